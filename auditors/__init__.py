@@ -1,0 +1,5 @@
+"""How it is audited: events, certificates, limits, the engine, pair search."""
+
+import lazy_loader as _lazy
+
+__getattr__, __dir__, __all__ = _lazy.attach_stub(__name__, __file__)

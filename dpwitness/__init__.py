@@ -1,0 +1,5 @@
+"""Does this implementation keep the privacy promise it makes? Verification and auditing of differential privacy."""
+
+import lazy_loader as _lazy
+
+__getattr__, __dir__, __all__ = _lazy.attach_stub(__name__, __file__)

@@ -1,0 +1,5 @@
+"""What is audited: reference implementations with exact log-densities, privacy notions, claims, pairs."""
+
+import lazy_loader as _lazy
+
+__getattr__, __dir__, __all__ = _lazy.attach_stub(__name__, __file__)

@@ -1,0 +1,14 @@
+from .domains import Answers as Answers
+from .domains import Domain as Domain
+from .domains import Records as Records
+from .notions import GDP as GDP
+from .notions import RDP as RDP
+from .notions import ZCDP as ZCDP
+from .notions import ApproxDP as ApproxDP
+from .notions import Claim as Claim
+from .notions import PureDP as PureDP
+from .notions import parse_claim as parse_claim
+from .pairs import Pair as Pair
+from .protocol import Mechanism as Mechanism
+from .protocol import Truth as Truth
+from .validation import InvalidArgument as InvalidArgument

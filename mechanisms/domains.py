@@ -1,0 +1,50 @@
+"""What datasets a mechanism accepts and which of them are neighbours. The pair search gets this and nothing else."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from dpwitness.mechanisms.pairs import RELATIONS
+from dpwitness.mechanisms.validation import InvalidArgument, require
+
+__all__ = ["Answers", "Domain", "Records"]
+
+
+class Domain:
+    """Base of the domains: a set of datasets with a neighbouring relation."""
+
+    relation: str
+
+
+@dataclass(frozen=True, slots=True)
+class Answers(Domain):
+    """A vector of `length` true query answers in [low, high]; neighbours by a norm (`l1`, `l2`, `linf`)."""
+
+    length: int
+    low: float = -10.0
+    high: float = 10.0
+    relation: str = "linf"
+
+    def __post_init__(self) -> None:
+        require(self).integer("length").finite("low", "high").one_of("relation", ["l1", "l2", "linf"])
+        if not self.high - self.low >= 1:
+            raise InvalidArgument(f"Answers: high - low must be at least 1, got {self.high - self.low!r}")
+
+
+@dataclass(frozen=True, slots=True)
+class Records(Domain):
+    """`size` records, each a number in [low, high]; whole numbers (categories, counts) if `integer`.
+
+    Neighbours by ``replace-one`` or ``add-remove``.
+    """
+
+    size: int
+    low: float = 0.0
+    high: float = 1.0
+    integer: bool = False
+    relation: str = "replace-one"
+
+    def __post_init__(self) -> None:
+        require(self).integer("size").finite("low", "high").one_of("relation", list(RELATIONS))
+        if not self.high > self.low:
+            raise InvalidArgument(f"Records: high must exceed low, got [{self.low!r}, {self.high!r}]")

@@ -1,0 +1,64 @@
+"""What a mechanism is: something that can be run, and, if it offers more, more can be said of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Protocol, runtime_checkable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpwitness.mechanisms.notions import Claim
+
+__all__ = ["FloatArray", "Mechanism", "MechanismFunction", "Truth", "WhiteBox"]
+
+FloatArray = NDArray[np.float64]
+
+
+@runtime_checkable
+class Mechanism(Protocol):
+    """Anything with ``sample(dataset, size, rng)``. One row of what it returns is one independent run."""
+
+    def sample(self, dataset: Any, size: int, rng: np.random.Generator, /) -> Any:
+        """Run `size` times on `dataset`: an array of shape (size,) or (size, k), or a list of `size` outputs of any kind."""
+
+
+@runtime_checkable
+class WhiteBox(Mechanism, Protocol):
+    """A mechanism whose output density is known."""
+
+    def log_density(self, outputs: FloatArray, dataset: Any, /) -> FloatArray:
+        """Log-density (or log-mass, for discrete outputs) at each row of `outputs`: shape (size,)."""
+
+
+# Optional methods, each of which lets more be said. `support(dataset) -> (m, k)`: every output row that a discrete mechanism can
+# give (all but 1e-15 of the mass), so that laws can be enumerated. `factors(d0, d1) -> list of (mechanism, d0_j, d1_j)`: the
+# independent parts that the output consists of, so that laws can be composed. `breakpoints(dataset) -> (m,)`: where a
+# one-dimensional density has kinks or jumps, for quadrature.
+
+MechanismFunction = Callable[[Any, int, np.random.Generator], Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Truth:
+    """What is known of a mechanism's real privacy, and from where.
+
+    Parameters
+    ----------
+    parameter : float
+        Smallest parameter of the claim's notion (epsilon at the claim's delta, mu, rho) that the mechanism keeps over its
+        domain; ``math.inf`` where none does.
+    source : str
+        Theorem or computation behind the number.
+    bits_safe : bool
+        Whether the low bits of the output are as private as its value. Unrounded floating-point noise is not.
+    """
+
+    parameter: float
+    source: str
+    bits_safe: bool = True
+
+    def breaks(self, claim: Claim) -> bool:
+        """Whether the mechanism breaks `claim`, beyond rounding."""
+        return self.parameter > claim.parameter * (1 + 1e-9)

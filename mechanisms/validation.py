@@ -1,0 +1,104 @@
+"""Validation of parameters where they enter: one error type, one sentence with the argument, the rule and the value."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection
+from numbers import Real
+from typing import Any
+
+__all__ = ["InvalidArgument", "require", "require_integer", "require_one_of", "require_positive", "require_probability"]
+
+
+class InvalidArgument(ValueError):
+    """An argument breaks a stated rule. Raised before anything is run, never turned into a verdict."""
+
+
+def _fail(name: str, rule: str, value: object, owner: str) -> InvalidArgument:
+    prefix = f"{owner}: " if owner else ""
+    return InvalidArgument(f"{prefix}{name} must {rule}, got {value!r}")
+
+
+def _is_real(value: object) -> bool:
+    return isinstance(value, Real) and not isinstance(value, bool) and math.isfinite(float(value))
+
+
+def require_positive(name: str, value: Any, owner: str = "") -> float:
+    """Return `value` as a float; raise InvalidArgument unless it is positive and finite."""
+    if not _is_real(value) or value <= 0:
+        raise _fail(name, "be positive and finite", value, owner)
+    return float(value)
+
+
+def require_nonnegative(name: str, value: Any, owner: str = "") -> float:
+    """Return `value` as a float; raise InvalidArgument unless it is zero or more and finite."""
+    if not _is_real(value) or value < 0:
+        raise _fail(name, "be non-negative and finite", value, owner)
+    return float(value)
+
+
+def require_finite(name: str, value: Any, owner: str = "") -> float:
+    """Return `value` as a float; raise InvalidArgument unless it is a finite number."""
+    if not _is_real(value):
+        raise _fail(name, "be a finite number", value, owner)
+    return float(value)
+
+
+def require_probability(name: str, value: Any, owner: str = "", *, zero: bool = False) -> float:
+    """Return `value` as a float; raise InvalidArgument unless it lies in (0, 1), or in [0, 1) where `zero` is allowed."""
+    if not _is_real(value) or not (0 <= value < 1) or (value == 0 and not zero):
+        raise _fail(name, f"lie in {'[' if zero else '('}0, 1)", value, owner)
+    return float(value)
+
+
+def require_integer(name: str, value: Any, owner: str = "", *, least: int = 1, most: int | None = None) -> int:
+    """Return `value` as an int; raise InvalidArgument unless it is a whole number in [least, most]."""
+    whole = _is_real(value) and float(value).is_integer()
+    if not whole or value < least or (most is not None and value > most):
+        bounds = f"at least {least}" if most is None else f"between {least} and {most}"
+        raise _fail(name, f"be a whole number, {bounds}", value, owner)
+    return int(value)
+
+
+def require_one_of(name: str, value: Any, options: Collection[Any], owner: str = "") -> Any:
+    """Return `value`; raise InvalidArgument unless it is one of `options`."""
+    if value not in options:
+        raise _fail(name, f"be one of {', '.join(map(repr, options))}", value, owner)
+    return value
+
+
+class require:
+    """The same rules for the fields of a dataclass, named after its class: ``require(self).positive("epsilon", "scale")``."""
+
+    def __init__(self, instance: object) -> None:
+        self._instance = instance
+        self._owner = type(instance).__name__
+
+    def positive(self, *names: str) -> require:
+        for name in names:
+            require_positive(name, getattr(self._instance, name), self._owner)
+        return self
+
+    def nonnegative(self, *names: str) -> require:
+        for name in names:
+            require_nonnegative(name, getattr(self._instance, name), self._owner)
+        return self
+
+    def finite(self, *names: str) -> require:
+        for name in names:
+            require_finite(name, getattr(self._instance, name), self._owner)
+        return self
+
+    def probability(self, *names: str, zero: bool = False) -> require:
+        for name in names:
+            require_probability(name, getattr(self._instance, name), self._owner, zero=zero)
+        return self
+
+    def integer(self, *names: str, least: int = 1, most: int | None = None) -> require:
+        for name in names:
+            require_integer(name, getattr(self._instance, name), self._owner, least=least, most=most)
+        return self
+
+    def one_of(self, name: str, options: Collection[Any]) -> require:
+        require_one_of(name, getattr(self._instance, name), options, self._owner)
+        return self

@@ -1,0 +1,5 @@
+"""What the papers claim: one entry a claim, its check and its verdict."""
+
+import lazy_loader as _lazy
+
+__getattr__, __dir__, __all__ = _lazy.attach_stub(__name__, __file__)
