@@ -1,5 +1,9 @@
+from .datasets import LabelledVectors as LabelledVectors
+from .datasets import LinearCosts as LinearCosts
 from .domains import Answers as Answers
+from .domains import Costs as Costs
 from .domains import Domain as Domain
+from .domains import LabelledBall as LabelledBall
 from .domains import Records as Records
 from .notions import GDP as GDP
 from .notions import RDP as RDP

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from dpwitness.mechanisms.pairs import RELATIONS
-from dpwitness.mechanisms.validation import InvalidArgument, require
+from dpwitness.mechanisms.validation import InvalidArgument, require, require_finite
 
-__all__ = ["Answers", "Domain", "Records"]
+__all__ = ["Answers", "Costs", "Domain", "LabelledBall", "Records"]
 
 
 class Domain:
@@ -48,3 +48,34 @@ class Records(Domain):
         require(self).integer("size").finite("low", "high").one_of("relation", list(RELATIONS))
         if not self.high > self.low:
             raise InvalidArgument(f"Records: high must exceed low, got [{self.low!r}, {self.high!r}]")
+
+
+@dataclass(frozen=True, slots=True)
+class LabelledBall(Domain):
+    """`LabelledVectors` of `size` records (multiplicities counted): |x|_2 <= `radius` in `dimension` dimensions, y in `labels`."""
+
+    dimension: int
+    size: int
+    labels: tuple[float, ...] = (-1, 1)
+    radius: float = 1.0
+    relation: str = "replace-one"
+
+    def __post_init__(self) -> None:
+        require(self).integer("dimension", "size").positive("radius").one_of("relation", ["replace-one", "add-remove"])
+        if not self.labels:
+            raise InvalidArgument("LabelledBall: labels must name at least one value, got ()")
+        for label in self.labels:
+            require_finite("labels", label, "LabelledBall")
+
+
+@dataclass(frozen=True, slots=True)
+class Costs(Domain):
+    """`LinearCosts` of `length` rounds in `dimension` dimensions, each entry in [-bound, bound]; one whole cost is replaced."""
+
+    length: int
+    dimension: int
+    bound: float
+    relation: str = "substitution"
+
+    def __post_init__(self) -> None:
+        require(self).integer("length", "dimension").positive("bound").one_of("relation", ["substitution"])

@@ -84,6 +84,8 @@ def _why_not_neighbours(d0: Dataset, d1: Dataset, relation: str) -> str:
     """An empty string for neighbours, otherwise how far apart the two are."""
     if relation in _NORMS:
         return _too_far(d0, d1, _NORMS[relation])
+    if hasattr(d0, "counts") or hasattr(d1, "counts"):
+        return _too_many_counted(d0, d1, relation)
     first, second = records_of(d0), records_of(d1)
     if relation == "add-remove":
         left, right = Counter(map(_key, first)), Counter(map(_key, second))
@@ -94,6 +96,23 @@ def _why_not_neighbours(d0: Dataset, d1: Dataset, relation: str) -> str:
     rows = [i for i, (a, b) in enumerate(zip(first, second, strict=True)) if not same_value(a, b)]
     shown = ", ".join(map(str, rows[:5])) + (", ..." if len(rows) > 5 else "")
     return "" if len(rows) <= 1 else f"{len(rows)} records differ (rows {shown}), at most 1 may"
+
+
+def _too_many_counted(d0: Dataset, d1: Dataset, relation: str) -> str:
+    """Datasets with multiplicities are multisets: compared by how often each record occurs, never copy by copy."""
+    if type(d0) is not type(d1):
+        return f"one is {type(d0).__name__}, the other {type(d1).__name__}"
+    if relation == "substitution":
+        return "it is a relation of sequences of linear costs, these are multisets of records"
+    if d0.dimension != d1.dimension:
+        return f"they have {d0.dimension} and {d1.dimension} dimensions"
+    left, right = d0.counts(), d1.counts()
+    gone, new = (left - right).total(), (right - left).total()
+    if relation == "add-remove":
+        return "" if gone + new <= 1 else f"{gone + new} records stand in one and not in the other, at most 1 may"
+    if gone != new:
+        return f"they have {left.total()} and {right.total()} records, the number may not differ"
+    return "" if gone <= 1 else f"{gone} records differ, at most 1 may"
 
 
 def _too_far(d0: Dataset, d1: Dataset, order: float) -> str:
