@@ -1,3 +1,4 @@
+from .categorical import SoftmaxDraw as SoftmaxDraw
 from .datasets import LabelledVectors as LabelledVectors
 from .datasets import LinearCosts as LinearCosts
 from .domains import Answers as Answers
@@ -5,6 +6,7 @@ from .domains import Costs as Costs
 from .domains import Domain as Domain
 from .domains import LabelledBall as LabelledBall
 from .domains import Records as Records
+from .ftrl import PrivateFTRL as PrivateFTRL
 from .notions import GDP as GDP
 from .notions import RDP as RDP
 from .notions import ZCDP as ZCDP
