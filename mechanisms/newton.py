@@ -1,0 +1,197 @@
+"""Newton's method for ridge-regularised sums of losses, many linear terms at once: the compiled half of `solvers`.
+
+Minimises F_b(w) = ridge/2 |w|^2 + <b, w> + sum_i m_i l(<w, x_i>; y_i) for each row b, from the minimiser for b = 0 and its Hessian. Every row ends with a
+gradient norm that is proved to be at most the tolerance, either evaluated or bounded from the last Newton step (Bach 2010, proposition 1).
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from dpwitness.mechanisms.jit import jit
+from dpwitness.mechanisms.losses import loss_terms
+from dpwitness.mechanisms.protocol import FloatArray
+from dpwitness.mechanisms.arithmetic import cholesky, cholesky_solve, dot, elementwise, log_determinant, norm, row_dot
+
+__all__ = ["gradient_at", "hessian_at", "minimise_rows", "noise_and_determinant"]
+
+_MOST_STEPS = 500
+
+
+@elementwise
+def predictions(columns: FloatArray, w: FloatArray, u: FloatArray) -> None:
+    """Write u_i = <w, x_i>; `columns` holds one coordinate of all records a row."""
+    for i in range(u.size):
+        u[i] = w[0] * columns[0, i]
+    for j in range(1, columns.shape[0]):
+        weight = w[j]
+        for i in range(u.size):
+            u[i] += weight * columns[j, i]
+
+
+@jit
+def gradient_at(
+    columns: FloatArray,
+    y: FloatArray,
+    m: FloatArray,
+    code: int,
+    width: float,
+    smoothing: float,
+    ridge: float,
+    b: FloatArray,
+    w: FloatArray,
+    work: FloatArray,
+    out: FloatArray,
+) -> float:
+    """Write the gradient of F_b at w into `out`, leave m l'' in work[2], return the gradient's norm."""
+    predictions(columns, w, work[0])
+    loss_terms(code, width, smoothing, work[0], y, m, work[1], work[2])
+    for j in range(w.size):
+        out[j] = ridge * w[j] + b[j] + row_dot(columns, j, work[1])
+    return norm(out)
+
+
+@elementwise
+def _scale_row(columns: FloatArray, j: int, curvature: FloatArray, out: FloatArray) -> None:
+    for i in range(out.size):
+        out[i] = columns[j, i] * curvature[i]
+
+
+@jit
+def hessian_at(columns: FloatArray, ridge: float, work: FloatArray, out: FloatArray) -> None:
+    """Write the lower triangle of ridge I + sum_i work[2]_i x_i x_i^T."""
+    for p in range(out.shape[0]):
+        _scale_row(columns, p, work[2], work[0])
+        for q in range(p + 1):
+            out[p, q] = row_dot(columns, q, work[0])
+        out[p, p] += ridge
+
+
+@jit
+def minimise_rows(
+    columns: FloatArray,
+    y: FloatArray,
+    m: FloatArray,
+    code: int,
+    width: float,
+    smoothing: float,
+    concordance: float,
+    radius: float,
+    slope_total: float,
+    curvature_total: float,
+    ridge: float,
+    start: FloatArray,
+    start_factor: FloatArray,
+    tolerance: float,
+    rows: FloatArray,
+) -> tuple[int, int]:
+    """Overwrite each row b by the minimiser of F_b. Returns the first row that did not converge (or -1) and the number of gradients taken.
+
+    `start` minimises F_0 and `start_factor` is the Cholesky factor of its Hessian there. `radius` bounds |x_i|, `slope_total` bounds sum_i m_i |l'| |x_i|
+    and `curvature_total` bounds sum_i m_i l'' |x_i|^2. A row is done when |gradient| <= tolerance |b| + the rounding error of the sum.
+    """
+    d, n = columns.shape
+    work = np.empty((3, n))
+    own = np.empty((d, d))
+    b, base, trial, g, g_trial, delta = np.empty(d), np.empty(d), np.empty(d), np.empty(d), np.empty(d), np.empty(d)
+    # What a factorisation costs in gradients (counting an exponential as eight multiplications): where one gradient is nearly as dear, as in low
+    # dimension, refactor always; otherwise keep the old factor while it still contracts fast enough.
+    refactor_cost = (d * (d + 1) / 2.0 * n + d * d * d / 6.0) / (n * (2.0 * d + 8.0))
+    gradients = 0
+    for k in range(rows.shape[0]):
+        for j in range(d):
+            b[j] = rows[k, j]
+            base[j] = start[j]
+            g[j] = b[j]
+        size_b = norm(b)
+        size = size_b
+        if size == 0.0:
+            for j in range(d):
+                rows[k, j] = start[j]
+            continue
+        goal = tolerance * size_b + 4e-15 * slope_total
+        fresh, shared, step = True, True, 1.0
+        done = False
+        cholesky_solve(start_factor, g, delta)
+        for _ in range(_MOST_STEPS):
+            if fresh and step == 1.0:
+                z = concordance * radius * norm(delta)
+                # |gradient after the step| <= radius M (e^z - 1 - z)/z^2 <delta, H delta>, and that factor is at most 0.72 for z <= 1.
+                if z <= 1.0 and 0.72 * radius * concordance * abs(dot(g, delta)) <= goal:
+                    for j in range(d):
+                        rows[k, j] = base[j] - delta[j]
+                    done = True
+                    break
+            for j in range(d):
+                trial[j] = base[j] - step * delta[j]
+            size_trial = gradient_at(columns, y, m, code, width, smoothing, ridge, b, trial, work, g_trial)
+            gradients += 1
+            # Predictions are rounded too, which shows where w is large.
+            if size_trial <= goal + 1e-15 * curvature_total * norm(trial):
+                for j in range(d):
+                    rows[k, j] = trial[j]
+                done = True
+                break
+            # The Newton direction lowers |gradient|, and so does a short gradient step on any smooth convex function.
+            if size_trial <= (1.0 - 1e-4 * step) * size or step == 0.0:
+                keep = False
+                if step == 1.0 and refactor_cost > 1.0:
+                    keep = np.log(goal / size_trial) > refactor_cost * np.log(size_trial / size)
+                for j in range(d):
+                    base[j] = trial[j]
+                    g[j] = g_trial[j]
+                size, step = size_trial, 1.0
+            elif not fresh:
+                # The old factor misleads here: take the Hessian at the base itself.
+                size = gradient_at(columns, y, m, code, width, smoothing, ridge, b, base, work, g)
+                gradients += 1
+                keep = False
+            else:
+                step *= 0.25
+                if step < 1e-3:
+                    for j in range(d):
+                        base[j] -= g[j] / (ridge + curvature_total)
+                    size = gradient_at(columns, y, m, code, width, smoothing, ridge, b, base, work, g)
+                    gradients += 1
+                    keep, step = False, 1.0
+                else:
+                    continue
+            fresh = not keep
+            if fresh:
+                hessian_at(columns, ridge, work, own)
+                if not cholesky(own):
+                    break
+                shared = False
+            if shared:
+                cholesky_solve(start_factor, g, delta)
+            else:
+                cholesky_solve(own, g, delta)
+        if not done:
+            return k, gradients
+    return -1, gradients
+
+
+@jit
+def noise_and_determinant(
+    columns: FloatArray,
+    y: FloatArray,
+    m: FloatArray,
+    code: int,
+    width: float,
+    smoothing: float,
+    ridge: float,
+    outputs: FloatArray,
+    b: FloatArray,
+    determinant: FloatArray,
+) -> None:
+    """For each output w write the linear term b(w) whose minimiser it is, and the log-determinant of the Jacobian db/dw."""
+    d, n = columns.shape
+    work, hessian, w, zero, g = np.empty((3, n)), np.empty((d, d)), np.empty(d), np.zeros(d), np.empty(d)
+    for k in range(outputs.shape[0]):
+        for j in range(d):
+            w[j] = outputs[k, j]
+        gradient_at(columns, y, m, code, width, smoothing, ridge, zero, w, work, g)
+        hessian_at(columns, ridge, work, hessian)
+        determinant[k] = log_determinant(hessian) if cholesky(hessian) else np.nan
+        for j in range(d):
+            b[k, j] = -g[j]
