@@ -1,3 +1,5 @@
+from .aggregation import MirrorAveraging as MirrorAveraging
+from .aggregation import Organisations as Organisations
 from .categorical import SoftmaxDraw as SoftmaxDraw
 from .datasets import LabelledVectors as LabelledVectors
 from .datasets import LinearCosts as LinearCosts
@@ -17,4 +19,5 @@ from .notions import parse_claim as parse_claim
 from .pairs import Pair as Pair
 from .protocol import Mechanism as Mechanism
 from .protocol import Truth as Truth
+from .ridge import PrivateRidge as PrivateRidge
 from .validation import InvalidArgument as InvalidArgument
