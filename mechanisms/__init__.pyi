@@ -1,3 +1,7 @@
+from .additive import Gaussian as Gaussian
+from .additive import Geometric as Geometric
+from .additive import Laplace as Laplace
+from .additive import TruncatedGeometric as TruncatedGeometric
 from .aggregation import MirrorAveraging as MirrorAveraging
 from .aggregation import Organisations as Organisations
 from .categorical import SoftmaxDraw as SoftmaxDraw
@@ -9,6 +13,10 @@ from .domains import Domain as Domain
 from .domains import LabelledBall as LabelledBall
 from .domains import Records as Records
 from .ftrl import PrivateFTRL as PrivateFTRL
+from .histograms import NoisyHistogram as NoisyHistogram
+from .local import OneTimeRappor as OneTimeRappor
+from .local import RandomizedResponse as RandomizedResponse
+from .local import Rappor as Rappor
 from .notions import GDP as GDP
 from .notions import RDP as RDP
 from .notions import ZCDP as ZCDP
@@ -20,4 +28,14 @@ from .pairs import Pair as Pair
 from .protocol import Mechanism as Mechanism
 from .protocol import Truth as Truth
 from .ridge import PrivateRidge as PrivateRidge
+from .selection import ExponentialMechanism as ExponentialMechanism
+from .selection import NoisyMax as NoisyMax
+from .selection import PermuteAndFlip as PermuteAndFlip
+from .sparse_vector import AboveThreshold as AboveThreshold
+from .sparse_vector import BrokenSparseVector as BrokenSparseVector
+from .sparse_vector import SparseVector as SparseVector
 from .validation import InvalidArgument as InvalidArgument
+from .vectors import LaplaceVector as LaplaceVector
+from .vectors import PrefixSums as PrefixSums
+from .zoo import Specimen as Specimen
+from .zoo import zoo as zoo
