@@ -178,7 +178,7 @@ class Geometric:
 
     def support(self, dataset: Any) -> FloatArray:
         reach = geometric_reach(self.epsilon)
-        return (as_whole(dataset, "Geometric").sum() + np.arange(-reach, reach + 1.0))[:, None]
+        return np.asarray((as_whole(dataset, "Geometric").sum() + np.arange(-reach, reach + 1.0))[:, None])
 
 
 @dataclass(frozen=True, slots=True)

@@ -87,7 +87,7 @@ class NoisyHistogram:
 
     def log_density(self, outputs: FloatArray, dataset: Any) -> FloatArray:
         """Log-density at each row: (size,)."""
-        return laplace_log_density(outputs - self._counts(dataset), self.scale).sum(axis=1)
+        return np.asarray(laplace_log_density(outputs - self._counts(dataset), self.scale).sum(axis=1))
 
     def factors(self, d0: Any, d1: Any) -> list[LaplaceFactor]:
         return laplace_factors(self._counts(d0), self._counts(d1), self.scale)

@@ -88,7 +88,7 @@ def laplace_log_density(x: FloatArray, scale: float) -> FloatArray:
 def laplace_log_cdf(x: FloatArray, scale: float) -> FloatArray:
     """log P(Laplace <= x), accurate in both tails."""
     tail = -np.abs(x) / scale - np.log(2.0)
-    return np.where(x < 0, tail, np.log1p(-np.exp(tail)))
+    return np.asarray(np.where(x < 0, tail, np.log1p(-np.exp(tail))))
 
 
 def geometric_log_mass(k: FloatArray, rate: float) -> FloatArray:
@@ -99,7 +99,7 @@ def geometric_log_mass(k: FloatArray, rate: float) -> FloatArray:
 def geometric_log_cdf(k: FloatArray, rate: float) -> FloatArray:
     """log P(G1 - G2 <= k) for whole k: e^(rate k) / (1 + e^-rate) below zero, one minus the same of -k - 1 from there on."""
     lower = rate * np.minimum(k, -k - 1) - np.log1p(np.exp(-rate))
-    return np.where(k < 0, lower, np.log1p(-np.exp(lower)))
+    return np.asarray(np.where(k < 0, lower, np.log1p(-np.exp(lower))))
 
 
 def geometric_reach(rate: float) -> int:

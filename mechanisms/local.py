@@ -174,7 +174,7 @@ class _BloomReport:
         return Pair(np.array([float(first)]), np.array([float(second)]), "replace-one", f"Bloom filters {differing} bits apart")
 
     def _bloom(self, dataset: Any) -> FloatArray:
-        return _bloom_filters(self.values, self.hashes, self.bits)[_value(dataset, self.values, type(self).__name__)]
+        return np.asarray(_bloom_filters(self.values, self.hashes, self.bits)[_value(dataset, self.values, type(self).__name__)])
 
     def log_density(self, outputs: FloatArray, dataset: Any) -> FloatArray:
         """Log-mass at each row: (size,)."""

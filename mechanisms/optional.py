@@ -24,7 +24,7 @@ class _Offered:
         return MethodType(self._method, instance)
 
 
-def offered_when(condition: Callable[[Any], bool]) -> Callable[[F], F]:
+class offered_when:
     """Decorate a method that exists only where `condition(self)` holds; elsewhere looking it up raises AttributeError.
 
     Examples
@@ -33,4 +33,9 @@ def offered_when(condition: Callable[[Any], bool]) -> Callable[[F], F]:
     >>> hasattr(Laplace(1.0, arithmetic="grid"), "support"), hasattr(Laplace(1.0), "support")
     (True, False)
     """
-    return lambda method: cast(F, _Offered(method, condition))
+
+    def __init__(self, condition: Callable[[Any], bool]) -> None:
+        self._condition = condition
+
+    def __call__(self, method: F) -> F:
+        return cast(F, _Offered(method, self._condition))

@@ -264,9 +264,7 @@ class NoisyMax(_Selection):
     @property
     def truth(self) -> Truth:
         if self.release != "index":
-            return Truth(
-                self.queries / self.scale, "k factors of slope epsilon / 2 in the density of the maximum: see Notes", bits_safe=False
-            )
+            return Truth(self.queries / self.scale, "k factors of slope epsilon / 2 in the density: see Notes", bits_safe=False)
         pair = self.worst_pair()
         before, after = (_noisy_max_log_mass(tuple(d.tolist()), self.scale)[0] for d in (pair.d0, pair.d1))
         return Truth(float(after - before), "Dwork and Roth 2014, Claim 3.9, by quadrature at the ends of the range: see Notes")

@@ -154,7 +154,7 @@ class SparseVector(_ThresholdTest):
     def truth(self) -> Truth:
         if self.variant == 3:
             return Truth(
-                self.length / self.noise.query, "length / s, reached: see Notes; unbounded in the number of queries", bits_safe=False
+                self.length / self.noise.query, "length / s, reached (see Notes); grows with the number of queries", bits_safe=False
             )
         if self.variant == 5:
             return Truth(math.inf, "Lyu, Su and Li 2017, Theorem 3: an output possible for one neighbour only")

@@ -7,6 +7,7 @@ so every probability is a one-dimensional integral over Z.
 from __future__ import annotations
 
 from functools import cache, lru_cache
+from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -99,10 +100,7 @@ def log_density(outputs: FloatArray, answers: FloatArray, center: float, noise: 
     before = np.cumsum(above, axis=1) - above  # calls above so far
     possible = np.all((distinct == NOT_ASKED) == (before >= noise.cutoff), axis=1)
     below = distinct == BELOW
-    if noise.reset:
-        stretches = [before == k for k in range(noise.cutoff)]
-    else:
-        stretches = [np.ones_like(below)]
+    stretches = [before == k for k in range(noise.cutoff)] if noise.reset else [np.ones_like(below)]
     log_mass = sum(_log_integral((below & s).astype(float), (above & s).astype(float), answers, center, noise) for s in stretches)
     return np.where(known, np.where(possible, log_mass, -np.inf)[back.reshape(-1)], -np.inf)
 
@@ -133,12 +131,12 @@ def _log_integral_up_to(ends: FloatArray, answers: FloatArray, center: float, no
     b, s = noise.threshold, noise.query
 
     def log_integrand(z: FloatArray) -> FloatArray:
-        return laplace_log_density(z - center, b) + laplace_log_cdf(z[..., None] - answers, s).sum(axis=-1)
+        return np.asarray(laplace_log_density(z - center, b) + laplace_log_cdf(z[..., None] - answers, s).sum(axis=-1))
 
     breaks = np.append(answers, center)
     start, stop, rate = breaks.min(), breaks.max() + 40 * b, 1 / b + answers.size / s
     knots = np.append(np.unique(breaks), stop)
-    pieces = [np.linspace(u, v, int(np.ceil((v - u) / min(b, s))) + 1)[:-1] for u, v in zip(knots[:-1], knots[1:], strict=True)]
+    pieces = [np.linspace(u, v, int(np.ceil((v - u) / min(b, s))) + 1)[:-1] for u, v in pairwise(knots.tolist())]
     edges = np.append(np.concatenate(pieces), stop)
     nodes, weights = np.polynomial.legendre.leggauss(16)
 

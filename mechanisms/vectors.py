@@ -73,7 +73,7 @@ class LaplaceVector:
 
     def log_density(self, outputs: FloatArray, dataset: Any) -> FloatArray:
         """Log-density at each row: (size,)."""
-        return laplace_log_density(outputs - as_vector(dataset, "LaplaceVector", self.length), 1.0 / self.epsilon).sum(axis=1)
+        return np.asarray(laplace_log_density(outputs - as_vector(dataset, "LaplaceVector", self.length), 1.0 / self.epsilon).sum(axis=1))
 
     def factors(self, d0: Any, d1: Any) -> list[LaplaceFactor]:
         first, second = (as_vector(d, "LaplaceVector", self.length) for d in (d0, d1))
@@ -133,7 +133,7 @@ class PrefixSums:
 
     def log_density(self, outputs: FloatArray, dataset: Any) -> FloatArray:
         """Log-density at each row: (size,)."""
-        return laplace_log_density(outputs - self._sums(dataset), self.scale).sum(axis=1)
+        return np.asarray(laplace_log_density(outputs - self._sums(dataset), self.scale).sum(axis=1))
 
     def factors(self, d0: Any, d1: Any) -> list[LaplaceFactor]:
         return laplace_factors(self._sums(d0), self._sums(d1), self.scale)
