@@ -52,16 +52,21 @@ class Records(Domain):
 
 @dataclass(frozen=True, slots=True)
 class LabelledBall(Domain):
-    """`LabelledVectors` of `size` records (multiplicities counted): |x|_2 <= `radius` in `dimension` dimensions, y in `labels`."""
+    """`LabelledVectors` of `size` records (multiplicities counted): |x| <= `radius` in `dimension` dimensions, y in `labels`.
+
+    `norm` says which |x|: ``l2``, or ``linf`` for the largest entry.
+    """
 
     dimension: int
     size: int
     labels: tuple[float, ...] = (-1, 1)
     radius: float = 1.0
     relation: str = "replace-one"
+    norm: str = "l2"
 
     def __post_init__(self) -> None:
         require(self).integer("dimension", "size").positive("radius").one_of("relation", ["replace-one", "add-remove"])
+        require(self).one_of("norm", ["l2", "linf"])
         if not self.labels:
             raise InvalidArgument("LabelledBall: labels must name at least one value, got ()")
         for label in self.labels:
