@@ -27,11 +27,11 @@ _ROUND = 6755399441055744.0  # 1.5 * 2^52: adding and taking away rounds to a wh
 
 def elementwise(function: F) -> F:
     """Compile a loop without branches on its data: fused multiply-add allowed, no test for division by zero."""
-    return cast(F, njit(cache=True, nogil=True, error_model="numpy", fastmath={"contract"})(function))
+    return cast(F, njit(cache=True, nogil=True, forceinline=True, error_model="numpy", fastmath={"contract"})(function))
 
 
 def _reduction(function: F) -> F:
-    return cast(F, njit(cache=True, nogil=True, error_model="numpy", fastmath={"contract", "reassoc", "nsz"})(function))
+    return cast(F, njit(cache=True, nogil=True, forceinline=True, error_model="numpy", fastmath={"contract", "reassoc", "nsz"})(function))
 
 
 @elementwise

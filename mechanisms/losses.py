@@ -11,10 +11,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike
 
+from dpwitness.mechanisms.arithmetic import elementwise, exponential
 from dpwitness.mechanisms.jit import jit
 from dpwitness.mechanisms.protocol import FloatArray
 from dpwitness.mechanisms.validation import InvalidArgument, require
-from dpwitness.mechanisms.arithmetic import elementwise, exponential
 
 __all__ = ["LOSSES", "Loss"]
 

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import numpy as np
 
+from dpwitness.mechanisms.arithmetic import cholesky, cholesky_solve, dot, elementwise, log_determinant, norm, row_dot
 from dpwitness.mechanisms.jit import jit
 from dpwitness.mechanisms.losses import loss_terms
 from dpwitness.mechanisms.protocol import FloatArray
-from dpwitness.mechanisms.arithmetic import cholesky, cholesky_solve, dot, elementwise, log_determinant, norm, row_dot
 
-__all__ = ["gradient_at", "hessian_at", "minimise_rows", "noise_and_determinant"]
+__all__ = ["gradient_at", "hessian_at", "minimise_rows", "minimise_rows_one_record", "noise_and_determinant"]
 
 _MOST_STEPS = 500
 
@@ -29,7 +29,7 @@ def predictions(columns: FloatArray, w: FloatArray, u: FloatArray) -> None:
             u[i] += weight * columns[j, i]
 
 
-@jit
+@elementwise
 def gradient_at(
     columns: FloatArray,
     y: FloatArray,
@@ -40,14 +40,16 @@ def gradient_at(
     ridge: float,
     b: FloatArray,
     w: FloatArray,
-    work: FloatArray,
+    u: FloatArray,
+    slope: FloatArray,
+    curvature: FloatArray,
     out: FloatArray,
 ) -> float:
-    """Write the gradient of F_b at w into `out`, leave m l'' in work[2], return the gradient's norm."""
-    predictions(columns, w, work[0])
-    loss_terms(code, width, smoothing, work[0], y, m, work[1], work[2])
+    """Write the gradient of F_b at w into `out`, leave m l'' in `curvature`, return the gradient's norm."""
+    predictions(columns, w, u)
+    loss_terms(code, width, smoothing, u, y, m, slope, curvature)
     for j in range(w.size):
-        out[j] = ridge * w[j] + b[j] + row_dot(columns, j, work[1])
+        out[j] = ridge * w[j] + b[j] + row_dot(columns, j, slope)
     return norm(out)
 
 
@@ -57,17 +59,17 @@ def _scale_row(columns: FloatArray, j: int, curvature: FloatArray, out: FloatArr
         out[i] = columns[j, i] * curvature[i]
 
 
-@jit
-def hessian_at(columns: FloatArray, ridge: float, work: FloatArray, out: FloatArray) -> None:
-    """Write the lower triangle of ridge I + sum_i work[2]_i x_i x_i^T."""
+@elementwise
+def hessian_at(columns: FloatArray, ridge: float, curvature: FloatArray, scratch: FloatArray, out: FloatArray) -> None:
+    """Write the lower triangle of ridge I + sum_i curvature_i x_i x_i^T."""
     for p in range(out.shape[0]):
-        _scale_row(columns, p, work[2], work[0])
+        _scale_row(columns, p, curvature, scratch)
         for q in range(p + 1):
-            out[p, q] = row_dot(columns, q, work[0])
+            out[p, q] = row_dot(columns, q, scratch)
         out[p, p] += ridge
 
 
-@jit
+@elementwise
 def minimise_rows(
     columns: FloatArray,
     y: FloatArray,
@@ -82,16 +84,17 @@ def minimise_rows(
     ridge: float,
     start: FloatArray,
     start_factor: FloatArray,
+    offset: FloatArray,
     tolerance: float,
     rows: FloatArray,
 ) -> tuple[int, int]:
     """Overwrite each row b by the minimiser of F_b. Returns the first row that did not converge (or -1) and the number of gradients taken.
 
-    `start` minimises F_0 and `start_factor` is the Cholesky factor of its Hessian there. `radius` bounds |x_i|, `slope_total` bounds sum_i m_i |l'| |x_i|
-    and `curvature_total` bounds sum_i m_i l'' |x_i|^2. A row is done when |gradient| <= tolerance |b| + the rounding error of the sum.
+    `start` minimises F_offset and `start_factor` is the Cholesky factor of the Hessian there. `radius` bounds |x_i|, `slope_total` bounds sum_i m_i |l'| |x_i|
+    and `curvature_total` bounds sum_i m_i l'' |x_i|^2. A row is done when |gradient| <= tolerance |b - offset| + the rounding error of the sum.
     """
     d, n = columns.shape
-    work = np.empty((3, n))
+    u, slope, curvature = np.empty(n), np.empty(n), np.empty(n)
     own = np.empty((d, d))
     b, base, trial, g, g_trial, delta = np.empty(d), np.empty(d), np.empty(d), np.empty(d), np.empty(d), np.empty(d)
     # What a factorisation costs in gradients (counting an exponential as eight multiplications): where one gradient is nearly as dear, as in low
@@ -102,14 +105,13 @@ def minimise_rows(
         for j in range(d):
             b[j] = rows[k, j]
             base[j] = start[j]
-            g[j] = b[j]
-        size_b = norm(b)
-        size = size_b
+            g[j] = b[j] - offset[j]
+        size = norm(g)
         if size == 0.0:
             for j in range(d):
                 rows[k, j] = start[j]
             continue
-        goal = tolerance * size_b + 4e-15 * slope_total
+        goal = tolerance * size + 4e-15 * slope_total
         fresh, shared, step = True, True, 1.0
         done = False
         cholesky_solve(start_factor, g, delta)
@@ -124,7 +126,7 @@ def minimise_rows(
                     break
             for j in range(d):
                 trial[j] = base[j] - step * delta[j]
-            size_trial = gradient_at(columns, y, m, code, width, smoothing, ridge, b, trial, work, g_trial)
+            size_trial = gradient_at(columns, y, m, code, width, smoothing, ridge, b, trial, u, slope, curvature, g_trial)
             gradients += 1
             # Predictions are rounded too, which shows where w is large.
             if size_trial <= goal + 1e-15 * curvature_total * norm(trial):
@@ -143,7 +145,7 @@ def minimise_rows(
                 size, step = size_trial, 1.0
             elif not fresh:
                 # The old factor misleads here: take the Hessian at the base itself.
-                size = gradient_at(columns, y, m, code, width, smoothing, ridge, b, base, work, g)
+                size = gradient_at(columns, y, m, code, width, smoothing, ridge, b, base, u, slope, curvature, g)
                 gradients += 1
                 keep = False
             else:
@@ -151,14 +153,14 @@ def minimise_rows(
                 if step < 1e-3:
                     for j in range(d):
                         base[j] -= g[j] / (ridge + curvature_total)
-                    size = gradient_at(columns, y, m, code, width, smoothing, ridge, b, base, work, g)
+                    size = gradient_at(columns, y, m, code, width, smoothing, ridge, b, base, u, slope, curvature, g)
                     gradients += 1
                     keep, step = False, 1.0
                 else:
                     continue
             fresh = not keep
             if fresh:
-                hessian_at(columns, ridge, work, own)
+                hessian_at(columns, ridge, curvature, u, own)
                 if not cholesky(own):
                     break
                 shared = False
@@ -169,6 +171,84 @@ def minimise_rows(
         if not done:
             return k, gradients
     return -1, gradients
+
+
+@elementwise
+def _bracketed_step(
+    u: FloatArray, u0: FloatArray, low: FloatArray, high: FloatArray, slope: FloatArray, curvature: FloatArray, gain: float, goal: float
+) -> float:
+    """One safeguarded Newton step for u = u0 - gain slope(u), elementwise; returns the largest residual beyond its rounding error."""
+    worst = 0.0
+    for i in range(u.size):
+        residual = u[i] - u0[i] + gain * slope[i]
+        excess = abs(residual) - 1e-15 * abs(u0[i])
+        worst = max(worst, excess)
+        low[i] = u[i] if residual < 0.0 else low[i]
+        high[i] = u[i] if residual > 0.0 else high[i]
+        step = u[i] - residual / (1.0 + gain * curvature[i])
+        inside = (step > low[i]) & (step < high[i])
+        moved = step if inside else 0.5 * (low[i] + high[i])
+        u[i] = u[i] if excess <= goal else moved
+    return worst
+
+
+@jit
+def minimise_rows_one_record(
+    x: FloatArray,
+    y: float,
+    m: float,
+    code: int,
+    width: float,
+    smoothing: float,
+    bend: float,
+    ridge: float,
+    tolerance: float,
+    rows: FloatArray,
+) -> int:
+    """`minimise_rows` for data with a single distinct record x, in any dimension, vectorised over rows. Returns the first row that failed, or -1.
+
+    The minimiser is -(b + m l'(u) x)/ridge, where u = <w, x> solves one increasing equation. `bend` bounds l'', so that a residual of r in u
+    is a gradient of at most bend m |x| r.
+    """
+    block = 64
+    d = x.size
+    gain = dot(x, x) / ridge
+    length = norm(x)
+    u, u0, low, high = np.empty(block), np.empty(block), np.empty(block), np.empty(block)
+    slope, curvature = np.empty(block), np.empty(block)
+    labels, weights = np.full(block, y), np.full(block, m)
+    for first in range(0, rows.shape[0], block):
+        count = min(block, rows.shape[0] - first)
+        smallest = np.inf
+        for i in range(block):
+            inner, square = 0.0, 0.0
+            # A last, shorter block is filled up with its first row.
+            k = first + i if i < count else first
+            for j in range(d):
+                inner += x[j] * rows[k, j]
+                square += rows[k, j] * rows[k, j]
+            u0[i] = -inner / ridge
+            u[i] = u0[i]
+            smallest = min(smallest, square)
+        loss_terms(code, width, smoothing, u, labels, weights, slope, curvature)
+        for i in range(block):
+            end = u0[i] - gain * slope[i]
+            low[i], high[i] = min(u0[i], end), max(u0[i], end)
+            u[i] = min(max(u0[i] - gain * slope[i] / (1.0 + gain * curvature[i]), low[i]), high[i])
+        goal = np.inf if bend * m * length == 0.0 else tolerance * np.sqrt(smallest) / (bend * m * length)
+        goal += 4e-15 * gain * m
+        done = False
+        for _ in range(_MOST_STEPS):
+            loss_terms(code, width, smoothing, u, labels, weights, slope, curvature)
+            if _bracketed_step(u, u0, low, high, slope, curvature, gain, goal) <= goal:
+                done = True
+                break
+        if not done:
+            return first
+        for i in range(count):
+            for j in range(d):
+                rows[first + i, j] = -(rows[first + i, j] + slope[i] * x[j]) / ridge
+    return -1
 
 
 @jit
@@ -186,12 +266,13 @@ def noise_and_determinant(
 ) -> None:
     """For each output w write the linear term b(w) whose minimiser it is, and the log-determinant of the Jacobian db/dw."""
     d, n = columns.shape
-    work, hessian, w, zero, g = np.empty((3, n)), np.empty((d, d)), np.empty(d), np.zeros(d), np.empty(d)
+    u, slope, curvature = np.empty(n), np.empty(n), np.empty(n)
+    hessian, w, zero, g = np.empty((d, d)), np.empty(d), np.zeros(d), np.empty(d)
     for k in range(outputs.shape[0]):
         for j in range(d):
             w[j] = outputs[k, j]
-        gradient_at(columns, y, m, code, width, smoothing, ridge, zero, w, work, g)
-        hessian_at(columns, ridge, work, hessian)
+        gradient_at(columns, y, m, code, width, smoothing, ridge, zero, w, u, slope, curvature, g)
+        hessian_at(columns, ridge, curvature, u, hessian)
         determinant[k] = log_determinant(hessian) if cholesky(hessian) else np.nan
         for j in range(d):
             b[k, j] = -g[j]
