@@ -31,6 +31,8 @@ from .ridge import PrivateRidge as PrivateRidge
 from .selection import ExponentialMechanism as ExponentialMechanism
 from .selection import NoisyMax as NoisyMax
 from .selection import PermuteAndFlip as PermuteAndFlip
+from .simplex import SimplexMinimiser as SimplexMinimiser
+from .simplex import SimplexSampling as SimplexSampling
 from .sparse_vector import AboveThreshold as AboveThreshold
 from .sparse_vector import BrokenSparseVector as BrokenSparseVector
 from .sparse_vector import SparseVector as SparseVector
