@@ -37,10 +37,15 @@ __all__ = ["GRID", "Gaussian", "Geometric", "Laplace", "TruncatedGeometric"]
 GRID = 2.0**-10  # a power of two: rounding to it, and adding multiples of it, is exact in binary
 
 
-def _round_half_up(x: float) -> float:
-    """The nearest whole number, halves upwards: it commutes with whole shifts, as half-to-even does not, so it adds no sensitivity."""
-    whole = math.floor(x)
-    return float(whole + (x - whole >= 0.5))
+def _grid_steps(records: FloatArray) -> float:
+    """The sum of the records in steps of the grid, each rounded to it first, so that the sum is one of whole numbers, and exact.
+
+    Halves go upwards: that commutes with whole shifts, as half-to-even does not, and so adds no sensitivity. A sum of floats would
+    (Casacuberta, Shoemate, Vadhan and Wagaman 2022).
+    """
+    steps = records / GRID
+    whole = np.floor(steps)
+    return float((whole + (steps - whole >= 0.5)).sum())
 
 
 def _require_grid_multiple(owner: str, sensitivity: float) -> None:
@@ -59,7 +64,7 @@ class Laplace:
     sensitivity : float
         Most that one record moves the sum: records lie in [0, sensitivity].
     arithmetic : {"float", "grid", "discrete"}
-        float64 noise, whose low bits leak; or value and noise both on the grid of step 2^-10 (`sensitivity` a multiple of it); or
+        float64 noise, whose low bits leak; or records and noise both on the grid of step 2^-10 (`sensitivity` a multiple of it); or
         whole-number records and noise (`sensitivity` a whole number). The last two are discrete Laplace laws, exactly private.
     noise_multiplier : float
         Scale of the noise over the right one. Below 1 the promise is broken: the true epsilon is epsilon / noise_multiplier.
@@ -105,8 +110,8 @@ class Laplace:
         """The sum of the records; in grid and discrete arithmetic as a number of steps."""
         if self.arithmetic == "discrete":
             return float(as_whole(dataset, "Laplace").sum())
-        total = float(as_vector(dataset, "Laplace").sum())
-        return total if self.arithmetic == "float" else _round_half_up(total / GRID)
+        records = as_vector(dataset, "Laplace")
+        return float(records.sum()) if self.arithmetic == "float" else _grid_steps(records)
 
     def sample(self, dataset: Any, size: int, rng: Generator) -> FloatArray:
         """Run `size` times: (size, 1)."""
@@ -312,7 +317,7 @@ class Gaussian:
     noise_multiplier : float
         Standard deviation of the noise over the right one. Below 1 the promise is broken.
     arithmetic : {"float", "grid"}
-        float64 noise, whose low bits leak; or value and noise both rounded to the grid of step 2^-10 (`sensitivity` a multiple of it).
+        float64 noise, whose low bits leak; or records and noise both rounded to the grid of step 2^-10 (`sensitivity` a multiple of it).
     """
 
     epsilon: float
@@ -349,8 +354,8 @@ class Gaussian:
         return self.noise_multiplier * self.sensitivity / _shift_over_sigma(self.epsilon, self.delta)
 
     def _center(self, dataset: Any) -> float:
-        total = float(as_vector(dataset, "Gaussian").sum())
-        return total if self.arithmetic == "float" else _round_half_up(total / GRID)
+        records = as_vector(dataset, "Gaussian")
+        return float(records.sum()) if self.arithmetic == "float" else _grid_steps(records)
 
     def sample(self, dataset: Any, size: int, rng: Generator) -> FloatArray:
         """Run `size` times: (size, 1)."""

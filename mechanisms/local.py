@@ -36,7 +36,7 @@ def _randomized_response(value: int, categories: int, lie: float, size: int, rng
     out = np.empty((size, 1))
     for i in range(size):
         u = rng.random()
-        other = np.floor(u / lie * (categories - 1)) if u < lie else -1.0
+        other = min(np.floor(u / lie * (categories - 1)), categories - 2.0) if u < lie else -1.0  # the product may round up
         out[i, 0] = value if u >= lie else (other if other < value else other + 1.0)
     return out
 
