@@ -141,7 +141,7 @@ class Laplace:
 class Geometric:
     """The two-sided geometric mechanism on the number of ones among the records.
 
-    Ghosh, Roughgarden and Sundararajan (2009), Example 2.1 with alpha = e^-epsilon: P(noise = k) = (1 - alpha) / (1 + alpha) alpha^|k|.
+    Ghosh, Roughgarden and Sundararajan (2009), with alpha = e^-epsilon: P(noise = k) = (1 - alpha) / (1 + alpha) alpha^|k|.
 
     Parameters
     ----------
@@ -190,7 +190,7 @@ class Geometric:
 class TruncatedGeometric:
     """The truncated geometric mechanism: `Geometric`, its output clamped to [low, high].
 
-    Ghosh, Roughgarden and Sundararajan (2009), Definition 2.2, with a range that may be narrower than that of the count.
+    Ghosh, Roughgarden and Sundararajan (2009), with a range that may be narrower than that of the count.
 
     Parameters
     ----------
@@ -217,7 +217,7 @@ class TruncatedGeometric:
     @property
     def truth(self) -> Truth:
         """Clamping is post-processing; P(output = low) falls by e^-epsilon exactly as the count goes from low to low + 1."""
-        return Truth(self.epsilon, "Ghosh et al. 2009, Definition 2.2: the lower end's mass is alpha^(count - low) / (1 + alpha)")
+        return Truth(self.epsilon, "Ghosh et al. 2009: the lower end's mass is alpha^(count - low) / (1 + alpha)")
 
     @property
     def domain(self) -> Records:

@@ -22,7 +22,7 @@ __all__ = ["NoisyHistogram"]
 class NoisyHistogram:
     """Counts of the records per category, each with Laplace noise.
 
-    Dwork, McSherry, Nissim and Smith (2006), Example 1. One record replaced moves two counts by 1, one added or removed moves one:
+    Dwork, McSherry, Nissim and Smith (2006), their example of histograms. One record replaced moves two counts by 1, one added or removed moves one:
     L1 sensitivity 2 and 1.
 
     Parameters
@@ -35,7 +35,7 @@ class NoisyHistogram:
         For whom the promise is made.
     noise : {"calibrated", "one count", "inverted"}
         Scale of the noise: sensitivity / epsilon; 1 / epsilon, which forgets the second count under replace-one; or epsilon in place
-        of 1 / epsilon (Histogram 2 in Ding et al. 2018), which breaks the promise if epsilon^2 < sensitivity.
+        of 1 / epsilon (the wrong histogram of Ding et al. 2018), which breaks the promise if epsilon^2 < sensitivity.
     """
 
     epsilon: float

@@ -65,7 +65,7 @@ class RandomizedResponse:
 
     @property
     def truth(self) -> Truth:
-        return Truth(self.epsilon, "Kairouz, Oh and Viswanath 2016, equation 7: the odds of truth and any one lie are e^epsilon")
+        return Truth(self.epsilon, "Kairouz, Oh and Viswanath 2016: the odds of truth and any one lie are e^epsilon")
 
     @property
     def domain(self) -> Records:

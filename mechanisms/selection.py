@@ -146,7 +146,7 @@ def _permute_and_flip(heads: FloatArray, size: int, rng: Generator) -> FloatArra
 class PermuteAndFlip(_Selection):
     """In random order, accept index i with probability e^(epsilon (q_i - max q) / 2); release the first accepted.
 
-    McKenna and Sheldon (2020), Algorithm 1 and Theorem 1.
+    McKenna and Sheldon (2020).
 
     Parameters
     ----------
@@ -161,7 +161,7 @@ class PermuteAndFlip(_Selection):
     @property
     def truth(self) -> Truth:
         """With q_0 two below the others, which are equal, P(0) = e^-epsilon / k; one up against one down it is 1 / k."""
-        return Truth(self.epsilon, "McKenna and Sheldon 2020, Theorem 1, with equality at a gap of 2 that closes")
+        return Truth(self.epsilon, "McKenna and Sheldon 2020, with equality at a gap of 2 that closes")
 
     def worst_pair(self) -> Pair:
         return _underdog(self.queries, self.low, self.low + 2, "query 0 two below the others, then level with them")
@@ -223,7 +223,7 @@ class NoisyMax(_Selection):
     """Report noisy max: add Laplace(2 / epsilon) to every answer and release who is largest, or how large, or both.
 
     Dwork and Roth (2014), section 3.3, for the index, with 2 / epsilon in place of their 1 / epsilon since answers may move in opposite
-    directions. Releasing the noisy value that won is not covered by that argument (Ding et al. 2018, Algorithm 6, variant 2).
+    directions. Releasing the noisy value that won is not covered by that argument (a wrong variant in Ding et al. 2018).
 
     Parameters
     ----------

@@ -95,7 +95,7 @@ class SparseVector(_ThresholdTest):
     ======= =================== =============== ============== ===== ======= =========================================
     variant source              threshold noise query noise    reset cut-off true epsilon, any number of queries
     ======= =================== =============== ============== ===== ======= =========================================
-    1       Lyu et al. 2017     1 / e1          2c / e2        no    yes     epsilon (Theorem 2)
+    1       Lyu et al. 2017     1 / e1          2c / e2        no    yes     epsilon
     2       Dwork and Roth 2014 c / e1          2c / e2        yes   yes     epsilon
     3       Roth 2011           1 / e1          c / e2         no    yes     infinite: releases the noisy answer
     4       Lee and Clifton '14 1 / e1          1 / e2         no    yes     (1 + 6c) / 4 epsilon
@@ -157,7 +157,7 @@ class SparseVector(_ThresholdTest):
                 self.length / self.noise.query, "length / s, reached (see Notes); grows with the number of queries", bits_safe=False
             )
         if self.variant == 5:
-            return Truth(math.inf, "Lyu, Su and Li 2017, Theorem 3: an output possible for one neighbour only")
+            return Truth(math.inf, "Lyu, Su and Li 2017: an output possible for one neighbour only")
         return self._truth_by_quadrature()
 
     def worst_pair(self) -> Pair:
