@@ -1,7 +1,7 @@
 """Vectorised primitives of the solvers' kernels: exponential, sums, inner products, Cholesky factors.
 
-Numba's libm calls keep LLVM from vectorising a loop. The exponential here is branch-free arithmetic (2e-16 relative error, 6 times faster with AVX-512),
-and the sums are compiled with reassociation allowed, which is what lets them use vector registers.
+Numba's libm calls keep LLVM from vectorising a loop. The exponential here is branch-free arithmetic (2e-16 relative error, 6 times
+faster with AVX-512), and the sums are compiled with reassociation allowed, which is what lets them use vector registers.
 """
 
 from __future__ import annotations

@@ -21,8 +21,8 @@ def minimise_box_dual(
 ) -> tuple[FloatArray, float, float]:
     """Minimise |z^T a|^2 / (2 ridge) - <target, a> over low <= a <= high: (a, duality gap, primal objective).
 
-    The primal is ridge/2 |w|^2 + sum_i max over a in [low_i, high_i] of a (target_i - <w, z_i>), with w = z^T a / ridge. At that w the gap is a sum
-    of products (distance to a bound) x (violation), none of them negative, so that it is computed without cancellation.
+    The primal is ridge/2 |w|^2 + sum_i max over a in [low_i, high_i] of a (target_i - <w, z_i>), with w = z^T a / ridge.
+    At that w the gap is a sum of products (distance to a bound) x (violation), none negative, so it is computed without cancellation.
     """
     scale = high - low
     below, above = 0.5 * scale, 0.5 * scale  # kept apart from a: near a bound they carry digits that a has not

@@ -138,7 +138,7 @@ class Loss:
 @jit
 def loss_value(code: int, u: float, y: float, width: float, smoothing: float) -> float:
     """l(u; y) with scale 1."""
-    if code == LOGISTIC or code == HINGE:
+    if code in (LOGISTIC, HINGE):
         t = y * u
         if code == HINGE:
             return max(0.0, 1.0 - t)

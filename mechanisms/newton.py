@@ -1,7 +1,8 @@
 """Newton's method for ridge-regularised sums of losses, many linear terms at once: the compiled half of `solvers`.
 
-Minimises F_b(w) = ridge/2 |w|^2 + <b, w> + sum_i m_i l(<w, x_i>; y_i) for each row b, from the minimiser for b = 0 and its Hessian. Every row ends with a
-gradient norm that is proved to be at most the tolerance, either evaluated or bounded from the last Newton step (Bach 2010, proposition 1).
+Minimises F_b(w) = ridge/2 |w|^2 + <b, w> + sum_i m_i l(<w, x_i>; y_i) for each row b, from a known minimiser and its
+Hessian. Every row ends with a gradient norm that is proved to be at most the tolerance, either evaluated or bounded from the last Newton
+step (Bach 2010, proposition 1).
 """
 
 from __future__ import annotations
@@ -90,14 +91,15 @@ def minimise_rows(
 ) -> tuple[int, int]:
     """Overwrite each row b by the minimiser of F_b. Returns the first row that did not converge (or -1) and the number of gradients taken.
 
-    `start` minimises F_offset and `start_factor` is the Cholesky factor of the Hessian there. `radius` bounds |x_i|, `slope_total` bounds sum_i m_i |l'| |x_i|
-    and `curvature_total` bounds sum_i m_i l'' |x_i|^2. A row is done when |gradient| <= tolerance |b - offset| + the rounding error of the sum.
+    `start` minimises F_offset and `start_factor` is the Cholesky factor of the Hessian there. `radius` bounds |x_i|, `slope_total` bounds
+    sum_i m_i |l'| |x_i| and `curvature_total` bounds sum_i m_i l'' |x_i|^2. A row is done when |gradient| <= tolerance |b - offset| + the
+    rounding error of the sum.
     """
     d, n = columns.shape
     u, slope, curvature = np.empty(n), np.empty(n), np.empty(n)
     own = np.empty((d, d))
     b, base, trial, g, g_trial, delta = np.empty(d), np.empty(d), np.empty(d), np.empty(d), np.empty(d), np.empty(d)
-    # What a factorisation costs in gradients (counting an exponential as eight multiplications): where one gradient is nearly as dear, as in low
+    # What a factorisation costs in gradients (an exponential counted as eight multiplications). Where it is as cheap as one, as in low
     # dimension, refactor always; otherwise keep the old factor while it still contracts fast enough.
     refactor_cost = (d * (d + 1) / 2.0 * n + d * d * d / 6.0) / (n * (2.0 * d + 8.0))
     gradients = 0
@@ -205,10 +207,10 @@ def minimise_rows_one_record(
     tolerance: float,
     rows: FloatArray,
 ) -> int:
-    """`minimise_rows` for data with a single distinct record x, in any dimension, vectorised over rows. Returns the first row that failed, or -1.
+    """`minimise_rows` for data with a single distinct record x, any dimension, vectorised over rows. Returns the first failed row, or -1.
 
-    The minimiser is -(b + m l'(u) x)/ridge, where u = <w, x> solves one increasing equation. `bend` bounds l'', so that a residual of r in u
-    is a gradient of at most bend m |x| r.
+    The minimiser is -(b + m l'(u) x)/ridge, where u = <w, x> solves one increasing equation. `bend` bounds l'', so that a residual of
+    r in u is a gradient of at most bend m |x| r.
     """
     block = 64
     d = x.size

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -179,7 +178,10 @@ def noise_that_yields(problem: Problem, outputs: FloatArray) -> tuple[FloatArray
     return b, determinant
 
 
-def _kernel_arguments(problem: Problem) -> tuple[Any, ...]:
+_Arguments = tuple[FloatArray, FloatArray, FloatArray, int, float, float, float, float, float, float, float]
+
+
+def _kernel_arguments(problem: Problem) -> _Arguments:
     bounds = (problem.loss.concordance, float(problem.lengths.max()), problem.slope_total, problem.curvature_total)
     return *problem.arguments, *bounds, problem.ridge
 
@@ -236,7 +238,7 @@ def minimise_kernel(gram: FloatArray, y: FloatArray, multiplicity: FloatArray, l
         return KernelMinimum((y * alpha if loss.name == "hinge" else alpha) / ridge, gap, math.sqrt(2.0 * gap / ridge))
     w = minimise(problem).w
     u = features @ w
-    # Two forms of the same coefficients: from the slopes, whose error grows with 1/ridge, and from w itself, whose error grows with 1/eigenvalue.
+    # The same coefficients from the slopes, whose error grows with 1/ridge, and from w, whose error grows with 1/eigenvalue.
     found = []
     for coefficients in (-multiplicity * loss.derivative(u, y) / ridge, vectors[:, kept] @ (w / np.sqrt(values[kept]))):
         excess = ridge * coefficients + multiplicity * loss.derivative(features @ (features.T @ coefficients), y)
