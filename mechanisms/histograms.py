@@ -22,8 +22,8 @@ __all__ = ["NoisyHistogram"]
 class NoisyHistogram:
     """Counts of the records per category, each with Laplace noise.
 
-    Dwork, McSherry, Nissim and Smith (2006), their example of histograms. One record replaced moves two counts by 1, one added or removed moves one:
-    L1 sensitivity 2 and 1.
+    Dwork, McSherry, Nissim and Smith (2006), whose example it is. One record replaced moves two counts by 1, one added or removed
+    moves one: L1 sensitivity 2 and 1.
 
     Parameters
     ----------
