@@ -14,9 +14,13 @@ from .domains import LabelledBall as LabelledBall
 from .domains import Records as Records
 from .ftrl import PrivateFTRL as PrivateFTRL
 from .histograms import NoisyHistogram as NoisyHistogram
+from .kernels import Kernel as Kernel
 from .local import OneTimeRappor as OneTimeRappor
 from .local import RandomizedResponse as RandomizedResponse
 from .local import Rappor as Rappor
+from .logistic import LogisticObjectivePerturbation as LogisticObjectivePerturbation
+from .logistic import LogisticOutputPerturbation as LogisticOutputPerturbation
+from .losses import Loss as Loss
 from .notions import GDP as GDP
 from .notions import RDP as RDP
 from .notions import ZCDP as ZCDP
@@ -33,6 +37,7 @@ from .selection import NoisyMax as NoisyMax
 from .selection import PermuteAndFlip as PermuteAndFlip
 from .simplex import SimplexMinimiser as SimplexMinimiser
 from .simplex import SimplexSampling as SimplexSampling
+from .solvers import ConvergenceError as ConvergenceError
 from .sparse_vector import AboveThreshold as AboveThreshold
 from .sparse_vector import BrokenSparseVector as BrokenSparseVector
 from .sparse_vector import SparseVector as SparseVector
