@@ -5,6 +5,7 @@ from .additive import TruncatedGeometric as TruncatedGeometric
 from .aggregation import MirrorAveraging as MirrorAveraging
 from .aggregation import Organisations as Organisations
 from .categorical import SoftmaxDraw as SoftmaxDraw
+from .convex import ConvexObjectivePerturbation as ConvexObjectivePerturbation
 from .datasets import LabelledVectors as LabelledVectors
 from .datasets import LinearCosts as LinearCosts
 from .domains import Answers as Answers
@@ -13,6 +14,8 @@ from .domains import Domain as Domain
 from .domains import LabelledBall as LabelledBall
 from .domains import Records as Records
 from .ftrl import PrivateFTRL as PrivateFTRL
+from .glm import GLMObjectivePerturbation as GLMObjectivePerturbation
+from .glm import GLMOutputPerturbation as GLMOutputPerturbation
 from .histograms import NoisyHistogram as NoisyHistogram
 from .kernels import Kernel as Kernel
 from .local import OneTimeRappor as OneTimeRappor

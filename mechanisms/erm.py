@@ -24,17 +24,27 @@ __all__ = [
     "admissible",
     "gaussian_epsilon",
     "largest_loss",
+    "logistic_shift",
     "objective_log_density",
     "output_log_density",
+    "rounded",
     "sample_objective",
     "sample_output",
+    "unrounded",
 ]
 
 LOGISTIC = Loss("logistic")
 
 
+def logistic_shift() -> float:
+    """CM-04 in d = 1: sup over W of (sig(W) + max over v in [0, 1] of v sig(-W v))/2, the largest shift in units of 2/(n lambda)."""
+    w = np.linspace(0.0, 40.0, 4001)[:, None]
+    v = np.linspace(0.0, 1.0, 2001)[None, :]
+    return float(0.5 * (1 / (1 + np.exp(-w[:, 0])) + (v / (1 + np.exp(w * v))).max(axis=1)).max())
+
+
 def admissible(dataset: object, owner: str, *, radius: float, clip: bool, binary: bool) -> LabelledVectors:
-    """The dataset, its records scaled into the ball where `clip` asks for it; an InvalidArgument that names the first record that breaks a rule."""
+    """The dataset, its records scaled into the ball where `clip` asks for it. InvalidArgument names the first record that breaks a rule."""
     if not isinstance(dataset, LabelledVectors):
         raise InvalidArgument(f"{owner}: dataset must be LabelledVectors, got {type(dataset).__name__}")
     if binary:
@@ -54,26 +64,26 @@ def admissible(dataset: object, owner: str, *, radius: float, clip: bool, binary
 
 def sample_output(problem: Problem, noise: SphericalNoise, size: int, rng: Generator, grid: float) -> FloatArray:
     """Rows w* + b."""
-    return _rounded(noise.sample(size, rng, minimise(problem).w), grid)
+    return rounded(noise.sample(size, rng, minimise(problem).w), grid)
 
 
 def output_log_density(problem: Problem, noise: SphericalNoise, outputs: FloatArray, grid: float) -> FloatArray:
     """Log-density of w* + b: that of the noise at w - w*."""
-    return noise.log_density(_outputs(outputs, problem, grid) - minimise(problem).w)
+    return noise.log_density(unrounded(outputs, problem.dimension, grid) - minimise(problem).w)
 
 
 def sample_objective(problem: Problem, noise: SphericalNoise, size: int, rng: Generator, grid: float) -> FloatArray:
     """Rows argmin F(w) + <b, w>, solved in the array that the noise was drawn into."""
-    return _rounded(minimise_perturbed(problem, noise.sample(size, rng)), grid)
+    return rounded(minimise_perturbed(problem, noise.sample(size, rng)), grid)
 
 
 def objective_log_density(problem: Problem, noise: SphericalNoise, outputs: FloatArray, grid: float) -> FloatArray:
     """Log-density of argmin F(w) + <b, w>: that of the noise at b(w) = -grad F(w), plus log det Hess F(w)."""
-    b, determinant = noise_that_yields(problem, _outputs(outputs, problem, grid))
+    b, determinant = noise_that_yields(problem, unrounded(outputs, problem.dimension, grid))
     return noise.log_density(b) + determinant
 
 
-def _rounded(rows: FloatArray, grid: float) -> FloatArray:
+def rounded(rows: FloatArray, grid: float) -> FloatArray:
     """Multiples of `grid`, in place: post-processing, after which the low bits tell no more than the value."""
     if grid > 0:
         np.divide(rows, grid, out=rows)
@@ -82,20 +92,21 @@ def _rounded(rows: FloatArray, grid: float) -> FloatArray:
     return rows
 
 
-def _outputs(outputs: FloatArray, problem: Problem, grid: float) -> FloatArray:
+def unrounded(outputs: FloatArray, dimension: int, grid: float) -> FloatArray:
+    """The outputs as rows of floats; an InvalidArgument where they are not, or where the mechanism rounds and so has no density."""
     if grid > 0:
         raise InvalidArgument(f"log_density: grid must be 0, since rounded outputs have no density, got {grid!r}")
     rows = np.asarray(outputs, dtype=np.float64)
-    if rows.ndim != 2 or rows.shape[1] != problem.dimension:
-        raise InvalidArgument(f"log_density: outputs must have shape (size, {problem.dimension}), got {rows.shape}")
+    if rows.ndim != 2 or rows.shape[1] != dimension:
+        raise InvalidArgument(f"log_density: outputs must have shape (size, {dimension}), got {rows.shape}")
     return rows
 
 
-def largest_loss(loss: Loss, rate: float, radius: float, ridge: float, lipschitz: float) -> float:
-    """Supremum of the privacy loss of objective perturbation with Gamma-norm noise, by the ledger's CM-06 and JT-06.
+def largest_loss(loss: Loss, rate: float, radius: float, ridge: float, lipschitz: float) -> tuple[float, float]:
+    """Supremum of the privacy loss of objective perturbation with Gamma-norm noise (claims CM-06, JT-06), and the r that attains it.
 
-    sup over r of rate R (|l'(r)| + L) + log(1 + R^2 l''(r) / ridge): the noise terms of the two records add when their gradients oppose, and the
-    determinants differ by one rank-one term. Approached by pairs whose second record is saturated.
+    sup over r of rate R (|l'(r)| + L) + log(1 + R^2 l''(r) / ridge): the noise terms of the two records add when their gradients oppose,
+    and the determinants differ by one rank-one term. Approached by pairs whose second record is saturated.
     """
     near = np.concatenate([np.linspace(0.0, 3.0 * loss.width, 30_001), [loss.width]])
     r = np.concatenate([near, -near, np.geomspace(1e-12, 60.0, 4001), -np.geomspace(1e-12, 60.0, 4001)])
@@ -112,7 +123,8 @@ def largest_loss(loss: Loss, rate: float, radius: float, ridge: float, lipschitz
         y = np.full_like(r, y[0])
         best, width = int(np.argmax(gain(r, y))), width / 500
     # Saturated records bring no curvature but the whole slope, in the limit.
-    return max(float(gain(r, y)[best]), 2.0 * rate * radius * lipschitz)
+    value, limit = float(gain(r, y)[best]), 2.0 * rate * radius * lipschitz
+    return (value, float(r[best])) if value >= limit else (limit, math.inf)
 
 
 def gaussian_epsilon(mu: float, delta: float) -> float:

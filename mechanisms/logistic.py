@@ -17,6 +17,7 @@ from dpwitness.mechanisms.erm import (
     LOGISTIC,
     admissible,
     largest_loss,
+    logistic_shift,
     objective_log_density,
     output_log_density,
     sample_objective,
@@ -35,7 +36,7 @@ NOISES = ("gamma", "laplace_radius_scale", "laplace_radius_std")
 
 
 def radial_noise(noise: str, rate: float, dimension: int) -> SphericalNoise:
-    """The noise of CM08 at 1/rate = the number that the paper prints: a scale, or, as it says, the standard deviation of the Laplace law."""
+    """The noise of CM08 where 1/rate is the number that the paper prints: a scale or, as it says, a Laplace law's standard deviation."""
     if noise == "gamma":
         return SphericalNoise("gamma", rate, dimension)
     return SphericalNoise("laplace_radius", rate * (math.sqrt(2.0) if noise == "laplace_radius_std" else 1.0), dimension)
@@ -52,8 +53,9 @@ class LogisticOutputPerturbation:
     regularization : float
         lambda. Positive.
     noise : {"gamma", "laplace_radius_scale", "laplace_radius_std"}
-        Law of the noise's length. The paper prints a Laplace length of standard deviation 2/(n epsilon lambda), whose density is unbounded at the
-        minimiser in d >= 2 (claim CM-05); read as a scale it still is. ``gamma`` is the law of density proportional to exp(-n epsilon lambda |b|/2).
+        Law of the noise's length. The paper prints a Laplace length of standard deviation 2/(n epsilon lambda), whose density is
+        unbounded at the minimiser in d >= 2 (claim CM-05); read as a scale it still is. ``gamma`` is the law of density proportional to
+        exp(-n epsilon lambda |b|/2).
     clip : bool
         Scale records of norm above 1 to norm 1, as part of the mechanism, instead of refusing them.
     grid : float
@@ -85,17 +87,17 @@ class LogisticOutputPerturbation:
 
     @property
     def truth(self) -> Truth:
-        """CM-05: infinite for the printed noise in d >= 2; elsewhere the rate times the largest shift of the minimiser over all n and lambda."""
+        """CM-05: infinite for the printed noise in d >= 2; elsewhere rate x largest shift of the minimiser, over n and lambda."""
         safe = self.grid > 0
         noise = radial_noise(self.noise, 1.0, self.dimension)
         if noise.singular:
             return Truth(math.inf, "CM-05: the density is unbounded at the minimiser, which moves", safe)
         if self.dimension > 1:
             return Truth(self.epsilon, "CM-04: the sensitivity 2/(n lambda) is approached as lambda -> 0 and n lambda -> infinity", safe)
-        return Truth(noise.rate * _one_dimensional_shift() * self.epsilon, "CM-04 in d = 1: supremum over n, lambda of the shift", safe)
+        return Truth(noise.rate * logistic_shift() * self.epsilon, "CM-04 in d = 1: supremum over n, lambda of the shift", safe)
 
     def worst_pair(self) -> Pair:
-        """W2: common records hold the minimiser at (W, 0), where the changed record's gradient is nearly 1 both ways. W1 where n is too small."""
+        """W2: common records hold the minimiser at (W, 0), where a changed record's slope is nearly 1 both ways. W1 if n is too small."""
         # K copies of (t, 0), t = 1.278/W, balance n lambda W: K = 3.59 n lambda W^2, as large a W as n - 1 records allow.
         n_lambda = self.records * self.regularization
         reach = math.sqrt((self.records - 1) / (3.6 * n_lambda)) if self.records > 1 else 0.0
@@ -138,10 +140,11 @@ class LogisticObjectivePerturbation:
     regularization : float
         lambda. Positive.
     noise : {"gamma", "laplace_radius_scale", "laplace_radius_std"}
-        Law of |b|. The paper prints a Laplace length of standard deviation 2/epsilon: in d >= 2 no epsilon holds (CM-06). ``gamma`` has density
-        proportional to exp(-epsilon |b|/2): in d >= 2 epsilon holds if and only if n lambda >= 2/epsilon.
+        Law of |b|. The paper prints a Laplace length of standard deviation 2/epsilon: in d >= 2 no epsilon holds (CM-06). ``gamma`` has
+        density proportional to exp(-epsilon |b|/2): in d >= 2 epsilon holds if and only if n lambda >= 2/epsilon.
     corrected : bool
-        Spend part of epsilon on the Jacobian (Chaudhuri, Monteleoni and Sarwate 2011): epsilon' = epsilon - log(1 + 2c/(n lambda) + c^2/(n lambda)^2)
+        Spend part of epsilon on the Jacobian (Chaudhuri, Monteleoni and Sarwate 2011):
+        epsilon' = epsilon - log(1 + 2c/(n lambda) + c^2/(n lambda)^2)
         with c = 1/4, and where that is not positive, a ridge of c/(n (e^(epsilon/4) - 1)) and epsilon' = epsilon/2.
     clip, grid, dimension, records
         As for `LogisticOutputPerturbation`.
@@ -178,7 +181,7 @@ class LogisticObjectivePerturbation:
         if self.dimension == 1:
             return None
         rate, ridge = self._budget(self.records)
-        value = largest_loss(LOGISTIC, rate, 1.0, ridge, 1.0)
+        value, _ = largest_loss(LOGISTIC, rate, 1.0, ridge, 1.0)
         return Truth(value, "CM-06: max over s of rate (1 + s) + log(1 + s (1 - s)/(n lambda)), over n at this n lambda", safe)
 
     def worst_pair(self) -> Pair:
@@ -225,13 +228,6 @@ class LogisticObjectivePerturbation:
         data = admissible(dataset, type(self).__name__, radius=1.0, clip=self.clip, binary=True)
         rate, ridge = self._budget(data.n)
         return Problem.of(data, LOGISTIC, ridge), radial_noise(self.noise, rate, data.dimension)
-
-
-def _one_dimensional_shift() -> float:
-    """CM-04 in d = 1: sup over W of (sig(W) + max over v in [0, 1] of v sig(-W v))/2, in units of 2/(n lambda)."""
-    w = np.linspace(0.0, 40.0, 4001)[:, None]
-    v = np.linspace(0.0, 1.0, 2001)[None, :]
-    return float(0.5 * (1 / (1 + np.exp(-w[:, 0])) + (v / (1 + np.exp(w * v))).max(axis=1)).max())
 
 
 def _axis(dimension: int) -> FloatArray:
