@@ -6,7 +6,7 @@ In the scaling of the perturbation: F(w) = ridge/2 |w|^2 + <b, w> + sum_i m_i l(
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -126,6 +126,12 @@ def minimise(problem: Problem) -> Minimum:
         return Minimum(np.zeros(problem.dimension), 0.0, 0.0)
     if not problem.loss.smooth:
         return _minimise_with_kinks(problem.columns.T, problem)
+    live = np.any(problem.columns != 0.0, axis=1)
+    if not live.all():
+        inner = minimise(replace(problem, columns=problem.columns[live]))
+        w = np.zeros(problem.dimension)
+        w[live] = inner.w
+        return Minimum(w, inner.residual, inner.radius)
     zero = np.zeros(problem.dimension)
     first, factor, _ = _expand(problem, zero)
     rows = zero[None, :].copy()
@@ -155,6 +161,13 @@ def minimise_perturbed(problem: Problem, rows: FloatArray) -> FloatArray:
     if len(problem.y) == 0:
         np.multiply(rows, -1.0 / problem.ridge, out=rows)
         return rows
+    live = np.any(problem.columns != 0.0, axis=1)
+    if not live.all():
+        # A coordinate that is zero in all records feels the ridge alone: padding a problem with features costs no Newton step.
+        solved = minimise_perturbed(replace(problem, columns=problem.columns[live]), np.ascontiguousarray(rows[:, live]))
+        np.multiply(rows, -1.0 / problem.ridge, out=rows)
+        rows[:, live] = solved
+        return rows
     if len(problem.y) == 1:
         bend = problem.loss.smoothness / problem.loss.scale
         one = (np.ascontiguousarray(problem.columns[:, 0]), float(problem.y[0]), float(problem.m[0]))
@@ -172,6 +185,12 @@ def minimise_perturbed(problem: Problem, rows: FloatArray) -> FloatArray:
 
 def noise_that_yields(problem: Problem, outputs: FloatArray) -> tuple[FloatArray, FloatArray]:
     """The linear term b(w) = -grad F_0(w) that leads to each output, (size, d), and log |det db/dw|, (size,)."""
+    live = np.any(problem.columns != 0.0, axis=1)
+    if not live.all() and live.any():
+        inner, determinant = noise_that_yields(replace(problem, columns=problem.columns[live]), outputs[:, live])
+        b = -problem.ridge * outputs
+        b[:, live] = inner
+        return b, determinant + int((~live).sum()) * math.log(problem.ridge)
     values = np.ascontiguousarray(outputs, dtype=np.float64)
     b, determinant = np.empty_like(values), np.empty(len(values))
     noise_and_determinant(*problem.arguments, problem.ridge, values, b, determinant)
