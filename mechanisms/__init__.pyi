@@ -17,7 +17,10 @@ from .ftrl import PrivateFTRL as PrivateFTRL
 from .glm import GLMObjectivePerturbation as GLMObjectivePerturbation
 from .glm import GLMOutputPerturbation as GLMOutputPerturbation
 from .histograms import NoisyHistogram as NoisyHistogram
+from .interactive import PrivateInteractivePrediction as PrivateInteractivePrediction
+from .interactive import hold_gap as hold_gap
 from .kernels import Kernel as Kernel
+from .learner import KernelLearner as KernelLearner
 from .local import OneTimeRappor as OneTimeRappor
 from .local import RandomizedResponse as RandomizedResponse
 from .local import Rappor as Rappor
@@ -44,6 +47,7 @@ from .solvers import ConvergenceError as ConvergenceError
 from .sparse_vector import AboveThreshold as AboveThreshold
 from .sparse_vector import BrokenSparseVector as BrokenSparseVector
 from .sparse_vector import SparseVector as SparseVector
+from .transfer import TestDataDependentLearner as TestDataDependentLearner
 from .validation import InvalidArgument as InvalidArgument
 from .vectors import LaplaceVector as LaplaceVector
 from .vectors import PrefixSums as PrefixSums

@@ -61,6 +61,11 @@ class Kernel:
         if self.name == "custom":
             require_positive("feature_radius", self.feature_radius, "Kernel")
 
+    @property
+    def arguments(self) -> tuple[int, int, float, float]:
+        """The leading arguments of `kernel_value`, for the named kernels."""
+        return _NAMES.index(self.name), self.degree, float(self.offset), float(self.gamma)
+
     def radius(self, bound: float) -> float:
         """R_phi over the ball |x| <= `bound`."""
         if self.name == "custom":
@@ -76,7 +81,7 @@ class Kernel:
             raise InvalidArgument(f"Kernel: x and z must have one dimension, got {left.shape[1]} and {right.shape[1]}")
         if self.function is not None:
             return np.asarray(_custom(self.function, left, right))
-        return _matrix(_NAMES.index(self.name), self.degree, float(self.offset), self.gamma, left, right)
+        return _matrix(*self.arguments, left, right)
 
     def gram(self, x: ArrayLike) -> FloatArray:
         """K(x_i, x_j) of the rows of x, checked to be a Gram matrix.
@@ -119,19 +124,24 @@ def _rows(name: str, value: ArrayLike) -> FloatArray:
 
 
 @jit
+def kernel_value(code: int, degree: int, offset: float, gamma: float, x: FloatArray, z: FloatArray) -> float:
+    """K(x, z) of a named kernel."""
+    total = 0.0
+    if code == 2:
+        for k in range(x.size):
+            total += (x[k] - z[k]) * (x[k] - z[k])
+        return np.exp(-gamma * total)  # type: ignore[no-any-return]
+    for k in range(x.size):
+        total += x[k] * z[k]
+    return total if code == 0 else (total + offset) ** degree
+
+
+@jit
 def _matrix(code: int, degree: int, offset: float, gamma: float, x: FloatArray, z: FloatArray) -> FloatArray:
     out = np.empty((x.shape[0], z.shape[0]))
     for i in range(x.shape[0]):
         for j in range(z.shape[0]):
-            total = 0.0
-            if code == 2:
-                for k in range(x.shape[1]):
-                    total += (x[i, k] - z[j, k]) * (x[i, k] - z[j, k])
-                out[i, j] = np.exp(-gamma * total)
-            else:
-                for k in range(x.shape[1]):
-                    total += x[i, k] * z[j, k]
-                out[i, j] = total if code == 0 else (total + offset) ** degree
+            out[i, j] = kernel_value(code, degree, offset, gamma, x[i], z[j])
     return out
 
 

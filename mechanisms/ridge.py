@@ -183,20 +183,27 @@ def _estimates(values: FloatArray, target: FloatArray, rate: float, limit: float
             right[j] = rng.standard_normal()
             square += right[j] * right[j]
         scale = 0.5 * rng.standard_gamma(float(p)) / (rate * math.sqrt(square))
-        norm = 0.0
         for j in range(p):
             right[j] = target[j] + scale * right[j]
-            out[i, j] = right[j] / values[j]
-            norm += out[i, j] * out[i, j]
-        if norm > limit * limit:
-            multiplier = _multiplier(values, right, limit)
-            norm = 0.0
-            for j in range(p):
-                out[i, j] = right[j] / (values[j] + multiplier)
-                norm += out[i, j] * out[i, j]
-            for j in range(p):
-                out[i, j] *= limit / math.sqrt(norm)
+        constrained_solution(values, right, limit, out[i])
     return out
+
+
+@jit
+def constrained_solution(values: FloatArray, right: FloatArray, limit: float, out: FloatArray) -> None:
+    """Write argmin w.diag(values).w/2 - right.w over |w| <= limit into `out`."""
+    square = 0.0
+    for j in range(values.size):
+        out[j] = right[j] / values[j]
+        square += out[j] * out[j]
+    if square > limit * limit:
+        multiplier = _multiplier(values, right, limit)
+        square = 0.0
+        for j in range(values.size):
+            out[j] = right[j] / (values[j] + multiplier)
+            square += out[j] * out[j]
+        for j in range(values.size):
+            out[j] *= limit / math.sqrt(square)
 
 
 @jit
