@@ -17,6 +17,7 @@ from .ftrl import PrivateFTRL as PrivateFTRL
 from .glm import GLMObjectivePerturbation as GLMObjectivePerturbation
 from .glm import GLMOutputPerturbation as GLMOutputPerturbation
 from .histograms import NoisyHistogram as NoisyHistogram
+from .independent import TestDataIndependentLearner as TestDataIndependentLearner
 from .interactive import PrivateInteractivePrediction as PrivateInteractivePrediction
 from .interactive import hold_gap as hold_gap
 from .kernels import Kernel as Kernel
