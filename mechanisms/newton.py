@@ -109,6 +109,7 @@ def minimise_rows(
             base[j] = start[j]
             g[j] = b[j] - offset[j]
         size = norm(g)
+        least = size
         if size == 0.0:
             for j in range(d):
                 rows[k, j] = start[j]
@@ -136,30 +137,42 @@ def minimise_rows(
                     rows[k, j] = trial[j]
                 done = True
                 break
-            # The Newton direction lowers |gradient|, and so does a short gradient step on any smooth convex function.
-            if size_trial <= (1.0 - 1e-4 * step) * size or step == 0.0:
+            # The Newton direction lowers |gradient| at first, which is all that a step must do: no objective is evaluated.
+            if size_trial <= (1.0 - 1e-4 * step) * least:
                 keep = False
                 if step == 1.0 and refactor_cost > 1.0:
                     keep = np.log(goal / size_trial) > refactor_cost * np.log(size_trial / size)
                 for j in range(d):
                     base[j] = trial[j]
                     g[j] = g_trial[j]
-                size, step = size_trial, 1.0
-            elif not fresh:
-                # The old factor misleads here: take the Hessian at the base itself.
+                size, least, step = size_trial, size_trial, 1.0
+            elif fresh and step > 0.1:
+                step *= 0.25
+                continue
+            else:
+                # Either the old factor misleads, and the Hessian at the base will do, or Newton's model does, as where slopes saturate.
+                # Then go along its direction while F falls, which the sign of the slope tells, until Newton beats the least gradient.
+                if fresh:
+                    low, high = 0.0, 1.0
+                    falling = dot(g, delta)
+                    for _ in range(60):
+                        step = 0.5 * (low + high)
+                        for j in range(d):
+                            trial[j] = base[j] - step * delta[j]
+                        gradient_at(columns, y, m, code, width, smoothing, ridge, b, trial, u, slope, curvature, g_trial)
+                        gradients += 1
+                        left = dot(g_trial, delta)
+                        if left >= 0.0:
+                            low = step
+                            if left <= 0.1 * falling:
+                                break
+                        else:
+                            high = step
+                    for j in range(d):
+                        base[j] -= low * delta[j]
                 size = gradient_at(columns, y, m, code, width, smoothing, ridge, b, base, u, slope, curvature, g)
                 gradients += 1
-                keep = False
-            else:
-                step *= 0.25
-                if step < 1e-3:
-                    for j in range(d):
-                        base[j] -= g[j] / (ridge + curvature_total)
-                    size = gradient_at(columns, y, m, code, width, smoothing, ridge, b, base, u, slope, curvature, g)
-                    gradients += 1
-                    keep, step = False, 1.0
-                else:
-                    continue
+                keep, step = False, 1.0
             fresh = not keep
             if fresh:
                 hessian_at(columns, ridge, curvature, u, own)
@@ -177,21 +190,32 @@ def minimise_rows(
 
 @elementwise
 def _bracketed_step(
-    u: FloatArray, u0: FloatArray, low: FloatArray, high: FloatArray, slope: FloatArray, curvature: FloatArray, gain: float, goal: float
-) -> float:
-    """One safeguarded Newton step for u = u0 - gain slope(u), elementwise; returns the largest residual beyond its rounding error."""
-    worst = 0.0
+    u: FloatArray,
+    u0: FloatArray,
+    low: FloatArray,
+    high: FloatArray,
+    slope: FloatArray,
+    curvature: FloatArray,
+    gain: float,
+    stiffness: float,
+    shift: float,
+    goal: float,
+) -> int:
+    """One safeguarded Newton step for u = u0 - gain slope(u), elementwise; returns how many elements were not there yet."""
+    unfinished = 0
     for i in range(u.size):
         residual = u[i] - u0[i] + gain * slope[i]
-        excess = abs(residual) - 1e-15 * abs(u0[i])
-        worst = max(worst, excess)
+        # The rounding of u0, of the product, and of u - y inside the slope.
+        rounding = 1e-15 * (abs(u0[i]) + gain * abs(slope[i]) + stiffness * (abs(u[i]) + shift))
+        there = abs(residual) <= goal + rounding
+        unfinished += 0 if there else 1
         low[i] = u[i] if residual < 0.0 else low[i]
         high[i] = u[i] if residual > 0.0 else high[i]
         step = u[i] - residual / (1.0 + gain * curvature[i])
         inside = (step > low[i]) & (step < high[i])
         moved = step if inside else 0.5 * (low[i] + high[i])
-        u[i] = u[i] if excess <= goal else moved
-    return worst
+        u[i] = u[i] if there else moved
+    return unfinished
 
 
 @jit
@@ -209,13 +233,13 @@ def minimise_rows_one_record(
 ) -> int:
     """`minimise_rows` for data with a single distinct record x, any dimension, vectorised over rows. Returns the first failed row, or -1.
 
-    The minimiser is -(b + m l'(u) x)/ridge, where u = <w, x> solves one increasing equation. `bend` bounds l'', so that a residual of
-    r in u is a gradient of at most bend m |x| r.
+    The minimiser is -(b + s x)/ridge, where s = m l'(u) and u = <w, x> solves one increasing equation, u = u0 - gain s. `bend` bounds l''.
+    A residual r leaves a gradient of bend m |x| r if s is taken as the slope at u, of |x| r / gain if it is taken from the equation.
     """
     block = 64
     d = x.size
     gain = dot(x, x) / ridge
-    length = norm(x)
+    stiffness = gain * bend * m
     u, u0, low, high = np.empty(block), np.empty(block), np.empty(block), np.empty(block)
     slope, curvature = np.empty(block), np.empty(block)
     labels, weights = np.full(block, y), np.full(block, m)
@@ -237,19 +261,27 @@ def minimise_rows_one_record(
             end = u0[i] - gain * slope[i]
             low[i], high[i] = min(u0[i], end), max(u0[i], end)
             u[i] = min(max(u0[i] - gain * slope[i] / (1.0 + gain * curvature[i]), low[i]), high[i])
-        goal = np.inf if bend * m * length == 0.0 else tolerance * np.sqrt(smallest) / (bend * m * length)
-        goal += 4e-15 * gain * m
+        leak = norm(x) * min(bend * m, 1.0 / gain)
+        goal = tolerance * np.sqrt(smallest) / leak if leak > 0.0 else np.inf
         done = False
         for _ in range(_MOST_STEPS):
             loss_terms(code, width, smoothing, u, labels, weights, slope, curvature)
-            if _bracketed_step(u, u0, low, high, slope, curvature, gain, goal) <= goal:
+            if _bracketed_step(u, u0, low, high, slope, curvature, gain, stiffness, abs(y), goal) == 0:
                 done = True
                 break
         if not done:
             return first
         for i in range(count):
+            s = slope[i] if stiffness < 1.0 else (u0[i] - u[i]) / gain
             for j in range(d):
-                rows[first + i, j] = -(rows[first + i, j] + slope[i] * x[j]) / ridge
+                rows[first + i, j] = -(rows[first + i, j] + s * x[j]) / ridge
+            if stiffness >= 1.0:
+                # The terms nearly cancel along x; put the prediction right, to which the slope is so sensitive.
+                miss = u[i]
+                for j in range(d):
+                    miss -= rows[first + i, j] * x[j]
+                for j in range(d):
+                    rows[first + i, j] += miss / (gain * ridge) * x[j]
     return -1
 
 

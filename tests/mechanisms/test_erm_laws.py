@@ -4,9 +4,12 @@ Cells are polar about the minimiser, where the printed noise has its singularity
 """
 
 import math
+from itertools import pairwise
 
 import numpy as np
 import pytest
+from scipy.stats import chi2
+
 from dpwitness.mechanisms import (
     ConvexObjectivePerturbation,
     GLMObjectivePerturbation,
@@ -19,7 +22,6 @@ from dpwitness.mechanisms import (
 from dpwitness.mechanisms.convex import QuadraticPenalty
 from dpwitness.mechanisms.noise import SphericalNoise
 from dpwitness.mechanisms.solvers import Problem, minimise
-from scipy.stats import chi2
 
 LINE = LabelledVectors([[0.9], [-0.4], [1.0], [0.0]], [1, 1, -1, 1], [3, 2, 1, 1])
 PLANE = LabelledVectors([[0.9, 0.1], [-0.4, 0.7], [0.3, -0.9], [0.0, 0.0]], [1, 1, -1, 1], [3, 2, 1, 1])
@@ -32,7 +34,7 @@ def cells(log_density, center, edges, sectors=8):
     """Probability of each (radial, angular) cell about `center`; the last radial cell reaches to infinity. r = e^t on each cell."""
     d = len(center)
     inner = np.log(edges)
-    bounds = [(inner[0] - 40.0 / d, inner[0]), *zip(inner[:-1], inner[1:], strict=True)]
+    bounds = [(inner[0] - 40.0 / d, inner[0]), *pairwise(inner)]
     bounds += [(inner[-1] + k / 2, inner[-1] + (k + 1) / 2) for k in range(8)]
     if d == 1:
         directions, angle_weight, count = np.array([[1.0], [-1.0]]), np.ones(2), 2
@@ -111,14 +113,14 @@ def test_huber_density_with_its_jumps_integrates_to_one():
     points = np.concatenate([-np.geomspace(400, 1, 60) + 0.4 - 0.5, np.linspace(-0.1, 0.9, 9), 0.9 + np.geomspace(1, 400, 60)])
     points = np.unique(np.concatenate([points, np.linspace(-1.1, -0.1, 5), np.linspace(0.9, 1.9, 5), [0.0]]))
     total = 0.0
-    for low, high in zip(points[:-1], points[1:], strict=True):
+    for low, high in pairwise(points):
         w = low + 0.5 * (high - low) * (1 + NODES)
         total += 0.5 * (high - low) * float(WEIGHTS @ np.exp(mechanism.log_density(w[:, None], data)))
     assert abs(total - 1) < 1e-6
     runs = mechanism.sample(data, 1_000_000, np.random.default_rng(6))[:, 0]
     inside = points[np.searchsorted(points, -0.1) : np.searchsorted(points, 0.9) + 1]
     expected = []
-    for low, high in zip(inside[:-1], inside[1:], strict=True):
+    for low, high in pairwise(inside):
         w = low + 0.5 * (high - low) * (1 + NODES)
         expected.append(0.5 * (high - low) * float(WEIGHTS @ np.exp(mechanism.log_density(w[:, None], data))))
     expected = np.append(expected, 1 - sum(expected)) * len(runs)
