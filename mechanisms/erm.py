@@ -58,8 +58,7 @@ def admissible(dataset: object, owner: str, *, radius: float, clip: bool, binary
     if not clip:
         found = f"norm {float(lengths[outside[0]])!r} in row {int(outside[0])}"
         raise InvalidArgument(f"{owner}: x must lie in the ball of radius {radius!r} (clip=True scales records into it), got {found}")
-    factor = radius / np.maximum(lengths, radius)
-    return LabelledVectors(dataset.x * factor[:, None], dataset.y, dataset.multiplicity)
+    return LabelledVectors(dataset.x / np.maximum(1.0, lengths / radius)[:, None], dataset.y, dataset.multiplicity)
 
 
 def sample_output(problem: Problem, noise: SphericalNoise, size: int, rng: Generator, grid: float) -> FloatArray:
