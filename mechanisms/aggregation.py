@@ -16,6 +16,7 @@ from dpwitness.mechanisms.categorical import output_rows
 from dpwitness.mechanisms.datasets import LabelledVectors
 from dpwitness.mechanisms.jit import jit
 from dpwitness.mechanisms.notions import PureDP
+from dpwitness.mechanisms.optional import offered_when
 from dpwitness.mechanisms.pairs import Pair
 from dpwitness.mechanisms.protocol import FloatArray, Truth
 from dpwitness.mechanisms.ridge import PrivateRidge
@@ -86,6 +87,10 @@ class MirrorAveraging:
         oracle inequality of index "t-1" fails (MN-05).
     release : {"aggregate", "full"}
         The aggregate alone (p numbers), or all M estimates followed by it ((M + 1) p numbers).
+
+    Notes
+    -----
+    There is no `domain`: the pair search does not cover grouped records. Use `worst_pair` or pairs of `Organisations`.
     """
 
     ridge: PrivateRidge
@@ -118,11 +123,6 @@ class MirrorAveraging:
         """That of the ridge estimates when these are released; of the aggregate only an upper bound is known, the repaired ridge's."""
         return self.ridge.truth if self.release == "full" or self.ridge.form == "repaired" else None
 
-    @property
-    def domain(self) -> None:
-        """No description: the pair search does not cover grouped records; use `worst_pair` or pairs of `Organisations`."""
-        return None
-
     def worst_pair(self, where: Literal["tail", "bulk"] = "tail") -> Pair:
         """The ridge's worst pair in organisation 0; every other organisation holds the common records of that pair."""
         inner = self.ridge.worst_pair(where)
@@ -146,17 +146,16 @@ class MirrorAveraging:
         """a_1, ..., a_M of each row of M estimates."""
         return self._shares(self._inside(estimates))
 
+    @offered_when(lambda self: self.release == "full" or (self.organisations == 1 and not self.clip))
     def log_density(self, outputs: FloatArray, dataset: Organisations) -> FloatArray:
         """Exact for ``release="full"``: the estimates are independent, and the aggregate is a function of them.
 
         Rows whose aggregate is not that function have minus infinity. The aggregate alone has a density in closed form only
-        where it is one organisation's unclipped estimate (M = 1); otherwise InvalidArgument.
+        where it is one organisation's unclipped estimate (M = 1); otherwise there is no such method.
         """
         groups = self._checked(dataset)
         p = self.ridge.dimension
         if self.release == "aggregate":
-            if self.organisations > 1 or self.clip:
-                raise InvalidArgument("MirrorAveraging: release must be 'full' for a log-density (or M = 1 unclipped), got 'aggregate'")
             return self.ridge.log_density(outputs, groups[0])
         rows = output_rows(outputs, (self.organisations + 1) * p, "MirrorAveraging")
         total = sum(self.ridge.log_density(rows[:, m * p : (m + 1) * p], group) for m, group in enumerate(groups))

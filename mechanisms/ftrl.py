@@ -17,6 +17,7 @@ from dpwitness.mechanisms.categorical import SoftmaxDraw, cumulative, draw_index
 from dpwitness.mechanisms.datasets import LinearCosts
 from dpwitness.mechanisms.domains import Costs
 from dpwitness.mechanisms.notions import ApproxDP
+from dpwitness.mechanisms.optional import offered_when
 from dpwitness.mechanisms.pairs import Pair
 from dpwitness.mechanisms.protocol import FloatArray, Truth
 from dpwitness.mechanisms.validation import InvalidArgument, require
@@ -137,10 +138,12 @@ class PrivateFTRL:
         grid = np.indices((self.actions,) * self.horizon).reshape(self.horizon, -1).T
         return np.ascontiguousarray(grid, dtype=np.float64)
 
+    @offered_when(lambda self: self.adversary is None)
     def factors(self, d0: LinearCosts, d1: LinearCosts) -> list[tuple[SoftmaxDraw, FloatArray, FloatArray]]:
-        """The T independent draws of the oblivious game; rounds before the first difference carry equal datasets."""
-        if self.adversary is not None:
-            raise InvalidArgument("PrivateFTRL: adversary must be None for independent factors: adaptive rounds depend on each other")
+        """The T independent draws of the oblivious game; rounds before the first difference carry equal datasets.
+
+        Adaptive rounds depend on each other: with an adversary there is no such method.
+        """
         first, second = self._logits(d0), self._logits(d1)
         return [(SoftmaxDraw(self.actions), a, b) for a, b in zip(first, second, strict=True)]
 

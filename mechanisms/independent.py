@@ -1,6 +1,7 @@
 """Learning private weights without test points: the exponential mechanism finds points where the public weights are wrong.
 
-Jain and Thakurta (2013), Algorithm 3 (TDIL), and the sampler for linear kernels that the text after Theorem 8 describes. Claims JK-14 to JK-16.
+Jain and Thakurta (2013), Algorithm 3 (TDIL), and the sampler for linear kernels of the text after Theorem 8.
+Claims JK-14 to JK-16.
 """
 
 from __future__ import annotations
@@ -110,7 +111,7 @@ class TestDataIndependentLearner:
 
     @property
     def answer_epsilon(self) -> float:
-        """epsilon_0: half the inverse scale of the noise. As printed n epsilon lambda/(10 L R^2 sqrt(B) log(4/delta)) = 2u/S; repaired u/S."""
+        """epsilon_0, half the inverse noise scale: n epsilon lambda/(10 L R^2 sqrt(B) log(4/delta)) = 2u/S as printed, u/S repaired."""
         return (2 if self.units == "printed" else 1) * self.unitless_epsilon / self.learner.prediction_sensitivity
 
     @property
@@ -130,7 +131,7 @@ class TestDataIndependentLearner:
 
     @property
     def net(self) -> FloatArray:
-        """The net's points: a cubic lattice of covering radius nu, what lies outside the ball projected onto it (which keeps the radius)."""
+        """The net: a cubic lattice of covering radius nu, its outer points projected onto the ball, which keeps that radius."""
         d, radius = self.learner.dimension, self.learner.bound
         nu = self._net_spacing()
         side = 2 * nu / math.sqrt(d)
@@ -171,7 +172,7 @@ class TestDataIndependentLearner:
         return self.learner.domain
 
     def worst_pair(self) -> Pair:
-        """W10: labels in balance (w* = 0) against one turned over. W11 for released weights in d >= 2: w* long, one record across it turned."""
+        """W10: labels in balance (w* = 0) against one turned over. W11, for weights in d >= 2: w* long, a record across it turned."""
         it, n = self.learner, self.learner.records
         label = 1.0 if it.loss.binary else it.label_bound
         unit = it.bound * np.eye(max(2, it.dimension))[:2, : it.dimension]
@@ -198,12 +199,15 @@ class TestDataIndependentLearner:
     def sample(self, dataset: LabelledVectors, size: int, rng: np.random.Generator) -> FloatArray:
         """(size, k) rows as `release` says."""
         noise = 1 / (2 * self.answer_epsilon), self.threshold, self.step
-        plan = self.rounds, _RELEASES.index(self.release), size, rng
+        release = _RELEASES.index(self.release)
         predictor = self.learner.fit(dataset)
         if self.sampler == "net":
             points = self.net
-            return net_transcripts(predictor(points), self.learner.kernel(points, points), self.kappa, *noise, *plan)
-        return ball_transcripts(predictor.centers[0], self.kappa, self.learner.bound, self.sampler == "mixture", *noise, *plan)
+            return net_transcripts(
+                predictor(points), self.learner.kernel(points, points), self.kappa, *noise, self.rounds, release, size, rng
+            )
+        mixture = self.sampler == "mixture"
+        return ball_transcripts(predictor.centers[0], self.kappa, self.learner.bound, mixture, *noise, self.rounds, release, size, rng)
 
     @offered_when(lambda self: self.release == "full")
     def log_density(self, outputs: FloatArray, dataset: LabelledVectors) -> FloatArray:

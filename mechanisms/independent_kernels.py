@@ -59,7 +59,7 @@ def _height(k: float, d: int, mixture: bool, rng: np.random.Generator) -> float:
             for _ in range(d - 1):
                 other = rng.standard_normal()
                 square += other * other
-            t = first / math.sqrt(square) * rng.random() ** (1.0 / d)
+            t = first / math.sqrt(square) * math.pow(rng.random(), 1.0 / d)
             t = t if mixture else abs(t)
             if rng.random() < math.exp(k * (t - 1.0)):
                 return t
@@ -148,7 +148,7 @@ def ball_transcripts(
 
 @jit
 def _answer_log_density(answer: float, sign: float, truth: float, predicted: float, scale: float, sigma: float) -> float:
-    """Bottom: the noisy gap lies within sigma and the answer is public. Top: it lies beyond on one side, and a fresh noisy answer follows."""
+    """Bottom: the noisy gap is within sigma, the answer public. Top: it is beyond on one side, and a fresh noisy answer follows."""
     center = truth - predicted
     if sign == 0.0:
         if not abs(answer - predicted) <= 1e-12 * (1.0 + abs(predicted)):
