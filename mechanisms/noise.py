@@ -39,8 +39,8 @@ class SphericalNoise:
 
     Examples
     --------
-    >>> float(SphericalNoise("gamma", 2.0, 1).log_density(np.array([[0.0]]))[0])
-    0.0
+    >>> SphericalNoise("gamma", 2.0, 1).log_density(np.array([[0.0]])).round(9) + 0.0
+    array([0.])
     """
 
     kind: str
