@@ -146,7 +146,7 @@ class MirrorAveraging:
         """a_1, ..., a_M of each row of M estimates."""
         return self._shares(self._inside(estimates))
 
-    @offered_when(lambda self: self.release == "full" or (self.organisations == 1 and not self.clip))
+    @offered_when(lambda self: self.ridge.grid == 0 and (self.release == "full" or (self.organisations == 1 and not self.clip)))
     def log_density(self, outputs: FloatArray, dataset: Organisations) -> FloatArray:
         """Exact for ``release="full"``: the estimates are independent, and the aggregate is a function of them.
 

@@ -15,8 +15,10 @@ import numpy as np
 from dpwitness.mechanisms.categorical import output_rows
 from dpwitness.mechanisms.datasets import LabelledVectors
 from dpwitness.mechanisms.domains import LabelledBall
+from dpwitness.mechanisms.erm import rounded
 from dpwitness.mechanisms.jit import jit
 from dpwitness.mechanisms.notions import PureDP
+from dpwitness.mechanisms.optional import offered_when
 from dpwitness.mechanisms.pairs import Pair
 from dpwitness.mechanisms.protocol import FloatArray, Truth
 from dpwitness.mechanisms.validation import InvalidArgument, require, require_one_of
@@ -53,6 +55,8 @@ class PrivateRidge:
     form : {"printed", "repaired"}
         Printed: rate epsilon/(2 zeta) and the closed form (8), which is unconstrained and therefore has no finite epsilon (MN-03).
         Repaired: rate epsilon/(4 zeta) and the minimum over Theta, which is private at epsilon/2 + log(1 + epsilon/2).
+    grid : float
+        Released coordinates are rounded to multiples of it; 0 for none. Unrounded floating-point noise leaks in its low bits.
 
     Examples
     --------
@@ -70,9 +74,10 @@ class PrivateRidge:
     dimension: int
     records: int
     form: Form = "printed"
+    grid: float = 0.0
 
     def __post_init__(self) -> None:
-        require(self).positive("epsilon", "radius", "label_bound").nonnegative("regularization").integer("dimension", "records")
+        require(self).positive("epsilon", "radius", "label_bound").nonnegative("regularization", "grid").integer("dimension", "records")
         require(self).one_of("form", ["printed", "repaired"])
 
     @property
@@ -92,9 +97,9 @@ class PrivateRidge:
     @property
     def truth(self) -> Truth:
         if self.form == "printed":
-            return Truth(math.inf, "MN-03 (a): the log-ratio grows linearly in |beta| wherever sum x x^T differs", bits_safe=False)
+            return Truth(math.inf, "MN-03 (a): the log-ratio grows linearly in |beta| wherever sum x x^T differs", bits_safe=self.grid > 0)
         bound = self.epsilon / 2 + math.log1p(self.epsilon / 2)
-        return Truth(bound, "MN-03, repair: upper bound epsilon/2 (noise) + log(1 + epsilon/2) (Jacobian)", bits_safe=False)
+        return Truth(bound, "MN-03, repair: upper bound epsilon/2 (noise) + log(1 + epsilon/2) (Jacobian)", bits_safe=self.grid > 0)
 
     @property
     def domain(self) -> LabelledBall:
@@ -126,14 +131,15 @@ class PrivateRidge:
         """(size, p) estimates."""
         values, basis, target = self._spectrum(dataset)
         coordinates = _estimates(values, target, self.rate, self._limit, size, rng)
-        return np.ascontiguousarray(coordinates @ basis.T)
+        return rounded(np.ascontiguousarray(coordinates @ basis.T), self.grid)
 
+    @offered_when(lambda self: self.grid == 0)
     def log_density(self, outputs: FloatArray, dataset: LabelledVectors) -> FloatArray:
         """Exact log-density at each row.
 
         Printed form: with respect to volume, by b = 2 (Q beta - M) and its Jacobian det(2 Q). Repaired form: the same inside
         Theta; on the sphere |beta| = B with respect to its area (for p = 1: the mass of an endpoint), an integral over the
-        multiplier of the constraint; minus infinity outside.
+        multiplier of the constraint; minus infinity outside. With a grid there is no such method.
         """
         rows = output_rows(outputs, self.dimension, "PrivateRidge")
         values, basis, target = self._spectrum(dataset)

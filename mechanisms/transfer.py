@@ -16,6 +16,7 @@ from dpwitness.mechanisms.additive import Laplace
 from dpwitness.mechanisms.categorical import output_rows
 from dpwitness.mechanisms.datasets import LabelledVectors
 from dpwitness.mechanisms.domains import LabelledBall
+from dpwitness.mechanisms.erm import rounded
 from dpwitness.mechanisms.jit import jit
 from dpwitness.mechanisms.laws import laplace_kernel, laplace_log_density
 from dpwitness.mechanisms.learner import KernelLearner
@@ -66,11 +67,12 @@ class TestDataDependentLearner:
     constant: float = 4.0
     norm_bound: float | None = None
     release: Literal["answers", "weights"] = "answers"
+    grid: float = 0.0
 
     __test__: ClassVar[bool] = False  # not a test class, whatever its name begins with
 
     def __post_init__(self) -> None:
-        require(self).positive("epsilon", "constant").probability("delta").one_of("release", ["answers", "weights"])
+        require(self).positive("epsilon", "constant").nonnegative("grid").probability("delta").one_of("release", ["answers", "weights"])
         if not isinstance(self.learner, KernelLearner):
             raise InvalidArgument(f"TestDataDependentLearner: learner must be a KernelLearner, got {self.learner!r}")
         points = self.learner.check_points(self.test_points, "TestDataDependentLearner", "test_points")
@@ -105,7 +107,7 @@ class TestDataDependentLearner:
             return None
         reach = float(np.linalg.norm(self.test_points[0])) / it.radius
         tight = "JK-03, attained where n lambda >= 1; exact profile of one Laplace answer"
-        return Truth(max(0.0, reach * self.answer_loss + 2 * math.log1p(-self.delta)), tight, bits_safe=False)
+        return Truth(max(0.0, reach * self.answer_loss + 2 * math.log1p(-self.delta)), tight, bits_safe=self.grid > 0)
 
     @property
     def domain(self) -> LabelledBall:
@@ -119,12 +121,13 @@ class TestDataDependentLearner:
         """(size, T) answers, or (size, d) weights, or (size, T) coefficients for a kernel other than the linear one."""
         truths = self.learner.fit(dataset)(self.test_points)
         if self.release == "answers":
-            return laplace_kernel(truths, self.noise_scale, size, rng)
+            return rounded(laplace_kernel(truths, self.noise_scale, size, rng), self.grid)
         left, singular, right = self._decomposition()
         out = np.empty((size, right.shape[1]))
         for start in range(0, size, _CHUNK):
             rows = out[start : start + _CHUNK]
-            rows[:] = self._fit(laplace_kernel(truths, self.noise_scale, len(rows), rng), left, singular, right)
+            answers = rounded(laplace_kernel(truths, self.noise_scale, len(rows), rng), self.grid)
+            rows[:] = self._fit(answers, left, singular, right)
         return out
 
     def weights(self, answers: FloatArray) -> FloatArray:
@@ -132,7 +135,7 @@ class TestDataDependentLearner:
         rows = output_rows(answers, self.rounds, "TestDataDependentLearner")
         return self._fit(rows, *self._decomposition())
 
-    @offered_when(lambda self: self.release == "answers" or (self.norm_bound is None and self.independent))
+    @offered_when(lambda self: self.grid == 0 and (self.release == "answers" or (self.norm_bound is None and self.independent)))
     def log_density(self, outputs: FloatArray, dataset: LabelledVectors) -> FloatArray:
         """Exact: the product of the Laplace densities of the answers.
 
@@ -153,7 +156,7 @@ class TestDataDependentLearner:
         answers = ((rows @ left) * singular**2) @ left.T
         return np.asarray(laplace_log_density(answers - truths, self.noise_scale).sum(axis=1) + 2 * np.log(singular).sum())
 
-    @offered_when(lambda self: self.release == "answers")
+    @offered_when(lambda self: self.release == "answers" and self.grid == 0)
     def factors(self, d0: LabelledVectors, d1: LabelledVectors) -> list[tuple[Laplace, FloatArray, FloatArray]]:
         """The T independent answers, each a Laplace mechanism around w*'s prediction."""
         noise = Laplace(epsilon=1 / self.noise_scale)

@@ -130,6 +130,12 @@ def test_repaired_form_keeps_its_bound_inside_and_on_the_sphere():
         assert 0.3 < worst <= estimate.truth.parameter == 0.5 + math.log(1.5)
 
 
+def test_rounded_estimates_are_the_same_estimates_on_a_grid():
+    plain, rounded = (ridge("printed", 2, grid=g).sample(PLANE, 1000, np.random.default_rng(16)) for g in (0.0, 2.0**-6))
+    assert np.all(rounded * 64 == np.rint(rounded * 64)) and np.abs(rounded - plain).max() <= 2.0**-7
+    assert ridge("printed", 2, grid=0.1).truth.bits_safe and not hasattr(ridge("printed", 2, grid=0.1), "log_density")
+
+
 def protocol(index="t", clip=False, release="full", organisations=3):
     rng = np.random.default_rng(6)
     x = rng.uniform(-0.7, 0.7, (5, 2))

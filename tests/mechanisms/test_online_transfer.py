@@ -108,6 +108,12 @@ def test_weights_offer_a_density_only_where_they_determine_the_answers():
     assert not hasattr(dependent(release="weights"), "factors")
 
 
+def test_rounded_answers_are_the_same_answers_on_a_grid():
+    plain, rounded = (dependent(grid=g).sample(FOUR, 1000, np.random.default_rng(16)) for g in (0.0, 2.0**-6))
+    assert np.all(rounded * 64 == np.rint(rounded * 64)) and np.abs(rounded - plain).max() <= 2.0**-7
+    assert not hasattr(dependent(grid=0.1), "log_density")
+
+
 def composed_laplace_delta(loss, count, epsilon, cells=400):
     """delta(epsilon) of `count` Laplace answers that lose `loss` each, on a lattice of loss/cells, by FFT."""
     grid = np.arange(-cells, cells + 1)
