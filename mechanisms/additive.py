@@ -12,6 +12,8 @@ from functools import lru_cache
 from typing import Any, Literal
 
 import numpy as np
+from numpy.random import Generator
+
 from dpwitness.mechanisms.domains import Records
 from dpwitness.mechanisms.jit import jit
 from dpwitness.mechanisms.laws import (
@@ -30,7 +32,6 @@ from dpwitness.mechanisms.optional import offered_when
 from dpwitness.mechanisms.pairs import Pair
 from dpwitness.mechanisms.protocol import FloatArray, Truth
 from dpwitness.mechanisms.validation import InvalidArgument, require, require_integer
-from numpy.random import Generator
 
 __all__ = ["GRID", "Gaussian", "Geometric", "Laplace", "TruncatedGeometric"]
 

@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
+from numpy.random import Generator
+
 from dpwitness.mechanisms.domains import Records
 from dpwitness.mechanisms.laws import as_whole, laplace_kernel, laplace_log_density
 from dpwitness.mechanisms.notions import PureDP
@@ -13,7 +15,6 @@ from dpwitness.mechanisms.pairs import Pair
 from dpwitness.mechanisms.protocol import FloatArray, Truth
 from dpwitness.mechanisms.validation import InvalidArgument, require
 from dpwitness.mechanisms.vectors import LaplaceFactor, laplace_factors
-from numpy.random import Generator
 
 __all__ = ["NoisyHistogram"]
 

@@ -31,7 +31,12 @@ def to_jsonable(value: Any) -> Any:
     if isinstance(value, np.ndarray):
         if value.dtype.hasobject:
             raise InvalidArgument(f"dataset must be writable as JSON, got an array of dtype {value.dtype}")
-        return {_TAG: "array", "dtype": value.dtype.str, "shape": list(value.shape), "value": [to_jsonable(v) for v in value.ravel().tolist()]}
+        return {
+            _TAG: "array",
+            "dtype": value.dtype.str,
+            "shape": list(value.shape),
+            "value": [to_jsonable(v) for v in value.ravel().tolist()],
+        }
     if isinstance(value, list):
         return [to_jsonable(v) for v in value]
     if isinstance(value, tuple):

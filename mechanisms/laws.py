@@ -6,10 +6,11 @@ from itertools import pairwise
 from typing import Any
 
 import numpy as np
+from numpy.random import Generator
+
 from dpwitness.mechanisms.jit import jit
 from dpwitness.mechanisms.protocol import FloatArray
 from dpwitness.mechanisms.validation import InvalidArgument
-from numpy.random import Generator
 
 __all__ = [
     "as_vector",

@@ -11,6 +11,8 @@ from functools import lru_cache
 from typing import Any
 
 import numpy as np
+from numpy.random import Generator
+
 from dpwitness.mechanisms.domains import Records
 from dpwitness.mechanisms.jit import jit
 from dpwitness.mechanisms.laws import as_whole, column
@@ -18,7 +20,6 @@ from dpwitness.mechanisms.notions import PureDP
 from dpwitness.mechanisms.pairs import Pair
 from dpwitness.mechanisms.protocol import FloatArray, Truth
 from dpwitness.mechanisms.validation import InvalidArgument, require
-from numpy.random import Generator
 
 __all__ = ["OneTimeRappor", "RandomizedResponse", "Rappor"]
 

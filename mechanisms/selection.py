@@ -13,6 +13,8 @@ from functools import lru_cache
 from typing import Any, Literal
 
 import numpy as np
+from numpy.random import Generator
+
 from dpwitness.mechanisms.domains import Answers
 from dpwitness.mechanisms.jit import jit
 from dpwitness.mechanisms.laws import as_vector, column, laplace_log_cdf, laplace_log_density, laplace_nodes
@@ -21,7 +23,6 @@ from dpwitness.mechanisms.optional import offered_when
 from dpwitness.mechanisms.pairs import Pair
 from dpwitness.mechanisms.protocol import FloatArray, Truth
 from dpwitness.mechanisms.validation import InvalidArgument, require
-from numpy.random import Generator
 
 __all__ = ["ExponentialMechanism", "NoisyMax", "PermuteAndFlip"]
 

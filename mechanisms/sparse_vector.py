@@ -14,6 +14,8 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from numpy.random import Generator
+
 from dpwitness.mechanisms import threshold_law
 from dpwitness.mechanisms.domains import Answers
 from dpwitness.mechanisms.laws import as_vector
@@ -23,7 +25,6 @@ from dpwitness.mechanisms.pairs import Pair
 from dpwitness.mechanisms.protocol import FloatArray, Truth
 from dpwitness.mechanisms.threshold_law import ABOVE, BELOW, Noise
 from dpwitness.mechanisms.validation import InvalidArgument, require
-from numpy.random import Generator
 
 __all__ = ["AboveThreshold", "BrokenSparseVector", "SparseVector"]
 

@@ -11,10 +11,11 @@ from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
+from numpy.random import Generator
+
 from dpwitness.mechanisms.jit import jit
 from dpwitness.mechanisms.laws import laplace_log_cdf, laplace_log_density, laplace_nodes
 from dpwitness.mechanisms.protocol import FloatArray
-from numpy.random import Generator
 
 __all__ = ["ABOVE", "BELOW", "NOT_ASKED", "Noise", "log_density", "patterns", "run", "worst_pattern"]
 

@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from numpy.random import Generator
+
 from dpwitness.mechanisms.additive import Laplace
 from dpwitness.mechanisms.domains import Answers, Records
 from dpwitness.mechanisms.laws import as_vector, laplace_kernel, laplace_log_density
@@ -13,7 +15,6 @@ from dpwitness.mechanisms.notions import PureDP
 from dpwitness.mechanisms.pairs import Pair
 from dpwitness.mechanisms.protocol import FloatArray, Truth
 from dpwitness.mechanisms.validation import require
-from numpy.random import Generator
 
 __all__ = ["LaplaceFactor", "LaplaceVector", "PrefixSums", "laplace_factors"]
 

@@ -2,9 +2,10 @@
 
 import numpy as np
 import pytest
+from scipy.stats import chi2, kstest
+
 from dpwitness.mechanisms import RandomizedResponse, zoo
 from dpwitness.mechanisms.laws import laplace_log_cdf
-from scipy.stats import chi2, kstest
 
 ZOO = zoo()
 LEVEL = 1e-6

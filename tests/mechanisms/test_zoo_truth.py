@@ -4,6 +4,8 @@ import math
 
 import numpy as np
 import pytest
+from scipy.stats import norm
+
 from dpwitness.mechanisms import (
     AboveThreshold,
     Answers,
@@ -25,7 +27,6 @@ from dpwitness.mechanisms import (
     TruncatedGeometric,
     zoo,
 )
-from scipy.stats import norm
 
 ZOO = zoo()
 

@@ -1,0 +1,234 @@
+"""Guess rules: data, not code. Each names D1 (+1), D0 (-1) or abstains (0) for every output, and can be written to JSON and replayed."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpwitness.auditors.outputs import Outputs, row_keys
+from dpwitness.mechanisms.jsonable import from_jsonable, to_jsonable
+from dpwitness.mechanisms.validation import InvalidArgument
+
+__all__ = ["AdditiveScore", "Atoms", "Event", "Intervals", "Lattice", "Threshold", "event_from_json"]
+
+FloatArray = NDArray[np.float64]
+Guesses = NDArray[np.int8]
+
+
+class Event(ABC):
+    """A guess rule."""
+
+    kind: ClassVar[str]
+
+    @abstractmethod
+    def guess(self, outputs: Outputs) -> Guesses:
+        """+1 (it was D1), -1 (it was D0) or 0 (abstain) for each output."""
+
+    @property
+    @abstractmethod
+    def directions(self) -> int:
+        """How many of the two guesses the rule ever makes."""
+
+    @abstractmethod
+    def describe(self) -> str:
+        """The rule in one line, for a person."""
+
+    def count(self, outputs: Outputs) -> tuple[int, int]:
+        """How many outputs are named D1, and how many D0."""
+        guesses = self.guess(outputs)
+        return int(np.count_nonzero(guesses > 0)), int(np.count_nonzero(guesses < 0))
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain JSON types; `event_from_json` is the inverse."""
+        fields = {name: to_jsonable(getattr(self, name)) for name in self.__dataclass_fields__}  # type: ignore[attr-defined]
+        return {"kind": self.kind} | fields
+
+
+def _directions(guesses: Any) -> int:
+    found = set(np.sign(guesses).tolist()) - {0}
+    return max(1, len(found))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Intervals(Event):
+    """One number is cut at `edges`; guesses[i] holds for edges[i-1] < x <= edges[i], and `missing` for NaN."""
+
+    column: int
+    edges: FloatArray
+    guesses: FloatArray
+    missing: int = 0
+
+    kind: ClassVar[str] = "intervals"
+
+    def _column(self, outputs: Outputs) -> FloatArray:
+        return outputs.matrix(self.column + 1, structure=False)[:, self.column] if outputs.values.shape[1] != 1 else outputs.values[:, 0]
+
+    def guess(self, outputs: Outputs) -> Guesses:
+        x = self._column(outputs)
+        cells = np.searchsorted(self.edges, x, side="left")
+        table = np.append(self.guesses, self.missing).astype(np.int8)
+        return table[np.where(np.isnan(x), len(self.guesses), cells)]
+
+    def count(self, outputs: Outputs) -> tuple[int, int]:
+        if len(self.edges) > 8:
+            return Event.count(self, outputs)
+        x = self._column(outputs)  # a comparison an edge is several times faster than a search
+        below = np.array([np.count_nonzero(x <= edge) for edge in self.edges], dtype=np.int64)
+        finite = len(x) if self.missing == 0 and self.guesses[-1] == 0 else len(x) - int(np.count_nonzero(x != x))
+        counts = np.diff(np.concatenate([[0], below, [finite]]))
+        plus, minus = int(counts[self.guesses > 0].sum()), int(counts[self.guesses < 0].sum())
+        lost = len(x) - finite
+        return plus + lost * (self.missing > 0), minus + lost * (self.missing < 0)
+
+    @property
+    def directions(self) -> int:
+        return _directions([*self.guesses, self.missing])
+
+    def describe(self) -> str:
+        bounds = ["-inf", *(f"{edge:.6g}" for edge in self.edges), "inf"]
+        parts = [f"D{int(g > 0)} on ({bounds[i]}, {bounds[i + 1]}]" for i, g in enumerate(self.guesses) if g]
+        if self.missing:
+            parts.append(f"D{int(self.missing > 0)} on NaN")
+        shown = "; ".join(parts[:6]) + (f"; and {len(parts) - 6} more intervals" if len(parts) > 6 else "")
+        return f"output {self.column}: {shown}" if self.column else shown
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class AdditiveScore:
+    """A sum over columns of the output matrix (column 0 is the structure code).
+
+    `smooth` holds (column, knots, values, value for NaN): piecewise linear, constant outside the knots. `tables` holds
+    (column, keys, values): a value for each listed key, 0 for others.
+    """
+
+    width: int
+    smooth: tuple[tuple[int, FloatArray, FloatArray, float], ...] = ()
+    tables: tuple[tuple[int, FloatArray, FloatArray], ...] = ()
+
+    def __call__(self, matrix: FloatArray) -> FloatArray:
+        """Scores of the rows of an output matrix, quantised to 1e-9 of their scale so that rounding noise decides nothing."""
+        total = np.zeros(len(matrix))
+        for column, knots, values, missing in self.smooth:
+            x = matrix[:, column]
+            if len(knots) == 2:
+                slope = (values[1] - values[0]) / (knots[1] - knots[0])
+                part = values[0] + slope * (np.clip(x, knots[0], knots[1]) - knots[0])
+            else:
+                part = np.interp(x, knots, values)
+            total += np.where(np.isnan(x), missing, part)
+        for column, keys, values in self.tables:
+            x = np.where(np.isnan(matrix[:, column]), np.inf, matrix[:, column])
+            place = np.minimum(np.searchsorted(keys, x), len(keys) - 1)
+            total += np.where(keys[place] == x, values[place], 0.0)
+        unit = 1e-9 * max([1e-300, *(float(np.abs(v).max()) for _, _, v, *_ in (*self.smooth, *self.tables))])
+        return np.rint(total / unit) * unit
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Threshold(Event):
+    """D1 where the score exceeds `high`, D0 where it is below `low`; an infinite threshold is never crossed."""
+
+    score: AdditiveScore
+    low: float
+    high: float
+
+    kind: ClassVar[str] = "threshold"
+
+    def guess(self, outputs: Outputs) -> Guesses:
+        score = self.score(outputs.matrix(self.score.width))
+        return (score > self.high).astype(np.int8) - (score < self.low).astype(np.int8)
+
+    @property
+    def directions(self) -> int:
+        return max(1, int(np.isfinite(self.low)) + int(np.isfinite(self.high)))
+
+    def describe(self) -> str:
+        columns = len(self.score.smooth) + len(self.score.tables)
+        return f"score over {columns} features: D1 above {self.high:.6g}, D0 below {self.low:.6g}"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Atoms(Event):
+    """A guess for each listed output (rows of the output matrix, structure code first); others abstain."""
+
+    rows: FloatArray
+    guesses: FloatArray
+    names: tuple[str, ...] = ()
+
+    kind: ClassVar[str] = "atoms"
+
+    def guess(self, outputs: Outputs) -> Guesses:
+        return self._look_up(outputs.matrix(self.rows.shape[1] - 1))
+
+    def _look_up(self, matrix: FloatArray) -> Guesses:
+        known = row_keys(self.rows)
+        order = np.argsort(known)
+        keys = row_keys(matrix)
+        place = np.minimum(np.searchsorted(known[order], keys), len(known) - 1)
+        hit = known[order][place] == keys
+        return np.where(hit, self.guesses[order][place], 0).astype(np.int8)
+
+    @property
+    def directions(self) -> int:
+        return _directions(self.guesses)
+
+    def describe(self) -> str:
+        parts = []
+        for i in np.argsort(-np.abs(self.guesses), kind="stable")[:4]:
+            numbers = ", ".join(f"{v:g}" for v in self.rows[i, 1:])
+            name = self.names[i] if self.names else ""
+            parts.append(f"D{int(self.guesses[i] > 0)} on {name}({numbers})")
+        more = len(self.guesses) - len(parts)
+        return "; ".join(parts) + (f"; and {more} more outputs" if more > 0 else "")
+
+
+def lattice(values: FloatArray) -> FloatArray:
+    """Float-bit features of a column: binary exponent and exponent of the lowest set bit; zero keeps its sign."""
+    bits = np.ascontiguousarray(values).view(np.int64)
+    exponent = (bits >> 52) & 0x7FF
+    mantissa = (bits & 0xFFFFFFFFFFFFF) | (1 << 52)
+    lowest = np.frexp((mantissa & -mantissa).astype(np.float64))[1]  # 1 .. 53, counted from the mantissa's end
+    features = np.column_stack([exponent - 1023.0, exponent - 1023.0 + lowest - 53.0])
+    special = (exponent == 0) | (exponent == 0x7FF)
+    features[special] = np.column_stack([np.where(np.signbit(values[special]), -1.0, 1.0), np.nan_to_num(values[special], nan=2e308)])
+    return features
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Lattice(Event):
+    """Atoms of the float bits of one column: what the low bits of an output say, whatever its value."""
+
+    column: int
+    rows: FloatArray
+    guesses: FloatArray
+
+    kind: ClassVar[str] = "lattice"
+
+    def guess(self, outputs: Outputs) -> Guesses:
+        column = outputs.matrix(self.column + 1, structure=False)[:, self.column]
+        return Atoms(self.rows, self.guesses)._look_up(lattice(column))
+
+    @property
+    def directions(self) -> int:
+        return _directions(self.guesses)
+
+    def describe(self) -> str:
+        lows = [f"2^{low:g}" for (_, low), g in zip(self.rows, self.guesses, strict=True) if g > 0]
+        return f"output {self.column}: {len(self.guesses)} classes of (exponent, lowest set bit)" + (
+            f"; D1 e.g. at {lows[0]}" if lows else ""
+        )
+
+
+_KINDS: dict[str, type[Event]] = {cls.kind: cls for cls in (Intervals, Threshold, Atoms, Lattice)}
+
+
+def event_from_json(data: dict[str, Any]) -> Event:
+    """The event that `Event.to_json` wrote. Raises InvalidArgument for an unknown kind."""
+    kind = data.get("kind")
+    if kind not in _KINDS:
+        raise InvalidArgument(f"event kind must be one of {', '.join(_KINDS)}, got {kind!r}")
+    return _KINDS[kind](**{name: from_jsonable(value) for name, value in data.items() if name != "kind"})

@@ -1,0 +1,202 @@
+"""What an audit returns: a verdict, the bound behind it, how sure it is, and a witness where a promise is broken."""
+
+from __future__ import annotations
+
+import enum
+import math
+import platform
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, field
+from functools import cache
+from importlib.metadata import PackageNotFoundError, version
+from typing import Any
+
+from dpwitness.auditors.certificate import Tally
+from dpwitness.auditors.events import Event
+from dpwitness.mechanisms.notions import Claim
+from dpwitness.mechanisms.pairs import Pair
+
+__all__ = ["AuditResult", "BitLevel", "PairScore", "Result", "Verdict", "environment"]
+
+SCHEMA = 1
+
+
+class Verdict(enum.Enum):
+    """Outcome of an audit."""
+
+    VIOLATED = "VIOLATED"
+    NOT_REFUTED = "NOT_REFUTED"
+    CERTIFIED = "CERTIFIED"
+    INCONCLUSIVE = "INCONCLUSIVE"
+    ERROR = "ERROR"
+
+    def __bool__(self) -> bool:
+        raise TypeError(f"a verdict is no truth value: compare it, as in `verdict is Verdict.{self.name}`")
+
+
+class Result(ABC):
+    """Base of everything that a report can show: a name, a verdict, one line for a person, and JSON."""
+
+    name: str
+    verdict: Verdict
+
+    @abstractmethod
+    def headline(self) -> str:
+        """Verdict, number, and how sure: one line."""
+
+    @abstractmethod
+    def to_json(self) -> dict[str, Any]:
+        """Everything that was measured, as plain JSON types."""
+
+    def __bool__(self) -> bool:
+        raise TypeError("a result is no truth value: compare its verdict, as in `result.verdict is Verdict.VIOLATED`")
+
+
+@dataclass(frozen=True, slots=True)
+class BitLevel:
+    """Verdict on the low bits of floating-point outputs, apart from the one on their values."""
+
+    verdict: Verdict
+    epsilon_lower: float
+    event: Event | None = None
+    tally: Tally | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "verdict": self.verdict.value,
+            "epsilon_lower": _number(self.epsilon_lower),
+            "event": self.event.to_json() if self.event else None,
+            "description": self.event.describe() if self.event else None,
+            "tally": _tally(self.tally),
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class PairScore:
+    """A pair that the pilot tried, and the parameter that it promised to certify."""
+
+    pair: Pair
+    expected: float
+    confirmed: bool
+
+    def to_json(self) -> dict[str, Any]:
+        return {"why": self.pair.why, "expected": _number(self.expected), "confirmed": self.confirmed}
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class AuditResult(Result):
+    """Result of a black-box audit.
+
+    Attributes
+    ----------
+    verdict : Verdict
+        VIOLATED, NOT_REFUTED, INCONCLUSIVE (interrupted) or ERROR, at the level of values.
+    epsilon_lower : float
+        Certified lower bound on epsilon at the claim's delta (at delta = 0 for GDP, zCDP and RDP).
+    parameter_lower : float
+        Certified lower bound on the claim's own parameter: epsilon, mu or rho.
+    limit : float or None
+        Best value that any test could certify at this number of trials, where the law of the privacy loss is known.
+    detectable : float
+        Smallest parameter that a run like this would have refuted the claim for with probability 0.9.
+    bit_level : BitLevel or None
+        The verdict on low bits; None where the outputs are no floating-point numbers.
+    p_value : float
+        Smallest error at which the claim is refuted, all looks and pairs paid for.
+    """
+
+    name: str
+    claim: Claim
+    verdict: Verdict
+    confidence: float
+    seed: int
+    trials: int  # runs of the mechanism, all phases
+    requested: int
+    epsilon_lower: float = 0.0
+    parameter_lower: float = 0.0
+    p_value: float = 1.0
+    limit: float | None = None
+    detectable: float = math.inf
+    pair: Pair | None = None
+    event: Event | None = None
+    tally: Tally | None = None
+    method: str = ""
+    bit_level: BitLevel | None = None
+    pairs: tuple[PairScore, ...] = ()
+    notes: tuple[str, ...] = ()
+    target: dict[str, Any] | None = None
+    seconds: float = field(default=0.0)
+
+    @property
+    def witness(self) -> dict[str, Any] | None:
+        """Everything that `dpwitness.replay` needs to reach the verdict again; None unless a claim was violated at some level."""
+        from dpwitness.auditors.witness import make_witness
+
+        return make_witness(self)
+
+    def headline(self) -> str:
+        symbol = self.claim.symbol
+        sure = f"confidence {self.confidence:.12g}"
+        if self.verdict is Verdict.VIOLATED:
+            return f"VIOLATED: {symbol} > {self.parameter_lower:.4g} certified against the claim {self.claim} ({sure})"
+        if self.verdict is Verdict.NOT_REFUTED:
+            found = f"a violation beyond {symbol} = {self.detectable:.4g} would have been found with probability 0.9"
+            return f"NOT REFUTED: no violation of {self.claim} found; {symbol} > {self.parameter_lower:.4g} certified ({sure}); at this budget {found}"
+        return f"{self.verdict.value}: {self.notes[0] if self.notes else 'no verdict'}"
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "schema_version": SCHEMA,
+            "kind": "black box",
+            "name": self.name,
+            "claim": str(self.claim),
+            "relation": self.pair.relation if self.pair else None,
+            "verdict": self.verdict.value,
+            "headline": self.headline(),
+            "confidence": self.confidence,
+            "epsilon_lower": _number(self.epsilon_lower),
+            "parameter": self.claim.symbol,
+            "parameter_lower": _number(self.parameter_lower),
+            "p_value": self.p_value,
+            "limit": _number(self.limit),
+            "detectable": _number(self.detectable),
+            "pair": self.pair.to_json() if self.pair else None,
+            "event": self.event.to_json() if self.event else None,
+            "description": self.event.describe() if self.event else None,
+            "method": self.method,
+            "tally": _tally(self.tally),
+            "bit_level": self.bit_level.to_json() if self.bit_level else None,
+            "pairs": [score.to_json() for score in self.pairs],
+            "trials": self.trials,
+            "requested": self.requested,
+            "seed": self.seed,
+            "notes": list(self.notes),
+            "target": self.target,
+            "environment": environment(),
+            "seconds": round(self.seconds, 3),
+        }
+
+
+def _number(value: float | None) -> float | str | None:
+    """Strict JSON has no infinity; it is written as a word."""
+    if value is None or math.isfinite(value):
+        return value
+    return "inf" if value > 0 else "-inf" if value < 0 else "nan"
+
+
+def _tally(tally: Tally | None) -> dict[str, int] | None:
+    if tally is None:
+        return None
+    return {"correct": tally.correct, "wrong": tally.wrong, "rounds": tally.rounds, "directions": tally.directions}
+
+
+@cache
+def environment() -> dict[str, str]:
+    """Versions that an audit ran with."""
+    found = {"python": platform.python_version(), "machine": platform.machine()}
+    for package in ("dpwitness", "numpy", "scipy", "numba"):
+        try:
+            found[package] = version(package)
+        except PackageNotFoundError:
+            found[package] = "not installed"
+    return found

@@ -1,0 +1,311 @@
+"""Scorers: ways to order outputs by how much they speak for D1. Each is fitted on training data and can become an event."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpwitness.auditors.events import AdditiveScore, Atoms, Event, Intervals, Threshold
+from dpwitness.auditors.outputs import Outputs, row_keys
+
+__all__ = ["SCORERS", "Scorer", "Training", "fit_logistic"]
+
+FloatArray = NDArray[np.float64]
+
+_FEW = 32  # a column with at most this many values is a category
+_MANY_ATOMS = 8192
+
+
+class Scorer(Protocol):
+    """An order on outputs."""
+
+    def score(self, data: Training) -> FloatArray:
+        """One number an output; larger speaks for D1."""
+
+    def event(self, low: float, high: float) -> Event:
+        """D1 where the score exceeds `high`, D0 where it is below `low`."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Training:
+    """Training outputs as a matrix (structure code first), their labels, and what is cheap to know of them once."""
+
+    matrix: FloatArray
+    label: NDArray[np.bool_]
+    keys: NDArray[np.uint64]
+    names: dict[float, str]
+
+    @classmethod
+    def build(cls, outputs: Outputs, ones: int) -> Training:
+        """`outputs` holds the runs on D1 first."""
+        matrix = outputs.matrix()
+        return cls(matrix, np.arange(len(matrix)) < ones, row_keys(matrix), outputs.names)
+
+    def halves(self) -> tuple[Training, Training]:
+        """Even and odd rows: two independent samples."""
+        parts = [Training(self.matrix[i::2], self.label[i::2], self.keys[i::2], self.names) for i in (0, 1)]
+        return parts[0], parts[1]
+
+    def scores(self, scorer: Scorer) -> tuple[FloatArray, FloatArray]:
+        """Scores of the D1 rows and of the D0 rows."""
+        score = scorer.score(self)
+        return score[self.label], score[~self.label]
+
+    @property
+    def varying(self) -> list[int]:
+        """Columns that are not constant."""
+        first = self.matrix[0]
+        return [
+            j
+            for j in range(self.matrix.shape[1])
+            if not np.array_equal(self.matrix[:, j], np.broadcast_to(first[j], len(self.matrix)), equal_nan=True)
+        ]
+
+
+def _log_ratio(ones: FloatArray, zeros: FloatArray, prior: FloatArray | float = 0.5, weight: float = 1.0) -> FloatArray:
+    """Smoothed log of (share of D1) / (share of D0), shrunk by `weight` pseudo-counts towards the probability `prior` of D1."""
+    return np.log(ones + weight * prior) - np.log(zeros + weight * (1 - prior))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _AtomScorer:
+    keys: NDArray[np.uint64]  # sorted
+    rows: FloatArray
+    values: FloatArray
+    names: dict[float, str]
+
+    def score(self, data: Training) -> FloatArray:
+        place = np.minimum(np.searchsorted(self.keys, data.keys), len(self.keys) - 1)
+        return np.where(self.keys[place] == data.keys, self.values[place], 0.0)
+
+    def event(self, low: float, high: float) -> Event:
+        guesses = (self.values > high).astype(float) - (self.values < low).astype(float)
+        used = np.flatnonzero(guesses)
+        if len(used) == 0:
+            used = np.array([0])
+        rows = self.rows[used]
+        return Atoms(rows, guesses[used], tuple(self.names.get(code, "") for code in rows[:, 0]))
+
+
+def _fit_atoms(weight: float) -> Callable[[Training], Scorer | None]:
+    """Outputs themselves, each with its own log-ratio, shrunk towards a logistic model where there are several columns."""
+
+    def fit(data: Training) -> Scorer | None:
+        keys, first, inverse, counts = np.unique(data.keys, return_index=True, return_inverse=True, return_counts=True)
+        if len(keys) > 1 and counts[counts > 1].sum() < 0.02 * len(data.keys):
+            return None  # a continuous output: nothing repeats
+        frequent = counts >= min(2, counts.max())
+        ones = np.bincount(inverse, weights=data.label)
+        prior: FloatArray | float = 0.5
+        if len(data.varying) > 1:
+            model = _fit_additive("bins")(data)
+            if model is not None:
+                sample = Training(data.matrix[first], data.label[first], keys, data.names)
+                prior = 1 / (1 + np.exp(-np.clip(model.score(sample), -30, 30)))
+        values = _log_ratio(ones, counts - ones, prior, weight)
+        keep = np.flatnonzero(frequent)
+        if len(keep) > _MANY_ATOMS:
+            keep = np.sort(keep[np.argsort(-counts[keep], kind="stable")[:_MANY_ATOMS]])
+        return _AtomScorer(keys[keep], data.matrix[first[keep]], values[keep], data.names)
+
+    return fit
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _BinScorer:
+    column: int
+    edges: FloatArray
+    values: FloatArray  # one a bin
+    missing: float
+
+    def score(self, data: Training) -> FloatArray:
+        x = data.matrix[:, self.column]
+        return np.where(np.isnan(x), self.missing, self.values[np.searchsorted(self.edges, x, side="left")])
+
+    def event(self, low: float, high: float) -> Event:
+        guesses = (self.values > high).astype(float) - (self.values < low).astype(float)
+        change = np.flatnonzero(np.diff(guesses))  # neighbouring bins with one guess are one interval
+        missing = int(self.missing > high) - int(self.missing < low)
+        return Intervals(self.column - 1, self.edges[change], guesses[np.append(change, len(guesses) - 1)], missing)
+
+
+def _fit_bins(monotone: bool) -> Callable[[Training], Scorer | None]:
+    """Quantile bins of the one column that varies; raw log-ratios, or made monotone."""
+
+    def fit(data: Training) -> Scorer | None:
+        if data.varying[:1] == [0] or len(data.varying) != 1:
+            return None
+        column = data.varying[0]
+        x = data.matrix[:, column]
+        known = ~np.isnan(x)
+        bins = int(np.clip(len(x) / 60, 8, 256))
+        pooled = np.sort(x[known])
+        ranks = np.linspace(0, len(pooled), bins + 1)[1:-1].astype(int)
+        left, right = pooled[np.maximum(ranks - 1, 0)], pooled[ranks]
+        # half-way between two values, unless that is no number or the values are one: then the atom gets edges around it
+        middle = np.where(np.isfinite(left) & np.isfinite(right), 0.5 * left + 0.5 * right, left)
+        edges = np.unique(np.concatenate([middle, np.nextafter(left[left == right], -np.inf)]))
+        edges = edges[np.isfinite(edges)]
+        place = np.searchsorted(edges, x[known], side="left")
+        ones = np.bincount(place, weights=data.label[known], minlength=len(edges) + 1)
+        total = np.bincount(place, minlength=len(edges) + 1).astype(float)
+        share = data.label.mean()
+        values = _log_ratio(ones, total - ones, share, 4.0) - np.log(share / (1 - share))
+        if monotone:
+            values = _isotonic(values, total + 1e-9)
+        gone = data.label[~known]
+        missing = float(_log_ratio(gone.sum(), len(gone) - gone.sum(), share, 4.0) - np.log(share / (1 - share)))
+        return _BinScorer(column, edges, values, missing)
+
+    return fit
+
+
+def _isotonic(values: FloatArray, weights: FloatArray) -> FloatArray:
+    """Closest monotone sequence, in the direction that the data prefer; a small slope keeps the order of ties."""
+    from scipy.optimize import isotonic_regression
+
+    both = [isotonic_regression(values, weights=weights, increasing=up).x for up in (True, False)]
+    losses = [float(np.sum(weights * (values - fitted) ** 2)) for fitted in both]
+    best = int(np.argmin(losses))
+    slope = 1e-6 * np.arange(len(values)) * (1 if best == 0 else -1)
+    return np.asarray(both[best] + slope)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _AdditiveScorer:
+    model: AdditiveScore
+
+    def score(self, data: Training) -> FloatArray:
+        return self.model(data.matrix)
+
+    def event(self, low: float, high: float) -> Event:
+        return Threshold(self.model, low, high)
+
+
+def _fit_line(data: Training) -> Scorer | None:
+    """The one column that varies, as it is: few degrees of freedom, for small data and extreme tails."""
+    if len(data.varying) != 1 or data.varying == [0]:
+        return None
+    column = data.varying[0]
+    x = data.matrix[:, column]
+    known = np.isfinite(x)
+    if not known.all() or len(np.unique(x)) < 3:
+        return None
+    ones, zeros = x[data.label], x[~data.label]
+    sign = 1.0 if np.median(ones) - np.median(zeros) + 1e-9 * (ones.mean() - zeros.mean()) >= 0 else -1.0
+    return _LineScorer(column, sign)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _LineScorer:
+    column: int
+    sign: float
+
+    def score(self, data: Training) -> FloatArray:
+        return self.sign * data.matrix[:, self.column]
+
+    def event(self, low: float, high: float) -> Event:
+        bounds = [(low, -1.0), (high, +1.0)] if self.sign > 0 else [(-high, +1.0), (-low, -1.0)]
+        # from low to high x: what is named below the first edge, nothing between, what is named above the second
+        edges, guesses = [], [0.0]
+        if np.isfinite(bounds[0][0]):
+            edges, guesses = [np.nextafter(bounds[0][0], -np.inf)], [bounds[0][1], 0.0]
+        if np.isfinite(bounds[1][0]):
+            edges, guesses = [*edges, bounds[1][0]], [*guesses, bounds[1][1]]
+        return Intervals(self.column - 1, np.array(edges), np.array(guesses))
+
+
+def _fit_additive(shape: str) -> Callable[[Training], Scorer | None]:
+    """Logistic model on features of each column.
+
+    "clip": linear between the medians of the two sides, the log-ratio of a Laplace shift; "linear": linear over the bulk, that of a
+    Gaussian shift; "bins": eight knots, any shape. A column with few values is a category in all three.
+    """
+
+    def fit(data: Training) -> Scorer | None:
+        columns = data.varying
+        if len(columns) < 2 and not (columns == [0] and shape == "bins"):
+            return None
+        features, smooth, tables = [np.ones(len(data.matrix))], [], []
+        for j in columns:
+            x = data.matrix[:, j]
+            keys = np.unique(x[~np.isnan(x)][:20000])
+            if len(keys) <= _FEW:
+                keys = np.append(keys, np.inf) if np.isnan(x).any() else keys
+                filled = np.where(np.isnan(x), np.inf, x)
+                tables.append((j, keys, len(features)))
+                features.extend((filled == key).astype(float) for key in keys[1:])
+                continue
+            knots = _knots(x, data.label, shape)
+            if len(knots) < 2:
+                continue
+            has_missing = bool(np.isnan(x).any())
+            smooth.append((j, knots, len(features), has_missing))
+            filled = np.where(np.isnan(x), knots[0], x)
+            for left, right in pairwise(knots):
+                features.append((np.clip(filled, left, right) - left) / (right - left))
+            if has_missing:
+                features.append(np.isnan(x).astype(float))
+        if len(features) == 1:
+            return None
+        weights, _ = fit_logistic(np.column_stack(features), data.label.astype(float), (~data.label).astype(float))
+        smooth_parts, table_parts = [], []
+        for j, knots, at, has_missing in smooth:
+            steps = weights[at : at + len(knots) - 1]
+            smooth_parts.append(
+                (j, knots, np.concatenate([[0.0], np.cumsum(steps)]), float(weights[at + len(knots) - 1]) if has_missing else 0.0)
+            )
+        for j, keys, at in tables:
+            table_parts.append((j, keys, np.concatenate([[0.0], weights[at : at + len(keys) - 1]])))
+        return _AdditiveScorer(AdditiveScore(data.matrix.shape[1] - 1, tuple(smooth_parts), tuple(table_parts)))
+
+    return fit
+
+
+def _knots(x: FloatArray, label: NDArray[np.bool_], shape: str) -> FloatArray:
+    """Where the score of a column bends."""
+    x = np.where(np.isinf(x), np.nan, x)
+    if shape == "clip":
+        a, b = sorted((np.nanmedian(x[label]), np.nanmedian(x[~label])))
+        spread = np.nanquantile(x, 0.75) - np.nanquantile(x, 0.25)
+        return np.array([a, b]) if b - a > 1e-3 * spread else np.nanmedian(x) + 1e-3 * spread * np.array([-1.0, 1.0])
+    levels = [0.01, 0.99] if shape == "linear" else [0.01, 0.1, 0.25, 0.4, 0.5, 0.6, 0.75, 0.9, 0.99]
+    return np.unique(np.nanquantile(x, levels))
+
+
+def fit_logistic(features: FloatArray, ones: FloatArray, zeros: FloatArray, ridge: float = 1.0) -> tuple[FloatArray, FloatArray]:
+    """Ridge-penalised logistic regression on weighted counts by Newton's method: weights and their covariance.
+
+    The first feature is the constant and is not penalised.
+    """
+    weights = np.zeros(features.shape[1])
+    penalty = np.full(features.shape[1], ridge)
+    penalty[0] = 1e-6
+    total = ones + zeros
+    for _ in range(15):  # more than a score needs
+        p = 1 / (1 + np.exp(-np.clip(features @ weights, -30, 30)))
+        hessian = (features * (total * p * (1 - p))[:, None]).T @ features + np.diag(penalty)
+        inverse = np.linalg.pinv(hessian, hermitian=True)
+        step = inverse @ (features.T @ (total * p - ones) + penalty * weights)
+        weights -= step
+        if np.abs(step).max() < 1e-5:
+            break
+    return weights, inverse
+
+
+# Each with whether it is frugal: so few parameters that its own data may also choose its thresholds.
+SCORERS: dict[str, tuple[Callable[[Training], Scorer | None], bool]] = {
+    "atoms": (_fit_atoms(1.0), False),
+    "atoms, shrunk": (_fit_atoms(20.0), False),
+    "line": (_fit_line, True),
+    "quantile bins": (_fit_bins(monotone=False), False),
+    "monotone bins": (_fit_bins(monotone=True), False),
+    "clipped logistic": (_fit_additive("clip"), True),
+    "linear logistic": (_fit_additive("linear"), True),
+    "binned logistic": (_fit_additive("bins"), False),
+}
