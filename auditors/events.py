@@ -42,6 +42,11 @@ class Event(ABC):
         guesses = self.guess(outputs)
         return int(np.count_nonzero(guesses > 0)), int(np.count_nonzero(guesses < 0))
 
+    def tabulate(self, outputs: Outputs) -> NDArray[np.int64]:
+        """Counts of the cells abstain, D1, D0."""
+        plus, minus = self.count(outputs)
+        return np.array([len(outputs) - plus - minus, plus, minus], dtype=np.int64)
+
     def to_json(self) -> dict[str, Any]:
         """Plain JSON types; `event_from_json` is the inverse."""
         fields = {name: to_jsonable(getattr(self, name)) for name in self.__dataclass_fields__}  # type: ignore[attr-defined]

@@ -95,8 +95,6 @@ class AuditResult(Result):
         Certified lower bound on epsilon at the claim's delta (at delta = 0 for GDP, zCDP and RDP).
     parameter_lower : float
         Certified lower bound on the claim's own parameter: epsilon, mu or rho.
-    limit : float or None
-        Best value that any test could certify at this number of trials, where the law of the privacy loss is known.
     detectable : float
         Smallest parameter that a run like this would have refuted the claim for with probability 0.9.
     bit_level : BitLevel or None
@@ -115,7 +113,6 @@ class AuditResult(Result):
     epsilon_lower: float = 0.0
     parameter_lower: float = 0.0
     p_value: float = 1.0
-    limit: float | None = None
     detectable: float = math.inf
     pair: Pair | None = None
     event: Event | None = None
@@ -125,7 +122,17 @@ class AuditResult(Result):
     pairs: tuple[PairScore, ...] = ()
     notes: tuple[str, ...] = ()
     target: dict[str, Any] | None = None
-    seconds: float = field(default=0.0)
+    seconds: float = 0.0
+    mechanism: Any = field(default=None, repr=False)
+
+    @property
+    def limit(self) -> float | None:
+        """Best parameter that any test could certify at this number of trials; None where the law of the privacy loss is not known."""
+        from dpwitness.auditors.limit import limit
+
+        if self.pair is None or not hasattr(self.mechanism, "log_density"):
+            return None
+        return limit(self.mechanism, self.pair, self.claim, self.requested, self.confidence)
 
     @property
     def witness(self) -> dict[str, Any] | None:
@@ -141,7 +148,8 @@ class AuditResult(Result):
             return f"VIOLATED: {symbol} > {self.parameter_lower:.4g} certified against the claim {self.claim} ({sure})"
         if self.verdict is Verdict.NOT_REFUTED:
             found = f"a violation beyond {symbol} = {self.detectable:.4g} would have been found with probability 0.9"
-            return f"NOT REFUTED: no violation of {self.claim} found; {symbol} > {self.parameter_lower:.4g} certified ({sure}); at this budget {found}"
+            bound = f"{symbol} > {self.parameter_lower:.4g} certified ({sure})"
+            return f"NOT REFUTED: no violation of {self.claim} found; {bound}; at this budget {found}"
         return f"{self.verdict.value}: {self.notes[0] if self.notes else 'no verdict'}"
 
     def to_json(self) -> dict[str, Any]:

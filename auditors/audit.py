@@ -1,0 +1,389 @@
+"""The black-box audit: pilot over pairs, training of the event, certified test, one result."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import Executor
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpwitness.auditors.bits import floating, learn_lattice
+from dpwitness.auditors.catalogue import pairs_for
+from dpwitness.auditors.certificate import Tally, certified, detectable, p_value
+from dpwitness.auditors.engine import Inline, MechanismFailed, Phase, Stage, audit_key, counts, outputs
+from dpwitness.auditors.events import Event
+from dpwitness.auditors.health import check_drift, check_training, same_outputs
+from dpwitness.auditors.learning import learn
+from dpwitness.auditors.outputs import Outputs, concatenate
+from dpwitness.auditors.result import AuditResult, BitLevel, PairScore, Verdict
+from dpwitness.mechanisms.domains import Domain
+from dpwitness.mechanisms.jsonable import to_jsonable
+from dpwitness.mechanisms.notions import ApproxDP, Claim, PureDP, parse_claim
+from dpwitness.mechanisms.pairs import Pair
+from dpwitness.mechanisms.validation import InvalidArgument, require_integer, require_one_of, require_positive, require_probability
+
+__all__ = ["Progress", "audit"]
+
+Progress = Callable[[int, int], None]
+
+PILOT_SHARE = 0.2
+TRAIN_SHARE = 0.12
+TRAIN_VALUES = 2**22  # numbers kept for training, at most
+TRAIN_ROUNDS = 2**19
+CONFIRMED = 3  # pairs that go from the pilot to the test, at most
+BIT_ROUNDS = 2**20  # gross by nature: more rounds would only slow the audit
+LOOKS = (1 / 128, 1 / 64, 1 / 32, 1 / 16, 1 / 8, 1 / 4, 1 / 2, 1.0)
+EARLY_ALPHA = 0.05  # of alpha, for all looks but the last together: early looks are for gross violations
+
+
+@dataclass(slots=True)
+class _Run:
+    """An audit under way: what it was asked, and what it has measured so far."""
+
+    result: AuditResult
+    run: Callable[..., Any]
+    executor: Executor
+    seed: int
+    key: int
+    stop: str
+    time_limit: float
+    bits: bool
+    progress: Progress | None
+    alpha: float
+    done: int = 0
+    pairs: list[PairScore] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    tested: list[_Tested] = field(default_factory=list)
+
+    def stage(self, pair: Pair, phase: int, index: int, rounds: int, chunk: int) -> Stage:
+        return Stage(self.run, pair, self.seed, (self.key, index, phase), rounds, chunk, self.time_limit)
+
+    def advance(self, rounds: int) -> None:
+        self.done += rounds
+        if self.progress is not None:
+            self.progress(self.done, self.result.requested)
+
+
+@dataclass(slots=True)
+class _Tested:
+    """A pair in the test stage."""
+
+    pair: Pair
+    event: Event
+    method: str
+    alpha: float
+    tally: Tally
+    lower: float = 0.0
+    p_value: float = 1.0
+    epsilon: float = 0.0
+    bit_event: Event | None = None
+    bit_tally: Tally | None = None
+    floating: bool = False
+
+
+def audit(
+    mechanism: Any,
+    *,
+    claim: Claim | str | None = None,
+    pair: Pair | Sequence[Pair] | None = None,
+    domain: Domain | None = None,
+    trials: int = 1_000_000,
+    confidence: float = 0.99,
+    seed: int = 0,
+    executor: Executor | None = None,
+    name: str | None = None,
+    stop: str = "gross",
+    bits: bool = True,
+    time_limit: float = 300.0,
+    progress: Progress | None = None,
+    target: dict[str, Any] | None = None,
+) -> AuditResult:
+    """Look for a violation of a privacy claim by running the mechanism, and certify what is found.
+
+    Parameters
+    ----------
+    mechanism : Mechanism or callable
+        Has ``sample(dataset, size, rng)`` or is such a function. Returns `size` independent outputs: an array of shape (size,) or
+        (size, k), or a list of outputs of any kind. Exceptions are outputs too.
+    claim : Claim or str, optional
+        The promise; ``mechanism.claim`` if left out.
+    pair : Pair or list of Pair, optional
+        Where to look. Of several, a pilot with 20 % of the budget picks at most three.
+    domain : Domain, optional
+        Pairs are taken from the catalogue for this domain; ``mechanism.domain`` if neither pair nor domain is given.
+    trials : int
+        Runs of the mechanism in all: both datasets, pilot, training and test. At least 1,000.
+    confidence : float
+        Of the value-level verdict and, apart from it, of the bit-level verdict. The chance of a false VIOLATED is at most 1 - confidence.
+    seed : int
+        Root of all randomness: the same seed gives the same counts on any executor.
+    executor : concurrent.futures.Executor, optional
+        Threads for kernels that release the GIL, processes for Python code (the mechanism must then be importable).
+    stop : {"gross", "violation", "never"}
+        When to stop before the budget is spent: once a violation far beyond the claim is certified (the default), once any is, or
+        never.
+    bits : bool
+        Whether to look at the low bits of floating-point outputs as well.
+    time_limit : float
+        Seconds that one chunk of rounds may take before the mechanism counts as hung.
+    progress : callable, optional
+        Called with (runs done, runs planned).
+    target : dict, optional
+        How to find the mechanism again, for the witness; found out by itself for importable mechanisms.
+
+    Returns
+    -------
+    AuditResult
+
+    Raises
+    ------
+    InvalidArgument
+        If an argument breaks its rule. What the mechanism does wrong ends in the verdict ERROR instead.
+
+    Examples
+    --------
+    >>> def leaky(dataset, size, rng):
+    ...     return dataset[0] + rng.laplace(0.0, 0.5, size)
+    >>> result = audit(leaky, claim="pure:1", pair=Pair(np.array([0.0]), np.array([1.0])), trials=100_000, seed=1)
+    >>> result.verdict
+    <Verdict.VIOLATED: 'VIOLATED'>
+    """
+    from dpwitness.auditors.witness import describe_target
+
+    run = getattr(mechanism, "sample", mechanism)
+    if not callable(run):
+        raise InvalidArgument(f"mechanism must be callable or have a method sample(dataset, size, rng), got {type(mechanism).__name__}")
+    claim = getattr(mechanism, "claim", None) if claim is None else claim
+    claim = parse_claim(claim) if isinstance(claim, str) else claim
+    if not isinstance(claim, Claim):
+        raise InvalidArgument(f"claim must be a privacy notion or a text like 'pure:1', got {claim!r}")
+    trials = require_integer("trials", trials, "audit", least=1000, most=10**12)
+    require_probability("confidence", confidence, "audit")
+    seed = require_integer("seed", seed, "audit", least=0)
+    require_one_of("stop", stop, ["gross", "violation", "never"], "audit")
+    require_positive("time_limit", time_limit, "audit")
+    pairs = _pairs(mechanism, pair, domain)
+    name = name or _name(mechanism)
+    result = AuditResult(
+        name=name,
+        claim=claim,
+        verdict=Verdict.ERROR,
+        confidence=confidence,
+        seed=seed,
+        trials=0,
+        requested=trials,
+        target=target or describe_target(mechanism),
+        mechanism=mechanism,
+    )
+    started = time.perf_counter()
+    own = executor is None
+    state = _Run(result, run, executor or Inline(), seed, audit_key(name), stop, time_limit, bits, progress, 1 - confidence)
+    interrupted = False
+    failure = ""
+    try:
+        _search_and_test(state, pairs)
+    except KeyboardInterrupt:
+        interrupted = True
+    except MechanismFailed as error:
+        failure = str(error)
+    finally:
+        if own:
+            state.executor.shutdown(wait=False)
+    return replace(_conclude(state, interrupted, failure), seconds=time.perf_counter() - started)
+
+
+def _pairs(mechanism: Any, pair: Pair | Sequence[Pair] | None, domain: Domain | None) -> list[Pair]:
+    if isinstance(pair, Pair):
+        return [pair]
+    if pair is not None:
+        if not pair or not all(isinstance(p, Pair) for p in pair):
+            raise InvalidArgument(f"pair must be a Pair or a non-empty list of Pairs, got {pair!r}")
+        return list(pair)
+    domain = domain or getattr(mechanism, "domain", None)
+    if domain is None:
+        raise InvalidArgument("pair must be given, or a domain to take pairs from, got neither")
+    return pairs_for(domain)
+
+
+def _name(mechanism: Any) -> str:
+    return str(getattr(mechanism, "__name__", type(mechanism).__name__))
+
+
+def _search_and_test(state: _Run, pairs: list[Pair]) -> None:
+    width = max(_probe(state, pair, index) for index, pair in enumerate(pairs))
+    budget = state.result.requested - state.done
+    chosen = list(range(len(pairs)))
+    if len(pairs) > 1:
+        spend = int(PILOT_SHARE * budget)
+        chosen = _pilot(state, pairs, spend, width)
+        budget -= spend
+    for index in chosen:
+        _test(state, pairs[index], index, budget // len(chosen), state.alpha / len(chosen), width)
+
+
+def _probe(state: _Run, pair: Pair, index: int) -> int:
+    """A few rounds: is there an output at all, does it repeat under one seed, how wide is it?"""
+    before = repr([to_jsonable(d) for d in (pair.d0, pair.d1)])
+    stage = state.stage(pair, Phase.PROBE, index, 64, 64)
+    first, second = (next(iter(outputs(stage, state.executor))) for _ in range(2))
+    state.advance(128)
+    if repr([to_jsonable(d) for d in (pair.d0, pair.d1)]) != before:
+        raise MechanismFailed("mechanism changes its dataset in place; it must leave it as it found it")
+    seen = {name for side in first for name in side.names.values()}
+    if seen and all(name.startswith("raises ") for name in seen):
+        raise MechanismFailed(f"mechanism always {sorted(seen)[0]}{_message(state, pair)}")
+    note = "outputs under one seed differ: randomness comes from elsewhere than rng, or state is kept; counts cannot be reproduced"
+    if not all(same_outputs(a, b) for a, b in zip(first, second, strict=True)) and note not in state.notes:
+        state.notes.append(note)
+    return max(side.values.shape[1] for side in first)
+
+
+def _message(state: _Run, pair: Pair) -> str:
+    """The text of the exception that the mechanism raises on D0."""
+    try:
+        state.run(pair.d0, 1, np.random.default_rng(0))
+    except Exception as error:
+        return f": {error}"
+    return ""
+
+
+def _chunk(rounds: int, width: int) -> int:
+    """Rounds in a chunk: a power of two that leaves work for several workers and keeps a chunk's outputs in a few megabytes."""
+    wanted = 2 ** int(math.log2(max(rounds / 64, 256)))
+    return int(min(wanted, 2**16, max(256, 2 ** int(math.log2(2**21 / max(width, 1))))))
+
+
+def _train(state: _Run, pair: Pair, index: int, phase: int, rounds: int, width: int) -> tuple[Outputs, Outputs]:
+    stage = state.stage(pair, phase, index, rounds, min(_chunk(rounds, width), max(rounds // 4, 16)))
+    chunks = []
+    for number, chunk in enumerate(outputs(stage, state.executor)):
+        chunks.append(chunk)
+        state.advance(stage.size(number))
+    check_training(chunks)
+    return concatenate([c[0] for c in chunks]), concatenate([c[1] for c in chunks])
+
+
+def _pilot(state: _Run, pairs: list[Pair], budget: int, width: int) -> list[int]:
+    """Rank the pairs by the certificate that an event learned on each is expected to reach; the best, or the best few if close."""
+    rounds = max(budget // len(pairs), 100)
+    goal = int((1 - PILOT_SHARE) * state.result.requested)
+    scores = []
+    for index, pair in enumerate(pairs):
+        sides = _train(state, pair, index, Phase.PILOT, min(rounds, TRAIN_ROUNDS, TRAIN_VALUES // width), width)
+        scores.append(learn(*sides, state.result.claim, alpha=state.alpha, rounds=goal).expected)
+    order = sorted(range(len(pairs)), key=lambda i: -scores[i])
+    close = [i for i in order[:CONFIRMED] if scores[i] > 0.95 * scores[order[0]] and scores[order[0]] < 2 * state.result.claim.parameter]
+    chosen = close or order[:1]
+    state.pairs = [PairScore(pairs[i], scores[i], i in chosen) for i in order]
+    return chosen
+
+
+def _test(state: _Run, pair: Pair, index: int, budget: int, alpha: float, width: int) -> None:
+    claim = state.result.claim
+    train = int(min(TRAIN_SHARE * budget, TRAIN_ROUNDS, TRAIN_VALUES // width))
+    rounds = budget - train
+    sides = _train(state, pair, index, Phase.TRAIN, train, width)
+    shares = [EARLY_ALPHA / (len(LOOKS) - 1)] * (len(LOOKS) - 1) + [1 - EARLY_ALPHA]
+    learned = learn(*sides, claim, alpha=alpha * shares[-1], rounds=rounds)
+    tested = _Tested(pair, learned.event, learned.method, alpha, Tally(0, 0, 0, learned.event.directions))
+    events: list[tuple[Event, int]] = [(learned.event, rounds)]
+    if state.bits and floating(*sides):
+        tested.floating = True
+        bit_rounds = min(rounds, BIT_ROUNDS)
+        tested.bit_event = learn_lattice(*sides, _bit_claim(claim), alpha=alpha, rounds=bit_rounds)
+        if tested.bit_event is not None:
+            events.append((tested.bit_event, bit_rounds))
+            tested.bit_tally = Tally(0, 0, 0, tested.bit_event.directions)
+    state.tested.append(tested)
+    stage = state.stage(pair, Phase.TEST, index, rounds, _chunk(rounds, width))
+    tables: list[NDArray[np.int64]] = []
+    looks = {max(1, round(look * stage.chunks)): share for look, share in zip(LOOKS, shares, strict=True)}
+    for number, tallies in enumerate(counts(stage, events, state.executor), start=1):
+        tables.append(tallies[0])
+        tested.tally += _tally(tallies[0], tested.tally.directions)
+        if len(tallies) > 1 and tested.bit_tally is not None:
+            tested.bit_tally += _tally(tallies[1], tested.bit_tally.directions)
+        state.advance(stage.size(number - 1))
+        if number in looks and _look(state, tested, alpha * looks[number]):
+            break
+    check_drift(np.array(tables, dtype=float))
+
+
+def _look(state: _Run, tested: _Tested, alpha: float) -> bool:
+    """Certify what there is, at this look's share of alpha; whether to stop."""
+    claim, tally = state.result.claim, tested.tally
+    numbers = (tally.correct, tally.wrong, tally.rounds, alpha, tally.directions)
+    tested.lower = max(tested.lower, float(certified(claim, *numbers)))
+    tested.epsilon = max(tested.epsilon, float(certified(_epsilon_claim(claim), *numbers)))
+    p = float(p_value(claim, tally.correct, tally.wrong, tally.rounds, tally.directions))
+    tested.p_value = min(tested.p_value, p * state.alpha / alpha)
+    refuted = tested.lower > claim.parameter
+    return refuted and (state.stop == "violation" or (state.stop == "gross" and tested.lower > 3 * claim.parameter + 2))
+
+
+def _tally(table: NDArray[np.int64], directions: int) -> Tally:
+    """From cells (abstain, D1, D0) of both sides to right and wrong guesses."""
+    return Tally(int(table[0, 1] + table[1, 2]), int(table[0, 2] + table[1, 1]), int(table.sum()), directions)
+
+
+def _epsilon_claim(claim: Claim) -> Claim:
+    return claim if isinstance(claim, ApproxDP) else PureDP(1.0)
+
+
+def _bit_claim(claim: Claim) -> Claim:
+    return _epsilon_claim(claim)
+
+
+def _conclude(state: _Run, interrupted: bool, failure: str) -> AuditResult:
+    base = replace(state.result, trials=state.done, pairs=tuple(state.pairs), notes=tuple(state.notes))
+    if not state.tested:
+        note = failure or "interrupted before the test began: no event has been tried yet"
+        return replace(base, verdict=Verdict.ERROR if failure else Verdict.INCONCLUSIVE, notes=(note, *base.notes))
+    best = max(state.tested, key=lambda t: (t.lower, t.epsilon))
+    refuted = best.lower > base.claim.parameter
+    verdict = Verdict.VIOLATED if refuted else Verdict.NOT_REFUTED
+    notes = list(base.notes)
+    if interrupted or failure:
+        verdict = Verdict.INCONCLUSIVE if interrupted else Verdict.ERROR
+        notes.insert(0, failure or f"interrupted after {state.done} of {base.requested} runs; the bound is that of the last completed look")
+        if refuted:
+            notes.insert(1, f"a violation had been certified by then: {base.claim.symbol} > {best.lower:.4g}")
+    return replace(
+        base,
+        verdict=verdict,
+        epsilon_lower=best.epsilon,
+        parameter_lower=best.lower,
+        p_value=min(1.0, min(t.p_value for t in state.tested)),
+        detectable=detectable(base.claim, best.tally, best.alpha * (1 - EARLY_ALPHA)) if best.tally.rounds else math.inf,
+        pair=best.pair,
+        event=best.event,
+        tally=best.tally,
+        method=best.method,
+        bit_level=_bit_level(state, verdict),
+        notes=tuple(notes),
+    )
+
+
+def _bit_level(state: _Run, verdict: Verdict) -> BitLevel | None:
+    """The largest bound over the tested pairs; None where no output is a floating-point number."""
+    levels = []
+    for tested in state.tested:
+        if not tested.floating:
+            continue
+        event, tally = tested.bit_event, tested.bit_tally
+        if event is None or tally is None or tally.rounds == 0:
+            levels.append(BitLevel(Verdict.NOT_REFUTED, 0.0))
+            continue
+        numbers = (tally.correct, tally.wrong, tally.rounds, tested.alpha, tally.directions)
+        refuted = float(certified(state.result.claim, *numbers)) > state.result.claim.parameter
+        lower = float(certified(_epsilon_claim(state.result.claim), *numbers))
+        levels.append(BitLevel(Verdict.VIOLATED if refuted else Verdict.NOT_REFUTED, lower, event, tally))
+    if not levels:
+        return None
+    best = max(levels, key=lambda level: (level.verdict is Verdict.VIOLATED, level.epsilon_lower))
+    return replace(best, verdict=verdict) if verdict in (Verdict.INCONCLUSIVE, Verdict.ERROR) else best

@@ -1,0 +1,59 @@
+"""Events of the float bits: what the lowest set bits of an output say, apart from its value (Mironov 2012).
+
+A naive floating-point Laplace sample of 0 + noise has low bits that 1 + noise can never have. Which classes of (exponent, lowest set
+bit) speak for which dataset is learned like any atom; outputs on a grid have the same classes on both sides.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpwitness.auditors.certificate import certified
+from dpwitness.auditors.events import Lattice, lattice
+from dpwitness.auditors.outputs import Outputs, row_keys
+from dpwitness.mechanisms.notions import Claim
+
+__all__ = ["floating", "learn_lattice"]
+
+_COLUMNS = 8  # of a wide output, as many as this are looked at
+_ROWS = 2**16
+
+
+def floating(outputs1: Outputs, outputs0: Outputs) -> bool:
+    """Whether some column holds numbers that are not all whole: whole numbers have no low bits beside their value."""
+    return any(_has_bits(outputs.values) for outputs in (outputs1, outputs0))
+
+
+def _has_bits(values: NDArray[np.float64]) -> bool:
+    return not np.array_equal(values, np.rint(values), equal_nan=True)
+
+
+def learn_lattice(outputs1: Outputs, outputs0: Outputs, claim: Claim, *, alpha: float, rounds: int) -> Lattice | None:
+    """The most telling lattice event on one column; None if no class of bits tells anything."""
+    best: tuple[float, Lattice] | None = None
+    for column in range(min(outputs1.values.shape[1], outputs0.values.shape[1], _COLUMNS)):
+        x1, x0 = outputs1.values[:_ROWS, column], outputs0.values[:_ROWS, column]
+        if not (_has_bits(x1) or _has_bits(x0)):
+            continue
+        features = np.concatenate([lattice(x1), lattice(x0)])
+        _, first, inverse, counts = np.unique(row_keys(features), return_index=True, return_inverse=True, return_counts=True)
+        ones = np.bincount(inverse[: len(x1)], minlength=len(first)).astype(float)
+        zeros = counts - ones
+        # an atom's log-ratio less two standard errors of it decides how far it is trusted
+        ratio = np.log((ones + 0.5) / (len(x1) + 1)) - np.log((zeros + 0.5) / (len(x0) + 1))
+        error = np.sqrt(1 / (ones + 0.5) + 1 / (zeros + 0.5))
+        trusted = np.sign(ratio) * np.maximum(np.abs(ratio) - 2 * error, 0.0)
+        for level in np.unique(np.quantile(np.abs(trusted), np.linspace(0, 1, 25))):
+            guesses = np.where(np.abs(trusted) >= max(level, 1e-9), np.sign(trusted), 0.0)
+            used = np.flatnonzero(guesses)
+            if len(used) == 0:
+                continue
+            event = Lattice(column, features[first[used]], guesses[used])
+            correct = ones[used][guesses[used] > 0].sum() + zeros[used][guesses[used] < 0].sum()
+            wrong = ones[used][guesses[used] < 0].sum() + zeros[used][guesses[used] > 0].sum()
+            scale = rounds / len(features)
+            value = float(certified(claim, correct * scale, (wrong + 1) * scale, rounds, alpha, event.directions))
+            if best is None or value > best[0]:
+                best = (value, event)
+    return best[1] if best else None

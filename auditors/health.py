@@ -1,0 +1,92 @@
+"""Is the mechanism fit to be audited? Independent rounds, randomness from the generator that it is given, one shape.
+
+Every check has a false-alarm probability below 1e-9 on a sound mechanism: an alarm is an ERROR, and no verdict is given.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import chdtrc
+
+from dpwitness.auditors.engine import MechanismFailed
+from dpwitness.auditors.outputs import Outputs, row_keys
+
+__all__ = ["check_drift", "check_training", "same_outputs"]
+
+_ALARM = 1e-10
+_DIFFERENT = 8  # rows beside the commonest one that make a batch random for certain
+
+
+def same_outputs(a: Outputs, b: Outputs) -> bool:
+    """Equality of two encoded batches, NaN equal to NaN."""
+    return len(a) == len(b) and a.names == b.names and np.array_equal(row_keys(a.matrix()), row_keys(b.matrix()))
+
+
+def check_training(chunks: Sequence[tuple[Outputs, Outputs]]) -> None:
+    """Look for broken randomness in training outputs: a pair (D1, D0) of batches for each chunk.
+
+    Raises
+    ------
+    MechanismFailed
+        Naming what is wrong.
+    """
+    for side, name in enumerate(("dataset 2", "dataset 1")):
+        batches = [chunk[side] for chunk in chunks if len(chunk[side]) > 1]
+        _check_structure(batches, name)
+        keys = [row_keys(batch.matrix()) for batch in batches]
+        for first, second in zip(keys, keys[1:], strict=False):
+            n = min(len(first), len(second))
+            _, counts = np.unique(first[:n], return_counts=True)
+            if n - counts.max() >= _DIFFERENT and np.array_equal(first[:n], second[:n]):
+                raise MechanismFailed(f"mechanism ignores rng: two calls on {name} with different streams returned identical outputs")
+        constant = [np.all(key == key[0]) for key in keys]
+        if len(keys) > 1 and all(constant) and len({int(key[0]) for key in keys}) > 1 and min(map(len, keys)) >= 32:
+            raise MechanismFailed(
+                f"rounds are not independent: on {name} all runs of one call are equal but calls differ; draw fresh noise for each of the `size` runs"
+            )
+        _check_serial(keys, name)
+
+
+def _check_structure(batches: Sequence[Outputs], name: str) -> None:
+    shapes = {batch.names[batch.codes[0]] for batch in batches if len(batch.names) == 1}
+    arrays = sorted(shape for shape in shapes if shape.endswith("]"))
+    if len(arrays) > 1:
+        raise MechanismFailed(f"mechanism changed its output between calls on {name}: {' and then '.join(arrays)}")
+
+
+def _check_serial(keys: Sequence[NDArray[np.uint64]], name: str) -> None:
+    """Correlation of neighbouring runs, in the rank of a value and in being the commonest output."""
+    flat = np.concatenate(keys) if keys else np.empty(0, dtype=np.uint64)
+    if len(flat) < 200:
+        return
+    values, counts = np.unique(flat, return_counts=True)
+    bits = (flat == values[np.argmax(counts)]).astype(float) if len(values) < len(flat) / 4 else (flat & np.uint64(1)).astype(float)
+    bits -= bits.mean()
+    spread = float(bits @ bits)
+    if spread > 30 and abs(float(bits[:-1] @ bits[1:])) / spread * np.sqrt(len(bits)) > 7:
+        raise MechanismFailed(f"mechanism keeps state between rounds: neighbouring runs on {name} are correlated")
+
+
+def check_drift(tables: NDArray[np.float64]) -> None:
+    """Do all chunks follow one law? `tables` has shape (chunks, 2, cells): counts of each cell on D1 and on D0.
+
+    Raises
+    ------
+    MechanismFailed
+        If a cell's share varies between chunks beyond binomial noise.
+    """
+    if len(tables) < 4:
+        return
+    for side, name in enumerate(("dataset 2", "dataset 1")):
+        sizes = tables[:, side].sum(axis=1)
+        for cell in tables[:, side].T:
+            share = cell.sum() / max(sizes.sum(), 1)
+            use = sizes * share * (1 - share) >= 5
+            if np.count_nonzero(use) < 4:
+                continue
+            statistic = np.sum((cell[use] - sizes[use] * share) ** 2 / (sizes[use] * share * (1 - share)))
+            if chdtrc(float(np.count_nonzero(use) - 1), statistic) < _ALARM:
+                raise MechanismFailed(f"mechanism keeps state between rounds: its outputs on {name} drift from call to call")
