@@ -1,0 +1,329 @@
+"""Adversarial pairs: given a domain and a mechanism, find the neighbours that betray most.
+
+The catalogue's shapes first, then CMA-ES over the changed record, the common ones, their multiplicities and the output; then a lattice on
+which Hypothesis climbs and shrinks; last, the winner is made simple. methods.md section 5.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+
+from dpwitness.auditors.catalogue import pairs_for
+from dpwitness.auditors.evolution import evolve
+from dpwitness.auditors.loss_search import worst_output
+from dpwitness.auditors.pair_lattice import simplest
+from dpwitness.auditors.pair_scores import LossScore, ProfileScore
+from dpwitness.auditors.pair_simplify import simplified
+from dpwitness.auditors.pair_space import Shape, draw_shape, require_neighbours
+from dpwitness.mechanisms.domains import Domain
+from dpwitness.mechanisms.notions import ApproxDP, Claim
+from dpwitness.mechanisms.pairs import Pair
+from dpwitness.mechanisms.protocol import FloatArray
+from dpwitness.mechanisms.solvers import ConvergenceError
+from dpwitness.mechanisms.validation import InvalidArgument, require_integer, require_positive
+
+__all__ = ["Candidate", "Exploration", "explore", "search"]
+
+Score = Callable[[Pair, FloatArray], tuple[float, FloatArray | None]]
+
+
+class Settle(Protocol):
+    """The value that counts of a pair, dearer than its score; cheaper, where not `thorough`, for pairs near one that is known."""
+
+    def __call__(self, pair: Pair, output: FloatArray | None, thorough: bool = True) -> tuple[float, FloatArray | None]: ...
+
+
+class Candidate(NamedTuple):
+    """A pair, its score, and the output at which it was reached, where there is one."""
+
+    pair: Pair
+    value: float
+    output: FloatArray | None
+
+
+def _rank(candidate: Candidate) -> float:
+    """Best first; ties within rounding keep the order in which they came, which is from simple to intricate."""
+    return -float(f"{candidate.value:.9g}")
+
+
+@dataclass(slots=True)
+class Exploration:
+    """What a search saw: the best candidates, best first; (evaluations so far, best value so far); what it had to skip, and why."""
+
+    candidates: list[Candidate] = field(default_factory=list)
+    trace: list[tuple[int, float]] = field(default_factory=list)
+    evaluations: int = 0
+    skipped: int = 0
+    reason: str = ""
+
+    @property
+    def best(self) -> float:
+        """The highest score; minus infinity if every pair was skipped."""
+        return self.candidates[0].value if self.candidates else -math.inf
+
+    def add(self, candidate: Candidate, keep: int) -> None:
+        """Insert a candidate; only the best of each origin and `keep` in all stay."""
+        if not candidate.value > -math.inf:
+            return
+        if candidate.value > self.best:
+            self.trace.append((self.evaluations, candidate.value))
+        others = [c for c in self.candidates if c.pair.why != candidate.pair.why]
+        same = [c for c in self.candidates if c.pair.why == candidate.pair.why]
+        winner = max([*same, candidate], key=lambda c: c.value)
+        self.candidates = sorted([*others, winner], key=_rank)[:keep]
+
+
+def search(
+    mechanism: Any,
+    domain: Domain,
+    claim: Claim,
+    *,
+    score: Callable[[Pair], float] | None = None,
+    evaluations: int = 20_000,
+    seconds: float = 60.0,
+    seed: int = 0,
+    keep: int = 3,
+) -> list[tuple[Pair, float]]:
+    """The pairs of a domain on which a mechanism leaks most, best first, with what was found of each.
+
+    Parameters
+    ----------
+    mechanism : Mechanism
+        With `log_density` the value of a pair is its exact largest privacy loss (`worst_output`) for pure DP, and an estimate of the
+        claim's parameter from samples for the other notions. Without, `score` is needed.
+    domain : Domain
+        The datasets and when they are neighbours. All that is told about where to look.
+    claim : Claim
+    score : callable, optional
+        ``score(pair) -> float``, larger for pairs that look worse, such as the parameter that a pilot run certifies.
+    evaluations, seconds : int, float
+        The search stops at whichever comes first. Runs that stop by `evaluations` are the same for the same seed.
+    seed : int
+    keep : int
+        How many pairs to return at most.
+
+    Returns
+    -------
+    list of (Pair, float)
+        The value ranks. That of a pure claim with a density is a proof: ``math.inf`` if the loss is unbounded.
+
+    Raises
+    ------
+    InvalidArgument
+        If the domain is empty or has no neighbours, or the mechanism has neither density nor score.
+    """
+    require_neighbours(domain, "search")
+    require_positive("seconds", seconds, "search")
+    require_integer("evaluations", evaluations, "search")
+    require_integer("keep", keep, "search")
+    pure = isinstance(claim, ApproxDP) and claim.delta_budget == 0
+    if score is not None:
+        given = score
+        found = explore(domain, lambda pair, _: (given(pair), None), evaluations=evaluations, seconds=seconds, seed=seed, keep=keep)
+        return [(c.pair, c.value) for c in found.candidates]
+    if not hasattr(mechanism, "log_density"):
+        raise InvalidArgument(f"search: score must be given for mechanisms without log_density, got None for {type(mechanism).__name__}")
+    if not pure:
+        profile = ProfileScore(mechanism, claim, seed)
+        found = explore(domain, lambda pair, _: (profile(pair), None), evaluations=evaluations, seconds=seconds, seed=seed, keep=keep)
+        return [(c.pair, c.value) for c in found.candidates]
+    loss = LossScore(mechanism, pairs_for(domain), seed)
+
+    def settle(pair: Pair, output: FloatArray | None, thorough: bool = True) -> tuple[float, FloatArray | None]:
+        starts = None if output is None else output[None, :]
+        worst = worst_output(mechanism, pair, seed=seed, starts=starts, samples=128 if thorough else 16, thorough=thorough)
+        return worst.loss, worst.output
+
+    found = explore(
+        domain, loss, extra=loss.width, settle=settle, evaluations=evaluations, seconds=seconds, seed=seed, keep=keep, stop=math.inf
+    )
+    return [(c.pair, c.value) for c in found.candidates]
+
+
+def explore(
+    domain: Domain,
+    score: Score,
+    *,
+    extra: int = 0,
+    settle: Settle | None = None,
+    evaluations: int,
+    seconds: float,
+    seed: int,
+    keep: int = 3,
+    stop: float = math.inf,
+) -> Exploration:
+    """Maximise a score over the pairs of a domain.
+
+    Parameters
+    ----------
+    score : callable
+        ``score(pair, z)`` with `extra` further coordinates z, free to be used: the value, and an output that goes with it.
+    settle : callable, optional
+        ``settle(pair, output)``: the value that counts, dearer than the score. Default: the score itself.
+    stop : float
+        Stop as soon as a settled value reaches this.
+    """
+    run = _Run(domain, score, extra, settle, evaluations, time.monotonic() + seconds, seconds, seed, keep, stop)
+    run.catalogue()
+    run.evolution()
+    run.lattice()
+    run.simplify()
+    return run.seen
+
+
+@dataclass(slots=True)
+class _Run:
+    domain: Domain
+    score: Score
+    extra: int
+    settle: Settle | None
+    budget: int
+    deadline: float
+    seconds: float
+    seed: int
+    keep: int
+    stop: float
+    seen: Exploration = field(default_factory=Exploration)
+
+    def evaluate(self, pair: Pair, tail: FloatArray) -> tuple[float, FloatArray | None]:
+        """The score, minus infinity where a solver did not converge."""
+        self.seen.evaluations += 1
+        try:
+            value, output = self.score(pair, tail)
+        except ConvergenceError as error:
+            self.seen.skipped += 1
+            self.seen.reason = str(error)
+            return -math.inf, None
+        return (value, output) if not math.isnan(value) else (-math.inf, None)
+
+    def settled(self, pair: Pair, output: FloatArray | None, value: float, why: str | None = None) -> Candidate:
+        """A candidate with the value that counts."""
+        if self.settle is not None:
+            try:
+                value, output = self.settle(pair, output)
+            except ConvergenceError as error:
+                self.seen.skipped += 1
+                self.seen.reason = str(error)
+                value = -math.inf
+        named = pair if why is None else Pair(pair.d0, pair.d1, pair.relation, why)
+        candidate = Candidate(named, value, output)
+        self.seen.add(candidate, self.keep)
+        return candidate
+
+    @property
+    def over(self) -> bool:
+        return self.seen.evaluations >= self.budget or time.monotonic() > self.deadline or self.seen.best >= self.stop
+
+    def catalogue(self) -> None:
+        """Score the known shapes, settle the best of them."""
+        scored: list[tuple[float, int, Pair, FloatArray | None]] = []
+        limit = self.deadline - 0.6 * self.seconds
+        for i, pair in enumerate(pairs_for(self.domain)):
+            if scored and (time.monotonic() > limit or self.over):
+                break
+            value, output = self.evaluate(pair, np.zeros(self.extra))
+            scored.append((value, i, pair, output))
+        for value, _, pair, output in sorted(scored, key=lambda row: (-row[0], row[1]))[: max(self.keep, 4)]:
+            self.settled(pair, output, value)
+            if self.over:
+                return
+
+    def evolution(self) -> None:
+        """CMA-ES from several layouts, then again from the best ends of the first runs, with more patience."""
+        ends: list[tuple[float, int, Shape, FloatArray]] = []
+        begin, horizon = time.monotonic(), self.deadline - 0.2 * self.seconds
+        middle = begin + 0.5 * (horizon - begin)
+        turn, spent, share = 0, self.seen.evaluations, 0.45 * self.budget
+        while not self.over and time.monotonic() < middle and self.seen.evaluations - spent < share:
+            rng = np.random.default_rng([self.seed, turn])
+            shape = draw_shape(self.domain, rng, turn)
+            dimension = shape.size + self.extra
+            patience = min(40 * dimension, max(self.budget // 12, 4 * dimension))
+            value, point = self.climb(shape, rng.standard_normal((8, dimension)), 0.8, patience, middle, turn)
+            ends.append((value, turn, shape, point))
+            turn += 1
+        ends.sort(key=lambda row: (-row[0], row[1]))
+        for index, (_, _, shape, point) in enumerate(ends[:2]):
+            value = -math.inf
+            for again in range(6):
+                if self.over or time.monotonic() > horizon:
+                    return
+                patience = max(200, int(0.25 * self.budget))
+                found, point = self.climb(shape, point[None, :], 0.4 / (1 + again % 3), patience, horizon, 100 + 10 * index + again)
+                if found <= value + 1e-4 * abs(value):
+                    break
+                value = found
+
+    def climb(self, shape: Shape, starts: FloatArray, step: float, patience: int, until: float, number: int) -> tuple[float, FloatArray]:
+        """One run of CMA-ES from the best of some starts; its best point is settled and becomes a candidate."""
+        best: list[Any] = [-math.inf, starts[0], None, None]
+
+        def cost(points: FloatArray) -> FloatArray:
+            found = np.full(len(points), np.inf)
+            for i, z in enumerate(points):
+                if time.monotonic() > until:
+                    break
+                pair = shape.decode(z[: shape.size])
+                if pair is None:
+                    continue
+                value, output = self.evaluate(pair, z[shape.size :])
+                found[i] = -value
+                if value > best[0]:
+                    best[:] = [value, z.copy(), pair, output]
+            return found
+
+        cost(starts)
+        if best[2] is not None and best[0] < self.stop:
+            evolve(cost, best[1], step, seed=1 + (self.seed * 1009 + number) % (2**31 - 2), evaluations=patience, deadline=until)
+        if best[2] is not None and (best[0] > 0.98 * self.seen.best or not self.seen.candidates):
+            self.settled(best[2], best[3], best[0], f"found by search, start {number}")
+        return float(best[0]), np.asarray(best[1])
+
+    def lattice(self) -> None:
+        """The simplest lattice pair that does better than all so far, if there is one."""
+        remaining = min(self.deadline - time.monotonic(), 0.15 * self.seconds)
+        if remaining <= 0 or self.over:
+            return
+        tail = np.zeros(self.extra)
+        examples = int(np.clip(self.budget // 20, 20, 400))
+        best = self.seen.best
+        pair, value = simplest(
+            self.domain,
+            lambda p: self.evaluate(p, tail)[0],
+            best + 1e-3 * abs(best) if math.isfinite(best) else 0.0,
+            examples=examples,
+            seconds=remaining,
+            random_seed=self.seed,
+        )
+        if pair is not None:
+            self.settled(pair, None, value, "simplest found on a lattice")
+
+    def simplify(self) -> None:
+        """Make the best candidate simple where that costs less than 3e-4 of its value."""
+        if not self.seen.candidates:
+            return
+        pair, best, output = self.seen.candidates[0]
+        if not math.isfinite(best) or best <= 0:
+            return
+
+        def value_of(candidate: Pair) -> float:
+            try:
+                if self.settle is not None:
+                    return self.settle(candidate, output, thorough=False)[0]
+                return self.score(candidate, np.zeros(self.extra))[0]
+            except ConvergenceError:
+                return -math.inf
+
+        seconds = max(0.1 * self.seconds, self.deadline - time.monotonic())
+        simple = simplified(self.domain, pair, value_of, best * (1 - 3e-4), seconds=min(seconds, 0.25 * self.seconds))
+        if simple is not pair:
+            value = value_of(simple)
+            # It replaces the pair it came from: what it lost is less than a reader gains.
+            self.seen.candidates[0] = Candidate(simple, value, output)
+            self.seen.candidates.sort(key=_rank)

@@ -1,0 +1,145 @@
+"""Make a witness simple: fewer common records, fewer digits, rounder multiplicities, as long as it loses next to nothing."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Iterator
+
+import numpy as np
+
+from dpwitness.auditors.catalogue_labelled import build_labelled, padding
+from dpwitness.mechanisms.datasets import LinearCosts
+from dpwitness.mechanisms.domains import Costs, Domain, LabelledBall
+from dpwitness.mechanisms.pairs import Pair
+from dpwitness.mechanisms.protocol import FloatArray
+from dpwitness.mechanisms.validation import InvalidArgument
+
+__all__ = ["simplified"]
+
+_DIGITS = (1, 2, 3, 4, 6)
+
+
+def simplified(domain: Domain, pair: Pair, score: Callable[[Pair], float], least: float, *, seconds: float) -> Pair:
+    """The simplest pair on the way from `pair` whose score stays at `least` or above."""
+    deadline = time.monotonic() + seconds
+    moved = True
+    while moved:
+        moved = False
+        seen = 0
+        while time.monotonic() < deadline:
+            candidate = next(_skip(_simpler(domain, pair), seen), None)
+            if candidate is None:
+                break
+            if score(candidate) >= least:
+                pair, moved, seen = candidate, True, 0
+            else:
+                seen += 1
+    return pair
+
+
+def _skip(candidates: Iterator[Pair], count: int) -> Iterator[Pair]:
+    for i, candidate in enumerate(candidates):
+        if i >= count:
+            yield candidate
+
+
+def _simpler(domain: Domain, pair: Pair) -> Iterator[Pair]:
+    """Neighbours of `pair` in the domain that are simpler, boldest first. None that equals it."""
+    if isinstance(domain, LabelledBall):
+        yield from _labelled(domain, pair)
+    elif isinstance(domain, Costs):
+        for first, second in _tables(pair.d0.x, pair.d1.x):
+            yield Pair(LinearCosts(first), LinearCosts(second), pair.relation, pair.why)
+    elif pair.relation == "replace-one":
+        for first, second in _tables(np.asarray(pair.d0, dtype=float)[:, None], np.asarray(pair.d1, dtype=float)[:, None]):
+            yield Pair(first[:, 0], second[:, 0], pair.relation, pair.why)
+
+
+def _labelled(domain: LabelledBall, pair: Pair) -> Iterator[Pair]:
+    parts = _parts(domain, pair)
+    if parts is None:
+        return
+    changed, common = parts
+
+    def build(changed: list[tuple[FloatArray, float]], common: list[tuple[FloatArray, float, int]]) -> Iterator[Pair]:
+        try:
+            candidate = build_labelled(domain, changed[0], changed[-1], common, pair.why)
+        except InvalidArgument:  # counts rounded up beyond the size
+            return
+        if candidate.d0 != candidate.d1:
+            yield candidate
+
+    for i in range(len(common)):
+        yield from build(changed, common[:i] + common[i + 1 :])
+    for i, (x, y, count) in enumerate(common):
+        for digits in (1, 2):
+            rounder = int(_rounded(float(count), digits))
+            if rounder != count and rounder >= 1:
+                yield from build(changed, [*common[:i], (x, y, rounder), *common[i + 1 :]])
+                break
+        for simple in _rounder(x, domain):
+            yield from build(changed, [*common[:i], (simple, y, count), *common[i + 1 :]])
+    for i, (x, y) in enumerate(changed):
+        for simple in _rounder(x, domain):
+            yield from build([*changed[:i], (simple, y), *changed[i + 1 :]], common)
+
+
+def _parts(domain: LabelledBall, pair: Pair) -> tuple[list[tuple[FloatArray, float]], list[tuple[FloatArray, float, int]]] | None:
+    """The changed records and the common ones without padding."""
+    gone, new = pair.d0.counts() - pair.d1.counts(), pair.d1.counts() - pair.d0.counts()
+
+    def decoded(key: tuple[bytes, float]) -> tuple[FloatArray, float]:
+        return np.frombuffer(key[0]).copy(), key[1]
+
+    if pair.relation == "replace-one" and (len(gone) != 1 or len(new) != 1):
+        return None
+    if pair.relation == "add-remove" and (len(gone) != 1 or new):
+        return None
+    changed = [decoded(key) for key in (*gone, *new)]
+    blank = padding(domain)
+    shared = [(*decoded(key), count) for key, count in (pair.d0.counts() & pair.d1.counts()).items()]
+    return changed, [(x, y, count) for x, y, count in shared if np.any(x != blank[0]) or y != blank[1]]
+
+
+def _rounder(x: FloatArray, domain: LabelledBall) -> Iterator[FloatArray]:
+    """The vector with entries dropped or rounded, within the domain."""
+    size = float(np.abs(x).max())
+    if size == 0:
+        return
+    for j in np.flatnonzero(x):
+        rest = x.copy()
+        rest[j] = 0.0
+        length = float(np.linalg.norm(rest))
+        if domain.norm == "l2" and length > 0 and np.linalg.norm(x) >= domain.radius * (1 - 1e-9):
+            yield rest * (domain.radius / length)
+        yield rest
+    for digits in _DIGITS:
+        scale = 10.0 ** (digits - 1 - math.floor(math.log10(size)))
+        for simple in (np.round(x * scale) / scale, np.trunc(x * scale) / scale):
+            length = float(np.linalg.norm(simple) if domain.norm == "l2" else np.abs(simple).max())
+            if length <= domain.radius * (1 + 1e-15) and np.any(simple != x):
+                yield simple
+        if np.array_equal(np.round(x * scale) / scale, x):
+            return
+
+
+def _tables(first: FloatArray, second: FloatArray) -> Iterator[tuple[FloatArray, FloatArray]]:
+    """Both tables with common rows zeroed or rounded, then the row that differs rounded."""
+    common = np.all(first == second, axis=1)
+    for digits in (0, *_DIGITS):
+        for rows in (common, ~common):
+            if digits == 0 and rows is not common:
+                continue
+            left, right = first.copy(), second.copy()
+            for table in (left, right):
+                values = table[rows]
+                table[rows] = 0.0 * values if digits == 0 else np.trunc(values * 10.0 ** (digits - 1)) / 10.0 ** (digits - 1)
+            changed = not (np.array_equal(left, first) and np.array_equal(right, second))
+            if changed and not np.array_equal(left, right):
+                yield left, right
+
+
+def _rounded(value: float, digits: int) -> float:
+    scale = 10.0 ** (digits - 1 - math.floor(math.log10(value)))
+    return math.floor(value * scale) / scale

@@ -1,0 +1,162 @@
+"""Neighbouring pairs as points of R^k, for searches that need coordinates, and as draws on a lattice, for searches that shrink.
+
+A standard normal point decodes to a varied pair: directions are uniform, half of the records lie on the boundary, sizes and multiplicities
+spread over all their orders of magnitude.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.random import Generator
+
+from dpwitness.auditors.catalogue_labelled import build_labelled
+from dpwitness.mechanisms.datasets import LinearCosts
+from dpwitness.mechanisms.domains import Answers, Costs, Domain, LabelledBall, Records
+from dpwitness.mechanisms.pairs import Pair
+from dpwitness.mechanisms.protocol import FloatArray
+from dpwitness.mechanisms.validation import InvalidArgument
+
+__all__ = ["Shape", "draw_shape", "require_neighbours", "within_ball"]
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """One way to lay out a pair in R^`size`. `decode` gives None where a point is no pair of neighbours that differ."""
+
+    size: int
+    decode: Callable[[FloatArray], Pair | None]
+
+
+def require_neighbours(domain: Domain, owner: str) -> None:
+    """An InvalidArgument that says why, if the domain is empty or no two of its datasets are neighbours."""
+    if isinstance(domain, Records):
+        if domain.relation not in ("replace-one", "add-remove"):
+            raise InvalidArgument(f"{owner}: domain must have relation replace-one or add-remove for records, got {domain.relation!r}")
+        if domain.integer and np.floor(domain.high) < np.ceil(domain.low):
+            raise InvalidArgument(f"{owner}: domain must not be empty, got no whole number in [{domain.low!r}, {domain.high!r}]")
+        if domain.integer and domain.relation == "replace-one" and np.floor(domain.high) == np.ceil(domain.low):
+            only = f"one whole number in [{domain.low!r}, {domain.high!r}]"
+            raise InvalidArgument(f"{owner}: domain must have neighbours, got {only}, which nothing can replace")
+    elif isinstance(domain, LabelledBall):
+        if domain.relation == "add-remove" and domain.size < 2:
+            raise InvalidArgument(f"{owner}: domain must have neighbours, got size {domain.size}, whose one record cannot be left out")
+    elif not isinstance(domain, Answers | Costs):
+        kinds = "Answers, Records, LabelledBall or Costs"
+        raise InvalidArgument(f"{owner}: domain must be one of {kinds}, got {type(domain).__name__}")
+
+
+def draw_shape(domain: Domain, rng: Generator, turn: int) -> Shape:
+    """A layout for the search's `turn`-th start; what is not a coordinate (labels, places, number of distinct records) is drawn."""
+    if isinstance(domain, LabelledBall):
+        return _labelled(domain, rng, turn)
+    if isinstance(domain, Costs):
+        return _costs(domain, rng, turn)
+    return _answers(domain) if isinstance(domain, Answers) else _records(domain, rng)  # type: ignore[arg-type]
+
+
+def within_ball(z: FloatArray, domain: LabelledBall) -> FloatArray:
+    """d + 1 coordinates to a vector: a direction, and a length whose logarithm the last one moves; positive means on the boundary."""
+    length = 10.0 ** (1.5 * min(float(z[-1]), 0.0))
+    if domain.norm == "linf":
+        return np.asarray(domain.radius * length * np.clip(z[:-1], -1.0, 1.0))
+    size = float(np.linalg.norm(z[:-1]))
+    return np.asarray(domain.radius * length * z[:-1] / size if size > 0 else 0.0 * z[:-1])
+
+
+def _labelled(domain: LabelledBall, rng: Generator, turn: int) -> Shape:
+    d, others = domain.dimension, domain.size - 1
+    distinct = min((1, 2, 0, 3)[turn % 4], others)
+    changed = 2 if domain.relation == "replace-one" else 1
+    width = d + 1
+    labels = [float(v) for v in rng.choice(np.array(domain.labels, dtype=float), changed + distinct)]
+    if turn % 2 == 0 and len(domain.labels) > 1:  # every other start turns the label over, where slopes oppose most
+        labels[:changed] = [max(domain.labels), min(domain.labels)][:changed]
+    top = np.log10(max(others, 1))
+
+    def decode(z: FloatArray) -> Pair | None:
+        records = [(within_ball(z[i * width : (i + 1) * width], domain), labels[i]) for i in range(changed + distinct)]
+        exponents = np.clip(top / 2 + top * z[(changed + distinct) * width :] / 3, 0.0, top)
+        counts = np.floor(10.0**exponents)
+        if counts.sum() > others:
+            counts = np.floor(counts * (others / counts.sum()))
+        common = [(x, y, int(c)) for (x, y), c in zip(records[changed:], counts, strict=True) if c >= 1]
+        if changed == 2 and labels[0] == labels[1] and np.array_equal(records[0][0], records[1][0]):
+            return None
+        try:
+            return build_labelled(domain, records[0], records[changed - 1], common, "search")
+        except InvalidArgument:  # the floor of a product of large counts can exceed the size by one
+            return None
+
+    return Shape((changed + distinct) * width + distinct, decode)
+
+
+def _costs(domain: Costs, rng: Generator, turn: int) -> Shape:
+    p, rounds, bound = domain.dimension, domain.length, domain.bound
+    place = 0 if turn % 3 < 2 else int(rng.integers(rounds))
+    held = rounds > 1 and turn % 2 == 0
+
+    def decode(z: FloatArray) -> Pair | None:
+        table = np.zeros((rounds, p))
+        if held:  # a cost that some of the following rounds share
+            copies = int(np.clip(np.floor(10 ** (np.log10(rounds) * (0.5 + z[3 * p] / 3))), 0, rounds - 1))
+            rest = np.delete(np.arange(rounds), place)[place : place + copies] if place + copies < rounds else np.arange(rounds)
+            table[rest] = bound * np.clip(z[2 * p : 3 * p], -1, 1)
+        first, second = table.copy(), table.copy()
+        first[place], second[place] = bound * np.clip(z[:p], -1, 1), bound * np.clip(z[p : 2 * p], -1, 1)
+        return None if np.array_equal(first, second) else Pair(LinearCosts(first), LinearCosts(second), domain.relation, "search")
+
+    return Shape(3 * p + 1 if held else 2 * p, decode)
+
+
+def _answers(domain: Answers) -> Shape:
+    n = domain.length
+
+    def decode(z: FloatArray) -> Pair | None:
+        step = z[n:]
+        if domain.relation == "linf":
+            step = np.clip(step, -1, 1)
+        else:
+            size = float(np.linalg.norm(step, 1 if domain.relation == "l1" else 2))
+            step = step / size if size > 0 else step
+        middle, half = (domain.low + domain.high) / 2, (domain.high - domain.low) / 2
+        base = middle + half * np.clip(0.7 * z[:n], -1, 1)
+        base = np.clip(base, domain.low + np.maximum(-step, 0), domain.high - np.maximum(step, 0))
+        return _pair(base, base + step, domain.relation)
+
+    return Shape(2 * n, decode)
+
+
+def _records(domain: Records, rng: Generator) -> Shape:
+    distinct = min(domain.size - 1, 4)
+    shares = rng.dirichlet(np.ones(distinct)) if distinct else np.zeros(0)
+    # Each distinct value is repeated; the changed record comes first, as order matters to few mechanisms and the catalogue has both ends.
+    copies = np.maximum(1, np.floor(shares * (domain.size - 1))).astype(int)
+    if distinct:
+        copies[-1] += domain.size - 1 - int(copies.sum())
+        if copies[-1] < 1:
+            copies = np.full(distinct, (domain.size - 1) // distinct)
+            copies[-1] += domain.size - 1 - int(copies.sum())
+
+    def decode(z: FloatArray) -> Pair | None:
+        values = domain.low + (domain.high - domain.low) * np.clip(0.5 + 0.4 * z, 0, 1)
+        if domain.integer:
+            values = np.clip(np.round(values), np.ceil(domain.low), np.floor(domain.high))
+        common = np.repeat(values[2:], copies)
+        first = np.concatenate([values[:1], common])
+        second = common if domain.relation == "add-remove" else np.concatenate([values[1:2], common])
+        return _pair(first, second, domain.relation)
+
+    return Shape(2 + distinct, decode)
+
+
+def _pair(first: Any, second: Any, relation: str) -> Pair | None:
+    if np.array_equal(first, second):
+        return None
+    try:
+        return Pair(first, second, relation, "search")
+    except InvalidArgument:  # a norm of 1 that rounding carried beyond it
+        return None
