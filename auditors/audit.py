@@ -35,8 +35,10 @@ PILOT_SHARE = 0.2
 TRAIN_SHARE = 0.12
 TRAIN_VALUES = 2**22  # numbers kept for training, at most
 TRAIN_ROUNDS = 2**19
+FINALISTS = 5  # pairs of which the pilot takes a second look
 CONFIRMED = 3  # pairs that go from the pilot to the test, at most
-BIT_ROUNDS = 2**20  # gross by nature: more rounds would only slow the audit
+BIT_SHARE = 0.1
+BIT_ROUNDS = 2**18  # a leak of bits is gross by nature: more rounds would only slow the audit
 LOOKS = (1 / 128, 1 / 64, 1 / 32, 1 / 16, 1 / 8, 1 / 4, 1 / 2, 1.0)
 EARLY_ALPHA = 0.05  # of alpha, for all looks but the last together: early looks are for gross violations
 
@@ -59,6 +61,7 @@ class _Run:
     pairs: list[PairScore] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     tested: list[_Tested] = field(default_factory=list)
+    bit_level: BitLevel | None = None
 
     def stage(self, pair: Pair, phase: int, index: int, rounds: int, chunk: int) -> Stage:
         return Stage(self.run, pair, self.seed, (self.key, index, phase), rounds, chunk, self.time_limit)
@@ -81,9 +84,6 @@ class _Tested:
     lower: float = 0.0
     p_value: float = 1.0
     epsilon: float = 0.0
-    bit_event: Event | None = None
-    bit_tally: Tally | None = None
-    floating: bool = False
 
 
 def audit(
@@ -215,8 +215,13 @@ def _name(mechanism: Any) -> str:
 
 
 def _search_and_test(state: _Run, pairs: list[Pair]) -> None:
-    width = max(_probe(state, pair, index) for index, pair in enumerate(pairs))
+    probes = [_probe(state, pair, index) for index, pair in enumerate(pairs)]
+    width = max(width for width, _ in probes)
     budget = state.result.requested - state.done
+    if state.bits and any(floats for _, floats in probes):
+        spend = min(int(BIT_SHARE * budget), BIT_ROUNDS)
+        _test_bits(state, pairs, spend, width)
+        budget -= spend
     chosen = list(range(len(pairs)))
     if len(pairs) > 1:
         spend = int(PILOT_SHARE * budget)
@@ -226,8 +231,8 @@ def _search_and_test(state: _Run, pairs: list[Pair]) -> None:
         _test(state, pairs[index], index, budget // len(chosen), state.alpha / len(chosen), width)
 
 
-def _probe(state: _Run, pair: Pair, index: int) -> int:
-    """A few rounds: is there an output at all, does it repeat under one seed, how wide is it?"""
+def _probe(state: _Run, pair: Pair, index: int) -> tuple[int, bool]:
+    """A few rounds: is there an output at all, does it repeat under one seed? How wide it is, and whether it has low bits."""
     before = repr([to_jsonable(d) for d in (pair.d0, pair.d1)])
     stage = state.stage(pair, Phase.PROBE, index, 64, 64)
     first, second = (next(iter(outputs(stage, state.executor))) for _ in range(2))
@@ -240,7 +245,7 @@ def _probe(state: _Run, pair: Pair, index: int) -> int:
     note = "outputs under one seed differ: randomness comes from elsewhere than rng, or state is kept; counts cannot be reproduced"
     if not all(same_outputs(a, b) for a, b in zip(first, second, strict=True)) and note not in state.notes:
         state.notes.append(note)
-    return max(side.values.shape[1] for side in first)
+    return max(side.values.shape[1] for side in first), floating(*first)
 
 
 def _message(state: _Run, pair: Pair) -> str:
@@ -269,14 +274,20 @@ def _train(state: _Run, pair: Pair, index: int, phase: int, rounds: int, width: 
 
 
 def _pilot(state: _Run, pairs: list[Pair], budget: int, width: int) -> list[int]:
-    """Rank the pairs by the certificate that an event learned on each is expected to reach; the best, or the best few if close."""
-    rounds = max(budget // len(pairs), 100)
+    """Rank the pairs by the certificate that an event learned on each is expected to reach: the best, or the best few if close.
+
+    All pairs get a small sample, the best of them a larger one.
+    """
     goal = int((1 - PILOT_SHARE) * state.result.requested)
-    scores = []
-    for index, pair in enumerate(pairs):
-        sides = _train(state, pair, index, Phase.PILOT, min(rounds, TRAIN_ROUNDS, TRAIN_VALUES // width), width)
-        scores.append(learn(*sides, state.result.claim, alpha=state.alpha, rounds=goal).expected)
-    order = sorted(range(len(pairs)), key=lambda i: -scores[i])
+    scores: dict[int, float] = {}
+    left = list(range(len(pairs)))
+    for phase, most in ((Phase.PILOT, 2**13), (Phase.SECOND_PILOT, 2**16)):
+        rounds = int(max(min(budget / 2 / len(left), most, TRAIN_VALUES // width), 200))
+        for index in left:
+            sides = _train(state, pairs[index], index, phase, rounds, width)
+            scores[index] = learn(*sides, state.result.claim, alpha=state.alpha, rounds=goal, quick=True).expected
+        left = sorted(left, key=lambda i: -scores[i])[:FINALISTS]
+    order = left + sorted(set(scores) - set(left), key=lambda i: -scores[i])
     close = [i for i in order[:CONFIRMED] if scores[i] > 0.95 * scores[order[0]] and scores[order[0]] < 2 * state.result.claim.parameter]
     chosen = close or order[:1]
     state.pairs = [PairScore(pairs[i], scores[i], i in chosen) for i in order]
@@ -291,27 +302,43 @@ def _test(state: _Run, pair: Pair, index: int, budget: int, alpha: float, width:
     shares = [EARLY_ALPHA / (len(LOOKS) - 1)] * (len(LOOKS) - 1) + [1 - EARLY_ALPHA]
     learned = learn(*sides, claim, alpha=alpha * shares[-1], rounds=rounds)
     tested = _Tested(pair, learned.event, learned.method, alpha, Tally(0, 0, 0, learned.event.directions))
-    events: list[tuple[Event, int]] = [(learned.event, rounds)]
-    if state.bits and floating(*sides):
-        tested.floating = True
-        bit_rounds = min(rounds, BIT_ROUNDS)
-        tested.bit_event = learn_lattice(*sides, _bit_claim(claim), alpha=alpha, rounds=bit_rounds)
-        if tested.bit_event is not None:
-            events.append((tested.bit_event, bit_rounds))
-            tested.bit_tally = Tally(0, 0, 0, tested.bit_event.directions)
     state.tested.append(tested)
     stage = state.stage(pair, Phase.TEST, index, rounds, _chunk(rounds, width))
     tables: list[NDArray[np.int64]] = []
     looks = {max(1, round(look * stage.chunks)): share for look, share in zip(LOOKS, shares, strict=True)}
-    for number, tallies in enumerate(counts(stage, events, state.executor), start=1):
-        tables.append(tallies[0])
-        tested.tally += _tally(tallies[0], tested.tally.directions)
-        if len(tallies) > 1 and tested.bit_tally is not None:
-            tested.bit_tally += _tally(tallies[1], tested.bit_tally.directions)
+    for number, table in enumerate(counts(stage, learned.event, state.executor), start=1):
+        tables.append(table)
+        tested.tally += _tally(table, tested.tally.directions)
         state.advance(stage.size(number - 1))
         if number in looks and _look(state, tested, alpha * looks[number]):
             break
     check_drift(np.array(tables, dtype=float))
+
+
+def _test_bits(state: _Run, pairs: list[Pair], budget: int, width: int) -> None:
+    """The bit-level verdict, on the pair whose lattice event promises most: half of the budget to train, half to test."""
+    claim = _epsilon_claim(state.result.claim)
+    train = int(min(budget / 2, TRAIN_VALUES // width) / len(pairs))
+    state.bit_level = BitLevel(Verdict.NOT_REFUTED, 0.0)
+    best: tuple[float, int, Event] | None = None
+    for index, pair in enumerate(pairs):
+        sides = _train(state, pair, index, Phase.BIT_TRAIN, max(train, 64), width)
+        found = learn_lattice(*sides, claim, alpha=state.alpha, rounds=budget // 2)
+        if found is not None and (best is None or found[0] > best[0]):
+            best = (found[0], index, found[1])
+    if best is None:
+        return
+    _, index, event = best
+    rounds = budget // 2
+    stage = state.stage(pairs[index], Phase.BIT_TEST, index, rounds, _chunk(rounds, width))
+    tally = Tally(0, 0, 0, event.directions)
+    for number, table in enumerate(counts(stage, event, state.executor)):
+        tally += _tally(table, event.directions)
+        state.advance(stage.size(number))
+    numbers = (tally.correct, tally.wrong, tally.rounds, state.alpha, tally.directions)
+    refuted = float(certified(state.result.claim, *numbers)) > state.result.claim.parameter
+    verdict = Verdict.VIOLATED if refuted else Verdict.NOT_REFUTED
+    state.bit_level = BitLevel(verdict, float(certified(claim, *numbers)), pairs[index], event, tally)
 
 
 def _look(state: _Run, tested: _Tested, alpha: float) -> bool:
@@ -335,12 +362,8 @@ def _epsilon_claim(claim: Claim) -> Claim:
     return claim if isinstance(claim, ApproxDP) else PureDP(1.0)
 
 
-def _bit_claim(claim: Claim) -> Claim:
-    return _epsilon_claim(claim)
-
-
 def _conclude(state: _Run, interrupted: bool, failure: str) -> AuditResult:
-    base = replace(state.result, trials=state.done, pairs=tuple(state.pairs), notes=tuple(state.notes))
+    base = replace(state.result, trials=state.done, pairs=tuple(state.pairs), notes=tuple(state.notes), bit_level=state.bit_level)
     if not state.tested:
         note = failure or "interrupted before the test began: no event has been tried yet"
         return replace(base, verdict=Verdict.ERROR if failure else Verdict.INCONCLUSIVE, notes=(note, *base.notes))
@@ -364,26 +387,5 @@ def _conclude(state: _Run, interrupted: bool, failure: str) -> AuditResult:
         event=best.event,
         tally=best.tally,
         method=best.method,
-        bit_level=_bit_level(state, verdict),
         notes=tuple(notes),
     )
-
-
-def _bit_level(state: _Run, verdict: Verdict) -> BitLevel | None:
-    """The largest bound over the tested pairs; None where no output is a floating-point number."""
-    levels = []
-    for tested in state.tested:
-        if not tested.floating:
-            continue
-        event, tally = tested.bit_event, tested.bit_tally
-        if event is None or tally is None or tally.rounds == 0:
-            levels.append(BitLevel(Verdict.NOT_REFUTED, 0.0))
-            continue
-        numbers = (tally.correct, tally.wrong, tally.rounds, tested.alpha, tally.directions)
-        refuted = float(certified(state.result.claim, *numbers)) > state.result.claim.parameter
-        lower = float(certified(_epsilon_claim(state.result.claim), *numbers))
-        levels.append(BitLevel(Verdict.VIOLATED if refuted else Verdict.NOT_REFUTED, lower, event, tally))
-    if not levels:
-        return None
-    best = max(levels, key=lambda level: (level.verdict is Verdict.VIOLATED, level.epsilon_lower))
-    return replace(best, verdict=verdict) if verdict in (Verdict.INCONCLUSIVE, Verdict.ERROR) else best

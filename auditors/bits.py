@@ -29,8 +29,8 @@ def _has_bits(values: NDArray[np.float64]) -> bool:
     return not np.array_equal(values, np.rint(values), equal_nan=True)
 
 
-def learn_lattice(outputs1: Outputs, outputs0: Outputs, claim: Claim, *, alpha: float, rounds: int) -> Lattice | None:
-    """The most telling lattice event on one column; None if no class of bits tells anything."""
+def learn_lattice(outputs1: Outputs, outputs0: Outputs, claim: Claim, *, alpha: float, rounds: int) -> tuple[float, Lattice] | None:
+    """The most telling lattice event on one column and what it promises to certify; None if no class of bits tells anything."""
     best: tuple[float, Lattice] | None = None
     for column in range(min(outputs1.values.shape[1], outputs0.values.shape[1], _COLUMNS)):
         x1, x0 = outputs1.values[:_ROWS, column], outputs0.values[:_ROWS, column]
@@ -56,4 +56,4 @@ def learn_lattice(outputs1: Outputs, outputs0: Outputs, claim: Claim, *, alpha: 
             value = float(certified(claim, correct * scale, (wrong + 1) * scale, rounds, alpha, event.directions))
             if best is None or value > best[0]:
                 best = (value, event)
-    return best[1] if best else None
+    return best

@@ -10,7 +10,7 @@ import hashlib
 import queue
 import threading
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from concurrent.futures import BrokenExecutor, Executor, Future
 from dataclasses import dataclass
 from typing import Any
@@ -34,7 +34,7 @@ class MechanismFailed(RuntimeError):
 class Phase:
     """Numbers of the phases in the streams' keys."""
 
-    PROBE, PILOT, TRAIN, TEST = range(4)
+    PROBE, PILOT, SECOND_PILOT, TRAIN, TEST, BIT_TRAIN, BIT_TEST = range(7)
 
 
 def audit_key(name: str) -> int:
@@ -121,23 +121,18 @@ def _one_by_one(run: Callable[[Any, int, Generator], Any], dataset: Any, size: i
     return concatenate(parts)
 
 
-def _count_chunk(stage: Stage, events: Sequence[tuple[Event, int]], index: int) -> list[NDArray[np.int64]]:
-    """Cell counts (2, cells) of each event whose own limit of rounds is not used up."""
-    sides = stage.sample(index)
-    return [
-        np.array([event.tabulate(side) for side in sides], dtype=np.int64)
-        for event, most in events
-        if index * stage.chunk < most
-    ]
+def _count_chunk(stage: Stage, event: Event, index: int) -> NDArray[np.int64]:
+    """Counts of the event's cells: shape (2, cells), D1 in row 0."""
+    return np.array([event.tabulate(side) for side in stage.sample(index)], dtype=np.int64)
 
 
 def _sample_chunk(stage: Stage, index: int) -> tuple[Outputs, Outputs]:
     return stage.sample(index)
 
 
-def counts(stage: Stage, events: Sequence[tuple[Event, int]], executor: Executor) -> Iterator[list[NDArray[np.int64]]]:
-    """Cell counts of the stage's chunks, in order. Each event comes with the number of rounds that it is wanted for."""
-    yield from _in_order(stage, lambda index: executor.submit(_count_chunk, stage, events, index), executor)
+def counts(stage: Stage, event: Event, executor: Executor) -> Iterator[NDArray[np.int64]]:
+    """Cell counts (2, cells) of the stage's chunks, in order."""
+    yield from _in_order(stage, lambda index: executor.submit(_count_chunk, stage, event, index), executor)
 
 
 def outputs(stage: Stage, executor: Executor) -> Iterator[tuple[Outputs, Outputs]]:

@@ -106,30 +106,30 @@ class Intervals(Event):
 class AdditiveScore:
     """A sum over columns of the output matrix (column 0 is the structure code).
 
-    `smooth` holds (column, knots, values, value for NaN): piecewise linear, constant outside the knots. `tables` holds
-    (column, keys, values): a value for each listed key, 0 for others.
+    `smooth` holds (column, knots, values): piecewise linear, constant outside the knots, 0 at NaN. `tables` holds (column, keys,
+    values): a value for each listed key (infinity stands for NaN too), 0 for others.
     """
 
     width: int
-    smooth: tuple[tuple[int, FloatArray, FloatArray, float], ...] = ()
+    smooth: tuple[tuple[int, FloatArray, FloatArray], ...] = ()
     tables: tuple[tuple[int, FloatArray, FloatArray], ...] = ()
 
     def __call__(self, matrix: FloatArray) -> FloatArray:
         """Scores of the rows of an output matrix, quantised to 1e-9 of their scale so that rounding noise decides nothing."""
         total = np.zeros(len(matrix))
-        for column, knots, values, missing in self.smooth:
+        for column, knots, values in self.smooth:
             x = matrix[:, column]
             if len(knots) == 2:
                 slope = (values[1] - values[0]) / (knots[1] - knots[0])
                 part = values[0] + slope * (np.clip(x, knots[0], knots[1]) - knots[0])
             else:
                 part = np.interp(x, knots, values)
-            total += np.where(np.isnan(x), missing, part)
+            total += np.where(np.isnan(x), 0.0, part)
         for column, keys, values in self.tables:
             x = np.where(np.isnan(matrix[:, column]), np.inf, matrix[:, column])
             place = np.minimum(np.searchsorted(keys, x), len(keys) - 1)
             total += np.where(keys[place] == x, values[place], 0.0)
-        unit = 1e-9 * max([1e-300, *(float(np.abs(v).max()) for _, _, v, *_ in (*self.smooth, *self.tables))])
+        unit = 1e-9 * max([1e-300, *(float(np.abs(v).max()) for _, _, v in (*self.smooth, *self.tables))])
         return np.rint(total / unit) * unit
 
 

@@ -48,10 +48,12 @@ class Goal:
         theta = right / made
         if kappa > 0:
             theta = cp_lower(size * right, size * made, float(ndtr(-kappa)))
-        both = [
-            certified(self.claim, self.rounds * made * theta, self.rounds * made * (1 - theta), self.rounds, self.alpha, k) for k in (1, 2)
-        ]
-        return np.where(np.asarray(directions) == 2, both[1], both[0])
+        correct, wrong, number = np.broadcast_arrays(self.rounds * made * theta, self.rounds * made * (1 - theta), directions)
+        value = np.full(correct.shape, -1.0)  # of a rule that never guesses
+        for k in (1, 2):
+            at = number == k
+            value[at] = certified(self.claim, correct[at], wrong[at], self.rounds, self.alpha, k)
+        return value
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +77,7 @@ class Selector:
         right = 0.5 * (upper.right[:, None] + lower.right[None, :])
         wrong = 0.5 * (upper.wrong[:, None] + lower.wrong[None, :])
         directions = np.isfinite(upper.thresholds).astype(int)[:, None] + np.isfinite(lower.thresholds).astype(int)[None, :]
-        value = np.where(directions > 0, goal.value(right, wrong, table.size, directions, self.kappa), -1.0)
+        value = goal.value(right, wrong, table.size, directions, self.kappa)
         i, j = np.unravel_index(int(np.argmax(value)), value.shape)
         return float(lower.thresholds[j]), float(upper.thresholds[i])
 
@@ -88,7 +90,7 @@ SELECTORS = {
 }
 
 
-def learn(outputs1: Outputs, outputs0: Outputs, claim: Claim, *, alpha: float, rounds: int) -> Learned:
+def learn(outputs1: Outputs, outputs0: Outputs, claim: Claim, *, alpha: float, rounds: int, quick: bool = False) -> Learned:
     """Learn a guess rule from outputs on D1 and on D0.
 
     Parameters
@@ -99,12 +101,16 @@ def learn(outputs1: Outputs, outputs0: Outputs, claim: Claim, *, alpha: float, r
         What the rule is to refute.
     alpha, rounds : float, int
         Error and number of rounds of the test to come.
+    quick : bool
+        Try the cheap scorers only: enough to rank pairs.
     """
     goal = Goal(claim, alpha, rounds)
     data = Training.build(concatenate([outputs1, outputs0]), len(outputs1))
     halves = data.halves()
     best: Learned | None = None
-    for scorer_name, (fit, frugal) in SCORERS.items():
+    for scorer_name, (fit, frugal, cheap) in SCORERS.items():
+        if quick and not cheap:
+            continue
         fitted = [fit(half) for half in halves]
         scorers = [scorer for scorer in fitted if scorer is not None]
         if len(scorers) < 2:

@@ -69,8 +69,8 @@ class Curve:
     @classmethod
     def beyond(cls, sign: float, bounds: FloatArray, right: FloatArray, wrong: FloatArray) -> Curve:
         """From thresholds in descending order of the (signed) score; the infinite one, never crossed, is put first."""
-        if len(bounds) > 80:
-            keep = np.unique(np.concatenate([np.geomspace(1, len(bounds), 40), np.linspace(1, len(bounds), 40)]).astype(int)) - 1
+        if len(bounds) > 56:
+            keep = np.unique(np.concatenate([np.geomspace(1, len(bounds), 32), np.linspace(1, len(bounds), 28)]).astype(int)) - 1
             bounds, right, wrong = bounds[keep], right[keep], wrong[keep]
         return cls(sign, sign * np.append(np.inf, bounds), np.append(0.0, right), np.append(0.0, wrong))
 
@@ -119,7 +119,7 @@ def binormal(table: Table, sign: float) -> Curve | None:
         lines.append(line)
     if lines[0][0] >= 0 or lines[1][0] >= 0 or misfit > chdtri(2 * len(levels) - 4, _MISFIT):
         return None
-    grid = np.linspace(levels[0], levels[-1] + 0.35 * (levels[-1] - levels[0]), 60)[::-1]
+    grid = np.linspace(levels[0], levels[-1] + 0.35 * (levels[-1] - levels[0]), 50)[::-1]
     return Curve.beyond(sign, grid, ndtr(np.polyval(lines[0], grid)), ndtr(np.polyval(lines[1], grid)))
 
 

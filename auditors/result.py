@@ -58,12 +58,14 @@ class BitLevel:
 
     verdict: Verdict
     epsilon_lower: float
+    pair: Pair | None = None
     event: Event | None = None
     tally: Tally | None = None
 
     def to_json(self) -> dict[str, Any]:
         return {
             "verdict": self.verdict.value,
+            "pair": self.pair.to_json() if self.pair else None,
             "epsilon_lower": _number(self.epsilon_lower),
             "event": self.event.to_json() if self.event else None,
             "description": self.event.describe() if self.event else None,

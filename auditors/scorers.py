@@ -19,6 +19,7 @@ FloatArray = NDArray[np.float64]
 
 _FEW = 32  # a column with at most this many values is a category
 _MANY_ATOMS = 8192
+_FIT_VALUES = 2**22  # numbers that a logistic model is fitted to, at most
 
 
 class Scorer(Protocol):
@@ -224,7 +225,7 @@ def _fit_additive(shape: str) -> Callable[[Training], Scorer | None]:
     """Logistic model on features of each column.
 
     "clip": linear between the medians of the two sides, the log-ratio of a Laplace shift; "linear": linear over the bulk, that of a
-    Gaussian shift; "bins": eight knots, any shape. A column with few values is a category in all three.
+    Gaussian shift; "bins": several knots, any shape. Values that repeat are categories with a weight of their own in all three.
     """
 
     def fit(data: Training) -> Scorer | None:
@@ -234,48 +235,54 @@ def _fit_additive(shape: str) -> Callable[[Training], Scorer | None]:
         features, smooth, tables = [np.ones(len(data.matrix))], [], []
         for j in columns:
             x = data.matrix[:, j]
-            keys = np.unique(x[~np.isnan(x)][:20000])
-            if len(keys) <= _FEW:
-                keys = np.append(keys, np.inf) if np.isnan(x).any() else keys
-                filled = np.where(np.isnan(x), np.inf, x)
-                tables.append((j, keys, len(features)))
-                features.extend((filled == key).astype(float) for key in keys[1:])
+            missing = np.isnan(x)
+            filled = np.where(missing, np.inf, x)
+            keys, every = _atoms_of(filled)
+            if every:
+                keys = keys[1:]  # the first is the baseline
+            tables.append((j, keys, len(features)))
+            features.extend((filled == key).astype(float) for key in keys)
+            if every:
                 continue
-            knots = _knots(x, data.label, shape)
+            bulk = ~np.isin(filled, keys) & ~missing
+            knots = _knots(x[bulk], data.label[bulk], shape if shape != "bins" or len(columns) <= 6 else "coarse bins")
             if len(knots) < 2:
                 continue
-            has_missing = bool(np.isnan(x).any())
-            smooth.append((j, knots, len(features), has_missing))
-            filled = np.where(np.isnan(x), knots[0], x)
-            for left, right in pairwise(knots):
-                features.append((np.clip(filled, left, right) - left) / (right - left))
-            if has_missing:
-                features.append(np.isnan(x).astype(float))
+            smooth.append((j, knots, len(features)))
+            features.extend((np.clip(np.where(missing, left, x), left, right) - left) / (right - left) for left, right in pairwise(knots))
         if len(features) == 1:
             return None
-        weights, _ = fit_logistic(np.column_stack(features), data.label.astype(float), (~data.label).astype(float))
-        smooth_parts, table_parts = [], []
-        for j, knots, at, has_missing in smooth:
-            steps = weights[at : at + len(knots) - 1]
-            smooth_parts.append(
-                (j, knots, np.concatenate([[0.0], np.cumsum(steps)]), float(weights[at + len(knots) - 1]) if has_missing else 0.0)
-            )
-        for j, keys, at in tables:
-            table_parts.append((j, keys, np.concatenate([[0.0], weights[at : at + len(keys) - 1]])))
-        return _AdditiveScorer(AdditiveScore(data.matrix.shape[1] - 1, tuple(smooth_parts), tuple(table_parts)))
+        step = -(-len(data.label) * len(features) // _FIT_VALUES)
+        label = data.label[::step].astype(float)
+        weights, _ = fit_logistic(np.column_stack([feature[::step] for feature in features]), label, 1 - label)
+        curves = tuple((j, knots, np.append(0.0, np.cumsum(weights[at : at + len(knots) - 1]))) for j, knots, at in smooth)
+        levels = tuple((j, keys, weights[at : at + len(keys)]) for j, keys, at in tables if len(keys))
+        return _AdditiveScorer(AdditiveScore(data.matrix.shape[1] - 1, curves, levels))
 
     return fit
 
 
+def _atoms_of(column: FloatArray) -> tuple[FloatArray, bool]:
+    """The values of a column that are categories, sorted: all of them if they are few, else those that one row in a hundred has."""
+    sample = column[:20000]
+    keys, counts = np.unique(sample, return_counts=True)
+    if len(keys) <= _FEW:
+        return keys, True
+    return keys[counts > 0.01 * len(sample)], False
+
+
 def _knots(x: FloatArray, label: NDArray[np.bool_], shape: str) -> FloatArray:
     """Where the score of a column bends."""
-    x = np.where(np.isinf(x), np.nan, x)
+    known = np.isfinite(x)
+    x, label = x[known], label[known]
+    if len(x) < 2 or label.all() or not label.any():
+        return np.unique(x[[0, -1]]) if len(x) else x
     if shape == "clip":
-        a, b = sorted((np.nanmedian(x[label]), np.nanmedian(x[~label])))
-        spread = np.nanquantile(x, 0.75) - np.nanquantile(x, 0.25)
-        return np.array([a, b]) if b - a > 1e-3 * spread else np.nanmedian(x) + 1e-3 * spread * np.array([-1.0, 1.0])
-    levels = [0.01, 0.99] if shape == "linear" else [0.01, 0.1, 0.25, 0.4, 0.5, 0.6, 0.75, 0.9, 0.99]
-    return np.unique(np.nanquantile(x, levels))
+        a, b = sorted((np.median(x[label]), np.median(x[~label])))
+        spread = np.quantile(x, 0.75) - np.quantile(x, 0.25)
+        return np.unique([a, b] if b - a > 1e-3 * spread else np.median(x) + 1e-3 * spread * np.array([-1.0, 1.0]))
+    levels = {"linear": [0.01, 0.99], "coarse bins": [0.02, 0.3, 0.5, 0.7, 0.98], "bins": [0.01, 0.1, 0.25, 0.4, 0.5, 0.6, 0.75, 0.9, 0.99]}
+    return np.unique(np.quantile(x, levels[shape]))
 
 
 def fit_logistic(features: FloatArray, ones: FloatArray, zeros: FloatArray, ridge: float = 1.0) -> tuple[FloatArray, FloatArray]:
@@ -298,14 +305,14 @@ def fit_logistic(features: FloatArray, ones: FloatArray, zeros: FloatArray, ridg
     return weights, inverse
 
 
-# Each with whether it is frugal: so few parameters that its own data may also choose its thresholds.
-SCORERS: dict[str, tuple[Callable[[Training], Scorer | None], bool]] = {
-    "atoms": (_fit_atoms(1.0), False),
-    "atoms, shrunk": (_fit_atoms(20.0), False),
-    "line": (_fit_line, True),
-    "quantile bins": (_fit_bins(monotone=False), False),
-    "monotone bins": (_fit_bins(monotone=True), False),
-    "clipped logistic": (_fit_additive("clip"), True),
-    "linear logistic": (_fit_additive("linear"), True),
-    "binned logistic": (_fit_additive("bins"), False),
+# Each with whether it is frugal (so few parameters that its own data may also choose its thresholds) and whether it is cheap.
+SCORERS: dict[str, tuple[Callable[[Training], Scorer | None], bool, bool]] = {
+    "atoms": (_fit_atoms(1.0), False, True),
+    "atoms, shrunk": (_fit_atoms(20.0), False, False),
+    "line": (_fit_line, True, True),
+    "quantile bins": (_fit_bins(monotone=False), False, True),
+    "monotone bins": (_fit_bins(monotone=True), False, False),
+    "clipped logistic": (_fit_additive("clip"), True, True),
+    "linear logistic": (_fit_additive("linear"), True, False),
+    "binned logistic": (_fit_additive("bins"), False, False),
 }

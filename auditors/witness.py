@@ -94,11 +94,14 @@ def make_witness(result: AuditResult) -> dict[str, Any] | None:
     from dpwitness.auditors.result import Verdict, environment
 
     value = result.verdict is Verdict.VIOLATED
-    bit = result.bit_level is not None and result.bit_level.verdict is Verdict.VIOLATED
-    if result.pair is None or not (value or bit):
+    level = result.bit_level
+    if value:
+        pair, event, tally, bound = result.pair, result.event, result.tally, result.parameter_lower
+    elif level is not None and level.verdict is Verdict.VIOLATED:
+        pair, event, tally, bound = level.pair, level.event, level.tally, level.epsilon_lower
+    else:
         return None
-    event, tally = (result.event, result.tally) if value or result.bit_level is None else (result.bit_level.event, result.bit_level.tally)
-    if event is None or tally is None:
+    if pair is None or event is None or tally is None:
         return None
     return {
         "schema_version": SCHEMA,
@@ -107,11 +110,11 @@ def make_witness(result: AuditResult) -> dict[str, Any] | None:
         "target": result.target,
         "claim": str(result.claim),
         "claim_numbers": [float(x) for x in dataclasses.astuple(result.claim)],  # type: ignore[call-overload]
-        "pair": result.pair.to_json(),
+        "pair": pair.to_json(),
         "event": event.to_json(),
         "description": event.describe(),
         "counts": {"correct": tally.correct, "wrong": tally.wrong, "rounds": tally.rounds, "directions": tally.directions},
-        "bound": result.parameter_lower if value or result.bit_level is None else result.bit_level.epsilon_lower,
+        "bound": bound,
         "confidence": result.confidence,
         "seed": result.seed,
         "trials": result.requested,

@@ -1,0 +1,252 @@
+"""Is a function as insensitive as claimed? Maximise |f(D) - f(D')| over neighbouring datasets and compare with the bound.
+
+Claims CM-04, JK-01 to JK-03, JT-01, JT-10, JT-11. Where f says how far its value may be from the exact one, the verdict is rigorous.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from dpwitness.auditors.pair_search import explore
+from dpwitness.auditors.pair_space import require_neighbours
+from dpwitness.auditors.result import Result, Verdict, environment
+from dpwitness.mechanisms.domains import Domain
+from dpwitness.mechanisms.learner import Predictor
+from dpwitness.mechanisms.pairs import Pair
+from dpwitness.mechanisms.protocol import FloatArray
+from dpwitness.mechanisms.validation import InvalidArgument, require_integer, require_positive
+
+__all__ = ["SensitivityResult", "audit_sensitivity", "feature_distance"]
+
+Norm = float | Callable[[Any, Any], float]
+
+_ROUNDING = 1e-9  # relative allowance for values that come without a radius
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class SensitivityResult(Result):
+    """Result of a sensitivity audit.
+
+    Attributes
+    ----------
+    verdict : Verdict
+        VIOLATED where the difference certainly exceeds the bound, NOT_REFUTED otherwise, ERROR where the function never converged.
+    ratio : float
+        Largest |f(D) - f(D')| / bound found.
+    ratio_lower, ratio_upper : float
+        The same with the error radii of both values taken off and put on.
+    pair : Pair or None
+        Where it was found.
+    rigorous : bool
+        Whether the function gave its error radii. Otherwise its values are taken to be exact to 1e-9 of their size.
+    trace : tuple of (int, float)
+        Evaluations so far and best ratio so far, at each improvement.
+    skipped : int
+        Evaluations at which a solver did not converge; they say nothing.
+    """
+
+    name: str
+    verdict: Verdict
+    bound: float
+    norm: str
+    ratio: float
+    ratio_lower: float
+    ratio_upper: float
+    pair: Pair | None
+    rigorous: bool
+    trace: tuple[tuple[int, float], ...]
+    evaluations: int
+    skipped: int
+    seed: int
+    notes: tuple[str, ...] = ()
+    seconds: float = field(default=0.0)
+
+    def headline(self) -> str:
+        """Verdict, ratio, and where it was reached."""
+        if self.verdict is Verdict.ERROR:
+            return f"ERROR: {self.notes[0]}"
+        how = "certified by the solver's error radii" if self.rigorous else "values taken as exact to 1e-9"
+        where = self.pair.why if self.pair else "no pair"
+        if self.verdict is Verdict.VIOLATED:
+            return f"VIOLATED: the function moves by {self.ratio_lower:.6g} times the claimed {self.bound:.6g} ({how}; {where})"
+        found = f"largest ratio found {self.ratio:.6g} of the claimed {self.bound:.6g} in {self.evaluations} evaluations"
+        return f"NOT REFUTED: {found} ({how}; {where})"
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "kind": "sensitivity",
+            "name": self.name,
+            "verdict": self.verdict.value,
+            "headline": self.headline(),
+            "bound": self.bound,
+            "norm": self.norm,
+            "ratio": _plain(self.ratio),
+            "ratio_lower": _plain(self.ratio_lower),
+            "ratio_upper": _plain(self.ratio_upper),
+            "pair": self.pair.to_json() if self.pair else None,
+            "rigorous": self.rigorous,
+            "trace": [[count, _plain(value)] for count, value in self.trace],
+            "evaluations": self.evaluations,
+            "skipped": self.skipped,
+            "seed": self.seed,
+            "notes": list(self.notes),
+            "environment": environment(),
+            "seconds": round(self.seconds, 3),
+        }
+
+
+def feature_distance(first: Predictor, second: Predictor) -> float:
+    """|w - w'| in the kernel's feature space, for ``norm=feature_distance``."""
+    centers = np.vstack([first.centers, second.centers])
+    weights = np.concatenate([first.coefficients, -second.coefficients])
+    return math.sqrt(max(float(weights @ first.kernel(centers, centers) @ weights), 0.0))
+
+
+def audit_sensitivity(
+    function: Callable[[Any], Any],
+    claimed_bound: float,
+    domain: Domain,
+    norm: Norm = 2,
+    *,
+    seed: int = 0,
+    seconds: float = 60.0,
+    evaluations: int = 20_000,
+    name: str | None = None,
+) -> SensitivityResult:
+    """Look for neighbouring datasets on which `function` moves by more than `claimed_bound`.
+
+    Parameters
+    ----------
+    function : callable
+        ``f(dataset)``: a number, a vector, or with another `norm` anything. If each value comes with a bound on its error in that
+        norm, as ``(value, radius)`` or as an object with `w` and `radius` like `Minimum`, the difference is enclosed. May raise
+        ConvergenceError: that dataset is skipped, and counted.
+    claimed_bound : float
+        Positive.
+    domain : Domain
+        All that the search is told.
+    norm : {1, 2, inf} or callable
+        Norm of the difference, or ``distance(value, value)``.
+    seed : int
+    seconds, evaluations : float, int
+        The search stops at whichever comes first.
+    name : str, optional
+        For the report.
+
+    Raises
+    ------
+    InvalidArgument
+        If the domain is empty or has no neighbours, or the function returns something that is no finite vector.
+
+    Examples
+    --------
+    >>> from dpwitness.mechanisms import Records
+    >>> import numpy as np
+    >>> audit_sensitivity(np.mean, 0.25, Records(4), evaluations=500).verdict.value
+    'NOT_REFUTED'
+    >>> round(audit_sensitivity(np.mean, 0.2, Records(4), evaluations=500).ratio, 9)
+    1.25
+    """
+    bound = require_positive("claimed_bound", claimed_bound, "audit_sensitivity")
+    require_positive("seconds", seconds, "audit_sensitivity")
+    require_integer("evaluations", evaluations, "audit_sensitivity")
+    require_integer("seed", seed, "audit_sensitivity", least=0)
+    if not callable(function):
+        raise InvalidArgument(f"audit_sensitivity: function must be callable, got {function!r}")
+    if not callable(norm) and norm not in (1, 2, math.inf):
+        raise InvalidArgument(f"audit_sensitivity: norm must be 1, 2, inf or a distance function, got {norm!r}")
+    require_neighbours(domain, "audit_sensitivity")
+    begin = time.perf_counter()
+    measure = _Difference(function, norm)
+
+    def score(pair: Pair, _: FloatArray) -> tuple[float, None]:
+        size, error = measure(pair)
+        return max(size - error, 0.0) / bound, None
+
+    found = explore(domain, score, evaluations=evaluations, seconds=seconds, seed=seed)
+    title = name or getattr(function, "__name__", type(function).__name__)
+    notes = (f"{found.skipped} evaluations skipped: {found.reason}",) if found.skipped else ()
+    shared = {
+        "name": title,
+        "bound": bound,
+        "norm": getattr(norm, "__name__", str(norm)),
+        "rigorous": measure.rigorous,
+        "evaluations": found.evaluations,
+        "skipped": found.skipped,
+        "seed": seed,
+    }
+    if not found.candidates:
+        text = f"the function converged on none of {found.evaluations} pairs: {found.reason}"
+        nothing = {"ratio": math.nan, "ratio_lower": math.nan, "ratio_upper": math.nan, "pair": None, "trace": ()}
+        return SensitivityResult(verdict=Verdict.ERROR, notes=(text,), seconds=time.perf_counter() - begin, **nothing, **shared)
+    pair = found.candidates[0].pair
+    size, error = measure(pair)
+    lower, upper = max(size - error, 0.0) / bound, (size + error) / bound
+    verdict = Verdict.VIOLATED if lower > 1 + _ROUNDING else Verdict.NOT_REFUTED
+    return SensitivityResult(
+        verdict=verdict,
+        ratio=size / bound,
+        ratio_lower=lower,
+        ratio_upper=upper,
+        pair=pair,
+        trace=tuple(found.trace),
+        notes=notes,
+        seconds=time.perf_counter() - begin,
+        **shared,
+    )
+
+
+class _Difference:
+    """|f(D) - f(D')| and how far it may be off."""
+
+    def __init__(self, function: Callable[[Any], Any], norm: Norm) -> None:
+        self._function, self._norm = function, norm
+        self.rigorous = True
+
+    def __call__(self, pair: Pair) -> tuple[float, float]:
+        (first, r0), (second, r1) = (self._value(dataset) for dataset in (pair.d0, pair.d1))
+        if callable(self._norm):
+            size = float(self._norm(first, second))
+            scale = size
+        else:
+            left, right = self._vector(first), self._vector(second)
+            if left.shape != right.shape:
+                raise InvalidArgument(f"audit_sensitivity: function must give one shape, got {left.shape} and {right.shape}")
+            size = float(np.linalg.norm(left - right, self._norm))
+            # The subtraction cancels leading digits: what remains is known to the rounding of the values themselves.
+            scale = 1e-6 * max(float(np.linalg.norm(left, self._norm)), float(np.linalg.norm(right, self._norm))) + size
+        if not math.isfinite(size):
+            raise InvalidArgument(f"audit_sensitivity: function must give finite values, got a difference of {size!r}")
+        if r0 is None or r1 is None:
+            self.rigorous = False
+            return size, _ROUNDING * scale
+        return size, r0 + r1 + 1e-15 * scale * 1e6 * 0 + 4e-16 * (size + scale)
+
+    def _value(self, dataset: Any) -> tuple[Any, float | None]:
+        value = self._function(dataset)
+        if isinstance(value, tuple) and len(value) == 2:
+            return value[0], self._radius(value[1])
+        if hasattr(value, "w") and hasattr(value, "radius"):
+            return value.w, self._radius(value.radius)
+        return value, None
+
+    def _radius(self, radius: Any) -> float:
+        if not (isinstance(radius, int | float | np.floating) and 0 <= radius < math.inf):
+            raise InvalidArgument(f"audit_sensitivity: function must give a finite error radius, at least 0, got {radius!r}")
+        return float(radius)
+
+    def _vector(self, value: Any) -> FloatArray:
+        try:
+            return np.atleast_1d(np.asarray(value, dtype=np.float64)).ravel()
+        except (TypeError, ValueError):
+            raise InvalidArgument(f"audit_sensitivity: function must give a vector of numbers, got {type(value).__name__}") from None
+
+
+def _plain(value: float) -> float | str:
+    return value if math.isfinite(value) else repr(value)
