@@ -15,10 +15,11 @@ from numpy.typing import NDArray
 from dpwitness.auditors.bits import floating, learn_lattice
 from dpwitness.auditors.catalogue import pairs_for
 from dpwitness.auditors.certificate import Tally, certified, detectable, p_value
+from dpwitness.auditors.divergence import Binned, binned_bound
 from dpwitness.auditors.engine import Inline, MechanismFailed, Phase, Stage, audit_key, counts, outputs
 from dpwitness.auditors.events import Event
 from dpwitness.auditors.health import check_drift, check_training, same_outputs
-from dpwitness.auditors.learning import learn
+from dpwitness.auditors.learning import Learned, learn
 from dpwitness.auditors.outputs import Outputs, concatenate
 from dpwitness.auditors.result import AuditResult, BitLevel, PairScore, Verdict
 from dpwitness.mechanisms.domains import Domain
@@ -52,11 +53,11 @@ class _Run:
     executor: Executor
     seed: int
     key: int
-    stop: str
     time_limit: float
-    bits: bool
     progress: Progress | None
     alpha: float
+    stop: str = "never"
+    bits: bool = False
     done: int = 0
     pairs: list[PairScore] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
@@ -153,21 +154,66 @@ def audit(
     >>> result.verdict
     <Verdict.VIOLATED: 'VIOLATED'>
     """
-    from dpwitness.auditors.witness import describe_target
-
-    run = getattr(mechanism, "sample", mechanism)
-    if not callable(run):
-        raise InvalidArgument(f"mechanism must be callable or have a method sample(dataset, size, rng), got {type(mechanism).__name__}")
     claim = getattr(mechanism, "claim", None) if claim is None else claim
     claim = parse_claim(claim) if isinstance(claim, str) else claim
     if not isinstance(claim, Claim):
         raise InvalidArgument(f"claim must be a privacy notion or a text like 'pure:1', got {claim!r}")
+    require_one_of("stop", stop, ["gross", "violation", "never"], "audit")
+    state = _begin(mechanism, claim, trials, confidence, seed, executor, name, time_limit, progress, target)
+    state.stop, state.bits = stop, bits
+    pairs = _pairs(mechanism, pair, domain)
+    return _run(state, lambda: _search_and_test(state, pairs), executor is None)
+
+
+def confirm(
+    mechanism: Any,
+    event: Event,
+    *,
+    claim: Claim,
+    pair: Pair,
+    trials: int,
+    confidence: float,
+    seed: int,
+    name: str | None = None,
+    executor: Executor | None = None,
+    time_limit: float = 300.0,
+    progress: Progress | None = None,
+    target: dict[str, Any] | None = None,
+) -> AuditResult:
+    """Test one given event, fixed beforehand, on one pair: all rounds certify. Arguments as in `audit`."""
+    state = _begin(mechanism, claim, trials, confidence, seed, executor, name, time_limit, progress, target)
+
+    def test() -> None:
+        width, _ = _probe(state, pair, 0)
+        rule = event if isinstance(event, Binned) else None
+        plain = rule.events[len(rule.events) // 2] if rule else event
+        certify_event(state, pair, 0, Learned(plain, 0.0, "given", rule), trials - state.done, state.alpha, width)
+
+    return _run(state, test, executor is None)
+
+
+def _begin(
+    mechanism: Any,
+    claim: Claim,
+    trials: int,
+    confidence: float,
+    seed: int,
+    executor: Executor | None,
+    name: str | None,
+    time_limit: float,
+    progress: Progress | None,
+    target: dict[str, Any] | None,
+) -> _Run:
+    """Check what is asked and set out."""
+    from dpwitness.auditors.witness import describe_target
+
+    run = getattr(mechanism, "sample", mechanism)
+    if not callable(run) or isinstance(mechanism, type):
+        raise InvalidArgument(f"mechanism must be callable or have a method sample(dataset, size, rng), got {mechanism!r}")
     trials = require_integer("trials", trials, "audit", least=1000, most=10**12)
     require_probability("confidence", confidence, "audit")
     seed = require_integer("seed", seed, "audit", least=0)
-    require_one_of("stop", stop, ["gross", "violation", "never"], "audit")
     require_positive("time_limit", time_limit, "audit")
-    pairs = _pairs(mechanism, pair, domain)
     name = name or _name(mechanism)
     result = AuditResult(
         name=name,
@@ -180,19 +226,21 @@ def audit(
         target=target or describe_target(mechanism),
         mechanism=mechanism,
     )
+    return _Run(result, run, executor or Inline(), seed, audit_key(name), time_limit, progress, 1 - confidence)
+
+
+def _run(state: _Run, work: Callable[[], None], own_executor: bool) -> AuditResult:
+    """Do the work; whatever stops it, keep what was measured."""
     started = time.perf_counter()
-    own = executor is None
-    state = _Run(result, run, executor or Inline(), seed, audit_key(name), stop, time_limit, bits, progress, 1 - confidence)
-    interrupted = False
-    failure = ""
+    interrupted, failure = False, ""
     try:
-        _search_and_test(state, pairs)
+        work()
     except KeyboardInterrupt:
         interrupted = True
     except MechanismFailed as error:
         failure = str(error)
     finally:
-        if own:
+        if own_executor:
             state.executor.shutdown(wait=False)
     return replace(_conclude(state, interrupted, failure), seconds=time.perf_counter() - started)
 
@@ -295,24 +343,51 @@ def _pilot(state: _Run, pairs: list[Pair], budget: int, width: int) -> list[int]
 
 
 def _test(state: _Run, pair: Pair, index: int, budget: int, alpha: float, width: int) -> None:
-    claim = state.result.claim
+    """Train an event on a share of the budget and certify it on the rest."""
     train = int(min(TRAIN_SHARE * budget, TRAIN_ROUNDS, TRAIN_VALUES // width))
-    rounds = budget - train
     sides = _train(state, pair, index, Phase.TRAIN, train, width)
-    shares = [EARLY_ALPHA / (len(LOOKS) - 1)] * (len(LOOKS) - 1) + [1 - EARLY_ALPHA]
-    learned = learn(*sides, claim, alpha=alpha * shares[-1], rounds=rounds)
+    learned = learn(*sides, state.result.claim, alpha=alpha * (1 - EARLY_ALPHA), rounds=budget - train)
+    certify_event(state, pair, index, learned, budget - train, alpha, width)
+
+
+def certify_event(state: _Run, pair: Pair, index: int, learned: Learned, rounds: int, alpha: float, width: int) -> None:
+    """Test a fixed event on fresh rounds, with looks on the way.
+
+    A binned rule (RDP, zCDP) is tested at the end, on half of alpha.
+    """
+    binned = learned.binned
     tested = _Tested(pair, learned.event, learned.method, alpha, Tally(0, 0, 0, learned.event.directions))
     state.tested.append(tested)
     stage = state.stage(pair, Phase.TEST, index, rounds, _chunk(rounds, width))
+    events = [learned.event, binned] if binned else [learned.event]
     tables: list[NDArray[np.int64]] = []
-    looks = {max(1, round(look * stage.chunks)): share for look, share in zip(LOOKS, shares, strict=True)}
-    for number, table in enumerate(counts(stage, learned.event, state.executor), start=1):
-        tables.append(table)
-        tested.tally += _tally(table, tested.tally.directions)
+    cells = np.zeros((2, len(binned.loss) if binned else 0), dtype=np.int64)
+    share = alpha / 2 if binned else alpha
+    early = EARLY_ALPHA / (len(LOOKS) - 1)
+    looks = {max(1, round(look * stage.chunks)): share * (early if look < 1 else 1 - EARLY_ALPHA) for look in LOOKS}
+    for number, found in enumerate(counts(stage, events, state.executor), start=1):
+        tables.append(found[0])
+        tested.tally += _tally(found[0], tested.tally.directions)
+        if binned:
+            cells += found[1]
         state.advance(stage.size(number - 1))
-        if number in looks and _look(state, tested, alpha * looks[number]):
+        if number in looks and _look(state, tested, looks[number]):
             break
+    else:
+        if binned:
+            _look_at_cells(state, tested, binned, cells, alpha / 2)
     check_drift(np.array(tables, dtype=float))
+
+
+def _look_at_cells(state: _Run, tested: _Tested, rule: Binned, cells: NDArray[np.int64], alpha: float) -> None:
+    """Certify the divergence of the binned law; it replaces the event where it says more."""
+    claim = state.result.claim
+    lower = binned_bound(claim, rule, cells, alpha)
+    levels = np.geomspace(1e-30, 1.0, 200)
+    refuting = [level for level in levels if binned_bound(claim, rule, cells, level) > claim.parameter]
+    tested.p_value = min(tested.p_value, (refuting[0] if refuting else 1.0) * state.alpha / alpha)
+    if lower > tested.lower:
+        tested.lower, tested.event, tested.method = lower, rule, tested.method + ", binned law"
 
 
 def _test_bits(state: _Run, pairs: list[Pair], budget: int, width: int) -> None:
@@ -332,8 +407,8 @@ def _test_bits(state: _Run, pairs: list[Pair], budget: int, width: int) -> None:
     rounds = budget // 2
     stage = state.stage(pairs[index], Phase.BIT_TEST, index, rounds, _chunk(rounds, width))
     tally = Tally(0, 0, 0, event.directions)
-    for number, table in enumerate(counts(stage, event, state.executor)):
-        tally += _tally(table, event.directions)
+    for number, table in enumerate(counts(stage, [event], state.executor)):
+        tally += _tally(table[0], event.directions)
         state.advance(stage.size(number))
     numbers = (tally.correct, tally.wrong, tally.rounds, state.alpha, tally.directions)
     refuted = float(certified(state.result.claim, *numbers)) > state.result.claim.parameter

@@ -10,7 +10,7 @@ import hashlib
 import queue
 import threading
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import BrokenExecutor, Executor, Future
 from dataclasses import dataclass
 from typing import Any
@@ -121,18 +121,19 @@ def _one_by_one(run: Callable[[Any, int, Generator], Any], dataset: Any, size: i
     return concatenate(parts)
 
 
-def _count_chunk(stage: Stage, event: Event, index: int) -> NDArray[np.int64]:
-    """Counts of the event's cells: shape (2, cells), D1 in row 0."""
-    return np.array([event.tabulate(side) for side in stage.sample(index)], dtype=np.int64)
+def _count_chunk(stage: Stage, events: Sequence[Event], index: int) -> list[NDArray[np.int64]]:
+    """Counts of each event's cells: shape (2, cells), D1 in row 0."""
+    sides = stage.sample(index)
+    return [np.array([event.tabulate(side) for side in sides], dtype=np.int64) for event in events]
 
 
 def _sample_chunk(stage: Stage, index: int) -> tuple[Outputs, Outputs]:
     return stage.sample(index)
 
 
-def counts(stage: Stage, event: Event, executor: Executor) -> Iterator[NDArray[np.int64]]:
-    """Cell counts (2, cells) of the stage's chunks, in order."""
-    yield from _in_order(stage, lambda index: executor.submit(_count_chunk, stage, event, index), executor)
+def counts(stage: Stage, events: Sequence[Event], executor: Executor) -> Iterator[list[NDArray[np.int64]]]:
+    """Cell counts (2, cells) of each event in the stage's chunks, in order."""
+    yield from _in_order(stage, lambda index: executor.submit(_count_chunk, stage, events, index), executor)
 
 
 def outputs(stage: Stage, executor: Executor) -> Iterator[tuple[Outputs, Outputs]]:

@@ -7,18 +7,19 @@ penalties (methods: `SELECTORS`), and scorer and penalty together are chosen by 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtr
 
 from dpwitness.auditors.certificate import certified, cp_lower
+from dpwitness.auditors.divergence import Binned, train_binned
 from dpwitness.auditors.events import Event
 from dpwitness.auditors.operating import Curve, Table, binormal, calibrated, counted
 from dpwitness.auditors.outputs import Outputs, concatenate
-from dpwitness.auditors.scorers import SCORERS, Training
-from dpwitness.mechanisms.notions import Claim
+from dpwitness.auditors.scorers import SCORERS, Scorer, Training
+from dpwitness.mechanisms.notions import RDP, ZCDP, Claim
 
 __all__ = ["Learned", "learn"]
 
@@ -32,6 +33,7 @@ class Learned:
     event: Event
     expected: float
     method: str
+    binned: Binned | None = None  # for RDP and zCDP
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,6 +110,7 @@ def learn(outputs1: Outputs, outputs0: Outputs, claim: Claim, *, alpha: float, r
     data = Training.build(concatenate([outputs1, outputs0]), len(outputs1))
     halves = data.halves()
     best: Learned | None = None
+    chosen: Scorer | None = None
     for scorer_name, (fit, frugal, cheap) in SCORERS.items():
         if quick and not cheap:
             continue
@@ -128,8 +131,24 @@ def learn(outputs1: Outputs, outputs0: Outputs, claim: Claim, *, alpha: float, r
                 continue
             if best is None or value > best.expected:
                 best = Learned(final.event(*thresholds), value, f"{scorer_name}, {selector_name}")
-    assert best is not None, "some scorer fits any data"
+                chosen = scorers[0]
+    assert best is not None and chosen is not None, "some scorer fits any data"
+    if isinstance(claim, RDP | ZCDP):
+        return replace(best, binned=_binned(chosen, halves[1], goal))
     return best
+
+
+def _binned(scorer: Scorer, data: Training, goal: Goal) -> Binned | None:
+    """Cells between quantiles of the score, with losses from data that did not shape the score."""
+    table = Table.build(*data.scores(scorer))
+    share = np.cumsum(table.ones + table.zeros)[:-1] / table.size
+    levels = [0.002, 0.01, 0.03, 0.08, 0.16, 0.25, 0.35, 0.45, 0.55, 0.65, 0.75, 0.84, 0.92, 0.97, 0.99, 0.998]
+    cuts = np.unique(np.minimum(np.searchsorted(share, levels), len(share) - 1)) if len(share) else np.empty(0, dtype=int)
+    if len(cuts) == 0:
+        return None
+    counts = [np.add.reduceat(side, np.append(0, cuts + 1)) for side in (table.ones, table.zeros)]
+    events = tuple(scorer.event(-np.inf, float(bound)) for bound in table.bounds[cuts])
+    return train_binned(goal.claim, events, np.array(counts), goal.rounds, goal.alpha / 2)
 
 
 def _cross_validated(chosen_on: Sequence[Table], judged_on: Sequence[Table], selector: Selector, goal: Goal) -> float | None:
