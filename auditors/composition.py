@@ -31,6 +31,7 @@ FloatArray = NDArray[np.float64]
 _TAIL = 1e-15  # mass that all truncations together may move, either way
 _NOISE = 1e-13  # of Fourier transforms: unseen mass of the upper law
 _RESOLUTION = 1500  # grid steps to one standard deviation of the composed loss
+_FEW_ATOMS, _MANY_ATOMS = 64, 4096  # factors that are multiplied out, and how far
 _SQUARES = 4e-4  # sum of the factors' squared grid steps, over that standard deviation
 
 
@@ -54,18 +55,69 @@ def composed(factors: Sequence[tuple[Any, Any, Any]]) -> Enclosure | None:
 
 def compose(parts: Sequence[tuple[Enclosure, int]]) -> Enclosure:
     """Enclose the law of a sum of independent losses, each of which occurs so many times."""
-    moving = [(law, times) for law, times in parts if not _constant(law)]
+    moving = _pooled([(law, times) for law, times in parts if not _constant(law)])
+    factors = sum(times for _, times in parts)
     if len(moving) == 1 and moving[0][1] == 1:
-        return moving[0][0]
+        return moving[0][0] if len(parts) == factors == 1 else replace(moving[0][0], route=f"product of {factors} factors, multiplied out")
     if not moving:
         still = LossLaw(np.zeros(1), np.ones(1), np.ones(1))
         return Enclosure(still, still, "identical factors", "exact")
     count = sum(times for _, times in moving)
     step = _grid(moving, count)
     routes = sorted({law.route.split(",")[0].split(" of ")[0] for law, _ in moving})
-    route = f"composition of {count} factors, privacy-loss distributions on a grid of {step:.3g}; factors by {' and '.join(routes)}"
+    route = f"composition of {factors} factors, privacy-loss distributions on a grid of {step:.3g}; factors by {' and '.join(routes)}"
     laws = [_sum([(getattr(law, side), times) for law, times in moving], step, side == "upper") for side in ("lower", "upper")]
     return Enclosure(laws[0], laws[1], route, "enclosure")
+
+
+def _pooled(parts: Sequence[tuple[Enclosure, int]]) -> list[tuple[Enclosure, int]]:
+    """Products of factors with few atoms, written out while they stay small.
+
+    Far apart atoms are what a grid serves worst: an atom between grid points must be merged with a piece of a distant one.
+    """
+    pooled: list[tuple[Enclosure, int]] = []
+    current: Enclosure | None = None
+    for law, times in parts:
+        atoms = len(law.lower.loss)
+        if atoms > _FEW_ATOMS or not np.all(np.isfinite(law.lower.loss)):
+            pooled.append((law, times))
+            continue
+        power, left = law, times
+        size = 1
+        while size < left and len(power.lower.loss) * atoms <= _MANY_ATOMS:
+            power, size = _product(power, law), size + 1
+        if size > 1:
+            pooled.append((power, left // size))
+            left %= size
+        for _ in range(left):
+            if current is not None and len(current.lower.loss) * atoms > _MANY_ATOMS:
+                pooled.append((current, 1))
+                current = None
+            current = law if current is None else _product(current, law)
+    return pooled if current is None else [*pooled, (current, 1)]
+
+
+def _product(first: Enclosure, second: Enclosure) -> Enclosure:
+    lower = _outer(first.lower, second.lower)
+    upper = replace(
+        lower,
+        unseen_p=first.upper.unseen_p + second.upper.unseen_p,
+        unseen_q=first.upper.unseen_q + second.upper.unseen_q,
+    )
+    return Enclosure(lower, upper, first.route, first.label)
+
+
+def _outer(first: LossLaw, second: LossLaw) -> LossLaw:
+    """The product law; atoms whose losses agree to rounding become one."""
+    loss, p, q = (op(a, b).ravel() for op, a, b in zip((np.add.outer, np.multiply.outer, np.multiply.outer), _of(first), _of(second), strict=True))
+    order = np.argsort(loss, kind="stable")
+    loss, p, q = loss[order], p[order], q[order]
+    starts = np.flatnonzero(np.append(True, np.diff(loss) > 1e-12))
+    return LossLaw(loss[starts], np.add.reduceat(p, starts), np.add.reduceat(q, starts))
+
+
+def _of(law: LossLaw) -> tuple[FloatArray, FloatArray, FloatArray]:
+    return law.loss, law.p, law.q
 
 
 def _constant(law: Enclosure) -> bool:
