@@ -1,0 +1,247 @@
+"""One audit for a person who decides: the verdict, the number, how sure, what to do; then everything behind it.
+
+Kinds of result (``to_json()["kind"]``) differ in what they can show. A kind without a card of its own is shown by its headline and its
+plain fields; `card_for` adds one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from dpwitness.auditors.result import Verdict
+from dpwitness.mechanisms.notions import Claim, parse_claim
+from dpwitness.mechanisms.pairs import RELATIONS
+from dpwitness.mechanisms.validation import InvalidArgument
+from dpwitness.reports.summary import error_of, violated_in_bits
+from dpwitness.reports.wording import code, count, dataset, differences, figure, number, prose, table, verdict
+
+__all__ = ["Card", "Entry", "card", "card_for", "claim_of"]
+
+Facts = list[tuple[str, str]]
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A result's JSON with what the report knows besides: its file name part, its files, its place in the family."""
+
+    result: dict[str, Any]
+    slug: str
+    witness_file: str | None = None
+    plots: tuple[tuple[str, str], ...] = ()  # (alternative text, file)
+    adjusted: float | None = None  # Holm-adjusted p-value
+
+    @property
+    def name(self) -> str:
+        return str(self.result.get("name", self.slug))
+
+
+Card = Callable[[Entry], Facts]
+_CARDS: dict[str, Card] = {}
+
+
+def card_for(kind: str) -> Callable[[Card], Card]:
+    """Decorator: the facts that results of this kind show, as (label, markdown) pairs."""
+
+    def register(function: Card) -> Card:
+        _CARDS[kind] = function
+        return function
+
+    return register
+
+
+def claim_of(result: dict[str, Any]) -> Claim | None:
+    """The claim that a result was held against; None where it names none that can be read."""
+    try:
+        return parse_claim(result["claim"]) if isinstance(result.get("claim"), str) else None
+    except InvalidArgument:
+        return None
+
+
+def card(entry: Entry) -> list[str]:
+    """Lines of markdown for one audit."""
+    result = entry.result
+    facts = _CARDS.get(str(result.get("kind")), _plain_facts)(entry)
+    lines = [f'<a id="{entry.slug}"></a>', f"### {verdict(result.get('verdict'))}: {code(entry.name)}", ""]
+    if result.get("headline"):
+        lines += [f"**{prose(result['headline'])}**", ""]
+    lines += [f"What to do: {what_to_do(entry)}", ""]
+    if entry.witness_file:
+        lines += [
+            f"Witness: [{entry.witness_file}]({entry.witness_file}). Anyone can reach this verdict again, with fresh randomness:",
+            "",
+            "```",
+            f"dpwitness replay {entry.witness_file}",
+            "```",
+            "",
+        ]
+        if not (result.get("witness") or {}).get("target"):
+            lines += [
+                "The file names no mechanism, as this one stands in no module: move it into one, or replay it in Python.",
+                "",
+            ]
+    lines += [*table(("", ""), [fact for fact in facts if fact[1]]), ""]
+    for text, file in entry.plots:
+        lines += [f"![{text}]({file})", ""]
+    notes = result.get("notes") or []
+    if notes:
+        lines += ["Notes:", "", *(f"- {prose(note)}" for note in notes), ""]
+    return lines
+
+
+def what_to_do(entry: Entry) -> str:
+    """The next step that each verdict asks for."""
+    result = entry.result
+    found, symbol = result.get("verdict"), result.get("parameter", "epsilon")
+    if found == Verdict.VIOLATED.value:
+        least = number(result.get("parameter_lower"))
+        weaker = f" or promise no less than {symbol} = {figure(least)}, which is a lower bound only" if least else ""
+        held = "" if entry.witness_file else " No witness file could be written for it: see the notes."
+        return f"release nothing under this claim; replay the witness, then repair the mechanism{weaker}.{held}"
+    if violated_in_bits(result):
+        return (
+            "round the outputs to a grid, or draw discrete noise, before release: no violation was found in their values, but their "
+            "low bits break the claim."
+        )
+    if found == Verdict.NOT_REFUTED.value:
+        return (
+            "nothing has to change on this evidence. It covers the pairs tried at this budget and is no proof; more trials find smaller "
+            "violations, a white-box or a proof check can settle the claim."
+        )
+    if found == Verdict.CERTIFIED.value:
+        return "nothing has to change, within the domain and the assumptions stated below."
+    if found == Verdict.INCONCLUSIVE.value:
+        return "run it again to the end, or with more trials; what was measured so far is kept below."
+    return "repair what is named in the notes and run it again; this audit says nothing about the claim."
+
+
+def _plain_facts(entry: Entry) -> Facts:
+    """Whatever is one number, one word or one line."""
+    told = {"schema_version", "name", "verdict", "headline", "notes", "environment", "witness_file"}
+    facts = []
+    for key, value in entry.result.items():
+        if key in told or value is None or not isinstance(value, bool | int | float | str):
+            continue
+        shown = ("yes" if value else "no") if isinstance(value, bool) else figure(value, 6) if isinstance(value, float) else prose(value)
+        facts.append((key.replace("_", " "), shown))
+    return [*facts, ("environment", _environment(entry.result))]
+
+
+@card_for("black box")
+def _black_box_facts(entry: Entry) -> Facts:
+    result = entry.result
+    symbol, pair = result.get("parameter", "epsilon"), result.get("pair")
+    relation = result.get("relation")
+    facts = [
+        ("claim", code(result.get("claim"))),
+        ("relation", f"{relation}: {RELATIONS[relation]}" if relation in RELATIONS else prose(relation or "")),
+    ]
+    if result.get("verdict") != Verdict.ERROR.value:
+        facts += [
+            ("certified", _certified(result)),
+            ("of the best possible", _share_of_limit(result)),
+            ("smallest violation that would have been found", _detectable(result)),
+            ("how sure", _how_sure(entry)),
+        ]
+    facts.append(("budget", _budget(result)))
+    if pair:
+        why = prose(pair.get("why", ""))
+        facts += [
+            ("D0", code(dataset(pair["d0"]))),
+            ("D1", code(dataset(pair["d1"]))),
+            ("where they differ", prose(differences(pair["d0"], pair["d1"]))),
+            ("why this pair", f"{why}; checked to be {prose(pair.get('relation', ''))} neighbours"),
+        ]
+    facts += [
+        ("event", prose(result.get("description") or "")),
+        ("event chosen by", prose(result.get("method") or "")),
+        ("tally", _tally(result.get("tally"))),
+        ("low bits", _bit_level(result, symbol)),
+        ("pairs tried", _pairs(result, symbol)),
+        ("seed", code(result["seed"]) if result.get("seed") is not None else ""),
+        ("environment", _environment(result)),
+        ("time", f"{figure(result.get('seconds'), 3)} s" if result.get("seconds") else ""),
+    ]
+    return facts
+
+
+def _certified(result: dict[str, Any]) -> str:
+    symbol = result.get("parameter", "epsilon")
+    text = f"{symbol} > {figure(result.get('parameter_lower'))}"
+    if symbol != "epsilon":
+        text += f"; epsilon > {figure(result.get('epsilon_lower'))} at delta = 0"
+    claim = claim_of(result)
+    least = number(result.get("parameter_lower"))
+    return text + (f"; {figure(least / claim.parameter)} times the claim" if claim and least is not None else "")
+
+
+def _share_of_limit(result: dict[str, Any]) -> str:
+    limit, least = number(result.get("limit")), number(result.get("parameter_lower"))
+    if not limit or least is None:
+        return "the limit is unknown: it needs the exact law of the privacy loss"
+    return f"{figure(least)} / {figure(limit)} = {least / limit:.1%} of what the best test could certify at this number of trials"
+
+
+def _detectable(result: dict[str, Any]) -> str:
+    found, claim = number(result.get("detectable")), claim_of(result)
+    if found is None:
+        return ""
+    if found == float("inf"):
+        return "none: the guesses were too few at this budget; raise the number of trials"
+    times = f" ({figure(found / claim.parameter)} times the claim)" if claim else ""
+    return f"{result.get('parameter', 'epsilon')} = {figure(found)}{times}, with probability 0.9"
+
+
+def _how_sure(entry: Entry) -> str:
+    result = entry.result
+    confidence, p = number(result.get("confidence")), number(result.get("p_value"))
+    if confidence is None:
+        return ""
+    text = f"confidence {confidence:.12g}: the certified bound is too high with probability at most {error_of(confidence):g}"
+    if p is not None:
+        text += f"; p {_p_value(p)}, all looks and pairs paid for"
+    if entry.adjusted is not None:
+        text += f"; p {_p_value(entry.adjusted)} among all audits of this report (Holm)"
+    return text
+
+
+def _p_value(p: float) -> str:
+    return f"= {p:.3g}" if p > 1e-99 else "< 1e-99"
+
+
+def _budget(result: dict[str, Any]) -> str:
+    made, asked = number(result.get("trials")), number(result.get("requested"))
+    text = f"{count(made)} runs of the mechanism"
+    return text + (f" of {count(asked)} allowed" if made is not None and asked is not None and asked != made else "")
+
+
+def _tally(tally: dict[str, int] | None) -> str:
+    if not tally:
+        return ""
+    made = tally["correct"] + tally["wrong"]
+    share = f" ({tally['correct'] / made:.4%} of the guesses)" if made else ""
+    sides = "both datasets are guessed" if tally["directions"] == 2 else "one dataset is guessed"
+    return f"{tally['correct']:,} right{share}, {tally['wrong']:,} wrong, in {tally['rounds']:,} coin flips; {sides}"
+
+
+def _bit_level(result: dict[str, Any], symbol: str) -> str:
+    bits = result.get("bit_level")
+    if not bits:
+        return "not examined: the outputs are no floating-point numbers, or the audit ended before"
+    text = f"{verdict(bits['verdict'])} (a verdict apart from the one on values); epsilon > {figure(bits.get('epsilon_lower'))}"
+    return "; ".join(filter(None, [text, prose(bits.get("description") or ""), _tally(bits.get("tally"))]))
+
+
+def _pairs(result: dict[str, Any], symbol: str) -> str:
+    pairs = result.get("pairs") or []
+    if len(pairs) < 2:
+        return ""
+    ranked = sorted(pairs, key=lambda score: number(score.get("expected")) or 0.0, reverse=True)
+    shown = [f"{prose(s['why'])} ({symbol} {figure(s['expected'])}{', confirmed' if s['confirmed'] else ''})" for s in ranked[:5]]
+    more = [f"and {len(pairs) - 5} more"] if len(pairs) > 5 else []
+    return f"{len(pairs)}, ranked on runs of their own: " + "; ".join(shown + more)
+
+
+def _environment(result: dict[str, Any]) -> str:
+    return ", ".join(f"{prose(name)} {prose(version)}" for name, version in (result.get("environment") or {}).items())

@@ -1,0 +1,290 @@
+"""Plots of a report as SVG: readable in black and white, and the same bytes from the same data. matplotlib is imported on first use."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from dpwitness.auditors.certificate import Tally
+from dpwitness.auditors.result import Verdict
+from dpwitness.mechanisms.notions import RDP, ZCDP, Claim, parse_claim
+from dpwitness.reports.cards import claim_of
+from dpwitness.reports.certified import CertifiedPoint, certified_point, error_spent, lower_profile
+from dpwitness.reports.summary import error_of
+from dpwitness.reports.wording import number, verdict
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+__all__ = ["has_profile", "has_tradeoff", "plot_overview", "plot_profile", "plot_tradeoff", "relative"]
+
+FloatArray = NDArray[np.float64]
+
+_INK, _GREY, _RED, _BLUE = "#111111", "#777777", "#b3261e", "#1f5fa8"
+_STYLE: Any = {
+    "svg.hashsalt": "dpwitness",  # element ids, otherwise random
+    "svg.fonttype": "none",  # text stays text: small, searchable
+    "font.family": "sans-serif",
+    "font.sans-serif": ["DejaVu Sans"],  # comes with matplotlib
+    "font.size": 9.0,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.grid": True,
+    "grid.color": "#dddddd",
+    "grid.linewidth": 0.6,
+    "hatch.linewidth": 0.5,
+    "legend.frameon": False,
+    "text.parse_math": False,  # a dollar sign in a mechanism's name is a dollar sign
+}
+
+
+@contextmanager
+def _axes(path: Path, width: float, height: float, left: float, bottom: float) -> Iterator[Axes]:
+    """Axes of a figure without global state, with margins in inches, saved as SVG (or as its suffix says) when the block ends."""
+    import matplotlib
+    from matplotlib.figure import Figure
+
+    path = Path(path)
+    with matplotlib.rc_context():
+        matplotlib.rcdefaults()  # the reader's own settings do not change a report
+        matplotlib.rcParams.update(_STYLE)
+        figure = Figure(figsize=(width, height))
+        yield figure.add_axes((left / width, bottom / height, 1 - (left + 0.15) / width, 1 - (bottom + 0.3) / height))
+        metadata = {"Date": None, "Creator": "dpwitness"} if path.suffix == ".svg" else {}
+        figure.savefig(path, metadata=metadata, dpi=120)
+
+
+@dataclass(frozen=True, slots=True)
+class _Proof:
+    """What a black-box result proves: a point under the pair's trade-off curve, at confidence 1 - alpha."""
+
+    point: CertifiedPoint
+    parameter: float
+    epsilon: float
+
+
+def _proof(result: dict[str, Any]) -> _Proof | None:
+    claim, counts = claim_of(result), result.get("tally")
+    confidence, parameter = number(result.get("confidence")), number(result.get("parameter_lower"))
+    if claim is None or not counts or confidence is None or parameter is None or counts["correct"] + counts["wrong"] == 0:
+        return None
+    tally = Tally(**counts)
+    alpha = number(result.get("alpha")) or error_spent(claim, tally, parameter, error_of(confidence))
+    return _Proof(certified_point(tally, alpha), parameter, number(result.get("epsilon_lower")) or 0.0)
+
+
+def _arrays(result: dict[str, Any], key: str, *names: str) -> list[FloatArray] | None:
+    """Curves that a result brings along, such as a white-box profile; None where they are missing or unfit."""
+    curves = result.get(key)
+    if not isinstance(curves, dict) or any(name not in curves for name in names):
+        return None
+    found = [np.array([float(v) for v in curves[name]]) for name in names]
+    return found if len({len(curve) for curve in found}) == 1 and len(found[0]) > 1 else None
+
+
+def has_profile(result: dict[str, Any]) -> bool:
+    """Whether `plot_profile` has something to draw besides the claim."""
+    return _proof(result) is not None or _arrays(result, "profile", "epsilons", "delta_lower", "delta_upper") is not None
+
+
+def has_tradeoff(result: dict[str, Any]) -> bool:
+    """Whether `plot_tradeoff` has something to draw besides the claim."""
+    return _proof(result) is not None or _arrays(result, "tradeoff", "fpr", "tpr") is not None
+
+
+@lru_cache(maxsize=16)
+def _claimed_curve(claim: str) -> tuple[FloatArray, FloatArray]:
+    """g on a grid fine enough to draw with: 0.1 % between points."""
+    grid = np.concatenate([np.geomspace(1e-12, 1e-2, 200), np.linspace(1e-2, 1.0, 100)[1:]])
+    return grid, parse_claim(claim).tradeoff(grid)
+
+
+def _claimed_profile(claim: Claim, epsilon: FloatArray) -> FloatArray:
+    if not isinstance(claim, RDP | ZCDP):
+        return claim.delta(epsilon)
+    grid, curve = _claimed_curve(str(claim))  # `Claim.delta` on its own grid takes seconds for zCDP
+    gain: FloatArray = (curve - np.exp(epsilon)[:, None] * grid).max(axis=1)
+    return np.clip(gain, 0.0, 1.0)
+
+
+def plot_profile(result: dict[str, Any], path: Path) -> None:
+    """delta(epsilon): the claim's profile, and what is certified of the mechanism's. Certified above claimed is a violation."""
+    claim, proof = claim_of(result), _proof(result)
+    exact = _arrays(result, "profile", "epsilons", "delta_lower", "delta_upper")
+    end = _last_epsilon(claim, proof, exact)
+    epsilon = np.linspace(0.0, end, 1201)
+    claimed = _claimed_profile(claim, epsilon) if claim else None
+    certified = lower_profile(proof.point, epsilon) if proof else None
+    floor = _floor(claim, epsilon, claimed, certified)
+    with _axes(path, 6.2, 4.4, left=0.75, bottom=1.3) as axes:
+        if claimed is not None:
+            axes.plot(epsilon, _above(claimed, floor), color=_INK, linestyle="--", linewidth=1.6, label=f"claimed: {claim}")
+        if proof is not None and certified is not None:
+            axes.plot(epsilon, _above(certified, floor), color=_RED, linewidth=1.8, label="certified from below, this event")
+            if claimed is not None:
+                beyond = certified > claimed
+                low, high = _above(claimed, floor), _above(certified, floor)
+                label = "violated here" if beyond.any() else None
+                axes.fill_between(epsilon, low, high, where=beyond.tolist(), facecolor="none", edgecolor=_RED, hatch="////", label=label)
+            if claim is not None and 0 < proof.epsilon < math.inf and claim.symbol == "epsilon" and not isinstance(claim, RDP):
+                at = max(claim.delta_budget, floor)
+                label = f"epsilon > {proof.epsilon:.4g} at delta = {claim.delta_budget:g}"
+                axes.plot([proof.epsilon], [at], marker="D", color=_RED, linestyle="none", clip_on=False, zorder=5, label=label)
+        if exact is not None:
+            at_least, at_most = _above(exact[1], floor), _above(exact[2], floor)
+            axes.plot(exact[0], at_least, color=_BLUE, linestyle="-", linewidth=1.4, label="enclosure: at least")
+            axes.plot(exact[0], at_most, color=_BLUE, linestyle="-.", linewidth=1.4, label="enclosure: at most")
+            axes.fill_between(exact[0], at_least, at_most, facecolor="none", edgecolor=_BLUE, hatch="\\\\")
+        axes.set(xlim=(0, end), yscale="log", ylim=(floor, 1.2), xlabel="epsilon", ylabel="delta")
+        axes.yaxis.set_major_formatter("{x:g}")
+        _title(axes, result, "privacy profile")
+        _legend_below(axes)
+
+
+def _last_epsilon(claim: Claim | None, proof: _Proof | None, exact: list[FloatArray] | None) -> float:
+    """Where the plot ends: beyond every curve's last interesting epsilon."""
+    ends = [1.3 * proof.epsilon] if proof else []
+    if exact is not None:
+        ends.append(float(exact[0].max()))
+    if claim is not None and claim.symbol == "epsilon" and not isinstance(claim, RDP):
+        ends.append(1.5 * claim.parameter)
+    elif claim is not None:
+        grid = np.geomspace(1e-2, 300.0, 200)
+        small = np.flatnonzero(_claimed_profile(claim, grid) < 1e-5)
+        ends.append(float(grid[small[0]]) if len(small) else 10.0)
+    return max([e for e in ends if math.isfinite(e) and e > 0], default=1.0)
+
+
+def _floor(claim: Claim | None, epsilon: FloatArray, claimed: FloatArray | None, certified: FloatArray | None) -> float:
+    """Bottom of the logarithmic axis: below the claimed delta, and below the delta by which a claim is broken."""
+    candidates = [1e-4]
+    if claim is not None and claim.delta_budget > 0:
+        candidates.append(claim.delta_budget / 10)
+    if claimed is not None and certified is not None:
+        gap = float((certified - claimed).max())
+        candidates.append(gap / 30 if gap > 0 else 1.0)
+    return 10.0 ** math.floor(math.log10(max(min(candidates), 1e-12)))
+
+
+def _above(curve: FloatArray, floor: float) -> FloatArray:
+    """A curve that leaves a logarithmic plot through its bottom instead of breaking off."""
+    return np.maximum(curve, floor * 1e-3)
+
+
+def plot_tradeoff(result: dict[str, Any], path: Path) -> None:
+    """True-positive against false-positive rate: the claim's curve, and the certified point. A point above the curve is a violation.
+
+    A small window shows the point close up, where it would lie on the curve to the eye.
+    """
+    claim, proof = claim_of(result), _proof(result)
+    exact = _arrays(result, "tradeoff", "fpr", "tpr")
+    curves: list[tuple[FloatArray, FloatArray, Any]] = []
+    grid = np.concatenate([np.geomspace(1e-9, 1e-2, 150), np.linspace(1e-2, 1.0, 250)[1:]])
+    window = _window(proof.point, claim) if proof is not None else None
+    if window is not None:
+        grid = np.union1d(grid, np.linspace(max(window[0], 1e-12), window[1], 60))
+    curves.append((grid, grid, {"color": _GREY, "linestyle": ":", "linewidth": 1.2, "label": "pure chance"}))
+    if claim is not None:
+        curves.append((grid, claim.tradeoff(grid), {"color": _INK, "linestyle": "--", "linewidth": 1.6, "label": f"claimed: {claim}"}))
+    if claim is not None and proof is not None and 0 < proof.parameter < math.inf:
+        reached = claim.with_parameter(proof.parameter)
+        label = f"{claim.symbol} = {proof.parameter:.4g}, certified"
+        curves.append((grid, reached.tradeoff(grid), {"color": _RED, "linestyle": "-.", "linewidth": 1.0, "label": label}))
+    if exact is not None:
+        curves.append((exact[0], exact[1], {"color": _BLUE, "linewidth": 1.4, "label": "the mechanism's own"}))
+    with _axes(path, 5.3, 6.0, left=0.7, bottom=1.6) as axes:
+        views = [axes] if window is None else [axes, axes.inset_axes((0.56, 0.13, 0.42, 0.38))]
+        for view in views:
+            for x, y, style in curves:
+                view.plot(x, y, **style)
+            if proof is not None:
+                _certified_point(view, proof.point, claim)
+        axes.set(xlim=(0, 1), ylim=(0, 1.02), xlabel="false-positive rate", ylabel="true-positive rate")
+        if window is not None:
+            views[1].set(xlim=window[:2], ylim=window[2:])
+            views[1].tick_params(labelsize=7)
+            for axis in (views[1].xaxis, views[1].yaxis):
+                axis.set_major_formatter("{x:.4g}")
+            views[1].set_xticks(np.linspace(*window[:2], 5)[1::2])
+            views[1].set_yticks(np.linspace(*window[2:], 5)[1::2])
+            axes.indicate_inset_zoom(views[1], edgecolor=_GREY)
+        _title(axes, result, "trade-off")
+        _legend_below(axes)
+
+
+def _window(point: CertifiedPoint, claim: Claim | None) -> tuple[float, float, float, float]:
+    """Limits of x and y around the certified point, as wide as its distance from the claim's curve asks for, at most 0.1."""
+    gap = abs(point.tpr - float(claim.tradeoff(point.fpr))) if claim is not None else 0.0
+    tall = min(0.1, max(2.5 * gap, 2.5 * abs(point.observed_tpr - point.tpr), 1e-3 * point.tpr, 1e-12))
+    wide = max(tall * min(1.0, point.fpr / max(point.tpr, 1e-300)), 1.5 * abs(point.observed_fpr - point.fpr), 1e-12)
+    return max(0.0, point.fpr - wide), min(1.0, point.fpr + wide), max(0.0, point.tpr - tall), min(1.02, point.tpr + tall)
+
+
+def _certified_point(axes: Axes, point: CertifiedPoint, claim: Claim | None) -> None:
+    seen = (point.observed_fpr, point.observed_tpr)
+    axes.plot([point.fpr, seen[0]], [point.tpr, seen[1]], color=_RED, linewidth=0.8)
+    axes.plot(*[[v] for v in seen], marker="o", markerfacecolor="white", color=_RED, linestyle="none", label="observed")
+    label = f"certified: ({point.fpr:.4g}, {point.tpr:.4g})"
+    if claim is not None:
+        label += f"\nclaim allows at most {float(claim.tradeoff(point.fpr)):.4g} there"
+    axes.plot([point.fpr], [point.tpr], marker="D", color=_RED, linestyle="none", zorder=5, label=label)
+
+
+def _legend_below(axes: Axes, columns: int = 2) -> None:
+    height = axes.get_figure().get_figheight() * axes.get_position().height  # type: ignore[union-attr]
+    axes.legend(loc="upper center", bbox_to_anchor=(0.5, -0.45 / height), ncols=columns, fontsize=8)
+
+
+def _title(axes: Axes, result: dict[str, Any], what: str) -> None:
+    axes.set_title(f"{_short(result)}: {what} ({verdict(result.get('verdict'))})", fontsize=9, loc="left")
+
+
+def _short(result: dict[str, Any]) -> str:
+    name = " ".join(str(result.get("name", "")).split())
+    return name if len(name) <= 36 else f"{name[:33]}..."
+
+
+def relative(result: dict[str, Any]) -> tuple[float, float] | None:
+    """Certified and detectable parameters over the claimed one; None for a result without a claim, a bound or a verdict."""
+    claim, least = claim_of(result), number(result.get("parameter_lower"))
+    if claim is None or least is None or result.get("verdict") == Verdict.ERROR.value:
+        return None
+    found = number(result.get("detectable"))
+    return least / claim.parameter, (math.inf if found is None else found) / claim.parameter
+
+
+def plot_overview(results: Sequence[dict[str, Any]], path: Path) -> None:
+    """A dot an audit: certified over claimed; a whisker out to the violation that would have been found with probability 0.9."""
+    rows = [(r, pair) for r in results if (pair := relative(r)) is not None]
+    dots = np.array([pair[0] for _, pair in rows])
+    end = 1.15 * max(1.3, float(np.max(dots[np.isfinite(dots)], initial=0.0)))
+    dots = np.minimum(dots, end)  # an infinite one stands on the edge
+    broken = np.array([r.get("verdict") == Verdict.VIOLATED.value for r, _ in rows])
+    names = [_short(r) for r, _ in rows]
+    with _axes(path, 7.6, 1.2 + 0.26 * len(rows), left=0.3 + 0.075 * max(map(len, names)), bottom=0.9) as axes:
+        heights = np.arange(len(rows))[::-1]
+        for y, dot, whisker in zip(heights, dots, (pair[1] for _, pair in rows), strict=True):
+            reach = min(whisker, end)
+            if reach > dot:
+                axes.plot([dot, reach], [y, y], color=_GREY, linewidth=1.0)
+                axes.plot([reach], [y], color=_GREY, marker=">" if whisker > end else "|", linestyle="none")
+        axes.axvline(1.0, color=_INK, linestyle="--", linewidth=1.2, label="the claim")
+        _dots(axes, dots[~broken], heights[~broken], label="not refuted", marker="o", markerfacecolor="white", color=_INK)
+        _dots(axes, dots[broken], heights[broken], label="violated", marker="D", color=_RED)
+        axes.plot([], [], color=_GREY, marker="|", label="detectable with probability 0.9")
+        axes.set(xlim=(0, end), ylim=(-0.7, len(rows) - 0.3), xlabel="certified parameter / claimed parameter")
+        axes.set_yticks(heights, names)
+        _legend_below(axes, columns=4)
+
+
+def _dots(axes: Axes, x: ArrayLike, y: ArrayLike, **style: Any) -> None:
+    if np.size(x):
+        axes.plot(x, y, linestyle="none", zorder=5, clip_on=False, **style)

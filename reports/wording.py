@@ -1,0 +1,151 @@
+"""Numbers, names and datasets as short text that is safe to put into markdown."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+import unicodedata
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+__all__ = ["cell", "code", "count", "dataset", "differences", "figure", "number", "prose", "slugs", "table", "verdict"]
+
+_SHOWN = 8  # entries of a long dataset
+_LONGEST_PROSE = 600
+_LONGEST_SLUG = 60
+
+
+def number(value: Any) -> float | None:
+    """A float from a result's JSON, where infinities are words; None for whatever is no number."""
+    if isinstance(value, bool) or value is None:
+        return None
+    if isinstance(value, int | float):
+        return float(value)
+    return float(value) if value in ("inf", "-inf", "nan") else None
+
+
+def figure(value: Any, digits: int = 4) -> str:
+    """Significant digits; a dash for a number that is not there."""
+    found = number(value)
+    if found is None or math.isnan(found):
+        return "-"
+    if math.isinf(found):
+        return "infinity" if found > 0 else "-infinity"
+    return f"{found:.{digits}g}"
+
+
+def count(value: Any) -> str:
+    """A whole number with its thousands apart."""
+    found = number(value)
+    return "-" if found is None else f"{int(found):,}"
+
+
+def verdict(value: Any) -> str:
+    """A verdict's name in words."""
+    return str(value).replace("_", " ")
+
+
+def code(text: Any) -> str:
+    """A code span on one line."""
+    clean = " ".join(str(text).split()).replace("`", "'")
+    return f"`{clean}`" if clean else ""
+
+
+def prose(text: Any) -> str:
+    """Text from outside: one line, no markup of its own, cut where it is very long."""
+    clean = " ".join(str(text).split())
+    if len(clean) > _LONGEST_PROSE:
+        clean = f"{clean[:_LONGEST_PROSE]} ... ({len(clean):,} characters)"
+    return re.sub(r"([\\`*\[])", r"\\\1", clean).replace("&", "&amp;").replace("<", "&lt;")
+
+
+def cell(text: str) -> str:
+    """Text as one cell of a table."""
+    return " ".join(text.split()).replace("|", "\\|")
+
+
+def table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
+    """Lines of a markdown table."""
+    lines = [header, ["---"] * len(header), *rows]
+    return ["| " + " | ".join(cell(entry) for entry in line) + " |" for line in lines]
+
+
+def slugs(names: Iterable[str]) -> list[str]:
+    """A file name part for each name: lower-case letters, digits, dots and dashes; different for all, also where case is ignored.
+
+    Examples
+    --------
+    >>> slugs(["../etc/passwd", "Laplace(1.0)", "laplace 1.0", ""])
+    ['etc-passwd', 'laplace-1.0', 'laplace-1.0-2', 'audit']
+    """
+    taken: set[str] = set()
+    found = []
+    for name in names:
+        plain = unicodedata.normalize("NFKD", str(name)).encode("ascii", "ignore").decode().lower()
+        base = re.sub(r"\.{2,}", ".", re.sub(r"[^a-z0-9.]+", "-", plain))[:_LONGEST_SLUG].strip(".-") or "audit"
+        slug, again = base, 2
+        while slug in taken:
+            slug, again = f"{base}-{again}", again + 1
+        taken.add(slug)
+        found.append(slug)
+    return found
+
+
+def dataset(value: Any) -> str:
+    """A dataset from its JSON form (`dpwitness.mechanisms.jsonable`), cut where it is long, with its size.
+
+    Examples
+    --------
+    >>> dataset({"$type": "array", "dtype": "<f8", "shape": [2], "value": [0.0, 1.5]})
+    '[0, 1.5]'
+    """
+    if isinstance(value, dict) and value.get("$type") == "array":
+        shape = value["shape"]
+        if not shape:
+            return _entry(value["value"][0])
+        return _entries(value["value"], "[]", "" if len(shape) == 1 else f"shape {'x'.join(map(str, shape))}")
+    if isinstance(value, dict) and value.get("$type") == "object":
+        inside = ", ".join(f"{name}={dataset(field)}" for name, field in value["fields"].items())
+        return f"{value['class'].rpartition(':')[2]}({inside})"
+    if isinstance(value, dict) and value.get("$type") == "tuple":
+        return _entries(value["value"], "()")
+    if isinstance(value, list):
+        return _entries(value, "[]")
+    return _entry(value)
+
+
+def _entries(values: Sequence[Any], brackets: str, extra: str = "") -> str:
+    shown = ", ".join(_entry(v) for v in values[:_SHOWN])
+    if len(values) > _SHOWN:
+        extra = ", ".join(filter(None, [f"{len(values):,} entries", extra]))
+        shown += ", ..."
+    return f"{brackets[0]}{shown}{brackets[1]}" + (f" ({extra})" if extra else "")
+
+
+def _entry(value: Any) -> str:
+    if isinstance(value, dict) and value.get("$type") in ("float", "scalar"):
+        return _entry(value["value"])
+    if isinstance(value, dict) and "$type" in value:
+        return dataset(value)
+    if isinstance(value, float):
+        return f"{value:.6g}"
+    if isinstance(value, list):
+        return _entries(value, "[]")
+    text = json.dumps(value, ensure_ascii=False)
+    return text if len(text) <= 60 else f"{text[:60]}... ({len(text):,} characters)"
+
+
+def differences(first: Any, second: Any) -> str:
+    """Where two long arrays of one shape differ, which the cut form of either may not show; empty for others."""
+    arrays = [v["value"] if isinstance(v, dict) and v.get("$type") == "array" else v for v in (first, second)]
+    shapes = [v.get("shape") if isinstance(v, dict) else None for v in (first, second)]
+    if not all(isinstance(v, list) and len(v) > _SHOWN for v in arrays) or len(arrays[0]) != len(arrays[1]) or shapes[0] != shapes[1]:
+        return ""
+    width = math.prod(shapes[0][1:]) if shapes[0] else 1
+    places = [i for i, (a, b) in enumerate(zip(*arrays, strict=True)) if a != b]
+    parts = []
+    for i in places[:3]:
+        place = f"{i}" if width == 1 else f"({i // width}, {i % width})"
+        parts.append(f"entry {place}: {_entry(arrays[0][i])} on D0, {_entry(arrays[1][i])} on D1")
+    return "; ".join(parts) + (f"; and {len(places) - 3:,} more" if len(places) > 3 else "")

@@ -1,0 +1,220 @@
+"""Reports: strict JSON, the numbers a decision needs, witnesses, safe names, plots that are the same twice."""
+
+import json
+import subprocess
+import sys
+import xml.etree.ElementTree as ET
+
+import numpy as np
+import pytest
+from statsmodels.stats.multitest import multipletests
+
+from dpwitness.auditors.result import Result, Verdict
+from dpwitness.mechanisms import InvalidArgument
+from dpwitness.reports import card_for, check_writable, holm, result_json, write_report, write_report_from_json
+from dpwitness.reports.cards import _CARDS
+from dpwitness.reports.wording import dataset, differences, slugs
+
+
+def array(*values):
+    return {"$type": "array", "dtype": "<f8", "shape": [len(values)], "value": list(values)}
+
+
+def audit(name="laplace-0.9", verdict="VIOLATED", p=1e-40, **changes):
+    """JSON of a black-box audit, with the numbers of a Laplace mechanism whose noise is scaled by 0.9."""
+    data = {
+        "schema_version": 1, "kind": "black box", "name": name, "claim": "pure:1", "relation": "replace-one", "verdict": verdict,
+        "headline": f"{verdict}: epsilon > 1.106 certified", "confidence": 0.99, "epsilon_lower": 1.1056, "parameter": "epsilon",
+        "parameter_lower": 1.1056, "p_value": p, "limit": 1.1083, "detectable": 1.00671, "event": None,
+        "pair": {"d0": array(0.0), "d1": array(1.0), "relation": "replace-one", "why": "one extreme against the other"},
+        "description": "D0 on (-inf, 0]; D1 on (1, inf]", "method": "quantile bins",
+        "tally": {"correct": 1_000_000, "wrong": 329_192, "rounds": 2_000_000, "directions": 2},
+        "bit_level": {"verdict": "NOT_REFUTED", "epsilon_lower": 0.07, "event": None, "description": "lattice", "tally": None},
+        "pairs": [], "trials": 2_123_456, "requested": 4_000_000, "seed": 71, "notes": [], "target": None,
+        "environment": {"python": "3.11"}, "seconds": 1.5,
+        "witness": {"schema_version": 1, "name": name, "target": {"target": "m:f"}} if verdict == "VIOLATED" else None,
+    }  # fmt: skip
+    return data | changes
+
+
+def test_the_numbers_of_a_violation_are_in_the_markdown(tmp_path):
+    path = write_report([audit()], tmp_path, title="Audit of laplace", command="dpwitness audit m:f", plots=False)
+    text = path.read_text()
+    assert path == tmp_path / "audit.md"
+    first = text.split("\n\n")[1]
+    assert first == "**VIOLATED in 1 of 1 audit: `laplace-0.9`.**"
+    for expected in (
+        "1 violated, 0 not refuted, 0 inconclusive, 0 error",
+        "epsilon > 1.106",
+        "1.106 / 1.108 = 99.8%",  # 1.1056 / 1.1083 = 0.99756
+        "epsilon = 1.007 (1.007 times the claim), with probability 0.9",
+        "1,000,000 right (75.2337% of the guesses), 329,192 wrong, in 2,000,000 coin flips",
+        "2,123,456 runs of the mechanism of 4,000,000 allowed",
+        "NOT REFUTED (a verdict apart",
+        "one extreme against the other; checked to be replace-one neighbours",
+        "D0 on (-inf, 0]; D1 on (1, inf]",
+        "dpwitness replay witness-laplace-0.9.json",
+        "dpwitness audit m:f",
+        "`71`",
+    ):
+        assert expected in text, expected
+    assert "is private" not in text
+    assert json.loads((tmp_path / "witness-laplace-0.9.json").read_text())["target"] == {"target": "m:f"}
+
+
+def test_no_violation_is_no_proof(tmp_path):
+    text = write_report([audit(verdict="NOT_REFUTED", p=0.4)], tmp_path, title="t", plots=False).read_text()
+    assert "**No violation found in 1 audit.**" in text and "is no proof" in text and "is private" not in text
+    assert not list(tmp_path.glob("witness-*"))
+
+
+def test_an_error_shows_its_note_and_no_bound(tmp_path):
+    empty = {"tally": None, "pair": None, "bit_level": None, "parameter_lower": 0.0, "detectable": "inf", "headline": "ERROR: it raises"}
+    broken = audit("crash", "ERROR", p=1.0, notes=["raises ValueError: a | b <x>"], **empty)
+    text = write_report([broken], tmp_path, title="t", plots=False).read_text()
+    assert "- raises ValueError: a | b &lt;x>" in text and "No verdict was reached" in text
+    assert "epsilon >" not in text.partition("## Audits")[2] and "| ERROR | - | 1.108 | - | - |" in text
+
+
+def test_a_violation_in_the_low_bits_is_told_apart(tmp_path):
+    bits = {"verdict": "VIOLATED", "epsilon_lower": 6.21, "event": None, "description": "lattice", "tally": None}
+    leaky = audit("laplace", "NOT_REFUTED", p=0.4, bit_level=bits, witness={"level": "bit", "target": None})
+    text = write_report([leaky], tmp_path, title="t", plots=False).read_text()
+    assert "**No violation found in 1 audit.**" in text
+    assert "the low bits of the outputs break the claim in 1: `laplace`" in text and "epsilon > 6.21" in text
+    assert (tmp_path / "witness-laplace.json").is_file() and "The file names no mechanism" in text
+
+
+def test_holm_is_statsmodels_holm():
+    for seed in range(20):
+        p = np.random.default_rng(seed).uniform(size=seed + 2) ** 4
+        np.testing.assert_allclose(holm(p), multipletests(p, method="holm")[1], rtol=1e-13)
+
+
+def test_the_family_keeps_what_survives_and_names_what_does_not(tmp_path):
+    """p = 1e-5 and 0.004 of four at error 0.01: Holm multiplies them by 4 and 3, so the second does not survive."""
+    results = [audit("a", p=1e-5), audit("b", p=0.004), audit("c", "NOT_REFUTED", p=0.3), audit("d", "NOT_REFUTED", p=0.9)]
+    text = write_report(results, tmp_path, title="t", plots=False).read_text()
+    assert "VIOLATED in 2 of 4 audits: `a`, `b`" in text and "4 p-values, Holm" in text
+    assert "the claim of `a` is refuted; the probability that any such refutation is false is at most 0.01. `b`: violated at" in text
+    stored = json.loads((tmp_path / "audit.json").read_text())
+    assert stored["holm"]["adjusted"] == pytest.approx([4e-5, 0.012, 0.6, 0.9]) and stored["holm"]["error"] == 0.01
+    assert stored["verdicts"] == {"VIOLATED": 2, "NOT_REFUTED": 2, "CERTIFIED": 0, "INCONCLUSIVE": 0, "ERROR": 0}
+
+
+def refuse(word):
+    raise AssertionError(f"{word} is no JSON")
+
+
+def test_json_is_strict_and_makes_the_report_again(tmp_path):
+    odd = audit(detectable=float("inf"), limit=np.float64("nan"), epsilon_lower=np.float64(1.1056), extra=np.arange(3))
+    first = write_report([odd, audit("other")], tmp_path / "one", title="t", plots=False)
+    stored = json.loads((tmp_path / "one" / "audit.json").read_text(), parse_constant=refuse)
+    assert stored["schema_version"] == 1 and stored["results"][0]["detectable"] == "inf" and stored["results"][0]["extra"] == [0, 1, 2]
+    again = write_report_from_json(stored["results"], tmp_path / "two", title="t", plots=False)
+    assert again.read_text() == first.read_text()
+    assert sorted(p.name for p in (tmp_path / "two").iterdir()) == sorted(p.name for p in (tmp_path / "one").iterdir())
+
+
+class Enclosure(Result):
+    """A result of a kind without a card."""
+
+    name, verdict = "sup", Verdict.CERTIFIED
+    witness = None
+
+    def headline(self):
+        return "CERTIFIED: epsilon at most 0.987"
+
+    def to_json(self):
+        return {
+            "kind": "my kind",
+            "name": self.name,
+            "verdict": "CERTIFIED",
+            "headline": self.headline(),
+            "upper_end": 0.98765,
+            "tight": True,
+        }
+
+
+def test_other_kinds_show_their_fields_and_can_have_a_card(tmp_path):
+    assert result_json(Enclosure())["witness"] is None
+    text = write_report([Enclosure()], tmp_path, title="t").read_text()
+    assert "| upper end | 0.98765 |" in text and "| tight | yes |" in text and "epsilon at most 0.987" in text
+    card_for("my kind")(lambda entry: [("mine", f"{entry.result['upper_end']:.1f}")])
+    try:
+        assert "| mine | 1.0 |" in write_report([Enclosure()], tmp_path, title="t").read_text()
+    finally:
+        del _CARDS["my kind"]
+
+
+@pytest.mark.parametrize("name", ["../../etc/passwd", "/abs", "..", "C:\\x", "a\nb", "\N{SNOWMAN}", "x" * 500, "-rf", "a\x00b"])
+def test_names_cannot_leave_the_folder(tmp_path, name):
+    folder = tmp_path / "deep" / "report"
+    write_report([audit(name), audit(name.upper())], folder, title="t", plots=False)
+    assert sorted(p.name for p in tmp_path.rglob("*") if p.is_file() and p.parent != folder) == []
+    files = sorted(p.name for p in folder.iterdir())
+    assert len(files) == 4 and all(len(f) < 90 and f == f.lower() and ".." not in f for f in files)
+
+
+def test_slugs_differ_even_where_a_suffix_is_taken():
+    assert slugs(["a", "a-2", "A", "a"]) == ["a", "a-2", "a-3", "a-4"]
+
+
+def test_markup_in_a_name_stays_a_name(tmp_path):
+    text = write_report([audit("a|b`c\n# d")], tmp_path, title="t", plots=False).read_text()
+    assert "[`a\\|b'c # d`](#a-b-c-d)" in text and "\n# d" not in text
+
+
+@pytest.mark.parametrize("place", ["file", "file/below"])
+def test_an_unwritable_folder_is_named_before_anything_runs(tmp_path, place):
+    (tmp_path / "file").write_text("taken")
+    with pytest.raises(InvalidArgument, match=r"report folder must be writable, got '.*file"):
+        check_writable(tmp_path / place)
+    assert check_writable(tmp_path / "new" / "folder").is_dir() and not list((tmp_path / "new" / "folder").iterdir())
+
+
+def test_long_datasets_are_cut_and_their_difference_is_shown():
+    first, second = array(*[0.0] * 1000), array(*[0.0] * 700, 2.5, *[0.0] * 299)
+    assert dataset(first) == "[0, 0, 0, 0, 0, 0, 0, 0, ...] (1,000 entries)"
+    assert differences(first, second) == "entry 700: 0 on D0, 2.5 on D1"
+    assert differences(array(0.0), array(1.0)) == ""
+    assert dataset({"$type": "object", "class": "m:Records", "fields": {"x": [1, 2], "n": 3}}) == "Records(x=[1, 2], n=3)"
+
+
+CURVES = {
+    "kind": "white box", "name": "exact", "verdict": "CERTIFIED", "headline": "CERTIFIED", "claim": "gdp:1",
+    "profile": {"epsilons": [0.0, 0.5, 1.0], "delta_lower": [0.3, 0.2, 0.1], "delta_upper": [0.31, 0.21, 0.11]},
+    "tradeoff": {"fpr": [0.0, 0.5, 1.0], "tpr": [0.0, 0.8, 1.0]},
+}  # fmt: skip
+
+
+def test_plots_are_valid_and_the_same_twice(tmp_path):
+    claims = ["pure:1", "approx:1,1e-5", "gdp:1", "zcdp:0.5", "rdp:2,0.5"]
+    even = {"correct": 5_000, "wrong": 5_000, "rounds": 20_000, "directions": 2}
+    results = [audit(f"{claim} $x", claim=claim) for claim in claims] + [
+        CURVES,
+        audit("zero", "INCONCLUSIVE", tally=even, parameter_lower=0.0),
+    ]
+    rare = {"correct": 2200, "wrong": 60, "rounds": 2_000_000, "directions": 1}
+    results += [audit("rare", tally=rare, parameter_lower=3.22), audit("far", detectable="inf", parameter_lower="inf")]
+    for run in ("one", "two"):
+        write_report(results, tmp_path / run, title="t")
+    files = sorted(p.name for p in (tmp_path / "one").glob("*.svg"))
+    assert len(files) == 2 * len(results) + 1
+    text = (tmp_path / "one" / "audit.md").read_text()
+    for file in files:
+        first = (tmp_path / "one" / file).read_bytes()
+        assert first == (tmp_path / "two" / file).read_bytes(), file
+        assert ET.fromstring(first).tag == "{http://www.w3.org/2000/svg}svg" and f"({file})" in text
+    words = (tmp_path / "one" / "profile-pure-1-x.svg").read_text()
+    assert "epsilon &gt; 1.106 at delta = 0" in words and "violated here" in words and "pure:1 $x: privacy profile (VIOLATED)" in words
+    assert "violated here" not in (tmp_path / "one" / "profile-zero.svg").read_text()
+    assert "enclosure: at most" in (tmp_path / "one" / "profile-exact.svg").read_text()
+
+
+def test_matplotlib_is_imported_only_to_draw(tmp_path):
+    code = (
+        "import sys; from dpwitness.reports import write_report; "
+        f"write_report([{audit()!r}], {str(tmp_path)!r}, title='t', plots=False); print('matplotlib' in sys.modules)"
+    )
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.strip() == "False"
