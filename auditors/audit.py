@@ -16,9 +16,9 @@ from dpwitness.auditors.bits import floating, learn_lattice
 from dpwitness.auditors.catalogue import pairs_for
 from dpwitness.auditors.certificate import Tally, certified, detectable, p_value
 from dpwitness.auditors.divergence import Binned, binned_bound
-from dpwitness.auditors.engine import Inline, MechanismFailed, Phase, Stage, audit_key, counts, outputs
+from dpwitness.auditors.engine import Inline, MechanismFailed, Phase, Stage, audit_key, collect, counts, outputs, run_side, stream
 from dpwitness.auditors.events import Event
-from dpwitness.auditors.health import check_drift, check_training, same_outputs
+from dpwitness.auditors.health import check_drift, check_structure, check_training, same_outputs
 from dpwitness.auditors.learning import Learned, learn
 from dpwitness.auditors.outputs import Outputs, concatenate
 from dpwitness.auditors.result import AuditResult, BitLevel, PairScore, Verdict
@@ -283,8 +283,13 @@ def _probe(state: _Run, pair: Pair, index: int) -> tuple[int, bool]:
     """A few rounds: is there an output at all, does it repeat under one seed? How wide it is, and whether it has low bits."""
     before = repr([to_jsonable(d) for d in (pair.d0, pair.d1)])
     stage = state.stage(pair, Phase.PROBE, index, 64, 64)
-    first, second = (next(iter(outputs(stage, state.executor))) for _ in range(2))
-    state.advance(128)
+    first = collect(state.executor.submit(stage.sample, 0), stage)
+    # an odd number of calls in between, so that a mechanism that alternates is caught
+    extra = collect(state.executor.submit(run_side, state.run, pair.d1, 16, stream(state.seed, *stage.key, 1)), stage)
+    second = collect(state.executor.submit(stage.sample, 0), stage)
+    state.advance(144)
+    check_structure([first[0], extra, second[0]], "dataset 2")
+    check_structure([first[1], second[1]], "dataset 1")
     if repr([to_jsonable(d) for d in (pair.d0, pair.d1)]) != before:
         raise MechanismFailed("mechanism changes its dataset in place; it must leave it as it found it")
     seen = {name for side in first for name in side.names.values()}

@@ -90,7 +90,7 @@ def _records(domain: Records) -> Iterator[Pair]:
     n, low, high = domain.size, domain.low, domain.high
     middle = low + (high - low) / 2
     middle = np.floor(middle) if domain.integer else middle
-    first, half = np.arange(n) == 0, np.arange(n) < (n + 1) // 2
+    half = np.arange(n) < (n + 1) // 2
     bases = {
         "all records low": np.full(n, low),
         "all records high": np.full(n, high),

@@ -10,15 +10,16 @@ Q-probability q has P-probability at most g(q), in both orders of the pair. Then
 P(A) <= g(Q(A)) and Q(B) <= g(P(B)); g is concave, so c <= (g(Q(A)) + g(P(B)))/2 <= g(w). With k = 1, B (or A) is empty and the
 first step alone reads 2c <= g(2w).  For (epsilon, delta)-DP this is c <= e^epsilon w + delta k/2.  []
 
-**Certificate.** Rounds are independent, so given M, C ~ Binomial(M, theta), theta = c/s. Under the claim theta <= theta0(s), the point where
-(w, c) = (s (1 - theta), s theta) meets the curve. g is concave with g(0) >= 0, so g(w)/w falls in w and theta0 falls in s: a lower
+**Certificate.** Rounds are independent, so given M, C ~ Binomial(M, theta), theta = c/s. Under the claim theta <= theta0(s), the point
+where (w, c) = (s (1 - theta), s theta) meets the curve. g is concave with g(0) >= 0, so g(w)/w falls in w and theta0 falls in s: a lower
 confidence limit s_L on s makes theta0(s_L) >= theta0(s) with probability at least 1 - gamma, whatever M is. Hence
 
     theta_L = CP lower limit of C/M at level alpha - gamma,    s_L = CP lower limit of M/N at level gamma,
 
 and the smallest parameter whose curve contains (s_L (1 - theta_L), s_L theta_L) (both doubled if k = 1) is at most the true one, except
-with probability alpha: the two limits fail with probability gamma + (alpha - gamma) at most. The parameter found rises with both theta_L and
-s_L, which is what carries the two limits over to it. Pure DP depends on the ratio c/w alone, so there gamma = 0 and eps_L = logit(theta_L).
+with probability alpha: the two limits fail with probability gamma + (alpha - gamma) at most. The parameter found rises with both theta_L
+and s_L, which is what carries the two limits over to it. Pure DP depends on the ratio c/w alone, so there gamma = 0 and eps_L =
+logit(theta_L).
 For (epsilon, delta)-DP, with d = delta k/2, the smallest parameter is eps_L = ln((1 - d/s_L)/(1 - theta_L) - 1), and none if s_L <= d.  []
 """
 

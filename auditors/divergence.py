@@ -4,15 +4,16 @@
 
     D_a(P || Q)  >=  a/(a-1) ln E_P[e^((a-1) h)]  -  ln E_Q[e^(a h)],
 
-with equality at h = ln p/q (Birrell et al. 2021). *Proof.* By Hoelder with exponents a and a/(a-1), E_P[e^((a-1)h)] = E_Q[(p/q) e^((a-1)h)] <=
-E_Q[(p/q)^a]^(1/a) E_Q[e^(a h)]^((a-1)/a); take logarithms, and ln E_Q[(p/q)^a] = (a-1) D_a.  []
+with equality at h = ln p/q (Birrell et al. 2021). *Proof.* By Hoelder with exponents a and a/(a-1), E_P[e^((a-1)h)] = E_Q[(p/q) e^((a-1)h)]
+<= E_Q[(p/q)^a]^(1/a) E_Q[e^(a h)]^((a-1)/a); take logarithms, and ln E_Q[(p/q)^a] = (a-1) D_a.  []
 
-h is constant on K cells and fixed on training data, with its order. So only two means of bounded variables are needed, each from independent
-outputs: a lower limit on the first and an upper limit on the second, at alpha/2 each. That is far less than K simultaneous limits.
+h is constant on K cells and fixed on training data, with its order. So only two means of bounded variables are needed, each from
+independent outputs: a lower limit on the first and an upper limit on the second, at alpha/2 each. That is far less than K
+simultaneous limits.
 
-**Limits.** X in [0, 1] with mean m, and a bet 0 <= b < 1 fixed beforehand: prod_i (1 + b (X_i - m)) has mean 1, so by Markov it reaches 1/alpha
-with probability at most alpha (Waudby-Smith and Ramdas 2024). The product falls in m; where it crosses 1/alpha is a lower limit. For
-an upper limit, bet on 1 - X. On K cells the product needs the counts only.  []
+**Limits.** X in [0, 1] with mean m, and a bet 0 <= b < 1 fixed beforehand: prod_i (1 + b (X_i - m)) has mean 1, so by Markov it reaches
+1/alpha with probability at most alpha (Waudby-Smith and Ramdas 2024). The product falls in m; where it crosses 1/alpha is a lower
+limit. For an upper limit, bet on 1 - X. On K cells the product needs the counts only.  []
 """
 
 from __future__ import annotations
@@ -72,7 +73,8 @@ class Binned(Event):
 
     def describe(self) -> str:
         way = "D1 to D0" if self.forward else "D0 to D1"
-        return f"Renyi divergence of order {self.order:g} from {way} over {len(self.loss)} cells; outermost cell: {self.events[-1].describe()}"
+        outermost = self.events[-1].describe()
+        return f"Renyi divergence of order {self.order:g} from {way} over {len(self.loss)} cells; outermost cell: {outermost}"
 
 
 def _variables(loss: FloatArray, order: float) -> tuple[FloatArray, FloatArray, float, float]:

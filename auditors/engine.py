@@ -150,13 +150,14 @@ def _in_order(stage: Stage, submit: Callable[[int], Future[Any]], executor: Exec
             while submitted < stage.chunks and len(waiting) < window:
                 waiting.append(submit(submitted))
                 submitted += 1
-            yield _result(waiting.popleft(), stage)
+            yield collect(waiting.popleft(), stage)
     finally:
         for future in waiting:
             future.cancel()
 
 
-def _result(future: Future[Any], stage: Stage) -> Any:
+def collect(future: Future[Any], stage: Stage) -> Any:
+    """The future's result; what stops the mechanism for good becomes MechanismFailed."""
     try:
         return future.result(timeout=stage.time_limit)
     except TimeoutError:

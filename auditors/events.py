@@ -112,6 +112,7 @@ class AdditiveScore:
     width: int
     smooth: tuple[tuple[int, FloatArray, FloatArray], ...] = ()
     tables: tuple[tuple[int, FloatArray, FloatArray], ...] = ()
+    structures: tuple[tuple[str, float], ...] = ()  # what the structure codes in the tables stand for, to be printed
 
     def __call__(self, matrix: FloatArray) -> FloatArray:
         """Scores of the rows of an output matrix, quantised to 1e-9 of their scale so that rounding noise decides nothing."""
@@ -151,8 +152,11 @@ class Threshold(Event):
         return max(1, int(np.isfinite(self.low)) + int(np.isfinite(self.high)))
 
     def describe(self) -> str:
-        columns = len(self.score.smooth) + len(self.score.tables)
-        return f"score over {columns} features: D1 above {self.high:.6g}, D0 below {self.low:.6g}"
+        columns = len({column for column, *_ in (*self.score.smooth, *self.score.tables)})
+        sides = [("D1 above", self.high), ("D0 below", self.low)]
+        rule = ", ".join(f"{side} {at:.6g}" for side, at in sides if np.isfinite(at))
+        structures = "".join(f"; an output that is {name!r} scores {value:.3g}" for name, value in self.score.structures[:4])
+        return f"score over {columns} features: {rule or 'never guesses'}{structures}"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -225,8 +229,6 @@ class Lattice(Event):
         return f"output {self.column}: {len(self.guesses)} classes of (exponent, lowest set bit)" + (
             f"; D1 e.g. at {lows[0]}" if lows else ""
         )
-
-
 
 
 def event_from_json(data: dict[str, Any]) -> Event:

@@ -6,6 +6,7 @@ Every check has a false-alarm probability below 1e-9 on a sound mechanism: an al
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,7 +15,7 @@ from scipy.special import chdtrc
 from dpwitness.auditors.engine import MechanismFailed
 from dpwitness.auditors.outputs import Outputs, row_keys
 
-__all__ = ["check_drift", "check_training", "same_outputs"]
+__all__ = ["check_drift", "check_structure", "check_training", "same_outputs"]
 
 _ALARM = 1e-10
 _DIFFERENT = 8  # rows beside the commonest one that make a batch random for certain
@@ -35,9 +36,9 @@ def check_training(chunks: Sequence[tuple[Outputs, Outputs]]) -> None:
     """
     for side, name in enumerate(("dataset 2", "dataset 1")):
         batches = [chunk[side] for chunk in chunks if len(chunk[side]) > 1]
-        _check_structure(batches, name)
+        check_structure(batches, name)
         keys = [row_keys(batch.matrix()) for batch in batches]
-        for first, second in zip(keys, keys[1:], strict=False):
+        for first, second in pairwise(keys):
             n = min(len(first), len(second))
             _, counts = np.unique(first[:n], return_counts=True)
             if n - counts.max() >= _DIFFERENT and np.array_equal(first[:n], second[:n]):
@@ -45,12 +46,13 @@ def check_training(chunks: Sequence[tuple[Outputs, Outputs]]) -> None:
         constant = [np.all(key == key[0]) for key in keys]
         if len(keys) > 1 and all(constant) and len({int(key[0]) for key in keys}) > 1 and min(map(len, keys)) >= 32:
             raise MechanismFailed(
-                f"rounds are not independent: on {name} all runs of one call are equal but calls differ; draw fresh noise for each of the `size` runs"
+                f"rounds are not independent: on {name} all runs of one call are equal but calls differ; draw fresh noise for each run"
             )
         _check_serial(keys, name)
 
 
-def _check_structure(batches: Sequence[Outputs], name: str) -> None:
+def check_structure(batches: Sequence[Outputs], name: str) -> None:
+    """Arrays from one dataset must keep their shape and type from call to call."""
     shapes = {batch.names[batch.codes[0]] for batch in batches if len(batch.names) == 1}
     arrays = sorted(shape for shape in shapes if shape.endswith("]"))
     if len(arrays) > 1:

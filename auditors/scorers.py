@@ -257,7 +257,8 @@ def _fit_additive(shape: str) -> Callable[[Training], Scorer | None]:
         weights, _ = fit_logistic(np.column_stack([feature[::step] for feature in features]), label, 1 - label)
         curves = tuple((j, knots, np.append(0.0, np.cumsum(weights[at : at + len(knots) - 1]))) for j, knots, at in smooth)
         levels = tuple((j, keys, weights[at : at + len(keys)]) for j, keys, at in tables if len(keys))
-        return _AdditiveScorer(AdditiveScore(data.matrix.shape[1] - 1, curves, levels))
+        codes = [(data.names[key], float(value)) for j, keys, values in levels if j == 0 for key, value in zip(keys, values, strict=True)]
+        return _AdditiveScorer(AdditiveScore(data.matrix.shape[1] - 1, curves, levels, tuple(codes)))
 
     return fit
 

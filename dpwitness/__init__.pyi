@@ -1,3 +1,9 @@
+from .auditors.audit import audit as audit
+from .auditors.checks import check_mechanism as check_mechanism
+from .auditors.checks import parametrize_with_checks as parametrize_with_checks
+from .auditors.replay import replay as replay
+from .auditors.result import AuditResult as AuditResult
+from .auditors.result import Verdict as Verdict
 from .mechanisms.notions import GDP as GDP
 from .mechanisms.notions import RDP as RDP
 from .mechanisms.notions import ZCDP as ZCDP
