@@ -1,0 +1,143 @@
+"""The command line: arguments, errors and exit codes. What the commands do stands in `commands`, imported when one is run."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Sequence
+from typing import Any, NoReturn
+
+__all__ = ["main"]
+
+OK, VIOLATED, USAGE, NO_VERDICT = 0, 1, 2, 3
+
+_EXIT_CODES = "exit codes: 0 nothing refuted, 1 violated, 2 usage or input error, 3 inconclusive or a mechanism that failed"
+
+
+class _Parser(argparse.ArgumentParser):
+    """Errors in one line."""
+
+    def error(self, message: str) -> NoReturn:
+        self.exit(USAGE, f"{self.prog}: {message} (see {self.prog} --help)\n")
+
+
+def _number(text: str) -> int:
+    """A whole number, also written as 1e6."""
+    from decimal import Decimal, InvalidOperation
+
+    try:
+        value = Decimal(text.replace("_", ""))
+        if value != value.to_integral_value() or abs(value) > 10**18:
+            raise ValueError
+    except (InvalidOperation, ValueError):
+        raise argparse.ArgumentTypeError(f"must be a whole number such as 200000 or 2e5, got {text!r}") from None
+    return int(value)
+
+
+def _positive(text: str) -> int:
+    value = _number(text)
+    if value < 1:
+        raise argparse.ArgumentTypeError(f"must be at least 1, got {text}")
+    return value
+
+
+def _running(parser: argparse.ArgumentParser) -> None:
+    """Options of every command that runs mechanisms."""
+    parser.add_argument(
+        "--trials", type=_number, metavar="N", help="runs of the mechanism in all, both datasets together; 1e6 is understood"
+    )
+    parser.add_argument("--seed", type=_number, metavar="S", help="root of all randomness: the same seed gives the same counts")
+    parser.add_argument("--workers", type=_positive, default=1, metavar="K", help="threads for dpwitness' own kernels, processes otherwise")
+    parser.add_argument("--report", metavar="DIR", help="write audit.md, audit.json, plots, and witness-*.json for each violation")
+    parser.add_argument("--json", action="store_true", help="print results as JSON")
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = _Parser(
+        prog="dpwitness",
+        description="Does this implementation keep the privacy promise it makes?",
+        epilog=_EXIT_CODES,
+        allow_abbrev=False,
+    )
+    parser.add_argument("--version", action="store_true", help="print the version and exit")
+    commands = parser.add_subparsers(dest="command", metavar="COMMAND")
+
+    def command(name: str, text: str) -> argparse.ArgumentParser:
+        found: argparse.ArgumentParser = commands.add_parser(name, help=text, description=text, epilog=_EXIT_CODES, allow_abbrev=False)
+        return found
+
+    audit = command("audit", "look for a violation of one mechanism's promise by running it")
+    audit.add_argument("target", metavar="MODULE:NAME", help="a mechanism or a function f(dataset, size, rng); FILE.py:NAME works too")
+    audit.add_argument("--claim", help="pure:EPS, approx:EPS,DELTA, zcdp:RHO, rdp:ALPHA,EPS or gdp:MU; default: the mechanism's own")
+    audit.add_argument("--d0", metavar="JSON", help="a dataset: a list of numbers is a float64 array, anything else stays what JSON says")
+    audit.add_argument("--d1", metavar="JSON", help="its neighbour; without --d0 and --d1 pairs are taken from the mechanism's domain")
+    audit.add_argument("--kwargs", metavar="JSON", help="keyword arguments for a class, or for a function")
+    audit.add_argument(
+        "--relation", metavar="R", help="why they are neighbours: replace-one (default), add-remove, substitution, l1, l2, linf"
+    )
+    audit.add_argument("--confidence", type=float, default=0.99, metavar="C", help="of the verdict; default 0.99")
+    audit.add_argument("--stop", choices=["gross", "violation", "never"], default="gross", help="when to stop before all trials are run")
+    audit.add_argument("--bits", action="store_true", help="let the verdict on low bits of floating-point outputs count for the exit code")
+    audit.add_argument("--time-limit", type=float, default=300.0, metavar="SECONDS", help="that one chunk of runs may take; default 300")
+    _running(audit)
+
+    suite = command("suite", "audit a whole suite of mechanisms: zoo, papers, third-party")
+    suite.add_argument("name", help="see `dpwitness list`")
+    suite.add_argument("-k", dest="keyword", default="", metavar="EXPR", help="only cases whose name matches: words with and, or, not")
+    suite.add_argument("--confidence", type=float, metavar="C", help="of each verdict; default: the suite's")
+    _running(suite)
+
+    replay = command("replay", "test the event of a witness again, with fresh randomness")
+    replay.add_argument("witness", metavar="WITNESS.json")
+    _running(replay)
+
+    listing = command("list", "what there is: specimens of the zoo, mechanisms, suites, benchmarks")
+    listing.add_argument("what", nargs="?", choices=["zoo", "mechanisms", "suites", "bench"], help="only this")
+    listing.add_argument("--json", action="store_true", help="print as JSON")
+
+    bench = command("bench", "measure speed and bounds; ratios are measured in one run")
+    bench.add_argument("name", nargs="?", help="one benchmark; all of them if left out")
+    bench.add_argument("--json", action="store_true", help="print as JSON")
+    return parser
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command line; returns the exit code."""
+    parser = _parser()
+    args = parser.parse_args(argv)
+    if args.version:
+        from importlib.metadata import version
+
+        print(f"dpwitness {version('dpwitness')}")
+        return OK
+    if args.command is None:
+        parser.error("a command is needed: audit, suite, replay, list or bench")
+    from dpwitness.mechanisms.validation import InvalidArgument
+
+    try:
+        code = _run(args)
+        sys.stdout.flush()
+        return code
+    except InvalidArgument as error:
+        print(f"dpwitness {args.command}: {' '.join(str(error).split())}", file=sys.stderr)
+        return USAGE
+    except KeyboardInterrupt:
+        print(f"dpwitness {args.command}: interrupted before anything was measured", file=sys.stderr)
+        return NO_VERDICT
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # so that the interpreter's last flush is silent
+        return OK
+
+
+def _run(args: argparse.Namespace) -> int:
+    from dpwitness import commands
+
+    run: dict[str, Any] = {
+        "audit": commands.audit,
+        "suite": commands.suite,
+        "replay": commands.replay,
+        "list": commands.listing,
+        "bench": commands.bench,
+    }
+    return int(run[args.command](args))

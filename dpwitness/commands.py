@@ -1,0 +1,206 @@
+"""The commands of the command line, one function each: takes the parsed arguments, prints, and returns the exit code."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shlex
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from dpwitness.auditors.result import AuditResult, Verdict
+from dpwitness.cli import NO_VERDICT, OK, USAGE, VIOLATED
+from dpwitness.console import bar, describe
+from dpwitness.inputs import keywords, load, pair_of, workers
+from dpwitness.mechanisms.validation import InvalidArgument
+
+__all__ = ["audit", "bench", "exit_code", "listing", "replay", "suite"]
+
+
+def exit_code(result: AuditResult, *, bits: bool = False) -> int:
+    """The exit code of one result: 1 violated, 3 no verdict, 0 otherwise. Low bits count if `bits`."""
+    level = result.bit_level
+    if result.verdict is Verdict.VIOLATED or (bits and level is not None and level.verdict is Verdict.VIOLATED):
+        return VIOLATED
+    return NO_VERDICT if result.verdict in (Verdict.INCONCLUSIVE, Verdict.ERROR) else OK
+
+
+def audit(args: argparse.Namespace) -> int:
+    """``dpwitness audit``."""
+    from dpwitness.auditors.audit import audit as run
+    from dpwitness.reports.report import check_writable, result_json
+
+    if args.report is not None:
+        check_writable(args.report)
+    mechanism, name, target = load(args.target, keywords(args.kwargs))
+    pair = pair_of(args.d0, args.d1, args.relation, mechanism)
+    drawn = bar()
+    with workers(args.workers, mechanism) as executor:
+        result = run(
+            mechanism,
+            claim=args.claim,
+            pair=pair,
+            trials=1_000_000 if args.trials is None else args.trials,
+            confidence=args.confidence,
+            seed=args.seed or 0,
+            executor=executor,
+            name=name,
+            stop=args.stop,
+            time_limit=args.time_limit,
+            progress=drawn,
+            target=target,
+        )
+    if drawn is not None:
+        drawn.close()
+    return _conclude(args, result, result_json(result), title=f"Audit of {name}", bits=args.bits)
+
+
+def replay(args: argparse.Namespace) -> int:
+    """``dpwitness replay``."""
+    from dpwitness.auditors.replay import replay as run
+    from dpwitness.auditors.witness import load_target, read_witness
+    from dpwitness.reports.report import check_writable, result_json
+
+    if args.report is not None:
+        check_writable(args.report)
+    target = read_witness(args.witness).target
+    mechanism = load_target(target["target"], target.get("kwargs")) if target else None
+    drawn = bar()
+    with workers(args.workers, mechanism) as executor:
+        result = run(args.witness, mechanism=mechanism, trials=args.trials, seed=args.seed, executor=executor, progress=drawn)
+    if drawn is not None:
+        drawn.close()
+    return _conclude(args, result, result_json(result), title=f"Replay of {Path(args.witness).name}")
+
+
+def _conclude(args: argparse.Namespace, result: AuditResult, data: dict[str, Any], *, title: str, bits: bool = False) -> int:
+    """Write the report, print, and return the exit code."""
+    from dpwitness.reports.report import write_report
+
+    code = exit_code(result, bits=bits)
+    report = None
+    if args.report is not None:
+        report = write_report([data], args.report, title=title, command=_command())
+    if args.json:
+        print_json(data)
+    else:
+        print(describe(result, data, bits=bits, next_step=_next(args, result, code, report)))
+    return code
+
+
+def _command() -> str:
+    return shlex.join(["dpwitness", *sys.argv[1:]])
+
+
+def _next(args: argparse.Namespace, result: AuditResult, code: int, report: Path | None) -> str:
+    """What to do now, in one line."""
+    level = result.bit_level
+    leaky = level is not None and level.verdict is Verdict.VIOLATED
+    if args.command == "replay":
+        if code == VIOLATED:
+            step = "the violation is confirmed on fresh runs: repair the mechanism or withdraw its claim"
+        else:
+            step = "the witness was not confirmed: raise --trials, or check that the mechanism is the one that was audited"
+    elif code == VIOLATED or leaky:
+        found = sorted(report.parent.glob("witness-*.json")) if report else []
+        step = (
+            f"see it again with: dpwitness replay {shlex.quote(str(found[0]))}"
+            if found
+            else "keep the witness: run again with --report DIR"
+        )
+        step += "" if result.verdict is Verdict.VIOLATED else "; round outputs to a grid"
+    elif result.verdict is Verdict.INCONCLUSIVE:
+        step = "run again to the end"
+    elif code == NO_VERDICT:
+        step = "repair what the first line names, then run again"
+    else:
+        step = "nothing has to change on this evidence; more --trials find smaller violations"
+    return f"{step}; report: {report}" if report else step
+
+
+def print_json(value: Any) -> None:
+    """Strict JSON on standard output."""
+    from dpwitness.reports.report import strict
+
+    print(json.dumps(strict(value), indent=1, allow_nan=False))
+
+
+def suite(args: argparse.Namespace) -> int:
+    """``dpwitness suite``: one line a case as it ends, then the count of right and wrong verdicts."""
+    from dpwitness.reports.report import check_writable, write_report_from_json
+    from dpwitness.suites import matches, run_case, suite_of
+
+    if args.report is not None:
+        check_writable(args.report)
+    found = suite_of(args.name)
+    chosen = [case for case in found.cases() if matches(args.keyword, case.name)]
+    if not chosen:
+        raise InvalidArgument(f"-k must match a case of suite {args.name!r}, got {args.keyword!r}")
+    out = sys.stderr if args.json else sys.stdout
+    width = max(len(case.name) for case in chosen)
+    outcomes = []
+    for case in chosen:
+        drawn = bar()
+        with workers(args.workers, case.mechanism) as executor:
+            outcome = run_case(
+                case, trials=args.trials, confidence=args.confidence, seed=args.seed, defaults=found, executor=executor, progress=drawn
+            )
+        if drawn is not None:
+            drawn.close()
+        outcomes.append(outcome)
+        print(outcome.line(width), file=out, flush=True)
+        if outcome.interrupted:
+            break
+    report = None
+    if args.report is not None:
+        title = f"Suite {args.name}"
+        report = write_report_from_json([o.json for o in outcomes], args.report, title=title, command=_command())
+    print(_tally(outcomes, len(chosen)), file=out)
+    if report is not None:
+        print(f"report: {report}", file=out)
+    if args.json:
+        print_json([o.json for o in outcomes])
+    if any(o.wrong for o in outcomes):
+        return VIOLATED
+    return NO_VERDICT if any(o.unfinished for o in outcomes) else OK
+
+
+def _tally(outcomes: Sequence[Any], planned: int) -> str:
+    right = sum(o.right is True for o in outcomes)
+    wrong = [o.case.name for o in outcomes if o.wrong]
+    open_ = sum(o.right is None and not o.unfinished for o in outcomes)
+    parts = [f"{right} right", f"{len(wrong)} wrong" + (f" ({', '.join(wrong)})" if wrong else "")]
+    if open_:
+        parts.append(f"{open_} with nothing to compare with")
+    unfinished = sum(o.unfinished for o in outcomes) + planned - len(outcomes)
+    if unfinished:
+        parts.append(f"{unfinished} without a verdict")
+    return f"{planned} cases: {', '.join(parts)}; {sum(o.result.seconds for o in outcomes):.0f} s"
+
+
+def listing(args: argparse.Namespace) -> int:
+    """``dpwitness list``."""
+    from dpwitness.listing import everything
+
+    found = everything([args.what] if args.what else None)
+    if args.json:
+        print_json(found)
+        return OK
+    for i, (room, rows) in enumerate(found.items()):
+        print(("\n" if i else "") + room)
+        width = max((len(row["name"]) for row in rows), default=0)
+        for row in rows:
+            print(f"  {row['name']:<{width}}  {row['text']}".rstrip())
+    return OK
+
+
+def bench(args: argparse.Namespace) -> int:
+    """``dpwitness bench``."""
+    try:
+        from dpwitness.bench import main
+    except ImportError:
+        print("dpwitness bench: no benchmarks are installed", file=sys.stderr)
+        return USAGE
+    return int(main(args))

@@ -1,0 +1,168 @@
+"""What the command line is given, turned into what `audit` takes: datasets from JSON, targets, workers."""
+
+from __future__ import annotations
+
+import inspect
+import json
+import math
+import os
+import signal
+import sys
+import traceback
+from collections.abc import Iterator
+from concurrent.futures import Executor, ProcessPoolExecutor, ThreadPoolExecutor
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+
+from dpwitness.mechanisms.jsonable import from_jsonable
+from dpwitness.mechanisms.pairs import Pair
+from dpwitness.mechanisms.validation import InvalidArgument
+
+__all__ = ["dataset", "keywords", "load", "own", "pair_of", "workers"]
+
+
+def _json(name: str, text: str) -> Any:
+    def refuse(word: str) -> Any:
+        raise ValueError(f"{word} is no JSON number")
+
+    try:
+        return json.loads(text, parse_constant=refuse)
+    except ValueError as error:
+        raise InvalidArgument(f"{name} must be JSON, got {text!r}: {error}") from None
+
+
+def dataset(name: str, text: str) -> Any:
+    """A dataset from JSON: lists of numbers are float64 arrays, and tagged values what they were; the rest stays what JSON says.
+
+    Examples
+    --------
+    >>> dataset("d0", "[[1, 2], [3, 4]]").shape
+    (2, 2)
+    >>> dataset("d0", '["a", "b"]')
+    ['a', 'b']
+    """
+    value = _json(f"--{name}", text)
+    if isinstance(value, list) and _numeric(value):
+        try:
+            found = np.array(value, dtype=np.float64)
+        except (ValueError, OverflowError):  # ragged, or beyond the floats
+            found = None
+        if found is not None and np.isfinite(found).all():
+            return found
+    try:
+        return from_jsonable(value)
+    except (KeyError, TypeError, ValueError, ImportError) as error:
+        raise InvalidArgument(f"--{name} must be a dataset, got {text!r}: {type(error).__name__} {error}") from None
+
+
+def _numeric(value: Any) -> bool:
+    if isinstance(value, list):
+        return all(map(_numeric, value))
+    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+
+
+def keywords(text: str | None) -> dict[str, Any]:
+    """The object that ``--kwargs`` holds."""
+    if text is None:
+        return {}
+    value = _json("--kwargs", text)
+    if not isinstance(value, dict):
+        raise InvalidArgument(f"--kwargs must be a JSON object, got {text!r}")
+    return value
+
+
+def pair_of(d0: str | None, d1: str | None, relation: str | None, mechanism: Any) -> Pair | None:
+    """The pair that was given; None if pairs are to come from the mechanism's domain."""
+    if d0 is None and d1 is None:
+        if relation is not None:
+            raise InvalidArgument("--relation needs --d0 and --d1: without them the mechanism's domain has its own")
+        return None
+    if d0 is None or d1 is None:
+        raise InvalidArgument("--d0 and --d1 must be given together")
+    relation = relation or getattr(getattr(mechanism, "domain", None), "relation", "replace-one")
+    return Pair(dataset("d0", d0), dataset("d1", d1), relation)
+
+
+def load(target: str, kwargs: dict[str, Any]) -> tuple[Any, str, dict[str, Any]]:
+    """The mechanism, its name, and how a witness says where to find it.
+
+    What the user's own code raises while it is imported is shown in full, without our frames, before the one line of the error.
+    """
+    from dpwitness.auditors.witness import load_target
+
+    place, _, name = target.rpartition(":")
+    if place.endswith(".py"):
+        target = f"{os.path.abspath(place)}:{name}"  # a witness is replayed from anywhere
+    try:
+        mechanism = load_target(target, kwargs)
+    except InvalidArgument:
+        raise
+    except (Exception, SystemExit) as error:
+        _show(error)
+        raise InvalidArgument(f"target {target!r} could not be loaded: {type(error).__name__}: {error}") from None
+    _check_signature(mechanism, name)
+    return mechanism, name.rpartition(".")[2], {"target": target, "kwargs": kwargs} if kwargs else {"target": target}
+
+
+def _show(error: BaseException) -> None:
+    """The traceback from the first frame that is neither ours nor the import system's."""
+    frames = list(traceback.walk_tb(error.__traceback__))
+    theirs = [i for i, (frame, _) in enumerate(frames) if not _ours(frame.f_globals.get("__name__", ""))]
+    if theirs or isinstance(error, SyntaxError):
+        shown = traceback.TracebackException.from_exception(error)
+        shown.stack = traceback.StackSummary.from_list(list(shown.stack)[theirs[0] if theirs else len(frames) :])
+        print("".join(shown.format()), end="", file=sys.stderr)
+
+
+def _ours(module: str) -> bool:
+    return module.split(".")[0] in ("dpwitness", "importlib", "functools")
+
+
+def _check_signature(mechanism: Any, name: str) -> None:
+    run = getattr(mechanism, "sample", mechanism)
+    if not callable(run):
+        raise InvalidArgument(f"target must be a mechanism or a function, {name} is of type {type(mechanism).__name__}")
+    try:
+        signature = inspect.signature(run)
+    except (TypeError, ValueError):
+        return
+    try:
+        signature.bind(None, 1, None)
+    except TypeError as error:
+        raise InvalidArgument(
+            f"target must be callable as f(dataset, size, rng) once kwargs are bound, {name}{signature}: {error}"
+        ) from None
+
+
+def own(mechanism: Any) -> bool:
+    """Whether it is one of this library's reference mechanisms, whose kernels release the GIL."""
+    found = getattr(type(mechanism), "__module__", "")
+    return bool(found.startswith("dpwitness.mechanisms"))
+
+
+@contextmanager
+def workers(count: int, mechanism: Any = None) -> Iterator[Executor | None]:
+    """An executor for `count` workers: threads for our own kernels, processes for other code; None for one.
+
+    On the way out nothing is waited for: a worker that hangs has had its verdict.
+    """
+    executor: ThreadPoolExecutor | ProcessPoolExecutor | None = None
+    if count > 1 and own(mechanism):
+        executor = ThreadPoolExecutor(count, thread_name_prefix="dpwitness")
+    elif count > 1:
+        executor = ProcessPoolExecutor(count, initializer=_ignore_interrupts)
+    try:
+        yield executor
+    finally:
+        if executor is not None:
+            alive = list((getattr(executor, "_processes", None) or {}).values())
+            executor.shutdown(wait=False, cancel_futures=True)
+            for process in alive:
+                process.terminate()
+
+
+def _ignore_interrupts() -> None:
+    """Ctrl-C is the parent's to handle."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)

@@ -1,0 +1,54 @@
+"""What there is to audit and to run, for ``dpwitness list``."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Collection
+from typing import Any
+
+__all__ = ["everything"]
+
+Rows = list[dict[str, Any]]
+
+
+def everything(rooms: Collection[str] | None = None) -> dict[str, Rows]:
+    """Room -> rows, each with a name and a line of text, and for the zoo the claim and whether it is kept."""
+    known: dict[str, Callable[[], Rows]] = {"zoo": _zoo, "mechanisms": _mechanisms, "suites": _suites, "bench": _bench}
+    return {name: rows() for name, rows in known.items() if rooms is None or name in rooms}
+
+
+def _zoo() -> Rows:
+    from dpwitness.mechanisms.zoo import zoo
+
+    rows = []
+    for name, it in zoo().items():
+        broken, claim = it.truth.breaks(it.claim), str(it.claim)
+        text = f"claim {claim:<14} {f'broken: true {it.claim.symbol} = {it.truth.parameter:.4g}' if broken else 'kept'}"
+        text += "" if it.truth.bits_safe else ", low bits leak"
+        rows.append({"name": name, "text": text, "claim": claim, "kept": not broken, "bits_safe": it.truth.bits_safe})
+    return rows
+
+
+def _mechanisms() -> Rows:
+    from dpwitness import mechanisms
+
+    rows = []
+    for name in sorted(mechanisms.__all__):
+        found = getattr(mechanisms, name)
+        if isinstance(found, type) and hasattr(found, "sample") and hasattr(found, "claim"):
+            rows.append({"name": name, "text": (inspect.getdoc(found) or "").partition("\n")[0]})
+    return rows
+
+
+def _suites() -> Rows:
+    from dpwitness.suites import SUITES
+
+    return [{"name": name, "text": found.text} for name, found in SUITES.items()]
+
+
+def _bench() -> Rows:
+    try:
+        from dpwitness.bench import describe_all
+    except ImportError:
+        return []
+    return [{"name": name, "text": text} for name, text in describe_all().items()]

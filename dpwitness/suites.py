@@ -1,0 +1,243 @@
+"""Suites: many audits under one name, their verdicts held against what is known of each mechanism."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from concurrent.futures import Executor
+from dataclasses import dataclass
+from typing import Any
+
+from dpwitness.auditors.audit import Progress, audit
+from dpwitness.auditors.result import AuditResult, Verdict
+from dpwitness.mechanisms.notions import Claim
+from dpwitness.mechanisms.pairs import Pair
+from dpwitness.mechanisms.protocol import Truth
+from dpwitness.mechanisms.validation import InvalidArgument
+from dpwitness.reports.report import result_json
+
+__all__ = ["SUITES", "Case", "Outcome", "Suite", "matches", "run_case", "suite", "suite_of"]
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """One audit of a suite.
+
+    Parameters
+    ----------
+    name : str
+        Under which it is reported and picked by ``-k``.
+    mechanism : Mechanism
+    claim : Claim, optional
+        The mechanism's own if left out.
+    pairs : tuple of Pair, optional
+        Where to look; pairs of the mechanism's domain if left out.
+    truth : Truth, optional
+        What the verdict is compared with; None where nothing is known or where the budget does not settle it.
+    bits : bool
+        Whether to look at low bits, and to compare what is found there with ``truth.bits_safe``.
+    trials : int, optional
+        The suite's if left out.
+    """
+
+    name: str
+    mechanism: Any
+    claim: Claim | None = None
+    pairs: tuple[Pair, ...] | None = None
+    truth: Truth | None = None
+    bits: bool = True
+    trials: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Suite:
+    """A named list of cases and its defaults."""
+
+    name: str
+    text: str
+    cases: Callable[[], list[Case]]
+    trials: int
+    confidence: float = 0.999
+    seed: int = 20_240_229
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What a case came to."""
+
+    case: Case
+    result: AuditResult
+    json: dict[str, Any]
+    right: bool | None  # None: nothing to compare with, or no verdict
+    why: str = ""
+
+    @property
+    def wrong(self) -> bool:
+        """Whether the verdict contradicts what is known."""
+        return self.right is False
+
+    @property
+    def unfinished(self) -> bool:
+        """Whether there is no verdict."""
+        return self.result.verdict in (Verdict.ERROR, Verdict.INCONCLUSIVE)
+
+    @property
+    def interrupted(self) -> bool:
+        """Whether the suite is to stop here."""
+        return self.result.verdict is Verdict.INCONCLUSIVE
+
+    def line(self, width: int) -> str:
+        """One line for the terminal: name, verdict, certified and claimed, low bits, right or wrong."""
+        result = self.result
+        mark = "" if self.right is None else "right" if self.right else f"WRONG: {self.why}"
+        if self.unfinished:
+            mark = result.notes[0] if result.notes else ""
+        number = f"{result.claim.symbol} > {result.parameter_lower:<8.4g} claim {result.claim!s:<15}"
+        bits = f"bits {result.bit_level.verdict.value.replace('_', ' ').lower()}" if result.bit_level else ""
+        verdict = result.verdict.value.replace("_", " ")
+        return f"{self.case.name:<{width}}  {verdict:<12}  {number} {bits:<16}  {result.seconds:5.1f} s  {mark}".rstrip()
+
+
+def run_case(
+    case: Case,
+    *,
+    trials: int | None = None,
+    confidence: float | None = None,
+    seed: int | None = None,
+    defaults: Suite | None = None,
+    executor: Executor | None = None,
+    progress: Progress | None = None,
+) -> Outcome:
+    """Audit one case and compare. What is not given comes from the case, then from the suite `defaults`."""
+    it = defaults or SUITES["zoo"]
+    result = audit(
+        case.mechanism,
+        claim=case.claim,
+        pair=case.pairs,
+        trials=trials or case.trials or it.trials,
+        confidence=it.confidence if confidence is None else confidence,
+        seed=it.seed if seed is None else seed,
+        executor=executor,
+        name=case.name,
+        bits=case.bits,
+        progress=progress,
+    )
+    right, why = compare(case, result)
+    data = result_json(result)
+    if right is not None:
+        expected = f"truth: {case.truth.parameter:.6g}, {case.truth.source}" if case.truth else ""
+        note = f"verdict {'right' if right else f'WRONG ({why})'}; {expected}"
+        data["notes"] = [*data["notes"], note]
+    data["right"] = right
+    return Outcome(case, result, data, right, why)
+
+
+def compare(case: Case, result: AuditResult) -> tuple[bool | None, str]:
+    """Whether the verdicts at both levels are those that the truth asks for, and what is wrong if not."""
+    truth = case.truth
+    if truth is None or result.verdict in (Verdict.ERROR, Verdict.INCONCLUSIVE):
+        return None, ""
+    broken, found = truth.breaks(result.claim), result.verdict is Verdict.VIOLATED
+    if found != broken:
+        kept = f"keeps {result.claim.symbol} = {truth.parameter:.4g}"
+        return False, f"it {kept}" if found else f"it only {kept}, the violation was missed"
+    if case.bits:
+        leaks = result.bit_level is not None and result.bit_level.verdict is Verdict.VIOLATED
+        if leaks and truth.bits_safe and not broken:
+            return False, "its low bits are safe"
+        if not leaks and not truth.bits_safe:
+            return False, "its low bits leak, which was missed"
+    return True, ""
+
+
+def _zoo() -> list[Case]:
+    from dpwitness.mechanisms.zoo import zoo
+
+    return [Case(name, mechanism, truth=mechanism.truth) for name, mechanism in zoo().items()]
+
+
+def _papers() -> list[Case]:
+    from dpwitness.mechanisms.paper_zoo import paper_zoo
+
+    found = []
+    for name, specimen in paper_zoo().items():
+        truth = specimen.mechanism.truth if specimen.settled else None
+        found.append(Case(name, specimen.mechanism, pairs=specimen.pairs, truth=truth, bits=False, trials=specimen.trials))
+    return found
+
+
+SUITES: dict[str, Suite] = {
+    "zoo": Suite("zoo", "mechanisms, right and wrong, whose true privacy is known; pairs found by the pilot", _zoo, 2_000_000),
+    "papers": Suite("papers", "the papers' algorithms, printed and repaired, on their worst pairs", _papers, 200_000),
+}
+
+
+def suite_of(name: str) -> Suite:
+    """The suite of that name. Raises InvalidArgument, with the names there are, if there is none."""
+    if name not in SUITES:
+        raise InvalidArgument(f"suite must be one of {', '.join(SUITES)}, got {name!r}")
+    return SUITES[name]
+
+
+def suite(name: str) -> list[Case]:
+    """The cases of a suite.
+
+    Examples
+    --------
+    >>> [case.name for case in suite("zoo") if matches("svt and not broken", case.name)]
+    ['svt1', 'svt2', 'svt3', 'svt4', 'svt5', 'svt6']
+    """
+    return suite_of(name).cases()
+
+
+_TOKEN = re.compile(r"\s*(\(|\)|[^\s()]+)")
+
+
+def matches(expression: str, name: str) -> bool:
+    """Whether `name` satisfies an expression of substrings with ``and``, ``or``, ``not`` and parentheses, as pytest's ``-k``.
+
+    Examples
+    --------
+    >>> matches("laplace and not (grid or vector)", "laplace-0.9"), matches("laplace and not (grid or vector)", "laplace-grid")
+    (True, False)
+    """
+    tokens = [match.group(1) for match in _TOKEN.finditer(expression)]
+    if not tokens:
+        return True
+
+    def fail() -> InvalidArgument:
+        return InvalidArgument(f"-k must be words with and, or, not and parentheses, got {expression!r}")
+
+    def disjunction() -> bool:
+        value = conjunction()
+        while tokens and tokens[0] == "or":
+            tokens.pop(0)
+            value = conjunction() or value
+        return value
+
+    def conjunction() -> bool:
+        value = negation()
+        while tokens and tokens[0] == "and":
+            tokens.pop(0)
+            value = negation() and value
+        return value
+
+    def negation() -> bool:
+        if not tokens:
+            raise fail()
+        token = tokens.pop(0)
+        if token == "not":
+            return not negation()
+        if token == "(":
+            value = disjunction()
+            if not tokens or tokens.pop(0) != ")":
+                raise fail()
+            return value
+        if token in ("and", "or", ")"):
+            raise fail()
+        return token.lower() in name.lower()
+
+    value = disjunction()
+    if tokens:
+        raise fail()
+    return value
