@@ -78,7 +78,7 @@ def card(entry: Entry) -> list[str]:
         ]
         if not (result.get("witness") or {}).get("target"):
             lines += [
-                "The file names no mechanism, as this one stands in no module: move it into one, or replay it in Python.",
+                "The file names no mechanism, as this one stands in no module: call `dpwitness.replay(file, mechanism=...)` instead.",
                 "",
             ]
     lines += [*table(("", ""), [fact for fact in facts if fact[1]]), ""]
@@ -180,7 +180,8 @@ def _share_of_limit(result: dict[str, Any]) -> str:
     limit, least = number(result.get("limit")), number(result.get("parameter_lower"))
     if not limit or least is None:
         return "the limit is unknown: it needs the exact law of the privacy loss"
-    return f"{figure(least)} / {figure(limit)} = {least / limit:.1%} of what the best test could certify at this number of trials"
+    share = f"{figure(least)} / {figure(limit)} = {least / limit:.1%}"
+    return f"{share} of what the best possible test certifies in half of its runs at this number of trials"
 
 
 def _detectable(result: dict[str, Any]) -> str:
@@ -230,7 +231,9 @@ def _bit_level(result: dict[str, Any], symbol: str) -> str:
     if not bits:
         return "not examined: the outputs are no floating-point numbers, or the audit ended before"
     text = f"{verdict(bits['verdict'])} (a verdict apart from the one on values); epsilon > {figure(bits.get('epsilon_lower'))}"
-    return "; ".join(filter(None, [text, prose(bits.get("description") or ""), _tally(bits.get("tally"))]))
+    own = bits.get("pair") if bits.get("pair") != result.get("pair") else None
+    pair = f"on another pair: {code(dataset(own['d0']))} and {code(dataset(own['d1']))}" if own else ""
+    return "; ".join(filter(None, [text, pair, prose(bits.get("description") or ""), _tally(bits.get("tally"))]))
 
 
 def _pairs(result: dict[str, Any], symbol: str) -> str:

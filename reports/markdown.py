@@ -136,10 +136,10 @@ def _legend(entries: Sequence[Entry]) -> list[str]:
     if not any(entry.result.get("kind") == "black box" for entry in entries):
         return []
     return [
-        "*certified*: the true parameter is larger than this, at the stated confidence. *limit*: the best that any test could certify "
-        "with as many runs, where the law is known. *detectable*: a violation this large would have been found with probability 0.9. "
-        "*low bits*: the verdict on floating-point bits, which stands apart. A black-box audit finds violations or finds none; it proves "
-        "no promise kept.",
+        "*certified*: the true parameter is larger than this, at the stated confidence. *limit*: what the best possible test "
+        "certifies in half of its runs, with as many trials, where the law is known; luck can pass it. *detectable*: a violation this "
+        "large would have been found with probability 0.9. *low bits*: the verdict on floating-point bits, which stands apart. A black-box "
+        "audit finds violations or finds none; it proves no promise kept.",
         "",
     ]
 

@@ -9,8 +9,10 @@ import numpy as np
 import pytest
 from statsmodels.stats.multitest import multipletests
 
+from dpwitness.auditors.audit import audit as run_audit
+from dpwitness.auditors.replay import replay
 from dpwitness.auditors.result import Result, Verdict
-from dpwitness.mechanisms import InvalidArgument
+from dpwitness.mechanisms import InvalidArgument, zoo
 from dpwitness.reports import card_for, check_writable, holm, result_json, write_report, write_report_from_json
 from dpwitness.reports.cards import _CARDS
 from dpwitness.reports.wording import dataset, differences, slugs
@@ -218,3 +220,14 @@ def test_matplotlib_is_imported_only_to_draw(tmp_path):
         f"write_report([{audit()!r}], {str(tmp_path)!r}, title='t', plots=False); print('matplotlib' in sys.modules)"
     )
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.strip() == "False"
+
+
+def test_a_real_audit_is_reported_and_its_witness_replays(tmp_path):
+    """Laplace noise scaled by 0.9 at 4e5 runs: the claim falls with probability above 1 - 1e-6, at fixed seeds."""
+    wrong = zoo()["laplace-0.9"]
+    result = run_audit(wrong, claim=wrong.claim, pair=wrong.worst_pair(), trials=400_000, seed=5, name="laplace-0.9")
+    text = write_report([result], tmp_path, title="t").read_text()
+    assert f"epsilon > {result.parameter_lower:.4g}" in text and 1.0 < result.parameter_lower < 1 / 0.9
+    words = (tmp_path / "profile-laplace-0.9.svg").read_text()
+    assert f"epsilon &gt; {result.epsilon_lower:.4g} at delta = 0" in words and "violated here" in words
+    assert replay(tmp_path / "witness-laplace-0.9.json").verdict is Verdict.VIOLATED
