@@ -66,7 +66,7 @@ def worst_output(
     """The output at which the privacy loss of `pair` is largest.
 
     Finite supports are enumerated. Otherwise samples of both datasets, the modes of both densities, kinks, and points far out in many
-    directions start L-BFGS, Nelder-Mead and, where those found little, CMA-ES. The value returned is reduced by a bound on its rounding.
+    directions start L-BFGS, then Nelder-Mead, or CMA-ES beyond 12 columns. The value returned is reduced by a bound on its rounding.
 
     Parameters
     ----------
@@ -79,7 +79,7 @@ def worst_output(
     starts : (m, k) array, optional
         More starts.
     thorough : bool
-        Whether to spend Nelder-Mead and CMA-ES on top of L-BFGS.
+        Whether to spend more starts, and Nelder-Mead or CMA-ES on top of L-BFGS.
 
     Raises
     ------
@@ -187,14 +187,19 @@ def _climbed(
 
     for i in heads:
         consider(_lbfgs(lambda y: -loss(y), pool[i], spread))
-    if thorough:
-        if len(best) <= 12:
-            for scale in (0.3, 1e-3):
-                consider(_nelder_mead(lambda y: -loss(y), best, scale * spread))
-        before = float(values.max())
-        if top <= before * (1 + 1e-6) and len(best) <= 60:
+    if not thorough:
+        return best
+    before = float(values.max())
+    if len(best) > 12:
+        if top <= before * (1 + 1e-6):
             consider(_cma(lambda y: -loss(y), best, spread, int(rng.integers(1, 2**31))))
             consider(_lbfgs(lambda y: -loss(y), best, spread))
+        return best
+    for scale in (0.3, 1e-3):
+        reached = top
+        consider(_nelder_mead(lambda y: -loss(y), best, scale * spread))
+        if top <= reached * (1 + 1e-7):
+            break
     return best
 
 
@@ -248,7 +253,7 @@ def _mode(loss: Loss, side: int, sample: FloatArray, spread: FloatArray) -> Floa
     """The likeliest output of one dataset. Minimises p^(-2/(k-1)), which is quadratic about a singularity of the kind 1/r^(k-1)."""
     k = sample.shape[1]
     logs = loss.logs(sample)[side]
-    point = sample[int(np.argmax(logs))]
+    point: FloatArray = sample[int(np.argmax(logs))]
     unit = spread
     for _ in range(4):
         reference = float(loss.logs(point[None, :])[side][0])

@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -27,6 +27,7 @@ __all__ = ["SensitivityResult", "audit_sensitivity", "feature_distance"]
 Norm = float | Callable[[Any, Any], float]
 
 _ROUNDING = 1e-9  # relative allowance for values that come without a radius
+_SLACK = 1e-7  # a ratio this far above 1 is no rounding of the bound, nor of the radii themselves
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -170,35 +171,35 @@ def audit_sensitivity(
         return max(size - error, 0.0) / bound, None
 
     found = explore(domain, score, evaluations=evaluations, seconds=seconds, seed=seed)
-    title = name or getattr(function, "__name__", type(function).__name__)
-    notes = (f"{found.skipped} evaluations skipped: {found.reason}",) if found.skipped else ()
-    shared = {
-        "name": title,
-        "bound": bound,
-        "norm": getattr(norm, "__name__", str(norm)),
-        "rigorous": measure.rigorous,
-        "evaluations": found.evaluations,
-        "skipped": found.skipped,
-        "seed": seed,
-    }
+    base = SensitivityResult(
+        name=name or str(getattr(function, "__name__", type(function).__name__)),
+        verdict=Verdict.ERROR,
+        bound=bound,
+        norm=getattr(norm, "__name__", str(norm)),
+        ratio=math.nan,
+        ratio_lower=math.nan,
+        ratio_upper=math.nan,
+        pair=None,
+        rigorous=measure.rigorous,
+        trace=tuple(found.trace),
+        evaluations=found.evaluations,
+        skipped=found.skipped,
+        seed=seed,
+        seconds=time.perf_counter() - begin,
+    )
     if not found.candidates:
-        text = f"the function converged on none of {found.evaluations} pairs: {found.reason}"
-        nothing = {"ratio": math.nan, "ratio_lower": math.nan, "ratio_upper": math.nan, "pair": None, "trace": ()}
-        return SensitivityResult(verdict=Verdict.ERROR, notes=(text,), seconds=time.perf_counter() - begin, **nothing, **shared)
+        return replace(base, notes=(f"the function converged on none of {found.evaluations} pairs: {found.reason}",))
     pair = found.candidates[0].pair
     size, error = measure(pair)
-    lower, upper = max(size - error, 0.0) / bound, (size + error) / bound
-    verdict = Verdict.VIOLATED if lower > 1 + _ROUNDING else Verdict.NOT_REFUTED
-    return SensitivityResult(
-        verdict=verdict,
+    lower = max(size - error, 0.0) / bound
+    return replace(
+        base,
+        verdict=Verdict.VIOLATED if lower > 1 + _SLACK else Verdict.NOT_REFUTED,
         ratio=size / bound,
         ratio_lower=lower,
-        ratio_upper=upper,
+        ratio_upper=(size + error) / bound,
         pair=pair,
-        trace=tuple(found.trace),
-        notes=notes,
-        seconds=time.perf_counter() - begin,
-        **shared,
+        notes=(f"{found.skipped} evaluations skipped: {found.reason}",) if found.skipped else (),
     )
 
 
@@ -212,21 +213,20 @@ class _Difference:
     def __call__(self, pair: Pair) -> tuple[float, float]:
         (first, r0), (second, r1) = (self._value(dataset) for dataset in (pair.d0, pair.d1))
         if callable(self._norm):
-            size = float(self._norm(first, second))
-            scale = size
+            size = largest = float(self._norm(first, second))
         else:
             left, right = self._vector(first), self._vector(second)
             if left.shape != right.shape:
                 raise InvalidArgument(f"audit_sensitivity: function must give one shape, got {left.shape} and {right.shape}")
-            size = float(np.linalg.norm(left - right, self._norm))
-            # The subtraction cancels leading digits: what remains is known to the rounding of the values themselves.
-            scale = 1e-6 * max(float(np.linalg.norm(left, self._norm)), float(np.linalg.norm(right, self._norm))) + size
+            size, *both = (float(np.linalg.norm(v, self._norm)) for v in (left - right, left, right))
+            largest = max(both)
         if not math.isfinite(size):
             raise InvalidArgument(f"audit_sensitivity: function must give finite values, got a difference of {size!r}")
+        cancelled = 4e-16 * largest  # the difference keeps the rounding of the values themselves
         if r0 is None or r1 is None:
             self.rigorous = False
-            return size, _ROUNDING * scale
-        return size, r0 + r1 + 1e-15 * scale * 1e6 * 0 + 4e-16 * (size + scale)
+            return size, _ROUNDING * size + cancelled
+        return size, r0 + r1 + cancelled
 
     def _value(self, dataset: Any) -> tuple[Any, float | None]:
         value = self._function(dataset)

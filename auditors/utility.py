@@ -1,0 +1,307 @@
+"""Is a mechanism as useful as claimed? Bounds with explicit constants, on the frequency of failure or on the mean, and scaling laws.
+
+The verdict on scaling is that of a log-log regression: claims such as O(1/sqrt(n)) name an exponent and no constant.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+from numpy.random import Generator
+from scipy import stats
+
+from dpwitness.auditors.result import Result, Verdict, environment
+from dpwitness.mechanisms.protocol import FloatArray
+from dpwitness.mechanisms.solvers import ConvergenceError
+from dpwitness.mechanisms.validation import (
+    InvalidArgument,
+    require,
+    require_integer,
+    require_positive,
+    require_probability,
+)
+
+__all__ = ["FailureBound", "MeanBound", "Scaling", "UtilityClaim", "UtilityPoint", "UtilityResult", "audit_utility"]
+
+_LEAST_SPAN, _LEAST_POINTS, _MARGIN = 64.0, 4, 0.05
+
+
+@dataclass(frozen=True, slots=True)
+class FailureBound:
+    """P(error > `bound`) <= `beta`."""
+
+    bound: float
+    beta: float
+
+    def __post_init__(self) -> None:
+        require(self).finite("bound").probability("beta", zero=True)
+
+    def __str__(self) -> str:
+        return f"error <= {self.bound:.6g} with probability {1 - self.beta:.6g}"
+
+
+@dataclass(frozen=True, slots=True)
+class MeanBound:
+    """E[error] <= `bound`."""
+
+    bound: float
+
+    def __post_init__(self) -> None:
+        require(self).finite("bound")
+
+    def __str__(self) -> str:
+        return f"mean error <= {self.bound:.6g}"
+
+
+@dataclass(frozen=True, slots=True)
+class Scaling:
+    """The error grows at most like `transform`(value)^`exponent` (falls at least so fast, for a negative exponent).
+
+    Parameters
+    ----------
+    exponent : float
+        Finite.
+    grid : sequence of float
+        Values of the parameter at which the error is measured: at least 4, positive, spanning a factor of at least 64.
+    parameter : str
+        Its name, for the report.
+    transform : callable, optional
+        Such as ``math.log`` for a claim in log p. Positive on the grid.
+    statistic : {"mean", "median"}
+        Of the error over the runs.
+    """
+
+    exponent: float
+    grid: tuple[float, ...]
+    parameter: str = "n"
+    transform: Callable[[float], float] | None = None
+    statistic: str = "mean"
+
+    def __post_init__(self) -> None:
+        require(self).finite("exponent").one_of("statistic", ["mean", "median"])
+        if not isinstance(self.grid, Sequence) or isinstance(self.grid, str):
+            raise InvalidArgument(f"Scaling: grid must be a sequence of numbers, got {self.grid!r}")
+        values = sorted({require_positive("grid", value, "Scaling") for value in self.grid})
+        if len(values) < _LEAST_POINTS or values[-1] < _LEAST_SPAN * values[0] * (1 - 1e-12):
+            found = f"{len(values)} spanning {values[-1] / values[0]:.6g}x" if values else "none"
+            raise InvalidArgument(f"Scaling: grid must hold at least 4 different values that span at least 64x, got {found}")
+        object.__setattr__(self, "grid", tuple(values))
+        for value in values:
+            if not self.regressor(value) > 0:
+                raise InvalidArgument(f"Scaling: transform must be positive on the grid, got {self.regressor(value)!r} at {value!r}")
+
+    def regressor(self, value: float) -> float:
+        """What the error is a power of."""
+        return float(self.transform(value)) if self.transform else float(value)
+
+    def __str__(self) -> str:
+        name = getattr(self.transform, "__name__", "f") + f"({self.parameter})" if self.transform else self.parameter
+        return f"error = O({name}^{self.exponent:g})"
+
+
+UtilityClaim = FailureBound | MeanBound | Scaling
+
+
+@dataclass(frozen=True, slots=True)
+class UtilityPoint:
+    """One measured point: the parameter's value, the error's statistic, and its standard error."""
+
+    value: float
+    error: float
+    standard_error: float
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class UtilityResult(Result):
+    """Result of a utility audit.
+
+    Attributes
+    ----------
+    estimate : float
+        Frequency of failure, mean error, or slope of log error against the log of the parameter.
+    lower, upper : float
+        Confidence limits of it, each one-sided: exact binomial, Student's t, or slope minus and plus two standard errors.
+    standard_error : float
+        Of the estimate.
+    points : tuple of UtilityPoint
+        For scaling claims, what was regressed.
+    constant : float
+        For scaling claims, the fitted factor of the power.
+    """
+
+    name: str
+    claim: UtilityClaim
+    verdict: Verdict
+    runs: int
+    confidence: float
+    seed: int
+    estimate: float = math.nan
+    lower: float = math.nan
+    upper: float = math.nan
+    standard_error: float = math.nan
+    points: tuple[UtilityPoint, ...] = ()
+    constant: float = math.nan
+    notes: tuple[str, ...] = ()
+    seconds: float = field(default=0.0)
+
+    def headline(self) -> str:
+        """Verdict, number, and how sure."""
+        if self.verdict is Verdict.ERROR:
+            return f"ERROR: {self.notes[0]}"
+        word = self.verdict.value.replace("_", " ")
+        if isinstance(self.claim, Scaling):
+            slope = f"slope {self.estimate:.4g} (standard error {self.standard_error:.2g}) against the claimed {self.claim.exponent:g}"
+            return f"{word}: {self.claim}: {slope}, from {len(self.points)} points of {self.runs} runs"
+        what = "failure frequency" if isinstance(self.claim, FailureBound) else "mean error"
+        limits = f"limits {self.lower:.4g} and {self.upper:.4g} at confidence {self.confidence:.12g} each"
+        return f"{word}: {self.claim}: {what} {self.estimate:.4g} in {self.runs} runs ({limits})"
+
+    def to_json(self) -> dict[str, Any]:
+        numbers = {key: _plain(getattr(self, key)) for key in ("estimate", "lower", "upper", "standard_error", "constant")}
+        return {
+            "kind": "utility",
+            "name": self.name,
+            "claim": str(self.claim),
+            "verdict": self.verdict.value,
+            "headline": self.headline(),
+            "runs": self.runs,
+            "confidence": self.confidence,
+            "seed": self.seed,
+            **numbers,
+            "points": [{"value": p.value, "error": _plain(p.error), "standard_error": _plain(p.standard_error)} for p in self.points],
+            "notes": list(self.notes),
+            "environment": environment(),
+            "seconds": round(self.seconds, 3),
+        }
+
+
+def audit_utility(
+    error: Callable[..., Any],
+    claim: UtilityClaim,
+    *,
+    runs: int | None = None,
+    confidence: float = 0.999,
+    seed: int = 0,
+    name: str | None = None,
+) -> UtilityResult:
+    """Measure an error and hold it against a utility claim.
+
+    Parameters
+    ----------
+    error : callable
+        ``error(size, rng)`` gives the errors of `size` independent runs, (size,). For `Scaling`, ``error(value, size, rng)``.
+    claim : FailureBound, MeanBound or Scaling
+        A `FailureBound` is refuted when the exact binomial lower limit of the frequency exceeds beta; a `MeanBound` when Student's lower
+        limit exceeds the bound, which assumes a mean near normal; a `Scaling` when the slope exceeds the exponent by more than 0.05 and
+        more than two standard errors: bounds may be beaten.
+    runs : int, optional
+        Default 2000; for `Scaling`, 200 at each point, the least that is allowed there.
+    confidence : float
+        Of each one-sided limit.
+    seed : int
+    name : str, optional
+        For the report.
+
+    Examples
+    --------
+    >>> noise = lambda size, rng: abs(rng.laplace(size=size))
+    >>> audit_utility(noise, FailureBound(3.0, beta=0.04)).verdict.value
+    'VIOLATED'
+    >>> audit_utility(noise, MeanBound(1.1)).verdict.value
+    'NOT_REFUTED'
+    """
+    if not callable(error):
+        raise InvalidArgument(f"audit_utility: error must be callable, got {error!r}")
+    if not isinstance(claim, FailureBound | MeanBound | Scaling):
+        raise InvalidArgument(f"audit_utility: claim must be a FailureBound, MeanBound or Scaling, got {claim!r}")
+    least = 200 if isinstance(claim, Scaling) else 2
+    count = require_integer("runs", (200 if least == 200 else 2000) if runs is None else runs, "audit_utility", least=least)
+    require_probability("confidence", confidence, "audit_utility")
+    require_integer("seed", seed, "audit_utility", least=0)
+    begin = time.perf_counter()
+    title = name or str(getattr(error, "__name__", type(error).__name__))
+    base = UtilityResult(title, claim, Verdict.ERROR, count, confidence, seed)
+    try:
+        found = _scaling(base, claim, error) if isinstance(claim, Scaling) else _explicit(base, claim, error)
+    except ConvergenceError as problem:
+        found = replace(base, notes=(f"a run did not converge: {problem}",))
+    return replace(found, seconds=time.perf_counter() - begin)
+
+
+def _explicit(base: UtilityResult, claim: FailureBound | MeanBound, error: Callable[..., Any]) -> UtilityResult:
+    values = _errors(error(base.runs, np.random.default_rng(base.seed)), base.runs)
+    n, level = len(values), base.confidence
+    if isinstance(claim, FailureBound):
+        failures = int(np.sum(values > claim.bound))
+        lower = float(stats.beta.ppf(1 - level, failures, n - failures + 1)) if failures else 0.0
+        upper = float(stats.beta.ppf(level, failures + 1, n - failures)) if failures < n else 1.0
+        estimate, spread, refuted = failures / n, math.sqrt(failures * (n - failures) / n**3), lower > claim.beta
+    else:
+        if np.isinf(values).any():
+            raise InvalidArgument("audit_utility: error must be finite for a claim about its mean, got inf")
+        estimate, spread = float(values.mean()), float(values.std(ddof=1) / math.sqrt(n))
+        reach = float(stats.t.ppf(level, n - 1)) * spread
+        lower, upper = estimate - reach, estimate + reach
+        refuted = lower > claim.bound
+    verdict = Verdict.VIOLATED if refuted else Verdict.NOT_REFUTED
+    return replace(base, verdict=verdict, estimate=estimate, lower=lower, upper=upper, standard_error=spread)
+
+
+def _scaling(base: UtilityResult, claim: Scaling, error: Callable[..., Any]) -> UtilityResult:
+    import statsmodels.api as sm
+
+    points = []
+    for place, value in enumerate(claim.grid):
+        rng = np.random.default_rng(np.random.SeedSequence(base.seed, spawn_key=(place,)))
+        points.append(_point(claim, value, _errors(error(value, base.runs, rng), base.runs), rng))
+    x = np.log([claim.regressor(p.value) for p in points])
+    y = np.log([p.error for p in points])
+    fit = sm.OLS(y, sm.add_constant(x)).fit()
+    # Residuals of few points can be small by luck: the standard error is at least what the runs' own spread carries into the slope.
+    weights = (x - x.mean()) / float(np.sum((x - x.mean()) ** 2))
+    carried = math.sqrt(float(np.sum((weights * [p.standard_error / p.error for p in points]) ** 2)))
+    slope, spread = float(fit.params[1]), max(float(fit.bse[1]), carried)
+    refuted = slope > claim.exponent + max(_MARGIN, 2 * spread)
+    beyond = claim.exponent + max(_MARGIN, 2 * spread)
+    return replace(
+        base,
+        verdict=Verdict.VIOLATED if refuted else Verdict.NOT_REFUTED,
+        estimate=slope,
+        lower=slope - 2 * spread,
+        upper=slope + 2 * spread,
+        standard_error=spread,
+        points=tuple(points),
+        constant=float(np.exp(fit.params[0])),
+        notes=(f"refuted by slopes above {beyond:.4g}",),
+    )
+
+
+def _point(claim: Scaling, value: float, errors: FloatArray, rng: Generator) -> UtilityPoint:
+    if claim.statistic == "median":
+        middle = float(np.median(errors))
+        again = np.median(errors[rng.integers(0, len(errors), (200, len(errors)))], axis=1)
+        point = UtilityPoint(value, middle, float(again.std(ddof=1)))
+    else:
+        point = UtilityPoint(value, float(errors.mean()), float(errors.std(ddof=1) / math.sqrt(len(errors))))
+    if not (math.isfinite(point.error) and point.error > 0):
+        name = f"{claim.statistic} error at {claim.parameter} = {value:g}"
+        raise InvalidArgument(f"audit_utility: error must be positive and finite to be regressed, got {point.error!r} as the {name}")
+    return point
+
+
+def _errors(values: Any, runs: int) -> FloatArray:
+    errors = np.asarray(values, dtype=np.float64)
+    if errors.shape != (runs,):
+        raise InvalidArgument(f"audit_utility: error must give one number a run, shape ({runs},), got shape {errors.shape}")
+    if np.isnan(errors).any():
+        raise InvalidArgument(f"audit_utility: error must be a number, got nan in run {int(np.flatnonzero(np.isnan(errors))[0])}")
+    return errors
+
+
+def _plain(value: float) -> float | str:
+    return value if math.isfinite(value) else repr(value)
