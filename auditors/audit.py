@@ -24,7 +24,7 @@ from dpwitness.auditors.outputs import Outputs, concatenate
 from dpwitness.auditors.result import AuditResult, BitLevel, PairScore, Verdict
 from dpwitness.mechanisms.domains import Domain
 from dpwitness.mechanisms.jsonable import to_jsonable
-from dpwitness.mechanisms.notions import ApproxDP, Claim, PureDP, parse_claim
+from dpwitness.mechanisms.notions import RDP, ZCDP, ApproxDP, Claim, PureDP, parse_claim
 from dpwitness.mechanisms.pairs import Pair
 from dpwitness.mechanisms.validation import InvalidArgument, require_integer, require_one_of, require_positive, require_probability
 
@@ -466,6 +466,7 @@ def _conclude(state: _Run, interrupted: bool, failure: str) -> AuditResult:
         pair=best.pair,
         event=best.event,
         tally=best.tally,
+        alpha=best.alpha * (1 - EARLY_ALPHA) / (2 if isinstance(base.claim, RDP | ZCDP) else 1),
         method=best.method,
         notes=tuple(notes),
     )

@@ -109,7 +109,9 @@ def _product(first: Enclosure, second: Enclosure) -> Enclosure:
 
 def _outer(first: LossLaw, second: LossLaw) -> LossLaw:
     """The product law; atoms whose losses agree to rounding become one."""
-    loss, p, q = (op(a, b).ravel() for op, a, b in zip((np.add.outer, np.multiply.outer, np.multiply.outer), _of(first), _of(second), strict=True))
+    loss, p, q = (
+        op(a, b).ravel() for op, a, b in zip((np.add.outer, np.multiply.outer, np.multiply.outer), _of(first), _of(second), strict=True)
+    )
     order = np.argsort(loss, kind="stable")
     loss, p, q = loss[order], p[order], q[order]
     starts = np.flatnonzero(np.append(True, np.diff(loss) > 1e-12))

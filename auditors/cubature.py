@@ -72,7 +72,7 @@ class _Boxes:
 
     def __init__(self, low: FloatArray, high: FloatArray, which: NDArray[np.intp]) -> None:
         self.low, self.high, self.which = low, high, which
-        n, k = low.shape
+        n = len(low)
         self.p, self.q, self.error = np.zeros(n), np.zeros(n), np.zeros(n)
         self.least, self.most = np.full(n, np.inf), np.full(n, -np.inf)
         self.axis = np.zeros(n, dtype=np.intp)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import enum
 import math
 import platform
@@ -119,6 +120,7 @@ class AuditResult(Result):
     pair: Pair | None = None
     event: Event | None = None
     tally: Tally | None = None
+    alpha: float = 0.0  # the error at which the last look certified the tally: looks and pairs have taken the rest
     method: str = ""
     bit_level: BitLevel | None = None
     pairs: tuple[PairScore, ...] = ()
@@ -160,6 +162,7 @@ class AuditResult(Result):
             "kind": "black box",
             "name": self.name,
             "claim": str(self.claim),
+            "claim_numbers": [float(x) for x in dataclasses.astuple(self.claim)],  # type: ignore[call-overload]
             "relation": self.pair.relation if self.pair else None,
             "verdict": self.verdict.value,
             "headline": self.headline(),
@@ -175,6 +178,7 @@ class AuditResult(Result):
             "description": self.event.describe() if self.event else None,
             "method": self.method,
             "tally": _tally(self.tally),
+            "alpha": self.alpha,
             "bit_level": self.bit_level.to_json() if self.bit_level else None,
             "pairs": [score.to_json() for score in self.pairs],
             "trials": self.trials,

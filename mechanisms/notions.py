@@ -185,7 +185,8 @@ class GDP(Claim):
     def parameter_at(self, fpr: ArrayLike, tpr: ArrayLike) -> FloatArray:
         from scipy.special import ndtri
 
-        gap = ndtri(np.asarray(tpr, dtype=float)) - ndtri(np.asarray(fpr, dtype=float))
+        with np.errstate(invalid="ignore"):  # infinity less infinity: nothing proved
+            gap = ndtri(np.asarray(tpr, dtype=float)) - ndtri(np.asarray(fpr, dtype=float))
         return np.maximum(0.0, np.nan_to_num(gap, nan=0.0, posinf=np.inf))
 
     def delta(self, epsilon: ArrayLike) -> FloatArray:

@@ -1,0 +1,185 @@
+"""Is the log-density that of the sampler? Asked before anything is concluded from it.
+
+**Bridge identity** (Meng and Wong 1996). For densities p, g: E_P[g / (p + g)] = E_G[p / (p + g)], both the integral of pg / (p + g). Both
+sides are means of variables in [0, 1], so they can be compared without any assumption on the weights p/g. If the log-density given for P is
+ln(c p), or is not that of the sampler, the sides differ; their ratio is an estimate of c. Taken with g = q this says that E_P[q/p] = 1
+where the supports agree; taken on parts of the output space, that p/q is right there; taken with g a normal law fitted to other outputs,
+that p integrates to one.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpwitness.auditors.loss_law import Enclosure
+from dpwitness.mechanisms.pairs import Pair
+
+__all__ = ["FALSE_ALARM", "BadOracle", "check_oracle", "rows_of"]
+
+FloatArray = NDArray[np.float64]
+
+FALSE_ALARM = 1e-6  # of all tests of one oracle together
+_MASS = 1e-6  # tolerance of a total mass that has been added up or integrated
+_PARTS = 8  # of the output space, by the log-ratio
+
+
+class BadOracle(ValueError):
+    """A log-density that cannot be that of the sampler, or of anything."""
+
+
+def rows_of(mechanism: Any, dataset: Any, size: int, rng: np.random.Generator) -> FloatArray:
+    """Outputs of `size` runs as rows of numbers."""
+    try:
+        rows = np.asarray(mechanism.sample(dataset, size, rng), dtype=float)
+    except Exception as error:
+        raise BadOracle(f"sample must give rows of numbers, it raises {type(error).__name__}: {error}") from error
+    if rows.ndim not in (1, 2) or len(rows) != size:
+        raise BadOracle(f"sample must return one row for each of {size} runs, got shape {rows.shape}")
+    return rows.reshape(size, -1)
+
+
+def log_densities(mechanism: Any, rows: FloatArray, pair: Pair) -> tuple[FloatArray, FloatArray]:
+    """(log p, log q) at each row; BadOracle where they are no log-densities."""
+    out = []
+    for name, dataset in (("D1", pair.d1), ("D0", pair.d0)):
+        try:
+            value = np.asarray(mechanism.log_density(rows, dataset), dtype=float)
+        except Exception as error:
+            raise BadOracle(f"log_density on {name} raises {type(error).__name__}: {error}") from error
+        if value.shape != (len(rows),):
+            raise BadOracle(f"log_density on {name} must have shape ({len(rows)},), got {value.shape}")
+        if np.isnan(value).any():
+            at = rows[int(np.flatnonzero(np.isnan(value))[0])]
+            raise BadOracle(f"log_density on {name} is NaN at {np.array2string(at, precision=6, threshold=6)}")
+        out.append(value)
+    return out[0], out[1]
+
+
+def check_oracle(mechanism: Any, pair: Pair, law: Enclosure | None, size: int, rng: np.random.Generator) -> None:
+    """Raise BadOracle where sampler and log-density contradict each other; a right oracle is refused with probability 1e-6 at most.
+
+    Parameters
+    ----------
+    law : Enclosure, optional
+        The law of the loss computed from the log-density: its total mass is checked, and the loss of sampled outputs is held against it.
+    size : int
+        Runs a side.
+    """
+    level = FALSE_ALARM / (2 * _PARTS + 8)
+    sides = [rows_of(mechanism, dataset, size, rng) for dataset in (pair.d1, pair.d0)]
+    if sides[0].shape[1] != sides[1].shape[1]:
+        raise BadOracle(f"outputs have {sides[0].shape[1]} numbers on D1 and {sides[1].shape[1]} on D0")
+    logs = [log_densities(mechanism, rows, pair) for rows in sides]
+    for name, own in (("D1", logs[0][0]), ("D0", logs[1][1])):
+        missed = np.count_nonzero(np.isneginf(own))
+        if missed:
+            raise BadOracle(f"log_density on {name} is minus infinity at {missed} of {size} outputs sampled on {name}")
+    if law is not None:
+        _check_mass(law)
+        _check_loss(law, [p - q for p, q in logs], level)
+    _check_ratio(logs, level)
+    if law is None or law.dimension > 1:
+        for name, dataset, rows, log_own in (("D1", pair.d1, sides[0], logs[0][0]), ("D0", pair.d0, sides[1], logs[1][1])):
+            _check_total(mechanism, dataset, name, rows, log_own, level, rng)
+
+
+def _check_mass(law: Enclosure) -> None:
+    for name, mass, unseen in (("D1", law.lower.p, law.upper.unseen_p), ("D0", law.lower.q, law.upper.unseen_q)):
+        total = float(mass.sum())
+        doubt = abs(unseen - max(0.0, 1 - total)) if law.label != "exact" else 0.0
+        missing = law.dimension > 1 or "seen" in law.route  # where not all of the mass need have been covered
+        if total > 1 + _MASS + 2 * doubt or (total < 1 - _MASS - 2 * doubt and not (missing and total > 0.9)):
+            raise BadOracle(f"log_density on {name} does not integrate to one but to {total:.6g} ({law.route})")
+
+
+def _check_loss(law: Enclosure, losses: list[FloatArray], level: float) -> None:
+    """Dvoretzky, Kiefer and Wolfowitz (Massart 1990): the sampled loss against its computed law, both datasets."""
+    size = len(losses[0])
+    margin = math.sqrt(math.log(2 / level) / (2 * size))
+    loss = law.lower.loss
+    finite = loss[np.isfinite(loss)]
+    slack = 1e-3 * (float(np.ptp(finite)) if finite.size else 0.0) + 1e-6
+    for name, sampled, side in (("D1", losses[0], law.lower.p), ("D0", losses[1], law.lower.q)):
+        unseen = max(law.upper.unseen_p, law.upper.unseen_q)
+        cumulative = np.append(0.0, np.cumsum(side))
+        ordered = np.sort(sampled)
+        # at and just below each sampled loss, the computed law a little to the right and to the left
+        right = cumulative[np.searchsorted(loss, ordered + slack, side="right")]
+        left = cumulative[np.searchsorted(loss, ordered - slack, side="left")]
+        rank = np.arange(1, size + 1) / size
+        gap = max(float(np.max(rank - right)), float(np.max(left - (rank - 1 / size)))) - unseen
+        if gap > margin:
+            raise BadOracle(f"log_density disagrees with the sampler on {name}: laws of the loss {gap:.3g} apart, {margin:.3g} is allowed")
+
+
+def _differ(first: FloatArray, second: FloatArray, level: float) -> bool:
+    """Whether two samples in [0, 1] have different means, by empirical Bernstein limits (Audibert, Munos and Szepesvari 2009)."""
+    if min(len(first), len(second)) < 2:
+        return False
+    log = math.log(6 / level)
+    radius = sum(math.sqrt(2 * float(x.var()) * log / len(x)) + 3 * log / len(x) for x in (first, second))
+    return abs(float(first.mean()) - float(second.mean())) > radius
+
+
+def _check_ratio(logs: list[tuple[FloatArray, FloatArray]], level: float) -> None:
+    """E_P[q / (p + q); part] = E_Q[p / (p + q); part] for parts of the output space by L, and for the whole."""
+    with np.errstate(over="ignore"):
+        shares = [
+            1 / (1 + np.exp(np.clip(logs[0][0] - logs[0][1], -700, 700))),
+            1 / (1 + np.exp(np.clip(logs[1][1] - logs[1][0], -700, 700))),
+        ]
+    losses = [p - q for p, q in logs]
+    finite = np.concatenate(losses)
+    cuts = (
+        np.unique(np.round(np.quantile(finite[np.isfinite(finite)], np.linspace(0, 1, _PARTS + 1)[1:-1]), 9))
+        if np.isfinite(finite).any()
+        else []
+    )
+    bins = [np.searchsorted(cuts, np.round(loss, 9)) for loss in losses]
+    for part in range(-1, len(cuts) + 1):
+        first, second = (share * ((b == part) | (part < 0)) for share, b in zip(shares, bins, strict=True))
+        if _differ(first, second, level):
+            with np.errstate(over="ignore"):
+                ratio = float(np.exp(-losses[0]).mean())
+            bridge = f"{float(first.mean()):.4g} must equal {float(second.mean()):.4g} (bridge identity)"
+            raise BadOracle(f"log_density disagrees with the sampler: q/p averages {ratio:.4g} on D1, it may average at most 1; {bridge}")
+
+
+def _check_total(
+    mechanism: Any, dataset: Any, name: str, rows: FloatArray, log_own: FloatArray, level: float, rng: np.random.Generator
+) -> None:
+    """The bridge identity with a normal law fitted to the first fifth of the outputs, tested on the others."""
+    cut = len(rows) // 5
+    fit, rest = rows[:cut], rows[cut:]
+    k = rows.shape[1]
+    if k > 200 or not np.all(np.isfinite(rows)) or any(len(np.unique(column)) < cut // 2 for column in fit.T):
+        return
+    covariance = np.atleast_2d(np.cov(fit.T)) + 1e-12 * np.eye(k)
+    try:
+        root = np.linalg.cholesky(covariance)
+    except np.linalg.LinAlgError:
+        return
+    middle = fit.mean(axis=0)
+
+    def log_normal(y: FloatArray) -> FloatArray:
+        z = np.linalg.solve(root, (y - middle).T)
+        return np.asarray(-0.5 * (z**2).sum(axis=0) - np.log(np.diag(root)).sum() - 0.5 * k * math.log(2 * math.pi))
+
+    drawn = middle + rng.standard_normal((len(rest), k)) @ root.T
+    try:
+        log_p = np.asarray(mechanism.log_density(drawn, dataset), dtype=float)
+    except Exception:  # points that the mechanism could never give: nothing to be learned from them
+        return
+    if np.isnan(log_p).any():
+        raise BadOracle(f"log_density on {name} is NaN at a point near its outputs")
+    theirs = 1 / (1 + np.exp(np.clip(log_own[cut:] - log_normal(rest), -700, 700)))
+    ours = 1 / (1 + np.exp(np.clip(log_normal(drawn) - log_p, -700, 700)))
+    if _differ(theirs, ours, level):
+        value = float(ours.mean()) / max(float(theirs.mean()), 1e-300)
+        raise BadOracle(
+            f"log_density on {name} does not integrate to one: about {value:.3g} by bridge sampling, or it is not the sampler's"
+        )

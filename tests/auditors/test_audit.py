@@ -1,0 +1,233 @@
+"""The whole pipeline: reproducible, interruptible, and clear about mechanisms that cannot be audited."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
+
+import numpy as np
+import pytest
+
+from dpwitness import InvalidArgument, Pair, PureDP, Verdict, audit, replay
+from dpwitness.mechanisms.zoo import zoo
+
+PAIR = Pair(np.array([0.0]), np.array([1.0]))
+
+
+def run(mechanism, **options):
+    return audit(mechanism, **({"claim": "pure:1", "pair": PAIR, "trials": 20_000, "seed": 1} | options))
+
+
+def test_same_counts_on_any_executor():
+    """One thread, two threads, two processes: the pilot, the event and the counts are the same."""
+    mechanism = zoo()["svt5"]
+    alone = audit(mechanism, trials=100_000, seed=3)
+    for pool in (ThreadPoolExecutor(2), ProcessPoolExecutor(2)):
+        with pool:
+            other = audit(mechanism, trials=100_000, seed=3, executor=pool)
+        assert (other.tally, other.p_value, other.event.to_json()) == (alone.tally, alone.p_value, alone.event.to_json())
+    assert audit(mechanism, trials=100_000, seed=4).tally != alone.tally
+
+
+def test_counts_are_a_function_of_seed_pair_phase_and_chunk_only():
+    """The first look of a longer run has the counts of its own chunks, whatever was asked of the rest."""
+    from dpwitness.auditors.engine import Inline, Phase, Stage, counts
+    from dpwitness.auditors.events import Intervals
+
+    event = Intervals(0, np.array([0.5]), np.array([-1.0, 1.0]))
+    stages = [Stage(zoo()["laplace-grid"].sample, PAIR, 5, (1, 0, Phase.TEST), rounds, 1_000, 10.0) for rounds in (2_000, 4_000)]
+    tables = [[found[0].tolist() for found in counts(stage, [event], Inline())] for stage in stages]
+    assert tables[0] == tables[1][:2]
+
+
+def test_interrupt_keeps_what_was_measured():
+    def stop(done, planned):
+        if done > 120_000:
+            raise KeyboardInterrupt
+
+    result = run(lambda d, n, rng: d[0] + rng.laplace(0, 0.5, n), trials=400_000, progress=stop, bits=False)
+    assert result.verdict is Verdict.INCONCLUSIVE
+    assert 100_000 < result.trials < 400_000
+    assert result.parameter_lower > 1.2
+    assert "interrupted after" in result.notes[0]
+    assert result.tally.rounds > 50_000
+    early = run(lambda d, n, rng: d[0] + rng.laplace(0, 0.5, n), progress=lambda a, b: stop(10**9, 0))
+    assert early.verdict is Verdict.INCONCLUSIVE and early.parameter_lower == 0
+
+
+def test_gross_violations_stop_early_and_others_do_not():
+    gross = run(lambda d, n, rng: d[0] + 0.01 * rng.random(n), trials=1_000_000, bits=False)
+    assert gross.verdict is Verdict.VIOLATED and gross.trials < 300_000
+    mild = run(lambda d, n, rng: d[0] + rng.laplace(0, 0.8, n), trials=200_000)
+    assert mild.verdict is Verdict.VIOLATED and mild.trials > 190_000
+    sooner = run(lambda d, n, rng: d[0] + rng.laplace(0, 0.5, n), trials=1_000_000, stop="violation")
+    assert sooner.verdict is Verdict.VIOLATED and sooner.trials < 600_000
+
+
+def raises_always(dataset, size, rng):
+    raise ValueError("no data today")
+
+
+def wrong_shape(dataset, size, rng):
+    return rng.laplace(0, 1, size + 1)
+
+
+class Alternating:
+    def __init__(self):
+        self.calls = 0
+
+    def sample(self, dataset, size, rng):
+        self.calls += 1
+        return rng.laplace(0, 1, (size, 1 + self.calls % 2))
+
+
+class Counting(Alternating):
+    def sample(self, dataset, size, rng):
+        self.calls += 1
+        return dataset[0] + rng.laplace(0, 1, size) + 0.02 * self.calls
+
+
+def ignores_rng(dataset, size, rng):
+    return dataset[0] + np.random.default_rng(1).laplace(0, 1, size)
+
+
+def one_draw_per_call(dataset, size, rng):
+    return np.full(size, dataset[0] + rng.laplace(0, 1))
+
+
+def random_walk(dataset, size, rng):
+    return dataset[0] + np.cumsum(rng.laplace(0, 1, size))
+
+
+def changes_dataset(dataset, size, rng):
+    dataset[0] += 1
+    return rng.laplace(0, 1, size)
+
+
+def hangs(dataset, size, rng):
+    if size > 40:
+        time.sleep(30)
+    return dataset[0] + rng.laplace(0, 1, size)
+
+
+def dies(dataset, size, rng):
+    os._exit(3)
+
+
+@pytest.mark.parametrize(
+    ("mechanism", "message"),
+    [
+        (raises_always, "always raises ValueError: no data today"),
+        (wrong_shape, "the first axis must count the runs"),
+        (Alternating(), r"changed its output between calls on dataset 2: float64\[1\] and then float64\[2\]"),
+        (Counting(), "keeps state between rounds"),
+        (ignores_rng, "ignores rng"),
+        (one_draw_per_call, "draw fresh noise for each run"),
+        (random_walk, "keeps state between rounds"),
+        (changes_dataset, "changes its dataset in place"),
+    ],
+)
+def test_unfit_mechanisms_end_in_error(mechanism, message):
+    fresh = Pair(np.array([0.0]), np.array([1.0]))
+    result = run(mechanism, pair=fresh)
+    assert result.verdict is Verdict.ERROR
+    assert message.replace("\\", "") in result.notes[0]
+    json.dumps(result.to_json(), allow_nan=False)
+
+
+def test_hung_and_dying_mechanisms_end_in_error():
+    assert "longer than time_limit = 1 s" in run(hangs, time_limit=1.0).notes[0]
+    with ProcessPoolExecutor(1) as pool:
+        result = run(dies, executor=pool)
+    assert result.verdict is Verdict.ERROR and "worker process died" in result.notes[0]
+
+
+def raises_on_one(dataset, size, rng):
+    if dataset[0] == 1:
+        raise ValueError("one")
+    return dataset[0] + rng.laplace(0, 1, size)
+
+
+def wider_on_one(dataset, size, rng):
+    return rng.laplace(0, 1, (size, 2 + int(dataset[0])))
+
+
+def integers_on_one(dataset, size, rng):
+    return rng.integers(0, 2, size) if dataset[0] else rng.integers(0, 2, size).astype(float)
+
+
+def names_and_nothing(dataset, size, rng):
+    return [None if u < 0.3 else "low" if u < 0.5 + 0.2 * dataset[0] else (u, [1, 2]) for u in rng.random(size)]
+
+
+def longer_lists(dataset, size, rng):
+    return [[0.0] * int(rng.integers(1, 3 + 2 * int(dataset[0]))) for _ in range(size)]
+
+
+def sometimes_raises(dataset, size, rng):
+    if size > 1:
+        raise RuntimeError("one at a time, please")
+    u = rng.random()
+    if u < 0.05 + 0.3 * dataset[0]:
+        raise OverflowError("too much")
+    return [u]
+
+
+def nearly_equal_giants(dataset, size, rng):
+    return (2**60 + int(dataset[0]) + rng.integers(0, 2, size)).astype(np.int64)
+
+
+@pytest.mark.parametrize(
+    "mechanism", [raises_on_one, wider_on_one, integers_on_one, names_and_nothing, longer_lists, sometimes_raises, nearly_equal_giants]
+)
+def test_every_part_of_the_output_counts(mechanism):
+    result = run(mechanism)
+    assert result.verdict is Verdict.VIOLATED, result.headline()
+    assert replay(result.witness, mechanism=mechanism).verdict is Verdict.VIOLATED
+
+
+def test_an_exception_on_one_dataset_is_named_in_the_event():
+    assert "raises ValueError" in run(raises_on_one).event.describe()
+
+
+def test_not_reproducible_is_said_but_no_error():
+    result = run(lambda d, n, rng: d[0] + np.random.laplace(0, 1, n))  # noqa: NPY002
+    assert result.verdict is Verdict.NOT_REFUTED
+    assert "outputs under one seed differ" in result.notes[0]
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"trials": 10}, "audit: trials must be a whole number, between 1000 and 1000000000000, got 10"),
+        ({"confidence": 1.0}, r"audit: confidence must lie in \(0, 1\), got 1.0"),
+        ({"confidence": float("nan")}, "confidence must lie in"),
+        ({"seed": -1}, "seed must be a whole number, at least 0, got -1"),
+        ({"claim": 3}, "claim must be a privacy notion"),
+        ({"claim": "pure"}, "claim must have the form pure:EPSILON"),
+        ({"pair": []}, "pair must be a Pair or a non-empty list"),
+        ({"pair": None}, "pair must be given, or a domain"),
+        ({"stop": "now"}, "stop must be one of"),
+        ({"time_limit": 0}, "time_limit must be positive and finite, got 0"),
+    ],
+)
+def test_bad_arguments_are_refused_in_one_line(options, message):
+    with pytest.raises(InvalidArgument, match=message):
+        run(ignores_rng, **options)
+
+
+def test_lambdas_cannot_go_to_processes_and_the_error_says_so():
+    with ProcessPoolExecutor(1) as pool, pytest.raises(InvalidArgument, match="mechanism must be importable"):
+        run(lambda d, n, rng: rng.random(n), executor=pool)
+
+
+def test_results_are_no_truth_values():
+    result = run(zoo()["laplace-grid"])
+    with pytest.raises(TypeError, match=r"compare its verdict"):
+        bool(result)
+    with pytest.raises(TypeError, match=r"compare it, as in"):
+        bool(result.verdict)
+    assert result.claim == PureDP(1.0)
+    assert "would have been found with probability 0.9" in result.headline()

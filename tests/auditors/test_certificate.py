@@ -1,0 +1,113 @@
+"""The certificate errs at most as often as it says: by enumeration for few rounds, by simulation for many, for every notion."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from scipy.special import bdtrc, gammaln
+from scipy.stats import binom
+
+from dpwitness import GDP, RDP, ZCDP, ApproxDP, InvalidArgument, PureDP
+from dpwitness.auditors.certificate import Tally, certified, detectable, p_value, two_batches
+
+CLAIMS = [PureDP(1.0), ApproxDP(1.0, 0.05), ApproxDP(0.2, 1e-3), GDP(1.0), ZCDP(0.5), RDP(2.0, 0.5)]
+
+
+def boundary(claim, wrong, directions):
+    """Probabilities (c, w) at which a rule is as right as the claim lets it be."""
+    scale = 2 / directions
+    return float(claim.tradeoff(scale * wrong)) / scale, wrong
+
+
+@pytest.mark.parametrize("claim", CLAIMS, ids=str)
+@pytest.mark.parametrize("directions", [1, 2])
+@pytest.mark.parametrize("wrong", [0.01, 0.1, 0.25])
+def test_enumerated_error_is_at_most_alpha(claim, directions, wrong):
+    """Exact: the sum over all outcomes of 30 rounds at the boundary of the claim."""
+    c, w = boundary(claim, wrong, directions)
+    if c + w > 1:
+        pytest.skip("no rule is right and wrong that often")
+    n, alpha = 30, 0.05
+    correct, wrongs = (grid.ravel() for grid in np.meshgrid(np.arange(n + 1), np.arange(n + 1)))
+    keep = correct + wrongs <= n
+    correct, wrongs = correct[keep], wrongs[keep]
+    rest = n - correct - wrongs
+    with np.errstate(divide="ignore", invalid="ignore"):
+        left = np.where(rest > 0, rest * np.log(max(1 - c - w, 1e-300)), 0.0)
+    logs = gammaln(n + 1) - gammaln(correct + 1) - gammaln(wrongs + 1) - gammaln(rest + 1) + correct * np.log(c) + wrongs * np.log(w) + left
+    mass = np.exp(logs)
+    assert mass.sum() == pytest.approx(1.0, abs=1e-9)
+    lower = certified(claim, correct, wrongs, n, alpha, directions)
+    assert mass[lower > claim.parameter * (1 + 1e-9)].sum() <= alpha
+
+
+@pytest.mark.parametrize("claim", CLAIMS, ids=str)
+def test_simulated_error_is_at_most_alpha_and_not_idle(claim):
+    """2e5 audits of 2e5 rounds at the boundary; false-failure probability 1e-7. Far below alpha would be a waste: it must err 0.5 %."""
+    c, w = boundary(claim, 0.02, 2)
+    rng = np.random.default_rng(1)
+    rounds, audits, alpha = 200_000, 200_000, 0.05
+    made = rng.binomial(rounds, c + w, audits)
+    correct = rng.binomial(made, c / (c + w))
+    cells, times = np.unique(np.column_stack([correct, made - correct]), axis=0, return_counts=True)
+    lower = certified(claim, cells[:, 0], cells[:, 1], rounds, alpha)
+    errors = int(times[lower > claim.parameter].sum())
+    assert errors <= binom.isf(1e-7, audits, alpha)
+    assert errors >= 0.005 * audits
+
+
+def test_the_published_formula_for_approximate_dp():
+    """ln((1 - d/s)/(1 - theta) - 1) with d = delta k/2, at the limits that the certificate uses."""
+    from dpwitness.auditors.certificate import cp_lower
+
+    correct, wrong, rounds, delta, alpha = 900, 100, 50_000, 1e-3, 0.05
+    theta = cp_lower(correct, correct + wrong, alpha * 49 / 50)
+    share = cp_lower(correct + wrong, rounds, alpha / 50)
+    for k in (1, 2):
+        expected = np.log((1 - delta * k / 2 / share) / (1 - theta) - 1)
+        assert certified(ApproxDP(1.0, delta), correct, wrong, rounds, alpha, k) == pytest.approx(expected, abs=1e-12)
+    assert certified(ApproxDP(1.0, 0.9), correct, wrong, rounds, alpha) == 0.0
+
+
+@pytest.mark.parametrize("claim", CLAIMS, ids=str)
+def test_p_value_and_bound_are_one_test(claim):
+    """The bound exceeds the claim exactly at errors above the p-value: counts a little beyond the boundary of each claim."""
+    c, w = boundary(claim, 0.05, 2)
+    counts = (int(44_000 * c), int(40_000 * w), 40_000)
+    p = float(p_value(claim, *counts))
+    assert 1e-100 < p < 0.05
+    assert certified(claim, *counts, p * 1.001) > claim.parameter
+    assert certified(claim, *counts, p * 0.999) <= claim.parameter
+
+
+def test_pure_p_value_is_the_binomial_tail():
+    """For delta = 0 the p-value is P(Bin(M, e^eps/(1 + e^eps)) >= C)."""
+    theta = np.e / (1 + np.e)
+    assert float(p_value(PureDP(1.0), 7_500, 2_500, 20_000)) == pytest.approx(bdtrc(7_499, 10_000, theta), rel=1e-6)
+
+
+def test_detectable_violation_is_found_nine_times_in_ten():
+    """2e5 simulated audits at the parameter that `detectable` names; false-failure probability below 1e-6."""
+    claim, tally, alpha = PureDP(1.0), Tally(73_000, 27_000, 200_000), 0.01
+    epsilon = detectable(claim, tally, alpha)
+    correct = np.random.default_rng(2).binomial(100_000, 1 / (1 + np.exp(-epsilon)), 200_000)
+    values, times = np.unique(correct, return_counts=True)
+    found = times[certified(claim, values, 100_000 - values, 200_000, alpha) > 1.0].sum() / 200_000
+    assert 0.895 < found < 0.915
+    assert detectable(claim, Tally(0, 0, 10), alpha) == float("inf")
+
+
+def test_two_batches_never_asks_for_more_rows_than_there_are():
+    """N' and the split of 1e4 draws."""
+    rng = np.random.default_rng(3)
+    for runs in (100, 5_000):
+        splits = np.array([two_batches(runs, rng) for _ in range(5_000)])
+        assert (splits[:, 1:] <= runs).all() and (splits[:, 1] + splits[:, 2] == splits[:, 0]).all()
+        assert splits[0, 0] == int(2 * runs - 12 * np.sqrt(runs / 2))
+        spread = splits[:, 1].std() / np.sqrt(splits[0, 0] / 4)
+        assert 0.93 < spread < 1.07  # the coin is fair: binomial spread, not a fixed split
+
+
+def test_tally_refuses_impossible_counts():
+    with pytest.raises(InvalidArgument, match=r"correct \+ wrong must be at most rounds = 5, got 6"):
+        Tally(3, 3, 5)
