@@ -7,11 +7,12 @@ import json
 import shlex
 import sys
 from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from dpwitness.auditors.result import AuditResult, Verdict
-from dpwitness.cli import NO_VERDICT, OK, USAGE, VIOLATED
+from dpwitness.cli import NO_VERDICT, OK, VIOLATED
 from dpwitness.console import bar, describe
 from dpwitness.inputs import keywords, load, pair_of, workers
 from dpwitness.mechanisms.validation import InvalidArgument
@@ -197,10 +198,17 @@ def listing(args: argparse.Namespace) -> int:
 
 
 def bench(args: argparse.Namespace) -> int:
-    """``dpwitness bench``."""
-    try:
-        from dpwitness.bench import main
-    except ImportError:
-        print("dpwitness bench: no benchmarks are installed", file=sys.stderr)
-        return USAGE
-    return int(main(args))
+    """``dpwitness bench``: the tables, each row with what is required and what was measured."""
+    from dpwitness.bench import BENCHMARKS, format_table
+    from dpwitness.bench import bench as run
+
+    if args.name is not None and args.name not in BENCHMARKS:
+        raise InvalidArgument(f"bench must be one of {', '.join(sorted(BENCHMARKS))}, got {args.name!r}")
+    tables = []
+    for name in [args.name] if args.name else BENCHMARKS:
+        tables.append(run(name))
+        if not args.json:
+            print(format_table(tables[-1]), flush=True)
+    if args.json:
+        print_json([asdict(table) for table in tables])
+    return OK

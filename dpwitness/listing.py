@@ -47,8 +47,6 @@ def _suites() -> Rows:
 
 
 def _bench() -> Rows:
-    try:
-        from dpwitness.bench import describe_all
-    except ImportError:
-        return []
-    return [{"name": name, "text": text} for name, text in describe_all().items()]
+    from dpwitness.bench import BENCHMARKS
+
+    return [{"name": name, "text": f"measured by {module}"} for name, module in BENCHMARKS.items()]
