@@ -29,6 +29,7 @@ FloatArray = NDArray[np.float64]
 
 _PILOT = 0.1  # of the runs, for the shift and the stakes
 _ROUNDS = 5  # of moving the shift
+_LEAST = 0.98  # of the pilot's epsilon
 _SLACK = 1.02  # on weights bounded by a grid
 
 
@@ -196,7 +197,7 @@ def sampled(
     for i, epsilon in enumerate(epsilons):
         x, bound = main.values(epsilon), order.bound(epsilon)
         bound = bound if x.max() < bound else 2.0
-        stakes = Stakes.plan(first.values(epsilon), bound, size, math.log(1 / each) and each)
+        stakes = Stakes.plan(first.values(epsilon), bound, size, each)
         lower[i], upper[i] = lower_mean(x, stakes, each), min(1.0, upper_mean(x, bound, stakes, each))
     points = _operating(first, main, alphas[3])
     method = "outputs drawn half from P and half from P shifted to large losses" if order.shifted else "outputs drawn from P"
@@ -211,9 +212,9 @@ def _epsilons(
     """Limits for epsilon at `delta`: X falls with epsilon, stakes are those of the pilot's epsilon throughout."""
     size = len(main.loss)
     top = float(np.max(main.loss[np.isfinite(main.loss)], initial=0.0)) + 1.0
-    at = min(center, _solve(first, delta)) if center <= 0 else center
-    bound = order.bound(0.98 * at)
-    x = first.values(at)
+    least = _LEAST * center  # where the bound of X is taken: the upper limit is not looked for below
+    bound = order.bound(least)
+    x = first.values(center)
     goals = [math.log(1 / alpha) for alpha in alphas[:2]]
     up = Stakes.plan(x, bound, size, alphas[0]).up
     down = Stakes.plan(x, bound, size, alphas[1]).down
@@ -222,12 +223,7 @@ def _epsilons(
         return log_capital(main.values(epsilon), delta, up, 1.0) >= goals[0]
 
     def too_high(epsilon: float) -> bool:
-        """Whether delta(epsilon) is certainly below `delta`. The bound of X shrinks as epsilon grows: `down` allows for it from 0.98 at on."""
-        values = main.values(epsilon)
-        stakes = down
-        if epsilon < 0.98 * at or values.max() > bound:
-            stakes = np.minimum(down, 0.5 / 2.0)
-        return log_capital(values, delta, stakes, -1.0) >= goals[1]
+        return epsilon >= least and log_capital(main.values(epsilon), delta, down, -1.0) >= goals[1]
 
     low = bracket(too_low, 0.0, top)[0] if too_low(0.0) else 0.0
     high = 0.0 if too_high(0.0) else bracket(too_high, top, 0.0)[0] if too_high(top) else math.inf
