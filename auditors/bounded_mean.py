@@ -1,13 +1,12 @@
 """delta(epsilon) as a bounded mean, where no exact law of the privacy loss can be had.
 
-delta(epsilon) = E_P (1 - e^(epsilon - L))_+ . Outputs are drawn from r = (P + P_s)/2, where P_s is the law of y + s with y ~ P: its density
-p(y - s) is known, so the weight p/r = 2 / (1 + p(y - s)/p(y)) is exact and at most 2 (defensive importance sampling, Hesterberg 1995). s is
-moved, on pilots, to where L exceeds the epsilon wanted. X = (p/r) (1 - e^(epsilon - L))_+ lies in [0, 2) and has mean delta(epsilon)
-exactly: limits by betting on both sides.
+delta(epsilon) = E_P (1 - e^(epsilon - L))_+ . Outputs are drawn from a mixture r of three laws (defensive importance sampling, Hesterberg
+1995): P itself, P moved to where L exceeds the epsilon wanted, and P moved there and contracted. A map y -> c + s + a (y - c) of outputs of
+the sampler has the density p(c + (y - s - c)/a) / |a|, so the weight p/r is exact, and at most 5. s and a are found on pilots.
+X = (p/r) (1 - e^(epsilon - L))_+ lies in [0, 5) and has mean delta(epsilon) exactly: limits by betting on both sides.
 
 The lower limit needs nothing else. The upper limit of a mean is governed by the bound of X: a region that no sample has hit may hold
-2 ln(1/alpha)/n. In one dimension the weights where L > epsilon are bounded by looking at them on a grid, which lowers that floor to
-where it does not matter.
+2 ln(1/alpha)/n. In one dimension X is bounded by looking at it on a grid, which lowers that floor to where it does not matter.
 """
 
 from __future__ import annotations
@@ -27,6 +26,8 @@ __all__ = ["Sampled", "sampled"]
 
 FloatArray = NDArray[np.float64]
 
+_SHARES = (0.2, 0.2, 0.6)  # of the three laws
+_LARGEST = 1 / _SHARES[0]  # weight
 _PILOT = 0.1  # of the runs, for the shift and the stakes
 _ROUNDS = 5  # of moving the shift
 _LEAST = 0.98  # of the pilot's epsilon
@@ -55,19 +56,24 @@ class _Order:
 
     def __init__(self, mechanism: Any, pair: Pair, rng: np.random.Generator) -> None:
         self.mechanism, self.pair, self.rng = mechanism, pair, rng
-        first = rows_of(mechanism, pair.d1, 512, rng)
-        self.continuous = np.array([len(np.unique(column)) > 256 for column in first.T]) & np.all(np.isfinite(first), axis=0)
-        self.shift = np.zeros(first.shape[1])
-        self.grid: tuple[FloatArray, FloatArray] | None = None
+        first = rows_of(mechanism, pair.d1, 4096, rng)
+        # A column in which a value repeats has atoms; moved, they would meet densities. It stays where it is.
+        self.continuous = np.array([len(np.unique(column)) == len(column) for column in first.T]) & np.all(np.isfinite(first), axis=0)
+        self.center = np.where(self.continuous, first.mean(axis=0), 0.0)
+        self.shift, self.scale = np.zeros(first.shape[1]), np.ones(first.shape[1])
+        self.grid: _Draws | None = None
 
     @property
     def shifted(self) -> bool:
         return bool(np.any(self.shift != 0))
 
     def draw(self, size: int) -> _Draws:
-        moved = int(self.rng.binomial(size, 0.5)) if self.shifted else 0
         rows = rows_of(self.mechanism, self.pair.d1, size, self.rng)
-        rows[:moved] += self.shift
+        if self.shifted:
+            counts = self.rng.multinomial(size, _SHARES)
+            rows[counts[0] :] += self.shift
+            last = slice(counts[0] + counts[1], None)
+            rows[last] = self.center + self.shift + self.scale * (rows[last] - self.shift - self.center)
         log_p, log_q = log_densities(self.mechanism, rows, self.pair)
         weight = np.ones(size)
         if self.shifted:
@@ -77,18 +83,22 @@ class _Order:
         return _Draws(loss, weight, rows)
 
     def _weight(self, rows: FloatArray, log_p: FloatArray) -> FloatArray:
-        before = np.asarray(self.mechanism.log_density(rows - self.shift, self.pair.d1), dtype=float)
-        if np.isnan(before).any():
+        others = []
+        for scale in (np.ones_like(self.scale), self.scale):
+            back = self.center + (rows - self.shift - self.center) / scale
+            others.append(np.asarray(self.mechanism.log_density(back, self.pair.d1), dtype=float) - np.log(scale).sum())
+        if np.isnan(others).any():
             raise BadOracle("log_density on D1 is NaN at an output moved by a shift")
         with np.errstate(over="ignore", invalid="ignore"):
-            return np.where(np.isneginf(log_p), 0.0, 2 / (1 + np.exp(np.minimum(before - log_p, 700.0))))
+            ratios = [np.exp(np.minimum(other - log_p, 700.0)) for other in others]
+            mixture = _SHARES[0] + _SHARES[1] * ratios[0] + _SHARES[2] * ratios[1]
+            return np.where(np.isneginf(log_p), 0.0, 1 / mixture)
 
     def aim(self, delta: float, size: int) -> float:
         """Move the shift to the outputs that make up delta(epsilon) where that is `delta`; that epsilon, estimated."""
-        center = None
+        wanted = 0.0
         for _ in range(_ROUNDS):
             draws = self.draw(size)
-            center = draws.rows.mean(axis=0) if center is None else center
             ordered = np.sort(draws.loss)
             reach = float(ordered[int(0.95 * size)])  # enough draws are beyond this to be averaged
             wanted = _solve(draws, delta)
@@ -96,20 +106,24 @@ class _Order:
             values = draws.values(epsilon)
             if not self.continuous.any() or values.sum() <= 0 or not np.isfinite(ordered[-1]):
                 return wanted
-            shift = np.where(self.continuous, (values @ draws.rows) / values.sum() - center, 0.0)
-            if epsilon < wanted or not self.shifted:
-                self.shift = shift
-                continue
-            self.shift = shift
-            return wanted
+            share = values / values.sum()
+            middle = share @ draws.rows
+            spread = np.sqrt(share @ (draws.rows - middle) ** 2)
+            usual = np.sqrt(draws.weight @ (draws.rows - self.center) ** 2 / size)
+            arrived = epsilon == wanted and self.shifted
+            self.shift = np.where(self.continuous, middle - self.center, 0.0)
+            narrow = np.clip(1.3 * spread / np.maximum(usual, 1e-300), 0.2, 1.0) if arrived else np.ones_like(spread)
+            self.scale = np.where(self.continuous & (narrow < 0.8), narrow, 1.0)
+            if arrived:
+                return wanted
         return wanted
 
     def bound(self, epsilon: float) -> float:
-        """A bound on X: 2, or in one dimension twice the largest weight on a fine grid where L > epsilon, if that is less."""
+        """A bound on X, which falls with epsilon: that of the weights, or in one dimension the largest X on a fine grid."""
         if not self.shifted:
             return 1.0
         if len(self.shift) > 1:
-            return 2.0
+            return _LARGEST
         if self.grid is None:
             rows = rows_of(self.mechanism, self.pair.d1, 4096, self.rng)[:, 0]
             middle, reach = float(np.median(rows)), float(np.ptp(rows)) + abs(float(self.shift[0]))
@@ -118,10 +132,8 @@ class _Order:
             log_p, log_q = log_densities(self.mechanism, points, self.pair)
             with np.errstate(invalid="ignore"):
                 loss = np.where(log_p > -700, log_p - log_q, -np.inf)
-            order = np.argsort(-loss)
-            self.grid = -loss[order], np.maximum.accumulate(self._weight(points, log_p)[order])
-        index = int(np.searchsorted(self.grid[0], -epsilon + 1e-12, side="right"))
-        return min(2.0, _SLACK * float(self.grid[1][min(index, len(self.grid[1]) - 1)]))
+            self.grid = _Draws(loss, self._weight(points, log_p), points)
+        return min(_LARGEST, _SLACK * float(self.grid.values(epsilon).max()) + 1e-12)
 
 
 def _solve(draws: _Draws, delta: float) -> float:
@@ -196,7 +208,7 @@ def sampled(
     lower, upper = np.empty(len(epsilons)), np.empty(len(epsilons))
     for i, epsilon in enumerate(epsilons):
         x, bound = main.values(epsilon), order.bound(epsilon)
-        bound = bound if x.max() < bound else 2.0
+        bound = bound if x.max() < bound else _LARGEST
         stakes = Stakes.plan(first.values(epsilon), bound, size, each)
         lower[i], upper[i] = lower_mean(x, stakes, each), min(1.0, upper_mean(x, bound, stakes, each))
     points = _operating(first, main, alphas[3])
@@ -244,7 +256,7 @@ def _operating(first: _Draws, main: _Draws, alpha: float) -> list[tuple[float, f
             hit = np.where(draws.loss > t, draws.weight, 0.0)
             limits.append((hit, hit * np.exp(-np.maximum(draws.loss, t))))
         (pilot_p, pilot_q), (main_p, main_q) = limits
-        bounds = 2.0, 2.0 * math.exp(-t)
+        bounds = _LARGEST, math.exp(-t) * _LARGEST
         size, each = len(main.loss), alpha / 10
         tpr = lower_mean(main_p, Stakes.plan(pilot_p, bounds[0], size, each), each)
         fpr = upper_mean(main_q, bounds[1], Stakes.plan(pilot_q, bounds[1], size, each), each)
