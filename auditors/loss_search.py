@@ -66,7 +66,7 @@ def worst_output(
     """The output at which the privacy loss of `pair` is largest.
 
     Finite supports are enumerated. Otherwise samples of both datasets, the modes of both densities, kinks, and points far out in many
-    directions start L-BFGS, then Nelder-Mead, or CMA-ES beyond 12 columns. The value returned is reduced by a bound on its rounding.
+    directions start BFGS, then Nelder-Mead, or CMA-ES beyond 12 columns. The value returned is reduced by a bound on its rounding.
 
     Parameters
     ----------
@@ -79,7 +79,7 @@ def worst_output(
     starts : (m, k) array, optional
         More starts.
     thorough : bool
-        Whether to spend more starts, and Nelder-Mead or CMA-ES on top of L-BFGS.
+        Whether to spend more starts, and Nelder-Mead or CMA-ES on top of BFGS.
 
     Raises
     ------
@@ -186,14 +186,14 @@ def _climbed(
             best, top = point, value
 
     for i in heads:
-        consider(_lbfgs(lambda y: -loss(y), pool[i], spread))
+        consider(_climb(lambda y: -loss(y), pool[i], spread))
     if not thorough:
         return best
     before = float(values.max())
     if len(best) > 12:
         if top <= before * (1 + 1e-6):
             consider(_cma(lambda y: -loss(y), best, spread, int(rng.integers(1, 2**31))))
-            consider(_lbfgs(lambda y: -loss(y), best, spread))
+            consider(_climb(lambda y: -loss(y), best, spread))
         return best
     for scale in (0.3, 1e-3):
         reached = top
@@ -217,18 +217,52 @@ def _spaced(pool: FloatArray, values: FloatArray, spread: FloatArray, count: int
 Batch = Callable[[FloatArray], FloatArray]
 
 
-def _lbfgs(objective: Batch, start: FloatArray, unit: FloatArray, steps: int = 60) -> FloatArray:
-    """L-BFGS in units of `unit`, gradients by central differences in one batch."""
-    k = len(start)
-    step = 1e-5
+def _climb(objective: Batch, start: FloatArray, unit: FloatArray, steps: int = 60) -> FloatArray:
+    """BFGS in units of `unit`. The gradient, by central differences, and the line search are one batch of outputs each."""
+    k, step = len(start), 1e-5
     moves = np.vstack([np.zeros(k), step * np.eye(k), -step * np.eye(k)])
+    lengths = 4.0 ** np.arange(3, -12, -1.0)
 
     def value_and_gradient(z: FloatArray) -> tuple[float, FloatArray]:
         found = np.clip(np.nan_to_num(objective(start + (z + moves) * unit), nan=1e300), -1e300, 1e300)
         return float(found[0]), (found[1 : k + 1] - found[k + 1 :]) / (2 * step)
 
-    result = minimize(value_and_gradient, np.zeros(k), jac=True, method="L-BFGS-B", options={"maxiter": steps, "ftol": 1e-13})
-    return np.asarray(start + result.x * unit)
+    z, inverse = np.zeros(k), np.eye(k)
+    value, gradient = value_and_gradient(z)
+    stalled = 0
+    for _ in range(steps):
+        size = float(np.linalg.norm(gradient))
+        if not 1e-12 * abs(value) < size < 1e200:
+            break
+        direction = -inverse @ gradient
+        if direction @ gradient >= 0 or not np.isfinite(direction).all():
+            inverse, direction = np.eye(k), -gradient
+        if np.array_equal(inverse, np.eye(k)):
+            direction = direction / size
+        trials = z + lengths[:, None] * direction
+        found = np.nan_to_num(objective(start + trials * unit), nan=np.inf)
+        i = int(np.argmin(found))
+        if not found[i] < value:
+            if np.array_equal(inverse, np.eye(k)):
+                break
+            inverse = np.eye(k)
+            continue
+        gain, move = value - float(found[i]), trials[i] - z
+        z = trials[i]
+        value, new = value_and_gradient(z)
+        change, gradient = new - gradient, new
+        curved = float(change @ move)
+        if curved > 1e-12 * float(np.linalg.norm(change) * np.linalg.norm(move)):
+            if np.array_equal(inverse, np.eye(k)):
+                inverse = curved / float(change @ change) * np.eye(k)
+            left = np.eye(k) - np.outer(move, change) / curved
+            inverse = left @ inverse @ left.T + np.outer(move, move) / curved
+        else:
+            inverse = np.eye(k)
+        stalled = stalled + 1 if gain <= 1e-11 * abs(value) else 0
+        if stalled == 2:
+            break
+    return np.asarray(start + z * unit)
 
 
 def _nelder_mead(objective: Batch, start: FloatArray, unit: FloatArray) -> FloatArray:
@@ -255,7 +289,7 @@ def _mode(loss: Loss, side: int, sample: FloatArray, spread: FloatArray) -> Floa
     logs = loss.logs(sample)[side]
     point: FloatArray = sample[int(np.argmax(logs))]
     unit = spread
-    for _ in range(4):
+    for turn in range(4):
         reference = float(loss.logs(point[None, :])[side][0])
         if not np.isfinite(reference):
             return point
@@ -263,9 +297,12 @@ def _mode(loss: Loss, side: int, sample: FloatArray, spread: FloatArray) -> Floa
         def surprise(y: FloatArray, reference: float = reference) -> FloatArray:
             return np.asarray(np.exp(np.clip((reference - loss.logs(y)[side]) * 2 / max(k - 1, 1), -700, 60)))
 
-        moved = _lbfgs(surprise, point, unit)
-        if loss.logs(moved[None, :])[side][0] >= reference:
+        moved = _climb(surprise, point, unit)
+        reached = float(loss.logs(moved[None, :])[side][0])
+        if reached >= reference:
             point = moved
+        if turn > 1 and reached < reference + 1e-2:  # a bounded density: near enough. Towards a singularity it keeps rising
+            break
         unit = unit * 1e-2
     return point
 
