@@ -1,0 +1,30 @@
+"""Measurements of speed, by name, each a table of what is required and what was found on this machine in one run."""
+
+from __future__ import annotations
+
+from importlib import import_module
+
+from dpwitness.bench.table import Row, Table, format_table
+
+__all__ = ["BENCHMARKS", "Row", "Table", "bench", "format_table"]
+
+# Each module has a function `measure() -> Table`, imported when its name is asked for.
+BENCHMARKS: dict[str, str] = {
+    "audit": "dpwitness.bench.audit",
+    "mechanisms": "dpwitness.bench.mechanisms",
+}
+
+
+def bench(name: str) -> Table:
+    """Run one benchmark.
+
+    Raises
+    ------
+    ValueError
+        If no benchmark has this name; the message lists those that there are.
+    """
+    if name not in BENCHMARKS:
+        raise ValueError(f"bench: name must be one of {', '.join(sorted(BENCHMARKS))}, got {name!r}")
+    table = import_module(BENCHMARKS[name]).measure()
+    assert isinstance(table, Table)
+    return table

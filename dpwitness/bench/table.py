@@ -1,0 +1,108 @@
+"""The table that a benchmark returns, and how it is printed."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from importlib import import_module
+from typing import Any
+
+__all__ = ["Row", "Table", "best_time", "format_table", "one_core"]
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One measurement.
+
+    Parameters
+    ----------
+    case : str
+        What was measured.
+    required : float
+        What it must reach, or must stay below where `at_most`.
+    measured : float
+        What it reached, in the same unit.
+    unit : str
+        Of both. A ``ratio`` compares two measurements of this run and carries over to other machines; a rate does not.
+    at_most : bool
+        Whether smaller is better.
+    """
+
+    case: str
+    required: float
+    measured: float
+    unit: str
+    at_most: bool = False
+
+    @property
+    def met(self) -> bool:
+        """Whether the measurement is on the required side."""
+        return self.measured <= self.required if self.at_most else self.measured >= self.required
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """The rows of one benchmark, and what a reader must know about them."""
+
+    name: str
+    rows: tuple[Row, ...]
+    notes: tuple[str, ...] = ()
+
+
+def best_time(run: Callable[[], Any], repeats: int = 5) -> float:
+    """Least processor time of `repeats` calls, in seconds, after one that warms up.
+
+    The threads of this process all count, so that none is mistaken for speed; time in which other processes run does not.
+    """
+    run()
+    best = float("inf")
+    for _ in range(repeats):
+        start = time.process_time()
+        run()
+        best = min(best, time.process_time() - start)
+    return best
+
+
+@contextmanager
+def one_core(notes: list[str]) -> Iterator[None]:
+    """Hold the threads of the linear-algebra libraries loaded by now to one while the block runs; adds a note where that cannot be done."""
+    try:
+        threadpool_limits = import_module("threadpoolctl").threadpool_limits
+    except ImportError:
+        notes.append("threadpoolctl is not installed: linear algebra may use threads, whose time counts against the mechanism")
+        yield
+        return
+    with threadpool_limits(1):
+        yield
+
+
+def format_table(table: Table) -> str:
+    """Aligned columns: case, required, measured, unit, measured/required, and whether the requirement is met.
+
+    Examples
+    --------
+    >>> print(format_table(Table("demo", (Row("draws", 2e6, 3e6, "runs/s"), Row("memory", 1.1, 1.0, "ratio", at_most=True)))))
+    case     required  measured    unit     ×
+    draws   >=  2e+06     3e+06  runs/s   1.5  met
+    memory  <=    1.1         1   ratio  0.91  met
+    """
+    head = ["case", "required", "measured", "unit", "×", ""]
+    lines = [
+        [
+            row.case,
+            f"{'<=' if row.at_most else '>='} {row.required:>6.4g}",
+            f"{row.measured:.3g}",
+            row.unit,
+            f"{row.measured / row.required:.2g}",
+            "met" if row.met else "MISSED",
+        ]
+        for row in table.rows
+    ]
+    widths = [max(len(line[i]) for line in [head, *lines]) for i in range(len(head))]
+    printed = [
+        "  ".join([line[0].ljust(widths[0]), *(cell.rjust(width) for cell, width in zip(line[1:-1], widths[1:-1], strict=True)), line[-1]])
+        for line in [head, *lines]
+    ]
+    return "\n".join([*(line.rstrip() for line in printed), *table.notes])
