@@ -1,6 +1,9 @@
 from .catalogue import pairs_for as pairs_for
 from .checks import check_mechanism as check_mechanism
 from .checks import parametrize_with_checks as parametrize_with_checks
+from .loss_law import LossLaw as LossLaw
 from .result import AuditResult as AuditResult
 from .result import Result as Result
 from .result import Verdict as Verdict
+from .white_box import CertifyResult as CertifyResult
+from .white_box import certify as certify

@@ -12,8 +12,8 @@ L in a box is that of its nodes. The estimated errors, and the mass that the box
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,6 +26,7 @@ FloatArray = NDArray[np.float64]
 LogDensities = Callable[[FloatArray, NDArray[np.intp]], tuple[FloatArray, FloatArray]]
 
 _FAR = 1e5  # log-densities beyond this have lost the digits that L needs
+_KINK = 20.0
 _MOST_MISSING = 1e-3  # more unseen mass than this, and quadrature gives up
 
 
@@ -40,7 +41,7 @@ class _Plan:
     evaluations: int
 
 
-_PLANS = {1: _Plan(12, 1e-15, 3000, 1e-16, 1_500_000), 2: _Plan(7, 1e-10, 150, 1e-9, 1_500_000), 3: _Plan(5, 1e-8, 40, 1e-7, 2_000_000)}
+_PLANS = {1: _Plan(12, 1e-15, 3000, 1e-16, 1_500_000), 2: _Plan(7, 1e-10, 1000, 1e-9, 1_500_000), 3: _Plan(5, 1e-8, 200, 1e-7, 2_500_000)}
 _REACH = {
     1: np.concatenate([[0.0], 2.0 ** np.arange(-2, 41)]),
     2: np.array([0.0, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 48.0]),
@@ -106,6 +107,10 @@ class _Boxes:
         self.p, self.q = volume * (p @ rule.weights), volume * (q @ rule.weights)
         # (axis, n): sizes of the last coefficients, of either density
         tails = sum(np.abs(np.einsum("nm,ajm->ajn", f_, rule.tails)).sum(axis=1) for f_ in (p, q)) * volume
+        if k > 1:
+            # A Gauss rule of n nodes errs by the coefficients from 2n on. Where they decay by a constant factor those are about the square
+            # of the n-th; where a kink makes them decay slowly the n-th itself is the estimate.
+            tails = tails * np.minimum(1.0, _KINK * tails / np.maximum(np.maximum(self.p, self.q), 1e-300))
         self.error = tails.max(axis=0)
         with np.errstate(invalid="ignore"):
             loss = log_p - log_q
@@ -159,7 +164,8 @@ def integrate(f: LogDensities, rows: FloatArray, prefixes: int, breaks: FloatArr
         width = np.max(boxes.high - boxes.low, axis=1)
         thin = width <= 1e-14 * np.maximum(1.0, np.max(np.abs(boxes.low), axis=1))
         mass = np.maximum(boxes.p, boxes.q)
-        score = np.maximum(boxes.error / plan.tolerance, np.where(heavy & (mass > 1e-13 / plan.steps), np.minimum(spread, 1e6) / step, 0.0))
+        fine = np.where(heavy & (mass > 1e-13 / plan.steps), step, 10 * step)
+        score = np.maximum(boxes.error / plan.tolerance, np.where(mass > 1e-290, np.minimum(spread, 1e6) / fine, 0.0))
         if k > 1:
             score = np.maximum(boxes.error / plan.tolerance, (np.minimum(spread, 10 * scale) / step) ** 2 * mass * plan.steps)
         more = (score > 1) & ~thin
@@ -174,7 +180,25 @@ def integrate(f: LogDensities, rows: FloatArray, prefixes: int, breaks: FloatArr
             done, boxes = done.join(boxes.take(order[room:])), boxes.take(order[:room])
         boxes = boxes.halved().evaluate(f, rule, plan.tolerance)
         spent += len(boxes.low) * len(rule.points)
-    return _enclosure(boxes if done is None else done.join(boxes), k)
+    boxes = boxes if done is None else done.join(boxes)
+    found = _enclosure(boxes, k)
+    if found is None or k > 1:
+        return found
+
+    def refine(losses: Sequence[float]) -> Enclosure:
+        """Sign changes of L - t by bisection: every cell that L crosses t in is cut down to rounding."""
+        cells = boxes
+        for t in losses:
+            for _ in range(60):
+                width = cells.high[:, 0] - cells.low[:, 0]
+                crossed = (cells.least < t) & (cells.most > t) & (np.maximum(cells.p, cells.q) > 1e-18)
+                crossed &= width > 1e-15 * np.maximum(1.0, np.abs(cells.low[:, 0]))
+                if not crossed.any() or np.count_nonzero(crossed) > 1000:
+                    break
+                cells = cells.take(~crossed).join(cells.take(crossed).halved().evaluate(f, rule, plan.tolerance))
+        return _enclosure(cells, k) or found
+
+    return replace(found, refine=refine)
 
 
 def _roots(rows: FloatArray, prefixes: int, breaks: FloatArray | None) -> _Boxes:
@@ -207,9 +231,15 @@ def _enclosure(boxes: _Boxes, k: int) -> Enclosure | None:
     sure_least, sure_most = float(boxes.sure_least.min(initial=np.inf)), float(boxes.sure_most.max(initial=-np.inf))
     some = (boxes.p > 0) | (boxes.q > 0)
     boxes = boxes.take(some)
-    with np.errstate(divide="ignore"):
+    with np.errstate(divide="ignore", invalid="ignore"):
         middle = np.log(boxes.p) - np.log(boxes.q)
+    # A mass that underflows is not zero: the loss is then that of the nodes, on the safe side for the order in which the cell counts.
+    faint = (np.minimum(boxes.p, boxes.q) < 1e-290) & np.isfinite(boxes.least) & np.isfinite(boxes.most)
+    ahead = boxes.p >= boxes.q
+    middle = np.where(faint, np.where(ahead, boxes.least, boxes.most), middle)
     lower = _sorted(middle, boxes.p, boxes.q, 0.0, 0.0, (sure_least, sure_most))
+    middle = np.where(faint, np.where(ahead, boxes.most, boxes.least), middle)
+    boxes.least, boxes.most = np.where(faint, middle, boxes.least), np.where(faint, middle, boxes.most)
     growing = (_grows(boxes, -1) if sure_least > -np.inf else False, _grows(boxes, +1))
     extremes = (-math.inf if growing[0] else sure_least, math.inf if growing[1] else sure_most)
     upper = _sorted(*_split(middle, boxes), unseen_p, unseen_q, extremes)

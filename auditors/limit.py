@@ -92,7 +92,8 @@ def limit_of_law(law: LossLaw, claim: Claim, trials: int, alpha: float) -> float
     grids = [_spread(np.arange(len(right)), _COARSE) for right, _ in sides]
     best = 0.0
     for _ in range(4):
-        found = value(*grids)
+        with np.errstate(invalid="ignore"):
+            found = value(*grids)
         i, j = np.unravel_index(int(np.argmax(found)), found.shape)
         best = max(best, float(found[i, j]))
         grids = [_around(grid, int(k)) for grid, k in zip(grids, (i, j), strict=True)]

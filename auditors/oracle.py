@@ -134,11 +134,9 @@ def _check_ratio(logs: list[tuple[FloatArray, FloatArray]], level: float) -> Non
         ]
     losses = [p - q for p, q in logs]
     finite = np.concatenate(losses)
-    cuts = (
-        np.unique(np.round(np.quantile(finite[np.isfinite(finite)], np.linspace(0, 1, _PARTS + 1)[1:-1]), 9))
-        if np.isfinite(finite).any()
-        else []
-    )
+    cuts: FloatArray = np.empty(0)
+    if np.isfinite(finite).any():
+        cuts = np.unique(np.round(np.quantile(finite[np.isfinite(finite)], np.linspace(0, 1, _PARTS + 1)[1:-1]), 9))
     bins = [np.searchsorted(cuts, np.round(loss, 9)) for loss in losses]
     for part in range(-1, len(cuts) + 1):
         first, second = (share * ((b == part) | (part < 0)) for share, b in zip(shares, bins, strict=True))

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,7 +18,7 @@ from dpwitness.auditors.bounded_mean import Sampled, sampled
 from dpwitness.auditors.loss_law import Enclosure, LossLaw, enclose
 from dpwitness.auditors.oracle import FALSE_ALARM, BadOracle, check_oracle
 from dpwitness.auditors.result import SCHEMA, Result, Verdict, _number, environment
-from dpwitness.mechanisms.notions import RDP, ZCDP, ApproxDP, Claim, parse_claim
+from dpwitness.mechanisms.notions import GDP, RDP, ZCDP, ApproxDP, Claim, parse_claim
 from dpwitness.mechanisms.pairs import Pair
 from dpwitness.mechanisms.validation import InvalidArgument, require_integer, require_one_of, require_probability
 
@@ -27,7 +26,8 @@ __all__ = ["CertifyResult", "certify"]
 
 FloatArray = NDArray[np.float64]
 
-_ROUNDING = 1e-9  # relative: ends this close to the claim agree with it
+_ROUNDING = 1e-9  # relative: an end this close to the claimed epsilon agrees with it
+_TAILS = 1e-6  # the same for mu and rho, which hang on relative errors far out
 _ORDERS = 1.0 + np.geomspace(1e-3, 1e4, 240)  # zCDP
 _FPR = np.concatenate([[0.0], np.geomspace(1e-9, 1e-2, 36), np.linspace(0.02, 1.0, 50)])
 _GRID, _SAMPLED_GRID = 41, 13  # epsilons of the profile
@@ -192,7 +192,7 @@ def certify(
     except BadOracle as error:
         note = f"{error} (false-alarm probability at most {FALSE_ALARM:g})"
         empty: dict[str, Any] = dict.fromkeys(("epsilons", "delta_lower", "delta_upper", "fpr", "tpr_lower", "tpr_upper"), np.empty(0))
-        ends = {"epsilon_lower": 0.0, "epsilon_upper": math.inf, "parameter_lower": 0.0, "parameter_upper": math.inf}
+        ends: dict[str, Any] = {"epsilon_lower": 0.0, "epsilon_upper": math.inf, "parameter_lower": 0.0, "parameter_upper": math.inf}
         seconds = time.perf_counter() - started
         return CertifyResult(
             verdict=Verdict.ERROR,
@@ -211,30 +211,34 @@ def certify(
 
 
 def _verdict(claim: Claim, lower: float, upper: float) -> Verdict:
-    edge = claim.parameter * (1 + _ROUNDING)
+    edge = claim.parameter * (1 + (_ROUNDING if isinstance(claim, ApproxDP) else _TAILS))
     return Verdict.VIOLATED if lower > edge else Verdict.CERTIFIED if upper <= edge else Verdict.INCONCLUSIVE
 
 
 def _from_law(law: Enclosure, claim: Claim) -> dict[str, Any]:
     """Everything that the law of the loss says."""
-    lower, upper = ([side, side.swapped()] for side in (law.lower, law.upper))
     delta = claim.delta_budget
+    if delta > 0:
+        near = law.lower.epsilon(delta), -law.lower.swapped().epsilon(delta)
+        law = law.refined([loss for loss in near if math.isfinite(loss)])
+    lower, upper = ([side, side.swapped()] for side in (law.lower, law.upper))
     ends = [max(side.epsilon(delta) for side in sides) for sides in (lower, upper)]
-    notes = []
+    notes: list[str] = []
     label = law.label
     if isinstance(claim, ApproxDP):
         parameters = list(ends)
         if delta == 0 and law.label != "exact" and math.isfinite(ends[1]):
             label = "assumption: the loss has no larger supremum than over the nodes of the quadrature and far tails"
     else:
-        parameters = [max(_parameter(claim, side) for side in sides) for sides in (lower, upper)]
+        low, high, notes = _parameters(claim, lower, upper)
+        parameters = [low, high]
         unseen = max(law.upper.unseen_p, law.upper.unseen_q)
         if unseen > 1e-9:
             parameters[1] = math.inf
         elif law.label != "exact":
-            label = f"assumption: the mass of {unseen:.1g} outside the quadrature shows no larger loss"
-        if isinstance(claim, ZCDP):
-            notes.append(f"orders 1 + {_ORDERS[0] - 1:.3g} to {_ORDERS[-1]:.5g} were looked at")
+            label = f"assumption: the mass of {unseen:.1g} that was left out shows no larger loss"
+        if isinstance(claim, GDP):
+            label = "assumption: events of probability below 1e-9 need no larger mu"
     # the two ends are computed by separate roundings
     ends[1], parameters[1] = max(ends), max(parameters)
     epsilons = _profile_grid(claim, ends[1], _GRID)
@@ -263,24 +267,43 @@ def _profile_grid(claim: Claim, upper: float, size: int) -> FloatArray:
     return np.linspace(0.0, min(top, 600.0), size)
 
 
-def _parameter(claim: Claim, law: LossLaw) -> float:
-    """Smallest parameter of GDP, zCDP or RDP that this order of the law allows.
+def _parameters(claim: Claim, lower: list[LossLaw], upper: list[LossLaw]) -> tuple[float, float, list[str]]:
+    """Smallest parameter of GDP, zCDP or RDP that the laws allow, from below and from above, over both orders.
 
-    GDP: the curve is concave and so is the attacker's; the vertices of the latter decide.
+    GDP: its curve is concave, and so is the attacker's; the vertices of the latter decide. zCDP: D_a <= sup L, so that the orders from some
+    a on need no more than sup L / a.
     """
     if isinstance(claim, RDP):
-        return law.renyi(claim.alpha)
+        return max(law.renyi(claim.alpha) for law in lower), max(law.renyi(claim.alpha) for law in upper), []
     if isinstance(claim, ZCDP):
-        return max(law.renyi(float(order)) / float(order) for order in _ORDERS)
-    _, fpr, tpr = law.roc()
-    use = (fpr + tpr > 1e-12) & ((1 - fpr) + (1 - tpr) > 1e-9)
-    with np.errstate(invalid="ignore"):
-        return float(np.max(claim.parameter_at(fpr[use], tpr[use]), initial=0.0))
+        ends = np.array([[max(law.renyi(a) for law in laws) / a for a in _ORDERS.tolist()] for laws in (lower, upper)])
+        with np.errstate(invalid="ignore"):
+            resolved = (ends[1] - ends[0] <= 1e-2 * ends[1] + 1e-9) | (ends[0] == ends[1])
+        last = len(_ORDERS) if resolved.all() else int(np.argmin(resolved))
+        if last == 0:
+            return float(ends[0].max()), math.inf, []
+        rest = max(law.supremum for law in upper) / float(_ORDERS[last - 1])
+        notes = [f"orders from 1 + {_ORDERS[0] - 1:.3g} to {_ORDERS[last - 1]:.4g} were looked at"]
+        if math.isinf(rest):
+            notes[0] += "; the upper end assumes that those beyond need no larger rho"
+            rest = 0.0
+        return float(ends[0].max()), max(float(ends[1][:last].max()), min(rest, float(ends[1].max()))), notes
+    values = []
+    for laws in (lower, upper):
+        value = 0.0
+        for law in laws:
+            threshold, fpr, tpr = law.roc()
+            # beyond the middle the other order says the same, from tails that are summed without cancellation
+            use = (fpr + tpr <= 1) & (tpr > 1e-9) & ((fpr > 0) | np.isposinf(threshold))
+            with np.errstate(invalid="ignore"):
+                value = max(value, float(np.max(claim.parameter_at(fpr[use], tpr[use]), initial=0.0)))
+        values.append(value)
+    return values[0], values[1], []
 
 
 def _best_attack(law: LossLaw) -> FloatArray:
     _, fpr, tpr = law.roc()
-    return np.minimum(1.0, np.interp(_FPR, np.append(0.0, fpr), np.append(0.0, tpr)) + law.unseen_p)
+    return np.asarray(np.minimum(1.0, np.interp(_FPR, np.append(0.0, fpr), np.append(0.0, tpr)) + law.unseen_p))
 
 
 def _from_samples(
@@ -304,7 +327,6 @@ def _from_samples(
     notes = []
     if delta == 0:
         notes.append("the lower end is the largest loss at an output seen: a proof where the densities are continuous")
-    largest: Callable[[str], FloatArray] = lambda key: np.max([getattr(side, key) for side in sides], axis=0)  # noqa: E731
     return {
         "route": f"bounded mean, {sides[0].method}",
         "upper_end": f"statistical({alpha:.3g})",
@@ -313,8 +335,8 @@ def _from_samples(
         "parameter_lower": parameters[0],
         "parameter_upper": parameters[1],
         "epsilons": epsilons,
-        "delta_lower": largest("delta_lower"),
-        "delta_upper": largest("delta_upper"),
+        "delta_lower": np.max([side.delta_lower for side in sides], axis=0),
+        "delta_upper": np.max([side.delta_upper for side in sides], axis=0),
         "fpr": np.empty(0),
         "tpr_lower": np.empty(0),
         "tpr_upper": np.empty(0),

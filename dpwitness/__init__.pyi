@@ -1,9 +1,12 @@
 from .auditors.audit import audit as audit
 from .auditors.checks import check_mechanism as check_mechanism
 from .auditors.checks import parametrize_with_checks as parametrize_with_checks
+from .auditors.limit import limit as limit
 from .auditors.replay import replay as replay
 from .auditors.result import AuditResult as AuditResult
 from .auditors.result import Verdict as Verdict
+from .auditors.white_box import CertifyResult as CertifyResult
+from .auditors.white_box import certify as certify
 from .mechanisms.notions import GDP as GDP
 from .mechanisms.notions import RDP as RDP
 from .mechanisms.notions import ZCDP as ZCDP
