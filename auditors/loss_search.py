@@ -97,11 +97,15 @@ def worst_output(
     values = loss(rows)
     if np.isinf(values).any():
         return _settled(loss, rows[int(np.argmax(values))])
-    mixed = loss.has_atoms(rows, rng)
-    if mixed:
-        output, _ = best_atom(loss, rows)
-        return _settled(loss, output)
-    return _continuous(mechanism, pair, loss, first, second, rows, rng, thorough)
+    # A row that is NaN from some column on, where the mechanism stopped, is compared with others like it and not moved.
+    atoms = 1.0 if np.isnan(rows).any() else loss.share_of_atoms(rows, rng)
+    if atoms == 0:
+        return _continuous(mechanism, pair, loss, first, second, rows, rng, thorough)
+    atom = _settled(loss, best_atom(loss, rows)[0])
+    if atoms == 1:
+        return atom
+    other = _continuous(mechanism, pair, loss, first, second, rows, rng, thorough)
+    return other if other.loss > atom.loss else atom
 
 
 def _settled(loss: Loss, output: FloatArray) -> WorstOutput:
@@ -318,8 +322,8 @@ def _singular(loss: Loss, side: int, point: FloatArray, spread: FloatArray, rng:
     u /= np.linalg.norm(u, axis=1)[:, None]
     found = loss.logs((point + (_SHRINKING[:, None, None] * u * spread.max())).reshape(-1, k))
     heights = [np.median(side_logs.reshape(len(_SHRINKING), -1), axis=1) for side_logs in found]
-    rise = np.diff(heights[side] - heights[1 - side])
-    own = np.diff(heights[side])
+    with np.errstate(invalid="ignore"):  # where both are impossible
+        rise, own = np.diff(heights[side] - heights[1 - side]), np.diff(heights[side])
     # Within the accuracy to which the point is known, the rise stops: six decades suffice.
     steady = (rise > 0.5) & (own > 0.5)
     return bool(steady[1:6].all() and own[5] > 0.8 * own[2])

@@ -5,6 +5,8 @@ from .auditors.limit import limit as limit
 from .auditors.replay import replay as replay
 from .auditors.result import AuditResult as AuditResult
 from .auditors.result import Verdict as Verdict
+from .auditors.sensitivity import audit_sensitivity as audit_sensitivity
+from .auditors.utility import audit_utility as audit_utility
 from .auditors.white_box import CertifyResult as CertifyResult
 from .auditors.white_box import certify as certify
 from .mechanisms.notions import GDP as GDP
