@@ -131,6 +131,9 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _run(args: argparse.Namespace) -> int:
+    # Threads of the linear algebra library fight with `--workers` and with each other over small matrices: one each is fastest.
+    for name in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"):
+        os.environ.setdefault(name, "1")
     from dpwitness import commands
 
     run: dict[str, Any] = {

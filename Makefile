@@ -1,0 +1,24 @@
+# The two commands: `make audit` and `make test`. Needs Python 3.11, gcc and make; everything else comes from requirements.lock.
+PYTHON ?= python3.11
+VENV := .venv
+STAMP := $(VENV)/.installed
+
+# One linear algebra thread a process: the tests run on all cores already.
+export OPENBLAS_NUM_THREADS ?= 1
+
+.PHONY: audit test clean
+
+audit: $(STAMP)
+	@status=0; $(VENV)/bin/dpwitness suite zoo --report out/zoo || status=$$?; echo "The report lies in out/zoo/audit.md"; exit $$status
+
+test: $(STAMP)
+	$(VENV)/bin/python -m pytest -n auto
+
+$(STAMP): requirements.lock pyproject.toml
+	$(PYTHON) -m venv $(VENV)
+	$(VENV)/bin/python -m pip install --quiet --disable-pip-version-check -r requirements.lock
+	$(VENV)/bin/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+	touch $(STAMP)
+
+clean:
+	rm -rf $(VENV) build dist out *.egg-info

@@ -1,0 +1,147 @@
+"""Audits as tests: the `dp_audit` fixture and marker, and one report over all of them, also under xdist.
+
+The plugin is loaded by every pytest run in an environment with dpwitness: it imports nothing heavy until an audit is asked for.
+"""
+
+from __future__ import annotations
+
+import inspect
+import json
+from collections.abc import Generator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+if TYPE_CHECKING:
+    from dpwitness.testing import Auditor
+
+_FOUND = pytest.StashKey[list[dict[str, Any]]]()  # of an item: results that no report has taken along yet
+_REPORT = pytest.StashKey["_Merged"]()
+
+_MARKER = (
+    "dp_audit(claim=None, pair=None, domain=None, trials=..., confidence=1-1e-9, seed=0, ...): the test returns, or yields, "
+    "a mechanism, whose privacy claim is asserted"
+)
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """``--dp-report FILE``."""
+    group = parser.getgroup("dpwitness", "differential privacy audits")
+    group.addoption("--dp-report", metavar="FILE", default=None, help="write one report over all audits, such as out/audit.md")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Register the marker; on the controller, try the report's folder before anything is run."""
+    config.addinivalue_line("markers", _MARKER)
+    place = config.getoption("--dp-report")
+    if place is not None and not hasattr(config, "workerinput"):
+        merged = _Merged(config.invocation_params.dir / place, place)
+        config.stash[_REPORT] = merged
+        config.pluginmanager.register(merged, "dpwitness-report")
+
+
+@pytest.fixture
+def dp_audit(request: pytest.FixtureRequest) -> Auditor:
+    """``dp_audit(mechanism, claim=..., pair=..., trials=...)`` fails the test if the claim is violated; returns the AuditResult."""
+    return _auditor(request.node)
+
+
+def _auditor(item: pytest.Item) -> Auditor:
+    from dpwitness.testing import Auditor
+
+    found = item.stash.setdefault(_FOUND, [])
+    wanted = item.config.getoption("--dp-report") is not None
+    return Auditor(item.nodeid, found.append if wanted else None, _witness_folder(item.config), item.config.invocation_params.dir)
+
+
+def _witness_folder(config: pytest.Config) -> Path | None:
+    """Where a failed audit leaves its witness: pytest's cache."""
+    cache = getattr(config, "cache", None)
+    return Path(cache.mkdir("dpwitness")) if cache is not None else None
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_pycollect_makeitem(collector: pytest.Module | pytest.Class, name: str, obj: object) -> Any:
+    """A marked generator is an audit that yields its mechanism; pytest would refuse it as a test."""
+    marks = getattr(obj, "pytestmark", [])
+    if inspect.isgeneratorfunction(obj) and any(mark.name == "dp_audit" for mark in marks) and collector.istestfunction(obj, name):
+        return list(collector._genfunctions(name, obj))
+    return None
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
+    """Run a marked test: call it for its mechanism, and audit that."""
+    marker = pyfuncitem.get_closest_marker("dp_audit")
+    if marker is None:
+        return None
+    if marker.args:
+        pytest.fail(f"dp_audit: the marker takes keywords only, got {marker.args!r}", pytrace=False)
+    arguments = {name: pyfuncitem.funcargs[name] for name in pyfuncitem._fixtureinfo.argnames}
+    made = pyfuncitem.obj(**arguments)
+    if made is None:
+        pytest.fail("dp_audit: the marked test must return or yield a mechanism, got None", pytrace=False)
+    steps = made if inspect.isgenerator(made) else iter([made])
+    try:
+        _auditor(pyfuncitem)(next(steps), name=pyfuncitem.name, **marker.kwargs)
+    except AssertionError as error:
+        if not hasattr(error, "result"):
+            raise
+        pytest.fail(str(error), pytrace=False)
+    finally:
+        for _ in steps:  # what stands behind the yield
+            pass
+    return True
+
+
+@pytest.hookimpl(hookwrapper=True)
+def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> Generator[None, Any, None]:
+    """Give the test's report its audits to carry, as text: that is how they travel from a worker to the controller."""
+    outcome = yield
+    found = item.stash.get(_FOUND, [])
+    if found:
+        outcome.get_result().dp_audits = [json.dumps(data) for data in found]
+        found.clear()
+
+
+class _Merged:
+    """The one report, on the controller: results by test, whichever worker they came from and in whatever order."""
+
+    def __init__(self, path: Path, place: str) -> None:
+        self.place, self.results = place, dict[str, list[dict[str, Any]]]()
+        self.folder, self.stem = (path.parent, path.stem) if path.suffix == ".md" else (path, "audit")
+        self.written: Path | None = None
+        from dpwitness.mechanisms.validation import InvalidArgument
+        from dpwitness.reports.report import check_writable
+
+        try:
+            check_writable(self.folder)
+        except InvalidArgument as error:
+            raise pytest.UsageError(f"--dp-report: {error}") from None
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        """A test that is run again replaces what it found before."""
+        carried = getattr(report, "dp_audits", None)
+        if report.when == "setup":
+            self.results[report.nodeid] = []
+        if carried:
+            self.results[report.nodeid] += [json.loads(text) for text in carried]
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_sessionfinish(self) -> None:
+        """Write it, in the order of the tests' names: the same for any number of workers."""
+        from dpwitness.reports.report import write_report_from_json
+
+        merged = [data for node in sorted(self.results) for data in self.results[node]]
+        command = f"pytest --dp-report {self.place}"
+        self.written = write_report_from_json(merged, self.folder, title="Audits", command=command, stem=self.stem)
+
+    def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
+        """How many audits, and where the report lies."""
+        if self.written is None:
+            return
+        merged = [data for found in self.results.values() for data in found]
+        broken = sum(data["verdict"] == "VIOLATED" for data in merged)
+        terminalreporter.section("dpwitness")
+        terminalreporter.line(f"{len(merged)} audits, {broken} violated; report: {self.place}")
