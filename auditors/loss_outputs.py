@@ -75,9 +75,10 @@ class Loss:
 
 
 def best_atom(loss: Loss, rows: FloatArray, heads: int = 4) -> tuple[FloatArray, float]:
-    """Coordinate search: from the best outputs seen, each column takes each value seen in it, as long as the loss grows."""
+    """Coordinate search from the best outputs seen: a column takes any value seen in it, or of another size, while the loss grows."""
     k = rows.shape[1]
-    seen = [np.unique(rows[:, j])[:64] for j in range(k)]
+    sizes = 10.0 ** np.arange(-6, 7)
+    seen = [np.concatenate([np.unique(rows[:, j])[:64], sizes, -sizes]) for j in range(k)]
     totals = rows.sum(axis=1)
     if k > 1 and np.all(rows >= 0) and np.ptp(totals) <= 1e-9 * abs(totals[0]):  # frequencies: the corners of their simplex
         rows = np.vstack([rows, totals[0] * np.eye(k)])

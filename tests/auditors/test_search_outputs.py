@@ -10,6 +10,7 @@ from dpwitness.mechanisms import (
     GLMObjectivePerturbation,
     GLMOutputPerturbation,
     InvalidArgument,
+    KernelLearner,
     LabelledVectors,
     Laplace,
     LinearCosts,
@@ -18,8 +19,10 @@ from dpwitness.mechanisms import (
     Loss,
     Pair,
     PrivateFTRL,
+    PrivateInteractivePrediction,
     PrivateRidge,
     SimplexSampling,
+    TestDataDependentLearner,
     zoo,
 )
 
@@ -113,6 +116,24 @@ def test_products_of_actions_too_many_to_list():
     worst = worst_output(mechanism, mechanism.worst_pair())
     assert worst.loss == pytest.approx(39 * 2 / mechanism.regularization, rel=1e-9)
     assert isinstance(mechanism.worst_pair().d0, LinearCosts)
+
+
+def test_answers_to_the_same_question_compose():
+    """JK-10: ten Laplace answers about one point, each at 2/sqrt(T log(1/delta)): the pure loss is their sum."""
+    learner = KernelLearner(Loss("absolute"), 1.0, 1, 1000)
+    mechanism = TestDataDependentLearner(learner, 1.0, 1e-3, [[1.0]] * 10, constant=1.0)
+    worst = worst_output(mechanism, mechanism.worst_pair())
+    assert worst.loss == pytest.approx(10 * 2 / math.sqrt(10 * math.log(1000)), rel=1e-6)
+
+
+def test_answers_that_no_sample_shows():
+    """PINP: a noisy answer has probability 1e-7; the loss of one, epsilon_0 times the shift, is found all the same."""
+    learner = KernelLearner(Loss("absolute"), 1.0, 1, 1000)
+    mechanism = PrivateInteractivePrediction(learner, 1.0, 1e-3, 0.1, 1.0, test_points=np.array([[1.0]] * 3))
+    pair = mechanism.worst_pair()
+    worst = worst_output(mechanism, pair)
+    shift = abs(float(learner.fit(pair.d0)(np.array([[1.0]]))[0] - learner.fit(pair.d1)(np.array([[1.0]]))[0]))
+    assert worst.loss >= 0.99 * shift * mechanism.epsilon0 > 0
 
 
 def test_log_density_that_is_nan_is_named():
