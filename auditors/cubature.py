@@ -59,6 +59,15 @@ class _Rule:
         self.weights = _product(axes)
         last = [np.polynomial.legendre.Legendre.basis(nodes - j)(x) * (2 * (nodes - j) + 1) * w / 2 for j in (1, 2)]
         self.tails = np.array([[_product([*axes[:a], row, *axes[a + 1 :]]) for row in last] for a in range(k)])
+        if k == 1:
+            # A jump between the last node and the end of the box would go unseen: the ends are looked at, against what the nodes foretell.
+            ends = np.array([-1.0, 1.0]) * (1 - 1e-6)
+            foretold = [[np.prod((end - np.delete(x, i)) / (x[i] - np.delete(x, i))) for i in range(nodes)] for end in ends]
+            gap = (1 - x[-1]) / 2
+            self.points = np.append(x, ends)[:, None]
+            self.weights = np.append(self.weights, [0.0, 0.0])
+            plain = np.pad(self.tails[0], ((0, 0), (0, 2)))
+            self.tails = np.concatenate([plain, gap * np.hstack([-np.array(foretold), np.eye(2)])])[None]
 
 
 def _product(axes: list[FloatArray]) -> FloatArray:
@@ -257,13 +266,15 @@ def _grows(boxes: _Boxes, sign: int) -> bool:
 def _split(middle: FloatArray, boxes: _Boxes) -> tuple[FloatArray, FloatArray, FloatArray]:
     """Each box as two atoms at the ends of its loss, with the same masses in all."""
     low, high = np.minimum(boxes.least, middle), np.maximum(boxes.most, middle)
+    with np.errstate(invalid="ignore"):
+        spread = high - low
     p_high, q_high = np.zeros_like(middle), np.zeros_like(middle)
-    plain = np.isfinite(low) & np.isfinite(high) & (high - low > 1e-13)
+    plain = np.isfinite(low) & np.isfinite(high) & (spread > 1e-13)
     # p_high + p_low = p and p_high e^-high + p_low e^-low = q
     share = np.expm1(low[plain] - middle[plain]) / np.expm1(low[plain] - high[plain])
     p_high[plain] = np.clip(share, 0.0, 1.0) * boxes.p[plain]
     q_high[plain] = p_high[plain] * np.exp(-high[plain])
-    flat = ~plain & (high - low <= 1e-13)
+    flat = ~plain & (spread <= 1e-13)
     p_high[flat], q_high[flat] = boxes.p[flat], boxes.q[flat]
     one_sided = np.isinf(middle)
     high = np.where(one_sided, middle, high)

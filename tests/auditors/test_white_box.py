@@ -1,0 +1,251 @@
+"""Certification of pairs: routes against each other, verdicts on the zoo, coverage of the betting limits, densities that are wrong."""
+
+import json
+import math
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+from scipy.stats import norm
+
+from dpwitness.auditors.betting import Stakes, lower_mean, upper_mean
+from dpwitness.auditors.loss_law import enclose
+from dpwitness.auditors.oracle import check_oracle
+from dpwitness.auditors.result import Verdict
+from dpwitness.auditors.white_box import certify
+from dpwitness.mechanisms import GDP, RDP, ZCDP, ApproxDP, Gaussian, InvalidArgument, Laplace, LaplaceVector, Pair, PureDP, zoo
+
+ZERO_ONE = Pair(np.array([0.0]), np.array([1.0]), "replace-one")
+GAUSSIAN = Gaussian(1.0, 1e-5)
+
+
+@dataclass(frozen=True)
+class Bent:
+    """A mechanism whose density (and sampler) are put through functions: the mutations."""
+
+    inner: object
+    density: object = None
+    noise: float = 1.0
+
+    def sample(self, dataset, size, rng):
+        rows = self.inner.sample(dataset, size, rng)
+        return dataset.sum() + self.noise * (rows - dataset.sum()) if self.noise != 1 else rows
+
+    def log_density(self, outputs, dataset):
+        value = self.inner.log_density(outputs, dataset)
+        return value if self.density is None else self.density(value, outputs, dataset)
+
+
+@dataclass(frozen=True)
+class Normal:
+    """N(dataset, I)."""
+
+    def sample(self, dataset, size, rng):
+        return dataset + rng.standard_normal((size, dataset.size))
+
+    def log_density(self, outputs, dataset):
+        return norm.logpdf(outputs - dataset).sum(axis=1)
+
+
+# ---- numbers
+
+
+def test_gaussian_by_sign_changes():
+    result = certify(GAUSSIAN, ZERO_ONE, ApproxDP(1.0, 1e-5))
+    assert result.epsilon_lower == pytest.approx(1.0, abs=1e-9)
+    assert result.epsilon_upper == pytest.approx(1.0, abs=1e-9)
+    assert result.verdict is Verdict.CERTIFIED
+    assert result.upper_end == "enclosure"
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_gaussian_by_sampling(seed):
+    """1e5 runs at confidence .999: both ends within .2 % of epsilon; each end is on its own side with probability .999."""
+    result = certify(GAUSSIAN, ZERO_ONE, ApproxDP(1.0, 1e-5), trials=100_000, route="sampling", seed=seed)
+    assert 0.998 <= result.epsilon_lower <= 1.0 <= result.epsilon_upper <= 1.002
+    truth = GDP(1 / GAUSSIAN.sigma).delta(result.epsilons)
+    assert np.all(result.delta_lower <= truth)
+    assert np.all(truth <= result.delta_upper)
+    assert result.delta_lower[0] > 0.9 * truth[0]
+    assert result.delta_upper[8] < 1.1 * truth[8]
+    assert "statistical" in result.upper_end
+    assert result.verdict is Verdict.INCONCLUSIVE
+
+
+@pytest.mark.parametrize("dimension", [1, 3, 20])
+def test_sampling_in_many_dimensions(dimension):
+    """The lower end needs no bound on the weights: within 1 % of the truth in any dimension; mu = 1, delta = 1e-3."""
+    pair = Pair(np.zeros(dimension), np.full(dimension, 1 / math.sqrt(dimension)), "l2")
+    result = certify(Normal(), pair, ApproxDP(1.0, 1e-3), route="sampling")
+    truth = 3.1386705485829403
+    assert GDP(1.0).delta(truth) == pytest.approx(1e-3, rel=1e-9)
+    assert 0.99 * truth <= result.epsilon_lower <= truth <= result.epsilon_upper
+    assert result.verdict is Verdict.VIOLATED
+    truth = GDP(1.0).delta(result.epsilons)
+    assert np.all((result.delta_lower <= truth) & (truth <= result.delta_upper))
+
+
+def test_sampling_against_composition():
+    """Twenty answers: bounded means bracket what privacy-loss distributions compute, at thirteen epsilons."""
+    vector = LaplaceVector(1.0)
+    pair = vector.spread_pair()
+    law, means = (certify(vector, pair, ApproxDP(0.5, 1e-2), route=route) for route in ("law", "sampling"))
+    assert law.epsilon_upper - law.epsilon_lower < 1e-3 * law.epsilon_lower
+    assert means.epsilon_lower <= law.epsilon_upper
+    assert means.epsilon_upper >= law.epsilon_lower
+    assert means.epsilon_upper - means.epsilon_lower < 0.15 * law.epsilon_lower
+    exact = np.interp(means.epsilons, law.epsilons, law.delta_upper)  # above the profile, which is convex
+    assert np.all(means.delta_lower <= exact)
+
+
+@pytest.mark.parametrize("claim", [GDP(1.0), ZCDP(0.5), RDP(2.0, 1.0), RDP(10.0, 5.0)])
+def test_parameters_of_the_gaussian(claim):
+    """mu, mu^2 / 2, alpha mu^2 / 2 for mu = 1 (Mironov 2017, Bun and Steinke 2016, Dong et al. 2022)."""
+    mechanism = Gaussian(1.0, 1e-5, noise_multiplier=1 / GAUSSIAN.sigma)
+    result = certify(mechanism, ZERO_ONE, claim)
+    assert result.parameter_lower <= claim.parameter * (1 + 1e-6)
+    assert result.parameter_upper >= claim.parameter * (1 - 1e-6)
+    assert result.parameter_lower == pytest.approx(claim.parameter, rel=2e-3)
+    assert result.parameter_upper == pytest.approx(claim.parameter, rel=2e-3)
+    assert result.verdict is not Verdict.VIOLATED
+    assert certify(mechanism, ZERO_ONE, claim.with_parameter(0.9 * claim.parameter)).verdict is Verdict.VIOLATED
+    assert certify(mechanism, ZERO_ONE, claim.with_parameter(1.1 * claim.parameter)).verdict is Verdict.CERTIFIED
+    sampling = certify(mechanism, ZERO_ONE, claim, route="sampling")
+    assert 0.3 * claim.parameter < sampling.parameter_lower <= claim.parameter
+
+
+@pytest.mark.parametrize("name", zoo())
+def test_verdicts_on_the_zoo(name):
+    mechanism = zoo()[name]
+    result = certify(mechanism, mechanism.worst_pair(), trials=20_000)
+    assert result.verdict is (Verdict.VIOLATED if mechanism.truth.breaks(mechanism.claim) else Verdict.CERTIFIED)
+    assert result.epsilon_lower <= mechanism.truth.parameter * (1 + 1e-9)
+    if name != "svt3":  # several numbers and calls in one output: sampled, the loss at the best output seen
+        assert result.epsilon_lower == pytest.approx(mechanism.truth.parameter, rel=1e-8)
+        assert result.epsilon_upper == pytest.approx(mechanism.truth.parameter, rel=1e-8)
+    assert json.loads(json.dumps(result.to_json(), allow_nan=False))["verdict"] == result.verdict.value
+    assert result.headline().startswith(result.verdict.value)
+
+
+def test_unbounded_loss_is_recognised():
+    result = certify(GAUSSIAN, ZERO_ONE, PureDP(1.0))
+    assert result.verdict is Verdict.VIOLATED
+    assert result.epsilon_lower > 100
+    assert result.epsilon_upper == math.inf
+
+
+def test_tradeoff_curve():
+    """Laplace(1): the best attack on false-positive rate q <= 1/(2e) has rate e q; the Gaussian's is its GDP curve."""
+    laplace, gaussian = (certify(m, ZERO_ONE, PureDP(1.0)) for m in (Laplace(1.0), GAUSSIAN))
+    low = laplace.fpr < 0.18
+    assert laplace.tpr_lower[low] == pytest.approx(math.e * laplace.fpr[low], rel=1e-6, abs=1e-12)
+    assert gaussian.tpr_lower == pytest.approx(GDP(1 / GAUSSIAN.sigma).tradeoff(gaussian.fpr), abs=1e-6)
+    for result in (laplace, gaussian):
+        assert np.all(result.tpr_upper >= result.tpr_lower)
+        assert np.max(result.tpr_upper - result.tpr_lower) < 1e-5
+
+
+# ---- betting
+
+
+@pytest.mark.parametrize("law", ["rare", "two values", "skewed"])
+def test_coverage_of_the_betting_limits(law):
+    """500 samples of 400: each limit errs at most .05 + 5.3 standard errors of a share of .05 (false failure 1.2e-7 in all)."""
+    rng = np.random.default_rng(11)
+    draw = {
+        "rare": lambda n: (rng.random(n) < 0.02) * 2.0,
+        "two values": lambda n: np.where(rng.random(n) < 0.3, 2.0, 0.1),
+        "skewed": lambda n: 2 * rng.beta(0.2, 3.0, n),
+    }[law]
+    mean = {"rare": 0.04, "two values": 0.67, "skewed": 2 * 0.2 / 3.2}[law]
+    low, high = [], []
+    for _ in range(500):
+        stakes = Stakes.plan(draw(100), 2.0, 400, 0.05)
+        x = draw(400)
+        low.append(lower_mean(x, stakes, 0.05))
+        high.append(upper_mean(x, 2.0, stakes, 0.05))
+    margin = 5.3 * math.sqrt(0.05 * 0.95 / 500)
+    assert np.mean(np.array(low) > mean) <= 0.05 + margin
+    assert np.mean(np.array(high) < mean) <= 0.05 + margin
+    # and they are no idle limits: within six standard errors of the mean, on average
+    error = {"rare": 2 * math.sqrt(0.02 * 0.98), "two values": 1.9 * math.sqrt(0.21), "skewed": 0.23}[law] / 20
+    assert mean - np.mean(low) < 6 * error
+    assert np.mean(high) - mean < 6 * error
+
+
+def test_coverage_of_the_sampled_epsilon():
+    """25 certifications at confidence .9: epsilon left out at most 12 times; chance of more 2e-7 if each errs with probability .1."""
+    mechanism = Gaussian(1.0, 1e-5, noise_multiplier=1 / GAUSSIAN.sigma)
+    truth, missed = 3.1386705485829403, 0
+    for seed in range(25):
+        result = certify(mechanism, ZERO_ONE, ApproxDP(1.0, 1e-3), trials=10_000, confidence=0.9, route="sampling", seed=seed)
+        missed += not result.epsilon_lower <= truth <= result.epsilon_upper
+    assert missed <= 12
+
+
+# ---- bad oracles
+
+TWO = Pair(np.zeros(2), np.full(2, 0.5), "l1")
+MANY = Pair(np.zeros(8), np.full(8, 0.125), "l1")
+
+
+@pytest.mark.parametrize("route", ["auto", "sampling"])
+@pytest.mark.parametrize(
+    ("mechanism", "pair", "word"),
+    [
+        (Bent(Laplace(1.0), lambda v, y, d: v + 0.2), ZERO_ONE, "integrate to one|bridge"),
+        (Bent(Laplace(1.0), lambda v, y, d: v - 0.2), ZERO_ONE, "integrate to one|bridge"),
+        (Bent(Normal(), lambda v, y, d: v + 0.3), TWO, "integrate to one"),
+        (Bent(Normal(), lambda v, y, d: v + 0.3), MANY, "integrate to one"),
+        (Bent(Normal(), lambda v, y, d: v + 0.3 * (d[0] > 0)), MANY, "disagrees|integrate"),
+        (Bent(Normal(), lambda v, y, d: np.where(y[:, 0] > 2, np.nan, v)), ZERO_ONE, "NaN"),
+        (Bent(Normal(), lambda v, y, d: np.where(y[:, 0] > 2, -np.inf, v)), ZERO_ONE, "minus infinity|integrate"),
+        (Bent(Laplace(1.0), noise=0.8), ZERO_ONE, "disagrees|integrate"),
+        (Bent(Normal(), lambda v, y, d: norm.logpdf(y - 2 * d).sum(axis=1)), MANY, "disagrees|integrate"),
+        (Bent(Normal(), lambda v, y, d: v[:, None]), MANY, "shape"),
+        (Bent(Normal(), lambda v, y, d: 1 / 0), MANY, "raises ZeroDivisionError"),
+    ],
+)
+def test_wrong_densities_are_errors(mechanism, pair, word, route):
+    result = certify(mechanism, pair, PureDP(1.0), route=route)
+    assert result.verdict is Verdict.ERROR
+    assert any(part in result.notes[0] for part in word.split("|"))
+    json.dumps(result.to_json(), allow_nan=False)
+
+
+def test_the_value_of_the_integral_is_named():
+    result = certify(Bent(Laplace(1.0), lambda v, y, d: v + math.log(1.2)), ZERO_ONE, PureDP(1.0))
+    assert "to 1.2 " in result.notes[0]
+
+
+@pytest.mark.parametrize("name", ["laplace", "gaussian", "noisy-max-value", "noisy-max-both", "randomized-response-5", "histogram", "svt3"])
+def test_right_densities_are_none(name):
+    """20 seeds, with the law of the loss and without: a right oracle is refused with probability 1e-6 at most."""
+    mechanism = zoo()[name]
+    pair = mechanism.worst_pair()
+    law = enclose(mechanism, pair)
+    for seed in range(20):
+        for known in {law, None}:
+            check_oracle(mechanism, pair, known, 4000, np.random.default_rng(seed))
+
+
+# ---- arguments
+
+
+def test_arguments():
+    with pytest.raises(InvalidArgument, match="must have a method sample, function has none"):
+        certify(lambda d, n, rng: rng.random(n), ZERO_ONE, PureDP(1.0))
+    with pytest.raises(InvalidArgument, match="trials"):
+        certify(Laplace(1.0), ZERO_ONE, trials=10)
+    with pytest.raises(InvalidArgument, match="route"):
+        certify(Laplace(1.0), ZERO_ONE, route="guess")
+    with pytest.raises(InvalidArgument, match="no exact law"):
+        certify(Normal(), MANY, PureDP(1.0), route="law")
+    with pytest.raises(TypeError, match="truth value"):
+        bool(certify(Laplace(1.0), ZERO_ONE))
+
+
+def test_same_seed_same_numbers():
+    first, second, third = (certify(Normal(), MANY, ApproxDP(1.0, 1e-3), trials=20_000, seed=seed) for seed in (1, 1, 2))
+    assert first.epsilon_lower == second.epsilon_lower
+    assert first.epsilon_lower != third.epsilon_lower
