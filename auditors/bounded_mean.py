@@ -212,7 +212,7 @@ def sampled(
         stakes = Stakes.plan(first.values(epsilon), bound, size, each)
         lower[i], upper[i] = lower_mean(x, stakes, each), min(1.0, upper_mean(x, bound, stakes, each))
     points = _operating(first, main, alphas[3])
-    method = "outputs drawn half from P and half from P shifted to large losses" if order.shifted else "outputs drawn from P"
+    method = "outputs drawn from P, and from P moved to large losses and contracted" if order.shifted else "outputs drawn from P"
     # delta falls with epsilon: so may its limits
     lower, upper = np.maximum.accumulate(lower[::-1])[::-1], np.minimum.accumulate(upper)
     return Sampled(low, high, lower, upper, points, largest, method)

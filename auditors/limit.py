@@ -3,6 +3,8 @@
 The best events are {L > t1} ("it was D1") and {L < -t2} ("it was D0"). LIMIT is the certificate of `certificate.py` at the expected counts
 of the best pair of thresholds, one or two directions: the parameter that half of such audits would certify (the certificate is monotone,
 and the median of a binomial lies within one count of its mean). No Monte Carlo.
+
+For (epsilon, delta)-DP a test that is no certificate of guesses could do a little better: Gaussian (1, 1e-5), 1e5 runs a side, .722 here.
 """
 
 from __future__ import annotations

@@ -174,13 +174,13 @@ def test_coverage_of_the_betting_limits(law):
 
 
 def test_coverage_of_the_sampled_epsilon():
-    """25 certifications at confidence .9: epsilon left out at most 12 times; chance of more 2e-7 if each errs with probability .1."""
+    """16 certifications at confidence .9: epsilon left out at most 9 times; chance of more 5e-7 if each errs with probability .1."""
     mechanism = Gaussian(1.0, 1e-5, noise_multiplier=1 / GAUSSIAN.sigma)
     truth, missed = 3.1386705485829403, 0
-    for seed in range(25):
+    for seed in range(16):
         result = certify(mechanism, ZERO_ONE, ApproxDP(1.0, 1e-3), trials=10_000, confidence=0.9, route="sampling", seed=seed)
         missed += not result.epsilon_lower <= truth <= result.epsilon_upper
-    assert missed <= 12
+    assert missed <= 9
 
 
 # ---- bad oracles
@@ -218,7 +218,7 @@ def test_the_value_of_the_integral_is_named():
     assert "to 1.2 " in result.notes[0]
 
 
-@pytest.mark.parametrize("name", ["laplace", "gaussian", "noisy-max-value", "noisy-max-both", "randomized-response-5", "histogram", "svt3"])
+@pytest.mark.parametrize("name", ["laplace", "gaussian", "noisy-max-value", "noisy-max-both", "randomized-response-5", "histogram"])
 def test_right_densities_are_none(name):
     """20 seeds, with the law of the loss and without: a right oracle is refused with probability 1e-6 at most."""
     mechanism = zoo()[name]
