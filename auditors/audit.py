@@ -33,13 +33,14 @@ __all__ = ["Progress", "audit"]
 Progress = Callable[[int, int], None]
 
 PILOT_SHARE = 0.2
-TRAIN_SHARE = 0.12
-TRAIN_VALUES = 2**22  # numbers kept for training, at most
+TRAIN_SHARE = 0.13
+TRAIN_SHARE_RARE = 0.06  # where delta > 0 makes the events rare: there the test is short of rounds, not the training
+TRAIN_VALUES = 2**23  # numbers kept for training, at most
 TRAIN_ROUNDS = 2**19
 FINALISTS = 5  # pairs of which the pilot takes a second look
 CONFIRMED = 3  # pairs that go from the pilot to the test, at most
 BIT_SHARE = 0.1
-BIT_ROUNDS = 2**18  # a leak of bits is gross by nature: more rounds would only slow the audit
+BIT_ROUNDS = 2**16  # a leak of bits is gross by nature: more rounds would only slow the audit
 LOOKS = (1 / 128, 1 / 64, 1 / 32, 1 / 16, 1 / 8, 1 / 4, 1 / 2, 1.0)
 EARLY_ALPHA = 0.05  # of alpha, for all looks but the last together: early looks are for gross violations
 
@@ -349,7 +350,8 @@ def _pilot(state: _Run, pairs: list[Pair], budget: int, width: int) -> list[int]
 
 def _test(state: _Run, pair: Pair, index: int, budget: int, alpha: float, width: int) -> None:
     """Train an event on a share of the budget and certify it on the rest."""
-    train = int(min(TRAIN_SHARE * budget, TRAIN_ROUNDS, TRAIN_VALUES // width))
+    share = TRAIN_SHARE_RARE if state.result.claim.delta_budget else TRAIN_SHARE
+    train = int(min(share * budget, TRAIN_ROUNDS, TRAIN_VALUES // width))
     sides = _train(state, pair, index, Phase.TRAIN, train, width)
     learned = learn(*sides, state.result.claim, alpha=alpha * (1 - EARLY_ALPHA), rounds=budget - train)
     certify_event(state, pair, index, learned, budget - train, alpha, width)

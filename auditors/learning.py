@@ -25,6 +25,8 @@ __all__ = ["Learned", "learn"]
 
 FloatArray = NDArray[np.float64]
 
+_WORTH = 0.01  # how much more a later, less simple way must promise
+
 
 @dataclass(frozen=True, slots=True)
 class Learned:
@@ -86,9 +88,9 @@ class Selector:
 
 SELECTORS = {
     "kappa 3": Selector(counted, 3.0, 2.0),
-    "kappa 1": Selector(counted, 1.0, 2.0),
-    "binormal": Selector(binormal, 0.0, 0.0),
     "calibrated": Selector(calibrated, 0.0, 0.0),
+    "binormal": Selector(binormal, 0.0, 0.0),
+    "kappa 1": Selector(counted, 1.0, 2.0),
 }
 
 
@@ -129,7 +131,7 @@ def learn(outputs1: Outputs, outputs0: Outputs, claim: Claim, *, alpha: float, r
             thresholds = selector.select(table, goal)
             if value is None or thresholds is None or final is None:
                 continue
-            if best is None or value > best.expected:
+            if best is None or value > best.expected + _WORTH * abs(best.expected):
                 best = Learned(final.event(*thresholds), value, f"{scorer_name}, {selector_name}")
                 chosen = scorers[0]
     assert best is not None and chosen is not None, "some scorer fits any data"

@@ -18,6 +18,7 @@ __all__ = ["SCORERS", "Scorer", "Training", "fit_logistic"]
 FloatArray = NDArray[np.float64]
 
 _FEW = 32  # a column with at most this many values is a category
+_WIDE = 8  # columns beyond which a free shape for each only adds noise
 _MANY_ATOMS = 8192
 _FIT_VALUES = 2**22  # numbers that a logistic model is fitted to, at most
 
@@ -244,8 +245,10 @@ def _fit_additive(shape: str) -> Callable[[Training], Scorer | None]:
             features.extend((filled == key).astype(float) for key in keys)
             if every:
                 continue
+            if shape == "bins" and len(columns) > _WIDE:
+                return None
             bulk = ~np.isin(filled, keys) & ~missing
-            knots = _knots(x[bulk], data.label[bulk], shape if shape != "bins" or len(columns) <= 6 else "coarse bins")
+            knots = _knots(x[bulk], data.label[bulk], shape)
             if len(knots) < 2:
                 continue
             smooth.append((j, knots, len(features)))
@@ -282,7 +285,7 @@ def _knots(x: FloatArray, label: NDArray[np.bool_], shape: str) -> FloatArray:
         a, b = sorted((np.median(x[label]), np.median(x[~label])))
         spread = np.quantile(x, 0.75) - np.quantile(x, 0.25)
         return np.unique([a, b] if b - a > 1e-3 * spread else np.median(x) + 1e-3 * spread * np.array([-1.0, 1.0]))
-    levels = {"linear": [0.01, 0.99], "coarse bins": [0.02, 0.3, 0.5, 0.7, 0.98], "bins": [0.01, 0.1, 0.25, 0.4, 0.5, 0.6, 0.75, 0.9, 0.99]}
+    levels = {"linear": [0.01, 0.99], "bins": [0.01, 0.1, 0.25, 0.4, 0.5, 0.6, 0.75, 0.9, 0.99]}
     return np.unique(np.quantile(x, levels[shape]))
 
 
@@ -306,14 +309,14 @@ def fit_logistic(features: FloatArray, ones: FloatArray, zeros: FloatArray, ridg
     return weights, inverse
 
 
-# Each with whether it is frugal (so few parameters that its own data may also choose its thresholds) and whether it is cheap.
+# Simplest first. Each with whether it is frugal (so few parameters that its own data may also choose its thresholds) and whether it is cheap.
 SCORERS: dict[str, tuple[Callable[[Training], Scorer | None], bool, bool]] = {
-    "atoms": (_fit_atoms(1.0), False, True),
-    "atoms, shrunk": (_fit_atoms(20.0), False, False),
     "line": (_fit_line, True, True),
-    "quantile bins": (_fit_bins(monotone=False), False, True),
     "monotone bins": (_fit_bins(monotone=True), False, False),
+    "quantile bins": (_fit_bins(monotone=False), False, True),
     "clipped logistic": (_fit_additive("clip"), True, True),
     "linear logistic": (_fit_additive("linear"), True, False),
     "binned logistic": (_fit_additive("bins"), False, False),
+    "atoms, shrunk": (_fit_atoms(20.0), False, False),
+    "atoms": (_fit_atoms(1.0), False, True),
 }
