@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
 import json
 import math
@@ -124,12 +125,15 @@ def _check_signature(mechanism: Any, name: str) -> None:
     run = getattr(mechanism, "sample", mechanism)
     if not callable(run):
         raise InvalidArgument(f"target must be a mechanism or a function, {name} is of type {type(mechanism).__name__}")
+    bound: dict[str, Any] = {}
+    if isinstance(run, functools.partial):
+        run, bound = run.func, run.keywords
     try:
         signature = inspect.signature(run)
     except (TypeError, ValueError):
         return
     try:
-        signature.bind(None, 1, None)
+        signature.bind(None, 1, None, **bound)
     except TypeError as error:
         raise InvalidArgument(
             f"target must be callable as f(dataset, size, rng) once kwargs are bound, {name}{signature}: {error}"

@@ -98,9 +98,9 @@ def _glm() -> Iterator[tuple[str, PaperSpecimen]]:
             mechanism = GLMObjectivePerturbation(loss=loss, epsilon=1.0, repaired=repaired)
             yield f"glm-objective-{loss.name}-gamma-{form}", _worst(mechanism, settled=repaired)
         gamma = GLMObjectivePerturbation(**common, repaired=repaired)
-        yield f"glm-objective-linear-gamma-{form}", _worst(gamma, settled=repaired)
+        yield f"glm-objective-linear-gamma-{form}", _worst(gamma)
         gaussian = GLMObjectivePerturbation(**common, noise="gaussian", delta=1e-3, repaired=repaired)
-        yield f"glm-objective-linear-gaussian-{form}", _worst(gaussian, settled=repaired)
+        yield f"glm-objective-linear-gaussian-{form}", _worst(gaussian)
 
 
 def _interactive() -> Iterator[tuple[str, PaperSpecimen]]:

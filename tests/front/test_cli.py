@@ -1,0 +1,187 @@
+"""The command line from outside: exit codes, one line an error, JSON, reports, and a run that is interrupted."""
+
+import contextlib
+import json
+import os
+import pty
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+PAIR = ["--d0", "[0]", "--d1", "[1]"]
+
+
+def test_violation_found_witness_written_and_replayed_from_elsewhere(shell):
+    found = shell.dpwitness("audit", "mine.py:leaky", "--claim", "pure:1", *PAIR, "--report", "out")
+    assert (found.returncode, found.stderr) == (1, "")
+    lines = found.stdout.splitlines()
+    assert lines[0].startswith("VIOLATED: epsilon > 1.") and "confidence 0.99" in lines[0]
+    assert lines[-1].split(":")[1].strip() == "dpwitness replay out/witness-leaky.json; report"
+    assert sorted(p.name for p in (shell.folder / "out").iterdir() if p.suffix != ".svg") == [
+        "audit.json",
+        "audit.md",
+        "witness-leaky.json",
+    ]
+    elsewhere = shell.folder / "elsewhere"
+    elsewhere.mkdir()
+    again = type(shell)(elsewhere).dpwitness("replay", "../out/witness-leaky.json", "--json")
+    assert again.returncode == 1
+    assert json.loads(again.stdout)["verdict"] == "VIOLATED"
+
+
+def test_json_is_strict_and_holds_the_witness(shell):
+    arguments = ["audit", "mine:leaky", "--claim", "pure:1", *PAIR, "--trials", "1e6", "--seed", "3", "--json"]
+    found = shell.dpwitness(*arguments)
+    data = json.loads(found.stdout, parse_constant=lambda word: pytest.fail(f"{word} is no JSON"))
+    assert (data["verdict"], data["claim"], data["requested"], data["seed"]) == ("VIOLATED", "pure:1", 1_000_000, 3)
+    assert data["witness"]["target"]["target"] == "mine:leaky"
+    assert data["witness"]["pair"]["d1"]["value"] == [1.0]
+    parallel = json.loads(shell.dpwitness(*arguments, "--workers", "2").stdout)  # processes: it is Python code
+    assert parallel["tally"] == data["tally"]
+
+
+def test_threads_and_one_worker_count_the_same(shell):
+    laplace = ["audit", "dpwitness.mechanisms:Laplace", "--kwargs", '{"epsilon": 1.0}', "--trials", "1e5", "--json"]
+    tallies = [json.loads(shell.dpwitness(*laplace, "--workers", k).stdout)["tally"] for k in ("1", "2")]
+    assert tallies[0] == tallies[1]
+    assert tallies[0]["correct"] > tallies[0]["wrong"] > 0
+
+
+def test_exit_code_follows_the_bits_only_when_asked(shell):
+    bare = ["audit", "mine.py:bare", "--claim", "pure:1", *PAIR, "--trials", "1e5"]
+    values, bits = shell.dpwitness(*bare), shell.dpwitness(*bare, "--bits")
+    assert (values.returncode, bits.returncode) == (0, 1)
+    assert values.stdout.startswith("NOT REFUTED") and "counts for the exit code with --bits" in values.stdout
+    fine = shell.dpwitness("audit", "mine.py:fine", "--claim", "pure:1", *PAIR, "--trials", "1e5", "--bits")
+    assert fine.returncode == 0
+
+
+def test_a_mechanism_that_always_raises_is_an_error(shell):
+    found = shell.dpwitness("audit", "mine.py:raises", "--claim", "pure:1", *PAIR)
+    assert found.returncode == 3
+    assert found.stdout.splitlines()[0] == "ERROR: mechanism always raises RuntimeError: out of order"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ((), "a command is needed"),
+        (("audit",), "the following arguments are required: MODULE:NAME"),
+        (("audit", "mine.py:leaky", *PAIR), "claim must be"),
+        (("audit", "mine.py:leaky", "--claim", "pure:1"), "pair must be given, or a domain"),
+        (("audit", "mine.py:leaky", "--claim", "pure:-1", *PAIR), "epsilon must be positive and finite, got -1.0"),
+        (("audit", "mine.py:leaky", "--claim", "pure:nan", *PAIR), "epsilon must be positive and finite, got nan"),
+        (("audit", "mine.py:leaky", "--claim", "dp:1", *PAIR), "claim must be one of pure:EPSILON"),
+        (("audit", "mine.py:leaky", "--claim", "pure:1", "--d0", "[0"), "--d0 and --d1 must be given together"),
+        (("audit", "mine.py:leaky", "--claim", "pure:1", "--d0", "[0", "--d1", "[1]"), "--d0 must be JSON, got '[0'"),
+        (("audit", "mine.py:leaky", "--claim", "pure:1", "--d0", "[NaN]", "--d1", "[1]"), "NaN is no JSON number"),
+        (("audit", "mine.py:leaky", "--claim", "pure:1", "--d0", "[0, 0]", "--d1", "[1, 1]"), "2 records differ (rows 0, 1)"),
+        (("audit", "mine.py:leaky", "--claim", "pure:1", *PAIR, "--relation", "friends"), "relation must be one of 'replace-one'"),
+        (("audit", "mine.py:leaky", "--claim", "pure:1", *PAIR, "--trials", "10"), "trials must be a whole number, between 1000"),
+        (("audit", "mine.py:leaky", "--claim", "pure:1", *PAIR, "--trials", "1e5.5"), "must be a whole number such as"),
+        (("audit", "mine.py:leaky", "--claim", "pure:1", *PAIR, "--confidence", "1"), "confidence must lie in (0, 1), got 1.0"),
+        (("audit", "mine.py:leaky", "--claim", "pure:1", *PAIR, "--seed", "-1"), "seed must be a whole number, at least 0"),
+        (("audit", "mine.py:leaky", "--claim", "pure:1", *PAIR, "--workers", "0"), "must be at least 1, got 0"),
+        (("audit", "mine.py:leaky", "--claim", "pure:1", *PAIR, "--kwargs", "[1]"), "--kwargs must be a JSON object"),
+        (
+            ("audit", "mine.py:leaky", "--claim", "pure:1", *PAIR, "--report", "mine.py/x"),
+            "report folder must be writable, got 'mine.py/x'",
+        ),
+        (("audit", "mine.py:scaled", "--claim", "pure:1", *PAIR), "missing a required argument: 'scale'"),
+        (("audit", "mine.py:scaled", "--kwargs", '{"sclae": 1}', "--claim", "pure:1", *PAIR), "target must be callable as f(dataset"),
+        (("audit", "mine.py:Answers", "--claim", "pure:1", *PAIR), "kwargs must fit Answers"),
+        (("audit", "mine.py:number", "--claim", "pure:1", *PAIR), "target must be a mechanism or a function, number is of type int"),
+        (("audit", "mine.py:missing", "--claim", "pure:1", *PAIR), "target must name something in"),
+        (("audit", "none.py:leaky", "--claim", "pure:1", *PAIR), "target must name an existing file"),
+        (("audit", "nowhere.to.be:found", "--claim", "pure:1", *PAIR), "no module named 'nowhere'"),
+        (("audit", "mine", "--claim", "pure:1", *PAIR), "target must have the form MODULE:NAME"),
+        (("audit", "dpwitness.mechanisms:Laplace", "--kwargs", '{"epsilon": -1}'), "Laplace: epsilon must be positive and finite, got -1"),
+        (("replay", "none.json"), "witness file must be readable, got 'none.json'"),
+        (("replay", "mine.py"), "mine.py is no complete JSON file"),
+        (("suite", "cellar"), "suite must be one of zoo, papers"),
+        (("suite", "zoo", "-k", "laplace and"), "-k must be words with and, or, not"),
+        (("suite", "zoo", "-k", "nosuchcase"), "-k must match a case"),
+        (("bench", "nosuchbench"), "bench must be one of"),
+        (("list", "shoes"), "invalid choice: 'shoes'"),
+    ],
+)
+def test_user_errors_are_one_line_and_exit_code_2(shell, monkeypatch, capsys, arguments, message):
+    from dpwitness.cli import main
+
+    monkeypatch.chdir(shell.folder)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    monkeypatch.delitem(sys.modules, "mine", raising=False)
+    try:
+        code = main(arguments)
+    except SystemExit as error:
+        code = error.code
+    finally:
+        sys.modules.pop("mine", None)
+    out, err = capsys.readouterr()
+    assert (code, out) == (2, "")
+    assert err.count("\n") == 1 and err.startswith("dpwitness") and message in err
+
+
+def test_what_the_users_file_raises_is_shown_without_our_frames(shell):
+    (shell.folder / "torn.py").write_text("import json\n\nrate = 1 / 0\n")
+    (shell.folder / "typo.py").write_text("def f(dataset, size, rng:\n    pass\n")
+    torn = shell.dpwitness("audit", "torn.py:f", "--claim", "pure:1", *PAIR)
+    assert torn.returncode == 2
+    assert "rate = 1 / 0" in torn.stderr and "dpwitness/inputs.py" not in torn.stderr and "importlib" not in torn.stderr
+    assert torn.stderr.splitlines()[-1].endswith("torn.py:f' could not be loaded: ZeroDivisionError: division by zero")
+    typo = shell.dpwitness("audit", "typo.py:f", "--claim", "pure:1", *PAIR)
+    assert typo.returncode == 2
+    assert "def f(dataset, size, rng:" in typo.stderr
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda w: w | {"schema_version": 99}, "was written by schema 99, this version reads up to"),
+        (lambda w: w | {"target": {"target": "gone:away"}}, "no module named 'gone'"),
+        (lambda w: {k: v for k, v in w.items() if k != "event"}, "is no complete witness"),
+    ],
+)
+def test_witnesses_that_cannot_be_replayed(shell, change, message):
+    from dpwitness import audit
+    from dpwitness.mechanisms import Laplace
+
+    result = audit(Laplace(1.0, arithmetic="grid", noise_multiplier=0.2), trials=20_000, seed=1, bits=False)
+    (shell.folder / "w.json").write_text(json.dumps(change(result.witness)))
+    found = shell.dpwitness("replay", "w.json")
+    assert (found.returncode, found.stdout) == (2, "")
+    assert found.stderr.count("\n") == 1 and message in found.stderr
+
+
+def test_interrupt_prints_the_partial_result_writes_the_report_and_exits_3(shell):
+    command = [sys.executable, "-m", "dpwitness", "audit", "mine.py:slow", "--claim", "pure:1", *PAIR, "--trials", "1e8", "--report", "out"]
+    process = subprocess.Popen(
+        command, cwd=shell.folder, env=shell.environment(), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    time.sleep(8)
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=60)
+    assert (process.returncode, err) == (3, "")
+    assert out.startswith("INCONCLUSIVE: interrupted")
+    assert json.loads((shell.folder / "out" / "audit.json").read_text())["results"][0]["verdict"] == "INCONCLUSIVE"
+
+
+def test_progress_bar_on_a_terminal_and_silence_in_a_pipe(shell):
+    arguments = ["audit", "mine.py:slow", "--claim", "pure:1", *PAIR, "--trials", "4e4"]
+    outer, inner = pty.openpty()
+    try:
+        shown = subprocess.run(
+            [sys.executable, "-m", "dpwitness", *arguments], cwd=shell.folder, env=shell.environment(), stdout=subprocess.PIPE, stderr=inner
+        )
+        os.close(inner)
+        drawn = ""
+        with contextlib.suppress(OSError):  # the end of a terminal
+            while part := os.read(outer, 100_000):
+                drawn += part.decode()
+    finally:
+        os.close(outer)
+    assert "runs/s" in drawn and "left" in drawn and drawn.endswith("\r")
+    assert shown.stdout.startswith(b"NOT REFUTED")

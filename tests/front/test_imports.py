@@ -1,0 +1,39 @@
+"""What is loaded when: the package and the command line are light until something is run."""
+
+import sys
+
+import pytest
+
+HEAVY = "{'numpy', 'scipy', 'numba', 'matplotlib', 'statsmodels', 'pandas', 'hypothesis', 'pytest'}"
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "import dpwitness",
+        "import dpwitness.cli",
+        "import dpwitness.pytest_plugin; sys.modules.pop('pytest')",
+        "from dpwitness.cli import main; main(['--version'])",
+    ],
+)
+def test_light(shell, statement):
+    ran = shell.run(sys.executable, "-c", f"import sys; {statement}; print(sorted({HEAVY} & set(sys.modules)))")
+    assert ran.stdout.splitlines()[-1] == "[]", ran.stderr
+
+
+def test_help_names_every_command_and_loads_nothing(shell):
+    ran = shell.dpwitness("--help")
+    assert ran.returncode == 0
+    assert all(f"    {command}" in ran.stdout for command in ("audit", "suite", "replay", "list", "bench"))
+    code = (
+        f"import sys\nfrom dpwitness.cli import main\ntry:\n    main(['--help'])\nexcept SystemExit:\n    print({HEAVY} & set(sys.modules))"
+    )
+    assert shell.run(sys.executable, "-c", code).stdout.splitlines()[-1] == "set()"
+
+
+def test_public_names():
+    import dpwitness
+
+    expected = {"audit", "replay", "check_mechanism", "parametrize_with_checks", "Pair", "Verdict", "PureDP", "parse_claim", "certify"}
+    assert expected <= set(dir(dpwitness))
+    assert all(getattr(dpwitness, name) is not None for name in expected)

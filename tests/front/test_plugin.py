@@ -1,0 +1,138 @@
+"""The pytest plugin in test runs of its own: assertions, marked tests, and one report whatever the number of workers."""
+
+import json
+import re
+import sys
+
+import pytest
+
+TESTS = """
+import numpy as np
+import pytest
+import dpwitness as dpw
+from dpwitness import mechanisms as m
+
+PAIR = dpw.Pair(np.array([0.0]), np.array([1.0]))
+stages = []
+
+
+def leaky(dataset, size, rng):
+    return dataset[0] + rng.laplace(0.0, 0.5, size)
+
+
+def fine(dataset, size, rng):
+    return dataset[0] + rng.laplace(0.0, 1.0, size)
+
+
+def raises(dataset, size, rng):
+    raise RuntimeError("out of order")
+
+
+def test_kept(dp_audit):
+    result = dp_audit(fine, claim="pure:1", pair=PAIR)
+    assert result.confidence == 1 - 1e-9 and result.epsilon_lower > 0.7
+
+
+def test_broken(dp_audit):
+    dp_audit(leaky, claim="pure:1", pair=PAIR, trials=50_000)
+
+
+def test_two(dp_audit):
+    for epsilon in (1, 2):
+        dp_audit(fine, claim=f"pure:{epsilon}", pair=PAIR, trials=20_000)
+
+
+def test_no_verdict(dp_audit):
+    dp_audit(raises, claim="pure:1", pair=PAIR)
+
+
+def test_local(dp_audit):
+    dp_audit(lambda dataset, size, rng: leaky(dataset, size, rng), claim="pure:1", pair=PAIR, trials=50_000)
+
+
+@pytest.mark.dp_audit(claim="pure:1", pair=PAIR, trials=20_000)
+@pytest.mark.parametrize("multiplier", [1.0, 0.5])
+def test_marked(multiplier):
+    return m.Laplace(1.0, arithmetic="grid", noise_multiplier=multiplier)
+
+
+@pytest.mark.dp_audit(claim="pure:1", trials=20_000)
+def test_yielded(tmp_path):
+    yield m.RandomizedResponse(1.0)
+    print("after the audit")
+
+
+@pytest.mark.dp_audit(claim="pure:1")
+def test_nothing():
+    pass
+
+
+@pytest.mark.dp_audit(claim="pure:1", trials=20_000)
+class TestGroup:
+    def test_method(self):
+        return m.RandomizedResponse(1.0)
+
+
+def test_plain():
+    assert 1 + 1 == 2
+"""
+
+
+@pytest.fixture
+def suite(shell):
+    (shell.folder / "test_mine.py").write_text(TESTS)
+    return shell
+
+
+def _python():
+    return [sys.executable, "-m", "pytest"]
+
+
+def counts(text):
+    return re.search(r"(\d+) failed, (\d+) passed", text).groups()
+
+
+def test_one_report_for_any_number_of_workers(suite):
+    runs = {}
+    for name, extra in {"two": ["-n", "2"], "off": ["-p", "no:xdist"]}.items():
+        ran = suite.run(*_python(), "-p", "no:cacheprovider", "--dp-report", "out/audit.md", *extra)
+        assert counts(ran.stdout) == ("5", "6"), ran.stdout
+        assert "10 audits, 3 violated; report: out/audit.md" in ran.stdout
+        runs[name] = [(suite.folder / "out" / f"audit.{kind}").read_text() for kind in ("md", "json")]
+    assert runs["two"] == runs["off"]
+    results = json.loads(runs["two"][1])["results"]
+    assert [r["test"] for r in results] == sorted(r["test"] for r in results)
+    assert [r["claim"] for r in results if r["test"].endswith("test_two")] == ["pure:1", "pure:2"]
+
+
+def test_failure_messages_lead_to_the_witness(suite):
+    ran = suite.run(*_python(), "-k", "broken or no_verdict or local or marked", "-rA")
+    assert re.search(r"VIOLATED: epsilon > 1\.\d+ certified against the claim pure:1 \(confidence 0.999999999\)", ran.stdout)
+    assert "NoVerdict: ERROR: mechanism always raises RuntimeError: out of order" in ran.stdout
+    assert "since the mechanism cannot be imported by name" in ran.stdout
+    assert "pytest_plugin.py" not in ran.stdout and "testing.py" not in ran.stdout.replace("dpwitness.testing", "")
+    replays = set(re.findall(r"replay:  dpwitness (replay \S+)", ran.stdout))
+    assert len(replays) == 2
+    for command in replays:
+        again = suite.dpwitness(*command.split(), "--json")
+        assert again.returncode == 1, again.stderr
+
+
+def test_what_stands_behind_a_yield_is_run(suite):
+    assert "after the audit" in suite.pytest("-k", "yielded", "-s").stdout
+
+
+def test_the_marker_is_known_and_a_bad_folder_is_refused_before_anything_runs(suite):
+    assert "@pytest.mark.dp_audit(claim=None" in suite.pytest("--markers").stdout
+    refused = suite.pytest("--dp-report", "mine.py/x/audit.md")
+    assert refused.returncode == 4
+    assert "--dp-report: report folder must be writable" in refused.stderr
+    assert "test_kept" not in refused.stdout
+
+
+def test_nothing_heavy_is_imported_where_no_audit_is_asked_for(shell):
+    (shell.folder / "test_light.py").write_text(
+        "import sys\n\n\ndef test_light():\n    assert not {'numpy', 'scipy', 'numba', 'matplotlib'} & set(sys.modules)\n"
+    )
+    ran = shell.pytest("-p", "no:xdist", "-p", "no:hypothesispytest")
+    assert ran.returncode == 0, ran.stdout

@@ -1,0 +1,47 @@
+"""The README's code blocks, run as printed."""
+
+import json
+import re
+import shlex
+import sys
+from pathlib import Path
+
+import pytest
+
+README = Path(__file__).parents[2] / "README.md"
+
+
+@pytest.fixture(scope="module")
+def blocks():
+    return re.findall(r"^```(\w+)\n(.*?)^```", README.read_text(), re.MULTILINE | re.DOTALL)
+
+
+def test_everything_as_printed(shell, blocks):
+    python = [text for kind, text in blocks if kind == "python"]
+    named = {re.match(r"# (\w+\.py)", text).group(1): text for text in python if re.match(r"# \w+\.py", text)}
+    assert set(named) == {"mine.py", "test_privacy.py"}
+    for name, text in named.items():
+        (shell.folder / name).write_text(text)
+    commands = [line[2:] for kind, text in blocks if kind == "console" for line in text.splitlines() if line.startswith("$ ")]
+    audit, replay, pytest_ = (shlex.split(command) for command in commands)
+    assert (audit[:2], replay[:2], pytest_[0]) == (["dpwitness", "audit"], ["dpwitness", "replay"], "pytest")
+    found = shell.dpwitness(*audit[1:])
+    number = r"epsilon > ([\d.]+)"
+    promised = " ".join(re.search(r"says `(VIOLATED.*?)` and", README.read_text(), re.DOTALL).group(1).split())
+    said = found.stdout.splitlines()[0]
+    assert found.returncode == 1
+    assert re.sub(number, "", said) == re.sub(number, "", promised)
+    assert float(re.search(number, said)[1]) == pytest.approx(float(re.search(number, promised)[1]), abs=0.01)
+    assert shell.dpwitness(*replay[1:]).returncode == 1
+    (script,) = (text for text in python if text not in named.values())
+    ran = shell.run(sys.executable, "-c", script)
+    assert ran.returncode == 0, ran.stderr
+    assert ran.stdout.startswith("VIOLATED")
+    tested = shell.run(sys.executable, "-m", *pytest_, "-p", "no:cacheprovider")
+    assert "2 passed" in tested.stdout, tested.stdout
+    assert len(json.loads((shell.folder / "out" / "audit.json").read_text())["results"]) == 2
+
+
+def test_links_lead_somewhere():
+    for target in re.findall(r"\]\(([^)]+)\)", README.read_text()):
+        assert (README.parent / target).exists()

@@ -1,0 +1,98 @@
+"""Suites: the filter, the comparison with the truth, and the exit code."""
+
+import json
+import math
+from dataclasses import replace
+
+import pytest
+
+from dpwitness.auditors.result import BitLevel, Verdict
+from dpwitness.mechanisms.paper_zoo import paper_zoo
+from dpwitness.mechanisms.protocol import Truth
+from dpwitness.mechanisms.validation import InvalidArgument
+from dpwitness.mechanisms.zoo import zoo
+from dpwitness.suites import Case, Suite, compare, matches, run_case, suite
+
+
+@pytest.mark.parametrize(
+    ("expression", "picked"),
+    [
+        ("", ["laplace", "laplace-grid", "svt1"]),
+        ("laplace", ["laplace", "laplace-grid"]),
+        ("LAPLACE and not grid", ["laplace"]),
+        ("grid or svt", ["laplace-grid", "svt1"]),
+        ("not (grid or svt)", ["laplace"]),
+        ("not grid and not svt or svt1", ["laplace", "svt1"]),
+    ],
+)
+def test_filter(expression, picked):
+    assert [name for name in ("laplace", "laplace-grid", "svt1") if matches(expression, name)] == picked
+
+
+@pytest.mark.parametrize("expression", ["and", "laplace or", "(laplace", "laplace)", "not", "a b"])
+def test_filter_that_is_none(expression):
+    with pytest.raises(InvalidArgument, match="-k must be"):
+        matches(expression, "laplace")
+
+
+def test_suites_cover_every_specimen():
+    assert [case.name for case in suite("zoo")] == list(zoo())
+    papers = suite("papers")
+    assert [case.name for case in papers] == list(paper_zoo())
+    classes = {type(case.mechanism).__name__ for case in papers}
+    assert len(classes) == 12 and {"PrivateRidge", "MirrorAveraging", "PrivateFTRL", "TestDataIndependentLearner"} <= classes
+    assert not [case.name for case in papers if case.truth and not case.settled and not case.truth.breaks(case.mechanism.claim)]
+
+
+@pytest.fixture(scope="module")
+def outcome():
+    return run_case(Case("grid", zoo()["laplace-grid"], truth=zoo()["laplace-grid"].truth, trials=50_000))
+
+
+def test_a_kept_promise_that_is_not_refuted_is_right(outcome):
+    assert (outcome.right, outcome.wrong, outcome.unfinished) == (True, False, False)
+    assert outcome.result.confidence == 0.999
+    assert "right" in outcome.json["notes"][-1]
+
+
+@pytest.mark.parametrize(
+    ("parameter", "safe", "verdict", "bits", "settled", "right"),
+    [
+        (1.0, True, "NOT_REFUTED", "NOT_REFUTED", True, True),
+        (1.0, True, "VIOLATED", "NOT_REFUTED", True, False),
+        (1.0, True, "NOT_REFUTED", "VIOLATED", True, False),
+        (1.0, False, "NOT_REFUTED", "VIOLATED", True, True),
+        (1.0, False, "NOT_REFUTED", "NOT_REFUTED", True, False),
+        (2.0, True, "VIOLATED", "NOT_REFUTED", True, True),
+        (2.0, True, "VIOLATED", "VIOLATED", True, True),  # the bits hold the value
+        (2.0, True, "NOT_REFUTED", "NOT_REFUTED", True, False),
+        (math.inf, True, "NOT_REFUTED", "NOT_REFUTED", False, None),
+        (1.0, True, "VIOLATED", "NOT_REFUTED", False, False),
+        (1.0, True, "ERROR", "NOT_REFUTED", True, None),
+    ],
+)
+def test_comparison(outcome, parameter, safe, verdict, bits, settled, right):
+    case = replace(outcome.case, truth=Truth(parameter, "test", safe), settled=settled)
+    result = replace(outcome.result, verdict=Verdict[verdict], bit_level=BitLevel(Verdict[bits], 0.0))
+    assert compare(case, result)[0] is right
+
+
+def test_a_wrong_verdict_is_exit_code_1(monkeypatch, capsys, tmp_path):
+    from dpwitness import suites
+    from dpwitness.cli import main
+
+    case = Case("too-good", zoo()["laplace-grid"], truth=Truth(2.0, "a lie", True), trials=20_000)
+    monkeypatch.setitem(suites.SUITES, "lies", Suite("lies", "", lambda: [case], 20_000))
+    assert main(["suite", "lies", "--report", str(tmp_path)]) == 1
+    out = capsys.readouterr().out
+    assert "WRONG: it only keeps epsilon = 2, the violation was missed" in out
+    assert "1 cases: 0 right, 1 wrong (too-good)" in out
+    assert json.loads((tmp_path / "audit.json").read_text())["results"][0]["name"] == "too-good"
+
+
+def test_a_suite_from_the_command_line(shell):
+    found = shell.dpwitness("suite", "zoo", "-k", "laplace-0.9 or wrong or response-5", "--workers", "2", "--trials", "1e6")
+    assert (found.returncode, found.stderr) == (0, "")
+    lines = found.stdout.splitlines()
+    assert [line.split()[0] for line in lines[:3]] == ["laplace-0.9", "histogram-wrong-scale", "randomized-response-5"]
+    assert lines[3].startswith("3 cases: 3 right, 0 wrong")
