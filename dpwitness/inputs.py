@@ -82,8 +82,8 @@ def pair_of(d0: str | None, d1: str | None, relation: str | None, mechanism: Any
         return None
     if d0 is None or d1 is None:
         raise InvalidArgument("--d0 and --d1 must be given together")
-    relation = relation or getattr(getattr(mechanism, "domain", None), "relation", "replace-one")
-    return Pair(dataset("d0", d0), dataset("d1", d1), relation)
+    own_relation = str(getattr(getattr(mechanism, "domain", None), "relation", "replace-one"))
+    return Pair(dataset("d0", d0), dataset("d1", d1), relation or own_relation)
 
 
 def load(target: str, kwargs: dict[str, Any]) -> tuple[Any, str, dict[str, Any]]:
@@ -122,7 +122,7 @@ def _ours(module: str) -> bool:
 
 
 def _check_signature(mechanism: Any, name: str) -> None:
-    run = getattr(mechanism, "sample", mechanism)
+    run: Any = getattr(mechanism, "sample", mechanism)
     if not callable(run):
         raise InvalidArgument(f"target must be a mechanism or a function, {name} is of type {type(mechanism).__name__}")
     bound: dict[str, Any] = {}

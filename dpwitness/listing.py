@@ -33,7 +33,7 @@ def _mechanisms() -> Rows:
     from dpwitness import mechanisms
 
     rows = []
-    for name in sorted(mechanisms.__all__):
+    for name in sorted(dir(mechanisms)):
         found = getattr(mechanisms, name)
         if isinstance(found, type) and hasattr(found, "sample") and hasattr(found, "claim"):
             rows.append({"name": name, "text": (inspect.getdoc(found) or "").partition("\n")[0]})

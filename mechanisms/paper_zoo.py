@@ -143,9 +143,9 @@ def _learners() -> Iterator[tuple[str, PaperSpecimen]]:
     yield "transfer-weights", _worst(weights)
     few = KernelLearner(Loss("absolute"), 1.0, 1, 5000, label_bound=10.0)  # three rounds
     for units in ("printed", "repaired"):
-        full = TestDataIndependentLearner(few, 1.0, 1e-6, 0.1, units=units)  # type: ignore[arg-type]
+        full = TestDataIndependentLearner(few, 1.0, 1e-6, 0.1, units=units)
         yield f"independent-full-{units}", _worst(full, trials=50_000)
-        outputs = TestDataIndependentLearner(few, 1.0, 1e-6, 0.1, units=units, sampler="mixture", release="outputs")  # type: ignore[arg-type]
+        outputs = TestDataIndependentLearner(few, 1.0, 1e-6, 0.1, units=units, sampler="mixture", release="outputs")
         yield f"independent-outputs-{units}", _worst(outputs, trials=50_000)
     plane = KernelLearner(Loss("absolute"), 1000.0, 2, 10**6, label_bound=10.0)
     yield "independent-weights-printed", _worst(TestDataIndependentLearner(plane, 1.0, 1e-6, 0.05, release="weights"), trials=20_000)
@@ -154,13 +154,13 @@ def _learners() -> Iterator[tuple[str, PaperSpecimen]]:
 def _linear_models() -> Iterator[tuple[str, PaperSpecimen]]:
     for form in ("printed", "repaired"):
         for p in (1, 2):
-            ridge = PrivateRidge(1.0, 0.1, 1.0, 1.0, p, 60, form=form)  # type: ignore[arg-type]
+            ridge = PrivateRidge(1.0, 0.1, 1.0, 1.0, p, 60, form=form)
             pairs = (ridge.worst_pair("tail"), ridge.worst_pair("bulk"))
             yield f"ridge-{form}-p{p}", PaperSpecimen(ridge, pairs, settled=form == "repaired", trials=100_000)
-        ridge = PrivateRidge(1.0, 0.1, 1.0, 1.0, 2, 60, form=form)  # type: ignore[arg-type]
+        ridge = PrivateRidge(1.0, 0.1, 1.0, 1.0, 2, 60, form=form)
         public = np.array([[0.6, 0.2], [-0.3, 0.8], [0.1, -0.5]])
         for release in ("aggregate", "full"):
-            protocol = MirrorAveraging(ridge, 2, public, public @ [0.5, -0.2], 8.0, release=release)  # type: ignore[arg-type]
+            protocol = MirrorAveraging(ridge, 2, public, public @ [0.5, -0.2], 8.0, release=release)
             pairs = (protocol.worst_pair("tail"), protocol.worst_pair("bulk"))
             yield f"aggregation-{release}-{form}", PaperSpecimen(protocol, pairs, settled=form == "repaired", trials=50_000)
 
@@ -178,7 +178,7 @@ def _simplex() -> Iterator[tuple[str, PaperSpecimen]]:
 
 def _ftrl() -> Iterator[tuple[str, PaperSpecimen]]:
     for rule in ("printed", "with_log_p"):
-        game = PrivateFTRL(8.0, 0.01, 1.0, 2, 13, lambda_rule=rule)  # type: ignore[arg-type]
+        game = PrivateFTRL(8.0, 0.01, 1.0, 2, 13, lambda_rule=rule)
         yield f"ftrl-{rule.replace('_', '-')}", PaperSpecimen(game, (game.worst_pair(), game.worst_pair(-4.0)))
 
 
