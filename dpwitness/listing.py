@@ -35,7 +35,8 @@ def _mechanisms() -> Rows:
     rows = []
     for name in sorted(dir(mechanisms)):
         found = getattr(mechanisms, name)
-        if isinstance(found, type) and hasattr(found, "sample") and hasattr(found, "claim"):
+        protocol = getattr(found, "_is_protocol", False)
+        if isinstance(found, type) and not protocol and hasattr(found, "sample") and hasattr(found, "claim"):
             rows.append({"name": name, "text": (inspect.getdoc(found) or "").partition("\n")[0]})
     return rows
 
