@@ -34,7 +34,6 @@ Progress = Callable[[int, int], None]
 
 PILOT_SHARE = 0.2
 TRAIN_SHARE = 0.13
-TRAIN_SHARE_RARE = 0.06  # where delta > 0 makes the events rare: there the test is short of rounds, not the training
 TRAIN_VALUES = 2**23  # numbers kept for training, at most
 TRAIN_ROUNDS = 2**19
 FINALISTS = 5  # pairs of which the pilot takes a second look
@@ -268,7 +267,7 @@ def _search_and_test(state: _Run, pairs: list[Pair]) -> None:
     width = max(width for width, _ in probes)
     budget = state.result.requested - state.done
     if state.bits and any(floats for _, floats in probes):
-        spend = min(int(BIT_SHARE * budget), BIT_ROUNDS)
+        spend = min(int(BIT_SHARE * budget), BIT_ROUNDS * min(len(pairs), 4))
         _test_bits(state, pairs, spend, width)
         budget -= spend
     chosen = list(range(len(pairs)))
@@ -350,8 +349,7 @@ def _pilot(state: _Run, pairs: list[Pair], budget: int, width: int) -> list[int]
 
 def _test(state: _Run, pair: Pair, index: int, budget: int, alpha: float, width: int) -> None:
     """Train an event on a share of the budget and certify it on the rest."""
-    share = TRAIN_SHARE_RARE if state.result.claim.delta_budget else TRAIN_SHARE
-    train = int(min(share * budget, TRAIN_ROUNDS, TRAIN_VALUES // width))
+    train = int(min(TRAIN_SHARE * budget, TRAIN_ROUNDS, TRAIN_VALUES // width))
     sides = _train(state, pair, index, Phase.TRAIN, train, width)
     learned = learn(*sides, state.result.claim, alpha=alpha * (1 - EARLY_ALPHA), rounds=budget - train)
     certify_event(state, pair, index, learned, budget - train, alpha, width)

@@ -38,7 +38,7 @@ __all__ = ["Tally", "certified", "detectable", "p_value", "two_batches"]
 
 FloatArray = NDArray[np.float64]
 
-_SHARE_FOR_FREQUENCY = 1 / 50  # gamma / alpha: s is known far better than theta, so it may be given a small share
+SHARE_FOR_FREQUENCY = 1 / 50  # gamma / alpha: s is known far better than theta, so it may be given a small share
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,13 +79,13 @@ def certified(claim: Claim, correct: ArrayLike, wrong: ArrayLike, rounds: ArrayL
     1.0083
     """
     c, w = np.asarray(correct, dtype=float), np.asarray(wrong, dtype=float)
-    gamma = 0.0 if isinstance(claim, PureDP) else np.asarray(alpha) * _SHARE_FOR_FREQUENCY
+    gamma = 0.0 if isinstance(claim, PureDP) else np.asarray(alpha) * SHARE_FOR_FREQUENCY
     theta = cp_lower(c, c + w, np.asarray(alpha) - gamma)
     frequency = np.ones_like(theta) if isinstance(claim, PureDP) else cp_lower(c + w, rounds, gamma)
-    return _parameter(claim, frequency, theta, directions)
+    return parameter_shown(claim, frequency, theta, directions)
 
 
-def _parameter(claim: Claim, frequency: FloatArray, theta: FloatArray, directions: int) -> FloatArray:
+def parameter_shown(claim: Claim, frequency: FloatArray, theta: FloatArray, directions: int) -> FloatArray:
     """Smallest parameter whose curve lets the rule be right with probability `theta` in a share `frequency` of the rounds."""
     scale = 1.0 if isinstance(claim, PureDP) else 2.0 / directions
     right, wrong = np.minimum(scale * frequency * theta, 1.0), np.minimum(scale * frequency * (1 - theta), 1.0)
@@ -115,7 +115,7 @@ def detectable(claim: Claim, tally: Tally, alpha: float, power: float = 0.9) -> 
     if high > made:
         return float("inf")
     theta = betaincinv(high, made - high + 1.0, power)
-    return float(_parameter(claim, np.asarray(made / tally.rounds), np.asarray(theta), tally.directions))
+    return float(parameter_shown(claim, np.asarray(made / tally.rounds), np.asarray(theta), tally.directions))
 
 
 def two_batches(runs: int, rng: np.random.Generator) -> tuple[int, int, int]:

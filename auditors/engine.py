@@ -38,8 +38,8 @@ class Phase:
 
 
 def audit_key(name: str) -> int:
-    """A 32-bit number for an audit's name, the same in every process."""
-    return int.from_bytes(hashlib.blake2b(name.encode(), digest_size=4).digest())
+    """A 64-bit number for an audit's name, the same in every process."""
+    return int.from_bytes(hashlib.blake2b(name.encode(), digest_size=8).digest())
 
 
 def stream(seed: int, *key: int) -> Generator:

@@ -11,9 +11,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import ndtr
+from scipy.special import ndtri
 
-from dpwitness.auditors.certificate import certified, cp_lower
+from dpwitness.auditors.certificate import SHARE_FOR_FREQUENCY, parameter_shown
 from dpwitness.auditors.divergence import Binned, train_binned
 from dpwitness.auditors.events import Event
 from dpwitness.auditors.operating import Curve, Table, binormal, calibrated, counted
@@ -49,15 +49,28 @@ class Goal:
     def value(self, right: FloatArray, wrong: FloatArray, size: float, directions: FloatArray | int, kappa: float) -> FloatArray:
         """Expected certified parameter if these shares of `size` training rounds were `kappa` standard errors too good."""
         made = np.maximum(right + wrong, 1e-12)
-        theta = right / made
-        if kappa > 0:
-            theta = cp_lower(size * right, size * made, float(ndtr(-kappa)))
-        correct, wrong, number = np.broadcast_arrays(self.rounds * made * theta, self.rounds * made * (1 - theta), directions)
-        value = np.full(correct.shape, -1.0)  # of a rule that never guesses
+        theta = _wilson_lower(right / made, size * made, kappa) if kappa > 0 else right / made
+        made, theta, number = np.broadcast_arrays(made, theta, directions)
+        value = np.full(made.shape, -1.0)  # of a rule that never guesses
         for k in (1, 2):
             at = number == k
-            value[at] = certified(self.claim, correct[at], wrong[at], self.rounds, self.alpha, k)
+            frequency = _wilson_lower(made[at], self.rounds, self.z_frequency)
+            value[at] = parameter_shown(self.claim, frequency, _wilson_lower(theta[at], self.rounds * made[at], self.z), k)
         return value
+
+    @property
+    def z(self) -> float:
+        return float(-ndtri(self.alpha))
+
+    @property
+    def z_frequency(self) -> float:
+        return float(-ndtri(self.alpha * SHARE_FOR_FREQUENCY))
+
+
+def _wilson_lower(share: FloatArray, size: FloatArray | float, z: float) -> FloatArray:
+    """Wilson's lower limit of a binomial share: close to the exact one that will certify, and a hundred times faster."""
+    share = np.clip(share, 0.0, 1.0)
+    return (share + z**2 / (2 * size) - z * np.sqrt(share * (1 - share) / size + (z / (2 * size)) ** 2)) / (1 + z**2 / size)
 
 
 @dataclass(frozen=True, slots=True)

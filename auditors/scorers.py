@@ -309,7 +309,7 @@ def fit_logistic(features: FloatArray, ones: FloatArray, zeros: FloatArray, ridg
     return weights, inverse
 
 
-# Simplest first. Each with whether it is frugal (so few parameters that its own data may also choose its thresholds) and whether it is cheap.
+# Simplest first. Each with whether it is frugal (so few parameters that its own data may choose its thresholds) and whether it is cheap.
 SCORERS: dict[str, tuple[Callable[[Training], Scorer | None], bool, bool]] = {
     "line": (_fit_line, True, True),
     "monotone bins": (_fit_bins(monotone=True), False, False),
