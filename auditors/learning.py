@@ -100,8 +100,8 @@ class Selector:
 
 
 SELECTORS = {
-    "kappa 3": Selector(counted, 3.0, 2.0),
     "calibrated": Selector(calibrated, 0.0, 0.0),
+    "kappa 3": Selector(counted, 3.0, 2.0),
     "binormal": Selector(binormal, 0.0, 0.0),
     "kappa 1": Selector(counted, 1.0, 2.0),
 }

@@ -1,7 +1,7 @@
 """Operating curves of a score: the share of either dataset's outputs beyond each threshold, counted or smoothed by a model.
 
 Smoothing is what makes rare events choosable: a tail with three counts says little by itself, but much with the rest of the curve.
-A model that contradicts the counts withdraws: by chi-square at `_MISFIT`, and a hundred times sooner for one that extrapolates.
+A model that contradicts the counts withdraws: by chi-square at `_MISFIT`, and a thousand times sooner for one that extrapolates.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ __all__ = ["Curve", "Table", "binormal", "calibrated", "counted"]
 
 FloatArray = NDArray[np.float64]
 
-_MISFIT = 1e-4
-_STANDARD_ERRORS = 2.0  # of the fitted log-odds, held against the calibrated curve
+_MISFIT = 1e-6
+_STANDARD_ERRORS = 1.5  # of the fitted log-odds, held against the calibrated curve
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -117,14 +117,14 @@ def binormal(table: Table, sign: float) -> Curve | None:
         expected = -np.diff(ndtr(np.polyval(line, levels)), append=0.0) * n
         misfit += float(np.sum((-np.diff(beyond, append=0.0) - expected) ** 2 / np.maximum(expected, 1.0)))
         lines.append(line)
-    if lines[0][0] >= 0 or lines[1][0] >= 0 or misfit > chdtri(2 * len(levels) - 4, 100 * _MISFIT):
+    if lines[0][0] >= 0 or lines[1][0] >= 0 or misfit > chdtri(2 * len(levels) - 4, 1000 * _MISFIT):
         return None
     grid = np.linspace(levels[0], levels[-1] + 0.35 * (levels[-1] - levels[0]), 50)[::-1]
     return Curve.beyond(sign, grid, ndtr(np.polyval(lines[0], grid)), ndtr(np.polyval(lines[1], grid)))
 
 
 def calibrated(table: Table, sign: float) -> Curve | None:
-    """Counts whose labels are replaced by their fitted probability given the score, less two standard errors of the fit.
+    """Counts whose labels are replaced by their fitted probability given the score, less one and a half standard errors of the fit.
 
     The fit is a logistic curve in the score with nine bends: the share beyond a threshold is counted on both sides together, only
     the odds are modelled.
