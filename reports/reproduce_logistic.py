@@ -1,0 +1,231 @@
+"""Figures 1 and 2 of Chaudhuri and Monteleoni (2008): errors of private logistic regression, with printed and with corrected noise.
+
+The paper's numbers stand beside ours, with the epsilon that each run really keeps (claims CM-05 and CM-06).
+"""
+
+from __future__ import annotations
+
+import csv
+import math
+import zlib
+from dataclasses import dataclass
+from importlib.resources import files
+
+import numpy as np
+from numpy.random import Generator, SeedSequence, default_rng
+
+from dpwitness import mechanisms as m
+from dpwitness.mechanisms.generators import MissingDependency, breast_cancer, hypercube, pima, sphere_with_margin
+from dpwitness.mechanisms.protocol import FloatArray
+from dpwitness.mechanisms.solvers import Problem, minimise, minimise_perturbed
+
+__all__ = ["CURVE_METHODS", "FIGURE_2", "METHODS", "PROBLEMS", "Case", "Cell", "cell", "curve_floor", "curve_point", "stream"]
+
+EPSILON = 0.2
+FOLDS, RESTARTS, MANY = 5, 10, 500
+METHODS = {
+    "LR": "standard logistic regression",
+    "A1 std": "Algorithm 1, printed noise (Laplace length, 2/(n eps lambda) its standard deviation)",
+    "A1 scale": "Algorithm 1, printed noise (Laplace length, 2/(n eps lambda) its scale)",
+    "A1 gamma": "Algorithm 1, corrected noise (Gamma length)",
+    "A2 std": "Algorithm 2, printed noise (Laplace length, 2/eps its standard deviation)",
+    "A2 scale": "Algorithm 2, printed noise (Laplace length, 2/eps its scale)",
+    "A2 gamma": "Algorithm 2, corrected noise (Gamma length)",
+    "A2 corrected": "Algorithm 2, corrected noise and budget (Chaudhuri, Monteleoni and Sarwate 2011)",
+    "A1 unscaled": "what if: Algorithm 1, printed std, the direction a normal vector that nobody scaled to norm 1",
+    "A2 unscaled": "what if: Algorithm 2, printed std, the direction a normal vector that nobody scaled to norm 1",
+}
+_NOISES = {"std": "laplace_radius_std", "scale": "laplace_radius_scale", "gamma": "gamma", "corrected": "gamma"}
+
+# (mean, standard deviation) of the test error as printed in figure 2, in the order sensitivity method, new method, standard LR.
+FIGURE_2 = {
+    "margin 0.1": ((0.0924, 0.0522), (0.0259, 0.0149), (0.0, 0.0)),
+    "margin 0.05": ((0.2842, 0.0283), (0.0687, 0.0202), (0.0, 0.0)),
+    "Pima": ((0.4976, 0.0546), (0.4262, 0.0496), (0.3184, 0.0155)),
+    "breast cancer": ((0.4569, 0.0655), (0.1900, 0.0554), (0.0755, 0.0381)),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """A row of figure 2.
+
+    Parameters
+    ----------
+    paper : str
+        Key of `FIGURE_2`.
+    regularization : float
+        lambda, as section 6 states it.
+    records : int
+        Training records in the paper: n of its table's caption.
+    """
+
+    paper: str
+    regularization: float
+    records: int
+
+
+PROBLEMS = {
+    "margin 0.1": Case("margin 0.1", 1e-2, 1000),
+    "margin 0.05": Case("margin 0.05", 1e-3, 1000),
+    "Pima": Case("Pima", 1e-6, 600),
+    "Pima, unstandardized": Case("Pima", 1e-6, 600),
+    "breast cancer": Case("breast cancer", 1e-6, 450),
+    "breast cancer, unstandardized": Case("breast cancer", 1e-6, 450),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """Test error of one method on one problem: five folds, the paper's ten restarts and, for a steadier mean, many more.
+
+    Parameters
+    ----------
+    mean, deviation : float
+        Over folds, of the mean over `RESTARTS` restarts.
+    long_run : float
+        The mean over the same folds and `MANY` restarts.
+    epsilon : float
+        What the method keeps at this n lambda where 0.2 is promised; infinite for LR and for the printed noise.
+    training, dimension : int
+        Records in a training set (the smallest fold's), and d.
+    """
+
+    mean: float
+    deviation: float
+    long_run: float
+    epsilon: float
+    training: int
+    dimension: int
+
+
+def stream(seed: int, *names: object) -> Generator:
+    """The random numbers of one part of an experiment: a function of the seed and of the part's name only."""
+    return default_rng(SeedSequence(seed, spawn_key=tuple(zlib.crc32(str(name).encode()) for name in names)))
+
+
+def problem_data(problem: str, seed: int) -> m.LabelledVectors:
+    """The records of one problem.
+
+    Raises
+    ------
+    MissingDependency
+        If they come with a package that is not installed.
+    """
+    if problem.startswith("margin"):
+        return sphere_with_margin(1250, 20, float(problem.split()[1]), stream(seed, problem, "data"))
+    if problem == "Pima":
+        return pima()
+    if problem == "breast cancer":
+        return breast_cancer()
+    return _unstandardized(problem)
+
+
+def _unstandardized(problem: str) -> m.LabelledVectors:
+    """The columns as recorded, all divided by the largest norm of a record: the least that Algorithm 1 and 2 ask of the data."""
+    if problem.startswith("Pima"):
+        with files("dpwitness.mechanisms").joinpath("data/pima.csv").open(encoding="utf-8") as handle:
+            rows = list(csv.DictReader(handle))
+        x = np.array([[float(value) for name, value in row.items() if name != "type"] for row in rows])
+        y = pima().y
+    else:
+        y = breast_cancer().y  # raises with the advice what to install
+        from sklearn.datasets import load_breast_cancer
+
+        x = np.asarray(load_breast_cancer(return_X_y=True)[0])
+    return m.LabelledVectors(x / np.sqrt((x**2).sum(axis=1).max()), y)
+
+
+def cell(problem: str, method: str, seed: int, *, restarts: int = RESTARTS, many: int = MANY) -> Cell:
+    """Five-fold test error of one method."""
+    case, data = PROBLEMS[problem], problem_data(problem, seed)
+    folds = np.array_split(stream(seed, problem, "folds").permutation(len(data)), FOLDS)
+    few, long_run, least = [], [], len(data)
+    for i, held in enumerate(folds):
+        kept = np.setdiff1d(np.arange(len(data)), held)
+        training = m.LabelledVectors(data.x[kept], data.y[kept])
+        least = min(least, training.n)
+        weights = release(method, training, EPSILON, case.regularization, max(restarts, many), stream(seed, problem, method, i))
+        errors = ((weights @ data.x[held].T) * data.y[held] <= 0).mean(axis=1)
+        few.append(errors[:restarts].mean())
+        long_run.append(errors.mean())
+    kept_epsilon = true_epsilon(method, EPSILON, case.regularization, least, data.dimension)
+    return Cell(float(np.mean(few)), float(np.std(few, ddof=1)), float(np.mean(long_run)), kept_epsilon, least, data.dimension)
+
+
+def release(method: str, data: m.LabelledVectors, epsilon: float, regularization: float, size: int, rng: Generator) -> FloatArray:
+    """`size` weight vectors by one method; LR gives the same one each time, once."""
+    problem = Problem.of(data, m.Loss("logistic"), data.n * regularization)
+    if method == "LR":
+        return minimise(problem).w[None, :]
+    if method.endswith("unscaled"):
+        # The standard deviation of a Laplace law of scale s is sqrt(2) s.
+        length = rng.laplace(scale=math.sqrt(2) / epsilon, size=(size, 1))
+        noise = length * rng.standard_normal((size, data.dimension))
+        if method.startswith("A1"):
+            return np.asarray(minimise(problem).w + noise / (data.n * regularization))
+        return minimise_perturbed(problem, noise)
+    return _mechanism(method, epsilon, regularization).sample(data, size, rng)
+
+
+def true_epsilon(method: str, epsilon: float, regularization: float, records: int, dimension: int) -> float:
+    """Epsilon that the method keeps, over all datasets with this n lambda."""
+    if method == "LR" or method.endswith("unscaled"):
+        return math.inf
+    truth = _mechanism(method, epsilon, regularization, records, dimension).truth
+    assert truth is not None  # d >= 2
+    return truth.parameter
+
+
+def _mechanism(
+    method: str, epsilon: float, regularization: float, records: int = 1, dimension: int = 2
+) -> m.LogisticOutputPerturbation | m.LogisticObjectivePerturbation:
+    algorithm, kind = method.split()
+    if algorithm == "A1":
+        return m.LogisticOutputPerturbation(epsilon, regularization, _NOISES[kind], dimension=dimension, records=records)
+    corrected = kind == "corrected"
+    return m.LogisticObjectivePerturbation(epsilon, regularization, _NOISES[kind], corrected, dimension=dimension, records=records)
+
+
+CURVE_METHODS = ("LR", "A1 std", "A1 gamma", "A2 std", "A2 gamma")
+CURVE_DIMENSION, CURVE_GAMMA = 10, 1e-3
+
+
+def curve_point(method: str, records: int, seed: int, *, datasets: int = 30, restarts: int = 200) -> float:
+    """Section 3.1, figure 1: mean test error on D_10(0.001) after training on `records` records; lambda = gamma^2, epsilon = 0.2.
+
+    The test error is exact: D_d(gamma) has 2^d equally likely points.
+    """
+    signs = np.array(np.meshgrid(*[[-1.0, 1.0]] * CURVE_DIMENSION)).reshape(CURVE_DIMENSION, -1).T
+    scale = np.full(CURVE_DIMENSION, math.sqrt((1 - CURVE_GAMMA**2) / (CURVE_DIMENSION - 1)))
+    scale[0] = CURVE_GAMMA
+    points = signs * scale * signs[:, :1]
+    errors = []
+    for i in range(datasets):
+        training = hypercube(records, CURVE_DIMENSION, CURVE_GAMMA, stream(seed, "curve data", records, i))
+        weights = release(method, training, EPSILON, CURVE_GAMMA**2, restarts, stream(seed, "curve", method, records, i))
+        margins = weights @ points.T
+        errors.append(((margins < 0) + 0.5 * (margins == 0)).mean())
+    return float(np.mean(errors))
+
+
+def curve_floor(records: int, seed: int, draws: int = 400_000) -> float:
+    """A lower bound on Algorithm 2's expected test error, printed noise with its standard deviation, that no solver can beat.
+
+    The data pull w_1 up by at most gamma, the noise pulls it down by b_1/n. Where b_1 > n gamma the released w_1 is negative, and then
+    the error is at least 1/2, the other coordinates being symmetric: at least P(b_1 > n gamma)/2 in all, here by simulation.
+    """
+    rng = stream(seed, "floor", records)
+    direction = rng.standard_normal((draws, CURVE_DIMENSION))
+    length = rng.exponential(math.sqrt(2) / EPSILON, draws)
+    first = length * direction[:, 0] / np.linalg.norm(direction, axis=1)
+    return float(np.mean(first > records * CURVE_GAMMA) / 2)
+
+
+def available(problem: str) -> str | None:
+    """None where the problem's data are at hand, otherwise what is missing."""
+    try:
+        problem_data(problem, 0)
+    except MissingDependency as missing:
+        return str(missing)
+    return None
