@@ -108,7 +108,7 @@ def _against_a_library(name: str, model: Any, notes: list[str]) -> Row:
         theirs = best_time(lambda: model.fit(data.x, data.y), repeats=50)
     notes.append(
         f"one {name} fit takes {1e3 * theirs:.3g} ms on one thread, one run of the mechanism {1e6 * ours:.3g} us; the bar of 3,000 "
-        "was set against a fit of 22 ms, which is what it takes while its linear-algebra threads compete for busy cores"
+        "was set against a fit of 22 ms; with linear-algebra threads competing for busy cores a fit takes tens of ms"
     )
     return Row(f"objective perturbation n=100 d=2, speed against {name}", 3000.0, theirs / ours, "ratio")
 
