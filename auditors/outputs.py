@@ -81,7 +81,8 @@ def encode(raw: Any, size: int) -> Outputs:
             raise WrongShape(f"mechanism returned {len(raw)} outputs for size = {size}")
         if not raw or set(map(type, raw)) != {float}:
             return _encode_objects(raw)
-        raw = np.asarray(raw)
+        code = _hash("float")  # as in a list of mixed outputs, only faster
+        return Outputs(np.asarray(raw)[:, None], np.full(size, code), {code: "float"})
     if not isinstance(raw, np.ndarray):
         raise WrongShape(f"mechanism must return an array or a list of size = {size} outputs, got {type(raw).__name__}")
     if raw.ndim == 0 or raw.shape[0] != size:

@@ -20,6 +20,7 @@ FloatArray = NDArray[np.float64]
 _FEW = 32  # a column with at most this many values is a category
 _WIDE = 8  # columns beyond which a free shape for each only adds noise
 _MANY_ATOMS = 8192
+_ROWS_AN_ATOM = 8
 _FIT_VALUES = 2**22  # numbers that a logistic model is fitted to, at most
 
 
@@ -99,8 +100,8 @@ def _fit_atoms(weight: float) -> Callable[[Training], Scorer | None]:
 
     def fit(data: Training) -> Scorer | None:
         keys, first, inverse, counts = np.unique(data.keys, return_index=True, return_inverse=True, return_counts=True)
-        if len(keys) > 1 and counts[counts > 1].sum() < 0.02 * len(data.keys):
-            return None  # a continuous output: nothing repeats
+        if len(keys) > 1 and len(data.keys) < _ROWS_AN_ATOM * len(keys):
+            return None  # too few rows for what each output says by itself
         frequent = counts >= min(2, counts.max())
         ones = np.bincount(inverse, weights=data.label)
         prior: FloatArray | float = 0.5

@@ -211,8 +211,10 @@ def _bracketed_step(
         unfinished += 0 if there else 1
         low[i] = u[i] if residual < 0.0 else low[i]
         high[i] = u[i] if residual > 0.0 else high[i]
-        step = u[i] - residual / (1.0 + gain * curvature[i])
-        inside = (step > low[i]) & (step < high[i])
+        change = residual / (1.0 + gain * curvature[i])
+        step = u[i] - change
+        # A step of more than half the bracket may swing back and forth inside it for good: bisect instead.
+        inside = (step > low[i]) & (step < high[i]) & (2.0 * abs(change) <= high[i] - low[i])
         moved = step if inside else 0.5 * (low[i] + high[i])
         u[i] = u[i] if there else moved
     return unfinished

@@ -141,8 +141,8 @@ class PureDP(ApproxDP):
 
     Examples
     --------
-    >>> float(PureDP(1.0).delta(0.5).round(4))
-    0.2877
+    >>> float(PureDP(1.0).delta(0.5).round(3))
+    0.288
     >>> PureDP(1.0) <= ZCDP(0.5)
     True
     """

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from numba import njit
 from scipy.optimize import minimize
 
-from dpwitness.mechanisms import ConvergenceError, InvalidArgument, Kernel, LabelledVectors, Loss
+from dpwitness.mechanisms import ConvergenceError, InvalidArgument, Kernel, LabelledVectors, LogisticObjectivePerturbation, Loss
 from dpwitness.mechanisms.arithmetic import exponential
 from dpwitness.mechanisms.losses import LOSSES, loss_terms
 from dpwitness.mechanisms.newton import minimise_rows
@@ -204,3 +204,11 @@ def test_few_gradients_a_solve():
     bounds = (1.0, float(problem.lengths.max()), problem.slope_total, problem.curvature_total)
     failed, gradients = minimise_rows(*problem.arguments, *bounds, 1.0, start, factor, -offset, 1e-10, rows)
     assert failed == -1 and gradients < 4 * len(rows)
+
+
+def test_one_record_with_a_weak_ridge_converges():
+    """Newton's step once swung between two points inside its bracket for good: n = 1, n lambda = .01, epsilon = .1."""
+    data = LabelledVectors(np.array([[0.147, 0.350]]), np.array([1.0]))
+    mechanism = LogisticObjectivePerturbation(epsilon=0.1, regularization=0.01)
+    rows = mechanism.sample(data, 50_000, np.random.default_rng(1))
+    assert np.isfinite(rows).all()
