@@ -19,7 +19,7 @@ __all__ = ["Curve", "Table", "binormal", "calibrated", "counted"]
 FloatArray = NDArray[np.float64]
 
 _MISFIT = 1e-6
-_STANDARD_ERRORS = 1.5  # of the fitted log-odds, held against the calibrated curve
+_STANDARD_ERRORS = 2.0  # of the fitted log-odds, held against the calibrated curve
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -124,7 +124,7 @@ def binormal(table: Table, sign: float) -> Curve | None:
 
 
 def calibrated(table: Table, sign: float) -> Curve | None:
-    """Counts whose labels are replaced by their fitted probability given the score, less one and a half standard errors of the fit.
+    """Counts whose labels are replaced by their fitted probability given the score, less two standard errors of the fit.
 
     The fit is a logistic curve in the score with nine bends: the share beyond a threshold is counted on both sides together, only
     the odds are modelled.
