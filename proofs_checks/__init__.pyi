@@ -1,0 +1,12 @@
+from .enclosures import Ball as Ball
+from .enclosures import Box as Box
+from .enclosures import Enclosure as Enclosure
+from .enclosures import branch_and_bound as branch_and_bound
+from .enclosures import enclose as enclose
+from .enclosures import supremum as supremum
+from .ledger import ClaimFinding as ClaimFinding
+from .ledger import ClaimVerdict as ClaimVerdict
+from .ledger import Declaration as Declaration
+from .ledger import check as check
+from .ledger import claim as claim
+from .ledger import declarations as declarations

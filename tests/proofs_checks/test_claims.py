@@ -1,0 +1,176 @@
+"""Claims settled by certificate: verdicts against closed forms, mutations that turn them, and bad input."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+
+import numpy as np
+import pytest
+from flint import arb
+from scipy.stats import gamma
+
+from dpwitness.auditors import Result, Verdict
+from dpwitness.mechanisms.validation import InvalidArgument
+from dpwitness.proofs_checks import Box, ClaimVerdict, Enclosure, branch_and_bound, check, declarations, enclose, supremum
+from dpwitness.proofs_checks.enclosures import interval, log1p_remainder
+from dpwitness.proofs_checks.ledger import claim, settle
+from dpwitness.proofs_checks.logistic_claims import corrected_budget_excess, objective_excess
+
+HOLDS, TIGHT, FAILS, OPEN = ClaimVerdict.HOLDS, ClaimVerdict.HOLDS_TIGHT, ClaimVerdict.FAILS, ClaimVerdict.INCONCLUSIVE
+
+
+def loss_over_epsilon(epsilon: float, n_lambda: float) -> float:
+    """Brute force over s, in floats: independent of the certificate's algebra."""
+    s = np.linspace(0, 1, 200_001)
+    return float(np.max(epsilon * (1 + s) / 2 + np.log1p(s * (1 - s) / n_lambda))) / epsilon
+
+
+# -- enclosures --------------------------------------------------------------------------------------------------------
+
+
+def test_shares_are_the_areas():
+    found = branch_and_bound(lambda x, y: enclose(x - y), Box(x=(-1.0, 1.0), y=(-1.0, 1.0)), cells=4000)
+    assert found.positive + found.negative + found.undecided == pytest.approx(1)
+    assert 0 < found.undecided < 0.1
+    assert found.positive == pytest.approx(0.5, abs=0.05)
+    assert found.counterexample["x"][0] > found.counterexample["y"][1]
+    assert found.enclosure.lower <= 2 <= found.enclosure.upper
+
+
+@pytest.mark.parametrize("y", [0.0, 1e-9, 9e-5, 1.1e-4, 0.3, 7.0, 1e5])
+def test_remainder_encloses(y):
+    exact = (arb(y) - arb(y).log1p()) / (arb(y) * arb(y)) if y > 1e-3 else arb(0.5) - arb(y) / 3
+    ball = log1p_remainder(interval(y * 0.9, y * 1.1))
+    assert float(ball.lower()) <= float(exact) + 1e-9 and float(exact) - 1e-9 <= float(ball.upper())
+    assert ball >= 0 and ball <= 0.5 + 1e-8
+
+
+def test_supremum_encloses_a_maximum_and_keeps_an_exact_zero():
+    found = supremum(lambda x: x * (1 - x) - 0.25 - 1e-3, over=(0.0, 1.0))
+    assert -1e-3 - 1e-12 <= found.upper <= 0 and found.lower == pytest.approx(-1e-3)
+    assert supremum(lambda u: -(u * u).nonnegative_part(), over=(0.0, 1.0)).upper == 0.0
+    assert supremum(lambda x: x * (1 - x) - 0.2, over=(0.0, 1.0)).lower > 0
+
+
+@pytest.mark.parametrize(("epsilon", "n_lambda"), [(0.1, 0.01), (0.1, 1.0), (0.1, 25.0), (1.0, 0.1), (1.0, 1.0), (2.0, 1.5)])
+def test_factored_excess_is_the_privacy_loss(epsilon, n_lambda):
+    for s in (0.0, 0.3, 0.9, 1.0):
+        direct = (epsilon * (1 + s) / 2 + math.log1p(s * (1 - s) / n_lambda)) / epsilon - 1
+        ball = objective_excess(1 - arb(s), arb(epsilon) * n_lambda / 2 - 1, 1 / arb(n_lambda))
+        assert float(ball.mid()) == pytest.approx(direct, abs=1e-10)
+
+
+# -- verdicts ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("id", ["CM-01", "CM-02", "CM-06", "CM-08-gamma", "JT-06", "JT-06-logistic"])
+def test_fails_on_a_proved_cell(id):
+    found = check(id)
+    assert found.claim_verdict is FAILS and found.verdict is Verdict.VIOLATED
+    assert found.counterexample_value.lower > 0
+    middle = {name: (low + high) / 2 for name, (low, high) in found.counterexample.items()}
+    again = check(id, **middle)
+    assert again.claim_verdict is FAILS and again.positive == 1.0
+    assert isinstance(found, Result) and json.loads(json.dumps(found.to_json()))["verdict"] == "FAILS"
+
+
+@pytest.mark.parametrize(("id", "verdict"), [("CM-06-repair", TIGHT), ("CM-08", HOLDS), ("CM-11", HOLDS), ("JT-06-repair", HOLDS)])
+def test_holds_on_the_whole_domain(id, verdict):
+    found = check(id)
+    assert found.claim_verdict is verdict and found.verdict is Verdict.CERTIFIED
+    assert found.undecided == 0 and found.negative == 1 and found.enclosure.upper <= 0 and found.counterexample is None
+
+
+def test_algorithm_2_fails_exactly_below_two_over_epsilon():
+    assert check("CM-06", epsilon=1.0, n_lambda=(2.001, 1e3)).claim_verdict is TIGHT
+    assert check("CM-06", epsilon=1.0, n_lambda=1.98).claim_verdict is FAILS
+    found = check("CM-06", epsilon=0.1, n_lambda=1.0)
+    assert found.counterexample_value.lower <= loss_over_epsilon(0.1, 1.0) - 1 <= found.enclosure.upper
+    assert found.counterexample_value.lower == pytest.approx(loss_over_epsilon(0.1, 1.0) - 1, rel=0.01)
+    assert loss_over_epsilon(0.1, 1.0) == pytest.approx(2.989, abs=1e-3)
+    area = check("CM-06")
+    # In logarithms the border is the line log n_lambda = log 2 - log epsilon, and log10 epsilon is -1/2 on average.
+    assert area.positive == pytest.approx((math.log10(2) + 0.5 + 3) / 6, abs=0.03)
+
+
+def test_known_values():
+    assert check("CM-02", epsilon=1.0).enclosure.lower == pytest.approx(math.sqrt(2) - 1, abs=1e-12)
+    assert check("JT-06", epsilon=1.0).enclosure.lower == pytest.approx(math.log(1.5), abs=1e-12)
+    assert check("JT-06-logistic", epsilon=1.0).enclosure.lower == pytest.approx(0.2013, rel=0.05)  # a grid of s, from below
+    assert check("JT-06-logistic", epsilon=1.0).enclosure.upper >= loss_over_epsilon(1.0, 0.5) - 1
+    assert check("CM-08-gamma", delta=0.05).enclosure.lower == pytest.approx(gamma.sf(2 * math.log(20), 5) / 0.05 - 1, abs=1e-9)
+
+
+# -- mutations ---------------------------------------------------------------------------------------------------------
+
+
+def mutated(id, cells=4000, **changes):
+    return settle(dataclasses.replace(declarations()[id], **changes), cells=cells).claim_verdict
+
+
+def test_wrong_constants_turn_the_verdict():
+    def rate(epsilon):
+        return enclose((epsilon / 2).log1p() / epsilon - arb(0.45))
+
+    def standard_deviation(delta):
+        return enclose(((arb(0.9) / arb(2).sqrt() - 1) * delta.log()).expm1())
+
+    assert mutated("JT-06-repair", excess=rate) is FAILS
+    assert mutated("CM-08", excess=standard_deviation) is FAILS
+    small = Box(epsilon=(1.0, 10.0), n_lambda=(0.01, 1.0))
+    assert mutated("CM-11", domain=small) is HOLDS
+    assert (
+        mutated("CM-11", cells=200, domain=small, excess=lambda epsilon, n_lambda: corrected_budget_excess(epsilon, n_lambda, arb(0.02)))
+        is FAILS
+    )
+
+
+def test_flipped_inequality_turns_the_verdict():
+    for id, verdict in (("JT-06", HOLDS), ("CM-01", HOLDS), ("CM-02", HOLDS), ("JT-06-repair", FAILS), ("CM-08", FAILS)):
+        excess = declarations()[id].excess
+
+        def flipped(excess=excess, **balls):
+            value = excess(**balls)
+            return Enclosure(-value.upper, -value.lower)
+
+        assert mutated(id, excess=flipped) is verdict, id
+
+
+def test_domain_turns_the_verdict():
+    assert mutated("CM-06", domain=Box(epsilon=(1.0, 10.0), n_lambda=(2.0, 1e3)), cells=300) is OPEN  # touches the border at one corner
+    assert mutated("CM-06", domain=Box(epsilon=(1.0, 10.0), n_lambda=(2.1, 1e3))) is TIGHT
+    assert mutated("CM-06-repair", domain=Box(epsilon=(1e-2, 10.0), surplus=(-0.1, 1e3))) is FAILS
+    assert mutated("CM-08-gamma", domain=Box(delta=(1e-9, 1e-6))) is HOLDS
+
+
+# -- bad input ---------------------------------------------------------------------------------------------------------
+
+
+def test_out_of_time_is_inconclusive_with_the_enclosure_reached():
+    found = check("CM-11", seconds=1e-9)
+    assert found.claim_verdict is OPEN and found.verdict is Verdict.INCONCLUSIVE and not found.finished
+    assert found.undecided == 1 and found.enclosure.upper > 0 and found.cells == 1
+    assert "time limit" in found.headline()
+
+
+def test_refusals():
+    with pytest.raises(InvalidArgument, match="nearest: CM-06"):
+        check("CM-6")
+    with pytest.raises(InvalidArgument, match=r"epsilon must lie in \[0.01, 10\], got 11"):
+        check("JT-06", epsilon=11)
+    with pytest.raises(InvalidArgument, match="no parameter 'lam'"):
+        check("CM-06", lam=1.0)
+    with pytest.raises(InvalidArgument, match="low <= high"):
+        check("JT-06", epsilon=(2.0, 1.0))
+    with pytest.raises(InvalidArgument, match="finite"):
+        check("JT-06", epsilon=math.nan)
+    with pytest.raises(InvalidArgument, match="seconds must be positive"):
+        check("JT-06", seconds=0)
+    with pytest.raises(InvalidArgument, match="declared twice"):
+        claim("CM-06", source="", statement="", domain=Box(x=1.0))(lambda x: enclose(x))
+    with pytest.raises(InvalidArgument, match="kind must be one of"):
+        claim("CM-99", source="", statement="", domain=Box(x=1.0), kind="oracle")(lambda x: enclose(x))
+    with pytest.raises(TypeError, match="no truth value"):
+        bool(check("JT-06").claim_verdict)
