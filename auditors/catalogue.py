@@ -68,7 +68,7 @@ def _answers(domain: Answers) -> Iterator[Pair]:
         "alternately up and down": alternating,
         "all but one up": rest,
     }
-    size = {"l1": lambda v: np.abs(v).sum(), "l2": lambda v: np.sqrt(v @ v), "linf": lambda v: np.abs(v).max()}[domain.relation]
+    order = {"l1": 1, "l2": 2, "linf": np.inf}[domain.relation]
     level = float(np.clip(0.0, domain.low, domain.high - 1))
     heights = {
         "": np.full(n, level),
@@ -79,9 +79,10 @@ def _answers(domain: Answers) -> Iterator[Pair]:
     }
     for place, height in heights.items():
         for why, move in moves.items():
-            if size(move) == 0:
+            size = float(np.linalg.norm(move, order))
+            if size == 0:
                 continue
-            step = move / size(move)
+            step = move / size
             d0 = height + np.maximum(-step, 0.0)
             yield Pair(d0, d0 + step, domain.relation, why + place)
 

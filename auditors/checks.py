@@ -105,7 +105,7 @@ def check_dataset_is_left_alone(target: Target) -> None:
 
 def check_parameters_are_validated(target: Target) -> None:
     """NaN, infinity and -1 in any float parameter are refused with a message that names it."""
-    if not dataclasses.is_dataclass(target.mechanism):
+    if not dataclasses.is_dataclass(target.mechanism) or isinstance(target.mechanism, type):
         raise Skip("the mechanism is no dataclass")
     names = [f.name for f in dataclasses.fields(target.mechanism) if isinstance(getattr(target.mechanism, f.name), float)]
     if not names:

@@ -62,7 +62,7 @@ class Binned(Event):
     kind: ClassVar[str] = "binned"
 
     def guess(self, outputs: Outputs) -> Guesses:
-        return np.sum([event.guess(outputs) > 0 for event in self.events], axis=0).astype(np.int8)
+        return np.asarray(np.sum([event.guess(outputs) > 0 for event in self.events], axis=0), dtype=np.int8)
 
     def tabulate(self, outputs: Outputs) -> NDArray[np.int64]:
         return np.bincount(self.guess(outputs), minlength=len(self.loss)).astype(np.int64)

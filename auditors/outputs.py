@@ -105,7 +105,8 @@ def _as_float(array: NDArray[Any]) -> FloatArray:
 
 
 def _encode_objects(items: Sequence[Any]) -> Outputs:
-    rows, codes, names = [], np.empty(len(items)), {}
+    rows: list[list[float]] = []
+    codes, names = np.empty(len(items)), dict[float, str]()
     for i, item in enumerate(items):
         leaves: list[float] = []
         name = "".join(_walk(item, leaves))

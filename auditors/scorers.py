@@ -103,14 +103,14 @@ def _fit_atoms(weight: float) -> Callable[[Training], Scorer | None]:
         if len(keys) > 1 and len(data.keys) < _ROWS_AN_ATOM * len(keys):
             return None  # too few rows for what each output says by itself
         frequent = counts >= min(2, counts.max())
-        ones = np.bincount(inverse, weights=data.label)
+        ones = np.bincount(inverse, weights=data.label).astype(float)
         prior: FloatArray | float = 0.5
         if len(data.varying) > 1:
             model = _fit_additive("bins")(data)
             if model is not None:
                 sample = Training(data.matrix[first], data.label[first], keys, data.names)
                 prior = 1 / (1 + np.exp(-np.clip(model.score(sample), -30, 30)))
-        values = _log_ratio(ones, counts - ones, prior, weight)
+        values = _log_ratio(ones, counts.astype(float) - ones, prior, weight)
         keep = np.flatnonzero(frequent)
         if len(keep) > _MANY_ATOMS:
             keep = np.sort(keep[np.argsort(-counts[keep], kind="stable")[:_MANY_ATOMS]])
@@ -155,7 +155,7 @@ def _fit_bins(monotone: bool) -> Callable[[Training], Scorer | None]:
         edges = np.unique(np.concatenate([middle, np.nextafter(left[left == right], -np.inf)]))
         edges = edges[np.isfinite(edges)]
         place = np.searchsorted(edges, x[known], side="left")
-        ones = np.bincount(place, weights=data.label[known], minlength=len(edges) + 1)
+        ones = np.bincount(place, weights=data.label[known], minlength=len(edges) + 1).astype(float)
         total = np.bincount(place, minlength=len(edges) + 1).astype(float)
         share = data.label.mean()
         values = _log_ratio(ones, total - ones, share, 4.0) - np.log(share / (1 - share))
@@ -307,7 +307,7 @@ def fit_logistic(features: FloatArray, ones: FloatArray, zeros: FloatArray, ridg
         weights -= step
         if np.abs(step).max() < 1e-5:
             break
-    return weights, inverse
+    return weights, np.asarray(inverse, dtype=np.float64)
 
 
 # Simplest first. Each with whether it is frugal (so few parameters that its own data may choose its thresholds) and whether it is cheap.

@@ -55,7 +55,7 @@ class Claim(ABC):
         grid = np.concatenate([np.geomspace(1e-300, 1e-3, 4000), np.linspace(1e-3, 1.0, 4001)[1:]])
         eps = np.atleast_1d(np.asarray(epsilon, dtype=float))
         gain = self.tradeoff(grid)[None, :] - np.exp(np.minimum(eps[:, None], 700.0)) * grid[None, :]
-        return np.clip(gain.max(axis=1), 0.0, 1.0).reshape(np.shape(epsilon))
+        return np.asarray(np.clip(gain.max(axis=1), 0.0, 1.0).reshape(np.shape(epsilon)))
 
     def implies(self, other: Claim) -> bool:
         """Whether this promise is at least as strong as `other`: its curve lies nowhere above, on a grid down to q = 1e-300."""
@@ -187,14 +187,15 @@ class GDP(Claim):
 
         with np.errstate(invalid="ignore"):  # infinity less infinity: nothing proved
             gap = ndtri(np.asarray(tpr, dtype=float)) - ndtri(np.asarray(fpr, dtype=float))
-        return np.maximum(0.0, np.nan_to_num(gap, nan=0.0, posinf=np.inf))
+        return np.asarray(np.maximum(0.0, np.nan_to_num(gap, nan=0.0, posinf=np.inf)))
 
     def delta(self, epsilon: ArrayLike) -> FloatArray:
         """Exact (Balle and Wang 2018): Phi(mu/2 - eps/mu) - e^eps Phi(-mu/2 - eps/mu), in log space against overflow."""
         from scipy.special import log_ndtr, ndtr
 
         eps = np.asarray(epsilon, dtype=float)
-        return np.maximum(0.0, ndtr(self.mu / 2 - eps / self.mu) - np.exp(eps + log_ndtr(-self.mu / 2 - eps / self.mu)))
+        tail = np.exp(eps + log_ndtr(-self.mu / 2 - eps / self.mu))
+        return np.asarray(np.maximum(0.0, ndtr(self.mu / 2 - eps / self.mu) - tail))
 
 
 def binary_renyi(order: FloatArray, p: FloatArray, q: FloatArray) -> FloatArray:
