@@ -11,11 +11,11 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
-from numba import njit
 
 from dpwitness.mechanisms.categorical import SoftmaxDraw, cumulative, draw_index, draw_rows, log_softmax, output_rows, sum_of_entries
 from dpwitness.mechanisms.datasets import LinearCosts
 from dpwitness.mechanisms.domains import Costs
+from dpwitness.mechanisms.jit import jit_uncached
 from dpwitness.mechanisms.notions import ApproxDP
 from dpwitness.mechanisms.optional import offered_when
 from dpwitness.mechanisms.pairs import Pair
@@ -185,7 +185,7 @@ class PrivateFTRL:
 
 
 # Not cached on disk: the compiled code is specific to the caller's adversary, which has no stable identity between processes.
-@njit(nogil=True)
+@jit_uncached
 def _adaptive(
     outputs: FloatArray, draw: bool, adversary: Any, records: FloatArray, lam: float, bound: float, p: int, rng: np.random.Generator
 ) -> tuple[FloatArray, int]:

@@ -12,12 +12,12 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
-from numba import njit
 
 from dpwitness.mechanisms.categorical import output_rows
 from dpwitness.mechanisms.datasets import LabelledVectors
 from dpwitness.mechanisms.domains import LabelledBall
 from dpwitness.mechanisms.interactive_kernels import adaptive_transcripts, transcript_log_densities, transcripts
+from dpwitness.mechanisms.jit import jit_uncached
 from dpwitness.mechanisms.learner import KernelLearner
 from dpwitness.mechanisms.notions import ApproxDP
 from dpwitness.mechanisms.pairs import Pair
@@ -230,7 +230,7 @@ def hold_gap(weights: tuple[float, float], gap: float) -> Rule:
     first, second = float(weights[0]), float(weights[1])
     target = float(gap)
 
-    @njit(nogil=True)
+    @jit_uncached
     def rule(t: int, points: Any, answers: Any, alphas: Any, z: Any) -> None:
         x, y = first, second
         for i in range(t):

@@ -9,9 +9,8 @@ import math
 from typing import Any
 
 import numpy as np
-from numba import njit
 
-from dpwitness.mechanisms.jit import jit
+from dpwitness.mechanisms.jit import jit, jit_uncached
 from dpwitness.mechanisms.kernels import kernel_value
 from dpwitness.mechanisms.protocol import FloatArray
 
@@ -95,7 +94,7 @@ def transcript_log_densities(
 
 
 # Not cached on disk: specific to the caller's rule and kernel, which have no stable identity between processes.
-@njit(nogil=True)
+@jit_uncached
 def adaptive_transcripts(
     rows: FloatArray,
     draw: bool,
@@ -154,7 +153,7 @@ def adaptive_transcripts(
     return logs, -1
 
 
-@njit(nogil=True)
+@jit_uncached
 def _kernel(function: Any, named: tuple[int, int, float, float], x: FloatArray, z: FloatArray) -> float:
     if function is None:
         return kernel_value(named[0], named[1], named[2], named[3], x, z)
