@@ -11,7 +11,7 @@ import queue
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import BrokenExecutor, Executor, Future
+from concurrent.futures import BrokenExecutor, Executor, Future, wait
 from dataclasses import dataclass
 from typing import Any
 
@@ -151,9 +151,13 @@ def _in_order(stage: Stage, submit: Callable[[int], Future[Any]], executor: Exec
                 waiting.append(submit(submitted))
                 submitted += 1
             yield collect(waiting.popleft(), stage)
-    finally:
+    except GeneratorExit:  # stopped early: let the few chunks under way end, for a process pool may hang on cancelled ones (CPython 3.11.2)
+        wait(waiting, timeout=stage.time_limit)
+        raise
+    except BaseException:
         for future in waiting:
             future.cancel()
+        raise
 
 
 def collect(future: Future[Any], stage: Stage) -> Any:

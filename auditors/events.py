@@ -68,6 +68,10 @@ class Intervals(Event):
 
     kind: ClassVar[str] = "intervals"
 
+    def __post_init__(self) -> None:
+        if np.any(np.diff(self.edges) <= 0) or len(self.guesses) != len(self.edges) + 1:
+            raise InvalidArgument(f"Intervals: edges must increase and be one fewer than guesses, got {self.edges.tolist()}")
+
     def _column(self, outputs: Outputs) -> FloatArray:
         return outputs.matrix(self.column + 1, structure=False)[:, self.column] if outputs.values.shape[1] != 1 else outputs.values[:, 0]
 

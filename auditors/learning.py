@@ -95,6 +95,7 @@ class Selector:
         wrong = 0.5 * (upper.wrong[:, None] + lower.wrong[None, :])
         directions = np.isfinite(upper.thresholds).astype(int)[:, None] + np.isfinite(lower.thresholds).astype(int)[None, :]
         value = goal.value(right, wrong, table.size, directions, self.kappa)
+        value[lower.thresholds[None, :] > upper.thresholds[:, None]] = -1.0  # an output may be named once only
         i, j = np.unravel_index(int(np.argmax(value)), value.shape)
         return float(lower.thresholds[j]), float(upper.thresholds[i])
 

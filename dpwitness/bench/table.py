@@ -95,7 +95,7 @@ def format_table(table: Table) -> str:
             f"{'<=' if row.at_most else '>='} {row.required:>6.4g}",
             f"{row.measured:.3g}",
             row.unit,
-            f"{row.measured / row.required:.2g}",
+            f"{row.measured / row.required:.2g}" if row.required else "",
             "met" if row.met else "MISSED",
         ]
         for row in table.rows

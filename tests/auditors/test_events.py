@@ -11,7 +11,7 @@ from dpwitness.auditors.bits import learn_lattice
 from dpwitness.auditors.events import AdditiveScore, Atoms, Intervals, Lattice, Threshold, event_from_json, lattice
 from dpwitness.auditors.learning import learn
 from dpwitness.auditors.outputs import WrongShape, concatenate, encode, row_keys
-from dpwitness.mechanisms import ApproxDP, PureDP
+from dpwitness.mechanisms import ApproxDP, InvalidArgument, PureDP
 
 
 def distinct(items):
@@ -132,3 +132,19 @@ def test_lattice_event_is_silent_on_a_grid():
 def test_concatenate_pads_to_the_widest():
     both = concatenate([encode([1.0], 1), encode([[1.0, 2.0]], 1)])
     assert both.values.shape == (2, 2) and np.isnan(both.values[0, 1])
+
+
+def test_overlapping_intervals_are_refused():
+    """Edges out of order would name an output twice: more guesses than rounds."""
+    with pytest.raises(InvalidArgument, match="edges must increase"):
+        Intervals(0, np.array([1.0, 0.5]), np.array([-1.0, 0.0, 1.0]))
+
+
+def test_thresholds_never_cross():
+    """On noise that says next to nothing the two thresholds may want to cross; 200 learned events name each output once."""
+    rng = np.random.default_rng(5)
+    for _ in range(200):
+        ones, zeros = (encode(np.rint(1024 * rng.laplace(0.01 * side, 1, 400)) / 1024, 400) for side in (1, 0))
+        event = learn(ones, zeros, PureDP(1.0), alpha=0.05, rounds=5_000).event
+        plus, minus = event.count(ones)
+        assert plus + minus <= 400 and (plus, minus) == tuple(int(np.sum(event.guess(ones) == g)) for g in (1, -1))
