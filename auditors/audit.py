@@ -26,6 +26,7 @@ from dpwitness.mechanisms.domains import Domain
 from dpwitness.mechanisms.jsonable import to_jsonable
 from dpwitness.mechanisms.notions import RDP, ZCDP, ApproxDP, Claim, PureDP, parse_claim
 from dpwitness.mechanisms.pairs import Pair
+from dpwitness.mechanisms.protocol import name_of
 from dpwitness.mechanisms.validation import InvalidArgument, require_integer, require_one_of, require_positive, require_probability
 
 __all__ = ["Progress", "audit"]
@@ -214,7 +215,7 @@ def _begin(
     require_probability("confidence", confidence, "audit")
     seed = require_integer("seed", seed, "audit", least=0)
     require_positive("time_limit", time_limit, "audit")
-    name = name or _name(mechanism)
+    name = name or name_of(mechanism)
     result = AuditResult(
         name=name,
         claim=claim,
@@ -256,10 +257,6 @@ def _pairs(mechanism: Any, pair: Pair | Sequence[Pair] | None, domain: Domain | 
     if domain is None:
         raise InvalidArgument("pair must be given, or a domain to take pairs from, got neither")
     return pairs_for(domain)
-
-
-def _name(mechanism: Any) -> str:
-    return str(getattr(mechanism, "__name__", type(mechanism).__name__))
 
 
 def _search_and_test(state: _Run, pairs: list[Pair]) -> None:

@@ -18,6 +18,7 @@ from dpwitness.auditors.outputs import encode
 from dpwitness.auditors.result import AuditResult, Result, Verdict
 from dpwitness.mechanisms.jsonable import to_jsonable
 from dpwitness.mechanisms.pairs import Pair
+from dpwitness.mechanisms.protocol import name_of
 from dpwitness.mechanisms.validation import InvalidArgument
 
 __all__ = ["CHECKS", "CheckReport", "Finding", "check_mechanism", "parametrize_with_checks"]
@@ -276,7 +277,7 @@ def _target(mechanism: Any, pair: Pair | list[Pair] | None, seed: int, trials: i
         if domain is None:
             raise InvalidArgument("pair must be given for a mechanism without a domain, got None")
         pairs = pairs_for(domain)
-    return Target(mechanism, str(getattr(mechanism, "__name__", type(mechanism).__name__)), pairs, seed, trials)
+    return Target(mechanism, name_of(mechanism), pairs, seed, trials)
 
 
 def _expected(expected_failures: Mapping[str, str] | None) -> Mapping[str, str]:
@@ -329,7 +330,7 @@ def parametrize_with_checks(
     items = []
     for mechanism in mechanisms:
         expected = _expected(expected_failures(mechanism) if expected_failures else None)
-        label = getattr(mechanism, "__name__", type(mechanism).__name__)
+        label = name_of(mechanism)
         for name, check in CHECKS.items():
             marks = [pytest.mark.xfail(reason=expected[name], strict=True)] if name in expected else []
             items.append(pytest.param(mechanism, bound(check), id=f"{label}-{name}", marks=marks))

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import dataclasses
 import enum
 import math
 import platform
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
@@ -67,7 +67,7 @@ class BitLevel:
         return {
             "verdict": self.verdict.value,
             "pair": self.pair.to_json() if self.pair else None,
-            "epsilon_lower": _number(self.epsilon_lower),
+            "epsilon_lower": strict(self.epsilon_lower),
             "event": self.event.to_json() if self.event else None,
             "description": self.event.describe() if self.event else None,
             "tally": _tally(self.tally),
@@ -83,7 +83,7 @@ class PairScore:
     confirmed: bool
 
     def to_json(self) -> dict[str, Any]:
-        return {"why": self.pair.why, "expected": _number(self.expected), "confirmed": self.confirmed}
+        return {"why": self.pair.why, "expected": strict(self.expected), "confirmed": self.confirmed}
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -162,17 +162,17 @@ class AuditResult(Result):
             "kind": "black box",
             "name": self.name,
             "claim": str(self.claim),
-            "claim_numbers": [float(x) for x in dataclasses.astuple(self.claim)],  # type: ignore[call-overload]
+            "claim_numbers": list(self.claim.numbers),
             "relation": self.pair.relation if self.pair else None,
             "verdict": self.verdict.value,
             "headline": self.headline(),
             "confidence": self.confidence,
-            "epsilon_lower": _number(self.epsilon_lower),
+            "epsilon_lower": strict(self.epsilon_lower),
             "parameter": self.claim.symbol,
-            "parameter_lower": _number(self.parameter_lower),
+            "parameter_lower": strict(self.parameter_lower),
             "p_value": self.p_value,
-            "limit": _number(self.limit),
-            "detectable": _number(self.detectable),
+            "limit": strict(self.limit),
+            "detectable": strict(self.detectable),
             "pair": self.pair.to_json() if self.pair else None,
             "event": self.event.to_json() if self.event else None,
             "description": self.event.describe() if self.event else None,
@@ -191,11 +191,17 @@ class AuditResult(Result):
         }
 
 
-def _number(value: float | None) -> float | str | None:
-    """Strict JSON has no infinity; it is written as a word."""
-    if value is None or math.isfinite(value):
-        return value
-    return "inf" if value > 0 else "-inf" if value < 0 else "nan"
+def strict(value: Any) -> Any:
+    """JSON types only: infinities and NaN as words, NumPy scalars and arrays as numbers and lists, tuples as lists."""
+    if isinstance(value, Mapping):
+        return {str(k): strict(v) for k, v in value.items()}
+    if isinstance(value, list | tuple):
+        return [strict(v) for v in value]
+    if hasattr(value, "tolist"):
+        return strict(value.tolist())
+    if isinstance(value, float) and not math.isfinite(value):
+        return "inf" if value > 0 else "-inf" if value < 0 else "nan"
+    return value
 
 
 def _tally(tally: Tally | None) -> dict[str, int] | None:

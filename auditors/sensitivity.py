@@ -15,11 +15,11 @@ import numpy as np
 
 from dpwitness.auditors.pair_search import explore
 from dpwitness.auditors.pair_space import require_neighbours
-from dpwitness.auditors.result import Result, Verdict, environment
+from dpwitness.auditors.result import Result, Verdict, environment, strict
 from dpwitness.mechanisms.domains import Domain
 from dpwitness.mechanisms.learner import Predictor
 from dpwitness.mechanisms.pairs import Pair
-from dpwitness.mechanisms.protocol import FloatArray
+from dpwitness.mechanisms.protocol import FloatArray, name_of
 from dpwitness.mechanisms.validation import InvalidArgument, require_integer, require_positive
 
 __all__ = ["SensitivityResult", "audit_sensitivity", "feature_distance"]
@@ -87,12 +87,12 @@ class SensitivityResult(Result):
             "headline": self.headline(),
             "bound": self.bound,
             "norm": self.norm,
-            "ratio": _plain(self.ratio),
-            "ratio_lower": _plain(self.ratio_lower),
-            "ratio_upper": _plain(self.ratio_upper),
+            "ratio": strict(self.ratio),
+            "ratio_lower": strict(self.ratio_lower),
+            "ratio_upper": strict(self.ratio_upper),
             "pair": self.pair.to_json() if self.pair else None,
             "rigorous": self.rigorous,
-            "trace": [[count, _plain(value)] for count, value in self.trace],
+            "trace": [[count, strict(value)] for count, value in self.trace],
             "evaluations": self.evaluations,
             "skipped": self.skipped,
             "seed": self.seed,
@@ -172,7 +172,7 @@ def audit_sensitivity(
 
     found = explore(domain, score, evaluations=evaluations, seconds=seconds, seed=seed)
     base = SensitivityResult(
-        name=name or str(getattr(function, "__name__", type(function).__name__)),
+        name=name or name_of(function),
         verdict=Verdict.ERROR,
         bound=bound,
         norm=getattr(norm, "__name__", str(norm)),
@@ -246,7 +246,3 @@ class _Difference:
             return np.atleast_1d(np.asarray(value, dtype=np.float64)).ravel()
         except (TypeError, ValueError):
             raise InvalidArgument(f"audit_sensitivity: function must give a vector of numbers, got {type(value).__name__}") from None
-
-
-def _plain(value: float) -> float | str:
-    return value if math.isfinite(value) else repr(value)

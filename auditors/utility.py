@@ -15,8 +15,8 @@ import numpy as np
 from numpy.random import Generator
 from scipy import stats
 
-from dpwitness.auditors.result import Result, Verdict, environment
-from dpwitness.mechanisms.protocol import FloatArray
+from dpwitness.auditors.result import Result, Verdict, environment, strict
+from dpwitness.mechanisms.protocol import FloatArray, name_of
 from dpwitness.mechanisms.solvers import ConvergenceError
 from dpwitness.mechanisms.validation import (
     InvalidArgument,
@@ -162,7 +162,7 @@ class UtilityResult(Result):
         return f"{word}: {self.claim}: {what} {self.estimate:.4g} in {self.runs} runs ({limits})"
 
     def to_json(self) -> dict[str, Any]:
-        numbers = {key: _plain(getattr(self, key)) for key in ("estimate", "lower", "upper", "standard_error", "constant")}
+        numbers = {key: strict(getattr(self, key)) for key in ("estimate", "lower", "upper", "standard_error", "constant")}
         return {
             "kind": "utility",
             "name": self.name,
@@ -173,7 +173,7 @@ class UtilityResult(Result):
             "confidence": self.confidence,
             "seed": self.seed,
             **numbers,
-            "points": [{"value": p.value, "error": _plain(p.error), "standard_error": _plain(p.standard_error)} for p in self.points],
+            "points": [{"value": p.value, "error": strict(p.error), "standard_error": strict(p.standard_error)} for p in self.points],
             "notes": list(self.notes),
             "environment": environment(),
             "seconds": round(self.seconds, 3),
@@ -224,7 +224,7 @@ def audit_utility(
     require_probability("confidence", confidence, "audit_utility")
     require_integer("seed", seed, "audit_utility", least=0)
     begin = time.perf_counter()
-    title = name or str(getattr(error, "__name__", type(error).__name__))
+    title = name or name_of(error)
     base = UtilityResult(title, claim, Verdict.ERROR, count, confidence, seed)
     try:
         found = _scaling(base, claim, error) if isinstance(claim, Scaling) else _explicit(base, claim, error)
@@ -301,7 +301,3 @@ def _errors(values: Any, runs: int) -> FloatArray:
     if np.isnan(errors).any():
         raise InvalidArgument(f"audit_utility: error must be a number, got nan in run {int(np.flatnonzero(np.isnan(errors))[0])}")
     return errors
-
-
-def _plain(value: float) -> float | str:
-    return value if math.isfinite(value) else repr(value)

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from dpwitness.auditors.bounded_mean import Sampled, sampled
 from dpwitness.auditors.loss_law import Enclosure, LossLaw, enclose
 from dpwitness.auditors.oracle import FALSE_ALARM, BadOracle, check_oracle
-from dpwitness.auditors.result import SCHEMA, Result, Verdict, _number, environment
+from dpwitness.auditors.result import SCHEMA, Result, Verdict, environment, strict
 from dpwitness.mechanisms.notions import GDP, RDP, ZCDP, ApproxDP, Claim, parse_claim
 from dpwitness.mechanisms.pairs import Pair
 from dpwitness.mechanisms.validation import InvalidArgument, require_integer, require_one_of, require_probability
@@ -91,9 +91,6 @@ class CertifyResult(Result):
         return f"ERROR: {self.notes[0] if self.notes else 'no verdict'}"
 
     def to_json(self) -> dict[str, Any]:
-        def numbers(values: FloatArray) -> list[float | str | None]:
-            return [_number(float(v)) for v in values]
-
         return {
             "schema_version": SCHEMA,
             "kind": "white box",
@@ -105,9 +102,9 @@ class CertifyResult(Result):
             "route": self.route,
             "upper_end": self.upper_end,
             "parameter": self.claim.symbol,
-            **{key: _number(getattr(self, key)) for key in ("epsilon_lower", "epsilon_upper", "parameter_lower", "parameter_upper")},
-            "profile": {key: numbers(getattr(self, key)) for key in ("epsilons", "delta_lower", "delta_upper")},
-            "tradeoff": {key: numbers(getattr(self, key)) for key in ("fpr", "tpr_lower", "tpr_upper")},
+            **{key: strict(getattr(self, key)) for key in ("epsilon_lower", "epsilon_upper", "parameter_lower", "parameter_upper")},
+            "profile": {key: strict(getattr(self, key)) for key in ("epsilons", "delta_lower", "delta_upper")},
+            "tradeoff": {key: strict(getattr(self, key)) for key in ("fpr", "tpr_lower", "tpr_upper")},
             "pair": self.pair.to_json(),
             "confidence": self.confidence,
             "seed": self.seed,

@@ -109,7 +109,7 @@ def make_witness(result: AuditResult) -> dict[str, Any] | None:
         "level": "value" if value else "bit",
         "target": result.target,
         "claim": str(result.claim),
-        "claim_numbers": [float(x) for x in dataclasses.astuple(result.claim)],  # type: ignore[call-overload]
+        "claim_numbers": list(result.claim.numbers),
         "pair": pair.to_json(),
         "event": event.to_json(),
         "description": event.describe(),

@@ -11,7 +11,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from dpwitness.auditors.result import AuditResult, Verdict
+from dpwitness.auditors.result import AuditResult, Verdict, strict
 from dpwitness.cli import NO_VERDICT, OK, VIOLATED
 from dpwitness.console import bar, describe
 from dpwitness.inputs import keywords, load, pair_of, workers
@@ -123,14 +123,12 @@ def _next(args: argparse.Namespace, result: AuditResult, code: int, report: Path
 
 def print_json(value: Any) -> None:
     """Strict JSON on standard output."""
-    from dpwitness.reports.report import strict
-
     print(json.dumps(strict(value), indent=1, allow_nan=False))
 
 
 def suite(args: argparse.Namespace) -> int:
     """``dpwitness suite``: one line a case as it ends, then the count of right and wrong verdicts."""
-    from dpwitness.reports.report import check_writable, write_report_from_json
+    from dpwitness.reports.report import check_writable, write_report
     from dpwitness.suites import matches, run_case, suite_of
 
     if args.report is not None:
@@ -157,7 +155,7 @@ def suite(args: argparse.Namespace) -> int:
     report = None
     if args.report is not None:
         title = f"Suite {args.name}"
-        report = write_report_from_json([o.json for o in outcomes], args.report, title=title, command=_command())
+        report = write_report([o.json for o in outcomes], args.report, title=title, command=_command())
     print(_tally(outcomes, len(chosen)), file=out)
     if report is not None:
         print(f"report: {report}", file=out)

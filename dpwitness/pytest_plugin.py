@@ -131,11 +131,11 @@ class _Merged:
     @pytest.hookimpl(trylast=True)
     def pytest_sessionfinish(self) -> None:
         """Write it, in the order of the tests' names: the same for any number of workers."""
-        from dpwitness.reports.report import write_report_from_json
+        from dpwitness.reports.report import write_report
 
         merged = [data for node in sorted(self.results) for data in self.results[node]]
         command = f"pytest --dp-report {self.place}"
-        self.written = write_report_from_json(merged, self.folder, title="Audits", command=command, stem=self.stem)
+        self.written = write_report(merged, self.folder, title="Audits", command=command, stem=self.stem)
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
         """How many audits, and where the report lies."""

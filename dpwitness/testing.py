@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Any
 
 from dpwitness.auditors.audit import audit
-from dpwitness.auditors.result import AuditResult, Verdict
+from dpwitness.auditors.result import AuditResult, Verdict, strict
 from dpwitness.auditors.witness import describe_target
-from dpwitness.reports.report import result_json, strict
+from dpwitness.reports.report import result_json
 from dpwitness.reports.wording import slugs
 
 __all__ = ["Auditor", "NoVerdict", "PrivacyViolation"]

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import ClassVar
 
 import numpy as np
@@ -34,6 +34,11 @@ class Claim(ABC):
     def parameter(self) -> float:
         """The free parameter: epsilon, rho or mu."""
         return float(getattr(self, self.symbol))
+
+    @property
+    def numbers(self) -> tuple[float, ...]:
+        """All numbers of the claim, exactly, as its text rounds them."""
+        return tuple(float(getattr(self, f.name)) for f in fields(self))  # type: ignore[arg-type]
 
     # The fixed additive slack delta of the notion; zero for all but approximate DP.
     delta_budget: float = 0.0

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from dpwitness.mechanisms.notions import Claim
 
-__all__ = ["FloatArray", "Mechanism", "MechanismFunction", "Truth", "WhiteBox"]
+__all__ = ["FloatArray", "Mechanism", "MechanismFunction", "Truth", "WhiteBox", "name_of"]
 
 FloatArray = NDArray[np.float64]
 
@@ -38,6 +38,11 @@ class WhiteBox(Mechanism, Protocol):
 # one-dimensional density has kinks or jumps, for quadrature.
 
 MechanismFunction = Callable[[Any, int, np.random.Generator], Any]
+
+
+def name_of(target: Any) -> str:
+    """What an audited object is called where nobody named it: a function's own name, or its class."""
+    return str(getattr(target, "__name__", type(target).__name__))
 
 
 @dataclass(frozen=True, slots=True)

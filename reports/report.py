@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 import json
-import math
 import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from dpwitness.auditors.result import Result, environment
+from dpwitness.auditors.result import Result, environment, strict
 from dpwitness.mechanisms.validation import InvalidArgument
 from dpwitness.reports.cards import Entry
 from dpwitness.reports.markdown import markdown
 from dpwitness.reports.summary import family, tally_of_verdicts
 from dpwitness.reports.wording import slugs
 
-__all__ = ["check_writable", "result_json", "write_report", "write_report_from_json"]
+__all__ = ["check_writable", "result_json", "write_report"]
 
 SCHEMA = 1
 
@@ -78,23 +77,10 @@ def write_report(
     Path
         The markdown file.
     """
-    return write_report_from_json([result_json(r) for r in results], folder, title=title, command=command, stem=stem, plots=plots)
-
-
-def write_report_from_json(
-    results: Sequence[Mapping[str, Any]],
-    folder: Path | str,
-    *,
-    title: str,
-    command: str | None = None,
-    stem: str = "audit",
-    plots: bool = True,
-) -> Path:
-    """The same from JSON alone, such as an earlier ``audit.json`` or what workers sent; a witness stands under ``"witness"``."""
     path = check_writable(folder)
     if slugs([stem]) != [stem.lower()]:
         raise InvalidArgument(f"write_report: stem must be letters, digits, dots and dashes, got {stem!r}")
-    data = [strict(dict(result)) for result in results]
+    data = [strict(dict(result_json(result))) for result in results]
     together, here = family(data), strict(environment())
     parts = slugs(str(result.get("name", "")) for result in data)
     entries, drawings = [], {}
@@ -128,19 +114,6 @@ def write_report_from_json(
 
         plot_overview(data, path / overview)
     return path / f"{stem}.md"
-
-
-def strict(value: Any) -> Any:
-    """JSON types only: infinities and NaN as words, NumPy scalars and arrays as numbers and lists, tuples as lists."""
-    if isinstance(value, Mapping):
-        return {str(k): strict(v) for k, v in value.items()}
-    if isinstance(value, list | tuple):
-        return [strict(v) for v in value]
-    if hasattr(value, "tolist"):
-        return strict(value.tolist())
-    if isinstance(value, float) and not math.isfinite(value):
-        return "inf" if value > 0 else "-inf" if value < 0 else "nan"
-    return value
 
 
 def _write_json(path: Path, value: Any) -> None:

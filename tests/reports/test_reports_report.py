@@ -13,7 +13,7 @@ from dpwitness.auditors.audit import audit as run_audit
 from dpwitness.auditors.replay import replay
 from dpwitness.auditors.result import Result, Verdict
 from dpwitness.mechanisms import InvalidArgument, zoo
-from dpwitness.reports import card_for, check_writable, holm, result_json, write_report, write_report_from_json
+from dpwitness.reports import card_for, check_writable, holm, result_json, write_report
 from dpwitness.reports.cards import _CARDS
 from dpwitness.reports.wording import dataset, differences, slugs
 
@@ -113,7 +113,7 @@ def test_json_is_strict_and_makes_the_report_again(tmp_path):
     first = write_report([odd, audit("other")], tmp_path / "one", title="t", plots=False)
     stored = json.loads((tmp_path / "one" / "audit.json").read_text(), parse_constant=refuse)
     assert stored["schema_version"] == 1 and stored["results"][0]["detectable"] == "inf" and stored["results"][0]["extra"] == [0, 1, 2]
-    again = write_report_from_json(stored["results"], tmp_path / "two", title="t", plots=False)
+    again = write_report(stored["results"], tmp_path / "two", title="t", plots=False)
     assert again.read_text() == first.read_text()
     assert sorted(p.name for p in (tmp_path / "two").iterdir()) == sorted(p.name for p in (tmp_path / "one").iterdir())
 
