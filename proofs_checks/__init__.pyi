@@ -4,9 +4,13 @@ from .enclosures import Enclosure as Enclosure
 from .enclosures import branch_and_bound as branch_and_bound
 from .enclosures import enclose as enclose
 from .enclosures import supremum as supremum
-from .ledger import ClaimFinding as ClaimFinding
-from .ledger import ClaimVerdict as ClaimVerdict
+from .finding import ClaimFinding as ClaimFinding
+from .finding import ClaimVerdict as ClaimVerdict
+from .finding import Evidence as Evidence
 from .ledger import Declaration as Declaration
+from .ledger import Effort as Effort
+from .ledger import certificate as certificate
 from .ledger import check as check
 from .ledger import claim as claim
 from .ledger import declarations as declarations
+from .ledger import settle as settle

@@ -1,25 +1,31 @@
-"""The ledger: one declaration a claim, whose verdict is computed each time it is asked for."""
+"""The ledger: one declaration a claim, whose verdict is computed each time it is asked for.
+
+A claim enters by a decorated function. `certificate` takes the excess of a claim as a function of balls, and settles its sign over
+the whole domain; `claim` takes any other check: a function of numbers that returns its evidence.
+"""
 
 from __future__ import annotations
 
 import difflib
-import enum
 import importlib
+import inspect
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeVar
 
-from dpwitness.auditors.result import Result, Verdict, environment
-from dpwitness.mechanisms.validation import InvalidArgument, require_one_of, require_positive
+from dpwitness.mechanisms.validation import InvalidArgument, require_integer, require_one_of, require_positive
 
-from .enclosures import Box, Enclosure, branch_and_bound
+from .enclosures import Box, Enclosure, SignMap, branch_and_bound
+from .finding import ClaimFinding, ClaimVerdict, Evidence, as_audit
 
-__all__ = ["ClaimFinding", "ClaimVerdict", "Declaration", "check", "claim", "declarations", "settle"]
+__all__ = ["Declaration", "Effort", "MissingPackage", "OutOfTime", "certificate", "check", "claim", "declarations", "need", "settle"]
 
 Settings: TypeAlias = Mapping[str, float | tuple[float, float]]
+Excess: TypeAlias = Callable[..., Enclosure]
+F = TypeVar("F", bound=Callable[..., Any])
 
-KINDS = ("certificate",)
+KINDS = ("certificate", "counterexample", "experiment")
 TIGHT = 1e-6  # a claim holds tightly where a relative excess above -TIGHT is proved to be reached
 CELLS = 4_000
 ENOUGH = 0.02  # share of the box left undecided around the border of a claim that fails
@@ -27,149 +33,171 @@ _MODULES = ("logistic_claims",)
 _LEDGER: dict[str, Declaration] = {}
 
 
-class ClaimVerdict(enum.Enum):
-    """Outcome of a claim's check."""
+class OutOfTime(Exception):
+    """Raised by a check whose time is over; the claim is INCONCLUSIVE, with the enclosure reached so far."""
 
-    HOLDS = "HOLDS"
-    HOLDS_TIGHT = "HOLDS_TIGHT"
-    FAILS = "FAILS"
-    UNDERSPECIFIED = "UNDERSPECIFIED"
-    VACUOUS = "VACUOUS"
-    NOT_REFUTED = "NOT_REFUTED"
-    INCONCLUSIVE = "INCONCLUSIVE"
-
-    def __bool__(self) -> bool:
-        raise TypeError(f"a verdict is no truth value: compare it, as in `claim_verdict is ClaimVerdict.{self.name}`")
+    def __init__(self, reached: Enclosure | None = None) -> None:
+        super().__init__("time limit")
+        self.reached = reached
 
 
-_AS_AUDIT = {
-    ClaimVerdict.HOLDS: Verdict.CERTIFIED,
-    ClaimVerdict.HOLDS_TIGHT: Verdict.CERTIFIED,
-    ClaimVerdict.FAILS: Verdict.VIOLATED,
-    ClaimVerdict.NOT_REFUTED: Verdict.NOT_REFUTED,
-}
+class MissingPackage(InvalidArgument):
+    """A check needs an optional package that is not installed."""
+
+
+def need(module: str, package: str) -> Any:
+    """Import an optional module, or say how to install it."""
+    try:
+        return importlib.import_module(module)
+    except ImportError:
+        raise MissingPackage(f"this check needs {package}: pip install 'dpwitness[proofs]'") from None
+
+
+@dataclass(frozen=True, slots=True)
+class Effort:
+    """How much a check may spend.
+
+    Attributes
+    ----------
+    quick : bool
+        Whether to be content with fewer runs, points or cells.
+    seconds : float
+        Time limit from the start of the check.
+    seed : int
+        Root of all randomness.
+    start : float
+        Monotonic time at which the check began.
+    """
+
+    quick: bool
+    seconds: float
+    seed: int
+    start: float
+
+    def of(self, full: int, quick: int) -> int:
+        """A number of runs, points or cells."""
+        return quick if self.quick else full
+
+    def left(self) -> float:
+        """Seconds left."""
+        return self.seconds - (time.monotonic() - self.start)
+
+    def spend(self, reached: Enclosure | None = None) -> None:
+        """Called now and then by a long check: ends it when its time is over."""
+        if self.left() <= 0:
+            raise OutOfTime(reached)
 
 
 @dataclass(frozen=True, slots=True)
 class Declaration:
-    """A claim as the paper states it, and the function whose sign settles it.
+    """A claim as the paper states it, and the function that settles it.
 
     Attributes
     ----------
     id : str
-        As in the ledger of claims; a repair carries the id of what it repairs.
-    source, statement : str
-        Where it is printed, and what it says.
+        As in the ledger of claims; a repair or a variant carries the id of what it belongs to, and a suffix.
+    source, statement, formula : str
+        Where it is printed; what it says, in words; and as a formula.
     domain : Box
         The parameters for which it is claimed.
-    excess : callable
-        One ball per parameter -> Enclosure of the relative excess, value / promise - 1, in the worst case: the claim holds iff it is <= 0.
-    kind : str
-        How it is checked.
+    kind : {"certificate", "counterexample", "experiment"}
+        What the check can show: a proof over the whole domain; a case that refutes it; or measurements.
+    function : callable
+        For a certificate over a box, one ball per parameter -> Enclosure of the relative excess, value / promise - 1, in the worst case;
+        the claim holds iff it is <= 0. Otherwise ``function(effort, **parameters) -> Evidence``; its defaults are the points checked.
+    boxed : bool
+        Whether `function` is such an excess.
+    repairs : str or None
+        Id of the claim that this one repairs.
+    depends : tuple of str
+        Ids of the claims that its proof uses.
     """
 
     id: str
     source: str
     statement: str
+    formula: str
     domain: Box
-    excess: Callable[..., Enclosure]
-    kind: str = "certificate"
+    kind: str
+    function: Callable[..., Any]
+    boxed: bool = False
+    repairs: str | None = None
+    depends: tuple[str, ...] = ()
 
     @property
     def proof(self) -> str:
-        """The reduction to finitely many parameters, as written beside the check."""
-        return self.excess.__doc__ or ""
+        """The reduction to finitely many parameters, or what is run: as written beside the check."""
+        return inspect.cleandoc(self.function.__doc__ or "")
 
     def to_json(self) -> dict[str, Any]:
         return {
             "id": self.id,
             "source": self.source,
             "statement": self.statement,
+            "formula": self.formula,
             "kind": self.kind,
             "domain": {name: list(bounds) for name, bounds in self.domain.items()},
-        }
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class ClaimFinding(Result):
-    """What a check has proved.
-
-    Attributes
-    ----------
-    claim_verdict : ClaimVerdict
-        The claim's verdict; `verdict` is its translation into an audit's words.
-    enclosure : Enclosure
-        Of the largest relative excess over the box that was checked.
-    counterexample : Box or None
-        A cell on all of which the claim is proved to fail.
-    counterexample_value : Enclosure or None
-        Relative excess on that cell; `at` is the inner variable (a score, a position) that reaches it.
-    positive, negative, undecided : float
-        Shares of the box where the claim is proved false, proved true, and neither.
-    """
-
-    name: str
-    declaration: Declaration
-    verdict: Verdict
-    claim_verdict: ClaimVerdict
-    box: Box
-    enclosure: Enclosure
-    positive: float
-    negative: float
-    undecided: float
-    counterexample: Box | None
-    counterexample_value: Enclosure | None
-    cells: int
-    seconds: float
-    finished: bool
-
-    def headline(self) -> str:
-        value = self.counterexample_value
-        if self.claim_verdict is ClaimVerdict.FAILS and value is not None:
-            where = ", ".join(f"{name} = {low + (high - low) / 2:.4g}" for name, (low, high) in (self.counterexample or {}).items())
-            return f"FAILS: {100 * value.lower:.4g} % over the promise at {where}; proved on {100 * self.positive:.3g} % of the domain"
-        if self.claim_verdict is ClaimVerdict.HOLDS_TIGHT:
-            return f"HOLDS, tight: proved on the whole domain, and {1 + self.enclosure.lower:.6g} of the promise is reached"
-        if self.claim_verdict is ClaimVerdict.HOLDS:
-            return f"HOLDS: proved on the whole domain in {self.cells} cells"
-        why = "cells spent" if self.finished else "time limit"
-        reached = f"largest excess in [{self.enclosure.lower:.4g}, {self.enclosure.upper:.4g}]"
-        return f"{self.claim_verdict.value}: {why}; {100 * self.undecided:.3g} % of the domain undecided, {reached}"
-
-    def to_json(self) -> dict[str, Any]:
-        value = self.counterexample_value
-        return {
-            "schema_version": 1,
-            **self.declaration.to_json(),
-            "name": self.name,
-            "kind": self.declaration.kind,
-            "verdict": self.claim_verdict.value,
-            "headline": self.headline(),
-            "box": _ranges(self.box),
-            "enclosure": [str(self.enclosure.lower), str(self.enclosure.upper)],
-            "shares": {"positive": self.positive, "negative": self.negative, "undecided": self.undecided},
-            "counterexample": _ranges(self.counterexample),
-            "counterexample_excess": None if value is None else {"lower": value.lower, "upper": str(value.upper), "at": value.at},
-            "cells": self.cells,
-            "finished": self.finished,
-            "environment": environment(),
-            "seconds": round(self.seconds, 3),
+            "repairs": self.repairs,
+            "depends": list(self.depends),
+            "proof": self.proof,
         }
 
 
 def claim(
-    id: str, source: str, statement: str, domain: Box, kind: str = "certificate"
-) -> Callable[[Callable[..., Enclosure]], Callable[..., Enclosure]]:
-    """Enter the decorated function into the ledger as the check of claim `id`."""
+    id: str,
+    *,
+    kind: str,
+    source: str,
+    statement: str,
+    formula: str,
+    domain: Box | None = None,
+    repairs: str | None = None,
+    depends: tuple[str, ...] = (),
+    boxed: bool = False,
+) -> Callable[[F], F]:
+    """Enter the decorated function ``f(effort, **parameters) -> Evidence`` into the ledger as the check of claim `id`.
 
-    def enter(function: Callable[..., Enclosure]) -> Callable[..., Enclosure]:
+    Each parameter has a default, inside `domain`, where the claim is checked unless something else is asked for.
+    """
+
+    def enter(function: F) -> F:
         if id in _LEDGER:
             raise InvalidArgument(f"claim: {id} is declared twice")
         require_one_of("kind", kind, KINDS, "claim")
-        _LEDGER[id] = Declaration(id, source, statement, domain, function, kind)
+        box = Box() if domain is None else domain
+        declared = Declaration(id, source, statement, formula, box, kind, function, boxed, repairs, depends)
+        if not boxed and set(_defaults(declared)) != set(box):
+            raise InvalidArgument(
+                f"claim {id}: domain must name the function's parameters, got {list(box)} and {list(_defaults(declared))}"
+            )
+        _LEDGER[id] = declared
         return function
 
     return enter
+
+
+def certificate(
+    id: str,
+    *,
+    source: str,
+    statement: str,
+    formula: str,
+    domain: Box,
+    repairs: str | None = None,
+    depends: tuple[str, ...] = (),
+) -> Callable[[Excess], Excess]:
+    """Enter the decorated excess into the ledger: its sign is settled over the whole `domain` by branch and bound."""
+    return claim(
+        id,
+        kind="certificate",
+        source=source,
+        statement=statement,
+        formula=formula,
+        domain=domain,
+        repairs=repairs,
+        depends=depends,
+        boxed=True,
+    )
 
 
 def declarations() -> dict[str, Declaration]:
@@ -179,8 +207,17 @@ def declarations() -> dict[str, Declaration]:
     return dict(sorted(_LEDGER.items()))
 
 
-def check(id: str, *, seconds: float = 10.0, **settings: float | tuple[float, float]) -> ClaimFinding:
-    """Check one claim, over its whole domain or over the part that `settings` names.
+def declaration(id: str) -> Declaration:
+    """One claim of the ledger; an unknown id is an error that offers the nearest."""
+    known = declarations()
+    if id not in known:
+        near = difflib.get_close_matches(str(id), known, n=3, cutoff=0.4)
+        raise InvalidArgument(f"check: no claim {id!r}; nearest: {', '.join(near) or ', '.join(known)}")
+    return known[id]
+
+
+def check(id: str, *, seconds: float = 60.0, quick: bool = False, seed: int = 0, **settings: float | tuple[float, float]) -> ClaimFinding:
+    """Check one claim, over its whole domain or at the parameters that `settings` names.
 
     Parameters
     ----------
@@ -188,8 +225,12 @@ def check(id: str, *, seconds: float = 10.0, **settings: float | tuple[float, fl
         A claim of the ledger.
     seconds : float
         Time limit. A check that runs out of it is INCONCLUSIVE, with the enclosure reached so far.
+    quick : bool
+        Fewer runs, points or cells.
+    seed : int
+        Root of all randomness.
     **settings : float or (float, float)
-        A value or a range for a parameter of the claim, inside its domain.
+        A value for a parameter of the claim, inside its domain; for a certificate over a box, a range will do.
 
     Raises
     ------
@@ -203,55 +244,73 @@ def check(id: str, *, seconds: float = 10.0, **settings: float | tuple[float, fl
     >>> check("CM-06-repair").claim_verdict.value
     'HOLDS_TIGHT'
     """
-    known = declarations()
-    if id not in known:
-        near = difflib.get_close_matches(str(id), known, n=3, cutoff=0.4)
-        raise InvalidArgument(f"check: no claim {id!r}; nearest: {', '.join(near) or ', '.join(known)}")
-    return settle(known[id], settings, seconds=seconds)
+    return settle(declaration(id), settings, seconds=seconds, quick=quick, seed=seed)
 
 
-def settle(declaration: Declaration, settings: Settings | None = None, *, seconds: float = 10.0, cells: int = CELLS) -> ClaimFinding:
+def settle(
+    declared: Declaration,
+    settings: Settings | None = None,
+    *,
+    seconds: float = 60.0,
+    cells: int = CELLS,
+    quick: bool = False,
+    seed: int = 0,
+) -> ClaimFinding:
     """Check a declaration, in the ledger or not."""
-    require_positive("seconds", seconds, f"check {declaration.id}")
-    box = _restricted(declaration, settings or {})
-    start = time.monotonic()
-    signs = branch_and_bound(declaration.excess, box, seconds=seconds, cells=cells, enough=ENOUGH)
-    if signs.counterexample is not None:
-        verdict = ClaimVerdict.FAILS
-    elif signs.undecided > 0:
-        verdict = ClaimVerdict.INCONCLUSIVE
-    else:
-        verdict = ClaimVerdict.HOLDS_TIGHT if signs.enclosure.lower >= -TIGHT else ClaimVerdict.HOLDS
-    return ClaimFinding(
-        name=declaration.id,
-        declaration=declaration,
-        verdict=_AS_AUDIT.get(verdict, Verdict.INCONCLUSIVE),
-        claim_verdict=verdict,
-        box=box,
-        enclosure=signs.enclosure,
-        positive=signs.positive,
-        negative=signs.negative,
-        undecided=signs.undecided,
-        counterexample=signs.counterexample,
-        counterexample_value=signs.counterexample_value,
-        cells=signs.cells,
-        seconds=time.monotonic() - start,
-        finished=signs.finished,
-    )
+    require_positive("seconds", seconds, f"check {declared.id}")
+    require_integer("seed", seed, f"check {declared.id}", least=0)
+    box = _restricted(declared, settings or {})
+    effort = Effort(quick, seconds, seed, time.monotonic())
+    try:
+        if declared.boxed:
+            evidence = _over_the_box(declared.function, box, seconds, cells)
+        else:
+            evidence = declared.function(effort, **{name: low for name, (low, _) in box.items()})
+    except OutOfTime as out:
+        where = "" if out.reached is None else f"; reached [{out.reached.lower:.6g}, {out.reached.upper:.6g}]"
+        evidence = Evidence(ClaimVerdict.INCONCLUSIVE, f"time limit of {seconds:g} s{where}", "none", out.reached)
+    took = time.monotonic() - effort.start
+    return ClaimFinding(declared.id, declared, as_audit(evidence.verdict), evidence.verdict, box, evidence, took)
 
 
-def _restricted(declaration: Declaration, settings: Settings) -> Box:
-    domain = declaration.domain
+def _over_the_box(excess: Excess, box: Box, seconds: float, cells: int) -> Evidence:
+    signs = branch_and_bound(excess, box, seconds=seconds, cells=cells, enough=ENOUGH)
+    verdict, text = _read(signs)
+    at = {name: low + (high - low) / 2 for name, (low, high) in (signs.counterexample or {}).items()}
+    return Evidence(verdict, text, "interval branch and bound", signs.enclosure, at=at, signs=signs)
+
+
+def _read(signs: SignMap) -> tuple[ClaimVerdict, str]:
+    value, ends = signs.counterexample_value, signs.enclosure
+    if signs.counterexample is not None and value is not None:
+        where = ", ".join(f"{name} = {low + (high - low) / 2:.4g}" for name, (low, high) in signs.counterexample.items())
+        text = f"{100 * value.lower:.4g} % over the promise at {where}; proved on {100 * signs.positive:.3g} % of the domain"
+        return ClaimVerdict.FAILS, text
+    if signs.undecided > 0:
+        why = "cells spent" if signs.finished else "time limit"
+        undecided = f"{100 * signs.undecided:.3g} % of the domain undecided, largest excess in [{ends.lower:.4g}, {ends.upper:.4g}]"
+        return ClaimVerdict.INCONCLUSIVE, f"{why}; {undecided}"
+    if ends.lower >= -TIGHT:
+        return ClaimVerdict.HOLDS_TIGHT, f"proved on the whole domain, and {1 + ends.lower:.6g} of the promise is reached"
+    return ClaimVerdict.HOLDS, f"proved on the whole domain in {signs.cells} cells; at most {1 + ends.upper:.4g} of the promise is reached"
+
+
+def _defaults(declared: Declaration) -> dict[str, float]:
+    """The points at which a check that is none over a box looks, unless told otherwise."""
+    parameters = list(inspect.signature(declared.function).parameters.values())[1:]
+    return {p.name: p.default for p in parameters}
+
+
+def _restricted(declared: Declaration, settings: Settings) -> Box:
+    domain = declared.domain
     for name in settings:
         if name not in domain:
-            raise InvalidArgument(f"check {declaration.id}: no parameter {name!r}; it has {', '.join(domain)}")
+            raise InvalidArgument(f"check {declared.id}: no parameter {name!r}; it has {', '.join(domain) or 'none'}")
     asked = Box(**settings)
     for name, (low, high) in asked.items():
         least, most = domain[name]
         if low < least or high > most:
-            raise InvalidArgument(f"check {declaration.id}: {name} must lie in [{least:g}, {most:g}], got {settings[name]!r}")
-    return Box(**{**domain, **asked})
-
-
-def _ranges(box: Box | None) -> dict[str, list[float]] | None:
-    return None if box is None else {name: list(bounds) for name, bounds in box.items()}
+            raise InvalidArgument(f"check {declared.id}: {name} must lie in [{least:g}, {most:g}], got {settings[name]!r}")
+        if low < high and not declared.boxed:
+            raise InvalidArgument(f"check {declared.id}: {name} must be one number, this check takes no ranges, got {settings[name]!r}")
+    return Box(**{**(domain if declared.boxed else _defaults(declared)), **asked})

@@ -16,7 +16,7 @@ from __future__ import annotations
 from flint import arb
 
 from .enclosures import Ball, Box, Enclosure, enclose, log1p_remainder, supremum
-from .ledger import claim
+from .ledger import certificate
 
 CURVATURE = arb(0.25)  # largest second derivative of the logistic loss
 
@@ -36,10 +36,11 @@ def objective_excess(u: Ball, surplus: Ball, inverse: Ball) -> Ball:
     return -u * slack / (2 * (1 + surplus))
 
 
-@claim(
+@certificate(
     "CM-01",
     source="Chaudhuri and Monteleoni 2008, Definition 1 as printed",
     statement="An epsilon-DP mechanism has probability ratios at most 1 + epsilon",
+    formula="P[M(D) in S] <= (1 + epsilon) P[M(D') in S]",
     domain=Box(epsilon=(1e-2, 10.0)),
 )
 def ratio_is_at_most_one_plus_epsilon(epsilon: Ball) -> Enclosure:
@@ -47,10 +48,11 @@ def ratio_is_at_most_one_plus_epsilon(epsilon: Ball) -> Enclosure:
     return enclose((epsilon.expm1() - epsilon) / (1 + epsilon))
 
 
-@claim(
+@certificate(
     "CM-02",
     source="Chaudhuri and Monteleoni 2008, section 2",
     statement="Laplace noise of standard deviation S / epsilon is epsilon-DP",
+    formula="b = S / (sqrt(2) epsilon) => S / b <= epsilon",
     domain=Box(epsilon=(1e-2, 10.0)),
 )
 def laplace_of_standard_deviation_is_private(epsilon: Ball) -> Enclosure:
@@ -59,10 +61,11 @@ def laplace_of_standard_deviation_is_private(epsilon: Ball) -> Enclosure:
     return enclose((1 / scale) / epsilon - 1)
 
 
-@claim(
+@certificate(
     "CM-06",
     source="Chaudhuri and Monteleoni 2008, Theorem 2",
     statement="Objective perturbation with Gamma noise of rate epsilon / 2 is epsilon-DP in d >= 2, for every n lambda",
+    formula="max_s epsilon (1 + s) / 2 + log(1 + s (1 - s) / (n lambda)) <= epsilon",
     domain=Box(epsilon=(1e-2, 10.0), n_lambda=(1e-3, 1e3)),
 )
 def objective_perturbation_is_private(epsilon: Ball, n_lambda: Ball) -> Enclosure:
@@ -71,11 +74,13 @@ def objective_perturbation_is_private(epsilon: Ball, n_lambda: Ball) -> Enclosur
     return supremum(lambda u: objective_excess(u, surplus, inverse), over=(0.0, 1.0))
 
 
-@claim(
+@certificate(
     "CM-06-repair",
     source="Chaudhuri and Monteleoni 2008, Theorem 2, with the condition n lambda >= 2 / epsilon",
     statement="Objective perturbation with Gamma noise of rate epsilon / 2 is epsilon-DP: epsilon n lambda / 2 = 1 + surplus, surplus >= 0",
+    formula="n lambda >= 2 / epsilon => max_s epsilon (1 + s) / 2 + log(1 + s (1 - s) / (n lambda)) <= epsilon",
     domain=Box(epsilon=(1e-2, 10.0), surplus=(0.0, 1e3)),
+    repairs="CM-06",
 )
 def objective_perturbation_is_private_when_regularized(epsilon: Ball, surplus: Ball) -> Enclosure:
     """The same maximum with n lambda = 2 (1 + surplus) / epsilon; s = 1 reaches epsilon, so no smaller budget is true."""
@@ -83,10 +88,11 @@ def objective_perturbation_is_private_when_regularized(epsilon: Ball, surplus: B
     return supremum(lambda u: objective_excess(u, surplus, inverse), over=(0.0, 1.0))
 
 
-@claim(
+@certificate(
     "CM-08",
     source="Chaudhuri and Monteleoni 2008, Lemma 3, noise as printed: a Laplace radius of standard deviation 2 / epsilon",
     statement="fhat(w2) <= fhat(w1) + 8 log(1/delta)^2 / (lambda n^2 epsilon^2) with probability 1 - delta",
+    formula="P(epsilon |b| > 4 log(1/delta)) <= delta",
     domain=Box(delta=(1e-9, 0.5)),
 )
 def printed_noise_keeps_the_utility_bound(delta: Ball) -> Enclosure:
@@ -99,10 +105,11 @@ def printed_noise_keeps_the_utility_bound(delta: Ball) -> Enclosure:
     return enclose(((4 / arb(2).sqrt() - 1) * delta.log()).expm1())
 
 
-@claim(
+@certificate(
     "CM-08-gamma",
     source="Chaudhuri and Monteleoni 2008, Lemma 3, with the Gamma noise that privacy needs, d = 5",
     statement="fhat(w2) <= fhat(w1) + 8 log(1/delta)^2 / (lambda n^2 epsilon^2) with probability 1 - delta",
+    formula="P(epsilon |b| > 4 log(1/delta)) <= delta, |b| ~ Gamma(5, 2 / epsilon)",
     domain=Box(delta=(1e-9, 0.5)),
 )
 def gamma_noise_keeps_the_utility_bound(delta: Ball) -> Enclosure:
@@ -119,11 +126,13 @@ def gamma_noise_keeps_the_utility_bound(delta: Ball) -> Enclosure:
     return enclose(delta * total - 1)
 
 
-@claim(
+@certificate(
     "CM-11",
     source="Chaudhuri, Monteleoni and Sarwate 2011, Algorithm 2",
     statement="Gamma noise of rate epsilon'/2 with epsilon' = epsilon - 2 log(1 + 1/(4 n lambda)), or more regularization, is epsilon-DP",
+    formula="max_s epsilon' (1 + s) / 2 + log(1 + s (1 - s) / (n lambda)) <= epsilon",
     domain=Box(epsilon=(1e-2, 10.0), n_lambda=(1e-3, 1e3)),
+    repairs="CM-06",
 )
 def corrected_budget_is_private(epsilon: Ball, n_lambda: Ball) -> Enclosure:
     """Both branches of the algorithm; a cell that meets the border between them must satisfy both."""
@@ -154,10 +163,11 @@ def corrected_budget_excess(epsilon: Ball, n_lambda: Ball, c: Ball) -> Enclosure
     return supremum(first, over=(0.0, 1.0)).union(supremum(second, over=(0.0, 1.0)))
 
 
-@claim(
+@certificate(
     "JT-06",
     source="Objective-Gamma of the generalised linear models paper, attributed to Chaudhuri, Monteleoni and Sarwate 2011",
     statement="Noise of rate epsilon / (2 L R) with lambda = 2 c2 R^2 / epsilon is epsilon-DP",
+    formula="epsilon + log(1 + epsilon / 2) <= epsilon",
     domain=Box(epsilon=(1e-2, 10.0)),
 )
 def full_rate_objective_perturbation_is_private(epsilon: Ball) -> Enclosure:
@@ -168,21 +178,24 @@ def full_rate_objective_perturbation_is_private(epsilon: Ball) -> Enclosure:
     return enclose((epsilon / 2).log1p() / epsilon)
 
 
-@claim(
+@certificate(
     "JT-06-repair",
     source="Objective-Gamma with half the rate",
     statement="Noise of rate epsilon / (4 L R) with lambda = 2 c2 R^2 / epsilon is epsilon-DP",
+    formula="epsilon / 2 + log(1 + epsilon / 2) <= epsilon",
     domain=Box(epsilon=(1e-2, 10.0)),
+    repairs="JT-06",
 )
 def half_rate_objective_perturbation_is_private(epsilon: Ball) -> Enclosure:
     """Half the rate makes the noise's part epsilon / 2; the determinants' part stays log(1 + epsilon / 2)."""
     return enclose((epsilon / 2).log1p() / epsilon - arb(0.5))
 
 
-@claim(
+@certificate(
     "JT-06-logistic",
     source="Objective-Gamma of the generalised linear models paper, logistic loss, p >= 2",
     statement="Noise of rate epsilon / (2 L R) with lambda = 2 c2 R^2 / epsilon is epsilon-DP",
+    formula="max_s epsilon (1 + s) / 2 + log(1 + 2 epsilon s (1 - s)) <= epsilon",
     domain=Box(epsilon=(1e-2, 10.0)),
 )
 def full_rate_logistic_perturbation_is_private(epsilon: Ball) -> Enclosure:

@@ -15,7 +15,7 @@ from dpwitness.auditors import Result, Verdict
 from dpwitness.mechanisms.validation import InvalidArgument
 from dpwitness.proofs_checks import Box, ClaimVerdict, Enclosure, branch_and_bound, check, declarations, enclose, supremum
 from dpwitness.proofs_checks.enclosures import interval, log1p_remainder
-from dpwitness.proofs_checks.ledger import claim, settle
+from dpwitness.proofs_checks.ledger import certificate, claim, settle
 from dpwitness.proofs_checks.logistic_claims import corrected_budget_excess, objective_excess
 
 HOLDS, TIGHT, FAILS, OPEN = ClaimVerdict.HOLDS, ClaimVerdict.HOLDS_TIGHT, ClaimVerdict.FAILS, ClaimVerdict.INCONCLUSIVE
@@ -69,10 +69,10 @@ def test_factored_excess_is_the_privacy_loss(epsilon, n_lambda):
 def test_fails_on_a_proved_cell(id):
     found = check(id)
     assert found.claim_verdict is FAILS and found.verdict is Verdict.VIOLATED
-    assert found.counterexample_value.lower > 0
-    middle = {name: (low + high) / 2 for name, (low, high) in found.counterexample.items()}
+    assert found.evidence.signs.counterexample_value.lower > 0
+    middle = {name: (low + high) / 2 for name, (low, high) in found.evidence.signs.counterexample.items()}
     again = check(id, **middle)
-    assert again.claim_verdict is FAILS and again.positive == 1.0
+    assert again.claim_verdict is FAILS and again.evidence.signs.positive == 1.0
     assert isinstance(found, Result) and json.loads(json.dumps(found.to_json()))["verdict"] == "FAILS"
 
 
@@ -80,27 +80,32 @@ def test_fails_on_a_proved_cell(id):
 def test_holds_on_the_whole_domain(id, verdict):
     found = check(id)
     assert found.claim_verdict is verdict and found.verdict is Verdict.CERTIFIED
-    assert found.undecided == 0 and found.negative == 1 and found.enclosure.upper <= 0 and found.counterexample is None
+    assert (
+        found.evidence.signs.undecided == 0
+        and found.evidence.signs.negative == 1
+        and found.evidence.reached.upper <= 0
+        and not found.evidence.at
+    )
 
 
 def test_algorithm_2_fails_exactly_below_two_over_epsilon():
     assert check("CM-06", epsilon=1.0, n_lambda=(2.001, 1e3)).claim_verdict is TIGHT
     assert check("CM-06", epsilon=1.0, n_lambda=1.98).claim_verdict is FAILS
     found = check("CM-06", epsilon=0.1, n_lambda=1.0)
-    assert found.counterexample_value.lower <= loss_over_epsilon(0.1, 1.0) - 1 <= found.enclosure.upper
-    assert found.counterexample_value.lower == pytest.approx(loss_over_epsilon(0.1, 1.0) - 1, rel=0.01)
+    assert found.evidence.signs.counterexample_value.lower <= loss_over_epsilon(0.1, 1.0) - 1 <= found.evidence.reached.upper
+    assert found.evidence.signs.counterexample_value.lower == pytest.approx(loss_over_epsilon(0.1, 1.0) - 1, rel=0.01)
     assert loss_over_epsilon(0.1, 1.0) == pytest.approx(2.989, abs=1e-3)
     area = check("CM-06")
     # In logarithms the border is the line log n_lambda = log 2 - log epsilon, and log10 epsilon is -1/2 on average.
-    assert area.positive == pytest.approx((math.log10(2) + 0.5 + 3) / 6, abs=0.03)
+    assert area.evidence.signs.positive == pytest.approx((math.log10(2) + 0.5 + 3) / 6, abs=0.03)
 
 
 def test_known_values():
-    assert check("CM-02", epsilon=1.0).enclosure.lower == pytest.approx(math.sqrt(2) - 1, abs=1e-12)
-    assert check("JT-06", epsilon=1.0).enclosure.lower == pytest.approx(math.log(1.5), abs=1e-12)
-    assert check("JT-06-logistic", epsilon=1.0).enclosure.lower == pytest.approx(0.2013, rel=0.05)  # a grid of s, from below
-    assert check("JT-06-logistic", epsilon=1.0).enclosure.upper >= loss_over_epsilon(1.0, 0.5) - 1
-    assert check("CM-08-gamma", delta=0.05).enclosure.lower == pytest.approx(gamma.sf(2 * math.log(20), 5) / 0.05 - 1, abs=1e-9)
+    assert check("CM-02", epsilon=1.0).evidence.reached.lower == pytest.approx(math.sqrt(2) - 1, abs=1e-12)
+    assert check("JT-06", epsilon=1.0).evidence.reached.lower == pytest.approx(math.log(1.5), abs=1e-12)
+    assert check("JT-06-logistic", epsilon=1.0).evidence.reached.lower == pytest.approx(0.2013, rel=0.05)  # a grid of s, from below
+    assert check("JT-06-logistic", epsilon=1.0).evidence.reached.upper >= loss_over_epsilon(1.0, 0.5) - 1
+    assert check("CM-08-gamma", delta=0.05).evidence.reached.lower == pytest.approx(gamma.sf(2 * math.log(20), 5) / 0.05 - 1, abs=1e-9)
 
 
 # -- mutations ---------------------------------------------------------------------------------------------------------
@@ -117,25 +122,25 @@ def test_wrong_constants_turn_the_verdict():
     def standard_deviation(delta):
         return enclose(((arb(0.9) / arb(2).sqrt() - 1) * delta.log()).expm1())
 
-    assert mutated("JT-06-repair", excess=rate) is FAILS
-    assert mutated("CM-08", excess=standard_deviation) is FAILS
+    assert mutated("JT-06-repair", function=rate) is FAILS
+    assert mutated("CM-08", function=standard_deviation) is FAILS
     small = Box(epsilon=(1.0, 10.0), n_lambda=(0.01, 1.0))
     assert mutated("CM-11", domain=small) is HOLDS
     assert (
-        mutated("CM-11", cells=200, domain=small, excess=lambda epsilon, n_lambda: corrected_budget_excess(epsilon, n_lambda, arb(0.02)))
+        mutated("CM-11", cells=200, domain=small, function=lambda epsilon, n_lambda: corrected_budget_excess(epsilon, n_lambda, arb(0.02)))
         is FAILS
     )
 
 
 def test_flipped_inequality_turns_the_verdict():
     for id, verdict in (("JT-06", HOLDS), ("CM-01", HOLDS), ("CM-02", HOLDS), ("JT-06-repair", FAILS), ("CM-08", FAILS)):
-        excess = declarations()[id].excess
+        excess = declarations()[id].function
 
         def flipped(excess=excess, **balls):
             value = excess(**balls)
             return Enclosure(-value.upper, -value.lower)
 
-        assert mutated(id, excess=flipped) is verdict, id
+        assert mutated(id, function=flipped) is verdict, id
 
 
 def test_domain_turns_the_verdict():
@@ -150,8 +155,8 @@ def test_domain_turns_the_verdict():
 
 def test_out_of_time_is_inconclusive_with_the_enclosure_reached():
     found = check("CM-11", seconds=1e-9)
-    assert found.claim_verdict is OPEN and found.verdict is Verdict.INCONCLUSIVE and not found.finished
-    assert found.undecided == 1 and found.enclosure.upper > 0 and found.cells == 1
+    assert found.claim_verdict is OPEN and found.verdict is Verdict.INCONCLUSIVE and not found.evidence.signs.finished
+    assert found.evidence.signs.undecided == 1 and found.evidence.reached.upper > 0 and found.evidence.signs.cells == 1
     assert "time limit" in found.headline()
 
 
@@ -169,8 +174,10 @@ def test_refusals():
     with pytest.raises(InvalidArgument, match="seconds must be positive"):
         check("JT-06", seconds=0)
     with pytest.raises(InvalidArgument, match="declared twice"):
-        claim("CM-06", source="", statement="", domain=Box(x=1.0))(lambda x: enclose(x))
+        certificate("CM-06", source="", statement="", formula="", domain=Box(x=1.0))(lambda x: enclose(x))
     with pytest.raises(InvalidArgument, match="kind must be one of"):
-        claim("CM-99", source="", statement="", domain=Box(x=1.0), kind="oracle")(lambda x: enclose(x))
+        claim("CM-99", source="", statement="", formula="", domain=Box(x=1.0), kind="oracle")(lambda effort, x=1.0: enclose(x))
+    with pytest.raises(InvalidArgument, match="domain must name the function's parameters"):
+        claim("CM-99", source="", statement="", formula="", domain=Box(x=1.0), kind="experiment")(lambda effort, y=1.0: enclose(y))
     with pytest.raises(TypeError, match="no truth value"):
         bool(check("JT-06").claim_verdict)

@@ -1,0 +1,90 @@
+"""Evidence from what other rooms compute: exact privacy losses, audits, algebra, satisfiability."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from dpwitness.auditors.result import AuditResult, Result, Verdict
+from dpwitness.auditors.sensitivity import SensitivityResult
+from dpwitness.auditors.utility import Scaling, UtilityResult
+from dpwitness.auditors.white_box import CertifyResult
+
+from .enclosures import Enclosure
+from .finding import ClaimVerdict, Evidence
+from .ledger import Effort, need
+
+__all__ = ["audited", "excess_of", "identities", "least", "unsatisfiable"]
+
+
+def excess_of(lower: float, upper: float, promise: float) -> Enclosure:
+    """Enclosure of value / promise - 1, for a promise > 0."""
+    return Enclosure(lower / promise - 1, upper / promise - 1)
+
+
+def audited(result: Result, *, numbers: Mapping[str, Any] | None = None, at: Mapping[str, Any] | None = None) -> Evidence:
+    """Evidence of one audit: FAILS where it is violated, NOT_REFUTED where not; an audit proves a claim for no more than its own pair."""
+    verdict = {
+        Verdict.VIOLATED: ClaimVerdict.FAILS,
+        Verdict.NOT_REFUTED: ClaimVerdict.NOT_REFUTED,
+        Verdict.CERTIFIED: ClaimVerdict.NOT_REFUTED,
+    }
+    found = verdict.get(getattr(result, "verdict"), ClaimVerdict.INCONCLUSIVE)
+    text = result.headline().partition(": ")[2]
+    method, reached = _read(result)
+    return Evidence(found, text, method, reached, numbers or {}, at or {}, result)
+
+
+def _read(result: Result) -> tuple[str, Enclosure | None]:
+    if isinstance(result, CertifyResult):
+        return f"exact privacy loss ({result.route})", excess_of(result.parameter_lower, result.parameter_upper, result.claim.parameter)
+    if isinstance(result, SensitivityResult):
+        return "sensitivity audit", Enclosure(result.ratio_lower - 1, math.inf)
+    if isinstance(result, AuditResult):
+        return "black-box audit", Enclosure(result.parameter_lower / result.claim.parameter - 1, math.inf)
+    if isinstance(result, UtilityResult) and not isinstance(result.claim, Scaling):
+        return "utility audit", None
+    return "regression of log errors", None
+
+
+def identities(*differences: Any, text: str) -> Evidence:
+    """HOLDS where computer algebra (sympy) reduces every difference to zero; FAILS otherwise, and says what is left."""
+    sympy = need("sympy", "sympy")
+    rest = [r for r in (sympy.simplify(sympy.expand(d)) for d in differences) if r != 0]
+    if not rest:
+        return Evidence(ClaimVerdict.HOLDS, text, "computer algebra (sympy)")
+    return Evidence(ClaimVerdict.FAILS, f"the two sides differ by {rest[0]}", "computer algebra (sympy)", at={"difference": str(rest[0])})
+
+
+def unsatisfiable(effort: Effort, *negations: Sequence[Any], text: str) -> Evidence:
+    """HOLDS where z3 finds no real numbers that break any of the obligations, each given as constraints of its negation.
+
+    FAILS with the numbers where it finds some, INCONCLUSIVE where it gives up.
+    """
+    z3 = need("z3", "z3-solver")
+    for constraints in negations:
+        solver = z3.Solver()
+        solver.set("timeout", max(1, int(1000 * effort.left())))
+        solver.add(*constraints)
+        answer = solver.check()
+        if answer == z3.sat:
+            model = solver.model()
+            at = {str(name): str(model[name]) for name in sorted(model, key=str)}
+            shown = ", ".join(f"{name} = {value}" for name, value in at.items())
+            return Evidence(ClaimVerdict.FAILS, f"broken at {shown}", "satisfiability (z3)", at=at)
+        if answer != z3.unsat:
+            return Evidence(ClaimVerdict.INCONCLUSIVE, f"z3 gave up: {solver.reason_unknown()}", "satisfiability (z3)")
+    return Evidence(ClaimVerdict.HOLDS, text, "satisfiability (z3)")
+
+
+def least(good: Callable[[float], bool], low: float, high: float, *, relative: float = 1e-3) -> tuple[float, float]:
+    """Bracket (bad, good) of the smallest x in [low, high] from which on the monotone `good` is true, by bisection to a relative width."""
+    if not good(high):
+        return high, math.inf
+    if good(low):
+        return low, low
+    while high > low * (1 + relative):
+        middle = math.sqrt(low * high)
+        low, high = (low, middle) if good(middle) else (middle, high)
+    return low, high
