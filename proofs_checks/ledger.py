@@ -9,9 +9,11 @@ from __future__ import annotations
 import difflib
 import importlib
 import inspect
+import pkgutil
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, TypeAlias, TypeVar
 
 from dpwitness.mechanisms.validation import InvalidArgument, require_integer, require_one_of, require_positive
@@ -29,7 +31,6 @@ KINDS = ("certificate", "counterexample", "experiment")
 TIGHT = 1e-6  # a claim holds tightly where a relative excess above -TIGHT is proved to be reached
 CELLS = 4_000
 ENOUGH = 0.02  # share of the box left undecided around the border of a claim that fails
-_MODULES = ("logistic_claims",)
 _LEDGER: dict[str, Declaration] = {}
 
 
@@ -202,8 +203,9 @@ def certificate(
 
 def declarations() -> dict[str, Declaration]:
     """Every claim of the ledger, by id, in order."""
-    for module in _MODULES:
-        importlib.import_module(f"dpwitness.proofs_checks.{module}")
+    for module in pkgutil.iter_modules([str(Path(__file__).parent)]):
+        if module.name.endswith("_claims"):
+            importlib.import_module(f"dpwitness.proofs_checks.{module.name}")
     return dict(sorted(_LEDGER.items()))
 
 
