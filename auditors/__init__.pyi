@@ -1,6 +1,7 @@
 from .catalogue import pairs_for as pairs_for
 from .checks import check_mechanism as check_mechanism
 from .checks import parametrize_with_checks as parametrize_with_checks
+from .given import audit_outputs as audit_outputs
 from .loss_law import LossLaw as LossLaw
 from .loss_search import WorstOutput as WorstOutput
 from .loss_search import worst_output as worst_output

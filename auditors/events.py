@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 import numpy as np
@@ -170,19 +170,15 @@ class Atoms(Event):
     rows: FloatArray
     guesses: FloatArray
     names: tuple[str, ...] = ()
+    _sorted: tuple[NDArray[np.uint64], Guesses] = field(init=False, repr=False)  # keys of the rows, and what is guessed on each
 
     kind: ClassVar[str] = "atoms"
 
-    def guess(self, outputs: Outputs) -> Guesses:
-        return self._look_up(outputs.matrix(self.rows.shape[1] - 1))
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "_sorted", _by_key(self.rows, self.guesses))
 
-    def _look_up(self, matrix: FloatArray) -> Guesses:
-        known = row_keys(self.rows)
-        order = np.argsort(known)
-        keys = row_keys(matrix)
-        place = np.minimum(np.searchsorted(known[order], keys), len(known) - 1)
-        hit = known[order][place] == keys
-        return np.where(hit, self.guesses[order][place], 0).astype(np.int8)
+    def guess(self, outputs: Outputs) -> Guesses:
+        return _look_up(self._sorted, outputs.matrix(self.rows.shape[1] - 1))
 
     @property
     def directions(self) -> int:
@@ -196,6 +192,20 @@ class Atoms(Event):
             parts.append(f"D{int(self.guesses[i] > 0)} on {name}({numbers})")
         more = len(self.guesses) - len(parts)
         return "; ".join(parts) + (f"; and {more} more outputs" if more > 0 else "")
+
+
+def _by_key(rows: FloatArray, guesses: FloatArray) -> tuple[NDArray[np.uint64], Guesses]:
+    keys = row_keys(rows)
+    order = np.argsort(keys)
+    return keys[order], np.asarray(guesses)[order].astype(np.int8)
+
+
+def _look_up(table: tuple[NDArray[np.uint64], Guesses], matrix: FloatArray) -> Guesses:
+    """The guess on each row of a matrix; 0 where it is not in the table."""
+    known, guesses = table
+    keys = row_keys(matrix)
+    place = np.minimum(np.searchsorted(known, keys), len(known) - 1)
+    return np.where(known[place] == keys, guesses[place], np.int8(0))
 
 
 def lattice(values: FloatArray) -> FloatArray:
@@ -217,12 +227,16 @@ class Lattice(Event):
     column: int
     rows: FloatArray
     guesses: FloatArray
+    _sorted: tuple[NDArray[np.uint64], Guesses] = field(init=False, repr=False)
 
     kind: ClassVar[str] = "lattice"
 
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "_sorted", _by_key(self.rows, self.guesses))
+
     def guess(self, outputs: Outputs) -> Guesses:
         column = outputs.matrix(self.column + 1, structure=False)[:, self.column]
-        return Atoms(self.rows, self.guesses)._look_up(lattice(column))
+        return _look_up(self._sorted, lattice(column))
 
     @property
     def directions(self) -> int:

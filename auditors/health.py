@@ -18,6 +18,7 @@ from dpwitness.auditors.outputs import Outputs, row_keys
 __all__ = ["check_drift", "check_structure", "check_training", "same_outputs"]
 
 _ALARM = 1e-10
+_SERIAL = 2**17  # runs that are looked at for correlation
 _DIFFERENT = 8  # rows beside the commonest one that make a batch random for certain
 
 
@@ -48,7 +49,7 @@ def check_training(chunks: Sequence[tuple[Outputs, Outputs]]) -> None:
             raise MechanismFailed(
                 f"rounds are not independent: on {name} all runs of one call are equal but calls differ; draw fresh noise for each run"
             )
-        _check_serial(keys, name)
+        _check_serial(batches, keys, name)
 
 
 def check_structure(batches: Sequence[Outputs], name: str) -> None:
@@ -59,16 +60,23 @@ def check_structure(batches: Sequence[Outputs], name: str) -> None:
         raise MechanismFailed(f"mechanism changed its output between calls on {name}: {' and then '.join(arrays)}")
 
 
-def _check_serial(keys: Sequence[NDArray[np.uint64]], name: str) -> None:
-    """Correlation of neighbouring runs, in the rank of a value and in being the commonest output."""
-    flat = np.concatenate(keys) if keys else np.empty(0, dtype=np.uint64)
+def _check_serial(batches: Sequence[Outputs], keys: Sequence[NDArray[np.uint64]], name: str) -> None:
+    """Correlation of neighbouring runs: in being the commonest output, or where few outputs are equal in the rank of the first number."""
+    flat = np.concatenate(keys)[:_SERIAL] if keys else np.empty(0, dtype=np.uint64)
     if len(flat) < 200:
         return
     values, counts = np.unique(flat, return_counts=True)
-    bits = (flat == values[np.argmax(counts)]).astype(float) if len(values) < len(flat) / 4 else (flat & np.uint64(1)).astype(float)
-    bits -= bits.mean()
-    spread = float(bits @ bits)
-    if spread > 30 and abs(float(bits[:-1] @ bits[1:])) / spread * np.sqrt(len(bits)) > 7:
+    if len(values) < len(flat) / 4:
+        signal = (flat == values[np.argmax(counts)]).astype(float)
+    else:
+        numbers = np.concatenate([batch.matrix(1, structure=False)[:, 0] for batch in batches])[: len(flat)]
+        if np.isnan(numbers).any() or len(np.unique(numbers)) < len(numbers) / 4:
+            return
+        signal = np.empty(len(numbers))
+        signal[np.argsort(numbers)] = np.linspace(-1.0, 1.0, len(numbers))
+    signal -= signal.mean()
+    spread = float(signal @ signal)
+    if spread > 30 and abs(float(signal[:-1] @ signal[1:])) / spread * np.sqrt(len(signal)) > 7:
         raise MechanismFailed(f"mechanism keeps state between rounds: neighbouring runs on {name} are correlated")
 
 

@@ -56,6 +56,10 @@ class Outputs:
             values = fitted
         return np.column_stack([self.codes, values]) if structure else values
 
+    def take(self, rows: NDArray[np.int64]) -> Outputs:
+        """These rows, in this order."""
+        return Outputs(self.values[rows], self.codes[rows], self.names)
+
 
 def concatenate(parts: Sequence[Outputs]) -> Outputs:
     """Batches one after another."""

@@ -1,6 +1,7 @@
 from .auditors.audit import audit as audit
 from .auditors.checks import check_mechanism as check_mechanism
 from .auditors.checks import parametrize_with_checks as parametrize_with_checks
+from .auditors.given import audit_outputs as audit_outputs
 from .auditors.limit import limit as limit
 from .auditors.replay import replay as replay
 from .auditors.result import AuditResult as AuditResult

@@ -10,7 +10,7 @@ from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 import numpy as np
 import pytest
 
-from dpwitness import InvalidArgument, Pair, PureDP, Verdict, audit, replay
+from dpwitness import InvalidArgument, Pair, PureDP, Verdict, audit, audit_outputs, replay
 from dpwitness.mechanisms.zoo import zoo
 
 PAIR = Pair(np.array([0.0]), np.array([1.0]))
@@ -231,3 +231,47 @@ def test_results_are_no_truth_values():
         bool(result.verdict)
     assert result.claim == PureDP(1.0)
     assert "would have been found with probability 0.9" in result.headline()
+
+
+# ---- outputs that are handed over
+
+
+def batches(scale, size=100_000, seed=0):
+    rng = np.random.default_rng(seed)
+    return rng.laplace(0.0, scale, size), rng.laplace(1.0, scale, size)
+
+
+def test_given_outputs_are_certified_on_the_half_that_chose_nothing():
+    """1e5 runs a side at scale 0.8, epsilon = 1.25: found but never exceeded, with probability 1 - 1e-6."""
+    result = audit_outputs(*batches(0.8), "pure:1", confidence=1 - 1e-6)
+    assert result.verdict is Verdict.VIOLATED and 1.15 < result.epsilon_lower < 1.25
+    assert result.tally.rounds < 100_000 and result.witness is None
+    assert audit_outputs(*batches(1.0), "pure:1", confidence=1 - 1e-6).verdict is Verdict.NOT_REFUTED
+    json.dumps(result.to_json(), allow_nan=False)
+
+
+def test_given_outputs_may_differ_in_number_and_be_anything():
+    words = [["no"] * 600 + ["yes"] * 600, ["yes"] * 900 + ["no"] * 2000]
+    mixed = [np.random.default_rng(3).permutation(side).tolist() for side in words]
+    result = audit_outputs(*mixed, "pure:0.1")
+    assert result.trials == 2400
+    assert result.epsilon_lower < np.log(0.5 / (900 / 2900))
+    assert audit_outputs(np.zeros(1000), np.ones(1000), "pure:3").verdict is Verdict.VIOLATED
+
+
+@pytest.mark.parametrize("notion", ["pure:1", "gdp:1"])
+def test_given_outputs_rarely_err_where_the_claim_is_tight(notion):
+    """100 audits at confidence 0.95 where the claim is tight err 5 times on average; more than 18 has probability 5e-7."""
+    rng = np.random.default_rng(8)
+    draw = rng.laplace if notion == "pure:1" else rng.normal
+    sides = ((draw(0.0, 1.0, 2000), draw(1.0, 1.0, 2000)) for _ in range(100))
+    assert sum(audit_outputs(*pair, notion, confidence=0.95, seed=i).verdict is Verdict.VIOLATED for i, pair in enumerate(sides)) <= 18
+
+
+def test_given_outputs_that_cannot_be_audited():
+    walk = np.cumsum(np.random.default_rng(0).normal(size=5000))
+    assert "keeps state between rounds" in audit_outputs(walk, walk + 1, "pure:1").notes[0]
+    with pytest.raises(InvalidArgument, match="outputs1 must hold at least 1000 outputs, got 10"):
+        audit_outputs(np.zeros(1000), np.zeros(10), "pure:1")
+    with pytest.raises(InvalidArgument, match="outputs0 must be an array or a list with one output a run"):
+        audit_outputs(3.0, np.zeros(1000), "pure:1")

@@ -1,0 +1,266 @@
+"""The stages of a black-box audit: probe, low bits, pilot over pairs, training of the event, certified test."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from concurrent.futures import Executor
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.random import Generator
+from numpy.typing import NDArray
+
+from dpwitness.auditors.bits import floating, learn_lattice
+from dpwitness.auditors.certificate import Tally, certified, p_value
+from dpwitness.auditors.divergence import Binned, binned_bound
+from dpwitness.auditors.engine import MechanismFailed, Phase, Stage, collect, counts, outputs, run_side, stream
+from dpwitness.auditors.events import Event
+from dpwitness.auditors.health import check_drift, check_structure, check_training, same_outputs
+from dpwitness.auditors.learning import Learned, learn
+from dpwitness.auditors.outputs import Outputs, concatenate
+from dpwitness.auditors.result import AuditResult, BitLevel, PairScore, Verdict
+from dpwitness.mechanisms.jsonable import to_jsonable
+from dpwitness.mechanisms.notions import ApproxDP, Claim, PureDP
+from dpwitness.mechanisms.pairs import Pair
+
+__all__ = ["EARLY_ALPHA", "Course", "Progress", "UnderTest", "certify_event", "probe", "search_and_test"]
+
+Progress = Callable[[int, int], None]
+
+PILOT_SHARE = 0.2
+TRAIN_SHARE = 0.13
+TRAIN_VALUES = 2**23  # numbers kept for training, at most
+TRAIN_ROUNDS = 2**19
+FINALISTS = 5  # pairs of which the pilot takes a second look
+CONFIRMED = 3  # pairs that go from the pilot to the test, at most
+BIT_SHARE = 0.1
+BIT_ROUNDS = 2**16  # a leak of bits is gross by nature: more rounds would only slow the audit
+LOOKS = (1 / 128, 1 / 64, 1 / 32, 1 / 16, 1 / 8, 1 / 4, 1 / 2, 1.0)
+EARLY_ALPHA = 0.05  # of alpha, for all looks but the last together: early looks are for gross violations
+
+
+@dataclass(slots=True)
+class Course:
+    """An audit under way: what it was asked, and what it has measured so far."""
+
+    result: AuditResult
+    run: Callable[..., Any]
+    executor: Executor
+    seed: int
+    key: int
+    time_limit: float
+    progress: Progress | None
+    alpha: float
+    stop: str = "never"
+    bits: bool = False
+    done: int = 0
+    pairs: list[PairScore] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    tested: list[UnderTest] = field(default_factory=list)
+    bit_level: BitLevel | None = None
+
+    def stage(self, pair: Pair, phase: int, index: int, rounds: int, chunk: int) -> Stage:
+        return Stage(self.run, pair, self.seed, (self.key, index, phase), rounds, chunk, self.time_limit)
+
+    def advance(self, rounds: int) -> None:
+        self.done += rounds
+        if self.progress is not None:
+            self.progress(self.done, self.result.requested)
+
+
+@dataclass(slots=True)
+class UnderTest:
+    """A pair in the test stage."""
+
+    pair: Pair
+    event: Event
+    method: str
+    alpha: float
+    tally: Tally
+    lower: float = 0.0
+    p_value: float = 1.0
+    epsilon: float = 0.0
+
+
+def search_and_test(state: Course, pairs: list[Pair]) -> None:
+    """All stages: probes, low bits, the pilot where there are several pairs, and the test of those that it picks."""
+    probes = [probe(state, pair, index) for index, pair in enumerate(pairs)]
+    width = max(width for width, _ in probes)
+    budget = state.result.requested - state.done
+    if state.bits and any(floats for _, floats in probes):
+        spend = min(int(BIT_SHARE * budget), BIT_ROUNDS * min(len(pairs), 4))
+        _test_bits(state, pairs, spend, width)
+        budget -= spend
+    chosen = list(range(len(pairs)))
+    if len(pairs) > 1:
+        spend = int(PILOT_SHARE * budget)
+        chosen = _pilot(state, pairs, spend, width)
+        budget -= spend
+    for index in chosen:
+        _test(state, pairs[index], index, budget // len(chosen), state.alpha / len(chosen), width)
+
+
+def probe(state: Course, pair: Pair, index: int) -> tuple[int, bool]:
+    """A few rounds: is there an output at all, does it repeat under one seed? How wide it is, and whether it has low bits."""
+    before = repr([to_jsonable(d) for d in (pair.d0, pair.d1)])
+    stage = state.stage(pair, Phase.PROBE, index, 64, 64)
+    first = collect(state.executor.submit(stage.sample, 0), stage)
+    # an odd number of calls in between, so that a mechanism that alternates is caught
+    extra = collect(state.executor.submit(run_side, state.run, pair.d1, 16, stream(state.seed, *stage.key, 1)), stage)
+    second = collect(state.executor.submit(stage.sample, 0), stage)
+    state.advance(144)
+    check_structure([first[0], extra, second[0]], "dataset 2")
+    check_structure([first[1], second[1]], "dataset 1")
+    if repr([to_jsonable(d) for d in (pair.d0, pair.d1)]) != before:
+        raise MechanismFailed("mechanism changes its dataset in place; it must leave it as it found it")
+    seen = {name for side in first for name in side.names.values()}
+    if seen and all(name.startswith("raises ") for name in seen):
+        told = collect(state.executor.submit(_first_error, state.run, pair.d0), stage)
+        raise MechanismFailed(f"mechanism always {sorted(seen)[0]}{told}")
+    note = "outputs under one seed differ: randomness comes from elsewhere than rng, or state is kept; counts cannot be reproduced"
+    if not all(same_outputs(a, b) for a, b in zip(first, second, strict=True)) and note not in state.notes:
+        state.notes.append(note)
+    return max(side.values.shape[1] for side in first), floating(*first)
+
+
+def _first_error(run: Callable[[Any, int, Generator], Any], dataset: Any) -> str:
+    """The text of the exception that the mechanism raises on a dataset; it runs where the rounds run."""
+    try:
+        run(dataset, 1, np.random.default_rng(0))
+    except Exception as error:
+        return f": {error}"
+    return ""
+
+
+def _chunk(rounds: int, width: int) -> int:
+    """Rounds in a chunk: a power of two that leaves work for several workers and keeps a chunk's outputs in a few megabytes."""
+    wanted = 2 ** int(math.log2(max(rounds / 64, 256)))
+    return int(min(wanted, 2**16, max(256, 2 ** int(math.log2(2**21 / max(width, 1))))))
+
+
+def _train(state: Course, pair: Pair, index: int, phase: int, rounds: int, width: int) -> tuple[Outputs, Outputs]:
+    stage = state.stage(pair, phase, index, rounds, min(_chunk(rounds, width), max(rounds // 4, 16)))
+    chunks = []
+    for number, chunk in enumerate(outputs(stage, state.executor)):
+        chunks.append(chunk)
+        state.advance(stage.size(number))
+    check_training(chunks)
+    return concatenate([c[0] for c in chunks]), concatenate([c[1] for c in chunks])
+
+
+def _pilot(state: Course, pairs: list[Pair], budget: int, width: int) -> list[int]:
+    """Rank the pairs by the certificate that an event learned on each is expected to reach: the best, or the best few if close.
+
+    All pairs get a small sample, the best of them a larger one.
+    """
+    goal = int((1 - PILOT_SHARE) * state.result.requested)
+    scores: dict[int, float] = {}
+    left = list(range(len(pairs)))
+    for phase, most in ((Phase.PILOT, 2**13), (Phase.SECOND_PILOT, 2**16)):
+        rounds = int(max(min(budget / 2 / len(left), most, TRAIN_VALUES // width), 200))
+        for index in left:
+            sides = _train(state, pairs[index], index, phase, rounds, width)
+            scores[index] = learn(*sides, state.result.claim, alpha=state.alpha, rounds=goal, quick=True).expected
+        left = sorted(left, key=lambda i: -scores[i])[:FINALISTS]
+    order = left + sorted(set(scores) - set(left), key=lambda i: -scores[i])
+    close = [i for i in order[:CONFIRMED] if scores[i] > 0.95 * scores[order[0]] and scores[order[0]] < 2 * state.result.claim.parameter]
+    chosen = close or order[:1]
+    state.pairs = [PairScore(pairs[i], scores[i], i in chosen) for i in order]
+    return chosen
+
+
+def _test(state: Course, pair: Pair, index: int, budget: int, alpha: float, width: int) -> None:
+    """Train an event on a share of the budget and certify it on the rest."""
+    train = int(min(TRAIN_SHARE * budget, TRAIN_ROUNDS, TRAIN_VALUES // width))
+    sides = _train(state, pair, index, Phase.TRAIN, train, width)
+    learned = learn(*sides, state.result.claim, alpha=alpha * (1 - EARLY_ALPHA), rounds=budget - train)
+    certify_event(state, pair, index, learned, budget - train, alpha, width)
+
+
+def certify_event(state: Course, pair: Pair, index: int, learned: Learned, rounds: int, alpha: float, width: int) -> None:
+    """Test a fixed event on fresh rounds, with looks on the way.
+
+    A binned rule (RDP, zCDP) is tested at the end, on half of alpha.
+    """
+    binned = learned.binned
+    tested = UnderTest(pair, learned.event, learned.method, alpha, Tally(0, 0, 0, learned.event.directions))
+    state.tested.append(tested)
+    stage = state.stage(pair, Phase.TEST, index, rounds, _chunk(rounds, width))
+    events = [learned.event, binned] if binned else [learned.event]
+    tables: list[NDArray[np.int64]] = []
+    cells = np.zeros((2, len(binned.loss) if binned else 0), dtype=np.int64)
+    share = alpha / 2 if binned else alpha
+    early = EARLY_ALPHA / (len(LOOKS) - 1)
+    looks = {max(1, round(look * stage.chunks)): share * (early if look < 1 else 1 - EARLY_ALPHA) for look in LOOKS}
+    for number, found in enumerate(counts(stage, events, state.executor), start=1):
+        tables.append(found[0])
+        tested.tally += _tally(found[0], tested.tally.directions)
+        if binned:
+            cells += found[1]
+        state.advance(stage.size(number - 1))
+        if number in looks and _look(state, tested, looks[number]):
+            break
+    else:
+        if binned:
+            _look_at_cells(state, tested, binned, cells, alpha / 2)
+    check_drift(np.array(tables, dtype=float))
+
+
+def _look_at_cells(state: Course, tested: UnderTest, rule: Binned, cells: NDArray[np.int64], alpha: float) -> None:
+    """Certify the divergence of the binned law; it replaces the event where it says more."""
+    claim = state.result.claim
+    lower = binned_bound(claim, rule, cells, alpha)
+    levels = np.geomspace(1e-30, 1.0, 200)
+    refuting = [level for level in levels if binned_bound(claim, rule, cells, level) > claim.parameter]
+    tested.p_value = min(tested.p_value, (refuting[0] if refuting else 1.0) * state.alpha / alpha)
+    if lower > tested.lower:
+        tested.lower, tested.event, tested.method = lower, rule, tested.method + ", binned law"
+
+
+def _test_bits(state: Course, pairs: list[Pair], budget: int, width: int) -> None:
+    """The bit-level verdict, on the pair whose lattice event promises most: half of the budget to train, half to test."""
+    claim = _epsilon_claim(state.result.claim)
+    train = int(min(budget / 2, TRAIN_VALUES // width) / len(pairs))
+    state.bit_level = BitLevel(Verdict.NOT_REFUTED, 0.0)
+    best: tuple[float, int, Event] | None = None
+    for index, pair in enumerate(pairs):
+        sides = _train(state, pair, index, Phase.BIT_TRAIN, max(train, 64), width)
+        found = learn_lattice(*sides, claim, alpha=state.alpha, rounds=budget // 2)
+        if found is not None and (best is None or found[0] > best[0]):
+            best = (found[0], index, found[1])
+    if best is None:
+        return
+    _, index, event = best
+    rounds = budget // 2
+    stage = state.stage(pairs[index], Phase.BIT_TEST, index, rounds, _chunk(rounds, width))
+    tally = Tally(0, 0, 0, event.directions)
+    for number, table in enumerate(counts(stage, [event], state.executor)):
+        tally += _tally(table[0], event.directions)
+        state.advance(stage.size(number))
+    numbers = (tally.correct, tally.wrong, tally.rounds, state.alpha, tally.directions)
+    refuted = float(certified(state.result.claim, *numbers)) > state.result.claim.parameter
+    verdict = Verdict.VIOLATED if refuted else Verdict.NOT_REFUTED
+    state.bit_level = BitLevel(verdict, float(certified(claim, *numbers)), pairs[index], event, tally)
+
+
+def _look(state: Course, tested: UnderTest, alpha: float) -> bool:
+    """Certify what there is, at this look's share of alpha; whether to stop."""
+    claim, tally = state.result.claim, tested.tally
+    numbers = (tally.correct, tally.wrong, tally.rounds, alpha, tally.directions)
+    tested.lower = max(tested.lower, float(certified(claim, *numbers)))
+    tested.epsilon = max(tested.epsilon, float(certified(_epsilon_claim(claim), *numbers)))
+    p = float(p_value(claim, tally.correct, tally.wrong, tally.rounds, tally.directions))
+    tested.p_value = min(tested.p_value, p * state.alpha / alpha)
+    refuted = tested.lower > claim.parameter
+    return refuted and (state.stop == "violation" or (state.stop == "gross" and tested.lower > 3 * claim.parameter + 2))
+
+
+def _tally(table: NDArray[np.int64], directions: int) -> Tally:
+    """From cells (abstain, D1, D0) of both sides to right and wrong guesses."""
+    return Tally(int(table[0, 1] + table[1, 2]), int(table[0, 2] + table[1, 1]), int(table.sum()), directions)
+
+
+def _epsilon_claim(claim: Claim) -> Claim:
+    return claim if isinstance(claim, ApproxDP) else PureDP(1.0)
