@@ -1,27 +1,33 @@
 """Neighbouring pairs worth trying, from a domain declaration alone.
 
 Shapes for vectors of answers follow StatDP (Ding et al. 2018, table 1): one above, one below, one above and the rest below, half and
-half, all above. For records: extremes of the domain, one against many, halves, first and last position, one record against none.
+half, all above. For records: extremes of the domain, one against many, halves, first and last position, one record against none, values
+that are missing or out of range. For what floats do: zero, powers of two, and whole numbers that a float rounds.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import json
+from collections.abc import Iterator, Sequence
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dpwitness.mechanisms.domains import Answers, Costs, Domain, LabelledBall, Records
+from dpwitness.mechanisms.domains import Answers, Costs, Counts, Domain, LabelledBall, Records, Rows
+from dpwitness.mechanisms.jsonable import to_jsonable
 from dpwitness.mechanisms.pairs import Pair
 from dpwitness.mechanisms.validation import InvalidArgument
 
-__all__ = ["pairs_for"]
+__all__ = ["pairs_for", "ranked"]
 
 FloatArray = NDArray[np.float64]
+A = TypeVar("A")
+B = TypeVar("B")
 
 
 def pairs_for(domain: Domain) -> list[Pair]:
-    """The catalogue's pairs for a domain, without repetitions, simplest first.
+    """The catalogue's pairs for a domain, without repetitions, what promises most first.
 
     Raises
     ------
@@ -37,6 +43,12 @@ def pairs_for(domain: Domain) -> list[Pair]:
         found = list(_answers(domain))
     elif isinstance(domain, Records):
         found = list(_records(domain))
+    elif isinstance(domain, Counts):
+        found = list(_counts(domain))
+    elif isinstance(domain, Rows):
+        from dpwitness.auditors.catalogue_rows import row_pairs
+
+        found = row_pairs(domain)
     elif isinstance(domain, LabelledBall | Costs):
         from dpwitness.auditors.catalogue_labelled import cost_pairs, labelled_pairs
 
@@ -46,7 +58,7 @@ def pairs_for(domain: Domain) -> list[Pair]:
     seen: set[frozenset[str]] = set()
     pairs = []
     for pair in found:
-        key = frozenset(repr(d) for d in (pair.d0, pair.d1))
+        key = frozenset(json.dumps(to_jsonable(d)) for d in (pair.d0, pair.d1))
         if len(key) == 2 and key not in seen:
             seen.add(key)
             pairs.append(pair)
@@ -70,6 +82,7 @@ def _answers(domain: Answers) -> Iterator[Pair]:
     }
     order = {"l1": 1, "l2": 2, "linf": np.inf}[domain.relation]
     level = float(np.clip(0.0, domain.low, domain.high - 1))
+    power = 2.0 ** np.floor(np.log2(max(domain.high - 0.5, 1e-9)))
     heights = {
         "": np.full(n, level),
         ", at the bottom": np.full(n, domain.low),
@@ -77,6 +90,8 @@ def _answers(domain: Answers) -> Iterator[Pair]:
         ", the first far below": np.where(np.arange(n) == 0, domain.low, domain.high - 1),
         ", one half far above": np.where(half > 0, domain.high - 1, domain.low),
     }
+    if power - 0.5 > max(level, domain.low):  # floats have other low bits on the two sides of a power of two
+        heights[f", across {power:g}"] = np.full(n, power - 0.5)
     for place, height in heights.items():
         for why, move in moves.items():
             size = float(np.linalg.norm(move, order))
@@ -87,28 +102,65 @@ def _answers(domain: Answers) -> Iterator[Pair]:
             yield Pair(d0, d0 + step, domain.relation, why + place)
 
 
+def _counts(domain: Counts) -> Iterator[Pair]:
+    """One count up, at zero, at both ends and where a float cannot tell two whole numbers apart."""
+    n, low, high = domain.length, domain.low, domain.high
+    levels = {"": min(max(0, low), high - 1), ", at the bottom": low, ", at the top": high - 1}
+    power = 2 ** (max(high - 1, 1).bit_length() - 1)
+    half_a_step = power >> 53
+    if half_a_step and power + half_a_step + 1 <= high:
+        levels[f", where floats round, above 2^{power.bit_length() - 1}"] = power + half_a_step
+    one = np.eye(n, dtype=np.int64)[0]
+    for place, level in levels.items():
+        base = np.full(n, level, dtype=np.int64)
+        yield Pair(base, base + one, domain.relation, "one count up" + place)
+        if n > 1 and domain.relation == "linf":
+            yield Pair(base, base + 1, domain.relation, "all counts up" + place)
+            yield Pair(base + one, base + (1 - one), domain.relation, "one up, the rest down" + place)
+        elif n > 1:
+            yield Pair(base, base + one[::-1], domain.relation, "last count up" + place)
+
+
 def _records(domain: Records) -> Iterator[Pair]:
-    n, low, high = domain.size, domain.low, domain.high
+    """Changed values among crowds of others, in the first and in the last place; what moves most comes first."""
+    n, low, high = domain.size, float(domain.low), float(domain.high)
     middle = low + (high - low) / 2
     middle = np.floor(middle) if domain.integer else middle
     half = np.arange(n) < (n + 1) // 2
-    bases = {
+    crowds = {
         "all records low": np.full(n, low),
         "all records high": np.full(n, high),
         "half of the records high": np.where(half, low, high),
         "all records in the middle": np.full(n, middle),
         "all distinct": np.round(np.linspace(low, high, n)) if domain.integer else np.linspace(low, high, n),
     }
-    values = [low, high, middle, *([low + 1] if domain.integer else [])]
-    for place in [0, n - 1]:
-        for why, base in bases.items():
-            for value in values:
-                changed = base.copy()
-                changed[place] = value
-                at = "first" if place == 0 else "last"
+    changes = [(low, high), (middle, high), (low, middle), *([(low, low + 1), (high - 1, high)] if domain.integer else [])]
+    if low < 0 < high:
+        crowds = {"all records zero": np.zeros(n), **crowds}
+        changes.insert(1, (0.0, high))
+    if domain.missing:
+        crowds = {"all others missing": np.full(n, np.nan), **crowds}
+        changes.append((np.nan, high))
+    if domain.outside:
+        far = 10 * (high - low)
+        changes[1:1] = [(low, high + far), (low - far, high + far)]
+    if domain.relation == "add-remove":
+        added = list(dict.fromkeys([high, low, *(after for _, after in changes)]))
+        changes = [(np.nan, value) for value in added]
+        if n > 1:
+            yield Pair(np.empty(0), np.array([high]), domain.relation, "one record against none")
+    for place, at in ((0, "first"), (n - 1, "last")):
+        for rank in range(len(crowds) + len(changes) - 1):  # along diagonals: the first crowds with the first changes
+            for (why, crowd), (before, after) in ranked(list(crowds.items()), changes, rank):
+                changed, base = crowd.copy(), crowd.copy()
+                base[place], changed[place] = before, after
                 if domain.relation == "add-remove":
-                    yield Pair(np.delete(changed, place), changed, domain.relation, f"{why}, {at} record {value:g} added")
+                    yield Pair(np.delete(changed, place), changed, domain.relation, f"{why}, {at} record {after:g} added")
                 else:
-                    yield Pair(base, changed, domain.relation, f"{why}, {at} becomes {value:g}")
-    if domain.relation == "add-remove" and n > 1:
-        yield Pair(np.empty(0), np.array([high]), domain.relation, "one record against none")
+                    yield Pair(base, changed, domain.relation, f"{why}, {at} from {before:g} to {after:g}")
+
+
+def ranked(first: Sequence[A], second: Sequence[B], rank: int) -> Iterator[tuple[A, B]]:
+    """Pairs of items whose places add up to `rank`."""
+    for i in range(max(0, rank - len(second) + 1), min(len(first), rank + 1)):
+        yield first[i], second[rank - i]

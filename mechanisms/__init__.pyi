@@ -10,9 +10,11 @@ from .datasets import LabelledVectors as LabelledVectors
 from .datasets import LinearCosts as LinearCosts
 from .domains import Answers as Answers
 from .domains import Costs as Costs
+from .domains import Counts as Counts
 from .domains import Domain as Domain
 from .domains import LabelledBall as LabelledBall
 from .domains import Records as Records
+from .domains import Rows as Rows
 from .ftrl import PrivateFTRL as PrivateFTRL
 from .glm import GLMObjectivePerturbation as GLMObjectivePerturbation
 from .glm import GLMOutputPerturbation as GLMOutputPerturbation

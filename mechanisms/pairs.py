@@ -122,7 +122,10 @@ def _too_far(d0: Dataset, d1: Dataset, order: float) -> str:
         return "both must be numeric vectors"
     if left.ndim != 1 or left.shape != right.shape:
         return f"they have shapes {left.shape} and {right.shape}, both must be vectors of one length"
-    distance = float(np.linalg.norm(left - right, order))
+    step = left - right
+    if all(isinstance(d, np.ndarray) and d.dtype.kind in "iu" for d in (d0, d1)):  # whole numbers that floats cannot tell apart
+        step = np.array([float(int(a) - int(b)) for a, b in zip(d0.ravel(), d1.ravel(), strict=True)])
+    distance = float(np.linalg.norm(step, order))
     return "" if distance <= 1 + 1e-12 else f"their distance is {distance:.6g}, at most 1 is allowed"
 
 

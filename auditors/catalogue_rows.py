@@ -1,0 +1,80 @@
+"""Patterns of neighbouring pairs for plain rows: a changed row from the corners of the features, its label turned over, among crowds."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from dpwitness.auditors.catalogue import ranked
+from dpwitness.mechanisms.domains import Rows
+from dpwitness.mechanisms.pairs import Pair
+from dpwitness.mechanisms.protocol import FloatArray
+
+__all__ = ["row_pairs"]
+
+Change = tuple[str, FloatArray, FloatArray]
+
+
+def row_pairs(domain: Rows) -> list[Pair]:
+    """Pairs of (size, k) arrays, what promises most first. A pair in which a label is lost is left out if every label must occur."""
+    crowds, changes = list(_crowds(domain)), list(_changes(domain))
+    found = []
+    for rank in range(len(crowds) + len(changes) - 1):
+        for (crowd, others), (why, before, after) in ranked(crowds, changes, rank):
+            changed = np.vstack([others, after])
+            base = others if domain.relation == "add-remove" else np.vstack([others, before])
+            if not domain.every_label or all(set(domain.labels) <= set(data[:, -1]) for data in (base, changed)):
+                found.append(Pair(base, changed, domain.relation, f"{why}, {crowd}"))
+    return found
+
+
+def _corners(domain: Rows) -> tuple[FloatArray, FloatArray, FloatArray]:
+    bounds = np.array(domain.features, dtype=float).reshape(-1, 2)
+    return bounds[:, 0], bounds.mean(axis=1), bounds[:, 1]
+
+
+def _row(features: FloatArray, *label: float) -> FloatArray:
+    return np.append(features, label)
+
+
+def _changes(domain: Rows) -> Iterator[Change]:
+    """What the changed row was, and what it becomes; under add-remove only the latter."""
+    low, middle, high = _corners(domain)
+    labels = [(label,) for label in sorted(domain.labels)] or [()]
+    first, last = labels[0], labels[-1]
+    yield "features from low to high", _row(low, *last), _row(high, *last)
+    if first != last:
+        yield "one label turned over", _row(high, *first), _row(high, *last)
+        yield "features and label turned over", _row(low, *first), _row(high, *last)
+    yield "features from the middle to high", _row(middle, *last), _row(high, *last)
+    if first != last:
+        yield "one label turned over, low features", _row(low, *last), _row(low, *first)
+    if len(low) > 1:
+        side = np.arange(len(low)) % 2 == 0
+        yield "features alternately low and high", _row(np.where(side, low, high), *last), _row(np.where(side, high, low), *last)
+        yield "one feature from low to high", _row(low, *last), _row(np.where(np.arange(len(low)) == 0, high, low), *last)
+    if domain.outside:
+        yield "features far outside", _row(low - 10 * (high - low), *last), _row(high + 10 * (high - low), *last)
+    for label in labels[1:-1]:
+        yield f"label {label[0]:g} for the lowest", _row(high, *first), _row(high, *label)
+
+
+def _crowds(domain: Rows) -> Iterator[tuple[str, FloatArray]]:
+    """The other rows: size - 1 of them."""
+    n = domain.size - 1
+    low, middle, high = _corners(domain)
+    labels = sorted(domain.labels)
+
+    def crowd(features: list[FloatArray], values: list[float]) -> FloatArray:
+        rows = [_row(features[i % len(features)], *([values[i % len(values)]] if values else [])) for i in range(n)]
+        return np.array(rows).reshape(n, len(low) + bool(labels))
+
+    yield "others in the middle", crowd([middle], labels[:1])
+    if n == 0:
+        return
+    yield "others low", crowd([low], labels[:1])
+    yield "others low, labels in turn", crowd([low], labels)
+    yield "others high", crowd([high], labels[:1])
+    yield "others low and high, labels in turn", crowd([low, high], labels)
+    yield "others high, labels in turn", crowd([high], labels)
