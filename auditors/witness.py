@@ -139,14 +139,8 @@ class Witness:
     raw: dict[str, Any]
 
 
-def read_witness(source: str | Path | dict[str, Any]) -> Witness:
-    """Read a witness from a file or from the dictionary that one holds.
-
-    Raises
-    ------
-    InvalidArgument
-        If the file is missing, truncated, from a newer schema, or lacks a field.
-    """
+def load_json(source: str | Path | dict[str, Any]) -> tuple[dict[str, Any], str]:
+    """What a witness file holds, and its name; InvalidArgument if that is no witness of any kind."""
     if isinstance(source, dict):
         data, name = source, "witness"
     else:
@@ -159,6 +153,18 @@ def read_witness(source: str | Path | dict[str, Any]) -> Witness:
             raise InvalidArgument(f"replay: {name} is no complete JSON file: {error}") from None
     if not isinstance(data, dict) or "schema_version" not in data:
         raise InvalidArgument(f"replay: {name} is no witness: it has no schema_version")
+    return data, name
+
+
+def read_witness(source: str | Path | dict[str, Any]) -> Witness:
+    """Read a witness from a file or from the dictionary that one holds.
+
+    Raises
+    ------
+    InvalidArgument
+        If the file is missing, truncated, from a newer schema, or lacks a field.
+    """
+    data, name = load_json(source)
     if data["schema_version"] > SCHEMA:
         raise InvalidArgument(
             f"replay: {name} was written by schema {data['schema_version']}, this version reads up to {SCHEMA}; upgrade dpwitness"

@@ -88,6 +88,21 @@ def _parser() -> argparse.ArgumentParser:
     suite.add_argument("--confidence", type=float, metavar="C", help="of each verdict; default: the suite's")
     _running(suite)
 
+    claims = command("claims", "the papers' claims: list them, show one, check one or all")
+    actions = claims.add_subparsers(dest="action", metavar="list|show|check", required=True)
+    for name, text in (("list", "every claim"), ("show", "one claim and its proof"), ("check", "settle one claim, or all")):
+        action = actions.add_parser(name, help=text, description=text, epilog=_EXIT_CODES, allow_abbrev=False)
+        if name != "list":
+            action.add_argument("id", metavar="ID", help="see `dpwitness claims list`" + ("; or all" if name == "check" else ""))
+        if name == "check":
+            action.add_argument("--set", metavar="NAME=VALUE", nargs="+", default=[], help="parameters, or ranges NAME=LOW:HIGH")
+            action.add_argument("--quick", action="store_true", help="fewer runs and points")
+            action.add_argument("--seconds", type=float, default=60.0, metavar="S", help="time limit of each claim; default 60")
+            action.add_argument("--seed", type=_number, metavar="S", help="root of all randomness")
+            action.add_argument("--workers", type=_positive, default=1, metavar="K", help="processes, for all")
+            action.add_argument("--report", metavar="DIR", help="write papers.md, papers.json, plots and witnesses, for all")
+        action.add_argument("--json", action="store_true", help="print as JSON")
+
     replay = command("replay", "test the event of a witness again, with fresh randomness")
     replay.add_argument("witness", metavar="WITNESS.json")
     _running(replay)
@@ -112,7 +127,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(f"dpwitness {version('dpwitness')}")
         return OK
     if args.command is None:
-        parser.error("a command is needed: audit, suite, replay, list or bench")
+        parser.error("a command is needed: audit, suite, claims, replay, list or bench")
     from dpwitness.mechanisms.validation import InvalidArgument
 
     try:
@@ -135,9 +150,11 @@ def _run(args: argparse.Namespace) -> int:
     for name in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"):
         os.environ.setdefault(name, "1")
     from dpwitness import commands
+    from dpwitness.claims import claims
 
     run: dict[str, Any] = {
         "audit": commands.audit,
+        "claims": claims,
         "suite": commands.suite,
         "replay": commands.replay,
         "list": commands.listing,

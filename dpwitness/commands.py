@@ -11,6 +11,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from dpwitness import claims
 from dpwitness.auditors.result import AuditResult, Verdict, strict
 from dpwitness.cli import NO_VERDICT, OK, VIOLATED
 from dpwitness.console import bar, describe
@@ -61,9 +62,12 @@ def audit(args: argparse.Namespace) -> int:
 def replay(args: argparse.Namespace) -> int:
     """``dpwitness replay``."""
     from dpwitness.auditors.replay import replay as run
-    from dpwitness.auditors.witness import load_target, read_witness
+    from dpwitness.auditors.witness import load_json, load_target, read_witness
     from dpwitness.reports.report import check_writable, result_json
 
+    raw, _ = load_json(args.witness)
+    if raw.get("kind") == "claim":
+        return claims.replay(args, raw)
     if args.report is not None:
         check_writable(args.report)
     target = read_witness(args.witness).target

@@ -30,7 +30,7 @@ def audited(result: Result, *, numbers: Mapping[str, Any] | None = None, at: Map
         Verdict.NOT_REFUTED: ClaimVerdict.NOT_REFUTED,
         Verdict.CERTIFIED: ClaimVerdict.NOT_REFUTED,
     }
-    found = verdict.get(getattr(result, "verdict"), ClaimVerdict.INCONCLUSIVE)
+    found = verdict.get(result.verdict, ClaimVerdict.INCONCLUSIVE)
     text = result.headline().partition(": ")[2]
     method, reached = _read(result)
     return Evidence(found, text, method, reached, numbers or {}, at or {}, result)

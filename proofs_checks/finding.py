@@ -36,7 +36,7 @@ _AS_AUDIT = {
     ClaimVerdict.HOLDS: Verdict.CERTIFIED,
     ClaimVerdict.HOLDS_TIGHT: Verdict.CERTIFIED,
     ClaimVerdict.FAILS: Verdict.VIOLATED,
-    ClaimVerdict.NOT_REFUTED: Verdict.NOT_REFUTED,
+    ClaimVerdict.INCONCLUSIVE: Verdict.INCONCLUSIVE,
 }
 
 
@@ -141,4 +141,4 @@ class ClaimFinding(Result):
 
 def as_audit(verdict: ClaimVerdict) -> Verdict:
     """A claim's verdict in an audit's words."""
-    return _AS_AUDIT.get(verdict, Verdict.INCONCLUSIVE)
+    return _AS_AUDIT.get(verdict, Verdict.NOT_REFUTED)

@@ -42,7 +42,7 @@ class OutOfTime(Exception):
         self.reached = reached
 
 
-class MissingPackage(InvalidArgument):
+class MissingPackage(ImportError):
     """A check needs an optional package that is not installed."""
 
 
@@ -271,6 +271,8 @@ def settle(
     except OutOfTime as out:
         where = "" if out.reached is None else f"; reached [{out.reached.lower:.6g}, {out.reached.upper:.6g}]"
         evidence = Evidence(ClaimVerdict.INCONCLUSIVE, f"time limit of {seconds:g} s{where}", "none", out.reached)
+    except MissingPackage as missing:
+        evidence = Evidence(ClaimVerdict.INCONCLUSIVE, str(missing), "none")
     took = time.monotonic() - effort.start
     return ClaimFinding(declared.id, declared, as_audit(evidence.verdict), evidence.verdict, box, evidence, took)
 
@@ -286,7 +288,7 @@ def _read(signs: SignMap) -> tuple[ClaimVerdict, str]:
     value, ends = signs.counterexample_value, signs.enclosure
     if signs.counterexample is not None and value is not None:
         where = ", ".join(f"{name} = {low + (high - low) / 2:.4g}" for name, (low, high) in signs.counterexample.items())
-        text = f"{100 * value.lower:.4g} % over the promise at {where}; proved on {100 * signs.positive:.3g} % of the domain"
+        text = f"{1 + value.lower:.4g} times the promise at {where}; proved on {100 * signs.positive:.3g} % of the domain"
         return ClaimVerdict.FAILS, text
     if signs.undecided > 0:
         why = "cells spent" if signs.finished else "time limit"

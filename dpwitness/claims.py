@@ -1,0 +1,162 @@
+"""``dpwitness claims``: the papers' claims, listed, shown and checked."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+from dpwitness.cli import NO_VERDICT, OK, VIOLATED
+from dpwitness.mechanisms.validation import InvalidArgument
+
+__all__ = ["claims", "replay"]
+
+
+def claims(args: argparse.Namespace) -> int:
+    """``dpwitness claims list|show ID|check ID|check all``."""
+    return {"list": _list, "show": _show, "check": _check}[args.action](args)
+
+
+def replay(args: argparse.Namespace, witness: dict[str, Any]) -> int:
+    """``dpwitness replay`` of a claim's witness: the claim is checked again where it was found to fail."""
+    from dpwitness.commands import print_json
+    from dpwitness.proofs_checks import check
+
+    try:
+        settings = {str(name): tuple(v) if isinstance(v, list) else float(v) for name, v in witness["settings"].items()}
+        id = str(witness["name"])
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise InvalidArgument(f"replay: witness is no complete one of a claim: {type(error).__name__} {error}") from None
+    found = check(id, seed=1 if args.seed is None else args.seed, **settings)  # type: ignore[arg-type]
+    if args.json:
+        print_json(found.to_json())
+    else:
+        print(f"{found.name}  {found.headline()}  ({found.evidence.method}, {found.seconds:.1f} s)")
+    return _code([found.claim_verdict.value])
+
+
+def _list(args: argparse.Namespace) -> int:
+    from dpwitness.commands import print_json
+    from dpwitness.proofs_checks import declarations
+
+    known = declarations()
+    if args.json:
+        print_json([it.to_json() for it in known.values()])
+        return OK
+    width = max(map(len, known))
+    for it in known.values():
+        print(f"{it.id:<{width}}  {it.kind:<14}  {it.statement}")
+    return OK
+
+
+def _show(args: argparse.Namespace) -> int:
+    from dpwitness.commands import print_json
+    from dpwitness.proofs_checks.ledger import declaration
+
+    it = declaration(args.id)
+    if args.json:
+        print_json(it.to_json())
+        return OK
+    domain = ", ".join(f"{name} in [{low:g}, {high:g}]" for name, (low, high) in it.domain.items())
+    rows = [
+        ("source", it.source),
+        ("claim", it.statement),
+        ("formula", it.formula),
+        ("domain", domain),
+        ("kind", it.kind),
+        ("repairs", it.repairs or ""),
+        ("depends on", ", ".join(it.depends)),
+    ]
+    print(it.id)
+    for name, text in rows:
+        if text:
+            print(f"  {name:<11} {text}")
+    print("\n".join(f"  {line}".rstrip() for line in ["", *it.proof.splitlines()]))
+    return OK
+
+
+def _check(args: argparse.Namespace) -> int:
+    from dpwitness.commands import print_json
+    from dpwitness.proofs_checks import check
+
+    settings = _settings(args.set)
+    if args.id == "all":
+        if settings:
+            raise InvalidArgument("--set must go with one claim's id, got all")
+        return _check_all(args)
+    if args.report is not None:
+        raise InvalidArgument("--report must go with `check all`, whose page it writes")
+    found = check(args.id, seconds=args.seconds, quick=args.quick, seed=args.seed or 0, **settings)
+    if args.json:
+        print_json(found.to_json())
+    else:
+        print(f"{found.name}  {found.headline()}  ({found.evidence.method}, {found.seconds:.1f} s)")
+    return _code([found.claim_verdict.value])
+
+
+def _check_all(args: argparse.Namespace) -> int:
+    from dpwitness.commands import print_json
+    from dpwitness.proofs_checks import declarations
+    from dpwitness.reports.report import check_writable
+
+    if args.report is not None:
+        check_writable(args.report)
+    out = sys.stderr if args.json else sys.stdout
+    width = max(map(len, declarations()))
+    results = []
+    for found in run_all(seconds=args.seconds, quick=args.quick, seed=args.seed or 0, workers=args.workers):
+        results.append(found)
+        print(f"{found['name']:<{width}}  {found['seconds']:5.1f} s  {found['headline']}", file=out, flush=True)
+    words = [found["verdict"] for found in results]
+    tally = ", ".join(f"{words.count(word)} {word.replace('_', ' ').lower()}" for word in sorted(set(words)))
+    print(f"{len(results)} claims: {tally}; {sum(found['seconds'] for found in results):.0f} s", file=out)
+    if args.report is not None:
+        from dpwitness.reports.claims_page import write
+
+        print(f"report: {write(results, args.report)}", file=out)
+    if args.json:
+        print_json(results)
+    return _code(words)
+
+
+def run_all(*, seconds: float, quick: bool, seed: int, workers: int = 1) -> Iterator[dict[str, Any]]:
+    """Check every claim of the ledger, in order; yields each finding's JSON, and its witness under ``"witness"``."""
+    from concurrent.futures import ProcessPoolExecutor
+    from functools import partial
+    from multiprocessing import get_context
+
+    from dpwitness.proofs_checks import declarations
+
+    run = partial(_checked, seconds=seconds, quick=quick, seed=seed)
+    if workers == 1:
+        yield from map(run, declarations())
+        return
+    with ProcessPoolExecutor(workers, mp_context=get_context("spawn")) as pool:
+        yield from pool.map(run, declarations())
+
+
+def _checked(id: str, *, seconds: float, quick: bool, seed: int) -> dict[str, Any]:
+    from dpwitness.proofs_checks import check
+
+    found = check(id, seconds=seconds, quick=quick, seed=seed)
+    return found.to_json() | {"witness": found.witness}
+
+
+def _settings(pairs: list[str]) -> dict[str, float | tuple[float, float]]:
+    found: dict[str, float | tuple[float, float]] = {}
+    for text in pairs:
+        name, equals, value = text.partition("=")
+        try:
+            numbers = [float(part) for part in value.split(":")]
+        except ValueError:
+            numbers = []
+        if not equals or len(numbers) not in (1, 2):
+            raise InvalidArgument(f"--set must be NAME=VALUE or NAME=LOW:HIGH, got {text!r}")
+        found[name] = numbers[0] if len(numbers) == 1 else (numbers[0], numbers[1])
+    return found
+
+
+def _code(verdicts: list[str]) -> int:
+    """Here a failing claim goes first: it is settled, whatever the others came to."""
+    return VIOLATED if "FAILS" in verdicts else NO_VERDICT if "INCONCLUSIVE" in verdicts else OK

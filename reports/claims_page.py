@@ -1,0 +1,189 @@
+"""The paper report: for each paper what it claims, what holds, what fails and by how much, the repairs, and what that means for a user.
+
+Everything on the page comes from the findings. The advice to users is ours, and a sentence of it is printed only where the finding that it
+rests on came out as it supposes.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from dpwitness.auditors.result import environment
+from dpwitness.reports.report import check_writable
+from dpwitness.reports.wording import code, figure, number, prose, slugs, table
+
+__all__ = ["page", "write"]
+
+Finding = Mapping[str, Any]
+
+PAPERS = {
+    "CM": ("Chaudhuri and Monteleoni 2008", "Privacy-preserving logistic regression by output and by objective perturbation."),
+    "JK": ("Jain and Thakurta 2013", "Kernel learners that answer test points: interactive, for given test data, and without test data."),
+    "MN": (
+        "Minami, Arai, Sato and Nakagawa",
+        "Distributed ridge regression: each organisation perturbs its objective, mirror averaging joins.",
+    ),
+    "JT": (
+        "Jain and Thakurta 2014",
+        "Risk bounds free of the dimension: perturbed generalised linear models, simplex sampling, private FTRL.",
+    ),
+    "ZOO": ("Textbook mechanisms", "Proofs of privacy by randomness alignment, for comparison."),
+}
+
+ADVICE: dict[str, tuple[tuple[str, str, str], ...]] = {}  # prefix -> (claim, verdict it rests on, sentence); filled by `claims_advice`
+
+_ORDER = ("FAILS", "UNDERSPECIFIED", "VACUOUS", "INCONCLUSIVE", "NOT_REFUTED", "HOLDS", "HOLDS_TIGHT")
+_LEGEND = (
+    "FAILS: a counterexample is proved, and can be replayed. HOLDS: proved over the whole domain; tight where the promise is reached. "
+    "UNDERSPECIFIED: the claim leaves a constant open; the smallest that works is computed. VACUOUS: true, but says nothing at practical "
+    "sizes. NOT REFUTED: measured, and nothing found against it. INCONCLUSIVE: the check ended without an answer."
+)
+
+
+def page(findings: Sequence[Finding]) -> str:
+    """Markdown of the whole report, from the JSON of all findings."""
+    words = [str(f["verdict"]) for f in findings]
+    tally = ", ".join(f"{words.count(word)} {_words(word)}" for word in _ORDER if word in words)
+    proved = sum(f["kind"] == "certificate" and f["verdict"] != "INCONCLUSIVE" for f in findings)
+    lines = [
+        "# The papers' claims, checked",
+        "",
+        f"**{len(findings)} claims: {tally}.** {proved} are settled by a proof over their whole domain.",
+        "",
+        _LEGEND,
+        "",
+        "Made by `dpwitness claims check all --report DIR`. Every verdict is computed in that run; the numbers are in "
+        "[papers.json](papers.json). A claim is checked again, there or at other parameters, by "
+        "`dpwitness claims check ID --set NAME=VALUE`; a witness by `dpwitness replay FILE`.",
+        "",
+    ]
+    for prefix, (title, about) in PAPERS.items():
+        mine = [f for f in findings if _prefix(f) == prefix]
+        if mine:
+            lines += _paper(prefix, title, about, mine)
+    versions = ", ".join(f"{name} {version}" for name, version in environment().items() if name != "machine")
+    return "\n".join([*lines, f"Computed with {versions}."]).rstrip() + "\n"
+
+
+def _paper(prefix: str, title: str, about: str, findings: Sequence[Finding]) -> list[str]:
+    by_id = {str(f["id"]): f for f in findings}
+    lines = [f"## {title}", "", about, ""]
+    for heading, verdicts in (
+        ("What fails", ("FAILS",)),
+        ("What says less than it seems", ("UNDERSPECIFIED", "VACUOUS")),
+        ("What could not be settled", ("INCONCLUSIVE",)),
+    ):
+        rows = [f for f in findings if f["verdict"] in verdicts]
+        if rows:
+            lines += [f"### {heading}", "", *table(("claim", "says", "found", "repair", "witness"), [_row(f, findings) for f in rows]), ""]
+    held = [f for f in findings if f["verdict"] in ("HOLDS", "HOLDS_TIGHT", "NOT_REFUTED")]
+    if held:
+        lines += ["### What holds", "", *table(("claim", "says", "found"), [_row(f, findings)[:3] for f in held]), ""]
+    advice = [text for id, verdict, text in ADVICE.get(prefix, ()) if id in by_id and by_id[id]["verdict"] == verdict]
+    if advice:
+        lines += ["### For whoever uses these algorithms", "", *(f"- {text}" for text in advice), ""]
+    lines += [f"![Reached over promised, {title}](papers-{prefix.lower()}.svg)", ""] if _drawn(findings) else []
+    lines += [f"### The checks of {title}", ""]
+    for found in findings:
+        lines += _card(found)
+    return lines
+
+
+def _row(found: Finding, findings: Sequence[Finding]) -> tuple[str, str, str, str, str]:
+    repairs = [f for f in findings if f.get("repairs") == found["id"]]
+    mended = "; ".join(f"[{code(f['id'])}](#{_anchor(f)}) {_words(f['verdict'])}: {prose(f['statement'])}" for f in repairs)
+    file = found.get("witness_file")
+    return (
+        f"[{code(found['id'])}](#{_anchor(found)})",
+        prose(found["statement"]),
+        prose(found["headline"]),
+        mended,
+        f"[replay]({file})" if file else "",
+    )
+
+
+def _card(found: Finding) -> list[str]:
+    domain = ", ".join(f"{name} in [{figure(low)}, {figure(high)}]" for name, (low, high) in found["domain"].items())
+    box = ", ".join(
+        f"{name} = {figure(low)}" + (f" to {figure(high)}" if high != low else "") for name, (low, high) in found["box"].items()
+    )
+    reached = found.get("reached")
+    facts = [
+        ("source", prose(found["source"])),
+        ("claim", prose(found["statement"])),
+        ("formula", code(found["formula"])),
+        ("domain", prose(domain)),
+        ("checked at", prose(box) if found.get("shares") is None else "the whole domain"),
+        ("how", prose(f"{found['kind']}: {found['method']}")),
+        ("reached / promised", _times(reached) if reached else ""),
+        ("at", prose(", ".join(f"{k} = {_value(v)}" for k, v in found["at"].items()))),
+        ("numbers", prose(", ".join(f"{k} = {_value(v)}" for k, v in found["numbers"].items()))),
+        ("repairs", f"[{code(found['repairs'])}](#{_slug(found['repairs'])})" if found.get("repairs") else ""),
+        ("uses", ", ".join(f"[{code(id)}](#{_slug(id)})" for id in found["depends"])),
+        ("witness", f"[{found['witness_file']}]({found['witness_file']})" if found.get("witness_file") else ""),
+    ]
+    lines = [f'<a id="{_anchor(found)}"></a>', f"#### {code(found['id'])}: {_words(found['verdict'])}", "", prose(found["headline"]), ""]
+    lines += [*table(("", ""), [fact for fact in facts if fact[1]]), ""]
+    if found.get("witness_file"):
+        lines += ["```", f"dpwitness replay {found['witness_file']}", "```", ""]
+    proof = " ".join(str(found["proof"]).split()).replace("<", "&lt;")
+    return [*lines, "<details><summary>Why this check decides</summary>", "", proof, "", "</details>", ""]
+
+
+def write(findings: Sequence[Finding], folder: Path | str) -> Path:
+    """Write ``papers.md``, ``papers.json``, one plot a paper, and ``papers/witness-ID.json`` for each failing claim; returns the page."""
+    path = check_writable(folder)
+    check_writable(path / "papers")
+    named = []
+    for found in findings:
+        file = f"papers/witness-{_anchor(found)}.json" if found.get("witness") else None
+        named.append({key: value for key, value in found.items() if key not in ("witness", "environment")} | {"witness_file": file})
+        if file:
+            _write(path / file, found["witness"])
+    _write(path / "papers.json", {"schema_version": 1, "environment": environment(), "claims": named})
+    for prefix in PAPERS:
+        mine = [f for f in named if _prefix(f) == prefix]
+        if _drawn(mine):
+            from dpwitness.reports.claims_plot import plot_claims
+
+            plot_claims(mine, path / f"papers-{prefix.lower()}.svg")
+    (path / "papers.md").write_text(page(named), encoding="utf-8")
+    return path / "papers.md"
+
+
+def _drawn(findings: Sequence[Finding]) -> bool:
+    return any(f.get("reached") for f in findings)
+
+
+def _write(path: Path, value: Any) -> None:
+    path.write_text(json.dumps(value, indent=1, allow_nan=False, ensure_ascii=False) + "\n", encoding="utf-8")
+
+
+def _value(value: Any) -> str:
+    if isinstance(value, list):
+        return "[" + ", ".join(_value(v) for v in value) + "]"
+    return value if isinstance(value, str) else figure(value) if isinstance(value, int | float) else str(value)
+
+
+def _times(reached: Sequence[Any]) -> str:
+    low, high = (1 + (number(end) or 0.0) for end in reached)
+    return prose(figure(low, 6) if low == high else f"[{figure(low, 6)}, {figure(high, 6)}]")
+
+
+def _prefix(found: Finding) -> str:
+    return str(found["id"]).partition("-")[0]
+
+
+def _anchor(found: Finding) -> str:
+    return _slug(found["id"])
+
+
+def _slug(id: Any) -> str:
+    return slugs([str(id)])[0]
+
+
+def _words(verdict: Any) -> str:
+    return str(verdict).replace("_", " ").lower()
