@@ -20,7 +20,8 @@ def test_every_line_is_a_pin():
 def test_every_requirement_is_met_by_its_pin():
     pins = {canonicalize_name(name): version for name, version in (line.split("==") for line in LINES)}
     project = PROJECT["project"]
-    wanted = [*project["dependencies"], *project["optional-dependencies"]["test"], *PROJECT["build-system"]["requires"]]
+    extras = project["optional-dependencies"]
+    wanted = [*project["dependencies"], *extras["test"], *extras["proofs"], *PROJECT["build-system"]["requires"]]
     unmet = [str(r) for r in map(Requirement, wanted) if not r.specifier.contains(pins.get(canonicalize_name(r.name), "0"))]
     assert unmet == []
 
