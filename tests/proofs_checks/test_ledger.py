@@ -1,0 +1,125 @@
+"""The whole ledger: every claim has an entry and comes to the published verdict, differences from the prior analysis are explained."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+
+import pytest
+
+from dpwitness.cli import main
+from dpwitness.proofs_checks import ClaimVerdict, check, declarations
+from dpwitness.reports.claims_page import page, write
+
+HERE = Path(__file__).parent
+PUBLISHED = HERE.parents[1] / "reports" / "published"
+PRIOR = {id: entry for file in sorted(HERE.glob("prior_*.json")) for id, entry in json.loads(file.read_text(encoding="utf-8")).items()}
+CLAIMS = {f"{paper}-{k:02d}" for paper, last in (("CM", 11), ("JK", 18), ("MN", 7), ("JT", 19)) for k in range(1, last + 1)}
+
+
+@pytest.fixture(scope="module")
+def published():
+    return json.loads((PUBLISHED / "papers.json").read_text(encoding="utf-8"))["claims"]
+
+
+def test_every_claim_has_an_entry():
+    known = declarations()
+    assert len(CLAIMS) == 55 and not CLAIMS - set(known)
+    for id, it in known.items():
+        assert it.source and it.statement and it.formula and it.proof, id
+        assert it.repairs is None or it.repairs in known, id
+        assert set(it.depends) <= set(known), id
+
+
+def test_how_the_claims_are_settled(published):
+    settled = [f for f in published if f["verdict"] != "INCONCLUSIVE"]
+    assert sum(f["kind"] == "certificate" for f in settled) >= 25
+    assert sum(f["kind"] == "counterexample" and f["verdict"] == "FAILS" for f in settled) >= 18
+    assert all((PUBLISHED / f["witness_file"]).is_file() for f in published if f["verdict"] == "FAILS")
+
+
+@pytest.mark.parametrize("id", sorted(declarations()))
+def test_verdict(id, published):
+    """Computed again, with less effort: the verdict published, and the prior one or a reason for the difference; a failure replays."""
+    found = check(id, quick=True)
+    word, before = found.claim_verdict.value, {f["id"]: f["verdict"] for f in published}
+    assert word == before[id]
+    assert word in PRIOR[id]["prior"] or PRIOR[id]["difference"], f"{id} is {word}, the prior analysis says {PRIOR[id]['prior']}"
+    if found.claim_verdict is ClaimVerdict.FAILS:
+        witness = found.witness
+        assert witness is not None
+        if witness.get("kind") == "claim":
+            settings = {name: tuple(v) if isinstance(v, list) else v for name, v in witness["settings"].items()}
+            assert check(id, quick=True, seed=1, **settings).claim_verdict is ClaimVerdict.FAILS
+
+
+def test_the_committed_page_is_that_of_the_committed_numbers(published):
+    text = (PUBLISHED / "papers.md").read_text(encoding="utf-8")
+    assert text.partition("Computed with")[0] == page(published).partition("Computed with")[0]
+    assert [f["id"] for f in published] == list(declarations())
+    for found, declared in zip(published, declarations().values(), strict=True):
+        assert {key: found[key] for key in declared.to_json()} == declared.to_json(), "regenerate the page: the ledger has changed"
+
+
+def test_the_same_findings_give_the_same_bytes(tmp_path):
+    findings = [found.to_json() | {"witness": found.witness} for found in (check("CM-02"), check("JT-06-repair"))]
+    one, two = (write(findings, tmp_path / name).parent for name in "ab")
+    files = sorted(str(p.relative_to(one)) for p in one.rglob("*") if p.is_file())
+    assert files == ["papers-cm.svg", "papers-jt.svg", "papers.json", "papers.md", "papers/witness-cm-02.json"]
+    for file in files:
+        assert (one / file).read_bytes() == (two / file).read_bytes()
+    assert "Laplace noise of standard deviation" in (one / "papers.md").read_text(encoding="utf-8")
+
+
+# -- command line ------------------------------------------------------------------------------------------------------
+
+
+def test_list_and_show(capsys):
+    assert main(["claims", "list", "--json"]) == 0
+    rows = json.loads(capsys.readouterr().out)
+    assert {"id", "source", "statement", "kind"} <= set(rows[0]) and len(rows) == len(declarations())
+    assert main(["claims", "show", "CM-06"]) == 0
+    shown = capsys.readouterr().out
+    assert "epsilon in [0.01, 10], n_lambda in [0.001, 1000]" in shown and "Worst case over pairs" in shown
+
+
+def test_check_one(capsys, tmp_path):
+    assert main(["claims", "check", "CM-06", "--set", "epsilon=1", "n_lambda=3:10"]) == 0
+    assert "HOLDS, tight" in capsys.readouterr().out
+    assert main(["claims", "check", "CM-02", "--set", "epsilon=1", "--json"]) == 1
+    found = json.loads(capsys.readouterr().out)
+    assert found["verdict"] == "FAILS" and found["reached"][0] == pytest.approx(math.sqrt(2) - 1)
+    assert main(["claims", "check", "CM-11", "--seconds", "1e-9"]) == 3
+    assert "time limit" in capsys.readouterr().out
+    page = write([check("CM-02", epsilon=1.0).to_json() | {"witness": check("CM-02", epsilon=1.0).witness}], tmp_path)
+    assert main(["replay", str(page.parent / "papers" / "witness-cm-02.json")]) == 1
+    assert "1.414 times the promise at epsilon = 1" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["check", "CM-6"], "no claim 'CM-6'; nearest: CM-06"),
+        (["check", "CM-06", "--set", "epsilon=0"], r"epsilon must lie in [0.01, 10], got 0"),
+        (["check", "CM-06", "--set", "epsilon"], "--set must be NAME=VALUE or NAME=LOW:HIGH, got 'epsilon'"),
+        (["check", "all", "--set", "epsilon=1"], "--set must go with one claim's id, got all"),
+        (["check", "CM-06", "--report", "x"], "--report must go with `check all`"),
+        (["check", "CM-06", "--seconds", "0"], "seconds must be positive"),
+    ],
+)
+def test_bad_input(arguments, message, capsys):
+    assert main(["claims", *arguments]) == 2
+    assert message in capsys.readouterr().err
+
+
+def test_a_missing_package_is_named_with_the_install_line(monkeypatch):
+    import sys
+
+    from dpwitness.proofs_checks import ledger
+    from dpwitness.proofs_checks.ledger import Box, Declaration, settle
+
+    monkeypatch.setitem(sys.modules, "z3", None)
+    declared = Declaration("X-01", "s", "s", "f", Box(), "certificate", lambda effort: ledger.need("z3", "z3-solver"))
+    found = settle(declared)
+    assert found.claim_verdict is ClaimVerdict.INCONCLUSIVE and "needs z3-solver: pip install" in found.headline()
