@@ -16,17 +16,20 @@ _LOW, _HIGH = 1e-3, 1e3  # beyond these an arrow stands for the number
 
 
 def plot_claims(findings: Sequence[Mapping[str, Any]], path: Path) -> None:
-    """One row a claim: filled where it fails, open elsewhere, a line over the enclosure; on a log scale with the promise at 1."""
+    """One row a claim, on a log scale with the promise at 1: filled at what is proved to be reached where it fails, open at the upper end
+    of the enclosure elsewhere."""
     rows = [f for f in findings if f.get("reached")]
     with _axes(path, 7.0, 1.2 + 0.26 * len(rows), 1.7, 0.6) as axes:
         for row, found in enumerate(reversed(rows)):
             low, high = (1 + (number(end) or 0.0) for end in found["reached"])
             low, high = (min(max(end, _LOW), _HIGH) if math.isfinite(end) else _HIGH for end in (low, high))
             fails = found["verdict"] == "FAILS"
+            proved = low if fails else high
             axes.plot([low, high], [row, row], color="black", linewidth=1)
-            marker = ">" if low >= _HIGH else "<" if high <= _LOW else "o"
-            axes.plot([low], [row], marker, color="black", markerfacecolor="black" if fails else "white", markersize=6)
+            marker = ">" if proved >= _HIGH else "<" if proved <= _LOW else "o"
+            axes.plot([proved], [row], marker, color="black", markerfacecolor="black" if fails else "white", markersize=6)
         axes.set_yticks(range(len(rows)), [str(f["id"]) for f in reversed(rows)], fontsize=8)
         axes.axvline(1.0, color="black", linestyle=":", linewidth=1)
         axes.set_xscale("log")
+        axes.xaxis.set_major_formatter("{x:g}")
         axes.set_xlabel("reached / promised (filled: the claim fails)")
