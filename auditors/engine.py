@@ -22,13 +22,10 @@ from numpy.typing import NDArray
 from dpwitness.auditors.events import Event
 from dpwitness.auditors.outputs import Outputs, WrongShape, concatenate, encode
 from dpwitness.mechanisms.pairs import Pair
+from dpwitness.mechanisms.protocol import MechanismFailed
 from dpwitness.mechanisms.validation import InvalidArgument
 
 __all__ = ["MechanismFailed", "Phase", "Stage", "counts", "outputs", "stream"]
-
-
-class MechanismFailed(RuntimeError):
-    """The mechanism cannot be audited: it crashed, hung, changed its shape, ignored its generator or kept state."""
 
 
 class Phase:
@@ -95,6 +92,8 @@ def run_side(run: Callable[[Any, int, Generator], Any], dataset: Any, size: int,
         return Outputs(np.empty((0, 1)), np.empty(0))
     try:
         raw = run(dataset, size, rng)
+    except MechanismFailed:
+        raise
     except Exception:
         return _one_by_one(run, dataset, size, rng)
     return encode(raw, size)
@@ -112,6 +111,8 @@ def _one_by_one(run: Callable[[Any, int, Generator], Any], dataset: Any, size: i
     for _ in range(size):
         try:
             raw = run(dataset, 1, rng)
+        except MechanismFailed:
+            raise
         except Exception as error:
             raised.append(error)
         else:
@@ -164,6 +165,8 @@ def collect(future: Future[Any], stage: Stage) -> Any:
     """The future's result; what stops the mechanism for good becomes MechanismFailed."""
     try:
         return future.result(timeout=stage.time_limit)
+    except MechanismFailed:
+        raise
     except TimeoutError:
         if future.done():  # the mechanism's own TimeoutError cannot get here, it is an output
             raise

@@ -14,6 +14,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dpwitness.mechanisms.protocol import Parts
+
 __all__ = ["Outputs", "WrongShape", "concatenate", "encode"]
 
 FloatArray = NDArray[np.float64]
@@ -80,6 +82,11 @@ def encode(raw: Any, size: int) -> Outputs:
     WrongShape
         If `raw` does not hold exactly one output for each run.
     """
+    if isinstance(raw, Parts):
+        sizes = [len(part) if isinstance(part, list) or np.ndim(part) else 1 for part in raw]
+        if sum(sizes) != size:
+            raise WrongShape(f"mechanism returned {sum(sizes)} outputs for size = {size}")
+        return concatenate([encode(part, count) for part, count in zip(raw, sizes, strict=True)])
     if isinstance(raw, list | tuple):
         if len(raw) != size:
             raise WrongShape(f"mechanism returned {len(raw)} outputs for size = {size}")

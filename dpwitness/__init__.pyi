@@ -10,6 +10,7 @@ from .auditors.sensitivity import audit_sensitivity as audit_sensitivity
 from .auditors.utility import audit_utility as audit_utility
 from .auditors.white_box import CertifyResult as CertifyResult
 from .auditors.white_box import certify as certify
+from .mechanisms.foreign import Target as Target
 from .mechanisms.notions import GDP as GDP
 from .mechanisms.notions import RDP as RDP
 from .mechanisms.notions import ZCDP as ZCDP

@@ -11,9 +11,17 @@ from numpy.typing import NDArray
 
 from dpwitness.mechanisms.notions import Claim
 
-__all__ = ["FloatArray", "Mechanism", "MechanismFunction", "Truth", "WhiteBox", "name_of"]
+__all__ = ["FloatArray", "Mechanism", "MechanismFailed", "MechanismFunction", "Parts", "Truth", "WhiteBox", "name_of"]
 
 FloatArray = NDArray[np.float64]
+
+
+class MechanismFailed(RuntimeError):
+    """The mechanism cannot be audited: it crashed, hung, changed its shape, ignored its generator or kept state."""
+
+
+class Parts(list[Any]):
+    """What a batch returned in pieces, one after the other: arrays, lists of outputs and lists of exceptions."""
 
 
 @runtime_checkable
@@ -35,7 +43,8 @@ class WhiteBox(Mechanism, Protocol):
 # Optional methods, each of which lets more be said. `support(dataset) -> (m, k)`: every output row that a discrete mechanism can
 # give (all but 1e-15 of the mass), so that laws can be enumerated. `factors(d0, d1) -> list of (mechanism, d0_j, d1_j)`: the
 # independent parts that the output consists of, so that laws can be composed. `breakpoints(dataset) -> (m,)`: where a
-# one-dimensional density has kinks or jumps, for quadrature.
+# one-dimensional density has kinks or jumps, for quadrature; `atoms(dataset) -> (m,)`: where a one-dimensional law with a density has
+# masses beside it, which `log_density` gives there.
 
 MechanismFunction = Callable[[Any, int, np.random.Generator], Any]
 

@@ -1,0 +1,372 @@
+"""Targets: functions of a target file, run in worker processes of the interpreter that their library needs.
+
+A **target file** is plain Python that imports NumPy, the library under test and nothing of dpwitness. Its targets are functions
+``name(dataset, size, rng)`` with an attribute `claim`; ``rng`` is a `numpy.random.Generator` of the worker's NumPy::
+
+    LIBRARY = "diffprivlib"              # optional: the distribution whose version is reported
+    TESTED = ">=0.6.6,<0.7"              # optional: other versions are run with a warning
+    INSTALL = "pip install diffprivlib"  # optional: shown where the library is missing
+
+    def laplace(dataset, size, rng):     # returns an array (size,) or (size, k), or a list of `size` outputs of any kind; may raise
+        ...
+
+    laplace.claim = "pure:1"             # text as `parse_claim` takes it, or a function without arguments that returns such text
+    laplace.domain = {"kind": "Records", "size": 1, "low": 0.0, "high": 1.0, "relation": "replace-one"}
+    laplace.seeded = True                # optional: False if the library cannot take a seed
+    laplace.expected_failures = {}       # optional: names of checks that are known to fail, with the reason
+    laplace.batch = 64                   # optional: most runs in one batch, for slow targets
+    laplace.trials = 20_000              # optional: runs of one audit where nobody says how many
+
+`domain` names a class of `dpwitness.mechanisms.domains` and its arguments. Datasets arrive as NumPy arrays, lists, tuples, dicts and
+scalars; a dataset class of dpwitness arrives as the dict of its fields. The dataset is a fresh copy in every batch and must be left as
+it is.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import shutil
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from dpwitness.mechanisms import domains, environments
+from dpwitness.mechanisms import foreign_worker as wire
+from dpwitness.mechanisms.foreign_process import Slot, TookTooLong, Worker, WorkerDied, borrow, close_all
+from dpwitness.mechanisms.jsonable import from_jsonable
+from dpwitness.mechanisms.notions import Claim, parse_claim
+from dpwitness.mechanisms.protocol import MechanismFailed, Parts
+from dpwitness.mechanisms.validation import InvalidArgument, require
+
+__all__ = ["Target", "TargetError", "targets_in"]
+
+
+class TargetError(InvalidArgument):
+    """A target file cannot be used. `traceback` is the part of the traceback that is the user's code, if it raised."""
+
+    def __init__(self, reason: str, traceback: str = "") -> None:
+        super().__init__(reason)
+        self.traceback = traceback
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Target:
+    """A mechanism that runs in its own interpreter.
+
+    Parameters
+    ----------
+    file : str
+        A target file (``.py``), an adapter that comes with dpwitness (``diffprivlib``), or a module that the interpreter can import.
+    name : str
+        A function in it.
+    python : str, optional
+        The interpreter, by path, or the name of an environment made by ``dpwitness targets setup``. Default: the adapter's environment,
+        or this interpreter.
+    kwargs : dict
+        Keyword arguments of the function.
+    time_limit : float
+        Seconds that one batch may take.
+    memory_limit : float
+        Gigabytes of address space of each worker; 0 for no limit.
+
+    Notes
+    -----
+    Each thread that calls `sample` gets a worker process of its own: with a ``ThreadPoolExecutor(K)`` K of them work side by side.
+
+    A worker that crashes is replaced and its batch done once more, with the same seed; then MechanismFailed names the signal.
+
+    Examples
+    --------
+    >>> target = Target("mine.py", "noisy_sum", python="/opt/old/bin/python")     # doctest: +SKIP
+    >>> dpwitness.audit(target)                                                  # doctest: +SKIP
+    """
+
+    file: str
+    name: str
+    python: str | None = None
+    kwargs: dict[str, Any] = dataclasses.field(default_factory=dict)
+    time_limit: float = 300.0
+    memory_limit: float = 0.0
+    _state: _State = dataclasses.field(default_factory=lambda: _State(), init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        require(self).positive("time_limit").nonnegative("memory_limit")
+        for field in ("file", "name"):
+            if not isinstance(getattr(self, field), str) or not getattr(self, field):
+                raise InvalidArgument(f"Target: {field} must be a non-empty text, got {getattr(self, field)!r}")
+
+    def __reduce__(self) -> Any:
+        return Target, tuple(getattr(self, field.name) for field in dataclasses.fields(self) if field.init)
+
+    @property
+    def __name__(self) -> str:
+        return f"{Path(self.file).stem}:{self.name}"
+
+    def sample(self, dataset: Any, size: int, rng: np.random.Generator) -> Any:
+        """Run `size` times in a worker process: what the function returns, types that are not built in as stand-ins of the same name.
+
+        Raises
+        ------
+        MechanismFailed
+            If the worker crashes twice, takes too long, runs out of memory, or changes the dataset.
+        Exception
+            What a single run raised, as a stand-in of the same name and text.
+        """
+        reply, blobs = self._sample(dataset, size, rng)
+        if "raised" in reply:
+            raise wire.unpack(reply["raised"], blobs)
+        return Parts(wire.unpack(reply["parts"], blobs)) if "parts" in reply else wire.unpack(reply["value"], blobs)
+
+    def draws(self, dataset: Any, size: int, rng: np.random.Generator) -> np.ndarray[Any, np.dtype[np.int64]]:
+        """How many 64-bit words each of `size` single runs takes from its generator: (size,)."""
+        return np.asarray(self._sample(dataset, size, rng, each=True)[0]["draws"], dtype=np.int64)
+
+    @property
+    def claim(self) -> Claim | None:
+        """What the target file promises. Raises TargetError where the library itself reports no finite promise."""
+        text = self.describe()["claim"]
+        if text is None:
+            return None
+        numbers = [part.strip().lower() for part in str(text).partition(":")[2].split(",")]
+        if any(number in ("inf", "infinity", "+inf", "nan") for number in numbers):
+            raise TargetError(
+                f"{self.__name__}: claim must be finite, the target reports {text!r}: it promises nothing that could be refuted"
+            )
+        try:
+            return parse_claim(text)
+        except InvalidArgument as error:
+            raise TargetError(f"{self.__name__}: {error}") from None
+
+    @property
+    def domain(self) -> domains.Domain | None:
+        """The declared domain, built by name."""
+        found = self.describe()["domain"]
+        return None if found is None else build_domain(found, self.__name__)
+
+    @property
+    def seeded(self) -> bool:
+        """Whether the library takes a seed; where it does not, no count can be reproduced."""
+        return bool(self.describe()["seeded"])
+
+    @property
+    def expected_failures(self) -> dict[str, str]:
+        """Checks that are known to fail, with the reason."""
+        return dict(self.describe()["expected_failures"])
+
+    @property
+    def batch(self) -> int | None:
+        """Most runs in one batch."""
+        found: int | None = self.describe()["batch"]
+        return found
+
+    @property
+    def trials(self) -> int | None:
+        """Runs of one audit where nobody says how many."""
+        found: int | None = self.describe()["trials"]
+        return found
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What a report must say: library and version, a version that was not tested, a library that cannot be seeded."""
+        found = self.describe()
+        notes = []
+        if found["library"]:
+            notes.append(f"{found['library']} {found['version'] or 'of unknown version'}, Python {found['python']}, NumPy {found['numpy']}")
+        if found["tested"] and found["version"] and not _inside(found["version"], found["tested"]):
+            notes.append(f"{found['library']} {found['version']} is outside the tested range {found['tested']}")
+        if not found["seeded"]:
+            notes.append("not reproducible: the library takes no seed, so the same seed gives other counts")
+        return tuple(notes)
+
+    @property
+    def cpu_seconds(self) -> float:
+        """Processor time that the function itself has taken in this process' batches so far."""
+        return float(self._state.cpu)
+
+    def describe(self) -> dict[str, Any]:
+        """All that the target file says: library, version, tested, install, claim, domain, seeded, doc, and the interpreter's versions.
+
+        Raises
+        ------
+        TargetError
+            If the interpreter, the library, the file or the name is missing, or the file raises.
+        """
+        state = self._state
+        with state.lock:
+            if state.about is None:
+                request = {"op": "describe", "name": self.name, "kwargs": wire.pack(self._plain_kwargs(), [])}
+                state.about = self._describe(request)
+            return state.about
+
+    def _describe(self, request: dict[str, Any]) -> dict[str, Any]:
+        with loaded(self._slot, self.time_limit) as worker:
+            try:
+                reply, blobs = worker.ask(request, [], self.time_limit)
+            except WorkerDied as error:
+                raise TargetError(f"{self.__name__} could not be described: the worker process {error}") from None
+            about = worker.loaded | worker.versions | reply
+        if "error" in reply:
+            raise TargetError(
+                f"{reply.get('what', self.__name__)}: {reply['error']}".removeprefix(f"{self.__name__}: "), reply["traceback"]
+            )
+        about["domain"] = wire.unpack(about["domain"], blobs)
+        return about
+
+    def _plain_kwargs(self) -> dict[str, Any]:
+        return {key: from_jsonable(value) for key, value in self.kwargs.items()}
+
+    def close(self) -> None:
+        """Kill the workers of this target, busy ones too; the next call starts new ones."""
+        close_all(self._slot)
+
+    @property
+    def _slot(self) -> Slot:
+        if self._state.slot is None:
+            self._state.slot = slot_of(self.file, self.python, self.memory_limit)
+        return self._state.slot
+
+    def _sample(self, dataset: Any, size: int, rng: np.random.Generator, each: bool = False) -> tuple[dict[str, Any], wire.Blobs]:
+        seed = rng.integers(2**32, size=4, dtype=np.uint32).tolist()
+        data_blobs: wire.Blobs = []
+        packed = wire.pack(_plain(dataset), data_blobs)
+        request = {
+            "op": "sample",
+            "name": self.name,
+            "kwargs": wire.pack(self._plain_kwargs(), []),
+            "size": size,
+            "seed": seed,
+            "each": each,
+        }
+        died = ""
+        for attempt in range(2):
+            try:
+                with borrow(self._slot, self.time_limit, fresh=attempt > 0) as worker:
+                    if "error" in worker.loaded:
+                        raise MechanismFailed(f"a worker could not load the target again: {worker.loaded['error']}")
+                    part, blobs = worker.dataset(packed, data_blobs)
+                    reply, found = worker.ask(request | part, blobs, self.time_limit)
+            except TookTooLong as error:
+                raise MechanismFailed(f"a batch of {size} runs {error}") from None
+            except WorkerDied as error:
+                died = str(error)
+                continue
+            except InvalidArgument as error:
+                raise MechanismFailed(str(error)) from None
+            if "failed" in reply or "error" in reply:
+                raise MechanismFailed(reply.get("failed") or reply["error"])
+            self._state.add(reply["cpu"])
+            return reply, found
+        raise MechanismFailed(f"the worker process {died} (a batch of {size} runs, tried twice with the same seed)")
+
+
+class _State:
+    """What a target has found out, and what it has spent."""
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        self.about: dict[str, Any] | None = None
+        self.slot: Slot | None = None
+        self.cpu = 0.0
+
+    def add(self, seconds: float) -> None:
+        with self.lock:
+            self.cpu += seconds
+
+
+def slot_of(file: str, python: str | None, memory_limit: float = 0.0) -> Slot:
+    """Which worker serves a target file: interpreter, path, and folders that its own imports need.
+
+    Raises
+    ------
+    TargetError
+        If the file is missing, or an adapter's environment has not been made.
+    """
+    memory = round(memory_limit * 2**30)
+    adapter = None if file.endswith(".py") else environments.adapter_file(file)
+    known = environments.environments().get(python or "")
+    if known is None and python is None and adapter is not None:
+        known = environments.environment_of(adapter)
+    if known is not None:
+        if not known.interpreter.exists():
+            raise TargetError(f"environment {known.name} is missing; make it with: dpwitness targets setup {known.name}")
+        python = str(known.interpreter)
+    elif python is not None:
+        found = shutil.which(os.path.expanduser(python))
+        if found is None:
+            raise TargetError(f"python must be an interpreter or an environment of `dpwitness targets`, got {python!r}, which is not there")
+        python = os.path.abspath(found)
+    if adapter is not None:
+        return Slot(python, str(adapter), (), memory)
+    if not file.endswith(".py"):
+        return Slot(python, file, (os.getcwd(),), memory)
+    path = Path(file).resolve()
+    if not path.is_file():
+        raise TargetError(f"target must name an existing file, got {file!r}")
+    return Slot(python, str(path), (str(path.parent),), memory)
+
+
+@contextmanager
+def loaded(slot: Slot, time_limit: float) -> Iterator[Worker]:
+    """A worker that has loaded its target file, or a TargetError that says what to do."""
+    with ExitStack() as stack:
+        try:
+            worker = stack.enter_context(borrow(slot, time_limit))
+        except InvalidArgument as error:
+            raise TargetError(str(error)) from None
+        wrong = worker.loaded
+        if "error" in wrong:
+            missing = wrong.get("missing")
+            if missing is None:
+                raise TargetError(f"target {slot.place} could not be loaded: {wrong['error']}", wrong["traceback"])
+            raise TargetError(
+                f"target {slot.place} needs {missing!r}, which {worker.python} has not; {_remedy(slot, wrong)}", wrong["traceback"]
+            )
+        yield worker
+
+
+def _remedy(slot: Slot, wrong: dict[str, Any]) -> str:
+    adapter = environments.environment_of(Path(slot.place)) if slot.place.startswith(str(environments.FOLDER)) else None
+    if adapter is not None:
+        return f"make its environment with: dpwitness targets setup {adapter.name}"
+    line = wrong.get("install") or f"pip install {wrong.get('library') or wrong['missing'].partition('.')[0]}"
+    return f"install it there: {slot.python or sys.executable} -m {line}"
+
+
+def targets_in(file: str, python: str | None = None) -> list[str]:
+    """Names of the targets of a file, in its order. Raises TargetError as `Target.describe` does."""
+    with loaded(slot_of(file, python), 300.0) as worker:
+        return list(worker.loaded["names"])
+
+
+def build_domain(found: Any, owner: str) -> domains.Domain:
+    """A domain from its declaration: ``{"kind": NAME, **arguments}``."""
+    if not isinstance(found, dict) or "kind" not in found:
+        raise TargetError(f"{owner}: domain must be a dict with a kind and its arguments, got {found!r}")
+    kinds = {name: cls for name, cls in vars(domains).items() if isinstance(cls, type) and issubclass(cls, domains.Domain)}
+    cls = kinds.get(found["kind"])
+    if cls is None or cls is domains.Domain:
+        known = ", ".join(name for name in kinds if name != "Domain")
+        raise TargetError(f"{owner}: domain kind must be one of {known}, got {found['kind']!r}")
+    try:
+        return cls(**{key: value for key, value in found.items() if key != "kind"})
+    except (TypeError, InvalidArgument) as error:
+        raise TargetError(f"{owner}: domain: {error}") from None
+
+
+def _plain(dataset: Any) -> Any:
+    """Dataset classes as dicts of their fields: the worker has no dpwitness."""
+    if dataclasses.is_dataclass(dataset) and not isinstance(dataset, type):
+        return {field.name: _plain(getattr(dataset, field.name)) for field in dataclasses.fields(dataset)}
+    return dataset
+
+
+def _inside(version: str, tested: str) -> bool:
+    from packaging.specifiers import SpecifierSet
+
+    return SpecifierSet(tested).contains(version, prereleases=True)
