@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from dpwitness.auditors.result import AuditResult, Result, Verdict
@@ -13,9 +14,9 @@ from dpwitness.auditors.white_box import CertifyResult
 
 from .enclosures import Enclosure
 from .finding import ClaimVerdict, Evidence
-from .ledger import Effort, need
+from .ledger import TIGHT, Effort, need
 
-__all__ = ["audited", "excess_of", "identities", "least", "unsatisfiable"]
+__all__ = ["attained", "audited", "excess_of", "identities", "least", "unsatisfiable"]
 
 
 def excess_of(lower: float, upper: float, promise: float) -> Enclosure:
@@ -34,6 +35,18 @@ def audited(result: Result, *, numbers: Mapping[str, Any] | None = None, at: Map
     text = result.headline().partition(": ")[2]
     method, reached = _read(result)
     return Evidence(found, text, method, reached, numbers or {}, at or {}, result)
+
+
+def attained(proof: Evidence, ratio: float, where: str, *, result: Result | None = None, **numbers: Any) -> Evidence:
+    """A proof of a claim, and the share of its promise that a case is proved to reach: HOLDS_TIGHT where that is all of it.
+
+    A proof that failed comes back as it is.
+    """
+    if proof.verdict is not ClaimVerdict.HOLDS:
+        return proof
+    verdict = ClaimVerdict.HOLDS_TIGHT if ratio >= 1 - TIGHT else ClaimVerdict.HOLDS
+    text = f"{proof.text}; {ratio:.6g} of the promise is reached {where}"
+    return replace(proof, verdict=verdict, text=text, reached=Enclosure(ratio - 1, max(ratio - 1, 0.0)), numbers=numbers, result=result)
 
 
 def _read(result: Result) -> tuple[str, Enclosure | None]:
