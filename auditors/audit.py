@@ -18,6 +18,7 @@ from dpwitness.auditors.learning import Learned
 from dpwitness.auditors.result import AuditResult, Verdict
 from dpwitness.auditors.stages import EARLY_ALPHA, Course, Progress, certify_event, probe, search_and_test
 from dpwitness.mechanisms.domains import Domain
+from dpwitness.mechanisms.foreign import Target
 from dpwitness.mechanisms.notions import RDP, ZCDP, Claim, parse_claim
 from dpwitness.mechanisms.pairs import Pair
 from dpwitness.mechanisms.protocol import name_of
@@ -166,7 +167,10 @@ def _begin(
         target=target or describe_target(mechanism),
         mechanism=mechanism,
     )
-    return Course(result, run, executor or Inline(), seed, audit_key(name), time_limit, progress, 1 - confidence)
+    state = Course(result, run, executor or Inline(), seed, audit_key(name), time_limit, progress, 1 - confidence)
+    if isinstance(mechanism, Target):
+        state.batch, state.notes = mechanism.batch, list(mechanism.notes)
+    return state
 
 
 def _kept(state: Course, work: Callable[[], None], own_executor: bool) -> AuditResult:
