@@ -131,10 +131,9 @@ class PrivateFTRL:
         result[valid] = self._play(np.ascontiguousarray(rows[valid]), dataset, None)
         return result
 
+    @offered_when(lambda self: self.actions**self.horizon <= _MOST_ROWS)
     def support(self, dataset: LinearCosts) -> FloatArray:
-        """All p^T rows, for small T."""
-        if self.actions**self.horizon > _MOST_ROWS:
-            raise InvalidArgument(f"PrivateFTRL: horizon must keep p^T at most {_MOST_ROWS}, got {self.actions}^{self.horizon}")
+        """All p^T rows; only for small T is there such a method."""
         grid = np.indices((self.actions,) * self.horizon).reshape(self.horizon, -1).T
         return np.ascontiguousarray(grid, dtype=np.float64)
 

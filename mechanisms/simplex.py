@@ -19,6 +19,7 @@ from dpwitness.mechanisms.domains import LabelledBall
 from dpwitness.mechanisms.jit import jit
 from dpwitness.mechanisms.losses import Loss
 from dpwitness.mechanisms.notions import ApproxDP, PureDP
+from dpwitness.mechanisms.optional import offered_when
 from dpwitness.mechanisms.pairs import Pair
 from dpwitness.mechanisms.protocol import FloatArray, Truth
 from dpwitness.mechanisms.ridge import check_records
@@ -181,11 +182,10 @@ class SimplexSampling:
         rows = output_rows(outputs, self.dimension, "SimplexSampling")
         return _multinomial(rows, self.minimiser(dataset).log_theta, self.count)
 
+    @offered_when(lambda self: math.comb(self.count + self.dimension - 1, self.dimension - 1) <= _MOST_ROWS)
     def support(self, dataset: LabelledVectors) -> FloatArray:
-        """Every vector of counts over m, for small m and p."""
+        """Every vector of counts over m; only for small m and p is there such a method."""
         m, p = self.count, self.dimension
-        if math.comb(m + p - 1, p - 1) > _MOST_ROWS:
-            raise InvalidArgument(f"SimplexSampling: m = {m} draws of {p} must have at most {_MOST_ROWS} outcomes to enumerate")
         rows = np.zeros((1, 0), dtype=np.int64)
         for _ in range(p - 1):
             left = m - rows.sum(axis=1)
