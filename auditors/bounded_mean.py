@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpwitness.auditors.betting import Stakes, bracket, log_capital, lower_mean, upper_mean
-from dpwitness.auditors.oracle import BadOracle, log_densities, rows_of
+from dpwitness.auditors.oracle import BadOracle, fills_space, log_densities, rows_of
 from dpwitness.mechanisms.pairs import Pair
 
 __all__ = ["Sampled", "sampled"]
@@ -57,8 +57,9 @@ class _Order:
     def __init__(self, mechanism: Any, pair: Pair, rng: np.random.Generator) -> None:
         self.mechanism, self.pair, self.rng = mechanism, pair, rng
         first = rows_of(mechanism, pair.d1, 4096, rng)
-        # A column in which a value repeats has atoms; moved, they would meet densities. It stays where it is.
+        # A column in which a value repeats has atoms; moved, they would meet densities. It stays where it is, as do laws on a surface.
         self.continuous = np.array([len(np.unique(column)) == len(column) for column in first.T]) & np.all(np.isfinite(first), axis=0)
+        self.continuous &= fills_space(mechanism, pair.d1, first, self.continuous, rng)
         self.center = np.where(self.continuous, first.mean(axis=0), 0.0)
         self.shift, self.scale = np.zeros(first.shape[1]), np.ones(first.shape[1])
         self.grid: _Draws | None = None

@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from dpwitness.auditors.oracle import fills_space
 from dpwitness.auditors.outputs import encode
 from dpwitness.mechanisms.jsonable import to_jsonable
 from dpwitness.mechanisms.pairs import Pair
@@ -235,8 +236,6 @@ def _enumerated(mechanism: Any, rows: FloatArray, d0: Any, d1: Any, route: str) 
 
 def _integrated(mechanism: Any, d0: Any, d1: Any) -> Enclosure | None:
     """Quadrature over the columns that vary continuously, for each combination of the others."""
-    from dpwitness.auditors.cubature import integrate
-
     rng = np.random.default_rng(np.random.SeedSequence(0, spawn_key=(0x1A3,)))
     parts = [encode(mechanism.sample(d, _SEEN, rng), _SEEN) for d in (d0, d1)]
     if len(np.unique(np.concatenate([part.codes for part in parts]))) > 1 or parts[0].values.shape != parts[1].values.shape:
@@ -244,6 +243,12 @@ def _integrated(mechanism: Any, d0: Any, d1: Any) -> Enclosure | None:
     rows = np.concatenate([part.values for part in parts])
     if not np.all(np.isfinite(rows)):
         return None
+    if rows.shape[1] == 1:
+        at = _atoms_of(mechanism, rows[:, 0], d0, d1)
+        others = rows[~np.isin(rows[:, 0], at)]
+        if 0 < len(at) <= 64 and len(others) > len(rows) // 64:
+            rest = _quadrature(mechanism, others, np.zeros(1, dtype=bool), d0, d1)
+            return None if rest is None else _with_atoms(_enumerated(mechanism, at[:, None], d0, d1, "").lower, rest)
     distinct = np.array([len(np.unique(column)) for column in rows.T])
     discrete = distinct <= len(rows) // 32
     if discrete.all():
@@ -251,6 +256,42 @@ def _integrated(mechanism: Any, d0: Any, d1: Any) -> Enclosure | None:
         return _enumerated(mechanism, seen, d0, d1, "enumeration of those seen:") if len(seen) <= len(rows) // 8 else None
     if np.count_nonzero(~discrete) > 3 or np.any(distinct[~discrete] < len(rows) // 2):
         return None
+    if not all(fills_space(mechanism, d, part.values, ~discrete, rng) for d, part in zip((d0, d1), parts, strict=True)):
+        return None
+    return _quadrature(mechanism, rows, discrete, d0, d1)
+
+
+def _atoms_of(mechanism: Any, column: FloatArray, d0: Any, d1: Any) -> FloatArray:
+    """Numbers that have a mass of their own: those that the mechanism names, and those that were seen twice."""
+    named = [np.ravel(mechanism.atoms(d)) for d in (d0, d1)] if hasattr(mechanism, "atoms") else []
+    values, counts = np.unique(column, return_counts=True)
+    return np.unique(np.concatenate([values[counts > 1], *named]))
+
+
+def _with_atoms(part: LossLaw, rest: Enclosure) -> Enclosure:
+    """A density and the atoms beside it, whose mass its own law counts as unseen."""
+
+    def added(law: LossLaw) -> LossLaw:
+        loss = np.concatenate([law.loss, part.loss])
+        order = np.argsort(loss, kind="stable")
+        least, most = law.extremes or (math.inf, -math.inf)
+        some = np.maximum(part.p, part.q) > 0
+        extremes = min(least, float(part.loss[some].min(initial=np.inf))), max(most, float(part.loss[some].max(initial=-np.inf)))
+        unseen = [max(0.0, u - float(m.sum())) if u else 0.0 for u, m in ((law.unseen_p, part.p), (law.unseen_q, part.q))]
+        p, q = np.concatenate([law.p, part.p])[order], np.concatenate([law.q, part.q])[order]
+        return LossLaw(loss[order], p, q, unseen[0], unseen[1], extremes)
+
+    def refine(losses: Sequence[float]) -> Enclosure:
+        return _with_atoms(part, rest.refined(losses))
+
+    route = f"{rest.route} and {len(part.loss)} atoms"
+    return Enclosure(added(rest.lower), added(rest.upper), route, rest.label, rest.dimension, refine if rest.refine else None)
+
+
+def _quadrature(mechanism: Any, rows: FloatArray, discrete: NDArray[np.bool_], d0: Any, d1: Any) -> Enclosure | None:
+    """Quadrature where outputs were seen: over the columns that are not `discrete`, for each combination of the others."""
+    from dpwitness.auditors.cubature import integrate
+
     prefixes = np.unique(rows[:, discrete], axis=0)
     if len(prefixes) > 64:
         return None

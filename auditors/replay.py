@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from dpwitness.auditors.audit import Progress, confirm
-from dpwitness.auditors.result import AuditResult
+from dpwitness.auditors.result import AuditResult, Verdict
+from dpwitness.auditors.white_box import CertifyResult, certify
 from dpwitness.auditors.witness import load_target, read_witness
 from dpwitness.mechanisms.notions import ApproxDP, PureDP
 from dpwitness.mechanisms.validation import InvalidArgument, require_integer
@@ -24,8 +25,8 @@ def replay(
     seed: int | None = None,
     executor: Executor | None = None,
     progress: Progress | None = None,
-) -> AuditResult:
-    """Test the event of a witness again, with fresh randomness.
+) -> AuditResult | CertifyResult:
+    """Test the event of a witness again, with fresh randomness; enclose the privacy loss again for a white-box witness.
 
     Parameters
     ----------
@@ -42,7 +43,7 @@ def replay(
 
     Returns
     -------
-    AuditResult
+    AuditResult or CertifyResult
         A bit-level witness is judged at the bit level: then the verdict and bounds are those of the bits.
 
     Raises
@@ -57,6 +58,19 @@ def replay(
         mechanism = load_target(found.target["target"], found.target.get("kwargs"))
     trials = require_integer("trials", trials or max(found.rounds, 1000), "replay", least=1000)
     seed = found.seed + 1 if seed is None else require_integer("seed", seed, "replay", least=0)
+    note = f"replay of a witness at the {found.level} level that certified {found.claim.symbol} > {found.bound:.4g}"
+    if found.event is None:
+        again = certify(
+            mechanism,
+            found.pair,
+            found.claim,
+            trials=max(trials, 10_000),
+            confidence=found.confidence,
+            seed=seed,
+            name=found.name,
+            target=found.target,
+        )
+        return replace(again, notes=(note, *again.notes) if again.verdict is not Verdict.ERROR else again.notes)
     claim = found.claim if found.level == "value" or isinstance(found.claim, ApproxDP) else PureDP(max(found.bound, 1e-6))
     result = confirm(
         mechanism,
@@ -71,5 +85,4 @@ def replay(
         progress=progress,
         target=found.target,
     )
-    note = f"replay of a witness at the {found.level} level that certified {found.claim.symbol} > {found.bound:.4g}"
     return replace(result, notes=(note, *result.notes))

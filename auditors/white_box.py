@@ -16,10 +16,15 @@ from numpy.typing import NDArray
 
 from dpwitness.auditors.bounded_mean import Sampled, sampled
 from dpwitness.auditors.loss_law import Enclosure, LossLaw, enclose
+from dpwitness.auditors.loss_search import WorstOutput, worst_output
 from dpwitness.auditors.oracle import FALSE_ALARM, BadOracle, check_oracle
 from dpwitness.auditors.result import SCHEMA, Result, Verdict, environment, strict
+from dpwitness.auditors.witness import describe_target
+from dpwitness.mechanisms.jsonable import same_value
 from dpwitness.mechanisms.notions import GDP, RDP, ZCDP, ApproxDP, Claim, parse_claim
 from dpwitness.mechanisms.pairs import Pair
+from dpwitness.mechanisms.protocol import name_of
+from dpwitness.mechanisms.solvers import ConvergenceError
 from dpwitness.mechanisms.validation import InvalidArgument, require_integer, require_one_of, require_probability
 
 __all__ = ["CertifyResult", "certify"]
@@ -55,6 +60,8 @@ class CertifyResult(Result):
         The privacy profile.
     fpr, tpr_lower, tpr_upper : array
         The best attacker's true-positive rate at each false-positive rate. Empty where outputs were sampled.
+    worst : WorstOutput or None
+        For pure DP, the output at which the loss was found largest.
     """
 
     name: str
@@ -76,8 +83,24 @@ class CertifyResult(Result):
     confidence: float
     seed: int
     trials: int
+    worst: WorstOutput | None = None
     notes: tuple[str, ...] = ()
+    target: dict[str, Any] | None = None
     seconds: float = 0.0
+
+    @property
+    def witness(self) -> dict[str, Any] | None:
+        """Pair, event and output, from which `dpwitness.replay` encloses the loss again; None unless the claim is violated."""
+        from dpwitness.auditors.witness import make_white_box_witness
+
+        return make_white_box_witness(self)
+
+    @property
+    def event(self) -> str:
+        """The event that shows what the lower end says, for a person."""
+        if self.worst is not None:
+            return self.worst.describe()
+        return f"outputs whose privacy loss exceeds {self.epsilon_lower:.6g}"
 
     def headline(self) -> str:
         symbol, ends = self.claim.symbol, f"[{self.parameter_lower:.5g}, {self.parameter_upper:.5g}]"
@@ -106,10 +129,12 @@ class CertifyResult(Result):
             "profile": {key: strict(getattr(self, key)) for key in ("epsilons", "delta_lower", "delta_upper")},
             "tradeoff": {key: strict(getattr(self, key)) for key in ("fpr", "tpr_lower", "tpr_upper")},
             "pair": self.pair.to_json(),
+            "description": self.event,
             "confidence": self.confidence,
             "seed": self.seed,
             "trials": self.trials,
             "notes": list(self.notes),
+            "target": self.target,
             "environment": environment(),
             "seconds": round(self.seconds, 3),
         }
@@ -125,6 +150,7 @@ def certify(
     seed: int = 0,
     route: str = "auto",
     name: str | None = None,
+    target: dict[str, Any] | None = None,
 ) -> CertifyResult:
     """Enclose the privacy profile of a pair, from the mechanism's output density.
 
@@ -145,6 +171,10 @@ def certify(
         Root of all randomness.
     route : {"auto", "law", "sampling"}
         The strongest that applies; an exact or enclosed law only; or sampling, whatever else would apply.
+    name : str, optional
+        For the report.
+    target : dict, optional
+        How to find the mechanism again, for the witness; found out by itself for importable mechanisms.
 
     Returns
     -------
@@ -177,17 +207,21 @@ def certify(
     require_one_of("route", route, ["auto", "law", "sampling"], "certify")
     started = time.perf_counter()
     streams = [np.random.Generator(np.random.SFC64(s)) for s in np.random.SeedSequence(seed, spawn_key=(0xCE27,)).spawn(3)]
-    name = name or type(mechanism).__name__
+    name = name or name_of(mechanism)
     check = min(trials // 10, 20_000)
     common: dict[str, Any] = {"name": name, "claim": claim, "pair": pair, "confidence": confidence, "seed": seed}
+    common["target"] = target or describe_target(mechanism)
     try:
         law = None if route == "sampling" else enclose(mechanism, pair)
         if law is None and route == "law":
             raise InvalidArgument(f"certify: no exact law can be computed for {name}; use route='sampling'")
         check_oracle(mechanism, pair, law, check, streams[0])
         found = _from_law(law, claim) if law is not None else _from_samples(mechanism, pair, claim, trials, 1 - confidence, streams[1:])
-    except BadOracle as error:
-        note = f"{error} (false-alarm probability at most {FALSE_ALARM:g})"
+        if isinstance(claim, ApproxDP) and claim.delta_budget == 0:
+            _add_worst(found, _worst(mechanism, pair, seed), law)
+    except (BadOracle, ConvergenceError, ArithmeticError) as error:
+        alarm = f" (false-alarm probability at most {FALSE_ALARM:g})"
+        note = f"{error}{alarm}" if isinstance(error, BadOracle) else f"the mechanism raises {type(error).__name__}: {error}"
         empty: dict[str, Any] = dict.fromkeys(("epsilons", "delta_lower", "delta_upper", "fpr", "tpr_lower", "tpr_upper"), np.empty(0))
         ends: dict[str, Any] = {"epsilon_lower": 0.0, "epsilon_upper": math.inf, "parameter_lower": 0.0, "parameter_upper": math.inf}
         seconds = time.perf_counter() - started
@@ -207,6 +241,30 @@ def certify(
     return CertifyResult(verdict=verdict, **found, **common, trials=used, seconds=time.perf_counter() - started)
 
 
+def _worst(mechanism: Any, pair: Pair, seed: int) -> WorstOutput | None:
+    """The output that betrays most; of a mechanism of independent parts with one that differs, an output of that part."""
+    if hasattr(mechanism, "factors"):
+        parts = [part for part in mechanism.factors(pair.d0, pair.d1) if not same_value(*part[1:])]
+        if len(parts) == 1 and parts[0][0] is not mechanism and hasattr(parts[0][0], "sample"):
+            mechanism, pair = parts[0][0], Pair(*parts[0][1:], pair.relation, pair.why)
+    try:
+        return worst_output(mechanism, pair, seed=seed)
+    except InvalidArgument:  # outputs that are no rows of numbers
+        return None
+
+
+def _add_worst(found: dict[str, Any], worst: WorstOutput | None, law: Enclosure | None) -> None:
+    """Let the largest loss that a search over outputs has found raise the ends."""
+    found["worst"] = worst
+    if worst is None or (law is not None and law.label == "exact"):
+        return
+    for end in ("epsilon", "parameter"):
+        found[f"{end}_lower"] = max(found[f"{end}_lower"], worst.loss)
+        found[f"{end}_upper"] = max(found[f"{end}_upper"], worst.loss)
+    if math.isfinite(found["epsilon_upper"]):
+        found["upper_end"] = "assumption: no output has a larger loss than the nodes of the quadrature and a search over outputs show"
+
+
 def _verdict(claim: Claim, lower: float, upper: float) -> Verdict:
     edge = claim.parameter * (1 + (_ROUNDING if isinstance(claim, ApproxDP) else _TAILS))
     return Verdict.VIOLATED if lower > edge else Verdict.CERTIFIED if upper <= edge else Verdict.INCONCLUSIVE
@@ -224,8 +282,6 @@ def _from_law(law: Enclosure, claim: Claim) -> dict[str, Any]:
     label = law.label
     if isinstance(claim, ApproxDP):
         parameters = list(ends)
-        if delta == 0 and law.label != "exact" and math.isfinite(ends[1]):
-            label = "assumption: the loss has no larger supremum than over the nodes of the quadrature and far tails"
     else:
         low, high, notes = _parameters(claim, lower, upper)
         parameters = [low, high]
@@ -323,7 +379,7 @@ def _from_samples(
             parameters = (max((float(claim.parameter_at(*point)) for point in points), default=0.0), math.inf)
     notes = []
     if delta == 0:
-        notes.append("the lower end is the largest loss at an output seen: a proof where the densities are continuous")
+        notes.append("the lower end is the largest loss at an output: a proof where the densities are continuous")
     return {
         "route": f"bounded mean, {sides[0].method}",
         "upper_end": f"statistical({alpha:.3g})",

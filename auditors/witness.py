@@ -6,6 +6,7 @@ import dataclasses
 import importlib
 import importlib.util
 import json
+import math
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,8 +19,9 @@ from dpwitness.mechanisms.validation import InvalidArgument
 
 if TYPE_CHECKING:
     from dpwitness.auditors.result import AuditResult
+    from dpwitness.auditors.white_box import CertifyResult
 
-__all__ = ["Witness", "describe_target", "load_target", "make_witness", "read_witness"]
+__all__ = ["Witness", "describe_target", "load_target", "make_white_box_witness", "make_witness", "read_witness"]
 
 SCHEMA = 1
 
@@ -91,7 +93,7 @@ def _import(place: str, target: str) -> Any:
 
 def make_witness(result: AuditResult) -> dict[str, Any] | None:
     """The witness of a violation, at the value level or else at the bit level; None if there is none."""
-    from dpwitness.auditors.result import Verdict, environment
+    from dpwitness.auditors.result import Verdict
 
     value = result.verdict is Verdict.VIOLATED
     level = result.bit_level
@@ -103,21 +105,47 @@ def make_witness(result: AuditResult) -> dict[str, Any] | None:
         return None
     if pair is None or event is None or tally is None:
         return None
+    return _witness(result, "value" if value else "bit", pair, bound) | {
+        "event": event.to_json(),
+        "description": event.describe(),
+        "counts": {"correct": tally.correct, "wrong": tally.wrong, "rounds": tally.rounds, "directions": tally.directions},
+        "trials": result.requested,
+    }
+
+
+def make_white_box_witness(result: CertifyResult) -> dict[str, Any] | None:
+    """The witness of a violation that the law of the privacy loss shows; None if there is none.
+
+    Its event is {L > `above`}: P(L > t) - e^t P'(L > t) exceeds delta at every t below the lower end.
+    """
+    from dpwitness.auditors.result import Verdict, strict
+
+    if result.verdict is not Verdict.VIOLATED:
+        return None
+    worst = result.worst
+    output = {"output": strict(worst.output), "ray": strict(worst.ray), "kind": worst.kind, "loss": strict(worst.loss)} if worst else None
+    return _witness(result, "white box", result.pair, result.parameter_lower) | {
+        "event": {"kind": "loss", "above": strict(result.epsilon_lower), "output": output},
+        "description": result.event,
+        "route": result.route,
+        "trials": result.trials,
+    }
+
+
+def _witness(result: AuditResult | CertifyResult, level: str, pair: Pair, bound: float) -> dict[str, Any]:
+    from dpwitness.auditors.result import environment
+
     return {
         "schema_version": SCHEMA,
         "name": result.name,
-        "level": "value" if value else "bit",
+        "level": level,
         "target": result.target,
         "claim": str(result.claim),
         "claim_numbers": list(result.claim.numbers),
         "pair": pair.to_json(),
-        "event": event.to_json(),
-        "description": event.describe(),
-        "counts": {"correct": tally.correct, "wrong": tally.wrong, "rounds": tally.rounds, "directions": tally.directions},
-        "bound": bound,
+        "bound": bound if math.isfinite(bound) else "inf",
         "confidence": result.confidence,
         "seed": result.seed,
-        "trials": result.requested,
         "versions": environment(),
     }
 
@@ -131,7 +159,7 @@ class Witness:
     target: dict[str, Any] | None
     claim: Claim
     pair: Pair
-    event: Event
+    event: Event | None  # None at the white-box level, where the event is {L > t}
     rounds: int
     confidence: float
     seed: int
@@ -171,7 +199,7 @@ def read_witness(source: str | Path | dict[str, Any]) -> Witness:
         )
     try:
         pair = {key: from_jsonable(value) for key, value in data["pair"].items()}
-        kind = data["claim"].partition(":")[0]
+        kind, white = data["claim"].partition(":")[0], data["level"] == "white box"
         claim = type(parse_claim(data["claim"]))(*data["claim_numbers"][: 1 if kind == "pure" else 2])
         return Witness(
             data["name"],
@@ -179,11 +207,11 @@ def read_witness(source: str | Path | dict[str, Any]) -> Witness:
             data["target"],
             claim,
             Pair(**pair),
-            event_from_json(data["event"]),
-            data["counts"]["rounds"],
+            None if white else event_from_json(data["event"]),
+            data["trials"] if white else data["counts"]["rounds"],
             data["confidence"],
             data["seed"],
-            data["bound"],
+            float(data["bound"]),
             data,
         )
     except (KeyError, TypeError, AttributeError) as error:

@@ -20,6 +20,7 @@ from dpwitness.mechanisms.interactive_kernels import adaptive_transcripts, trans
 from dpwitness.mechanisms.jit import jit_uncached
 from dpwitness.mechanisms.learner import KernelLearner
 from dpwitness.mechanisms.notions import ApproxDP
+from dpwitness.mechanisms.optional import offered_when
 from dpwitness.mechanisms.pairs import Pair
 from dpwitness.mechanisms.protocol import FloatArray, Truth
 from dpwitness.mechanisms.validation import InvalidArgument, require
@@ -179,6 +180,11 @@ class PrivateInteractivePrediction:
             gram = self.learner.kernel(self.test_points, self.test_points)
             return transcript_log_densities(rows, predictor(self.test_points), gram, *self._noise)
         return self._replay(rows.copy(), predictor.centers, predictor.coefficients, None)
+
+    @offered_when(lambda self: self.rounds == 1)
+    def atoms(self, dataset: LabelledVectors) -> FloatArray:
+        """A bottom in the first round is the public prediction, 0."""
+        return np.zeros(1)
 
     def tops(self, outputs: FloatArray) -> FloatArray:
         """1 for a top, 0 for a bottom, NaN after the halt: what everyone sees, without the dataset. Fixed test points only."""

@@ -145,6 +145,11 @@ class PrivateRidge:
         values, basis, target = self._spectrum(dataset)
         return _log_densities(np.ascontiguousarray(rows @ basis), values, target, self.rate, self._limit, _NODES, _WEIGHTS)
 
+    @offered_when(lambda self: self.form == "repaired" and self.dimension == 1)
+    def atoms(self, dataset: LabelledVectors) -> FloatArray:
+        """The ends of Theta, where the constraint holds the minimum."""
+        return np.array([-self.radius, self.radius])
+
     @property
     def _limit(self) -> float:
         return math.inf if self.form == "printed" else self.radius
