@@ -8,6 +8,8 @@ import sys
 from collections.abc import Sequence
 from typing import Any, NoReturn
 
+from dpwitness import targets
+
 __all__ = ["main"]
 
 OK, VIOLATED, USAGE, NO_VERDICT = 0, 1, 2, 3
@@ -80,6 +82,7 @@ def _parser() -> argparse.ArgumentParser:
     audit.add_argument("--stop", choices=["gross", "violation", "never"], default="gross", help="when to stop before all trials are run")
     audit.add_argument("--bits", action="store_true", help="let the verdict on low bits of floating-point outputs count for the exit code")
     audit.add_argument("--time-limit", type=float, default=300.0, metavar="SECONDS", help="that one chunk of runs may take; default 300")
+    targets.interpreter(audit)
     _running(audit)
 
     suite = command("suite", "audit a whole suite of mechanisms: zoo, papers, third-party")
@@ -102,6 +105,8 @@ def _parser() -> argparse.ArgumentParser:
             action.add_argument("--workers", type=_positive, default=1, metavar="K", help="processes, for all")
             action.add_argument("--report", metavar="DIR", help="write papers.md, papers.json, plots and witnesses, for all")
         action.add_argument("--json", action="store_true", help="print as JSON")
+
+    targets.arguments(command, _running)
 
     replay = command("replay", "test the event of a witness again, with fresh randomness")
     replay.add_argument("witness", metavar="WITNESS.json")
@@ -127,7 +132,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(f"dpwitness {version('dpwitness')}")
         return OK
     if args.command is None:
-        parser.error("a command is needed: audit, suite, claims, replay, list or bench")
+        parser.error("a command is needed: audit, check, targets, suite, claims, replay, list or bench")
     from dpwitness.mechanisms.validation import InvalidArgument
 
     try:
@@ -159,5 +164,7 @@ def _run(args: argparse.Namespace) -> int:
         "replay": commands.replay,
         "list": commands.listing,
         "bench": commands.bench,
+        "targets": targets.targets,
+        "check": targets.check,
     }
     return int(run[args.command](args))

@@ -36,7 +36,7 @@ def audit(args: argparse.Namespace) -> int:
 
     if args.report is not None:
         check_writable(args.report)
-    mechanism, name, target = load(args.target, keywords(args.kwargs))
+    mechanism, name, target = load(args.target, keywords(args.kwargs), args.python, args.time_limit, args.memory)
     pair = pair_of(args.d0, args.d1, args.relation, mechanism)
     drawn = bar()
     with workers(args.workers, mechanism) as executor:

@@ -21,7 +21,7 @@ from dpwitness.mechanisms.jsonable import from_jsonable
 from dpwitness.mechanisms.pairs import Pair
 from dpwitness.mechanisms.validation import InvalidArgument
 
-__all__ = ["dataset", "keywords", "load", "own", "pair_of", "workers"]
+__all__ = ["dataset", "keywords", "load", "own", "pair_of", "shown", "workers"]
 
 
 def _json(name: str, text: str) -> Any:
@@ -86,14 +86,20 @@ def pair_of(d0: str | None, d1: str | None, relation: str | None, mechanism: Any
     return Pair(dataset("d0", d0), dataset("d1", d1), relation or own_relation)
 
 
-def load(target: str, kwargs: dict[str, Any]) -> tuple[Any, str, dict[str, Any]]:
+def load(
+    target: str, kwargs: dict[str, Any], python: str | None = None, time_limit: float = 300.0, memory: float = 0.0
+) -> tuple[Any, str, dict[str, Any]]:
     """The mechanism, its name, and how a witness says where to find it.
 
-    What the user's own code raises while it is imported is shown in full, without our frames, before the one line of the error.
+    It runs in worker processes if an interpreter is named, if it is an adapter's, or if it stands in a target file. What the user's own
+    code raises while it is imported is shown in full, without our frames, before the one line of the error.
     """
     from dpwitness.auditors.witness import load_target
+    from dpwitness.mechanisms.environments import adapter_file
 
     place, _, name = target.rpartition(":")
+    if name and (python is not None or (place and adapter_file(place))):
+        return _foreign(place, name, kwargs, python, time_limit, memory)
     if place.endswith(".py"):
         target = f"{os.path.abspath(place)}:{name}"  # a witness is replayed from anywhere
     try:
@@ -104,7 +110,36 @@ def load(target: str, kwargs: dict[str, Any]) -> tuple[Any, str, dict[str, Any]]
         _show(error)
         raise InvalidArgument(f"target {target!r} could not be loaded: {type(error).__name__}: {error}") from None
     _check_signature(mechanism, name)
+    if isinstance(getattr(mechanism, "domain", None), dict) or isinstance(getattr(mechanism, "claim", None), str):
+        return _foreign(place, name, kwargs, None, time_limit, memory)
     return mechanism, name.rpartition(".")[2], {"target": target, "kwargs": kwargs} if kwargs else {"target": target}
+
+
+def _foreign(
+    place: str, name: str, kwargs: dict[str, Any], python: str | None, time_limit: float, memory: float
+) -> tuple[Any, str, dict[str, Any]]:
+    from dpwitness.auditors.witness import describe_target
+    from dpwitness.mechanisms.foreign import Target
+
+    file = os.path.abspath(place) if place.endswith(".py") else place
+    found = Target(file, name, python, kwargs, time_limit, memory)
+    with shown():
+        found.describe()
+    recorded = describe_target(found)
+    assert recorded is not None
+    return found, name.rpartition(".")[2], recorded
+
+
+@contextmanager
+def shown() -> Iterator[None]:
+    """Print the traceback of the user's code that a TargetError carries before it goes on."""
+    from dpwitness.mechanisms.foreign import TargetError
+
+    try:
+        yield
+    except TargetError as error:
+        print(error.traceback, end="", file=sys.stderr)
+        raise
 
 
 def _show(error: BaseException) -> None:
@@ -141,7 +176,7 @@ def _check_signature(mechanism: Any, name: str) -> None:
 
 
 def own(mechanism: Any) -> bool:
-    """Whether it is one of this library's reference mechanisms, whose kernels release the GIL."""
+    """Whether it is one of this library's reference mechanisms, whose kernels release the GIL, or a target in another process."""
     found = getattr(type(mechanism), "__module__", "")
     return bool(found.startswith("dpwitness.mechanisms"))
 
@@ -152,6 +187,8 @@ def workers(count: int, mechanism: Any = None) -> Iterator[Executor | None]:
 
     On the way out nothing is waited for: a worker that hangs has had its verdict.
     """
+    from dpwitness.mechanisms.foreign import Target
+
     executor: ThreadPoolExecutor | ProcessPoolExecutor | None = None
     if count > 1 and own(mechanism):
         executor = ThreadPoolExecutor(count, thread_name_prefix="dpwitness")
@@ -165,6 +202,8 @@ def workers(count: int, mechanism: Any = None) -> Iterator[Executor | None]:
             executor.shutdown(wait=False, cancel_futures=True)
             for process in alive:
                 process.terminate()
+        if isinstance(mechanism, Target):
+            mechanism.close()
 
 
 def _ignore_interrupts() -> None:
