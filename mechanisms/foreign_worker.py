@@ -10,7 +10,7 @@ request    fields                                                       answer
 =========  ===========================================================  =========================================================
 hello                                                                   protocol, versions of Python and NumPy
 load       place (path or module), paths (to append to ``sys.path``)    LIBRARY, version, TESTED, INSTALL, names
-describe   name, kwargs                                                 claim, domain, seeded, expected_failures, batch, trials, doc
+describe   name, kwargs                                                 claim, domain, seeded, expected_failures, batch, trials, doc, cause
 sample     name, kwargs, size, seed (words), data (and key), each       value or raised, cpu (seconds), draws
 =========  ===========================================================  =========================================================
 
@@ -263,6 +263,7 @@ class Worker:
             "batch": getattr(found, "batch", None),
             "trials": getattr(found, "trials", None),
             "doc": (getattr(found, "__doc__", None) or "").strip().partition("\n")[0],
+            "cause": str(getattr(found, "cause", "") or ""),
         }
 
     def do_sample(self, header: dict[str, Any], blobs: Blobs, out: Blobs) -> dict[str, Any]:
