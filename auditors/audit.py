@@ -9,6 +9,9 @@ from concurrent.futures import Executor
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
+from numpy.typing import ArrayLike
+
 from dpwitness.auditors.catalogue import pairs_for
 from dpwitness.auditors.certificate import detectable
 from dpwitness.auditors.divergence import Binned
@@ -40,6 +43,7 @@ def audit(
     name: str | None = None,
     stop: str = "gross",
     bits: bool = True,
+    near: ArrayLike | None = None,
     time_limit: float = 300.0,
     progress: Progress | None = None,
     target: dict[str, Any] | None = None,
@@ -70,6 +74,8 @@ def audit(
         never.
     bits : bool
         Whether to look at the low bits of floating-point outputs as well.
+    near : array, optional
+        An output around which balls are tried as events too, such as that of `worst_output`.
     time_limit : float
         Seconds that one chunk of rounds may take before the mechanism counts as hung.
     progress : callable, optional
@@ -102,6 +108,7 @@ def audit(
     require_one_of("stop", stop, ["gross", "violation", "never"], "audit")
     state = _begin(mechanism, claim, trials, confidence, seed, executor, name, time_limit, progress, target)
     state.stop, state.bits = stop, bits
+    state.near = None if near is None else np.atleast_1d(np.asarray(near, dtype=np.float64))
     pairs = _pairs(mechanism, pair, domain)
     return _kept(state, lambda: search_and_test(state, pairs), executor is None)
 

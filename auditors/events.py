@@ -13,7 +13,7 @@ from dpwitness.auditors.outputs import Outputs, row_keys
 from dpwitness.mechanisms.jsonable import from_jsonable, to_jsonable
 from dpwitness.mechanisms.validation import InvalidArgument
 
-__all__ = ["AdditiveScore", "Atoms", "Event", "Intervals", "Lattice", "Threshold", "event_from_json"]
+__all__ = ["AdditiveScore", "Atoms", "Ball", "Event", "Intervals", "Lattice", "Threshold", "event_from_json"]
 
 FloatArray = NDArray[np.float64]
 Guesses = NDArray[np.int8]
@@ -247,6 +247,32 @@ class Lattice(Event):
         return f"output {self.column}: {len(self.guesses)} classes of (exponent, lowest set bit)" + (
             f"; D1 e.g. at {lows[0]}" if lows else ""
         )
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Ball(Event):
+    """A guess for outputs within `inner` of a center, and the other one for those beyond `outer`; `inside` (+1 or -1) is the first."""
+
+    center: FloatArray
+    inner: float
+    outer: float
+    inside: int
+
+    kind: ClassVar[str] = "ball"
+
+    def guess(self, outputs: Outputs) -> Guesses:
+        distance = np.linalg.norm(outputs.matrix(len(self.center), structure=False) - self.center, axis=1)
+        return np.int8(self.inside) * ((distance < self.inner).astype(np.int8) - (distance > self.outer).astype(np.int8))
+
+    @property
+    def directions(self) -> int:
+        return max(1, int(self.inner > 0) + int(np.isfinite(self.outer)))
+
+    def describe(self) -> str:
+        center = np.array2string(self.center, precision=6, threshold=8)
+        parts = [f"D{int(self.inside > 0)} within {self.inner:.6g}"] if self.inner > 0 else []
+        parts += [f"D{int(self.inside < 0)} beyond {self.outer:.6g}"] if np.isfinite(self.outer) else []
+        return f"{' and '.join(parts) or 'never guesses: distance'} of {center}"
 
 
 def event_from_json(data: dict[str, Any]) -> Event:

@@ -18,7 +18,7 @@ from dpwitness.auditors.divergence import Binned, train_binned
 from dpwitness.auditors.events import Event
 from dpwitness.auditors.operating import Curve, Table, binormal, calibrated, counted
 from dpwitness.auditors.outputs import Outputs, concatenate
-from dpwitness.auditors.scorers import SCORERS, Scorer, Training
+from dpwitness.auditors.scorers import SCORERS, Scorer, Training, fit_distance
 from dpwitness.mechanisms.notions import RDP, ZCDP, Claim
 
 __all__ = ["Learned", "learn"]
@@ -108,7 +108,16 @@ SELECTORS = {
 }
 
 
-def learn(outputs1: Outputs, outputs0: Outputs, claim: Claim, *, alpha: float, rounds: int, quick: bool = False) -> Learned:
+def learn(
+    outputs1: Outputs,
+    outputs0: Outputs,
+    claim: Claim,
+    *,
+    alpha: float,
+    rounds: int,
+    quick: bool = False,
+    near: FloatArray | None = None,
+) -> Learned:
     """Learn a guess rule from outputs on D1 and on D0.
 
     Parameters
@@ -121,13 +130,16 @@ def learn(outputs1: Outputs, outputs0: Outputs, claim: Claim, *, alpha: float, r
         Error and number of rounds of the test to come.
     quick : bool
         Try the cheap scorers only: enough to rank pairs.
+    near : (k,) array, optional
+        An output around which balls are tried too.
     """
     goal = Goal(claim, alpha, rounds)
     data = Training.build(concatenate([outputs1, outputs0]), len(outputs1))
     halves = data.halves()
     best: Learned | None = None
     chosen: Scorer | None = None
-    for scorer_name, (fit, frugal, cheap) in SCORERS.items():
+    known = SCORERS if near is None else SCORERS | {"distance": (fit_distance(near), True, True)}
+    for scorer_name, (fit, frugal, cheap) in known.items():
         if quick and not cheap:
             continue
         fitted = [fit(half) for half in halves]

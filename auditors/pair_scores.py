@@ -8,14 +8,17 @@ from typing import Any
 
 import numpy as np
 
+from dpwitness.auditors.engine import run_side, stream
+from dpwitness.auditors.learning import learn
 from dpwitness.auditors.loss_outputs import Loss, sampled
+from dpwitness.auditors.outputs import WrongShape
 from dpwitness.mechanisms.notions import ApproxDP, Claim
 from dpwitness.mechanisms.pairs import Pair
 from dpwitness.mechanisms.protocol import FloatArray
 from dpwitness.mechanisms.solvers import ConvergenceError
 from dpwitness.mechanisms.validation import InvalidArgument
 
-__all__ = ["LossScore", "ProfileScore"]
+__all__ = ["LossScore", "PilotScore", "ProfileScore"]
 
 _FAR = np.array([1.0, 10.0, 1000.0])
 
@@ -72,6 +75,24 @@ class LossScore:
             return rows
         reach = (_FAR * float(np.linalg.norm(self._scale)) / length)[:, None] * shift
         return np.vstack([rows, first[0] + reach, second[0] - reach])
+
+
+class PilotScore:
+    """The parameter that an event learned on a few runs is expected to certify; the same randomness for all pairs."""
+
+    def __init__(self, mechanism: Any, claim: Claim, seed: int, runs: int = 1000) -> None:
+        self._run, self._claim, self._seed, self._runs = getattr(mechanism, "sample", mechanism), claim, seed, runs
+        if not callable(self._run):
+            needed = "have log_density, or be callable as f(dataset, size, rng)"
+            raise InvalidArgument(f"search: mechanism must {needed}, got {type(mechanism).__name__}")
+
+    def __call__(self, pair: Pair) -> float:
+        """A cautious figure, worth nothing as a bound."""
+        try:
+            sides = [run_side(self._run, dataset, self._runs, stream(self._seed, i)) for i, dataset in enumerate((pair.d1, pair.d0))]
+        except WrongShape as error:
+            raise InvalidArgument(f"search: {error}") from None
+        return learn(*sides, self._claim, alpha=0.01, rounds=10**6, quick=True).expected
 
 
 class ProfileScore:

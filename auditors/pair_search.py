@@ -18,7 +18,7 @@ from dpwitness.auditors.catalogue import pairs_for
 from dpwitness.auditors.evolution import evolve
 from dpwitness.auditors.loss_search import worst_output
 from dpwitness.auditors.pair_lattice import simplest
-from dpwitness.auditors.pair_scores import LossScore, ProfileScore
+from dpwitness.auditors.pair_scores import LossScore, PilotScore, ProfileScore
 from dpwitness.auditors.pair_simplify import simplified
 from dpwitness.auditors.pair_space import Shape, draw_shape, require_neighbours
 from dpwitness.mechanisms.domains import Domain
@@ -26,7 +26,7 @@ from dpwitness.mechanisms.notions import ApproxDP, Claim
 from dpwitness.mechanisms.pairs import Pair
 from dpwitness.mechanisms.protocol import FloatArray
 from dpwitness.mechanisms.solvers import ConvergenceError
-from dpwitness.mechanisms.validation import InvalidArgument, require_integer, require_positive
+from dpwitness.mechanisms.validation import require_integer, require_positive
 
 __all__ = ["Candidate", "Exploration", "explore", "search"]
 
@@ -96,12 +96,12 @@ def search(
     ----------
     mechanism : Mechanism
         With `log_density` the value of a pair is its exact largest privacy loss (`worst_output`) for pure DP, and an estimate of the
-        claim's parameter from samples for the other notions. Without, `score` is needed.
+        claim's parameter from samples for the other notions. Without, it is what a pilot run is expected to certify.
     domain : Domain
         The datasets and when they are neighbours. All that is told about where to look.
     claim : Claim
     score : callable, optional
-        ``score(pair) -> float``, larger for pairs that look worse, such as the parameter that a pilot run certifies.
+        ``score(pair) -> float``, larger for pairs that look worse, instead.
     evaluations, seconds : int, float
         The search stops at whichever comes first. Runs that stop by `evaluations` are the same for the same seed.
     seed : int
@@ -116,22 +116,17 @@ def search(
     Raises
     ------
     InvalidArgument
-        If the domain is empty or has no neighbours, or the mechanism has neither density nor score.
+        If the domain is empty or has no neighbours, or the mechanism cannot be run.
     """
     require_neighbours(domain, "search")
     require_positive("seconds", seconds, "search")
     require_integer("evaluations", evaluations, "search")
     require_integer("keep", keep, "search")
     pure = isinstance(claim, ApproxDP) and claim.delta_budget == 0
-    if score is not None:
-        given = score
+    black_box = not hasattr(mechanism, "log_density")
+    if score is not None or black_box or not pure:
+        given = score or (PilotScore if black_box else ProfileScore)(mechanism, claim, seed)
         found = explore(domain, lambda pair, _: (given(pair), None), evaluations=evaluations, seconds=seconds, seed=seed, keep=keep)
-        return [(c.pair, c.value) for c in found.candidates]
-    if not hasattr(mechanism, "log_density"):
-        raise InvalidArgument(f"search: score must be given for mechanisms without log_density, got None for {type(mechanism).__name__}")
-    if not pure:
-        profile = ProfileScore(mechanism, claim, seed)
-        found = explore(domain, lambda pair, _: (profile(pair), None), evaluations=evaluations, seconds=seconds, seed=seed, keep=keep)
         return [(c.pair, c.value) for c in found.candidates]
     loss = LossScore(mechanism, pairs_for(domain), seed)
 

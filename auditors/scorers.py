@@ -10,10 +10,10 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from dpwitness.auditors.events import AdditiveScore, Atoms, Event, Intervals, Threshold
+from dpwitness.auditors.events import AdditiveScore, Atoms, Ball, Event, Intervals, Threshold
 from dpwitness.auditors.outputs import Outputs, row_keys
 
-__all__ = ["SCORERS", "Scorer", "Training", "fit_logistic"]
+__all__ = ["SCORERS", "Scorer", "Training", "fit_distance", "fit_logistic"]
 
 FloatArray = NDArray[np.float64]
 
@@ -308,6 +308,33 @@ def fit_logistic(features: FloatArray, ones: FloatArray, zeros: FloatArray, ridg
         if np.abs(step).max() < 1e-5:
             break
     return weights, np.asarray(inverse, dtype=np.float64)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _DistanceScorer:
+    center: FloatArray
+    sign: int  # +1 where outputs near the center speak for D1
+
+    def score(self, data: Training) -> FloatArray:
+        distance = np.linalg.norm(data.matrix[:, 1:] - self.center, axis=1)
+        return -self.sign * np.where(np.isnan(distance), np.inf, distance)
+
+    def event(self, low: float, high: float) -> Event:
+        inner, outer = (-high, -low) if self.sign > 0 else (low, high)
+        return Ball(self.center, inner if np.isfinite(inner) else 0.0, outer, self.sign)
+
+
+def fit_distance(center: FloatArray) -> Callable[[Training], Scorer | None]:
+    """Balls around a given output."""
+
+    def fit(data: Training) -> Scorer | None:
+        if data.matrix.shape[1] != len(center) + 1:
+            return None
+        distance = np.linalg.norm(data.matrix[:, 1:] - center, axis=1)
+        near = np.argsort(distance)[: max(len(distance) // 1000, 20)]
+        return _DistanceScorer(center, 1 if data.label[near].mean() >= data.label.mean() else -1)
+
+    return fit
 
 
 # Simplest first. Each with whether it is frugal (so few parameters that its own data may choose its thresholds) and whether it is cheap.

@@ -55,6 +55,7 @@ class Course:
     alpha: float
     stop: str = "never"
     bits: bool = False
+    near: NDArray[np.float64] | None = None
     batch: int | None = None
     done: int = 0
     pairs: list[PairScore] = field(default_factory=list)
@@ -177,7 +178,7 @@ def _test(state: Course, pair: Pair, index: int, budget: int, alpha: float, widt
     """Train an event on a share of the budget and certify it on the rest."""
     train = int(min(TRAIN_SHARE * budget, TRAIN_ROUNDS, TRAIN_VALUES // width))
     sides = _train(state, pair, index, Phase.TRAIN, train, width)
-    learned = learn(*sides, state.result.claim, alpha=alpha * (1 - EARLY_ALPHA), rounds=budget - train)
+    learned = learn(*sides, state.result.claim, alpha=alpha * (1 - EARLY_ALPHA), rounds=budget - train, near=state.near)
     certify_event(state, pair, index, learned, budget - train, alpha, width)
 
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from dpwitness.auditors.bits import learn_lattice
-from dpwitness.auditors.events import AdditiveScore, Atoms, Intervals, Lattice, Threshold, event_from_json, lattice
+from dpwitness.auditors.events import AdditiveScore, Atoms, Ball, Intervals, Lattice, Threshold, event_from_json, lattice
 from dpwitness.auditors.learning import learn
 from dpwitness.auditors.outputs import WrongShape, concatenate, encode, row_keys
 from dpwitness.mechanisms import ApproxDP, InvalidArgument, PureDP
@@ -148,3 +148,23 @@ def test_thresholds_never_cross():
         event = learn(ones, zeros, PureDP(1.0), alpha=0.05, rounds=5_000).event
         plus, minus = event.count(ones)
         assert plus + minus <= 400 and (plus, minus) == tuple(int(np.sum(event.guess(ones) == g)) for g in (1, -1))
+
+
+def test_balls_name_what_is_near_and_what_is_far():
+    event = Ball(np.array([1.0, 0.0]), 0.5, 3.0, -1)
+    rows = encode(np.array([[1.0, 0.2], [1.0, 0.6], [9.0, 0.0], [np.nan, 0.0]]), 4)
+    assert event.guess(rows).tolist() == [-1, 0, 1, 0] and event.directions == 2
+    assert event_from_json(event.to_json()).guess(rows).tolist() == [-1, 0, 1, 0]
+    assert event.describe() == "D0 within 0.5 and D1 beyond 3 of [1. 0.]"
+    assert Ball(np.zeros(1), 0.5, np.inf, 1).directions == 1
+
+
+def test_a_ball_is_learned_around_a_given_output():
+    """A tenth of the mass on one side lies within 0.01 of a point: a ball finds it, no sum over coordinates does."""
+    rng = np.random.default_rng(0)
+    wide = [rng.standard_normal((20_000, 2)) for _ in range(2)]
+    wide[0][:2000] = [0.7, 0.7] + 0.01 * rng.standard_normal((2000, 2)) / 3
+    sides = [encode(rng.permutation(rows), 20_000) for rows in wide]
+    plain, ball = (learn(*sides, PureDP(1.0), alpha=0.01, rounds=10**6, near=near) for near in (None, np.array([0.7, 0.7])))
+    assert ball.method.startswith("distance") and ball.event.inside == 1 and 0.005 < ball.event.inner < 0.03
+    assert ball.expected > plain.expected + 1

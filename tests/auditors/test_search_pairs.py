@@ -173,9 +173,20 @@ def test_domains_without_neighbours_are_refused(domain, message):
         search(Laplace(1.0), domain, PureDP(1.0))
 
 
-def test_black_boxes_need_a_score():
-    with pytest.raises(InvalidArgument, match="score must be given for mechanisms without log_density"):
+def test_black_boxes_are_ranked_by_what_a_pilot_certifies():
+    """Noise that shrinks where the sum is large: the worst pair moves a record among others that stand at the top."""
+
+    def run(dataset, size, rng):
+        total = float(np.sum(dataset))
+        return total + rng.laplace(0.0, 1.0 if total < 2.5 else 0.4, size)
+
+    (pair, value), *others = search(run, Records(3), PureDP(1.0), **SHORT)
+    assert min(pair.d0.sum(), pair.d1.sum()) < 2.5 < max(pair.d0.sum(), pair.d1.sum())
+    assert value > 1.3 and all(value >= other for _, other in others)
+    with pytest.raises(InvalidArgument, match="mechanism must have log_density, or be callable"):
         search(object(), Records(1), PureDP(1.0))
+    with pytest.raises(InvalidArgument, match="mechanism returned 3 outputs for size = 1000"):
+        search(lambda d, n, rng: [0.0] * 3, Records(1), PureDP(1.0))
 
 
 def test_unconverged_pairs_are_skipped():
