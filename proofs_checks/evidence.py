@@ -7,16 +7,19 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from dpwitness.auditors import loss_law
 from dpwitness.auditors.result import AuditResult, Result, Verdict
 from dpwitness.auditors.sensitivity import SensitivityResult
 from dpwitness.auditors.utility import Scaling, UtilityResult
 from dpwitness.auditors.white_box import CertifyResult
+from dpwitness.mechanisms.pairs import Pair
+from dpwitness.mechanisms.validation import InvalidArgument
 
 from .enclosures import Enclosure
 from .finding import ClaimVerdict, Evidence
 from .ledger import TIGHT, Effort, need
 
-__all__ = ["attained", "audited", "excess_of", "identities", "least", "unsatisfiable"]
+__all__ = ["attained", "audited", "exact_delta", "excess_of", "identities", "least", "unsatisfiable"]
 
 
 def excess_of(lower: float, upper: float, promise: float) -> Enclosure:
@@ -35,6 +38,15 @@ def audited(result: Result, *, numbers: Mapping[str, Any] | None = None, at: Map
     text = result.headline().partition(": ")[2]
     method, reached = _read(result)
     return Evidence(found, text, method, reached, numbers or {}, at or {}, result)
+
+
+def exact_delta(mechanism: Any, pair: Pair, epsilon: float) -> Enclosure:
+    """The delta at `epsilon` of a pair, the larger of both orders, from the law of the privacy loss. InvalidArgument where it has none."""
+    law = loss_law.enclose(mechanism, pair)
+    if law is None:
+        raise InvalidArgument(f"exact_delta: no exact law can be computed for {type(mechanism).__name__}")
+    low, high = (max(float(side.hockey_stick(epsilon)), float(side.swapped().hockey_stick(epsilon))) for side in (law.lower, law.upper))
+    return Enclosure(low, max(low, high))
 
 
 def attained(proof: Evidence, ratio: float, where: str, *, result: Result | None = None, **numbers: Any) -> Evidence:
