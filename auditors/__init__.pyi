@@ -1,4 +1,5 @@
 from .catalogue import pairs_for as pairs_for
+from .certify_result import CertifyResult as CertifyResult
 from .checks import check_mechanism as check_mechanism
 from .checks import parametrize_with_checks as parametrize_with_checks
 from .given import audit_outputs as audit_outputs
@@ -17,5 +18,4 @@ from .utility import MeanBound as MeanBound
 from .utility import Scaling as Scaling
 from .utility import UtilityResult as UtilityResult
 from .utility import audit_utility as audit_utility
-from .white_box import CertifyResult as CertifyResult
 from .white_box import certify as certify

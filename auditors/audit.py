@@ -22,7 +22,7 @@ from dpwitness.auditors.result import AuditResult, Verdict
 from dpwitness.auditors.stages import EARLY_ALPHA, Course, Progress, certify_event, probe, search_and_test
 from dpwitness.mechanisms.domains import Domain
 from dpwitness.mechanisms.foreign import Target
-from dpwitness.mechanisms.notions import RDP, ZCDP, Claim, parse_claim
+from dpwitness.mechanisms.notions import RDP, ZCDP, Claim, promised
 from dpwitness.mechanisms.pairs import Pair
 from dpwitness.mechanisms.protocol import name_of
 from dpwitness.mechanisms.validation import InvalidArgument, require_integer, require_one_of, require_positive, require_probability
@@ -101,10 +101,7 @@ def audit(
     >>> result.verdict
     <Verdict.VIOLATED: 'VIOLATED'>
     """
-    claim = getattr(mechanism, "claim", None) if claim is None else claim
-    claim = parse_claim(claim) if isinstance(claim, str) else claim
-    if not isinstance(claim, Claim):
-        raise InvalidArgument(f"claim must be a privacy notion or a text like 'pure:1', got {claim!r}")
+    claim = promised(mechanism, claim, "audit")
     require_one_of("stop", stop, ["gross", "violation", "never"], "audit")
     state = _begin(mechanism, claim, trials, confidence, seed, executor, name, time_limit, progress, target)
     state.stop, state.bits = stop, bits

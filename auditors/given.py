@@ -12,7 +12,7 @@ from dpwitness.auditors.health import check_training
 from dpwitness.auditors.learning import learn
 from dpwitness.auditors.outputs import Outputs, WrongShape, encode
 from dpwitness.auditors.result import AuditResult, Verdict
-from dpwitness.mechanisms.notions import ApproxDP, Claim, PureDP, parse_claim
+from dpwitness.mechanisms.notions import ApproxDP, Claim, PureDP, promised
 from dpwitness.mechanisms.validation import InvalidArgument, require_integer, require_probability
 
 __all__ = ["audit_outputs"]
@@ -56,9 +56,7 @@ def audit_outputs(
     <Verdict.VIOLATED: 'VIOLATED'>
     """
     started = time.perf_counter()
-    claim = parse_claim(claim) if isinstance(claim, str) else claim
-    if not isinstance(claim, Claim):
-        raise InvalidArgument(f"audit_outputs: claim must be a privacy notion or a text like 'pure:1', got {claim!r}")
+    claim = promised(None, claim, "audit_outputs")
     require_probability("confidence", confidence, "audit_outputs")
     seed, alpha = require_integer("seed", seed, "audit_outputs", least=0), 1 - confidence
     batches = [_encoded("outputs0", outputs0), _encoded("outputs1", outputs1)]

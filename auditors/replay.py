@@ -8,8 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from dpwitness.auditors.audit import Progress, confirm
+from dpwitness.auditors.certify_result import CertifyResult
 from dpwitness.auditors.result import AuditResult, Verdict
-from dpwitness.auditors.white_box import CertifyResult, certify
+from dpwitness.auditors.white_box import certify
 from dpwitness.auditors.witness import load_target, read_witness
 from dpwitness.mechanisms.notions import ApproxDP, PureDP
 from dpwitness.mechanisms.validation import InvalidArgument, require_integer

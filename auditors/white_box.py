@@ -8,20 +8,22 @@ from __future__ import annotations
 
 import math
 import time
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dpwitness.auditors.bounded_mean import Sampled, sampled
+from dpwitness.auditors.catalogue import pairs_for
+from dpwitness.auditors.certify_result import CertifyResult
 from dpwitness.auditors.loss_law import Enclosure, LossLaw, enclose
 from dpwitness.auditors.loss_search import WorstOutput, worst_output
 from dpwitness.auditors.oracle import FALSE_ALARM, BadOracle, check_oracle
-from dpwitness.auditors.result import SCHEMA, Result, Verdict, environment, strict
+from dpwitness.auditors.pair_search import search
+from dpwitness.auditors.result import Verdict
 from dpwitness.auditors.witness import describe_target
 from dpwitness.mechanisms.jsonable import same_value
-from dpwitness.mechanisms.notions import GDP, RDP, ZCDP, ApproxDP, Claim, parse_claim
+from dpwitness.mechanisms.notions import GDP, RDP, ZCDP, ApproxDP, Claim, promised
 from dpwitness.mechanisms.pairs import Pair
 from dpwitness.mechanisms.protocol import name_of
 from dpwitness.mechanisms.solvers import ConvergenceError
@@ -38,111 +40,9 @@ _FPR = np.concatenate([[0.0], np.geomspace(1e-9, 1e-2, 36), np.linspace(0.02, 1.
 _GRID, _SAMPLED_GRID = 41, 13  # epsilons of the profile
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class CertifyResult(Result):
-    """Result of a white-box audit of one pair. Both orders of the pair count: every number is the larger of the two.
-
-    Attributes
-    ----------
-    verdict : Verdict
-        VIOLATED if the lower end exceeds the claim, CERTIFIED (for this pair) if the upper end does not, INCONCLUSIVE between, ERROR if
-        log-density and sampler contradict each other.
-    route : str
-        How the law of the privacy loss was had.
-    upper_end : str
-        What upper ends rest on: ``exact``, ``enclosure`` (two laws, up to estimated quadrature errors), ``statistical(alpha)``, or
-        ``assumption: ...``.
-    epsilon_lower, epsilon_upper : float
-        Enclosure of epsilon at the claim's delta (at delta = 0 for GDP, zCDP and RDP).
-    parameter_lower, parameter_upper : float
-        Enclosure of the claim's own parameter: epsilon, mu or rho.
-    epsilons, delta_lower, delta_upper : array
-        The privacy profile.
-    fpr, tpr_lower, tpr_upper : array
-        The best attacker's true-positive rate at each false-positive rate. Empty where outputs were sampled.
-    worst : WorstOutput or None
-        For pure DP, the output at which the loss was found largest.
-    """
-
-    name: str
-    claim: Claim
-    pair: Pair
-    verdict: Verdict
-    route: str
-    upper_end: str
-    epsilon_lower: float
-    epsilon_upper: float
-    parameter_lower: float
-    parameter_upper: float
-    epsilons: FloatArray
-    delta_lower: FloatArray
-    delta_upper: FloatArray
-    fpr: FloatArray
-    tpr_lower: FloatArray
-    tpr_upper: FloatArray
-    confidence: float
-    seed: int
-    trials: int
-    worst: WorstOutput | None = None
-    notes: tuple[str, ...] = ()
-    target: dict[str, Any] | None = None
-    seconds: float = 0.0
-
-    @property
-    def witness(self) -> dict[str, Any] | None:
-        """Pair, event and output, from which `dpwitness.replay` encloses the loss again; None unless the claim is violated."""
-        from dpwitness.auditors.witness import make_white_box_witness
-
-        return make_white_box_witness(self)
-
-    @property
-    def event(self) -> str:
-        """The event that shows what the lower end says, for a person."""
-        if self.worst is not None:
-            return self.worst.describe()
-        return f"outputs whose privacy loss exceeds {self.epsilon_lower:.6g}"
-
-    def headline(self) -> str:
-        symbol, ends = self.claim.symbol, f"[{self.parameter_lower:.5g}, {self.parameter_upper:.5g}]"
-        how = f"{self.route}; upper end: {self.upper_end}"
-        if self.verdict is Verdict.VIOLATED:
-            return f"VIOLATED: {symbol} is at least {self.parameter_lower:.5g} on this pair, against the claim {self.claim} ({how})"
-        if self.verdict is Verdict.CERTIFIED:
-            return f"CERTIFIED for this pair: {symbol} lies in {ends}, within the claim {self.claim} ({how})"
-        if self.verdict is Verdict.INCONCLUSIVE:
-            return f"INCONCLUSIVE: {symbol} lies in {ends} on this pair, the claim is {self.claim} ({how})"
-        return f"ERROR: {self.notes[0] if self.notes else 'no verdict'}"
-
-    def to_json(self) -> dict[str, Any]:
-        return {
-            "schema_version": SCHEMA,
-            "kind": "white box",
-            "name": self.name,
-            "claim": str(self.claim),
-            "relation": self.pair.relation,
-            "verdict": self.verdict.value,
-            "headline": self.headline(),
-            "route": self.route,
-            "upper_end": self.upper_end,
-            "parameter": self.claim.symbol,
-            **{key: strict(getattr(self, key)) for key in ("epsilon_lower", "epsilon_upper", "parameter_lower", "parameter_upper")},
-            "profile": {key: strict(getattr(self, key)) for key in ("epsilons", "delta_lower", "delta_upper")},
-            "tradeoff": {key: strict(getattr(self, key)) for key in ("fpr", "tpr_lower", "tpr_upper")},
-            "pair": self.pair.to_json(),
-            "description": self.event,
-            "confidence": self.confidence,
-            "seed": self.seed,
-            "trials": self.trials,
-            "notes": list(self.notes),
-            "target": self.target,
-            "environment": environment(),
-            "seconds": round(self.seconds, 3),
-        }
-
-
 def certify(
     mechanism: Any,
-    pair: Pair,
+    pair: Pair | None = None,
     claim: Claim | str | None = None,
     *,
     trials: int = 100_000,
@@ -158,8 +58,8 @@ def certify(
     ----------
     mechanism : Mechanism
         With ``sample`` and ``log_density``; ``support``, ``factors`` and ``breakpoints`` are used where offered.
-    pair : Pair
-        The verdict is for this pair, both orders.
+    pair : Pair, optional
+        The verdict is for this pair, both orders. If left out, the one with the largest loss in the catalogue of ``mechanism.domain``.
     claim : Claim or str, optional
         ``mechanism.claim`` if left out.
     trials : int
@@ -192,12 +92,7 @@ def certify(
     >>> certify(gaussian, gaussian.worst_pair(), "approx:1,1e-5").verdict
     <Verdict.VIOLATED: 'VIOLATED'>
     """
-    claim = getattr(mechanism, "claim", None) if claim is None else claim
-    claim = parse_claim(claim) if isinstance(claim, str) else claim
-    if not isinstance(claim, Claim):
-        raise InvalidArgument(f"certify: claim must be a privacy notion or a text like 'pure:1', got {claim!r}")
-    if not isinstance(pair, Pair):
-        raise InvalidArgument(f"certify: pair must be a Pair, got {type(pair).__name__}")
+    claim = promised(mechanism, claim, "certify")
     for needed in ("sample", "log_density"):
         if not callable(getattr(mechanism, needed, None)):
             raise InvalidArgument(f"certify: mechanism must have a method {needed}, {type(mechanism).__name__} has none")
@@ -206,6 +101,13 @@ def certify(
     seed = require_integer("seed", seed, "certify", least=0)
     require_one_of("route", route, ["auto", "law", "sampling"], "certify")
     started = time.perf_counter()
+    if pair is None:
+        domain = getattr(mechanism, "domain", None)
+        if domain is None:
+            raise InvalidArgument("certify: pair must be given for a mechanism without a domain, got None")
+        pair = search(mechanism, domain, claim, evaluations=len(pairs_for(domain)), seed=seed, keep=1)[0][0]
+    if not isinstance(pair, Pair):
+        raise InvalidArgument(f"certify: pair must be a Pair, got {type(pair).__name__}")
     streams = [np.random.Generator(np.random.SFC64(s)) for s in np.random.SeedSequence(seed, spawn_key=(0xCE27,)).spawn(3)]
     name = name or name_of(mechanism)
     check = min(trials // 10, 20_000)

@@ -18,8 +18,8 @@ from dpwitness.mechanisms.pairs import Pair
 from dpwitness.mechanisms.validation import InvalidArgument
 
 if TYPE_CHECKING:
+    from dpwitness.auditors.certify_result import CertifyResult
     from dpwitness.auditors.result import AuditResult
-    from dpwitness.auditors.white_box import CertifyResult
 
 __all__ = ["Witness", "describe_target", "load_target", "make_white_box_witness", "make_witness", "read_witness"]
 

@@ -1,14 +1,15 @@
 from .auditors.audit import audit as audit
+from .auditors.certify_result import CertifyResult as CertifyResult
 from .auditors.checks import check_mechanism as check_mechanism
 from .auditors.checks import parametrize_with_checks as parametrize_with_checks
 from .auditors.given import audit_outputs as audit_outputs
 from .auditors.limit import limit as limit
+from .auditors.pair_search import search as search
 from .auditors.replay import replay as replay
 from .auditors.result import AuditResult as AuditResult
 from .auditors.result import Verdict as Verdict
 from .auditors.sensitivity import audit_sensitivity as audit_sensitivity
 from .auditors.utility import audit_utility as audit_utility
-from .auditors.white_box import CertifyResult as CertifyResult
 from .auditors.white_box import certify as certify
 from .mechanisms.foreign import Target as Target
 from .mechanisms.notions import GDP as GDP

@@ -16,7 +16,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from dpwitness.mechanisms.validation import InvalidArgument, require, require_positive, require_probability
 
-__all__ = ["GDP", "RDP", "ZCDP", "ApproxDP", "Claim", "PureDP", "parse_claim"]
+__all__ = ["GDP", "RDP", "ZCDP", "ApproxDP", "Claim", "PureDP", "parse_claim", "promised"]
 
 FloatArray = NDArray[np.float64]
 
@@ -316,3 +316,12 @@ def parse_claim(text: str) -> Claim:
     except ValueError:
         raise InvalidArgument(f"claim must have the form {form}, got {text!r}") from None
     return cls(*numbers)
+
+
+def promised(mechanism: object, claim: Claim | str | None, owner: str) -> Claim:
+    """The claim that was given, as text or not, or else the mechanism's own. An InvalidArgument on behalf of `owner` if there is none."""
+    found = getattr(mechanism, "claim", None) if claim is None else claim
+    found = parse_claim(found) if isinstance(found, str) else found
+    if not isinstance(found, Claim):
+        raise InvalidArgument(f"{owner}: claim must be a privacy notion or a text like 'pure:1', got {found!r}")
+    return found

@@ -193,6 +193,14 @@ def test_laws_on_a_surface_are_not_refused():
     assert result.route.endswith("outputs drawn from P")  # and not moved off the circle
 
 
+def test_the_pair_of_the_catalogue_is_found():
+    mechanism = zoo()["noisy-max-value"]
+    result = certify(mechanism)
+    assert result.epsilon_lower == pytest.approx(mechanism.truth.parameter, rel=1e-6)
+    with pytest.raises(InvalidArgument, match="pair must be given for a mechanism without a domain"):
+        certify(Normal(), claim=PureDP(1.0))
+
+
 # ---- witnesses
 
 
