@@ -10,7 +10,7 @@ from flint import arb, ctx
 
 from .enclosures import Ball
 
-__all__ = ["gap", "gaussian_excess", "log_tail", "mills"]
+__all__ = ["gap", "gaussian_excess", "mills"]
 
 PRECISION = 160  # bits for differences of Mills ratios: enough for arguments up to 1e4
 
@@ -19,11 +19,6 @@ def mills(x: Ball) -> Ball:
     """Q(x) / phi(x), decreasing: enclosed by its values at the ends of the ball."""
     with ctx.workprec(PRECISION):
         return _mills_at(x.upper()).union(_mills_at(x.lower()))
-
-
-def log_tail(x: Ball) -> Ball:
-    """log Q(x)."""
-    return mills(x).log() - x * x / 2 - (2 * arb.pi()).log() / 2
 
 
 def gaussian_excess(epsilon: Ball, delta: Ball, *, per_log: float, per_epsilon: float, constant: Ball | float = 0.0) -> Ball:
