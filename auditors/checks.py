@@ -4,204 +4,40 @@ from __future__ import annotations
 
 import copy
 import dataclasses
-import pickle
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
+from concurrent.futures import Executor
 from typing import Any
 
-import numpy as np
-
-from dpwitness.auditors.audit import audit
+from dpwitness.auditors import checks_on_runs, checks_special_data
 from dpwitness.auditors.catalogue import pairs_for
-from dpwitness.auditors.engine import MechanismFailed, run_side, stream
-from dpwitness.auditors.health import check_structure, check_training, same_outputs
-from dpwitness.auditors.outputs import encode
+from dpwitness.auditors.check_kit import CHECKS, Check, CheckFailed, Skip, Subject, Tag
+from dpwitness.auditors.engine import MechanismFailed
 from dpwitness.auditors.result import AuditResult, Result, Verdict
-from dpwitness.mechanisms.jsonable import to_jsonable
+from dpwitness.mechanisms.foreign import Target, TargetError
 from dpwitness.mechanisms.pairs import Pair
 from dpwitness.mechanisms.protocol import name_of
 from dpwitness.mechanisms.validation import InvalidArgument
 
-__all__ = ["CHECKS", "CheckReport", "Finding", "check_mechanism", "parametrize_with_checks"]
+__all__ = ["CHECKS", "CheckFailed", "CheckReport", "Finding", "Skip", "Tag", "check_mechanism", "parametrize_with_checks"]
 
-_SIZES = (1, 2, 257)
-_CI_CONFIDENCE = 1 - 1e-9
-
-
-@dataclasses.dataclass(frozen=True, slots=True, eq=False)
-class Target:
-    """A mechanism under check: the pairs to try it on, and one root seed."""
-
-    mechanism: Any
-    name: str
-    pairs: list[Pair]
-    seed: int
-    trials: int
-
-    @property
-    def run(self) -> Callable[..., Any]:
-        found: Callable[..., Any] = getattr(self.mechanism, "sample", self.mechanism)
-        return found
+assert checks_on_runs and checks_special_data  # importing them fills CHECKS
+TRIALS = 200_000
 
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
 class Finding:
-    """What one check found: ``passed``, ``failed``, ``skipped`` or ``expected failure``, and why."""
+    """What one check found: ``passed``, ``failed``, ``skipped`` or ``expected failure``, and why. `violation`: the claim is refuted."""
 
     check: str
     status: str
     reason: str = ""
     result: AuditResult | None = None
-
-
-class Skip(Exception):
-    """The check does not apply to this mechanism."""
-
-
-class CheckFailed(AssertionError):
-    """The mechanism fails the check."""
-
-    def __init__(self, reason: str, result: AuditResult | None = None) -> None:
-        super().__init__(reason)
-        self.result = result
-
-
-Check = Callable[[Target], None]
-
-
-def check_one_output_per_run(target: Target) -> None:
-    """`size` runs give `size` outputs, for every size and on both datasets."""
-    for dataset in (target.pairs[0].d0, target.pairs[0].d1):
-        for size in _SIZES:
-            try:
-                raw = target.run(dataset, size, stream(target.seed, size))
-            except Exception:
-                continue  # an exception is an output; whether it leaks is for the audit to say
-            encode(raw, size)
-
-
-def check_same_stream_same_output(target: Target) -> None:
-    """One generator state, equal outputs: all randomness comes from `rng`."""
-    dataset = target.pairs[0].d1
-    first, second = (run_side(target.run, dataset, 64, stream(target.seed, 1)) for _ in range(2))
-    if not same_outputs(first, second):
-        raise CheckFailed("two calls with equal generators differ: randomness comes from elsewhere than rng, or state is kept")
-
-
-def check_rounds_are_independent(target: Target) -> None:
-    """Fresh noise for each run and each call; the shape stays."""
-    for pair in target.pairs[:1]:
-        sides = [[run_side(target.run, d, 512, stream(target.seed, 2, i, j)) for i in range(4)] for j, d in enumerate((pair.d1, pair.d0))]
-        check_structure(sides[0], "dataset 2")
-        check_training(list(zip(*sides, strict=True)))
-
-
-def check_dataset_is_left_alone(target: Target) -> None:
-    """The dataset after a call is the dataset before it."""
-    for dataset in (target.pairs[0].d0, target.pairs[0].d1):
-        before = repr(to_jsonable(dataset))
-        run_side(target.run, dataset, 8, stream(target.seed, 3))
-        if repr(to_jsonable(dataset)) != before:
-            raise CheckFailed("the dataset is changed in place")
-
-
-def check_parameters_are_validated(target: Target) -> None:
-    """NaN, infinity and -1 in any float parameter are refused with a message that names it."""
-    if not dataclasses.is_dataclass(target.mechanism) or isinstance(target.mechanism, type):
-        raise Skip("the mechanism is no dataclass")
-    names = [f.name for f in dataclasses.fields(target.mechanism) if isinstance(getattr(target.mechanism, f.name), float)]
-    if not names:
-        raise Skip("the mechanism has no float parameter")
-    for name in names:
-        for value in (float("nan"), float("inf")):
-            try:
-                dataclasses.replace(target.mechanism, **{name: value})
-            except ValueError as error:
-                if name not in str(error):
-                    raise CheckFailed(f"{name} = {value} is refused with a message that does not name it: {error}") from None
-            else:
-                raise CheckFailed(f"{name} = {value} is accepted")
-
-
-def check_survives_pickling(target: Target) -> None:
-    """The mechanism can travel to worker processes."""
-    try:
-        copy = pickle.loads(pickle.dumps(target.run))
-    except Exception as error:
-        raise CheckFailed(f"cannot be sent to worker processes: {error}") from None
-    dataset = target.pairs[0].d0
-    if not same_outputs(run_side(target.run, dataset, 16, stream(0)), run_side(copy, dataset, 16, stream(0))):
-        raise CheckFailed("its pickled copy behaves differently")
-
-
-def check_density_agrees_with_sampler(target: Target) -> None:
-    """The log-density integrates to one against the sampler: E_P[q/p] = 1 up to parts that P never reaches."""
-    density = getattr(target.mechanism, "log_density", None)
-    if density is None:
-        raise Skip("the mechanism offers no log_density")
-    pair = target.pairs[0]
-    rows = np.asarray(target.run(pair.d1, 20_000, stream(target.seed, 4)), dtype=float).reshape(20_000, -1)
-    p, q = density(rows, pair.d1), density(rows, pair.d0)
-    if np.isnan(p).any() or np.isnan(q).any():
-        raise CheckFailed("log_density returns NaN on the mechanism's own outputs")
-    if np.isneginf(p).any():
-        raise CheckFailed("log_density is -inf on an output that the mechanism gave")
-    ratio = np.exp(np.minimum(q - p, 50.0))
-    excess = (ratio.mean() - 1) / (ratio.std() / np.sqrt(len(ratio)) + 1e-12)
-    if excess > 6.5 and ratio.mean() > 1 + 1e-6:
-        raise CheckFailed(f"log_density does not integrate to one: E_P[q/p] = {ratio.mean():.4g} with standard score {excess:.1f}")
-
-
-def check_claim(target: Target) -> None:
-    """A black-box audit finds no violation of the mechanism's own claim, at a false-alarm probability of 1e-9."""
-    _audit(target, bits=False)
-
-
-def check_low_bits(target: Target) -> None:
-    """The low bits of floating-point outputs keep the claim as well."""
-    result = _audit(target, bits=True, value=False)
-    if result.bit_level is None:
-        raise Skip("the outputs are no floating-point numbers")
-    if result.bit_level.verdict is Verdict.VIOLATED:
-        raise CheckFailed(f"the low bits certify epsilon > {result.bit_level.epsilon_lower:.4g} against {result.claim}", result)
-
-
-def _audit(target: Target, *, bits: bool, value: bool = True) -> AuditResult:
-    if getattr(target.mechanism, "claim", None) is None:
-        raise Skip("the mechanism states no claim")
-    result = audit(
-        target.mechanism,
-        pair=target.pairs,
-        trials=target.trials,
-        confidence=_CI_CONFIDENCE,
-        seed=target.seed,
-        name=target.name,
-        bits=bits,
-        stop="violation",
-    )
-    if value and result.verdict is not Verdict.NOT_REFUTED:
-        raise CheckFailed(result.headline(), result)
-    return result
-
-
-CHECKS: dict[str, Check] = {
-    check.__name__: check
-    for check in (
-        check_one_output_per_run,
-        check_same_stream_same_output,
-        check_rounds_are_independent,
-        check_dataset_is_left_alone,
-        check_parameters_are_validated,
-        check_survives_pickling,
-        check_density_agrees_with_sampler,
-        check_claim,
-        check_low_bits,
-    )
-}
+    violation: bool = False
 
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
 class CheckReport(Result):
-    """All findings on one mechanism. The verdict is VIOLATED if the claim check failed, ERROR if another did."""
+    """All findings on one mechanism. The verdict is VIOLATED if a check refuted the claim, ERROR if another failed."""
 
     name: str
     findings: tuple[Finding, ...]
@@ -214,8 +50,7 @@ class CheckReport(Result):
     def verdict(self) -> Verdict:  # type: ignore[override]
         if not self.failed:
             return Verdict.NOT_REFUTED
-        claim = any(finding.check in ("check_claim", "check_low_bits") and finding.result is not None for finding in self.failed)
-        return Verdict.VIOLATED if claim else Verdict.ERROR
+        return Verdict.VIOLATED if any(finding.violation for finding in self.failed) else Verdict.ERROR
 
     def headline(self) -> str:
         count = {status: sum(f.status == status for f in self.findings) for status in ("passed", "failed", "skipped", "expected failure")}
@@ -238,8 +73,11 @@ def check_mechanism(
     *,
     pair: Pair | list[Pair] | None = None,
     seed: int = 0,
-    trials: int = 200_000,
+    trials: int | None = None,
     expected_failures: Mapping[str, str] | None = None,
+    checks: Collection[str] | None = None,
+    executor: Executor | None = None,
+    progress: Callable[[Finding], None] | None = None,
 ) -> CheckReport:
     """Run every check that applies to a mechanism.
 
@@ -250,64 +88,88 @@ def check_mechanism(
     pair : Pair or list of Pair, optional
         Where to try it; the catalogue's pairs for ``mechanism.domain`` if left out.
     seed, trials : int
-        Root seed, and runs of each audit among the checks.
+        Root seed, and runs of the audit of the claim: what a `Target` says, or else 200,000. Smaller checks take a quarter each.
     expected_failures : dict, optional
-        Names of checks that are known to fail, with the reason. One that passes nevertheless counts as failed.
+        Names of checks that are known to fail, with the reason; what a `Target` says if left out. One that passes counts as failed.
+    checks : collection of str, optional
+        Only these; all of `CHECKS` if left out.
+    executor : concurrent.futures.Executor, optional
+        As in `audit`.
+    progress : callable, optional
+        Called with each finding.
 
     Raises
     ------
     InvalidArgument
-        If there is no pair to try, or an expected failure names no check.
+        If there is no pair to try, or a name is that of no check.
 
     Examples
     --------
     >>> from dpwitness.mechanisms import Laplace
-    >>> check_mechanism(Laplace(1.0, arithmetic="grid")).failed
+    >>> check_mechanism(Laplace(1.0, arithmetic="grid"), trials=20_000).failed
     ()
     """
-    target = _target(mechanism, pair, seed, trials)
-    expected = _expected(expected_failures)
-    return CheckReport(target.name, tuple(_find(name, check, target, expected) for name, check in CHECKS.items()))
+    subject = _subject(mechanism, pair, seed, trials, executor)
+    expected = _known("expected_failures", _expectations(mechanism) if expected_failures is None else expected_failures)
+    names = _known("checks", CHECKS if checks is None else checks)
+    findings = []
+    for name, check in CHECKS.items():
+        if name in names:
+            findings.append(_find(name, check, subject, expected))
+            if progress is not None:
+                progress(findings[-1])
+    return CheckReport(subject.name, tuple(findings))
 
 
-def _target(mechanism: Any, pair: Pair | list[Pair] | None, seed: int, trials: int) -> Target:
+def _subject(mechanism: Any, pair: Pair | list[Pair] | None, seed: int, trials: int | None, executor: Executor | None = None) -> Subject:
     pairs = [pair] if isinstance(pair, Pair) else list(pair or [])
     if not pairs:
         domain = getattr(mechanism, "domain", None)
         if domain is None:
             raise InvalidArgument("pair must be given for a mechanism without a domain, got None")
         pairs = pairs_for(domain)
-    return Target(mechanism, name_of(mechanism), pairs, seed, trials)
+    own = mechanism.trials if isinstance(mechanism, Target) else None
+    return Subject(mechanism, name_of(mechanism), pairs, seed, trials or own or TRIALS, executor)
 
 
-def _expected(expected_failures: Mapping[str, str] | None) -> Mapping[str, str]:
-    for name in expected_failures or {}:
+def _expectations(mechanism: Any) -> Mapping[str, str]:
+    return mechanism.expected_failures if isinstance(mechanism, Target) else {}
+
+
+def _known(argument: str, names: Any) -> Any:
+    for name in names:
         if name not in CHECKS:
-            raise InvalidArgument(f"expected_failures must name checks ({', '.join(CHECKS)}), got {name!r}")
-    return expected_failures or {}
+            raise InvalidArgument(f"{argument} must name checks ({', '.join(CHECKS)}), got {name!r}")
+    return names
 
 
-def _find(name: str, check: Check, target: Target, expected: Mapping[str, str]) -> Finding:
+def _find(name: str, check: Check, subject: Subject, expected: Mapping[str, str]) -> Finding:
     try:
-        check(dataclasses.replace(target, pairs=copy.deepcopy(target.pairs)))  # what one check spoils is no other's concern
+        check(dataclasses.replace(subject, pairs=copy.deepcopy(subject.pairs)))  # what one check spoils is no other's concern
     except Skip as reason:
         return Finding(name, "skipped", str(reason))
     except (CheckFailed, MechanismFailed, ValueError) as error:
+        result, violation = getattr(error, "result", None), getattr(error, "violation", False)
         if name in expected:
-            return Finding(name, "expected failure", expected[name])
-        return Finding(name, "failed", str(error), getattr(error, "result", None))
+            return Finding(name, "expected failure", expected[name], result)
+        return Finding(name, "failed", str(error), result, violation)
     if name in expected:
         return Finding(name, "failed", f"it passes, though a failure was expected: {expected[name]}")
     return Finding(name, "passed")
 
 
 def parametrize_with_checks(
-    mechanisms: Iterable[Any], *, seed: int = 0, trials: int = 200_000, expected_failures: Callable[[Any], Mapping[str, str]] | None = None
+    mechanisms: Iterable[Any],
+    *,
+    seed: int = 0,
+    trials: int | None = None,
+    expected_failures: Callable[[Any], Mapping[str, str]] | None = None,
 ) -> Any:
     """Decorate a test ``def test_x(mechanism, check)`` so that it becomes one item for each mechanism and check.
 
-    The test calls ``check(mechanism)``, which raises if the mechanism fails. Checks that do not apply are skipped; expected failures,
-    which `expected_failures` gives for each mechanism, are marked as strict xfail.
+    The test calls ``check(mechanism)``, which raises if the mechanism fails. Checks that do not apply are skipped, as are all checks of a
+    `Target` whose interpreter or library is missing; expected failures, which `expected_failures` (or a target file) gives for each
+    mechanism, are marked as strict xfail.
 
     Examples
     --------
@@ -318,20 +180,27 @@ def parametrize_with_checks(
     """
     import pytest
 
-    def bound(check: Check) -> Callable[[Any], None]:
+    def bound(check: Check, subjects: dict[int, Subject]) -> Callable[[Any], None]:
         def run(mechanism: Any) -> None:
+            if id(mechanism) not in subjects:
+                subjects[id(mechanism)] = _subject(mechanism, None, seed, trials)
+            subject = subjects[id(mechanism)]
             try:
-                check(_target(mechanism, None, seed, trials))
+                check(dataclasses.replace(subject, pairs=copy.deepcopy(subject.pairs)))
             except Skip as reason:
                 pytest.skip(str(reason))
 
         return run
 
     items = []
+    subjects: dict[int, Subject] = {}
     for mechanism in mechanisms:
-        expected = _expected(expected_failures(mechanism) if expected_failures else None)
-        label = name_of(mechanism)
+        label, missing = name_of(mechanism), []
+        try:
+            expected = _known("expected_failures", expected_failures(mechanism) if expected_failures else _expectations(mechanism))
+        except TargetError as error:
+            expected, missing = {}, [pytest.mark.skip(reason=str(error))]
         for name, check in CHECKS.items():
-            marks = [pytest.mark.xfail(reason=expected[name], strict=True)] if name in expected else []
-            items.append(pytest.param(mechanism, bound(check), id=f"{label}-{name}", marks=marks))
+            marks = [pytest.mark.xfail(reason=expected[name], strict=True)] if name in expected else missing
+            items.append(pytest.param(mechanism, bound(check, subjects), id=f"{label}-{name}", marks=marks))
     return pytest.mark.parametrize(("mechanism", "check"), items)

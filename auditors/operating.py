@@ -131,8 +131,9 @@ def calibrated(table: Table, sign: float) -> Curve | None:
     """
     view = table.seen_from(sign)
     total = view.ones + view.zeros
-    spread = float(np.sqrt(np.average((view.mean - np.average(view.mean, weights=total)) ** 2, weights=total)))
-    if view.size < 200 or spread == 0:
+    with np.errstate(over="ignore", invalid="ignore"):
+        spread = float(np.sqrt(np.average((view.mean - np.average(view.mean, weights=total)) ** 2, weights=total)))
+    if view.size < 200 or not 0 < spread < np.inf:
         return None
     rank = np.cumsum(total) / view.size
     bends = np.unique(view.mean[np.minimum(np.searchsorted(rank, [0.01, 0.05, 0.2, 0.35, 0.5, 0.65, 0.8, 0.95, 0.99]), len(rank) - 1)])

@@ -16,7 +16,7 @@ import numpy as np
 
 def noisy_sum(dataset, size, rng):
     """The sum of records in [0, 1]: `size` independent runs, one output each."""
-    return np.clip(dataset, 0, 1).sum() + rng.laplace(0.0, 1.0, size)
+    return np.clip(np.nan_to_num(dataset), 0, 1).sum() + rng.laplace(0.0, 1.0, size)
 
 
 noisy_sum.claim = "pure:1"  # pure:EPS, approx:EPS,DELTA, zcdp:RHO, rdp:ALPHA,EPS or gdp:MU

@@ -127,6 +127,10 @@ class Target:
         """How many 64-bit words each of `size` single runs takes from its generator: (size,)."""
         return np.asarray(self._sample(dataset, size, rng, each=True)[0]["draws"], dtype=np.int64)
 
+    def words(self, dataset: Any, size: int, rng: np.random.Generator) -> int:
+        """How many 64-bit words one batch of `size` runs takes from its generator."""
+        return int(self._sample(dataset, size, rng)[0]["words"])
+
     @property
     def claim(self) -> Claim | None:
         """What the target file promises. Raises TargetError where the library itself reports no finite promise."""

@@ -11,7 +11,7 @@ request    fields                                                       answer
 hello                                                                   protocol, versions of Python and NumPy
 load       place (path or module), paths (to append to ``sys.path``)    LIBRARY, version, TESTED, INSTALL, names
 describe   name, kwargs                                                 claim, domain, seeded, expected_failures, batch, trials, doc, cause
-sample     name, kwargs, size, seed (words), data (and key), each       value or raised, cpu (seconds), draws
+sample     name, kwargs, size, seed (words), data (and key), each       value, parts or raised; cpu, words, draws
 =========  ===========================================================  =========================================================
 
 An answer with ``error`` says what is wrong with the target, one with ``failed`` why the run cannot be an output. Nothing is pickled.
@@ -292,14 +292,14 @@ class Worker:
             return {"failed": f"the mechanism ran out of memory: {_text(error, str)}".rstrip(": ")}
         except (SystemExit, GeneratorExit, KeyboardInterrupt) as error:
             return {"failed": f"the mechanism ended its run with {type(error).__name__}: {error}"}
-        seconds = time.process_time() - started
+        seconds, words = time.process_time() - started, _drawn(rng)
         if _packed(dataset) != before:
             return {"failed": "mechanism changes its dataset in place; it must leave it as it found it"}
         if isinstance(value, Raised):
-            return {"raised": pack(value.error, out), "cpu": seconds}
+            return {"raised": pack(value.error, out), "cpu": seconds, "words": words}
         parts = isinstance(value, Parts)
         packed = [pack(part, out) for part in value] if parts else pack(value, out)
-        return {"parts" if parts else "value": packed, "cpu": seconds, "draws": draws}
+        return {"parts" if parts else "value": packed, "cpu": seconds, "words": words, "draws": draws}
 
     def _find(self, name: str, kwargs: dict[str, Any]) -> Any:
         found = self.module

@@ -1,0 +1,206 @@
+"""What the checks are made of: the mechanism under check, what it must offer for a check to apply, and exact tests on few runs."""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+from collections.abc import Callable
+from concurrent.futures import Executor
+from typing import Any
+
+import numpy as np
+from numpy.random import Generator
+from numpy.typing import NDArray
+
+from dpwitness.auditors.audit import audit
+from dpwitness.auditors.certificate import certified
+from dpwitness.auditors.engine import Inline, Stage, collect, run_side, stream
+from dpwitness.auditors.outputs import Outputs
+from dpwitness.auditors.result import AuditResult, Verdict
+from dpwitness.mechanisms.domains import Domain
+from dpwitness.mechanisms.foreign import Target
+from dpwitness.mechanisms.notions import Claim
+from dpwitness.mechanisms.pairs import Pair
+
+__all__ = ["CHECKS", "Check", "CheckFailed", "Skip", "Subject", "Tag", "check", "fail_if_told_apart"]
+
+CONFIDENCE = 1 - 1e-9  # of every statistical check
+_SHARE = 0.25  # of the trials of an audit that all pairs of one small check may take together
+_LEAST = 1000
+
+Labels = NDArray[np.int64]
+
+
+@dataclasses.dataclass(frozen=True, slots=True, eq=False)
+class Subject:
+    """A mechanism under check: the pairs to try it on, one root seed, and the audits that several checks share."""
+
+    mechanism: Any
+    name: str
+    pairs: list[Pair]
+    seed: int
+    trials: int
+    executor: Executor | None = None
+    audits: dict[str, AuditResult] = dataclasses.field(default_factory=dict)
+
+    @property
+    def run(self) -> Callable[..., Any]:
+        found: Callable[..., Any] = getattr(self.mechanism, "sample", self.mechanism)
+        return found
+
+    @property
+    def claim(self) -> Claim:
+        found: Claim = self.mechanism.claim
+        return found
+
+    @property
+    def domain(self) -> Domain | None:
+        return getattr(self.mechanism, "domain", None)
+
+    def outputs(self, dataset: Any, size: int, *key: int) -> Outputs:
+        """Encoded outputs of `size` runs."""
+        return run_side(self.run, dataset, size, stream(self.seed, *key))
+
+    def audit(self, pairs: list[Pair], trials: int, *, bits: bool = False) -> AuditResult:
+        """Look for a violation of the claim on these pairs, at a false-alarm probability of 1e-9."""
+        return audit(
+            self.mechanism,
+            pair=pairs,
+            trials=max(trials, _LEAST),
+            confidence=CONFIDENCE,
+            seed=self.seed,
+            name=self.name,
+            bits=bits,
+            stop="violation",
+            executor=self.executor,
+        )
+
+    def small(self, pairs: list[Pair], why: str) -> None:
+        """Audit special pairs on a share of the budget; CheckFailed if the claim is broken there."""
+        result = self.audit(pairs, round(_SHARE * self.trials))
+        if result.verdict is Verdict.VIOLATED:
+            assert result.pair is not None
+            raise CheckFailed(f"{why}: {result.headline()} on the pair '{result.pair.why}'", result)
+        if result.verdict is not Verdict.NOT_REFUTED:
+            raise CheckFailed(f"{why}: {result.headline()}", result)
+
+
+class Skip(Exception):
+    """The check does not apply to this mechanism."""
+
+
+class CheckFailed(AssertionError):
+    """The mechanism fails the check. `violation`: its claim is refuted."""
+
+    def __init__(self, reason: str, result: AuditResult | None = None, *, violation: bool = False) -> None:
+        super().__init__(reason)
+        self.result = result
+        self.violation = violation or (result is not None and result.verdict is Verdict.VIOLATED)
+
+
+class Tag(enum.Enum):
+    """What a check needs; the value is the reason why it is skipped."""
+
+    CLAIM = "the mechanism states no claim"
+    SEED = "the library cannot be seeded"
+    DENSITY = "the mechanism offers no log_density"
+    PARAMETERS = "the mechanism is no dataclass"
+    TRAVELS = "the mechanism runs in worker processes of its own"
+    RECORDS = "its datasets are no arrays of records"
+
+    def given(self, subject: Subject) -> bool:
+        """Whether `subject` offers it."""
+        it = subject.mechanism
+        if self is Tag.CLAIM:
+            return getattr(it, "claim", None) is not None
+        if self is Tag.SEED:
+            return bool(getattr(it, "seeded", True))
+        if self is Tag.DENSITY:
+            return hasattr(it, "log_density")
+        if self is Tag.PARAMETERS:
+            return dataclasses.is_dataclass(it) and not isinstance(it, type | Target)
+        if self is Tag.TRAVELS:
+            return not isinstance(it, Target)
+        return all(_records(pair) for pair in subject.pairs)
+
+
+def _records(pair: Pair) -> bool:
+    arrays = isinstance(pair.d0, np.ndarray) and isinstance(pair.d1, np.ndarray) and pair.d0.ndim > 0
+    return arrays and pair.relation in ("replace-one", "add-remove") and pair.d1.dtype.kind == "f"
+
+
+Check = Callable[[Subject], None]
+CHECKS: dict[str, Check] = {}
+
+
+def check(*needs: Tag) -> Callable[[Check], Check]:
+    """Register a check by its name; it is skipped where one of the tags is not given."""
+
+    def register(function: Check) -> Check:
+        def run(subject: Subject) -> None:
+            for tag in needs:
+                if not tag.given(subject):
+                    raise Skip(tag.value)
+            function(subject)
+
+        run.__name__, run.__doc__ = function.__name__, function.__doc__
+        CHECKS[function.__name__] = run
+        return run
+
+    return register
+
+
+def fail_if_told_apart(subject: Subject, label: Callable[[Any], Labels], what: str, run: Callable[..., Any] | None = None) -> None:
+    """CheckFailed if a label of the outputs alone refutes the claim on some pair, at a false-alarm probability of 1e-9 over all pairs.
+
+    Which labels speak for which dataset is fixed on a third of the rounds and tested on the others. Rounds are as many as refute the
+    claim if every guess is right, within a share of the budget: the check is for gross leaks, over all pairs.
+    """
+    alpha = (1 - CONFIDENCE) / len(subject.pairs)
+    rounds = 256
+    while rounds < 2**14 and float(certified(subject.claim, rounds, 0, rounds, alpha)) <= subject.claim.parameter:
+        rounds *= 2
+    budget = round(_SHARE * subject.trials)
+    batch = getattr(subject.mechanism, "batch", None) if isinstance(subject.mechanism, Target) else None
+    executor = subject.executor or Inline()
+    try:
+        for index, pair in enumerate(subject.pairs):
+            if index and (index + 1) * 3 * rounds // 2 > budget:
+                break
+            chunk = min(rounds // 2, batch or rounds)
+            stage = Stage(run or subject.run, pair, subject.seed, (8, index, 0), 3 * rounds // 2, chunk, 600.0)
+            futures = [executor.submit(_labels, stage, i, label) for i in range(stage.chunks)]
+            sides = [collect(future, stage) for future in futures]
+            split = max(1, len(sides) // 3)
+            guess = _guess(*(np.concatenate([part[side] for part in sides[:split]]) for side in (0, 1)))
+            if not guess:
+                continue
+            seen = [np.concatenate([part[side] for part in sides[split:]]) for side in (0, 1)]
+            told = [np.array([guess.get(int(value), 0) for value in values]) for values in seen]
+            right = int((told[0] > 0).sum() + (told[1] < 0).sum())
+            wrong = int((told[0] < 0).sum() + (told[1] > 0).sum())
+            lower = float(certified(subject.claim, right, wrong, sum(map(len, seen)), alpha))
+            if lower > subject.claim.parameter:
+                reason = f"{what}: it certifies {subject.claim.symbol} > {lower:.4g} against {subject.claim} on the pair '{pair.why}'"
+                raise CheckFailed(reason, violation=True)
+    finally:
+        if subject.executor is None:
+            executor.shutdown(wait=False)
+
+
+def _labels(stage: Stage, index: int, label: Callable[[Any], Labels]) -> tuple[Labels, Labels]:
+    first, second = stage.sample(index)
+    return label(first), label(second)
+
+
+def _guess(first: Labels, second: Labels) -> dict[int, int]:
+    """+1 for labels that speak for D1, -1 for those that speak for D0: those whose log-ratio is at least half of the largest."""
+    values = np.unique(np.concatenate([first, second]))
+    ratio = {int(v): float(np.log((np.sum(first == v) + 1) / (np.sum(second == v) + 1))) for v in values}
+    most = max(map(abs, ratio.values()), default=0.0)
+    return {v: 1 if r > 0 else -1 for v, r in ratio.items() if most > 0.5 and abs(r) >= most / 2}
+
+
+def drawn(rng: Generator) -> int:
+    """64-bit words that an SFC64 generator has given: it counts them in its state."""
+    return int(rng.bit_generator.state["state"]["state"][3])  # type: ignore[call-overload,index]
