@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import argparse
+import hashlib
+import json
 import sys
 from collections.abc import Iterator
+from importlib.metadata import version
+from pathlib import Path
 from typing import Any
 
 from dpwitness.cli import NO_VERDICT, OK, VIOLATED
@@ -40,13 +44,17 @@ def _list(args: argparse.Namespace) -> int:
     from dpwitness.commands import print_json
     from dpwitness.proofs_checks import declarations
 
-    known = declarations()
+    verdicts = _remembered()
+    rows = [it.to_json() for it in declarations().values()]
+    for row in rows:
+        if _key(row) in verdicts:
+            row["verdict"] = verdicts[_key(row)]
     if args.json:
-        print_json([it.to_json() for it in known.values()])
+        print_json(rows)
         return OK
-    width = max(map(len, known))
-    for it in known.values():
-        print(f"{it.id:<{width}}  {it.kind:<14}  {it.statement}")
+    width = max(len(row["id"]) for row in rows)
+    for row in rows:
+        print(f"{row['id']:<{width}}  {row['kind']:<14}  {row.get('verdict', ''):<14}  {row['statement']}")
     return OK
 
 
@@ -88,6 +96,8 @@ def _check(args: argparse.Namespace) -> int:
     if args.report is not None:
         raise InvalidArgument("--report must go with `check all`, whose page it writes")
     found = check(args.id, seconds=args.seconds, quick=args.quick, seed=args.seed or 0, **settings)
+    if not settings:
+        _remember([found.to_json()])
     if args.json:
         print_json(found.to_json())
     else:
@@ -108,6 +118,7 @@ def _check_all(args: argparse.Namespace) -> int:
     for found in run_all(seconds=args.seconds, quick=args.quick, seed=args.seed or 0, workers=args.workers):
         results.append(found)
         print(f"{found['name']:<{width}}  {found['seconds']:5.1f} s  {found['headline']}", file=out, flush=True)
+    _remember(results)
     words = [found["verdict"] for found in results]
     tally = ", ".join(f"{words.count(word)} {word.replace('_', ' ').lower()}" for word in sorted(set(words)))
     print(f"{len(results)} claims: {tally}; {sum(found['seconds'] for found in results):.0f} s", file=out)
@@ -141,6 +152,36 @@ def _checked(id: str, *, seconds: float, quick: bool, seed: int) -> dict[str, An
 
     found = check(id, seconds=seconds, quick=quick, seed=seed)
     return found.to_json() | {"witness": found.witness}
+
+
+def _remember(findings: list[dict[str, Any]]) -> None:
+    """Keep the verdicts for `list`, which shows what a claim last came to; nothing else reads them."""
+    verdicts = _remembered() | {_key(found): found["verdict"] for found in findings}
+    file = _memory()
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(json.dumps(verdicts, indent=1), encoding="utf-8")
+    except OSError:
+        pass  # the listing goes without
+
+
+def _remembered() -> dict[str, str]:
+    try:
+        return dict(json.loads(_memory().read_text(encoding="utf-8")))
+    except (OSError, ValueError, TypeError):
+        return {}
+
+
+def _memory() -> Path:
+    from dpwitness.mechanisms.environments import home
+
+    return home().parent / "claims.json"
+
+
+def _key(row: dict[str, Any]) -> str:
+    """The claim as it stands: a changed declaration, or another release, has not been checked."""
+    told = [row[key] for key in ("id", "statement", "formula", "domain", "proof")]
+    return f"{row['id']} {hashlib.blake2b(json.dumps([version('dpwitness'), *told]).encode(), digest_size=8).hexdigest()}"
 
 
 def _settings(pairs: list[str]) -> dict[str, float | tuple[float, float]]:

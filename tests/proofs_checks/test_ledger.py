@@ -75,10 +75,20 @@ def test_the_same_findings_give_the_same_bytes(tmp_path):
 # -- command line ------------------------------------------------------------------------------------------------------
 
 
+@pytest.fixture(autouse=True)
+def home(monkeypatch, tmp_path):
+    monkeypatch.setenv("DPWITNESS_HOME", str(tmp_path / "home"))
+
+
 def test_list_and_show(capsys):
     assert main(["claims", "list", "--json"]) == 0
     rows = json.loads(capsys.readouterr().out)
     assert {"id", "source", "statement", "kind"} <= set(rows[0]) and len(rows) == len(declarations())
+    assert not any("verdict" in row for row in rows)
+    assert main(["claims", "check", "CM-02"]) == 1
+    capsys.readouterr()
+    assert main(["claims", "list", "--json"]) == 0
+    assert {row["id"]: row["verdict"] for row in json.loads(capsys.readouterr().out) if "verdict" in row} == {"CM-02": "FAILS"}
     assert main(["claims", "show", "CM-06"]) == 0
     shown = capsys.readouterr().out
     assert "epsilon in [0.01, 10], n_lambda in [0.001, 1000]" in shown and "Worst case over pairs" in shown
