@@ -203,4 +203,4 @@ def _guess(first: Labels, second: Labels) -> dict[int, int]:
 
 def drawn(rng: Generator) -> int:
     """64-bit words that an SFC64 generator has given: it counts them in its state."""
-    return int(rng.bit_generator.state["state"]["state"][3])  # type: ignore[call-overload,index]
+    return int(rng.bit_generator.state["state"]["state"][3])

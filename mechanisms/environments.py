@@ -13,6 +13,7 @@ import tomllib
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from dpwitness.mechanisms.validation import InvalidArgument
 
@@ -121,7 +122,7 @@ def environments() -> dict[str, Environment]:
         return {}
     found = {}
     for name, table in tomllib.loads(path.read_text(encoding="utf-8")).items():
-        values = {key: tuple(value) if isinstance(value, list) else value for key, value in table.items()}
+        values: dict[str, Any] = {key: tuple(value) if isinstance(value, list) else value for key, value in table.items()}
         try:
             found[name] = Environment(name, **values)
         except TypeError as error:

@@ -96,7 +96,7 @@ def _sequence(value: Any, blobs: Blobs) -> dict[str, Any]:
     kinds = set(map(type, value)) if len(value) > 8 and name in ("list", "tuple") else set()
     kind = kinds.pop() if len(kinds) == 1 else None
     if kind in (float, bool) or (kind is int and max(map(abs, value)) < 2**63):
-        return dict(head, of=kind.__name__, items=_array(np.array(value), blobs))  # type: ignore[union-attr]
+        return dict(head, of=kind.__name__, items=_array(np.array(value), blobs))
     if kind is not None and issubclass(kind, np.generic) and value[0].dtype.kind in "fiub":
         return dict(head, of="items", items=_array(np.array(value), blobs))
     if kind is np.ndarray and value[0].dtype.kind in "fiub" and len({(v.dtype, v.shape) for v in value}) == 1:
@@ -317,10 +317,10 @@ class Worker:
 
     def _dataset(self, header: dict[str, Any], blobs: Blobs) -> tuple[Any, Any]:
         """A fresh copy of the dataset, and what it looks like before the run."""
-        key = header.get("key")
+        key: str = header.get("key", "")
         if "data" in header:
             found = header["data"], blobs
-            if key is not None:
+            if key:
                 self.kept[key] = found
                 if len(self.kept) > KEPT:
                     self.kept.popitem(last=False)
