@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -85,6 +86,8 @@ class CertifyResult(Result):
     def headline(self) -> str:
         symbol, ends = self.claim.symbol, f"[{self.parameter_lower:.5g}, {self.parameter_upper:.5g}]"
         how = f"{self.route}; upper end: {self.upper_end}"
+        if self.verdict is Verdict.VIOLATED and math.isinf(self.parameter_lower):
+            return f"VIOLATED: no finite {symbol} holds on this pair, against the claim {self.claim} ({how})"
         if self.verdict is Verdict.VIOLATED:
             return f"VIOLATED: {symbol} is at least {self.parameter_lower:.5g} on this pair, against the claim {self.claim} ({how})"
         if self.verdict is Verdict.CERTIFIED:

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Sequence
 from typing import Any, NoReturn
 
-from dpwitness import targets
+from dpwitness import examine, targets
 
 __all__ = ["main"]
 
@@ -83,6 +83,7 @@ def _parser() -> argparse.ArgumentParser:
     audit.add_argument("--bits", action="store_true", help="let the verdict on low bits of floating-point outputs count for the exit code")
     audit.add_argument("--time-limit", type=float, default=300.0, metavar="SECONDS", help="that one chunk of runs may take; default 300")
     targets.interpreter(audit)
+    examine.arguments(audit)
     _running(audit)
 
     suite = command("suite", "audit a whole suite of mechanisms: zoo, papers, third-party")

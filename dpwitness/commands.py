@@ -12,18 +12,20 @@ from pathlib import Path
 from typing import Any
 
 from dpwitness import claims
-from dpwitness.auditors.result import AuditResult, Verdict, strict
+from dpwitness.auditors.certify_result import CertifyResult
+from dpwitness.auditors.result import Result, Verdict, strict
 from dpwitness.cli import NO_VERDICT, OK, VIOLATED
 from dpwitness.console import bar, describe
+from dpwitness.examine import examine
 from dpwitness.inputs import keywords, load, pair_of, workers
 from dpwitness.mechanisms.validation import InvalidArgument
 
 __all__ = ["audit", "bench", "exit_code", "listing", "replay", "suite"]
 
 
-def exit_code(result: AuditResult, *, bits: bool = False) -> int:
+def exit_code(result: Result, *, bits: bool = False) -> int:
     """The exit code of one result: 1 violated, 3 no verdict, 0 otherwise. Low bits count if `bits`."""
-    level = result.bit_level
+    level = getattr(result, "bit_level", None)
     if result.verdict is Verdict.VIOLATED or (bits and level is not None and level.verdict is Verdict.VIOLATED):
         return VIOLATED
     return NO_VERDICT if result.verdict in (Verdict.INCONCLUSIVE, Verdict.ERROR) else OK
@@ -31,8 +33,7 @@ def exit_code(result: AuditResult, *, bits: bool = False) -> int:
 
 def audit(args: argparse.Namespace) -> int:
     """``dpwitness audit``."""
-    from dpwitness.auditors.audit import audit as run
-    from dpwitness.reports.report import check_writable, result_json
+    from dpwitness.reports.report import check_writable
 
     if args.report is not None:
         check_writable(args.report)
@@ -40,30 +41,17 @@ def audit(args: argparse.Namespace) -> int:
     pair = pair_of(args.d0, args.d1, args.relation, mechanism)
     drawn = bar()
     with workers(args.workers, mechanism) as executor:
-        result = run(
-            mechanism,
-            claim=args.claim,
-            pair=pair,
-            trials=1_000_000 if args.trials is None else args.trials,
-            confidence=args.confidence,
-            seed=args.seed or 0,
-            executor=executor,
-            name=name,
-            stop=args.stop,
-            time_limit=args.time_limit,
-            progress=drawn,
-            target=target,
-        )
+        results = examine(mechanism, pair, args, name=name, executor=executor, progress=drawn, target=target)
     if drawn is not None:
         drawn.close()
-    return _conclude(args, result, result_json(result), title=f"Audit of {name}", bits=args.bits)
+    return _conclude(args, results, title=f"Audit of {name}", bits=args.bits)
 
 
 def replay(args: argparse.Namespace) -> int:
     """``dpwitness replay``."""
     from dpwitness.auditors.replay import replay as run
     from dpwitness.auditors.witness import load_json, load_target, read_witness
-    from dpwitness.reports.report import check_writable, result_json
+    from dpwitness.reports.report import check_writable
 
     raw, _ = load_json(args.witness)
     if raw.get("kind") == "claim":
@@ -77,47 +65,54 @@ def replay(args: argparse.Namespace) -> int:
         result = run(args.witness, mechanism=mechanism, trials=args.trials, seed=args.seed, executor=executor, progress=drawn)
     if drawn is not None:
         drawn.close()
-    return _conclude(args, result, result_json(result), title=f"Replay of {Path(args.witness).name}")
+    return _conclude(args, [result], title=f"Replay of {Path(args.witness).name}")
 
 
-def _conclude(args: argparse.Namespace, result: AuditResult, data: dict[str, Any], *, title: str, bits: bool = False) -> int:
-    """Write the report, print, and return the exit code."""
-    from dpwitness.reports.report import write_report
+def _conclude(args: argparse.Namespace, results: Sequence[Result], *, title: str, bits: bool = False) -> int:
+    """Write the report, print, and return the exit code: that of the worst result."""
+    from dpwitness.reports.report import result_json, write_report
+    from dpwitness.reports.wording import slugs
 
-    code = exit_code(result, bits=bits)
+    data = [result_json(result) for result in results]
     report = None
     if args.report is not None:
-        report = write_report([data], args.report, title=title, command=_command())
+        report = write_report(data, args.report, title=title, command=_command())
     if args.json:
-        print_json(data)
+        print_json(data[0] if len(data) == 1 else data)
     else:
-        print(describe(result, data, bits=bits, next_step=_next(args, result, code, report)))
-    return code
+        told = []
+        for result, shown, slug in zip(results, data, slugs(result.name for result in results), strict=True):
+            file = report.parent / f"witness-{slug}.json" if report and shown["witness"] else None
+            told.append(describe(result, shown, bits=bits, next_step=_next(args, result, exit_code(result, bits=bits), report, file)))
+        print("\n\n".join(told))
+    codes = {exit_code(result, bits=bits) for result in results}
+    return next((code for code in (VIOLATED, NO_VERDICT) if code in codes), OK)
 
 
 def _command() -> str:
     return shlex.join(["dpwitness", *sys.argv[1:]])
 
 
-def _next(args: argparse.Namespace, result: AuditResult, code: int, report: Path | None) -> str:
+def _next(args: argparse.Namespace, result: Result, code: int, report: Path | None, witness: Path | None) -> str:
     """What to do now, in one line."""
-    level = result.bit_level
+    level = getattr(result, "bit_level", None)
     leaky = level is not None and level.verdict is Verdict.VIOLATED
     if args.command == "replay":
         if code == VIOLATED:
-            step = "the violation is confirmed on fresh runs: repair the mechanism or withdraw its claim"
+            step = "the violation is confirmed: repair the mechanism or withdraw its claim"
         else:
             step = "the witness was not confirmed: raise --trials, or check that the mechanism is the one that was audited"
     elif code == VIOLATED or leaky:
-        found = sorted(report.parent.glob("witness-*.json")) if report else []
         step = (
-            f"see it again with: dpwitness replay {shlex.quote(str(found[0]))}"
-            if found
+            f"see it again with: dpwitness replay {shlex.quote(str(witness))}"
+            if witness
             else "keep the witness: run again with --report DIR"
         )
         step += "" if result.verdict is Verdict.VIOLATED else "; round outputs to a grid"
+    elif result.verdict is Verdict.CERTIFIED:
+        step = "nothing has to change for this pair" + ("" if args.search else "; --search looks for a worse one")
     elif result.verdict is Verdict.INCONCLUSIVE:
-        step = "run again to the end"
+        step = "raise --trials, which narrows the enclosure" if isinstance(result, CertifyResult) else "run again to the end"
     elif code == NO_VERDICT:
         step = "repair what the first line names, then run again"
     else:

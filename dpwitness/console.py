@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TextIO
 
 if TYPE_CHECKING:
+    from dpwitness.auditors.certify_result import CertifyResult
     from dpwitness.auditors.result import AuditResult
 
 __all__ = ["Bar", "bar", "describe"]
@@ -56,12 +57,12 @@ def bar() -> Bar | None:
     return Bar(sys.stderr) if sys.stderr.isatty() else None
 
 
-def describe(result: AuditResult, data: dict[str, Any], *, bits: bool = False, next_step: str) -> str:
+def describe(result: AuditResult | CertifyResult, data: dict[str, Any], *, bits: bool = False, next_step: str) -> str:
     """A result for a person: verdict, number, how sure, what to do next.
 
     Parameters
     ----------
-    result : AuditResult
+    result : AuditResult or CertifyResult
     data : dict
         ``result_json(result)``, computed once.
     bits : bool
@@ -69,27 +70,43 @@ def describe(result: AuditResult, data: dict[str, Any], *, bits: bool = False, n
     next_step : str
         What to do.
     """
+    from dpwitness.auditors.certify_result import CertifyResult
     from dpwitness.auditors.result import Verdict
-    from dpwitness.reports.wording import dataset, figure
 
-    lines = [result.headline(), ""]
-    symbol, found = result.claim.symbol, result.verdict
+    notes = list(data.get("notes", []))
+    if isinstance(result, CertifyResult):
+        told, in_headline = _enclosed(result, data), [Verdict.ERROR]
+    else:
+        told, in_headline = _audited(result, data, bits), [Verdict.ERROR, Verdict.INCONCLUSIVE]
+    told += [("note", note) for note in (notes[1:] if result.verdict in in_headline else notes)]
+    return "\n".join([result.headline(), "", *(f"  {name:<10} {text}" for name, text in [*told, ("next", next_step)])])
 
-    def line(name: str, text: str) -> None:
-        lines.append(f"  {name:<10} {text}")
 
-    line("audited", f"{result.name}, claim {result.claim}" + (f", relation {result.pair.relation}" if result.pair else ""))
+def _pair(data: dict[str, Any]) -> tuple[str, str]:
+    from dpwitness.reports.wording import dataset
+
+    pair = data["pair"]
+    return "pair", f"D0 = {dataset(pair['d0'])}, D1 = {dataset(pair['d1'])} ({pair['why']})"
+
+
+def _audited(result: AuditResult, data: dict[str, Any], bits: bool) -> list[tuple[str, str]]:
+    from dpwitness.auditors.result import Verdict
+    from dpwitness.reports.wording import figure
+
+    symbol = result.claim.symbol
+    told = [("audited", f"{result.name}, claim {result.claim}" + (f", relation {result.pair.relation}" if result.pair else ""))]
     if result.pair is not None:
-        bound = f"{symbol} > {figure(result.parameter_lower)}"
         limit = data.get("limit")
         best = f"; no test of this size could certify more than {figure(limit)}" if isinstance(limit, float) else ""
-        line("certified", bound + best)
-        line("detectable", f"{symbol} > {figure(result.detectable)}, with probability 0.9")
-        line("how sure", f"confidence {result.confidence:.12g}, p-value {result.p_value:.2g}, {result.trials:,} runs, seed {result.seed}")
-        pair = data["pair"]
-        line("pair", f"D0 = {dataset(pair['d0'])}, D1 = {dataset(pair['d1'])} ({result.pair.why})")
-    if found is Verdict.VIOLATED and result.event is not None:
-        line("event", result.event.describe())
+        sure = f"confidence {result.confidence:.12g}, p-value {result.p_value:.2g}, {result.trials:,} runs, seed {result.seed}"
+        told += [
+            ("certified", f"{symbol} > {figure(result.parameter_lower)}{best}"),
+            ("detectable", f"{symbol} > {figure(result.detectable)}, with probability 0.9"),
+            ("how sure", sure),
+            _pair(data),
+        ]
+    if result.verdict is Verdict.VIOLATED and result.event is not None:
+        told.append(("event", result.event.describe()))
     level = result.bit_level
     if level is not None:
         text = {
@@ -97,8 +114,22 @@ def describe(result: AuditResult, data: dict[str, Any], *, bits: bool = False, n
             Verdict.NOT_REFUTED: "nothing found in the low bits of the outputs",
         }.get(level.verdict, level.verdict.value)
         aside = "" if bits or level.verdict is not Verdict.VIOLATED else " (counts for the exit code with --bits)"
-        line("low bits", text + aside)
-    for note in result.notes[1:] if found in (Verdict.ERROR, Verdict.INCONCLUSIVE) else result.notes:
-        line("note", note)
-    line("next", next_step)
-    return "\n".join(lines)
+        told.append(("low bits", text + aside))
+    return told
+
+
+def _enclosed(result: CertifyResult, data: dict[str, Any]) -> list[tuple[str, str]]:
+    from dpwitness.auditors.result import Verdict
+    from dpwitness.reports.wording import figure
+
+    told = [("enclosed", f"{result.name}, claim {result.claim}, relation {result.pair.relation}")]
+    if result.verdict is not Verdict.ERROR:
+        symbol, ends = result.claim.symbol, (result.parameter_lower, result.parameter_upper)
+        told += [
+            (symbol, f"at least {figure(ends[0], 7)}, at most {figure(ends[1], 7)}"),
+            ("route", result.route),
+            ("upper end", result.upper_end),
+            ("how sure", f"confidence {result.confidence:.12g} of all that was sampled, {result.trials:,} runs, seed {result.seed}"),
+            ("event", result.event),
+        ]
+    return [*told, _pair(data)]

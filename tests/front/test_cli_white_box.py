@@ -1,0 +1,85 @@
+"""The exact privacy loss and the search for pairs from the command line."""
+
+import json
+import sys
+
+import pytest
+
+from dpwitness.cli import main
+
+SINGULAR = json.dumps({"epsilon": 1.0, "regularization": 0.1, "noise": "laplace_radius_std", "dimension": 2})
+PAIR = ["--d0", "[0]", "--d1", "[1]"]
+
+
+def told(capsys, *arguments):
+    code = main(["audit", *arguments])
+    return code, capsys.readouterr().out
+
+
+def test_a_claim_is_certified_for_a_pair(capsys):
+    code, out = told(capsys, "dpwitness.mechanisms:Laplace", "--kwargs", '{"epsilon": 1.0}', *PAIR, "--white-box")
+    assert code == 0 and out.startswith("CERTIFIED for this pair: epsilon lies in [1, 1]")
+    assert "upper end  assumption" in out and "--search looks for a worse one" in out
+
+
+def test_the_catalogue_is_looked_through(capsys):
+    """Noisy max with its value: 2.5 at epsilon = 1, on a pair that no option names."""
+    code, out = told(capsys, "dpwitness.mechanisms:NoisyMax", "--kwargs", '{"epsilon": 1.0, "release": "value"}', "--white-box", "--json")
+    assert code == 1
+    assert json.loads(out)["epsilon_lower"] == pytest.approx(2.5, rel=1e-6)
+
+
+def test_found_by_search_enclosed_audited_and_replayed(shell):
+    """CM-05: infinity at the minimiser; a ball around it is certified beyond 4 on fresh runs."""
+    options = ["--search", "--white-box", "--search-seconds", "5", "--trials", "2e6", "--report", "out"]
+    found = shell.dpwitness("audit", "dpwitness.mechanisms:LogisticOutputPerturbation", "--kwargs", SINGULAR, *options)
+    assert (found.returncode, found.stderr) == (1, "")
+    assert found.stdout.startswith("VIOLATED: no finite epsilon holds on this pair")
+    results = json.loads((shell.folder / "out" / "audit.json").read_text())["results"]
+    assert [r["kind"] for r in results] == ["white box", "black box"]
+    assert results[0]["epsilon_lower"] == "inf" and results[1]["epsilon_lower"] > 4
+    assert "within" in results[1]["description"]
+    assert "dpwitness replay out/witness-logisticoutputperturbation-2.json" in found.stdout
+    for name in ("", "-2"):
+        again = shell.dpwitness("replay", f"out/witness-logisticoutputperturbation{name}.json")
+        assert again.returncode == 1 and "the violation is confirmed" in again.stdout
+
+
+def test_a_black_box_is_searched(shell):
+    """Noise that shrinks where the sum is large: only some pairs show it."""
+    (shell.folder / "shy.py").write_text(
+        "import numpy as np\nfrom dpwitness.mechanisms import Records\n\n\n"
+        "def total(dataset, size, rng):\n  x = float(np.sum(dataset))\n  return x + rng.laplace(0.0, 1.0 if x < 2.5 else 0.4, size)\n\n\n"
+        "total.domain = Records(3)\n"
+    )
+    found = shell.dpwitness("audit", "shy.py:total", "--claim", "pure:1", "--search", "--search-seconds", "5", "--json", "--trials", "2e5")
+    data = json.loads(found.stdout)
+    assert found.returncode == 1 and data["kind"] == "black box" and data["epsilon_lower"] > 1.3
+    assert data["notes"][-1].startswith("pair found by a search of the domain: at most epsilon = ")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("mine.py:leaky", "--claim", "pure:1", *PAIR, "--white-box"), "--white-box needs a mechanism with log_density, leaky has none"),
+        (("mine.py:leaky", "--claim", "pure:1", "--search"), "--search needs a mechanism with a domain, leaky has none"),
+        (("mine.py:leaky", "--claim", "pure:1", *PAIR, "--search"), "--search looks for the pair itself: leave out --d0 and --d1"),
+        (
+            ("dpwitness.mechanisms:Laplace", "--kwargs", '{"epsilon": 1.0}', "--search", "--search-seconds", "0"),
+            "seconds must be positive and finite, got 0",
+        ),
+        (
+            ("dpwitness.mechanisms:Laplace", "--kwargs", '{"epsilon": 1.0}', *PAIR, "--white-box", "--trials", "10"),
+            "trials must be a whole number, at least 10000, got 10",
+        ),
+    ],
+)
+def test_user_errors(shell, monkeypatch, capsys, arguments, message):
+    monkeypatch.chdir(shell.folder)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    try:
+        assert main(["audit", *arguments]) == 2
+    finally:
+        sys.modules.pop("mine", None)
+    out, err = capsys.readouterr()
+    assert out == "" and err.count("\n") == 1 and message in err
