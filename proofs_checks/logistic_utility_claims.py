@@ -20,6 +20,7 @@ from .evidence import audited, identities
 from .finding import ClaimVerdict, Evidence
 from .ledger import Effort, certificate, claim, need
 from .logistic_objective_claims import printed_objective_noise_is_private
+from .logistic_sensitivity_claims import times
 
 
 def gamma_tail(shape: Ball, t: Ball) -> Ball:
@@ -56,10 +57,11 @@ def gamma_noise_keeps_a_bound_with_the_dimension(dimension: Ball, delta: Ball) -
     """fhat(w2) - fhat(w1) <= |b|^2 / (2 lambda n^2), and epsilon |b| / 2 is Gamma(d): the bound says where that may lie.
 
     Chernoff: P(Gamma(d) > d + x) <= exp(-(x - d log(1 + x / d))). With y = sqrt(2 t / d), x = d (y + y^2 / 2) and the exponent is
-    d (log(1 + y + y^2 / 2) - y) - t.
+    -d gap(y) - t with gap(y) = y - log(1 + y + y^2 / 2), which grows from 0: its derivative is y^2 / (2 + 2 y + y^2).
     """
     y = (-2 * delta.log() / dimension).sqrt()
-    return enclose((dimension * ((y + y * y / 2).log1p() - y)).expm1())
+    low, high = (end - (end + end * end / 2).log1p() for end in (y.lower(), y.upper()))
+    return enclose((-times(dimension, low.union(high))).expm1())
 
 
 @certificate(
@@ -104,9 +106,9 @@ PROBLEMS = ((0.55, 0.1), (0.55, 0.01), (0.6, 0.03), (0.75, 0.1), (0.75, 0.01), (
 
 
 def least_records(p: float, goal: float, epsilon: float, delta: float, *, rate: float = 1 / math.sqrt(2)) -> int:
-    """Smallest n, by bisection below the first power of two that does, at which Algorithm 2 on the line has expected loss at most L(w0) + goal with probability 1 - delta.
+    """Records that Algorithm 2 needs on the line for an expected loss of at most L(w0) + goal with probability 1 - delta.
 
-    Records x = 1, label +1 with probability p; w0 = logit(p) minimises L, and lambda = goal / w0^2. The expected loss is convex, so the
+    By bisection below the first power of two that suffices. Records x = 1, label +1 with probability p; w0 = logit(p) minimises L, and lambda = goal / w0^2. The expected loss is convex, so the
     goal is an interval of w2, hence one of b (the map is decreasing) for each number of positive labels, hence a sum of Laplace
     probabilities: exact but for rounding. `rate` is the noise's, over epsilon, as printed by default.
     """
