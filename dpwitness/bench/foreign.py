@@ -1,0 +1,124 @@
+"""What it costs to run a target in worker processes: against the same function run in plain processes of its own."""
+
+from __future__ import annotations
+
+import resource
+import subprocess
+import sys
+import tempfile
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import numpy as np
+
+from dpwitness.auditors.engine import Stage, counts
+from dpwitness.auditors.events import Intervals
+from dpwitness.auditors.learning import learn
+from dpwitness.bench.table import Row, Table
+from dpwitness.mechanisms.foreign import Target
+from dpwitness.mechanisms.notions import PureDP
+from dpwitness.mechanisms.pairs import Pair
+
+__all__ = ["TARGET_FILE", "driven", "measure"]
+
+PROCESSES = 2
+CHUNK = 2**16  # rounds in a chunk of a long audit
+TARGET_FILE = '''
+import math
+import random
+import sys
+import time
+
+import numpy as np
+
+
+def noise(value, scale, source):
+    """Laplace noise as a library written in Python adds it to one number: about 3 microseconds."""
+    for bound in (value, scale):
+        if not isinstance(bound, float) or math.isnan(bound) or math.isinf(bound):
+            raise ValueError("value and scale must be finite")
+    sign = -1.0 if source.random() < 0.5 else 1.0
+    tail = -math.log(1.0 - source.random())
+    for _ in range(280):
+        sign = -sign
+    return value + sign * scale * tail
+
+
+def scalar(dataset, size, rng):
+    """`size` calls, one after the other."""
+    source, value = random.Random(int(rng.integers(2**63))), float(dataset[0])
+    return np.array([noise(value, 1.0, source) for _ in range(size)])
+
+
+scalar.claim = "pure:1"
+scalar.domain = {"kind": "Records", "size": 1}
+
+if __name__ == "__main__":
+    size = int(sys.argv[1])
+    scalar(np.zeros(1), size // 10, np.random.default_rng(0))
+    started = time.perf_counter(), time.process_time()
+    scalar(np.zeros(1), size, np.random.default_rng(0))
+    print(time.perf_counter() - started[0], time.process_time() - started[1])
+'''
+
+
+def driven(rounds: int, folder: Path) -> dict[str, float]:
+    """Run `rounds` test rounds of the scalar target on two workers, and as many in two plain processes.
+
+    Returns
+    -------
+    dict
+        ``microseconds`` a call by itself; ``plain`` and ``driven``, seconds by the clock; ``processor``, the function's share of the
+        processor time that it and its controller take; ``overhead`` of the controller for one batch of a second.
+    """
+    file = folder / "scalar_target.py"
+    file.write_text(TARGET_FILE, encoding="utf-8")
+    plain = [
+        subprocess.Popen([sys.executable, str(file), str(rounds // PROCESSES)], stdout=subprocess.PIPE, text=True) for _ in range(PROCESSES)
+    ]
+    own = np.array([[float(v) for v in process.communicate()[0].split()] for process in plain])
+
+    target = Target(str(file), "scalar")
+    pair = Pair(np.array([0.0]), np.array([1.0]))
+    stage = Stage(target.sample, pair, 1, (0, 0, 0), rounds, CHUNK, 300.0)
+    event = learn(*stage.sample(0), PureDP(1.0), alpha=0.01, rounds=rounds).event
+    assert isinstance(event, Intervals)
+    with ThreadPoolExecutor(PROCESSES) as executor:
+        list(executor.map(lambda i: target.sample(pair.d0, 100, np.random.default_rng(i)), range(2 * PROCESSES)))  # workers are started
+        before, function, started = _processor(), target.cpu_seconds, time.perf_counter()
+        for _ in counts(stage, [event], executor):
+            pass
+        wall, controller, function = time.perf_counter() - started, _processor() - before, target.cpu_seconds - function
+
+        size = int(rounds / float(own[:, 1].sum()))  # a batch of a second
+        before, one = _processor(), target.cpu_seconds
+        target.sample(pair.d0, size, np.random.default_rng(0))
+        overhead = (_processor() - before) / (target.cpu_seconds - one)
+    target.close()
+    return {
+        "microseconds": 1e6 * float(own[:, 1].sum()) / rounds,
+        "plain": float(own[:, 0].mean()),
+        "driven": wall,
+        "processor": function / (function + controller),
+        "overhead": overhead,
+    }
+
+
+def _processor() -> float:
+    """Processor time of this process so far; that of workers is counted where they run."""
+    used = resource.getrusage(resource.RUSAGE_SELF)
+    return used.ru_utime + used.ru_stime
+
+
+def measure() -> Table:
+    """All rows, best of three."""
+    with tempfile.TemporaryDirectory() as folder:
+        runs = [driven(2**21, Path(folder)) for _ in range(3)]
+    plain, clock = (min(run[key] for run in runs) for key in ("plain", "driven"))
+    rows = [
+        Row("scalar target on 2 workers / by itself, by the clock", 0.9, plain / clock, "ratio"),
+        Row("scalar target on 2 workers / by itself, processor time", 0.9, max(run["processor"] for run in runs), "ratio"),
+        Row("overhead of a batch of 1 s", 0.1, min(run["overhead"] for run in runs), "ratio", at_most=True),
+    ]
+    return Table("foreign", tuple(rows), (f"a call takes {runs[0]['microseconds']:.2f} microseconds by itself",))
