@@ -1,4 +1,4 @@
-"""Audits as tests: the `dp_audit` fixture and marker, and one report over all of them, also under xdist.
+"""Audits as tests: the fixtures `dp_audit` and `dp_check`, the marker `dp_audit`, and one report over all of them, also under xdist.
 
 The plugin is loaded by every pytest run in an environment with dpwitness: it imports nothing heavy until an audit is asked for.
 """
@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import inspect
 import json
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,8 +20,8 @@ _FOUND = pytest.StashKey[list[dict[str, Any]]]()  # of an item: results that no 
 _REPORT = pytest.StashKey["_Merged"]()
 
 _MARKER = (
-    "dp_audit(claim=None, pair=None, domain=None, trials=..., confidence=1-1e-9, seed=0, ...): the test returns, or yields, "
-    "a mechanism, whose privacy claim is asserted"
+    "dp_audit(claim=None, pair=None, domain=None, trials=..., confidence=1-1e-9, seed=0, white_box=False, ...): the test returns, or "
+    "yields, a mechanism, whose privacy claim is asserted"
 )
 
 
@@ -45,6 +45,12 @@ def pytest_configure(config: pytest.Config) -> None:
 def dp_audit(request: pytest.FixtureRequest) -> Auditor:
     """``dp_audit(mechanism, claim=..., pair=..., trials=...)`` fails the test if the claim is violated; returns the AuditResult."""
     return _auditor(request.node)
+
+
+@pytest.fixture
+def dp_check(request: pytest.FixtureRequest) -> Callable[[Any], Any]:
+    """``dp_check(result)`` takes a result of any kind to the report and fails the test if it is VIOLATED or without a verdict."""
+    return _auditor(request.node).check
 
 
 def _auditor(item: pytest.Item) -> Auditor:

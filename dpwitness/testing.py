@@ -9,15 +9,19 @@ import sys
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from dpwitness.auditors.audit import audit
-from dpwitness.auditors.result import AuditResult, Verdict, strict
+from dpwitness.auditors.certify_result import CertifyResult
+from dpwitness.auditors.result import AuditResult, Result, Verdict, strict
+from dpwitness.auditors.white_box import certify
 from dpwitness.auditors.witness import describe_target
 from dpwitness.reports.report import result_json
-from dpwitness.reports.wording import slugs
+from dpwitness.reports.wording import dataset, slugs
 
 __all__ = ["Auditor", "NoVerdict", "PrivacyViolation"]
+
+R = TypeVar("R", bound=Result)
 
 TRIALS = 200_000
 CONFIDENCE = 1 - 1e-9
@@ -26,7 +30,7 @@ CONFIDENCE = 1 - 1e-9
 class PrivacyViolation(AssertionError):
     """A claim was refuted; `result` is the audit."""
 
-    def __init__(self, message: str, result: AuditResult) -> None:
+    def __init__(self, message: str, result: Result) -> None:
         super().__init__(message)
         self.result = result
 
@@ -34,7 +38,7 @@ class PrivacyViolation(AssertionError):
 class NoVerdict(AssertionError):
     """The mechanism could not be audited; `result` says why."""
 
-    def __init__(self, message: str, result: AuditResult) -> None:
+    def __init__(self, message: str, result: Result) -> None:
         super().__init__(message)
         self.result = result
 
@@ -58,13 +62,15 @@ class Auditor:
         self._test, self._keep, self._folder, self._here = test, keep, folder, here
         self._audits = 0
 
-    def __call__(self, mechanism: Any, **options: Any) -> AuditResult:
+    def __call__(self, mechanism: Any, *, white_box: bool = False, **options: Any) -> AuditResult | CertifyResult:
         """Audit `mechanism` and fail if its claim is violated, or if there is no verdict.
 
         Parameters
         ----------
         mechanism : Mechanism or callable
             As for `dpwitness.audit`, as are the keywords.
+        white_box : bool
+            Enclose the privacy loss with `dpwitness.certify` instead, which takes the keywords then.
         **options
             ``claim``, ``pair``, ``domain``, ``trials`` (200,000), ``confidence`` (1 - 1e-9: the probability that a test of a
             private mechanism fails), ``seed`` (0), ``stop`` ("violation"), ``bits`` (False; True lets low bits fail the test too),
@@ -72,56 +78,56 @@ class Auditor:
 
         Returns
         -------
-        AuditResult
+        AuditResult, or CertifyResult if `white_box`
         """
         __tracebackhide__ = True
-        result = self._run(mechanism, **options)
-        level = result.bit_level
-        if result.verdict is Verdict.VIOLATED or (level is not None and level.verdict is Verdict.VIOLATED):
-            raise PrivacyViolation(self._violation(result), result)
-        if result.verdict in (Verdict.ERROR, Verdict.INCONCLUSIVE):
-            raise NoVerdict(f"{result.headline()} (audit of {result.name}, claim {result.claim})", result)
-        return result
+        common = {"trials": TRIALS, "confidence": CONFIDENCE, "target": _target(mechanism, self._here)}
+        if white_box:
+            return self.check(certify(mechanism, options.pop("pair", None), **common | options))
+        return self.check(audit(mechanism, **common | {"stop": "violation", "bits": False} | options))
 
-    def _run(
-        self,
-        mechanism: Any,
-        *,
-        name: str | None = None,
-        trials: int = TRIALS,
-        confidence: float = CONFIDENCE,
-        stop: str = "violation",
-        bits: bool = False,
-        **options: Any,
-    ) -> AuditResult:
-        options.setdefault("target", _target(mechanism, self._here))
-        result = audit(mechanism, name=name, trials=trials, confidence=confidence, stop=stop, bits=bits, **options)
+    def check(self, result: R) -> R:
+        """Take a result of any kind (black box, white box, sensitivity, utility) to the report; fail if violated or without a verdict."""
+        __tracebackhide__ = True
         self._audits += 1
         if self._keep is not None:
             data = result_json(result) | {"test": self._test}
             data.pop("seconds", None)  # the report is the same for any number of workers
             self._keep(strict(data))
+        level = getattr(result, "bit_level", None)
+        if result.verdict is Verdict.VIOLATED or (level is not None and level.verdict is Verdict.VIOLATED):
+            raise PrivacyViolation(self._violation(result), result)
+        if result.verdict in (Verdict.ERROR, Verdict.INCONCLUSIVE):
+            claim = getattr(result, "claim", None)
+            raise NoVerdict(f"{result.headline()} (audit of {result.name}{f', claim {claim}' if claim else ''})", result)
         return result
 
-    def _violation(self, result: AuditResult) -> str:
+    def _violation(self, result: Result) -> str:
         lines = [result.headline()]
-        if result.verdict is not Verdict.VIOLATED and result.bit_level is not None:
-            lines = [f"VIOLATED in floating-point bits: epsilon > {result.bit_level.epsilon_lower:.4g} against the claim {result.claim}"]
-        path = self._write(result)
-        if result.pair is not None:
-            lines.append(f"audited: {result.name}, relation {result.pair.relation}, {result.trials:,} runs, seed {result.seed}")
+        data = result_json(result)
+        level = getattr(result, "bit_level", None)
+        if result.verdict is not Verdict.VIOLATED and level is not None:
+            lines = [f"VIOLATED in floating-point bits: epsilon > {level.epsilon_lower:.4g} against the claim {data['claim']}"]
+        pair = data.get("pair")
+        if pair:
+            runs = f", {data['trials']:,} runs" if "trials" in data else ""
+            lines.append(f"audited: {result.name}, relation {pair['relation']}{runs}, seed {data['seed']}")
+            lines.append(f"pair:    D0 = {dataset(pair['d0'])}, D1 = {dataset(pair['d1'])}")
+        if data["witness"] is None:
+            return "\n".join(lines)
+        path = self._write(data["witness"])
         lines.append(f"witness: {path}")
-        if result.target is None:
+        if data["witness"]["target"] is None:
             lines.append(f"replay:  dpwitness.replay({path!r}, mechanism=...), since the mechanism cannot be imported by name")
         else:
             lines.append(f"replay:  dpwitness replay {shlex.quote(path)}")
         return "\n".join(lines)
 
-    def _write(self, result: AuditResult) -> str:
+    def _write(self, witness: dict[str, Any]) -> str:
         folder = self._folder or Path(tempfile.mkdtemp(prefix="dpwitness-"))
         slug = slugs([self._test])[0]
         path = folder / f"witness-{slug}-{self._audits}.json"
-        path.write_text(json.dumps(strict(result.witness), indent=1, allow_nan=False), encoding="utf-8")
+        path.write_text(json.dumps(strict(witness), indent=1, allow_nan=False), encoding="utf-8")
         return _shown(path, self._here)
 
 

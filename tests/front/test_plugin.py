@@ -77,6 +77,40 @@ def test_plain():
     assert 1 + 1 == 2
 """
 
+KINDS = """
+import numpy as np
+import pytest
+import dpwitness as dpw
+from dpwitness import mechanisms as m
+from dpwitness.auditors import MeanBound
+
+
+@pytest.mark.dp_audit(white_box=True)
+@pytest.mark.parametrize("multiplier", [1.0, 0.5])
+def test_law(multiplier):
+    return m.Laplace(1.0, noise_multiplier=multiplier)
+
+
+def test_law_of_a_pair(dp_audit):
+    result = dp_audit(m.Laplace(1.0), white_box=True, pair=dpw.Pair(np.array([0.0]), np.array([0.5])))
+    assert result.epsilon_upper < 0.51
+
+
+@pytest.mark.parametrize("bound", [0.25, 0.2])
+def test_sensitivity(dp_check, bound):
+    dp_check(dpw.audit_sensitivity(np.mean, bound, m.Records(4), evaluations=300))
+
+
+@pytest.mark.parametrize("bound", [1.1, 0.9])
+def test_utility(dp_check, bound):
+    dp_check(dpw.audit_utility(lambda size, rng: rng.exponential(size=size), MeanBound(bound), runs=20_000))
+
+
+def test_no_claim(dp_audit):
+    with pytest.raises(dpw.InvalidArgument, match="mechanism must have a method sample"):
+        dp_audit(lambda d, n, rng: rng.random(n), claim="pure:1", white_box=True)
+"""
+
 
 @pytest.fixture
 def suite(shell):
@@ -136,3 +170,16 @@ def test_nothing_heavy_is_imported_where_no_audit_is_asked_for(shell):
     )
     ran = shell.pytest("-p", "no:xdist", "-p", "no:hypothesispytest")
     assert ran.returncode == 0, ran.stdout
+
+
+def test_results_of_every_kind_are_asserted_and_reported(shell):
+    (shell.folder / "test_kinds.py").write_text(KINDS)
+    ran = shell.run(*_python(), "--dp-report", "out")
+    assert counts(ran.stdout) == ("3", "5"), ran.stdout
+    assert "VIOLATED: epsilon is at least 2 on this pair" in ran.stdout
+    assert "VIOLATED: the function moves by 1.25 times the claimed 0.2" in ran.stdout and "pair:    D0 = [" in ran.stdout
+    assert "PrivacyViolation: VIOLATED: mean error <= 0.9" in ran.stdout
+    kinds = [r["kind"] for r in json.loads((shell.folder / "out" / "audit.json").read_text())["results"]]
+    assert sorted(set(kinds)) == ["sensitivity", "utility", "white box"] and len(kinds) == 7
+    (command,) = set(re.findall(r"replay:  dpwitness (replay \S+)", ran.stdout))
+    assert shell.dpwitness(*command.split()).returncode == 1
