@@ -41,10 +41,11 @@ class Table:
         ranks = ranks[(ranks > 0) & (ranks < n)]
         ranks = np.unique(np.searchsorted(pooled, pooled[ranks], side="left"))
         ranks = ranks[ranks > 0]
-        bounds = 0.5 * (pooled[ranks - 1] + pooled[ranks])
+        below, above = pooled[ranks - 1], pooled[ranks]
+        bounds = np.where(0.5 * (below + above) < above, 0.5 * (below + above), below)  # two floats may have none between them
         starts = np.concatenate([[0], ranks]).astype(int)
         counts = np.diff(np.append(starts, n))
-        ones = np.diff(np.concatenate([[0], np.searchsorted(np.sort(score1), bounds), [len(score1)]]))
+        ones = np.diff(np.concatenate([[0], np.searchsorted(np.sort(score1), above), [len(score1)]]))
         mean = np.add.reduceat(pooled, starts) / counts
         return cls(bounds, mean, ones.astype(float), (counts - ones).astype(float))
 

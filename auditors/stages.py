@@ -125,7 +125,7 @@ def probe(state: Course, pair: Pair, index: int) -> tuple[int, bool]:
     seeded = getattr(state.result.mechanism, "seeded", True)  # a target that says it is not has said so in its notes
     if seeded and not all(same_outputs(a, b) for a, b in zip(first, second, strict=True)) and note not in state.notes:
         state.notes.append(note)
-    return max(side.values.shape[1] for side in first), floating(*first)
+    return max(1, *(side.values.shape[1] for side in first)), floating(*first)
 
 
 def _first_error(run: Callable[[Any, int, Generator], Any], dataset: Any) -> str:
