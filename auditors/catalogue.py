@@ -140,7 +140,7 @@ def _records(domain: Records) -> Iterator[Pair]:
         changes.insert(1, (0.0, high))
     if domain.missing:
         crowds = {"all others missing": np.full(n, np.nan), **crowds}
-        changes.append((np.nan, high))
+        changes.insert(1, (np.nan, high))
     if domain.outside:
         far = 10 * (high - low)
         changes[1:1] = [(low, high + far), (low - far, high + far)]

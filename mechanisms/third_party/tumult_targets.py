@@ -1,0 +1,42 @@
+"""Tumult Core: noise mechanisms, each with the claim of its own privacy function. The library takes no seed."""
+
+import functools
+
+import numpy as np
+from tmlt.core.domains.numpy_domains import NumpyFloatDomain
+from tmlt.core.measurements import noise_mechanisms
+
+LIBRARY = "tmlt.core"
+TESTED = ">=0.20,<0.21"
+INSTALL = "pip install tmlt.core==0.20.0"
+
+_REAL = {"kind": "Answers", "length": 1, "low": -10, "high": 10}
+_WHOLE = {"kind": "Counts", "length": 1, "low": 0, "high": 100}
+
+
+@functools.cache
+def _made(name, **parameters):
+    domain = {"input_domain": NumpyFloatDomain()} if name in ("AddLaplaceNoise", "AddGaussianNoise") else {}
+    return getattr(noise_mechanisms, name)(**domain, **parameters)
+
+
+def _noise(name, notion, domain, **parameters):
+    def run(dataset, size, rng):
+        mechanism = _made(name, **parameters)
+        value = np.float64(dataset[0]) if domain["kind"] == "Answers" else np.int64(dataset[0])
+        return np.array([mechanism(value) for _ in range(size)])
+
+    def claim():
+        return f"{notion}:{_made(name, **parameters).privacy_function(1).to_float(round_up=True)!r}"
+
+    run.__doc__ = f"{name}({', '.join(f'{k}={v}' for k, v in parameters.items())})."
+    run.claim, run.seeded = claim, False
+    run.domain = domain | {"relation": "l1" if notion == "pure" else "l2"}
+    return run
+
+
+laplace = _noise("AddLaplaceNoise", "pure", _REAL, scale=1)
+geometric = _noise("AddGeometricNoise", "pure", _WHOLE, alpha=1)
+gaussian = _noise("AddGaussianNoise", "zcdp", _REAL, sigma_squared=1)
+discrete_gaussian = _noise("AddDiscreteGaussianNoise", "zcdp", _WHOLE, sigma_squared=1)
+geometric_large = _noise("AddGeometricNoise", "pure", _WHOLE | {"high": 2**61}, alpha=1)
