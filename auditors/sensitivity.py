@@ -85,6 +85,7 @@ class SensitivityResult(Result):
             "name": self.name,
             "verdict": self.verdict.value,
             "headline": self.headline(),
+            "claim": f"moves by at most {self.bound:.6g}",
             "bound": self.bound,
             "norm": self.norm,
             "ratio": strict(self.ratio),

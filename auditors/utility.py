@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -99,9 +99,13 @@ class Scaling:
         """What the error is a power of."""
         return float(self.transform(value)) if self.transform else float(value)
 
+    @property
+    def name(self) -> str:
+        """Of what the error is a power of."""
+        return getattr(self.transform, "__name__", "f") + f"({self.parameter})" if self.transform else self.parameter
+
     def __str__(self) -> str:
-        name = getattr(self.transform, "__name__", "f") + f"({self.parameter})" if self.transform else self.parameter
-        return f"error = O({name}^{self.exponent:g})"
+        return f"error = O({self.name}^{self.exponent:g})"
 
 
 UtilityClaim = FailureBound | MeanBound | Scaling
@@ -173,11 +177,19 @@ class UtilityResult(Result):
             "confidence": self.confidence,
             "seed": self.seed,
             **numbers,
-            "points": [{"value": p.value, "error": strict(p.error), "standard_error": strict(p.standard_error)} for p in self.points],
+            **self._scaling(),
             "notes": list(self.notes),
             "environment": environment(),
             "seconds": round(self.seconds, 3),
         }
+
+    def _scaling(self) -> dict[str, Any]:
+        """Exponent, parameter and points of a scaling claim."""
+        claim = self.claim
+        if not isinstance(claim, Scaling):
+            return {"points": []}
+        points = [{"regressor": claim.regressor(p.value), **{key: strict(value) for key, value in asdict(p).items()}} for p in self.points]
+        return {"exponent": claim.exponent, "regressor": claim.name, "points": points}
 
 
 def audit_utility(

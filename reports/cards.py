@@ -6,7 +6,7 @@ plain fields; `card_for` adds one.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,7 +17,7 @@ from dpwitness.mechanisms.validation import InvalidArgument
 from dpwitness.reports.summary import error_of, violated_in_bits
 from dpwitness.reports.wording import code, count, dataset, differences, figure, number, prose, table, verdict
 
-__all__ = ["Card", "Entry", "card", "card_for", "claim_of"]
+__all__ = ["Card", "Entry", "Facts", "card", "card_for", "claim_of", "environment_of", "pair_facts"]
 
 Facts = list[tuple[str, str]]
 
@@ -39,13 +39,14 @@ class Entry:
 
 Card = Callable[[Entry], Facts]
 _CARDS: dict[str, Card] = {}
+_ADVICE: dict[str, Mapping[str, str]] = {}
 
 
-def card_for(kind: str) -> Callable[[Card], Card]:
-    """Decorator: the facts that results of this kind show, as (label, markdown) pairs."""
+def card_for(kind: str, advice: Mapping[str, str] | None = None) -> Callable[[Card], Card]:
+    """Decorator: the facts that results of this kind show, as (label, markdown) pairs; `advice` by verdict, where it differs."""
 
     def register(function: Card) -> Card:
-        _CARDS[kind] = function
+        _CARDS[kind], _ADVICE[kind] = function, advice or {}
         return function
 
     return register
@@ -94,6 +95,9 @@ def what_to_do(entry: Entry) -> str:
     """The next step that each verdict asks for."""
     result = entry.result
     found, symbol = result.get("verdict"), result.get("parameter", "epsilon")
+    own = _ADVICE.get(str(result.get("kind")), {}).get(str(found))
+    if own:
+        return own
     if found == Verdict.VIOLATED.value:
         least = number(result.get("parameter_lower"))
         weaker = f" or promise no less than {symbol} = {figure(least)}, which is a lower bound only" if least else ""
@@ -125,14 +129,13 @@ def _plain_facts(entry: Entry) -> Facts:
             continue
         shown = ("yes" if value else "no") if isinstance(value, bool) else figure(value, 6) if isinstance(value, float) else prose(value)
         facts.append((key.replace("_", " "), shown))
-    return [*facts, ("environment", _environment(entry.result))]
+    return [*facts, ("environment", environment_of(entry.result))]
 
 
 @card_for("black box")
 def _black_box_facts(entry: Entry) -> Facts:
     result = entry.result
-    symbol, pair = result.get("parameter", "epsilon"), result.get("pair")
-    relation = result.get("relation")
+    symbol, relation = result.get("parameter", "epsilon"), result.get("relation")
     facts = [
         ("claim", code(result.get("claim"))),
         ("relation", f"{relation}: {RELATIONS[relation]}" if relation in RELATIONS else prose(relation or "")),
@@ -145,25 +148,41 @@ def _black_box_facts(entry: Entry) -> Facts:
             ("how sure", _how_sure(entry)),
         ]
     facts.append(("budget", _budget(result)))
-    if pair:
-        why = prose(pair.get("why", ""))
-        facts += [
-            ("D0", code(dataset(pair["d0"]))),
-            ("D1", code(dataset(pair["d1"]))),
-            ("where they differ", prose(differences(pair["d0"], pair["d1"]))),
-            ("why this pair", f"{why}; checked to be {prose(pair.get('relation', ''))} neighbours"),
-        ]
     facts += [
+        ("exact privacy loss", _enclosure(result)),
+        *pair_facts(result),
         ("event", prose(result.get("description") or "")),
         ("event chosen by", prose(result.get("method") or "")),
         ("tally", _tally(result.get("tally"))),
         ("low bits", _bit_level(result, symbol)),
         ("pairs tried", _pairs(result, symbol)),
         ("seed", code(result["seed"]) if result.get("seed") is not None else ""),
-        ("environment", _environment(result)),
+        ("environment", environment_of(result)),
         ("time", f"{figure(result.get('seconds'), 3)} s" if result.get("seconds") else ""),
     ]
     return facts
+
+
+def pair_facts(result: dict[str, Any]) -> Facts:
+    """The pair of a result, and why it is one."""
+    pair = result.get("pair")
+    if not pair:
+        return []
+    return [
+        ("D0", code(dataset(pair["d0"]))),
+        ("D1", code(dataset(pair["d1"]))),
+        ("where they differ", prose(differences(pair["d0"], pair["d1"]))),
+        ("why this pair", f"{prose(pair.get('why', ''))}; checked to be {prose(pair.get('relation', ''))} neighbours"),
+    ]
+
+
+def _enclosure(result: dict[str, Any]) -> str:
+    """The white-box enclosure that a suite puts next to the black-box bound."""
+    found = result.get("enclosure")
+    if not found or "parameter_lower" not in found:
+        return prose(found["none"]) if found else ""
+    ends = f"[{figure(found['parameter_lower'], 6)}, {figure(found['parameter_upper'], 6)}]"
+    return f"{result.get('parameter', 'epsilon')} in {ends}: {prose(found['route'])}; upper end: {prose(found['upper_end'])}"
 
 
 def _certified(result: dict[str, Any]) -> str:
@@ -246,5 +265,6 @@ def _pairs(result: dict[str, Any], symbol: str) -> str:
     return f"{len(pairs)}, ranked on runs of their own: " + "; ".join(shown + more)
 
 
-def _environment(result: dict[str, Any]) -> str:
+def environment_of(result: dict[str, Any]) -> str:
+    """Versions on one line."""
     return ", ".join(f"{prose(name)} {prose(version)}" for name, version in (result.get("environment") or {}).items())

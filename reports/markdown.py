@@ -7,6 +7,7 @@ from typing import Any
 
 from dpwitness.auditors.result import Verdict
 from dpwitness.reports.cards import Entry, card, claim_of
+from dpwitness.reports.kinds import enclosure
 from dpwitness.reports.summary import Family, tally_of_verdicts, violated_in_bits
 from dpwitness.reports.wording import code, count, figure, number, prose, table, verdict
 
@@ -106,9 +107,30 @@ def _what_to_do(entries: Sequence[Entry]) -> list[str]:
 
 
 def _summary(entries: Sequence[Entry]) -> list[str]:
-    header = ("audit", "claim", "verdict", "certified", "limit", "certified / limit", "detectable", "low bits", "trials")
+    header = ["audit", "claim", "verdict", "certified", "limit", "certified / limit", "detectable", "low bits", "trials"]
     ranked = sorted(entries, key=lambda entry: _rank(entry.result.get("verdict")))
-    return table(header, [_row(entry) for entry in ranked])
+    rows = [_row(entry) for entry in ranked]
+    if any(_enclosed(entry.result) for entry in ranked):  # next to what was certified
+        header.insert(4, "enclosure")
+        rows = [(*row[:4], _enclosed(entry.result) or "-", *row[4:]) for row, entry in zip(rows, ranked, strict=True)]
+    return table(header, rows)
+
+
+def _enclosed(result: dict[str, Any]) -> str:
+    """The exact parameter of the pair, from below and from above, where it was asked for."""
+    found = result if result.get("kind") == "white box" else result.get("enclosure")
+    if not found or result.get("verdict") == Verdict.ERROR.value:
+        return ""
+    return enclosure(found) if "parameter_lower" in found else "no density"
+
+
+def _measured(result: dict[str, Any]) -> str | None:
+    """What results that certify no parameter have to show."""
+    if result.get("kind") == "sensitivity":
+        return f"{figure(result.get('ratio_lower'), 6)} of the bound"
+    if result.get("kind") == "utility":
+        return f"{figure(result.get('estimate'))} in [{figure(result.get('lower'))}, {figure(result.get('upper'))}]"
+    return None
 
 
 def _row(entry: Entry) -> tuple[str, ...]:
@@ -123,20 +145,21 @@ def _row(entry: Entry) -> tuple[str, ...]:
         f"[{code(entry.name)}](#{entry.slug})",
         code(result["claim"]) if result.get("claim") else "-",
         f"**{shown}**" if result.get("verdict") == Verdict.VIOLATED.value else shown,
-        f"{symbol} > {figure(least)}" if value is not None else "-",
+        _measured(result) or (f"{symbol} > {figure(least)}" if value is not None else "-"),
         figure(limit),
         share,
         figure(result.get("detectable")) if value is not None else "-",
         verdict(bits["verdict"]) if bits else "-",
-        count(result.get("trials")),
+        count(result.get("trials") or result.get("evaluations") or result.get("runs")),
     )
 
 
 def _legend(entries: Sequence[Entry]) -> list[str]:
     if not any(entry.result.get("kind") == "black box" for entry in entries):
         return []
+    exact = "*enclosure*: the exact parameter of the pair, from the output density. " if any(_enclosed(e.result) for e in entries) else ""
     return [
-        "*certified*: the true parameter is larger than this, at the stated confidence. *limit*: what the best possible test "
+        f"{exact}*certified*: the true parameter is larger than this, at the stated confidence. *limit*: what the best possible test "
         "certifies in half of its runs, with as many trials, where the law is known; luck can pass it. *detectable*: a violation this "
         "large would have been found with probability 0.9. *low bits*: the verdict on floating-point bits, which stands apart. A black-box "
         "audit finds violations or finds none; it proves no promise kept.",

@@ -24,7 +24,7 @@ from dpwitness.reports.wording import number, verdict
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["has_profile", "has_tradeoff", "plot_overview", "plot_profile", "plot_tradeoff", "relative"]
+__all__ = ["has_profile", "has_tradeoff", "plot_overview", "plot_profile", "plot_scaling", "plot_search", "plot_tradeoff", "relative"]
 
 FloatArray = NDArray[np.float64]
 
@@ -97,7 +97,7 @@ def has_profile(result: dict[str, Any]) -> bool:
 
 def has_tradeoff(result: dict[str, Any]) -> bool:
     """Whether `plot_tradeoff` has something to draw besides the claim."""
-    return _proof(result) is not None or _arrays(result, "tradeoff", "fpr", "tpr") is not None
+    return _proof(result) is not None or _arrays(result, "tradeoff", "fpr", "tpr_lower", "tpr_upper") is not None
 
 
 @lru_cache(maxsize=16)
@@ -185,7 +185,7 @@ def plot_tradeoff(result: dict[str, Any], path: Path) -> None:
     A small window shows the point close up, where it would lie on the curve to the eye.
     """
     claim, proof = claim_of(result), _proof(result)
-    exact = _arrays(result, "tradeoff", "fpr", "tpr")
+    exact = _arrays(result, "tradeoff", "fpr", "tpr_lower", "tpr_upper")
     curves: list[tuple[FloatArray, FloatArray, Any]] = []
     grid = np.concatenate([np.geomspace(1e-9, 1e-2, 150), np.linspace(1e-2, 1.0, 250)[1:]])
     window = _window(proof.point, claim) if proof is not None else None
@@ -199,7 +199,8 @@ def plot_tradeoff(result: dict[str, Any], path: Path) -> None:
         label = f"{claim.symbol} = {proof.parameter:.4g}, certified"
         curves.append((grid, reached.tradeoff(grid), {"color": _RED, "linestyle": "-.", "linewidth": 1.0, "label": label}))
     if exact is not None:
-        curves.append((exact[0], exact[1], {"color": _BLUE, "linewidth": 1.4, "label": "the mechanism's own"}))
+        curves.append((exact[0], exact[1], {"color": _BLUE, "linewidth": 1.4, "label": "the pair's own: at least"}))
+        curves.append((exact[0], exact[2], {"color": _BLUE, "linestyle": "-.", "linewidth": 1.4, "label": "at most"}))
     with _axes(path, 5.3, 6.0, left=0.7, bottom=1.6) as axes:
         views = [axes] if window is None else [axes, axes.inset_axes((0.56, 0.13, 0.42, 0.38))]
         for view in views:
@@ -283,6 +284,45 @@ def plot_overview(results: Sequence[dict[str, Any]], path: Path) -> None:
         axes.set(xlim=(0, end), ylim=(-0.7, len(rows) - 0.3), xlabel="certified parameter / claimed parameter")
         axes.set_yticks(heights, names)
         _legend_below(axes, columns=4)
+
+
+def plot_search(result: dict[str, Any], path: Path) -> None:
+    """Sensitivity: the largest ratio to the claimed bound so far, over the search. Beyond 1 the bound is broken."""
+    steps = np.array(result["trace"], dtype=float)
+    evaluations, ratios = np.append(steps[:, 0], max(result["evaluations"], steps[-1, 0])), np.append(steps[:, 1], steps[-1, 1])
+    with _axes(path, 6.2, 3.8, left=0.75, bottom=1.0) as axes:
+        axes.axhline(1.0, color=_INK, linestyle="--", linewidth=1.4, label="the claimed bound")
+        axes.step(evaluations, ratios, where="post", color=_BLUE, linewidth=1.6, label="largest ratio so far")
+        broken = result.get("verdict") == Verdict.VIOLATED.value
+        style: Any = {"marker": "D", "color": _RED} if broken else {"marker": "o", "color": _INK, "markerfacecolor": "white"}
+        _dots(axes, evaluations[-1:], ratios[-1:], label=f"found: {ratios[-1]:.6g}", **style)
+        axes.set(xscale="log", ylim=(0, 1.12 * max(1.0, ratios[-1])), xlabel="pairs evaluated", ylabel="attained / claimed")
+        axes.xaxis.set_major_formatter("{x:g}")
+        _title(axes, result, "sensitivity over the search")
+        _legend_below(axes, columns=3)
+
+
+def plot_scaling(result: dict[str, Any], path: Path) -> None:
+    """Utility: error against the parameter with the fitted power, and the claimed one through the first point."""
+    points = result["points"]
+    x, y, spread = (np.array([float(p[key]) for p in points]) for key in ("regressor", "error", "standard_error"))
+    slope, claimed = float(result["estimate"]), float(result["exponent"])
+    grid = np.geomspace(x.min(), x.max(), 50)
+    with _axes(path, 6.2, 4.2, left=0.75, bottom=1.0) as axes:
+        axes.plot(grid, y[0] * (grid / x[0]) ** claimed, color=_INK, linestyle="--", linewidth=1.4, label=f"claimed: power {claimed:g}")
+        label = f"fitted: power {slope:.3g} ± {2 * float(result['standard_error']):.2g}"
+        axes.plot(grid, float(result["constant"]) * grid**slope, color=_BLUE, linewidth=1.4, label=label)
+        axes.errorbar(x, y, yerr=2 * spread, color=_INK, linestyle="none", marker="o", markerfacecolor="white", capsize=3, label="measured")
+        axes.set(xscale="log", yscale="log", xlabel=str(result["regressor"]), ylabel="error")
+        axes.set_xticks(x, [f"{v:.4g}" for v in x])
+        axes.set_xticks([], minor=True)
+        axes.set_yscale("log", subs=[])
+        low, high = axes.get_ylim()
+        ticks = np.outer(10.0 ** np.arange(math.floor(math.log10(low)), math.log10(high)), [1, 2, 5]).ravel()
+        shown = ticks[(ticks >= low) & (ticks <= high)]
+        axes.set_yticks(shown, [f"{v:g}" for v in shown])
+        _title(axes, result, "error")
+        _legend_below(axes, columns=3)
 
 
 def _dots(axes: Axes, x: ArrayLike, y: ArrayLike, **style: Any) -> None:

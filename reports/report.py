@@ -129,6 +129,10 @@ def _drawings(result: dict[str, Any], slug: str) -> dict[str, Any]:
         found[f"profile-{slug}.svg"] = ("Privacy profile", lambda path: plots.plot_profile(result, path))
     if plots.has_tradeoff(result):
         found[f"tradeoff-{slug}.svg"] = ("Trade-off curve", lambda path: plots.plot_tradeoff(result, path))
+    if result.get("kind") == "sensitivity" and result.get("trace"):
+        found[f"search-{slug}.svg"] = ("Ratio over the search", lambda path: plots.plot_search(result, path))
+    if result.get("kind") == "utility" and len(result.get("points") or []) > 1:
+        found[f"scaling-{slug}.svg"] = ("Error and its power", lambda path: plots.plot_scaling(result, path))
     return found
 
 

@@ -186,7 +186,7 @@ def test_long_datasets_are_cut_and_their_difference_is_shown():
 CURVES = {
     "kind": "white box", "name": "exact", "verdict": "CERTIFIED", "headline": "CERTIFIED", "claim": "gdp:1",
     "profile": {"epsilons": [0.0, 0.5, 1.0], "delta_lower": [0.3, 0.2, 0.1], "delta_upper": [0.31, 0.21, 0.11]},
-    "tradeoff": {"fpr": [0.0, 0.5, 1.0], "tpr": [0.0, 0.8, 1.0]},
+    "tradeoff": {"fpr": [0.0, 0.5, 1.0], "tpr_lower": [0.0, 0.8, 1.0], "tpr_upper": [0.0, 0.81, 1.0]},
 }  # fmt: skip
 
 

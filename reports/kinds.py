@@ -1,0 +1,107 @@
+"""Cards of white-box, sensitivity and utility results."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from dpwitness.auditors.result import Verdict
+from dpwitness.mechanisms.pairs import RELATIONS
+from dpwitness.reports.cards import Entry, Facts, card_for, environment_of, pair_facts
+from dpwitness.reports.wording import code, count, figure, number, prose
+
+__all__ = ["enclosure"]
+
+
+def enclosure(result: dict[str, Any], digits: int = 6) -> str:
+    """``[lower, upper]`` of the claim's parameter, from a white-box result or one that a black-box result carries along."""
+    ends = [number(result.get(f"parameter_{end}")) for end in ("lower", "upper")]
+    return f"[{', '.join(figure(end, digits) for end in ends)}]"
+
+
+@card_for(
+    "white box",
+    {
+        Verdict.CERTIFIED.value: "nothing has to change for this pair; of others it says nothing: `--search` looks for worse ones.",
+        Verdict.INCONCLUSIVE.value: "the claim lies inside the enclosure: more trials narrow it, where outputs were sampled.",
+    },
+)
+def _white_box(entry: Entry) -> Facts:
+    result = entry.result
+    symbol, relation = result.get("parameter", "epsilon"), result.get("relation")
+    facts = [("claim", code(result.get("claim"))), ("relation", f"{relation}: {RELATIONS.get(relation, '')}")]
+    if result.get("verdict") != Verdict.ERROR.value:
+        facts += [(symbol, f"in {enclosure(result)}, both orders of the pair")]
+        if symbol != "epsilon":
+            ends = (figure(result.get(f"epsilon_{end}"), 6) for end in ("lower", "upper"))
+            facts.append(("epsilon at delta = 0", f"in [{', '.join(ends)}]"))
+        facts += [
+            ("how it was had", prose(result.get("route", ""))),
+            ("what the upper end rests on", prose(result.get("upper_end", ""))),
+            ("event", prose(result.get("description") or "")),
+            ("how sure", f"confidence {figure(result.get('confidence'), 12)} of all that was sampled"),
+        ]
+    return [
+        *facts,
+        ("budget", f"{count(result.get('trials'))} runs of the mechanism"),
+        *pair_facts(result),
+        ("seed", code(result["seed"]) if result.get("seed") is not None else ""),
+        ("environment", environment_of(result)),
+        ("time", f"{figure(result.get('seconds'), 3)} s" if result.get("seconds") else ""),
+    ]
+
+
+@card_for(
+    "sensitivity",
+    {
+        Verdict.VIOLATED.value: "noise scaled to this bound is too small: raise it at least by the ratio below, or change the function.",
+        Verdict.NOT_REFUTED.value: "nothing has to change on this evidence, which is no proof; a ratio near 1 says that it is tight.",
+    },
+)
+def _sensitivity(entry: Entry) -> Facts:
+    result = entry.result
+    facts = [("claimed bound", f"{figure(result.get('bound'), 8)}, norm {prose(result.get('norm', ''))}")]
+    if result.get("verdict") != Verdict.ERROR.value:
+        ends = (figure(result.get(f"ratio_{end}"), 8) for end in ("lower", "upper"))
+        sure = "the solver's error radii" if result.get("rigorous") else "values taken as exact to 1e-9"
+        facts += [
+            ("largest ratio to the bound", f"{figure(result.get('ratio'), 8)}, in [{', '.join(ends)}] ({sure})"),
+            *pair_facts(result),
+        ]
+    skipped = f", {count(result['skipped'])} of them skipped" if result.get("skipped") else ""
+    return [
+        *facts,
+        ("budget", f"{count(result.get('evaluations'))} pairs evaluated{skipped}"),
+        ("seed", code(result.get("seed"))),
+        ("environment", environment_of(result)),
+        ("time", f"{figure(result.get('seconds'), 3)} s" if result.get("seconds") else ""),
+    ]
+
+
+@card_for(
+    "utility",
+    {
+        Verdict.VIOLATED.value: "the error is larger than claimed: promise less, or repair the mechanism.",
+        Verdict.NOT_REFUTED.value: "nothing has to change on this evidence.",
+    },
+)
+def _utility(entry: Entry) -> Facts:
+    result = entry.result
+    scaling = result.get("exponent") is not None
+    what = "slope of log error" if scaling else "measured"
+    limits = " and ".join(figure(result.get(end), 6) for end in ("lower", "upper"))
+    sure = "two standard errors either way" if scaling else f"one-sided limits at confidence {figure(result.get('confidence'), 12)} each"
+    points = [f"{figure(p['error'])} ± {figure(p['standard_error'], 2)} at {figure(p['value'], 8)}" for p in result.get("points") or []]
+    facts = [("claim", prose(result.get("claim", "")))]
+    if result.get("verdict") != Verdict.ERROR.value:
+        facts += [
+            (what, f"{figure(result.get('estimate'), 6)}, standard error {figure(result.get('standard_error'), 3)}"),
+            ("limits", f"{limits}: {sure}"),
+            ("points", "; ".join(points)),
+        ]
+    return [
+        *facts,
+        ("budget", f"{count(result.get('runs'))} runs" + (" at each point" if scaling else "")),
+        ("seed", code(result.get("seed"))),
+        ("environment", environment_of(result)),
+        ("time", f"{figure(result.get('seconds'), 3)} s" if result.get("seconds") else ""),
+    ]
