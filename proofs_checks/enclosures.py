@@ -18,7 +18,19 @@ from flint import arb
 
 from dpwitness.mechanisms.validation import InvalidArgument, require_finite
 
-__all__ = ["Ball", "Box", "Enclosure", "SignMap", "branch_and_bound", "enclose", "interval", "log1p_remainder", "supremum"]
+__all__ = [
+    "Ball",
+    "Box",
+    "Enclosure",
+    "SignMap",
+    "at_most",
+    "branch_and_bound",
+    "enclose",
+    "interval",
+    "log1p_remainder",
+    "supremum",
+    "times",
+]
 
 Ball: TypeAlias = arb
 
@@ -121,6 +133,16 @@ def enclose(ball: Ball, at: float | None = None) -> Enclosure:
     # Exact comparisons first: lower() and upper() may round away from a zero that the ball does not cross.
     low, high = _down(ball.lower()), _up(ball.upper())
     return Enclosure(max(low, 0.0) if ball >= 0 else low, min(high, 0.0) if ball <= 0 else high, at)
+
+
+def at_most(ball: Ball) -> Enclosure:
+    """Excess of something known only from above: it may prove that a claim holds, never that it fails or is tight."""
+    return Enclosure(-1.0, enclose(ball).upper)
+
+
+def times(x: Ball, y: Ball) -> Ball:
+    """Product of two balls of numbers >= 0 from their ends: that of wide balls as midpoint and radius would take in negative numbers."""
+    return (x.lower() * y.lower()).union(x.upper() * y.upper()).nonnegative_part()
 
 
 def log1p_remainder(y: Ball) -> Ball:

@@ -18,7 +18,7 @@ from dpwitness.mechanisms.glm import GLMObjectivePerturbation, GLMOutputPerturba
 from dpwitness.mechanisms.losses import Loss
 from dpwitness.mechanisms.solvers import Problem, minimise
 
-from .enclosures import Ball, Box, Enclosure, enclose, supremum
+from .enclosures import Ball, Box, Enclosure, at_most, enclose, supremum
 from .evidence import attained, audited, exact_delta, unsatisfiable
 from .finding import ClaimVerdict, Evidence
 from .gaussian import gap, gaussian_excess, mills
@@ -326,7 +326,7 @@ def wide_excess(epsilon: Ball, delta: Ball, per_log: float, per_epsilon: float) 
         return Enclosure(-math.inf, math.inf)
     square = epsilon * (per_epsilon * k * k - k) / 2 + epsilon * epsilon / (8 * variance)
     log_ratio = digits * (1 - per_log * k * k / 2) - square + mills(t).log() - (2 * arb.pi()).log() / 2
-    return enclose(log_ratio.expm1())
+    return at_most(log_ratio.expm1())
 
 
 def _share(epsilon: Ball) -> Ball:

@@ -30,7 +30,7 @@ from dpwitness.mechanisms.losses import Loss
 from dpwitness.mechanisms.noise import SphericalNoise
 from dpwitness.mechanisms.protocol import FloatArray
 
-from .enclosures import Ball, Box, Enclosure, enclose
+from .enclosures import Ball, Box, Enclosure, at_most
 from .evidence import attained, audited, excess_of, identities
 from .finding import ClaimVerdict, Evidence
 from .ledger import Effort, certificate, claim, need
@@ -199,7 +199,7 @@ def output_risk_at_any_epsilon(
 )
 def output_risk_at_moderate_epsilon(s: Ball) -> Enclosure:
     """The module's bound for the output at lambda = L R sqrt(n) / |theta*|, sd = 4 L R s / lambda, and Markov's inequality."""
-    return enclose((3 * (4 * (2 / arb.pi()).sqrt() + arb(2.5) / s)) / arb(17.1) - 1)
+    return at_most((3 * (4 * (2 / arb.pi()).sqrt() + arb(2.5) / s)) / arb(17.1) - 1)
 
 
 @certificate(
@@ -219,7 +219,7 @@ def output_risk_with_the_minimisers_own(epsilon: Ball, delta: Ball) -> Enclosure
 def _repaired(epsilon: Ball, delta: Ball, noise: Ball, rest: Ball, constant: Ball) -> Enclosure:
     """(noise s + rest) / (constant (1 + s)) - 1, as an average of two numbers with weights s and 1."""
     s = (epsilon - delta.log()).sqrt() / epsilon
-    return enclose((noise - (noise - rest) / (1 + s)) / constant - 1)
+    return at_most((noise - (noise - rest) / (1 + s)) / constant - 1)
 
 
 @claim(

@@ -27,7 +27,7 @@ from dpwitness.mechanisms.losses import Loss
 from dpwitness.mechanisms.protocol import FloatArray
 from dpwitness.mechanisms.simplex import SimplexSampling, minimise_over_simplex
 
-from .enclosures import Ball, Box, Enclosure, enclose, supremum
+from .enclosures import Ball, Box, Enclosure, at_most, enclose, supremum
 from .evidence import audited, exact_delta, least
 from .finding import ClaimVerdict, Evidence
 from .ledger import Effort, certificate, claim
@@ -70,17 +70,16 @@ def draw_from_a_smooth_minimiser(x: Ball) -> Enclosure:
     It holds for all x, also below 1. For large x the print wastes a factor of sqrt(x).
     """
     s = (1 + x).sqrt()
-    return enclose(-(s * x / (1 + s) / (1 + s * s)).nonnegative_part())
+    return at_most(-(s * x / (1 + s) / (1 + s * s)).nonnegative_part())
 
 
 # -- Theorem 3, approximate --------------------------------------------------------------------------------------------
 
 
-def two_actions(epsilon: float, delta: float, slope: float, draws: float, *, repaired: bool = False) -> SimplexSampling:
-    """Two coordinates, one record, linear loss with L R = `slope`, and the lambda at which the formula gives so many draws."""
-    lam = math.sqrt(draws) * 32 * math.log(1 / delta) / epsilon * (slope if repaired else 1.0) * (1 + 1e-12)
-    rule = "approximate_repaired" if repaired else "approximate"
-    return SimplexSampling(epsilon, lam, Loss("linear"), 2, 1, label_bound=slope, delta=delta, draws=rule)  # type: ignore[arg-type]
+def two_actions(epsilon: float, delta: float, slope: float, draws: float) -> SimplexSampling:
+    """Two coordinates, one record, linear loss with L R = `slope`, and the lambda at which the printed formula gives so many draws."""
+    lam = math.sqrt(draws) * 32 * math.log(1 / delta) / epsilon * (1 + 1e-12)
+    return SimplexSampling(epsilon, lam, Loss("linear"), 2, 1, label_bound=slope, delta=delta, draws="approximate")
 
 
 @claim(
@@ -124,7 +123,7 @@ def draws_with_a_unit(epsilon: Ball, delta: Ball) -> Enclosure:
     32 + 16 x = 8 (4 + 2x), so that rho does not depend on x.
     """
     digits = -delta.log()
-    return enclose(epsilon / (128 * digits * digits) + 1 / (32 * digits).sqrt() - 1)
+    return at_most(epsilon / (128 * digits * digits) + 1 / (32 * digits).sqrt() - 1)
 
 
 # -- Theorem 4 ---------------------------------------------------------------------------------------------------------
