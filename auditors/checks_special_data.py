@@ -14,7 +14,7 @@ import numpy as np
 from numpy.random import SFC64, Generator
 from numpy.typing import NDArray
 
-from dpwitness.auditors.check_kit import CheckFailed, Labels, Skip, Subject, Tag, check, drawn, fail_if_told_apart
+from dpwitness.auditors.check_kit import NO_SAY, CheckFailed, Labels, Skip, Subject, Tag, check, drawn, fail_if_told_apart
 from dpwitness.auditors.outputs import Outputs, row_keys
 from dpwitness.mechanisms.domains import Counts, Domain, Records, Rows
 from dpwitness.mechanisms.foreign import Target
@@ -115,7 +115,7 @@ def _shapes(outputs: Outputs) -> Labels:
     values = outputs.values[:, :64]
     form = np.where(np.isnan(values), 1.0, np.where(np.isinf(values), 2.0 + np.signbit(values), 0.0))
     keys = row_keys(np.column_stack([outputs.codes, form])).view(np.int64)
-    return np.where(raised, 0, keys)
+    return np.where(raised, NO_SAY, keys)
 
 
 def _draws(outputs: Outputs) -> Labels:

@@ -1,0 +1,121 @@
+"""What a function returns in its worker is encoded as if it had been called here; nothing but data crosses the pipe."""
+
+from __future__ import annotations
+
+import ast
+import importlib.util
+import io
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from dpwitness import Target
+from dpwitness.auditors.engine import run_side, stream
+from dpwitness.auditors.health import same_outputs
+from dpwitness.auditors.outputs import WrongShape, encode
+from dpwitness.mechanisms import LabelledVectors
+from dpwitness.mechanisms import foreign_worker as wire
+
+KINDS = [
+    *("float", "int", "bool", "big", "int64", "uint64", "float32", "swapped", "complex", "text", "text array", "scalars", "arrays"),
+    *("ragged", "mixed", "nested", "exceptions", "own types", "objects", "none", "empty"),
+]
+
+
+def here(file):
+    spec = importlib.util.spec_from_file_location("peculiar", file)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.mark.parametrize("size", [1, 40])
+@pytest.mark.parametrize("kind", KINDS)
+def test_outputs_are_encoded_as_in_process(file, foreign, kind, size):
+    target = Target(file, "kinds", foreign, {"kind": kind})
+    far = encode(target.sample(None, size, np.random.default_rng(3)), size)
+    words = np.random.default_rng(3).integers(2**32, size=4, dtype=np.uint32).tolist()
+    rng = np.random.Generator(np.random.SFC64(np.random.SeedSequence(words)))
+    near = encode(here(file).kinds(None, size, rng, kind), size)
+    assert far.names == near.names
+    assert same_outputs(far, near)
+    assert np.array_equal(np.signbit(far.values), np.signbit(near.values))
+
+
+@pytest.mark.parametrize("kind", ["too few", "number"])
+def test_wrong_shapes_are_told(file, kind):
+    with pytest.raises(WrongShape, match=r"mechanism (returned 9 outputs|must return an array)"):
+        encode(Target(file, "kinds", kwargs={"kind": kind}).sample(None, 10, np.random.default_rng(0)), 10)
+
+
+def test_a_batch_that_raises_is_run_one_by_one_as_in_process(file):
+    far = run_side(Target(file, "raises_at_times").sample, np.zeros(1), 300, stream(5))
+    assert set(far.names.values()) == {"float64[]", "raises ValueError"}
+    raised = np.mean([far.names[code].startswith("raises") for code in far.codes])
+    assert 0.005 < raised < 0.2  # P(Laplace > 2) = 0.068; 300 runs are outside with probability below 1e-6
+    with pytest.raises(Exception, match="one") as error:
+        Target(file, "raises_on_one").sample(np.ones(1), 1, stream(5))
+    assert type(error.value).__name__ == "KeyError"
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        np.arange(6.0).reshape(2, 3),
+        np.array(5, dtype=np.uint8),
+        np.empty((0, 3), dtype=np.float32),
+        [1, 2**80, -(2**63), "é\ud800", None, True],
+        {"a": (1.5, [np.int8(3)]), 2: b"\x00\xff"},
+        [float("inf"), -0.0, 5e-324],
+    ],
+)
+def test_datasets_arrive_as_they_are(value):
+    blobs: list[bytes] = []
+    packed = wire.pack(value, blobs)
+    sent = b"".join(wire.message({"op": "x", "data": packed}, blobs))
+    header, received = wire.receive(io.BytesIO(sent).read)
+    back = wire.unpack(header["data"], received)
+    assert repr(back) == repr(value) and type(back) is type(value)
+    assert getattr(back, "dtype", None) == getattr(value, "dtype", None)
+
+
+def test_dataset_classes_arrive_as_dicts(tmp_path):
+    path = tmp_path / "shows.py"
+    path.write_text("def shows(dataset, size, rng):\n    return [sorted((k, v.tolist()) for k, v in dataset.items())] * size\n")
+    data = LabelledVectors([[0.5], [1.0]], [1, -1], [3, 1])
+    (seen,) = Target(str(path), "shows").sample(data, 1, np.random.default_rng(0))
+    assert seen == [("multiplicity", [3, 1]), ("x", [[0.5], [1.0]]), ("y", [1.0, -1.0])]
+
+
+def test_large_datasets_travel_once_to_each_worker(tmp_path):
+    path = tmp_path / "sums.py"
+    path.write_text("import numpy as np\n\ndef sums(dataset, size, rng):\n    return np.full(size, dataset.sum())\n")
+    target = Target(str(path), "sums")
+    data = [np.full(10_000, float(i)) for i in range(20)]  # more than a worker keeps
+    for _ in range(2):
+        for i, dataset in enumerate(data):
+            assert target.sample(dataset, 1, np.random.default_rng(0))[0] == 10_000.0 * i
+    from dpwitness.mechanisms.foreign_process import borrow
+
+    with borrow(target._slot, 10.0) as worker:
+        packed = wire.pack(data[-1], blobs := [])
+        part, sent = worker.dataset(packed, blobs)
+        assert set(part) == {"key"} and sent == []
+
+
+def test_a_truncated_message_is_the_end():
+    whole = b"".join(wire.message({"op": "hello"}, [b"abc"]))
+    assert wire.receive(io.BytesIO(b"").read) is None
+    with pytest.raises(ValueError, match=r"Expecting|Unterminated"):
+        wire.receive(io.BytesIO(whole[:8]).read)
+
+
+def test_the_worker_stands_alone():
+    """It is read by Python 3.8, imports the standard library and NumPy, and knows no pickle."""
+    text = Path(wire.__file__).read_text()
+    tree = ast.parse(text, feature_version=(3, 8))
+    names = {alias.name.partition(".")[0] for node in ast.walk(tree) if isinstance(node, ast.Import) for alias in node.names}
+    names |= {node.module.partition(".")[0] for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)}
+    assert "numpy" in names and not names & {"dpwitness", "pickle", "marshal", "shelve", "scipy"}
+    assert all(name.startswith(("__future__", "numpy")) or name in __import__("sys").stdlib_module_names for name in names)
