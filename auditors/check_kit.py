@@ -28,8 +28,6 @@ CONFIDENCE = 1 - 1e-9  # of every statistical check
 _SHARE = 0.25  # of the trials of an audit that all pairs of one small check may take together
 _LEAST = 1000
 
-NO_SAY = np.iinfo(np.int64).min  # the label of outputs that a check has nothing to say of
-
 Labels = NDArray[np.int64]
 
 
@@ -197,7 +195,7 @@ def _labels(stage: Stage, index: int, label: Callable[[Any], Labels]) -> tuple[L
 
 def _guess(first: Labels, second: Labels) -> dict[int, int]:
     """+1 for labels that speak for D1, -1 for those that speak for D0: those whose log-ratio is at least half of the largest."""
-    values = np.setdiff1d(np.concatenate([first, second]), [NO_SAY])
+    values = np.unique(np.concatenate([first, second]))
     ratio = {int(v): float(np.log((np.sum(first == v) + 1) / (np.sum(second == v) + 1))) for v in values}
     most = max(map(abs, ratio.values()), default=0.0)
     return {v: 1 if r > 0 else -1 for v, r in ratio.items() if most > 0.5 and abs(r) >= most / 2}
