@@ -12,7 +12,7 @@ from flint import arb
 from dpwitness.auditors.audit import audit
 from dpwitness.mechanisms.logistic import LogisticOutputPerturbation
 
-from .enclosures import Ball, Box, Enclosure, enclose, supremum
+from .enclosures import Ball, Box, Enclosure, enclose, supremum, times
 from .evidence import audited, unsatisfiable
 from .finding import Evidence
 from .ledger import Effort, certificate, claim, need
@@ -133,11 +133,6 @@ def singular_excess(*, epsilon: Ball, dimension: Ball, multiple: Ball, shift: Ba
     r = ((1 - 1 / (1 + spread * decay)) / spread).upper()
     found = times(dimension.log() + times(shift, (1 - (spread + arb(0.5)) * r)), 1 / budget)
     return Enclosure(enclose(found).lower, math.inf)
-
-
-def times(x: Ball, y: Ball) -> Ball:
-    """Product of two balls of numbers >= 0 from their ends: that of wide balls as midpoint and radius would take in negative numbers."""
-    return (x.lower() * y.lower()).union(x.upper() * y.upper()).nonnegative_part()
 
 
 @certificate(

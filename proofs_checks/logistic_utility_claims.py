@@ -15,12 +15,11 @@ from dpwitness.mechanisms.generators import hypercube
 from dpwitness.mechanisms.logistic import LogisticObjectivePerturbation, LogisticOutputPerturbation
 from dpwitness.mechanisms.protocol import FloatArray
 
-from .enclosures import Ball, Box, Enclosure, enclose
+from .enclosures import Ball, Box, Enclosure, enclose, times
 from .evidence import audited, identities
 from .finding import ClaimVerdict, Evidence
 from .ledger import Effort, certificate, claim, need
 from .logistic_objective_claims import printed_objective_noise_is_private
-from .logistic_sensitivity_claims import times
 
 
 def gamma_tail(shape: Ball, t: Ball) -> Ball:
@@ -108,9 +107,10 @@ PROBLEMS = ((0.55, 0.1), (0.55, 0.01), (0.6, 0.03), (0.75, 0.1), (0.75, 0.01), (
 def least_records(p: float, goal: float, epsilon: float, delta: float, *, rate: float = 1 / math.sqrt(2)) -> int:
     """Records that Algorithm 2 needs on the line for an expected loss of at most L(w0) + goal with probability 1 - delta.
 
-    By bisection below the first power of two that suffices. Records x = 1, label +1 with probability p; w0 = logit(p) minimises L, and lambda = goal / w0^2. The expected loss is convex, so the
-    goal is an interval of w2, hence one of b (the map is decreasing) for each number of positive labels, hence a sum of Laplace
-    probabilities: exact but for rounding. `rate` is the noise's, over epsilon, as printed by default.
+    By bisection below the first power of two that suffices. Records are x = 1 with label +1 of probability p; w0 = logit(p) minimises
+    L, and lambda = goal / w0^2. The expected loss is convex, so the goal is an interval of w2, hence one of b (the map is decreasing)
+    for each number of positive labels, hence a sum of Laplace probabilities: exact but for rounding. `rate` is the noise's, over
+    epsilon, as printed by default.
     """
     best = math.log(p / (1 - p))
     ridge, noise = goal / best**2, stats.laplace(scale=1 / (epsilon * rate))
