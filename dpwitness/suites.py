@@ -9,14 +9,19 @@ from dataclasses import dataclass
 from typing import Any
 
 from dpwitness.auditors.audit import Progress, audit
+from dpwitness.auditors.certify_result import CertifyResult
 from dpwitness.auditors.result import AuditResult, Verdict
+from dpwitness.auditors.white_box import certify
 from dpwitness.mechanisms.notions import Claim
 from dpwitness.mechanisms.pairs import Pair
 from dpwitness.mechanisms.protocol import Truth
 from dpwitness.mechanisms.validation import InvalidArgument
 from dpwitness.reports.report import result_json
+from dpwitness.reports.wording import figure
 
 __all__ = ["SUITES", "Case", "Outcome", "Suite", "matches", "run_case", "suite", "suite_of"]
+
+_WHITE_BOX_TRIALS = 40_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +45,8 @@ class Case:
         Whether to look at low bits, and to compare what is found there with ``truth.bits_safe``.
     trials : int, optional
         The suite's if left out.
+    white_box : bool
+        Whether to put the exact privacy loss of the audited pair next to the bound, where the mechanism has a density.
     """
 
     name: str
@@ -50,6 +57,7 @@ class Case:
     settled: bool = True
     bits: bool = True
     trials: int | None = None
+    white_box: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +103,8 @@ class Outcome:
         mark = self.why if self.right is None else "right" if self.right else f"WRONG: {self.why}"
         if self.unfinished:
             mark = result.notes[0] if result.notes else ""
-        number = f"{result.claim.symbol} > {result.parameter_lower:<8.4g} claim {result.claim!s:<15}"
+        exact = f" {_shown(self.json['enclosure']):<20}" if "enclosure" in self.json else ""
+        number = f"{result.claim.symbol} > {result.parameter_lower:<8.4g} claim {result.claim!s:<20}{exact}"
         bits = f"bits {result.bit_level.verdict.value.replace('_', ' ').lower()}" if result.bit_level else ""
         verdict = result.verdict.value.replace("_", " ")
         return f"{self.case.name:<{width}}  {verdict:<12}  {number} {bits:<16}  {result.seconds:5.1f} s  {mark}".rstrip()
@@ -125,8 +134,11 @@ def run_case(
         bits=case.bits,
         progress=progress,
     )
-    right, why = compare(case, result)
+    enclosed = _enclosed(case, result)
+    right, why = compare(case, result, enclosed)
     data = result_json(result)
+    if case.white_box:
+        data["enclosure"] = _enclosure(enclosed)
     if case.truth is not None:
         expected = f"truth: {case.truth.parameter:.6g}, {case.truth.source}"
         word = "not settled" if right is None else "right" if right else "WRONG"
@@ -136,16 +148,49 @@ def run_case(
     return Outcome(case, result, data, right, why)
 
 
-def compare(case: Case, result: AuditResult) -> tuple[bool | None, str]:
-    """Whether the verdicts at both levels are those that the truth asks for, and what is wrong if not."""
+def _enclosed(case: Case, result: AuditResult) -> CertifyResult | None:
+    """The exact privacy loss of the pair that was audited; None without a density, or where none is asked for."""
+    if not case.white_box or result.pair is None or not hasattr(case.mechanism, "log_density"):
+        return None
+    return certify(case.mechanism, result.pair, result.claim, trials=_WHITE_BOX_TRIALS, seed=result.seed, name=case.name)
+
+
+def _enclosure(found: CertifyResult | None) -> dict[str, Any]:
+    """What a report shows of it."""
+    if found is None:
+        return {"none": "not known: the mechanism has no density in closed form"}
+    if found.verdict is Verdict.ERROR:
+        return {"none": found.headline()}
+    told = found.to_json()
+    return {key: told[key] for key in ("verdict", "parameter", "parameter_lower", "parameter_upper", "route", "upper_end")}
+
+
+def _shown(enclosure: dict[str, Any]) -> str:
+    ends = [figure(enclosure.get(f"parameter_{end}"), 4).replace("infinity", "inf") for end in ("lower", "upper")]
+    return f"in [{', '.join(ends)}]" if "parameter_lower" in enclosure else "no density"
+
+
+def compare(case: Case, result: AuditResult, enclosed: CertifyResult | None = None) -> tuple[bool | None, str]:
+    """Whether the verdicts are those that the truth asks for, and agree with the enclosure; what is wrong if not."""
     truth = case.truth
-    if truth is None or result.verdict in (Verdict.ERROR, Verdict.INCONCLUSIVE):
+    if result.verdict in (Verdict.ERROR, Verdict.INCONCLUSIVE):
         return None, ""
+    symbol, shown = result.claim.symbol, False
+    if enclosed is not None:
+        if enclosed.verdict is Verdict.ERROR:
+            return False, enclosed.headline()
+        if result.parameter_lower > enclosed.parameter_upper:
+            return False, f"{symbol} is at most {enclosed.parameter_upper:.4g} on this pair"
+        shown = enclosed.verdict is Verdict.VIOLATED
+    if truth is None:
+        return None, ""
+    kept = f"keeps {symbol} = {truth.parameter:.4g}"
+    if enclosed is not None and enclosed.parameter_lower > truth.parameter * (1 + 1e-6):
+        return False, f"it {kept}, but {symbol} is at least {enclosed.parameter_lower:.6g} on this pair"
     broken, found = truth.breaks(result.claim), result.verdict is Verdict.VIOLATED
     if found != broken:
-        kept = f"keeps {result.claim.symbol} = {truth.parameter:.4g}"
-        if broken and not case.settled:
-            return None, f"it only {kept}, which a run of this size does not show"
+        if broken and (shown or not case.settled):
+            return (True, "") if shown else (None, f"it only {kept}, which a run of this size does not show")
         return False, f"it {kept}" if found else f"it only {kept}, the violation was missed"
     if case.bits:
         leaks = result.bit_level is not None and result.bit_level.verdict is Verdict.VIOLATED
@@ -169,13 +214,16 @@ def _papers() -> list[Case]:
     found = []
     for name, specimen in paper_zoo().items():
         it, truth = specimen.mechanism, specimen.mechanism.truth
-        found.append(Case(name, it, pairs=specimen.pairs, truth=truth, settled=specimen.settled, bits=False, trials=specimen.trials))
+        more: dict[str, Any] = {"truth": truth, "settled": specimen.settled, "bits": False, "white_box": True}
+        found.append(Case(name, it, pairs=specimen.pairs, trials=specimen.trials, **more))
     return found
 
 
 SUITES: dict[str, Suite] = {
     "zoo": Suite("zoo", "mechanisms, right and wrong, whose true privacy is known; pairs found by the pilot", _zoo, 2_000_000),
-    "papers": Suite("papers", "the papers' algorithms, printed and repaired, on their worst pairs", _papers, 200_000),
+    "papers": Suite(
+        "papers", "the papers' algorithms, printed and repaired, on their worst pairs; exact losses next to the bounds", _papers, 200_000
+    ),
 }
 
 

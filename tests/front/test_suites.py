@@ -7,10 +7,12 @@ from dataclasses import replace
 import pytest
 
 from dpwitness.auditors.result import BitLevel, Verdict
+from dpwitness.auditors.white_box import certify
 from dpwitness.mechanisms.paper_zoo import paper_zoo
 from dpwitness.mechanisms.protocol import Truth
 from dpwitness.mechanisms.validation import InvalidArgument
 from dpwitness.mechanisms.zoo import zoo
+from dpwitness.reports import write_report
 from dpwitness.suites import Case, Suite, compare, matches, run_case, suite
 
 
@@ -75,6 +77,38 @@ def test_comparison(outcome, parameter, safe, verdict, bits, settled, right):
     case = replace(outcome.case, truth=Truth(parameter, "test", safe), settled=settled)
     result = replace(outcome.result, verdict=Verdict[verdict], bit_level=BitLevel(Verdict[bits], 0.0))
     assert compare(case, result)[0] is right
+
+
+@pytest.fixture(scope="module")
+def papers():
+    cases = {case.name: case for case in suite("papers")}
+    wanted = ("logistic-objective-gamma-d2", "ridge-printed-p2", "simplex-pure", "transfer-weights", "interactive-printed")
+    return {name: run_case(cases[name], trials=20_000) for name in wanted}
+
+
+def test_enclosures_stand_next_to_the_bounds(papers, tmp_path):
+    """W3 at eps = 1, n lambda = .1: 1.2528; W12 is infinite; the simplex at half its claim; what has no density says so."""
+    found = {name: outcome.json["enclosure"] for name, outcome in papers.items()}
+    assert found["logistic-objective-gamma-d2"]["parameter_lower"] == pytest.approx(1.2528, abs=1e-3)
+    assert found["ridge-printed-p2"]["parameter_lower"] == "inf"
+    assert found["simplex-pure"]["upper_end"] == "exact" and found["simplex-pure"]["parameter_upper"] == pytest.approx(0.5)
+    assert "no density in closed form" in found["transfer-weights"]["none"]
+    assert found["interactive-printed"]["parameter_upper"] > papers["interactive-printed"].result.parameter_lower
+    assert " no density " in papers["transfer-weights"].line(30) and " in [0.5, 0.5] " in papers["simplex-pure"].line(30)
+    text = write_report([o.json for o in papers.values()], tmp_path, title="t", plots=False).read_text()
+    assert "| enclosure |" in text and "| [0.5, 0.5] |" in text and "| no density |" in text
+    assert "| exact privacy loss | epsilon in [0.5, 0.5]: enumeration of 11 outputs; upper end: exact |" in text
+
+
+def test_an_enclosure_settles_what_runs_do_not_show(papers):
+    outcome = papers["logistic-objective-gamma-d2"]
+    assert outcome.result.verdict is Verdict.NOT_REFUTED and outcome.right is True
+    enclosed = certify(outcome.case.mechanism, outcome.result.pair)
+    assert compare(outcome.case, outcome.result)[0] is None
+    less = replace(outcome.case, truth=Truth(1.1, "too low", True))
+    assert compare(less, outcome.result, enclosed) == (False, "it keeps epsilon = 1.1, but epsilon is at least 1.25276 on this pair")
+    beyond = replace(outcome.result, parameter_lower=1.3)
+    assert compare(outcome.case, beyond, enclosed) == (False, "epsilon is at most 1.253 on this pair")
 
 
 def test_a_wrong_verdict_is_exit_code_1(monkeypatch, capsys, tmp_path):
