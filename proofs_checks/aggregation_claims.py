@@ -73,7 +73,7 @@ def mirror_averaging_has_the_oracle_inequality(effort: Effort) -> Evidence:
 
     Claim, for any weights w: E (Y - f_w)^2 <= -tau E log sum_m w_m exp(-(Y - f_m)^2 / tau). Summed over t the right side telescopes to
     -tau E log((1/M) sum_m exp(-(errors of m) / tau)) <= n0 min_m R(m) + tau log M. With a = f - f_w, d_m = f_m - f_w (of mean 0
-    under w), it says E log sum_m w_m exp((2 (a + xi) d_m - d_m^2) / tau) <= 0. Jensen puts E inside the logarithm, and sub-Gaussian xi gives
+    under w), it says E log sum_m w_m exp((2 (a + xi) d_m - d_m^2) / tau) <= 0. Jensen puts E inside the logarithm; xi sub-Gaussian gives
     E exp(2 xi d / tau) <= exp(2 sigma^2 d^2 / tau^2): sum_m w_m phi(d_m) <= 1 is enough, with phi(d) = exp((2 a d - kappa d^2) / tau).
     phi(0) = 1, so Jensen again, if phi is concave where the d_m are: phi'' <= 0 iff 2 (a - kappa d)^2 <= kappa tau. z3 proves that: indeed
     a - kappa d = (1 - kappa) a + kappa (a - d) is at most 2 B in size. Conditional on X throughout.

@@ -16,10 +16,26 @@ from dpwitness.mechanisms.logistic import LogisticObjectivePerturbation, Logisti
 from dpwitness.mechanisms.protocol import FloatArray
 
 from .enclosures import Ball, Box, Enclosure, enclose, times
-from .evidence import audited, identities
+from .evidence import audited, identities, unsatisfiable
 from .finding import ClaimVerdict, Evidence
 from .ledger import Effort, certificate, claim, need
 from .logistic_objective_claims import printed_objective_noise_is_private
+
+
+@claim(
+    "CM-08-quadratic",
+    kind="certificate",
+    source="Chaudhuri and Monteleoni 2008, Lemma 3, whose proof is not printed",
+    statement="fhat(w2) - fhat(w1) <= |b|^2 / (2 lambda n^2) for every b",
+    formula="f(w2) - f(w1) <= |grad f(w2)|^2 / (2 lambda), grad fhat(w2) = -b / n",
+)
+def noise_costs_its_square(effort: Effort) -> Evidence:
+    """Let r = |w2 - w1|, g = |b| / n. Strong convexity and Cauchy-Schwarz give f(w1) >= f(w2) - g r + lambda r^2 / 2, and over the reals
+    no f(w2) - f(w1) above g^2 / (2 lambda) satisfies that.
+    """
+    loss, r, g, strong = need("z3", "z3-solver").Reals("loss r g lambda")
+    facts = [r >= 0, g >= 0, strong > 0, loss <= g * r - strong * r * r / 2]
+    return unsatisfiable(effort, [*facts, 2 * strong * loss > g * g], text="no larger excess satisfies strong convexity and Cauchy-Schwarz")
 
 
 def gamma_tail(shape: Ball, t: Ball) -> Ball:
