@@ -72,7 +72,7 @@ def noise_of_a_prediction_by_dimension(effort: Effort) -> Evidence:
 
     def error(p: float, size: int, rng: Generator) -> FloatArray:
         rows = SphericalNoise("gaussian", 1.0, int(p)).sample(size, rng)
-        return np.abs(rows.sum(axis=1)) / math.sqrt(p)
+        return np.asarray(np.abs(rows.sum(axis=1)) / math.sqrt(p))
 
     scaling = Scaling(0.0, (8.0, 64.0, 256.0, 1024.0), "p")
     return audited(audit_utility(error, scaling, runs=effort.of(4000, 1000), seed=effort.seed, name="noise of a prediction"))
@@ -111,7 +111,7 @@ class OneFeature:
 
         far = 10 + bound / min(self.share, 1 - self.share)
         ends = [brentq(lambda u: float(self.excess(u)) - bound, self.best, self.best + side * far) for side in (-1, 1)]
-        counts = np.arange(self.records + 1)
+        counts = np.arange(self.records + 1.0)
         if self.place == "objective":  # the minimiser is above u where -b / R is above the gradient there
             low, high = (self._gradient(np.full(counts.size, u), counts) for u in ends)
             tails = norm.cdf(low / self.deviation) + norm.sf(high / self.deviation)

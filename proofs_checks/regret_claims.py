@@ -162,7 +162,7 @@ def game_at_moderate_epsilon_is_private(epsilon: Ball, delta: Ball) -> Enclosure
     depends=("JT-10",),
 )
 def game_with_more_regularization_is_private(epsilon: Ball, delta: Ball) -> Enclosure:
-    """By the second conversion: with e = epsilon / (4 log(1/delta)), rho = epsilon e / (1 + e)^2, 2 sqrt(rho log(1/delta)) = epsilon / (1 + e).
+    """The second conversion: rho = epsilon e / (1 + e)^2 and 2 sqrt(rho log(1/delta)) = epsilon / (1 + e), e = epsilon / (4 log(1/delta)).
 
     Their sum is epsilon (1 + 2 e) / (1 + e)^2: excess -(e / (1 + e))^2.
     """
