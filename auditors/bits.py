@@ -1,7 +1,8 @@
 """Events of the float bits: what the lowest set bits of an output say, apart from its value (Mironov 2012).
 
 A naive floating-point Laplace sample of 0 + noise has low bits that 1 + noise can never have. Which classes of (exponent, lowest set
-bit) speak for which dataset is learned like any atom; outputs on a grid have the same classes on both sides.
+bit) speak for which dataset is learned like any atom; outputs on a grid have the same classes on both sides. Beside sets of classes, all
+outputs with a lowest set bit below some power of two are tried: classes too rare to be met in training belong to them too.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpwitness.auditors.certificate import certified
-from dpwitness.auditors.events import Lattice, lattice
+from dpwitness.auditors.events import Event, Lattice, LowBits, lattice, lowest_bits
 from dpwitness.auditors.outputs import Outputs, row_keys
 from dpwitness.mechanisms.notions import Claim
 
@@ -29,9 +30,9 @@ def _has_bits(values: NDArray[np.float64]) -> bool:
     return not np.array_equal(values, np.rint(values), equal_nan=True)
 
 
-def learn_lattice(outputs1: Outputs, outputs0: Outputs, claim: Claim, *, alpha: float, rounds: int) -> tuple[float, Lattice] | None:
-    """The most telling lattice event on one column and what it promises to certify; None if no class of bits tells anything."""
-    best: tuple[float, Lattice] | None = None
+def learn_lattice(outputs1: Outputs, outputs0: Outputs, claim: Claim, *, alpha: float, rounds: int) -> tuple[float, Event] | None:
+    """The most telling event of bits on one column and what it promises to certify; None if no class of bits tells anything."""
+    best: tuple[float, Event] | None = None
     for column in range(min(outputs1.values.shape[1], outputs0.values.shape[1], _COLUMNS)):
         x1, x0 = outputs1.values[:_ROWS, column], outputs0.values[:_ROWS, column]
         if not (_has_bits(x1) or _has_bits(x0)):
@@ -44,14 +45,19 @@ def learn_lattice(outputs1: Outputs, outputs0: Outputs, claim: Claim, *, alpha: 
         ratio = np.log((ones + 0.5) / (len(x1) + 1)) - np.log((zeros + 0.5) / (len(x0) + 1))
         error = np.sqrt(1 / (ones + 0.5) + 1 / (zeros + 0.5))
         trusted = np.sign(ratio) * np.maximum(np.abs(ratio) - 2 * error, 0.0)
+        events: list[tuple[Event, float, float]] = []
         for level in np.unique(np.quantile(np.abs(trusted), np.linspace(0, 1, 25))):
             guesses = np.where(np.abs(trusted) >= max(level, 1e-9), np.sign(trusted), 0.0)
             used = np.flatnonzero(guesses)
             if len(used) == 0:
                 continue
-            event = Lattice(column, features[first[used]], guesses[used])
             correct = ones[used][guesses[used] > 0].sum() + zeros[used][guesses[used] < 0].sum()
-            wrong = ones[used][guesses[used] < 0].sum() + zeros[used][guesses[used] > 0].sum()
+            events.append((Lattice(column, features[first[used]], guesses[used]), correct, counts[used].sum() - correct))
+        low = lowest_bits(features[first])
+        for below in np.unique(low[np.isfinite(low)])[1:]:
+            inside = ones[low < below].sum(), zeros[low < below].sum()
+            events.append((LowBits(column, float(below), 1 if inside[0] > inside[1] else -1), max(inside), min(inside)))
+        for event, correct, wrong in events:
             scale = rounds / len(features)
             value = float(certified(claim, correct * scale, (wrong + 1) * scale, rounds, alpha, event.directions))
             if best is None or value > best[0]:

@@ -208,6 +208,9 @@ def _look_up(table: tuple[NDArray[np.uint64], Guesses], matrix: FloatArray) -> G
     return np.where(known[place] == keys, guesses[place], np.int8(0))
 
 
+_SPECIAL = 2000.0  # in the place of an exponent, for zeros, infinities, NaN and denormals: no float has it
+
+
 def lattice(values: FloatArray) -> FloatArray:
     """Float-bit features of a column: binary exponent and exponent of the lowest set bit; zero keeps its sign."""
     bits = np.ascontiguousarray(values).view(np.int64)
@@ -216,8 +219,15 @@ def lattice(values: FloatArray) -> FloatArray:
     lowest = np.frexp((mantissa & -mantissa).astype(np.float64))[1]  # 1 .. 53, counted from the mantissa's end
     features = np.column_stack([exponent - 1023.0, exponent - 1023.0 + lowest - 53.0])
     special = (exponent == 0) | (exponent == 0x7FF)
-    features[special] = np.column_stack([np.where(np.signbit(values[special]), -1.0, 1.0), np.nan_to_num(values[special], nan=2e308)])
+    features[special] = np.column_stack(
+        [np.where(np.signbit(values[special]), -_SPECIAL, _SPECIAL), np.nan_to_num(values[special], nan=2e308)]
+    )
     return features
+
+
+def lowest_bits(features: FloatArray) -> FloatArray:
+    """The exponent of the lowest set bit, from `lattice` features; infinity for zeros, infinities, NaN and denormals."""
+    return np.where(np.abs(features[:, 0]) < _SPECIAL, features[:, 1], np.inf)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -247,6 +257,28 @@ class Lattice(Event):
         return f"output {self.column}: {len(self.guesses)} classes of (exponent, lowest set bit)" + (
             f"; D1 e.g. at {lows[0]}" if lows else ""
         )
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class LowBits(Event):
+    """The guess `side` (+1 or -1) for finite outputs of one column whose lowest set bit lies below 2^`below`."""
+
+    column: int
+    below: float
+    side: int
+
+    kind: ClassVar[str] = "low bits"
+
+    def guess(self, outputs: Outputs) -> Guesses:
+        column = outputs.matrix(self.column + 1, structure=False)[:, self.column]
+        return np.int8(self.side) * (lowest_bits(lattice(column)) < self.below).astype(np.int8)
+
+    @property
+    def directions(self) -> int:
+        return 1
+
+    def describe(self) -> str:
+        return f"output {self.column}: D{int(self.side > 0)} where the lowest set bit lies below 2^{self.below:g}"
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -8,7 +8,18 @@ import numpy as np
 import pytest
 
 from dpwitness.auditors.bits import learn_lattice
-from dpwitness.auditors.events import AdditiveScore, Atoms, Ball, Intervals, Lattice, Threshold, event_from_json, lattice
+from dpwitness.auditors.events import (
+    AdditiveScore,
+    Atoms,
+    Ball,
+    Intervals,
+    Lattice,
+    LowBits,
+    Threshold,
+    event_from_json,
+    lattice,
+    lowest_bits,
+)
 from dpwitness.auditors.learning import learn
 from dpwitness.auditors.outputs import WrongShape, concatenate, encode, row_keys
 from dpwitness.mechanisms import ApproxDP, InvalidArgument, PureDP
@@ -168,3 +179,13 @@ def test_a_ball_is_learned_around_a_given_output():
     plain, ball = (learn(*sides, PureDP(1.0), alpha=0.01, rounds=10**6, near=near) for near in (None, np.array([0.7, 0.7])))
     assert ball.method.startswith("distance") and ball.event.inside == 1 and 0.005 < ball.event.inner < 0.03
     assert ball.expected > plain.expected + 1
+
+
+def test_low_bits_are_those_of_the_float():
+    values = np.array([1.0, 1.0 + 2.0**-52, 3.0, 0.0, -0.0, np.inf, -np.inf, np.nan, 5e-324, 0.25 + 2.0**-54])
+    assert lowest_bits(lattice(values)).tolist() == [0.0, -52.0, 0.0, *[np.inf] * 6, -54.0]
+    event = LowBits(0, -53.0, -1)
+    assert event.guess(encode(values, len(values))).tolist() == [0] * 9 + [-1]
+    again = event_from_json(event.to_json())
+    assert isinstance(again, LowBits) and (again.below, again.side) == (-53.0, -1) and event.directions == 1
+    assert len(np.unique(lattice(np.array([0.0, 3.0])), axis=0)) == 2
