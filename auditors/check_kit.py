@@ -63,7 +63,7 @@ class Subject:
 
     def audit(self, pairs: list[Pair], trials: int, *, bits: bool = False) -> AuditResult:
         """Look for a violation of the claim on these pairs, at a false-alarm probability of 1e-9."""
-        return audit(
+        result = audit(
             self.mechanism,
             pair=pairs,
             trials=max(trials, _LEAST),
@@ -74,6 +74,9 @@ class Subject:
             stop="violation",
             executor=self.executor,
         )
+        if result.verdict is Verdict.INCONCLUSIVE:
+            raise KeyboardInterrupt
+        return result
 
     def small(self, pairs: list[Pair], why: str) -> None:
         """Audit special pairs on a share of the budget; CheckFailed if the claim is broken there."""

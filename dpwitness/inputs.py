@@ -121,8 +121,7 @@ def _foreign(
     from dpwitness.auditors.witness import describe_target
     from dpwitness.mechanisms.foreign import Target
 
-    file = os.path.abspath(place) if place.endswith(".py") else place
-    found = Target(file, name, python, kwargs, time_limit, memory)
+    found = Target(place, name, python, kwargs, time_limit, memory)
     with shown():
         found.describe()
     recorded = describe_target(found)

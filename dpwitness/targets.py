@@ -166,7 +166,5 @@ def check(args: argparse.Namespace) -> int:
 
 def _split(text: str) -> tuple[str, str]:
     """FILE and NAME; NAME is empty where all targets are meant."""
-    import os
-
     file, _, name = text.rpartition(":") if ":" in text else (text, "", "")
-    return (os.path.abspath(file) if file.endswith(".py") else file), name
+    return file, name

@@ -100,6 +100,10 @@ class Target:
         for field in ("file", "name"):
             if not isinstance(getattr(self, field), str) or not getattr(self, field):
                 raise InvalidArgument(f"Target: {field} must be a non-empty text, got {getattr(self, field)!r}")
+        if self.file.endswith(".py"):  # a witness is replayed from anywhere
+            object.__setattr__(self, "file", os.path.abspath(os.path.expanduser(self.file)))
+        if self.python is not None and os.sep in self.python:
+            object.__setattr__(self, "python", os.path.abspath(os.path.expanduser(self.python)))
 
     def __reduce__(self) -> Any:
         return Target, tuple(getattr(self, field.name) for field in dataclasses.fields(self) if field.init)
@@ -301,7 +305,7 @@ def slot_of(file: str, python: str | None, memory_limit: float = 0.0) -> Slot:
             raise TargetError(f"environment {known.name} is missing; make it with: dpwitness targets setup {known.name}")
         python = str(known.interpreter)
     elif python is not None:
-        found = shutil.which(os.path.expanduser(python))
+        found = shutil.which(python)
         if found is None:
             raise TargetError(f"python must be an interpreter or an environment of `dpwitness targets`, got {python!r}, which is not there")
         python = os.path.abspath(found)

@@ -117,8 +117,12 @@ class Worker:
         whole, have = memoryview(bytearray(size)), 0
         while have < size:
             left = deadline - time.monotonic()
-            if left <= 0 or not self._poll.poll(1000 * left):
+            if left <= 0:
                 raise TimeoutError
+            if not self._poll.poll(1000 * min(left, 1.0)):
+                if self.alive:
+                    continue
+                break  # it has ended, though a process that it forked holds the pipe open
             count = os.readv(self._process.stdout.fileno(), [whole[have:]])
             if count == 0:
                 break
@@ -183,11 +187,13 @@ class _Spawner:
     """Starts processes from one thread that lives on: a worker dies with the thread that started it (Linux, PR_SET_PDEATHSIG)."""
 
     def __init__(self) -> None:
+        self._lock = threading.Lock()
         self._thread: ThreadPoolExecutor | None = None
 
     def start(self, slot: Slot, log: Any) -> subprocess.Popen[bytes]:
-        if self._thread is None:
-            self._thread = ThreadPoolExecutor(1, thread_name_prefix="dpwitness-spawner")
+        with self._lock:
+            if self._thread is None:
+                self._thread = ThreadPoolExecutor(1, thread_name_prefix="dpwitness-spawner")
         return self._thread.submit(_start, slot, log).result()
 
 

@@ -217,14 +217,15 @@ def test_no_worker_survives(file, tmp_path, end, workers):
     command = [sys.executable, "-m", "dpwitness", *arguments]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True) as controller:
         for _ in range(600):
-            if note.exists() and len(set(note.read_text().split())) >= 1:
+            if controller.poll() is not None or (note.exists() and note.read_text().endswith("\n")):
                 break
             time.sleep(0.05)
         time.sleep(0.3)
         sent = time.monotonic()
         os.killpg(controller.pid, end)
-        out, _ = controller.communicate(timeout=30)
+        out, err = controller.communicate(timeout=30)
         assert time.monotonic() - sent < 5
+    assert note.exists(), err
     pids = {int(pid) for pid in note.read_text().split()}
     assert pids and all(gone(pid) for pid in pids)
     assert controller.returncode == (3 if end == signal.SIGINT else -end)

@@ -19,11 +19,12 @@ def blocks():
 def test_everything_as_printed(shell, blocks):
     python = [text for kind, text in blocks if kind == "python"]
     named = {re.match(r"# (\w+\.py)", text).group(1): text for text in python if re.match(r"# \w+\.py", text)}
-    assert set(named) == {"mine.py", "test_privacy.py"}
-    for name, text in named.items():
-        (shell.folder / name).write_text(text)
+    assert set(named) == {"mine.py", "test_privacy.py", "test_theirs.py"}
+    theirs = named["test_theirs.py"]
+    for name in ("mine.py", "test_privacy.py"):
+        (shell.folder / name).write_text(named[name])
     commands = [line[2:] for kind, text in blocks if kind == "console" for line in text.splitlines() if line.startswith("$ ")]
-    audit, replay, pytest_ = (shlex.split(command) for command in commands)
+    audit, replay, pytest_, new, check, their_audit = (shlex.split(command) for command in commands)
     assert (audit[:2], replay[:2], pytest_[0]) == (["dpwitness", "audit"], ["dpwitness", "replay"], "pytest")
     found = shell.dpwitness(*audit[1:])
     number = r"epsilon > ([\d.]+)"
@@ -40,6 +41,11 @@ def test_everything_as_printed(shell, blocks):
     tested = shell.run(sys.executable, "-m", *pytest_, "-p", "no:cacheprovider")
     assert "2 passed" in tested.stdout, tested.stdout
     assert len(json.loads((shell.folder / "out" / "audit.json").read_text())["results"]) == 2
+    for command in (new, check, their_audit):
+        assert (ran := shell.dpwitness(*command[1:])).returncode == 0, ran.stdout + ran.stderr
+    (shell.folder / "test_theirs.py").write_text(theirs)
+    tested = shell.pytest("test_theirs.py")
+    assert "13 passed, 4 skipped" in tested.stdout, tested.stdout
 
 
 def test_links_lead_somewhere():
