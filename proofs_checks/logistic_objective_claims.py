@@ -40,19 +40,24 @@ def printed_objective_noise_is_private(epsilon: Ball, n_lambda: Ball, dimension:
 def line_loss_excess(epsilon: Ball, n_lambda: Ball, rate: Ball) -> Enclosure:
     """Privacy loss of Algorithm 2 on the line relative to epsilon, from both sides; rate is the noise's, over epsilon.
 
-    Below, witness W3: (e1, +1) against x = 0, all other records x = 0. At w = 0, b = v / 2 and b' = 0, and the determinants are N + 1/4
-    and N: loss log(1 + 1/(4 N)) - rate epsilon / 2. Above: the noise moves by at most 2 x 0.526 (CM-04-line), and the determinants'
-    ratio is at most 1 + 1/(4 N).
+    Below, witness W3: (e1, +1) against x = 0, all other records x = 0. At w >= 0, b = s - N w and b' = -N w, and the determinants are
+    N + s (1 - s) and N: loss rate epsilon (N w - |s - N w|) + log(1 + s (1 - s) / N), at a few w. Above: the noise moves by at most
+    2 x 0.526 (CM-04-line), and the determinants' ratio is at most 1 + 1/(4 N).
     """
-    jacobian = (1 / (4 * n_lambda)).log1p() / epsilon
-    return Enclosure(enclose(jacobian - rate / 2 - 1).lower, enclose(jacobian + 2 * arb("0.526") * rate - 1).upper)
+
+    def loss(w: float) -> Ball:
+        s, pull = 1 / (1 + arb(w).exp()), n_lambda * w
+        return rate * (pull - abs(s - pull)) + (s * (1 - s) / n_lambda).log1p() / epsilon
+
+    below = max(enclose(loss(w) - 1).lower for w in (0.0, 0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.7, 1.0))
+    return Enclosure(below, enclose((1 / (4 * n_lambda)).log1p() / epsilon + 2 * arb("0.526") * rate - 1).upper)
 
 
 @certificate(
     "CM-06-line",
     source="Chaudhuri and Monteleoni 2008, Theorem 2, d = 1, printed number read as the scale of the Laplace law (then equal to Gamma)",
     statement="Algorithm 2 is epsilon-DP on the line, for every n lambda",
-    formula="log(1 + 1/(4 n lambda)) - epsilon / 4 <= epsilon",
+    formula="sup_w log p(w | D) / p(w | D') <= epsilon, noise rate epsilon / 2",
     domain=Box(epsilon=(1e-2, 10.0), n_lambda=(1e-3, 1e3)),
     depends=("CM-04-line",),
 )
@@ -65,7 +70,7 @@ def objective_noise_on_the_line_is_private(epsilon: Ball, n_lambda: Ball) -> Enc
     "CM-06-line-std",
     source="Chaudhuri and Monteleoni 2008, Theorem 2, d = 1, Laplace law of standard deviation 2 / epsilon, as printed",
     statement="Algorithm 2 is epsilon-DP on the line, for every n lambda",
-    formula="log(1 + 1/(4 n lambda)) - epsilon / (2 sqrt(2)) <= epsilon",
+    formula="sup_w log p(w | D) / p(w | D') <= epsilon, noise rate epsilon / sqrt(2)",
     domain=Box(epsilon=(1e-2, 10.0), n_lambda=(1e-3, 1e3)),
     depends=("CM-04-line",),
 )

@@ -1,0 +1,296 @@
+"""Claims of Chaudhuri and Monteleoni (2008): their numbers from first principles, and mutations that turn them."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+
+import numpy as np
+import pytest
+from flint import arb
+from scipy.integrate import dblquad
+from scipy.stats import gamma
+
+from dpwitness.auditors.replay import replay
+from dpwitness.mechanisms import LabelledVectors, LogisticObjectivePerturbation, LogisticOutputPerturbation
+from dpwitness.mechanisms.erm import LOGISTIC, logistic_shift
+from dpwitness.mechanisms.noise import SphericalNoise
+from dpwitness.mechanisms.solvers import Problem, minimise
+from dpwitness.proofs_checks import Box, ClaimVerdict, Enclosure, check, declarations, enclose, settle
+from dpwitness.proofs_checks.evidence import audited, identities, unsatisfiable
+from dpwitness.proofs_checks.logistic_objective_claims import line_loss_excess, objective_loss
+from dpwitness.proofs_checks.logistic_sensitivity_claims import line_excess, shift_excess, singular_excess
+from dpwitness.proofs_checks.logistic_utility_claims import gamma_tail, least_records, wrong_side
+
+HOLDS, TIGHT, FAILS, OPEN = ClaimVerdict.HOLDS, ClaimVerdict.HOLDS_TIGHT, ClaimVerdict.FAILS, ClaimVerdict.INCONCLUSIVE
+
+
+def mutated(id, quick=True, settings=None, **changes):
+    return settle(dataclasses.replace(declarations()[id], **changes), settings, quick=quick).claim_verdict
+
+
+# -- sensitivity and output perturbation -----------------------------------------------------------------------------------
+
+
+def test_the_constant_of_corollary_2_is_approached():
+    """W2 with W = 200, by the solver with its error radius: 0.9987 of 2 / (n lambda)."""
+    n = 1 + math.ceil(3.6 * 200**2)
+    pair = LogisticOutputPerturbation(1.0, 1.0 / n, dimension=2, records=n).worst_pair()
+    first, second = (minimise(Problem.of(data, LOGISTIC, 1.0)) for data in (pair.d0, pair.d1))
+    ratio = np.linalg.norm(first.w - second.w) / 2
+    assert ratio + first.radius + second.radius == pytest.approx(0.9987, abs=5e-4) and first.radius + second.radius < 1e-6
+    found = check("CM-04")
+    assert found.claim_verdict is TIGHT and found.evidence.reached.lower > -1e-8 and found.evidence.reached.upper == 0
+
+
+def test_the_shift_on_the_line():
+    reached = check("CM-04-line").evidence.reached
+    assert 0.526 * (1 + reached.lower) <= logistic_shift() <= 0.526 * (1 + reached.upper)
+    for w in (0.3, 1.2, 1.3, 4.0):
+        v = np.linspace(0, 1, 100_001)
+        brute = 1 / (1 + math.exp(-w)) + float(np.max(v / (1 + np.exp(w * v))))
+        assert enclose(arb(1)).lower * brute == pytest.approx(1 + line_excess(arb(w), arb(1)).lower, abs=1e-8)
+
+
+def ball_event(d, rate, shift, rho):
+    """The lower bound on the log-ratio in floats, as the ledger's table has it."""
+    inside = -math.log(rho * rate) + math.log(-math.expm1(-rate * rho))
+    return inside + math.log(d) + (d - 1) * math.log((shift - rho) / rho) + rate * (shift - rho)
+
+
+def test_the_ball_event_of_the_printed_noise():
+    """Ledger, epsilon = 1, standard-deviation reading: shift sqrt(2), rho in 1/rate; and the event's true log-ratio in d = 2."""
+    table = {(2, 0.1): 4.53, (2, 0.01): 7.04, (2, 1e-4): 11.66, (3, 0.1): 7.5, (10, 1e-4): 89.7}
+    for (d, rho), value in table.items():
+        assert ball_event(d, 1.0, math.sqrt(2), rho) == pytest.approx(value, rel=5e-3)
+    noise, shift, rho = SphericalNoise("laplace_radius", 1.0, 2), math.sqrt(2), 0.1
+
+    def far(angle, radius):
+        length = np.array([math.hypot(shift + radius * math.cos(angle), radius * math.sin(angle))])
+        return radius * math.exp(noise.log_density_of_length(length)[0])
+
+    true = math.log(-math.expm1(-rho)) - math.log(dblquad(far, 0, rho, 0, 2 * math.pi)[0])
+    assert ball_event(2, 1.0, shift, rho) <= true <= ball_event(2, 1.0, shift, rho) + 0.2
+
+
+@pytest.mark.parametrize(("d", "multiple", "spread", "jacobian"), [(2, 1.0, 1.0, 0.0), (10, 30.0, 1.0, 0.0), (3, 5.0, 51.0, 3.2)])
+def test_singular_excess_is_below_the_event_it_speaks_of(d, multiple, spread, jacobian):
+    shift, epsilon = 0.7, 1.0
+    r = 1 / (spread + math.exp((multiple * epsilon + jacobian) / (d - 1)))
+    x = shift * r
+    event = math.log(-math.expm1(-x) / x) + math.log(d) + (d - 1) * math.log((1 - spread * r) / r) - jacobian + shift * (1 - spread * r)
+    found = singular_excess(
+        epsilon=arb(epsilon), dimension=arb(d), multiple=arb(multiple), shift=arb(shift), spread=arb(spread), jacobian=arb(jacobian)
+    )
+    assert 0 < found.lower <= event / (multiple * epsilon) - 1
+    assert found.lower == pytest.approx(event / (multiple * epsilon) - 1, abs=0.05) and found.upper == math.inf
+
+
+def test_printed_output_noise_fails_everywhere_and_its_witness_replays():
+    found = check("CM-05")
+    assert found.claim_verdict is FAILS and found.evidence.signs.positive == 1
+    event = check("CM-05-event", quick=True)
+    assert event.claim_verdict is FAILS and event.evidence.numbers["epsilon_lower"] > 0.4
+    assert replay(event.witness).verdict.value == "VIOLATED"
+
+
+# -- objective perturbation --------------------------------------------------------------------------------------------------
+
+
+def loss_over_epsilon(epsilon, n_lambda):
+    s = np.linspace(0, 1, 200_001)
+    return float(np.max(epsilon * (1 + s) / 2 + np.log1p(s * (1 - s) / n_lambda))) / epsilon
+
+
+def test_witnesses_w3_and_w4():
+    assert check("CM-06-W3", quick=True).evidence.numbers["epsilon_lower"] == pytest.approx(1.22847, abs=2e-5)
+    line = check("CM-06-line", epsilon=0.1, n_lambda=0.1).evidence
+    assert 0.1 * (1 + line.reached.lower) == pytest.approx(1.2284, abs=1e-4)  # the best of a few outputs
+    found = check("CM-06-W4").evidence
+    assert found.numbers["loss"] == pytest.approx(loss_over_epsilon(1.0, 1.0), abs=2e-4) and found.numbers["loss"] > 1.0484
+    few = check("CM-06-W4", epsilon=0.1, records=2e5)
+    assert few.claim_verdict is FAILS and few.evidence.numbers["loss"] == pytest.approx(0.298, abs=2e-3)
+    assert check("CM-06-W4", epsilon=2.0, n_lambda=2.0).claim_verdict is ClaimVerdict.NOT_REFUTED
+
+
+def test_the_loss_in_balls_is_the_mechanism_s():
+    mechanism = LogisticObjectivePerturbation(0.7, 0.05, dimension=2, records=4)
+    first = LabelledVectors([[0.6, 0.3], [-0.2, 0.9], [0.0, 0.0]], [1.0, -1.0, 1.0], [1, 2, 1])
+    second = LabelledVectors([[0.1, -0.9], [-0.2, 0.9], [0.0, 0.0]], [-1.0, -1.0, 1.0], [1, 2, 1])
+    w = np.array([[1.7, 0.0]])
+    expected = mechanism.log_density(w, first)[0] - mechanism.log_density(w, second)[0]
+    assert float(objective_loss(first, second, 1.7, arb(0.35), arb(0.2)).mid()) == pytest.approx(expected, abs=1e-12)
+
+
+def test_the_papers_runs():
+    found = check("CM-06-experiments")
+    numbers = found.evidence.numbers
+    assert found.claim_verdict is FAILS and len(numbers) == 7
+    for name, n_lambda in (("Pima diabetes, n = 600", 6e-4), ("uniform, margin 0.05, n = 1000", 1.0)):
+        assert numbers[name] == pytest.approx([math.log1p(1 / (4 * n_lambda)), 0.2 * loss_over_epsilon(0.2, n_lambda)], rel=1e-4)
+    assert numbers["D_10(0.001), n = 100"][1] == pytest.approx(7.98, abs=0.01) and numbers["uniform, margin 0.1, n = 1000"][1] < 0.2 + 1e-9
+    assert check("CM-06-experiments", epsilon=10.0).claim_verdict is ClaimVerdict.NOT_REFUTED
+
+
+def test_the_line_between_its_two_certificates():
+    """The exact worst case lies between the ends; the condition n lambda >= 0.37 / epsilon is not far above the least true one."""
+    ends = line_loss_excess(arb(0.1), arb(1), arb(0.5))
+    assert 0.1 * (1 + ends.lower) == pytest.approx(0.2355, abs=1e-3) and 0.1 * (1 + ends.upper) >= 0.2495  # the ledger's interval
+    assert check("CM-06-line-repair").claim_verdict is HOLDS
+    assert check("CM-06-line", epsilon=1.0, n_lambda=0.11).claim_verdict is FAILS  # the ledger's threshold is 0.114
+    assert check("CM-06-line", epsilon=1.0, n_lambda=10.0).claim_verdict is HOLDS
+    assert check("CM-06-line-std", epsilon=0.1, n_lambda=3.0).claim_verdict is not HOLDS
+
+
+def test_theorem_3():
+    assert check("CM-07", epsilon=1.0, curvature=1e3).evidence.reached.lower == pytest.approx(math.log(1001) - 1, abs=1e-9)
+    assert check("CM-07-W5", quick=True).evidence.numbers["epsilon_lower"] == pytest.approx(math.log(1001), abs=1e-4)
+    assert check("CM-07-line").evidence.reached.lower == pytest.approx(math.sqrt(2) - 1, abs=1e-9)
+    assert check("CM-07-printed").evidence.signs.positive == 1
+
+
+# -- utility -----------------------------------------------------------------------------------------------------------------
+
+
+def test_gamma_tails():
+    for d, t in ((1, 0.5), (5, 6.0), (50, 70.0)):
+        assert float(gamma_tail(arb(d), arb(t)).mid()) == pytest.approx(gamma.sf(t, d), rel=1e-9)
+    excess = check("CM-08-consistency", epsilon=1.0, dimension=10.0, delta=0.05)
+    assert excess.claim_verdict is FAILS and gamma.sf(2 * math.log(20), 10) == pytest.approx(0.917, abs=1e-3)
+    assert check("CM-08-consistency", epsilon=1.0, dimension=2.0, delta=0.05).claim_verdict is HOLDS  # failure probability 0.0175
+    for d in (1, 3, 30):
+        for delta in (0.3, 1e-4):
+            t = math.log(1 / delta)
+            assert gamma.sf(d + math.sqrt(2 * d * t) + t, d) <= delta
+
+
+def test_records_needed_by_running_the_algorithm():
+    """At the n found the failure frequency is near delta; far below it is larger. False failure: less than 1e-9 by Chernoff."""
+    p, goal, epsilon, delta = 0.75, 0.1, 0.1, 0.05
+    n, runs, best = least_records(p, goal, epsilon, delta), 20_000, math.log(3)
+    assert n == 176
+
+    def failures(records):
+        rng = np.random.default_rng(5)
+        mechanism = LogisticObjectivePerturbation(epsilon, goal / best**2, noise="laplace_radius_std", dimension=1, records=records)
+        positive, times = np.unique(rng.binomial(records, p, runs), return_counts=True)
+        w = [
+            mechanism.sample(LabelledVectors([[1.0], [1.0]], [1.0, -1.0], [int(k), records - int(k)]), int(c), rng)
+            for k, c in zip(positive, times, strict=True)
+        ]
+        w = np.concatenate(w)[:, 0]
+        loss = p * np.logaddexp(0, -w) + (1 - p) * np.logaddexp(0, w)
+        return np.mean(loss > -p * math.log(p) - (1 - p) * math.log(1 - p) + goal)
+
+    assert abs(failures(n) - delta) < 6.5 * math.sqrt(delta * (1 - delta) / runs)
+    assert failures(n // 2) > 2 * delta
+
+
+def test_the_floor_of_the_example():
+    """P(b_1 > n gamma) / 2 by simulation; 4e5 draws, six standard errors."""
+    rng = np.random.default_rng(3)
+    direction = rng.standard_normal((400_000, 10))
+    first = rng.exponential(math.sqrt(2) / 0.2, 400_000) * direction[:, 0] / np.linalg.norm(direction, axis=1)
+    for records in (100, 700):
+        measured = float(np.mean(first > records * 1e-3)) / 2
+        assert measured - 0.005 < float(wrong_side(arb(records)).mid()) < measured + 6 * 0.25 / math.sqrt(400_000)
+    assert check("CM-10-errors").evidence.signs.positive == 1
+
+
+@pytest.mark.parametrize(
+    ("id", "word"),
+    [
+        ("CM-03", "HOLDS"),
+        ("CM-05-line", "HOLDS"),
+        ("CM-05-repair", "HOLDS_TIGHT"),
+        ("CM-06-printed", "FAILS"),
+        ("CM-07-repair", "HOLDS"),
+        ("CM-08-quadratic", "HOLDS"),
+        ("CM-08-repair", "HOLDS"),
+        ("CM-08-repair-2011", "HOLDS"),
+        ("CM-08-runs", "FAILS"),
+        ("CM-09", "UNDERSPECIFIED"),
+        ("CM-10", "HOLDS"),
+        ("CM-10-order", "NOT_REFUTED"),
+    ],
+)
+def test_verdicts(id, word):
+    assert check(id, quick=True).claim_verdict.value == word
+
+
+# -- mutations ---------------------------------------------------------------------------------------------------------------
+
+
+def z3_reals(names):
+    import z3
+
+    return z3.Reals(names)
+
+
+def test_wrong_constants_turn_certificates():
+    r, c, g1, g2 = z3_reals("r c g1 G2")
+    facts = [r >= 0, g1 >= 0, g2 > 0, g2 * r * r <= -c, c >= -g1 * r]
+    assert mutated("CM-03", function=lambda effort: unsatisfiable(effort, [*facts, r * g2 > 0.99 * g1], text="")) is FAILS
+    assert mutated("CM-04", function=lambda n_lambda: shift_excess(n_lambda, arb("1.999"))) is FAILS
+    assert mutated("CM-05-repair", function=lambda n_lambda: shift_excess(n_lambda, 1 / arb("0.501"))) is FAILS
+    assert mutated("CM-04-line", function=lambda w: line_excess(w, 2 * arb("0.525"))) is FAILS
+    assert mutated("CM-05-line", function=lambda w: line_excess(w, arb("1.05"))) is FAILS
+
+    def thinner(w, v, u):
+        s, t = 1 / (1 + (w * v).exp()), 1 / (1 + (w * u).exp())
+        return enclose(abs(v * s - u * t) / 2 + (v * v * s * (1 - s) - u * u * t * (1 - t)) / arb("0.34") - 1)
+
+    worst = Box(w=(0.2, 0.5), v=(-1.0, -0.95), u=(0.1, 0.2))
+    assert mutated("CM-06-line-repair", domain=worst) is HOLDS and mutated("CM-06-line-repair", domain=worst, function=thinner) is FAILS
+    assert mutated("CM-07-repair", function=lambda epsilon: enclose(arb("0.6") + (epsilon / 2).log1p() / epsilon - 1)) is FAILS
+    assert (
+        mutated("CM-08-repair-2011", function=lambda dimension, delta: enclose(gamma_tail(dimension, -2 * delta.log()) / delta - 1))
+        is FAILS
+    )
+
+
+def test_dropping_the_jacobian_turns_the_line():
+    """With the paper's argument, that the densities of w have the ratio of those of b, the line would hold."""
+    assert mutated("CM-06-line", function=lambda epsilon, n_lambda: enclose(2 * arb("0.526") * arb(0.5) - 1)) is HOLDS
+    assert mutated("CM-07", function=lambda epsilon, curvature: enclose(arb(0))) is TIGHT
+
+
+def test_gamma_noise_in_place_of_the_printed_one_turns_the_event():
+    from dpwitness.auditors.audit import audit
+
+    def gamma_event(effort, epsilon=0.2, regularization=10.0):
+        mechanism = LogisticOutputPerturbation(epsilon, regularization, noise="gamma", dimension=2, records=1)
+        return audited(audit(mechanism, pair=mechanism.worst_pair(), trials=100_000, confidence=1 - 1e-6, seed=1))
+
+    assert mutated("CM-05-event", function=gamma_event) is ClaimVerdict.NOT_REFUTED
+
+
+def test_flipped_inequalities_turn_the_verdict():
+    for id, verdict in (("CM-05-line", FAILS), ("CM-07-line", HOLDS), ("CM-08-repair", FAILS), ("CM-10-errors", HOLDS)):
+        excess = declarations()[id].function
+
+        def flipped(excess=excess, **balls):
+            value = excess(**balls)
+            return Enclosure(-value.upper, -value.lower)
+
+        assert mutated(id, function=flipped) is verdict, id
+
+
+def test_domains_turn_the_verdict():
+    assert mutated("CM-06-line", domain=Box(epsilon=(1.0, 10.0), n_lambda=(10.0, 1e3))) is HOLDS
+    assert mutated("CM-08-consistency", domain=Box(epsilon=(1e-2, 10.0), dimension=(2.0, 3.0), delta=(1e-9, 1e-6))) is HOLDS
+    assert mutated("CM-06-line-repair", domain=Box(w=(0.0, 12.0), v=(-2.0, 1.0), u=(-1.0, 1.0))) is FAILS  # records of norm 2
+    wide = Box(epsilon=(1e-2, 10.0), dimension=(1.5, 2.0), shift=(1e-6, 1e2), multiple=(1.0, 10.0))
+    assert mutated("CM-05", domain=wide) is FAILS
+
+
+def test_wrong_algebra_turns_the_example():
+    import sympy
+
+    g, d = sympy.symbols("gamma d", positive=True)
+    wrong = g**2 + d * sympy.sqrt((1 - g**2) / (d - 1)) ** 2 - 1
+    assert mutated("CM-10", function=lambda effort: identities(wrong, text="")) is FAILS
+
+
+def test_noise_that_does_not_grow_with_the_dimension_turns_the_runs():
+    assert check("CM-08-runs", quick=True, dimension=1).claim_verdict is ClaimVerdict.NOT_REFUTED
