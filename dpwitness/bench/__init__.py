@@ -1,4 +1,4 @@
-"""Measurements of speed, by name, each a table of what is required and what was found on this machine in one run."""
+"""Measurements of speed and of what audits reach, by name: tables of what is required and what was found in one run."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ BENCHMARKS: dict[str, str] = {
     "audit": "dpwitness.bench.audit",
     "foreign": "dpwitness.bench.foreign",
     "mechanisms": "dpwitness.bench.mechanisms",
+    "white-box": "dpwitness.bench.white_box",
 }
 
 

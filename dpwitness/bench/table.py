@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib import import_module
+from math import isfinite
 from typing import Any
 
 __all__ = ["Row", "Table", "best_time", "format_table", "one_core"]
@@ -93,9 +94,9 @@ def format_table(table: Table) -> str:
         [
             row.case,
             f"{'<=' if row.at_most else '>='} {row.required:>6.4g}",
-            f"{row.measured:.3g}",
+            f"{row.measured:.5g}",
             row.unit,
-            f"{row.measured / row.required:.2g}" if row.required else "",
+            f"{row.measured / row.required:.2g}" if row.required and isfinite(row.required) else "",
             "met" if row.met else "MISSED",
         ]
         for row in table.rows
