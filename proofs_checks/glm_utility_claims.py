@@ -129,7 +129,7 @@ class OneFeature:
             middle = (low + high) / 2
             above = self._gradient(middle, counts) > 0
             low, high = np.where(above, low, middle), np.where(above, middle, high)
-        return (low + high) / 2
+        return np.asarray((low + high) / 2)
 
 
 def _spread(epsilon: float, delta: float) -> float:
