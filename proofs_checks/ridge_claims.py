@@ -14,7 +14,7 @@ from flint import arb
 from numpy.random import Generator
 from scipy import stats
 
-from dpwitness.auditors.utility import MeanBound, audit_utility
+from dpwitness.auditors.utility import MeanBound, Scaling, audit_utility
 from dpwitness.auditors.white_box import certify
 from dpwitness.mechanisms.datasets import LabelledVectors
 from dpwitness.mechanisms.protocol import FloatArray
@@ -285,6 +285,33 @@ def constants_exist(effort: Effort, p: float = 2, epsilon: float = 1.0, records:
     measured = f"measured {result.estimate / bound:.3f} of it"
     text = f"C2 >= {exact * epsilon * n:.6g} is needed and {constant:.6g} suffices at p = {d}, B = Y = 1 ({measured}); C1 stays open"
     return Evidence(verdict, text, "closed form and runs", None, numbers, {"p": d, "epsilon": epsilon, "records": n})
+
+
+@claim(
+    "MN-06-scaling",
+    kind="experiment",
+    source="Minami et al., Theorem 3, the price of privacy C2 M / (epsilon (n - n0))",
+    statement="For one organisation the price falls at least like 1 / n, at lambda and epsilon fixed",
+    formula="E[J(beta_priv) - J(beta_lambda)] = O(1 / n)",
+    domain=Box(epsilon=(1e-1, 10.0), regularization=(1e-3, 1.0)),
+    depends=("MN-06-price",),
+)
+def price_falls_with_the_records(effort: Effort, epsilon: float = 1.0, regularization: float = 0.1) -> Evidence:
+    """Records at (+-1, 0) / 2 and (0, +-1) / 2 with labels +-1/2 for the first two, in equal numbers: slope of the log mean price.
+
+    Where lambda is well above Lambda / (epsilon n) the price falls like 1 / n^2; the claimed slope is the worst case.
+    """
+
+    def price(records: float, size: int, rng: Generator) -> FloatArray:
+        n = int(records)
+        x = 0.5 * np.array([[1.0, 0.0], [-1.0, 0.0], [0.0, 1.0], [0.0, -1.0]])
+        data = LabelledVectors(x, [0.5, -0.5, 0.0, 0.0], [n // 4] * 4)
+        w = PrivateRidge(epsilon, regularization, 1.0, 1.0, 2, n).sample(data, size, rng)
+        curvature = 0.125 + regularization
+        return np.asarray(curvature * ((w - np.array([0.125 / curvature, 0.0])) ** 2).sum(axis=1))
+
+    result = audit_utility(price, Scaling(-1.0, (100, 800, 6400, 51200)), runs=effort.of(2000, 200), seed=effort.seed)
+    return audited(result, numbers={"slope": result.estimate}, at={"epsilon": epsilon, "regularization": regularization})
 
 
 @claim(

@@ -1,0 +1,162 @@
+"""Claims of Minami et al.: their numbers from first principles, and mutations that turn them."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+
+import numpy as np
+import pytest
+from flint import arb
+
+from dpwitness.mechanisms import PrivateRidge
+from dpwitness.proofs_checks import Box, ClaimVerdict, Enclosure, check, declarations, enclose, settle
+from dpwitness.proofs_checks.aggregation_claims import averaging, first_step_excess, step_fails
+from dpwitness.proofs_checks.enclosures import interval, times
+from dpwitness.proofs_checks.evidence import identities, unsatisfiable
+from dpwitness.proofs_checks.ridge_claims import _gradient_at_closed_form, price_constant
+
+HOLDS, TIGHT, FAILS, OPEN = ClaimVerdict.HOLDS, ClaimVerdict.HOLDS_TIGHT, ClaimVerdict.FAILS, ClaimVerdict.INCONCLUSIVE
+
+
+def mutated(id, settings=None, **changes):
+    return settle(dataclasses.replace(declarations()[id], **changes), settings, quick=True).claim_verdict
+
+
+@pytest.mark.parametrize(
+    ("id", "word"),
+    [
+        ("MN-01", "FAILS"),
+        ("MN-01-repair", "HOLDS"),
+        ("MN-02", "HOLDS_TIGHT"),
+        ("MN-03", "FAILS"),
+        ("MN-03-W12", "FAILS"),
+        ("MN-03-bulk", "FAILS"),
+        ("MN-03-W13", "FAILS"),
+        ("MN-03-repair", "HOLDS"),
+        ("MN-03-add-remove", "HOLDS"),
+        ("MN-03-labels", "UNDERSPECIFIED"),
+        ("MN-04", "FAILS"),
+        ("MN-05", "NOT_REFUTED"),
+        ("MN-05-cited", "HOLDS"),
+        ("MN-05-repair", "HOLDS"),
+        ("MN-05-outside", "FAILS"),
+        ("MN-05-clipped", "HOLDS"),
+        ("MN-06", "UNDERSPECIFIED"),
+        ("MN-06-price", "HOLDS"),
+        ("MN-06-scaling", "NOT_REFUTED"),
+        ("MN-07", "HOLDS"),
+    ],
+)
+def test_verdicts(id, word):
+    found = check(id, quick=True)
+    assert found.claim_verdict.value == word
+    assert json.loads(json.dumps(found.to_json()))["verdict"] == word
+
+
+# -- numbers -------------------------------------------------------------------------------------------------------------------
+
+
+def test_products_of_ends():
+    ball = times(interval(0.01, 10.0), interval(1.0, 1e6))
+    assert ball >= 0 and float(ball.upper()) == pytest.approx(1e7, rel=1e-6)
+    assert float(times(interval(2.0, 3.0), interval(5.0, 7.0)).lower()) == pytest.approx(10, rel=1e-6)
+
+
+def test_the_tail_grows_with_the_output():
+    """MN-03's witness output by the mechanism's density: multiple x epsilon and more, for each multiple, B and Y."""
+    for epsilon, n_lambda, radius, labels, multiple in ((1.0, 0.1, 1.0, 1.0, 1.0), (0.1, 0.0, 3.0, 20.0, 50.0), (5.0, 10.0, 1.0, 0.1, 1e3)):
+        ridge = PrivateRidge(epsilon, n_lambda, radius, labels, 1, 1)
+        pair = ridge.worst_pair()
+        w = np.array([[labels + 2 * (radius + labels) * (multiple + 1)]])
+        loss = float(ridge.log_density(w, pair.d0)[0] - ridge.log_density(w, pair.d1)[0])
+        found = check("MN-03", epsilon=epsilon, n_lambda=n_lambda, multiple=multiple).evidence.reached.lower
+        assert loss > multiple * epsilon
+        assert found <= loss / (multiple * epsilon) - 1 + 1e-12
+    # the ledger's number
+    golden = PrivateRidge(1.0, 0.1, 1.0, 1.0, 1, 1)
+    d0, d1 = golden.worst_pair().d0, golden.worst_pair().d1
+    assert float(golden.log_density(np.array([[12.0]]), d0)[0] - golden.log_density(np.array([[12.0]]), d1)[0]) == pytest.approx(
+        2.3605, abs=1e-4
+    )
+
+
+def test_the_bulk_inside_theta():
+    """Ledger: 1.10992 at epsilon = 0.1, Y = 100; and the limit 9/8 as epsilon -> 0, Y / B -> infinity."""
+    numbers = check("MN-03-W13").evidence.numbers
+    assert numbers["loss over epsilon"] == pytest.approx(1.1099, abs=1e-4)
+    mechanism = PrivateRidge(0.1, 0.0, 1.0, 100.0, 1, 10**6)
+    pair, w = mechanism.worst_pair("bulk"), np.array([[-1.0]])
+    density = float(mechanism.log_density(w, pair.d0)[0] - mechanism.log_density(w, pair.d1)[0])
+    assert density / 0.1 == pytest.approx(numbers["loss over epsilon"], rel=1e-6)
+    limit = check("MN-03-bulk", epsilon=0.01, n_lambda=0.0, label_ratio=1000.0).evidence.reached.lower
+    assert 0.12 < limit < 0.125
+    assert check("MN-03-bulk", epsilon=1.0, n_lambda=0.0, label_ratio=1.0).claim_verdict is OPEN  # the witness is 0.926 of the promise
+
+
+def test_the_jacobian_of_a_unit_record():
+    """det Q / det Q' in floats against the promise, at lambda = 0 and away from it."""
+    for epsilon, n_lambda in ((0.1, 0.0), (1.0, 0.0), (1.0, 3.0)):
+        ratio = (1 + n_lambda + 2 / epsilon) / (n_lambda + 2 / epsilon)
+        assert ratio <= 1 + epsilon / 2 + 1e-12 and (n_lambda > 0 or ratio == pytest.approx(1 + epsilon / 2))
+
+
+def test_the_constant_of_the_price():
+    assert price_constant(3, 1.0, 1.0) == pytest.approx(3 * 4 * 16 / 8 + 0.5)
+    found = check("MN-06").evidence.numbers
+    assert found["exact price over bound"] == pytest.approx(1, abs=1e-12) and found["measured price over bound"] == pytest.approx(
+        1, abs=0.03
+    )
+    assert check("MN-06", quick=True, p=5, epsilon=0.3).claim_verdict is ClaimVerdict.UNDERSPECIFIED
+
+
+def test_labels_need_a_bound():
+    """1000 normals: the largest exceeds 4.0497 in size with probability 0.05; 2000 batches, six standard errors."""
+    bound = check("MN-03-labels").evidence.numbers["Y - B"]
+    largest = np.abs(np.random.default_rng(0).standard_normal((2000, 1000))).max(axis=1)
+    assert abs(np.mean(largest > bound) - 0.05) < 6 * math.sqrt(0.05 * 0.95 / 2000)
+    assert check("MN-03-labels", records=10**6).evidence.numbers["Y - B"] > bound
+
+
+def test_the_oracle_inequality():
+    assert 0.9 < check("MN-05").evidence.numbers["share of the bound"] < 1
+    outside = check("MN-05-outside", first=3.0, second=20.0).evidence.reached.lower + 1
+    assert outside == pytest.approx((11.5**2 - 9) / (8 * math.log(2)), rel=1e-9) and outside == pytest.approx(22.2, abs=0.05)
+    released = averaging([1.0], [0.0], 8.0, "t-1").aggregate(np.array([[3.0, 20.0]]))[0, 0]
+    assert released == pytest.approx(11.5)
+
+
+# -- mutations -------------------------------------------------------------------------------------------------------------------
+
+
+def test_wrong_constants_turn_certificates():
+    assert mutated("MN-05-cited", function=lambda effort: unsatisfiable(effort, step_fails(7.9), text="")) is FAILS
+    assert mutated("MN-05-cited", function=lambda effort: unsatisfiable(effort, step_fails(8.1), text="")) is HOLDS
+    assert mutated("MN-03-repair", function=lambda epsilon: enclose((epsilon / 2).log1p() / epsilon - arb("0.45"))) is FAILS
+    assert mutated("MN-02", function=lambda epsilon: enclose((epsilon / 2) / (epsilon / arb("2.1")) - 1)) is FAILS
+    assert mutated("MN-06-price", function=lambda share: enclose(arb("1.01") - (1 - 2 * share) ** 2 - 1)) is FAILS
+    assert check("MN-05", quick=True, factor=0.1).claim_verdict is FAILS  # too cold: the weights follow the noise
+
+
+def test_the_other_sign_turns_the_closed_form():
+    for id, sign, verdict in (("MN-01", -1, HOLDS), ("MN-01-repair", +1, FAILS)):
+        assert mutated(id, function=lambda effort, sign=sign: identities(*_gradient_at_closed_form(sign), text="")) is verdict
+
+
+def test_flipped_inequalities_turn_the_verdict():
+    for id, verdict in (("MN-03", HOLDS), ("MN-03-repair", FAILS), ("MN-05-clipped", FAILS)):
+        excess = declarations()[id].function
+
+        def flipped(excess=excess, **balls):
+            value = excess(**balls)
+            return Enclosure(-value.upper, -value.lower)
+
+        assert mutated(id, function=flipped) is verdict, id
+
+
+def test_domains_turn_the_verdict():
+    assert mutated("MN-05-outside", domain=Box(first=(0.0, 1.0), second=(0.0, 1.0))) is HOLDS
+    assert mutated("MN-05-clipped", domain=Box(first=(-1.0, 1.0), second=(-1.0, 6.0))) is FAILS
+    assert first_step_excess(arb(0), arb(1)).upper < 0
+    assert check("MN-04", records=1).claim_verdict is FAILS
