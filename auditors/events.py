@@ -294,7 +294,8 @@ class Ball(Event):
 
     def guess(self, outputs: Outputs) -> Guesses:
         distance = np.linalg.norm(outputs.matrix(len(self.center), structure=False) - self.center, axis=1)
-        return np.int8(self.inside) * ((distance < self.inner).astype(np.int8) - (distance > self.outer).astype(np.int8))
+        sides = (distance < self.inner).astype(np.int8) - (distance > self.outer).astype(np.int8)
+        return np.asarray(sides if self.inside > 0 else -sides, dtype=np.int8)
 
     @property
     def directions(self) -> int:

@@ -89,10 +89,10 @@ class PilotScore:
     def __call__(self, pair: Pair) -> float:
         """A cautious figure, worth nothing as a bound."""
         try:
-            sides = [run_side(self._run, dataset, self._runs, stream(self._seed, i)) for i, dataset in enumerate((pair.d1, pair.d0))]
+            first, second = (run_side(self._run, d, self._runs, stream(self._seed, i)) for i, d in enumerate((pair.d1, pair.d0)))
         except WrongShape as error:
             raise InvalidArgument(f"search: {error}") from None
-        return learn(*sides, self._claim, alpha=0.01, rounds=10**6, quick=True).expected
+        return learn(first, second, self._claim, alpha=0.01, rounds=10**6, quick=True).expected
 
 
 class ProfileScore:

@@ -146,9 +146,10 @@ def certify(
 def _worst(mechanism: Any, pair: Pair, seed: int) -> WorstOutput | None:
     """The output that betrays most; of a mechanism of independent parts with one that differs, an output of that part."""
     if hasattr(mechanism, "factors"):
-        parts = [part for part in mechanism.factors(pair.d0, pair.d1) if not same_value(*part[1:])]
-        if len(parts) == 1 and parts[0][0] is not mechanism and hasattr(parts[0][0], "sample"):
-            mechanism, pair = parts[0][0], Pair(*parts[0][1:], pair.relation, pair.why)
+        parts = [(part, d0, d1) for part, d0, d1 in mechanism.factors(pair.d0, pair.d1) if not same_value(d0, d1)]
+        if len(parts) == 1 and hasattr(parts[0][0], "sample"):
+            (mechanism, d0, d1), *_ = parts
+            pair = Pair(d0, d1, pair.relation, pair.why)
     try:
         return worst_output(mechanism, pair, seed=seed)
     except InvalidArgument:  # outputs that are no rows of numbers

@@ -13,7 +13,7 @@ from typing import Any
 
 from dpwitness import claims
 from dpwitness.auditors.certify_result import CertifyResult
-from dpwitness.auditors.result import Result, Verdict, strict
+from dpwitness.auditors.result import AuditResult, Result, Verdict, strict
 from dpwitness.cli import NO_VERDICT, OK, VIOLATED
 from dpwitness.console import bar, describe
 from dpwitness.examine import examine
@@ -68,7 +68,7 @@ def replay(args: argparse.Namespace) -> int:
     return _conclude(args, [result], title=f"Replay of {Path(args.witness).name}")
 
 
-def _conclude(args: argparse.Namespace, results: Sequence[Result], *, title: str, bits: bool = False) -> int:
+def _conclude(args: argparse.Namespace, results: Sequence[AuditResult | CertifyResult], *, title: str, bits: bool = False) -> int:
     """Write the report, print, and return the exit code: that of the worst result."""
     from dpwitness.reports.report import result_json, write_report
     from dpwitness.reports.wording import slugs

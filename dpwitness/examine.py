@@ -11,7 +11,8 @@ from dpwitness.mechanisms.validation import InvalidArgument
 
 if TYPE_CHECKING:
     from dpwitness.auditors.audit import Progress
-    from dpwitness.auditors.result import Result
+    from dpwitness.auditors.certify_result import CertifyResult
+    from dpwitness.auditors.result import AuditResult
     from dpwitness.mechanisms.notions import Claim
     from dpwitness.mechanisms.pairs import Pair
 
@@ -31,7 +32,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def examine(
     mechanism: Any, pair: Pair | None, args: argparse.Namespace, *, name: str, executor: Any, progress: Progress | None, target: Any
-) -> list[Result]:
+) -> list[AuditResult | CertifyResult]:
     """The results that were asked for: the enclosure first, where there is one."""
     from dpwitness.auditors.audit import audit
     from dpwitness.auditors.white_box import certify
@@ -41,11 +42,12 @@ def examine(
         raise InvalidArgument(f"--white-box needs a mechanism with log_density, {name} has none")
     if args.search and pair is not None:
         raise InvalidArgument("--search looks for the pair itself: leave out --d0 and --d1")
-    seed, pairs, near, notes = args.seed or 0, [pair] if pair else [], None, ()
+    seed, pairs, near = args.seed or 0, [pair] if pair else [], None
+    notes: tuple[str, ...] = ()
     if args.search:
         claim = promised(mechanism, args.claim, "audit")
         pairs, near, notes = _found(mechanism, claim, args.search_seconds, seed, name)
-    results: list[Result] = []
+    results: list[AuditResult | CertifyResult] = []
     common: dict[str, Any] = {"claim": args.claim, "confidence": args.confidence, "seed": seed, "name": name, "target": target}
     if args.white_box:
         enclosed = certify(mechanism, pairs[0] if pairs else None, trials=args.trials or 100_000, **common)

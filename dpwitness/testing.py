@@ -81,7 +81,7 @@ class Auditor:
         AuditResult, or CertifyResult if `white_box`
         """
         __tracebackhide__ = True
-        common = {"trials": TRIALS, "confidence": CONFIDENCE, "target": _target(mechanism, self._here)}
+        common: dict[str, Any] = {"trials": TRIALS, "confidence": CONFIDENCE, "target": _target(mechanism, self._here)}
         if white_box:
             return self.check(certify(mechanism, options.pop("pair", None), **common | options))
         return self.check(audit(mechanism, **common | {"stop": "violation", "bits": False} | options))

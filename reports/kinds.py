@@ -27,7 +27,7 @@ def enclosure(result: dict[str, Any], digits: int = 6) -> str:
 )
 def _white_box(entry: Entry) -> Facts:
     result = entry.result
-    symbol, relation = result.get("parameter", "epsilon"), result.get("relation")
+    symbol, relation = result.get("parameter", "epsilon"), str(result.get("relation"))
     facts = [("claim", code(result.get("claim"))), ("relation", f"{relation}: {RELATIONS.get(relation, '')}")]
     if result.get("verdict") != Verdict.ERROR.value:
         facts += [(symbol, f"in {enclosure(result)}, both orders of the pair")]
