@@ -109,6 +109,7 @@ class Tag(enum.Enum):
     DENSITY = "the mechanism offers no log_density"
     PARAMETERS = "the mechanism is no dataclass"
     TRAVELS = "the mechanism runs in worker processes of its own"
+    NUMBERS = "its datasets are no arrays of floating-point numbers"
     RECORDS = "its datasets are no arrays of records"
 
     def given(self, subject: Subject) -> bool:
@@ -124,12 +125,8 @@ class Tag(enum.Enum):
             return dataclasses.is_dataclass(it) and not isinstance(it, type | Target)
         if self is Tag.TRAVELS:
             return not isinstance(it, Target)
-        return all(_records(pair) for pair in subject.pairs)
-
-
-def _records(pair: Pair) -> bool:
-    arrays = isinstance(pair.d0, np.ndarray) and isinstance(pair.d1, np.ndarray) and pair.d0.ndim > 0
-    return arrays and pair.relation in ("replace-one", "add-remove") and pair.d1.dtype.kind == "f"
+        arrays = all(isinstance(d, np.ndarray) and d.ndim > 0 and d.dtype.kind == "f" for pair in subject.pairs for d in (pair.d0, pair.d1))
+        return arrays and (self is Tag.NUMBERS or subject.pairs[0].relation in ("replace-one", "add-remove"))
 
 
 Check = Callable[[Subject], None]

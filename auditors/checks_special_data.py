@@ -16,9 +16,10 @@ from numpy.typing import NDArray
 
 from dpwitness.auditors.check_kit import CheckFailed, Labels, Skip, Subject, Tag, check, drawn, fail_if_told_apart
 from dpwitness.auditors.outputs import Outputs, row_keys
-from dpwitness.mechanisms.domains import Counts, Domain, Records, Rows
+from dpwitness.mechanisms.domains import Answers, Counts, Domain, Records, Rows
 from dpwitness.mechanisms.foreign import Target
 from dpwitness.mechanisms.pairs import Pair
+from dpwitness.mechanisms.validation import InvalidArgument
 
 _TINY = 5e-324
 _HUGE = 1e300
@@ -45,30 +46,33 @@ def check_draws_do_not_tell(subject: Subject) -> None:
     fail_if_told_apart(subject, _draws, "the number of random draws tells the datasets apart", _Draws(subject.mechanism))
 
 
-@check(Tag.CLAIM, Tag.RECORDS)
+@check(Tag.CLAIM, Tag.NUMBERS)
 def check_special_values_inside(subject: Subject) -> None:
-    """Negative zero, denormal numbers and the numbers next to the bounds keep the claim as other records of the domain do."""
-    pairs = list(_with_values(subject.pairs[0], _inside(subject.domain)))
+    """Negative zero, denormal numbers and the numbers next to the bounds keep the claim as other values of the domain do."""
+    base = subject.pairs[0]
+    pairs = [_pair(base, name, changed) for name, changed in _with_values(base, _inside(subject.domain))]
+    pairs = [pair for pair in pairs if pair is not None]
     if not pairs:
         raise Skip("the domain holds whole numbers or labels only")
     subject.small(pairs, "special values inside the domain break the claim")
 
 
-@check(Tag.RECORDS)
+@check(Tag.NUMBERS)
 def check_values_outside_domain(subject: Subject) -> None:
-    """NaN, infinities, huge and out-of-range records are refused or leave outputs finite; where the domain admits them, the claim holds."""
-    domain, admitted = subject.domain, []
-    for pair in _with_values(subject.pairs[0], _outside(domain)):
-        outputs = subject.outputs(pair.d1, 32, 7)
-        if all(name.startswith("raises ") for name in outputs.names.values()):
+    """NaN, infinities, huge and out-of-range values are refused or leave outputs finite; where the domain admits them, the claim holds."""
+    domain, base, admitted = subject.domain, subject.pairs[0], []
+    ordinary = subject.outputs(_longer(base), 32, 7)
+    for name, changed in _with_values(base, _outside(domain)):
+        outputs = subject.outputs(changed, 32, 7)
+        if all(told.startswith("raises ") for told in outputs.names.values()):
             continue
-        missing = bool(np.isnan(pair.d1).any())
-        if getattr(domain, "missing" if missing else "outside", False):
-            admitted.append(pair)
-        elif _ruined(subject.outputs(pair.d0, 32, 7), outputs):
-            raise CheckFailed(f"{pair.why}: it is not refused, and outputs are NaN or infinite for it alone")
-    if admitted and Tag.CLAIM.given(subject):
-        subject.small(admitted, "values outside the bounds, which the domain admits, break the claim")
+        if getattr(domain, "missing" if np.isnan(changed).any() else "outside", False):
+            admitted.append(_pair(base, name, changed))
+        elif _ruined(ordinary, outputs):
+            raise CheckFailed(f"{name} among the data is not refused, and outputs are NaN or infinite for it alone")
+    pairs = [pair for pair in admitted if pair is not None]
+    if pairs and Tag.CLAIM.given(subject):
+        subject.small(pairs, "values outside the bounds, which the domain admits, break the claim")
 
 
 @check()
@@ -173,8 +177,8 @@ def _distinct(outputs: Outputs) -> int:
 
 
 def _bounds(domain: Domain | None) -> tuple[float, float] | None:
-    if isinstance(domain, Records):
-        return None if domain.integer else (float(domain.low), float(domain.high))
+    if isinstance(domain, Records | Answers):
+        return None if getattr(domain, "integer", False) else (float(domain.low), float(domain.high))
     if isinstance(domain, Rows) and domain.features:
         return domain.features[0]
     return None
@@ -204,13 +208,24 @@ def _outside(domain: Domain | None) -> Iterator[tuple[str, float]]:
         yield "ten ranges below the lower bound", low - 10 * (high - low)
 
 
-def _with_values(pair: Pair, values: Iterator[tuple[str, float]]) -> Iterator[Pair]:
-    """The pair's first dataset with its last record's first number replaced, against the original; or the record added."""
-    whole = max(pair.d0, pair.d1, key=len)
+def _longer(pair: Pair) -> Any:
+    return max(pair.d0, pair.d1, key=len)
+
+
+def _with_values(pair: Pair, values: Iterator[tuple[str, float]]) -> Iterator[tuple[str, Any]]:
+    """The pair's longer dataset with the first number of its last record replaced by each value that is not there already."""
     for name, value in values:
-        changed = whole.copy()
-        changed[(-1, *[0] * (whole.ndim - 1))] = value
-        if pair.relation == "add-remove":
-            yield Pair(whole[:-1], changed, pair.relation, f"a record with {name} added")
-        elif changed.tobytes() != whole.tobytes():
-            yield Pair(whole, changed, pair.relation, f"a record becomes {name}")
+        changed = _longer(pair).copy()
+        changed[(-1, *[0] * (changed.ndim - 1))] = value
+        if changed.tobytes() != _longer(pair).tobytes():
+            yield name, changed
+
+
+def _pair(pair: Pair, name: str, changed: Any) -> Pair | None:
+    """The changed dataset against the one it was made from, or without its last record; None where they are no neighbours."""
+    added = pair.relation == "add-remove"
+    other, why = (changed[:-1], f"a record with {name} added") if added else (_longer(pair), f"a value becomes {name}")
+    try:
+        return Pair(other, changed, pair.relation, why)
+    except InvalidArgument:
+        return None

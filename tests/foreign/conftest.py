@@ -108,6 +108,13 @@ def crashes(dataset, size, rng):
 
 
 @target()
+def crashes_with_a_child(dataset, size, rng):
+    if os.fork() == 0:
+        time.sleep(60)
+    os.abort()
+
+
+@target()
 def crashes_once(dataset, size, rng, flag=""):
     if not os.path.exists(flag):
         open(flag, "w").close()

@@ -84,6 +84,13 @@ def test_a_crash_twice_is_an_error_that_names_the_signal_and_the_last_lines(file
     assert "tried twice" in result.headline() and "foreign_worker" not in result.headline()
 
 
+def test_a_child_of_a_crashed_worker_is_not_waited_for(file):
+    started = time.monotonic()
+    with pytest.raises(MechanismFailed, match="SIGABRT"):
+        draw(Target(file, "crashes_with_a_child"))
+    assert time.monotonic() - started < 30
+
+
 def test_a_crash_once_is_done_again_with_the_same_seed(file, tmp_path):
     shaky = Target(file, "crashes_once", kwargs={"flag": str(tmp_path / "flag")})
     first = draw(shaky)
