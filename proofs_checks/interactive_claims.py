@@ -130,8 +130,8 @@ def any_budget_is_private(effort: Effort, epsilon: float = 1.0, delta: float = 1
 def _proved(epsilon: float, loss: float, updates: int, delta: float) -> bool:
     """Whether `renyi_bound` proves the promise at one of many orders."""
     orders = 1 - np.geomspace(0.2, 1000, 60) * math.log(delta) / epsilon
-    parts = [arb(value) for value in (epsilon, loss, updates, delta)]
-    return any(renyi_bound(*parts, arb(order)) <= 0 for order in orders.tolist() if order >= 2)
+    usable = [arb(order) for order in orders.tolist() if order >= 2]
+    return any(renyi_bound(arb(epsilon), arb(loss), arb(updates), arb(delta), order) <= 0 for order in usable)
 
 
 def _delta(updates: int, loss: float, epsilon: float) -> float:
@@ -150,7 +150,8 @@ def _delta(updates: int, loss: float, epsilon: float) -> float:
 )
 def the_constant_of_interactive_prediction(effort: Effort, epsilon: float = 1.0, delta: float = 1e-6, updates: float = 4.0) -> Evidence:
     """Brackets the least c. From below: test points that hold each answer at one level (W7), composed exactly. From above: the proof of
-    JK-07-repair at its best order. Between them: the best adaptive adversary, by dynamic programming over levels on a grid.
+    JK-07-repair at its best order. Between them: the best adaptive adversary, by dynamic programming over levels on a grid, which must
+    be fine just above zero: an adversary who keeps off there needs a smaller c than the fixed one that has been composed exactly.
     """
     count = math.floor(updates)
 

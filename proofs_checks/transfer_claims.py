@@ -181,7 +181,7 @@ def the_excess_falls_with_the_root_of_records(effort: Effort) -> Evidence:
     records = tuple(100 * 4**k for k in range(4))
 
     def form(n: float) -> float:
-        return math.log(1e3) ** 0.25 * math.log(_points(n) / 0.05) / math.sqrt(n)
+        return math.sqrt(math.sqrt(math.log(1e3)) / n) * math.log(_points(n) / 0.05)
 
     def error(n: float, size: int, rng: np.random.Generator) -> FloatArray:
         return np.array([_transfer_error(int(n), rng) for _ in range(size)])
