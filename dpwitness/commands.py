@@ -138,8 +138,12 @@ def suite(args: argparse.Namespace) -> int:
         raise InvalidArgument(f"-k must match a case of suite {args.name!r}, got {args.keyword!r}")
     out = sys.stderr if args.json else sys.stdout
     width = max(len(case.name) for case in chosen)
-    outcomes = []
+    outcomes, missing = [], {}
     for case in chosen:
+        if needed := case.missing():
+            missing[case.name] = needed
+            print(f"{case.name:<{width}}  not installed: {needed}", file=out, flush=True)
+            continue
         drawn = bar()
         with workers(args.workers, case.mechanism) as executor:
             outcome = run_case(
@@ -155,14 +159,16 @@ def suite(args: argparse.Namespace) -> int:
     if args.report is not None:
         title = f"Suite {args.name}"
         report = write_report([o.json for o in outcomes], args.report, title=title, command=_command())
-    print(_tally(outcomes, len(chosen)), file=out)
+        if found.page is not None:
+            found.page([o.json for o in outcomes], missing, args.report)
+    print(_tally(outcomes, len(chosen) - len(missing)) + (f"; {len(missing)} not installed" if missing else ""), file=out)
     if report is not None:
         print(f"report: {report}", file=out)
     if args.json:
         print_json([o.json for o in outcomes])
     if any(o.wrong for o in outcomes):
         return VIOLATED
-    return NO_VERDICT if any(o.unfinished for o in outcomes) else OK
+    return NO_VERDICT if not outcomes or any(o.unfinished for o in outcomes) else OK
 
 
 def _tally(outcomes: Sequence[Any], planned: int) -> str:

@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable
 from concurrent.futures import Executor
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from dpwitness.auditors.audit import Progress, audit
@@ -58,11 +59,27 @@ class Case:
     bits: bool = True
     trials: int | None = None
     white_box: bool = False
+    stop: str = "gross"
+
+    def where(self) -> tuple[Pair, ...] | None:
+        """The pairs, made when they are needed."""
+        return self.pairs
+
+    def missing(self) -> str:
+        """What has to be installed before the case can be run; empty if nothing."""
+        return ""
+
+    def details(self, result: AuditResult) -> dict[str, Any]:
+        """What the report's JSON holds beside the result."""
+        return {}
 
 
 @dataclass(frozen=True, slots=True)
 class Suite:
-    """A named list of cases and its defaults."""
+    """A named list of cases and its defaults.
+
+    `page`, if there is one, is told what came out and what could not be run, and writes pages of the suite's own into a report's folder.
+    """
 
     name: str
     text: str
@@ -70,6 +87,7 @@ class Suite:
     trials: int
     confidence: float = 0.999
     seed: int = 20_240_229
+    page: Callable[[list[dict[str, Any]], dict[str, str], Path], None] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,18 +143,19 @@ def run_case(
     result = audit(
         case.mechanism,
         claim=case.claim,
-        pair=case.pairs,
+        pair=case.where(),
         trials=trials or case.trials or it.trials,
         confidence=it.confidence if confidence is None else confidence,
         seed=it.seed if seed is None else seed,
         executor=executor,
         name=case.name,
         bits=case.bits,
+        stop=case.stop,
         progress=progress,
     )
     enclosed = _enclosed(case, result)
     right, why = compare(case, result, enclosed)
-    data = result_json(result)
+    data = result_json(result) | case.details(result)
     if case.white_box:
         data["enclosure"] = _enclosure(enclosed)
     if case.truth is not None:
@@ -194,9 +213,9 @@ def compare(case: Case, result: AuditResult, enclosed: CertifyResult | None = No
         return False, f"it {kept}" if found else f"it only {kept}, the violation was missed"
     if case.bits:
         leaks = result.bit_level is not None and result.bit_level.verdict is Verdict.VIOLATED
-        if leaks and truth.bits_safe and not broken:
+        if leaks and truth.bits_safe is True and not broken:
             return False, "its low bits are safe"
-        if not leaks and not truth.bits_safe:
+        if not leaks and truth.bits_safe is False:
             return False, "its low bits leak, which was missed"
     return True, ""
 
@@ -219,10 +238,29 @@ def _papers() -> list[Case]:
     return found
 
 
+def _third_party() -> list[Case]:
+    from dpwitness.suite_third_party import cases
+
+    return list(cases())
+
+
+def _third_party_page(results: list[dict[str, Any]], missing: dict[str, str], folder: Path) -> None:
+    from dpwitness.reports.third_party_page import publish
+
+    publish(results, missing, folder)
+
+
 SUITES: dict[str, Suite] = {
     "zoo": Suite("zoo", "mechanisms, right and wrong, whose true privacy is known; pairs found by the pilot", _zoo, 2_000_000),
     "papers": Suite(
         "papers", "the papers' algorithms, printed and repaired, on their worst pairs; exact losses next to the bounds", _papers, 200_000
+    ),
+    "third-party": Suite(
+        "third-party",
+        "libraries by others, each in its own interpreter; pairs from the declared domains",
+        _third_party,
+        200_000,
+        page=_third_party_page,
     ),
 }
 

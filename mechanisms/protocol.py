@@ -65,13 +65,13 @@ class Truth:
         domain; ``math.inf`` where none does.
     source : str
         Theorem or computation behind the number.
-    bits_safe : bool
-        Whether the low bits of the output are as private as its value. Unrounded floating-point noise is not.
+    bits_safe : bool or None
+        Whether the low bits of the output are as private as its value; None if not known. Unrounded floating-point noise is not.
     """
 
     parameter: float
     source: str
-    bits_safe: bool = True
+    bits_safe: bool | None = True
 
     def breaks(self, claim: Claim) -> bool:
         """Whether the mechanism breaks `claim`, beyond rounding."""

@@ -108,7 +108,12 @@ mean = _target("pure:1", _LOW_BITS, **_UNIT, size=10)(_statistic(tools.mean, 10,
 mean_clipped = _target("pure:1", _LOW_BITS, **_UNIT, size=10, outside=True)(_statistic(tools.mean, 10, bounds=(0, 1)))
 sum = _target("pure:1", _LOW_BITS, **_UNIT, size=10)(_statistic(tools.sum, 10, bounds=(0, 1)))
 var = _target("pure:1", _LOW_BITS, **_UNIT, size=10)(_statistic(tools.var, 10, bounds=(0, 1)))
-median = _target("pure:1", "", **_UNIT, size=10)(_statistic(tools.median, 10, bounds=(0, 1)))
+median = _target(
+    "pure:1",
+    "The output is a uniform draw scaled to the interval between two records, as a 64-bit float: its low bits depend on the records.",
+    **_UNIT,
+    size=10,
+)(_statistic(tools.median, 10, bounds=(0, 1)))
 mean_missing = _target(
     "pure:1",
     "One NaN among the records makes the mean NaN in every run, so the output says for certain that a record is missing.",
@@ -151,8 +156,8 @@ def histogram(dataset, size, rng):
 
 @_target(
     "pure:1",
-    "Each bin gets noise for a change by 1. A replaced record changes two bins, so under that relation epsilon is 2; the documentation does "
-    "not say which relation the parameter is meant for.",
+    "Each bin gets noise for a change by 1. A replaced record changes two bins, so under that relation epsilon is 2; the documentation "
+    "does not say which relation the parameter is meant for.",
     **_UNIT,
     size=10,
 )

@@ -1,0 +1,150 @@
+"""Exact laws of the privacy loss of third-party mechanisms on a pair, where they can be written down: what an audit can reach at most."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from itertools import product
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy.special import expit, ndtr
+
+from dpwitness.auditors.loss_law import LossLaw
+from dpwitness.mechanisms.pairs import Pair
+
+__all__ = [
+    "Law",
+    "additive",
+    "bits_of_one_item",
+    "decision_tree",
+    "discrete_laplace",
+    "finite",
+    "gaussian",
+    "laplace",
+    "linear_regression",
+    "logistic_regression",
+    "response",
+]
+
+FloatArray = NDArray[np.float64]
+Law = Callable[[Pair], LossLaw | None]
+
+
+def finite(p: ArrayLike, q: ArrayLike) -> LossLaw:
+    """The law of a mechanism with finitely many outputs (or cells): their masses under D1 and under D0.
+
+    Examples
+    --------
+    >>> finite([0.25, 0.75], [0.75, 0.25]).loss.round(3).tolist()
+    [-1.099, 1.099]
+    """
+    ones, zeros = np.ravel(np.asarray(p, dtype=float)), np.ravel(np.asarray(q, dtype=float))
+    use = ones + zeros > 1e-300
+    with np.errstate(divide="ignore"):
+        loss = np.log(ones[use]) - np.log(zeros[use])
+    order = np.argsort(loss, kind="stable")
+    return LossLaw(loss[order], ones[use][order], zeros[use][order])
+
+
+def _cells(cdf1: FloatArray, cdf0: FloatArray) -> LossLaw:
+    """The law of a continuous output cut into cells, from its distribution functions on a grid."""
+    return finite(*(np.clip(np.diff(np.concatenate([[0.0], cdf, [1.0]])), 0.0, None) for cdf in (cdf1, cdf0)))
+
+
+def _laplace_cdf(x: FloatArray) -> FloatArray:
+    return np.where(x < 0, 0.5 * np.exp(np.minimum(x, 0.0)), 1 - 0.5 * np.exp(-np.maximum(x, 0.0)))
+
+
+def laplace(shift: float) -> LossLaw:
+    """Laplace noise of scale 1 around 0 and around `shift`; clipping to an interval that holds both centres does not change it."""
+    grid = np.linspace(0.0, abs(shift), 2001)
+    return _cells(_laplace_cdf(grid - abs(shift)), _laplace_cdf(grid))
+
+
+def gaussian(shift: float) -> LossLaw:
+    """Normal noise of variance 1 around 0 and around `shift`."""
+    grid = np.linspace(-9.0, 9.0 + abs(shift), 8001)
+    return _cells(ndtr(grid - abs(shift)), ndtr(grid))
+
+
+def discrete_laplace(*shifts: int, epsilon: float = 1.0) -> LossLaw:
+    """Independent two-sided geometric noise around 0 and around each of `shifts`, in as many coordinates."""
+    support = np.arange(-60, 61)
+    center, ones, zeros = np.exp(-epsilon * np.abs(support)), np.ones(1), np.ones(1)
+    for shift in shifts:
+        moved = np.exp(-epsilon * np.abs(support - shift))
+        ones, zeros = np.multiply.outer(ones, moved / moved.sum()), np.multiply.outer(zeros, center / center.sum())
+    return finite(ones, zeros)
+
+
+def additive(noise: Callable[[float], LossLaw], value: Callable[[Any], float], scale: float = 1.0) -> Law:
+    """Noise on one number: the law at the distance of the two values, in units of `scale`."""
+    return lambda pair: noise((value(pair.d1) - value(pair.d0)) / scale)
+
+
+def response(categories: int, epsilon: float) -> Law:
+    """Generalised randomized response: the true category e^epsilon times as likely as any other."""
+    truthful = math.exp(epsilon) / (math.exp(epsilon) + categories - 1)
+    lie = (1 - truthful) / (categories - 1)
+    rest = 1 - truthful - lie
+    return lambda pair: finite([truthful, lie, rest], [lie, truthful, rest])
+
+
+def bits_of_one_item(p: float, q: float) -> Law:
+    """Unary encoding: the bit of the item is 1 with probability p, each other with q; two bits differ between two items."""
+    outcomes = list(product((0, 1), repeat=2))
+
+    def mass(first: float, second: float) -> list[float]:
+        return [(first if a else 1 - first) * (second if b else 1 - second) for a, b in outcomes]
+
+    return lambda pair: finite(mass(p, q), mass(q, p))
+
+
+def decision_tree(pair: Pair) -> LossLaw | None:
+    """Permute-and-flip among two labels in one leaf, where all rows lie in one leaf whatever the threshold; None elsewhere."""
+    for x in (0.0, 1.0):
+        if all(len(d) and np.all(d[:, 0] == x) for d in (pair.d0, pair.d1)):
+            sides = []
+            for d in (pair.d1, pair.d0):
+                lead = float(np.sum(d[:, 1] == 1) - np.sum(d[:, 1] == 0))
+                behind = 0.5 * math.exp(-abs(lead))
+                sides.append([behind, 1 - behind] if lead > 0 else [1 - behind, behind])
+            return finite(*sides)
+    return None
+
+
+def logistic_regression(pair: Pair) -> LossLaw:
+    """diffprivlib's objective perturbation with one feature, data norm R = 100, C = 1 and epsilon = 1.
+
+    The noise b is Laplace of scale 2 R / (epsilon / 2); with c R = R / 4 the extra weight is R / 4 / expm1(epsilon / 4) - 1 (for n rows
+    together). The minimiser w solves b = -(sum of gradients at w) - weight w, which decreases in w.
+    """
+    scale, weight = 400.0, 25.0 / math.expm1(0.25)
+    grid = np.concatenate([np.linspace(-60, -0.5, 2000), np.linspace(-0.5, 0.5, 4001)[1:-1], np.linspace(0.5, 60, 2000)])
+
+    def cdf(rows: FloatArray) -> FloatArray:
+        x, y = rows[:, 0], rows[:, 1]
+        gradient = ((expit(np.outer(grid, x)) - y) * x).sum(axis=1)
+        return 1 - _laplace_cdf(-(gradient + weight * grid) / scale)
+
+    return _cells(cdf(pair.d1), cdf(pair.d0))
+
+
+def linear_regression(pair: Pair) -> LossLaw:
+    """diffprivlib's functional mechanism with one feature in [0.1, 1] and a response in [0, 1]: w = c1 / c2 with noisy sums c1 and c2.
+
+    c1 = sum x y has Laplace noise of scale 3 and c2 = sum x^2 Laplace noise of scale 0.03, folded at 0 (epsilon = 1 in three parts).
+    """
+    grid = np.concatenate([-np.geomspace(1e4, 1e-4, 1500), [0.0], np.geomspace(1e-4, 1e4, 1500)])
+    noise = np.linspace(-0.45, 0.45, 1801)  # 15 scales
+    mass = np.exp(-np.abs(noise) / 0.03)
+    mass /= mass.sum()
+
+    def cdf(rows: FloatArray) -> FloatArray:
+        x, y = rows[:, 0], rows[:, 1]
+        second = np.abs((x**2).sum() + noise)
+        return _laplace_cdf((np.outer(grid, second) - (x * y).sum()) / 3.0) @ mass
+
+    return _cells(cdf(pair.d1), cdf(pair.d0))
