@@ -1,0 +1,193 @@
+"""Claims on the private leader: exact compositions, conversions and regrets computed apart, and mutations that turn the verdicts."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import time
+
+import numpy as np
+import pytest
+from flint import arb
+from scipy.special import expit
+from scipy.stats import binom
+
+from dpwitness.mechanisms import LinearCosts
+from dpwitness.mechanisms.ftrl import PrivateFTRL
+from dpwitness.proofs_checks import Box, ClaimVerdict, Enclosure, check, declarations, enclose, supremum
+from dpwitness.proofs_checks.enclosures import at_most
+from dpwitness.proofs_checks.evidence import exact_delta
+from dpwitness.proofs_checks.gaussian import gaussian_excess
+from dpwitness.proofs_checks.ledger import Effort, settle
+from dpwitness.proofs_checks.regret_claims import regret_scaling, renyi_excess, steady_regret
+
+HOLDS, TIGHT, FAILS, OPEN = ClaimVerdict.HOLDS, ClaimVerdict.HOLDS_TIGHT, ClaimVerdict.FAILS, ClaimVerdict.INCONCLUSIVE
+SOME = ClaimVerdict.NOT_REFUTED
+VERDICTS = {
+    "JT-15": FAILS, "JT-15-repair": HOLDS, "JT-16": FAILS, "JT-16-limit": FAILS, "JT-16-moderate": HOLDS, "JT-16-repair": HOLDS,
+    "JT-17": FAILS, "JT-17-repair": HOLDS, "JT-18": TIGHT, "JT-19": FAILS, "JT-19-repair": HOLDS, "JT-19-repair-slope": SOME,
+    "JT-19-slope": FAILS, "JT-19-slope-as-set": FAILS,
+}  # fmt: skip
+
+
+def response_delta(epsilon, odds, count):
+    """Hockey stick of k-fold randomised response."""
+    j = np.arange(count + 1)
+    return float(np.sum(binom.pmf(j, count, expit(odds)) * -np.expm1(np.minimum(epsilon - (2 * j - count) * odds, 0))))
+
+
+@pytest.mark.parametrize("id", VERDICTS)
+def test_verdicts(id):
+    found = check(id, quick=True)
+    assert found.claim_verdict is VERDICTS[id], found.headline()
+    if found.claim_verdict is FAILS and found.declaration.kind == "counterexample":
+        at = {name: found.evidence.at[name] for name in found.declaration.domain}
+        assert check(id, seed=1, **at).claim_verdict is FAILS
+
+
+# -- privacy -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("id", "epsilon", "delta", "rounds", "times"),
+    [
+        ("JT-16", 8.0, 0.01, 101, 1.99),
+        ("JT-17", 1.0, 1e-8, 1000, 1.23),
+        ("JT-17", 2.0, 1e-8, 1000, 4.0),
+    ],
+)
+def test_games_are_randomised_response(id, epsilon, delta, rounds, times):
+    found = check(id, quick=True, epsilon=epsilon, delta=delta, horizon=rounds)
+    factor = math.log(2) if id == "JT-17" else 1.0
+    odds = 2 * epsilon / math.sqrt(8 * rounds * factor * math.log(1 / delta))
+    exact = response_delta(epsilon, odds, rounds - 1)
+    assert found.claim_verdict is FAILS
+    assert found.evidence.numbers["delta_reached"] == pytest.approx(exact, rel=1e-3)
+    assert exact / delta == pytest.approx(times, rel=0.02)
+
+
+def test_longer_games_by_the_formula():
+    for epsilon, reached in ((1.0, 5.25e-8), (10.0, 2.86e-5), (20.0, 1.88e-3)):
+        odds = 2 * epsilon / math.sqrt(8 * 10_001 * math.log(1e5))
+        assert response_delta(epsilon, odds, 10_000) == pytest.approx(reached, rel=5e-3)
+
+
+def test_least_epsilon_of_a_game():
+    first = check("JT-16").evidence.numbers["least_epsilon"]
+    assert check("JT-16", quick=True, epsilon=first * 0.97).claim_verdict is SOME
+    assert check("JT-16", quick=True, epsilon=first * 1.001).claim_verdict is FAILS
+
+
+def test_limit_of_long_games():
+    for epsilon, delta in ((6.3, 0.01), (10.0, 1e-5), (2.0, 1e-3)):
+        odds = 2 * epsilon / math.sqrt(8 * 10**6 * math.log(1 / delta))
+        limit = (1 + float(gaussian_excess(arb(epsilon), arb(delta), per_log=2, per_epsilon=0))) * delta
+        assert limit == pytest.approx(response_delta(epsilon, odds, 10**6), rel=5e-3)
+    for delta, first in ((1e-2, 6.3), (1e-3, 7.0), (1e-5, 8.0), (1e-8, 9.0)):
+        assert check("JT-16-limit", epsilon=first - 0.1, delta=delta).claim_verdict is HOLDS
+        assert check("JT-16-limit", epsilon=first + 0.1, delta=delta).claim_verdict is FAILS
+
+
+@pytest.mark.parametrize(("epsilon", "delta"), [(1.0, 1e-5), (4.0, 1e-2), (0.1, 1e-8)])
+def test_conversion_covers_exact_games(epsilon, delta):
+    bound = 1 + renyi_excess(arb(epsilon), arb(delta), arb(1)).upper
+    alpha = 0.5 + 2 * math.log(1 / delta) / epsilon
+    rho = epsilon**2 / (4 * math.log(1 / delta))
+    direct = math.exp((alpha - 1) * (alpha * rho - epsilon)) * (1 - 1 / alpha) ** alpha / (alpha - 1)
+    assert bound == pytest.approx(direct / delta, rel=1e-9)
+    for rounds in (2, 50):
+        game = PrivateFTRL(epsilon, delta, 1.0, 2, rounds)
+        for baseline in (0.0, -0.5, -3.0):
+            assert exact_delta(game, game.worst_pair(baseline), epsilon).upper <= bound * delta
+
+
+def test_repaired_games_hold_where_printed_ones_fail():
+    epsilon, delta, rounds = 8.0, 0.01, 101
+    factor = 1 + epsilon / (4 * math.log(1 / delta))
+    odds = 2 * epsilon / math.sqrt(8 * rounds * math.log(1 / delta))
+    assert response_delta(epsilon, odds, rounds - 1) > delta > response_delta(epsilon, odds / factor, rounds - 1)
+
+
+# -- regret ------------------------------------------------------------------------------------------------------------
+
+
+def test_steady_regret_is_below_the_exact_one_and_near():
+    p, rounds = 5, 3000
+    game = PrivateFTRL(4.0, 1e-5, 1.0, p, rounds)
+    costs = np.ones((rounds, p))
+    costs[:, 0] = -1
+    exact = float(2 * (1 - game.probabilities(LinearCosts(costs))[:, 0]).sum())
+    lower = float(steady_regret(arb(rounds), arb(game.regularization), arb(p).log()))
+    assert lower <= exact <= lower + 2
+    assert exact <= game.regularization * math.log(p) + rounds / game.regularization
+
+
+def test_no_costs_regret_more_than_the_bound():
+    rng = np.random.default_rng(0)
+    game = PrivateFTRL(20.0, 0.1, 1.0, 3, 200)
+    for _ in range(100):
+        costs = rng.choice([-1.0, 1.0], (200, 3)) * rng.random() ** 2
+        expected = float((game.probabilities(LinearCosts(costs)) * costs).sum() - costs.sum(axis=0).min())
+        assert expected <= game.regularization * math.log(3) + 200 / (2 * game.regularization)
+
+
+def test_measured_constant_of_equation_12():
+    """p = 100, T = 2e4, epsilon = 1: 6.07 in units of the bound (prior analysis)."""
+    digits, rounds, p = math.log(1e5), 20_000, 100
+    lam = math.sqrt(8 * rounds * digits)
+    exact = 2 * float((1 / (1 + np.exp(2 * np.arange(rounds) / lam) / (p - 1))).sum())
+    assert exact / math.sqrt(rounds * math.log(p) * digits) == pytest.approx(6.07, abs=0.01)
+    assert float(steady_regret(arb(rounds), arb(lam), arb(p).log())) == pytest.approx(exact, rel=1e-3)
+
+
+def test_constant_of_equation_12_decides():
+    for constant in (1.0, 3.0, 1000.0):
+        found = check("JT-19", constant=constant)
+        assert found.claim_verdict is FAILS
+        assert found.evidence.numbers["log_p"] >= constant**2 / 4
+
+
+# -- mutations ---------------------------------------------------------------------------------------------------------
+
+
+def mutated(id, **changes):
+    return settle(dataclasses.replace(declarations()[id], **changes), cells=2000).claim_verdict
+
+
+def test_wrong_constants_turn_the_verdict():
+    def whole_range(range):
+        return supremum(lambda w: -(w.nonnegative_part() * range.expm1()).log1p().nonnegative_part() / range, over=(0.0, 1.0))
+
+    def constant_three(epsilon, delta, log_p):
+        root = arb(8).sqrt()
+        return at_most((root + epsilon * epsilon / (root * -delta.log() * log_p)) / 3 - 1)
+
+    assert mutated("JT-15", function=whole_range) is TIGHT
+    assert mutated("JT-16-moderate", function=lambda epsilon, delta: renyi_excess(epsilon, delta, arb(0.7))) is OPEN
+    assert (
+        mutated("JT-16-limit", function=lambda epsilon, delta: enclose(gaussian_excess(epsilon, delta, per_log=4, per_epsilon=4))) is HOLDS
+    )
+    assert mutated("JT-17-repair", function=lambda epsilon, delta, log_p: renyi_excess(epsilon, delta, log_p.sqrt())) is OPEN
+    assert mutated("JT-19-repair", function=constant_three) is OPEN
+
+
+def test_flipped_inequality_turns_the_verdict():
+    excess = declarations()["JT-15"].function
+
+    def flipped(range):
+        value = excess(range)
+        return Enclosure(-value.upper, -value.lower)
+
+    assert mutated("JT-15", function=flipped) is not FAILS
+
+
+def test_domains_turn_the_verdict():
+    assert mutated("JT-16-moderate", domain=Box(epsilon=(1e-2, 7.0), delta=(1e-15, 0.01))) is OPEN
+    assert mutated("JT-16-limit", domain=Box(epsilon=(0.1, 6.0), delta=(1e-10, 0.01))) is HOLDS
+    assert mutated("JT-17-repair", domain=Box(epsilon=(1e-2, 5.0), delta=(1e-15, 0.01), log_p=(0.69, 14.0))) is OPEN
+
+
+def test_slopes_tell_powers_apart():
+    effort = Effort(True, 60.0, 1, time.monotonic())
+    assert regret_scaling(1.0, 1.0, effort, "x").verdict is FAILS
+    assert regret_scaling(1.5, 1.0, effort, "x").verdict is SOME
