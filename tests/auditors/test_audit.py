@@ -275,3 +275,11 @@ def test_given_outputs_that_cannot_be_audited():
         audit_outputs(np.zeros(1000), np.zeros(10), "pure:1")
     with pytest.raises(InvalidArgument, match="outputs0 must be an array or a list with one output a run"):
         audit_outputs(3.0, np.zeros(1000), "pure:1")
+
+
+def test_a_small_budget_tries_the_first_pairs_only():
+    from dpwitness.mechanisms import LaplaceVector
+
+    result = audit(LaplaceVector(1.0), trials=3000)
+    assert result.verdict is Verdict.NOT_REFUTED and result.trials <= 3000
+    assert any(note.startswith("only the first 4 of ") for note in result.notes)
