@@ -1,0 +1,87 @@
+"""Randomness alignments: proofs, wrong scales and shifts that z3 refutes, and exact losses of the broken variants."""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from fractions import Fraction
+
+import pytest
+from scipy.stats import laplace
+from z3 import Real
+
+from dpwitness.proofs_checks import Box, ClaimVerdict, check, declarations, enclose
+from dpwitness.proofs_checks.alignment_claims import threshold_obligations, winner_obligations
+from dpwitness.proofs_checks.evidence import unsatisfiable
+from dpwitness.proofs_checks.ledger import Effort, settle
+
+HOLDS, FAILS = ClaimVerdict.HOLDS, ClaimVerdict.FAILS
+VERDICTS = {
+    "ZOO-NOISY-MAX": HOLDS, "ZOO-NOISY-MAX-half-noise": FAILS, "ZOO-NOISY-MAX-monotone": HOLDS, "ZOO-NOISY-MAX-value": FAILS,
+    "ZOO-SVT": HOLDS, "ZOO-SVT-less-noise": FAILS, "ZOO-SVT-no-threshold-noise": FAILS, "ZOO-SVT-no-threshold-noise-cost": FAILS,
+    "ZOO-SVT-uncut": FAILS,
+}  # fmt: skip
+EPSILON = Real("epsilon")
+
+
+def proved(obligations):
+    return unsatisfiable(Effort(False, 20.0, 0, time.monotonic()), *obligations, text="proved").verdict
+
+
+@pytest.mark.parametrize("id", VERDICTS)
+def test_verdicts(id):
+    found = check(id, quick=True)
+    assert found.claim_verdict is VERDICTS[id], found.headline()
+
+
+@pytest.mark.parametrize("cutoff", [1, 5, 20])
+def test_threshold_alignment(cutoff):
+    rates = EPSILON / 2, EPSILON / (4 * cutoff)
+    assert proved(threshold_obligations(cutoff, *rates, EPSILON)) is HOLDS
+    assert proved(threshold_obligations(cutoff, EPSILON / 2, EPSILON / (3.9 * cutoff), EPSILON)) is FAILS  # too little query noise
+    assert proved(threshold_obligations(cutoff, EPSILON / 1.9, rates[1], EPSILON)) is FAILS  # too little threshold noise
+    assert proved(threshold_obligations(cutoff + 1, *rates, EPSILON)) is FAILS  # one call above too many
+    assert proved(threshold_obligations(cutoff, *rates, EPSILON, threshold_noise=False)) is FAILS
+
+
+def test_the_counterexample_of_z3_turns_a_call():
+    at = check("ZOO-SVT-no-threshold-noise").evidence.at
+    value = {name: Fraction(text) for name, text in at.items()}
+    assert value["q"] + value["noise"] < value["noisy_threshold"] <= value["q_neighbour"] + value["noise"]
+    assert abs(value["q"] - value["q_neighbour"]) <= 1
+
+
+def test_winner_alignment():
+    for others in (1, 6):
+        assert proved(winner_obligations(others, EPSILON / 2, EPSILON)) is HOLDS
+        assert proved(winner_obligations(others, EPSILON / 1.9, EPSILON)) is FAILS
+        assert proved(winner_obligations(others, EPSILON, EPSILON)) is FAILS
+        for direction in ("rising", "falling"):
+            assert proved(winner_obligations(others, EPSILON, EPSILON, direction)) is HOLDS
+            assert proved(winner_obligations(others, EPSILON * 1.1, EPSILON, direction)) is FAILS
+
+
+def test_losses_of_broken_variants():
+    assert check("ZOO-SVT-uncut").evidence.result.parameter_lower == pytest.approx(4.0308, abs=1e-3)
+    less = check("ZOO-SVT-less-noise", epsilon=0.5, cutoff=3)
+    assert less.evidence.numbers["alignment_cost"] == 19 * 0.5 / 4
+    assert 0.9 * 19 * 0.5 / 4 < less.evidence.result.parameter_lower <= 19 * 0.5 / 4
+    for answers in (3, 8):
+        value = check("ZOO-NOISY-MAX-value", epsilon=2.0, answers=answers)
+        assert value.evidence.result.parameter_lower == pytest.approx(answers, rel=1e-6)
+
+
+@pytest.mark.parametrize("epsilon", [0.1, 3.0])
+def test_calls_below_cost_a_quarter_each(epsilon):
+    scale = 4 / epsilon
+    one = laplace.logcdf(0, scale=scale) - laplace.logcdf(-1, scale=scale)
+    assert one == pytest.approx(epsilon / 4)
+    assert check("ZOO-SVT-no-threshold-noise-cost", calls=5.0).claim_verdict is FAILS
+    assert check("ZOO-SVT-no-threshold-noise-cost", calls=(1.0, 3.999)).claim_verdict is HOLDS
+
+
+def test_mutations_turn_the_verdict():
+    declared = declarations()["ZOO-SVT-no-threshold-noise-cost"]
+    assert settle(dataclasses.replace(declared, domain=Box(calls=(1.0, 3.0)))).claim_verdict is HOLDS
+    assert settle(dataclasses.replace(declared, function=lambda calls: enclose(calls / 2000 - 1))).claim_verdict is HOLDS
+    assert check("ZOO-NOISY-MAX-value", epsilon=1.0, answers=3).claim_verdict is FAILS  # 3 / 2 of the promise; two answers would keep it
