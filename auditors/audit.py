@@ -18,9 +18,10 @@ from dpwitness.auditors.divergence import Binned
 from dpwitness.auditors.engine import Inline, MechanismFailed, audit_key
 from dpwitness.auditors.events import Event
 from dpwitness.auditors.learning import Learned
+from dpwitness.auditors.pair_space import require_neighbours
 from dpwitness.auditors.result import AuditResult, Verdict
 from dpwitness.auditors.stages import EARLY_ALPHA, Course, Progress, certify_event, probe, search_and_test
-from dpwitness.mechanisms.domains import Domain
+from dpwitness.mechanisms.domains import Domain, LabelledBall, Records
 from dpwitness.mechanisms.foreign import Target
 from dpwitness.mechanisms.notions import RDP, ZCDP, Claim, promised
 from dpwitness.mechanisms.pairs import Pair
@@ -203,6 +204,8 @@ def _pairs(mechanism: Any, pair: Pair | Sequence[Pair] | None, domain: Domain | 
     domain = domain or getattr(mechanism, "domain", None)
     if domain is None:
         raise InvalidArgument("pair must be given, or a domain to take pairs from, got neither")
+    if isinstance(domain, Records | LabelledBall):
+        require_neighbours(domain, "audit")
     return pairs_for(domain)
 
 

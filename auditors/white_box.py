@@ -20,6 +20,7 @@ from dpwitness.auditors.loss_law import Enclosure, LossLaw, enclose
 from dpwitness.auditors.loss_search import WorstOutput, worst_output
 from dpwitness.auditors.oracle import FALSE_ALARM, BadOracle, check_oracle
 from dpwitness.auditors.pair_search import search
+from dpwitness.auditors.pair_space import require_neighbours
 from dpwitness.auditors.result import Verdict
 from dpwitness.auditors.witness import describe_target
 from dpwitness.mechanisms.jsonable import same_value
@@ -105,6 +106,7 @@ def certify(
         domain = getattr(mechanism, "domain", None)
         if domain is None:
             raise InvalidArgument("certify: pair must be given for a mechanism without a domain, got None")
+        require_neighbours(domain, "certify")
         pair = search(mechanism, domain, claim, evaluations=len(pairs_for(domain)), seed=seed, keep=1)[0][0]
     if not isinstance(pair, Pair):
         raise InvalidArgument(f"certify: pair must be a Pair, got {type(pair).__name__}")

@@ -6,11 +6,14 @@ import json
 import os
 import time
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
+from dataclasses import dataclass
 
 import numpy as np
 import pytest
+from scipy.stats import norm
 
-from dpwitness import InvalidArgument, Pair, PureDP, Verdict, audit, audit_outputs, replay
+from dpwitness import InvalidArgument, Pair, PureDP, Verdict, audit, audit_outputs, certify, replay
+from dpwitness.mechanisms import LabelledBall, Records
 from dpwitness.mechanisms.zoo import zoo
 
 PAIR = Pair(np.array([0.0]), np.array([1.0]))
@@ -218,6 +221,34 @@ def test_bad_arguments_are_refused_in_one_line(options, message):
         run(ignores_rng, **options)
 
 
+@dataclass
+class Housed:
+    """A mechanism with a density and a domain."""
+
+    domain: object
+
+    def sample(self, dataset, size, rng):
+        return rng.normal(size=size)
+
+    def log_density(self, outputs, dataset):
+        return norm.logpdf(outputs[:, 0])
+
+
+@pytest.mark.parametrize(
+    ("domain", "message"),
+    [
+        (Records(1, 0.2, 0.8, integer=True), r"domain must not be empty, got no whole number in \[0.2, 0.8\]"),
+        (Records(1, 0.2, 1.8, integer=True), "domain must have neighbours, got one whole number"),
+        (LabelledBall(2, 1, relation="add-remove"), "domain must have neighbours, got size 1"),
+    ],
+)
+def test_domains_without_neighbours_are_refused(domain, message):
+    with pytest.raises(InvalidArgument, match=f"audit: {message}"):
+        run(ignores_rng, pair=None, domain=domain)
+    with pytest.raises(InvalidArgument, match=f"certify: {message}"):
+        certify(Housed(domain), claim="pure:1")
+
+
 def test_lambdas_cannot_go_to_processes_and_the_error_says_so():
     with ProcessPoolExecutor(1) as pool, pytest.raises(InvalidArgument, match="mechanism must be importable"):
         run(lambda d, n, rng: rng.random(n), executor=pool)
@@ -282,4 +313,4 @@ def test_a_small_budget_tries_the_first_pairs_only():
 
     result = audit(LaplaceVector(1.0), trials=3000)
     assert result.verdict is Verdict.NOT_REFUTED and result.trials <= 3000
-    assert any(note.startswith("only the first 4 of ") for note in result.notes)
+    assert any(note.startswith("only the first 3 of ") for note in result.notes)
