@@ -33,7 +33,7 @@ PILOT_SHARE = 0.2
 TRAIN_SHARE = 0.13
 TRAIN_VALUES = 2**23  # numbers kept for training, at most
 TRAIN_ROUNDS = 2**19
-RUNS_A_PAIR = 700  # at least: half of them go to its probe and its pilot
+RUNS_A_PAIR = 1000  # at least: up to 600 go to its probe, bits and pilots
 FINALISTS = 5  # pairs of which the pilot takes a second look
 CONFIRMED = 3  # pairs that go from the pilot to the test, at most
 BIT_SHARE = 0.1
@@ -67,6 +67,10 @@ class Course:
     def stage(self, pair: Pair, phase: int, index: int, rounds: int, chunk: int) -> Stage:
         return Stage(self.run, pair, self.seed, (self.key, index, phase), rounds, min(chunk, self.batch or chunk), self.time_limit)
 
+    @property
+    def left(self) -> int:
+        return self.result.requested - self.done
+
     def advance(self, rounds: int) -> None:
         self.done += rounds
         if self.progress is not None:
@@ -95,16 +99,16 @@ def search_and_test(state: Course, pairs: list[Pair]) -> None:
         pairs = pairs[:most]
     probes = [probe(state, pair, index) for index, pair in enumerate(pairs)]
     width = max(width for width, _ in probes)
-    budget = state.result.requested - state.done
+    budget = state.left
     if state.bits and any(floats for _, floats in probes):
         spend = min(int(BIT_SHARE * budget), BIT_ROUNDS * min(len(pairs), 4))
         _test_bits(state, pairs, spend, width)
-        budget -= spend
+        budget = min(budget - spend, state.left)
     chosen = list(range(len(pairs)))
     if len(pairs) > 1:
         spend = int(PILOT_SHARE * budget)
         chosen = _pilot(state, pairs, spend, width)
-        budget -= spend
+        budget = min(budget - spend, state.left)
     for index in chosen:
         _test(state, pairs[index], index, budget // len(chosen), state.alpha / len(chosen), width)
 
