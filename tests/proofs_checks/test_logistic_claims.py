@@ -39,6 +39,9 @@ def test_the_constant_of_corollary_2_is_approached():
     first, second = (minimise(Problem.of(data, LOGISTIC, 1.0)) for data in (pair.d0, pair.d1))
     ratio = np.linalg.norm(first.w - second.w) / 2
     assert ratio + first.radius + second.radius == pytest.approx(0.9987, abs=5e-4) and first.radius + second.radius < 1e-6
+    many = LogisticOutputPerturbation(1.0, 1e-9, dimension=2, records=10**8).worst_pair()  # at n lambda = 0.1 as well
+    ends = [minimise(Problem.of(data, LOGISTIC, 0.1)).w for data in (many.d0, many.d1)]
+    assert np.linalg.norm(ends[0] - ends[1]) * 0.1 / 2 > 0.998
     found = check("CM-04")
     assert found.claim_verdict is TIGHT and found.evidence.reached.lower > -1e-8 and found.evidence.reached.upper == 0
 
@@ -111,6 +114,13 @@ def test_witnesses_w3_and_w4():
     few = check("CM-06-W4", epsilon=0.1, records=2e5)
     assert few.claim_verdict is FAILS and few.evidence.numbers["loss"] == pytest.approx(0.298, abs=2e-3)
     assert check("CM-06-W4", epsilon=2.0, n_lambda=2.0).claim_verdict is ClaimVerdict.NOT_REFUTED
+
+
+def test_the_search_finds_what_the_witness_shows():
+    found = check("CM-06-search", quick=True)
+    numbers = found.evidence.numbers
+    assert found.claim_verdict is FAILS and math.log1p(1 / 0.4) - 1e-6 <= numbers["loss found"] <= numbers["supremum over n"]
+    assert replay(found.witness).verdict.value == "VIOLATED"
 
 
 def test_the_loss_in_balls_is_the_mechanism_s():
