@@ -19,7 +19,7 @@ def _target(claim, cause="", **domain):
 
 _REAL = {"kind": "Answers", "length": 1, "low": -10, "high": 10, "relation": "l1"}
 _RECORDS = {"kind": "Records", "size": 5, "low": 0, "high": 1, "relation": "add-remove"}
-_LOW_BITS = "Gaussian noise on a grid is added to the answer as it is: the answer is not rounded to the grid first, and its low bits stay in the sum."
+_LOW_BITS = "Gaussian noise on a grid is added to the answer as it is, not rounded to that grid: its low bits stay in the sum."
 
 
 @_target("pure:1", **_REAL)
