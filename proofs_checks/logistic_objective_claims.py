@@ -13,6 +13,7 @@ from dpwitness.mechanisms.convex import ConvexObjectivePerturbation, QuadraticPe
 from dpwitness.mechanisms.datasets import LabelledVectors
 from dpwitness.mechanisms.logistic import LogisticObjectivePerturbation
 from dpwitness.mechanisms.losses import Loss
+from dpwitness.mechanisms.validation import InvalidArgument
 
 from .enclosures import Ball, Box, Enclosure, enclose
 from .evidence import audited, excess_of
@@ -169,6 +170,8 @@ def objective_perturbation_survives_opposed_records(
     n = int(records)
     mechanism = LogisticObjectivePerturbation(epsilon, n_lambda / n, dimension=2, records=n)
     pair = mechanism.worst_pair()
+    if not pair.why.startswith("W4"):
+        raise InvalidArgument(f"check CM-06-W4: records must be enough to hold the output at n lambda = {n_lambda:g}, got {n}")
     w = float(pair.why.split("=")[1].split("e1")[0])
     loss = enclose(objective_loss(pair.d0, pair.d1, w, arb(epsilon) / 2, arb(mechanism.regularization) * n))
     verdict = ClaimVerdict.FAILS if loss.lower > epsilon else ClaimVerdict.NOT_REFUTED

@@ -255,7 +255,7 @@ def price_of_privacy_is_bounded(share: Ball) -> Enclosure:
     source="Minami et al., Theorem 3, inequality (13)",
     statement="There are constants C1, C2, free of n, n0, epsilon and M, with which (13) holds",
     formula="E |(beta_agg - beta).x|^2 <= ... + C2 M / (epsilon (n - n0)) + tau log M / n0",
-    domain=Box(p=(1, 20), epsilon=(1e-1, 10.0), records=(100, 10**6)),
+    domain=Box(p=(1, 10), epsilon=(1e-1, 10.0), records=(100, 10**6)),
     depends=("MN-06-price", "MN-05"),
 )
 def constants_exist(effort: Effort, p: float = 2, epsilon: float = 1.0, records: float = 1000) -> Evidence:

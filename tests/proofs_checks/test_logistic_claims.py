@@ -16,6 +16,7 @@ from dpwitness.mechanisms import LabelledVectors, LogisticObjectivePerturbation,
 from dpwitness.mechanisms.erm import LOGISTIC, logistic_shift
 from dpwitness.mechanisms.noise import SphericalNoise
 from dpwitness.mechanisms.solvers import Problem, minimise
+from dpwitness.mechanisms.validation import InvalidArgument
 from dpwitness.proofs_checks import Box, ClaimVerdict, Enclosure, check, declarations, enclose, settle
 from dpwitness.proofs_checks.evidence import audited, identities, unsatisfiable
 from dpwitness.proofs_checks.logistic_objective_claims import line_loss_excess, objective_loss
@@ -113,6 +114,8 @@ def test_witnesses_w3_and_w4():
     assert found.numbers["loss"] == pytest.approx(loss_over_epsilon(1.0, 1.0), abs=2e-4) and found.numbers["loss"] > 1.0484
     few = check("CM-06-W4", epsilon=0.1, records=2e5)
     assert few.claim_verdict is FAILS and few.evidence.numbers["loss"] == pytest.approx(0.298, abs=2e-3)
+    with pytest.raises(InvalidArgument, match="records must be enough to hold the output at n lambda = 100, got 200000"):
+        check("CM-06-W4", n_lambda=100.0, records=2e5)
     assert check("CM-06-W4", epsilon=2.0, n_lambda=2.0).claim_verdict is ClaimVerdict.NOT_REFUTED
 
 
