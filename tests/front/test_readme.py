@@ -19,12 +19,12 @@ def blocks():
 def test_everything_as_printed(shell, blocks):
     python = [text for kind, text in blocks if kind == "python"]
     named = {re.match(r"# (\w+\.py)", text).group(1): text for text in python if re.match(r"# \w+\.py", text)}
-    assert set(named) == {"mine.py", "test_privacy.py", "test_theirs.py"}
+    assert set(named) == {"mine.py", "test_privacy.py", "test_theirs.py", "exact.py"}
     theirs = named["test_theirs.py"]
     for name in ("mine.py", "test_privacy.py"):
         (shell.folder / name).write_text(named[name])
     commands = [line[2:] for kind, text in blocks if kind == "console" for line in text.splitlines() if line.startswith("$ ")]
-    audit, replay, pytest_, new, check, their_audit = (shlex.split(command) for command in commands)
+    audit, replay, pytest_, new, check, their_audit, exact = (shlex.split(command) for command in commands)
     assert (audit[:2], replay[:2], pytest_[0]) == (["dpwitness", "audit"], ["dpwitness", "replay"], "pytest")
     found = shell.dpwitness(*audit[1:])
     number = r"epsilon > ([\d.]+)"
@@ -34,6 +34,10 @@ def test_everything_as_printed(shell, blocks):
     assert re.sub(number, "", said) == re.sub(number, "", promised)
     assert float(re.search(number, said)[1]) == pytest.approx(float(re.search(number, promised)[1]), abs=0.01)
     assert shell.dpwitness(*replay[1:]).returncode == 1
+    enclosed = shell.dpwitness(*exact[1:])
+    assert enclosed.returncode == 1 and enclosed.stdout.startswith("VIOLATED: no finite epsilon holds on this pair")
+    assert float(re.search(r"VIOLATED: epsilon > ([\d.]+) certified", enclosed.stdout)[1]) > 4
+    assert (ran := shell.run(sys.executable, "-c", named["exact.py"])).returncode == 0, ran.stderr
     (script,) = (text for text in python if text not in named.values())
     ran = shell.run(sys.executable, "-c", script)
     assert ran.returncode == 0, ran.stderr
