@@ -99,7 +99,7 @@ def learner(records: int, regularization: float, dimension: int = 1) -> KernelLe
     source=f"{SOURCE}, Theorem 7",
     statement="Algorithm 3 is (epsilon, delta)-DP (points, answers and corrections released)",
     formula="P(M(D) in S) <= exp(epsilon) P(M(D') in S) + delta, epsilon = 1, delta = 1e-6",
-    domain=Box(regularization=(1e-3, 100.0)),
+    domain=Box(regularization=(1e-3, 20.0)),
     depends=("JK-01",),
 )
 def the_draws_are_private(effort: Effort, regularization: float = 4.0) -> Evidence:

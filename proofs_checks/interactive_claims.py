@@ -145,7 +145,7 @@ def _delta(updates: int, loss: float, epsilon: float) -> float:
     source=f"{SOURCE}, Algorithm 1 line 2: the constant 200",
     statement="epsilon_0 = n epsilon lambda / (c L R^2 sqrt(B) log(4/delta)) needs c = 200, for integer B",
     formula="the least c with delta(epsilon) <= delta against every adversary",
-    domain=Box(epsilon=(0.1, 10.0), delta=(1e-9, 1e-2), updates=(1.0, 16.0)),
+    domain=Box(epsilon=(0.1, 5.0), delta=(1e-9, 1e-2), updates=(1.0, 16.0)),
     depends=("JK-07-repair",),
 )
 def the_constant_of_interactive_prediction(effort: Effort, epsilon: float = 1.0, delta: float = 1e-6, updates: float = 4.0) -> Evidence:
@@ -159,8 +159,9 @@ def the_constant_of_interactive_prediction(effort: Effort, epsilon: float = 1.0,
         return 2 * epsilon / (c * math.sqrt(count) * math.log(4 / delta))
 
     coarse = 1e-2 if effort.quick else 1e-3
-    broken, _ = least(lambda c: _delta(count, loss(c), epsilon) <= delta, 0.1, 400.0, relative=coarse)
-    enough = least(lambda c: _proved(epsilon, loss(c), count, delta), 0.1, 400.0, relative=coarse)[1]
+    lowest = epsilon / (math.sqrt(count) * math.log(4 / delta))  # there e = 2
+    broken, _ = least(lambda c: _delta(count, loss(c), epsilon) <= delta, lowest, 400.0, relative=coarse)
+    enough = least(lambda c: _proved(epsilon, loss(c), count, delta), lowest, 400.0, relative=coarse)[1]
     game = least(lambda c: adaptive_delta(count, loss(c), epsilon) <= delta, broken, min(enough, 400.0), relative=coarse)[1]
     verdict = ClaimVerdict.UNDERSPECIFIED if broken < 200 and enough <= 200 else ClaimVerdict.INCONCLUSIVE
     if broken >= 200:
@@ -177,7 +178,7 @@ def the_constant_of_interactive_prediction(effort: Effort, epsilon: float = 1.0,
     source=f"{SOURCE}, section 5: only updates count",
     statement="B updates cost the privacy of B Laplace answers",
     formula="delta(1) <= that of the B-fold Laplace mechanism of loss e",
-    domain=Box(updates=(1.0, 16.0), loss=(0.05, 0.5)),
+    domain=Box(updates=(4.0, 16.0), loss=(0.3, 0.5)),
 )
 def only_updates_cost_privacy(effort: Effort, updates: float = 4.0, loss: float = 0.3) -> Evidence:
     """There is no noise on the threshold, and each round draws anew: bottoms leak, without bound in number (witness W7).

@@ -58,7 +58,7 @@ def adaptive_delta(updates: int, loss: float, epsilon: float) -> float:
     Atoms between grid points are split over them with both masses kept: from above, given the levels.
     """
     step = loss / STEPS
-    grid = np.arange(math.floor(-(epsilon + 4 * loss) / step), math.ceil((epsilon + 12 * loss + 2) / step) + 1) * step
+    grid = np.arange(math.floor(-(epsilon + 4 * loss) / step), math.ceil((epsilon + 40 * loss) / step) + 1) * step
     stop = np.maximum(0.0, -np.expm1(np.minimum(epsilon - grid, 0)))
     options = [_round(t, sign * loss, step) for t in (*(k * loss for k in NEAR), *FAR) for sign in (1, -1)]
     value = stop

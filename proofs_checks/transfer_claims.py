@@ -312,7 +312,7 @@ def the_mean_loss_is_that_of_randomised_response(effort: Effort) -> Evidence:
     source=f"{SOURCE}, Theorem 11 against exact composition",
     statement="k-fold randomised response keeps (epsilon', delta')",
     formula="delta(epsilon') <= delta'",
-    domain=Box(rounds=(1.0, 10_000.0), loss=(1e-3, 2.0), slack=(1e-9, 0.5)),
+    domain=Box(rounds=(1.0, 1000.0), loss=(1e-3, 0.6), slack=(1e-9, 0.5)),
     depends=("JK-17",),
 )
 def composition_has_slack(effort: Effort, rounds: float = 100.0, loss: float = 0.1, slack: float = 1e-6) -> Evidence:
