@@ -7,6 +7,7 @@ rests on came out as it supposes.
 from __future__ import annotations
 
 import json
+import tomllib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -19,21 +20,7 @@ __all__ = ["page", "write"]
 
 Finding = Mapping[str, Any]
 
-PAPERS = {
-    "CM": ("Chaudhuri and Monteleoni 2008", "Privacy-preserving logistic regression by output and by objective perturbation."),
-    "JK": ("Jain and Thakurta 2013", "Kernel learners that answer test points: interactive, for given test data, and without test data."),
-    "MN": (
-        "Minami, Arai, Sato and Nakagawa",
-        "Distributed ridge regression: each organisation perturbs its objective, mirror averaging joins.",
-    ),
-    "JT": (
-        "Jain and Thakurta 2014",
-        "Risk bounds free of the dimension: perturbed generalised linear models, simplex sampling, private FTRL.",
-    ),
-    "ZOO": ("Textbook mechanisms", "Proofs of privacy by randomness alignment, for comparison."),
-}
-
-ADVICE: dict[str, tuple[tuple[str, str, str], ...]] = {}  # prefix -> (claim, verdict it rests on, sentence); filled by `claims_advice`
+PAPERS: dict[str, Any] = tomllib.loads((Path(__file__).parent / "papers.toml").read_text(encoding="utf-8"))
 
 _ORDER = ("FAILS", "UNDERSPECIFIED", "VACUOUS", "INCONCLUSIVE", "NOT_REFUTED", "HOLDS", "HOLDS_TIGHT")
 _LEGEND = (
@@ -60,17 +47,18 @@ def page(findings: Sequence[Finding]) -> str:
         "`dpwitness claims check ID --set NAME=VALUE`; a witness by `dpwitness replay FILE`.",
         "",
     ]
-    for prefix, (title, about) in PAPERS.items():
+    for prefix, paper in PAPERS.items():
         mine = [f for f in findings if _prefix(f) == prefix]
         if mine:
-            lines += _paper(prefix, title, about, mine)
+            lines += _paper(prefix, paper, mine)
     versions = ", ".join(f"{name} {version}" for name, version in environment().items() if name != "machine")
     return "\n".join([*lines, f"Computed with {versions}."]).rstrip() + "\n"
 
 
-def _paper(prefix: str, title: str, about: str, findings: Sequence[Finding]) -> list[str]:
+def _paper(prefix: str, paper: Mapping[str, Any], findings: Sequence[Finding]) -> list[str]:
     by_id = {str(f["id"]): f for f in findings}
-    lines = [f"## {title}", "", about, ""]
+    title = paper["title"]
+    lines = [f"## {title}", "", paper["about"], ""]
     for heading, verdicts in (
         ("What fails", ("FAILS",)),
         ("What says less than it seems", ("UNDERSPECIFIED", "VACUOUS")),
@@ -82,7 +70,7 @@ def _paper(prefix: str, title: str, about: str, findings: Sequence[Finding]) -> 
     held = [f for f in findings if f["verdict"] in ("HOLDS", "HOLDS_TIGHT", "NOT_REFUTED")]
     if held:
         lines += ["### What holds", "", *table(("claim", "says", "found"), [_row(f, findings)[:3] for f in held]), ""]
-    advice = [text for id, verdict, text in ADVICE.get(prefix, ()) if id in by_id and by_id[id]["verdict"] == verdict]
+    advice = [text for id, verdict, text in paper["advice"] if id in by_id and by_id[id]["verdict"] == verdict]
     if advice:
         lines += ["### For whoever uses these algorithms", "", *(f"- {text}" for text in advice), ""]
     lines += [f"![Reached over promised, {title}](papers-{prefix.lower()}.svg)", ""] if _drawn(findings) else []
