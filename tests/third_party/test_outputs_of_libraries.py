@@ -1,0 +1,33 @@
+"""What outputs of libraries have brought up: an atom among numbers, scores that are neighbouring floats, outputs without numbers."""
+
+import numpy as np
+import pytest
+
+from dpwitness.auditors.audit import audit
+from dpwitness.auditors.operating import Table
+from dpwitness.auditors.result import Verdict
+from dpwitness.mechanisms.pairs import Pair
+
+PAIR = Pair(np.array([0.0]), np.array([1.0]))
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_half_the_outputs_at_a_bound_are_no_serial_correlation(seed):
+    """Seven deviations, three seeds: fails by chance with probability below 1e-11."""
+
+    def clipped(dataset, size, rng):
+        return np.maximum(np.round(1024 * (dataset[0] + rng.laplace(0.0, 1.0, size))) / 1024 + rng.integers(2) * 0.0, 0.0)
+
+    assert audit(clipped, claim="pure:1", pair=PAIR, trials=60_000, seed=seed).verdict is Verdict.NOT_REFUTED
+
+
+def test_scores_that_are_neighbouring_floats():
+    scores = np.repeat([1.0, np.nextafter(1.0, 2.0), np.nextafter(np.nextafter(1.0, 2.0), 2.0), 3.0], 50)
+    table = Table.build(scores[::2], scores[1::2])
+    assert table.ones.min() >= 0 and table.zeros.min() >= 0
+    assert (table.ones.sum(), table.zeros.sum()) == (100, 100)
+
+
+def test_outputs_without_numbers():
+    result = audit(lambda dataset, size, rng: [None] * size, claim="pure:1", pair=PAIR, trials=2000)
+    assert result.verdict is Verdict.NOT_REFUTED
