@@ -317,4 +317,5 @@ def _restricted(declared: Declaration, settings: Settings) -> Box:
             raise InvalidArgument(f"check {declared.id}: {name} must lie in [{least:g}, {most:g}], got {settings[name]!r}")
         if low < high and not declared.boxed:
             raise InvalidArgument(f"check {declared.id}: {name} must be one number, this check takes no ranges, got {settings[name]!r}")
-    return Box(**{**(domain if declared.boxed else _defaults(declared)), **asked})
+    unsaid: Settings = domain if declared.boxed else _defaults(declared)
+    return Box(**{**unsaid, **asked})

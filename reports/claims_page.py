@@ -16,12 +16,13 @@ from dpwitness.auditors.result import environment
 from dpwitness.reports.report import check_writable
 from dpwitness.reports.wording import code, figure, number, prose, slugs, table
 
-__all__ = ["page", "write"]
+__all__ = ["checks_page", "page", "write"]
 
 Finding = Mapping[str, Any]
 
 PAPERS: dict[str, Any] = tomllib.loads((Path(__file__).parent / "papers.toml").read_text(encoding="utf-8"))
 
+CHECKS = "papers-checks.md"
 _ORDER = ("FAILS", "UNDERSPECIFIED", "VACUOUS", "INCONCLUSIVE", "NOT_REFUTED", "HOLDS", "HOLDS_TIGHT")
 _LEGEND = (
     "FAILS: a counterexample is proved, and can be replayed. HOLDS: proved over the whole domain; tight where the promise is reached. "
@@ -74,20 +75,25 @@ def _paper(prefix: str, paper: Mapping[str, Any], findings: Sequence[Finding]) -
     if advice:
         lines += ["### For whoever uses these algorithms", "", *(f"- {text}" for text in advice), ""]
     lines += [f"![Reached over promised, {title}](papers-{prefix.lower()}.svg)", ""] if _drawn(findings) else []
-    lines += [f"### The checks of {title}", ""]
+    return lines
+
+
+def checks_page(findings: Sequence[Finding]) -> str:
+    """Markdown of every check: what was shown, how, where, and why it decides."""
+    lines = ["# The checks behind the papers' claims", "", "The page of results is [papers.md](papers.md).", ""]
     for found in findings:
         lines += _card(found)
-    return lines
+    return "\n".join(lines).rstrip() + "\n"
 
 
 def _row(found: Finding, findings: Sequence[Finding]) -> tuple[str, str, str, str, str]:
     repairs = [f for f in findings if f.get("repairs") == found["id"]]
-    mended = "; ".join(f"[{code(f['id'])}](#{_anchor(f)}) {_words(f['verdict'])}: {prose(f['statement'])}" for f in repairs)
+    mended = "; ".join(f"[{code(f['id'])}]({_link(f['id'])}) {_words(f['verdict'])}: {prose(f['statement'])}" for f in repairs)
     file = found.get("witness_file")
     return (
-        f"[{code(found['id'])}](#{_anchor(found)})",
+        f"[{code(found['id'])}]({_link(found['id'])})",
         prose(found["statement"]),
-        prose(found["headline"]),
+        prose(str(found["headline"]).partition(": ")[2]),
         mended,
         f"[replay]({file})" if file else "",
     )
@@ -122,7 +128,10 @@ def _card(found: Finding) -> list[str]:
 
 
 def write(findings: Sequence[Finding], folder: Path | str) -> Path:
-    """Write ``papers.md``, ``papers.json``, one plot a paper, and ``papers/witness-ID.json`` for each failing claim; returns the page."""
+    """Write ``papers.md``, ``papers-checks.md``, ``papers.json``, a plot a paper, and ``papers/witness-ID.json`` for each failing claim.
+
+    Returns the page.
+    """
     path = check_writable(folder)
     check_writable(path / "papers")
     named = []
@@ -138,6 +147,7 @@ def write(findings: Sequence[Finding], folder: Path | str) -> Path:
             from dpwitness.reports.claims_plot import plot_claims
 
             plot_claims(mine, path / f"papers-{prefix.lower()}.svg")
+    (path / CHECKS).write_text(checks_page(named), encoding="utf-8")
     (path / "papers.md").write_text(page(named), encoding="utf-8")
     return path / "papers.md"
 
@@ -167,6 +177,10 @@ def _prefix(found: Finding) -> str:
 
 def _anchor(found: Finding) -> str:
     return _slug(found["id"])
+
+
+def _link(id: Any) -> str:
+    return f"{CHECKS}#{_slug(id)}"
 
 
 def _slug(id: Any) -> str:

@@ -29,6 +29,7 @@ def plot_claims(findings: Sequence[Mapping[str, Any]], path: Path) -> None:
             marker = ">" if proved >= _HIGH else "<" if proved <= _LOW else "o"
             axes.plot([proved], [row], marker, color="black", markerfacecolor="black" if fails else "white", markersize=6)
         axes.set_yticks(range(len(rows)), [str(f["id"]) for f in reversed(rows)], fontsize=8)
+        axes.set_ylim(-0.7, len(rows) - 0.3)
         axes.axvline(1.0, color="black", linestyle=":", linewidth=1)
         axes.set_xscale("log")
         axes.xaxis.set_major_formatter("{x:g}")

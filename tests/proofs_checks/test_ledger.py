@@ -10,7 +10,7 @@ import pytest
 
 from dpwitness.cli import main
 from dpwitness.proofs_checks import ClaimVerdict, check, declarations
-from dpwitness.reports.claims_page import page, write
+from dpwitness.reports.claims_page import checks_page, page, write
 
 HERE = Path(__file__).parent
 PUBLISHED = HERE.parents[1] / "reports" / "published"
@@ -57,6 +57,7 @@ def test_verdict(id, published):
 def test_the_committed_page_is_that_of_the_committed_numbers(published):
     text = (PUBLISHED / "papers.md").read_text(encoding="utf-8")
     assert text.partition("Computed with")[0] == page(published).partition("Computed with")[0]
+    assert (PUBLISHED / "papers-checks.md").read_text(encoding="utf-8") == checks_page(published)
     assert [f["id"] for f in published] == list(declarations())
     for found, declared in zip(published, declarations().values(), strict=True):
         assert {key: found[key] for key in declared.to_json()} == declared.to_json(), "regenerate the page: the ledger has changed"
@@ -66,7 +67,7 @@ def test_the_same_findings_give_the_same_bytes(tmp_path):
     findings = [found.to_json() | {"witness": found.witness} for found in (check("CM-02"), check("JT-06-repair"))]
     one, two = (write(findings, tmp_path / name).parent for name in "ab")
     files = sorted(str(p.relative_to(one)) for p in one.rglob("*") if p.is_file())
-    assert files == ["papers-cm.svg", "papers-jt.svg", "papers.json", "papers.md", "papers/witness-cm-02.json"]
+    assert files == ["papers-checks.md", "papers-cm.svg", "papers-jt.svg", "papers.json", "papers.md", "papers/witness-cm-02.json"]
     for file in files:
         assert (one / file).read_bytes() == (two / file).read_bytes()
     assert "Laplace noise of standard deviation" in (one / "papers.md").read_text(encoding="utf-8")
