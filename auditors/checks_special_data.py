@@ -50,8 +50,8 @@ def check_draws_do_not_tell(subject: Subject) -> None:
 def check_special_values_inside(subject: Subject) -> None:
     """Negative zero, denormal numbers and the numbers next to the bounds keep the claim as other values of the domain do."""
     base = subject.pairs[0]
-    pairs = [_pair(base, name, changed) for name, changed in _with_values(base, _inside(subject.domain))]
-    pairs = [pair for pair in pairs if pair is not None]
+    found = [_pair(base, name, changed) for name, changed in _with_values(base, _inside(subject.domain))]
+    pairs = [pair for pair in found if pair is not None]
     if not pairs:
         raise Skip("the domain holds whole numbers or labels only")
     subject.small(pairs, "special values inside the domain break the claim")

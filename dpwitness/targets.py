@@ -6,7 +6,11 @@ import argparse
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, TextIO
+
+if TYPE_CHECKING:
+    from dpwitness.auditors.checks import CheckReport
+    from dpwitness.mechanisms.foreign import Target
 
 __all__ = ["arguments", "check", "interpreter", "targets"]
 
@@ -123,10 +127,10 @@ def _list(as_json: bool) -> int:
 
 def check(args: argparse.Namespace) -> int:
     """``dpwitness check``: one line a check; the exit code is that of the worst target."""
-    from dpwitness.auditors.checks import CHECKS, check_mechanism
+    from dpwitness.auditors.checks import CHECKS
     from dpwitness.auditors.result import Verdict
     from dpwitness.commands import print_json
-    from dpwitness.inputs import shown, workers
+    from dpwitness.inputs import shown
     from dpwitness.mechanisms.foreign import Target, targets_in
     from dpwitness.mechanisms.validation import InvalidArgument
     from dpwitness.suites import matches
@@ -141,27 +145,41 @@ def check(args: argparse.Namespace) -> int:
         raise InvalidArgument(f"{file} must hold a function with an attribute `claim`, it has none; see: dpwitness targets new FILE")
     out = sys.stderr if args.json else sys.stdout
     reports: list[Any] = []
+    code = 0
     for each in names:
-        target = Target(file, each, args.python, {}, args.time_limit, args.memory)
-        with shown():
-            print(f"{target.__name__}: claim {target.claim}, domain {target.domain}", file=out)
-            for note in target.notes:
-                print(f"  note: {note}", file=out)
-        with workers(args.workers, target) as executor:
-            report = check_mechanism(
-                target,
-                seed=args.seed or 0,
-                trials=args.trials,
-                checks=checks,
-                executor=executor,
-                progress=lambda finding: print(f"  {finding.status:<16}  {finding.check}  {finding.reason}".rstrip(), file=out, flush=True),
-            )
-        print(f"{report.headline()}\n", file=out)
-        reports.append(report)
+        try:
+            reports.append(_check_one(Target(file, each, args.python, {}, args.time_limit, args.memory), args, checks, out))
+        except InvalidArgument as error:
+            if name:
+                raise
+            print(f"{each}: {error}\n", file=out)
+            code = 3
+        except KeyboardInterrupt:
+            print(f"{each}: interrupted", file=out)
+            code = 3
+            break
     if args.json:
         print_json([report.to_json() for report in reports])
     verdicts = {report.verdict for report in reports}
-    return 1 if Verdict.VIOLATED in verdicts else 3 if Verdict.ERROR in verdicts else 0
+    return 1 if Verdict.VIOLATED in verdicts else 3 if Verdict.ERROR in verdicts else code
+
+
+def _check_one(target: Target, args: argparse.Namespace, checks: list[str], out: TextIO) -> CheckReport:
+    """Check one target, a line for each finding."""
+    from dpwitness.auditors.checks import Finding, check_mechanism
+    from dpwitness.inputs import shown, workers
+
+    def tell(finding: Finding) -> None:
+        print(f"  {finding.status:<16}  {finding.check}  {finding.reason}".rstrip(), file=out, flush=True)
+
+    with shown():
+        print(f"{target.__name__}: claim {target.claim}, domain {target.domain}", file=out)
+    for note in target.notes:
+        print(f"  note: {note}", file=out)
+    with workers(args.workers, target) as executor:
+        report = check_mechanism(target, seed=args.seed or 0, trials=args.trials, checks=checks, executor=executor, progress=tell)
+    print(f"{report.headline()}\n", file=out)
+    return report
 
 
 def _split(text: str) -> tuple[str, str]:

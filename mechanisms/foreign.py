@@ -37,7 +37,7 @@ from typing import Any
 import numpy as np
 
 from dpwitness.mechanisms import domains, environments
-from dpwitness.mechanisms import foreign_worker as wire
+from dpwitness.mechanisms import foreign_wire as wire
 from dpwitness.mechanisms.foreign_process import Slot, TookTooLong, Worker, WorkerDied, borrow, close_all
 from dpwitness.mechanisms.jsonable import from_jsonable
 from dpwitness.mechanisms.notions import Claim, parse_claim

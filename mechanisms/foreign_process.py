@@ -21,12 +21,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from dpwitness.mechanisms import foreign_worker as wire
+from dpwitness.mechanisms import foreign_wire as wire
 from dpwitness.mechanisms.validation import InvalidArgument
 
 __all__ = ["Slot", "TookTooLong", "Worker", "WorkerDied", "borrow", "close_all"]
 
-_SCRIPT = str(Path(wire.__file__).resolve())
+_SCRIPT = str(Path(__file__).resolve().with_name("foreign_worker.py"))
 _START = 120.0  # seconds that an interpreter may take to say hello
 _INLINE = 4096  # bytes up to which a dataset is sent with every request
 _IDLE = 2 * (os.cpu_count() or 1) + 2  # workers kept for the next batch, of all targets together

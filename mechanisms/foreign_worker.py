@@ -1,20 +1,18 @@
 """The worker of a foreign target: runs a target file's functions in an interpreter that has NumPy and the library under test.
 
-Stands alone (standard library and NumPy, Python 3.8 or later) and imports nothing of dpwitness; `foreign_process` starts it as a script.
-
-Protocol, version 1. A message is a length (4 bytes, little-endian), a JSON header of that many bytes, and the raw little-endian bytes of
-the arrays that the header refers to; ``header["blobs"]`` holds their sizes. The worker answers each request with one message:
+Stands alone with `foreign_wire` (standard library and NumPy, Python 3.8 or later); `foreign_process` starts it as a script. It answers
+each request with one message, and ends when its standard input does. Protocol, version 1:
 
 =========  ===========================================================  =========================================================
 request    fields                                                       answer
 =========  ===========================================================  =========================================================
 hello                                                                   protocol, versions of Python and NumPy
 load       place (path or module), paths (to append to ``sys.path``)    LIBRARY, version, TESTED, INSTALL, names
-describe   name, kwargs                                                 claim, domain, seeded, expected_failures, batch, trials, doc, cause
+describe   name, kwargs                                                 claim, domain and the other attributes of a target
 sample     name, kwargs, size, seed (words), data (and key), each       value, parts or raised; cpu, words, draws
 =========  ===========================================================  =========================================================
 
-An answer with ``error`` says what is wrong with the target, one with ``failed`` why the run cannot be an output. Nothing is pickled.
+An answer with ``error`` says what is wrong with the target, one with ``failed`` why the run cannot be an output.
 """
 
 from __future__ import annotations
@@ -25,169 +23,28 @@ if __name__ == "__main__" and sys.path and sys.path[0] == __file__.rpartition("/
     del sys.path[0]  # the folder of this script: its modules must not stand before the library's
 
 import contextlib
+import importlib.util
 import itertools
-import json
 import os
 import queue
-import struct
 import threading
 import time
 import traceback
 import types
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
-from typing import Any, List  # noqa: UP035
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-PROTOCOL = 1
-KEPT = 16  # large datasets that a worker keeps, and its controller knows that it keeps
-PLAIN = "fiubcmMSU"  # kinds of array dtypes that travel as raw bytes
+if TYPE_CHECKING:
+    from dpwitness.mechanisms import foreign_wire as wire
+else:
+    _spec = importlib.util.spec_from_file_location("foreign_wire", os.path.join(os.path.dirname(__file__), "foreign_wire.py"))
+    wire = importlib.util.module_from_spec(_spec)
+    _spec.loader.exec_module(wire)
+
 _LOG = 2**20  # bytes of what the library prints that are kept
-_TAG = "$"
-
-Blobs = List[Any]  # noqa: UP006 - read by Python 3.8
-
-
-# Values as JSON and raw bytes ---------------------------------------------------------------------------------------------------------
-
-
-def pack(value: Any, blobs: Blobs) -> Any:
-    """`value` as JSON types; the bytes of its arrays are appended to `blobs`. What has no such form keeps its type's name and text."""
-    kind = type(value)
-    if value is None or kind in (bool, str, float):
-        return value
-    if kind is int:
-        return value if abs(value) < 2**63 else {_TAG: "int", "hex": hex(value)}
-    if isinstance(value, np.generic) and value.dtype.kind in PLAIN:
-        return {_TAG: "scalar", "dtype": value.dtype.str, "hex": value.tobytes().hex()}
-    if isinstance(value, np.ndarray) and value.dtype.kind in PLAIN:
-        return _array(value, blobs)
-    if isinstance(value, np.ndarray) and value.dtype.hasobject and value.dtype.kind == "O":
-        return {_TAG: "objects", "shape": list(value.shape), "items": [pack(v, blobs) for v in value.ravel()]}
-    if isinstance(value, BaseException):
-        return {_TAG: "exception", "class": kind.__name__, "text": _text(value, str)}
-    if isinstance(value, dict):
-        return {_TAG: "dict", "items": [[pack(k, blobs), pack(v, blobs)] for k, v in value.items()]}
-    if isinstance(value, (list, tuple, set, frozenset)):
-        return _sequence(value, blobs)
-    if kind is bytes:
-        return {_TAG: "bytes", "hex": value.hex()}
-    for base in (int, float, str):
-        if isinstance(value, base):
-            return {_TAG: "kin", "class": kind.__name__, "base": base.__name__, "value": pack(base(value), blobs)}
-    return {_TAG: "other", "class": kind.__name__, "text": _text(value, repr)}
-
-
-def _array(value: Any, blobs: Blobs) -> dict[str, Any]:
-    plain = np.asarray(value)
-    if plain.dtype.byteorder == ">" or (plain.dtype.byteorder == "=" and sys.byteorder == "big"):
-        plain = plain.astype(plain.dtype.newbyteorder("<"))
-    blobs.append(plain.tobytes())
-    return {_TAG: "array", "dtype": plain.dtype.str, "shape": list(plain.shape), "blob": len(blobs) - 1}
-
-
-def _sequence(value: Any, blobs: Blobs) -> dict[str, Any]:
-    """A list of one kind of number, or of arrays of one shape, is one array; anything else goes item by item."""
-    name = next(base.__name__ for base in (list, tuple, set, frozenset) if isinstance(value, base))
-    head = {_TAG: name}
-    if type(value).__name__ != name:
-        head["class"] = type(value).__name__
-    kinds = set(map(type, value)) if len(value) > 8 and name in ("list", "tuple") else set()
-    kind = kinds.pop() if len(kinds) == 1 else None
-    if kind in (float, bool) or (kind is int and max(map(abs, value)) < 2**63):
-        return dict(head, of=kind.__name__, items=_array(np.array(value), blobs))
-    if kind is not None and issubclass(kind, np.generic) and value[0].dtype.kind in "fiub":
-        return dict(head, of="items", items=_array(np.array(value), blobs))
-    if kind is np.ndarray and value[0].dtype.kind in "fiub" and len({(v.dtype, v.shape) for v in value}) == 1:
-        return dict(head, of="items", items=_array(np.stack(value), blobs))
-    return dict(head, items=[pack(v, blobs) for v in value])
-
-
-def _text(value: Any, how: Callable[[Any], str]) -> str:
-    try:
-        return how(value)
-    except Exception:
-        return "<no text>"
-
-
-def unpack(value: Any, blobs: Blobs) -> Any:
-    """The inverse of `pack`. Types that are not built in come back as stand-ins of the same name; nothing is imported or run."""
-    if isinstance(value, list):
-        return [unpack(v, blobs) for v in value]
-    if not isinstance(value, dict):
-        return value
-    tag = value[_TAG]
-    if tag == "array":
-        if 0 in value["shape"]:
-            return np.empty(value["shape"], dtype=np.dtype(value["dtype"]))
-        return np.frombuffer(blobs[value["blob"]], dtype=np.dtype(value["dtype"])).reshape(value["shape"]).copy()
-    if tag == "scalar":
-        return np.frombuffer(bytes.fromhex(value["hex"]), dtype=np.dtype(value["dtype"]))[0]
-    if tag == "int":
-        return int(value["hex"], 16)
-    if tag == "bytes":
-        return bytes.fromhex(value["hex"])
-    if tag == "dict":
-        return {unpack(k, blobs): unpack(v, blobs) for k, v in value["items"]}
-    if tag == "objects":
-        flat = np.empty(len(value["items"]), dtype=object)
-        for i, item in enumerate(value["items"]):
-            flat[i] = unpack(item, blobs)
-        return flat.reshape(value["shape"])
-    if tag in ("list", "tuple", "set", "frozenset"):
-        items = unpack(value["items"], blobs)
-        if "of" in value:
-            items = list(items) if value["of"] == "items" else items.tolist()
-        base = {"list": list, "tuple": tuple, "set": set, "frozenset": frozenset}[tag]
-        return (stand_in(value["class"], base) if "class" in value else base)(items)
-    if tag == "kin":
-        return stand_in(value["class"], {"int": int, "float": float, "str": str}[value["base"]])(unpack(value["value"], blobs))
-    if tag == "exception":
-        return stand_in(value["class"], Exception)(value["text"])
-    if tag == "other":
-        found = stand_in(value["class"], Opaque)()
-        found.text = value["text"]
-        return found
-    raise ValueError(f"unknown tag {tag!r}")
-
-
-class Opaque:
-    """Stands for an object of which only its type's name and its text are known."""
-
-    text = ""
-
-    def __repr__(self) -> str:
-        return self.text
-
-
-_STAND_INS: dict[tuple[str, type], type] = {}
-
-
-def stand_in(name: str, base: type) -> Any:
-    """A class of this name, one for each (name, base)."""
-    if (name, base) not in _STAND_INS:
-        _STAND_INS[name, base] = type(name, (base,), {})
-    return _STAND_INS[name, base]
-
-
-def message(header: dict[str, Any], blobs: Blobs) -> list[bytes]:
-    """The parts of a message, to be written one after the other."""
-    text = json.dumps(dict(header, blobs=[len(b) for b in blobs])).encode()
-    return [struct.pack("<I", len(text)) + text, *blobs]
-
-
-def receive(read: Callable[[int], Any]) -> tuple[dict[str, Any], Blobs] | None:
-    """One message; None at the end of the stream. `read` returns as many bytes as it is asked for, or fewer at the end."""
-    head = read(4)
-    if len(head) < 4:
-        return None
-    text = read(struct.unpack("<I", head)[0])
-    header = json.loads(bytes(text).decode())
-    return header, [read(size) for size in header.pop("blobs")]
-
-
-# The worker ----------------------------------------------------------------------------------------------------------------------------
 
 
 class Wrong(Exception):
@@ -205,23 +62,20 @@ class Worker:
         self.module: Any = None
         self.place = ""
         self.built: dict[str, Any] = {}
-        self.kept: OrderedDict[str, tuple[Any, Blobs]] = OrderedDict()
+        self.kept: OrderedDict[str, tuple[Any, wire.Blobs]] = OrderedDict()
 
-    def answer(self, header: dict[str, Any], blobs: Blobs) -> tuple[dict[str, Any], Blobs]:
-        out: Blobs = []
+    def answer(self, header: dict[str, Any], blobs: wire.Blobs) -> tuple[dict[str, Any], wire.Blobs]:
+        out: wire.Blobs = []
         try:
             reply = getattr(self, "do_" + header["op"])(header, blobs, out)
         except Wrong as wrong:
             return wrong.reply, []
         return reply, out
 
-    def do_hello(self, header: dict[str, Any], blobs: Blobs, out: Blobs) -> dict[str, Any]:
-        return {"protocol": PROTOCOL, "python": sys.version.split()[0], "numpy": np.__version__}
+    def do_hello(self, header: dict[str, Any], blobs: wire.Blobs, out: wire.Blobs) -> dict[str, Any]:
+        return {"protocol": wire.PROTOCOL, "python": sys.version.split()[0], "numpy": np.__version__}
 
-    def do_load(self, header: dict[str, Any], blobs: Blobs, out: Blobs) -> dict[str, Any]:
-        import importlib
-        import importlib.util
-
+    def do_load(self, header: dict[str, Any], blobs: wire.Blobs, out: wire.Blobs) -> dict[str, Any]:
         self.place = header["place"]
         sys.path.extend(path for path in header["paths"] if path not in sys.path)
         with self._users_own("is not importable", **_install_line(self.place)):
@@ -241,8 +95,8 @@ class Worker:
             "names": [name for name, f in found.items() if name[0] != "_" and _is_target(f)],
         }
 
-    def do_describe(self, header: dict[str, Any], blobs: Blobs, out: Blobs) -> dict[str, Any]:
-        name, kwargs = header["name"], unpack(header["kwargs"], blobs)
+    def do_describe(self, header: dict[str, Any], blobs: wire.Blobs, out: wire.Blobs) -> dict[str, Any]:
+        name, kwargs = header["name"], wire.unpack(header["kwargs"], blobs)
         found = self._find(name, kwargs)
         claim = getattr(found, "claim", None)
         if callable(claim):
@@ -257,7 +111,7 @@ class Worker:
             domain = dict(vars(domain) if hasattr(domain, "__dict__") else _slots(domain), kind=type(domain).__name__)
         return {
             "claim": claim,
-            "domain": pack(domain, out),
+            "domain": wire.pack(domain, out),
             "seeded": bool(getattr(found, "seeded", True)),
             "expected_failures": dict(getattr(found, "expected_failures", None) or {}),
             "batch": getattr(found, "batch", None),
@@ -266,8 +120,8 @@ class Worker:
             "cause": str(getattr(found, "cause", "") or ""),
         }
 
-    def do_sample(self, header: dict[str, Any], blobs: Blobs, out: Blobs) -> dict[str, Any]:
-        kwargs = unpack(header["kwargs"], blobs)
+    def do_sample(self, header: dict[str, Any], blobs: wire.Blobs, out: wire.Blobs) -> dict[str, Any]:
+        kwargs = wire.unpack(header["kwargs"], blobs)
         found = self._find(header["name"], kwargs)
         run = getattr(found, "sample", found)
         if found is not run or isinstance(getattr(self.module, header["name"], None), type):
@@ -289,16 +143,16 @@ class Worker:
             else:
                 value = _batch(run, dataset, size, rng, kwargs)
         except MemoryError as error:
-            return {"failed": f"the mechanism ran out of memory: {_text(error, str)}".rstrip(": ")}
+            return {"failed": f"the mechanism ran out of memory: {wire.text_of(error, str)}".rstrip(": ")}
         except (SystemExit, GeneratorExit, KeyboardInterrupt) as error:
             return {"failed": f"the mechanism ended its run with {type(error).__name__}: {error}"}
         seconds, words = time.process_time() - started, _drawn(rng)
         if _packed(dataset) != before:
             return {"failed": "mechanism changes its dataset in place; it must leave it as it found it"}
         if isinstance(value, Raised):
-            return {"raised": pack(value.error, out), "cpu": seconds, "words": words}
+            return {"raised": wire.pack(value.error, out), "cpu": seconds, "words": words}
         parts = isinstance(value, Parts)
-        packed = [pack(part, out) for part in value] if parts else pack(value, out)
+        packed = [wire.pack(part, out) for part in value] if parts else wire.pack(value, out)
         return {"parts" if parts else "value": packed, "cpu": seconds, "words": words, "draws": draws}
 
     def _find(self, name: str, kwargs: dict[str, Any]) -> Any:
@@ -315,18 +169,18 @@ class Worker:
                 self.built[key] = found(**kwargs)
         return self.built[key]
 
-    def _dataset(self, header: dict[str, Any], blobs: Blobs) -> tuple[Any, Any]:
+    def _dataset(self, header: dict[str, Any], blobs: wire.Blobs) -> tuple[Any, Any]:
         """A fresh copy of the dataset, and what it looks like before the run."""
         key: str = header.get("key", "")
         if "data" in header:
             found = header["data"], blobs
             if key:
                 self.kept[key] = found
-                if len(self.kept) > KEPT:
+                if len(self.kept) > wire.KEPT:
                     self.kept.popitem(last=False)
         else:
             found = self.kept[key]
-        dataset = unpack(*found)
+        dataset = wire.unpack(*found)
         return dataset, _packed(dataset)
 
     @contextlib.contextmanager
@@ -401,8 +255,8 @@ def _drawn(rng: Any) -> int:
 
 
 def _packed(dataset: Any) -> Any:
-    blobs: Blobs = []
-    return pack(dataset, blobs), blobs
+    blobs: wire.Blobs = []
+    return wire.pack(dataset, blobs), blobs
 
 
 def _is_target(found: Any) -> bool:
@@ -476,12 +330,12 @@ def main() -> None:
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
     os.dup2(2, 1)  # what the library prints must not get between the messages
     _begin(int(sys.argv[1]), int(sys.argv[2]))
-    inbox: queue.SimpleQueue[tuple[dict[str, Any], Blobs]] = queue.SimpleQueue()
+    inbox: queue.SimpleQueue[tuple[dict[str, Any], wire.Blobs]] = queue.SimpleQueue()
 
     def listen() -> None:
         try:
             while True:
-                found = receive(source.read)
+                found = wire.receive(source.read)
                 if found is None:
                     break
                 inbox.put(found)
@@ -495,7 +349,7 @@ def main() -> None:
         if os.fstat(2).st_size > _LOG:
             os.ftruncate(2, 0)
         reply, out = worker.answer(header, blobs)
-        for part in message(reply, out):
+        for part in wire.message(reply, out):
             sink.write(part)
         sink.flush()
 

@@ -1,0 +1,159 @@
+"""Messages between a foreign worker and its controller: values as JSON and raw little-endian bytes. Nothing is pickled.
+
+Stands alone (standard library and NumPy, Python 3.8 or later), for both sides of the pipe read it. A message is a length (4 bytes,
+little-endian), a JSON header of that many bytes, and the bytes of the arrays that the header refers to; ``header["blobs"]`` holds their
+sizes.
+"""
+
+from __future__ import annotations
+
+import json
+import struct
+import sys
+from collections.abc import Callable
+from typing import Any, List  # noqa: UP035
+
+import numpy as np
+
+PROTOCOL = 1
+KEPT = 16  # large datasets that a worker keeps, and its controller knows that it keeps
+PLAIN = "fiubcmMSU"  # kinds of array dtypes that travel as raw bytes
+_TAG = "$"
+
+Blobs = List[Any]  # noqa: UP006 - read by Python 3.8
+
+
+def pack(value: Any, blobs: Blobs) -> Any:
+    """`value` as JSON types; the bytes of its arrays are appended to `blobs`. What has no such form keeps its type's name and text."""
+    kind = type(value)
+    if value is None or kind in (bool, str, float):
+        return value
+    if kind is int:
+        return value if abs(value) < 2**63 else {_TAG: "int", "hex": hex(value)}
+    if isinstance(value, np.generic) and value.dtype.kind in PLAIN:
+        return {_TAG: "scalar", "dtype": value.dtype.str, "hex": value.tobytes().hex()}
+    if isinstance(value, np.ndarray) and value.dtype.kind in PLAIN:
+        return _array(value, blobs)
+    if isinstance(value, np.ndarray) and value.dtype.hasobject and value.dtype.kind == "O":
+        return {_TAG: "objects", "shape": list(value.shape), "items": [pack(v, blobs) for v in value.ravel()]}
+    if isinstance(value, BaseException):
+        return {_TAG: "exception", "class": kind.__name__, "text": text_of(value, str)}
+    if isinstance(value, dict):
+        return {_TAG: "dict", "items": [[pack(k, blobs), pack(v, blobs)] for k, v in value.items()]}
+    if isinstance(value, (list, tuple, set, frozenset)):
+        return _sequence(value, blobs)
+    if kind is bytes:
+        return {_TAG: "bytes", "hex": value.hex()}
+    for base in (int, float, str):
+        if isinstance(value, base):
+            return {_TAG: "kin", "class": kind.__name__, "base": base.__name__, "value": pack(base(value), blobs)}
+    return {_TAG: "other", "class": kind.__name__, "text": text_of(value, repr)}
+
+
+def _array(value: Any, blobs: Blobs) -> dict[str, Any]:
+    plain = np.asarray(value)
+    if plain.dtype.byteorder == ">" or (plain.dtype.byteorder == "=" and sys.byteorder == "big"):
+        plain = plain.astype(plain.dtype.newbyteorder("<"))
+    blobs.append(plain.tobytes())
+    return {_TAG: "array", "dtype": plain.dtype.str, "shape": list(plain.shape), "blob": len(blobs) - 1}
+
+
+def _sequence(value: Any, blobs: Blobs) -> dict[str, Any]:
+    """A list of one kind of number, or of arrays of one shape, is one array; anything else goes item by item."""
+    name = next(base.__name__ for base in (list, tuple, set, frozenset) if isinstance(value, base))
+    head = {_TAG: name}
+    if type(value).__name__ != name:
+        head["class"] = type(value).__name__
+    kinds = set(map(type, value)) if len(value) > 8 and name in ("list", "tuple") else set()
+    kind = kinds.pop() if len(kinds) == 1 else None
+    if kind in (float, bool) or (kind is int and max(map(abs, value)) < 2**63):
+        return dict(head, of=kind.__name__, items=_array(np.array(value), blobs))
+    if kind is not None and issubclass(kind, np.generic) and value[0].dtype.kind in "fiub":
+        return dict(head, of="items", items=_array(np.array(value), blobs))
+    if kind is np.ndarray and value[0].dtype.kind in "fiub" and len({(v.dtype, v.shape) for v in value}) == 1:
+        return dict(head, of="items", items=_array(np.stack(value), blobs))
+    return dict(head, items=[pack(v, blobs) for v in value])
+
+
+def text_of(value: Any, how: Callable[[Any], str]) -> str:
+    """What `how` says of a value whose own methods may raise."""
+    try:
+        return how(value)
+    except Exception:
+        return "<no text>"
+
+
+def unpack(value: Any, blobs: Blobs) -> Any:
+    """The inverse of `pack`. Types that are not built in come back as stand-ins of the same name; nothing is imported or run."""
+    if isinstance(value, list):
+        return [unpack(v, blobs) for v in value]
+    if not isinstance(value, dict):
+        return value
+    tag = value[_TAG]
+    if tag == "array":
+        if 0 in value["shape"]:
+            return np.empty(value["shape"], dtype=np.dtype(value["dtype"]))
+        return np.frombuffer(blobs[value["blob"]], dtype=np.dtype(value["dtype"])).reshape(value["shape"]).copy()
+    if tag == "scalar":
+        return np.frombuffer(bytes.fromhex(value["hex"]), dtype=np.dtype(value["dtype"]))[0]
+    if tag == "int":
+        return int(value["hex"], 16)
+    if tag == "bytes":
+        return bytes.fromhex(value["hex"])
+    if tag == "dict":
+        return {unpack(k, blobs): unpack(v, blobs) for k, v in value["items"]}
+    if tag == "objects":
+        flat = np.empty(len(value["items"]), dtype=object)
+        for i, item in enumerate(value["items"]):
+            flat[i] = unpack(item, blobs)
+        return flat.reshape(value["shape"])
+    if tag in ("list", "tuple", "set", "frozenset"):
+        items = unpack(value["items"], blobs)
+        if "of" in value:
+            items = list(items) if value["of"] == "items" else items.tolist()
+        base = {"list": list, "tuple": tuple, "set": set, "frozenset": frozenset}[tag]
+        return (stand_in(value["class"], base) if "class" in value else base)(items)
+    if tag == "kin":
+        return stand_in(value["class"], {"int": int, "float": float, "str": str}[value["base"]])(unpack(value["value"], blobs))
+    if tag == "exception":
+        return stand_in(value["class"], Exception)(value["text"])
+    if tag == "other":
+        found = stand_in(value["class"], Opaque)()
+        found.text = value["text"]
+        return found
+    raise ValueError(f"unknown tag {tag!r}")
+
+
+class Opaque:
+    """Stands for an object of which only its type's name and its text are known."""
+
+    text = ""
+
+    def __repr__(self) -> str:
+        return self.text
+
+
+_STAND_INS: dict[tuple[str, type], type] = {}
+
+
+def stand_in(name: str, base: type) -> Any:
+    """A class of this name, one for each (name, base)."""
+    if (name, base) not in _STAND_INS:
+        _STAND_INS[name, base] = type(name, (base,), {})
+    return _STAND_INS[name, base]
+
+
+def message(header: dict[str, Any], blobs: Blobs) -> list[bytes]:
+    """The parts of a message, to be written one after the other."""
+    text = json.dumps(dict(header, blobs=[len(b) for b in blobs])).encode()
+    return [struct.pack("<I", len(text)) + text, *blobs]
+
+
+def receive(read: Callable[[int], Any]) -> tuple[dict[str, Any], Blobs] | None:
+    """One message; None at the end of the stream. `read` returns as many bytes as it is asked for, or fewer at the end."""
+    head = read(4)
+    if len(head) < 4:
+        return None
+    text = read(struct.unpack("<I", head)[0])
+    header = json.loads(bytes(text).decode())
+    return header, [read(size) for size in header.pop("blobs")]
