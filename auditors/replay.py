@@ -9,9 +9,12 @@ from typing import Any
 
 from dpwitness.auditors.audit import Progress, confirm
 from dpwitness.auditors.certify_result import CertifyResult
+from dpwitness.auditors.replay_measured import KINDS, replay_measured
 from dpwitness.auditors.result import AuditResult, Verdict
+from dpwitness.auditors.sensitivity import SensitivityResult
+from dpwitness.auditors.utility import UtilityResult
 from dpwitness.auditors.white_box import certify
-from dpwitness.auditors.witness import load_target, read_witness
+from dpwitness.auditors.witness import check_schema, load_json, load_target, read_witness
 from dpwitness.mechanisms.notions import ApproxDP, PureDP
 from dpwitness.mechanisms.validation import InvalidArgument, require_integer
 
@@ -26,8 +29,11 @@ def replay(
     seed: int | None = None,
     executor: Executor | None = None,
     progress: Progress | None = None,
-) -> AuditResult | CertifyResult:
-    """Test the event of a witness again, with fresh randomness; enclose the privacy loss again for a white-box witness.
+) -> AuditResult | CertifyResult | SensitivityResult | UtilityResult:
+    """Reach the verdict of a witness again.
+
+    Its event is tested with fresh randomness; a white-box witness has its privacy loss enclosed again, one of a sensitivity its pair
+    evaluated, one of a utility claim its error measured.
 
     Parameters
     ----------
@@ -44,7 +50,7 @@ def replay(
 
     Returns
     -------
-    AuditResult or CertifyResult
+    AuditResult, CertifyResult, SensitivityResult or UtilityResult
         A bit-level witness is judged at the bit level: then the verdict and bounds are those of the bits.
 
     Raises
@@ -52,6 +58,11 @@ def replay(
     InvalidArgument
         If the witness cannot be read, or its target is not there.
     """
+    raw, file = load_json(witness)
+    if raw.get("kind") in KINDS:
+        check_schema(raw, file)
+        measured = replay_measured(raw, mechanism, seed)
+        return replace(measured, notes=(f"replay of a {raw['kind']} witness", *measured.notes))
     found = read_witness(witness)
     if mechanism is None:
         if found.target is None:

@@ -20,9 +20,10 @@ from dpwitness.mechanisms.domains import Domain
 from dpwitness.mechanisms.learner import Predictor
 from dpwitness.mechanisms.pairs import Pair
 from dpwitness.mechanisms.protocol import FloatArray, name_of
+from dpwitness.mechanisms.solvers import ConvergenceError
 from dpwitness.mechanisms.validation import InvalidArgument, require_integer, require_positive
 
-__all__ = ["SensitivityResult", "audit_sensitivity", "feature_distance"]
+__all__ = ["SensitivityResult", "audit_sensitivity", "feature_distance", "sensitivity_at"]
 
 Norm = float | Callable[[Any, Any], float]
 
@@ -67,6 +68,15 @@ class SensitivityResult(Result):
     seed: int
     notes: tuple[str, ...] = ()
     seconds: float = field(default=0.0)
+    function: Callable[[Any], Any] | None = field(default=None, repr=False)
+    norm_used: Norm = field(default=2, repr=False)
+
+    @property
+    def witness(self) -> dict[str, Any] | None:
+        """Function, pair and bound, which `dpwitness.replay` evaluates again; None unless the bound is violated."""
+        from dpwitness.auditors.replay_measured import measured_witness
+
+        return measured_witness(self)
 
     def headline(self) -> str:
         """Verdict, ratio, and where it was reached."""
@@ -172,7 +182,31 @@ def audit_sensitivity(
         return max(size - error, 0.0) / bound, None
 
     found = explore(domain, score, evaluations=evaluations, seconds=seconds, seed=seed)
-    base = SensitivityResult(
+    told: dict[str, Any] = {"trace": tuple(found.trace), "evaluations": found.evaluations, "skipped": found.skipped, "seed": seed}
+    if not found.candidates:
+        note = f"the function converged on none of {found.evaluations} pairs: {found.reason}"
+        empty = _unmeasured(function, bound, norm, name, measure)
+        return replace(empty, **told, notes=(note,), seconds=time.perf_counter() - begin)
+    result = _judged(_unmeasured(function, bound, norm, name, measure), measure, found.candidates[0].pair)
+    notes = (f"{found.skipped} evaluations skipped: {found.reason}",) if found.skipped else ()
+    return replace(result, **told, notes=notes, seconds=time.perf_counter() - begin)
+
+
+def sensitivity_at(
+    function: Callable[[Any], Any], claimed_bound: float, pair: Pair, norm: Norm = 2, *, name: str | None = None
+) -> SensitivityResult:
+    """`audit_sensitivity` of one given pair; ERROR where the function does not converge on it."""
+    bound = require_positive("claimed_bound", claimed_bound, "sensitivity_at")
+    measure = _Difference(function, norm)
+    empty = _unmeasured(function, bound, norm, name, measure)
+    try:
+        return replace(_judged(empty, measure, pair), evaluations=1)
+    except ConvergenceError as error:
+        return replace(empty, notes=(f"the function did not converge on the pair: {error}",))
+
+
+def _unmeasured(function: Callable[[Any], Any], bound: float, norm: Norm, name: str | None, measure: _Difference) -> SensitivityResult:
+    return SensitivityResult(
         name=name or name_of(function),
         verdict=Verdict.ERROR,
         bound=bound,
@@ -182,25 +216,26 @@ def audit_sensitivity(
         ratio_upper=math.nan,
         pair=None,
         rigorous=measure.rigorous,
-        trace=tuple(found.trace),
-        evaluations=found.evaluations,
-        skipped=found.skipped,
-        seed=seed,
-        seconds=time.perf_counter() - begin,
+        trace=(),
+        evaluations=0,
+        skipped=0,
+        seed=0,
+        function=function,
+        norm_used=norm,
     )
-    if not found.candidates:
-        return replace(base, notes=(f"the function converged on none of {found.evaluations} pairs: {found.reason}",))
-    pair = found.candidates[0].pair
+
+
+def _judged(base: SensitivityResult, measure: _Difference, pair: Pair) -> SensitivityResult:
     size, error = measure(pair)
-    lower = max(size - error, 0.0) / bound
+    lower = max(size - error, 0.0) / base.bound
     return replace(
         base,
         verdict=Verdict.VIOLATED if lower > 1 + _SLACK else Verdict.NOT_REFUTED,
-        ratio=size / bound,
+        ratio=size / base.bound,
         ratio_lower=lower,
-        ratio_upper=(size + error) / bound,
+        ratio_upper=(size + error) / base.bound,
         pair=pair,
-        notes=(f"{found.skipped} evaluations skipped: {found.reason}",) if found.skipped else (),
+        rigorous=measure.rigorous,
     )
 
 

@@ -152,6 +152,14 @@ class UtilityResult(Result):
     constant: float = math.nan
     notes: tuple[str, ...] = ()
     seconds: float = field(default=0.0)
+    function: Callable[..., Any] | None = field(default=None, repr=False)
+
+    @property
+    def witness(self) -> dict[str, Any] | None:
+        """Error function and claim, which `dpwitness.replay` measures again; None unless the claim is violated."""
+        from dpwitness.auditors.replay_measured import measured_witness
+
+        return measured_witness(self)
 
     def headline(self) -> str:
         """Verdict, number, and how sure."""
@@ -237,7 +245,7 @@ def audit_utility(
     require_integer("seed", seed, "audit_utility", least=0)
     begin = time.perf_counter()
     title = name or name_of(error)
-    base = UtilityResult(title, claim, Verdict.ERROR, count, confidence, seed)
+    base = UtilityResult(title, claim, Verdict.ERROR, count, confidence, seed, function=error)
     try:
         found = _scaling(base, claim, error) if isinstance(claim, Scaling) else _explicit(base, claim, error)
     except ConvergenceError as problem:

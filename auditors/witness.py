@@ -184,6 +184,14 @@ def load_json(source: str | Path | dict[str, Any]) -> tuple[dict[str, Any], str]
     return data, name
 
 
+def check_schema(data: dict[str, Any], name: str) -> None:
+    """Refuse what a later version wrote."""
+    if data["schema_version"] > SCHEMA:
+        raise InvalidArgument(
+            f"replay: {name} was written by schema {data['schema_version']}, this version reads up to {SCHEMA}; upgrade dpwitness"
+        )
+
+
 def read_witness(source: str | Path | dict[str, Any]) -> Witness:
     """Read a witness from a file or from the dictionary that one holds.
 
@@ -193,10 +201,7 @@ def read_witness(source: str | Path | dict[str, Any]) -> Witness:
         If the file is missing, truncated, from a newer schema, or lacks a field.
     """
     data, name = load_json(source)
-    if data["schema_version"] > SCHEMA:
-        raise InvalidArgument(
-            f"replay: {name} was written by schema {data['schema_version']}, this version reads up to {SCHEMA}; upgrade dpwitness"
-        )
+    check_schema(data, name)
     try:
         pair = {key: from_jsonable(value) for key, value in data["pair"].items()}
         kind, white = data["claim"].partition(":")[0], data["level"] == "white box"

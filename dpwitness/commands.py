@@ -13,7 +13,7 @@ from typing import Any
 
 from dpwitness import claims
 from dpwitness.auditors.certify_result import CertifyResult
-from dpwitness.auditors.result import AuditResult, Result, Verdict, strict
+from dpwitness.auditors.result import Result, Verdict, strict
 from dpwitness.cli import NO_VERDICT, OK, VIOLATED
 from dpwitness.console import bar, describe
 from dpwitness.examine import examine
@@ -50,6 +50,7 @@ def audit(args: argparse.Namespace) -> int:
 def replay(args: argparse.Namespace) -> int:
     """``dpwitness replay``."""
     from dpwitness.auditors.replay import replay as run
+    from dpwitness.auditors.replay_measured import KINDS
     from dpwitness.auditors.witness import load_json, load_target, read_witness
     from dpwitness.reports.report import check_writable
 
@@ -58,7 +59,7 @@ def replay(args: argparse.Namespace) -> int:
         return claims.replay(args, raw)
     if args.report is not None:
         check_writable(args.report)
-    target = read_witness(args.witness).target
+    target = raw.get("target") if raw.get("kind") in KINDS else read_witness(args.witness).target
     mechanism = load_target(target["target"], target.get("kwargs")) if target else None
     drawn = bar()
     with workers(args.workers, mechanism) as executor:
@@ -68,7 +69,7 @@ def replay(args: argparse.Namespace) -> int:
     return _conclude(args, [result], title=f"Replay of {Path(args.witness).name}")
 
 
-def _conclude(args: argparse.Namespace, results: Sequence[AuditResult | CertifyResult], *, title: str, bits: bool = False) -> int:
+def _conclude(args: argparse.Namespace, results: Sequence[Result], *, title: str, bits: bool = False) -> int:
     """Write the report, print, and return the exit code: that of the worst result."""
     from dpwitness.reports.report import result_json, write_report
     from dpwitness.reports.wording import slugs

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 
 if TYPE_CHECKING:
     from dpwitness.auditors.certify_result import CertifyResult
-    from dpwitness.auditors.result import AuditResult
+    from dpwitness.auditors.result import AuditResult, Result
 
 __all__ = ["Bar", "bar", "describe"]
 
@@ -57,12 +57,12 @@ def bar() -> Bar | None:
     return Bar(sys.stderr) if sys.stderr.isatty() else None
 
 
-def describe(result: AuditResult | CertifyResult, data: dict[str, Any], *, bits: bool = False, next_step: str) -> str:
+def describe(result: Result, data: dict[str, Any], *, bits: bool = False, next_step: str) -> str:
     """A result for a person: verdict, number, how sure, what to do next.
 
     Parameters
     ----------
-    result : AuditResult or CertifyResult
+    result : Result
     data : dict
         ``result_json(result)``, computed once.
     bits : bool
@@ -71,13 +71,15 @@ def describe(result: AuditResult | CertifyResult, data: dict[str, Any], *, bits:
         What to do.
     """
     from dpwitness.auditors.certify_result import CertifyResult
-    from dpwitness.auditors.result import Verdict
+    from dpwitness.auditors.result import AuditResult, Verdict
 
     notes = list(data.get("notes", []))
     if isinstance(result, CertifyResult):
         told, in_headline = _enclosed(result, data), [Verdict.ERROR]
-    else:
+    elif isinstance(result, AuditResult):
         told, in_headline = _audited(result, data, bits), [Verdict.ERROR, Verdict.INCONCLUSIVE]
+    else:  # the headline tells the measure
+        told, in_headline = [_pair(data)] if data.get("pair") else [], [Verdict.ERROR]
     told += [("note", note) for note in (notes[1:] if result.verdict in in_headline else notes)]
     return "\n".join([result.headline(), "", *(f"  {name:<10} {text}" for name, text in [*told, ("next", next_step)])])
 

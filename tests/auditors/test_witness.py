@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
+import math
 
 import numpy as np
 import pytest
 
-from dpwitness import ApproxDP, InvalidArgument, Pair, Verdict, audit, replay
+from dpwitness import ApproxDP, InvalidArgument, Pair, Verdict, audit, audit_sensitivity, audit_utility, replay
+from dpwitness.auditors import FailureBound, MeanBound, Scaling
 from dpwitness.auditors.witness import load_target, read_witness
-from dpwitness.mechanisms import Laplace
+from dpwitness.mechanisms import Laplace, Records
 from dpwitness.mechanisms.zoo import zoo
 
 PAIR = Pair(np.array([0.0]), np.array([1.0]))
@@ -86,3 +88,51 @@ def test_targets_by_file(tmp_path):
         load_target("nothing")
     with pytest.raises(InvalidArgument, match="kwargs must fit Laplace"):
         load_target("dpwitness.mechanisms:Laplace", {"scale": 1})
+
+
+# ---- sensitivity and utility
+
+
+def distance(first, second):
+    return abs(float(first) - float(second))
+
+
+def errors(size, rng):
+    return rng.exponential(size=size)
+
+
+def growing(value, size, rng):
+    return np.log(value) ** 1.0 * rng.uniform(0.9, 1.1, size)
+
+
+@pytest.mark.parametrize("norm", [2, np.inf, distance])
+def test_a_sensitivity_is_evaluated_again(norm):
+    result = audit_sensitivity(np.mean, 0.2, Records(4), norm, evaluations=200)
+    witness = json.loads(json.dumps(result.witness, allow_nan=False))
+    assert witness["kind"] == "sensitivity" and witness["target"] == {"target": "numpy:mean"}
+    again = replay(witness, mechanism=np.mean) if callable(norm) else replay(witness)
+    assert again.verdict is Verdict.VIOLATED and again.ratio == pytest.approx(1.25)
+    assert replay(witness, mechanism=lambda d: 0.5 * np.mean(d)).verdict is Verdict.NOT_REFUTED
+    assert audit_sensitivity(np.mean, 0.25, Records(4), evaluations=200).witness is None
+
+
+@pytest.mark.parametrize(
+    ("function", "claim"),
+    [(errors, MeanBound(0.9)), (errors, FailureBound(1.0, 0.1)), (growing, Scaling(0.5, (4, 32, 256, 1024), "p", math.log))],
+)
+def test_an_error_is_measured_again(function, claim):
+    result = audit_utility(function, claim)
+    witness = json.loads(json.dumps(result.witness, allow_nan=False))
+    again = replay(witness, mechanism=function)
+    assert again.verdict is Verdict.VIOLATED and again.claim == claim
+    assert again.estimate != result.estimate and again.estimate == pytest.approx(result.estimate, rel=0.1)
+
+
+def test_measures_that_cannot_be_named_have_no_target():
+    assert audit_sensitivity(lambda d: d[0], 0.5, Records(1), evaluations=100).witness["target"] is None
+    assert audit_utility(growing, Scaling(0.5, (4, 32, 256, 1024), "p", lambda p: math.log(p))).witness is None
+    witness = audit_sensitivity(np.mean, 0.2, Records(4), evaluations=200).witness
+    with pytest.raises(InvalidArgument, match="written by schema 9"):
+        replay(witness | {"schema_version": 9})
+    with pytest.raises(InvalidArgument, match="no complete witness: KeyError 'bound'"):
+        replay({key: value for key, value in witness.items() if key != "bound"})
