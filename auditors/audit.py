@@ -191,6 +191,8 @@ def _kept(state: Course, work: Callable[[], None], own_executor: bool) -> AuditR
     finally:
         if own_executor:
             state.executor.shutdown(wait=False)
+        if (interrupted or failure) and isinstance(state.result.mechanism, Target):
+            state.result.mechanism.close()  # workers that are still busy
     return replace(_conclude(state, interrupted, failure), seconds=time.perf_counter() - started)
 
 

@@ -123,9 +123,13 @@ class Target:
             What a single run raised, as a stand-in of the same name and text.
         """
         reply, blobs = self._sample(dataset, size, rng)
-        if "raised" in reply:
-            raise wire.unpack(reply["raised"], blobs)
-        return Parts(wire.unpack(reply["parts"], blobs)) if "parts" in reply else wire.unpack(reply["value"], blobs)
+        try:
+            found = {key: wire.unpack(reply[key], blobs) for key in ("raised", "parts", "value") if key in reply}
+        except Exception as error:  # not of the mechanism, and so no output
+            raise MechanismFailed(f"the worker's answer cannot be read: {type(error).__name__}: {error}") from None
+        if "raised" in found:
+            raise found["raised"]
+        return Parts(found["parts"]) if "parts" in found else found["value"]
 
     def draws(self, dataset: Any, size: int, rng: np.random.Generator) -> np.ndarray[Any, np.dtype[np.int64]]:
         """How many 64-bit words each of `size` single runs takes from its generator: (size,)."""

@@ -102,8 +102,11 @@ class Worker:
                 while left:
                     left = left[self._process.stdin.write(left) :]
             found = wire.receive(lambda size: self._read(size, deadline))
-        except (BrokenPipeError, ValueError):
+        except BrokenPipeError:
             found = None
+        except ValueError as error:
+            self.kill()
+            raise WorkerDied(f"answered what is no message: {error}{self._last_lines()}") from None
         except TimeoutError:
             self.kill()
             raise TookTooLong(f"took longer than time_limit = {time_limit:g} s") from None

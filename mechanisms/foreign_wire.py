@@ -17,6 +17,7 @@ import numpy as np
 
 PROTOCOL = 1
 KEPT = 16  # large datasets that a worker keeps, and its controller knows that it keeps
+MOST = 2**30  # bytes of a header
 PLAIN = "fiubcmMSU"  # kinds of array dtypes that travel as raw bytes
 _TAG = "$"
 
@@ -154,6 +155,9 @@ def receive(read: Callable[[int], Any]) -> tuple[dict[str, Any], Blobs] | None:
     head = read(4)
     if len(head) < 4:
         return None
-    text = read(struct.unpack("<I", head)[0])
+    length = struct.unpack("<I", head)[0]
+    if length > MOST:
+        raise ValueError(f"a header of {length} bytes")
+    text = read(length)
     header = json.loads(bytes(text).decode())
     return header, [read(size) for size in header.pop("blobs")]

@@ -185,6 +185,37 @@ def test_adapters_say_how_to_make_their_environment(tmp_path, monkeypatch):
         Target(Path(found.targets[0]).stem, "anything").describe()
 
 
+def test_an_environment_by_its_name(file, foreign, tmp_path, monkeypatch):
+    monkeypatch.setenv("DPWITNESS_HOME", str(tmp_path))
+    name = next(iter(environments()))
+    (tmp_path / "environments").mkdir()
+    (tmp_path / "environments" / name).symlink_to(Path(foreign).parents[1])
+    target = Target(file, "leaky", name)
+    assert str(target.claim) == "pure:1" and target._slot.python == str(tmp_path / "environments" / name / "bin" / "python")
+
+
+def test_modules_and_classes(foreign, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "theirs").mkdir()
+    (tmp_path / "theirs" / "sums.py").write_text(
+        "class Scaled:\n    claim = 'gdp:1'\n    def __init__(self, scale):\n        self.scale = scale\n"
+        "    def sample(self, dataset, size, rng):\n        return self.scale * rng.random(size)\n"
+    )
+    target = Target("theirs.sums", "Scaled", foreign, {"scale": 100.0})
+    assert str(target.claim) == "gdp:1" and draw(target).max() > 1.0
+    with pytest.raises(TargetError, match=r"Scaled cannot be built: TypeError"):
+        Target("theirs.sums", "Scaled", foreign).describe()
+
+
+@pytest.mark.parametrize("answer", ['b"\\xff" * 64', 'b"\\x05\\0\\0\\0hello"', 'b""'])
+def test_a_program_that_speaks_something_else(file, tmp_path, answer):
+    liar = tmp_path / "liar"
+    liar.write_text(f"#!{sys.executable}\nimport os, time\nos.write(1, {answer})\nos.close(1)\ntime.sleep(9)\n")
+    liar.chmod(0o755)
+    with pytest.raises(TargetError, match=r"must be a Python interpreter \(3.8 or later\), .* did not answer"):
+        Target(file, "leaky", str(liar)).describe()
+
+
 def test_claims_that_are_none(file):
     with pytest.raises(TargetError, match="claim must be finite, the target reports 'pure:inf'"):
         _ = Target(file, "promises_nothing").claim
