@@ -136,7 +136,7 @@ def _records(domain: Records) -> Iterator[Pair]:
     }
     changes = [(low, high), (middle, high), (low, middle), *([(low, low + 1), (high - 1, high)] if domain.integer else [])]
     if low < 0 < high:
-        crowds = {"all records zero": np.zeros(n), **crowds}
+        crowds = {"all records low": crowds["all records low"], "all records zero": np.zeros(n), **crowds}
         changes.insert(1, (0.0, high))
     if domain.missing:
         crowds = {"all others missing": np.full(n, np.nan), **crowds}
@@ -147,10 +147,10 @@ def _records(domain: Records) -> Iterator[Pair]:
     if domain.relation == "add-remove":
         added = list(dict.fromkeys([high, low, *(after for _, after in changes)]))
         changes = [(np.nan, value) for value in added]
-        if n > 1:
-            yield Pair(np.empty(0), np.array([high]), domain.relation, "one record against none")
     for place, at in ((0, "first"), (n - 1, "last")):
         for rank in range(len(crowds) + len(changes) - 1):  # along diagonals: the first crowds with the first changes
+            if rank == 2 and n > 1 and domain.relation == "add-remove":
+                yield Pair(np.empty(0), np.array([high]), domain.relation, "one record against none")
             for (why, crowd), (before, after) in ranked(list(crowds.items()), changes, rank):
                 changed, base = crowd.copy(), crowd.copy()
                 base[place], changed[place] = before, after
