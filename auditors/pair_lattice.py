@@ -23,6 +23,9 @@ from dpwitness.mechanisms.validation import InvalidArgument
 __all__ = ["pairs_of", "simplest"]
 
 
+LATTICES = (LabelledBall, Costs, Answers, Records)  # domains that have one
+
+
 def pairs_of(domain: Domain) -> st.SearchStrategy[Pair]:
     """Neighbouring pairs of the domain that differ, simple ones first."""
     if isinstance(domain, LabelledBall):

@@ -17,7 +17,7 @@ import numpy as np
 from dpwitness.auditors.catalogue import pairs_for
 from dpwitness.auditors.evolution import evolve
 from dpwitness.auditors.loss_search import worst_output
-from dpwitness.auditors.pair_lattice import simplest
+from dpwitness.auditors.pair_lattice import LATTICES, simplest
 from dpwitness.auditors.pair_scores import LossScore, PilotScore, ProfileScore
 from dpwitness.auditors.pair_simplify import simplified
 from dpwitness.auditors.pair_space import Shape, draw_shape, require_neighbours
@@ -283,7 +283,7 @@ class _Run:
     def lattice(self) -> None:
         """The simplest lattice pair that does better than all so far, if there is one."""
         remaining = min(self.deadline - time.monotonic(), 0.15 * self.seconds)
-        if remaining <= 0 or self.over:
+        if remaining <= 0 or self.over or not isinstance(self.domain, LATTICES):
             return
         tail = np.zeros(self.extra)
         examples = int(np.clip(self.budget // 20, 20, 400))

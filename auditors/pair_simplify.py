@@ -10,7 +10,7 @@ import numpy as np
 
 from dpwitness.auditors.catalogue_labelled import build_labelled, padding
 from dpwitness.mechanisms.datasets import LinearCosts
-from dpwitness.mechanisms.domains import Costs, Domain, LabelledBall
+from dpwitness.mechanisms.domains import Costs, Domain, LabelledBall, Records
 from dpwitness.mechanisms.pairs import Pair
 from dpwitness.mechanisms.protocol import FloatArray
 from dpwitness.mechanisms.validation import InvalidArgument
@@ -51,7 +51,7 @@ def _simpler(domain: Domain, pair: Pair) -> Iterator[Pair]:
     elif isinstance(domain, Costs):
         for first, second in _tables(pair.d0.x, pair.d1.x):
             yield Pair(LinearCosts(first), LinearCosts(second), pair.relation, pair.why)
-    elif pair.relation == "replace-one":
+    elif isinstance(domain, Records) and pair.relation == "replace-one":
         for first, second in _tables(np.asarray(pair.d0, dtype=float)[:, None], np.asarray(pair.d1, dtype=float)[:, None]):
             yield Pair(first[:, 0], second[:, 0], pair.relation, pair.why)
 

@@ -15,7 +15,7 @@ from numpy.random import Generator
 
 from dpwitness.auditors.catalogue_labelled import build_labelled
 from dpwitness.mechanisms.datasets import LinearCosts
-from dpwitness.mechanisms.domains import Answers, Costs, Domain, LabelledBall, Records
+from dpwitness.mechanisms.domains import Answers, Costs, Counts, Domain, LabelledBall, Records, Rows
 from dpwitness.mechanisms.pairs import Pair
 from dpwitness.mechanisms.protocol import FloatArray
 from dpwitness.mechanisms.validation import InvalidArgument
@@ -44,8 +44,11 @@ def require_neighbours(domain: Domain, owner: str) -> None:
     elif isinstance(domain, LabelledBall):
         if domain.relation == "add-remove" and domain.size < 2:
             raise InvalidArgument(f"{owner}: domain must have neighbours, got size {domain.size}, whose one record cannot be left out")
-    elif not isinstance(domain, Answers | Costs):
-        kinds = "Answers, Records, LabelledBall or Costs"
+    elif isinstance(domain, Rows):
+        if domain.relation == "replace-one" and len(domain.labels) < 2 and all(low == high for low, high in domain.features):
+            raise InvalidArgument(f"{owner}: domain must have neighbours, got rows of which all are equal")
+    elif not isinstance(domain, Answers | Counts | Costs):
+        kinds = "Answers, Counts, Records, Rows, LabelledBall or Costs"
         raise InvalidArgument(f"{owner}: domain must be one of {kinds}, got {type(domain).__name__}")
 
 
@@ -55,6 +58,10 @@ def draw_shape(domain: Domain, rng: Generator, turn: int) -> Shape:
         return _labelled(domain, rng, turn)
     if isinstance(domain, Costs):
         return _costs(domain, rng, turn)
+    if isinstance(domain, Rows):
+        return _rows(domain, rng, turn)
+    if isinstance(domain, Counts):
+        return _counts(domain)
     return _answers(domain) if isinstance(domain, Answers) else _records(domain, rng)  # type: ignore[arg-type]
 
 
@@ -128,6 +135,50 @@ def _answers(domain: Answers) -> Shape:
         return _pair(base, base + step, domain.relation)
 
     return Shape(2 * n, decode)
+
+
+def _counts(domain: Counts) -> Shape:
+    """Whole numbers spread over all sizes; some of them, for l1 and l2 one, move by one."""
+    n = domain.length
+
+    def decode(z: FloatArray) -> Pair | None:
+        shares = np.clip(0.5 + 0.2 * z[:n], 0.0, 1.0)
+        base = np.array([domain.low + round(float(share) * (domain.high - domain.low)) for share in shares], dtype=np.int64)
+        step = np.sign(np.round(z[n:])).astype(np.int64)
+        if domain.relation != "linf":
+            step = np.sign(z[n:]).astype(np.int64) * (np.arange(n) == int(np.argmax(np.abs(z[n:]))))
+        moved = np.clip(base + step, domain.low, domain.high)
+        return _pair(base, moved, domain.relation)
+
+    return Shape(2 * n, decode)
+
+
+def _rows(domain: Rows, rng: Generator, turn: int) -> Shape:
+    """A changed row in the last place, behind up to three different ones that fill the rest, or one that stays at the bottom."""
+    low, high = np.array(domain.features, dtype=float).reshape(-1, 2).T
+    k, others = len(low), domain.size - 1
+    distinct = min(max((1, 2, 3, 0)[turn % 4], len(domain.labels) if domain.every_label else 0), others)
+    labels = rng.choice(np.array(domain.labels), 2 + distinct) if domain.labels else np.zeros(2 + distinct)
+    if domain.labels and turn % 2 == 0:
+        labels[:2] = max(domain.labels), min(domain.labels)
+    if domain.every_label:
+        labels[2:] = np.resize(np.array(domain.labels), distinct)
+    which = np.sort(np.append(np.arange(distinct), rng.integers(0, max(distinct, 1), others - distinct)))
+    base = np.tile(np.append(low, labels[:1]) if domain.labels else low, (others, 1))
+
+    def decode(z: FloatArray) -> Pair | None:
+        shares = np.clip(0.5 + 0.4 * z.reshape(2 + distinct, k), 0.0, 1.0)
+        rows = low + (high - low) * shares
+        if domain.labels:
+            rows = np.column_stack([rows, labels])
+        crowd = rows[2:][which] if distinct else base
+        first = crowd if domain.relation == "add-remove" else np.vstack([crowd, rows[:1]])
+        second = np.vstack([crowd, rows[1:2]])
+        if domain.every_label and not all(set(domain.labels) <= set(data[:, -1]) for data in (first, second)):
+            return None
+        return _pair(first, second, domain.relation)
+
+    return Shape((2 + distinct) * k, decode)
 
 
 def _records(domain: Records, rng: Generator) -> Shape:

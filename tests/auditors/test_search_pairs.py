@@ -17,6 +17,7 @@ from dpwitness.mechanisms import (
     ConvergenceError,
     ConvexObjectivePerturbation,
     Costs,
+    Counts,
     InvalidArgument,
     LabelledBall,
     LabelledVectors,
@@ -28,6 +29,7 @@ from dpwitness.mechanisms import (
     PrivateRidge,
     PureDP,
     Records,
+    Rows,
     SimplexSampling,
     zoo,
 )
@@ -142,12 +144,24 @@ def test_the_same_seed_finds_the_same():
         (Records(1, 0.2, 1.8, integer=True), "domain must have neighbours, got one whole number in"),
         (LabelledBall(2, 1, relation="add-remove"), "domain must have neighbours, got size 1"),
         (Records(1, 0.0, 1.0, relation="l1"), "domain must have relation replace-one or add-remove for records, got 'l1'"),
-        ("anything", "domain must be one of Answers, Records, LabelledBall or Costs, got str"),
+        ("anything", "domain must be one of Answers, Counts, Records, Rows, LabelledBall or Costs, got str"),
     ],
 )
 def test_domains_without_neighbours_are_refused(domain, message):
     with pytest.raises(InvalidArgument, match=message):
         search(Laplace(1.0), domain, PureDP(1.0))
+
+
+def test_rows_and_counts_are_searched():
+    """A product of two features at the corner; the largest step in the square root of a count, from zero."""
+    found = search(
+        None, Rows(3, ((0.0, 1.0), (0.0, 2.0))), PureDP(1.0), score=lambda p: float(np.ptp([*p.d0.prod(axis=1), *p.d1.prod(axis=1)]))
+    )
+    assert found[0][1] == pytest.approx(2.0)
+    found = search(None, Counts(2, 0, 1000), PureDP(1.0), score=lambda p: float(np.abs(np.sqrt(p.d0) - np.sqrt(p.d1)).sum()), **SHORT)
+    assert found[0][1] == pytest.approx(1.0)
+    with pytest.raises(InvalidArgument, match="rows of which all are equal"):
+        search(None, Rows(3, ((1.0, 1.0),)), PureDP(1.0), score=lambda p: 0.0)
 
 
 def test_black_boxes_are_ranked_by_what_a_pilot_certifies():
@@ -189,6 +203,11 @@ def test_unconverged_pairs_are_skipped():
         Records(30, -1.0, 1.0),
         Records(5, 0.0, 9.0, integer=True, relation="add-remove"),
         Costs(8, 3, 2.0),
+        Counts(5, 0, 2**60),
+        Counts(3, -4, 4, relation="linf"),
+        Rows(9, ((0.0, 1.0), (-5.0, 5.0)), (0, 1, 2)),
+        Rows(12, ((0.0, 1.0),), (0, 1), every_label=True),
+        Rows(4, ((2.0, 3.0),), relation="add-remove"),
     ],
 )
 def test_every_layout_decodes_to_pairs_of_the_domain(domain):
@@ -207,7 +226,15 @@ def test_every_layout_decodes_to_pairs_of_the_domain(domain):
                 order = 2 if domain.norm == "l2" else np.inf
                 assert np.linalg.norm(pair.d0.x, order, axis=1).max() <= domain.radius * (1 + 1e-12)
                 assert pair.d0.n == domain.size
-            elif isinstance(domain, Answers | Records):
+            elif isinstance(domain, Rows):
+                assert len(pair.d1) == domain.size and len(pair.d0) == domain.size - (domain.relation == "add-remove")
+                for column, (low, high) in enumerate(domain.features):
+                    assert low <= pair.d1[:, column].min() and pair.d1[:, column].max() <= high
+                if domain.labels:
+                    assert set(pair.d1[:, -1]) <= set(domain.labels) and (
+                        not domain.every_label or set(pair.d0[:, -1]) == set(domain.labels)
+                    )
+            elif isinstance(domain, Answers | Records | Counts):
                 values = np.concatenate([pair.d0, pair.d1])
                 assert values.min() >= domain.low - 1e-12 and values.max() <= domain.high + 1e-12
     assert pairs > 200
