@@ -104,7 +104,7 @@ class ClaimFinding(Result):
         if self.claim_verdict is not ClaimVerdict.FAILS:
             return None
         found: dict[str, Any] | None = getattr(self.evidence.result, "witness", None)
-        if found is not None:
+        if found is not None and found.get("target"):
             return {**found, "ledger": self.name}
         at = self.evidence.at or {name: list(bounds) for name, bounds in self.box.items()}
         settings = {name: at[name] for name in self.declaration.domain if name in at}

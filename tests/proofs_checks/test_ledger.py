@@ -54,6 +54,14 @@ def test_verdict(id, published):
             assert check(id, quick=True, seed=1, **settings).claim_verdict is ClaimVerdict.FAILS
 
 
+WITNESSES = sorted((PUBLISHED / "papers").glob("witness-*.json"))
+
+
+@pytest.mark.parametrize("file", [f for f in WITNESSES if json.loads(f.read_text()).get("kind") != "claim"], ids=lambda f: f.stem)
+def test_published_witnesses_of_audits_replay(file):
+    assert main(["replay", str(file)]) == 1
+
+
 def test_the_committed_page_is_that_of_the_committed_numbers(published):
     text = (PUBLISHED / "papers.md").read_text(encoding="utf-8")
     assert text.partition("Computed with")[0] == page(published).partition("Computed with")[0]
