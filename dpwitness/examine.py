@@ -73,7 +73,7 @@ def _found(mechanism: Any, claim: Claim, seconds: float, seed: int, name: str) -
         raise InvalidArgument(f"--search: no pair of the domain of {name} could be evaluated")
     (pair, value), near = found[0], None
     exact = hasattr(mechanism, "log_density")
-    told = f"at most {claim.symbol} = {value:.4g} expected"
+    told = f"{claim.symbol} = {value:.4g} estimated from a few runs"
     if exact and isinstance(claim, ApproxDP) and claim.delta_budget == 0:
         worst = worst_output(mechanism, pair, seed=seed)
         told = worst.describe()
