@@ -41,7 +41,7 @@ def _row(features: FloatArray, *label: float) -> FloatArray:
 def _changes(domain: Rows) -> Iterator[Change]:
     """What the changed row was, and what it becomes; under add-remove only the latter."""
     low, middle, high = _corners(domain)
-    labels = [(label,) for label in sorted(domain.labels)] or [()]
+    labels: list[tuple[float, ...]] = [(label,) for label in sorted(domain.labels)] or [()]
     first, last = labels[0], labels[-1]
     yield "features from low to high", _row(low, *last), _row(high, *last)
     if first != last:
