@@ -18,7 +18,7 @@ def test_half_the_outputs_at_a_bound_are_no_serial_correlation(seed):
     def clipped(dataset, size, rng):
         return np.maximum(np.round(1024 * (dataset[0] + rng.laplace(0.0, 1.0, size))) / 1024, 0.0)
 
-    assert audit(clipped, claim="pure:1", pair=PAIR, trials=60_000, seed=seed).verdict is Verdict.NOT_REFUTED
+    assert audit(clipped, claim="pure:1", pair=PAIR, trials=200_000, seed=seed).verdict is Verdict.NOT_REFUTED
 
 
 def test_scores_that_are_neighbouring_floats():
