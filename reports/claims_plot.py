@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from dpwitness.reports.plots import _axes
+from dpwitness.reports.drawing import drawing
 from dpwitness.reports.wording import number
 
 __all__ = ["plot_claims"]
@@ -19,7 +19,7 @@ def plot_claims(findings: Sequence[Mapping[str, Any]], path: Path) -> None:
     """One row a claim, on a log scale with the promise at 1: filled at what is proved to be reached where it fails, open at the upper end
     of the enclosure elsewhere."""
     rows = [f for f in findings if f.get("reached")]
-    with _axes(path, 7.0, 1.2 + 0.26 * len(rows), 1.7, 0.6) as axes:
+    with drawing(path, 7.0, 1.0 + 0.2 * len(rows)) as axes:
         for row, found in enumerate(reversed(rows)):
             low, high = (1 + (number(end) or 0.0) for end in found["reached"])
             low, high = (min(max(end, _LOW), _HIGH) if math.isfinite(end) else _HIGH for end in (low, high))
@@ -32,5 +32,4 @@ def plot_claims(findings: Sequence[Mapping[str, Any]], path: Path) -> None:
         axes.set_ylim(-0.7, len(rows) - 0.3)
         axes.axvline(1.0, color="black", linestyle=":", linewidth=1)
         axes.set_xscale("log")
-        axes.xaxis.set_major_formatter("{x:g}")
         axes.set_xlabel("reached / promised (filled: the claim fails)")

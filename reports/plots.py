@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -18,6 +17,7 @@ from dpwitness.auditors.result import Verdict
 from dpwitness.mechanisms.notions import RDP, ZCDP, Claim, parse_claim
 from dpwitness.reports.cards import claim_of
 from dpwitness.reports.certified import CertifiedPoint, certified_point, error_spent, lower_profile
+from dpwitness.reports.drawing import drawing
 from dpwitness.reports.summary import error_of
 from dpwitness.reports.wording import number, verdict
 
@@ -29,37 +29,6 @@ __all__ = ["has_profile", "has_tradeoff", "plot_overview", "plot_profile", "plot
 FloatArray = NDArray[np.float64]
 
 _INK, _GREY, _RED, _BLUE = "#111111", "#777777", "#b3261e", "#1f5fa8"
-_STYLE: Any = {
-    "svg.hashsalt": "dpwitness",  # element ids, otherwise random
-    "svg.fonttype": "none",  # text stays text: small, searchable
-    "font.family": "sans-serif",
-    "font.sans-serif": ["DejaVu Sans"],  # comes with matplotlib
-    "font.size": 9.0,
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "axes.grid": True,
-    "grid.color": "#dddddd",
-    "grid.linewidth": 0.6,
-    "hatch.linewidth": 0.5,
-    "legend.frameon": False,
-    "text.parse_math": False,  # a dollar sign in a mechanism's name is a dollar sign
-}
-
-
-@contextmanager
-def _axes(path: Path, width: float, height: float, left: float, bottom: float) -> Iterator[Axes]:
-    """Axes of a figure without global state, with margins in inches, saved as SVG (or as its suffix says) when the block ends."""
-    import matplotlib
-    from matplotlib.figure import Figure
-
-    path = Path(path)
-    with matplotlib.rc_context():
-        matplotlib.rcdefaults()  # the reader's own settings do not change a report
-        matplotlib.rcParams.update(_STYLE)
-        figure = Figure(figsize=(width, height))
-        yield figure.add_axes((left / width, bottom / height, 1 - (left + 0.15) / width, 1 - (bottom + 0.3) / height))
-        metadata = {"Date": None, "Creator": "dpwitness"} if path.suffix == ".svg" else {}
-        figure.savefig(path, metadata=metadata, dpi=120)
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +93,7 @@ def plot_profile(result: dict[str, Any], path: Path) -> None:
     claimed = _claimed_profile(claim, epsilon) if claim else None
     certified = lower_profile(proof.point, epsilon) if proof else None
     floor = _floor(claim, epsilon, claimed, certified)
-    with _axes(path, 6.2, 4.4, left=0.75, bottom=1.3) as axes:
+    with drawing(path, 6.2, 4.4, left=0.75, bottom=1.3) as axes:
         if claimed is not None:
             axes.plot(epsilon, _above(claimed, floor), color=_INK, linestyle="--", linewidth=1.6, label=f"claimed: {claim}")
         if proof is not None and certified is not None:
@@ -201,7 +170,7 @@ def plot_tradeoff(result: dict[str, Any], path: Path) -> None:
     if exact is not None:
         curves.append((exact[0], exact[1], {"color": _BLUE, "linewidth": 1.4, "label": "the pair's own: at least"}))
         curves.append((exact[0], exact[2], {"color": _BLUE, "linestyle": "-.", "linewidth": 1.4, "label": "at most"}))
-    with _axes(path, 5.3, 6.0, left=0.7, bottom=1.6) as axes:
+    with drawing(path, 5.3, 6.0, left=0.7, bottom=1.6) as axes:
         views = [axes] if window is None else [axes, axes.inset_axes((0.56, 0.13, 0.42, 0.38))]
         for view in views:
             for x, y, style in curves:
@@ -270,7 +239,7 @@ def plot_overview(results: Sequence[dict[str, Any]], path: Path) -> None:
     dots = np.minimum(dots, end)  # an infinite one stands on the edge
     broken = np.array([r.get("verdict") == Verdict.VIOLATED.value for r, _ in rows])
     names = [_short(r) for r, _ in rows]
-    with _axes(path, 7.6, 1.2 + 0.26 * len(rows), left=0.3 + 0.075 * max(map(len, names)), bottom=0.9) as axes:
+    with drawing(path, 7.6, 1.2 + 0.26 * len(rows), left=0.3 + 0.075 * max(map(len, names)), bottom=0.9) as axes:
         heights = np.arange(len(rows))[::-1]
         for y, dot, whisker in zip(heights, dots, (pair[1] for _, pair in rows), strict=True):
             reach = min(whisker, end)
@@ -290,7 +259,7 @@ def plot_search(result: dict[str, Any], path: Path) -> None:
     """Sensitivity: the largest ratio to the claimed bound so far, over the search. Beyond 1 the bound is broken."""
     steps = np.array(result["trace"], dtype=float)
     evaluations, ratios = np.append(steps[:, 0], max(result["evaluations"], steps[-1, 0])), np.append(steps[:, 1], steps[-1, 1])
-    with _axes(path, 6.2, 3.8, left=0.75, bottom=1.0) as axes:
+    with drawing(path, 6.2, 3.8, left=0.75, bottom=1.0) as axes:
         axes.axhline(1.0, color=_INK, linestyle="--", linewidth=1.4, label="the claimed bound")
         axes.step(evaluations, ratios, where="post", color=_BLUE, linewidth=1.6, label="largest ratio so far")
         broken = result.get("verdict") == Verdict.VIOLATED.value
@@ -308,7 +277,7 @@ def plot_scaling(result: dict[str, Any], path: Path) -> None:
     x, y, spread = (np.array([float(p[key]) for p in points]) for key in ("regressor", "error", "standard_error"))
     slope, claimed = float(result["estimate"]), float(result["exponent"])
     grid = np.geomspace(x.min(), x.max(), 50)
-    with _axes(path, 6.2, 4.2, left=0.75, bottom=1.0) as axes:
+    with drawing(path, 6.2, 4.2, left=0.75, bottom=1.0) as axes:
         axes.plot(grid, y[0] * (grid / x[0]) ** claimed, color=_INK, linestyle="--", linewidth=1.4, label=f"claimed: power {claimed:g}")
         label = f"fitted: power {slope:.3g} ± {2 * float(result['standard_error']):.2g}"
         axes.plot(grid, float(result["constant"]) * grid**slope, color=_BLUE, linewidth=1.4, label=label)

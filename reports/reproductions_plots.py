@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from dpwitness.reports.drawing import drawing
 from dpwitness.reports.reproduce_logistic import FIGURE_2, PROBLEMS
 
 if TYPE_CHECKING:
@@ -14,31 +13,8 @@ if TYPE_CHECKING:
 
 __all__ = ["plot_curve", "plot_dimension", "plot_figure_2", "plot_transfer"]
 
-_STYLE: Any = {
-    "svg.hashsalt": "dpwitness",  # element ids, otherwise random
-    "svg.fonttype": "none",  # text stays text
-    "font.sans-serif": ["DejaVu Sans"],
-    "font.size": 9.0,
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "legend.frameon": False,
-    "hatch.linewidth": 0.5,
-}
 # Line style, marker, shade.
 _LINES = (("-", "o", "#000000"), ("--", "s", "#000000"), (":", "^", "#000000"), ("-.", "D", "#666666"), ("-", "x", "#666666"))
-
-
-@contextmanager
-def _axes(path: Path, width: float = 6.4, height: float = 3.8) -> Iterator[Axes]:
-    import matplotlib
-    from matplotlib.figure import Figure
-
-    with matplotlib.rc_context():
-        matplotlib.rcdefaults()
-        matplotlib.rcParams.update(_STYLE)
-        figure = Figure(figsize=(width, height), layout="constrained")
-        yield figure.add_subplot()
-        figure.savefig(path, metadata={"Date": None, "Creator": None})
 
 
 def _line(axes: Axes, x: Any, y: Any, kind: int, label: str) -> None:
@@ -51,7 +27,7 @@ def plot_figure_2(numbers: dict[str, Any], path: Path) -> None:
     methods = ("LR", "A1 std", "A1 gamma", "A2 std", "A2 gamma")
     shades, hatches = ("#ffffff", "#bbbbbb", "#bbbbbb", "#666666", "#666666"), ("", "", "////", "", "////")
     table = numbers["figure_2"]
-    with _axes(path, 9.0, 4.2) as axes:
+    with drawing(path, 9.0, 4.2) as axes:
         for j, method in enumerate(methods):
             place = [i + 0.16 * (j - 2) for i in range(len(table))]
             cells = [row[method] for row in table.values()]
@@ -71,7 +47,7 @@ def plot_figure_2(numbers: dict[str, Any], path: Path) -> None:
 def plot_curve(numbers: dict[str, Any], path: Path) -> None:
     """CM08 section 3.1: error against the number of records."""
     curve = numbers["curve"]
-    with _axes(path) as axes:
+    with drawing(path) as axes:
         for i, (method, errors) in enumerate(curve["error"].items()):
             _line(axes, curve["records"], errors, i, method)
         axes.fill_between(curve["records"], 0, curve["floor A2 std"], color="#dddddd", label="A2 std cannot be here", zorder=0)
@@ -84,7 +60,7 @@ def plot_curve(numbers: dict[str, Any], path: Path) -> None:
 def plot_dimension(numbers: dict[str, Any], path: Path) -> None:
     """JT14 figure 1 (c): accuracy against the padded dimension."""
     found = numbers["dimension"]
-    with _axes(path) as axes:
+    with drawing(path) as axes:
         for i, (method, values) in enumerate(found["accuracy"].items()):
             dashes, marker, shade = _LINES[i]
             style: dict[str, Any] = {"linestyle": dashes, "marker": marker, "color": shade, "markersize": 4, "linewidth": 1.2, "capsize": 2}
@@ -99,7 +75,7 @@ def plot_dimension(numbers: dict[str, Any], path: Path) -> None:
 def plot_transfer(numbers: dict[str, Any], path: Path) -> None:
     """JT13 figure 2 (a): accuracy against epsilon."""
     found = numbers["transfer"]
-    with _axes(path) as axes:
+    with drawing(path) as axes:
         for i, (constant, values) in enumerate(found["accuracy"].items()):
             _line(axes, found["epsilons"], values, i, f"TDDL, c = {constant}")
         axes.axhline(found["baseline"], color="#666666", linewidth=0.8, label="no noise")
