@@ -148,7 +148,7 @@ def main(reports: Iterable[str | Path], published: str | Path = "reports/publish
         found = json.loads(source.read_text(encoding="utf-8"))
         together = found | {"missing": together.get("missing", {}) | found["missing"]}
         rows |= {row["name"]: (row, report) for row in found["rows"]}
-    together["rows"] = [row for row, _ in rows.values()]
+    together["rows"] = sorted((row for row, _ in rows.values()), key=lambda row: int(row["key"][1:] or 1000))
     together["missing"] = {name: line for name, line in together["missing"].items() if name not in rows}
     together["witnesses"] = "third-party/"
     shutil.rmtree(folder / "third-party", ignore_errors=True)

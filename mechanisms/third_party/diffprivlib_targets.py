@@ -100,7 +100,8 @@ def _statistic(function, size, **parameters):
         state = _state(rng)
         return np.array([function(dataset, epsilon=1.0, random_state=state, **parameters) for _ in range(size)])
 
-    run.__doc__ = f"tools.{function.__name__} of {size} numbers in [0, 1]."
+    span = parameters.get("bounds", (0, 1))
+    run.__doc__ = f"tools.{function.__name__} of {size} numbers in [{span[0]:g}, {span[1]:g}]."
     return run
 
 
@@ -132,8 +133,8 @@ nanmean = _target(
 count_nonzero = _target("pure:1", "", **_UNIT, size=10, integer=True)(_statistic(tools.count_nonzero, 10))
 quantile_ties = _target(
     "pure:1",
-    "Among about 3,000 equal records the weights of the exponential mechanism underflow to 0 for one dataset and not for its neighbour, "
-    "and the call ends in an exception there.",
+    "Among about 3,000 equal records the weights of the exponential mechanism reach the smallest float: an interval that has some weight "
+    "left for one dataset has none for its neighbour, so its values are impossible there, and where no weight is left the call raises.",
     kind="Records",
     size=2982,
     low=0,
