@@ -20,7 +20,7 @@ def _made(name, **parameters):
     return getattr(noise_mechanisms, name)(**domain, **parameters)
 
 
-def _noise(name, notion, domain, **parameters):
+def _noise(name, notion, domain, cause="", **parameters):
     def run(dataset, size, rng):
         mechanism = _made(name, **parameters)
         value = np.float64(dataset[0]) if domain["kind"] == "Answers" else np.int64(dataset[0])
@@ -30,13 +30,20 @@ def _noise(name, notion, domain, **parameters):
         return f"{notion}:{_made(name, **parameters).privacy_function(1).to_float(round_up=True)!r}"
 
     run.__doc__ = f"{name}({', '.join(f'{k}={v}' for k, v in parameters.items())})."
-    run.claim, run.seeded = claim, False
+    run.claim, run.seeded, run.cause = claim, False, cause
     run.domain = domain | {"relation": "l1" if notion == "pure" else "l2"}
     return run
 
 
 laplace = _noise("AddLaplaceNoise", "pure", _REAL, scale=1)
 geometric = _noise("AddGeometricNoise", "pure", _WHOLE, alpha=1)
-gaussian = _noise("AddGaussianNoise", "zcdp", _REAL, sigma_squared=1)
+gaussian = _noise(
+    "AddGaussianNoise",
+    "zcdp",
+    _REAL,
+    "The noise is drawn around 0 to full float precision and then added to the answer as a 64-bit float (AddLaplaceNoise draws around the "
+    "answer instead). Small outputs with fine low bits are possible under an answer of 0 and impossible under 1.",
+    sigma_squared=1,
+)
 discrete_gaussian = _noise("AddDiscreteGaussianNoise", "zcdp", _WHOLE, sigma_squared=1)
 geometric_large = _noise("AddGeometricNoise", "pure", _WHOLE | {"high": 2**61}, alpha=1)
