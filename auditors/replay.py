@@ -15,7 +15,6 @@ from dpwitness.auditors.sensitivity import SensitivityResult
 from dpwitness.auditors.utility import UtilityResult
 from dpwitness.auditors.white_box import certify
 from dpwitness.auditors.witness import check_schema, load_json, load_target, read_witness
-from dpwitness.mechanisms.notions import ApproxDP, PureDP
 from dpwitness.mechanisms.validation import InvalidArgument, require_integer
 
 __all__ = ["replay"]
@@ -83,11 +82,10 @@ def replay(
             target=found.target,
         )
         return replace(again, notes=(note, *again.notes) if again.verdict is not Verdict.ERROR else again.notes)
-    claim = found.claim if found.level == "value" or isinstance(found.claim, ApproxDP) else PureDP(max(found.bound, 1e-6))
     result = confirm(
         mechanism,
         found.event,
-        claim=claim,
+        claim=found.claim,
         pair=found.pair,
         trials=trials,
         confidence=found.confidence,
