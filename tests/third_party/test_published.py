@@ -1,0 +1,86 @@
+"""The published audits of third-party libraries: the page is the rendering of its JSON, and both cover the suite."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from dpwitness.auditors.witness import read_witness
+from dpwitness.mechanisms.environments import FOLDER, environments
+from dpwitness.reports.third_party_page import main, numbers, page
+from dpwitness.suite_third_party import ROWS, cases
+
+PUBLISHED = Path(__file__).parents[2] / "reports" / "published"
+
+
+@pytest.fixture(scope="module")
+def found():
+    return json.loads((PUBLISHED / "third-party.json").read_text(encoding="utf-8"))
+
+
+def test_the_page_is_the_rendering_of_its_numbers(found):
+    assert (PUBLISHED / "third-party.md").read_text(encoding="utf-8") == page(found)
+
+
+def test_every_row_of_the_suite_is_there(found):
+    assert {row["name"] for row in found["rows"]} | set(found["missing"]) == {row.name for row in ROWS}
+
+
+def test_keys_are_right_at_both_levels(found):
+    keyed = {row["key"]: row for row in found["rows"] if row["key"]}
+    assert len(keyed) == 20
+    for row in keyed.values():
+        assert row["right"] is True, row["name"]
+        assert row["cpu_seconds"] < (900 if row["key"] == "K20" else 120)
+        if row["limit"] is not None:
+            assert row["parameter_lower"] >= 0.88 * row["limit"], row["name"]  # linear regression: an event with hardly any count
+
+
+def test_nothing_is_wrong_and_every_violation_has_a_witness_and_a_cause(found):
+    for row in found["rows"]:
+        assert row["right"] is not False, row["name"]
+        refuted = "VIOLATED" in (row["verdict"], row["bit_verdict"])
+        assert bool(row["witness"]) == refuted, row["name"]
+        if refuted:
+            assert row["cause"], row["name"]
+            witness = read_witness(PUBLISHED / found["witnesses"] / row["witness"])
+            assert (witness.level == "value") == (row["verdict"] == "VIOLATED")
+
+
+def test_no_row_names_a_pair():
+    """Where to look comes from the target file's domain alone."""
+    assert not any("Pair(" in path.read_text() for path in FOLDER.glob("*_targets.py"))
+    assert all(case.pairs is None for case in cases())
+
+
+def test_every_adapter_has_an_environment():
+    files = {path.name for path in FOLDER.glob("*_targets.py")}
+    assert {file for environment in environments().values() for file in environment.targets} == files
+    pinned = [line for environment in environments().values() for line in (*environment.requirements, *environment.no_deps)]
+    assert all("==" in line for line in pinned)
+    assert {row.environment for row in ROWS} == set(environments())
+
+
+def test_later_reports_replace_rows(tmp_path, found):
+    """Two reports with one row in common, and a row that was missing in the first."""
+    first, second = found["rows"][0] | {"witness": None}, found["rows"][1] | {"witness": None}
+    for name, rows, missing in (("a", [first], {second["name"]: "install"}), ("b", [first | {"trials": 7}, second], {})):
+        (tmp_path / name).mkdir()
+        content = found | {"rows": rows, "missing": missing, "witnesses": ""}
+        (tmp_path / name / "third-party.json").write_text(json.dumps(content))
+    main([tmp_path / "a", tmp_path / "b"], tmp_path)
+    together = json.loads((tmp_path / "third-party.json").read_text())
+    assert [row["trials"] for row in together["rows"]] == [7, second["trials"]]
+    assert together["missing"] == {}
+
+
+def test_what_is_not_installed_is_said(monkeypatch, tmp_path, capsys):
+    from dpwitness.cli import main as dpwitness
+
+    monkeypatch.setenv("DPWITNESS_HOME", str(tmp_path))
+    assert dpwitness(["suite", "third-party", "-k", "smartnoise", "--report", str(tmp_path / "out")]) == 3
+    out = capsys.readouterr().out
+    assert "smartnoise-count  not installed: dpwitness targets setup smartnoise" in out
+    assert "2 not installed" in out
+    assert "dpwitness targets setup smartnoise" in (tmp_path / "out" / "third-party.md").read_text()
+    assert numbers([], {})["rows"] == []
