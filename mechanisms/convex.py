@@ -15,6 +15,7 @@ from numpy.random import Generator
 from dpwitness.mechanisms.datasets import LabelledVectors
 from dpwitness.mechanisms.domains import LabelledBall
 from dpwitness.mechanisms.erm import admissible, objective_log_density, rounded, sample_objective, unrounded
+from dpwitness.mechanisms.labelled_pairs import axis, replaced
 from dpwitness.mechanisms.logistic import NOISES, radial_noise
 from dpwitness.mechanisms.losses import Loss
 from dpwitness.mechanisms.noise import SphericalNoise
@@ -88,12 +89,8 @@ class ConvexObjectivePerturbation:
         G, not divided by n.
     noise : {"gamma", "laplace_radius_scale", "laplace_radius_std"}
         Law of b: the theorem prints the last, in which d >= 2 knows no epsilon (claim CM-07). No law is private without a bound on l''.
-    clip : bool
-        Scale records of norm above 1 to norm 1, as part of the mechanism, instead of refusing them.
-    grid : float
-        Round outputs to multiples of this; 0 for none. Unrounded, the low bits of the output betray the minimiser.
-    dimension, records : int
-        d and n of the domain that `domain`, `worst_pair` and `truth` speak of. The mechanism itself runs on any.
+    clip, grid, dimension, records
+        As for `LogisticOutputPerturbation`.
     """
 
     epsilon: float
@@ -147,13 +144,12 @@ class ConvexObjectivePerturbation:
 
     def worst_pair(self) -> Pair:
         """W5, at w = 0: a record of greatest curvature there against one at x = 0; for linear losses, slope +kappa against -kappa."""
-        axis = np.zeros(self.dimension)
-        axis[0] = 1.0
+        one, zero = axis(self.dimension), axis(self.dimension, 0.0)
         if isinstance(self.loss, Loss) and self.loss.name == "linear":
             top = self.kappa / self.loss.scale
-            return self._pair(axis, top, axis, -top, "slope +kappa against -kappa")
+            return replaced(self.records, (one, top), (one, -top), "slope +kappa against -kappa", label=top)
         label = 1.0 if isinstance(self.loss, Loss) and self.loss.binary else 0.0
-        return self._pair(axis, label, 0 * axis, label, "W5: Jacobian at w = 0")
+        return replaced(self.records, (one, label), (zero, label), "W5: Jacobian at w = 0", label=label)
 
     def sample(self, dataset: LabelledVectors, size: int, rng: Generator) -> FloatArray:
         """Run `size` times: (size, d). Raises ConvergenceError rather than return an inexact row."""
@@ -191,15 +187,6 @@ class ConvexObjectivePerturbation:
                     f"{owner}: kappa must bound the gradient of every record, {float(slopes[i])!r} in row {i}, got {self.kappa!r}"
                 )
         return data
-
-    def _pair(self, first: FloatArray, y0: float, second: FloatArray, y1: float, why: str) -> Pair:
-        rest = self.records - 1
-        zero = np.zeros(self.dimension)
-
-        def build(x: FloatArray, y: float) -> LabelledVectors:
-            return LabelledVectors([x, zero], [y, y0], [1, rest]) if rest else LabelledVectors([x], [y])
-
-        return Pair(build(first, y0), build(second, y1), "replace-one", why)
 
 
 class _LossOfPrediction:

@@ -23,6 +23,7 @@ from dpwitness.mechanisms.erm import (
     sample_objective,
     sample_output,
 )
+from dpwitness.mechanisms.labelled_pairs import axis, far_response, lone_record, opposed_records, replaced
 from dpwitness.mechanisms.losses import Loss
 from dpwitness.mechanisms.noise import SphericalNoise
 from dpwitness.mechanisms.notions import ApproxDP, PureDP
@@ -52,12 +53,8 @@ class _GLM:
         lambda. Positive.
     noise : str
         Law of b.
-    clip : bool
-        Scale records of norm above R to norm R, as part of the mechanism, instead of refusing them.
-    grid : float
-        Round outputs to multiples of this; 0 for none. Unrounded, the low bits of the output betray the minimiser.
-    dimension, records : int
-        p and n of the domain that `domain`, `worst_pair` and `truth` speak of. The mechanism itself runs on any.
+    clip, grid, dimension, records
+        As for `LogisticOutputPerturbation`, records of norm at most R. The paper calls the dimension p.
     """
 
     loss: Loss
@@ -117,16 +114,8 @@ class _GLM:
 
     def _pair(self, first: float, second: float, why: str, flip: bool = False) -> Pair:
         """R e1 with two responses (or, flipped, against -R e1), filled up to n with x = 0."""
-        axis = np.zeros(self.dimension)
-        axis[0] = self.radius
-        rest = self.records - 1
-
-        def build(x: FloatArray, y: float) -> LabelledVectors:
-            if rest == 0:
-                return LabelledVectors([x], [y])
-            return LabelledVectors([x, np.zeros(self.dimension)], [y, self._labels()[-1]], [1, rest])
-
-        return Pair(build(axis, first), build(-axis if flip else axis, second), "replace-one", why)
+        x = axis(self.dimension, self.radius)
+        return replaced(self.records, (x, first), (-x if flip else x, second), why, label=self._labels()[-1])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -238,12 +227,23 @@ class GLMObjectivePerturbation(_GLM):
         return Truth(value, "JT-06: sup over r of rate R (|l'(r)| + L) + log(1 + R^2 l''(r)/lambda), over all n and responses", safe)
 
     def worst_pair(self) -> Pair:
-        """W15: at theta = epsilon e1, a response where l' and l'' are both large, against one that pulls the other way. Others: W1, W16."""
+        """W15: at theta = epsilon e1, a response where l' and l'' are both large, against one that pulls the other way.
+
+        W16, in Gaussian noise: the response at which that costs the most delta; for the linear loss, slopes of both signs. For the
+        logistic loss W3, a record against x = 0, and in Gamma noise with records enough (some 1e5) W4, two that oppose each other.
+        """
+        rate = self._noise(self.dimension).rate
         if self.loss.binary:
-            return self._pair(1.0, 1.0, "W1: x against -x", flip=True)
+            if self.noise == "gaussian":
+                return lone_record(self.records, self.dimension, self.radius)
+            unit = self.loss.scale * self.radius
+            return opposed_records(self.records, self.dimension, rate * unit, self._ridge / (unit * self.radius), self.radius)
         if self.loss.name == "linear":
             return self._pair(self._labels()[-1], self._labels()[0], "W16: slope +L against -L")
-        rate = self.epsilon / (2 * self.lipschitz * self.radius)
+        if self.noise == "gaussian":
+            y = far_response(self.loss, 1 / rate, self._ridge, self.epsilon, self.radius)[1]
+            far = y - 100 * (self.loss.width + self.radius / (rate * self._ridge))
+            return self._pair(y, far, "W16: a far response against slope L")
         r = abs(largest_loss(self.loss, rate, self.radius, self._ridge, self._steepest)[1])
         r = min(r, 20.0 * self.loss.width) * (1 - 1e-9)  # off the Huber loss's turning point, on the side that is curved
         u = self.epsilon * self.radius

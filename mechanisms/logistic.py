@@ -23,6 +23,7 @@ from dpwitness.mechanisms.erm import (
     sample_objective,
     sample_output,
 )
+from dpwitness.mechanisms.labelled_pairs import axis, opposed_records, replaced
 from dpwitness.mechanisms.noise import SphericalNoise
 from dpwitness.mechanisms.notions import PureDP
 from dpwitness.mechanisms.pairs import Pair
@@ -43,7 +44,33 @@ def radial_noise(noise: str, rate: float, dimension: int) -> SphericalNoise:
 
 
 @dataclass(frozen=True, slots=True)
-class LogisticOutputPerturbation:
+class _Logistic:
+    """Fields and domain of both algorithms."""
+
+    epsilon: float
+    regularization: float
+    noise: str = "gamma"
+    clip: bool = False
+    grid: float = 0.0
+    dimension: int = 2
+    records: int = 1
+
+    def __post_init__(self) -> None:
+        require(self).positive("epsilon", "regularization").one_of("noise", NOISES).nonnegative("grid").integer("dimension", "records")
+
+    @property
+    def claim(self) -> PureDP:
+        """Theorems 1 and 2."""
+        return PureDP(self.epsilon)
+
+    @property
+    def domain(self) -> LabelledBall:
+        """Unit ball, labels -1 and +1, one record replaced."""
+        return LabelledBall(self.dimension, self.records)
+
+
+@dataclass(frozen=True, slots=True)
+class LogisticOutputPerturbation(_Logistic):
     """Algorithm 1 (sensitivity method): the minimiser of lambda/2 |w|^2 + mean_i log(1 + exp(-y_i w.x_i)), plus noise.
 
     Parameters
@@ -64,27 +91,6 @@ class LogisticOutputPerturbation:
         d and n of the domain that `domain`, `worst_pair` and `truth` speak of. The mechanism itself runs on any.
     """
 
-    epsilon: float
-    regularization: float
-    noise: str = "gamma"
-    clip: bool = False
-    grid: float = 0.0
-    dimension: int = 2
-    records: int = 1
-
-    def __post_init__(self) -> None:
-        require(self).positive("epsilon", "regularization").one_of("noise", NOISES).nonnegative("grid").integer("dimension", "records")
-
-    @property
-    def claim(self) -> PureDP:
-        """Theorem 1."""
-        return PureDP(self.epsilon)
-
-    @property
-    def domain(self) -> LabelledBall:
-        """Unit ball, labels -1 and +1, one record replaced."""
-        return LabelledBall(self.dimension, self.records)
-
     @property
     def truth(self) -> Truth:
         """CM-05: infinite for the printed noise in d >= 2; elsewhere rate x largest shift of the minimiser, over n and lambda."""
@@ -102,16 +108,14 @@ class LogisticOutputPerturbation:
         n_lambda = self.records * self.regularization
         reach = math.sqrt((self.records - 1) / (3.6 * n_lambda)) if self.records > 1 else 0.0
         if self.dimension == 1 or reach < 2.0:
-            return _replaced(
-                self.dimension, self.records, [], (_axis(self.dimension), 1.0), (-_axis(self.dimension), 1.0), "W1: e1 against -e1"
-            )
+            return replaced(self.records, (axis(self.dimension), 1.0), (-axis(self.dimension), 1.0), "W1: e1 against -e1")
         margins = np.linspace(0.0, reach, 4001)
         k = float(margins[np.argmax(np.sqrt(1 - (margins / reach) ** 2) / (1 + np.exp(-margins)))])
         t = 1.278 / reach
         copies = min(self.records - 1, max(1, round(n_lambda * reach * (1 + math.exp(1.278)) / t)))
-        first, second = _axis(self.dimension) * (-k / reach), _axis(self.dimension) * (-k / reach)
+        first, second = axis(self.dimension, -k / reach), axis(self.dimension, -k / reach)
         first[1], second[1] = math.sqrt(1 - (k / reach) ** 2), -math.sqrt(1 - (k / reach) ** 2)
-        return _replaced(self.dimension, self.records, [(_axis(self.dimension) * t, 1.0, copies)], (first, 1.0), (second, 1.0), "W2")
+        return replaced(self.records, (first, 1.0), (second, 1.0), "W2", [(axis(self.dimension, t), 1.0, copies)])
 
     def sample(self, dataset: LabelledVectors, size: int, rng: Generator) -> FloatArray:
         """Run `size` times: (size, d)."""
@@ -130,7 +134,7 @@ class LogisticOutputPerturbation:
 
 
 @dataclass(frozen=True, slots=True)
-class LogisticObjectivePerturbation:
+class LogisticObjectivePerturbation(_Logistic):
     """Algorithm 2 (new method): argmin_w lambda/2 |w|^2 + b.w/n + mean_i log(1 + exp(-y_i w.x_i)).
 
     Parameters
@@ -150,27 +154,7 @@ class LogisticObjectivePerturbation:
         As for `LogisticOutputPerturbation`.
     """
 
-    epsilon: float
-    regularization: float
-    noise: str = "gamma"
     corrected: bool = False
-    clip: bool = False
-    grid: float = 0.0
-    dimension: int = 2
-    records: int = 1
-
-    def __post_init__(self) -> None:
-        require(self).positive("epsilon", "regularization").one_of("noise", NOISES).nonnegative("grid").integer("dimension", "records")
-
-    @property
-    def claim(self) -> PureDP:
-        """Theorem 2."""
-        return PureDP(self.epsilon)
-
-    @property
-    def domain(self) -> LabelledBall:
-        """Unit ball, labels -1 and +1, one record replaced."""
-        return LabelledBall(self.dimension, self.records)
 
     @property
     def truth(self) -> Truth | None:
@@ -185,24 +169,9 @@ class LogisticObjectivePerturbation:
         return Truth(value, "CM-06: max over s of rate (1 + s) + log(1 + s (1 - s)/(n lambda)), over n at this n lambda", safe)
 
     def worst_pair(self) -> Pair:
-        """W4 in d >= 2 where n has room for its common records, otherwise W3: a unit record against x = 0 (ratio at outputs w near 0)."""
+        """W4 or W3, as `opposed_records` has it."""
         rate, ridge = self._budget(self.records)
-        held, room = 2000, self.records - 1
-        k = 18.0
-        # K copies of (t, 0) hold the minimiser at (W, 0) against the ridge and `held` copies that push back.
-        reach = math.sqrt(max(0.0, (room - held - 3.6 * held * k) / (3.6 * ridge)))
-        if self.dimension == 1 or reach <= 2 * k:
-            return _replaced(self.dimension, self.records, [], (_axis(self.dimension), 1.0), (0 * _axis(self.dimension), 1.0), "W3")
-        t = 1.278 / reach
-        copies = round((ridge * reach + held * (k / reach) / (1 + math.exp(-k))) * (1 + math.exp(1.278)) / t)
-        grid = np.linspace(0.5, 0.999, 5000)
-        s = float(grid[np.argmax(rate * grid + np.log1p(grid * (1 - grid) / ridge))])
-        first, second, push = (_axis(self.dimension) * 0 for _ in range(3))
-        first[0] = -math.log(s / (1 - s)) / reach
-        push[0] = second[0] = -k / reach
-        first[1], second[1], push[1] = -math.sqrt(1 - first[0] ** 2), math.sqrt(1 - second[0] ** 2), math.sqrt(1 - push[0] ** 2)
-        common = [(_axis(self.dimension) * t, 1.0, copies), (push, 1.0, held)]
-        return _replaced(self.dimension, self.records, common, (first, 1.0), (second, 1.0), f"W4: loss approached at w = {reach:.6g} e1")
+        return opposed_records(self.records, self.dimension, rate, ridge)
 
     def sample(self, dataset: LabelledVectors, size: int, rng: Generator) -> FloatArray:
         """Run `size` times: (size, d). Raises ConvergenceError rather than return an inexact row."""
@@ -228,28 +197,3 @@ class LogisticObjectivePerturbation:
         data = admissible(dataset, type(self).__name__, radius=1.0, clip=self.clip, binary=True)
         rate, ridge = self._budget(data.n)
         return Problem.of(data, LOGISTIC, ridge), radial_noise(self.noise, rate, data.dimension)
-
-
-def _axis(dimension: int) -> FloatArray:
-    out = np.zeros(dimension)
-    out[0] = 1.0
-    return out
-
-
-def _replaced(
-    dimension: int,
-    records: int,
-    common: list[tuple[FloatArray, float, int]],
-    first: tuple[FloatArray, float],
-    second: tuple[FloatArray, float],
-    why: str,
-) -> Pair:
-    """The pair that differs in one record, filled up to `records` with records at x = 0, which change nothing."""
-    rest = records - 1 - sum(count for _, _, count in common)
-    padded = [*common, (np.zeros(dimension), 1.0, rest)] if rest > 0 else common
-
-    def build(record: tuple[FloatArray, float]) -> LabelledVectors:
-        rows = [(*record, 1), *padded]
-        return LabelledVectors([x for x, _, _ in rows], [y for _, y, _ in rows], [count for _, _, count in rows])
-
-    return Pair(build(first), build(second), "replace-one", why)

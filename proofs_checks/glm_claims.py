@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import math
 
-import numpy as np
 from flint import arb
 
 from dpwitness.auditors import audit_sensitivity, certify
 from dpwitness.mechanisms import LabelledVectors, Pair
 from dpwitness.mechanisms.glm import GLMObjectivePerturbation, GLMOutputPerturbation
+from dpwitness.mechanisms.labelled_pairs import far_response
 from dpwitness.mechanisms.losses import Loss
 from dpwitness.mechanisms.solvers import Problem, minimise
 
@@ -208,25 +208,9 @@ def gaussian_objective_is_private(epsilon: Ball, delta: Ball) -> Enclosure:
 def huber_pair(epsilon: float, delta: float, variance: float) -> tuple[float, float, float, float]:
     """(delta reached, response y, ends of the event) for the Huber loss against slope +L, noise of variance 4 variance / epsilon^2.
 
-    One record x = 1, L = R = c2 = 1, lambda = 2 / epsilon. Where |w - y| <= 1 the noise is -lambda w - (w - y) on one dataset and
-    -lambda w - 1 on the other, and the densities carry lambda + 1 and lambda: losses above epsilon lie between two w. The response y
-    is looked for over eight standard deviations of the minimiser.
+    One record x = 1, L = R = c2 = 1, lambda = 2 / epsilon, as `far_response` finds it.
     """
-    from scipy.stats import norm
-
-    lam, deviation = 2 / epsilon, 2 * math.sqrt(variance) / epsilon
-    best = (-1.0, 0.0, 0.0, 0.0)
-    for y in np.linspace(0.0, 8 * deviation / lam, 400):
-        w = np.linspace(y - 1, y + 1, 401)
-        near, far = lam * w + (w - y), lam * w + 1
-        loss = (far**2 - near**2) / (2 * deviation**2) + math.log1p(1 / lam)
-        above = np.flatnonzero(loss > epsilon)
-        if len(above) == 0:
-            continue
-        ends = [above[0], above[-1]]
-        mass = [norm.sf(side[ends[0]] / deviation) - norm.sf(side[ends[1]] / deviation) for side in (near, far)]
-        best = max(best, (float(mass[0] - math.exp(epsilon) * mass[1]), float(y), float(w[ends[0]]), float(w[ends[1]])))
-    return best
+    return far_response(Loss("huber"), 2 * math.sqrt(variance) / epsilon, 2 / epsilon, epsilon)
 
 
 def huber_delta(epsilon: float, y: float, low: float, high: float, variance: Ball) -> Ball:
