@@ -37,7 +37,8 @@ def test_verdicts(diffprivlib_home, monkeypatch, name, trials, verdict, bits):
 
 def test_readme(diffprivlib_home, tmp_path):
     """The commands as printed."""
-    (block,) = re.findall(r"^```sh\n(.*?)^```", README.read_text(), re.MULTILINE | re.DOTALL)
+    blocks = re.findall(r"^```sh\n(.*?)^```", README.read_text(), re.MULTILINE | re.DOTALL)
+    (block,) = [block for block in blocks if "diffprivlib" in block]
     expected = [0, 1, 1]
     environment = {**os.environ, "DPWITNESS_HOME": str(diffprivlib_home)}
     for line, code in zip(block.splitlines(), expected, strict=True):
