@@ -173,22 +173,25 @@ class Geometric:
     def worst_pair(self) -> Pair:
         return _one_more_one(self.records, 0)
 
+    def _count(self, dataset: Any) -> float:
+        """The number of ones."""
+        return float(as_whole(dataset, type(self).__name__).sum())
+
     def sample(self, dataset: Any, size: int, rng: Generator) -> FloatArray:
         """Run `size` times: (size, 1)."""
-        count = float(as_whole(dataset, "Geometric").sum())
-        return geometric_kernel(count, self.epsilon, -np.inf, np.inf, 1.0, size, rng)
+        return geometric_kernel(self._count(dataset), self.epsilon, -np.inf, np.inf, 1.0, size, rng)
 
     def log_density(self, outputs: FloatArray, dataset: Any) -> FloatArray:
         """Log-mass at each output: (size,)."""
-        return geometric_log_mass(column(outputs) - as_whole(dataset, "Geometric").sum(), self.epsilon)
+        return geometric_log_mass(column(outputs) - self._count(dataset), self.epsilon)
 
     def support(self, dataset: Any) -> FloatArray:
         reach = geometric_reach(self.epsilon)
-        return np.asarray((as_whole(dataset, "Geometric").sum() + np.arange(-reach, reach + 1.0))[:, None])
+        return np.asarray((self._count(dataset) + np.arange(-reach, reach + 1.0))[:, None])
 
 
 @dataclass(frozen=True, slots=True)
-class TruncatedGeometric:
+class TruncatedGeometric(Geometric):
     """The truncated geometric mechanism: `Geometric`, its output clamped to [low, high].
 
     Ghosh, Roughgarden and Sundararajan (2009), with a range that may be narrower than that of the count.
@@ -203,38 +206,28 @@ class TruncatedGeometric:
         Ends of the output, 0 <= low < high <= records.
     """
 
-    epsilon: float
-    records: int = 5
     low: int = 0
     high: int = 5
 
     def __post_init__(self) -> None:
-        require(self).positive("epsilon").integer("records").integer("high", most=self.records).integer("low", least=0, most=self.high - 1)
-
-    @property
-    def claim(self) -> PureDP:
-        return PureDP(self.epsilon)
+        Geometric.__post_init__(self)
+        require(self).integer("high", most=self.records).integer("low", least=0, most=self.high - 1)
 
     @property
     def truth(self) -> Truth:
         """Clamping is post-processing; P(output = low) falls by e^-epsilon exactly as the count goes from low to low + 1."""
         return Truth(self.epsilon, "Ghosh et al. 2009: the lower end's mass is alpha^(count - low) / (1 + alpha)")
 
-    @property
-    def domain(self) -> Records:
-        return Records(self.records, 0.0, 1.0, integer=True)
-
     def worst_pair(self) -> Pair:
         return _one_more_one(self.records, self.low)
 
     def sample(self, dataset: Any, size: int, rng: Generator) -> FloatArray:
         """Run `size` times: (size, 1)."""
-        count = float(as_whole(dataset, "TruncatedGeometric").sum())
-        return geometric_kernel(count, self.epsilon, float(self.low), float(self.high), 1.0, size, rng)
+        return geometric_kernel(self._count(dataset), self.epsilon, float(self.low), float(self.high), 1.0, size, rng)
 
     def log_density(self, outputs: FloatArray, dataset: Any) -> FloatArray:
         """Log-mass at each output: (size,)."""
-        y, count = column(outputs), as_whole(dataset, "TruncatedGeometric").sum()
+        y, count = column(outputs), self._count(dataset)
         inside = np.where((y > self.low) & (y < self.high), geometric_log_mass(y - count, self.epsilon), -np.inf)
         at_low = geometric_log_cdf(self.low - count, self.epsilon)
         at_high = geometric_log_cdf(count - self.high, self.epsilon)  # the law is symmetric

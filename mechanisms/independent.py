@@ -16,7 +16,6 @@ import numpy as np
 
 from dpwitness.mechanisms.categorical import output_rows
 from dpwitness.mechanisms.datasets import LabelledVectors
-from dpwitness.mechanisms.domains import LabelledBall
 from dpwitness.mechanisms.independent_kernels import (
     _NODES,
     _WEIGHTS,
@@ -25,8 +24,8 @@ from dpwitness.mechanisms.independent_kernels import (
     net_log_densities,
     net_transcripts,
 )
-from dpwitness.mechanisms.learner import KernelLearner
-from dpwitness.mechanisms.notions import ApproxDP
+from dpwitness.mechanisms.labelled_pairs import replaced
+from dpwitness.mechanisms.learner import LearnerMechanism
 from dpwitness.mechanisms.optional import offered_when
 from dpwitness.mechanisms.pairs import Pair
 from dpwitness.mechanisms.protocol import FloatArray, Truth
@@ -39,7 +38,7 @@ _MOST_POINTS = 2048  # of a net, whose Gram matrix is held
 
 
 @dataclass(frozen=True, slots=True)
-class TestDataIndependentLearner:
+class TestDataIndependentLearner(LearnerMechanism):
     """B rounds of: draw a point where w_t and w* disagree, test the disagreement with noise, correct w_t if it is large.
 
     Where the printed box is ambiguous: line 6 sums alpha_i phi(z_i) over earlier rounds; lines 8 and 10 speak of the point just
@@ -67,9 +66,6 @@ class TestDataIndependentLearner:
         samplers; for a net the coefficient at each of its points).
     """
 
-    learner: KernelLearner
-    epsilon: float
-    delta: float
     beta: float
     units: Literal["printed", "repaired"] = "printed"
     sampler: Literal["exact", "mixture", "net"] = "exact"
@@ -79,11 +75,10 @@ class TestDataIndependentLearner:
     __test__: ClassVar[bool] = False  # not a test class, whatever its name begins with
 
     def __post_init__(self) -> None:
+        LearnerMechanism.__post_init__(self)
         owner = type(self).__name__
-        require(self).positive("epsilon").probability("delta", "beta").one_of("units", ["printed", "repaired"])
+        require(self).probability("beta").one_of("units", ["printed", "repaired"])
         require(self).one_of("sampler", ["exact", "mixture", "net"]).one_of("release", _RELEASES)
-        if not isinstance(self.learner, KernelLearner):
-            raise InvalidArgument(f"{owner}: learner must be a KernelLearner, got {self.learner!r}")
         if self.sampler != "net" and self.learner.kernel.name != "linear":
             raise InvalidArgument(f"{owner}: sampler must be 'net' for the {self.learner.kernel.name} kernel, got {self.sampler!r}")
         if self.spacing is not None:
@@ -159,17 +154,9 @@ class TestDataIndependentLearner:
         return it.dimension * it.radius / (self.answer_epsilon * it.records * slopes[kernel.name])
 
     @property
-    def claim(self) -> ApproxDP:
-        return ApproxDP(self.epsilon, self.delta)
-
-    @property
     def truth(self) -> Truth | None:
         """No formula; JK-15 has the counterexamples for the printed units, and a composition bound for the repaired ones."""
         return None
-
-    @property
-    def domain(self) -> LabelledBall:
-        return self.learner.domain
 
     def worst_pair(self) -> Pair:
         """W10: labels in balance (w* = 0) against one turned over. W11, for weights in d >= 2: w* long, a record across it turned."""
@@ -178,23 +165,10 @@ class TestDataIndependentLearner:
         unit = it.bound * np.eye(max(2, it.dimension))[:2, : it.dimension]
         if self.release == "weights" and it.dimension > 1 and n > 1:
             many = min(n - 1, round(0.9 * n))
-            rows, labels, copies = [unit[1], unit[0], 0 * unit[0]], [-label, label, label], [1, many, n - 1 - many]
-            why = "W11: w* long along e1, one record at e2 turned over"
-        else:
-            half = n // 2
-            rows, labels, copies = (
-                [unit[0], unit[0], unit[0], 0 * unit[0]],
-                [-label, -label, label, label],
-                [1, half - 1, half, n - 2 * half],
-            )
-            if half == 0:
-                rows, labels, copies = [unit[0]], [-label], [1]
-            why = "W10: balanced labels against one turned over"
-        kept = [i for i, count in enumerate(copies) if count > 0]
-        x, y, counts = np.array(rows)[kept], np.array(labels)[kept], np.array(copies)[kept]
-        turned = y.copy()
-        turned[0] = label
-        return Pair(LabelledVectors(x, y, counts), LabelledVectors(x, turned, counts), "replace-one", why)
+            why, common = "W11: w* long along e1, one record at e2 turned over", [(unit[0], label, many)]
+            return replaced(n, (unit[1], -label), (unit[1], label), why, common, label)
+        common = [(unit[0], -label, n // 2 - 1), (unit[0], label, n // 2)]
+        return replaced(n, (unit[0], -label), (unit[0], label), "W10: balanced labels against one turned over", common, label)
 
     def sample(self, dataset: LabelledVectors, size: int, rng: np.random.Generator) -> FloatArray:
         """(size, k) rows as `release` says."""

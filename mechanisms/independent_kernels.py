@@ -95,6 +95,15 @@ def _draw_point(v: FloatArray, length: float, kappa: float, radius: float, mixtu
 
 
 @jit
+def _noisy_answer(truth: float, predicted: float, scale: float, sigma: float, rng: np.random.Generator) -> tuple[float, float]:
+    """The public prediction and sign 0 where the noisy gap is within sigma; otherwise a fresh noisy answer and the gap's sign."""
+    gap = truth - predicted + scale * (rng.standard_exponential() - rng.standard_exponential())
+    if not abs(gap) > sigma:
+        return predicted, 0.0
+    return truth + scale * (rng.standard_exponential() - rng.standard_exponential()), math.copysign(1.0, gap)
+
+
+@jit
 def ball_transcripts(
     best: FloatArray,
     kappa: float,
@@ -128,11 +137,7 @@ def ball_transcripts(
             for j in range(d):
                 truth += best[j] * z[j]
                 predicted += weights[j] * z[j]
-            gap = truth - predicted + scale * (rng.standard_exponential() - rng.standard_exponential())
-            sign = 0.0
-            if abs(gap) > sigma:
-                sign = math.copysign(1.0, gap)
-                predicted = truth + scale * (rng.standard_exponential() - rng.standard_exponential())
+            predicted, sign = _noisy_answer(truth, predicted, scale, sigma, rng)
             if release == 0:
                 out[i, t * (d + 2) : t * (d + 2) + d] = z
                 out[i, t * (d + 2) + d] = predicted
@@ -205,6 +210,19 @@ def ball_log_densities(
 
 
 @jit
+def _weigh(truths: FloatArray, predictions: FloatArray, kappa: float, sums: FloatArray) -> float:
+    """Write the cumulative sums of exp(kappa (gap - most)) over the net's points; returns the largest gap, `most`."""
+    most = 0.0
+    for s in range(truths.size):
+        most = max(most, abs(predictions[s] - truths[s]))
+    mass = 0.0
+    for s in range(truths.size):
+        mass += math.exp(kappa * (abs(predictions[s] - truths[s]) - most))
+        sums[s] = mass
+    return most
+
+
+@jit
 def net_transcripts(
     truths: FloatArray,
     gram: FloatArray,
@@ -224,20 +242,10 @@ def net_transcripts(
     for i in range(size):
         predictions[:] = 0.0
         for t in range(rounds):
-            most = 0.0
-            for s in range(points):
-                most = max(most, abs(predictions[s] - truths[s]))
-            mass = 0.0
-            for s in range(points):
-                mass += math.exp(kappa * (abs(predictions[s] - truths[s]) - most))
-                sums[s] = mass
-            chosen = draw_index(sums, rng.random() * mass)
-            answer = predictions[chosen]
-            gap = truths[chosen] - answer + scale * (rng.standard_exponential() - rng.standard_exponential())
-            sign = 0.0
-            if abs(gap) > sigma:
-                sign = math.copysign(1.0, gap)
-                answer = truths[chosen] + scale * (rng.standard_exponential() - rng.standard_exponential())
+            _weigh(truths, predictions, kappa, sums)
+            chosen = draw_index(sums, rng.random() * sums[-1])
+            answer, sign = _noisy_answer(truths[chosen], predictions[chosen], scale, sigma, rng)
+            if sign != 0.0:
                 for s in range(points):
                     predictions[s] += eta * sign * gram[chosen, s]
             if release == 0:
@@ -256,7 +264,7 @@ def net_log_densities(
     """Log-density of full transcripts over a net."""
     points = truths.size
     out = np.zeros(len(rows))
-    predictions = np.empty(points)
+    predictions, sums = np.empty(points), np.empty(points)
     for i in range(len(rows)):
         predictions[:] = 0.0
         for start in range(0, rows.shape[1], 3):
@@ -265,13 +273,8 @@ def net_log_densities(
                 out[i] = -np.inf
                 break
             chosen = int(place)
-            most = 0.0
-            for s in range(points):
-                most = max(most, abs(predictions[s] - truths[s]))
-            mass = 0.0
-            for s in range(points):
-                mass += math.exp(kappa * (abs(predictions[s] - truths[s]) - most))
-            out[i] += kappa * (abs(predictions[chosen] - truths[chosen]) - most) - math.log(mass)
+            most = _weigh(truths, predictions, kappa, sums)
+            out[i] += kappa * (abs(predictions[chosen] - truths[chosen]) - most) - math.log(sums[-1])
             sign = rows[i, start + 2]
             out[i] += _answer_log_density(rows[i, start + 1], sign, truths[chosen], predictions[chosen], scale, sigma)
             if not math.isfinite(out[i]):

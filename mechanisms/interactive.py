@@ -15,11 +15,9 @@ import numpy as np
 
 from dpwitness.mechanisms.categorical import output_rows
 from dpwitness.mechanisms.datasets import LabelledVectors
-from dpwitness.mechanisms.domains import LabelledBall
 from dpwitness.mechanisms.interactive_kernels import adaptive_transcripts, transcript_log_densities, transcripts
 from dpwitness.mechanisms.jit import jit_uncached
-from dpwitness.mechanisms.learner import KernelLearner
-from dpwitness.mechanisms.notions import ApproxDP
+from dpwitness.mechanisms.learner import LearnerMechanism
 from dpwitness.mechanisms.optional import offered_when
 from dpwitness.mechanisms.pairs import Pair
 from dpwitness.mechanisms.protocol import FloatArray, Truth
@@ -33,7 +31,7 @@ Rule = Callable[[int, Any, Any, Any, Any], None]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class PrivateInteractivePrediction:
+class PrivateInteractivePrediction(LearnerMechanism):
     """Answers T test points with w*'s predictions; one row is the T answers, NaN from the halt on.
 
     An answer is either the public prediction p_t, bit for bit (bottom), or a noisy prediction of w* more than sigma away from it
@@ -63,9 +61,6 @@ class PrivateInteractivePrediction:
         before epsilon_0 is computed from it, and refused below 1. The other two warn below 1, where the promise can fail (JK-07).
     """
 
-    learner: KernelLearner
-    epsilon: float
-    delta: float
     beta: float
     norm_bound: float
     test_points: FloatArray | None = None
@@ -74,11 +69,9 @@ class PrivateInteractivePrediction:
     constants: Constants = "printed"
 
     def __post_init__(self) -> None:
-        require(self).positive("epsilon", "norm_bound").probability("delta", "beta")
-        require(self).one_of("constants", ["printed", "theorem9", "repaired"])
+        LearnerMechanism.__post_init__(self)
+        require(self).positive("norm_bound").probability("beta").one_of("constants", ["printed", "theorem9", "repaired"])
         owner = type(self).__name__
-        if not isinstance(self.learner, KernelLearner):
-            raise InvalidArgument(f"{owner}: learner must be a KernelLearner, got {self.learner!r}")
         if (self.test_points is None) == (self.rule is None):
             raise InvalidArgument(f"{owner}: exactly one of test_points and rule must be given")
         if self.test_points is not None:
@@ -141,17 +134,9 @@ class PrivateInteractivePrediction:
         return self.learner.prediction_sensitivity * self.answer_epsilon
 
     @property
-    def claim(self) -> ApproxDP:
-        return ApproxDP(self.epsilon, self.delta)
-
-    @property
     def truth(self) -> Truth | None:
         """No formula: the worst adaptive adversary is known by dynamic programming only (JK-07)."""
         return None
-
-    @property
-    def domain(self) -> LabelledBall:
-        return self.learner.domain
 
     def worst_pair(self, surplus: int = 1) -> Pair:
         """W7/W8: w* moves by its sensitivity along e1. W8: `surplus` so large that the prediction at e1 is beyond the threshold."""

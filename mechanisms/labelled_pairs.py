@@ -22,7 +22,9 @@ Record = tuple[FloatArray, float]
 
 def axis(dimension: int, length: float = 1.0) -> FloatArray:
     """The vector length e1."""
-    return length * np.eye(1, dimension)[0]
+    out = np.zeros(dimension)
+    out[0] = length
+    return out
 
 
 def replaced(

@@ -97,7 +97,7 @@ def geometric_log_mass(k: FloatArray, rate: float) -> FloatArray:
     return np.where(k == np.rint(k), np.log(np.tanh(rate / 2)) - rate * np.abs(k), -np.inf)
 
 
-def geometric_log_cdf(k: FloatArray, rate: float) -> FloatArray:
+def geometric_log_cdf(k: FloatArray | float, rate: float) -> FloatArray:
     """log P(G1 - G2 <= k) for whole k: e^(rate k) / (1 + e^-rate) below zero, one minus the same of -k - 1 from there on."""
     lower = rate * np.minimum(k, -k - 1) - np.log1p(np.exp(-rate))
     return np.asarray(np.where(k < 0, lower, np.log1p(-np.exp(lower))))

@@ -15,14 +15,16 @@ import numpy as np
 from dpwitness.mechanisms.datasets import LabelledVectors
 from dpwitness.mechanisms.domains import LabelledBall
 from dpwitness.mechanisms.kernels import Kernel
+from dpwitness.mechanisms.labelled_pairs import axis, replaced
 from dpwitness.mechanisms.losses import Loss
+from dpwitness.mechanisms.notions import ApproxDP
 from dpwitness.mechanisms.pairs import Pair
 from dpwitness.mechanisms.protocol import FloatArray
 from dpwitness.mechanisms.ridge import check_records
 from dpwitness.mechanisms.solvers import Problem, minimise, minimise_kernel
 from dpwitness.mechanisms.validation import InvalidArgument, require
 
-__all__ = ["KernelLearner", "Predictor"]
+__all__ = ["KernelLearner", "LearnerMechanism", "Predictor"]
 
 _LINEAR = Kernel()
 
@@ -141,12 +143,36 @@ class KernelLearner:
         if not (1 <= surplus <= n):
             raise InvalidArgument(f"KernelLearner.worst_pair: surplus must lie between 1 and {n}, got {surplus!r}")
         label = 1.0 if self.loss.binary else self.label_bound
-        place = np.zeros(self.dimension)
-        place[0] = self.bound
-        kept = [copies > 0 for copies in (1, surplus - 1, n - surplus)]
-        x = np.array([place, place, 0 * place])[kept]
-        copies = np.array([1, surplus - 1, n - surplus])[kept]
-        first, second = np.full(len(x), label), np.full(len(x), label)
-        second[0] = -label
-        d0, d1 = (LabelledVectors(x, y, copies) for y in (first, second))
-        return Pair(d0, d1, "replace-one", "W6: one label turned over, |w* - w*'| as large as it gets")
+        place = axis(self.dimension, self.bound)
+        why = "W6: one label turned over, |w* - w*'| as large as it gets"
+        return replaced(n, (place, label), (place, -label), why, [(place, label, surplus - 1)], label)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class LearnerMechanism:
+    """What all mechanisms are told that release predictions of a `KernelLearner`, or weights fitted to them.
+
+    Parameters
+    ----------
+    learner : KernelLearner
+        l, lambda, n, the kernel and its R.
+    epsilon, delta : float
+        The paper's promise.
+    """
+
+    learner: KernelLearner
+    epsilon: float
+    delta: float
+
+    def __post_init__(self) -> None:
+        require(self).positive("epsilon").probability("delta")
+        if not isinstance(self.learner, KernelLearner):
+            raise InvalidArgument(f"{type(self).__name__}: learner must be a KernelLearner, got {self.learner!r}")
+
+    @property
+    def claim(self) -> ApproxDP:
+        return ApproxDP(self.epsilon, self.delta)
+
+    @property
+    def domain(self) -> LabelledBall:
+        return self.learner.domain

@@ -225,12 +225,8 @@ class Rappor(_BloomReport):
 
     Parameters
     ----------
-    epsilon : float
-        The promise.
-    hashes, bits : int
-        h hash functions into a filter of k bits.
-    values : int
-        Number of possible records 0 .. values - 1.
+    epsilon, hashes, bits, values
+        As for `OneTimeRappor`.
     f : float
         Probability that the permanent response replaces a bit by a coin. Too large an f leaves no q <= 1 that reaches epsilon.
     """

@@ -119,19 +119,19 @@ class Loss:
 
     def value(self, u: ArrayLike, y: ArrayLike) -> FloatArray:
         """l(u; y), elementwise."""
-        return self._map(_values, u, y)
+        return self._map(0, u, y)
 
     def derivative(self, u: ArrayLike, y: ArrayLike) -> FloatArray:
         """l'(u; y) in u; at a kink, the subgradient of smallest size."""
-        return self._map(_derivatives, u, y)
+        return self._map(1, u, y)
 
     def second(self, u: ArrayLike, y: ArrayLike) -> FloatArray:
         """l''(u; y) in u; zero at a kink, the inner value where the Huber loss turns."""
-        return self._map(_seconds, u, y)
+        return self._map(2, u, y)
 
-    def _map(self, kernel: object, u: ArrayLike, y: ArrayLike) -> FloatArray:
+    def _map(self, order: int, u: ArrayLike, y: ArrayLike) -> FloatArray:
         left, right = np.broadcast_arrays(np.asarray(u, dtype=np.float64), np.asarray(y, dtype=np.float64))
-        out = kernel(self.code, left.ravel(), right.ravel(), self.width, self.smoothing)  # type: ignore[operator]
+        out = _evaluate(order, self.code, left.ravel(), right.ravel(), self.width, self.smoothing)
         return np.asarray(self.scale * out).reshape(left.shape)
 
 
@@ -207,26 +207,16 @@ def loss_second(code: int, u: float, y: float, width: float, smoothing: float) -
 
 
 @jit
-def _values(code: int, u: FloatArray, y: FloatArray, width: float, smoothing: float) -> FloatArray:
+def _evaluate(order: int, code: int, u: FloatArray, y: FloatArray, width: float, smoothing: float) -> FloatArray:
+    """The value, or its first or second derivative, elementwise, with scale 1."""
     out = np.empty(u.size)
     for i in range(u.size):
-        out[i] = loss_value(code, u[i], y[i], width, smoothing)
-    return out
-
-
-@jit
-def _derivatives(code: int, u: FloatArray, y: FloatArray, width: float, smoothing: float) -> FloatArray:
-    out = np.empty(u.size)
-    for i in range(u.size):
-        out[i] = loss_derivative(code, u[i], y[i], width, smoothing)
-    return out
-
-
-@jit
-def _seconds(code: int, u: FloatArray, y: FloatArray, width: float, smoothing: float) -> FloatArray:
-    out = np.empty(u.size)
-    for i in range(u.size):
-        out[i] = loss_second(code, u[i], y[i], width, smoothing)
+        if order == 0:
+            out[i] = loss_value(code, u[i], y[i], width, smoothing)
+        elif order == 1:
+            out[i] = loss_derivative(code, u[i], y[i], width, smoothing)
+        else:
+            out[i] = loss_second(code, u[i], y[i], width, smoothing)
     return out
 
 

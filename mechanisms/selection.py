@@ -8,6 +8,7 @@ Every query moves by at most 1, in either direction ("linf"). The score differen
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Literal
@@ -53,8 +54,8 @@ def _by_weight(cumulative: FloatArray, size: int, rng: Generator) -> FloatArray:
 
 
 @dataclass(frozen=True, slots=True)
-class _Selection:
-    """Parameters and domain common to the selection mechanisms."""
+class _Selection(ABC):
+    """Parameters and domain common to the selection mechanisms, and the law of an index."""
 
     epsilon: float
     queries: int = 5
@@ -77,6 +78,17 @@ class _Selection:
     def _answers(self, dataset: Any) -> FloatArray:
         return as_vector(dataset, type(self).__name__, self.queries)
 
+    @abstractmethod
+    def _log_mass(self, answers: FloatArray) -> FloatArray:
+        """Log-masses of the indices 0 .. queries - 1."""
+
+    def log_density(self, outputs: FloatArray, dataset: Any) -> FloatArray:
+        """Log-mass at each index: (size,)."""
+        return _pick(self._log_mass(self._answers(dataset)), outputs)
+
+    def support(self, dataset: Any) -> FloatArray:
+        return np.arange(float(self.queries))[:, None]
+
 
 @dataclass(frozen=True, slots=True)
 class ExponentialMechanism(_Selection):
@@ -91,7 +103,7 @@ class ExponentialMechanism(_Selection):
     queries : int
         Number of queries.
     low, high : float
-        Bounds of the answers.
+        Bounds of the answers, at least 2 apart.
     """
 
     @property
@@ -116,13 +128,6 @@ class ExponentialMechanism(_Selection):
     def _log_mass(self, answers: FloatArray) -> FloatArray:
         weights = self.epsilon / 2 * (answers - answers.max())
         return np.asarray(weights - np.log(np.exp(weights).sum()))
-
-    def log_density(self, outputs: FloatArray, dataset: Any) -> FloatArray:
-        """Log-mass at each index: (size,)."""
-        return _pick(self._log_mass(self._answers(dataset)), outputs)
-
-    def support(self, dataset: Any) -> FloatArray:
-        return np.arange(float(self.queries))[:, None]
 
 
 @jit
@@ -151,12 +156,8 @@ class PermuteAndFlip(_Selection):
 
     Parameters
     ----------
-    epsilon : float
-        The promise. Positive, finite.
-    queries : int
-        Number of queries.
-    low, high : float
-        Bounds of the answers, at least 2 apart.
+    epsilon, queries, low, high
+        As for `ExponentialMechanism`.
     """
 
     @property
@@ -184,13 +185,6 @@ class PermuteAndFlip(_Selection):
         misses = 1 - np.outer(heads, (nodes + 1) / 2)
         others = np.array([np.prod(np.delete(misses, i, axis=0), axis=0) for i in range(heads.size)])
         return np.asarray(np.log(heads) + np.log(others @ (weights / 2)))
-
-    def log_density(self, outputs: FloatArray, dataset: Any) -> FloatArray:
-        """Log-mass at each index: (size,)."""
-        return _pick(self._log_mass(self._answers(dataset)), outputs)
-
-    def support(self, dataset: Any) -> FloatArray:
-        return np.arange(float(self.queries))[:, None]
 
 
 @jit
@@ -228,12 +222,8 @@ class NoisyMax(_Selection):
 
     Parameters
     ----------
-    epsilon : float
-        The promise. Positive, finite.
-    queries : int
-        Number of queries, k.
-    low, high : float
-        Bounds of the answers.
+    epsilon, queries, low, high
+        As for `ExponentialMechanism`; k in the notes is the number of queries.
     release : {"index", "value", "both"}
         What is released; "both" as rows (index, value).
 
@@ -267,7 +257,7 @@ class NoisyMax(_Selection):
         if self.release != "index":
             return Truth(self.queries / self.scale, "k factors of slope epsilon / 2 in the density: see Notes", bits_safe=False)
         pair = self.worst_pair()
-        before, after = (_noisy_max_log_mass(tuple(d.tolist()), self.scale)[0] for d in (pair.d0, pair.d1))
+        before, after = (self._log_mass(d)[0] for d in (pair.d0, pair.d1))
         return Truth(float(after - before), "Dwork and Roth 2014, Claim 3.9, by quadrature at the ends of the range: see Notes")
 
     def worst_pair(self) -> Pair:
@@ -280,11 +270,14 @@ class NoisyMax(_Selection):
         rows = _noisy_max(self._answers(dataset), self.scale, size, rng)
         return rows if self.release == "both" else np.ascontiguousarray(rows[:, :1] if self.release == "index" else rows[:, 1:])
 
+    def _log_mass(self, answers: FloatArray) -> FloatArray:
+        return _noisy_max_log_mass(tuple(answers.tolist()), self.scale)
+
     def log_density(self, outputs: FloatArray, dataset: Any) -> FloatArray:
         """Log-mass of the index, log-density of the value, or of the value jointly with the index: (size,)."""
         answers = self._answers(dataset)
         if self.release == "index":
-            return _pick(_noisy_max_log_mass(tuple(answers.tolist()), self.scale), outputs)
+            return _pick(self._log_mass(answers), outputs)
         rows = np.asarray(outputs, dtype=np.float64).reshape(len(outputs), -1)
         gaps = rows[:, -1:] - answers
         log_cdf = laplace_log_cdf(gaps, self.scale)

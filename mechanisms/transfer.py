@@ -15,17 +15,15 @@ import numpy as np
 from dpwitness.mechanisms.additive import Laplace
 from dpwitness.mechanisms.categorical import output_rows
 from dpwitness.mechanisms.datasets import LabelledVectors
-from dpwitness.mechanisms.domains import LabelledBall
 from dpwitness.mechanisms.erm import rounded
 from dpwitness.mechanisms.jit import jit
 from dpwitness.mechanisms.laws import laplace_kernel, laplace_log_density
-from dpwitness.mechanisms.learner import KernelLearner
-from dpwitness.mechanisms.notions import ApproxDP
+from dpwitness.mechanisms.learner import LearnerMechanism
 from dpwitness.mechanisms.optional import offered_when
 from dpwitness.mechanisms.pairs import Pair
 from dpwitness.mechanisms.protocol import FloatArray, Truth
 from dpwitness.mechanisms.ridge import constrained_solution
-from dpwitness.mechanisms.validation import InvalidArgument, require, require_positive
+from dpwitness.mechanisms.validation import require, require_positive
 
 __all__ = ["TestDataDependentLearner"]
 
@@ -33,7 +31,7 @@ _CHUNK = 1024  # rows whose noisy answers are held at once when only weights are
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class TestDataDependentLearner:
+class TestDataDependentLearner(LearnerMechanism):
     """Noisy predictions of w* at T public points, and the weights fitted to them.
 
     Parameters
@@ -54,15 +52,13 @@ class TestDataDependentLearner:
 
     Examples
     --------
+    >>> from dpwitness.mechanisms.learner import KernelLearner
     >>> from dpwitness.mechanisms.losses import Loss
     >>> learner = KernelLearner(Loss("absolute"), 0.1, dimension=1, records=1000)
     >>> round(TestDataDependentLearner(learner, 1.0, 1e-3, [[1.0]], constant=1.0).noise_scale, 6)
     0.026283
     """
 
-    learner: KernelLearner
-    epsilon: float
-    delta: float
     test_points: FloatArray
     constant: float = 4.0
     norm_bound: float | None = None
@@ -72,9 +68,8 @@ class TestDataDependentLearner:
     __test__: ClassVar[bool] = False  # not a test class, whatever its name begins with
 
     def __post_init__(self) -> None:
-        require(self).positive("epsilon", "constant").nonnegative("grid").probability("delta").one_of("release", ["answers", "weights"])
-        if not isinstance(self.learner, KernelLearner):
-            raise InvalidArgument(f"TestDataDependentLearner: learner must be a KernelLearner, got {self.learner!r}")
+        LearnerMechanism.__post_init__(self)
+        require(self).positive("constant").nonnegative("grid").one_of("release", ["answers", "weights"])
         points = self.learner.check_points(self.test_points, "TestDataDependentLearner", "test_points")
         object.__setattr__(self, "test_points", points)
         if self.norm_bound is not None:
@@ -96,10 +91,6 @@ class TestDataDependentLearner:
         return self.learner.prediction_sensitivity / self.noise_scale
 
     @property
-    def claim(self) -> ApproxDP:
-        return ApproxDP(self.epsilon, self.delta)
-
-    @property
     def truth(self) -> Truth | None:
         """For one answer, a loss that attains the sensitivity, and its linear kernel: epsilon = e + 2 log(1 - delta), e = |z| S/(R nu)."""
         it = self.learner
@@ -108,10 +99,6 @@ class TestDataDependentLearner:
         reach = float(np.linalg.norm(self.test_points[0])) / it.radius
         tight = "JK-03, attained where n lambda >= 1; exact profile of one Laplace answer"
         return Truth(max(0.0, reach * self.answer_loss + 2 * math.log1p(-self.delta)), tight, bits_safe=self.grid > 0)
-
-    @property
-    def domain(self) -> LabelledBall:
-        return self.learner.domain
 
     def worst_pair(self) -> Pair:
         """W6/W9: w* moves along e1. Test points all equal to e1 make every answer lose the most."""

@@ -18,13 +18,8 @@ from dpwitness.proofs_checks import independent_claims as claims
 from dpwitness.proofs_checks.evidence import audited, unsatisfiable
 from dpwitness.proofs_checks.ledger import Effort, settle
 
-HOLDS, TIGHT, FAILS, OPEN, PASSED = (
-    ClaimVerdict.HOLDS,
-    ClaimVerdict.HOLDS_TIGHT,
-    ClaimVerdict.FAILS,
-    ClaimVerdict.INCONCLUSIVE,
-    ClaimVerdict.NOT_REFUTED,
-)
+HOLDS, TIGHT, FAILS, OPEN = ClaimVerdict.HOLDS, ClaimVerdict.HOLDS_TIGHT, ClaimVerdict.FAILS, ClaimVerdict.INCONCLUSIVE
+PASSED = ClaimVerdict.NOT_REFUTED
 
 
 def test_draws():

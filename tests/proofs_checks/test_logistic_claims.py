@@ -17,7 +17,7 @@ from dpwitness.mechanisms.erm import LOGISTIC, logistic_shift
 from dpwitness.mechanisms.noise import SphericalNoise
 from dpwitness.mechanisms.solvers import Problem, minimise
 from dpwitness.mechanisms.validation import InvalidArgument
-from dpwitness.proofs_checks import Box, ClaimVerdict, Enclosure, check, declarations, enclose, settle
+from dpwitness.proofs_checks import Box, ClaimVerdict, check, declarations, enclose, settle
 from dpwitness.proofs_checks.evidence import audited, identities, unsatisfiable
 from dpwitness.proofs_checks.logistic_objective_claims import line_loss_excess, objective_loss
 from dpwitness.proofs_checks.logistic_sensitivity_claims import line_excess, shift_excess, singular_excess
@@ -278,15 +278,9 @@ def test_gamma_noise_in_place_of_the_printed_one_turns_the_event():
     assert mutated("CM-05-event", function=gamma_event) is ClaimVerdict.NOT_REFUTED
 
 
-def test_flipped_inequalities_turn_the_verdict():
+def test_flipped_inequalities_turn_the_verdict(flipped):
     for id, verdict in (("CM-05-line", FAILS), ("CM-07-line", HOLDS), ("CM-08-repair", FAILS), ("CM-10-errors", HOLDS)):
-        excess = declarations()[id].function
-
-        def flipped(excess=excess, **balls):
-            value = excess(**balls)
-            return Enclosure(-value.upper, -value.lower)
-
-        assert mutated(id, function=flipped) is verdict, id
+        assert mutated(id, function=flipped(id)) is verdict, id
 
 
 def test_domains_turn_the_verdict():

@@ -10,7 +10,6 @@ import pytest
 from dpwitness.mechanisms.losses import Loss
 from dpwitness.proofs_checks import Box, ClaimVerdict, check, declarations
 from dpwitness.proofs_checks import prediction_claims as claims
-from dpwitness.proofs_checks.enclosures import Enclosure
 from dpwitness.proofs_checks.evidence import attained, audited, identities, unsatisfiable
 from dpwitness.proofs_checks.ledger import Effort, settle
 
@@ -82,12 +81,7 @@ def test_a_search_over_the_right_equation_refutes_nothing(effort):
     assert audited(claims.moved(Loss("absolute"), 1.0, 1.0, 1.9, effort)).verdict is FAILS
 
 
-def test_the_sign_turns_the_verdict():
+def test_the_sign_turns_the_verdict(flipped):
     declared = declarations()["JK-06"]
-
-    def flipped(n_lambda):
-        value = declared.function(n_lambda)
-        return Enclosure(-value.upper, -value.lower)
-
-    assert settle(dataclasses.replace(declared, function=flipped)).claim_verdict is HOLDS
+    assert settle(dataclasses.replace(declared, function=flipped("JK-06"))).claim_verdict is HOLDS
     assert settle(dataclasses.replace(declared, domain=Box(n_lambda=2.0))).claim_verdict is FAILS

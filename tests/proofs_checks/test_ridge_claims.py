@@ -11,7 +11,7 @@ import pytest
 from flint import arb
 
 from dpwitness.mechanisms import PrivateRidge
-from dpwitness.proofs_checks import Box, ClaimVerdict, Enclosure, check, declarations, enclose, settle
+from dpwitness.proofs_checks import Box, ClaimVerdict, check, declarations, enclose, settle
 from dpwitness.proofs_checks.aggregation_claims import averaging, first_step_excess, step_fails
 from dpwitness.proofs_checks.enclosures import interval, times
 from dpwitness.proofs_checks.evidence import identities, unsatisfiable
@@ -144,15 +144,9 @@ def test_the_other_sign_turns_the_closed_form():
         assert mutated(id, function=lambda effort, sign=sign: identities(*_gradient_at_closed_form(sign), text="")) is verdict
 
 
-def test_flipped_inequalities_turn_the_verdict():
+def test_flipped_inequalities_turn_the_verdict(flipped):
     for id, verdict in (("MN-03", HOLDS), ("MN-03-repair", FAILS), ("MN-05-clipped", FAILS)):
-        excess = declarations()[id].function
-
-        def flipped(excess=excess, **balls):
-            value = excess(**balls)
-            return Enclosure(-value.upper, -value.lower)
-
-        assert mutated(id, function=flipped) is verdict, id
+        assert mutated(id, function=flipped(id)) is verdict, id
 
 
 def test_domains_turn_the_verdict():

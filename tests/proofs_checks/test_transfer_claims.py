@@ -16,18 +16,13 @@ from dpwitness.auditors.white_box import certify
 from dpwitness.mechanisms.transfer import TestDataDependentLearner
 from dpwitness.proofs_checks import Box, ClaimVerdict, check, declarations
 from dpwitness.proofs_checks import transfer_claims as claims
-from dpwitness.proofs_checks.enclosures import Enclosure, enclose
+from dpwitness.proofs_checks.enclosures import enclose
 from dpwitness.proofs_checks.evidence import audited, unsatisfiable
 from dpwitness.proofs_checks.independent_claims import learner
 from dpwitness.proofs_checks.ledger import Effort, settle
 
-HOLDS, TIGHT, FAILS, OPEN, PASSED = (
-    ClaimVerdict.HOLDS,
-    ClaimVerdict.HOLDS_TIGHT,
-    ClaimVerdict.FAILS,
-    ClaimVerdict.INCONCLUSIVE,
-    ClaimVerdict.NOT_REFUTED,
-)
+HOLDS, TIGHT, FAILS, OPEN = ClaimVerdict.HOLDS, ClaimVerdict.HOLDS_TIGHT, ClaimVerdict.FAILS, ClaimVerdict.INCONCLUSIVE
+PASSED = ClaimVerdict.NOT_REFUTED
 
 
 @pytest.mark.parametrize(
@@ -109,15 +104,9 @@ def test_wrong_constants_turn_the_verdict():
     assert unsatisfiable(effort, claims.fit_obligation(1, 1), text="").verdict is HOLDS
 
 
-def test_flipped_inequality_and_domain_turn_the_verdict():
+def test_flipped_inequality_and_domain_turn_the_verdict(flipped):
     for id, verdict in (("JK-13", HOLDS), ("JK-18-theorem-12", HOLDS), ("JK-17", FAILS)):
-        declared = declarations()[id]
-
-        def flipped(declared=declared, **balls):
-            value = declared.function(**balls)
-            return Enclosure(-value.upper, -value.lower)
-
-        assert settle(dataclasses.replace(declared, function=flipped)).claim_verdict is verdict
+        assert settle(dataclasses.replace(declarations()[id], function=flipped(id))).claim_verdict is verdict
     small = Box(constant=(1.0, 100.0), offset=(0.01, 0.05), beta=(0.01, 0.5))
     assert settle(dataclasses.replace(declarations()["JK-18-theorem-12"], domain=small)).claim_verdict is HOLDS
 
