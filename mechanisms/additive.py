@@ -198,10 +198,8 @@ class TruncatedGeometric(Geometric):
 
     Parameters
     ----------
-    epsilon : float
-        The promise. Positive, finite.
-    records : int
-        Number of records, each 0 or 1.
+    epsilon, records
+        As for `Geometric`.
     low, high : int
         Ends of the output, 0 <= low < high <= records.
     """

@@ -150,15 +150,7 @@ class KernelLearner:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LearnerMechanism:
-    """What all mechanisms are told that release predictions of a `KernelLearner`, or weights fitted to them.
-
-    Parameters
-    ----------
-    learner : KernelLearner
-        l, lambda, n, the kernel and its R.
-    epsilon, delta : float
-        The paper's promise.
-    """
+    """What all mechanisms are told that release predictions of a `KernelLearner`, or weights fitted to them, and promise."""
 
     learner: KernelLearner
     epsilon: float
