@@ -22,6 +22,7 @@ FloatArray = NDArray[np.float64]
 
 _MISFIT = 1e-6
 _STANDARD_ERRORS = 2.0  # of the fitted log-odds, held against the calibrated curve
+_BENDS = [0.01, 0.025, 0.05, 0.1, 0.2, 0.35, 0.5, 0.65, 0.8, 0.9, 0.95, 0.975, 0.99]  # of the calibrated log-odds: ranks, by octaves
 _LEVEL, _SLOPE = 1.0, 4.0  # prior deviations of the kinked log-odds: of the mean of the plateaus, and of their difference
 
 
@@ -210,7 +211,7 @@ def _contradicted(table: Table, chance: FloatArray, parameters: int, level: floa
 def calibrated(table: Table, sign: float) -> Curve | None:
     """Counts whose labels are replaced by their fitted probability given the score, doubted by two standard errors of the fit.
 
-    The fit is a logistic curve in the score with nine bends: the share beyond a threshold is counted on both sides together, only
+    The fit is a logistic curve in the score with bends at `_BENDS`: the share beyond a threshold is counted on both sides together, only
     the odds are modelled.
     """
     view = table.seen_from(sign)
@@ -220,7 +221,7 @@ def calibrated(table: Table, sign: float) -> Curve | None:
     if view.size < 200 or not 0 < spread < np.inf:
         return None
     rank = np.cumsum(total) / view.size
-    bends = np.unique(view.mean[np.minimum(np.searchsorted(rank, [0.01, 0.05, 0.2, 0.35, 0.5, 0.65, 0.8, 0.95, 0.99]), len(rank) - 1)])
+    bends = np.unique(view.mean[np.minimum(np.searchsorted(rank, _BENDS), len(rank) - 1)])
     bends = bends[(bends > view.mean[0]) & (bends < view.mean[-1])]
     features = np.column_stack([np.full(len(total), spread), view.mean, *(np.maximum(view.mean - bend, 0) for bend in bends)]) / spread
     weights, covariance = fit_logistic(features, view.ones, view.zeros)
