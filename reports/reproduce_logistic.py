@@ -184,7 +184,9 @@ def _mechanism(
     if algorithm == "A1":
         return m.LogisticOutputPerturbation(epsilon, regularization, _NOISES[kind], dimension=dimension, records=records)
     corrected = kind == "corrected"
-    return m.LogisticObjectivePerturbation(epsilon, regularization, _NOISES[kind], corrected=corrected, dimension=dimension, records=records)
+    return m.LogisticObjectivePerturbation(
+        epsilon, regularization, _NOISES[kind], corrected=corrected, dimension=dimension, records=records
+    )
 
 
 CURVE_METHODS = ("LR", "A1 std", "A1 gamma", "A2 std", "A2 gamma")

@@ -20,7 +20,9 @@ def numbers():
     return json.loads((PUBLISHED / "reproductions.json").read_text(encoding="utf-8"))
 
 
-@pytest.mark.parametrize(("problem", "method"), [("Pima", "LR"), ("margin 0.05", "A2 std"), ("Pima, unstandardized", "A1 gamma"), ("margin 0.1", "A2 corrected")])
+@pytest.mark.parametrize(
+    ("problem", "method"), [("Pima", "LR"), ("margin 0.05", "A2 std"), ("Pima, unstandardized", "A1 gamma"), ("margin 0.1", "A2 corrected")]
+)
 def test_committed_cells_are_those_of_a_fresh_run(numbers, problem, method):
     """Up to a few records that lie on the boundary to within rounding, which differs between processors."""
     fresh, committed = figure_2_cell(problem, method, SEED), numbers["figure_2"][problem][method]
