@@ -16,7 +16,7 @@ from scipy.special import ndtri
 from dpwitness.auditors.certificate import SHARE_FOR_FREQUENCY, parameter_shown
 from dpwitness.auditors.divergence import Binned, train_binned
 from dpwitness.auditors.events import Event
-from dpwitness.auditors.operating import Curve, Table, binormal, calibrated, counted, joint, kinked
+from dpwitness.auditors.operating import Curve, Table, binormal, calibrated, counted
 from dpwitness.auditors.outputs import Outputs, concatenate
 from dpwitness.auditors.scorers import SCORERS, Scorer, Training, fit_distance
 from dpwitness.mechanisms.notions import RDP, ZCDP, Claim
@@ -26,7 +26,6 @@ __all__ = ["Learned", "learn"]
 FloatArray = NDArray[np.float64]
 
 _WORTH = 0.01  # how much more a later, less simple way must promise
-_DOUBT = 2.0  # and at how many standard errors, if it orders outputs another way or trusts counts alone
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,8 +91,8 @@ class Selector:
         if curves is None:
             return None
         upper, lower = curves
-        grid = np.ix_(range(len(upper.thresholds)), range(len(lower.thresholds)))
-        right, wrong = joint(*([values[at] for values in (c.right, c.wrong, c.error)] for c, at in zip((upper, lower), grid, strict=True)))
+        right = 0.5 * (upper.right[:, None] + lower.right[None, :])
+        wrong = 0.5 * (upper.wrong[:, None] + lower.wrong[None, :])
         directions = np.isfinite(upper.thresholds).astype(int)[:, None] + np.isfinite(lower.thresholds).astype(int)[None, :]
         value = goal.value(right, wrong, table.size, directions, self.kappa)
         value[lower.thresholds[None, :] > upper.thresholds[:, None]] = -1.0  # an output may be named once only
@@ -102,7 +101,6 @@ class Selector:
 
 
 SELECTORS = {
-    "kinked": Selector(kinked, 0.0, 0.0),
     "calibrated": Selector(calibrated, 0.0, 0.0),
     "kappa 3": Selector(counted, 3.0, 2.0),
     "binormal": Selector(binormal, 0.0, 0.0),
@@ -139,7 +137,6 @@ def learn(
     data = Training.build(concatenate([outputs1, outputs0]), len(outputs1))
     halves = data.halves()
     best: Learned | None = None
-    best_scorer = ""
     chosen: Scorer | None = None
     known = SCORERS if near is None else SCORERS | {"distance": (fit_distance(near), True, True)}
     for scorer_name, (fit, frugal, cheap) in known.items():
@@ -156,14 +153,12 @@ def learn(
         final = fit(data) if frugal else scorers[0]
         table = Table.build(*data.scores(final)) if frugal and final else other[0]
         for selector_name, selector in SELECTORS.items():
-            judged = _cross_validated(own if frugal else other, other if frugal else other[::-1], selector, goal)
+            value = _cross_validated(own if frugal else other, other if frugal else other[::-1], selector, goal)
             thresholds = selector.select(table, goal)
-            if judged is None or thresholds is None or final is None:
+            if value is None or thresholds is None or final is None:
                 continue
-            value, doubted = judged
-            promise = value if best_scorer == scorer_name and selector.caution == 0 else doubted
-            if best is None or promise > best.expected + _WORTH * abs(best.expected):
-                best, best_scorer = Learned(final.event(*thresholds), value, f"{scorer_name}, {selector_name}"), scorer_name
+            if best is None or value > best.expected + _WORTH * abs(best.expected):
+                best = Learned(final.event(*thresholds), value, f"{scorer_name}, {selector_name}")
                 chosen = scorers[0]
     assert best is not None and chosen is not None, "some scorer fits any data"
     if isinstance(claim, RDP | ZCDP):
@@ -184,8 +179,8 @@ def _binned(scorer: Scorer, data: Training, goal: Goal) -> Binned | None:
     return train_binned(goal.claim, events, np.array(counts), goal.rounds, goal.alpha / 2)
 
 
-def _cross_validated(chosen_on: Sequence[Table], judged_on: Sequence[Table], selector: Selector, goal: Goal) -> tuple[float, float] | None:
-    """Certificate expected at the test's size of thresholds chosen on one half and judged on the other, and the same with more doubt."""
+def _cross_validated(chosen_on: Sequence[Table], judged_on: Sequence[Table], selector: Selector, goal: Goal) -> float | None:
+    """Certificate expected at the test's size of thresholds chosen on one half and judged on the other."""
     right = wrong = size = 0.0
     directions = 1
     for own, held_out in zip(chosen_on, judged_on, strict=True):
@@ -193,10 +188,8 @@ def _cross_validated(chosen_on: Sequence[Table], judged_on: Sequence[Table], sel
         if thresholds is None or curves is None:
             return None
         low, high = thresholds
-        shares = joint(curves[0].rates(high), curves[1].rates(low))
-        right, wrong = right + 0.5 * float(shares[0]), wrong + 0.5 * float(shares[1])
+        (right1, wrong1), (right0, wrong0) = curves[0].rates(high), curves[1].rates(low)
+        right, wrong = right + 0.25 * (right1 + right0), wrong + 0.25 * (wrong1 + wrong0)
         directions = max(directions, int(np.isfinite(low)) + int(np.isfinite(high)))
         size += held_out.size
-    sides = np.asarray(right), np.asarray(wrong)
-    value, doubted = (float(goal.value(*sides, size, directions, selector.caution + doubt)) for doubt in (0.0, _DOUBT))
-    return max(-1.0, value), max(-1.0, doubted)  # minus infinity could not be bettered by a share of itself
+    return float(goal.value(np.asarray(right), np.asarray(wrong), size, directions, selector.caution))

@@ -1,29 +1,25 @@
 """Operating curves of a score: the share of either dataset's outputs beyond each threshold, counted or smoothed by a model.
 
 Smoothing is what makes rare events choosable: a tail with three counts says little by itself, but much with the rest of the curve.
-The fewer parameters a model has, the nearer its best thresholds come to those of the true curve.
 A model that contradicts the counts withdraws: by chi-square at `_MISFIT`, and a thousand times sooner for one that extrapolates.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import lru_cache
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 from scipy.special import chdtri, ndtr, ndtri
 
 from dpwitness.auditors.scorers import fit_logistic
 
-__all__ = ["Curve", "Table", "binormal", "calibrated", "counted", "joint", "kinked"]
+__all__ = ["Curve", "Table", "binormal", "calibrated", "counted"]
 
 FloatArray = NDArray[np.float64]
 
 _MISFIT = 1e-6
 _STANDARD_ERRORS = 2.0  # of the fitted log-odds, held against the calibrated curve
-_BENDS = [0.01, 0.025, 0.05, 0.1, 0.2, 0.35, 0.5, 0.65, 0.8, 0.9, 0.95, 0.975, 0.99]  # of the calibrated log-odds: ranks, by octaves
-_LEVEL, _SLOPE = 1.0, 4.0  # prior deviations of the kinked log-odds: of the mean of the plateaus, and of their difference
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -64,44 +60,30 @@ class Table:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Curve:
-    """Shares `right` (of our side) and `wrong` (of the other) beyond thresholds from infinity inwards; `error` doubts their log-ratio."""
+    """Shares `right` (of our side) and `wrong` (of the other) beyond thresholds from infinity inwards."""
 
     sign: float
     thresholds: FloatArray
     right: FloatArray
     wrong: FloatArray
-    error: FloatArray
 
     @classmethod
-    def beyond(cls, sign: float, bounds: FloatArray, right: FloatArray, wrong: FloatArray, error: FloatArray | float = 0.0) -> Curve:
+    def beyond(cls, sign: float, bounds: FloatArray, right: FloatArray, wrong: FloatArray) -> Curve:
         """From thresholds in descending order of the (signed) score; the infinite one, never crossed, is put first."""
-        values = [right, wrong, np.broadcast_to(error, right.shape)]
         if len(bounds) > 56:
             keep = np.unique(np.concatenate([np.geomspace(1, len(bounds), 32), np.linspace(1, len(bounds), 28)]).astype(int)) - 1
-            bounds, values = bounds[keep], [value[keep] for value in values]
-        return cls(sign, sign * np.append(np.inf, bounds), *(np.append(0.0, value) for value in values))
+            bounds, right, wrong = bounds[keep], right[keep], wrong[keep]
+        return cls(sign, sign * np.append(np.inf, bounds), np.append(0.0, right), np.append(0.0, wrong))
 
-    def rates(self, threshold: float) -> FloatArray:
-        """(right, wrong, error) beyond any one threshold, between grid points by interpolation."""
+    def rates(self, threshold: float) -> tuple[float, float]:
+        """Shares beyond any one threshold, between grid points by interpolation."""
         if not np.isfinite(threshold):
-            return np.zeros(3)
+            return 0.0, 0.0
         grid = (self.sign * self.thresholds)[1:][::-1]
         at = self.sign * threshold
         if len(grid) == 0 or at > grid[-1]:
-            return np.zeros(3)
-        return np.array([np.interp(at, grid, values[1:][::-1]) for values in (self.right, self.wrong, self.error)])
-
-
-def joint(first: ArrayLike, second: ArrayLike) -> tuple[FloatArray, FloatArray]:
-    """Shares of rounds guessed right and wrong by two directions together, each given by (right, wrong, error).
-
-    Errors of the two directions are independent, so both together err less than either: a rule of two directions is doubted less.
-    """
-    (right1, wrong1, error1), (right0, wrong0, error0) = np.asarray(first), np.asarray(second)
-    right, wrong, made1, made0 = 0.5 * (right1 + right0), 0.5 * (wrong1 + wrong0), right1 + wrong1, right0 + wrong0
-    doubt = np.hypot(made1 * error1, made0 * error0) / np.maximum(made1 + made0, 1e-300)
-    share = right / np.maximum(right + wrong * np.exp(doubt), 1e-300)
-    return (right + wrong) * share, (right + wrong) * (1 - share)
+            return 0.0, 0.0
+        return float(np.interp(at, grid, self.right[1:][::-1])), float(np.interp(at, grid, self.wrong[1:][::-1]))
 
 
 def _above(cells: FloatArray) -> FloatArray:
@@ -142,76 +124,10 @@ def binormal(table: Table, sign: float) -> Curve | None:
     return Curve.beyond(sign, grid, ndtr(np.polyval(lines[0], grid)), ndtr(np.polyval(lines[1], grid)))
 
 
-def kinked(table: Table, sign: float) -> Curve | None:
-    """Counts whose labels are replaced by their probability given the score: log-odds linear between two kinks, level beyond them.
-
-    That is the law of the loss under Laplace noise, and nearly so of many a score. The probability is a posterior mean, over where
-    the kinks are (any quantiles) and over whether both plateaus have one height. The spike at equal heights keeps a rule of two
-    directions from being dropped for the one that looks better by chance.
-    """
-    chance = _chance_kinked(table)
-    if chance is None:
-        return None
-    total = table.ones + table.zeros
-    view = Table(table.bounds, table.mean, total * chance, total * (1 - chance)).seen_from(sign)
-    sides = (table.ones, table.zeros)[:: int(sign)]
-    return Curve.beyond(sign, view.bounds[::-1], _above(view.ones) / sides[0].sum(), _above(view.zeros) / sides[1].sum())
-
-
-@lru_cache(maxsize=16)
-def _chance_kinked(table: Table) -> FloatArray | None:
-    """Probability of D1 in each cell; None where the model contradicts the counts."""
-    x, ones, total = table.mean, table.ones, table.ones + table.zeros
-    if table.size < 200 or not np.isfinite(x).all() or not 0 < ones.sum() < table.size:
-        return None
-    rank = (np.cumsum(total) - 0.5 * total) / table.size
-    inner = np.linspace(0.05, 0.95, int(np.clip(table.size ** (1 / 3) / 1.5, 9, 37)))  # kinks are found to n^(-1/3), about
-    tails = np.array([0.003, 0.01, 0.02, 0.035])
-    knots = np.unique(np.concatenate([x[[0, -1]], np.interp(np.concatenate([tails, inner, 1 - tails]), rank, x)]))
-    if len(knots) < 2:
-        return None
-    i, j = np.triu_indices(len(knots), 1)
-    left, right = knots[i][:, None], knots[j][:, None]
-    feature = (np.clip(x, left, right) - left) / (right - left) - 0.5
-    base = np.log(ones.sum() / table.zeros.sum())
-    evidence, chances = [], []
-    for free in (0.0, 1.0):  # whether the heights of the plateaus differ
-        level, slope = np.zeros((2, len(i)))
-        for _ in range(8):  # Newton's method, on all models at once
-            p = 1 / (1 + np.exp(-np.clip(base + level[:, None] + slope[:, None] * feature, -30, 30)))
-            spread, rest = total * p * (1 - p), ones - total * p
-            first, second = rest.sum(1) - level / _LEVEL**2, (rest * feature).sum(1) - slope / _SLOPE**2
-            h0, h1, h2 = spread.sum(1) + _LEVEL**-2, free * (spread * feature).sum(1), (spread * feature**2).sum(1) + _SLOPE**-2
-            det = h0 * h2 - h1**2
-            steps = np.clip([free * (h2 * first - h1 * second) / det, (h0 * second - h1 * first) / det], -3, 3)
-            level, slope = level + steps[0], slope + steps[1]
-            if np.abs(steps).max() < 1e-4:
-                break
-        odds = np.clip(base + level[:, None] + slope[:, None] * feature, -30, 30)
-        fit = (ones * odds - total * np.logaddexp(0, odds)).sum(1) - 0.5 * (level / _LEVEL) ** 2 - 0.5 * (slope / _SLOPE) ** 2
-        evidence.append(fit - 0.5 * np.log(det * _LEVEL**2 if free else h2))  # Laplace's approximation
-        chances.append(1 / (1 + np.exp(-odds)))
-    weight = np.exp(np.concatenate(evidence) - np.max(evidence))
-    chance = np.asarray(weight / weight.sum() @ np.concatenate(chances))
-    return None if _contradicted(table, chance, 3, 1000 * _MISFIT) else chance
-
-
-def _contradicted(table: Table, chance: FloatArray, parameters: int, level: float) -> bool:
-    """Whether the probabilities of D1 contradict the counts, by chi-square over octaves of either tail."""
-    total = table.ones + table.zeros
-    rank = np.cumsum(total) / table.size
-    outer = np.minimum(rank - 0.5 * total / table.size, 1 - rank + 0.5 * total / table.size)
-    octave = np.floor(-np.log2(np.maximum(outer, 1e-9))).astype(int) * 2 + (rank > 0.5)
-    gap = np.bincount(octave, weights=table.ones - total * chance)
-    variance = np.bincount(octave, weights=total * chance * (1 - chance))
-    gap, variance = gap[variance > 3], variance[variance > 3]
-    return bool(np.sum(gap**2 / variance) > chdtri(max(len(gap) - parameters, 1), level))
-
-
 def calibrated(table: Table, sign: float) -> Curve | None:
-    """Counts whose labels are replaced by their fitted probability given the score, doubted by two standard errors of the fit.
+    """Counts whose labels are replaced by their fitted probability given the score, less two standard errors of the fit.
 
-    The fit is a logistic curve in the score with bends at `_BENDS`: the share beyond a threshold is counted on both sides together, only
+    The fit is a logistic curve in the score with nine bends: the share beyond a threshold is counted on both sides together, only
     the odds are modelled.
     """
     view = table.seen_from(sign)
@@ -221,15 +137,21 @@ def calibrated(table: Table, sign: float) -> Curve | None:
     if view.size < 200 or not 0 < spread < np.inf:
         return None
     rank = np.cumsum(total) / view.size
-    bends = np.unique(view.mean[np.minimum(np.searchsorted(rank, _BENDS), len(rank) - 1)])
+    bends = np.unique(view.mean[np.minimum(np.searchsorted(rank, [0.01, 0.05, 0.2, 0.35, 0.5, 0.65, 0.8, 0.95, 0.99]), len(rank) - 1)])
     bends = bends[(bends > view.mean[0]) & (bends < view.mean[-1])]
     features = np.column_stack([np.full(len(total), spread), view.mean, *(np.maximum(view.mean - bend, 0) for bend in bends)]) / spread
     weights, covariance = fit_logistic(features, view.ones, view.zeros)
     chance = 1 / (1 + np.exp(-np.clip(features @ weights, -30, 30)))
-    if _contradicted(view, chance, 5, _MISFIT):
+    outer = np.minimum(rank - 0.5 * total / view.size, 1 - rank + 0.5 * total / view.size)
+    group = np.floor(-np.log2(np.maximum(outer, 1e-9))).astype(int) * 2 + (rank > 0.5)  # octaves of either tail
+    gap = np.bincount(group, weights=view.ones - total * chance)
+    variance = np.bincount(group, weights=total * chance * (1 - chance))
+    gap, variance = gap[variance > 3], variance[variance > 3]
+    if np.sum(gap**2 / variance) > chdtri(max(len(gap) - 5, 1), _MISFIT):
         return None
     # mean features of what lies beyond each boundary give the standard error of its log-odds
     mean = np.cumsum((features * total[:, None])[::-1], axis=0)[:-1] / _above(total)[:, None]
     error = np.sqrt(np.maximum(np.einsum("ij,jk,ik->i", mean, covariance, mean), 0.0))
     right, wrong = _above(total * chance) / view.ones.sum(), _above(total * (1 - chance)) / view.zeros.sum()
-    return Curve.beyond(sign, view.bounds[::-1], right, wrong, _STANDARD_ERRORS * error)
+    made, odds = right + wrong, right / wrong * np.exp(-_STANDARD_ERRORS * error)
+    return Curve.beyond(sign, view.bounds[::-1], made * odds / (1 + odds), made / (1 + odds))

@@ -171,16 +171,13 @@ def test_balls_name_what_is_near_and_what_is_far():
 
 
 def test_a_ball_is_learned_around_a_given_output():
-    """A tenth of the mass on one side lies within 0.01 of a point: a ball finds it, no sum over coordinates does.
-
-    The ball of radius r certifies most at r = 0.0051: 34,500 of 10^6 rounds are guessed right then, four wrong.
-    """
+    """A tenth of the mass on one side lies within 0.01 of a point: a ball finds it, no sum over coordinates does."""
     rng = np.random.default_rng(0)
     wide = [rng.standard_normal((20_000, 2)) for _ in range(2)]
     wide[0][:2000] = [0.7, 0.7] + 0.01 * rng.standard_normal((2000, 2)) / 3
     sides = [encode(rng.permutation(rows), 20_000) for rows in wide]
     plain, ball = (learn(*sides, PureDP(1.0), alpha=0.01, rounds=10**6, near=near) for near in (None, np.array([0.7, 0.7])))
-    assert ball.method.startswith("distance") and ball.event.inside == 1 and 0.003 < ball.event.inner < 0.03
+    assert ball.method.startswith("distance") and ball.event.inside == 1 and 0.005 < ball.event.inner < 0.03
     assert ball.expected > plain.expected + 1
 
 
