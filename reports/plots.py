@@ -209,7 +209,7 @@ def _certified_point(axes: Axes, point: CertifiedPoint, claim: Claim | None) -> 
 
 
 def _legend_below(axes: Axes, columns: int = 2) -> None:
-    height = axes.get_figure().get_figheight() * axes.get_position().height  # type: ignore[union-attr]
+    height = axes.bbox.height / axes.figure.dpi  # inches
     axes.legend(loc="upper center", bbox_to_anchor=(0.5, -0.45 / height), ncols=columns, fontsize=8)
 
 
