@@ -9,10 +9,13 @@ import sys
 from collections.abc import Iterator
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from dpwitness.cli import NO_VERDICT, OK, VIOLATED
 from dpwitness.mechanisms.validation import InvalidArgument
+
+if TYPE_CHECKING:
+    from dpwitness.proofs_checks import ClaimFinding
 
 __all__ = ["claims", "replay"]
 
@@ -24,15 +27,25 @@ def claims(args: argparse.Namespace) -> int:
 
 def replay(args: argparse.Namespace, witness: dict[str, Any]) -> int:
     """``dpwitness replay`` of a claim's witness: the claim is checked again where it was found to fail."""
-    from dpwitness.commands import print_json
     from dpwitness.proofs_checks import check
 
+    if args.report is not None:
+        raise InvalidArgument(
+            "--report must go with the witness of an audit, a claim has its page: dpwitness claims check all --report DIR"
+        )
     try:
         settings = {str(name): tuple(v) if isinstance(v, list) else float(v) for name, v in witness["settings"].items()}
         id = str(witness["name"])
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise InvalidArgument(f"replay: witness is no complete one of a claim: {type(error).__name__} {error}") from None
     found = check(id, seed=1 if args.seed is None else args.seed, **settings)  # type: ignore[arg-type]
+    return _tell(args, found)
+
+
+def _tell(args: argparse.Namespace, found: ClaimFinding) -> int:
+    """Print one finding; its exit code."""
+    from dpwitness.commands import print_json
+
     if args.json:
         print_json(found.to_json())
     else:
@@ -85,7 +98,6 @@ def _show(args: argparse.Namespace) -> int:
 
 
 def _check(args: argparse.Namespace) -> int:
-    from dpwitness.commands import print_json
     from dpwitness.proofs_checks import check
 
     settings = _settings(args.set)
@@ -98,11 +110,7 @@ def _check(args: argparse.Namespace) -> int:
     found = check(args.id, seconds=args.seconds, quick=args.quick, seed=args.seed or 0, **settings)
     if not settings:
         _remember([found.to_json()])
-    if args.json:
-        print_json(found.to_json())
-    else:
-        print(f"{found.name}  {found.headline()}  ({found.evidence.method}, {found.seconds:.1f} s)")
-    return _code([found.claim_verdict.value])
+    return _tell(args, found)
 
 
 def _check_all(args: argparse.Namespace) -> int:
@@ -114,21 +122,26 @@ def _check_all(args: argparse.Namespace) -> int:
         check_writable(args.report)
     out = sys.stderr if args.json else sys.stdout
     width = max(map(len, declarations()))
-    results = []
-    for found in run_all(seconds=args.seconds, quick=args.quick, seed=args.seed or 0, workers=args.workers):
-        results.append(found)
-        print(f"{found['name']:<{width}}  {found['seconds']:5.1f} s  {found['headline']}", file=out, flush=True)
+    results, interrupted = [], False
+    try:
+        for found in run_all(seconds=args.seconds, quick=args.quick, seed=args.seed or 0, workers=args.workers):
+            results.append(found)
+            print(f"{found['name']:<{width}}  {found['seconds']:5.1f} s  {found['headline']}", file=out, flush=True)
+    except KeyboardInterrupt:
+        interrupted = True
     _remember(results)
     words = [found["verdict"] for found in results]
     tally = ", ".join(f"{words.count(word)} {word.replace('_', ' ').lower()}" for word in sorted(set(words)))
     print(f"{len(results)} claims: {tally}; {sum(found['seconds'] for found in results):.0f} s", file=out)
+    if interrupted:
+        print(f"interrupted: {len(declarations()) - len(results)} claims were not checked", file=out)
     if args.report is not None:
         from dpwitness.reports.claims_page import write
 
         print(f"report: {write(results, args.report)}", file=out)
     if args.json:
         print_json(results)
-    return _code(words)
+    return NO_VERDICT if interrupted else _code(words)
 
 
 def run_all(*, seconds: float, quick: bool, seed: int, workers: int = 1) -> Iterator[dict[str, Any]]:

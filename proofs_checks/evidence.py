@@ -67,7 +67,7 @@ def _read(result: Result) -> tuple[str, Enclosure | None]:
     if isinstance(result, SensitivityResult):
         return "sensitivity audit", Enclosure(result.ratio_lower - 1, math.inf)
     if isinstance(result, AuditResult):
-        return "black-box audit", Enclosure(result.parameter_lower / result.claim.parameter - 1, math.inf)
+        return "black-box audit", excess_of(result.parameter_lower, math.inf, result.claim.parameter)
     if isinstance(result, UtilityResult) and not isinstance(result.claim, Scaling):
         return "utility audit", None
     return "regression of log errors", None

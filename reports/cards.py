@@ -17,7 +17,7 @@ from dpwitness.mechanisms.validation import InvalidArgument
 from dpwitness.reports.summary import error_of, violated_in_bits
 from dpwitness.reports.wording import code, count, dataset, differences, figure, number, prose, table, verdict
 
-__all__ = ["Card", "Entry", "Facts", "card", "card_for", "claim_of", "environment_of", "pair_facts"]
+__all__ = ["Card", "Entry", "Facts", "card", "card_for", "claim_of", "enclosure", "pair_facts", "run_facts"]
 
 Facts = list[tuple[str, str]]
 
@@ -129,7 +129,7 @@ def _plain_facts(entry: Entry) -> Facts:
             continue
         shown = ("yes" if value else "no") if isinstance(value, bool) else figure(value, 6) if isinstance(value, float) else prose(value)
         facts.append((key.replace("_", " "), shown))
-    return [*facts, ("environment", environment_of(entry.result))]
+    return [*facts, ("environment", _environment(entry.result))]
 
 
 @card_for("black box")
@@ -156,11 +156,18 @@ def _black_box_facts(entry: Entry) -> Facts:
         ("tally", _tally(result.get("tally"))),
         ("low bits", _bit_level(result, symbol)),
         ("pairs tried", _pairs(result, symbol)),
-        ("seed", code(result["seed"]) if result.get("seed") is not None else ""),
-        ("environment", environment_of(result)),
-        ("time", f"{figure(result.get('seconds'), 3)} s" if result.get("seconds") else ""),
+        *run_facts(result),
     ]
     return facts
+
+
+def run_facts(result: dict[str, Any]) -> Facts:
+    """Where a result comes from and what it took."""
+    return [
+        ("seed", code(result["seed"]) if result.get("seed") is not None else ""),
+        ("environment", _environment(result)),
+        ("time", f"{figure(result.get('seconds'), 3)} s" if result.get("seconds") else ""),
+    ]
 
 
 def pair_facts(result: dict[str, Any]) -> Facts:
@@ -176,13 +183,18 @@ def pair_facts(result: dict[str, Any]) -> Facts:
     ]
 
 
+def enclosure(result: dict[str, Any], digits: int = 6) -> str:
+    """``[lower, upper]`` of the claim's parameter, from a white-box result or one that a black-box result carries along."""
+    ends = [number(result.get(f"parameter_{end}")) for end in ("lower", "upper")]
+    return f"[{', '.join(figure(end, digits) for end in ends)}]"
+
+
 def _enclosure(result: dict[str, Any]) -> str:
     """The white-box enclosure that a suite puts next to the black-box bound."""
     found = result.get("enclosure")
     if not found or "parameter_lower" not in found:
         return prose(found["none"]) if found else ""
-    ends = f"[{figure(found['parameter_lower'], 6)}, {figure(found['parameter_upper'], 6)}]"
-    return f"{result.get('parameter', 'epsilon')} in {ends}: {prose(found['route'])}; upper end: {prose(found['upper_end'])}"
+    return f"{result.get('parameter', 'epsilon')} in {enclosure(found)}: {prose(found['route'])}; upper end: {prose(found['upper_end'])}"
 
 
 def _certified(result: dict[str, Any]) -> str:
@@ -265,6 +277,6 @@ def _pairs(result: dict[str, Any], symbol: str) -> str:
     return f"{len(pairs)}, ranked on runs of their own: " + "; ".join(shown + more)
 
 
-def environment_of(result: dict[str, Any]) -> str:
+def _environment(result: dict[str, Any]) -> str:
     """Versions on one line."""
     return ", ".join(f"{prose(name)} {prose(version)}" for name, version in (result.get("environment") or {}).items())

@@ -6,14 +6,13 @@ rests on came out as it supposes.
 
 from __future__ import annotations
 
-import json
 import tomllib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from dpwitness.auditors.result import environment
-from dpwitness.reports.report import check_writable
+from dpwitness.reports.report import check_writable, write_json
 from dpwitness.reports.wording import code, figure, number, prose, slugs, table
 
 __all__ = ["checks_page", "page", "write"]
@@ -139,8 +138,8 @@ def write(findings: Sequence[Finding], folder: Path | str) -> Path:
         file = f"papers/witness-{_anchor(found)}.json" if found.get("witness") else None
         named.append({key: value for key, value in found.items() if key not in ("witness", "environment")} | {"witness_file": file})
         if file:
-            _write(path / file, found["witness"])
-    _write(path / "papers.json", {"schema_version": 1, "environment": environment(), "claims": named})
+            write_json(path / file, found["witness"])
+    write_json(path / "papers.json", {"schema_version": 1, "environment": environment(), "claims": named})
     for prefix in PAPERS:
         mine = [f for f in named if _prefix(f) == prefix]
         if _drawn(mine):
@@ -154,10 +153,6 @@ def write(findings: Sequence[Finding], folder: Path | str) -> Path:
 
 def _drawn(findings: Sequence[Finding]) -> bool:
     return any(f.get("reached") for f in findings)
-
-
-def _write(path: Path, value: Any) -> None:
-    path.write_text(json.dumps(value, indent=1, allow_nan=False, ensure_ascii=False) + "\n", encoding="utf-8")
 
 
 def _value(value: Any) -> str:

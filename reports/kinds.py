@@ -2,20 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from dpwitness.auditors.result import Verdict
 from dpwitness.mechanisms.pairs import RELATIONS
-from dpwitness.reports.cards import Entry, Facts, card_for, environment_of, pair_facts
-from dpwitness.reports.wording import code, count, figure, number, prose
-
-__all__ = ["enclosure"]
-
-
-def enclosure(result: dict[str, Any], digits: int = 6) -> str:
-    """``[lower, upper]`` of the claim's parameter, from a white-box result or one that a black-box result carries along."""
-    ends = [number(result.get(f"parameter_{end}")) for end in ("lower", "upper")]
-    return f"[{', '.join(figure(end, digits) for end in ends)}]"
+from dpwitness.reports.cards import Entry, Facts, card_for, enclosure, pair_facts, run_facts
+from dpwitness.reports.wording import code, count, figure, prose
 
 
 @card_for(
@@ -44,9 +34,7 @@ def _white_box(entry: Entry) -> Facts:
         *facts,
         ("budget", f"{count(result.get('trials'))} runs of the mechanism"),
         *pair_facts(result),
-        ("seed", code(result["seed"]) if result.get("seed") is not None else ""),
-        ("environment", environment_of(result)),
-        ("time", f"{figure(result.get('seconds'), 3)} s" if result.get("seconds") else ""),
+        *run_facts(result),
     ]
 
 
@@ -71,9 +59,7 @@ def _sensitivity(entry: Entry) -> Facts:
     return [
         *facts,
         ("budget", f"{count(result.get('evaluations'))} pairs evaluated{skipped}"),
-        ("seed", code(result.get("seed"))),
-        ("environment", environment_of(result)),
-        ("time", f"{figure(result.get('seconds'), 3)} s" if result.get("seconds") else ""),
+        *run_facts(result),
     ]
 
 
@@ -101,7 +87,5 @@ def _utility(entry: Entry) -> Facts:
     return [
         *facts,
         ("budget", f"{count(result.get('runs'))} runs" + (" at each point" if scaling else "")),
-        ("seed", code(result.get("seed"))),
-        ("environment", environment_of(result)),
-        ("time", f"{figure(result.get('seconds'), 3)} s" if result.get("seconds") else ""),
+        *run_facts(result),
     ]

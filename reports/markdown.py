@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from dpwitness.auditors.result import Verdict
-from dpwitness.reports.cards import Entry, card, claim_of
-from dpwitness.reports.kinds import enclosure
+from dpwitness.reports import kinds as kinds  # their cards enter themselves
+from dpwitness.reports.cards import Entry, card, claim_of, enclosure
 from dpwitness.reports.summary import Family, tally_of_verdicts, violated_in_bits
 from dpwitness.reports.wording import code, count, figure, number, prose, table, verdict
 

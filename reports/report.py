@@ -15,7 +15,7 @@ from dpwitness.reports.markdown import markdown
 from dpwitness.reports.summary import family, tally_of_verdicts
 from dpwitness.reports.wording import slugs
 
-__all__ = ["check_writable", "result_json", "write_report"]
+__all__ = ["check_writable", "result_json", "write_json", "write_report"]
 
 SCHEMA = 1
 
@@ -101,10 +101,10 @@ def write_report(
         "holm": {"error": together.error, "adjusted": [together.adjusted.get(i) for i in range(len(data))]} if together else None,
         "results": data,
     }
-    _write_json(path / f"{stem}.json", document)
+    write_json(path / f"{stem}.json", document)
     for entry in entries:
         if entry.witness_file:
-            _write_json(path / entry.witness_file, entry.result["witness"])
+            write_json(path / entry.witness_file, entry.result["witness"])
     text = markdown(entries, title=title, command=command, environment=here, together=together, overview=overview)
     (path / f"{stem}.md").write_text(text, encoding="utf-8")
     for file, (_, draw) in drawings.items():
@@ -116,7 +116,8 @@ def write_report(
     return path / f"{stem}.md"
 
 
-def _write_json(path: Path, value: Any) -> None:
+def write_json(path: Path, value: Any) -> None:
+    """One JSON file of a report: the same bytes from the same value."""
     path.write_text(json.dumps(value, indent=1, allow_nan=False, ensure_ascii=False) + "\n", encoding="utf-8")
 
 

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from dpwitness.mechanisms.validation import InvalidArgument
+from dpwitness.reports.report import write_json
 from dpwitness.reports.wording import code, count, dataset, figure, number, prose, slugs, table, verdict
 
 __all__ = ["main", "numbers", "page", "publish"]
@@ -125,8 +126,7 @@ def publish(results: Sequence[Mapping[str, Any]], missing: Mapping[str, str], fo
 
 
 def _write(found: Found, folder: Path) -> None:
-    text = json.dumps(found, indent=1, allow_nan=False, ensure_ascii=False) + "\n"
-    (folder / "third-party.json").write_text(text, encoding="utf-8")
+    write_json(folder / "third-party.json", found)
     (folder / "third-party.md").write_text(page(found), encoding="utf-8")
 
 

@@ -114,6 +114,26 @@ def test_check_one(capsys, tmp_path):
     page = write([check("CM-02", epsilon=1.0).to_json() | {"witness": check("CM-02", epsilon=1.0).witness}], tmp_path)
     assert main(["replay", str(page.parent / "papers" / "witness-cm-02.json")]) == 1
     assert "1.414 times the promise at epsilon = 1" in capsys.readouterr().out
+    assert main(["replay", str(page.parent / "papers" / "witness-cm-02.json"), "--report", str(tmp_path / "r")]) == 2
+    assert "--report must go with the witness of an audit" in capsys.readouterr().err
+
+
+def test_an_interrupted_run_keeps_what_was_checked(monkeypatch, capsys, tmp_path):
+    from dpwitness import claims
+    from dpwitness.proofs_checks import declarations
+
+    real = claims._checked
+
+    def checked(id, **options):
+        if id != "CM-01":
+            raise KeyboardInterrupt
+        return real(id, **options)
+
+    monkeypatch.setattr(claims, "_checked", checked)
+    assert main(["claims", "check", "all", "--report", str(tmp_path / "out")]) == 3
+    said = capsys.readouterr().out
+    assert "1 claims: 1 fails" in said and f"interrupted: {len(declarations()) - 1} claims were not checked" in said
+    assert [f["id"] for f in json.loads((tmp_path / "out" / "papers.json").read_text(encoding="utf-8"))["claims"]] == ["CM-01"]
 
 
 @pytest.mark.parametrize(
