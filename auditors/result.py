@@ -23,11 +23,12 @@ SCHEMA = 1
 
 
 class Verdict(enum.Enum):
-    """Outcome of an audit."""
+    """Outcome of an audit. CERTIFIED: a proof or a stated error covers it; SUPPORTED: only numerics or an assumption do."""
 
     VIOLATED = "VIOLATED"
     NOT_REFUTED = "NOT_REFUTED"
     CERTIFIED = "CERTIFIED"
+    SUPPORTED = "SUPPORTED"
     INCONCLUSIVE = "INCONCLUSIVE"
     ERROR = "ERROR"
 
