@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dpwitness.auditors.ends import grade_of
 from dpwitness.auditors.loss_search import WorstOutput
 from dpwitness.auditors.result import SCHEMA, Result, Verdict, environment, strict
 from dpwitness.mechanisms.notions import Claim
@@ -26,13 +27,16 @@ class CertifyResult(Result):
     Attributes
     ----------
     verdict : Verdict
-        VIOLATED if the lower end exceeds the claim, CERTIFIED (for this pair) if the upper end does not, INCONCLUSIVE between, ERROR if
-        log-density and sampler contradict each other.
+        About the density: VIOLATED if the lower end exceeds the claim and is proved or statistical, CERTIFIED (for this pair) if the upper
+        end does not exceed it and is proved or statistical, SUPPORTED if it does not but is numerical or assumed, INCONCLUSIVE otherwise,
+        ERROR if log-density and sampler contradict each other.
+    evidence : {"proved", "statistical", "numerical", "assumed"}
+        What the verdict rests on: the end that decided it.
     route : str
         How the law of the privacy loss was had.
-    upper_end : str
-        What upper ends rest on: ``exact``, ``enclosure`` (two laws, up to estimated quadrature errors), ``statistical(alpha)``, or
-        ``assumption: ...``.
+    lower_end, upper_end : str
+        What the ends rest on: ``proved``, ``statistical(alpha)``, ``numerical`` (sums and quadrature in floating point, up to estimated
+        errors), or ``assumed: ...``.
     epsilon_lower, epsilon_upper : float
         Enclosure of epsilon at the claim's delta (at delta = 0 for GDP, zCDP and RDP).
     parameter_lower, parameter_upper : float
@@ -65,9 +69,17 @@ class CertifyResult(Result):
     seed: int
     trials: int
     worst: WorstOutput | None = None
+    lower_end: str = "numerical"
     notes: tuple[str, ...] = ()
     target: dict[str, Any] | None = None
     seconds: float = 0.0
+
+    @property
+    def evidence(self) -> str:
+        """The word of the end that decided the verdict."""
+        if self.verdict is Verdict.ERROR:
+            return "statistical"
+        return grade_of(self.lower_end if self.verdict is Verdict.VIOLATED else self.upper_end)
 
     @property
     def witness(self) -> dict[str, Any] | None:
@@ -85,13 +97,15 @@ class CertifyResult(Result):
 
     def headline(self) -> str:
         symbol, ends = self.claim.symbol, f"[{self.parameter_lower:.5g}, {self.parameter_upper:.5g}]"
-        how = f"{self.route}; upper end: {self.upper_end}"
+        how = f"{self.route}; lower end: {self.lower_end}; upper end: {self.upper_end}"
         if self.verdict is Verdict.VIOLATED and math.isinf(self.parameter_lower):
             return f"VIOLATED: no finite {symbol} holds on this pair, against the claim {self.claim} ({how})"
         if self.verdict is Verdict.VIOLATED:
             return f"VIOLATED: {symbol} is at least {self.parameter_lower:.5g} on this pair, against the claim {self.claim} ({how})"
         if self.verdict is Verdict.CERTIFIED:
             return f"CERTIFIED for this pair: {symbol} lies in {ends}, within the claim {self.claim} ({how})"
+        if self.verdict is Verdict.SUPPORTED:
+            return f"SUPPORTED for this pair, not proved: {symbol} lies in {ends}, within the claim {self.claim} ({how})"
         if self.verdict is Verdict.INCONCLUSIVE:
             return f"INCONCLUSIVE: {symbol} lies in {ends} on this pair, the claim is {self.claim} ({how})"
         return f"ERROR: {self.notes[0] if self.notes else 'no verdict'}"
@@ -105,7 +119,9 @@ class CertifyResult(Result):
             "relation": self.pair.relation,
             "verdict": self.verdict.value,
             "headline": self.headline(),
+            "evidence": self.evidence,
             "route": self.route,
+            "lower_end": self.lower_end,
             "upper_end": self.upper_end,
             "parameter": self.claim.symbol,
             **{key: strict(getattr(self, key)) for key in ("epsilon_lower", "epsilon_upper", "parameter_lower", "parameter_upper")},

@@ -52,6 +52,11 @@ class CheckReport(Result):
             return Verdict.NOT_REFUTED
         return Verdict.VIOLATED if any(finding.violation for finding in self.failed) else Verdict.ERROR
 
+    @property
+    def evidence(self) -> str:
+        """``statistical``: checks run the mechanism."""
+        return "statistical"
+
     def headline(self) -> str:
         count = {status: sum(f.status == status for f in self.findings) for status in ("passed", "failed", "skipped", "expected failure")}
         told = ", ".join(f"{number} {status}" for status, number in count.items() if number)
@@ -64,6 +69,7 @@ class CheckReport(Result):
             "name": self.name,
             "verdict": self.verdict.value,
             "headline": self.headline(),
+            "evidence": self.evidence,
             "findings": [{"check": f.check, "status": f.status, "reason": f.reason} for f in self.findings],
         }
 

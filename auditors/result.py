@@ -42,6 +42,11 @@ class Result(ABC):
     name: str
     verdict: Verdict
 
+    @property
+    def evidence(self) -> str:
+        """What the verdict rests on, in one word: ``proved``, ``statistical``, ``numerical`` or ``assumed``."""
+        return "numerical"
+
     @abstractmethod
     def headline(self) -> str:
         """Verdict, number, and how sure: one line."""
@@ -131,6 +136,11 @@ class AuditResult(Result):
     mechanism: Any = field(default=None, repr=False)
 
     @property
+    def evidence(self) -> str:
+        """``statistical``: counts and an exact binomial limit."""
+        return "statistical"
+
+    @property
     def limit(self) -> float | None:
         """Best parameter that any test could certify at this number of trials; None where the law of the privacy loss is not known."""
         from dpwitness.auditors.limit import limit
@@ -167,6 +177,7 @@ class AuditResult(Result):
             "relation": self.pair.relation if self.pair else None,
             "verdict": self.verdict.value,
             "headline": self.headline(),
+            "evidence": self.evidence,
             "confidence": self.confidence,
             "epsilon_lower": strict(self.epsilon_lower),
             "parameter": self.claim.symbol,

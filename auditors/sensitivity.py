@@ -78,6 +78,11 @@ class SensitivityResult(Result):
 
         return measured_witness(self)
 
+    @property
+    def evidence(self) -> str:
+        """``proved`` where the solver's error radii enclose every value; otherwise values are taken as exact to 1e-9."""
+        return "proved" if self.rigorous else "numerical"
+
     def headline(self) -> str:
         """Verdict, ratio, and where it was reached."""
         if self.verdict is Verdict.ERROR:
@@ -95,6 +100,7 @@ class SensitivityResult(Result):
             "name": self.name,
             "verdict": self.verdict.value,
             "headline": self.headline(),
+            "evidence": self.evidence,
             "claim": f"moves by at most {self.bound:.6g}",
             "bound": self.bound,
             "norm": self.norm,

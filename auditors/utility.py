@@ -161,6 +161,11 @@ class UtilityResult(Result):
 
         return measured_witness(self)
 
+    @property
+    def evidence(self) -> str:
+        """``statistical``, or ``assumed`` for a slope, whose errors are taken as normal."""
+        return "assumed" if isinstance(self.claim, Scaling) else "statistical"
+
     def headline(self) -> str:
         """Verdict, number, and how sure."""
         if self.verdict is Verdict.ERROR:
@@ -181,6 +186,7 @@ class UtilityResult(Result):
             "claim": str(self.claim),
             "verdict": self.verdict.value,
             "headline": self.headline(),
+            "evidence": self.evidence,
             "runs": self.runs,
             "confidence": self.confidence,
             "seed": self.seed,

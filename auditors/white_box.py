@@ -16,11 +16,13 @@ from numpy.typing import NDArray
 from dpwitness.auditors.bounded_mean import Sampled, sampled
 from dpwitness.auditors.catalogue import pairs_for
 from dpwitness.auditors.certify_result import CertifyResult
+from dpwitness.auditors.ends import End, decide
 from dpwitness.auditors.loss_law import Enclosure, LossLaw, enclose
 from dpwitness.auditors.loss_search import WorstOutput, worst_output
 from dpwitness.auditors.oracle import FALSE_ALARM, BadOracle, check_oracle
 from dpwitness.auditors.pair_search import search
 from dpwitness.auditors.pair_space import require_neighbours
+from dpwitness.auditors.proved import proved_ends
 from dpwitness.auditors.result import Verdict
 from dpwitness.auditors.witness import describe_target
 from dpwitness.mechanisms.jsonable import same_value
@@ -141,7 +143,7 @@ def certify(
             seconds=seconds,
         )
     used = 2 * check + (0 if law is not None else trials)
-    verdict = _verdict(claim, found["parameter_lower"], found["parameter_upper"])
+    verdict = _judge(mechanism, pair, claim, found)
     return CertifyResult(verdict=verdict, **found, **common, trials=used, seconds=time.perf_counter() - started)
 
 
@@ -167,12 +169,25 @@ def _add_worst(found: dict[str, Any], worst: WorstOutput | None, law: Enclosure 
         found[f"{end}_lower"] = max(found[f"{end}_lower"], worst.loss)
         found[f"{end}_upper"] = max(found[f"{end}_upper"], worst.loss)
     if math.isfinite(found["epsilon_upper"]):
-        found["upper_end"] = "assumption: no output has a larger loss than the nodes of the quadrature and a search over outputs show"
+        found["upper_end"] = "assumed: no output has a larger loss than the nodes of the quadrature and a search over outputs show"
 
 
-def _verdict(claim: Claim, lower: float, upper: float) -> Verdict:
+def _judge(mechanism: Any, pair: Pair, claim: Claim, found: dict[str, Any]) -> Verdict:
+    """The verdict; `found` takes the ends that are told with it."""
     edge = claim.parameter * (1 + (_ROUNDING if isinstance(claim, ApproxDP) else _TAILS))
-    return Verdict.VIOLATED if lower > edge else Verdict.CERTIFIED if upper <= edge else Verdict.INCONCLUSIVE
+    lowers, uppers = ([End(found[f"parameter_{side}"], found[f"{side}_end"], found[f"epsilon_{side}"])] for side in ("lower", "upper"))
+    proved = proved_ends(mechanism, pair, claim)
+    if proved is not None:
+        lowers.insert(0, End(proved.parameter_lower, "proved", proved.epsilon_lower))
+        uppers.insert(0, End(proved.parameter_upper, "proved", proved.epsilon_upper))
+    verdict, low, high = decide(lowers, uppers, edge)
+    if verdict is Verdict.INCONCLUSIVE and low.value > edge:
+        verdict = Verdict.VIOLATED
+    for side, end in (("lower", low), ("upper", high)):
+        found[f"parameter_{side}"], found[f"{side}_end"], found[f"epsilon_{side}"] = end.value, end.why, end.epsilon
+    if proved is not None and "proved" in (low.why, high.why):
+        found["route"], found["notes"] = f"{proved.route}; numbers beside it: {found['route']}", (*found["notes"], *proved.notes)
+    return verdict
 
 
 def _from_law(law: Enclosure, claim: Claim) -> dict[str, Any]:
@@ -184,7 +199,7 @@ def _from_law(law: Enclosure, claim: Claim) -> dict[str, Any]:
     lower, upper = ([side, side.swapped()] for side in (law.lower, law.upper))
     ends = [max(side.epsilon(delta) for side in sides) for sides in (lower, upper)]
     notes: list[str] = []
-    label = law.label
+    label = "numerical"
     if isinstance(claim, ApproxDP):
         parameters = list(ends)
     else:
@@ -194,9 +209,9 @@ def _from_law(law: Enclosure, claim: Claim) -> dict[str, Any]:
         if unseen > 1e-9:
             parameters[1] = math.inf
         elif law.label != "exact":
-            label = f"assumption: the mass of {unseen:.1g} that was left out shows no larger loss"
+            label = f"assumed: the mass of {unseen:.1g} that was left out shows no larger loss"
         if isinstance(claim, GDP):
-            label = "assumption: events of probability below 1e-9 need no larger mu"
+            label = "assumed: events of probability below 1e-9 need no larger mu"
     # the two ends are computed by separate roundings
     ends[1], parameters[1] = max(ends), max(parameters)
     epsilons = _profile_grid(claim, ends[1], _GRID)
@@ -204,6 +219,7 @@ def _from_law(law: Enclosure, claim: Claim) -> dict[str, Any]:
     curves = [np.max([_best_attack(side) for side in sides], axis=0) for sides in (lower, upper)]
     return {
         "route": law.route,
+        "lower_end": "numerical",
         "upper_end": label,
         "epsilon_lower": ends[0],
         "epsilon_upper": ends[1],
@@ -287,6 +303,7 @@ def _from_samples(
         notes.append("the lower end is the largest loss at an output: a proof where the densities are continuous")
     return {
         "route": f"bounded mean, {sides[0].method}",
+        "lower_end": f"statistical({alpha:.3g})",
         "upper_end": f"statistical({alpha:.3g})",
         "epsilon_lower": low,
         "epsilon_upper": high,

@@ -110,7 +110,7 @@ def _next(args: argparse.Namespace, result: Result, code: int, report: Path | No
             else "keep the witness: run again with --report DIR"
         )
         step += "" if result.verdict is Verdict.VIOLATED else "; round outputs to a grid"
-    elif result.verdict is Verdict.CERTIFIED:
+    elif result.verdict in (Verdict.CERTIFIED, Verdict.SUPPORTED):
         step = "nothing has to change for this pair" + ("" if args.search else "; --search looks for a worse one")
     elif result.verdict is Verdict.INCONCLUSIVE:
         step = "raise --trials, which narrows the enclosure" if isinstance(result, CertifyResult) else "run again to the end"

@@ -130,6 +130,7 @@ def _enclosed(result: CertifyResult, data: dict[str, Any]) -> list[tuple[str, st
         told += [
             (symbol, f"at least {figure(ends[0], 7)}, at most {figure(ends[1], 7)}"),
             ("route", result.route),
+            ("evidence", result.evidence),
             ("upper end", result.upper_end),
             ("how sure", f"confidence {result.confidence:.12g} of all that was sampled, {result.trials:,} runs, seed {result.seed}"),
             ("event", result.event),

@@ -33,6 +33,7 @@ def audited(result: Result, *, numbers: Mapping[str, Any] | None = None, at: Map
         Verdict.VIOLATED: ClaimVerdict.FAILS,
         Verdict.NOT_REFUTED: ClaimVerdict.NOT_REFUTED,
         Verdict.CERTIFIED: ClaimVerdict.NOT_REFUTED,
+        Verdict.SUPPORTED: ClaimVerdict.NOT_REFUTED,
     }
     found = verdict.get(result.verdict, ClaimVerdict.INCONCLUSIVE)
     text = result.headline().partition(": ")[2]

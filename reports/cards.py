@@ -115,6 +115,8 @@ def what_to_do(entry: Entry) -> str:
         )
     if found == Verdict.CERTIFIED.value:
         return "nothing has to change, within the domain and the assumptions stated below."
+    if found == Verdict.SUPPORTED.value:
+        return "nothing has to change on this evidence, which is numerical or assumed and no proof."
     if found == Verdict.INCONCLUSIVE.value:
         return "run it again to the end, or with more trials; what was measured so far is kept below."
     return "repair what is named in the notes and run it again; this audit says nothing about the claim."

@@ -12,6 +12,7 @@ from dpwitness.reports.wording import code, count, figure, prose
     "white box",
     {
         Verdict.CERTIFIED.value: "nothing has to change for this pair; of others it says nothing: `--search` looks for worse ones.",
+        Verdict.SUPPORTED.value: "nothing has to change for this pair on this evidence, which is numerical or assumed and no proof.",
         Verdict.INCONCLUSIVE.value: "the claim lies inside the enclosure: more trials narrow it, where outputs were sampled.",
     },
 )
@@ -26,6 +27,8 @@ def _white_box(entry: Entry) -> Facts:
             facts.append(("epsilon at delta = 0", f"in [{', '.join(ends)}]"))
         facts += [
             ("how it was had", prose(result.get("route", ""))),
+            ("evidence", prose(result.get("evidence", ""))),
+            ("what the lower end rests on", prose(result.get("lower_end", ""))),
             ("what the upper end rests on", prose(result.get("upper_end", ""))),
             ("event", prose(result.get("description") or "")),
             ("how sure", f"confidence {figure(result.get('confidence'), 12)} of all that was sampled"),

@@ -13,7 +13,9 @@ from dpwitness.reports.wording import code, count, figure, number, prose, table,
 
 __all__ = ["markdown"]
 
-_SEVERITY = [v.value for v in (Verdict.VIOLATED, Verdict.ERROR, Verdict.INCONCLUSIVE, Verdict.NOT_REFUTED, Verdict.CERTIFIED)]
+_SEVERITY = [
+    v.value for v in (Verdict.VIOLATED, Verdict.ERROR, Verdict.INCONCLUSIVE, Verdict.NOT_REFUTED, Verdict.SUPPORTED, Verdict.CERTIFIED)
+]
 
 
 def markdown(
@@ -54,11 +56,13 @@ def _verdict(entries: Sequence[Entry]) -> list[str]:
         return ["**No audit was run.**"]
     if broken:
         first = f"**VIOLATED in {len(broken)} of {len(entries)} {_plural(len(entries), 'audit')}: {_names(broken)}.**"
-    elif found["NOT_REFUTED"] + found["CERTIFIED"] == 0:
+    elif found["NOT_REFUTED"] + found["SUPPORTED"] + found["CERTIFIED"] == 0:
         first = "**No verdict was reached: nothing is known of these promises.**"
     else:
         first = f"**No violation found in {len(entries)} {_plural(len(entries), 'audit')}.**"
-    words = [f"{n} {verdict(name).lower()}" for name, n in found.items() if n or name != Verdict.CERTIFIED.value]
+    words = [
+        f"{n} {verdict(name).lower()}" for name, n in found.items() if n or name not in (Verdict.CERTIFIED.value, Verdict.SUPPORTED.value)
+    ]
     lines = [first, "", "Verdicts: " + ", ".join(words) + "."]
     leaky = [entry for entry in entries if violated_in_bits(entry.result)]
     if leaky:

@@ -101,7 +101,7 @@ def test_the_family_keeps_what_survives_and_names_what_does_not(tmp_path):
     assert "the claim of `a` is refuted; the probability that any such refutation is false is at most 0.01. `b`: violated at" in text
     stored = json.loads((tmp_path / "audit.json").read_text())
     assert stored["holm"]["adjusted"] == pytest.approx([4e-5, 0.012, 0.6, 0.9]) and stored["holm"]["error"] == 0.01
-    assert stored["verdicts"] == {"VIOLATED": 2, "NOT_REFUTED": 2, "CERTIFIED": 0, "INCONCLUSIVE": 0, "ERROR": 0}
+    assert stored["verdicts"] == {"VIOLATED": 2, "NOT_REFUTED": 2, "CERTIFIED": 0, "SUPPORTED": 0, "INCONCLUSIVE": 0, "ERROR": 0}
 
 
 def refuse(word):
