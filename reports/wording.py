@@ -110,6 +110,10 @@ def dataset(value: Any) -> str:
         return f"{value['class'].rpartition(':')[2]}({inside})"
     if isinstance(value, dict) and value.get("$type") == "tuple":
         return _entries(value["value"], "()")
+    if isinstance(value, dict) and value.get("$type") == "masked":
+        return f"masked {dataset(value['data'])}, mask {dataset(value['mask'])}"
+    if isinstance(value, dict) and value.get("$type") == "structured":
+        return f"({', '.join(f'{name}={dataset(column)}' for name, column in value['columns'])})"
     if isinstance(value, list):
         return _entries(value, "[]")
     return _entry(value)
@@ -126,8 +130,10 @@ def _entries(values: Sequence[Any], brackets: str, extra: str = "") -> str:
 def _entry(value: Any) -> str:
     if isinstance(value, dict) and value.get("$type") in ("float", "scalar"):
         return _entry(value["value"])
-    if isinstance(value, dict) and "$type" in value:
+    if isinstance(value, dict) and value.get("$type") in ("array", "object", "tuple", "masked", "structured"):
         return dataset(value)
+    if isinstance(value, dict) and "$type" in value:
+        value = {k: v for k, v in value.items() if k != "$type"}
     if isinstance(value, float):
         return f"{value:.6g}"
     if isinstance(value, list):
