@@ -12,7 +12,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dpwitness.cli import NO_VERDICT, OK, VIOLATED
+from dpwitness.mechanisms import reading
 from dpwitness.mechanisms.validation import InvalidArgument
+from dpwitness.mechanisms.writing import write_json
 
 if TYPE_CHECKING:
     from dpwitness.proofs_checks import ClaimFinding
@@ -173,15 +175,15 @@ def _remember(findings: list[dict[str, Any]]) -> None:
     file = _memory()
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_text(json.dumps(verdicts, indent=1), encoding="utf-8")
+        write_json(file, verdicts)
     except OSError:
         pass  # the listing goes without
 
 
 def _remembered() -> dict[str, str]:
     try:
-        return dict(json.loads(_memory().read_text(encoding="utf-8")))
-    except (OSError, ValueError, TypeError):
+        return dict(reading.items(reading.text(40))(reading.read_json(_memory()), "claims.json"))
+    except InvalidArgument:
         return {}
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import shlex
 import sys
@@ -16,6 +15,7 @@ from dpwitness.auditors.certify_result import CertifyResult
 from dpwitness.auditors.result import AuditResult, Result, Verdict, strict
 from dpwitness.auditors.white_box import certify
 from dpwitness.auditors.witness import describe_target
+from dpwitness.mechanisms.writing import write_json
 from dpwitness.reports.report import result_json
 from dpwitness.reports.wording import dataset, slugs
 
@@ -127,7 +127,7 @@ class Auditor:
         folder = self._folder or Path(tempfile.mkdtemp(prefix="dpwitness-"))
         slug = slugs([self._test])[0]
         path = folder / f"witness-{slug}-{self._audits}.json"
-        path.write_text(json.dumps(strict(witness), indent=1, allow_nan=False), encoding="utf-8")
+        write_json(path, strict(witness))
         return _shown(path, self._here)
 
 

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from dpwitness.mechanisms.validation import InvalidArgument
+from dpwitness.mechanisms.writing import write_text
 
 __all__ = ["Environment", "adapter_file", "adapters", "environment_of", "environments", "home"]
 
@@ -110,7 +111,7 @@ class Environment:
             if done.returncode:
                 last = " | ".join(done.stdout.strip().splitlines()[-5:])
                 raise InvalidArgument(f"environment {self.name} cannot be made: {' '.join(command)} ended with {done.returncode}: {last}")
-        (self.folder / "pins").write_text(self.pins)
+        write_text(self.folder / "pins", self.pins)
         say(f"{self.name}: ready in {self.folder}")
 
 

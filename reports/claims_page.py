@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from dpwitness.auditors.result import environment
-from dpwitness.reports.report import check_writable, write_json
+from dpwitness.mechanisms.writing import write_json, write_text
+from dpwitness.reports.report import check_writable
 from dpwitness.reports.wording import code, figure, number, prose, slugs, table
 
 __all__ = ["checks_page", "page", "write"]
@@ -146,8 +147,8 @@ def write(findings: Sequence[Finding], folder: Path | str) -> Path:
             from dpwitness.reports.claims_plot import plot_claims
 
             plot_claims(mine, path / f"papers-{prefix.lower()}.svg")
-    (path / CHECKS).write_text(checks_page(named), encoding="utf-8")
-    (path / "papers.md").write_text(page(named), encoding="utf-8")
+    write_text(path / CHECKS, checks_page(named))
+    write_text(path / "papers.md", page(named))
     return path / "papers.md"
 
 

@@ -7,6 +7,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from dpwitness.mechanisms.writing import aside
+
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
@@ -54,4 +56,5 @@ def drawing(path: Path, width: float = 6.4, height: float = 3.8, left: float | N
             if isinstance(axis.get_major_formatter(), LogFormatterMathtext):  # it needs `parse_math`
                 axis.set_major_formatter("{x:g}")
         metadata = {"Date": None, "Creator": "dpwitness"} if path.suffix == ".svg" else {}
-        figure.savefig(path, metadata=metadata, dpi=120)
+        with aside(path) as draft:
+            figure.savefig(draft, metadata=metadata, dpi=120)

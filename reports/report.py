@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -10,12 +9,13 @@ from typing import Any
 
 from dpwitness.auditors.result import Result, environment, strict
 from dpwitness.mechanisms.validation import InvalidArgument
+from dpwitness.mechanisms.writing import write_json, write_text
 from dpwitness.reports.cards import Entry
 from dpwitness.reports.markdown import markdown
 from dpwitness.reports.summary import family, tally_of_verdicts
 from dpwitness.reports.wording import slugs
 
-__all__ = ["check_writable", "result_json", "write_json", "write_report"]
+__all__ = ["check_writable", "result_json", "write_report"]
 
 SCHEMA = 1
 
@@ -106,7 +106,7 @@ def write_report(
         if entry.witness_file:
             write_json(path / entry.witness_file, entry.result["witness"])
     text = markdown(entries, title=title, command=command, environment=here, together=together, overview=overview)
-    (path / f"{stem}.md").write_text(text, encoding="utf-8")
+    write_text(path / f"{stem}.md", text)
     for file, (_, draw) in drawings.items():
         draw(path / file)
     if overview:
@@ -114,11 +114,6 @@ def write_report(
 
         plot_overview(data, path / overview)
     return path / f"{stem}.md"
-
-
-def write_json(path: Path, value: Any) -> None:
-    """One JSON file of a report: the same bytes from the same value."""
-    path.write_text(json.dumps(value, indent=1, allow_nan=False, ensure_ascii=False) + "\n", encoding="utf-8")
 
 
 def _drawings(result: dict[str, Any], slug: str) -> dict[str, Any]:

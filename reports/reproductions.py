@@ -5,12 +5,12 @@
 
 from __future__ import annotations
 
-import json
 import math
 import sys
 from pathlib import Path
 from typing import Any
 
+from dpwitness.mechanisms.writing import write_json, write_text
 from dpwitness.reports import reproduce_accuracy as acc
 from dpwitness.reports import reproduce_logistic as lr
 from dpwitness.reports.reproductions_page import page
@@ -83,8 +83,8 @@ def _round(value: float) -> float:
 def write(numbers: dict[str, Any], folder: Path) -> list[Path]:
     """The JSON file, the page and the plots of `numbers`, in `folder`, which is made if need be."""
     folder.mkdir(parents=True, exist_ok=True)
-    (folder / "reproductions.json").write_text(json.dumps(numbers, indent=1) + "\n", encoding="utf-8")
-    (folder / "reproductions.md").write_text(page(numbers), encoding="utf-8")
+    write_json(folder / "reproductions.json", numbers)
+    write_text(folder / "reproductions.md", page(numbers))
     plots = {
         "logistic-errors.svg": plot_figure_2,
         "logistic-learning-curve.svg": plot_curve,

@@ -5,15 +5,16 @@
 
 from __future__ import annotations
 
-import json
+import re
 import shutil
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from dpwitness.mechanisms.reading import anything, items, listing, nullable, read_json, record, refuse, text
 from dpwitness.mechanisms.validation import InvalidArgument
-from dpwitness.reports.report import write_json
+from dpwitness.mechanisms.writing import write_json, write_text
 from dpwitness.reports.wording import code, count, dataset, figure, number, prose, slugs, table, verdict
 
 __all__ = ["main", "numbers", "page", "publish"]
@@ -127,7 +128,31 @@ def publish(results: Sequence[Mapping[str, Any]], missing: Mapping[str, str], fo
 
 def _write(found: Found, folder: Path) -> None:
     write_json(folder / "third-party.json", found)
-    (folder / "third-party.md").write_text(page(found), encoding="utf-8")
+    write_text(folder / "third-party.md", page(found))
+
+
+def _witness(value: Any, path: str) -> str:
+    """The name of a file beside the page: it is copied, so it must not lead elsewhere."""
+    name: str = text(200)(value, path)
+    if not re.fullmatch(r"witness-[a-z0-9.-]+\.json", name):
+        refuse(path, "be the name of a witness file", name)
+    return name
+
+
+def _key(value: Any, path: str) -> str:
+    if not isinstance(value, str) or not re.fullmatch(r"(K\d{1,4})?", value):
+        refuse(path, "be K and a number, or empty", value)
+    return value
+
+
+def _row_of_file(value: Any, path: str) -> Found:
+    row: Found = items(anything)(value, path)
+    for name, rule in (("name", text(200)), ("key", _key), ("witness", nullable(_witness))):
+        rule(row.get(name), f"{path}.{name}")
+    return row
+
+
+_FILE = record(settings=items(anything), rows=listing(_row_of_file), missing=items(text()), witnesses=text(200))
 
 
 def main(reports: Iterable[str | Path], published: str | Path = "reports/published") -> Path:
@@ -145,7 +170,7 @@ def main(reports: Iterable[str | Path], published: str | Path = "reports/publish
         source = report / "third-party.json"
         if not source.is_file():
             raise InvalidArgument(f"reports must be folders that `dpwitness suite third-party --report` wrote, got {str(report)!r}")
-        found = json.loads(source.read_text(encoding="utf-8"))
+        found = _FILE(read_json(source, "publish"), "third-party.json")
         together = found | {"missing": together.get("missing", {}) | found["missing"]}
         rows |= {row["name"]: (row, report) for row in found["rows"]}
     together["rows"] = sorted((row for row, _ in rows.values()), key=lambda row: int(row["key"][1:] or 1000))
