@@ -1,6 +1,8 @@
 """Is a mechanism as useful as claimed? Bounds with explicit constants, on the frequency of failure or on the mean, and scaling laws.
 
-The verdict on scaling is that of a log-log regression: claims such as O(1/sqrt(n)) name an exponent and no constant.
+Every VIOLATED rests on a confidence limit that holds for all laws allowed by what the claim states: exact binomial for frequencies and
+medians; for means a stated range or moment (`mean_limits.py`), because no test of a mean holds for all laws. Claims such as O(1/sqrt(n))
+name an exponent and no constant: what is tested is the least-squares slope of the log of the error's statistic over the grid.
 """
 
 from __future__ import annotations
@@ -15,6 +17,7 @@ import numpy as np
 from numpy.random import Generator
 from scipy import stats
 
+from dpwitness.auditors.mean_limits import combined_limits, median_limits, moment_limits, range_limits
 from dpwitness.auditors.result import Result, Verdict, environment, strict
 from dpwitness.mechanisms.protocol import FloatArray, name_of
 from dpwitness.mechanisms.solvers import ConvergenceError
@@ -47,15 +50,44 @@ class FailureBound:
 
 @dataclass(frozen=True, slots=True)
 class MeanBound:
-    """E[error] <= `bound`."""
+    """E[error] <= `bound`.
+
+    Parameters
+    ----------
+    bound : float
+    low : float
+        Smallest value that an error can have; enough to refute the bound. Not used where `deviation` is stated.
+    high : float, optional
+        Largest value that it can have. Without it, or `deviation`, no upper confidence limit exists.
+    deviation : float, optional
+        What its standard deviation is assumed to be at most, instead of a range.
+    """
 
     bound: float
+    low: float = 0.0
+    high: float | None = None
+    deviation: float | None = None
 
     def __post_init__(self) -> None:
-        require(self).finite("bound")
+        require(self).finite("bound", "low")
+        if self.deviation is not None:
+            require(self).positive("deviation")
+        if self.high is not None:
+            require(self).finite("high")
+            if self.deviation is not None:
+                raise InvalidArgument("MeanBound: high and deviation must not both be given: a range is enough")
+            if self.high <= self.low:
+                raise InvalidArgument(f"MeanBound: high must be above low = {self.low:g}, got {self.high!r}")
 
     def __str__(self) -> str:
         return f"mean error <= {self.bound:.6g}"
+
+    @property
+    def given(self) -> str:
+        """What the limits of the mean rest on."""
+        if self.deviation is not None:
+            return f"assuming a standard deviation of at most {self.deviation:.6g}"
+        return f"for errors of at least {self.low:.6g}" if self.high is None else f"for errors in [{self.low:.6g}, {self.high:.6g}]"
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,18 +104,25 @@ class Scaling:
         Its name, for the report.
     transform : callable, optional
         Such as ``math.log`` for a claim in log p. Positive on the grid.
-    statistic : {"mean", "median"}
-        Of the error over the runs.
+    statistic : {"median", "mean"}
+        Of the error over the runs. The test of medians holds for every law; that of means needs `spread`.
+    spread : float, optional
+        What the error's standard deviation is assumed to be at most, in units of its mean, at every value of the grid.
     """
 
     exponent: float
     grid: tuple[float, ...]
     parameter: str = "n"
     transform: Callable[[float], float] | None = None
-    statistic: str = "mean"
+    statistic: str = "median"
+    spread: float | None = None
 
     def __post_init__(self) -> None:
-        require(self).finite("exponent").one_of("statistic", ["mean", "median"])
+        require(self).finite("exponent").one_of("statistic", ["median", "mean"])
+        if self.spread is not None:
+            require(self).positive("spread")
+            if self.statistic != "mean":
+                raise InvalidArgument(f"Scaling: spread must be left out for the median, got {self.spread!r}")
         if not isinstance(self.grid, Sequence) or isinstance(self.grid, str):
             raise InvalidArgument(f"Scaling: grid must be a sequence of numbers, got {self.grid!r}")
         values = sorted({require_positive("grid", value, "Scaling") for value in self.grid})
@@ -107,17 +146,28 @@ class Scaling:
     def __str__(self) -> str:
         return f"error = O({self.name}^{self.exponent:g})"
 
+    @property
+    def given(self) -> str:
+        """What the limits of the slope rest on."""
+        if self.statistic == "median":
+            return "exact for every law"
+        if self.spread is None:
+            return "not a test at a stated error: two standard errors of a regression; state spread, or use the median"
+        return f"assuming standard deviations of at most {self.spread:.6g} means"
+
 
 UtilityClaim = FailureBound | MeanBound | Scaling
 
 
 @dataclass(frozen=True, slots=True)
 class UtilityPoint:
-    """One measured point: the parameter's value, the error's statistic, and its standard error."""
+    """One measured point: the parameter's value, the error's statistic, its standard error, and limits that hold with all other points'."""
 
     value: float
     error: float
     standard_error: float
+    lower: float = math.nan
+    upper: float = math.nan
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -129,9 +179,9 @@ class UtilityResult(Result):
     estimate : float
         Frequency of failure, mean error, or slope of log error against the log of the parameter.
     lower, upper : float
-        Confidence limits of it, each one-sided: exact binomial, Student's t, or slope minus and plus two standard errors.
+        Confidence limits of it, each one-sided at the stated confidence, given what `claim` states: see `evidence`.
     standard_error : float
-        Of the estimate.
+        Of the estimate, for the reader only.
     points : tuple of UtilityPoint
         For scaling claims, what was regressed.
     constant : float
@@ -163,20 +213,27 @@ class UtilityResult(Result):
 
     @property
     def evidence(self) -> str:
-        """``statistical``, or ``assumed`` for a slope, whose errors are taken as normal."""
-        return "assumed" if isinstance(self.claim, Scaling) else "statistical"
+        """What the verdict rests on: ``statistical`` at the confidence, or ``assumed``: a moment is taken on trust, or nothing tested."""
+        claim = self.claim
+        if isinstance(claim, MeanBound):
+            return "statistical" if claim.deviation is None else "assumed"
+        return "assumed" if isinstance(claim, Scaling) and claim.statistic == "mean" else "statistical"
 
     def headline(self) -> str:
         """Verdict, number, and how sure."""
         if self.verdict is Verdict.ERROR:
             return f"ERROR: {self.notes[0]}"
-        word = self.verdict.value.replace("_", " ")
-        if isinstance(self.claim, Scaling):
-            slope = f"slope {self.estimate:.4g} (standard error {self.standard_error:.2g}) against the claimed {self.claim.exponent:g}"
-            return f"{word}: {self.claim}: {slope}, from {len(self.points)} points of {self.runs} runs"
-        what = "failure frequency" if isinstance(self.claim, FailureBound) else "mean error"
+        word, claim = self.verdict.value.replace("_", " "), self.claim
         limits = f"limits {self.lower:.4g} and {self.upper:.4g} at confidence {self.confidence:.12g} each"
-        return f"{word}: {self.claim}: {what} {self.estimate:.4g} in {self.runs} runs ({limits})"
+        if isinstance(claim, Scaling):
+            if claim.statistic == "mean" and claim.spread is None:
+                limits = f"{self.lower:.4g} to {self.upper:.4g}"
+            slope = f"slope {self.estimate:.4g} of the {claim.statistic} error against the claimed {claim.exponent:g}"
+            return f"{word}: {claim}: {slope}, from {len(self.points)} points of {self.runs} runs ({limits}, {claim.given})"
+        what, given = ("failure frequency", "") if isinstance(claim, FailureBound) else ("mean error", f", {claim.given}")
+        if math.isinf(self.upper):
+            limits = f"lower limit {self.lower:.4g} at confidence {self.confidence:.12g}"
+        return f"{word}: {claim}: {what} {self.estimate:.4g} in {self.runs} runs ({limits}{given})"
 
     def to_json(self) -> dict[str, Any]:
         numbers = {key: strict(getattr(self, key)) for key in ("estimate", "lower", "upper", "standard_error", "constant")}
@@ -222,9 +279,10 @@ def audit_utility(
     error : callable
         ``error(size, rng)`` gives the errors of `size` independent runs, (size,). For `Scaling`, ``error(value, size, rng)``.
     claim : FailureBound, MeanBound or Scaling
-        A `FailureBound` is refuted when the exact binomial lower limit of the frequency exceeds beta; a `MeanBound` when Student's lower
-        limit exceeds the bound, which assumes a mean near normal; a `Scaling` when the slope exceeds the exponent by more than 0.05 and
-        more than two standard errors: bounds may be beaten.
+        A `FailureBound` is refuted when the exact binomial lower limit of the frequency exceeds beta; a `MeanBound` when a lower limit of
+        the mean exceeds the bound, which holds for all errors in the stated range, or with the stated standard deviation; a `Scaling` when
+        the lower limit of the slope exceeds the exponent and the slope itself does by more than 0.05: bounds may be beaten. Without a
+        stated `spread`, a `Scaling` of means is not a test at a stated error: it ends in INCONCLUSIVE where it would have been refuted.
     runs : int, optional
         Default 2000; for `Scaling`, 200 at each point, the least that is allowed there.
     confidence : float
@@ -261,59 +319,69 @@ def audit_utility(
 
 def _explicit(base: UtilityResult, claim: FailureBound | MeanBound, error: Callable[..., Any]) -> UtilityResult:
     values = _errors(error(base.runs, np.random.default_rng(base.seed)), base.runs)
-    n, level = len(values), base.confidence
+    n, alpha = len(values), 1 - base.confidence
     if isinstance(claim, FailureBound):
         failures = int(np.sum(values > claim.bound))
-        lower = float(stats.beta.ppf(1 - level, failures, n - failures + 1)) if failures else 0.0
-        upper = float(stats.beta.ppf(level, failures + 1, n - failures)) if failures < n else 1.0
+        lower = float(stats.beta.ppf(alpha, failures, n - failures + 1)) if failures else 0.0
+        upper = float(stats.beta.isf(alpha, failures + 1, n - failures)) if failures < n else 1.0
         estimate, spread, refuted = failures / n, math.sqrt(failures * (n - failures) / n**3), lower > claim.beta
     else:
         if np.isinf(values).any():
             raise InvalidArgument("audit_utility: error must be finite for a claim about its mean, got inf")
         estimate, spread = float(values.mean()), float(values.std(ddof=1) / math.sqrt(n))
-        reach = float(stats.t.ppf(level, n - 1)) * spread
-        lower, upper = estimate - reach, estimate + reach
+        if claim.deviation is not None:
+            lower, upper = moment_limits(values, alpha, deviation=claim.deviation)
+        else:
+            _in_range(values, claim)
+            lower, upper = range_limits(values, claim.low, claim.high, alpha)
         refuted = lower > claim.bound
     verdict = Verdict.VIOLATED if refuted else Verdict.NOT_REFUTED
     return replace(base, verdict=verdict, estimate=estimate, lower=lower, upper=upper, standard_error=spread)
 
 
-def _scaling(base: UtilityResult, claim: Scaling, error: Callable[..., Any]) -> UtilityResult:
-    import statsmodels.api as sm
+def _in_range(values: FloatArray, claim: MeanBound) -> None:
+    high = math.inf if claim.high is None else claim.high
+    for outside, rule, end in ((values < claim.low, "least", "low"), (values > high, "most", "high")):
+        if outside.any():
+            run = int(np.flatnonzero(outside)[0])
+            told = f"got {values[run]:.6g} in run {run}; state its range, as in MeanBound({claim.bound:g}, low=..., high=...)"
+            raise InvalidArgument(f"audit_utility: error must be at {rule} {end} = {getattr(claim, end):g}, {told}")
 
+
+def _scaling(base: UtilityResult, claim: Scaling, error: Callable[..., Any]) -> UtilityResult:
+    """The slope over all statistics within their limits: one limit of each point enters either end, so alpha is shared among the points."""
+    x = np.log([claim.regressor(value) for value in claim.grid])
     points = []
     for place, value in enumerate(claim.grid):
         rng = np.random.default_rng(np.random.SeedSequence(base.seed, spawn_key=(place,)))
-        points.append(_point(claim, value, _errors(error(value, base.runs, rng), base.runs), rng))
-    x = np.log([claim.regressor(p.value) for p in points])
-    y = np.log([p.error for p in points])
-    fit = sm.OLS(y, sm.add_constant(x)).fit()
+        errors = _errors(error(value, base.runs, rng), base.runs)
+        points.append(_point(claim, value, errors, rng, (1 - base.confidence) / len(claim.grid)))
+    fit = stats.linregress(x, np.log([p.error for p in points]))
+    weights = (x - x.mean()) / float(np.sum((x - x.mean()) ** 2))  # slope = weights . log errors
     # Residuals of few points can be small by luck: the standard error is at least what the runs' own spread carries into the slope.
-    weights = (x - x.mean()) / float(np.sum((x - x.mean()) ** 2))
     carried = math.sqrt(float(np.sum((weights * [p.standard_error / p.error for p in points]) ** 2)))
-    slope, spread = float(fit.params[1]), max(float(fit.bse[1]), carried)
-    refuted = slope > claim.exponent + max(_MARGIN, 2 * spread)
-    beyond = claim.exponent + max(_MARGIN, 2 * spread)
-    return replace(
-        base,
-        verdict=Verdict.VIOLATED if refuted else Verdict.NOT_REFUTED,
-        estimate=slope,
-        lower=slope - 2 * spread,
-        upper=slope + 2 * spread,
-        standard_error=spread,
-        points=tuple(points),
-        constant=float(np.exp(fit.params[0])),
-        notes=(f"refuted by slopes above {beyond:.4g}",),
-    )
+    slope, spread = float(fit.slope), max(carried, float(fit.stderr))
+    if claim.statistic == "mean" and claim.spread is None:
+        lower, upper, refuting = slope - 2 * spread, slope + 2 * spread, Verdict.INCONCLUSIVE
+    else:
+        lower, upper = combined_limits(weights, np.array([p.lower for p in points]), np.array([p.upper for p in points]))
+        refuting = Verdict.VIOLATED
+    verdict = refuting if lower > claim.exponent and slope > claim.exponent + _MARGIN else Verdict.NOT_REFUTED
+    notes = (f"refuted by slopes above {claim.exponent + max(_MARGIN, slope - lower):.4g}: {_MARGIN:g} is left for slower terms",)
+    found = replace(base, verdict=verdict, estimate=slope, lower=lower, upper=upper, standard_error=spread, notes=notes)
+    return replace(found, points=tuple(points), constant=float(np.exp(fit.intercept)))
 
 
-def _point(claim: Scaling, value: float, errors: FloatArray, rng: Generator) -> UtilityPoint:
+def _point(claim: Scaling, value: float, errors: FloatArray, rng: Generator, alpha: float) -> UtilityPoint:
     if claim.statistic == "median":
         middle = float(np.median(errors))
         again = np.median(errors[rng.integers(0, len(errors), (200, len(errors)))], axis=1)
-        point = UtilityPoint(value, middle, float(again.std(ddof=1)))
+        point = UtilityPoint(value, middle, float(again.std(ddof=1)), *median_limits(errors, alpha))
     else:
-        point = UtilityPoint(value, float(errors.mean()), float(errors.std(ddof=1) / math.sqrt(len(errors))))
+        if claim.spread is not None and errors.min() < 0:
+            raise InvalidArgument(f"audit_utility: error must be at least 0 where spread is stated, got {errors.min():.6g}")
+        limits = moment_limits(errors, alpha, spread=claim.spread) if claim.spread is not None else (math.nan, math.nan)
+        point = UtilityPoint(value, float(errors.mean()), float(errors.std(ddof=1) / math.sqrt(len(errors))), *limits)
     if not (math.isfinite(point.error) and point.error > 0):
         name = f"{claim.statistic} error at {claim.parameter} = {value:g}"
         raise InvalidArgument(f"audit_utility: error must be positive and finite to be regressed, got {point.error!r} as the {name}")

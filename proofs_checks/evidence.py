@@ -71,7 +71,7 @@ def _read(result: Result) -> tuple[str, Enclosure | None]:
         return "black-box audit", excess_of(result.parameter_lower, math.inf, result.claim.parameter)
     if isinstance(result, UtilityResult) and not isinstance(result.claim, Scaling):
         return "utility audit", None
-    return "regression of log errors", None
+    return "slope within limits of every point", None
 
 
 def identities(*differences: Any, text: str) -> Evidence:

@@ -68,13 +68,13 @@ def noise_of_a_prediction(effort: Effort) -> Evidence:
     depends=("JT-04",),
 )
 def noise_of_a_prediction_by_dimension(effort: Effort) -> Evidence:
-    """|<b, x>| for a unit x of equal entries, drawn at four dimensions and regressed."""
+    """|<b, x>| for a unit x of equal entries, at four dimensions; it is half-normal: its deviation is sqrt(pi/2 - 1) means."""
 
     def error(p: float, size: int, rng: Generator) -> FloatArray:
         rows = SphericalNoise("gaussian", 1.0, int(p)).sample(size, rng)
         return np.asarray(np.abs(rows.sum(axis=1)) / math.sqrt(p))
 
-    scaling = Scaling(0.0, (8.0, 64.0, 256.0, 1024.0), "p")
+    scaling = Scaling(0.0, (8.0, 64.0, 256.0, 1024.0), "p", statistic="mean", spread=0.756)
     return audited(audit_utility(error, scaling, runs=effort.of(4000, 1000), seed=effort.seed, name="noise of a prediction"))
 
 
@@ -146,7 +146,7 @@ def _failed(model: OneFeature, bound: float, allowed: float, at: dict[str, float
 
 
 def _rate(place: Literal["output", "objective"], effort: Effort, name: str) -> Evidence:
-    """Mean excess of the mechanism itself at epsilon = 1, delta = 1e-5, over n."""
+    """Mean excess of the mechanism itself at epsilon = 1, delta = 1e-5, over n; a square of noise, so 2 means of deviation are allowed."""
     best = math.log(0.7 / 0.3)
     kind = GLMOutputPerturbation if place == "output" else GLMObjectivePerturbation
 
@@ -161,7 +161,9 @@ def _rate(place: Literal["output", "objective"], effort: Effort, name: str) -> E
         ]
         return measure.excess(np.array(outputs))
 
-    return audited(audit_utility(error, Scaling(-0.5, SIZES), runs=effort.of(400, 200), seed=effort.seed, name=name))
+    return audited(
+        audit_utility(error, Scaling(-0.5, SIZES, statistic="mean", spread=2.0), runs=effort.of(400, 200), seed=effort.seed, name=name)
+    )
 
 
 # -- Theorem 1 ---------------------------------------------------------------------------------------------------------

@@ -254,5 +254,5 @@ def algorithm_2_beats_algorithm_1(effort: Effort, records: float = 700) -> Evide
             found[i] = np.mean(points @ w2 < 0) - np.mean(points @ w1 < 0)
         return found
 
-    result = audit_utility(difference, MeanBound(0.0), runs=effort.of(300, 60), seed=effort.seed)
+    result = audit_utility(difference, MeanBound(0.0, low=-1.0, high=1.0), runs=effort.of(300, 60), seed=effort.seed)
     return audited(result, numbers={"error of Algorithm 2 - error of Algorithm 1": result.estimate}, at={"records": n})

@@ -268,7 +268,8 @@ def regret_by_equation_12(effort: Effort, constant: float = 10.0, epsilon: float
 def regret_scaling(exponent: float, power: float, effort: Effort, name: str) -> Evidence:
     """Mean regret of 200 games or more at p = 4 to 4096, log p to the `power` under lambda's root; costs of W21, R = 1, epsilon = 4.
 
-    All actions but the first cost the same, so a game is a number of independent coins: whether round t plays action 1.
+    All actions but the first cost the same, so a game is a number of independent coins: whether round t plays action 1. More than 16 are
+    expected to come up, so the deviation of their number is at most a quarter of its mean.
     """
     rounds, epsilon, delta = 5000, 4.0, 1e-5
 
@@ -277,7 +278,7 @@ def regret_scaling(exponent: float, power: float, effort: Effort, name: str) -> 
         others = 1 / (1 + np.exp(2 * np.arange(rounds) / lam) / (p - 1))
         return 2.0 * np.array([np.count_nonzero(rng.random(rounds) < others) for _ in range(size)])
 
-    scaling = Scaling(exponent, (4.0, 16.0, 64.0, 256.0, 1024.0, 4096.0), "p", transform=math.log)
+    scaling = Scaling(exponent, (4.0, 16.0, 64.0, 256.0, 1024.0, 4096.0), "p", transform=math.log, statistic="mean", spread=0.25)
     return audited(audit_utility(error, scaling, runs=effort.of(500, 200), seed=effort.seed, name=name))
 
 

@@ -278,7 +278,11 @@ def constants_exist(effort: Effort, p: float = 2, epsilon: float = 1.0, records:
         return np.asarray(k * (away * away).sum(axis=1))
 
     bound = constant / (epsilon * n)
-    result = audit_utility(price, MeanBound(bound * 1.001), runs=effort.of(100_000, 10_000), confidence=1 - 1e-6, seed=effort.seed)
+    scale = 2 * zeta / (2 * epsilon * n)  # |b| / 2n is Gamma(d) of this scale, its direction uniform
+    second, fourth = scale**2 * d * (d + 1), scale**4 * d * (d + 1) * (d + 2) * (d + 3)
+    deviation = math.sqrt(fourth - second**2 + 4 * k**2 * second / d) / (4 * k)
+    claimed = MeanBound(bound * 1.001, deviation=deviation * 1.001)
+    result = audit_utility(price, claimed, runs=effort.of(100_000, 10_000), confidence=1 - 1e-6, seed=effort.seed)
     agrees = result.lower <= exact <= result.upper
     verdict = ClaimVerdict.UNDERSPECIFIED if agrees and exact >= 0.999 * bound else ClaimVerdict.INCONCLUSIVE
     numbers = {"C2": constant, "exact price over bound": exact / bound, "measured price over bound": result.estimate / bound}
@@ -299,6 +303,7 @@ def constants_exist(effort: Effort, p: float = 2, epsilon: float = 1.0, records:
 def price_falls_with_the_records(effort: Effort, epsilon: float = 1.0, regularization: float = 0.1) -> Evidence:
     """Records at (+-1, 0) / 2 and (0, +-1) / 2 with labels +-1/2 for the first two, in equal numbers: slope of the log mean price.
 
+    The price is |b/2n - v|^2 up to a factor, |b| ~ Gamma(2) with a uniform direction: its deviation is at most sqrt(7/3) of its mean.
     Where lambda is well above Lambda / (epsilon n) the price falls like 1 / n^2; the claimed slope is the worst case.
     """
 
@@ -310,7 +315,9 @@ def price_falls_with_the_records(effort: Effort, epsilon: float = 1.0, regulariz
         curvature = 0.125 + regularization
         return np.asarray(curvature * ((w - np.array([0.125 / curvature, 0.0])) ** 2).sum(axis=1))
 
-    result = audit_utility(price, Scaling(-1.0, (100, 800, 6400, 51200)), runs=effort.of(2000, 200), seed=effort.seed)
+    result = audit_utility(
+        price, Scaling(-1.0, (100, 800, 6400, 51200), statistic="mean", spread=1.53), runs=effort.of(2000, 200), seed=effort.seed
+    )
     return audited(result, numbers={"slope": result.estimate}, at={"epsilon": epsilon, "regularization": regularization})
 
 

@@ -204,9 +204,8 @@ def excess_by_records(effort: Effort) -> Evidence:
         rows = [model.sample(LabelledVectors(POPULATION.x, POPULATION.y, np.maximum(c, 1)), 1, rng)[0] for c in drawn]
         return _risk(POPULATION, np.array(rows)) - _risk(POPULATION, best[None, :])
 
-    found = audit_utility(
-        error, Scaling(-1 / 3, (500.0, 2000.0, 8000.0, 32000.0)), runs=effort.of(400, 200), seed=effort.seed, name="excess on the simplex"
-    )
+    claimed = Scaling(-1 / 3, (500.0, 2000.0, 8000.0, 32000.0), statistic="mean", spread=2.0)
+    found = audit_utility(error, claimed, runs=effort.of(400, 200), seed=effort.seed, name="excess on the simplex")
     return audited(found)
 
 
@@ -228,7 +227,10 @@ def price_of_drawing(effort: Effort, draws: float = 10) -> Evidence:
     def error(size: int, rng: Generator) -> FloatArray:
         return _risk(POPULATION, model.sample(POPULATION, size, rng)) - _risk(POPULATION, middle[None, :])
 
-    found = audit_utility(error, MeanBound(0.25 / (2 * draws)), runs=effort.of(20_000, 5_000), seed=effort.seed, name="price of drawing")
+    own = float(_risk(POPULATION, middle[None, :])[0])
+    worst = float(_risk(POPULATION, np.eye(4)).max())  # of a convex risk, at a vertex
+    bound = MeanBound(0.25 / (2 * draws), low=-own, high=worst - own + 1e-12)
+    found = audit_utility(error, bound, runs=effort.of(20_000, 5_000), seed=effort.seed, name="price of drawing")
     return audited(found, at={"draws": draws})
 
 

@@ -186,7 +186,13 @@ def the_excess_falls_with_the_root_of_records(effort: Effort) -> Evidence:
     def error(n: float, size: int, rng: np.random.Generator) -> FloatArray:
         return np.array([_transfer_error(int(n), rng) for _ in range(size)])
 
-    found = audit_utility(error, Scaling(-0.5, records, "n"), runs=effort.of(400, 200), seed=effort.seed, name="mean error over the circle")
+    found = audit_utility(
+        error,
+        Scaling(-0.5, records, "n", statistic="mean", spread=1.0),
+        runs=effort.of(400, 200),
+        seed=effort.seed,
+        name="mean error over the circle",
+    )
     evidence = audited(found, numbers={"slope": found.estimate})
     if evidence.verdict is not ClaimVerdict.NOT_REFUTED:
         return evidence

@@ -71,6 +71,7 @@ def _sensitivity(entry: Entry) -> Facts:
     {
         Verdict.VIOLATED.value: "the error is larger than claimed: promise less, or repair the mechanism.",
         Verdict.NOT_REFUTED.value: "nothing has to change on this evidence.",
+        Verdict.INCONCLUSIVE.value: "the mean seems to grow too fast, at no stated error: state its spread, or test the median.",
     },
 )
 def _utility(entry: Entry) -> Facts:
@@ -78,7 +79,9 @@ def _utility(entry: Entry) -> Facts:
     scaling = result.get("exponent") is not None
     what = "slope of log error" if scaling else "measured"
     limits = " and ".join(figure(result.get(end), 6) for end in ("lower", "upper"))
-    sure = "two standard errors either way" if scaling else f"one-sided limits at confidence {figure(result.get('confidence'), 12)} each"
+    sure = f"one-sided limits at confidence {figure(result.get('confidence'), 12)} each"
+    if scaling and (result.get("points") or [{}])[0].get("lower") in (None, "nan"):
+        sure = "two standard errors either way, not a test at a stated error"
     points = [f"{figure(p['error'])} ± {figure(p['standard_error'], 2)} at {figure(p['value'], 8)}" for p in result.get("points") or []]
     facts = [("claim", prose(result.get("claim", "")))]
     if result.get("verdict") != Verdict.ERROR.value:

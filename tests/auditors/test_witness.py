@@ -118,7 +118,7 @@ def test_a_sensitivity_is_evaluated_again(norm):
 
 @pytest.mark.parametrize(
     ("function", "claim"),
-    [(errors, MeanBound(0.9)), (errors, FailureBound(1.0, 0.1)), (growing, Scaling(0.5, (4, 32, 256, 1024), "p", math.log))],
+    [(errors, MeanBound(0.8)), (errors, FailureBound(1.0, 0.1)), (growing, Scaling(0.5, (4, 32, 256, 1024), "p", math.log))],
 )
 def test_an_error_is_measured_again(function, claim):
     result = audit_utility(function, claim)

@@ -168,5 +168,5 @@ def test_flipped_inequality_and_domain_turn_the_verdict(flipped):
 
 
 def test_half_the_price_of_drawing_is_refuted(monkeypatch):
-    monkeypatch.setattr(simplex_claims, "MeanBound", lambda bound: MeanBound(bound / 2))
+    monkeypatch.setattr(simplex_claims, "MeanBound", lambda bound, **range: MeanBound(bound / 2, **range))
     assert check("JT-14-draws").claim_verdict is FAILS
