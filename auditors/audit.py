@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Sequence
-from concurrent.futures import Executor
+from concurrent.futures import BrokenExecutor, Executor
 from dataclasses import replace
 from typing import Any
 
@@ -188,6 +188,8 @@ def _kept(state: Course, work: Callable[[], None], own_executor: bool) -> AuditR
         interrupted = True
     except MechanismFailed as error:
         failure = str(error)
+    except BrokenExecutor as error:  # from `submit`: the worker died between two chunks
+        failure = f"a worker process died while it ran the mechanism ({error})"
     finally:
         if own_executor:
             state.executor.shutdown(wait=False)

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import importlib
+import os
+import sys
 import time
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from importlib.machinery import PathFinder, SourceFileLoader
+from typing import Any
 
 import numpy as np
 
 from dpwitness.mechanisms.protocol import FloatArray
 
-__all__ = ["evolve"]
+__all__ = ["evolve", "windowless"]
 
 
 def evolve(
@@ -41,8 +47,7 @@ def evolve(
     """
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        import cma
-
+        cma = _package()
         k = len(start)
         if k == 1:  # cma wants two dimensions: one that does nothing is added
             return evolve(
@@ -61,3 +66,42 @@ def evolve(
                 best, value = points[i].copy(), float(found[i])
             strategy.tell(list(points), found.tolist())
         return best
+
+
+def _package() -> Any:
+    """The package cma. Its import needs docstrings: where Python drops them (-OO), it is compiled with them."""
+    with windowless():  # it imports matplotlib
+        if sys.flags.optimize < 2 or "cma" in sys.modules:
+            return importlib.import_module("cma")
+        sys.meta_path.insert(0, _Documented)
+        try:
+            return importlib.import_module("cma")
+        finally:
+            sys.meta_path.remove(_Documented)
+
+
+@contextmanager
+def windowless() -> Iterator[None]:
+    """Without MPLBACKEND: no figure here has a window, and a backend that is not there stops the import of matplotlib."""
+    backend = os.environ.pop("MPLBACKEND", None)
+    try:
+        yield
+    finally:
+        if backend is not None:
+            os.environ["MPLBACKEND"] = backend
+
+
+class _Documented(PathFinder):
+    """Finds the modules of cma, compiled with their docstrings."""
+
+    @classmethod
+    def find_spec(cls, fullname: str, path: Any = None, target: Any = None) -> Any:
+        spec = super().find_spec(fullname, path, target) if fullname.partition(".")[0] == "cma" else None
+        if spec is not None and isinstance(spec.loader, SourceFileLoader):
+            spec.loader = _WithDocstrings(spec.loader.name, spec.loader.path)
+        return spec
+
+
+class _WithDocstrings(SourceFileLoader):
+    def get_code(self, fullname: str) -> Any:
+        return compile(self.get_data(self.path), self.path, "exec", dont_inherit=True, optimize=0)

@@ -11,7 +11,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from dpwitness.cli import NO_VERDICT, OK, VIOLATED
+from dpwitness.ending import NO_VERDICT, OK, VIOLATED, after, attempt
 from dpwitness.mechanisms import reading
 from dpwitness.mechanisms.validation import InvalidArgument
 from dpwitness.mechanisms.writing import write_json
@@ -137,13 +137,16 @@ def _check_all(args: argparse.Namespace) -> int:
     print(f"{len(results)} claims: {tally}; {sum(found['seconds'] for found in results):.0f} s", file=out)
     if interrupted:
         print(f"interrupted: {len(declarations()) - len(results)} claims were not checked", file=out)
+    lost = False
     if args.report is not None:
         from dpwitness.reports.claims_page import write
 
-        print(f"report: {write(results, args.report)}", file=out)
+        report, lost = attempt("report", lambda: write(results, args.report))
+        if report is not None:
+            print(f"report: {report}", file=out)
     if args.json:
         print_json(results)
-    return NO_VERDICT if interrupted else _code(words)
+    return after(NO_VERDICT if interrupted else _code(words), lost)
 
 
 def run_all(*, seconds: float, quick: bool, seed: int, workers: int = 1) -> Iterator[dict[str, Any]]:

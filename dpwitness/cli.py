@@ -4,17 +4,25 @@ from __future__ import annotations
 
 import argparse
 import os
-import sys
 from collections.abc import Sequence
 from typing import Any, NoReturn
 
 from dpwitness import examine, targets
+from dpwitness.ending import OK, TRACEBACK, USAGE, guarded
+from dpwitness.numbers import real, whole
 
 __all__ = ["main"]
 
-OK, VIOLATED, USAGE, NO_VERDICT = 0, 1, 2, 3
+_EXIT_CODES = (
+    "exit codes: 0 nothing refuted, 1 violated, 2 usage or input error, or a file that could not be written, "
+    f"3 inconclusive, a mechanism that failed, or an error that is not known ({TRACEBACK}=1 shows where)"
+)
 
-_EXIT_CODES = "exit codes: 0 nothing refuted, 1 violated, 2 usage or input error, 3 inconclusive or a mechanism that failed"
+TRIALS = whole("trials", 1000, 10**12)
+SEED = whole("seed", 0)
+WORKERS = whole("workers", 1, 1024)
+CONFIDENCE = real("confidence", 0.0, 1.0, ends="()")
+SECONDS = targets.SECONDS
 
 
 class _Parser(argparse.ArgumentParser):
@@ -24,33 +32,13 @@ class _Parser(argparse.ArgumentParser):
         self.exit(USAGE, f"{self.prog}: {message} (see {self.prog} --help)\n")
 
 
-def _number(text: str) -> int:
-    """A whole number, also written as 1e6."""
-    from decimal import Decimal, InvalidOperation
-
-    try:
-        value = Decimal(text.replace("_", ""))
-        if value != value.to_integral_value() or abs(value) > 10**18:
-            raise ValueError
-    except (InvalidOperation, ValueError):
-        raise argparse.ArgumentTypeError(f"must be a whole number such as 200000 or 2e5, got {text!r}") from None
-    return int(value)
-
-
-def _positive(text: str) -> int:
-    value = _number(text)
-    if value < 1:
-        raise argparse.ArgumentTypeError(f"must be at least 1, got {text}")
-    return value
-
-
 def _running(parser: argparse.ArgumentParser) -> None:
     """Options of every command that runs mechanisms."""
     parser.add_argument(
-        "--trials", type=_number, metavar="N", help="runs of the mechanism in all, both datasets together; 1e6 is understood"
+        "--trials", type=TRIALS, metavar="N", help="runs of the mechanism in all, both datasets together; 1e6 is understood"
     )
-    parser.add_argument("--seed", type=_number, metavar="S", help="root of all randomness: the same seed gives the same counts")
-    parser.add_argument("--workers", type=_positive, default=1, metavar="K", help="threads for dpwitness' own kernels, processes otherwise")
+    parser.add_argument("--seed", type=SEED, metavar="S", help="root of all randomness: the same seed gives the same counts")
+    parser.add_argument("--workers", type=WORKERS, default=1, metavar="K", help="threads for dpwitness' own kernels, processes otherwise")
     parser.add_argument("--report", metavar="DIR", help="write audit.md, audit.json, plots, and witness-*.json for each violation")
     parser.add_argument("--json", action="store_true", help="print results as JSON")
 
@@ -78,10 +66,10 @@ def _parser() -> argparse.ArgumentParser:
     audit.add_argument(
         "--relation", metavar="R", help="why they are neighbours: replace-one (default), add-remove, substitution, l1, l2, linf"
     )
-    audit.add_argument("--confidence", type=float, default=0.99, metavar="C", help="of the verdict; default 0.99")
+    audit.add_argument("--confidence", type=CONFIDENCE, default=0.99, metavar="C", help="of the verdict; default 0.99")
     audit.add_argument("--stop", choices=["gross", "violation", "never"], default="gross", help="when to stop before all trials are run")
     audit.add_argument("--bits", action="store_true", help="let the verdict on low bits of floating-point outputs count for the exit code")
-    audit.add_argument("--time-limit", type=float, default=300.0, metavar="SECONDS", help="that one chunk of runs may take; default 300")
+    audit.add_argument("--time-limit", type=SECONDS, default=300.0, metavar="SECONDS", help="that one chunk of runs may take; default 300")
     targets.interpreter(audit)
     examine.arguments(audit)
     _running(audit)
@@ -89,7 +77,7 @@ def _parser() -> argparse.ArgumentParser:
     suite = command("suite", "audit a whole suite of mechanisms: zoo, papers, third-party")
     suite.add_argument("name", help="see `dpwitness list`")
     suite.add_argument("-k", dest="keyword", default="", metavar="EXPR", help="only cases whose name matches: words with and, or, not")
-    suite.add_argument("--confidence", type=float, metavar="C", help="of each verdict; default: the suite's")
+    suite.add_argument("--confidence", type=CONFIDENCE, metavar="C", help="of each verdict; default: the suite's")
     _running(suite)
 
     claims = command("claims", "the papers' claims: list them, show one, check one or all")
@@ -101,9 +89,9 @@ def _parser() -> argparse.ArgumentParser:
         if name == "check":
             action.add_argument("--set", metavar="NAME=VALUE", nargs="+", default=[], help="parameters, or ranges NAME=LOW:HIGH")
             action.add_argument("--quick", action="store_true", help="fewer runs and points")
-            action.add_argument("--seconds", type=float, default=60.0, metavar="S", help="time limit of each claim; default 60")
-            action.add_argument("--seed", type=_number, metavar="S", help="root of all randomness")
-            action.add_argument("--workers", type=_positive, default=1, metavar="K", help="processes, for all")
+            action.add_argument("--seconds", type=SECONDS, default=60.0, metavar="S", help="time limit of each claim; default 60")
+            action.add_argument("--seed", type=SEED, metavar="S", help="root of all randomness")
+            action.add_argument("--workers", type=WORKERS, default=1, metavar="K", help="processes, for all")
             action.add_argument("--report", metavar="DIR", help="write papers.md, papers.json, plots and witnesses, for all")
         action.add_argument("--json", action="store_true", help="print as JSON")
 
@@ -134,21 +122,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         return OK
     if args.command is None:
         parser.error("a command is needed: audit, check, targets, suite, claims, replay, list or bench")
-    from dpwitness.mechanisms.validation import InvalidArgument
-
-    try:
-        code = _run(args)
-        sys.stdout.flush()
-        return code
-    except InvalidArgument as error:
-        print(f"dpwitness {args.command}: {' '.join(str(error).split())}", file=sys.stderr)
-        return USAGE
-    except KeyboardInterrupt:
-        print(f"dpwitness {args.command}: interrupted before anything was measured", file=sys.stderr)
-        return NO_VERDICT
-    except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # so that the interpreter's last flush is silent
-        return OK
+    return guarded(args.command, lambda: _run(args))
 
 
 def _run(args: argparse.Namespace) -> int:

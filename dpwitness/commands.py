@@ -9,16 +9,19 @@ import sys
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from dpwitness import claims
 from dpwitness.auditors.certify_result import CertifyResult
 from dpwitness.auditors.result import Result, Verdict, strict
-from dpwitness.cli import NO_VERDICT, OK, VIOLATED
 from dpwitness.console import bar, describe
+from dpwitness.ending import NO_VERDICT, OK, VIOLATED, after, attempt
 from dpwitness.examine import examine
 from dpwitness.inputs import keywords, load, pair_of, workers
 from dpwitness.mechanisms.validation import InvalidArgument
+
+if TYPE_CHECKING:
+    from dpwitness.suites import Outcome, Suite
 
 __all__ = ["audit", "bench", "exit_code", "listing", "replay", "suite"]
 
@@ -75,9 +78,9 @@ def _conclude(args: argparse.Namespace, results: Sequence[Result], *, title: str
     from dpwitness.reports.wording import slugs
 
     data = [result_json(result) for result in results]
-    report = None
+    report, lost = None, False
     if args.report is not None:
-        report = write_report(data, args.report, title=title, command=_command())
+        report, lost = attempt("report", lambda: write_report(data, args.report, title=title, command=_command()))
     if args.json:
         print_json(data[0] if len(data) == 1 else data)
     else:
@@ -87,7 +90,7 @@ def _conclude(args: argparse.Namespace, results: Sequence[Result], *, title: str
             told.append(describe(result, shown, bits=bits, next_step=_next(args, result, exit_code(result, bits=bits), report, file)))
         print("\n\n".join(told))
     codes = {exit_code(result, bits=bits) for result in results}
-    return next((code for code in (VIOLATED, NO_VERDICT) if code in codes), OK)
+    return after(next((code for code in (VIOLATED, NO_VERDICT) if code in codes), OK), lost)
 
 
 def _command() -> str:
@@ -128,7 +131,7 @@ def print_json(value: Any) -> None:
 
 def suite(args: argparse.Namespace) -> int:
     """``dpwitness suite``: one line a case as it ends, then the count of right and wrong verdicts."""
-    from dpwitness.reports.report import check_writable, write_report
+    from dpwitness.reports.report import check_writable
     from dpwitness.suites import matches, run_case, suite_of
 
     if args.report is not None:
@@ -156,12 +159,9 @@ def suite(args: argparse.Namespace) -> int:
         print(outcome.line(width), file=out, flush=True)
         if outcome.interrupted:
             break
-    report = None
+    report, lost = None, False
     if args.report is not None:
-        title = f"Suite {args.name}"
-        report = write_report([o.json for o in outcomes], args.report, title=title, command=_command())
-        if found.page is not None:
-            found.page([o.json for o in outcomes], missing, args.report)
+        report, lost = attempt("report", lambda: _pages(found, outcomes, missing, args.report))
     print(_tally(outcomes, len(chosen) - len(missing)) + (f"; {len(missing)} not installed" if missing else ""), file=out)
     if report is not None:
         print(f"report: {report}", file=out)
@@ -169,7 +169,18 @@ def suite(args: argparse.Namespace) -> int:
         print_json([o.json for o in outcomes])
     if any(o.wrong for o in outcomes):
         return VIOLATED
-    return NO_VERDICT if not outcomes or any(o.unfinished for o in outcomes) else OK
+    return after(NO_VERDICT if not outcomes or any(o.unfinished for o in outcomes) else OK, lost)
+
+
+def _pages(suite: Suite, outcomes: Sequence[Outcome], missing: dict[str, str], folder: str) -> Path:
+    """The report of a suite, and the pages of its own."""
+    from dpwitness.reports.report import write_report
+
+    data = [outcome.json for outcome in outcomes]
+    report = write_report(data, folder, title=f"Suite {suite.name}", command=_command())
+    if suite.page is not None:
+        suite.page(data, missing, Path(folder))
+    return report
 
 
 def _tally(outcomes: Sequence[Any], planned: int) -> str:

@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from dpwitness.mechanisms.validation import InvalidArgument
+from dpwitness.numbers import real
 
 if TYPE_CHECKING:
     from dpwitness.auditors.audit import Progress
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
 
 __all__ = ["arguments", "examine"]
 
+SEARCH_SECONDS = 30.0
+
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     """``--white-box`` and ``--search``."""
@@ -27,7 +30,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--search", action="store_true", help="search the domain for the worst pair, then audit it on fresh runs; with --white-box both"
     )
-    parser.add_argument("--search-seconds", type=float, default=30.0, metavar="S", help="that the search may take; default 30")
+    parser.add_argument("--search-seconds", type=real("search seconds", 0.0, 1e6), metavar="S", help="that the search may take; default 30")
 
 
 def examine(
@@ -40,13 +43,15 @@ def examine(
 
     if args.white_box and not hasattr(mechanism, "log_density"):
         raise InvalidArgument(f"--white-box needs a mechanism with log_density, {name} has none")
+    if args.search_seconds is not None and not args.search:
+        raise InvalidArgument("--search-seconds needs --search")
     if args.search and pair is not None:
         raise InvalidArgument("--search looks for the pair itself: leave out --d0 and --d1")
     seed, pairs, near = args.seed or 0, [pair] if pair else [], None
     notes: tuple[str, ...] = ()
     if args.search:
         claim = promised(mechanism, args.claim, "audit")
-        pairs, near, notes = _found(mechanism, claim, args.search_seconds, seed, name)
+        pairs, near, notes = _found(mechanism, claim, args.search_seconds or SEARCH_SECONDS, seed, name)
     results: list[AuditResult | CertifyResult] = []
     common: dict[str, Any] = {"claim": args.claim, "confidence": args.confidence, "seed": seed, "name": name, "target": target}
     if args.white_box:

@@ -19,7 +19,7 @@ import numpy as np
 
 from dpwitness.mechanisms.jsonable import from_jsonable
 from dpwitness.mechanisms.pairs import Pair
-from dpwitness.mechanisms.validation import InvalidArgument
+from dpwitness.mechanisms.validation import InvalidArgument, said
 
 __all__ = ["dataset", "keywords", "load", "own", "pair_of", "shown", "workers"]
 
@@ -29,9 +29,18 @@ def _json(name: str, text: str) -> Any:
         raise ValueError(f"{word} is no JSON number")
 
     try:
-        return json.loads(text, parse_constant=refuse)
-    except ValueError as error:
-        raise InvalidArgument(f"{name} must be JSON, got {text!r}: {error}") from None
+        value = json.loads(text, parse_constant=refuse)
+        text.encode()
+        json.dumps(value, ensure_ascii=False).encode()
+        return value
+    except UnicodeEncodeError:
+        raise InvalidArgument(f"{name} must be text that can be written as UTF-8, got {_short(text)}") from None
+    except (ValueError, RecursionError) as error:
+        raise InvalidArgument(f"{name} must be JSON, got {_short(text)}: {error}") from None
+
+
+def _short(text: str) -> str:
+    return repr(text if len(text) <= 100 else text[:100] + "...")
 
 
 def dataset(name: str, text: str) -> Any:
@@ -54,8 +63,8 @@ def dataset(name: str, text: str) -> Any:
             return found
     try:
         return from_jsonable(value)
-    except (KeyError, TypeError, ValueError, ImportError) as error:
-        raise InvalidArgument(f"--{name} must be a dataset, got {text!r}: {type(error).__name__} {error}") from None
+    except Exception as error:  # tagged values name types and fields, which may be anything
+        raise InvalidArgument(f"--{name} must be a dataset, got {_short(text)}: {said(error)}") from None
 
 
 def _numeric(value: Any) -> bool:
@@ -108,7 +117,7 @@ def load(
         raise
     except (Exception, SystemExit) as error:
         _show(error)
-        raise InvalidArgument(f"target {target!r} could not be loaded: {type(error).__name__}: {error}") from None
+        raise InvalidArgument(f"target {target!r} could not be loaded: {said(error)}") from None
     _check_signature(mechanism, name)
     if isinstance(getattr(mechanism, "domain", None), dict) or isinstance(getattr(mechanism, "claim", None), str):
         return _foreign(place, name, kwargs, None, time_limit, memory)

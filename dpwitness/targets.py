@@ -8,11 +8,16 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
+from dpwitness.numbers import real
+
 if TYPE_CHECKING:
     from dpwitness.auditors.checks import CheckReport
     from dpwitness.mechanisms.foreign import Target
 
-__all__ = ["arguments", "check", "interpreter", "targets"]
+__all__ = ["SECONDS", "arguments", "check", "interpreter", "targets"]
+
+SECONDS = real("seconds", 0.0, 1e6)
+GIGABYTES = real("memory", 0.0, 1e6, ends="[]")
 
 TEMPLATE = '''"""A target file: runs in any interpreter that has NumPy and the library under test."""
 import numpy as np
@@ -32,7 +37,13 @@ noisy_sum.domain = {"kind": "Records", "size": 3, "low": 0.0, "high": 1.0, "rela
 def interpreter(parser: argparse.ArgumentParser) -> None:
     """Options of commands that run targets in their own interpreter."""
     parser.add_argument("--python", metavar="PATH", help="run it in worker processes of this interpreter, or of an environment by its name")
-    parser.add_argument("--memory", type=float, default=0.0, metavar="GB", help="address space of each worker; default: no limit")
+    parser.add_argument(
+        "--memory",
+        type=GIGABYTES,
+        default=0.0,
+        metavar="GB",
+        help="address space of each worker; default: no limit",
+    )
 
 
 def arguments(command: Callable[[str, str], argparse.ArgumentParser], running: Callable[[argparse.ArgumentParser], None]) -> None:
@@ -45,7 +56,7 @@ def arguments(command: Callable[[str, str], argparse.ArgumentParser], running: C
     checked = command("check", "every check that applies to the targets of a file, one line each")
     checked.add_argument("target", metavar="FILE[:NAME]", help="a target file or an adapter; all its targets, or the one that is named")
     checked.add_argument("-k", dest="keyword", default="", metavar="EXPR", help="only checks whose name matches: words with and, or, not")
-    checked.add_argument("--time-limit", type=float, default=300.0, metavar="SECONDS", help="that one batch of runs may take; default 300")
+    checked.add_argument("--time-limit", type=SECONDS, default=300.0, metavar="SECONDS", help="of one batch of runs; default 300")
     interpreter(checked)
     running(checked)
 
@@ -153,15 +164,15 @@ def check(args: argparse.Namespace) -> int:
             if name:
                 raise
             print(f"{each}: {error}\n", file=out)
-            code = 3
+            code = 2
         except KeyboardInterrupt:
             print(f"{each}: interrupted", file=out)
-            code = 3
+            code = code or 3
             break
     if args.json:
         print_json([report.to_json() for report in reports])
     verdicts = {report.verdict for report in reports}
-    return 1 if Verdict.VIOLATED in verdicts else 3 if Verdict.ERROR in verdicts else code
+    return 1 if Verdict.VIOLATED in verdicts else code or (3 if Verdict.ERROR in verdicts else 0)
 
 
 def _check_one(target: Target, args: argparse.Namespace, checks: list[str], out: TextIO) -> CheckReport:

@@ -7,11 +7,27 @@ from collections.abc import Collection
 from numbers import Real
 from typing import Any
 
-__all__ = ["InvalidArgument", "require", "require_integer", "require_one_of", "require_positive", "require_probability"]
+__all__ = ["InvalidArgument", "require", "require_integer", "require_one_of", "require_positive", "require_probability", "said"]
 
 
 class InvalidArgument(ValueError):
     """An argument breaks a stated rule. Raised before anything is run, never turned into a verdict."""
+
+
+def said(error: BaseException) -> str:
+    """An exception in one line, ``ValueError: text``, at most 300 characters; its own text may raise.
+
+    Examples
+    --------
+    >>> said(KeyError("a"))
+    "KeyError: 'a'"
+    """
+    try:
+        text = " ".join(str(error).split())
+    except Exception:
+        text = "<its text raises>"
+    shown = "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)
+    return f"{type(error).__name__}: {shown if len(shown) <= 300 else shown[:300] + ' ...'}".removesuffix(": ")
 
 
 def _fail(name: str, rule: str, value: object, owner: str) -> InvalidArgument:

@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from dpwitness.auditors.evolution import windowless
 from dpwitness.mechanisms.writing import aside
 
 if TYPE_CHECKING:
@@ -37,9 +38,10 @@ def drawing(path: Path, width: float = 6.4, height: float = 3.8, left: float | N
 
     Sizes and margins are in inches; without `left` they are fitted to the labels.
     """
-    import matplotlib
-    from matplotlib.figure import Figure
-    from matplotlib.ticker import LogFormatterMathtext
+    with windowless():
+        import matplotlib
+        from matplotlib.figure import Figure
+        from matplotlib.ticker import LogFormatterMathtext
 
     path = Path(path)
     with matplotlib.rc_context():

@@ -1,0 +1,58 @@
+"""Numbers on the command line: each option has its bounds, and one line says what they are."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable
+from decimal import Decimal, InvalidOperation
+
+__all__ = ["real", "whole"]
+
+
+def whole(name: str, least: int, most: int | None = None) -> Callable[[str], int]:
+    """A parser of whole numbers, also written as 1e6, in [least, most].
+
+    Examples
+    --------
+    >>> whole("trials", 1000, 10**12)("2e5")
+    200000
+    """
+
+    def parse(text: str) -> int:
+        try:
+            value = Decimal(text.replace("_", ""))
+            fits = value.is_finite() and value.adjusted() <= 18 and value == value.to_integral_value()
+        except (InvalidOperation, ValueError):
+            fits = False
+        if not fits:
+            raise argparse.ArgumentTypeError(f"{name} must be a whole number such as 200000 or 2e5, got {text!r}")
+        high = 10**18 if most is None else most
+        if not least <= value <= high:
+            bounds = f"at least {least}" if most is None else f"between {least} and {most}"
+            raise argparse.ArgumentTypeError(f"{name} must be a whole number, {bounds}, got {text}")
+        return int(value)
+
+    return parse
+
+
+def real(name: str, low: float, high: float, *, ends: str = "(]") -> Callable[[str], float]:
+    """A parser of numbers in an interval; `ends` says which of its ends belong to it.
+
+    Examples
+    --------
+    >>> real("memory", 0.0, 1e6, ends="[]")("0")
+    0.0
+    """
+
+    def parse(text: str) -> float:
+        try:
+            value = float(text)
+        except ValueError:
+            raise argparse.ArgumentTypeError(f"{name} must be a number, got {text!r}") from None
+        above = value >= low if ends[0] == "[" else value > low
+        below = value <= high if ends[1] == "]" else value < high
+        if not (above and below):
+            raise argparse.ArgumentTypeError(f"{name} must lie in {ends[0]}{low:g}, {high:g}{ends[1]}, got {value!r}")
+        return value
+
+    return parse
