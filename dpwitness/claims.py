@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 __all__ = ["claims", "replay"]
 
+KEPT = ("verdict", "evidence", "scope")  # of what a claim last came to
+
 
 def claims(args: argparse.Namespace) -> int:
     """``dpwitness claims list|show ID|check ID|check all``."""
@@ -51,7 +53,7 @@ def _tell(args: argparse.Namespace, found: ClaimFinding) -> int:
     if args.json:
         print_json(found.to_json())
     else:
-        print(f"{found.name}  {found.headline()}  ({found.evidence.method}, {found.seconds:.1f} s)")
+        print(f"{found.name}  {found.headline()}  ({found.evidence.method}; {found.grade}, {found.scope}; {found.seconds:.1f} s)")
     return _code([found.claim_verdict.value])
 
 
@@ -62,14 +64,14 @@ def _list(args: argparse.Namespace) -> int:
     verdicts = _remembered()
     rows = [it.to_json() for it in declarations().values()]
     for row in rows:
-        if _key(row) in verdicts:
-            row["verdict"] = verdicts[_key(row)]
+        row.update(verdicts.get(_key(row), {}))
     if args.json:
         print_json(rows)
         return OK
     width = max(len(row["id"]) for row in rows)
     for row in rows:
-        print(f"{row['id']:<{width}}  {row['kind']:<14}  {row.get('verdict', ''):<14}  {row['statement']}")
+        found = f"{row.get('verdict', ''):<14}  {row.get('evidence', ''):<11}  {row.get('scope', ''):<12}"
+        print(f"{row['id']:<{width}}  {row['kind']:<14}  {found}  {row['statement']}")
     return OK
 
 
@@ -78,8 +80,9 @@ def _show(args: argparse.Namespace) -> int:
     from dpwitness.proofs_checks.ledger import declaration
 
     it = declaration(args.id)
+    known = _remembered().get(_key(it.to_json()), {})
     if args.json:
-        print_json(it.to_json())
+        print_json(it.to_json() | known)
         return OK
     domain = ", ".join(f"{name} in [{low:g}, {high:g}]" for name, (low, high) in it.domain.items())
     rows = [
@@ -90,6 +93,7 @@ def _show(args: argparse.Namespace) -> int:
         ("kind", it.kind),
         ("repairs", it.repairs or ""),
         ("depends on", ", ".join(it.depends)),
+        ("came to", ", ".join(known[key] for key in KEPT) if known else ""),
     ]
     print(it.id)
     for name, text in rows:
@@ -118,6 +122,7 @@ def _check(args: argparse.Namespace) -> int:
 def _check_all(args: argparse.Namespace) -> int:
     from dpwitness.commands import print_json
     from dpwitness.proofs_checks import declarations
+    from dpwitness.reports.claims_page import scopes
     from dpwitness.reports.report import check_writable
 
     if args.report is not None:
@@ -135,6 +140,7 @@ def _check_all(args: argparse.Namespace) -> int:
     words = [found["verdict"] for found in results]
     tally = ", ".join(f"{words.count(word)} {word.replace('_', ' ').lower()}" for word in sorted(set(words)))
     print(f"{len(results)} claims: {tally}; {sum(found['seconds'] for found in results):.0f} s", file=out)
+    print(scopes(results), file=out)
     if interrupted:
         print(f"interrupted: {len(declarations()) - len(results)} claims were not checked", file=out)
     lost = False
@@ -173,8 +179,8 @@ def _checked(id: str, *, seconds: float, quick: bool, seed: int) -> dict[str, An
 
 
 def _remember(findings: list[dict[str, Any]]) -> None:
-    """Keep the verdicts for `list`, which shows what a claim last came to; nothing else reads them."""
-    verdicts = _remembered() | {_key(found): found["verdict"] for found in findings}
+    """Keep what claims came to for `list` and `show`; nothing else reads it."""
+    verdicts = _remembered() | {_key(found): {key: found[key] for key in KEPT} for found in findings}
     file = _memory()
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
@@ -183,9 +189,10 @@ def _remember(findings: list[dict[str, Any]]) -> None:
         pass  # the listing goes without
 
 
-def _remembered() -> dict[str, str]:
+def _remembered() -> dict[str, dict[str, str]]:
     try:
-        return dict(reading.items(reading.text(40))(reading.read_json(_memory()), "claims.json"))
+        row = reading.record(**dict.fromkeys(KEPT, reading.text(40)))
+        return dict(reading.items(row)(reading.read_json(_memory()), "claims.json"))
     except InvalidArgument:
         return {}
 

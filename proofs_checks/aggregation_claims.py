@@ -46,7 +46,7 @@ def index_is_that_of_the_citation(effort: Effort, records: float = 1) -> Evidenc
     printed, cited = (float(averaging([1.0] * n, [1.0] * n, 8.0, i).weights(np.array([[0.0, 1.0]]))[0, 1]) for i in ("t", "t-1"))
     same = abs(printed - cited) <= 1e-12
     text = f"the better expert's weight after {n} record{'s' * (n > 1)} is {printed:.6g} by (10) and {cited:.6g} by the cited rule"
-    found = ClaimVerdict.HOLDS if same else ClaimVerdict.FAILS
+    found = ClaimVerdict.NOT_REFUTED if same else ClaimVerdict.FAILS
     return Evidence(found, text, "both rules, run", numbers={"printed": printed, "cited": cited}, at={"records": n})
 
 

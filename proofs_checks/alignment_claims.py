@@ -29,22 +29,31 @@ def _size(x: Any) -> Any:
 
 
 def threshold_obligations(
-    above: int, threshold_rate: Any, query_rate: Any, epsilon: Any, *, threshold_noise: bool = True
+    above: Any, threshold_rate: Any, query_rate: Any, epsilon: Any, *, threshold_noise: bool = True
 ) -> list[list[Any]]:
-    """Negations of what makes the alignment of a threshold test one, and of its price. Rates are 1 / scale, as z3 terms.
+    """Negations of what makes the alignment of a threshold test one, and of its price. Rates are 1 / scale, as z3 terms; `above` is the
+    number of calls above that end the run, a number or a z3 term of its own: then for any number. The query is any of the run's.
 
     The threshold's noise moves up by 1 (by 0 where there is none), that of a call above by 1 + q - q', that of a call below not at all.
-    A call below must stay below, a call above above, and `above` calls above may cost no more than epsilon.
+    No call may turn. What the first k calls above cost is bounded by induction on k, by threshold_rate + k times the dearest move,
+    2 query_rate; and `above` of them may cost no more than epsilon.
     """
     z3 = need("z3", "z3-solver")
-    first, second, noise, threshold = z3.Reals("q q_neighbour noise noisy_threshold")
-    near, lift = _size(first - second) <= 1, 1 if threshold_noise else 0
-    moves = [z3.Real(f"q_minus_neighbour_{k}") for k in range(above)]
-    cost = lift * threshold_rate + sum(_size(lift + d) * query_rate for d in moves)
+    q, q_neighbour, noise, threshold = z3.Reals("q q_neighbour noise noisy_threshold")
+    lift = 1 if threshold_noise else 0
+    near, called = _size(q - q_neighbour) <= 1, q + noise >= threshold
+    moved = noise + z3.If(called, lift + q - q_neighbour, 0)
+    turned = called != (q_neighbour + moved >= threshold + lift)
+    calls, paid, before = z3.Reals("calls paid paid_before")
+    dearest = (1 + lift) * query_rate
+    first = lift * threshold_rate > threshold_rate
+    step = [paid == before + _size(lift + q - q_neighbour) * query_rate, before <= threshold_rate + calls * dearest]
+    bounded = [epsilon > 0, threshold_rate >= 0, query_rate >= 0, calls >= 0]
     return [
-        [near, first + noise < threshold, second + noise >= threshold + lift],
-        [near, first + noise >= threshold, second + noise + lift + first - second < threshold + lift],
-        [epsilon > 0, *(_size(d) <= 1 for d in moves), cost > epsilon],
+        [near, turned],
+        [*bounded, first],
+        [*bounded, near, *step, paid > threshold_rate + (calls + 1) * dearest],
+        [epsilon > 0, above >= 1, lift * threshold_rate + above * dearest > epsilon],
     ]
 
 
@@ -54,13 +63,15 @@ def threshold_obligations(
     source=f"{SVT}, Algorithm 1; Dwork and Roth 2014, Algorithm 1 for c = 1",
     statement="Threshold noise 2 / epsilon and query noise 4c / epsilon, halted after c calls above, are epsilon-DP",
     formula="1 / (2/epsilon) + c |1 + q - q'| / (4c/epsilon) <= epsilon",
-    domain=Box(cutoff=(1, 20)),
 )
-def sparse_vector_alignment(effort: Effort, cutoff: float = 3) -> Evidence:
-    """The noisy threshold moves up by 1 and pays epsilon/2; calls below are then free; each call above moves by 1 + q - q' in [0, 2]."""
-    epsilon, c = need("z3", "z3-solver").Real("epsilon"), int(cutoff)
+def sparse_vector_alignment(effort: Effort) -> Evidence:
+    """The noisy threshold moves up by 1 and pays epsilon/2; calls below are then free; each call above moves by 1 + q - q' in [0, 2].
+
+    c is a term like epsilon, and the price of k calls is bounded by induction on k.
+    """
+    epsilon, c = need("z3", "z3-solver").Reals("epsilon c")
     negations = threshold_obligations(c, epsilon / 2, epsilon / (4 * c), epsilon)
-    return unsatisfiable(effort, *negations, text=f"the moves keep every call and cost at most epsilon, c = {c}, any number of queries")
+    return unsatisfiable(effort, *negations, text="the moves keep every call and cost at most epsilon, for any c and any number of queries")
 
 
 @claim(
@@ -123,20 +134,25 @@ def calls_below_cost(calls: Ball) -> Enclosure:
     return enclose(calls / 4 - 1)
 
 
-def winner_obligations(others: int, rate: Any, epsilon: Any, direction: str = "either") -> list[list[Any]]:
+def winner_obligations(rate: Any, epsilon: Any, direction: str = "either") -> list[list[Any]]:
     """Negations for report noisy max: the winner's noise moves, the others' stays; it must still win, at a cost of at most epsilon.
 
-    By 1 + q - q' where answers may rise, by q - q' where all of them fall. `rate` is 1 / scale, a z3 term.
+    By 1 + q - q' where answers may rise, by q - q' where all of them fall. `rate` is 1 / scale, a z3 term. The answers are functions of
+    their index, of which there are as many as one likes; the winner's is 0.
     """
     z3 = need("z3", "z3-solver")
-    names = range(others + 1)
-    first, second, noise = ([z3.Real(f"{kind}_{j}") for j in names] for kind in ("q", "q_neighbour", "noise"))
+    first, second, noise = (z3.Function(name, z3.IntSort(), z3.RealSort()) for name in ("q", "q_neighbour", "noise"))
+    j, rival = z3.Ints("j rival")
     low, high = {"either": (-1, 1), "rising": (0, 1), "falling": (-1, 0)}[direction]
-    near = [z3.And(low <= b - a, b - a <= high) for a, b in zip(first, second, strict=True)]
-    wins = [first[0] + noise[0] >= first[j] + noise[j] for j in names[1:]]
-    move = first[0] - second[0] + (0 if direction == "falling" else 1)
-    still = z3.And([second[0] + noise[0] + move >= second[j] + noise[j] for j in names[1:]])
-    return [[*near, *wins, z3.Not(still)], [epsilon > 0, *near, _size(move) * rate > epsilon]]
+
+    def change(k: Any) -> Any:
+        return z3.And(low <= second(k) - first(k), second(k) - first(k) <= high)
+
+    near = z3.ForAll([j], change(j))
+    wins = z3.ForAll([j], first(0) + noise(0) >= first(j) + noise(j))
+    move = first(0) - second(0) + (0 if direction == "falling" else 1)
+    loses = second(0) + noise(0) + move < second(rival) + noise(rival)
+    return [[near, wins, rival != 0, loses], [epsilon > 0, change(0), _size(move) * rate > epsilon]]
 
 
 @claim(
@@ -145,13 +161,12 @@ def winner_obligations(others: int, rate: Any, epsilon: Any, direction: str = "e
     source=f"{NOISY_MAX}, answers that move in either direction",
     statement="The index of the largest answer with Laplace noise 2 / epsilon is epsilon-DP for any number of answers",
     formula="|1 + q - q'| / (2/epsilon) <= epsilon",
-    domain=Box(others=(1, 20)),
 )
-def noisy_max_alignment(effort: Effort, others: float = 4) -> Evidence:
-    """The winner's noise moves up by 1 + q - q' in [0, 2]. Each rival is an obligation of its own, the same for all."""
+def noisy_max_alignment(effort: Effort) -> Evidence:
+    """The winner's noise moves up by 1 + q - q' in [0, 2]. z3 shows it for all answers at once, by their index."""
     epsilon = need("z3", "z3-solver").Real("epsilon")
-    text = f"the winner of {int(others) + 1} still wins, at a cost of at most epsilon"
-    return unsatisfiable(effort, *winner_obligations(int(others), epsilon / 2, epsilon), text=text)
+    text = "the winner still wins, at a cost of at most epsilon, against any number of others"
+    return unsatisfiable(effort, *winner_obligations(epsilon / 2, epsilon), text=text)
 
 
 @claim(
@@ -160,13 +175,14 @@ def noisy_max_alignment(effort: Effort, others: float = 4) -> Evidence:
     source=f"{NOISY_MAX}, Claim 3.9, answers that all move in one direction",
     statement="The index of the largest answer with Laplace noise 1 / epsilon is epsilon-DP when no answer falls, or none rises",
     formula="|1 + q - q'| / (1/epsilon) <= epsilon",
-    domain=Box(others=(1, 20)),
 )
-def monotone_noisy_max_alignment(effort: Effort, others: float = 4) -> Evidence:
-    """The moves are 1 + q - q' for rising and q - q' for falling answers: both in [0, 1]."""
+def monotone_noisy_max_alignment(effort: Effort) -> Evidence:
+    """The moves are 1 + q - q' for rising and q - q' for falling answers: both in [0, 1]. By index, as ZOO-NOISY-MAX."""
     epsilon = need("z3", "z3-solver").Real("epsilon")
-    both = [o for direction in ("rising", "falling") for o in winner_obligations(int(others), epsilon, epsilon, direction)]
-    return unsatisfiable(effort, *both, text="the winner still wins, at a cost of at most epsilon, in both directions")
+    both = [o for direction in ("rising", "falling") for o in winner_obligations(epsilon, epsilon, direction)]
+    return unsatisfiable(
+        effort, *both, text="the winner still wins, at a cost of at most epsilon, in both directions, for any number of answers"
+    )
 
 
 @claim(

@@ -18,6 +18,7 @@ from dpwitness.mechanisms.validation import InvalidArgument
 from .enclosures import Enclosure
 from .finding import ClaimVerdict, Evidence
 from .ledger import TIGHT, Effort, need
+from .scope import WHOLE
 
 __all__ = ["attained", "audited", "exact_delta", "excess_of", "identities", "least", "unsatisfiable"]
 
@@ -38,7 +39,7 @@ def audited(result: Result, *, numbers: Mapping[str, Any] | None = None, at: Map
     found = verdict.get(result.verdict, ClaimVerdict.INCONCLUSIVE)
     text = result.headline().partition(": ")[2]
     method, reached = _read(result)
-    return Evidence(found, text, method, reached, numbers or {}, at or {}, result)
+    return Evidence(found, text, method, reached, numbers or {}, at or {}, result, grade=result.evidence)
 
 
 def exact_delta(mechanism: Any, pair: Pair, epsilon: float) -> Enclosure:
@@ -79,8 +80,9 @@ def identities(*differences: Any, text: str) -> Evidence:
     sympy = need("sympy", "sympy")
     rest = [r for r in (sympy.simplify(sympy.expand(d)) for d in differences) if r != 0]
     if not rest:
-        return Evidence(ClaimVerdict.HOLDS, text, "computer algebra (sympy)")
-    return Evidence(ClaimVerdict.FAILS, f"the two sides differ by {rest[0]}", "computer algebra (sympy)", at={"difference": str(rest[0])})
+        return Evidence(ClaimVerdict.HOLDS, text, "computer algebra (sympy)", grade="proved", scope=WHOLE)
+    left = {"difference": str(rest[0])}
+    return Evidence(ClaimVerdict.FAILS, f"the two sides differ by {rest[0]}", "computer algebra (sympy)", at=left, grade="proved")
 
 
 def unsatisfiable(effort: Effort, *negations: Sequence[Any], text: str) -> Evidence:
@@ -98,10 +100,10 @@ def unsatisfiable(effort: Effort, *negations: Sequence[Any], text: str) -> Evide
             model = solver.model()
             at = {str(name): str(model[name]) for name in sorted(model, key=str)}
             shown = ", ".join(f"{name} = {value}" for name, value in at.items())
-            return Evidence(ClaimVerdict.FAILS, f"broken at {shown}", "satisfiability (z3)", at=at)
+            return Evidence(ClaimVerdict.FAILS, f"broken at {shown}", "satisfiability (z3)", at=at, grade="proved")
         if answer != z3.unsat:
             return Evidence(ClaimVerdict.INCONCLUSIVE, f"z3 gave up: {solver.reason_unknown()}", "satisfiability (z3)")
-    return Evidence(ClaimVerdict.HOLDS, text, "satisfiability (z3)")
+    return Evidence(ClaimVerdict.HOLDS, text, "satisfiability (z3)", grade="proved", scope=WHOLE)
 
 
 def least(good: Callable[[float], bool], low: float, high: float, *, relative: float = 1e-3) -> tuple[float, float]:

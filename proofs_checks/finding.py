@@ -7,9 +7,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from dpwitness.auditors.ends import EVIDENCE
 from dpwitness.auditors.result import Result, Verdict, environment, strict
+from dpwitness.mechanisms.validation import InvalidArgument, require_one_of
 
 from .enclosures import Box, Enclosure, SignMap
+from .scope import POINT
 
 if TYPE_CHECKING:
     from .ledger import Declaration
@@ -61,6 +64,10 @@ class Evidence:
         The audit that it stands on; its witness is the claim's witness.
     signs : SignMap or None
         Of a branch and bound over a box.
+    grade : {"proved", "statistical", "numerical", "assumed"}
+        What the verdict rests on. Only a proof lets a claim hold.
+    scope : {"whole domain", "box", "point"}
+        How far it reaches (see `scope_of`, which the ledger asks).
     """
 
     verdict: ClaimVerdict
@@ -71,6 +78,13 @@ class Evidence:
     at: Mapping[str, Any] = field(default_factory=dict)
     result: Result | None = None
     signs: SignMap | None = None
+    grade: str = "numerical"
+    scope: str = POINT
+
+    def __post_init__(self) -> None:
+        require_one_of("grade", self.grade, EVIDENCE, "Evidence")
+        if self.verdict in (ClaimVerdict.HOLDS, ClaimVerdict.HOLDS_TIGHT) and self.grade != "proved":
+            raise InvalidArgument(f"Evidence: grade must be 'proved' where a claim holds, got {self.grade!r}")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -92,12 +106,22 @@ class ClaimFinding(Result):
     verdict: Verdict
     claim_verdict: ClaimVerdict
     box: Box
-    evidence: Evidence
+    evidence: Evidence  # type: ignore[assignment]  # the whole of it; its word is `grade`
     seconds: float = 0.0
 
     def headline(self) -> str:
         word = {ClaimVerdict.HOLDS_TIGHT: "HOLDS, tight", ClaimVerdict.NOT_REFUTED: "NOT REFUTED"}.get(self.claim_verdict)
         return f"{word or self.claim_verdict.value}: {self.evidence.text}"
+
+    @property
+    def grade(self) -> str:
+        """What the verdict rests on: proved, statistical, numerical or assumed."""
+        return self.evidence.grade
+
+    @property
+    def scope(self) -> str:
+        """How far it reaches: whole domain, box or point."""
+        return self.evidence.scope
 
     @property
     def witness(self) -> dict[str, Any] | None:
@@ -131,6 +155,8 @@ class ClaimFinding(Result):
             "verdict": self.claim_verdict.value,
             "box": {name: list(bounds) for name, bounds in self.box.items()},
             **self._shown(),
+            "evidence": self.grade,
+            "scope": self.scope,
             "shares": shares,
             "cells": None if signs is None else signs.cells,
             "environment": environment(),

@@ -114,7 +114,7 @@ def the_draws_are_private(effort: Effort, regularization: float = 4.0) -> Eviden
         "one draw at n = 1e6, lambda = .1: delta(1)": one_draw(large.answer_epsilon / 4, 1.0),
         "rounds there": large.rounds,
     }
-    return audited(found, numbers=numbers, at={"regularization": regularization})
+    return audited(found, numbers=numbers, at={"epsilon": 1.0, "delta": 1e-6, "records": ONE_ROUND, "regularization": regularization})
 
 
 def one_draw(k: float, epsilon: float) -> float:
@@ -140,7 +140,7 @@ def the_weights_are_private(effort: Effort, regularization: float = 1000.0) -> E
     mechanism = TestDataIndependentLearner(learner(10**6, regularization, 2), 1.0, 1e-6, 0.05, release="weights")
     trials = effort.of(20_000, 4_000)
     found = audit(mechanism, pair=mechanism.worst_pair(), trials=trials, confidence=0.999999, seed=effort.seed)
-    return audited(found, at={"regularization": regularization})
+    return audited(found, at={"epsilon": 1.0, "delta": 1e-6, "records": 10**6, "regularization": regularization})
 
 
 def zcdp_excess(rho: Ball, epsilon: Ball, delta: Ball) -> Enclosure:
@@ -208,7 +208,10 @@ def the_error_falls_fast(effort: Effort) -> Evidence:
     needs a gap of sigma - noise, so the error stays near sigma, which falls like log(2B/beta) / sqrt(n).
     """
     found = audit_utility(weight_error, Scaling(-2 / 3, records(), "n"), seed=effort.seed, name="|what - w*|")
-    return audited(found, numbers={"slope": found.estimate})
+    return audited(found, numbers={"slope": found.estimate}, at=PLANE)
+
+
+PLANE = {"epsilon": 1.0, "delta": 1e-6, "beta": 0.05, "lambda": 1.0, "d": 2, "records": "1e5 to 6.4e6"}  # where JK-16 is measured
 
 
 def records() -> tuple[float, ...]:
@@ -246,7 +249,7 @@ def the_error_falls_like_the_threshold(effort: Effort) -> Evidence:
     """The runs of JK-16 against n / log(2B/beta)^2."""
     claimed = Scaling(-0.5, records(), "n", transform=resolution)
     found = audit_utility(weight_error, claimed, seed=effort.seed, name="|what - w*|")
-    return audited(found, numbers={"slope": found.estimate})
+    return audited(found, numbers={"slope": found.estimate}, at=PLANE)
 
 
 @claim(

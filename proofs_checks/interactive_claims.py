@@ -141,7 +141,7 @@ def _delta(updates: int, loss: float, epsilon: float) -> float:
 
 @claim(
     "JK-07-constant",
-    kind="certificate",
+    kind="experiment",
     source=f"{SOURCE}, Algorithm 1 line 2: the constant 200",
     statement="epsilon_0 = n epsilon lambda / (c L R^2 sqrt(B) log(4/delta)) needs c = 200, for integer B",
     formula="the least c with delta(epsilon) <= delta against every adversary",

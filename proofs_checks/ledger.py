@@ -12,7 +12,7 @@ import inspect
 import pkgutil
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeAlias, TypeVar
 
@@ -20,6 +20,7 @@ from dpwitness.mechanisms.validation import InvalidArgument, require_integer, re
 
 from .enclosures import Box, Enclosure, SignMap, branch_and_bound
 from .finding import ClaimFinding, ClaimVerdict, Evidence, as_audit
+from .scope import scope_of, shares
 
 __all__ = ["Declaration", "Effort", "MissingPackage", "OutOfTime", "certificate", "check", "claim", "declarations", "need", "settle"]
 
@@ -102,7 +103,7 @@ class Declaration:
     domain : Box
         The parameters for which it is claimed.
     kind : {"certificate", "counterexample", "experiment"}
-        What the check can show: a proof over the whole domain; a case that refutes it; or measurements.
+        What the check can show: a proof; a case that refutes it; or measurements. How far it reaches is the finding's `scope`.
     function : callable
         For a certificate over a box, one ball per parameter -> Enclosure of the relative excess, value / promise - 1, in the worst case;
         the claim holds iff it is <= 0. Otherwise ``function(effort, **parameters) -> Evidence``; its defaults are the points checked.
@@ -265,7 +266,8 @@ def settle(
     effort = Effort(quick, seconds, seed, time.monotonic())
     try:
         if declared.boxed:
-            evidence = _over_the_box(declared.function, box, seconds, cells)
+            whole = dict(box) == dict(declared.domain)
+            evidence = _over_the_box(declared.function, box, seconds, cells, "domain" if whole else "ranges asked for")
         else:
             evidence = declared.function(effort, **{name: low for name, (low, _) in box.items()})
     except OutOfTime as out:
@@ -273,30 +275,31 @@ def settle(
         evidence = Evidence(ClaimVerdict.INCONCLUSIVE, f"time limit of {seconds:g} s{where}", "none", out.reached)
     except MissingPackage as missing:
         evidence = Evidence(ClaimVerdict.INCONCLUSIVE, str(missing), "none")
+    evidence = replace(evidence, scope=scope_of(declared.domain, box, declared.boxed, evidence))
     took = time.monotonic() - effort.start
     return ClaimFinding(declared.id, declared, as_audit(evidence.verdict), evidence.verdict, box, evidence, took)
 
 
-def _over_the_box(excess: Excess, box: Box, seconds: float, cells: int) -> Evidence:
+def _over_the_box(excess: Excess, box: Box, seconds: float, cells: int, name: str) -> Evidence:
     signs = branch_and_bound(excess, box, seconds=seconds, cells=cells, enough=ENOUGH)
-    verdict, text = _read(signs)
+    verdict, text = _read(signs, name)
     at = {name: low + (high - low) / 2 for name, (low, high) in (signs.counterexample or {}).items()}
-    return Evidence(verdict, text, "interval branch and bound", signs.enclosure, at=at, signs=signs)
+    return Evidence(verdict, text, "interval branch and bound", signs.enclosure, at=at, signs=signs, grade="proved")
 
 
-def _read(signs: SignMap) -> tuple[ClaimVerdict, str]:
+def _read(signs: SignMap, name: str) -> tuple[ClaimVerdict, str]:
+    """Verdict and sentence; `name` says of what the shares are."""
     value, ends = signs.counterexample_value, signs.enclosure
     if signs.counterexample is not None and value is not None:
         where = ", ".join(f"{name} = {low + (high - low) / 2:.4g}" for name, (low, high) in signs.counterexample.items())
-        text = f"{1 + value.lower:.4g} times the promise at {where}; proved on {100 * signs.positive:.3g} % of the domain"
-        return ClaimVerdict.FAILS, text
+        return ClaimVerdict.FAILS, f"{1 + value.lower:.4g} times the promise at {where}; of the {name}: {shares(signs)}"
     if signs.undecided > 0:
         why = "cells spent" if signs.finished else "time limit"
-        undecided = f"{100 * signs.undecided:.3g} % of the domain undecided, largest excess in [{ends.lower:.4g}, {ends.upper:.4g}]"
+        undecided = f"of the {name}: {shares(signs)}; largest excess in [{ends.lower:.4g}, {ends.upper:.4g}]"
         return ClaimVerdict.INCONCLUSIVE, f"{why}; {undecided}"
     if ends.lower >= -TIGHT:
-        return ClaimVerdict.HOLDS_TIGHT, f"proved on the whole domain, and {1 + ends.lower:.6g} of the promise is reached"
-    return ClaimVerdict.HOLDS, f"proved on the whole domain in {signs.cells} cells; at most {1 + ends.upper:.4g} of the promise is reached"
+        return ClaimVerdict.HOLDS_TIGHT, f"proved on the whole {name}, and {1 + ends.lower:.6g} of the promise is reached"
+    return ClaimVerdict.HOLDS, f"proved on the whole {name} in {signs.cells} cells; at most {1 + ends.upper:.4g} of the promise is reached"
 
 
 def _defaults(declared: Declaration) -> dict[str, float]:

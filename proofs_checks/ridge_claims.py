@@ -160,7 +160,8 @@ def inside_theta_it_survives_opposed_records(effort: Effort, epsilon: float = 0.
     text = f"privacy loss {loss.lower:.6g} at w = -B inside Theta, promised {epsilon:g}"
     at = {"epsilon": epsilon, "label_bound": label_bound, "output": -1.0}
     reached = excess_of(loss.lower, loss.upper, epsilon)
-    return Evidence(verdict, text, "log-density at one output, in balls", reached, {"loss over epsilon": loss.lower / epsilon}, at)
+    numbers = {"loss over epsilon": loss.lower / epsilon}
+    return Evidence(verdict, text, "log-density at one output, in balls", reached, numbers, at, grade="proved")
 
 
 def _log_density(data: LabelledVectors, w: Ball, rate: Ball, ridge: Ball) -> Ball:
@@ -221,7 +222,7 @@ def gradient_has_a_bound(effort: Effort, records: float = 1000, sigma: float = 1
     beyond = int(records) * 2 * float(stats.norm.sf(reach / sigma))
     numbers = {"Y - B": reach, "zeta - 4 B": 2 * reach}
     text = f"Y is not stated; to hold {int(records)} Gaussian errors of deviation {sigma:g}, Y >= B + {reach:.4g} (risk {failure:g})"
-    verdict = ClaimVerdict.UNDERSPECIFIED if beyond > 0 else ClaimVerdict.HOLDS
+    verdict = ClaimVerdict.UNDERSPECIFIED if beyond > 0 else ClaimVerdict.NOT_REFUTED
     return Evidence(verdict, text, "normal quantiles", None, numbers, {"records": int(records), "sigma": sigma, "failure": failure})
 
 

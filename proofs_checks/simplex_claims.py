@@ -162,7 +162,8 @@ def algorithm_draws(effort: Effort, records: float = 42_000, epsilon: float = 10
     reached = enclose(1 - drawn)
     text = f"m = {float(drawn):.4g} at n = {records:g}; it reaches 1 at n = {first:.6g}"
     verdict = ClaimVerdict.VACUOUS if drawn < 1 else ClaimVerdict.HOLDS if drawn >= 1 else ClaimVerdict.INCONCLUSIVE
-    return Evidence(verdict, text, "balls", reached, numbers, {"records": records, "epsilon": epsilon, "delta": delta, "actions": actions})
+    at = {"records": records, "epsilon": epsilon, "delta": delta, "actions": actions}
+    return Evidence(verdict, text, "balls", reached, numbers, at, grade="proved")
 
 
 @certificate(
@@ -206,7 +207,7 @@ def excess_by_records(effort: Effort) -> Evidence:
 
     claimed = Scaling(-1 / 3, (500.0, 2000.0, 8000.0, 32000.0), statistic="mean", spread=2.0)
     found = audit_utility(error, claimed, runs=effort.of(400, 200), seed=effort.seed, name="excess on the simplex")
-    return audited(found)
+    return audited(found, at={"epsilon": 10.0, "p": 4, "records": "500 to 32000"})
 
 
 @claim(

@@ -16,18 +16,24 @@ from dpwitness.mechanisms.writing import write_json, write_text
 from dpwitness.reports.report import check_writable
 from dpwitness.reports.wording import code, figure, number, prose, slugs, table
 
-__all__ = ["checks_page", "page", "write"]
+__all__ = ["checks_page", "page", "ranges", "scopes", "write"]
 
 Finding = Mapping[str, Any]
 
 PAPERS: dict[str, Any] = tomllib.loads((Path(__file__).parent / "papers.toml").read_text(encoding="utf-8"))
 
 CHECKS = "papers-checks.md"
+_HEAD = ("claim", "says", "for", "found", "rests on")
 _ORDER = ("FAILS", "UNDERSPECIFIED", "VACUOUS", "INCONCLUSIVE", "NOT_REFUTED", "HOLDS", "HOLDS_TIGHT")
 _LEGEND = (
-    "FAILS: a counterexample is proved, and can be replayed. HOLDS: proved over the whole domain; tight where the promise is reached. "
-    "UNDERSPECIFIED: the claim leaves a constant open; the smallest that works is computed. VACUOUS: true, but says nothing at practical "
-    "sizes. NOT REFUTED: measured, and nothing found against it. INCONCLUSIVE: the check ended without an answer."
+    "FAILS: there is a counterexample, which can be replayed. HOLDS: proved, for the values that the row names; tight where the promise is "
+    "reached. UNDERSPECIFIED: the claim leaves a constant open; the smallest that works is computed. VACUOUS: true, but says nothing at "
+    "practical sizes. NOT REFUTED: measured, and nothing found against it. INCONCLUSIVE: the check ended without an answer."
+)
+_RESTS = (
+    "Each row says for which values it was checked and what that rests on. Whole domain: settled for all values that the row names; box: "
+    "for the share of them that the row gives; point: for these values only. Proved: by balls, z3 or computer algebra; statistical: at a "
+    "stated error; numerical: floating-point sums or quadrature; assumed: as the row says."
 )
 
 
@@ -35,13 +41,14 @@ def page(findings: Sequence[Finding]) -> str:
     """Markdown of the whole report, from the JSON of all findings."""
     words = [str(f["verdict"]) for f in findings]
     tally = ", ".join(f"{words.count(word)} {_words(word)}" for word in _ORDER if word in words)
-    proved = sum(f["kind"] == "certificate" and f["verdict"] != "INCONCLUSIVE" for f in findings)
     lines = [
         "# The papers' claims, checked",
         "",
-        f"**{len(findings)} claims: {tally}.** {proved} are settled by a proof over their whole domain.",
+        f"**{len(findings)} claims: {tally}.** {scopes(findings)}",
         "",
         _LEGEND,
+        "",
+        _RESTS,
         "",
         "Made by `dpwitness claims check all --report DIR`. Every verdict is computed in that run; the numbers are in "
         "[papers.json](papers.json). A claim is checked again, there or at other parameters, by "
@@ -67,10 +74,11 @@ def _paper(prefix: str, paper: Mapping[str, Any], findings: Sequence[Finding]) -
     ):
         rows = [f for f in findings if f["verdict"] in verdicts]
         if rows:
-            lines += [f"### {heading}", "", *table(("claim", "says", "found", "repair", "witness"), [_row(f, findings) for f in rows]), ""]
-    held = [f for f in findings if f["verdict"] in ("HOLDS", "HOLDS_TIGHT", "NOT_REFUTED")]
-    if held:
-        lines += ["### What holds", "", *table(("claim", "says", "found"), [_row(f, findings)[:3] for f in held]), ""]
+            lines += [f"### {heading}", "", *table((*_HEAD, "repair", "witness"), [_row(f, findings) for f in rows]), ""]
+    for heading, verdicts in (("What holds", ("HOLDS", "HOLDS_TIGHT")), ("What was measured and not refuted", ("NOT_REFUTED",))):
+        rows = [f for f in findings if f["verdict"] in verdicts]
+        if rows:
+            lines += [f"### {heading}", "", *table(_HEAD, [_row(f, findings)[:5] for f in rows]), ""]
     advice = [text for id, verdict, text in paper["advice"] if id in by_id and by_id[id]["verdict"] == verdict]
     if advice:
         lines += ["### For whoever uses these algorithms", "", *(f"- {text}" for text in advice), ""]
@@ -86,32 +94,70 @@ def checks_page(findings: Sequence[Finding]) -> str:
     return "\n".join(lines).rstrip() + "\n"
 
 
-def _row(found: Finding, findings: Sequence[Finding]) -> tuple[str, str, str, str, str]:
+def _row(found: Finding, findings: Sequence[Finding]) -> tuple[str, ...]:
     repairs = [f for f in findings if f.get("repairs") == found["id"]]
     mended = "; ".join(f"[{code(f['id'])}]({_link(f['id'])}) {_words(f['verdict'])}: {prose(f['statement'])}" for f in repairs)
     file = found.get("witness_file")
     return (
         f"[{code(found['id'])}]({_link(found['id'])})",
         prose(found["statement"]),
-        prose(str(found["headline"]).partition(": ")[2]),
+        prose(ranges(found)),
+        prose(_said(found)),
+        prose(f"{found['evidence']}, {found['scope']}"),
         mended,
         f"[replay]({file})" if file else "",
     )
 
 
+def scopes(findings: Sequence[Finding]) -> str:
+    """How many claims are settled, how far, and by what: counted from the findings."""
+    settled = [(f["scope"], f["evidence"]) for f in findings if f["verdict"] not in ("INCONCLUSIVE", "NOT_REFUTED")]
+    said: list[str] = []
+    for scope, where in _SCOPES.items():
+        for grade, how in _GRADES.items():
+            if count := settled.count((scope, grade)):
+                said.append(f"{count} {'are settled ' if not said else ''}{how} {where}")
+    return f"{'; '.join(said)}." if said else "None is settled."
+
+
+_SCOPES = {"whole domain": "over their whole domain", "box": "over a part of a box", "point": "at one point"}
+
+
+_GRADES = {
+    "proved": "by a proof", "statistical": "at a stated statistical error", "numerical": "by numerics", "assumed": "under an assumption"
+}  # fmt: skip
+
+
+def ranges(found: Finding) -> str:
+    """The values for which a claim was checked."""
+    box = ", ".join(
+        f"{name} = {figure(low)}" if high == low else f"{name} in [{figure(low)}, {figure(high)}]"
+        for name, (low, high) in found["box"].items()
+    )
+    if not box and found["scope"] == "whole domain":
+        return "all values of what the formula names"
+    rest = {name: value for name, value in found["at"].items() if name not in found["box"]} if found["scope"] == "point" else {}
+    return "; ".join(part for part in (box, ", ".join(f"{name} = {_value(v)}" for name, v in rest.items())) if part) or "one case"
+
+
+def _said(found: Finding) -> str:
+    """What was found; a claim that was only measured keeps its word in front."""
+    word, _, text = str(found["headline"]).partition(": ")
+    return f"{word}: {text}" if found["verdict"] == "NOT_REFUTED" else text
+
+
 def _card(found: Finding) -> list[str]:
     domain = ", ".join(f"{name} in [{figure(low)}, {figure(high)}]" for name, (low, high) in found["domain"].items())
-    box = ", ".join(
-        f"{name} = {figure(low)}" + (f" to {figure(high)}" if high != low else "") for name, (low, high) in found["box"].items()
-    )
-    reached = found.get("reached")
+    reached, undecided = found.get("reached"), (found.get("shares") or {}).get("undecided")
     facts = [
         ("source", prose(found["source"])),
         ("claim", prose(found["statement"])),
         ("formula", code(found["formula"])),
         ("domain", prose(domain)),
-        ("checked at", prose(box) if found.get("shares") is None else "the whole domain"),
+        ("checked for", prose(ranges(found))),
+        ("scope", prose(found["scope"] + (f", {100 * undecided:.3g} % undecided" if undecided else ""))),
         ("how", prose(f"{found['kind']}: {found['method']}")),
+        ("rests on", prose(found["evidence"])),
         ("reached / promised", _times(reached) if reached else ""),
         ("at", prose(", ".join(f"{k} = {_value(v)}" for k, v in found["at"].items()))),
         ("numbers", prose(", ".join(f"{k} = {_value(v)}" for k, v in found["numbers"].items()))),

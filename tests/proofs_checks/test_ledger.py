@@ -98,17 +98,24 @@ def test_list_and_show(capsys):
     capsys.readouterr()
     assert main(["claims", "list", "--json"]) == 0
     assert {row["id"]: row["verdict"] for row in json.loads(capsys.readouterr().out) if "verdict" in row} == {"CM-02": "FAILS"}
+    assert main(["claims", "list"]) == 0
+    assert "FAILS           proved       whole domain" in capsys.readouterr().out
     assert main(["claims", "show", "CM-06"]) == 0
     shown = capsys.readouterr().out
-    assert "epsilon in [0.01, 10], n_lambda in [0.001, 1000]" in shown and "Worst case over pairs" in shown
+    assert "epsilon in [0.01, 10], n_lambda in [0.001, 1000]" in shown and "Worst case over pairs" in shown and "came to" not in shown
+    assert main(["claims", "show", "CM-02"]) == 0
+    assert "came to     FAILS, proved, whole domain" in capsys.readouterr().out
 
 
 def test_check_one(capsys, tmp_path):
     assert main(["claims", "check", "CM-06", "--set", "epsilon=1", "n_lambda=3:10"]) == 0
-    assert "HOLDS, tight" in capsys.readouterr().out
+    said = capsys.readouterr().out
+    assert "HOLDS, tight" in said and "proved, box;" in said
     assert main(["claims", "check", "CM-02", "--set", "epsilon=1", "--json"]) == 1
     found = json.loads(capsys.readouterr().out)
-    assert found["verdict"] == "FAILS" and found["reached"][0] == pytest.approx(math.sqrt(2) - 1)
+    assert (found["verdict"], found["evidence"], found["scope"]) == ("FAILS", "proved", "point") and found["reached"][0] == pytest.approx(
+        math.sqrt(2) - 1
+    )
     assert main(["claims", "check", "CM-11", "--seconds", "1e-9"]) == 3
     assert "time limit" in capsys.readouterr().out
     page = write([check("CM-02", epsilon=1.0).to_json() | {"witness": check("CM-02", epsilon=1.0).witness}], tmp_path)

@@ -1,0 +1,122 @@
+"""How far a finding reaches and what it rests on: computed from what was run, counted on the page, and never more than was shown."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from dpwitness.auditors.result import Verdict
+from dpwitness.mechanisms.validation import InvalidArgument
+from dpwitness.proofs_checks import Box, ClaimVerdict, Enclosure, Evidence, check, enclose, settle
+from dpwitness.proofs_checks.evidence import audited, identities, unsatisfiable
+from dpwitness.proofs_checks.ledger import Declaration
+from dpwitness.reports.claims_page import page, ranges, scopes
+
+PUBLISHED = Path(__file__).parents[2] / "reports" / "published" / "papers.json"
+
+
+def declared(function, boxed=True, **domain):
+    return Declaration("X-01", "s", "says", "f", Box(**domain), "certificate", function, boxed)
+
+
+def test_a_settled_box_is_the_whole_domain_and_a_part_of_it_is_not():
+    whole = settle(declared(lambda x: enclose(x - 2), x=(0.0, 1.0)))
+    assert (whole.scope, whole.grade, whole.claim_verdict) == ("whole domain", "proved", ClaimVerdict.HOLDS)
+    part = settle(declared(lambda x: enclose(x - 2), x=(0.0, 1.0)), {"x": (0.0, 0.5)})
+    assert part.scope == "box" and "proved on the whole ranges asked for" in part.headline()
+    assert settle(declared(lambda x: enclose(x - 2), x=(0.0, 1.0)), {"x": 0.5}).scope == "point"
+
+
+def test_an_undecided_strip_makes_it_a_box_with_its_shares():
+    """The sign of x - 1/3 on [0, 1] is never settled at 1/3, and is left open on most of [0, 1] where the ball is too wide."""
+    sharp = settle(declared(lambda x: enclose(x - 1 / 3), x=(0.0, 1.0)))
+    assert sharp.scope == "box" and sharp.claim_verdict is ClaimVerdict.FAILS
+    signs = sharp.evidence.signs
+    assert 0 < signs.undecided <= 0.02 and signs.positive == pytest.approx(2 / 3, abs=0.02)
+    assert f"{100 * signs.undecided:.3g} % undecided" in sharp.headline()
+    open_ = settle(declared(lambda x: Enclosure(enclose(x - 0.9).lower, 1.0), x=(0.0, 1.0)))
+    assert open_.scope == "box" and open_.evidence.signs.undecided > 0.8 and "% undecided" in open_.headline()
+    assert settle(declared(lambda x: enclose(x + 1), x=(0.0, 1.0))).scope == "whole domain"  # fails on all of it
+
+
+def test_symbols_reach_everything_and_numbers_a_point():
+    def algebra(effort):
+        import sympy
+
+        x = sympy.Symbol("x")
+        return identities((x + 1) ** 2 - x**2 - 2 * x - 1, text="equal")
+
+    def wrong(effort):
+        import sympy
+
+        return identities(sympy.Symbol("x") - 1, text="equal")
+
+    def real(effort, k=3.0):
+        from z3 import Real
+
+        x = Real("x")
+        return unsatisfiable(effort, [x > k, x < k - 1], text="none")
+
+    assert settle(declared(algebra, False)).scope == "whole domain"
+    assert settle(declared(wrong, False)).scope == "point"  # one case refutes it
+    assert settle(declared(real, False, k=(1.0, 5.0))).scope == "point"  # k was a number
+
+
+def test_only_a_proof_lets_a_claim_hold():
+    for verdict in (ClaimVerdict.HOLDS, ClaimVerdict.HOLDS_TIGHT):
+        assert Evidence(verdict, "t", "m", grade="proved").grade == "proved"
+        for grade in ("statistical", "numerical", "assumed"):
+            with pytest.raises(InvalidArgument, match="grade must be 'proved'"):
+                Evidence(verdict, "t", "m", grade=grade)
+    with pytest.raises(InvalidArgument, match="grade must be one of"):
+        Evidence(ClaimVerdict.FAILS, "t", "m", grade="certain")
+
+
+@pytest.mark.parametrize(
+    ("verdict", "word"),
+    [
+        (Verdict.SUPPORTED, ClaimVerdict.NOT_REFUTED),
+        (Verdict.CERTIFIED, ClaimVerdict.NOT_REFUTED),
+        (Verdict.VIOLATED, ClaimVerdict.FAILS),
+        (Verdict.INCONCLUSIVE, ClaimVerdict.INCONCLUSIVE),
+        (Verdict.ERROR, ClaimVerdict.INCONCLUSIVE),
+    ],
+)
+@pytest.mark.parametrize("grade", ["proved", "statistical", "numerical", "assumed"])
+def test_an_audit_of_a_pair_never_makes_a_claim_hold(verdict, word, grade):
+    found = audited(SimpleNamespace(verdict=verdict, evidence=grade, headline=lambda: "WORD: text"))
+    assert (found.verdict, found.grade, found.text) == (word, grade, "text")
+
+
+def test_the_page_counts_what_was_proved_where():
+    findings = [check(id).to_json() for id in ("CM-02", "CM-03", "CM-06", "CM-06-W4", "JT-13", "JK-17-slack")]
+    assert scopes(findings) == (
+        "2 are settled by a proof over their whole domain; 1 by a proof over a part of a box; 2 by a proof at one point."
+    )
+    assert scopes([]) == "None is settled."
+    text = page([f | {"witness_file": None} for f in findings])
+    held, _, measured = text.partition("### What was measured and not refuted")
+    assert "JK-17-slack" not in held.partition("### What holds")[2] and "NOT REFUTED: delta(epsilon')" in measured
+    assert ranges(findings[1]) == "all values of what the formula names"
+    assert ranges(findings[2]) == "epsilon in [0.01, 10], n_lambda in [0.001, 1000]"
+    assert ranges(findings[4]) == "records = 4.2e+04, epsilon = 10, delta = 0.001, actions = 8"
+
+
+def test_the_published_sentence_counts_only_proofs_over_the_whole_domain():
+    claims = json.loads(PUBLISHED.read_text(encoding="utf-8"))["claims"]
+    proved = [f for f in claims if (f["scope"], f["evidence"]) == ("whole domain", "proved") and f["verdict"] not in ("INCONCLUSIVE",)]
+    text = PUBLISHED.with_suffix(".md").read_text(encoding="utf-8")
+    assert f"{len(proved)} are settled by a proof over their whole domain" in text
+    for f in claims:
+        if f["shares"] is not None and f["shares"]["undecided"] > 0:
+            assert f["scope"] == "box", f["id"]
+        if f["scope"] == "whole domain":
+            assert f["box"] == f["domain"], f["id"]
+        if f["verdict"].startswith("HOLDS"):
+            assert f["evidence"] == "proved", f["id"]
+        if f["scope"] == "point":
+            assert all(low == high for low, high in f["box"].values()), f["id"]
+            assert ranges(f) != "one case" or f["verdict"] == "FAILS", f["id"]
