@@ -7,12 +7,11 @@ faster with AVX-512), and the sums are compiled with reassociation allowed, whic
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, TypeVar, cast
+from typing import Any, TypeVar
 
 import numpy as np
-from numba import njit
 
-from dpwitness.mechanisms.jit import jit
+from dpwitness.mechanisms.jit import jit, jit_with
 from dpwitness.mechanisms.protocol import FloatArray
 
 __all__ = ["cholesky", "cholesky_solve", "dot", "elementwise", "exponential", "log_determinant", "norm", "row_dot"]
@@ -27,11 +26,11 @@ _ROUND = 6755399441055744.0  # 1.5 * 2^52: adding and taking away rounds to a wh
 
 def elementwise(function: F) -> F:
     """Compile a loop without branches on its data: fused multiply-add allowed, no test for division by zero."""
-    return cast(F, njit(cache=True, nogil=True, forceinline=True, error_model="numpy", fastmath={"contract"})(function))
+    return jit_with(forceinline=True, error_model="numpy", fastmath={"contract"})(function)
 
 
 def _reduction(function: F) -> F:
-    return cast(F, njit(cache=True, nogil=True, forceinline=True, error_model="numpy", fastmath={"contract", "reassoc", "nsz"})(function))
+    return jit_with(forceinline=True, error_model="numpy", fastmath={"contract", "reassoc", "nsz"})(function)
 
 
 @elementwise

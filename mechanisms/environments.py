@@ -9,6 +9,7 @@ import os
 import shutil
 import subprocess
 import sys
+import tempfile
 import tomllib
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -25,12 +26,18 @@ PINS = "environments.toml"
 
 
 def home() -> Path:
-    """Where environments live: ``$DPWITNESS_HOME/environments``, or else the user's cache."""
+    """Where environments live: ``$DPWITNESS_HOME/environments``, or else the user's cache; the temporary directory for who has no home."""
     root = os.environ.get("DPWITNESS_HOME")
     if root:
-        return Path(root).expanduser() / "environments"
-    cache = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
-    return Path(cache).expanduser() / "dpwitness" / "environments"
+        return _expanded(root) / "environments"
+    return _expanded(os.environ.get("XDG_CACHE_HOME") or "~/.cache") / "dpwitness" / "environments"
+
+
+def _expanded(place: str) -> Path:
+    try:
+        return Path(place).expanduser()
+    except RuntimeError:  # no HOME, and no such user
+        return Path(tempfile.gettempdir()) / place.lstrip("~/.")
 
 
 @dataclass(frozen=True, slots=True)

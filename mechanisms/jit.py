@@ -1,22 +1,79 @@
-"""The one way kernels are compiled here: cached on disk, without the interpreter lock, and typed as the function they wrap."""
+"""The one way kernels are compiled here: cached where that can be, without the interpreter lock, typed as what they wrap."""
 
 from __future__ import annotations
 
+import contextlib
+import functools
+import os
+import stat
+import tempfile
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, TypeVar, cast
 
-from numba import njit
+from numba import config, njit
+from numba.core.caching import FunctionCache
 
-__all__ = ["jit", "jit_uncached"]
+__all__ = ["jit", "jit_uncached", "jit_with"]
 
 F = TypeVar("F", bound=Callable[..., Any])
 
 
 def jit(function: F) -> F:
     """Compile a kernel of plain loops. Numba's own decorator is untyped; this keeps the kernel's signature for the type checker."""
-    return cast(F, njit(cache=True, nogil=True)(function))
+    return jit_with()(function)
+
+
+def jit_with(**options: Any) -> Callable[[F], F]:
+    """The same with more of Numba's options."""
+
+    def decorate(function: F) -> F:
+        compiled = njit(nogil=True, **options)(function)
+        with contextlib.suppress(Exception):  # a cache saves time, and nothing else depends on it
+            compiled._cache = _cache(function)
+        return cast(F, compiled)
+
+    return decorate
 
 
 def jit_uncached(function: F) -> F:
     """The same for kernels that call a user's compiled function, which a disk cache could confuse with another."""
     return cast(F, njit(nogil=True)(function))
+
+
+class _Cache(FunctionCache):  # type: ignore[misc]
+    """Numba's cache of one function, which goes without where a disk is full or a file is torn."""
+
+    def save_overload(self, sig: Any, data: Any) -> None:
+        with contextlib.suppress(OSError):
+            super().save_overload(sig, data)
+
+    def load_overload(self, sig: Any, target_context: Any) -> Any:
+        try:
+            return super().load_overload(sig, target_context)
+        except Exception:
+            return None
+
+
+def _cache(function: Callable[..., Any]) -> _Cache:
+    """Where Numba finds a place (NUMBA_CACHE_DIR, beside the source, the user's cache), else a temporary folder of the user's own."""
+    try:
+        return _Cache(function)
+    except (RuntimeError, OSError):  # "no locator available": the installation and the home are read-only, or there is no home
+        before = config.CACHE_DIR
+        config.CACHE_DIR = str(_folder())
+        try:
+            return _Cache(function)
+        finally:
+            config.CACHE_DIR = before
+
+
+@functools.cache
+def _folder() -> Path:
+    """A folder in the temporary directory that belongs to this user and that nobody else can write to: what lies in a cache is run."""
+    path = Path(tempfile.gettempdir()) / f"dpwitness-kernels-{os.getuid() if hasattr(os, 'getuid') else 'user'}"
+    path.mkdir(mode=0o700, exist_ok=True)
+    found = path.lstat()
+    if not stat.S_ISDIR(found.st_mode) or (hasattr(os, "getuid") and (found.st_uid != os.getuid() or found.st_mode & 0o077)):
+        raise PermissionError(f"{path} is not this user's own")
+    return path
