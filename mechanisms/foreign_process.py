@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import errno
 import hashlib
 import json
 import os
@@ -27,7 +28,9 @@ from dpwitness.mechanisms.validation import InvalidArgument
 __all__ = ["Slot", "TookTooLong", "Worker", "WorkerDied", "borrow", "close_all"]
 
 _SCRIPT = str(Path(__file__).resolve().with_name("foreign_worker.py"))
+_KEEPER = str(Path(__file__).resolve().with_name("foreign_keeper.py"))
 _START = 120.0  # seconds that an interpreter may take to say hello
+_END = 10.0  # seconds in which a worker and all that it has started must have ended
 _INLINE = 4096  # bytes up to which a dataset is sent with every request
 _IDLE = 2 * (os.cpu_count() or 1) + 2  # workers kept for the next batch, of all targets together
 _THREADS = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS", "NUMEXPR_NUM_THREADS")
@@ -58,7 +61,7 @@ class Worker:
         self.slot = slot
         self.kept: OrderedDict[str, None] = OrderedDict()
         self._log = tempfile.TemporaryFile("a+b")  # noqa: SIM115 - lives as long as the process
-        self._process = _SPAWNER.start(slot, self._log)
+        self._process, self._life = _SPAWNER.start(slot, self._log)
         assert self._process.stdout is not None
         self._poll = select.poll()
         self._poll.register(self._process.stdout, select.POLLIN)
@@ -173,10 +176,21 @@ class Worker:
 
     def kill(self) -> None:
         """End the process and what it has started, at once."""
-        with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.killpg(self._process.pid, signal.SIGKILL)
-        self._process.kill()
-        self._process.wait()
+        self.let_go()
+        try:
+            self._process.wait(_END)
+        except subprocess.TimeoutExpired:  # the keeper itself was stopped
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.killpg(self._process.pid, signal.SIGKILL)
+            self._process.kill()
+            self._process.wait()
+
+    def let_go(self) -> None:
+        """Close the pipe that keeps the process alive."""
+        with _lock:
+            life, self._life = self._life, -1
+        if life >= 0:
+            os.close(life)
 
     def close(self) -> None:
         """Kill, and give back its pipes: for who has the worker to himself."""
@@ -193,31 +207,41 @@ class _Spawner:
         self._lock = threading.Lock()
         self._thread: ThreadPoolExecutor | None = None
 
-    def start(self, slot: Slot, log: Any) -> subprocess.Popen[bytes]:
+    def start(self, slot: Slot, log: Any) -> tuple[subprocess.Popen[bytes], int]:
         with self._lock:
             if self._thread is None:
                 self._thread = ThreadPoolExecutor(1, thread_name_prefix="dpwitness-spawner")
         return self._thread.submit(_start, slot, log).result()
 
 
-def _start(slot: Slot, log: Any) -> subprocess.Popen[bytes]:
+def _start(slot: Slot, log: Any) -> tuple[subprocess.Popen[bytes], int]:
+    """The keeper of a new worker, and the end of the pipe that keeps both alive."""
     environment = dict.fromkeys(_THREADS, "1") | dict(os.environ) | {"PYTHONHASHSEED": "0"}
     if slot.python is not None:
         for name in ("PYTHONPATH", "PYTHONHOME"):
             environment.pop(name, None)  # they are this interpreter's
     python = slot.python or sys.executable
+    if not os.access(python, os.X_OK):
+        raise InvalidArgument(f"python must be a Python interpreter, got {python!r}: {os.strerror(errno.EACCES)}")
+    life, ours = os.pipe()
+    keeper = [sys.executable, "-I", "-S", _KEEPER, str(life), str(os.getpid())]
     try:
-        return subprocess.Popen(
-            [python, "-u", _SCRIPT, str(slot.memory), str(os.getpid())],
+        process = subprocess.Popen(
+            [*keeper, python, "-u", _SCRIPT, str(slot.memory)],
             bufsize=0,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=log,
             env=environment,
+            pass_fds=[life],
             start_new_session=True,  # Ctrl-C is the controller's to handle
         )
     except OSError as error:
-        raise InvalidArgument(f"python must be a Python interpreter, got {python!r}: {error.strerror}") from None
+        os.close(ours)
+        raise InvalidArgument(f"a worker process could not be started: {error.strerror}") from None
+    finally:
+        os.close(life)
+    return process, ours
 
 
 _SPAWNER = _Spawner()
@@ -268,6 +292,8 @@ def _forget() -> None:
     """In a forked child: the workers are the parent's."""
     global _SPAWNER, _lock
     _SPAWNER, _lock = _Spawner(), threading.Lock()
+    for worker in (*_idle, *_busy):
+        worker.let_go()
     _idle.clear()
     _busy.clear()
 
