@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpwitness.auditors.outputs import Outputs, row_keys
-from dpwitness.mechanisms.jsonable import from_jsonable, to_jsonable
+from dpwitness.mechanisms.jsonable import to_jsonable
 from dpwitness.mechanisms.validation import InvalidArgument
 
 __all__ = ["AdditiveScore", "Atoms", "Ball", "Event", "Intervals", "Lattice", "Threshold", "event_from_json"]
@@ -310,7 +310,6 @@ class Ball(Event):
 
 def event_from_json(data: dict[str, Any]) -> Event:
     """The event that `Event.to_json` wrote. Raises InvalidArgument for anything else."""
-    event = from_jsonable(data["rule"])
-    if not isinstance(event, Event):
-        raise InvalidArgument(f"event must be a guess rule, got {type(event).__name__}")
-    return event
+    from dpwitness.auditors.event_reading import read_event
+
+    return read_event(data)

@@ -2,44 +2,61 @@
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Sequence
 from concurrent.futures import Executor
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from dpwitness.auditors.audit import Progress, confirm
 from dpwitness.auditors.certify_result import CertifyResult
-from dpwitness.auditors.replay_measured import KINDS, replay_measured
+from dpwitness.auditors.replay_measured import judged, read_measured
 from dpwitness.auditors.result import AuditResult, Verdict
 from dpwitness.auditors.sensitivity import SensitivityResult
+from dpwitness.auditors.targets import describe_target, relative
+from dpwitness.auditors.trust import FOREIGN, Planned, Trust, sha256_of
 from dpwitness.auditors.utility import UtilityResult
 from dpwitness.auditors.white_box import certify
-from dpwitness.auditors.witness import check_schema, load_json, load_target, read_witness
+from dpwitness.auditors.witness_reading import KINDS, Witness, check_seal, load_json, read_checked
+from dpwitness.mechanisms.jsonable import foreign_classes
+from dpwitness.mechanisms.notions import Claim
+from dpwitness.mechanisms.protocol import name_of
+from dpwitness.mechanisms.reading import shown
 from dpwitness.mechanisms.validation import InvalidArgument, require_integer
 
-__all__ = ["replay"]
+__all__ = ["Replay", "prepare", "replay"]
+
+AnyResult = AuditResult | CertifyResult | SensitivityResult | UtilityResult
 
 
 def replay(
     witness: str | Path | dict[str, Any],
     *,
     mechanism: Any = None,
+    allow: Sequence[str] = (),
     trials: int | None = None,
     seed: int | None = None,
     executor: Executor | None = None,
     progress: Progress | None = None,
-) -> AuditResult | CertifyResult | SensitivityResult | UtilityResult:
+) -> AnyResult:
     """Reach the verdict of a witness again.
 
     Its event is tested with fresh randomness; a white-box witness has its privacy loss enclosed again, one of a sensitivity its pair
     evaluated, one of a utility claim its error measured.
+
+    A witness is data that anybody may have written. Reading one imports nothing that it names. The target that it names is run if it is
+    one of this project's mechanisms, lies under the current folder, or is named in `allow`; callables that are built in or of the standard
+    library are never run. See SECURITY.md.
 
     Parameters
     ----------
     witness : path or dict
         A ``witness-*.json`` file, or what one holds.
     mechanism : Mechanism or callable, optional
-        Stands in for the recorded target, for instance if that cannot be imported.
+        Stands in for the recorded target, for instance if that cannot be imported, or is not to be.
+    allow : sequence of str
+        Targets that may run wherever they lie, as the witness names them: ``MODULE:NAME``, ``FILE.py:NAME``; and paths of interpreters.
     trials : int, optional
         Runs of the mechanism; as many as certified the witness if left out.
     seed : int, optional
@@ -50,49 +67,154 @@ def replay(
     Returns
     -------
     AuditResult, CertifyResult, SensitivityResult or UtilityResult
-        A bit-level witness is judged at the bit level: then the verdict and bounds are those of the bits.
+        Of the target that ran. A bit-level witness is judged at the bit level: then the verdict and bounds are those of the bits.
 
     Raises
     ------
     InvalidArgument
-        If the witness cannot be read, or its target is not there.
+        If the witness cannot be read or does not fit together, or its target is not there or may not run.
     """
+    prepared = prepare(witness, mechanism=mechanism, allow=allow)
+    return prepared.run(prepared.load(), trials=trials, seed=seed, executor=executor, progress=progress)
+
+
+@dataclass(frozen=True, slots=True)
+class Replay:
+    """A witness that was read, and the target that will run, judged and not yet imported."""
+
+    raw: dict[str, Any]
+    file: str
+    trust: Trust
+    given: Any
+    plan: Planned | None
+    called: str = ""  # what the user named it by
+
+    def told(self) -> str:
+        """What will run, in one line."""
+        if self.plan is not None:
+            return self.plan.told()
+        found = describe_target(self.given)
+        return self.called or (found["target"] if found else name_of(self.given))
+
+    def load(self) -> Any:
+        """The mechanism: the one that was given, or the one that the witness names."""
+        if self.plan is None:
+            return self.given
+        try:
+            return self.plan.load()
+        except InvalidArgument:
+            raise
+        except (Exception, SystemExit) as error:  # whatever the user's own module or class raises
+            raise InvalidArgument(
+                f"replay: target {shown(self.plan.target)} could not be loaded: {type(error).__name__}: {str(error)[:300]}"
+            ) from error
+
+    def run(
+        self,
+        mechanism: Any,
+        *,
+        trials: int | None = None,
+        seed: int | None = None,
+        executor: Executor | None = None,
+        progress: Progress | None = None,
+    ) -> AnyResult:
+        """Replay on the mechanism that `load` gave."""
+        if seed is not None:
+            seed = require_integer("seed", seed, "replay", least=0)
+        notes = check_seal(self.raw, self.file)
+        if self.raw.get("kind") in KINDS:
+            measured = read_measured(self.raw, self.file, self.trust)
+            result: AnyResult = judged(measured, mechanism, seed, self._name(mechanism))
+            told = f"replay of a {self.raw['kind']} witness"
+        else:
+            found = read_checked(self.raw, self.file, self.trust.class_of)
+            result = self._again(found, mechanism, trials, seed, executor, progress)
+            told = f"replay of a witness at the {found.level} level that certified {found.claim.symbol} > {found.bound:.4g}"
+            notes = (*_claims(found, mechanism), *notes)
+        more = (told, self._ran(result), *self._source(), *notes)
+        # an ERROR, and what was interrupted, is told by its first note: the cause
+        cause_first = result.verdict in (Verdict.ERROR, Verdict.INCONCLUSIVE)
+        return replace(result, notes=(*result.notes, *more) if cause_first else (*more, *result.notes))
+
+    def _again(
+        self, found: Witness, mechanism: Any, trials: int | None, seed: int | None, executor: Executor | None, progress: Progress | None
+    ) -> AuditResult | CertifyResult:
+        trials = require_integer("trials", trials or max(found.rounds, 1000), "replay", least=1000)
+        common: dict[str, Any] = {
+            "claim": found.claim,
+            "confidence": found.confidence,
+            "seed": found.seed + 1 if seed is None else seed,
+            "name": self._name(mechanism),
+            "target": self._target(mechanism),
+        }
+        if found.event is None:
+            return certify(mechanism, found.pair, trials=max(trials, 10_000), **common)
+        return confirm(mechanism, found.event, pair=found.pair, trials=trials, executor=executor, progress=progress, **common)
+
+    def _name(self, mechanism: Any) -> str:
+        """Of what runs: what the file calls it may be anything."""
+        return self.plan.name if self.plan is not None and isinstance(mechanism, functools.partial) else name_of(mechanism)
+
+    def _target(self, mechanism: Any) -> dict[str, Any] | None:
+        """Of what runs."""
+        if self.plan is None:
+            return describe_target(mechanism)
+        if self.plan.place.endswith(".py") and self.plan.file is not None:
+            return {"target": f"{relative(self.plan.file)}:{self.plan.name}", **_kwargs(self.plan)}
+        return {"target": self.raw["target"]["target"], **_kwargs(self.plan)}
+
+    def _ran(self, result: AnyResult) -> str:
+        told = f"ran {self.told()}"
+        recorded = self.raw["name"]
+        return told if recorded == result.name else f"{told}; the witness calls it {shown(recorded)}"
+
+    def _source(self) -> tuple[str, ...]:
+        """A note where the source of the target is not what it was."""
+        recorded = self.raw.get("source")
+        if not recorded or self.plan is None or self.plan.file is None or self.plan.file.suffix != ".py":
+            return ()
+        if sha256_of(self.plan.file) == recorded["sha256"]:
+            return ()
+        return (f"the source of the target, {self.plan.file.name}, is not what it was when the witness was written",)
+
+
+def _kwargs(plan: Planned) -> dict[str, Any]:
+    return {"kwargs": plan.kwargs} if plan.kwargs else {}
+
+
+def arguments_of(target: dict[str, Any] | None) -> dict[str, Any]:
+    """The arguments of a recorded target; of one that ran in an interpreter of its own, those of its function."""
+    kwargs: dict[str, Any] = (target or {}).get("kwargs") or {}
+    return kwargs.get("kwargs") or {} if target is not None and target["target"] == FOREIGN else kwargs
+
+
+def prepare(witness: str | Path | dict[str, Any], *, mechanism: Any = None, allow: Sequence[str] = (), called: str = "") -> Replay:
+    """Read a witness and judge its target; nothing is imported or run yet."""
     raw, file = load_json(witness)
-    if raw.get("kind") in KINDS:
-        check_schema(raw, file)
-        measured = replay_measured(raw, mechanism, seed)
-        return replace(measured, notes=(f"replay of a {raw['kind']} witness", *measured.notes))
-    found = read_witness(witness)
+    if raw.get("kind") == "claim":
+        raise InvalidArgument(f"replay: {file} is the witness of a claim: dpwitness replay {file}")
+    trust = Trust(tuple(allow) if not isinstance(allow, str) else allow, None if isinstance(witness, dict) else Path(witness).parent)
+    theirs = foreign_classes(raw)
+    if raw.get("kind") not in KINDS and not theirs:
+        read_checked(raw, file)  # what is wrong with the file is said before anything of its target
+    for name in theirs:
+        trust.plan({"target": name}, "class")
+    plan = None
     if mechanism is None:
-        if found.target is None:
+        if raw["target"] is None:
             raise InvalidArgument("replay: mechanism must be given, the witness names no importable target")
-        mechanism = load_target(found.target["target"], found.target.get("kwargs"))
-    trials = require_integer("trials", trials or max(found.rounds, 1000), "replay", least=1000)
-    seed = found.seed + 1 if seed is None else require_integer("seed", seed, "replay", least=0)
-    note = f"replay of a witness at the {found.level} level that certified {found.claim.symbol} > {found.bound:.4g}"
-    if found.event is None:
-        again = certify(
-            mechanism,
-            found.pair,
-            found.claim,
-            trials=max(trials, 10_000),
-            confidence=found.confidence,
-            seed=seed,
-            name=found.name,
-            target=found.target,
+        plan = trust.plan(raw["target"])
+    return Replay(raw, file, trust, mechanism, plan, called)
+
+
+def _claims(found: Witness, mechanism: Any) -> tuple[str, ...]:
+    """The claim of the witness against the mechanism's own, where it has one."""
+    own = getattr(mechanism, "claim", None)
+    if not isinstance(own, Claim) or own == found.claim:
+        return ()
+    if found.raw.get("own_claim"):
+        raise InvalidArgument(
+            f"replay: claim must be the mechanism's own, as the witness says it is: {own}, got {found.claim}; "
+            "the witness or the mechanism was edited"
         )
-        return replace(again, notes=(note, *again.notes) if again.verdict is not Verdict.ERROR else again.notes)
-    result = confirm(
-        mechanism,
-        found.event,
-        claim=found.claim,
-        pair=found.pair,
-        trials=trials,
-        confidence=found.confidence,
-        seed=seed,
-        name=found.name,
-        executor=executor,
-        progress=progress,
-        target=found.target,
-    )
-    return replace(result, notes=(note, *result.notes))
+    return (f"the witness is against {found.claim}; the mechanism itself claims {own}",)

@@ -5,27 +5,32 @@ from __future__ import annotations
 import inspect
 import math
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from dpwitness.auditors.result import SCHEMA, Verdict, environment, strict
-from dpwitness.auditors.sensitivity import SensitivityResult, sensitivity_at
-from dpwitness.auditors.utility import Scaling, UtilityResult, audit_utility
-from dpwitness.auditors.witness import describe_target, load_target
+from dpwitness.auditors.sensitivity import Norm, SensitivityResult, sensitivity_at
+from dpwitness.auditors.targets import describe_target, source_of
+from dpwitness.auditors.trust import Trust
+from dpwitness.auditors.utility import Scaling, UtilityClaim, UtilityResult, audit_utility
+from dpwitness.auditors.witness_reading import read_pair, seal
 from dpwitness.mechanisms.jsonable import from_jsonable, to_jsonable
 from dpwitness.mechanisms.pairs import Pair
+from dpwitness.mechanisms.reading import refuse
 from dpwitness.mechanisms.validation import InvalidArgument
 
-__all__ = ["KINDS", "measured_witness", "replay_measured"]
+__all__ = ["Measured", "judged", "measured_witness", "read_measured"]
 
-KINDS = ("sensitivity", "utility")
+_MATH: dict[str, Callable[..., float]] = {
+    f"math:{name}": getattr(math, name) for name in ("log", "log2", "log10", "log1p", "exp", "expm1", "sqrt", "cbrt", "fabs", "dist")
+}
 
 
 def measured_witness(result: SensitivityResult | UtilityResult) -> dict[str, Any] | None:
     """The witness of a violated bound; None if there is none, or if its norm or transform cannot be named."""
     if result.verdict is not Verdict.VIOLATED:
         return None
-    found = {
+    found: dict[str, Any] = {
         "schema_version": SCHEMA,
         "name": result.name,
         "target": _named(result.function),
@@ -45,7 +50,8 @@ def measured_witness(result: SensitivityResult | UtilityResult) -> dict[str, Any
                 return None
         numbers = {"runs": result.runs, "confidence": result.confidence, "estimate": strict(result.estimate)}
         more = {"kind": "utility", "claim": to_jsonable(claim), "transform": transform, **numbers}
-    return found | more
+    source = source_of(result.function, found["target"])
+    return seal(found | more | ({"source": source} if source else {}))
 
 
 def _named(function: Callable[..., Any] | None) -> dict[str, Any] | None:
@@ -53,22 +59,58 @@ def _named(function: Callable[..., Any] | None) -> dict[str, Any] | None:
     return None if function is None or inspect.ismethod(function) else describe_target(function)
 
 
-def replay_measured(raw: dict[str, Any], function: Callable[..., Any] | None, seed: int | None) -> SensitivityResult | UtilityResult:
-    """Evaluate the pair again, or measure the error again with fresh randomness."""
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """A witness of a measured bound, read back: its pair and norm, or its claim."""
+
+    raw: dict[str, Any]
+    pair: Pair | None
+    norm: Norm
+    claim: UtilityClaim | None
+
+
+def read_measured(raw: dict[str, Any], file: str, trust: Trust) -> Measured:
+    """What a checked file says; its norm or transform is a target like any other."""
     try:
-        if function is None:
-            if raw["target"] is None:
-                raise InvalidArgument("replay: mechanism must be given, the witness names no importable target")
-            function = load_target(raw["target"]["target"], raw["target"].get("kwargs"))
         if raw["kind"] == "sensitivity":
-            norm = raw["norm"]
-            rule = load_target(norm["target"]) if isinstance(norm, dict) else math.inf if norm == "inf" else int(norm)
-            pair = Pair(**{key: from_jsonable(value) for key, value in raw["pair"].items()})
-            return sensitivity_at(function, raw["bound"], pair, rule, name=raw["name"])
-        claim = from_jsonable(raw["claim"])
+            if float(raw["ratio"]) <= 1:
+                refuse("ratio", "exceed 1, as that of a violated bound does", raw["ratio"])
+            told = raw["norm"]
+            norm = _rule(told, "norm", trust) if isinstance(told, dict) else math.inf if told == "inf" else int(told)
+            return Measured(raw, read_pair(raw["pair"], trust.class_of), norm, None)
+        claim = from_jsonable(raw["claim"], "claim")
+        if not isinstance(claim, UtilityClaim):
+            refuse("claim", "be a claim about an error", raw["claim"])
         if raw["transform"] is not None:
-            claim = replace(claim, transform=load_target(raw["transform"]["target"]))
+            if not isinstance(claim, Scaling):
+                refuse("transform", "be null: only a scaling claim has one", raw["transform"])
+            claim = replace(claim, transform=_rule(raw["transform"], "transform", trust))
+        return Measured(raw, None, 2, claim)
+    except InvalidArgument as error:
+        raise InvalidArgument(f"replay: {file}: {str(error).removeprefix('replay: ').removeprefix(f'{file}: ')}") from None
+
+
+def _rule(target: dict[str, Any], what: str, trust: Trust) -> Callable[..., Any]:
+    """A norm or a transform: one of the plain functions of `math`, or a target that may run."""
+    plain = _MATH.get(target["target"])
+    found = plain if plain is not None and not target.get("kwargs") else trust.plan(target, what).load()
+    if not callable(found):
+        refuse(what, "name a function", target["target"])
+    return found
+
+
+def judged(measured: Measured, function: Callable[..., Any], seed: int | None, name: str) -> SensitivityResult | UtilityResult:
+    """Evaluate the pair again, or measure the error again with fresh randomness."""
+    if not callable(function):
+        raise InvalidArgument(f"replay: target must be a function, got {type(function).__name__}")
+    raw = measured.raw
+    try:
+        if measured.pair is not None:
+            return sensitivity_at(function, raw["bound"], measured.pair, measured.norm, name=name)
+        assert measured.claim is not None
         seed = raw["seed"] + 1 if seed is None else seed
-        return audit_utility(function, claim, runs=raw["runs"], confidence=raw["confidence"], seed=seed, name=raw["name"])
-    except (KeyError, TypeError, AttributeError) as error:
-        raise InvalidArgument(f"replay: no complete witness: {type(error).__name__} {error}") from None
+        return audit_utility(function, measured.claim, runs=raw["runs"], confidence=raw["confidence"], seed=seed, name=name)
+    except InvalidArgument:
+        raise
+    except Exception as error:  # the user's function, on what the file holds
+        raise InvalidArgument(f"replay: {name} could not be evaluated: {type(error).__name__}: {str(error)[:300]}") from error

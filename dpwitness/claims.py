@@ -37,12 +37,8 @@ def replay(args: argparse.Namespace, witness: dict[str, Any]) -> int:
         raise InvalidArgument(
             "--report must go with the witness of an audit, a claim has its page: dpwitness claims check all --report DIR"
         )
-    try:
-        settings = {str(name): tuple(v) if isinstance(v, list) else float(v) for name, v in witness["settings"].items()}
-        id = str(witness["name"])
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise InvalidArgument(f"replay: witness is no complete one of a claim: {type(error).__name__} {error}") from None
-    found = check(id, seed=1 if args.seed is None else args.seed, **settings)  # type: ignore[arg-type]
+    settings = {name: tuple(v) if isinstance(v, list) else float(v) for name, v in witness["settings"].items()}
+    found = check(witness["name"], seed=1 if args.seed is None else args.seed, **settings)  # type: ignore[arg-type]
     return _tell(args, found)
 
 

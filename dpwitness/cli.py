@@ -99,6 +99,14 @@ def _parser() -> argparse.ArgumentParser:
 
     replay = command("replay", "test the event of a witness again, with fresh randomness")
     replay.add_argument("witness", metavar="WITNESS.json")
+    replay.add_argument("--target", metavar="FILE.py:NAME", help="run this instead of the target that the witness names")
+    replay.add_argument(
+        "--allow",
+        metavar="MODULE:NAME",
+        action="append",
+        default=[],
+        help="let the witness run this target of its own although it lies outside the current folder; again for more",
+    )
     _running(replay)
 
     listing = command("list", "what there is: specimens of the zoo, mechanisms, suites, benchmarks")

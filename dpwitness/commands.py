@@ -52,21 +52,25 @@ def audit(args: argparse.Namespace) -> int:
 
 def replay(args: argparse.Namespace) -> int:
     """``dpwitness replay``."""
-    from dpwitness.auditors.replay import replay as run
-    from dpwitness.auditors.replay_measured import KINDS
-    from dpwitness.auditors.witness import load_json, load_target, read_witness
+    from dpwitness.auditors.replay import arguments_of, prepare
+    from dpwitness.auditors.witness_reading import check_seal, load_json
     from dpwitness.reports.report import check_writable
 
-    raw, _ = load_json(args.witness)
+    raw, file = load_json(args.witness)
     if raw.get("kind") == "claim":
+        check_seal(raw, file)
         return claims.replay(args, raw)
     if args.report is not None:
         check_writable(args.report)
-    target = raw.get("target") if raw.get("kind") in KINDS else read_witness(args.witness).target
-    mechanism = load_target(target["target"], target.get("kwargs")) if target else None
+    given = None
+    if args.target is not None:
+        given, _, _ = load(args.target, arguments_of(raw["target"]))
+    prepared = prepare(args.witness, mechanism=given, allow=args.allow, called=args.target or "")
+    print(f"replays {prepared.told()}", file=sys.stderr if args.json else sys.stdout, flush=True)
+    mechanism = prepared.load()
     drawn = bar()
     with workers(args.workers, mechanism) as executor:
-        result = run(args.witness, mechanism=mechanism, trials=args.trials, seed=args.seed, executor=executor, progress=drawn)
+        result = prepared.run(mechanism, trials=args.trials, seed=args.seed, executor=executor, progress=drawn)
     if drawn is not None:
         drawn.close()
     return _conclude(args, [result], title=f"Replay of {Path(args.witness).name}")

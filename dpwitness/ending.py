@@ -94,7 +94,7 @@ def guarded(name: str, run: Callable[[], int]) -> int:
             return after(code)
         except InvalidArgument as error:
             _trace(error)
-            _line(name, str(error))
+            _line(name, str(error).removeprefix(f"{name}: "))
             return USAGE
         except KeyboardInterrupt:
             _line(name, "interrupted before anything was measured")

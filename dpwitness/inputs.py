@@ -6,7 +6,6 @@ import functools
 import inspect
 import json
 import math
-import os
 import signal
 import sys
 import traceback
@@ -103,14 +102,14 @@ def load(
     It runs in worker processes if an interpreter is named, if it is an adapter's, or if it stands in a target file. What the user's own
     code raises while it is imported is shown in full, without our frames, before the one line of the error.
     """
-    from dpwitness.auditors.witness import load_target
+    from dpwitness.auditors.targets import load_target, relative
     from dpwitness.mechanisms.environments import adapter_file
 
     place, _, name = target.rpartition(":")
     if name and (python is not None or (place and adapter_file(place))):
         return _foreign(place, name, kwargs, python, time_limit, memory)
     if place.endswith(".py"):
-        target = f"{os.path.abspath(place)}:{name}"  # a witness is replayed from anywhere
+        target = f"{relative(place)}:{name}"  # a witness travels with its folder
     try:
         mechanism = load_target(target, kwargs)
     except InvalidArgument:

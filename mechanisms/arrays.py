@@ -54,7 +54,7 @@ def _entries(value: NDArray[Any]) -> list[Any]:
         listed = flat.tolist()
         return listed if np.isfinite(flat).all() else [v if math.isfinite(v) else {"$type": "float", "value": str(v)} for v in listed]
     if kind in "biuU":
-        return flat.tolist()  # type: ignore[no-any-return]
+        return flat.tolist()
     if kind == "f":  # by its digits: the bytes of a long double hold padding
         return [str(v) for v in flat]
     if kind == "c" and size > 16:

@@ -9,7 +9,7 @@ import importlib
 from collections.abc import Callable
 from typing import Any
 
-__all__ = ["Resolver", "known_class", "public_name"]
+__all__ = ["Resolver", "is_known", "known_class", "public_name"]
 
 Resolver = Callable[[str, str], type]  # (name of a class, path of the field) -> the class, or InvalidArgument
 
@@ -61,6 +61,11 @@ def known_class(name: str) -> Any:
     """The class of the table under this name; None if the table has none."""
     place = _PLACES.get(name)
     return None if place is None else getattr(importlib.import_module(place[0]), place[1])
+
+
+def is_known(name: str) -> bool:
+    """Whether the table has a class under this name; imports nothing."""
+    return name in _PLACES
 
 
 def public_name(cls: type) -> str:

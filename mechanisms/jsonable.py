@@ -14,11 +14,11 @@ from typing import Any
 import numpy as np
 
 from dpwitness.mechanisms.arrays import read_array, write_array
-from dpwitness.mechanisms.classes import Resolver, known_class, public_name
+from dpwitness.mechanisms.classes import Resolver, is_known, known_class, public_name
 from dpwitness.mechanisms.reading import DIGITS, items, listing, one_of, record, refuse, text, whole, within_limits
 from dpwitness.mechanisms.validation import InvalidArgument
 
-__all__ = ["Dataset", "from_jsonable", "same_value", "to_jsonable"]
+__all__ = ["Dataset", "foreign_classes", "from_jsonable", "same_value", "to_jsonable"]
 
 Dataset = Any  # an array, a list, a scalar, a string, None, or a dataclass of these
 
@@ -242,6 +242,20 @@ _TAGS: dict[str, dict[str, Any]] = {
     "masked": {"data": _same, "mask": _same, "fill": _same, "hard": _bool},
     "object": {"class": text(400), "fields": items(_same)},
 }
+
+
+def foreign_classes(value: Any) -> list[str]:
+    """Names of the classes in JSON that are not in the project's table."""
+    found, left = [], [value]
+    while left:
+        item = left.pop()
+        if isinstance(item, dict):
+            if item.get(_TAG) == "object" and isinstance(item.get("class"), str) and not is_known(item["class"]):
+                found.append(item["class"])
+            left.extend(item.values())
+        elif isinstance(item, list | tuple):
+            left.extend(item)
+    return found
 
 
 def same_value(a: Any, b: Any) -> bool:

@@ -202,7 +202,7 @@ def whole(least: int | None = 0, most: int | None = None) -> Rule:
     """A whole number; no true or false, no 1.0."""
     bounds = "" if least is None else f", at least {least}" if most is None else f", between {least} and {most}"
 
-    def rule(value: Any, path: str) -> int:
+    def rule(value: Any, path: str) -> Any:
         fits = isinstance(value, int) and not isinstance(value, bool) and (least is None or value >= least)
         if not fits or (most is not None and value > most):
             refuse(path, f"be a whole number{bounds}", value)

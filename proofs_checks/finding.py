@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from dpwitness.auditors.ends import EVIDENCE
 from dpwitness.auditors.result import Result, Verdict, environment, strict
+from dpwitness.auditors.witness_reading import seal
 from dpwitness.mechanisms.validation import InvalidArgument, require_one_of
 
 from .enclosures import Box, Enclosure, SignMap
@@ -129,10 +130,10 @@ class ClaimFinding(Result):
             return None
         found: dict[str, Any] | None = getattr(self.evidence.result, "witness", None)
         if found is not None and found.get("target"):
-            return {**found, "ledger": self.name}
+            return seal({**found, "ledger": self.name})
         at = self.evidence.at or {name: list(bounds) for name, bounds in self.box.items()}
         settings = {name: at[name] for name in self.declaration.domain if name in at}
-        return strict({"schema_version": 1, "kind": "claim", "name": self.name, "settings": settings, **self._shown()})  # type: ignore[no-any-return]
+        return seal(strict({"schema_version": 1, "kind": "claim", "name": self.name, "settings": settings, **self._shown()}))
 
     def _shown(self) -> dict[str, Any]:
         reached, result = self.evidence.reached, self.evidence.result

@@ -27,7 +27,9 @@ def test_violation_found_witness_written_and_replayed_from_elsewhere(shell):
     ]
     elsewhere = shell.folder / "elsewhere"
     elsewhere.mkdir()
-    again = type(shell)(elsewhere).dpwitness("replay", "../out/witness-leaky.json", "--json")
+    again = type(shell)(elsewhere).dpwitness("replay", "../out/witness-leaky.json")
+    assert again.returncode == 2 and "outside the current folder; if it is to run, say so: --allow mine.py:leaky" in again.stderr
+    again = type(shell)(elsewhere).dpwitness("replay", "../out/witness-leaky.json", "--json", "--allow", "mine.py:leaky")
     assert again.returncode == 1
     assert json.loads(again.stdout)["verdict"] == "VIOLATED"
 
@@ -102,7 +104,7 @@ def test_a_mechanism_that_always_raises_is_an_error(shell):
         (("audit", "nowhere.to.be:found", "--claim", "pure:1", *PAIR), "no module named 'nowhere'"),
         (("audit", "mine", "--claim", "pure:1", *PAIR), "target must have the form MODULE:NAME"),
         (("audit", "dpwitness.mechanisms:Laplace", "--kwargs", '{"epsilon": -1}'), "Laplace: epsilon must be positive and finite, got -1"),
-        (("replay", "none.json"), "witness file must be readable, got 'none.json'"),
+        (("replay", "none.json"), 'witness file must be readable, got "none.json"'),
         (("replay", "mine.py"), "mine.py is no complete JSON file"),
         (("suite", "cellar"), "suite must be one of zoo, papers"),
         (("suite", "zoo", "-k", "laplace and"), "-k must be words with and, or, not"),

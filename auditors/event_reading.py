@@ -1,0 +1,143 @@
+"""Reading the event of a witness: which fields each guess rule has, and what they may hold."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from dpwitness.auditors.divergence import Binned
+from dpwitness.auditors.events import AdditiveScore, Atoms, Ball, Event, Intervals, Lattice, LowBits, Threshold
+from dpwitness.mechanisms.jsonable import from_jsonable
+from dpwitness.mechanisms.reading import record, refuse, text
+from dpwitness.mechanisms.validation import InvalidArgument
+
+__all__ = ["read_event"]
+
+COLUMNS = 2**17  # of an output
+NESTED = 256  # events of a binned rule
+
+Check = Callable[[Any, str], None]  # raises with the field and its rule where the condition is false
+
+
+def read_event(data: Any, path: str = "event") -> Event:
+    """The event that `Event.to_json` wrote. Raises InvalidArgument, with the path of the field, for anything else."""
+    fields = record({"kind": text(100)}, rule=lambda value, _: value)(data, path)
+    event = from_jsonable(fields["rule"], f"{path}.rule")
+    if not isinstance(event, Event):
+        refuse(f"{path}.rule", "be a guess rule", fields["rule"])
+    if fields.get("kind", event.kind) != event.kind:
+        refuse(f"{path}.kind", f"be {event.kind!r}, as its rule is", fields["kind"])
+    check_event(event, f"{path}.rule")
+    return event
+
+
+def check_event(event: Event, path: str) -> None:
+    """Refuse a rule whose fields do not fit each other: its constructor alone would take them."""
+
+    def need(condition: Any, field: str) -> None:
+        if not condition:
+            raise InvalidArgument(f"{path}.{field}")
+
+    _CHECKS[type(event)](event, need, path)
+
+
+def _numbers(value: Any, axes: int = 1) -> bool:
+    return isinstance(value, np.ndarray) and value.dtype == np.float64 and value.ndim == axes
+
+
+def _guesses(value: Any, count: int) -> bool:
+    return _numbers(value) and len(value) == count and bool(np.isin(value, (-1.0, 0.0, 1.0)).all())
+
+
+def _whole(value: Any, least: int, most: int) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and least <= value <= most
+
+
+def _real(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and value == value
+
+
+def _increasing(value: Any) -> bool:
+    return _numbers(value) and not np.isnan(value).any() and bool((np.diff(value) > 0).all())
+
+
+def _intervals(it: Intervals, need: Check, path: str) -> None:
+    need(_whole(it.column, 0, COLUMNS), f"column must be a whole number, between 0 and {COLUMNS}")
+    need(_increasing(it.edges), "edges must be a list of increasing numbers")
+    need(_guesses(it.guesses, len(it.edges) + 1), "guesses must be -1, 0 or 1, one more than edges")
+    need(_whole(it.missing, -1, 1), "missing must be -1, 0 or 1")
+
+
+def _threshold(it: Threshold, need: Check, path: str) -> None:
+    need(isinstance(it.score, AdditiveScore), "score must be an additive score")
+    score = it.score
+    need(_whole(score.width, 0, COLUMNS), f"score.width must be a whole number, between 0 and {COLUMNS}")
+    for name, least in (("smooth", 2), ("tables", 1)):
+        parts = getattr(score, name)
+        need(isinstance(parts, tuple), f"score.{name} must be a tuple")
+        for part in parts:
+            need(isinstance(part, tuple) and len(part) == 3, f"score.{name} must hold a column, knots and values")
+            column, knots, values = part
+            need(_whole(column, 0, score.width), f"score.{name} must name a column, between 0 and {score.width}")
+            need(_increasing(knots) and len(knots) >= least, f"score.{name} must have at least {least} increasing knots")
+            valued = _numbers(values) and len(values) == len(knots) and np.isfinite(values).all()
+            need(valued, f"score.{name} must have a value for each knot")
+            need(name == "tables" or np.isfinite(knots).all(), f"score.{name} must have finite knots")
+    named = isinstance(score.structures, tuple) and all(
+        isinstance(s, tuple) and len(s) == 2 and isinstance(s[0], str) and _real(s[1]) for s in score.structures
+    )
+    need(named, "score.structures must hold names and scores")
+    need(_real(it.low), "low must be a number")
+    need(_real(it.high), "high must be a number")
+    need(it.low <= it.high, "low must not exceed high")
+
+
+def _atoms(it: Atoms, need: Check, path: str) -> None:
+    need(_numbers(it.rows, 2) and len(it.rows) and 1 <= it.rows.shape[1] <= COLUMNS, "rows must be a matrix of numbers with a row at least")
+    need(_guesses(it.guesses, len(it.rows)), "guesses must be -1, 0 or 1, one for each row")
+    texts = isinstance(it.names, tuple) and all(isinstance(name, str) for name in it.names)
+    need(texts and len(it.names) in (0, len(it.rows)), "names must be texts, one for each row or none")
+
+
+def _lattice(it: Lattice, need: Check, path: str) -> None:
+    need(_whole(it.column, 0, COLUMNS), f"column must be a whole number, between 0 and {COLUMNS}")
+    need(_numbers(it.rows, 2) and len(it.rows) and it.rows.shape[1] == 2, "rows must be pairs of exponents")
+    need(_guesses(it.guesses, len(it.rows)), "guesses must be -1, 0 or 1, one for each row")
+
+
+def _low_bits(it: LowBits, need: Check, path: str) -> None:
+    need(_whole(it.column, 0, COLUMNS), f"column must be a whole number, between 0 and {COLUMNS}")
+    need(_real(it.below), "below must be a number")
+    need(it.side in (-1, 1) and isinstance(it.side, int), "side must be -1 or 1")
+
+
+def _ball(it: Ball, need: Check, path: str) -> None:
+    need(_numbers(it.center) and 1 <= len(it.center) <= COLUMNS and np.isfinite(it.center).all(), "center must be a finite vector")
+    need(_real(it.inner), "inner must be a number")
+    need(_real(it.outer) and it.inner <= it.outer, "outer must be a number, at least inner")
+    need(it.inside in (-1, 1) and isinstance(it.inside, int), "inside must be -1 or 1")
+
+
+def _binned(it: Binned, need: Check, path: str) -> None:
+    plain = isinstance(it.events, tuple) and all(isinstance(event, Event) and not isinstance(event, Binned) for event in it.events)
+    need(plain and 1 <= len(it.events) <= NESTED, f"events must be between 1 and {NESTED} guess rules")
+    for i, event in enumerate(it.events):
+        check_event(event, f"{path}.events[{i}]")
+    cells = _numbers(it.loss) and len(it.loss) == len(it.events) + 1 and bool((np.abs(it.loss) <= 50).all())
+    need(cells, "loss must have a number for each cell, at most 50")
+    need(_real(it.order) and 1 < it.order <= 1e4, "order must be a number above 1, at most 1e4")
+    need(isinstance(it.forward, bool), "forward must be true or false")
+    need(_numbers(it.bets) and len(it.bets) == 2 and bool(((it.bets >= 0) & (it.bets < 1)).all()), "bets must be two numbers in [0, 1)")
+
+
+_CHECKS: dict[type, Callable[[Any, Check, str], None]] = {
+    Intervals: _intervals,
+    Threshold: _threshold,
+    Atoms: _atoms,
+    Lattice: _lattice,
+    LowBits: _low_bits,
+    Ball: _ball,
+    Binned: _binned,
+}
