@@ -1,33 +1,54 @@
-"""The proved route of `certify`: ends that rest on ball arithmetic over the whole output space.
+"""The proved route of `certify`: ends of the privacy profile and of a notion's parameter that ball arithmetic encloses over all outputs.
 
-`certify` asks `proved_ends` before it judges. What is given here outranks every other route where it settles the claim; nothing here may
-rest on a grid, a sample or an unbounded rounding.
+A mechanism opens it by `log_density_ball` (see `mechanisms/protocol.py`). A proof is of the law that the mechanism states; that its sampler
+follows this law is held against runs, not proved.
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
 
-from dpwitness.mechanisms.notions import Claim
+import numpy as np
+from flint import ctx
+from numpy.typing import NDArray
+
+from dpwitness.auditors.proved_cells import Cells
+from dpwitness.auditors.proved_product import product_of
+from dpwitness.auditors.proved_shift import Shifted
+from dpwitness.auditors.proved_space import cells_of
+from dpwitness.mechanisms.balls import PRECISION, Span
+from dpwitness.mechanisms.jsonable import same_value
+from dpwitness.mechanisms.notions import GDP, RDP, ZCDP, ApproxDP, Claim
 from dpwitness.mechanisms.pairs import Pair
 
 __all__ = ["ProvedEnds", "proved_ends"]
 
+FloatArray = NDArray[np.float64]
+Side: TypeAlias = Cells | Shifted  # both answer hockey_stick, epsilon, renyi, concentrated
 
-@dataclass(frozen=True, slots=True)
+_GRID = 25  # epsilons of the profile
+_MOST_PARTS = 512  # that are composed
+_PROFILE = 1e-6  # relative width of the profile
+_AGREES = 1e-9  # relative: parameters of mechanisms are floats, calibrated by floats
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class ProvedEnds:
     """Proved numbers of one pair, both orders together. An end that could not be proved is 0 below and infinity above.
 
     Attributes
     ----------
     route : str
-        For the headline: how it was proved, such as ``balls, 412 boxes in 1 dimension``.
+        For the headline: how it was proved.
     parameter_lower, parameter_upper : float
         The claim's own parameter: epsilon (at the claim's delta), mu or rho.
     epsilon_lower, epsilon_upper : float
         Epsilon at the claim's delta, at delta = 0 for the other notions.
+    epsilons, delta_lower, delta_upper : array
+        The privacy profile.
     notes : tuple of str
         What a person should know beside it.
     """
@@ -37,9 +58,93 @@ class ProvedEnds:
     parameter_upper: float = math.inf
     epsilon_lower: float = 0.0
     epsilon_upper: float = math.inf
+    epsilons: FloatArray = field(default_factory=lambda: np.empty(0))
+    delta_lower: FloatArray = field(default_factory=lambda: np.empty(0))
+    delta_upper: FloatArray = field(default_factory=lambda: np.empty(0))
     notes: tuple[str, ...] = ()
 
 
-def proved_ends(mechanism: Any, pair: Pair, claim: Claim) -> ProvedEnds | None:
-    """Proved ends for `pair`, or None where no proof applies to this mechanism. Must not raise."""
+def proved_ends(mechanism: Any, pair: Pair, claim: Claim, seconds: float = 20.0) -> ProvedEnds | None:
+    """Enclose what `claim` asks of a pair, in balls, over the whole output space.
+
+    Returns
+    -------
+    ProvedEnds or None
+        None where the mechanism offers no balls, or where no enclosure of this notion is known.
+
+    Raises
+    ------
+    BadOracle
+        If the balls contradict each other, or the mechanism's own float log-density.
+
+    Examples
+    --------
+    >>> from dpwitness.mechanisms import Laplace, PureDP
+    >>> laplace = Laplace(0.5)
+    >>> found = proved_ends(laplace, laplace.worst_pair(), PureDP(0.5))
+    >>> found.epsilon_lower <= 0.5 <= found.epsilon_upper < 0.5000001
+    True
+    """
+    with ctx.workprec(PRECISION):
+        return _proved(mechanism, pair.d1, pair.d0, claim, seconds)
+
+
+def _proved(mechanism: Any, d1: Any, d0: Any, claim: Claim, seconds: float) -> ProvedEnds | None:
+    found = _covered(mechanism, d1, d0, seconds)
+    if found is None:
+        return None
+    sides, how = found
+    parameter = _parameter(sides, claim)
+    if parameter is None:
+        return None
+    epsilon = parameter if isinstance(claim, ApproxDP) else _larger([side.epsilon(0.0) for side in sides])
+    top = max(1.5 * claim.parameter if isinstance(claim, ApproxDP) else 1.5, 1.2 * (epsilon[1] if math.isfinite(epsilon[1]) else 0.0))
+    epsilons = np.linspace(0.0, min(top, 600.0), _GRID)
+    profile = np.array([_larger([side.hockey_stick(e, _PROFILE, 1e-14) for side in sides]) for e in epsilons.tolist()])
+    lower, upper = np.clip(profile[:, 0], 0.0, 1.0), np.clip(profile[:, 1], 0.0, 1.0)
+    return ProvedEnds(how, *parameter, *epsilon, epsilons, lower, upper)
+
+
+def _covered(mechanism: Any, d1: Any, d0: Any, seconds: float) -> tuple[Sequence[Side], str] | None:
+    """Both orders of the pair, and in words how the outputs are covered."""
+    if hasattr(mechanism, "shift_ball"):
+        shift = mechanism.shift_ball(d1, d0)
+        if shift is not None:
+            return (Shifted(shift),), f"closed form of a shift in {shift.law} noise, in balls"
+    if hasattr(mechanism, "factors"):
+        parts = mechanism.factors(d0, d1)
+        differing = [(part, b, a) for part, a, b in parts if not same_value(a, b)]
+        if len(differing) == 1:
+            part, b, a = differing[0]
+            found = _covered(part, b, a, seconds)
+            return None if found is None else (found[0], f"{found[1]}, of the one independent part that differs")
+        if 1 < len(differing) <= _MOST_PARTS and all(hasattr(part, "log_density_ball") for part, _, _ in differing):
+            each = [cells_of(part, b, a, seconds) for part, b, a in differing]
+            parts_of = [cells for cells in each if cells is not None]
+            if len(parts_of) == len(differing):
+                whole = product_of(parts_of)
+                return (whole, whole.turned()), f"{len(parts_of)} independent parts composed in balls"
+    cells = cells_of(mechanism, d1, d0, seconds)
+    if cells is None:
+        return None
+    return (cells, cells.turned()), "enumeration in balls" if cells.split is None else "cells of the outputs, bisected in balls"
+
+
+def _parameter(sides: Sequence[Side], claim: Claim) -> Span | None:
+    if isinstance(claim, ApproxDP):
+        return _larger([side.epsilon(claim.delta_budget, edge=claim.parameter * (1 + _AGREES)) for side in sides])
+    if isinstance(claim, RDP):
+        return _larger([side.renyi(claim.alpha) for side in sides])
+    if isinstance(claim, ZCDP):
+        return _larger([side.concentrated() for side in sides])
+    if isinstance(claim, GDP):
+        return (
+            _larger([side.mu for side in sides if isinstance(side, Shifted)])
+            if all(isinstance(s, Shifted) and s.normal for s in sides)
+            else None
+        )
     return None
+
+
+def _larger(spans: list[Span]) -> Span:
+    return max(low for low, _ in spans), max(high for _, high in spans)

@@ -12,10 +12,12 @@ from functools import lru_cache
 from typing import Any, Literal
 
 import numpy as np
+from flint import arb
 from numpy.random import Generator
 
 from dpwitness.mechanisms.domains import Records
 from dpwitness.mechanisms.jit import jit
+from dpwitness.mechanisms.law_balls import BallsOnLine, GeometricLaw, LaplaceLaw, LineLaw, NormalLaw, RoundedNormalLaw
 from dpwitness.mechanisms.laws import (
     as_vector,
     as_whole,
@@ -31,6 +33,7 @@ from dpwitness.mechanisms.notions import GDP, ApproxDP, PureDP
 from dpwitness.mechanisms.optional import offered_when
 from dpwitness.mechanisms.pairs import Pair
 from dpwitness.mechanisms.protocol import FloatArray, Truth
+from dpwitness.mechanisms.shift_balls import Shift
 from dpwitness.mechanisms.validation import InvalidArgument, require, require_integer
 
 __all__ = ["GRID", "Gaussian", "Geometric", "Laplace", "TruncatedGeometric"]
@@ -55,7 +58,7 @@ def _require_grid_multiple(owner: str, sensitivity: float) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class Laplace:
+class Laplace(BallsOnLine):
     """The Laplace mechanism on the sum of the records.
 
     Parameters
@@ -128,6 +131,15 @@ class Laplace:
             return laplace_log_density(column(outputs) - center, self.scale)
         return geometric_log_mass(column(outputs) / self._step - center, self._step / self.scale)
 
+    def _line_law(self, dataset: Any) -> LineLaw:
+        center, scale = self._center(dataset), arb(self.scale)
+        return LaplaceLaw(arb(center), scale) if self.arithmetic == "float" else GeometricLaw(center, self._step / scale, self._step)
+
+    def shift_ball(self, d1: Any, d0: Any) -> Shift | None:
+        """The pair as a shift of continuous noise."""
+        shift = abs(arb(self._center(d1)) - self._center(d0)) / self.scale
+        return Shift("Laplace", shift) if self.arithmetic == "float" else None
+
     @offered_when(lambda self: self.arithmetic != "float")
     def support(self, dataset: Any) -> FloatArray:
         reach = geometric_reach(self._step / self.scale)
@@ -139,7 +151,7 @@ class Laplace:
 
 
 @dataclass(frozen=True, slots=True)
-class Geometric:
+class Geometric(BallsOnLine):
     """The two-sided geometric mechanism on the number of ones among the records.
 
     Ghosh, Roughgarden and Sundararajan (2009), with alpha = e^-epsilon: P(noise = k) = (1 - alpha) / (1 + alpha) alpha^|k|.
@@ -184,6 +196,9 @@ class Geometric:
     def log_density(self, outputs: FloatArray, dataset: Any) -> FloatArray:
         """Log-mass at each output: (size,)."""
         return geometric_log_mass(column(outputs) - self._count(dataset), self.epsilon)
+
+    def _line_law(self, dataset: Any) -> LineLaw:
+        return GeometricLaw(self._count(dataset), arb(self.epsilon))
 
     def support(self, dataset: Any) -> FloatArray:
         reach = geometric_reach(self.epsilon)
@@ -230,6 +245,9 @@ class TruncatedGeometric(Geometric):
         at_low = geometric_log_cdf(self.low - count, self.epsilon)
         at_high = geometric_log_cdf(count - self.high, self.epsilon)  # the law is symmetric
         return np.where(y == self.low, at_low, np.where(y == self.high, at_high, inside))
+
+    def _line_law(self, dataset: Any) -> LineLaw:
+        return GeometricLaw(self._count(dataset), arb(self.epsilon), 1.0, self.low, self.high)
 
     def support(self, dataset: Any) -> FloatArray:
         return np.arange(self.low, self.high + 1.0)[:, None]
@@ -294,7 +312,7 @@ def _epsilon_of_shift(mu: float, delta: float, steps: int) -> float:
 
 
 @dataclass(frozen=True, slots=True)
-class Gaussian:
+class Gaussian(BallsOnLine):
     """The Gaussian mechanism on the sum of the records, with the smallest sigma that keeps the promise.
 
     Balle and Wang (2018), Theorem 8: (epsilon, delta)-DP iff
@@ -363,6 +381,15 @@ class Gaussian:
         k = y / GRID - center
         upper, lower = (log_ndtr((shift - np.abs(k)) * GRID / self.sigma) for shift in (0.5, -0.5))
         return np.where(k == np.rint(k), upper + np.log(-np.expm1(lower - upper)), -np.inf)
+
+    def _line_law(self, dataset: Any) -> LineLaw:
+        center, sigma = self._center(dataset), arb(self.sigma)
+        return NormalLaw(arb(center), sigma) if self.arithmetic == "float" else RoundedNormalLaw(center, sigma, GRID)
+
+    def shift_ball(self, d1: Any, d0: Any) -> Shift | None:
+        """The pair as a shift of continuous noise."""
+        shift = abs(arb(self._center(d1)) - self._center(d0)) / self.sigma
+        return Shift("normal", shift) if self.arithmetic == "float" else None
 
     @offered_when(lambda self: self.arithmetic == "grid")
     def support(self, dataset: Any) -> FloatArray:

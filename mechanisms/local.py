@@ -6,13 +6,16 @@ Warner (1965) and Kairouz, Oh and Viswanath (2016) for randomised response; Erli
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
 import numpy as np
+from flint import arb
 from numpy.random import Generator
 
+from dpwitness.mechanisms.balls import Ball, Box, Listed, pick
 from dpwitness.mechanisms.domains import Records
 from dpwitness.mechanisms.jit import jit
 from dpwitness.mechanisms.laws import as_whole, column
@@ -43,7 +46,7 @@ def _randomized_response(value: int, categories: int, lie: float, size: int, rng
 
 
 @dataclass(frozen=True, slots=True)
-class RandomizedResponse:
+class RandomizedResponse(Listed):
     """Tell the truth with probability e^epsilon / (e^epsilon + categories - 1), otherwise name another category, evenly.
 
     Parameters
@@ -89,6 +92,15 @@ class RandomizedResponse:
         possible = (y == np.rint(y)) & (y >= 0) & (y < self.categories)
         log_lie = math.log(self._lie / (self.categories - 1))
         return np.where(possible, np.where(y == value, self.epsilon + log_lie, log_lie), -np.inf)
+
+    def _log_masses(self, dataset: Any) -> list[Ball]:
+        value, others = _value(dataset, self.categories, "RandomizedResponse"), self.categories - 1
+        log_lie = -(arb(self.epsilon).exp() + others).log()
+        return [self.epsilon + log_lie if i == value else log_lie for i in range(self.categories)]
+
+    def log_density_ball(self, boxes: Sequence[Box], dataset: Any) -> list[Ball]:
+        """Log-mass of the category in each box."""
+        return pick(self._log_masses(dataset), boxes)
 
     def support(self, dataset: Any) -> FloatArray:
         return np.arange(float(self.categories))[:, None]
@@ -184,6 +196,12 @@ class _BloomReport:
         rate = self.epsilon / (2 * self.hashes)
         mass = -self.bits * math.log1p(math.exp(-rate)) - rate * flips
         return np.where(np.all((rows == 0) | (rows == 1), axis=1), mass, -np.inf)
+
+    def log_density_ball(self, boxes: Sequence[Box], dataset: Any) -> list[Ball]:
+        """Log-mass of the bits in each box."""
+        bit = RandomizedResponse(self.epsilon / (2 * self.hashes))
+        logs = [bit._log_masses(np.array([b])) for b in self._bloom(dataset)]
+        return [sum((pick(log, [[s]])[0] for log, s in zip(logs, box, strict=True)), arb(0)) for box in boxes]
 
     def factors(self, d0: Any, d1: Any) -> list[RapporFactor]:
         """One randomised response a bit."""

@@ -9,16 +9,20 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Literal
 
 import numpy as np
+from flint import arb
 from numpy.random import Generator
 
+from dpwitness.mechanisms.balls import Ball, Box, Listed, Span, pick, product, softmax
 from dpwitness.mechanisms.domains import Answers
 from dpwitness.mechanisms.jit import jit
 from dpwitness.mechanisms.laws import as_vector, column, laplace_log_cdf, laplace_log_density, laplace_nodes
+from dpwitness.mechanisms.max_balls import max_between, max_log_density, max_loss, max_mass
 from dpwitness.mechanisms.notions import PureDP
 from dpwitness.mechanisms.optional import offered_when
 from dpwitness.mechanisms.pairs import Pair
@@ -54,7 +58,7 @@ def _by_weight(cumulative: FloatArray, size: int, rng: Generator) -> FloatArray:
 
 
 @dataclass(frozen=True, slots=True)
-class _Selection(ABC):
+class _Selection(Listed, ABC):
     """Parameters and domain common to the selection mechanisms, and the law of an index."""
 
     epsilon: float
@@ -85,6 +89,14 @@ class _Selection(ABC):
     def log_density(self, outputs: FloatArray, dataset: Any) -> FloatArray:
         """Log-mass at each index: (size,)."""
         return _pick(self._log_mass(self._answers(dataset)), outputs)
+
+    @abstractmethod
+    def _log_mass_balls(self, answers: list[Ball]) -> list[Ball]:
+        """The same in balls."""
+
+    def log_density_ball(self, boxes: Sequence[Box], dataset: Any) -> list[Ball]:
+        """Log-mass of the index in each box."""
+        return pick(self._log_mass_balls([arb(q) for q in self._answers(dataset).tolist()]), boxes)
 
     def support(self, dataset: Any) -> FloatArray:
         return np.arange(float(self.queries))[:, None]
@@ -128,6 +140,9 @@ class ExponentialMechanism(_Selection):
     def _log_mass(self, answers: FloatArray) -> FloatArray:
         weights = self.epsilon / 2 * (answers - answers.max())
         return np.asarray(weights - np.log(np.exp(weights).sum()))
+
+    def _log_mass_balls(self, answers: list[Ball]) -> list[Ball]:
+        return softmax([arb(self.epsilon) / 2 * q for q in answers])
 
 
 @jit
@@ -185,6 +200,18 @@ class PermuteAndFlip(_Selection):
         misses = 1 - np.outer(heads, (nodes + 1) / 2)
         others = np.array([np.prod(np.delete(misses, i, axis=0), axis=0) for i in range(heads.size)])
         return np.asarray(np.log(heads) + np.log(others @ (weights / 2)))
+
+    def _log_mass_balls(self, answers: list[Ball]) -> list[Ball]:
+        """The integral of the polynomial, term by term."""
+        top = max(answers, key=float)
+        heads = [(arb(self.epsilon) / 2 * (q - top)).exp() for q in answers]
+        logs = []
+        for i, head in enumerate(heads):
+            polynomial = [arb(1)]
+            for j, other in enumerate(heads):
+                polynomial = polynomial if j == i else product(polynomial, [arb(1), -other])
+            logs.append((head * sum((c / (n + 1) for n, c in enumerate(polynomial)), arb(0))).log())
+        return logs
 
 
 @jit
@@ -288,6 +315,28 @@ class NoisyMax(_Selection):
         possible = (index == np.rint(index)) & (index >= 0) & (index < self.queries)
         chosen = np.take_along_axis(summands, np.where(possible, index, 0).astype(np.int64)[:, None], axis=1)[:, 0]
         return np.where(possible, chosen, -np.inf)
+
+    def _log_mass_balls(self, answers: list[Ball]) -> list[Ball]:
+        return [max_mass(answers, i, arb(self.scale)).log() for i in range(len(answers))]
+
+    @offered_when(lambda self: self.release != "both")
+    def log_density_ball(self, boxes: Sequence[Box], dataset: Any) -> list[Ball]:
+        """Log-mass of the index, or enclosures of the log-density of the value."""
+        if self.release == "index":
+            return _Selection.log_density_ball(self, boxes, dataset)
+        return max_log_density([arb(q) for q in self._answers(dataset).tolist()], arb(self.scale), boxes)
+
+    @offered_when(lambda self: self.release == "value")
+    def mass_ball(self, boxes: Sequence[Box], dataset: Any) -> list[Ball]:
+        """Mass of each (low, high] of the value: a difference of products of distribution functions."""
+        answers = [arb(q) for q in self._answers(dataset).tolist()]
+        return [max_between(answers, arb(self.scale), *box[0]) for box in boxes]
+
+    @offered_when(lambda self: self.release == "value")
+    def loss_ball(self, boxes: Sequence[Box], d1: Any, d0: Any) -> list[Span]:
+        """Span of the privacy loss over each (low, high] of the value."""
+        first, second = ([arb(q) for q in self._answers(d).tolist()] for d in (d1, d0))
+        return [max_loss(first, second, arb(self.scale), *box[0]) for box in boxes]
 
     @offered_when(lambda self: self.release == "index")
     def support(self, dataset: Any) -> FloatArray:
