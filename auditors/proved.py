@@ -32,6 +32,7 @@ Side: TypeAlias = Cells | Shifted  # both answer hockey_stick, epsilon, renyi, c
 _GRID = 25  # epsilons of the profile
 _MOST_PARTS = 512  # that are composed
 _PROFILE = 1e-6  # relative width of the profile
+_TIGHT = 1e-2  # relative distance of two ends
 _AGREES = 1e-9  # relative: parameters of mechanisms are floats, calibrated by floats
 
 
@@ -62,6 +63,11 @@ class ProvedEnds:
     delta_lower: FloatArray = field(default_factory=lambda: np.empty(0))
     delta_upper: FloatArray = field(default_factory=lambda: np.empty(0))
     notes: tuple[str, ...] = ()
+
+    @property
+    def tight(self) -> bool:
+        """Whether the two ends agree so well that numbers of other routes say nothing more."""
+        return self.parameter_upper <= self.parameter_lower * (1 + _TIGHT)
 
 
 def proved_ends(mechanism: Any, pair: Pair, claim: Claim, seconds: float = 20.0) -> ProvedEnds | None:
@@ -119,7 +125,11 @@ def _covered(mechanism: Any, d1: Any, d0: Any, seconds: float) -> tuple[Sequence
             found = _covered(part, b, a, seconds)
             return None if found is None else (found[0], f"{found[1]}, of the one independent part that differs")
         if 1 < len(differing) <= _MOST_PARTS and all(hasattr(part, "log_density_ball") for part, _, _ in differing):
-            each = [cells_of(part, b, a, seconds) for part, b, a in differing]
+            each: list[Cells | None] = []
+            for k, (part, b, a) in enumerate(differing):
+                twins = (i for i, (other, y, x) in enumerate(differing[:k]) if other == part and same_value(y, b) and same_value(x, a))
+                twin = next(twins, None)
+                each.append(cells_of(part, b, a, seconds) if twin is None else each[twin])
             parts_of = [cells for cells in each if cells is not None]
             if len(parts_of) == len(differing):
                 whole = product_of(parts_of)

@@ -97,7 +97,7 @@ class Cells:
         """sup over orders a > 1 of D_a / a."""
         return concentrated(self)
 
-    def supremum(self, relative: float = 1e-7) -> Span:
+    def supremum(self, relative: float = 3e-9) -> Span:
         """Largest loss on outputs that P can show."""
         leaves = [cell for cell in self.leaves if not (cell.p.is_exact() and cell.p == 0)]
         best = max((cell.loss[0] for cell in leaves if cell.p > 0), default=-math.inf)
@@ -129,7 +129,7 @@ class Cells:
         self._replace(gone, fresh)
         return best, max([best, *done, *(-upper for upper, _, _ in heap[:1])])
 
-    def epsilon(self, delta: float, relative: float = 2e-7, edge: float | None = None) -> Span:
+    def epsilon(self, delta: float, relative: float = 2e-9, edge: float | None = None) -> Span:
         """Smallest epsilon >= 0 with delta(epsilon) <= delta, between two floats of which each is proved; on which side of `edge`, too."""
         if delta <= 0:
             low, high = self.supremum()
@@ -148,7 +148,7 @@ class Cells:
         if at_low[0] <= delta:
             return 0.0, self._above(delta)
         while True:
-            here = self.hockey_stick(high, 1e-7, 1e-8 * delta)
+            here = self.hockey_stick(high, 1e-9, 1e-9 * delta)
             if here[1] <= delta:
                 break
             if here[0] > delta:
@@ -159,7 +159,7 @@ class Cells:
             high *= 2.0
         while high - low > relative * max(low, 1e-9):
             middle = 0.5 * (low + high)
-            here = self.hockey_stick(middle, 1e-7, 1e-8 * delta)
+            here = self.hockey_stick(middle, 1e-9, 1e-9 * delta)
             if here[1] <= delta:
                 high = middle
             elif here[0] > delta:
@@ -171,7 +171,7 @@ class Cells:
     def _above(self, delta: float) -> float:
         """An epsilon at which delta is proved, the sign being open at 0."""
         high = 1e-9
-        while self.hockey_stick(high, 1e-7, 1e-8 * delta)[1] > delta and high < 1e3:
+        while self.hockey_stick(high, 1e-9, 1e-9 * delta)[1] > delta and high < 1e3:
             high *= 2.0
         return high if high < 1e3 else math.inf
 
@@ -180,7 +180,7 @@ class Cells:
         below = sure < open_at
         while abs(open_at - sure) > relative * max(sure, open_at, 1e-9):
             middle = 0.5 * (sure + open_at)
-            here = self.hockey_stick(middle, 1e-7, 1e-8 * delta)
+            here = self.hockey_stick(middle, 1e-9, 1e-9 * delta)
             proved = here[0] > delta if below else here[1] <= delta
             sure, open_at = (middle, open_at) if proved else (sure, middle)
         return sure

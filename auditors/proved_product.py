@@ -39,7 +39,8 @@ class Product(Cells):
 
     def turned(self) -> Product:
         leaves = [cell.turned() for cell in self.leaves]
-        return Product(leaves, None, self.seconds, self.started, tuple(part.turned() for part in self.parts))
+        known = {id(part): part.turned() for part in self.parts}
+        return Product(leaves, None, self.seconds, self.started, tuple(known[id(part)] for part in self.parts))
 
     def supremum(self, relative: float = 1e-9) -> Span:
         return _sum([part.supremum(relative) for part in self.parts])
@@ -72,8 +73,11 @@ def product_of(parts: list[Cells]) -> Product:
     low, width = sum(a for a, _ in ranges), sum(b - a for a, b in ranges) / buckets
     whole = [Cell(arb(1), arb(1), (0.0, 0.0))]
     table: FloatArray | None = None  # of cells too many for balls
+    known: dict[int, list[Cell]] = {}
     for part, (least, most) in zip(parts, ranges, strict=True):
-        outcomes = _merged(_narrow(part, (most - least) / _PART), _CLOSE)
+        if id(part) not in known:
+            known[id(part)] = _merged(_narrow(part, (most - least) / _PART), _CLOSE)
+        outcomes = known[id(part)]
         if table is None and len(whole) * len(outcomes) <= _FEW:
             whole = _merged([_times(a, b) for a, b in itertools.product(whole, outcomes)], _CLOSE)
             continue

@@ -22,7 +22,7 @@ from dpwitness.auditors.loss_search import WorstOutput, worst_output
 from dpwitness.auditors.oracle import FALSE_ALARM, BadOracle, check_oracle
 from dpwitness.auditors.pair_search import search
 from dpwitness.auditors.pair_space import require_neighbours
-from dpwitness.auditors.proved import proved_ends
+from dpwitness.auditors.proved import ProvedEnds, proved_ends
 from dpwitness.auditors.result import Verdict
 from dpwitness.auditors.witness import describe_target
 from dpwitness.mechanisms.jsonable import same_value
@@ -125,6 +125,7 @@ def certify(
         found = _from_law(law, claim) if law is not None else _from_samples(mechanism, pair, claim, trials, 1 - confidence, streams[1:])
         if isinstance(claim, ApproxDP) and claim.delta_budget == 0:
             _add_worst(found, _worst(mechanism, pair, seed), law)
+        verdict = _judge(found, claim, None if route == "sampling" else proved_ends(mechanism, pair, claim))
     except (BadOracle, ConvergenceError, ArithmeticError) as error:
         alarm = f" (false-alarm probability at most {FALSE_ALARM:g})"
         note = f"{error}{alarm}" if isinstance(error, BadOracle) else f"the mechanism raises {type(error).__name__}: {error}"
@@ -143,7 +144,6 @@ def certify(
             seconds=seconds,
         )
     used = 2 * check + (0 if law is not None else trials)
-    verdict = _judge(mechanism, pair, claim, found)
     return CertifyResult(verdict=verdict, **found, **common, trials=used, seconds=time.perf_counter() - started)
 
 
@@ -172,11 +172,12 @@ def _add_worst(found: dict[str, Any], worst: WorstOutput | None, law: Enclosure 
         found["upper_end"] = "assumed: no output has a larger loss than the nodes of the quadrature and a search over outputs show"
 
 
-def _judge(mechanism: Any, pair: Pair, claim: Claim, found: dict[str, Any]) -> Verdict:
+def _judge(found: dict[str, Any], claim: Claim, proved: ProvedEnds | None) -> Verdict:
     """The verdict; `found` takes the ends that are told with it."""
     edge = claim.parameter * (1 + (_ROUNDING if isinstance(claim, ApproxDP) else _TAILS))
     lowers, uppers = ([End(found[f"parameter_{side}"], found[f"{side}_end"], found[f"epsilon_{side}"])] for side in ("lower", "upper"))
-    proved = proved_ends(mechanism, pair, claim)
+    if proved is not None and proved.tight:
+        lowers, uppers = [], []
     if proved is not None:
         lowers.insert(0, End(proved.parameter_lower, "proved", proved.epsilon_lower))
         uppers.insert(0, End(proved.parameter_upper, "proved", proved.epsilon_upper))
@@ -186,7 +187,10 @@ def _judge(mechanism: Any, pair: Pair, claim: Claim, found: dict[str, Any]) -> V
     for side, end in (("lower", low), ("upper", high)):
         found[f"parameter_{side}"], found[f"{side}_end"], found[f"epsilon_{side}"] = end.value, end.why, end.epsilon
     if proved is not None and "proved" in (low.why, high.why):
-        found["route"], found["notes"] = f"{proved.route}; numbers beside it: {found['route']}", (*found["notes"], *proved.notes)
+        beside = "" if low.why == high.why else f"; numbers beside it: {found['route']}"
+        found["route"], found["notes"] = f"proved: {proved.route}{beside}", (*found["notes"], *proved.notes)
+        if len(proved.epsilons):
+            found["epsilons"], found["delta_lower"], found["delta_upper"] = proved.epsilons, proved.delta_lower, proved.delta_upper
     return verdict
 
 
