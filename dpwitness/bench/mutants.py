@@ -1,0 +1,205 @@
+"""Witness files gone wrong, for fuzzing: the same seed gives the same mutants. What reads them must refuse them in one line, or replay them.
+
+Half of the mutants that are still objects carry the hash of their changed content, so that what lies behind that check is tried too.
+"""
+
+from __future__ import annotations
+
+import copy
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.random import Generator
+
+from dpwitness.auditors.witness_reading import fingerprint
+
+__all__ = ["HOSTILE", "Mutant", "mutants"]
+
+HOSTILE = (
+    "subprocess:Popen",
+    "os:system",
+    "builtins:eval",
+    "posix:system",
+    "shutil:rmtree",
+    "functools:partial",
+    "dpwitness.mechanisms.environments:subprocess.run",
+    "dpwitness.auditors.targets:load_target",
+    "dpwitness.mechanisms:zoo.__globals__",
+    "dpwitness.__main__:main",
+    "dpwitness.mechanisms.foreign:Target",
+    "no_such_module_anywhere:f",
+    "numpy:load",
+    "../elsewhere.py:f",
+    "/etc/passwd.py:f",
+    ".:f",
+    "a b:c",
+    "math:log",
+    ":",
+)
+
+_JUNK: tuple[Any, ...] = (
+    None, True, False, 0, 1, -1, 2, 7, 0.0, -0.0, 0.5, 1.5, -3.25, 1e-300, 1e300, 10**30, -(10**30), "", "x", "inf", "nan", "1", "\u0000", "\ud800",
+    "é" * 300, [], [0], [[]], ["x"], [None, None], {}, {"x": 1}, {"$type": "array"}, {"$type": "float", "value": "inf"}, {"$type": "nothing"},
+    {"$type": ["array"]}, {"$type": "object", "class": "os:system", "fields": {}}, {"$type": "object", "class": "decimal:Context", "fields": {}},
+    {"$type": "array", "dtype": "|O", "shape": [1], "value": [1]}, {"$type": "array", "dtype": "<f8", "shape": [10**9, 10**9], "value": []},
+    {"$type": "array", "dtype": "<f8", "shape": [-1], "value": [1.0]}, {"$type": "scalar", "dtype": "<M8[s]", "value": "00"},
+    {"$type": "array", "dtype": "S999999", "shape": [1], "value": ["00"]}, {"$type": "dict", "items": [[[], 1]]}, {"$type": "set", "value": [[1]]},
+    {"$type": "tuple", "value": 3}, {"$type": "complex", "value": [1, "x"]}, {"$type": "int", "hex": "0x" + "f" * 900}, {"$type": "int", "hex": "zz"},
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Mutant:
+    """One file: its bytes, and what was done to it."""
+
+    content: bytes
+    what: str
+
+
+def mutants(witness: dict[str, Any], count: int, seed: int) -> Iterator[Mutant]:
+    """`count` changed versions of a witness that replays as it stands.
+
+    Parameters
+    ----------
+    witness : dict
+        Left as it is.
+    count, seed : int
+    """
+    rng = np.random.default_rng(seed)
+    for _ in range(count):
+        yield _spoiled(witness, rng) if rng.random() < 0.15 else _edited(witness, rng)
+
+
+def _edited(witness: dict[str, Any], rng: Generator) -> Mutant:
+    """Fields changed; the file stays JSON."""
+    data: Any = copy.deepcopy(witness)
+    told = []
+    for _ in range(int(rng.choice([1, 1, 1, 2, 3]))):
+        data, what = _EDITS[int(rng.integers(len(_EDITS)))](data, rng)
+        told.append(what)
+    if isinstance(data, dict) and rng.random() < 0.5:
+        try:
+            data["sha256"] = fingerprint(data)
+            told.append("sealed again")
+        except (TypeError, ValueError, RecursionError):
+            pass
+    return Mutant(json.dumps(data).encode("ascii"), ", ".join(told))
+
+
+def _places(data: Any) -> list[tuple[Any, Any, str]]:
+    """(container, key, path) of every value; of long lists the first few."""
+    found, left = [], [(data, "")]
+    while left:
+        item, path = left.pop()
+        keys = list(item) if isinstance(item, dict) else range(min(len(item), 6)) if isinstance(item, list) else []
+        for key in keys:
+            found.append((item, key, f"{path}.{key}"))
+            left.append((item[key], f"{path}.{key}"))
+    return found
+
+
+def _pick(data: Any, rng: Generator) -> tuple[Any, Any, str] | None:
+    places = _places(data)
+    return places[int(rng.integers(len(places)))] if places else None
+
+
+def _replaced(data: Any, rng: Generator) -> tuple[Any, str]:
+    place, junk = _pick(data, rng), copy.deepcopy(_JUNK[int(rng.integers(len(_JUNK)))])
+    if place is None:
+        return junk, "all replaced"
+    place[0][place[1]] = junk
+    return data, f"{place[2]} is {junk!r:.60}"
+
+
+def _removed(data: Any, rng: Generator) -> tuple[Any, str]:
+    place = _pick(data, rng)
+    if place is None:
+        return data, "nothing"
+    del place[0][place[1]]
+    return data, f"{place[2]} removed"
+
+
+def _added(data: Any, rng: Generator) -> tuple[Any, str]:
+    places = [item for item, _, _ in _places(data) if isinstance(item, dict)]
+    if not places:
+        return data, "nothing"
+    name = str(rng.choice(["extra", "kind", "$type", "kwargs", "alpha", "own_claim", "source", "", "x" * 500]))
+    places[int(rng.integers(len(places)))][name] = copy.deepcopy(_JUNK[int(rng.integers(len(_JUNK)))])
+    return data, f"{name[:20]} added"
+
+
+def _swapped(data: Any, rng: Generator) -> tuple[Any, str]:
+    one, two = _pick(data, rng), _pick(data, rng)
+    if one is None or two is None:
+        return data, "nothing"
+    first, second = copy.deepcopy(one[0][one[1]]), copy.deepcopy(two[0][two[1]])
+    one[0][one[1]] = second
+    if two[1] in (two[0] if isinstance(two[0], dict) else range(len(two[0]))):
+        two[0][two[1]] = first
+    return data, f"{one[2]} and {two[2]} swapped"
+
+
+def _scaled(data: Any, rng: Generator) -> tuple[Any, str]:
+    numbers = [p for p in _places(data) if isinstance(p[0][p[1]], int | float) and not isinstance(p[0][p[1]], bool)]
+    if not numbers:
+        return data, "nothing"
+    box, key, path = numbers[int(rng.integers(len(numbers)))]
+    box[key] = box[key] * (-1, 0, 2, 0.5, 3)[int(rng.integers(5))]
+    return data, f"{path} scaled"
+
+
+def _hostile(data: Any, rng: Generator) -> tuple[Any, str]:
+    target = HOSTILE[int(rng.integers(len(HOSTILE)))]
+    kwargs = (
+        {},
+        {"args": ["true"], "shell": True},
+        {"file": "os", "name": "system", "python": "/bin/true"},
+        {"file": "/tmp/no.py", "name": "f"},
+    )
+    if isinstance(data, dict):
+        data["target"] = {"target": target, "kwargs": dict(kwargs[int(rng.integers(len(kwargs)))])}
+    return data, f"target {target}"
+
+
+def _deepened(data: Any, rng: Generator) -> tuple[Any, str]:
+    place, depth = _pick(data, rng), int(rng.choice([20, 60, 90, 400]))
+    deep: Any = 0
+    for _ in range(depth):
+        deep = {"x": deep} if rng.random() < 0.5 else [deep]
+    if place is None:
+        return deep, f"nested {depth} deep"
+    place[0][place[1]] = deep
+    return data, f"{place[2]} nested {depth} deep"
+
+
+_EDITS = (_replaced, _replaced, _replaced, _removed, _removed, _added, _swapped, _scaled, _hostile, _deepened)
+
+
+def _spoiled(witness: dict[str, Any], rng: Generator) -> Mutant:
+    """Bytes changed; the file may be no JSON any more."""
+    content = json.dumps(witness).encode("ascii")
+    how = int(rng.integers(9))
+    place = int(rng.integers(len(content)))
+    if how == 0:
+        return Mutant(content[:place], f"cut at byte {place}")
+    if how == 1:
+        return Mutant(content[:place] + bytes([int(rng.integers(256))]) + content[place + 1 :], f"byte {place} changed")
+    if how == 2:
+        return Mutant(
+            content.replace(b'"schema_version": 1', b'"schema_version": ' + b"9" * int(rng.choice([3, 400, 5000]))), "a long number"
+        )
+    if how == 3:
+        return Mutant(b"[" * 100_000 + b"]" * 100_000, "100,000 lists within each other")
+    if how == 4:
+        return Mutant(b"\xef\xbb\xbf" + content, "a byte order mark")
+    if how == 5:
+        word = (b"NaN", b"Infinity", b"-Infinity", b"1e999", b"1e-999")[int(rng.integers(5))]
+        return Mutant(content.replace(b"1.0", word, 1), f"1.0 is {word.decode()}")
+    if how == 6:
+        return Mutant(content[:-1] + b', "seed": 3}', "a field twice")
+    if how == 7:
+        return Mutant((b"", b"null", b"[]", b"{}", b'"x"', b"3", b"\x00" * 50, content + content)[int(rng.integers(8))], "something else")
+    return Mutant(bytes(rng.integers(0, 256, 200, dtype=np.uint8)), "noise")
