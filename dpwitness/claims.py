@@ -153,18 +153,17 @@ def _check_all(args: argparse.Namespace) -> int:
 
 def run_all(*, seconds: float, quick: bool, seed: int, workers: int = 1) -> Iterator[dict[str, Any]]:
     """Check every claim of the ledger, in order; yields each finding's JSON, and its witness under ``"witness"``."""
-    from concurrent.futures import ProcessPoolExecutor
     from functools import partial
-    from multiprocessing import get_context
 
+    from dpwitness.pools import pool
     from dpwitness.proofs_checks import declarations
 
     run = partial(_checked, seconds=seconds, quick=quick, seed=seed)
     if workers == 1:
         yield from map(run, declarations())
         return
-    with ProcessPoolExecutor(workers, mp_context=get_context("spawn")) as pool:
-        yield from pool.map(run, declarations())
+    with pool(workers, spawn=True) as executor:
+        yield from executor.map(run, declarations())
 
 
 def _checked(id: str, *, seconds: float, quick: bool, seed: int) -> dict[str, Any]:

@@ -9,6 +9,7 @@ from typing import Any, NoReturn
 
 from dpwitness import examine, targets
 from dpwitness.ending import OK, TRACEBACK, USAGE, guarded
+from dpwitness.interrupts import heard, last
 from dpwitness.numbers import real, whole
 
 __all__ = ["main"]
@@ -130,7 +131,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         return OK
     if args.command is None:
         parser.error("a command is needed: audit, check, targets, suite, claims, replay, list or bench")
-    return guarded(args.command, lambda: _run(args))
+    with heard():
+        code = guarded(args.command, lambda: _run(args))
+        return last(code) if argv is None else code
 
 
 def _run(args: argparse.Namespace) -> int:

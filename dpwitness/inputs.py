@@ -6,12 +6,11 @@ import functools
 import inspect
 import json
 import math
-import signal
 import sys
 import traceback
 from collections.abc import Iterator
 from concurrent.futures import Executor, ProcessPoolExecutor, ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import Any
 
 import numpy as np
@@ -19,6 +18,7 @@ import numpy as np
 from dpwitness.mechanisms.jsonable import from_jsonable
 from dpwitness.mechanisms.pairs import Pair
 from dpwitness.mechanisms.validation import InvalidArgument, said
+from dpwitness.pools import pool
 
 __all__ = ["dataset", "keywords", "load", "own", "pair_of", "shown", "workers"]
 
@@ -190,29 +190,19 @@ def own(mechanism: Any) -> bool:
 
 @contextmanager
 def workers(count: int, mechanism: Any = None) -> Iterator[Executor | None]:
-    """An executor for `count` workers: threads for our own kernels, processes for other code; None for one.
+    """An executor for `count` workers: threads for our own kernels and for targets, processes for other code; None for one.
 
     On the way out nothing is waited for: a worker that hangs has had its verdict.
     """
     from dpwitness.mechanisms.foreign import Target
 
-    executor: ThreadPoolExecutor | ProcessPoolExecutor | None = None
-    if count > 1 and own(mechanism):
-        executor = ThreadPoolExecutor(count, thread_name_prefix="dpwitness")
-    elif count > 1:
-        executor = ProcessPoolExecutor(count, initializer=_ignore_interrupts)
-    try:
-        yield executor
-    finally:
-        if executor is not None:
-            alive = list((getattr(executor, "_processes", None) or {}).values())
-            executor.shutdown(wait=False, cancel_futures=True)
-            for process in alive:
-                process.terminate()
+    with ExitStack() as stack:
+        executor: ThreadPoolExecutor | ProcessPoolExecutor | None = None
+        if count > 1 and own(mechanism):
+            executor = ThreadPoolExecutor(count, thread_name_prefix="dpwitness")
+            stack.callback(executor.shutdown, wait=False, cancel_futures=True)
+        elif count > 1:
+            executor = stack.enter_context(pool(count))
         if isinstance(mechanism, Target):
-            mechanism.close()
-
-
-def _ignore_interrupts() -> None:
-    """Ctrl-C is the parent's to handle."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+            stack.callback(mechanism.close)
+        yield executor
