@@ -21,7 +21,7 @@ from dpwitness.auditors.learning import Learned
 from dpwitness.auditors.pair_space import require_neighbours
 from dpwitness.auditors.result import AuditResult, Verdict
 from dpwitness.auditors.stages import EARLY_ALPHA, Course, Progress, certify_event, probe, search_and_test
-from dpwitness.mechanisms.domains import Domain, LabelledBall, Records
+from dpwitness.mechanisms.domains import Domain
 from dpwitness.mechanisms.foreign import Target
 from dpwitness.mechanisms.notions import RDP, ZCDP, Claim, promised
 from dpwitness.mechanisms.pairs import Pair
@@ -205,11 +205,10 @@ def _pairs(mechanism: Any, pair: Pair | Sequence[Pair] | None, domain: Domain | 
         if not pair or not all(isinstance(p, Pair) for p in pair):
             raise InvalidArgument(f"pair must be a Pair or a non-empty list of Pairs, got {pair!r}")
         return list(pair)
-    domain = domain or getattr(mechanism, "domain", None)
+    domain = getattr(mechanism, "domain", None) if domain is None else domain
     if domain is None:
         raise InvalidArgument("pair must be given, or a domain to take pairs from, got neither")
-    if isinstance(domain, Records | LabelledBall):
-        require_neighbours(domain, "audit")
+    require_neighbours(domain, "audit")
     return pairs_for(domain)
 
 

@@ -8,8 +8,8 @@ that are missing or out of range. For what floats do: zero, powers of two, and w
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
-from typing import TypeVar
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,9 +17,9 @@ from numpy.typing import NDArray
 from dpwitness.mechanisms.domains import Answers, Costs, Counts, Domain, LabelledBall, Records, Rows
 from dpwitness.mechanisms.jsonable import to_jsonable
 from dpwitness.mechanisms.pairs import Pair
-from dpwitness.mechanisms.validation import InvalidArgument
+from dpwitness.mechanisms.validation import InvalidArgument, shown
 
-__all__ = ["pairs_for", "ranked"]
+__all__ = ["between", "far_outside", "pairs_for", "ranked"]
 
 FloatArray = NDArray[np.float64]
 A = TypeVar("A")
@@ -40,11 +40,11 @@ def pairs_for(domain: Domain) -> list[Pair]:
     ['one answer up']
     """
     if isinstance(domain, Answers):
-        found = list(_answers(domain))
+        found: Iterable[Pair | None] = _answers(domain)
     elif isinstance(domain, Records):
-        found = list(_records(domain))
+        found = _records(domain)
     elif isinstance(domain, Counts):
-        found = list(_counts(domain))
+        found = _counts(domain)
     elif isinstance(domain, Rows):
         from dpwitness.auditors.catalogue_rows import row_pairs
 
@@ -54,10 +54,12 @@ def pairs_for(domain: Domain) -> list[Pair]:
 
         found = labelled_pairs(domain) if isinstance(domain, LabelledBall) else cost_pairs(domain)
     else:
-        raise InvalidArgument(f"domain must be one that the catalogue knows, got {type(domain).__name__}; give pairs instead")
+        raise InvalidArgument(f"domain must be one that the catalogue knows, got {shown(domain)}; give pairs instead")
     seen: set[frozenset[str]] = set()
     pairs = []
     for pair in found:
+        if pair is None:  # no pair of this domain
+            continue
         key = frozenset(json.dumps(to_jsonable(d)) for d in (pair.d0, pair.d1))
         if len(key) == 2 and key not in seen:
             seen.add(key)
@@ -67,9 +69,10 @@ def pairs_for(domain: Domain) -> list[Pair]:
     return pairs
 
 
-def _answers(domain: Answers) -> Iterator[Pair]:
+def _answers(domain: Answers) -> Iterator[Pair | None]:
     n = domain.length
-    one, rest, half = np.eye(n)[0], 1.0 - np.eye(n)[0], (np.arange(n) < n // 2).astype(float)
+    one, half = (np.arange(n) == 0).astype(float), (np.arange(n) < n // 2).astype(float)
+    rest = 1.0 - one
     alternating = np.where(np.arange(n) % 2 == 0, 1.0, -1.0)
     moves = {
         "one answer up": one,
@@ -98,41 +101,44 @@ def _answers(domain: Answers) -> Iterator[Pair]:
             if size == 0:
                 continue
             step = move / size
-            d0 = height + np.maximum(-step, 0.0)
-            yield Pair(d0, d0 + step, domain.relation, why + place)
+            d0 = np.clip(height + np.maximum(-step, 0.0), domain.low, domain.high)
+            yield domain.pair(d0, np.clip(d0 + step, domain.low, domain.high), why + place)
 
 
-def _counts(domain: Counts) -> Iterator[Pair]:
+def _counts(domain: Counts) -> Iterator[Pair | None]:
     """One count up, at zero, at both ends and where a float cannot tell two whole numbers apart."""
     n, low, high = domain.length, domain.low, domain.high
     levels = {"": min(max(0, low), high - 1), ", at the bottom": low, ", at the top": high - 1}
     power = 2 ** (max(high - 1, 1).bit_length() - 1)
     half_a_step = power >> 53
-    if half_a_step and power + half_a_step + 1 <= high:
-        levels[f", where floats round, above 2^{power.bit_length() - 1}"] = power + half_a_step
-    one = np.eye(n, dtype=np.int64)[0]
+    if half_a_step:
+        base_of_step = max(power, -((half_a_step - low) // (2 * half_a_step)) * 2 * half_a_step)
+        if base_of_step + half_a_step + 1 <= high:
+            levels[f", where floats round, above 2^{power.bit_length() - 1}"] = base_of_step + half_a_step
+    one = (np.arange(n) == 0).astype(np.int64)
     for place, level in levels.items():
         base = np.full(n, level, dtype=np.int64)
-        yield Pair(base, base + one, domain.relation, "one count up" + place)
+        yield domain.pair(base, base + one, "one count up" + place)
         if n > 1 and domain.relation == "linf":
-            yield Pair(base, base + 1, domain.relation, "all counts up" + place)
-            yield Pair(base + one, base + (1 - one), domain.relation, "one up, the rest down" + place)
+            yield domain.pair(base, base + 1, "all counts up" + place)
+            yield domain.pair(base + one, base + (1 - one), "one up, the rest down" + place)
         elif n > 1:
-            yield Pair(base, base + one[::-1], domain.relation, "last count up" + place)
+            yield domain.pair(base, base + one[::-1], "last count up" + place)
 
 
-def _records(domain: Records) -> Iterator[Pair]:
+def _records(domain: Records) -> Iterator[Pair | None]:
     """Changed values among crowds of others, in the first and in the last place; what moves most comes first."""
-    n, low, high = domain.size, float(domain.low), float(domain.high)
-    middle = low + (high - low) / 2
-    middle = np.floor(middle) if domain.integer else middle
+    n, (low, high) = domain.size, domain.ends
+    middle, spread = between(low, high, 0.5), between(low, high, np.linspace(0.0, 1.0, n))
+    if domain.integer:
+        middle, spread = np.floor(middle), np.round(spread)
     half = np.arange(n) < (n + 1) // 2
     crowds = {
         "all records low": np.full(n, low),
         "all records high": np.full(n, high),
         "half of the records high": np.where(half, low, high),
         "all records in the middle": np.full(n, middle),
-        "all distinct": np.round(np.linspace(low, high, n)) if domain.integer else np.linspace(low, high, n),
+        "all distinct": spread,
     }
     changes = [(low, high), (middle, high), (low, middle), *([(low, low + 1), (high - 1, high)] if domain.integer else [])]
     if low < 0 < high:
@@ -142,22 +148,38 @@ def _records(domain: Records) -> Iterator[Pair]:
         crowds = {"all others missing": np.full(n, np.nan), **crowds}
         changes.insert(1, (np.nan, high))
     if domain.outside:
-        far = 10 * (high - low)
-        changes[1:1] = [(low, high + far), (low - far, high + far)]
+        below, above = far_outside(low, high)
+        changes[1:1] = [(low, above), (below, above)]
     if domain.relation == "add-remove":
         added = list(dict.fromkeys([high, low, *(after for _, after in changes)]))
         changes = [(np.nan, value) for value in added]
     for place, at in ((0, "first"), (n - 1, "last")):
         for rank in range(len(crowds) + len(changes) - 1):  # along diagonals: the first crowds with the first changes
             if rank == 2 and n > 1 and domain.relation == "add-remove":
-                yield Pair(np.empty(0), np.array([high]), domain.relation, "one record against none")
+                yield domain.pair(np.empty(0), np.array([high]), "one record against none")
             for (why, crowd), (before, after) in ranked(list(crowds.items()), changes, rank):
                 changed, base = crowd.copy(), crowd.copy()
                 base[place], changed[place] = before, after
                 if domain.relation == "add-remove":
-                    yield Pair(np.delete(changed, place), changed, domain.relation, f"{why}, {at} record {after:g} added")
+                    yield domain.pair(np.delete(changed, place), changed, f"{why}, {at} record {after:g} added")
                 else:
-                    yield Pair(base, changed, domain.relation, f"{why}, {at} from {before:g} to {after:g}")
+                    yield domain.pair(base, changed, f"{why}, {at} from {before:g} to {after:g}")
+
+
+def between(low: Any, high: Any, share: Any) -> Any:
+    """low + share (high - low), inside the interval whatever rounds and however wide it is."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        width = np.subtract(high, low)
+        found = np.where(np.isfinite(width), low + width * share, np.multiply(low, np.subtract(1.0, share)) + np.multiply(high, share))
+    return np.clip(found, low, high)
+
+
+def far_outside(low: Any, high: Any) -> tuple[Any, Any]:
+    """Ten widths below and above an interval, as far as floats go."""
+    most = np.finfo(np.float64).max
+    with np.errstate(over="ignore"):
+        far = 10 * np.where(np.equal(low, high), 1.0, np.subtract(high, low))
+        return np.clip(low - far, -most, most), np.clip(high + far, -most, most)
 
 
 def ranked(first: Sequence[A], second: Sequence[B], rank: int) -> Iterator[tuple[A, B]]:

@@ -14,7 +14,6 @@ from dpwitness.mechanisms.datasets import LabelledVectors, LinearCosts
 from dpwitness.mechanisms.domains import Costs, LabelledBall
 from dpwitness.mechanisms.pairs import Pair
 from dpwitness.mechanisms.protocol import FloatArray
-from dpwitness.mechanisms.validation import InvalidArgument
 
 __all__ = ["build_labelled", "cost_pairs", "labelled_pairs", "padding"]
 
@@ -27,11 +26,14 @@ def padding(domain: LabelledBall) -> Record:
     return np.zeros(domain.dimension), min(domain.labels, key=lambda label: (abs(label), -label))
 
 
-def build_labelled(domain: LabelledBall, first: Record, second: Record, common: list[Counted], why: str) -> Pair:
-    """The pair that differs in one record, filled up to the domain's size with `padding`; under add-remove only one dataset has it."""
+def build_labelled(domain: LabelledBall, first: Record, second: Record, common: list[Counted], why: str) -> Pair | None:
+    """The pair that differs in one record, filled up to the domain's size with `padding`; under add-remove only one dataset has it.
+
+    None where it is no pair of the domain: records that are too many, lie outside, or are equal.
+    """
     rest = domain.size - 1 - sum(count for _, _, count in common)
     if rest < 0:
-        raise InvalidArgument(f"build_labelled: common records must number at most {domain.size - 1}, got {domain.size - 1 - rest}")
+        return None
     rows = [*common, (*padding(domain), rest)] if rest else common
 
     def dataset(extra: list[Counted]) -> LabelledVectors:
@@ -39,19 +41,11 @@ def build_labelled(domain: LabelledBall, first: Record, second: Record, common: 
         return LabelledVectors([x + 0.0 for x, _, _ in table], [y for _, y, _ in table], [count for _, _, count in table])
 
     changed = [(*second, 1)] if domain.relation == "replace-one" else []
-    return Pair(dataset([(*first, 1)]), dataset(changed), domain.relation, why)
+    return domain.pair(dataset([(*first, 1)]), dataset(changed), why)
 
 
-def labelled_pairs(domain: LabelledBall) -> list[Pair]:
-    """Changed records from the corners of the domain, among common records that say nothing, repeat them, oppose them or balance.
-
-    Raises
-    ------
-    InvalidArgument
-        If the domain has no neighbours: one record, which add-remove would leave out.
-    """
-    if domain.relation == "add-remove" and domain.size < 2:
-        raise InvalidArgument(f"labelled_pairs: domain must have at least 2 records under add-remove, got size {domain.size}")
+def labelled_pairs(domain: LabelledBall) -> list[Pair | None]:
+    """Changed records from the corners of the domain, among common records that say nothing, repeat them, oppose them or balance."""
     found = []
     for common_name, common in _crowds(domain):
         for why, first, second in _changes(domain):
@@ -111,7 +105,7 @@ def _tip(domain: LabelledBall) -> FloatArray:
     return out
 
 
-def cost_pairs(domain: Costs) -> list[Pair]:
+def cost_pairs(domain: Costs) -> list[Pair | None]:
     """One cost replaced by its negative, by none, or by another corner; in the first round, the middle or the last; with baselines."""
     rounds, p, bound = domain.length, domain.dimension, domain.bound
     lone, split = np.full(p, bound), bound * np.where(np.arange(p) % 2 == 0, 1.0, -1.0)
@@ -130,5 +124,5 @@ def cost_pairs(domain: Costs) -> list[Pair]:
                 tables = np.repeat(baseline[None, :], rounds, axis=0), np.repeat(baseline[None, :], rounds, axis=0)
                 tables[0][place], tables[1][place] = first, second
                 text = f"round {place + 1}: {why}, {crowd}"
-                found.append(Pair(LinearCosts(tables[0]), LinearCosts(tables[1]), domain.relation, text))
+                found.append(domain.pair(LinearCosts(tables[0]), LinearCosts(tables[1]), text))
     return found

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from dpwitness.auditors.catalogue import ranked
+from dpwitness.auditors.catalogue import between, far_outside, ranked
 from dpwitness.mechanisms.domains import Rows
 from dpwitness.mechanisms.pairs import Pair
 from dpwitness.mechanisms.protocol import FloatArray
@@ -16,22 +16,21 @@ __all__ = ["row_pairs"]
 Change = tuple[str, FloatArray, FloatArray]
 
 
-def row_pairs(domain: Rows) -> list[Pair]:
-    """Pairs of (size, k) arrays, what promises most first. A pair in which a label is lost is left out if every label must occur."""
+def row_pairs(domain: Rows) -> list[Pair | None]:
+    """Pairs of (size, k) arrays, what promises most first; None in place of one in which a label is lost, if every label must occur."""
     crowds, changes = list(_crowds(domain)), list(_changes(domain))
     found = []
     for rank in range(len(crowds) + len(changes) - 1):
         for (crowd, others), (why, before, after) in ranked(crowds, changes, rank):
             changed = np.vstack([others, after])
             base = others if domain.relation == "add-remove" else np.vstack([others, before])
-            if not domain.every_label or all(set(domain.labels) <= set(data[:, -1]) for data in (base, changed)):
-                found.append(Pair(base, changed, domain.relation, f"{why}, {crowd}"))
+            found.append(domain.pair(base, changed, f"{why}, {crowd}"))
     return found
 
 
 def _corners(domain: Rows) -> tuple[FloatArray, FloatArray, FloatArray]:
     bounds = np.array(domain.features, dtype=float).reshape(-1, 2)
-    return bounds[:, 0], bounds.mean(axis=1), bounds[:, 1]
+    return bounds[:, 0], between(bounds[:, 0], bounds[:, 1], 0.5), bounds[:, 1]
 
 
 def _row(features: FloatArray, *label: float) -> FloatArray:
@@ -55,7 +54,8 @@ def _changes(domain: Rows) -> Iterator[Change]:
         yield "features alternately low and high", _row(np.where(side, low, high), *last), _row(np.where(side, high, low), *last)
         yield "one feature from low to high", _row(low, *last), _row(np.where(np.arange(len(low)) == 0, high, low), *last)
     if domain.outside:
-        yield "features far outside", _row(low - 10 * (high - low), *last), _row(high + 10 * (high - low), *last)
+        below, above = far_outside(low, high)
+        yield "features far outside", _row(below, *last), _row(above, *last)
     for label in labels[1:-1]:
         yield f"label {label[0]:g} for the lowest", _row(high, *first), _row(high, *label)
 

@@ -49,9 +49,7 @@ def check_draws_do_not_tell(subject: Subject) -> None:
 @check(Tag.CLAIM, Tag.NUMBERS)
 def check_special_values_inside(subject: Subject) -> None:
     """Negative zero, denormal numbers and the numbers next to the bounds keep the claim as other values of the domain do."""
-    base = subject.pairs[0]
-    found = [_pair(base, name, changed) for name, changed in _with_values(base, _inside(subject.domain))]
-    pairs = [pair for pair in found if pair is not None]
+    pairs = special_pairs(subject.domain, subject.pairs[0])
     if not pairs:
         raise Skip("the domain holds whole numbers or labels only")
     subject.small(pairs, "special values inside the domain break the claim")
@@ -67,7 +65,7 @@ def check_values_outside_domain(subject: Subject) -> None:
         if all(told.startswith("raises ") for told in outputs.names.values()):
             continue
         if getattr(domain, "missing" if np.isnan(changed).any() else "outside", False):
-            admitted.append(_pair(base, name, changed))
+            admitted.append(_pair(domain, base, name, changed))
         elif _ruined(ordinary, outputs):
             raise CheckFailed(f"{name} among the data is not refused, and outputs are NaN or infinite for it alone")
     pairs = [pair for pair in admitted if pair is not None]
@@ -96,8 +94,8 @@ def check_few_records(subject: Subject) -> None:
     if pair.relation == "add-remove":
         more, less = (pair.d1, pair.d0) if len(pair.d1) > len(pair.d0) else (pair.d0, pair.d1)
         low, high = more[:1], more[-1:]
-        pairs = [Pair(less[:0], record, pair.relation, "one record against none") for record in (low, high)]
-        pairs = [p for p in pairs if not (_refuses(subject, p.d0) and _refuses(subject, p.d1))]
+        found = [_neighbours(subject.domain, pair, less[:0], record, "one record against none") for record in (low, high)]
+        pairs = [p for p in found if p is not None and not (_refuses(subject, p.d0) and _refuses(subject, p.d1))]
         if pairs and getattr(subject.mechanism, "claim", None) is not None:
             subject.small(pairs, "one record against none breaks the claim")
         return
@@ -221,11 +219,24 @@ def _with_values(pair: Pair, values: Iterator[tuple[str, float]]) -> Iterator[tu
             yield name, changed
 
 
-def _pair(pair: Pair, name: str, changed: Any) -> Pair | None:
+def special_pairs(domain: Domain | None, base: Pair) -> list[Pair]:
+    """Pairs inside the domain one of whose values is negative zero, denormal or next to a bound."""
+    found = [_pair(domain, base, name, changed) for name, changed in _with_values(base, _inside(domain))]
+    return [pair for pair in found if pair is not None]
+
+
+def _pair(domain: Domain | None, pair: Pair, name: str, changed: Any) -> Pair | None:
     """The changed dataset against the one it was made from, or without its last record; None where they are no neighbours."""
     added = pair.relation == "add-remove"
     other, why = (changed[:-1], f"a record with {name} added") if added else (_longer(pair), f"a value becomes {name}")
+    return _neighbours(domain, pair, other, changed, why)
+
+
+def _neighbours(domain: Domain | None, like: Pair, d0: Any, d1: Any, why: str) -> Pair | None:
+    """The pair; None where it is none, or leaves the domain that `like` lies in."""
+    if isinstance(domain, Domain) and domain.holds(like):
+        return domain.pair(d0, d1, why)
     try:
-        return Pair(other, changed, pair.relation, why)
+        return Pair(d0, d1, like.relation, why)
     except InvalidArgument:
         return None

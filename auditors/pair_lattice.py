@@ -13,6 +13,7 @@ import numpy as np
 from hypothesis import HealthCheck, Phase, given, seed, settings, target
 from hypothesis import strategies as st
 
+from dpwitness.auditors.catalogue import between
 from dpwitness.auditors.catalogue_labelled import build_labelled
 from dpwitness.mechanisms.datasets import LinearCosts
 from dpwitness.mechanisms.domains import Answers, Costs, Domain, LabelledBall, Records
@@ -94,12 +95,10 @@ def _labelled(domain: LabelledBall) -> st.SearchStrategy[Pair]:
     entries = st.lists(st.integers(-4, 4), min_size=d, max_size=d)
 
     def point(quarters: list[int]) -> FloatArray:
-        x: FloatArray = domain.radius * np.array(quarters, dtype=float) / 4
-        size = float(np.abs(x).max() if domain.norm == "linf" else np.linalg.norm(x))
-        return x * (domain.radius / size) if size > domain.radius else x
+        return domain.pulled(domain.radius * (np.array(quarters, dtype=float) / 4))
 
     @st.composite
-    def pairs(draw: st.DrawFn) -> Pair:
+    def pairs(draw: st.DrawFn) -> Pair | None:
         first, second = (point(draw(entries)), draw(labels)), (point(draw(entries)), draw(labels))
         common, left = [], others
         for _ in range(draw(st.integers(0, min(others, 2)))):
@@ -111,14 +110,19 @@ def _labelled(domain: LabelledBall) -> st.SearchStrategy[Pair]:
             left -= count
         return build_labelled(domain, first, second, common, "lattice")
 
-    return pairs().filter(lambda pair: bool(pair.d0 != pair.d1))
+    return _only(pairs())
+
+
+def _only(pairs: st.SearchStrategy[Pair | None]) -> st.SearchStrategy[Pair]:
+    """Without what is no pair of the domain."""
+    return pairs.filter(lambda pair: pair is not None)  # type: ignore[return-value]
 
 
 def _costs(domain: Costs) -> st.SearchStrategy[Pair]:
     corner = st.lists(st.sampled_from([0.0, 1.0, -1.0, 0.5, -0.5]), min_size=domain.dimension, max_size=domain.dimension)
 
     @st.composite
-    def pairs(draw: st.DrawFn) -> Pair:
+    def pairs(draw: st.DrawFn) -> Pair | None:
         rounds = domain.length
         table = np.zeros((rounds, domain.dimension))
         place = draw(st.integers(0, rounds - 1))
@@ -126,44 +130,44 @@ def _costs(domain: Costs) -> st.SearchStrategy[Pair]:
         table[np.delete(np.arange(rounds), place)[:copies]] = domain.bound * np.array(draw(corner))
         first, second = table.copy(), table.copy()
         first[place], second[place] = domain.bound * np.array(draw(corner)), domain.bound * np.array(draw(corner))
-        return Pair(LinearCosts(first), LinearCosts(second), domain.relation, "lattice")
+        return domain.pair(LinearCosts(first), LinearCosts(second), "lattice")
 
-    return pairs().filter(lambda pair: bool(pair.d0 != pair.d1))
+    return _only(pairs())
 
 
 def _answers(domain: Answers) -> st.SearchStrategy[Pair]:
     quarters = st.lists(st.integers(0, 4), min_size=domain.length, max_size=domain.length)
     steps = st.lists(st.integers(-1, 1), min_size=domain.length, max_size=domain.length).filter(any)
 
-    def build(parts: tuple[list[int], list[int]]) -> Pair:
+    def build(parts: tuple[list[int], list[int]]) -> Pair | None:
         step = np.array(parts[1], dtype=float)
         step /= {"linf": 1.0, "l1": np.abs(step).sum(), "l2": math.sqrt(step @ step)}[domain.relation]
-        base = domain.low + (domain.high - domain.low) * np.array(parts[0]) / 4
+        base = between(domain.low, domain.high, np.array(parts[0]) / 4)
         base = np.clip(base, domain.low + np.maximum(-step, 0), domain.high - np.maximum(step, 0))
-        return Pair(base, base + step, domain.relation, "lattice")
+        return domain.pair(base, np.clip(base + step, domain.low, domain.high), "lattice")
 
-    return st.tuples(quarters, steps).map(build)
+    return _only(st.tuples(quarters, steps).map(build))
 
 
 def _records(domain: Records) -> st.SearchStrategy[Pair]:
-    low, high = domain.low, domain.high
+    low, high = domain.ends
     if domain.integer:
-        value = st.integers(math.ceil(low), math.floor(high)).map(float)
+        value = st.integers(int(low), int(high)).map(lambda whole: min(max(float(whole), low), high))
     else:
-        value = st.integers(0, 4).map(lambda quarter: low + (high - low) * quarter / 4)
+        value = st.integers(0, 4).map(lambda quarter: float(between(low, high, quarter / 4)))
+    if domain.missing:
+        value = value | st.just(math.nan)
 
     @st.composite
-    def pairs(draw: st.DrawFn) -> Pair:
+    def pairs(draw: st.DrawFn) -> Pair | None:
         first = np.full(domain.size, draw(value))
         start = draw(st.integers(0, domain.size))
         first[start:] = draw(value)
         place = draw(st.integers(0, domain.size - 1))
         if domain.relation == "add-remove":
-            return Pair(first, np.delete(first, place), domain.relation, "lattice")
+            return domain.pair(first, np.delete(first, place), "lattice")
         second = first.copy()
         second[place] = draw(value)
-        return Pair(first, second, domain.relation, "lattice")
+        return domain.pair(first, second, "lattice")
 
-    if domain.relation == "add-remove":
-        return pairs()
-    return pairs().filter(lambda pair: not np.array_equal(pair.d0, pair.d1))
+    return _only(pairs())

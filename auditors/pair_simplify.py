@@ -1,4 +1,7 @@
-"""Make a witness simple: fewer common records, fewer digits, rounder multiplicities, as long as it loses next to nothing."""
+"""Make a witness simple: fewer common records, fewer digits, rounder multiplicities, as long as it loses next to nothing.
+
+What is simple is looked for inside the domain: where zero or the shorter number lies outside, the nearest that lies inside stands for it.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +16,6 @@ from dpwitness.mechanisms.datasets import LinearCosts
 from dpwitness.mechanisms.domains import Costs, Domain, LabelledBall, Records
 from dpwitness.mechanisms.pairs import Pair
 from dpwitness.mechanisms.protocol import FloatArray
-from dpwitness.mechanisms.validation import InvalidArgument
 
 __all__ = ["simplified"]
 
@@ -21,7 +23,7 @@ _DIGITS = (1, 2, 3, 4, 6)
 
 
 def simplified(domain: Domain, pair: Pair, score: Callable[[Pair], float], least: float, *, seconds: float) -> Pair:
-    """The simplest pair on the way from `pair` whose score stays at `least` or above."""
+    """The simplest pair of the domain on the way from `pair` whose score stays at `least` or above."""
     deadline = time.monotonic() + seconds
     moved = True
     while moved:
@@ -49,11 +51,18 @@ def _simpler(domain: Domain, pair: Pair) -> Iterator[Pair]:
     if isinstance(domain, LabelledBall):
         yield from _labelled(domain, pair)
     elif isinstance(domain, Costs):
-        for first, second in _tables(pair.d0.x, pair.d1.x):
-            yield Pair(LinearCosts(first), LinearCosts(second), pair.relation, pair.why)
+        for first, second in _tables(pair.d0.x, pair.d1.x, -domain.bound, domain.bound):
+            yield from _one(domain.pair(LinearCosts(first), LinearCosts(second), pair.why))
     elif isinstance(domain, Records) and pair.relation == "replace-one":
-        for first, second in _tables(np.asarray(pair.d0, dtype=float)[:, None], np.asarray(pair.d1, dtype=float)[:, None]):
-            yield Pair(first[:, 0], second[:, 0], pair.relation, pair.why)
+        columns = [np.asarray(d, dtype=float)[:, None] for d in (pair.d0, pair.d1)]
+        low, high = (-math.inf, math.inf) if domain.outside else domain.ends
+        for first, second in _tables(columns[0], columns[1], low, high):
+            yield from _one(domain.pair(first[:, 0], second[:, 0], pair.why))
+
+
+def _one(pair: Pair | None) -> Iterator[Pair]:
+    if pair is not None:
+        yield pair
 
 
 def _labelled(domain: LabelledBall, pair: Pair) -> Iterator[Pair]:
@@ -63,12 +72,7 @@ def _labelled(domain: LabelledBall, pair: Pair) -> Iterator[Pair]:
     changed, common = parts
 
     def build(changed: list[tuple[FloatArray, float]], common: list[tuple[FloatArray, float, int]]) -> Iterator[Pair]:
-        try:
-            candidate = build_labelled(domain, changed[0], changed[-1], common, pair.why)
-        except InvalidArgument:  # counts rounded up beyond the size
-            return
-        if candidate.d0 != candidate.d1:
-            yield candidate
+        return _one(build_labelled(domain, changed[0], changed[-1], common, pair.why))
 
     for i in range(len(common)):
         yield from build(changed, common[:i] + common[i + 1 :])
@@ -110,34 +114,43 @@ def _rounder(x: FloatArray, domain: LabelledBall) -> Iterator[FloatArray]:
     for j in np.flatnonzero(x):
         rest = x.copy()
         rest[j] = 0.0
-        length = float(np.linalg.norm(rest))
-        if domain.norm == "l2" and length > 0 and np.linalg.norm(x) >= domain.radius * (1 - 1e-9):
-            yield rest * (domain.radius / length)
+        length = float(domain.length(rest))
+        if domain.norm == "l2" and length > 0 and domain.length(x) >= domain.radius * (1 - 1e-9):
+            yield domain.pulled(rest * (domain.radius / length))
         yield rest
     for digits in _DIGITS:
         scale = 10.0 ** (digits - 1 - math.floor(math.log10(size)))
         for simple in (np.round(x * scale) / scale, np.trunc(x * scale) / scale):
-            length = float(np.linalg.norm(simple) if domain.norm == "l2" else np.abs(simple).max())
-            if length <= domain.radius * (1 + 1e-15) and np.any(simple != x):
+            if domain.length(simple) <= domain.radius and np.any(simple != x):
                 yield simple
         if np.array_equal(np.round(x * scale) / scale, x):
             return
 
 
-def _tables(first: FloatArray, second: FloatArray) -> Iterator[tuple[FloatArray, FloatArray]]:
-    """Both tables with common rows zeroed or rounded, then the row that differs rounded."""
-    common = np.all(first == second, axis=1)
+def _tables(first: FloatArray, second: FloatArray, low: float, high: float) -> Iterator[tuple[FloatArray, FloatArray]]:
+    """Both tables with common rows brought to zero or rounded, then the row that differs rounded, all within the bounds."""
+    common = np.all((first == second) | (np.isnan(first) & np.isnan(second)), axis=1)
     for digits in (0, *_DIGITS):
         for rows in (common, ~common):
             if digits == 0 and rows is not common:
                 continue
             left, right = first.copy(), second.copy()
             for table in (left, right):
-                values = table[rows]
-                table[rows] = 0.0 * values if digits == 0 else np.trunc(values * 10.0 ** (digits - 1)) / 10.0 ** (digits - 1)
-            changed = not (np.array_equal(left, first) and np.array_equal(right, second))
-            if changed and not np.array_equal(left, right):
+                table[rows] = _shorter(table[rows], digits, low, high)
+            changed = not (np.array_equal(left, first, equal_nan=True) and np.array_equal(right, second, equal_nan=True))
+            if changed and not np.array_equal(left, right, equal_nan=True):
                 yield left, right
+
+
+def _shorter(values: FloatArray, digits: int, low: float, high: float) -> FloatArray:
+    """Zero, or fewer decimals; the nearest number of so many decimals inside the bounds, and if there is none the nearest bound."""
+    scale = 10.0 ** max(digits - 1, 0)
+    with np.errstate(over="ignore", invalid="ignore"):
+        shorter = np.where(np.isnan(values), values, 0.0) if digits == 0 else np.trunc(values * scale) / scale
+        ends = np.ceil(low * scale) / scale, np.floor(high * scale) / scale
+        inward = np.where(shorter < low, ends[0], np.where(shorter > high, ends[1], shorter))
+    inside = np.isnan(inward) | ((inward >= low) & (inward <= high))
+    return np.where(np.isfinite(values) | np.isnan(values), np.where(inside, inward, np.clip(values, low, high)), values)
 
 
 def _rounded(value: float, digits: int) -> float:

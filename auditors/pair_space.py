@@ -8,17 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.random import Generator
 
+from dpwitness.auditors.catalogue import between
 from dpwitness.auditors.catalogue_labelled import build_labelled
 from dpwitness.mechanisms.datasets import LinearCosts
 from dpwitness.mechanisms.domains import Answers, Costs, Counts, Domain, LabelledBall, Records, Rows
 from dpwitness.mechanisms.pairs import Pair
 from dpwitness.mechanisms.protocol import FloatArray
-from dpwitness.mechanisms.validation import InvalidArgument
+from dpwitness.mechanisms.validation import InvalidArgument, shown
 
 __all__ = ["Shape", "draw_shape", "require_neighbours", "within_ball"]
 
@@ -32,24 +32,10 @@ class Shape:
 
 
 def require_neighbours(domain: Domain, owner: str) -> None:
-    """An InvalidArgument that says why, if the domain is empty or no two of its datasets are neighbours."""
-    if isinstance(domain, Records):
-        if domain.relation not in ("replace-one", "add-remove"):
-            raise InvalidArgument(f"{owner}: domain must have relation replace-one or add-remove for records, got {domain.relation!r}")
-        if domain.integer and np.floor(domain.high) < np.ceil(domain.low):
-            raise InvalidArgument(f"{owner}: domain must not be empty, got no whole number in [{domain.low!r}, {domain.high!r}]")
-        if domain.integer and domain.relation == "replace-one" and np.floor(domain.high) == np.ceil(domain.low):
-            only = f"one whole number in [{domain.low!r}, {domain.high!r}]"
-            raise InvalidArgument(f"{owner}: domain must have neighbours, got {only}, which nothing can replace")
-    elif isinstance(domain, LabelledBall):
-        if domain.relation == "add-remove" and domain.size < 2:
-            raise InvalidArgument(f"{owner}: domain must have neighbours, got size {domain.size}, whose one record cannot be left out")
-    elif isinstance(domain, Rows):
-        if domain.relation == "replace-one" and len(domain.labels) < 2 and all(low == high for low, high in domain.features):
-            raise InvalidArgument(f"{owner}: domain must have neighbours, got rows of which all are equal")
-    elif not isinstance(domain, Answers | Counts | Costs):
+    """An InvalidArgument unless it is a domain that the search knows; each of those has neighbours, as it was built."""
+    if not isinstance(domain, Answers | Counts | Records | Rows | LabelledBall | Costs):
         kinds = "Answers, Counts, Records, Rows, LabelledBall or Costs"
-        raise InvalidArgument(f"{owner}: domain must be one of {kinds}, got {type(domain).__name__}")
+        raise InvalidArgument(f"{owner}: domain must be one of {kinds}, got {shown(domain)}")
 
 
 def draw_shape(domain: Domain, rng: Generator, turn: int) -> Shape:
@@ -71,7 +57,7 @@ def within_ball(z: FloatArray, domain: LabelledBall) -> FloatArray:
     if domain.norm == "linf":
         return np.asarray(domain.radius * length * np.clip(z[:-1], -1.0, 1.0))
     size = float(np.linalg.norm(z[:-1]))
-    return np.asarray(domain.radius * length * z[:-1] / size if size > 0 else 0.0 * z[:-1])
+    return domain.pulled(domain.radius * (length * z[:-1] / size) if size > 0 else 0.0 * z[:-1])
 
 
 def _labelled(domain: LabelledBall, rng: Generator, turn: int) -> Shape:
@@ -91,12 +77,7 @@ def _labelled(domain: LabelledBall, rng: Generator, turn: int) -> Shape:
         if counts.sum() > others:
             counts = np.floor(counts * (others / counts.sum()))
         common = [(x, y, int(c)) for (x, y), c in zip(records[changed:], counts, strict=True) if c >= 1]
-        if changed == 2 and labels[0] == labels[1] and np.array_equal(records[0][0], records[1][0]):
-            return None
-        try:
-            return build_labelled(domain, records[0], records[changed - 1], common, "search")
-        except InvalidArgument:  # the floor of a product of large counts can exceed the size by one
-            return None
+        return build_labelled(domain, records[0], records[changed - 1], common, "search")
 
     return Shape((changed + distinct) * width + distinct, decode)
 
@@ -114,7 +95,7 @@ def _costs(domain: Costs, rng: Generator, turn: int) -> Shape:
             table[rest] = bound * np.clip(z[2 * p : 3 * p], -1, 1)
         first, second = table.copy(), table.copy()
         first[place], second[place] = bound * np.clip(z[:p], -1, 1), bound * np.clip(z[p : 2 * p], -1, 1)
-        return None if np.array_equal(first, second) else Pair(LinearCosts(first), LinearCosts(second), domain.relation, "search")
+        return domain.pair(LinearCosts(first), LinearCosts(second), "search")
 
     return Shape(3 * p + 1 if held else 2 * p, decode)
 
@@ -129,10 +110,9 @@ def _answers(domain: Answers) -> Shape:
         else:
             size = float(np.linalg.norm(step, 1 if domain.relation == "l1" else 2))
             step = step / size if size > 0 else step
-        middle, half = (domain.low + domain.high) / 2, (domain.high - domain.low) / 2
-        base = middle + half * np.clip(0.7 * z[:n], -1, 1)
+        base = between(domain.low, domain.high, 0.5 + 0.5 * np.clip(0.7 * z[:n], -1, 1))
         base = np.clip(base, domain.low + np.maximum(-step, 0), domain.high - np.maximum(step, 0))
-        return _pair(base, base + step, domain.relation)
+        return domain.pair(base, np.clip(base + step, domain.low, domain.high), "search")
 
     return Shape(2 * n, decode)
 
@@ -143,12 +123,14 @@ def _counts(domain: Counts) -> Shape:
 
     def decode(z: FloatArray) -> Pair | None:
         shares = np.clip(0.5 + 0.2 * z[:n], 0.0, 1.0)
-        base = np.array([domain.low + round(float(share) * (domain.high - domain.low)) for share in shares], dtype=np.int64)
+        width = domain.high - domain.low
+        base = np.array([domain.low + min(round(float(share) * width), width) for share in shares], dtype=np.int64)
         step = np.sign(np.round(z[n:])).astype(np.int64)
         if domain.relation != "linf":
             step = np.sign(z[n:]).astype(np.int64) * (np.arange(n) == int(np.argmax(np.abs(z[n:]))))
-        moved = np.clip(base + step, domain.low, domain.high)
-        return _pair(base, moved, domain.relation)
+        up, down = base < domain.high, base > domain.low  # a step that would leave the bounds is turned over
+        moved = base + np.where(step > 0, np.where(up, 1, -1), np.where(step < 0, np.where(down, -1, 1), 0))
+        return domain.pair(base, moved, "search")
 
     return Shape(2 * n, decode)
 
@@ -163,20 +145,20 @@ def _rows(domain: Rows, rng: Generator, turn: int) -> Shape:
         labels[:2] = max(domain.labels), min(domain.labels)
     if domain.every_label:
         labels[2:] = np.resize(np.array(domain.labels), distinct)
+        if missing := set(domain.labels) - set(labels[2:].tolist()):  # as many records as labels: the changed one keeps the last
+            labels[:2] = missing.pop()
     which = np.sort(np.append(np.arange(distinct), rng.integers(0, max(distinct, 1), others - distinct)))
     base = np.tile(np.append(low, labels[:1]) if domain.labels else low, (others, 1))
 
     def decode(z: FloatArray) -> Pair | None:
         shares = np.clip(0.5 + 0.4 * z.reshape(2 + distinct, k), 0.0, 1.0)
-        rows = low + (high - low) * shares
+        rows = between(low, high, shares)
         if domain.labels:
             rows = np.column_stack([rows, labels])
         crowd = rows[2:][which] if distinct else base
         first = crowd if domain.relation == "add-remove" else np.vstack([crowd, rows[:1]])
         second = np.vstack([crowd, rows[1:2]])
-        if domain.every_label and not all(set(domain.labels) <= set(data[:, -1]) for data in (first, second)):
-            return None
-        return _pair(first, second, domain.relation)
+        return domain.pair(first, second, "search")
 
     return Shape((2 + distinct) * k, decode)
 
@@ -193,21 +175,12 @@ def _records(domain: Records, rng: Generator) -> Shape:
             copies[-1] += domain.size - 1 - int(copies.sum())
 
     def decode(z: FloatArray) -> Pair | None:
-        values = domain.low + (domain.high - domain.low) * np.clip(0.5 + 0.4 * z, 0, 1)
+        values = between(*domain.ends, np.clip(0.5 + 0.4 * z, 0, 1))
         if domain.integer:
-            values = np.clip(np.round(values), np.ceil(domain.low), np.floor(domain.high))
+            values = np.round(values)
         common = np.repeat(values[2:], copies)
         first = np.concatenate([values[:1], common])
         second = common if domain.relation == "add-remove" else np.concatenate([values[1:2], common])
-        return _pair(first, second, domain.relation)
+        return domain.pair(first, second, "search")
 
     return Shape(2 + distinct, decode)
-
-
-def _pair(first: Any, second: Any, relation: str) -> Pair | None:
-    if np.array_equal(first, second):
-        return None
-    try:
-        return Pair(first, second, relation, "search")
-    except InvalidArgument:  # a norm of 1 that rounding carried beyond it
-        return None

@@ -4,10 +4,21 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection
-from numbers import Real
+from numbers import Integral, Real
 from typing import Any
 
-__all__ = ["InvalidArgument", "require", "require_integer", "require_one_of", "require_positive", "require_probability", "said"]
+__all__ = [
+    "InvalidArgument",
+    "require",
+    "require_callable",
+    "require_integer",
+    "require_one_of",
+    "require_positive",
+    "require_probability",
+    "require_type",
+    "said",
+    "shown",
+]
 
 
 class InvalidArgument(ValueError):
@@ -30,13 +41,25 @@ def said(error: BaseException) -> str:
     return f"{type(error).__name__}: {shown if len(shown) <= 300 else shown[:300] + ' ...'}".removesuffix(": ")
 
 
+def shown(value: object) -> str:
+    """`value` in a message: its repr on one line of at most 80 characters, or its type where it has none."""
+    try:
+        text = " ".join(repr(value).split())
+    except Exception:  # a repr that raises, a number that is too long to print
+        return f"an object of type {type(value).__name__}"
+    return text if len(text) <= 80 else f"{text[:77]}..."
+
+
 def _fail(name: str, rule: str, value: object, owner: str) -> InvalidArgument:
     prefix = f"{owner}: " if owner else ""
-    return InvalidArgument(f"{prefix}{name} must {rule}, got {value!r}")
+    return InvalidArgument(f"{prefix}{name} must {rule}, got {shown(value)}")
 
 
 def _is_real(value: object) -> bool:
-    return isinstance(value, Real) and not isinstance(value, bool) and math.isfinite(float(value))
+    try:
+        return isinstance(value, Real) and not isinstance(value, bool) and math.isfinite(float(value))
+    except OverflowError:  # a whole number or a fraction beyond the floats
+        return False
 
 
 def require_positive(name: str, value: Any, owner: str = "") -> float:
@@ -69,7 +92,7 @@ def require_probability(name: str, value: Any, owner: str = "", *, zero: bool = 
 
 def require_integer(name: str, value: Any, owner: str = "", *, least: int = 1, most: int | None = None) -> int:
     """Return `value` as an int; raise InvalidArgument unless it is a whole number in [least, most]."""
-    whole = _is_real(value) and float(value).is_integer()
+    whole = (isinstance(value, Integral) and not isinstance(value, bool)) or (_is_real(value) and float(value).is_integer())
     if not whole or value < least or (most is not None and value > most):
         bounds = f"at least {least}" if most is None else f"between {least} and {most}"
         raise _fail(name, f"be a whole number, {bounds}", value, owner)
@@ -78,8 +101,23 @@ def require_integer(name: str, value: Any, owner: str = "", *, least: int = 1, m
 
 def require_one_of(name: str, value: Any, options: Collection[Any], owner: str = "") -> Any:
     """Return `value`; raise InvalidArgument unless it is one of `options`."""
-    if value not in options:
+    known = isinstance(value, str | int | float | None) and value in options  # what compares entry by entry is none of them
+    if not known:
         raise _fail(name, f"be one of {', '.join(map(repr, options))}", value, owner)
+    return value
+
+
+def require_type(name: str, value: Any, kinds: type | tuple[type, ...], rule: str, owner: str = "", *, optional: bool = False) -> Any:
+    """Return `value`; raise InvalidArgument unless it is of one of the types, or None where that is allowed."""
+    if not (isinstance(value, kinds) or (optional and value is None)):
+        raise _fail(name, rule, value, owner)
+    return value
+
+
+def require_callable(name: str, value: Any, owner: str = "", *, optional: bool = False) -> Any:
+    """Return `value`; raise InvalidArgument unless it can be called, or is None where that is allowed."""
+    if not (callable(value) or (optional and value is None)):
+        raise _fail(name, "be callable", value, owner)
     return value
 
 
@@ -112,7 +150,10 @@ class require:
 
     def integer(self, *names: str, least: int = 1, most: int | None = None) -> require:
         for name in names:
-            require_integer(name, getattr(self._instance, name), self._owner, least=least, most=most)
+            value = getattr(self._instance, name)
+            whole = require_integer(name, value, self._owner, least=least, most=most)
+            if type(value) is not int:  # 3.0 and np.int64(3) count as 3 from here on
+                object.__setattr__(self._instance, name, whole)
         return self
 
     def one_of(self, name: str, options: Collection[Any]) -> require:

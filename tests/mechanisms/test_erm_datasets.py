@@ -31,7 +31,7 @@ def test_a_million_copies_are_one_record_in_the_neighbour_check():
     replaced = LabelledVectors([[0.6, 0.8], [1e-4, 0.0], [1e-4, 0.0]], [-1, 1, 1], [1, 1, 999_999])
     Pair(one, replaced)
     Pair(one, LabelledVectors(*common, [999_999, 1]), "add-remove")
-    with pytest.raises(InvalidArgument, match=re.escape("no replace-one neighbour of dataset 1: they have 1000001 and 1000000 records")):
+    with pytest.raises(InvalidArgument, match=re.escape("no replace-one neighbour of D0: they have 1000001 and 1000000 records")):
         Pair(one, LabelledVectors(*common, [999_999, 1]))
     with pytest.raises(InvalidArgument, match="2 records differ, at most 1 may"):
         Pair(one, LabelledVectors(*common, [999_998, 3]))
@@ -70,7 +70,7 @@ def test_order_matters_for_costs_only():
             "LabelledVectors: multiplicity must be whole numbers, at least 1, got 1.5 at index [0]",
         ),
         (lambda: LinearCosts([[np.inf]]), "LinearCosts: x must be finite, got inf at index [0, 0]"),
-        (lambda: LabelledBall(2, 0), "LabelledBall: size must be a whole number, at least 1, got 0"),
+        (lambda: LabelledBall(2, 0), "LabelledBall: size must be a whole number, between 1 and 9007199254740992, got 0"),
     ],
 )
 def test_refusals_name_field_rule_and_value(build, message):

@@ -81,7 +81,8 @@ def test_no_random_pair_exceeds_the_truth(name):
     mechanism, rng = ZOO[name], np.random.default_rng(1)
     for _ in range(12):
         d0, d1 = random_pair(mechanism.domain, rng)
-        Pair(d0, d1, mechanism.domain.relation)
+        if not np.array_equal(d0, d1):
+            Pair(d0, d1, mechanism.domain.relation)
         assert supremum(mechanism, d0, d1) <= mechanism.truth.parameter * (1 + 1e-9) + 1e-9
 
 
