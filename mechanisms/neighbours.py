@@ -112,7 +112,7 @@ def _too_many_counted(d0: Dataset, d1: Dataset, relation: str) -> str:
 
 def _check_plain(dataset: Dataset, side: str) -> None:
     """Refuse what has no exact JSON form: it could not be told apart to the last bit, nor be replayed."""
-    if type(dataset) is np.ndarray and dataset.dtype.kind in "biuU" or isinstance(dataset, int | float):
+    if (type(dataset) is np.ndarray and dataset.dtype.kind in "biuU") or isinstance(dataset, int | float):
         return
     if type(dataset) is np.ndarray and dataset.dtype.kind == "f" and dataset.dtype.itemsize <= 8:
         return

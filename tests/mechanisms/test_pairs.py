@@ -124,7 +124,7 @@ WHOLE = {
     "bytes": (b"a", b"b", "told apart, got a bytes"),
     "a generator": ((i for i in "ab"), [1], "D0 must be writable as JSON, got generator"),
     "objects": (np.array([None]), np.array([3], dtype=object), "D0 must be writable as JSON, got an array of dtype object; give an array"),
-    "a matrix": (np.matrix([[1.0]]), np.matrix([[2.0]]), "got matrix: give a plain array"),
+    "a matrix": (np.ones((1, 1)).view(np.matrix), np.zeros((1, 1)).view(np.matrix), "got matrix: give a plain array"),
     "a function": (len, sum, "D0 must be writable as JSON, got builtin_function_or_method"),
     "what raises": (Raising(), [1], "D0 must be writable as JSON, got a Raising, which raises"),
     "another class": (LinearCosts([[1.0]]), LabelledVectors([[1.0]], [1]), "one is LinearCosts, the other LabelledVectors"),
