@@ -17,6 +17,7 @@ from dpwitness.auditors.certificate import detectable
 from dpwitness.auditors.divergence import Binned
 from dpwitness.auditors.engine import Inline, MechanismFailed, audit_key
 from dpwitness.auditors.events import Event
+from dpwitness.auditors.health import Unfit
 from dpwitness.auditors.learning import Learned
 from dpwitness.auditors.pair_space import require_neighbours
 from dpwitness.auditors.result import AuditResult, Verdict
@@ -188,6 +189,9 @@ def _kept(state: Course, work: Callable[[], None], own_executor: bool) -> AuditR
         interrupted = True
     except MechanismFailed as error:
         failure = str(error)
+        if isinstance(error, Unfit):
+            state.tested.clear()
+            state.bit_level = None
     except BrokenExecutor as error:  # from `submit`: the worker died between two chunks
         failure = f"a worker process died while it ran the mechanism ({error})"
     finally:

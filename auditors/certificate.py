@@ -68,10 +68,13 @@ def cp_lower(successes: ArrayLike, trials: ArrayLike, alpha: ArrayLike) -> Float
     return np.where(x > 0, limit, 0.0)
 
 
-def certified(claim: Claim, correct: ArrayLike, wrong: ArrayLike, rounds: ArrayLike, alpha: ArrayLike, directions: int = 2) -> FloatArray:
+def certified(
+    claim: Claim, correct: ArrayLike, wrong: ArrayLike, rounds: ArrayLike, alpha: ArrayLike, directions: int = 2, lost: int = 0
+) -> FloatArray:
     """Certified lower bound on the claim's free parameter (epsilon at the claim's delta, mu, rho), at error `alpha`.
 
-    Vectorised over counts, which may be fractional (expected counts). 0 means that nothing can be said.
+    Vectorised over counts, which may be fractional (expected counts). 0 means that nothing can be said. Of the `wrong` guesses, `lost` ones
+    are rounds whose output nobody saw: they do not show how often the rule guesses (proof in `rounds`).
 
     Examples
     --------
@@ -81,7 +84,7 @@ def certified(claim: Claim, correct: ArrayLike, wrong: ArrayLike, rounds: ArrayL
     c, w = np.asarray(correct, dtype=float), np.asarray(wrong, dtype=float)
     gamma = 0.0 if isinstance(claim, PureDP) else np.asarray(alpha) * SHARE_FOR_FREQUENCY
     theta = cp_lower(c, c + w, np.asarray(alpha) - gamma)
-    frequency = np.ones_like(theta) if isinstance(claim, PureDP) else cp_lower(c + w, rounds, gamma)
+    frequency = np.ones_like(theta) if isinstance(claim, PureDP) else cp_lower(c + w - lost, rounds, gamma)
     return parameter_shown(claim, frequency, theta, directions)
 
 
@@ -92,15 +95,15 @@ def parameter_shown(claim: Claim, frequency: FloatArray, theta: FloatArray, dire
     return np.where(theta > 0.5, claim.parameter_at(wrong, right), 0.0)
 
 
-def p_value(claim: Claim, correct: ArrayLike, wrong: ArrayLike, rounds: ArrayLike, directions: int = 2) -> FloatArray:
+def p_value(claim: Claim, correct: ArrayLike, wrong: ArrayLike, rounds: ArrayLike, directions: int = 2, lost: int = 0) -> FloatArray:
     """Smallest alpha at which `certified` exceeds the claim's own parameter: a valid p-value for "the claim holds"."""
     c, w, n = np.broadcast_arrays(np.asarray(correct, float), np.asarray(wrong, float), np.asarray(rounds, float))
     low, high = np.full(c.shape, -690.0), np.zeros(c.shape)  # ln alpha
     for _ in range(60):
         middle = 0.5 * (low + high)
-        refuted = certified(claim, c, w, n, np.exp(middle), directions) > claim.parameter
+        refuted = certified(claim, c, w, n, np.exp(middle), directions, lost) > claim.parameter
         low, high = np.where(refuted, low, middle), np.where(refuted, middle, high)
-    return np.where(certified(claim, c, w, n, np.exp(high), directions) > claim.parameter, np.exp(high), 1.0)
+    return np.where(certified(claim, c, w, n, np.exp(high), directions, lost) > claim.parameter, np.exp(high), 1.0)
 
 
 def detectable(claim: Claim, tally: Tally, alpha: float, power: float = 0.9) -> float:

@@ -156,8 +156,7 @@ def fail_if_told_apart(subject: Subject, label: Callable[[Any], Labels], what: s
     Which labels speak for which dataset is fixed on a third of the rounds and tested on the others. Rounds are as many as refute the
     claim if every guess is right, within a share of the budget: the check is for gross leaks, over all pairs.
     """
-    alpha = (1 - CONFIDENCE) / len(subject.pairs)
-    rounds = 256
+    rounds, alpha = 256, (1 - CONFIDENCE) / len(subject.pairs)
     while rounds < 2**14 and float(certified(subject.claim, rounds, 0, rounds, alpha)) <= subject.claim.parameter:
         rounds *= 2
     budget = round(_SHARE * subject.trials)
@@ -169,17 +168,24 @@ def fail_if_told_apart(subject: Subject, label: Callable[[Any], Labels], what: s
                 break
             chunk = min(rounds // 2, batch or rounds)
             stage = Stage(run or subject.run, pair, subject.seed, (8, index, 0), 3 * rounds // 2, chunk, 600.0)
-            futures = [executor.submit(_labels, stage, i, label) for i in range(stage.chunks)]
-            sides = [collect(future, stage) for future in futures]
-            split = max(1, len(sides) // 3)
-            guess = _guess(*(np.concatenate([part[side] for part in sides[:split]]) for side in (0, 1)))
+            train = max(1, stage.chunks // 3)
+            sides = _all_labels(executor, stage, label, range(train))
+            if any(side is None for part in sides for side in part):  # a batch raises: from here on, one run at a time
+                stage = dataclasses.replace(stage, single=True)
+                sides = _all_labels(executor, stage, label, range(train))
+            guess = _guess(*(np.concatenate([part[side] for part in sides]) for side in (0, 1)))
             if not guess:
                 continue
-            seen = [np.concatenate([part[side] for part in sides[split:]]) for side in (0, 1)]
-            told = [np.array([guess.get(int(value), 0) for value in values]) for values in seen]
-            right = int((told[0] > 0).sum() + (told[1] < 0).sum())
-            wrong = int((told[0] < 0).sum() + (told[1] > 0).sum())
-            lower = float(certified(subject.claim, right, wrong, sum(map(len, seen)), alpha))
+            sides = _all_labels(executor, stage, label, range(train, stage.chunks))
+            tested = stage.rounds - train * stage.chunk
+            told = [
+                np.array([guess.get(int(value), 0) * way for part in sides for value in (() if part[side] is None else part[side])])
+                for side, way in ((0, 1), (1, -1))
+            ]
+            right = sum(int((guesses > 0).sum()) for guesses in told)
+            lost = tested - sum(map(len, told))  # rounds of batches that raised for the first time here are wrong guesses
+            wrong = lost + sum(int((guesses < 0).sum()) for guesses in told)
+            lower = float(certified(subject.claim, right, wrong, tested, alpha, lost=lost))
             if lower > subject.claim.parameter:
                 reason = f"{what}: it certifies {subject.claim.symbol} > {lower:.4g} against {subject.claim} on the pair '{pair.why}'"
                 raise CheckFailed(reason, violation=True)
@@ -188,9 +194,14 @@ def fail_if_told_apart(subject: Subject, label: Callable[[Any], Labels], what: s
             executor.shutdown(wait=False)
 
 
-def _labels(stage: Stage, index: int, label: Callable[[Any], Labels]) -> tuple[Labels, Labels]:
-    first, second = stage.sample(index)
-    return label(first), label(second)
+def _all_labels(executor: Executor, stage: Stage, label: Callable[[Any], Labels], chunks: range) -> list[Any]:
+    futures = [executor.submit(_labels, stage, i, label) for i in chunks]
+    return [collect(future, stage) for future in futures]
+
+
+def _labels(stage: Stage, index: int, label: Callable[[Any], Labels]) -> list[Labels | None]:
+    """Labels on D1 and on D0; None where a batch raised."""
+    return [None if side is None else label(side) for side in stage.sample(index)]
 
 
 def _guess(first: Labels, second: Labels) -> dict[int, int]:

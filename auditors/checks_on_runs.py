@@ -49,7 +49,7 @@ def check_other_data_leave_no_trace(subject: Subject) -> None:
         first = subject.outputs(pair.d1, 33, 5)
         subject.outputs(pair.d0, 7, 6)
         if not same_outputs(first, subject.outputs(pair.d1, 33, 5)):
-            raise CheckFailed("outputs on dataset 2 change once dataset 1 has been run: state is kept between calls")
+            raise CheckFailed("outputs on D1 change once D0 has been run: state is kept between calls")
 
 
 @check()
@@ -57,7 +57,7 @@ def check_rounds_are_independent(subject: Subject) -> None:
     """Fresh noise for each run and each call; the shape stays."""
     for pair in subject.pairs[:1]:
         sides = [[subject.outputs(d, 512, 2, i, j) for i in range(4)] for j, d in enumerate((pair.d1, pair.d0))]
-        check_structure(sides[0], "dataset 2")
+        check_structure(sides[0], "D1")
         check_training(list(zip(*sides, strict=True)))
 
 

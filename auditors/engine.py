@@ -1,18 +1,21 @@
 """Running a mechanism: chunks of rounds with streams of their own, on any executor, counted where they are run.
 
 What happens in a chunk is a function of (seed, audit, pair, phase, chunk) and of nothing else, so the counts of a run do not depend on how
-many workers made them or in which order. Test rounds travel as counts; only the bounded training outputs travel as outputs.
+many workers made them, in which order, or how fast. Test rounds travel as counts; only the bounded training outputs travel as outputs.
 """
 
 from __future__ import annotations
 
 import hashlib
-import queue
+import os
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Generator as Generated
 from concurrent.futures import BrokenExecutor, Executor, Future, wait
-from dataclasses import dataclass
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from time import perf_counter
 from typing import Any
 
 import numpy as np
@@ -20,12 +23,29 @@ from numpy.random import SFC64, Generator, SeedSequence
 from numpy.typing import NDArray
 
 from dpwitness.auditors.events import Event
-from dpwitness.auditors.outputs import Outputs, WrongShape, concatenate, encode
+from dpwitness.auditors.inline import Inline
+from dpwitness.auditors.outputs import Outputs, WrongShape
+from dpwitness.auditors.repeats import mark
+from dpwitness.auditors.rounds import batch, of_this_project, run_side, singles
+from dpwitness.mechanisms import global_generators
 from dpwitness.mechanisms.pairs import Pair
 from dpwitness.mechanisms.protocol import MechanismFailed
 from dpwitness.mechanisms.validation import InvalidArgument
 
-__all__ = ["MechanismFailed", "Phase", "Stage", "counts", "outputs", "stream"]
+__all__ = ["Chunk", "Inline", "MechanismFailed", "Pace", "Phase", "Stage", "collect", "counts", "outputs", "run_side", "stream"]
+
+Sides = tuple[Outputs | None, Outputs | None]
+
+_GLOBALS = [threading.Lock()]  # the global generators are the process': one chunk that draws from them at a time
+_TASK = 0.25  # seconds of work that are worth a task of their own
+_SLACK = 10  # times what the rounds before took: longer than that is taken for hung
+
+
+def _new_lock() -> None:
+    _GLOBALS[0] = threading.Lock()
+
+
+os.register_at_fork(after_in_child=_new_lock)
 
 
 class Phase:
@@ -36,7 +56,7 @@ class Phase:
 
 def audit_key(name: str) -> int:
     """A 64-bit number for an audit's name, the same in every process."""
-    return int.from_bytes(hashlib.blake2b(name.encode(), digest_size=8).digest())
+    return int.from_bytes(hashlib.blake2b(name.encode(errors="backslashreplace"), digest_size=8).digest())
 
 
 def stream(seed: int, *key: int) -> Generator:
@@ -58,7 +78,12 @@ class Stage:
     rounds, chunk : int
         Rounds in all and in one chunk; the last chunk may be shorter.
     time_limit : float
-        Seconds that one chunk may take.
+        Seconds that one chunk may take, or ten times what the chunks before it took if that is more.
+    single : bool
+        Whether rounds are run one at a time, because earlier stages have seen a batch raise (`rounds`).
+    shared : bool
+        Whether earlier stages have seen the mechanism draw from a global generator: it then runs in one thread at a time. Chunks of others
+        that turn out to draw from one are run once more in that way, with the same streams: what they do until then cannot depend on it.
     """
 
     run: Callable[[Any, int, Generator], Any]
@@ -68,6 +93,8 @@ class Stage:
     rounds: int
     chunk: int
     time_limit: float
+    single: bool = False
+    shared: bool = False
 
     @property
     def chunks(self) -> int:
@@ -76,103 +103,160 @@ class Stage:
     def size(self, index: int) -> int:
         return min(self.chunk, self.rounds - index * self.chunk)
 
-    def sample(self, index: int) -> tuple[Outputs, Outputs]:
-        """Run chunk `index`: outputs on D1 and on D0, after a fair coin has been flipped for every round."""
+    def sample(self, index: int) -> Sides:
+        """Run chunk `index`: outputs on D1 and on D0, after a fair coin has been flipped for every round. None for a batch that raised."""
+        if of_this_project(self.run):
+            return self.flip(index)[0]
+        if not self.shared:
+            before = global_generators.fingerprint()
+            sides, _ = self.flip(index)
+            if global_generators.fingerprint() == before:
+                return sides
+        with self.seeded(index):
+            return self.flip(index)[0]
+
+    @contextmanager
+    def seeded(self, index: int) -> Iterator[None]:
+        """The global generators seeded for this chunk and held by this thread."""
+        words = [int(word) for word in stream(self.seed, *self.key, index, 3).integers(2**32, size=4)]
+        with _GLOBALS[0], global_generators.seeded(words):
+            yield
+
+    def flip(self, index: int) -> tuple[Sides, list[Generator]]:
+        """The chunk's outputs, and the generators that they were drawn from as they were left.
+
+        The datasets' turns come in random order, so that what a mechanism keeps from call to call does not tell them apart.
+        """
         size = self.size(index)
-        ones = int(stream(self.seed, *self.key, index, 0).binomial(size, 0.5))
-        return (
-            run_side(self.run, self.pair.d1, ones, stream(self.seed, *self.key, index, 1)),
-            run_side(self.run, self.pair.d0, size - ones, stream(self.seed, *self.key, index, 2)),
-        )
+        coins = stream(self.seed, *self.key, index, 0)
+        ones = int(coins.binomial(size, 0.5))
+        sizes, datasets = (ones, size - ones), (self.pair.d1, self.pair.d0)
+        rngs = [stream(self.seed, *self.key, index, part) for part in (1, 2)]
+        if self.single:
+            first, second = singles(self.run, datasets, coins.permutation(np.repeat([0, 1], sizes)), rngs)
+            return (first, second), rngs
+        found: list[Outputs | None] = [None, None]
+        for side in (0, 1) if coins.random() < 0.5 else (1, 0):
+            found[side] = batch(self.run, datasets[side], sizes[side], rngs[side])
+        return (found[0], found[1]), rngs
 
 
-def run_side(run: Callable[[Any, int, Generator], Any], dataset: Any, size: int, rng: Generator) -> Outputs:
-    """Encoded outputs of `size` runs on one dataset. An exception is an output: a batch that raises is run again one by one."""
-    if size == 0:
-        return Outputs(np.empty((0, 1)), np.empty(0))
+@dataclass(frozen=True, slots=True)
+class Chunk:
+    """What one chunk gave: `tables` of each event's cells (2, cells), D1 in row 0; or the outputs of both `sides`.
+
+    `lost` rounds belong to batches that raised (`rounds`); `marks` tell repeated outputs (`repeats`); `single` is the stage's.
+    """
+
+    tables: list[NDArray[np.int64]]
+    sides: Sides | None
+    lost: int
+    marks: tuple[int, ...]
+    single: bool
+
+
+@dataclass(slots=True)
+class Pace:
+    """How fast the rounds of an audit run. It decides how many chunks go into one task and how long one may take: never what is counted."""
+
+    seconds: float = 0.0
+    rounds: int = 0
+
+    def took(self, seconds: float, rounds: int) -> None:
+        self.seconds, self.rounds = 0.9 * self.seconds + seconds, int(0.9 * self.rounds) + rounds
+
+    def chunks(self, stage: Stage, left: int, workers: int) -> int:
+        """How many chunks the next task takes."""
+        each = self.seconds / max(self.rounds, 1) * stage.chunk
+        wanted = int(_TASK / each) if each > 0 else 1
+        return max(1, min(wanted, left // (2 * workers), 4096))
+
+    def limit(self, stage: Stage, rounds: int) -> float:
+        """Seconds that so many rounds may take."""
+        return max(stage.time_limit, _SLACK * self.seconds / max(self.rounds, 1) * rounds)
+
+
+def _run_chunks(stage: Stage, events: Sequence[Event] | None, first: int, last: int) -> tuple[list[Chunk], float]:
+    """Chunks first, ..., last - 1, up to the first that loses rounds, and the seconds they took. With events, they are counted here."""
+    done: list[Chunk] = []
+    started = perf_counter()
+    for index in range(first, last):
+        sides = stage.sample(index)
+        lost = stage.size(index) - sum(len(side) for side in sides if side is not None)
+        marks = tuple(found for side in sides if side is not None and (found := mark(side)) is not None)
+        tables = [] if events is None else [np.array([_tabulate(event, side) for side in sides], dtype=np.int64) for event in events]
+        done.append(Chunk(tables, sides if events is None else None, lost, marks, stage.single))
+        if lost:
+            break
+    return done, perf_counter() - started
+
+
+def _tabulate(event: Event, side: Outputs | None) -> NDArray[np.int64]:
+    return event.tabulate(Outputs(np.empty((0, 1)), np.empty(0)) if side is None else side)
+
+
+def counts(stage: Stage, events: Sequence[Event], executor: Executor, pace: Pace | None = None) -> Iterator[Chunk]:
+    """Cell counts of each event in the stage's chunks, in order. Once a chunk has lost rounds, the later ones are run singly."""
+    return _in_order(stage, events, executor, pace or Pace(), again=False)
+
+
+def outputs(stage: Stage, executor: Executor, pace: Pace | None = None) -> Iterator[Chunk]:
+    """Encoded outputs of the stage's chunks, in order, for training: they are kept. From a batch that raises on, rounds are run singly."""
+    return _in_order(stage, None, executor, pace or Pace(), again=True)
+
+
+def _in_order(stage: Stage, events: Sequence[Event] | None, executor: Executor, pace: Pace, *, again: bool) -> Iterator[Chunk]:
+    """The stage's chunks; `again`: one that lost rounds is run singly too, which is for outputs that certify nothing."""
+    done = 0
+    while done < stage.chunks:
+        under_way = _tasks(stage, events, executor, pace, done)
+        for found in under_way:
+            if found.lost and again:
+                break
+            done += 1
+            yield found
+            if found.lost:
+                break
+        under_way.close()
+        stage = replace(stage, single=True)  # read only where the loop was left early
+
+
+def _tasks(stage: Stage, events: Sequence[Event] | None, executor: Executor, pace: Pace, first: int) -> Generated[Chunk, None, None]:
+    workers = getattr(executor, "_max_workers", 8)
+    waiting: deque[tuple[Future[Any], int]] = deque()
     try:
-        raw = run(dataset, size, rng)
-    except MechanismFailed:
-        raise
-    except Exception:
-        return _one_by_one(run, dataset, size, rng)
-    return encode(raw, size)
-
-
-def _one_by_one(run: Callable[[Any, int, Generator], Any], dataset: Any, size: int, rng: Generator) -> Outputs:
-    parts: list[Outputs] = []
-    raised: list[Exception] = []
-
-    def flush() -> None:
-        if raised:
-            parts.append(encode(list(raised), len(raised)))
-            raised.clear()
-
-    for _ in range(size):
-        try:
-            raw = run(dataset, 1, rng)
-        except MechanismFailed:
-            raise
-        except Exception as error:
-            raised.append(error)
-        else:
-            flush()
-            parts.append(encode(raw, 1))
-    flush()
-    return concatenate(parts)
-
-
-def _count_chunk(stage: Stage, events: Sequence[Event], index: int) -> list[NDArray[np.int64]]:
-    """Counts of each event's cells: shape (2, cells), D1 in row 0."""
-    sides = stage.sample(index)
-    return [np.array([event.tabulate(side) for side in sides], dtype=np.int64) for event in events]
-
-
-def _sample_chunk(stage: Stage, index: int) -> tuple[Outputs, Outputs]:
-    return stage.sample(index)
-
-
-def counts(stage: Stage, events: Sequence[Event], executor: Executor) -> Iterator[list[NDArray[np.int64]]]:
-    """Cell counts (2, cells) of each event in the stage's chunks, in order."""
-    yield from _in_order(stage, lambda index: executor.submit(_count_chunk, stage, events, index), executor)
-
-
-def outputs(stage: Stage, executor: Executor) -> Iterator[tuple[Outputs, Outputs]]:
-    """Encoded outputs of the stage's chunks, in order: training only, for they are kept."""
-    yield from _in_order(stage, lambda index: executor.submit(_sample_chunk, stage, index), executor)
-
-
-def _in_order(stage: Stage, submit: Callable[[int], Future[Any]], executor: Executor) -> Iterator[Any]:
-    window = 2 * getattr(executor, "_max_workers", 8) + 1
-    waiting: deque[Future[Any]] = deque()
-    submitted = 0
-    try:
-        for _ in range(stage.chunks):
-            while submitted < stage.chunks and len(waiting) < window:
-                waiting.append(submit(submitted))
-                submitted += 1
-            yield collect(waiting.popleft(), stage)
-    except GeneratorExit:  # stopped early: let the few chunks under way end, for a process pool may hang on cancelled ones (CPython 3.11.2)
-        wait(waiting, timeout=stage.time_limit)
+        while first < stage.chunks or waiting:
+            while first < stage.chunks and len(waiting) < 2 * workers + 1:
+                last = first + pace.chunks(stage, stage.chunks - first, workers)
+                rounds = min(last * stage.chunk, stage.rounds) - first * stage.chunk
+                waiting.append((executor.submit(_run_chunks, stage, events, first, last), rounds))
+                first = last
+            future, rounds = waiting.popleft()
+            chunks, seconds = collect(future, stage, pace.limit(stage, rounds))
+            pace.took(seconds, rounds)
+            yield from chunks
+    except GeneratorExit:  # stopped early: let the few tasks under way end, for a process pool may hang on cancelled ones (CPython 3.11.2)
+        wait([future for future, _ in waiting], timeout=stage.time_limit)
         raise
     except BaseException:
-        for future in waiting:
+        for future, _ in waiting:
             future.cancel()
         raise
 
 
-def collect(future: Future[Any], stage: Stage) -> Any:
+def collect(future: Future[Any], stage: Stage, limit: float | None = None) -> Any:
     """The future's result; what stops the mechanism for good becomes MechanismFailed."""
+    limit = stage.time_limit if limit is None else limit
     try:
-        return future.result(timeout=stage.time_limit)
+        return future.result(timeout=limit)
     except MechanismFailed:
         raise
     except TimeoutError:
         if future.done():  # the mechanism's own TimeoutError cannot get here, it is an output
             raise
-        raise MechanismFailed(
-            f"a chunk of {stage.chunk} rounds took longer than time_limit = {stage.time_limit:g} s; raise time_limit or lower trials"
-        ) from None
+        _new_lock()  # the one that hangs may hold it
+        allowed = f"time_limit = {stage.time_limit:g} s" + (f" and than {limit:.3g} s" if limit > stage.time_limit else "")
+        raise MechanismFailed(f"a chunk of {stage.chunk} rounds took longer than {allowed}; raise time_limit or lower trials") from None
     except WrongShape as error:
         raise MechanismFailed(str(error)) from None
     except BrokenExecutor as error:
@@ -183,31 +267,3 @@ def collect(future: Future[Any], stage: Stage) -> Any:
         if "pickle" in f"{type(error).__name__} {error}".lower():
             raise InvalidArgument(f"mechanism must be importable from a module to run in processes: {error}") from None
         raise
-
-
-class Inline(Executor):
-    """One daemon thread: the default. A hung mechanism can be left behind, and Ctrl-C reaches the caller while a kernel runs."""
-
-    _max_workers = 1
-
-    def __init__(self) -> None:
-        self._tasks: queue.SimpleQueue[tuple[Future[Any], Callable[[], Any]] | None] = queue.SimpleQueue()
-        threading.Thread(target=self._work, daemon=True, name="dpwitness").start()
-
-    def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
-        future: Future[Any] = Future()
-        self._tasks.put((future, lambda: fn(*args, **kwargs)))
-        return future
-
-    def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
-        self._tasks.put(None)
-
-    def _work(self) -> None:
-        while (task := self._tasks.get()) is not None:
-            future, call = task
-            if not future.set_running_or_notify_cancel():
-                continue
-            try:
-                future.set_result(call())
-            except BaseException as error:
-                future.set_exception(error)

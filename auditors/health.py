@@ -12,10 +12,15 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import chdtrc
 
-from dpwitness.auditors.engine import MechanismFailed
 from dpwitness.auditors.outputs import Outputs, row_keys
+from dpwitness.mechanisms.protocol import MechanismFailed
 
-__all__ = ["check_drift", "check_structure", "check_training", "same_outputs"]
+__all__ = ["Unfit", "check_drift", "check_structure", "check_training", "same_outputs"]
+
+
+class Unfit(MechanismFailed):
+    """Rounds are not what a certificate takes them for: nothing that was counted so far certifies anything."""
+
 
 _ALARM = 1e-10
 _SERIAL = 2**17  # runs that are looked at for correlation
@@ -32,10 +37,10 @@ def check_training(chunks: Sequence[tuple[Outputs, Outputs]]) -> None:
 
     Raises
     ------
-    MechanismFailed
+    Unfit
         Naming what is wrong.
     """
-    for side, name in enumerate(("dataset 2", "dataset 1")):
+    for side, name in enumerate(("D1", "D0")):
         batches = [chunk[side] for chunk in chunks if len(chunk[side]) > 1]
         check_structure(batches, name)
         keys = [row_keys(batch.matrix()) for batch in batches]
@@ -43,10 +48,10 @@ def check_training(chunks: Sequence[tuple[Outputs, Outputs]]) -> None:
             n = min(len(first), len(second))
             _, counts = np.unique(first[:n], return_counts=True)
             if n - counts.max() >= _DIFFERENT and np.array_equal(first[:n], second[:n]):
-                raise MechanismFailed(f"mechanism ignores rng: two calls on {name} with different streams returned identical outputs")
+                raise Unfit(f"mechanism ignores rng: two calls on {name} with different streams returned identical outputs")
         constant = [np.all(key == key[0]) for key in keys]
         if len(keys) > 1 and all(constant) and len({int(key[0]) for key in keys}) > 1 and min(map(len, keys)) >= 32:
-            raise MechanismFailed(
+            raise Unfit(
                 f"rounds are not independent: on {name} all runs of one call are equal but calls differ; draw fresh noise for each run"
             )
         _check_serial(batches, keys, name)
@@ -57,7 +62,7 @@ def check_structure(batches: Sequence[Outputs], name: str) -> None:
     shapes = {batch.names[batch.codes[0]] for batch in batches if len(batch.names) == 1}
     arrays = sorted(shape for shape in shapes if shape.endswith("]"))
     if len(arrays) > 1:
-        raise MechanismFailed(f"mechanism changed its output between calls on {name}: {' and then '.join(arrays)}")
+        raise Unfit(f"mechanism changed its output between calls on {name}: {' and then '.join(arrays)}")
 
 
 def _check_serial(batches: Sequence[Outputs], keys: Sequence[NDArray[np.uint64]], name: str) -> None:
@@ -77,7 +82,7 @@ def _check_serial(batches: Sequence[Outputs], keys: Sequence[NDArray[np.uint64]]
     signal -= signal.mean()
     spread = float(signal @ signal)
     if spread > 30 and abs(float(signal[:-1] @ signal[1:])) / spread * np.sqrt(len(signal)) > 7:
-        raise MechanismFailed(f"mechanism keeps state between rounds: neighbouring runs on {name} are correlated")
+        raise Unfit(f"mechanism keeps state between rounds: neighbouring runs on {name} are correlated")
 
 
 def check_drift(tables: NDArray[np.float64]) -> None:
@@ -85,12 +90,12 @@ def check_drift(tables: NDArray[np.float64]) -> None:
 
     Raises
     ------
-    MechanismFailed
+    Unfit
         If a cell's share varies between chunks beyond binomial noise.
     """
     if len(tables) < 4:
         return
-    for side, name in enumerate(("dataset 2", "dataset 1")):
+    for side, name in enumerate(("D1", "D0")):
         sizes = tables[:, side].sum(axis=1)
         for cell in tables[:, side].T:
             share = cell.sum() / max(sizes.sum(), 1)
@@ -99,4 +104,4 @@ def check_drift(tables: NDArray[np.float64]) -> None:
                 continue
             statistic = np.sum((cell[use] - sizes[use] * share) ** 2 / (sizes[use] * share * (1 - share)))
             if chdtrc(float(np.count_nonzero(use) - 1), statistic) < _ALARM:
-                raise MechanismFailed(f"mechanism keeps state between rounds: its outputs on {name} drift from call to call")
+                raise Unfit(f"mechanism keeps state between rounds: its outputs on {name} drift from call to call")

@@ -5,23 +5,25 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from concurrent.futures import Executor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from time import perf_counter
 from typing import Any
 
 import numpy as np
-from numpy.random import Generator
 from numpy.typing import NDArray
 
 from dpwitness.auditors.bits import floating, learn_lattice
 from dpwitness.auditors.certificate import Tally, certified, p_value
 from dpwitness.auditors.divergence import Binned, binned_bound
-from dpwitness.auditors.engine import MechanismFailed, Phase, Stage, collect, counts, outputs, run_side, stream
+from dpwitness.auditors.engine import Chunk, Pace, Phase, Stage, collect, counts, outputs
 from dpwitness.auditors.events import Event
-from dpwitness.auditors.health import check_drift, check_structure, check_training, same_outputs
+from dpwitness.auditors.health import Unfit, check_drift, check_training
 from dpwitness.auditors.learning import Learned, learn
 from dpwitness.auditors.outputs import Outputs, concatenate
+from dpwitness.auditors.probe import Probed, probe_stage, replay_stage, told_of
+from dpwitness.auditors.repeats import Repeats
 from dpwitness.auditors.result import AuditResult, BitLevel, PairScore, Verdict
-from dpwitness.mechanisms.jsonable import to_jsonable
+from dpwitness.mechanisms.foreign import Target
 from dpwitness.mechanisms.notions import ApproxDP, Claim, PureDP
 from dpwitness.mechanisms.pairs import Pair
 
@@ -29,11 +31,13 @@ __all__ = ["EARLY_ALPHA", "Course", "Progress", "UnderTest", "certify_event", "p
 
 Progress = Callable[[int, int], None]
 
+PROBE = 64  # rounds in the probe's chunk
+CHUNKS = 512  # in a stage, at least about half as many
 PILOT_SHARE = 0.2
 TRAIN_SHARE = 0.13
 TRAIN_VALUES = 2**23  # numbers kept for training, at most
 TRAIN_ROUNDS = 2**19
-RUNS_A_PAIR = 1000  # at least: up to 600 go to its probe, bits and pilots
+RUNS_A_PAIR = 1000  # at least: up to 700 go to its probe, bits and pilots
 FINALISTS = 5  # pairs of which the pilot takes a second look
 CONFIRMED = 3  # pairs that go from the pilot to the test, at most
 BIT_SHARE = 0.1
@@ -63,13 +67,31 @@ class Course:
     notes: list[str] = field(default_factory=list)
     tested: list[UnderTest] = field(default_factory=list)
     bit_level: BitLevel | None = None
+    pace: Pace = field(default_factory=Pace)
+    single: set[int] = field(default_factory=set)  # pairs on which a batch has been seen to raise
+    shared: bool = False  # whether the mechanism has been seen to draw from a global generator
+    probed: dict[int, Probed] = field(default_factory=dict)
+    repeats: Repeats = field(default_factory=Repeats)
 
     def stage(self, pair: Pair, phase: int, index: int, rounds: int, chunk: int) -> Stage:
-        return Stage(self.run, pair, self.seed, (self.key, index, phase), rounds, min(chunk, self.batch or chunk), self.time_limit)
+        chunk = min(chunk, self.batch or chunk)
+        key = (self.key, index, phase)
+        return Stage(self.run, pair, self.seed, key, rounds, chunk, self.time_limit, index in self.single, self.shared)
 
     @property
     def left(self) -> int:
         return self.result.requested - self.done
+
+    def take(self, index: int, found: Chunk, rounds: int) -> None:
+        """Note what a chunk on pair number `index` tells of the mechanism. Raises Unfit if its outputs have been there before."""
+        if found.single or found.lost:
+            self.single.add(index)
+        if self.repeats.add(found.marks):
+            raise Unfit("mechanism ignores rng or keeps its noise: rounds repeat, the outputs of one chunk came again in another")
+        self.advance(rounds)
+
+    def note(self, *notes: str) -> None:
+        self.notes.extend(note for note in notes if note not in self.notes)
 
     def advance(self, rounds: int) -> None:
         self.done += rounds
@@ -86,6 +108,7 @@ class UnderTest:
     method: str
     alpha: float
     tally: Tally
+    lost: int = 0  # of the wrong guesses, those that count rounds of batches that raised
     lower: float = 0.0
     p_value: float = 1.0
     epsilon: float = 0.0
@@ -114,52 +137,52 @@ def search_and_test(state: Course, pairs: list[Pair]) -> None:
 
 
 def probe(state: Course, pair: Pair, index: int) -> tuple[int, bool]:
-    """A few rounds: is there an output at all, does it repeat under one seed? How wide it is, and whether it has low bits."""
-    before = repr([to_jsonable(d) for d in (pair.d0, pair.d1)])
-    stage = state.stage(pair, Phase.PROBE, index, 64, 64)
-    first = collect(state.executor.submit(stage.sample, 0), stage)
-    # an odd number of calls in between, so that a mechanism that alternates is caught
-    extra = collect(state.executor.submit(run_side, state.run, pair.d1, 16, stream(state.seed, *stage.key, 1)), stage)
-    second = collect(state.executor.submit(stage.sample, 0), stage)
-    state.advance(144)
-    check_structure([first[0], extra, second[0]], "dataset 2")
-    check_structure([first[1], second[1]], "dataset 1")
-    if repr([to_jsonable(d) for d in (pair.d0, pair.d1)]) != before:
-        raise MechanismFailed("mechanism changes its dataset in place; it must leave it as it found it")
-    seen = {name for side in first for name in side.names.values()}
-    if seen and all(name.startswith("raises ") for name in seen):
-        told = collect(state.executor.submit(_first_error, state.run, pair.d0), stage)
-        raise MechanismFailed(f"mechanism always {sorted(seen)[0]}{told}")
-    note = "outputs under one seed differ: randomness comes from elsewhere than rng, or state is kept; counts cannot be reproduced"
-    seeded = getattr(state.result.mechanism, "seeded", True)  # a target that says it is not has said so in its notes
-    if seeded and not all(same_outputs(a, b) for a, b in zip(first, second, strict=True)) and note not in state.notes:
-        state.notes.append(note)
-    return max(1, *(side.values.shape[1] for side in first)), floating(*first)
+    """A few rounds: how wide the outputs are, and whether they have low bits. What they tell of the mechanism goes to `state`."""
+    stage = state.stage(pair, Phase.PROBE, index, PROBE, PROBE)
+    started = perf_counter()
+    seeded = bool(getattr(state.result.mechanism, "seeded", True))  # a target that says it is not has said so in its notes
+    found = collect(state.executor.submit(probe_stage, stage, seeded), stage, 4 * state.time_limit)  # it makes a dozen calls
+    state.pace.took(perf_counter() - started, found.rounds)
+    state.advance(found.rounds)
+    state.note(*found.notes)
+    if not seeded and not isinstance(state.result.mechanism, Target):
+        state.note("not reproducible: the mechanism says that it takes no seed, so the same seed gives other counts")
+    if found.single:
+        state.single.add(index)
+    state.shared |= found.shared
+    state.probed[index] = found
+    return max(1, *(side.values.shape[1] for side in found.sides)), floating(*found.sides)
 
 
-def _first_error(run: Callable[[Any, int, Generator], Any], dataset: Any) -> str:
-    """The text of the exception that the mechanism raises on a dataset; it runs where the rounds run."""
-    try:
-        run(dataset, 1, np.random.default_rng(0))
-    except Exception as error:
-        return f": {error}"
-    return ""
+def settle(state: Course, pair: Pair, index: int) -> None:
+    """After a test: the probe's chunk once more. Raises Unfit if what was run since has changed it."""
+    if getattr(state.result.mechanism, "seeded", True):
+        stage = state.stage(pair, Phase.PROBE, index, PROBE, PROBE)
+        stage = replace(stage, single=state.probed[index].single)
+        collect(state.executor.submit(replay_stage, stage, state.probed[index]), stage, 4 * state.time_limit)
 
 
 def _chunk(rounds: int, width: int) -> int:
-    """Rounds in a chunk: a power of two that leaves work for several workers and keeps a chunk's outputs in a few megabytes."""
-    wanted = 2 ** int(math.log2(max(rounds / 64, 256)))
+    """Rounds in a chunk: a power of two, so small that a slow mechanism ends some soon, and that a chunk's outputs take few megabytes.
+
+    It depends on nothing but what was asked: how fast the mechanism is decides only how many chunks a task takes (`Pace`).
+    """
+    wanted = 2 ** int(math.log2(max(rounds / CHUNKS, 128)))
     return int(min(wanted, 2**16, max(256, 2 ** int(math.log2(2**21 / max(width, 1))))))
 
 
 def _train(state: Course, pair: Pair, index: int, phase: int, rounds: int, width: int) -> tuple[Outputs, Outputs]:
     stage = state.stage(pair, phase, index, rounds, min(_chunk(rounds, width), max(rounds // 4, 16)))
-    chunks = []
-    for number, chunk in enumerate(outputs(stage, state.executor)):
-        chunks.append(chunk)
-        state.advance(stage.size(number))
+    chunks: list[tuple[Outputs, Outputs]] = []
+    for number, found in enumerate(outputs(stage, state.executor, state.pace)):
+        assert found.sides is not None and found.sides[0] is not None and found.sides[1] is not None  # none is lost: `engine.outputs`
+        chunks.append((found.sides[0], found.sides[1]))
+        state.take(index, found, stage.size(number))
     check_training(chunks)
-    return concatenate([c[0] for c in chunks]), concatenate([c[1] for c in chunks])
+    sides = [concatenate([chunk[side] for chunk in chunks]) for side in (0, 1)]
+    for side in sides:
+        state.note(*told_of(side))
+    return sides[0], sides[1]
 
 
 def _pilot(state: Course, pairs: list[Pair], budget: int, width: int) -> list[int]:
@@ -206,18 +229,24 @@ def certify_event(state: Course, pair: Pair, index: int, learned: Learned, round
     share = alpha / 2 if binned else alpha
     early = EARLY_ALPHA / (len(LOOKS) - 1)
     looks = {max(1, round(look * stage.chunks)): share * (early if look < 1 else 1 - EARLY_ALPHA) for look in LOOKS}
-    for number, found in enumerate(counts(stage, events, state.executor), start=1):
-        tables.append(found[0])
-        tested.tally += _tally(found[0], tested.tally.directions)
+    for number, found in enumerate(counts(stage, events, state.executor, state.pace), start=1):
+        tables.append(found.tables[0])
+        tested.tally += _tally(found, tested.tally.directions)
         if binned:
-            cells += found[1]
-        state.advance(stage.size(number - 1))
+            cells += found.tables[1]
+        tested.lost += found.lost
+        state.take(index, found, stage.size(number - 1))
         if number in looks and _look(state, tested, looks[number]):
             break
     else:
-        if binned:
+        if binned and not tested.lost:  # its cells have no place for rounds that nobody saw
             _look_at_cells(state, tested, binned, cells, alpha / 2)
+    if tested.lost:
+        state.note(
+            f"a batch raised for the first time in the test: its {tested.lost} rounds count as wrong guesses, later rounds were run singly"
+        )
     check_drift(np.array(tables, dtype=float))
+    settle(state, pair, index)
 
 
 def _look_at_cells(state: Course, tested: UnderTest, rule: Binned, cells: NDArray[np.int64], alpha: float) -> None:
@@ -247,11 +276,12 @@ def _test_bits(state: Course, pairs: list[Pair], budget: int, width: int) -> Non
     _, index, event = best
     rounds = budget // 2
     stage = state.stage(pairs[index], Phase.BIT_TEST, index, rounds, _chunk(rounds, width))
-    tally = Tally(0, 0, 0, event.directions)
-    for number, table in enumerate(counts(stage, [event], state.executor)):
-        tally += _tally(table[0], event.directions)
-        state.advance(stage.size(number))
-    numbers = (tally.correct, tally.wrong, tally.rounds, state.alpha, tally.directions)
+    tally, lost = Tally(0, 0, 0, event.directions), 0
+    for number, chunk in enumerate(counts(stage, [event], state.executor, state.pace)):
+        tally += _tally(chunk, event.directions)
+        lost += chunk.lost
+        state.take(index, chunk, stage.size(number))
+    numbers = (tally.correct, tally.wrong, tally.rounds, state.alpha, tally.directions, lost)
     refuted = float(certified(state.result.claim, *numbers)) > state.result.claim.parameter
     verdict = Verdict.VIOLATED if refuted else Verdict.NOT_REFUTED
     state.bit_level = BitLevel(verdict, float(certified(claim, *numbers)), pairs[index], event, tally)
@@ -260,18 +290,19 @@ def _test_bits(state: Course, pairs: list[Pair], budget: int, width: int) -> Non
 def _look(state: Course, tested: UnderTest, alpha: float) -> bool:
     """Certify what there is, at this look's share of alpha; whether to stop."""
     claim, tally = state.result.claim, tested.tally
-    numbers = (tally.correct, tally.wrong, tally.rounds, alpha, tally.directions)
+    numbers = (tally.correct, tally.wrong, tally.rounds, alpha, tally.directions, tested.lost)
     tested.lower = max(tested.lower, float(certified(claim, *numbers)))
     tested.epsilon = max(tested.epsilon, float(certified(_epsilon_claim(claim), *numbers)))
-    p = float(p_value(claim, tally.correct, tally.wrong, tally.rounds, tally.directions))
+    p = float(p_value(claim, tally.correct, tally.wrong, tally.rounds, tally.directions, tested.lost))
     tested.p_value = min(tested.p_value, p * state.alpha / alpha)
     refuted = tested.lower > claim.parameter
     return refuted and (state.stop == "violation" or (state.stop == "gross" and tested.lower > 3 * claim.parameter + 2))
 
 
-def _tally(table: NDArray[np.int64], directions: int) -> Tally:
-    """From cells (abstain, D1, D0) of both sides to right and wrong guesses."""
-    return Tally(int(table[0, 1] + table[1, 2]), int(table[0, 2] + table[1, 1]), int(table.sum()), directions)
+def _tally(found: Chunk, directions: int) -> Tally:
+    """From cells (abstain, D1, D0) of both sides to right and wrong guesses; lost rounds are wrong ones."""
+    table, lost = found.tables[0], found.lost
+    return Tally(int(table[0, 1] + table[1, 2]), int(table[0, 2] + table[1, 1]) + lost, int(table.sum()) + lost, directions)
 
 
 def _epsilon_claim(claim: Claim) -> Claim:

@@ -29,6 +29,7 @@ import os
 import shutil
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -71,7 +72,7 @@ class Target:
     kwargs : dict
         Keyword arguments of the function.
     time_limit : float
-        Seconds that one batch may take.
+        Seconds that one batch may take; a slow target's batches may take ten times what its runs before them took.
     memory_limit : float
         Gigabytes of address space of each worker; 0 for no limit.
 
@@ -120,9 +121,16 @@ class Target:
         MechanismFailed
             If the worker crashes twice, takes too long, runs out of memory, or changes the dataset.
         Exception
-            What a single run raised, as a stand-in of the same name and text.
+            What the call raised, as a stand-in of the same name and text. Nothing is run again.
         """
-        reply, blobs = self._sample(dataset, size, rng)
+        return self._read(*self._sample(dataset, size, rng))
+
+    def sample_each(self, dataset: Any, size: int, rng: np.random.Generator) -> Any:
+        """Run `size` times, one run at a time: what each returned or raised, in order."""
+        return self._read(*self._sample(dataset, size, rng, each=True))
+
+    def _read(self, reply: dict[str, Any], blobs: wire.Blobs) -> Any:
+        """What a worker's answer holds; raises what the call raised."""
         try:
             found = {key: wire.unpack(reply[key], blobs) for key in ("raised", "parts", "value") if key in reply}
         except Exception as error:  # not of the mechanism, and so no output
@@ -255,14 +263,16 @@ class Target:
             "seed": seed,
             "each": each,
         }
-        died = ""
+        died, limit = "", self._state.limit(self.time_limit, size)
         for attempt in range(2):
             try:
                 with borrow(self._slot, self.time_limit, fresh=attempt > 0) as worker:
                     if "error" in worker.loaded:
                         raise MechanismFailed(f"a worker could not load the target again: {worker.loaded['error']}")
                     part, blobs = worker.dataset(packed, data_blobs)
-                    reply, found = worker.ask(request | part, blobs, self.time_limit)
+                    started = time.perf_counter()
+                    reply, found = worker.ask(request | part, blobs, limit)
+                    self._state.took(time.perf_counter() - started, size)
             except TookTooLong as error:
                 raise MechanismFailed(f"a batch of {size} runs {error}") from None
             except WorkerDied as error:
@@ -285,6 +295,18 @@ class _State:
         self.about: dict[str, Any] | None = None
         self.slot: Slot | None = None
         self.cpu = 0.0
+        self.seconds = 0.0
+        self.runs = 0
+
+    def limit(self, least: float, size: int) -> float:
+        """Seconds that a batch may take: what the user allows, or ten times what runs have taken so far if that is more."""
+        with self.lock:
+            return max(least, 10 * self.seconds * size / max(self.runs, 1))
+
+    def took(self, seconds: float, runs: int) -> None:
+        with self.lock:
+            self.seconds += seconds
+            self.runs += runs
 
     def add(self, seconds: float) -> None:
         with self.lock:

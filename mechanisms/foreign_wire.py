@@ -7,10 +7,14 @@ sizes.
 
 from __future__ import annotations
 
+import dataclasses
+import datetime
 import json
 import struct
 import sys
 from collections.abc import Callable
+from decimal import Decimal
+from fractions import Fraction
 from typing import Any, List  # noqa: UP035
 
 import numpy as np
@@ -33,8 +37,14 @@ def pack(value: Any, blobs: Blobs) -> Any:
         return value if abs(value) < 2**63 else {_TAG: "int", "hex": hex(value)}
     if isinstance(value, np.generic) and value.dtype.kind in PLAIN:
         return {_TAG: "scalar", "dtype": value.dtype.str, "hex": value.tobytes().hex()}
+    if isinstance(value, np.ma.MaskedArray):
+        return {_TAG: "masked", "data": pack(value.data, blobs), "mask": _array(np.ma.getmaskarray(value), blobs)}
     if isinstance(value, np.ndarray) and value.dtype.kind in PLAIN:
         return _array(value, blobs)
+    if isinstance(value, (np.ndarray, np.void)) and value.dtype.names:
+        scalar, value = isinstance(value, np.void), np.asarray(value)
+        columns = [[name, pack(np.array(value[name]), blobs)] for name in value.dtype.names]
+        return {_TAG: "columns", "shape": list(value.shape), "items": columns, "scalar": scalar}
     if isinstance(value, np.ndarray) and value.dtype.hasobject and value.dtype.kind == "O":
         return {_TAG: "objects", "shape": list(value.shape), "items": [pack(v, blobs) for v in value.ravel()]}
     if isinstance(value, BaseException):
@@ -43,11 +53,19 @@ def pack(value: Any, blobs: Blobs) -> Any:
         return {_TAG: "dict", "items": [[pack(k, blobs), pack(v, blobs)] for k, v in value.items()]}
     if isinstance(value, (list, tuple, set, frozenset)):
         return _sequence(value, blobs)
-    if kind is bytes:
-        return {_TAG: "bytes", "hex": value.hex()}
+    if kind in (bytes, bytearray):
+        return {_TAG: "bytes", "hex": value.hex(), "class": kind.__name__}
     for base in (int, float, str):
         if isinstance(value, base):
             return {_TAG: "kin", "class": kind.__name__, "base": base.__name__, "value": pack(base(value), blobs)}
+    arguments = _arguments(value)
+    if arguments is not None:
+        return {_TAG: "number", "class": kind.__name__, "items": arguments}
+    held, fields = array_in(value), fields_in(value)
+    if held is not None:
+        return {_TAG: "holder", "class": kind.__name__, "value": pack(held, blobs)}
+    if fields is not None:
+        return {_TAG: "fields", "class": kind.__name__, "items": [[name, pack(v, blobs)] for name, v in fields]}
     return {_TAG: "other", "class": kind.__name__, "text": text_of(value, repr)}
 
 
@@ -76,6 +94,54 @@ def _sequence(value: Any, blobs: Blobs) -> dict[str, Any]:
     return dict(head, items=[pack(v, blobs) for v in value])
 
 
+def _arguments(value: Any) -> list[Any] | None:
+    """What builds a number or a time again: JSON types; None for a value of another kind."""
+    kind = type(value)
+    if kind is complex:
+        return [value.real, value.imag]
+    if kind in (Decimal, Fraction):
+        return [str(value)]
+    if kind is datetime.timedelta:
+        return [value.days, value.seconds, value.microseconds]
+    if kind is datetime.date:
+        return [value.year, value.month, value.day]
+    if kind is datetime.time and value.tzinfo is None:
+        return [value.hour, value.minute, value.second, value.microsecond]
+    if kind is datetime.datetime and value.tzinfo is None:
+        return [value.year, value.month, value.day, value.hour, value.minute, value.second, value.microsecond]
+    return None
+
+
+_NUMBERS: dict[str, Any] = {
+    t.__name__: t for t in (complex, Decimal, Fraction, datetime.timedelta, datetime.date, datetime.time, datetime.datetime)
+}
+
+
+def array_in(value: Any) -> Any:
+    """The array in a sparse matrix, a tensor, a series or a frame; None in anything else."""
+    if isinstance(value, (type, np.ndarray, np.generic)):
+        return None
+    try:
+        if hasattr(value, "toarray") or hasattr(value, "__array__"):
+            found = np.asarray(value.toarray() if hasattr(value, "toarray") else value)
+            return found if found.dtype.kind in PLAIN else None
+    except Exception:  # a tensor that is not on this device, and the like
+        return None
+    return None
+
+
+def fields_in(value: Any) -> Any:
+    """Names and values of the fields of a dataclass, or of an object whose text is an address; None of anything else."""
+    if isinstance(value, type):
+        return None
+    if dataclasses.is_dataclass(value):
+        return [(field.name, getattr(value, field.name)) for field in sorted(dataclasses.fields(value), key=lambda field: field.name)]
+    kept: Any = object.__repr__
+    if type(value).__repr__ is kept and getattr(value, "__dict__", None):
+        return sorted(vars(value).items())
+    return None
+
+
 def text_of(value: Any, how: Callable[[Any], str]) -> str:
     """What `how` says of a value whose own methods may raise."""
     try:
@@ -100,7 +166,7 @@ def unpack(value: Any, blobs: Blobs) -> Any:
     if tag == "int":
         return int(value["hex"], 16)
     if tag == "bytes":
-        return bytes.fromhex(value["hex"])
+        return (bytearray if value.get("class") == "bytearray" else bytes).fromhex(value["hex"])
     if tag == "dict":
         return {unpack(k, blobs): unpack(v, blobs) for k, v in value["items"]}
     if tag == "objects":
@@ -118,6 +184,24 @@ def unpack(value: Any, blobs: Blobs) -> Any:
         return stand_in(value["class"], {"int": int, "float": float, "str": str}[value["base"]])(unpack(value["value"], blobs))
     if tag == "exception":
         return stand_in(value["class"], Exception)(value["text"])
+    if tag == "number":
+        return _NUMBERS[value["class"]](*value["items"])
+    if tag == "masked":
+        return np.ma.MaskedArray(unpack(value["data"], blobs), mask=unpack(value["mask"], blobs))
+    if tag == "columns":
+        columns = [(name, unpack(column, blobs)) for name, column in value["items"]]
+        whole = np.empty(value["shape"], dtype=[(name, c.dtype, c.shape[len(value["shape"]) :]) for name, c in columns])
+        for name, column in columns:
+            whole[name] = column
+        return whole[()] if value["scalar"] else whole
+    if tag == "holder":
+        found = stand_in(value["class"], Holder)()
+        found.value = unpack(value["value"], blobs)
+        return found
+    if tag == "fields":
+        found = stand_in(value["class"], Fields)()
+        found.__dict__.update((name, unpack(v, blobs)) for name, v in value["items"])
+        return found
     if tag == "other":
         found = stand_in(value["class"], Opaque)()
         found.text = value["text"]
@@ -132,6 +216,19 @@ class Opaque:
 
     def __repr__(self) -> str:
         return self.text
+
+
+class Holder:
+    """Stands for an object that is an array."""
+
+    value: Any = None
+
+    def __array__(self, dtype: Any = None, copy: Any = None) -> Any:
+        return np.asarray(self.value, dtype=dtype)
+
+
+class Fields:
+    """Stands for an object of which its type's name and its fields are known."""
 
 
 _STAND_INS: dict[tuple[str, type], type] = {}

@@ -12,7 +12,8 @@ describe   name, kwargs                                                 claim, d
 sample     name, kwargs, size, seed (words), data (and key), each       value, parts or raised; cpu, words, draws
 =========  ===========================================================  =========================================================
 
-An answer with ``error`` says what is wrong with the target, one with ``failed`` why the run cannot be an output.
+An answer with ``error`` says what is wrong with the target, one with ``failed`` why the run cannot be an output. A batch that raises is
+not run again: ``raised`` is its answer. With ``each``, its runs are made one at a time from the start, and each ends in `parts`.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ if __name__ == "__main__" and sys.path and sys.path[0] == __file__.rpartition("/
     del sys.path[0]  # the folder of this script: its modules must not stand before the library's
 
 import contextlib
+import copy
 import importlib.util
 import itertools
 import os
@@ -39,10 +41,17 @@ import numpy as np
 
 if TYPE_CHECKING:
     from dpwitness.mechanisms import foreign_wire as wire
+    from dpwitness.mechanisms import global_generators
 else:
-    _spec = importlib.util.spec_from_file_location("foreign_wire", os.path.join(os.path.dirname(__file__), "foreign_wire.py"))
-    wire = importlib.util.module_from_spec(_spec)
-    _spec.loader.exec_module(wire)
+
+    def _beside(name):
+        """The module of this name in this script's folder."""
+        spec = importlib.util.spec_from_file_location(name, os.path.join(os.path.dirname(__file__), name + ".py"))
+        module = sys.modules.setdefault(name, importlib.util.module_from_spec(spec))
+        spec.loader.exec_module(module)
+        return module
+
+    wire, global_generators = _beside("foreign_wire"), _beside("global_generators")
 
 _LOG = 2**20  # bytes of what the library prints that are kept
 
@@ -129,30 +138,29 @@ class Worker:
         dataset, before = self._dataset(header, blobs)
         rng = np.random.Generator(np.random.SFC64(np.random.SeedSequence(header["seed"])))
         size, draws = header["size"], []
+        global_generators.seed(header["seed"])
         started = time.process_time()
         try:
-            if header.get("each"):  # the draws that each single run takes
-                value: Any = []
-                for _ in range(size):
-                    at = _drawn(rng)
-                    try:
-                        run(dataset, 1, rng, **kwargs)
-                    except Exception as error:
-                        value.append(error)
-                    draws.append(_drawn(rng) - at)
+            if header.get("each"):
+                value, draws = _each(run, dataset, size, rng, kwargs)
             else:
-                value = _batch(run, dataset, size, rng, kwargs)
+                value = run(dataset, size, rng, **kwargs)
         except MemoryError as error:
             return {"failed": f"the mechanism ran out of memory: {wire.text_of(error, str)}".rstrip(": ")}
         except (SystemExit, GeneratorExit, KeyboardInterrupt) as error:
-            return {"failed": f"the mechanism ended its run with {type(error).__name__}: {error}"}
+            return {"failed": f"the mechanism ended its run with {type(error).__name__}: {wire.text_of(error, str)}"}
+        except Exception as error:
+            value = Raised(error)
         seconds, words = time.process_time() - started, _drawn(rng)
         if _packed(dataset) != before:
             return {"failed": "mechanism changes its dataset in place; it must leave it as it found it"}
-        if isinstance(value, Raised):
-            return {"raised": wire.pack(value.error, out), "cpu": seconds, "words": words}
-        parts = isinstance(value, Parts)
-        packed = [wire.pack(part, out) for part in value] if parts else wire.pack(value, out)
+        try:
+            if isinstance(value, Raised):
+                return {"raised": wire.pack(value.error, out), "cpu": seconds, "words": words}
+            parts = isinstance(value, Parts)
+            packed = [wire.pack(part, out) for part in value] if parts else wire.pack(value, out)
+        except RecursionError:
+            return {"failed": "mechanism returned an output that is nested too deeply to be read, or contains itself"}
         return {"parts" if parts else "value": packed, "cpu": seconds, "words": words, "draws": draws}
 
     def _find(self, name: str, kwargs: dict[str, Any]) -> Any:
@@ -205,33 +213,40 @@ def _ours(file: str) -> bool:
 
 
 class Parts(list):  # type: ignore[type-arg]
-    """Runs done one by one after a batch raised: arrays, lists and lists of exceptions, in order."""
+    """Runs made one by one: arrays, lists and lists of exceptions, in order."""
 
 
 class Raised:
-    """A single run that raised."""
+    """A call that raised."""
 
     def __init__(self, error: Exception) -> None:
-        self.error = error
+        self.error = error.with_traceback(None)
 
 
-def _batch(run: Callable[..., Any], dataset: Any, size: int, rng: Any, kwargs: dict[str, Any]) -> Any:
-    try:
-        return run(dataset, size, rng, **kwargs)
-    except MemoryError:
-        raise
-    except Exception as error:
-        if size == 1:
-            return Raised(error)
+def _each(run: Callable[..., Any], dataset: Any, size: int, rng: Any, kwargs: dict[str, Any]) -> Any:
+    """`size` single runs, and the draws that each of them takes."""
     done: list[Any] = []
+    draws: list[int] = []
     for _ in range(size):
+        at = _drawn(rng)
         try:
-            done.append(run(dataset, 1, rng, **kwargs))
+            done.append(_own(run(dataset, 1, rng, **kwargs)))
         except MemoryError:
             raise
         except Exception as error:
             done.append(Raised(error))
-    return Parts(_joined(kind, list(same)) for kind, same in itertools.groupby(done, _kind))
+        draws.append(_drawn(rng) - at)
+    return Parts(_joined(kind, list(same)) for kind, same in itertools.groupby(done, _kind)), draws
+
+
+def _own(value: Any) -> Any:
+    """A copy, for the library may write into what it returned again; the value itself where it cannot be copied."""
+    if isinstance(value, list) and len(value) == 1 and isinstance(value[0], (float, int, str, bytes, type(None))):
+        return value[:]
+    try:
+        return copy.deepcopy(value)
+    except Exception:
+        return value
 
 
 def _kind(part: Any) -> Any:

@@ -82,7 +82,9 @@ def driven(rounds: int, folder: Path) -> dict[str, float]:
     target = Target(str(file), "scalar")
     pair = Pair(np.array([0.0]), np.array([1.0]))
     stage = Stage(target.sample, pair, 1, (0, 0, 0), rounds, CHUNK, 300.0)
-    event = learn(*stage.sample(0), PureDP(1.0), alpha=0.01, rounds=rounds).event
+    first, second = stage.sample(0)
+    assert first is not None and second is not None
+    event = learn(first, second, PureDP(1.0), alpha=0.01, rounds=rounds).event
     assert isinstance(event, Intervals)
     with ThreadPoolExecutor(PROCESSES) as executor:
         list(executor.map(lambda i: target.sample(pair.d0, 100, np.random.default_rng(i)), range(2 * PROCESSES)))  # workers are started
