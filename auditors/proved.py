@@ -15,11 +15,12 @@ import numpy as np
 from flint import ctx
 from numpy.typing import NDArray
 
+from dpwitness.auditors.proved_axis import SupremumOnly, on_axis
 from dpwitness.auditors.proved_cells import Cells
 from dpwitness.auditors.proved_product import product_of
 from dpwitness.auditors.proved_shift import Shifted
-from dpwitness.auditors.proved_space import cells_of
-from dpwitness.mechanisms.balls import PRECISION, Span
+from dpwitness.auditors.proved_space import cells_of, check_balls
+from dpwitness.mechanisms.balls import PRECISION, NotEnclosed, Span
 from dpwitness.mechanisms.jsonable import same_value
 from dpwitness.mechanisms.notions import GDP, RDP, ZCDP, ApproxDP, Claim
 from dpwitness.mechanisms.pairs import Pair
@@ -27,7 +28,7 @@ from dpwitness.mechanisms.pairs import Pair
 __all__ = ["ProvedEnds", "proved_ends"]
 
 FloatArray = NDArray[np.float64]
-Side: TypeAlias = Cells | Shifted  # both answer hockey_stick, epsilon, renyi, concentrated
+Side: TypeAlias = Cells | Shifted | SupremumOnly  # both answer hockey_stick, epsilon, renyi, concentrated
 
 _GRID = 25  # epsilons of the profile
 _MOST_PARTS = 512  # that are composed
@@ -92,7 +93,10 @@ def proved_ends(mechanism: Any, pair: Pair, claim: Claim, seconds: float = 20.0)
     True
     """
     with ctx.workprec(PRECISION):
-        return _proved(mechanism, pair.d1, pair.d0, claim, seconds)
+        try:
+            return _proved(mechanism, pair.d1, pair.d0, claim, seconds)
+        except NotEnclosed:
+            return None
 
 
 def _proved(mechanism: Any, d1: Any, d0: Any, claim: Claim, seconds: float) -> ProvedEnds | None:
@@ -116,6 +120,7 @@ def _covered(mechanism: Any, d1: Any, d0: Any, seconds: float) -> tuple[Sequence
     if hasattr(mechanism, "shift_ball"):
         shift = mechanism.shift_ball(d1, d0)
         if shift is not None:
+            check_balls(mechanism, d1, d0)
             return (Shifted(shift),), f"closed form of a shift in {shift.law} noise, in balls"
     if hasattr(mechanism, "factors"):
         parts = mechanism.factors(d0, d1)
@@ -134,6 +139,10 @@ def _covered(mechanism: Any, d1: Any, d0: Any, seconds: float) -> tuple[Sequence
             if len(parts_of) == len(differing):
                 whole = product_of(parts_of)
                 return (whole, whole.turned()), f"{len(parts_of)} independent parts composed in balls"
+    if hasattr(mechanism, "axis_ball"):
+        axial = mechanism.axis_ball(d1, d0)
+        if axial is not None:
+            return on_axis(mechanism, d1, d0, axial, seconds), "cells along the one axis on which all records lie, bisected in balls"
     cells = cells_of(mechanism, d1, d0, seconds)
     if cells is None:
         return None

@@ -21,6 +21,7 @@ from dpwitness.mechanisms.balls import Ball, Box, Span, ends
 
 __all__ = ["Cell", "Cells", "concentrated", "stick"]
 
+_MANY = 2000  # cells, after which a supremum is wanted to fewer digits
 _ENDLESS = 60  # splits of cells whose value has no bound, after which it is taken to have none
 # Orders of zCDP. Between them chords bound; D_a / a has its maximum where it is flat, so that few serve.
 _ORDERS = [1 + 10 ** (k / 8) for k in range(-24, 33)]
@@ -111,7 +112,8 @@ class Cells:
         while heap:
             upper, _, cell = heap[0]
             endless += upper == -math.inf
-            if -upper <= best + relative * abs(best) or endless > _ENDLESS:
+            enough = relative if len(fresh) < _MANY else 100 * relative
+            if -upper <= best + enough * abs(best) or endless > _ENDLESS:
                 break
             parts = self._cut(cell)
             heapq.heappop(heap)

@@ -44,7 +44,11 @@ class Shifted:
 
     def supremum(self) -> Span:
         """Largest loss."""
-        return (math.inf, math.inf) if self.normal else ends(self.shift.size)
+        if self.shift.size.is_exact() and self.shift.size == 0:
+            return 0.0, 0.0
+        # a density that is unbounded where the noise is 0 makes the loss so: near the center of the one law the other's is bounded
+        apart = self.shift.size > 0
+        return (math.inf if apart else 0.0, math.inf) if self.shift.law in ("normal", "radius") else ends(self.shift.size)
 
     def epsilon(self, delta: float, relative: float = 1e-9, edge: float | None = None) -> Span:
         """Smallest epsilon with delta(epsilon) <= delta: delta falls strictly, so that its sign is proved at both ends."""
@@ -75,6 +79,8 @@ class Shifted:
         if self.shift.law == "Laplace":
             first, second = a / (2 * a - 1) * ((a - 1) * size).exp(), (a - 1) / (2 * a - 1) * (-a * size).exp()
             return ends((first + second).log() / (a - 1))
+        if self.shift.law == "radius" or self.shift.dimension > 3:
+            return 0.0, self.supremum()[1]
         return ends(self._expectation(lambda loss: ((a - 1) * loss).exp()).log() / (a - 1))
 
     def concentrated(self) -> Span:
@@ -87,6 +93,8 @@ class Shifted:
 
     def _delta(self, epsilon: Ball) -> Ball:
         size = self.shift.size
+        if self.shift.law == "radius" or (self.shift.dimension > 3 and not self.normal):
+            return arb(0).union(arb(1) if self.shift.law == "radius" else -((epsilon - size).min(arb(0))).expm1())
         if self.normal:
             if size.is_exact() and size == 0:
                 return arb(0)

@@ -17,7 +17,7 @@ from dpwitness.auditors.oracle import BadOracle
 from dpwitness.auditors.proved_cells import Cell, Cells
 from dpwitness.mechanisms.balls import Ball, Box, Span, ends, span
 
-__all__ = ["cells_of"]
+__all__ = ["cells_of", "check_balls", "line"]
 
 FloatArray = NDArray[np.float64]
 
@@ -71,16 +71,20 @@ def _remainder(total: Ball) -> Ball:
 
 
 def _boxes(mechanism: Any, d1: Any, d0: Any, seconds: float) -> Cells | None:
+    seen = check_balls(mechanism, d1, d0)
+    return line(mechanism, d1, d0, seen[:, 0], seconds) if seen.shape[1] == 1 else None
+
+
+def check_balls(mechanism: Any, d1: Any, d0: Any, runs: int = _RUNS) -> FloatArray:
+    """A few outputs of both sides, where floats and balls must agree."""
     rng = np.random.default_rng(np.random.SeedSequence(0, spawn_key=(0xBA11,)))
-    seen = [np.asarray(mechanism.sample(d, _RUNS, rng), dtype=float).reshape(_RUNS, -1) for d in (d1, d0)]
+    seen = [np.asarray(mechanism.sample(d, runs, rng), dtype=float).reshape(runs, -1) for d in (d1, d0)]
     for d, rows in zip((d1, d0), seen, strict=True):
         _hold(mechanism, rows, mechanism.log_density_ball([[(x, x) for x in row] for row in rows.tolist()], d), d)
-    if seen[0].shape[1] != 1:
-        return None
-    return _line(mechanism, d1, d0, np.concatenate(seen)[:, 0], seconds)
+    return np.concatenate(seen)
 
 
-def _line(mechanism: Any, d1: Any, d0: Any, seen: FloatArray, seconds: float) -> Cells | None:
+def line(mechanism: Any, d1: Any, d0: Any, seen: FloatArray, seconds: float) -> Cells | None:
     """Intervals (low, high], and the points that have a mass of their own."""
     atoms = _named(mechanism, "atoms", d1, d0)
     cuts = np.unique(np.concatenate([atoms, _named(mechanism, "breakpoints", d1, d0), np.quantile(seen, [0.1, 0.5, 0.9])])).tolist()

@@ -17,6 +17,7 @@ __all__ = [
     "Ball",
     "Box",
     "Listed",
+    "NotEnclosed",
     "Span",
     "ends",
     "exponential_integral",
@@ -76,6 +77,10 @@ def pick(logs: Sequence[Ball], boxes: Sequence[Box]) -> list[Ball]:
     """Log-masses of the indices 0, 1, ... looked up at boxes of one point and one column; minus infinity elsewhere."""
     rows = [box[0][0] for box in boxes]
     return [logs[int(y)] if y == math.floor(y) and 0 <= y < len(logs) else arb("-inf") for y in rows]
+
+
+class NotEnclosed(ArithmeticError):
+    """A mechanism offers no balls with these parameters or on this dataset."""
 
 
 class Listed:

@@ -12,9 +12,11 @@ from typing import Protocol, runtime_checkable
 import numpy as np
 from numpy.random import Generator
 
+from dpwitness.mechanisms.balls import NotEnclosed
 from dpwitness.mechanisms.datasets import LabelledVectors
 from dpwitness.mechanisms.domains import LabelledBall
 from dpwitness.mechanisms.erm import admissible, objective_log_density, rounded, sample_objective, unrounded
+from dpwitness.mechanisms.erm_balls import ObjectiveBalls
 from dpwitness.mechanisms.labelled_pairs import axis, replaced
 from dpwitness.mechanisms.logistic import NOISES, radial_noise
 from dpwitness.mechanisms.losses import Loss
@@ -74,7 +76,7 @@ class QuadraticPenalty:
 
 
 @dataclass(frozen=True, slots=True)
-class ConvexObjectivePerturbation:
+class ConvexObjectivePerturbation(ObjectiveBalls):
     """Theorem 3: b = B u with u uniform on the sphere and B Laplace of standard deviation 2 kappa/epsilon; release argmin F(w) + <b, w>.
 
     Parameters
@@ -167,6 +169,12 @@ class ConvexObjectivePerturbation:
             return objective_log_density(Problem.of(data, self.loss, self.penalty.weight), noise, outputs, self.grid)
         gradient, hessian = _expand(self, data, unrounded(outputs, data.dimension, self.grid))
         return np.asarray(noise.log_density(-gradient) + np.linalg.slogdet(hessian)[1])
+
+    def _risk(self, dataset: LabelledVectors) -> tuple[Problem, SphericalNoise]:
+        data = self._data(dataset)
+        if not isinstance(self.loss, Loss) or not isinstance(self.penalty, QuadraticPenalty):
+            raise NotEnclosed(f"{type(self).__name__}: balls are for losses by name and quadratic penalties")
+        return Problem.of(data, self.loss, self.penalty.weight), self._noise(data.dimension)
 
     def _noise(self, dimension: int) -> SphericalNoise:
         return radial_noise(self.noise, self.epsilon / (2 * self.kappa), dimension)

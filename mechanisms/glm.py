@@ -23,6 +23,7 @@ from dpwitness.mechanisms.erm import (
     sample_objective,
     sample_output,
 )
+from dpwitness.mechanisms.erm_balls import ObjectiveBalls, OutputBalls
 from dpwitness.mechanisms.labelled_pairs import axis, far_response, lone_record, opposed_records, replaced
 from dpwitness.mechanisms.losses import Loss
 from dpwitness.mechanisms.noise import SphericalNoise
@@ -119,7 +120,7 @@ class _GLM:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class GLMOutputPerturbation(_GLM):
+class GLMOutputPerturbation(OutputBalls, _GLM):
     """Equation (3): theta_hat + b.
 
     Fields as described for every model above. `noise` is ``gamma``, density proportional to exp(-epsilon lambda |b| / (4 L R));
@@ -158,13 +159,15 @@ class GLMOutputPerturbation(_GLM):
 
     def sample(self, dataset: LabelledVectors, size: int, rng: Generator) -> FloatArray:
         """Run `size` times: (size, p)."""
-        data = self._data(dataset)
-        return sample_output(Problem.of(data, self.loss, self._ridge), self._noise(data.dimension), size, rng, self.grid)
+        return sample_output(*self._risk(dataset), size, rng, self.grid)
 
     def log_density(self, outputs: FloatArray, dataset: LabelledVectors) -> FloatArray:
         """Exact log-density at each row of `outputs`: (size,)."""
+        return output_log_density(*self._risk(dataset), outputs, self.grid)
+
+    def _risk(self, dataset: LabelledVectors) -> tuple[Problem, SphericalNoise]:
         data = self._data(dataset)
-        return output_log_density(Problem.of(data, self.loss, self._ridge), self._noise(data.dimension), outputs, self.grid)
+        return Problem.of(data, self.loss, self._ridge), self._noise(data.dimension)
 
     @property
     def _ridge(self) -> float:
@@ -178,7 +181,7 @@ class GLMOutputPerturbation(_GLM):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class GLMObjectivePerturbation(_GLM):
+class GLMObjectivePerturbation(ObjectiveBalls, _GLM):
     """Equation (4): argmin of the regularised risk plus <b, theta>/n.
 
     Fields as described for every model above. `noise` is ``gamma``, density proportional to exp(-epsilon |b| / (2 L R)), or ``gaussian``,
@@ -251,17 +254,19 @@ class GLMObjectivePerturbation(_GLM):
 
     def sample(self, dataset: LabelledVectors, size: int, rng: Generator) -> FloatArray:
         """Run `size` times: (size, p). Raises ConvergenceError rather than return an inexact row."""
-        data = self._data(dataset)
-        return sample_objective(Problem.of(data, self.loss, self._ridge), self._noise(data.dimension), size, rng, self.grid)
+        return sample_objective(*self._risk(dataset), size, rng, self.grid)
 
     def log_density(self, outputs: FloatArray, dataset: LabelledVectors) -> FloatArray:
         """Exact log-density at each row of `outputs`: (size,). For the Huber loss, almost everywhere: its Hessian jumps."""
-        data = self._data(dataset)
-        return objective_log_density(Problem.of(data, self.loss, self._ridge), self._noise(data.dimension), outputs, self.grid)
+        return objective_log_density(*self._risk(dataset), outputs, self.grid)
 
     @property
     def _steepest(self) -> float:
         return self.lipschitz if self.loss.name == "linear" else self.loss.lipschitz()
+
+    def _risk(self, dataset: LabelledVectors) -> tuple[Problem, SphericalNoise]:
+        data = self._data(dataset)
+        return Problem.of(data, self.loss, self._ridge), self._noise(data.dimension)
 
     @property
     def _ridge(self) -> float:

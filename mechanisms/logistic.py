@@ -23,6 +23,7 @@ from dpwitness.mechanisms.erm import (
     sample_objective,
     sample_output,
 )
+from dpwitness.mechanisms.erm_balls import ObjectiveBalls, OutputBalls
 from dpwitness.mechanisms.labelled_pairs import axis, opposed_records, replaced
 from dpwitness.mechanisms.noise import SphericalNoise
 from dpwitness.mechanisms.notions import PureDP
@@ -70,7 +71,7 @@ class _Logistic:
 
 
 @dataclass(frozen=True, slots=True)
-class LogisticOutputPerturbation(_Logistic):
+class LogisticOutputPerturbation(OutputBalls, _Logistic):
     """Algorithm 1 (sensitivity method): the minimiser of lambda/2 |w|^2 + mean_i log(1 + exp(-y_i w.x_i)), plus noise.
 
     Parameters
@@ -119,22 +120,22 @@ class LogisticOutputPerturbation(_Logistic):
 
     def sample(self, dataset: LabelledVectors, size: int, rng: Generator) -> FloatArray:
         """Run `size` times: (size, d)."""
-        problem, noise = self._parts(dataset)
+        problem, noise = self._risk(dataset)
         return sample_output(problem, noise, size, rng, self.grid)
 
     def log_density(self, outputs: FloatArray, dataset: LabelledVectors) -> FloatArray:
         """Exact log-density at each row of `outputs`: (size,)."""
-        problem, noise = self._parts(dataset)
+        problem, noise = self._risk(dataset)
         return output_log_density(problem, noise, outputs, self.grid)
 
-    def _parts(self, dataset: LabelledVectors) -> tuple[Problem, SphericalNoise]:
+    def _risk(self, dataset: LabelledVectors) -> tuple[Problem, SphericalNoise]:
         data = admissible(dataset, type(self).__name__, radius=1.0, clip=self.clip, binary=True)
         n_lambda = data.n * self.regularization
         return Problem.of(data, LOGISTIC, n_lambda), radial_noise(self.noise, n_lambda * self.epsilon / 2, data.dimension)
 
 
 @dataclass(frozen=True, slots=True)
-class LogisticObjectivePerturbation(_Logistic):
+class LogisticObjectivePerturbation(ObjectiveBalls, _Logistic):
     """Algorithm 2 (new method): argmin_w lambda/2 |w|^2 + b.w/n + mean_i log(1 + exp(-y_i w.x_i)).
 
     Parameters
@@ -175,12 +176,12 @@ class LogisticObjectivePerturbation(_Logistic):
 
     def sample(self, dataset: LabelledVectors, size: int, rng: Generator) -> FloatArray:
         """Run `size` times: (size, d). Raises ConvergenceError rather than return an inexact row."""
-        problem, noise = self._parts(dataset)
+        problem, noise = self._risk(dataset)
         return sample_objective(problem, noise, size, rng, self.grid)
 
     def log_density(self, outputs: FloatArray, dataset: LabelledVectors) -> FloatArray:
         """Exact log-density at each row of `outputs`: (size,). Change of variables b -> w, whose Jacobian the paper omits."""
-        problem, noise = self._parts(dataset)
+        problem, noise = self._risk(dataset)
         return objective_log_density(problem, noise, outputs, self.grid)
 
     def _budget(self, n: int) -> tuple[float, float]:
@@ -193,7 +194,7 @@ class LogisticObjectivePerturbation(_Logistic):
             return left / 2, n_lambda
         return self.epsilon / 4, max(n_lambda, 0.25 / math.expm1(self.epsilon / 4))
 
-    def _parts(self, dataset: LabelledVectors) -> tuple[Problem, SphericalNoise]:
+    def _risk(self, dataset: LabelledVectors) -> tuple[Problem, SphericalNoise]:
         data = admissible(dataset, type(self).__name__, radius=1.0, clip=self.clip, binary=True)
         rate, ridge = self._budget(data.n)
         return Problem.of(data, LOGISTIC, ridge), radial_noise(self.noise, rate, data.dimension)

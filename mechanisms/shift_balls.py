@@ -16,14 +16,15 @@ class Shift:
 
     Parameters
     ----------
-    law : {"Laplace", "normal", "gamma"}
-        Density of b proportional to exp(-|b|) in d = 1, exp(-|b|^2 / 2), or exp(-|b|) in d >= 2: lengths are in units of the scale.
+    law : {"Laplace", "normal", "gamma", "radius"}
+        Density of b proportional to exp(-|b|) in d = 1, exp(-|b|^2 / 2), exp(-|b|) or exp(-|b|) / |b|^(d-1) in d >= 2: lengths
+        are in units of the scale.
     size : Ball
         |c - c'|.
     dimension : int
         d. Laws that are normal depend on it not at all.
     """
 
-    law: Literal["Laplace", "normal", "gamma"]
+    law: Literal["Laplace", "normal", "gamma", "radius"]
     size: Ball
     dimension: int = 1
