@@ -86,7 +86,7 @@ def cases():
 
 def minimiser(mechanism, data):
     if isinstance(mechanism, LogisticOutputPerturbation | LogisticObjectivePerturbation):
-        return minimise(mechanism._parts(data)[0]).w
+        return minimise(mechanism._risk(data)[0]).w
     ridge = mechanism.penalty.weight if isinstance(mechanism, ConvexObjectivePerturbation) else mechanism._ridge
     return minimise(Problem.of(data, mechanism.loss, ridge)).w
 

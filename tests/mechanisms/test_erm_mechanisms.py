@@ -79,7 +79,7 @@ def test_sensitivity_of_the_minimiser(n, regularization, ratio):
     """CM-04: shift over 2/(n lambda); .4011 at lambda = 1 for e1 against -e1, nearly 1 for pair W2."""
     mechanism = LogisticOutputPerturbation(1.0, regularization, records=n)
     pair = mechanism.worst_pair()
-    w = [minimise(mechanism._parts(d)[0]).w for d in (pair.d0, pair.d1)]
+    w = [minimise(mechanism._risk(d)[0]).w for d in (pair.d0, pair.d1)]
     found = np.linalg.norm(w[0] - w[1]) * n * regularization / 2
     if n == 1:
         assert found == pytest.approx({1.0: 0.401058138, 10.0: 0.4878}[regularization], abs=1e-4)
@@ -93,7 +93,7 @@ def test_output_perturbation_truths():
     assert LogisticOutputPerturbation(1.0, 0.1, "laplace_radius_std", dimension=1).truth.parameter == pytest.approx(0.7436, abs=1e-4)
     mechanism = LogisticOutputPerturbation(1.0, 0.1, "laplace_radius_std")
     pair = mechanism.worst_pair()
-    w = minimise(mechanism._parts(pair.d0)[0]).w
+    w = minimise(mechanism._risk(pair.d0)[0]).w
     assert mechanism.truth.parameter == math.inf
     assert loss_at(mechanism, pair, [w + 1e-9])[0] > 18 > mechanism.epsilon
     gamma = LogisticOutputPerturbation(1.0, 0.1)
