@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -101,7 +102,8 @@ class Replay:
         if self.plan is None:
             return self.given
         try:
-            return self.plan.load()
+            with _about(self.file):
+                return self.plan.load()
         except InvalidArgument:
             raise
         except (Exception, SystemExit) as error:  # whatever the user's own module or class raises
@@ -123,14 +125,17 @@ class Replay:
             seed = require_integer("seed", seed, "replay", least=0)
         notes = check_seal(self.raw, self.file)
         if self.raw.get("kind") in KINDS:
-            measured = read_measured(self.raw, self.file, self.trust)
+            with _about(self.file):
+                measured = read_measured(self.raw, self.trust)
             result: AnyResult = judged(measured, mechanism, seed, self._name(mechanism))
             told = f"replay of a {self.raw['kind']} witness"
         else:
-            found = read_checked(self.raw, self.file, self.trust.class_of)
+            with _about(self.file):
+                found = read_checked(self.raw, self.file, self.trust.class_of)
+                claims = _claims(found, mechanism)
             result = self._again(found, mechanism, trials, seed, executor, progress)
             told = f"replay of a witness at the {found.level} level that certified {found.claim.symbol} > {found.bound:.4g}"
-            notes = (*_claims(found, mechanism), *notes)
+            notes = (*claims, *notes)
         more = (told, self._ran(result), *self._source(), *notes)
         # an ERROR, and what was interrupted, is told by its first note: the cause
         cause_first = result.verdict in (Verdict.ERROR, Verdict.INCONCLUSIVE)
@@ -178,6 +183,16 @@ class Replay:
         return (f"the source of the target, {self.plan.file.name}, is not what it was when the witness was written",)
 
 
+@contextlib.contextmanager
+def _about(file: str) -> Iterator[None]:
+    """Errors that name the file."""
+    try:
+        yield
+    except InvalidArgument as error:
+        told = str(error).removeprefix("replay: ").removeprefix(f"{file}: ")
+        raise InvalidArgument(f"replay: {file}: {told}") from None
+
+
 def _kwargs(plan: Planned) -> dict[str, Any]:
     return {"kwargs": plan.kwargs} if plan.kwargs else {}
 
@@ -194,6 +209,11 @@ def prepare(witness: str | Path | dict[str, Any], *, mechanism: Any = None, allo
     if raw.get("kind") == "claim":
         raise InvalidArgument(f"replay: {file} is the witness of a claim: dpwitness replay {file}")
     trust = Trust(tuple(allow) if not isinstance(allow, str) else allow, None if isinstance(witness, dict) else Path(witness).parent)
+    with _about(file):
+        return _prepared(raw, file, trust, mechanism, called)
+
+
+def _prepared(raw: dict[str, Any], file: str, trust: Trust, mechanism: Any, called: str) -> Replay:
     theirs = foreign_classes(raw)
     if raw.get("kind") not in KINDS and not theirs:
         read_checked(raw, file)  # what is wrong with the file is said before anything of its target
@@ -202,7 +222,7 @@ def prepare(witness: str | Path | dict[str, Any], *, mechanism: Any = None, allo
     plan = None
     if mechanism is None:
         if raw["target"] is None:
-            raise InvalidArgument("replay: mechanism must be given, the witness names no importable target")
+            raise InvalidArgument("mechanism must be given, the witness names no importable target")
         plan = trust.plan(raw["target"])
     return Replay(raw, file, trust, mechanism, plan, called)
 
@@ -214,7 +234,7 @@ def _claims(found: Witness, mechanism: Any) -> tuple[str, ...]:
         return ()
     if found.raw.get("own_claim"):
         raise InvalidArgument(
-            f"replay: claim must be the mechanism's own, as the witness says it is: {own}, got {found.claim}; "
+            f"claim must be the mechanism's own, as the witness says it is: {own}, got {found.claim}; "
             "the witness or the mechanism was edited"
         )
     return (f"the witness is against {found.claim}; the mechanism itself claims {own}",)

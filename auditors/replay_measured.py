@@ -69,25 +69,22 @@ class Measured:
     claim: UtilityClaim | None
 
 
-def read_measured(raw: dict[str, Any], file: str, trust: Trust) -> Measured:
+def read_measured(raw: dict[str, Any], trust: Trust) -> Measured:
     """What a checked file says; its norm or transform is a target like any other."""
-    try:
-        if raw["kind"] == "sensitivity":
-            if float(raw["ratio"]) <= 1:
-                refuse("ratio", "exceed 1, as that of a violated bound does", raw["ratio"])
-            told = raw["norm"]
-            norm = _rule(told, "norm", trust) if isinstance(told, dict) else math.inf if told == "inf" else int(told)
-            return Measured(raw, read_pair(raw["pair"], trust.class_of), norm, None)
-        claim = from_jsonable(raw["claim"], "claim")
-        if not isinstance(claim, UtilityClaim):
-            refuse("claim", "be a claim about an error", raw["claim"])
-        if raw["transform"] is not None:
-            if not isinstance(claim, Scaling):
-                refuse("transform", "be null: only a scaling claim has one", raw["transform"])
-            claim = replace(claim, transform=_rule(raw["transform"], "transform", trust))
-        return Measured(raw, None, 2, claim)
-    except InvalidArgument as error:
-        raise InvalidArgument(f"replay: {file}: {str(error).removeprefix('replay: ').removeprefix(f'{file}: ')}") from None
+    if raw["kind"] == "sensitivity":
+        if float(raw["ratio"]) <= 1:
+            refuse("ratio", "exceed 1, as that of a violated bound does", raw["ratio"])
+        told = raw["norm"]
+        norm = _rule(told, "norm", trust) if isinstance(told, dict) else math.inf if told == "inf" else int(told)
+        return Measured(raw, read_pair(raw["pair"], trust.class_of), norm, None)
+    claim = from_jsonable(raw["claim"], "claim")
+    if not isinstance(claim, UtilityClaim):
+        refuse("claim", "be a claim about an error", raw["claim"])
+    if raw["transform"] is not None:
+        if not isinstance(claim, Scaling):
+            refuse("transform", "be null: only a scaling claim has one", raw["transform"])
+        claim = replace(claim, transform=_rule(raw["transform"], "transform", trust))
+    return Measured(raw, None, 2, claim)
 
 
 def _rule(target: dict[str, Any], what: str, trust: Trust) -> Callable[..., Any]:

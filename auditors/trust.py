@@ -13,6 +13,7 @@ Callables that are built in or of the standard library are never run, whoever na
 from __future__ import annotations
 
 import ast
+import contextlib
 import functools
 import hashlib
 import importlib.machinery
@@ -28,8 +29,9 @@ from pathlib import Path
 from typing import Any
 
 from dpwitness.auditors.targets import built, imported, named
+from dpwitness.mechanisms.classes import is_known, public_name
 from dpwitness.mechanisms.jsonable import from_jsonable
-from dpwitness.mechanisms.reading import items, nullable, number, read_bytes, record, shown, text
+from dpwitness.mechanisms.reading import items, nullable, number, printable, read_bytes, record, shown, text
 from dpwitness.mechanisms.validation import InvalidArgument
 
 __all__ = ["FOREIGN", "Planned", "Trust", "home_of", "sha256_of", "split_target"]
@@ -116,13 +118,17 @@ class Planned:
     def told(self) -> str:
         """Target, file, line and arguments, in one line."""
         where = "" if self.file is None else f" ({_relative(self.file)}{'' if self.line is None else f', line {self.line}'})"
-        arguments = json.dumps(self.kwargs, ensure_ascii=True)
+        arguments = json.dumps(self.kwargs)
         arguments = arguments if len(arguments) <= 400 else f"{arguments[:397]}..."
-        return f"{self.target}{where}" + (f", arguments {arguments}" if self.kwargs else "")
+        return f"{printable(self.target)}{printable(where)}" + (f", arguments {arguments}" if self.kwargs else "")
 
     def load(self) -> Any:
         """Import it, and build it if it is a class. Raises InvalidArgument for what is not there, or is no callable that may run."""
         module = imported(self.place if self.file is None or not self.place.endswith(".py") else str(self.file), self.target)
+        where = getattr(module, "__file__", None)
+        itself = self.file is not None and self.target == f"{self.place}:{self.name}"  # and not what a worker will load
+        if itself and (where is None or Path(where).resolve() != Path(str(self.file)).resolve()):
+            raise InvalidArgument(f"{self.what} must be what lies in {self.file}, but {self.place} was imported from {where}")
         found = named(module, self.name, self.place)
         self.trust.check_object(found, self)
         kwargs = {key: from_jsonable(value, f"{self.what}.kwargs.{key[:60]}", self.trust.class_of) for key, value in self.kwargs.items()}
@@ -166,7 +172,7 @@ class Trust:
             return self._foreign(plan)
         if place.partition(".")[0] == "dpwitness" and not place.endswith(".py"):
             if not _OWN.fullmatch(place) and fields["target"] not in _OWN_FUNCTIONS:
-                raise InvalidArgument(f"replay: {what} {shown(plan.target)} is no mechanism of this project")
+                raise InvalidArgument(f"{what} {shown(plan.target)} is no mechanism of this project")
             return plan
         file = self._permitted(place, name, what)
         return Planned(plan.target, place, name, plan.kwargs, self, what, file, _line(file, name))
@@ -174,13 +180,13 @@ class Trust:
     def _permitted(self, place: str, name: str, what: str) -> Path:
         """Where a module or file lies, if it may run."""
         if not place.endswith(".py") and standard(place):
-            raise InvalidArgument(f"replay: {what} {shown(f'{place}:{name}')} is of the standard library, which no witness may have run")
+            raise InvalidArgument(f"{what} {shown(f'{place}:{name}')} is of the standard library, which no witness may have run")
         files = [self._file(place, name)] if place.endswith(".py") else _locate(place, self.folder)
         if not self._allowed(place, name, files[-1]):
             for file in files:
                 if not self._mine(file):
                     raise InvalidArgument(
-                        f"replay: {what} {shown(f'{place}:{name}')} lies in {file}, outside the current folder; "
+                        f"{what} {shown(f'{place}:{name}')} lies in {file}, outside the current folder; "
                         f"if it is to run, say so: --allow {place}:{name}"
                     )
         return files[-1]
@@ -198,9 +204,7 @@ class Trust:
                     return candidate.resolve()
             except (OSError, ValueError):
                 continue
-        raise InvalidArgument(
-            f"replay: target must name an existing file, got {shown(place)}; if it has moved, say where: --target FILE.py:{name}"
-        )
+        raise InvalidArgument(f"target must name an existing file, got {shown(place)}; if it has moved, say where: --target FILE.py:{name}")
 
     def _allowed(self, place: str, name: str, file: Path) -> bool:
         for entry in self.allow:
@@ -224,14 +228,12 @@ class Trust:
         """Refuse an object that merely passes through a module that may be imported."""
         home = home_of(found)
         if isinstance(found, types.ModuleType) or (standard(home) and not _own_script(home, plan)):
-            raise InvalidArgument(
-                f"replay: {plan.what} {shown(plan.target)} is built in or of the standard library, which no witness may have run"
-            )
+            raise InvalidArgument(f"{plan.what} {shown(plan.target)} is built in or of the standard library, which no witness may have run")
         if plan.file is None:
-            runs = isinstance(found, type) and callable(getattr(found, "sample", None)) and _OWN.fullmatch(home)
+            runs = isinstance(found, type) and callable(getattr(found, "sample", None)) and is_known(public_name(found))
             measured = isinstance(found, types.FunctionType) and home.startswith("dpwitness.proofs_checks.") and _OWN.fullmatch(home)
             if not (runs or measured or plan.target in (*_OWN_FUNCTIONS, FOREIGN)):
-                raise InvalidArgument(f"replay: {plan.what} {shown(plan.target)} is no mechanism of this project")
+                raise InvalidArgument(f"{plan.what} {shown(plan.target)} is no mechanism of this project")
             return
         expected = plan.file.stem if plan.place.endswith(".py") else plan.place
         if home != expected and not self._allowed(plan.place, plan.name, plan.file):
@@ -243,7 +245,7 @@ class Trust:
             return
         if not all(self._mine(file) for file in _locate(home, self.folder)):
             raise InvalidArgument(
-                f"replay: {plan.what} {shown(plan.target)} is of the module {home}, outside the current folder; "
+                f"{plan.what} {shown(plan.target)} is of the module {home}, outside the current folder; "
                 f"if it is to run, say so: --allow {plan.place}:{plan.name}"
             )
 
@@ -274,7 +276,7 @@ class Trust:
         split_target(f"{place}:{name}", plan.what)
         if python is not None and python not in environments() and python not in self.allow and not _this_interpreter(python):
             raise InvalidArgument(
-                f"replay: {plan.what} runs in the interpreter {shown(python)}, which is none of `dpwitness targets`; "
+                f"{plan.what} runs in the interpreter {shown(python)}, which is none of `dpwitness targets`; "
                 f"if it is to run, say so: --allow {python}"
             )
         adapter = None if place.endswith(".py") else adapter_file(place)
@@ -284,6 +286,8 @@ class Trust:
                 fields["file"] = str(file)
         else:
             file = adapter
+        if name.partition(".")[0] in _imports(file):
+            raise InvalidArgument(f"{plan.what} must be defined in {_relative(file)}, {shown(name)} is only imported there")
         return Planned(f"{place}:{name}", "dpwitness.mechanisms.foreign", "Target", fields, self, plan.what, file, _line(file, name))
 
 
@@ -312,22 +316,23 @@ def _locate(module: str, folder: Path) -> list[Path]:
         origin = getattr(loaded, "__file__", None) or getattr(spec, "origin", None)
         inside = getattr(loaded, "__path__", None) or getattr(spec, "submodule_search_locations", None)
         if spec is None and loaded is None:
-            raise InvalidArgument(f"replay: target must be importable, got {shown(module)}: no module named {name!r}")
+            raise InvalidArgument(f"target must be importable, got {shown(module)}: no module named {name!r}")
         if origin not in (None, "built-in", "frozen", "namespace"):
             files.append(Path(str(origin)))
         elif inside is None:
-            raise InvalidArgument(f"replay: target {shown(module)} is built in, which no witness may have run")
+            raise InvalidArgument(f"target {shown(module)} is built in, which no witness may have run")
         search = None if inside is None else list(inside)
         if search is None and i + 1 < len(parts):
-            raise InvalidArgument(f"replay: target must be importable, got {shown(module)}: {name!r} is no package")
+            raise InvalidArgument(f"target must be importable, got {shown(module)}: {name!r} is no package")
     if not files:
-        raise InvalidArgument(f"replay: target must be importable, got {shown(module)}: it is a folder without code")
+        raise InvalidArgument(f"target must be importable, got {shown(module)}: it is a folder without code")
     return files
 
 
 def _spec(name: str, search: list[str] | None, folder: Path) -> Any:
     """Found as the import system would, by path; a finder is asked for top-level names only, which imports nothing."""
-    path = [str(folder), *sys.path] if search is None else search
+    here = [] if str(folder) in sys.path or "" in sys.path else [str(folder)]  # as `imported` will put it
+    path = [*here, *(entry or str(folder) for entry in sys.path)] if search is None else search
     spec = importlib.machinery.PathFinder.find_spec(name, path)
     if spec is not None or search is not None:
         return spec
@@ -341,6 +346,16 @@ def _spec(name: str, search: list[str] | None, folder: Path) -> Any:
         if spec is not None:
             return spec
     return None
+
+
+def _imports(file: Path) -> set[str]:
+    """Names that a source file binds by import statements; read and not run."""
+    found = set()
+    with contextlib.suppress(InvalidArgument, SyntaxError, ValueError, RecursionError, MemoryError):
+        for node in ast.walk(ast.parse(read_bytes(file, most=_SOURCE_BYTES))):
+            if isinstance(node, ast.Import | ast.ImportFrom):
+                found |= {(alias.asname or alias.name).partition(".")[0] for alias in node.names}
+    return found
 
 
 def _line(file: Path, name: str) -> int | None:

@@ -294,6 +294,12 @@ def _claim(told: str, numbers: list[float]) -> Claim:
     return claim
 
 
+def _tally(counts: dict[str, Any]) -> Tally:
+    if counts["correct"] + counts["wrong"] > counts["rounds"]:
+        refuse("counts.correct + counts.wrong", f"be at most counts.rounds, {counts['rounds']}", counts["correct"] + counts["wrong"])
+    return Tally(counts["correct"], counts["wrong"], counts["rounds"], counts["directions"])
+
+
 def _check_bound(found: Witness) -> None:
     """The bound against the counts that certify it, and against the claim."""
     raw, claim, level = found.raw, found.claim, found.level
@@ -301,7 +307,7 @@ def _check_bound(found: Witness) -> None:
         if isinstance(claim, ApproxDP) and not math.isclose(float(raw["event"]["above"]), found.bound, rel_tol=1e-9):
             refuse("event.above", f"be the bound, {found.bound:.9g}", raw["event"]["above"])
     elif not isinstance(found.event, Binned):  # of a binned rule the counts are those of one of its events
-        tally = Tally(**{key: raw["counts"][key] for key in ("correct", "wrong", "rounds", "directions")})
+        tally = _tally(raw["counts"])
         if tally.directions < found.event.directions:  # type: ignore[union-attr]
             refuse("counts.directions", f"be that of the event, {found.event.directions}", tally.directions)  # type: ignore[union-attr]
         told = claim if level == "value" or isinstance(claim, ApproxDP) else PureDP(1.0)

@@ -142,16 +142,16 @@ class _Reader:
         return bytearray.fromhex(fields["hex"])
 
     def _tuple(self, fields: dict[str, Any], path: str) -> tuple[Any, ...]:
-        return tuple(self.read(fields["value"], path))
+        return tuple(self.read(fields["value"], f"{path}.value"))
 
     def _set(self, fields: dict[str, Any], path: str) -> set[Any]:
-        return set(self.read(fields["value"], path))
+        return set(self.read(fields["value"], f"{path}.value"))
 
     def _frozenset(self, fields: dict[str, Any], path: str) -> frozenset[Any]:
-        return frozenset(self.read(fields["value"], path))
+        return frozenset(self.read(fields["value"], f"{path}.value"))
 
     def _dict(self, fields: dict[str, Any], path: str) -> dict[Any, Any]:
-        return {self.read(k, path): self.read(v, path) for k, v in fields["items"]}
+        return {self.read(k, f"{path}.items"): self.read(v, f"{path}.items") for k, v in fields["items"]}
 
     def _scalar(self, fields: dict[str, Any], path: str) -> Any:
         held = fields["value"]
@@ -194,7 +194,7 @@ class _Reader:
         named = isinstance(cls, type) and issubclass(cls, tuple) and hasattr(cls, "_fields")
         if not (isinstance(cls, type) and (dataclasses.is_dataclass(cls) or named)):
             raise InvalidArgument(f"{path}.class must name a dataclass, got {name!r}")
-        values = {key: self.read(value, f"{path}.{key[:60]}") for key, value in fields["fields"].items()}
+        values = {key: self.read(value, f"{path}.fields.{key[:60]}") for key, value in fields["fields"].items()}
         try:
             return cls(**values)
         except Exception as error:  # whatever its own checks raise on what the file holds

@@ -27,6 +27,7 @@ __all__ = [
     "number",
     "one_of",
     "parse",
+    "printable",
     "read_bytes",
     "read_json",
     "record",
@@ -169,10 +170,11 @@ def read_json(path: str | Path, owner: str = "") -> Any:
     try:
         return parse(read_bytes(path))
     except InvalidArgument as error:
-        raise InvalidArgument(f"{owner}: {_printable(name)} {error}" if owner else f"{_printable(name)} {error}") from None
+        raise InvalidArgument(f"{owner}: {printable(name)} {error}" if owner else f"{printable(name)} {error}") from None
 
 
-def _printable(name: str) -> str:
+def printable(name: str) -> str:
+    """A text of a file as it may reach a terminal."""
     return name.encode("utf-8", "backslashreplace").decode() if name.isprintable() else ascii(name)
 
 

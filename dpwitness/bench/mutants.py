@@ -1,4 +1,4 @@
-"""Witness files gone wrong, for fuzzing: the same seed gives the same mutants. What reads them must refuse them in one line, or replay them.
+"""Witness files gone wrong, for fuzzing, by seed. What reads them must refuse them in one line, or replay them.
 
 Half of the mutants that are still objects carry the hash of their changed content, so that what lies behind that check is tried too.
 """
@@ -40,15 +40,35 @@ HOSTILE = (
     ":",
 )
 
-_JUNK: tuple[Any, ...] = (
-    None, True, False, 0, 1, -1, 2, 7, 0.0, -0.0, 0.5, 1.5, -3.25, 1e-300, 1e300, 10**30, -(10**30), "", "x", "inf", "nan", "1", "\u0000", "\ud800",
-    "é" * 300, [], [0], [[]], ["x"], [None, None], {}, {"x": 1}, {"$type": "array"}, {"$type": "float", "value": "inf"}, {"$type": "nothing"},
-    {"$type": ["array"]}, {"$type": "object", "class": "os:system", "fields": {}}, {"$type": "object", "class": "decimal:Context", "fields": {}},
-    {"$type": "array", "dtype": "|O", "shape": [1], "value": [1]}, {"$type": "array", "dtype": "<f8", "shape": [10**9, 10**9], "value": []},
-    {"$type": "array", "dtype": "<f8", "shape": [-1], "value": [1.0]}, {"$type": "scalar", "dtype": "<M8[s]", "value": "00"},
-    {"$type": "array", "dtype": "S999999", "shape": [1], "value": ["00"]}, {"$type": "dict", "items": [[[], 1]]}, {"$type": "set", "value": [[1]]},
-    {"$type": "tuple", "value": 3}, {"$type": "complex", "value": [1, "x"]}, {"$type": "int", "hex": "0x" + "f" * 900}, {"$type": "int", "hex": "zz"},
-)  # fmt: skip
+_TAGGED: tuple[dict[str, Any], ...] = (
+    {"$type": "array"},
+    {"$type": "float", "value": "inf"},
+    {"$type": "nothing"},
+    {"$type": ["array"]},
+    {"$type": "object", "class": "os:system", "fields": {}},
+    {"$type": "object", "class": "decimal:Context", "fields": {}},
+    {"$type": "array", "dtype": "|O", "shape": [1], "value": [1]},
+    {"$type": "array", "dtype": "<f8", "shape": [10**9, 10**9], "value": []},
+    {"$type": "array", "dtype": "<f8", "shape": [-1], "value": [1.0]},
+    {"$type": "array", "dtype": "S999999", "shape": [1], "value": ["00"]},
+    {"$type": "scalar", "dtype": "<M8[s]", "value": "00"},
+    {"$type": "dict", "items": [[[], 1]]},
+    {"$type": "set", "value": [[1]]},
+    {"$type": "tuple", "value": 3},
+    {"$type": "complex", "value": [1, "x"]},
+    {"$type": "int", "hex": "0x" + "f" * 900},
+    {"$type": "int", "hex": "zz"},
+)
+_WORDS = ("", "x", "inf", "nan", "1", "\u0000", "\ud800", "é" * 300)
+_NUMBERS = (0, 1, -1, 2, 7, 0.0, -0.0, 0.5, 1.5, -3.25, 1e-300, 1e300, 10**30, -(10**30))
+_BOXES: tuple[Any, ...] = ([], [0], [[]], ["x"], [None, None], {}, {"x": 1})
+_JUNK: tuple[Any, ...] = (None, True, False, *_NUMBERS, *_WORDS, *_BOXES, *_TAGGED)
+_KWARGS: tuple[dict[str, Any], ...] = (
+    {},
+    {"args": ["true"], "shell": True},
+    {"file": "os", "name": "system", "python": "/bin/true"},
+    {"file": "/tmp/no.py", "name": "f"},
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,14 +173,8 @@ def _scaled(data: Any, rng: Generator) -> tuple[Any, str]:
 
 def _hostile(data: Any, rng: Generator) -> tuple[Any, str]:
     target = HOSTILE[int(rng.integers(len(HOSTILE)))]
-    kwargs = (
-        {},
-        {"args": ["true"], "shell": True},
-        {"file": "os", "name": "system", "python": "/bin/true"},
-        {"file": "/tmp/no.py", "name": "f"},
-    )
     if isinstance(data, dict):
-        data["target"] = {"target": target, "kwargs": dict(kwargs[int(rng.integers(len(kwargs)))])}
+        data["target"] = {"target": target, "kwargs": dict(_KWARGS[int(rng.integers(len(_KWARGS)))])}
     return data, f"target {target}"
 
 

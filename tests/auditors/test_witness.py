@@ -10,9 +10,10 @@ import pytest
 
 from dpwitness import ApproxDP, InvalidArgument, Pair, Verdict, audit, audit_sensitivity, audit_utility, replay
 from dpwitness.auditors import FailureBound, MeanBound, Scaling
-from dpwitness.auditors.witness import load_target, read_witness
+from dpwitness.auditors.witness import load_target, read_witness, seal
 from dpwitness.mechanisms import Laplace, Records
 from dpwitness.mechanisms.zoo import zoo
+from dpwitness.reports.report import write_report
 
 PAIR = Pair(np.array([0.0]), np.array([1.0]))
 
@@ -138,3 +139,105 @@ def test_measures_that_cannot_be_named_have_no_target():
         replay(witness | {"schema_version": 9})
     with pytest.raises(InvalidArgument, match="bound is missing; it is no complete witness"):
         replay({key: value for key, value in witness.items() if key != "bound"})
+
+
+# ---- edited by hand
+
+
+def edited(witness, **change):
+    return {key: value for key, value in (witness | change).items() if key != "sha256"}
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda w: {"bound": w["bound"] * 1.01}, "bound must be what the counts certify, 1.0"),
+        (lambda w: {"counts": w["counts"] | {"correct": w["counts"]["correct"] + 3000}}, "bound must be what the counts certify, 1.1"),
+        (
+            lambda w: {"counts": w["counts"] | {"wrong": 10**9}},
+            "counts.correct [+] counts.wrong must be at most counts.rounds",
+        ),
+        (lambda w: {"counts": w["counts"] | {"directions": 1}}, "counts.directions must be that of the event, 2, got 1"),
+        (lambda w: {"confidence": 0.9}, None),  # the bound is less than the counts then certify, which is no lie
+        (lambda w: {"claim": "pure:2"}, "claim must be that of claim_numbers, got pure:2"),
+        (lambda w: {"claim": "pure:2", "claim_numbers": [2.0, 0.0]}, "bound must exceed the claim, epsilon = 2, got 1.0"),
+        (
+            lambda w: {"claim": "pure:0.9", "claim_numbers": [0.9, 0.0]},
+            "claim must be the mechanism's own, as the witness says it is: pure:1",
+        ),
+        (lambda w: {"counts": w["counts"] | {"rounds": "x"}}, 'counts.rounds must be a whole number, between 1 and 1000000000000, got "x"'),
+        (lambda w: {"event": w["event"] | {"kind": "atoms"}}, "event.kind must be 'intervals', as its rule is, got \"atoms\""),
+        (lambda w: {"pair": w["pair"] | {"relation": "near"}}, "pair.relation must be one of"),
+        (lambda w: {"schema_version": [1]}, "schema_version must be a whole number, at least 1, got list"),
+        (lambda w: {"extra": 1}, "extra is no field that is known"),
+    ],
+)
+def test_fields_that_do_not_fit_each_other_are_named(witness, change, message):
+    raw = edited(witness, **change(witness))
+    if message is None:
+        assert replay(raw, trials=1000).seed == witness["seed"] + 1
+        return
+    for found in (raw, seal(raw)):
+        with pytest.raises(InvalidArgument, match=f"^replay: witness: {message}"):
+            replay(found)
+
+
+def test_the_hash_of_the_content_shows_what_nothing_else_does(witness, tmp_path):
+    changed = witness | {"pair": witness["pair"] | {"why": "another story"}}
+    with pytest.raises(InvalidArgument, match="sha256 is not that of the content: the witness was edited or damaged"):
+        replay(changed)
+    with pytest.raises(InvalidArgument, match="sha256 is not that"):
+        read_witness(changed)
+    again = replay(edited(changed), trials=1000)
+    assert "the witness has no hash of its content: whether it was edited cannot be seen" in again.notes
+    file = tmp_path / "w.json"
+    file.write_text(json.dumps(witness, indent=7, sort_keys=True))  # the same content, written otherwise
+    assert read_witness(file).bound == witness["bound"]
+
+
+def test_the_report_names_what_ran(witness, tmp_path):
+    given = Laplace(1.0, arithmetic="grid")
+    again = replay(edited(witness, name="somebody else's library"), mechanism=given, trials=1000)
+    assert again.name == "Laplace" and again.target["kwargs"]["noise_multiplier"] == 1.0
+    assert again.notes[1] == 'ran dpwitness.mechanisms.additive:Laplace; the witness calls it "somebody else\'s library"'
+    text = write_report([again], tmp_path, title="Replay", plots=False).read_text()
+    assert "Laplace" in text and text.count("somebody else") == 1  # in the note
+
+
+def test_the_cause_of_an_error_comes_first(witness):
+    def broken(dataset, size, rng):
+        raise OSError("the disk is gone")
+
+    again = replay(witness, mechanism=broken, trials=1000)
+    assert again.verdict is Verdict.ERROR and again.headline() == "ERROR: mechanism always raises OSError: the disk is gone"
+    assert any(note.startswith("replay of a witness at the value level") for note in again.notes[1:])
+
+
+def test_a_changed_source_is_noted(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    file = tmp_path / "moved_target.py"
+    file.write_text(
+        "import numpy as np\n\n\ndef f(dataset, size, rng):\n    return np.round(8 * (dataset[0] + rng.laplace(0, 0.3, size))) / 8\n"
+    )
+    function = load_target("moved_target.py:f")
+    found = json.loads(json.dumps(audit(function, claim="pure:1", pair=PAIR, trials=20_000, seed=1, bits=False).witness))
+    assert found["source"]["file"] == "moved_target.py" and found["source"]["line"] == 4 and "/" not in json.dumps(found["target"])
+    note = "the source of the target, moved_target.py, is not what it was when the witness was written"
+    assert note not in replay(found, trials=1000).notes
+    file.write_text(file.read_text() + "\n# another line\n")
+    assert note in replay(found, trials=1000).notes
+
+
+def test_structured_and_masked_datasets_are_replayed():
+    rows = np.array([(1, 2.0), (3, 4.0)], dtype=[("id", "i8"), ("x", "f8")])
+    other = rows.copy()
+    other["x"][0] = 3.0
+    masked = np.ma.array([1.0, 2.0], mask=[False, True]), np.ma.array([1.0, 3.0], mask=[False, False])
+    for pair in (Pair(rows, other), Pair(*masked)):
+
+        def total(dataset, size, rng, kind=pair.d0):
+            assert dataset.dtype.names == kind.dtype.names and isinstance(dataset, type(kind))
+            return np.round(8 * ((dataset["x"] if dataset.dtype.names else dataset).sum() + rng.laplace(0, 0.2, size))) / 8
+
+        found = json.loads(json.dumps(audit(total, claim="pure:1", pair=pair, trials=20_000, seed=1, bits=False).witness))
+        assert replay(found, mechanism=total).verdict is Verdict.VIOLATED

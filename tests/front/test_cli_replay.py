@@ -1,0 +1,62 @@
+"""``dpwitness replay``: files that are none, targets that moved, and what is shown before anything runs."""
+
+from __future__ import annotations
+
+import json
+import os
+
+import pytest
+
+from dpwitness.auditors.witness_reading import seal
+from dpwitness.cli import main
+
+
+@pytest.fixture
+def witness(shell):
+    found = shell.dpwitness(
+        "audit", "mine.py:scaled", "--kwargs", '{"scale": 0.5}', "--claim", "pure:1", "--d0", "[0]", "--d1", "[1]", "--report", "out"
+    )
+    assert found.returncode == 1
+    return shell.folder / "out" / "witness-scaled.json"
+
+
+def test_what_is_no_file_does_not_hang(shell, monkeypatch, capsys):
+    os.mkfifo(shell.folder / "pipe")
+    (shell.folder / "half.json").write_text('{"schema_version": 1, "name": "x"')
+    monkeypatch.chdir(shell.folder)
+    cases = {"/dev/full": "a device", "/dev/zero": "a device", "pipe": "a pipe", ".": "a folder", "half.json": "no complete JSON file"}
+    for name, message in cases.items():
+        assert main(["replay", name]) == 2
+        out, err = capsys.readouterr()
+        assert out == "" and err.startswith("dpwitness replay: ") and message in err and err.count("\n") == 1
+
+
+def test_target_file_line_and_arguments_are_shown_and_the_witness_travels(shell, witness):
+    raw = json.loads(witness.read_text())
+    assert raw["target"] == {"target": "mine.py:scaled", "kwargs": {"scale": 0.5}}
+    assert str(shell.folder) not in witness.read_text()
+    line = 1 + (shell.folder / "mine.py").read_text().splitlines().index("def scaled(dataset, size, rng, *, scale):")
+    found = shell.dpwitness("replay", "out/witness-scaled.json")
+    assert found.returncode == 1
+    assert found.stdout.splitlines()[0] == f'replays mine.py:scaled (mine.py, line {line}), arguments {{"scale": 0.5}}'
+    (shell.folder / "moved").mkdir()
+    (shell.folder / "mine.py").rename(shell.folder / "moved" / "theirs.py")
+    gone = shell.dpwitness("replay", "out/witness-scaled.json")
+    assert gone.returncode == 2 and "if it has moved, say where: --target FILE.py:scaled" in gone.stderr
+    again = shell.dpwitness("replay", "out/witness-scaled.json", "--target", "moved/theirs.py:scaled")
+    assert again.returncode == 1 and "ran moved/theirs.py:scaled" in again.stdout
+
+
+def test_hostile_and_edited_witnesses(shell, witness, monkeypatch, capsys):
+    monkeypatch.chdir(shell.folder)
+    raw = json.loads(witness.read_text())
+    for change, sealed, message in (
+        ({"target": {"target": "os:system"}}, True, "of the standard library, which no witness may have run"),
+        ({"bound": 5.0}, True, "bound must be what the counts certify"),
+        ({"seed": 3}, False, "sha256 is not that of the content"),
+        ({"seed": 3}, True, ""),
+    ):
+        witness.write_text(json.dumps(seal(raw | change) if sealed else raw | change))
+        code = main(["replay", "out/witness-scaled.json", "--allow", "os:system"])
+        err = capsys.readouterr().err
+        assert code == (2 if message else 1) and message in err and err.count("\n") == (1 if message else 0)
