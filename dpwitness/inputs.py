@@ -42,8 +42,8 @@ def _short(text: str) -> str:
     return repr(text if len(text) <= 100 else text[:100] + "...")
 
 
-def dataset(name: str, text: str) -> Any:
-    """A dataset from JSON: lists of numbers are float64 arrays, and tagged values what they were; the rest stays what JSON says.
+def dataset(name: str, text: str, *, arrays: bool = True) -> Any:
+    """A dataset from JSON: lists of numbers are float64 arrays (unless `arrays` is off), tagged values what they were; the rest stays.
 
     Examples
     --------
@@ -53,23 +53,25 @@ def dataset(name: str, text: str) -> Any:
     ['a', 'b']
     """
     value = _json(f"--{name}", text)
-    if isinstance(value, list) and _numeric(value):
-        try:
-            found = np.array(value, dtype=np.float64)
-        except (ValueError, OverflowError):  # ragged, or beyond the floats
-            found = None
-        if found is not None and np.isfinite(found).all():
-            return found
     try:
-        return from_jsonable(value)
+        found = from_jsonable(value)
     except Exception as error:  # tagged values name types and fields, which may be anything
         raise InvalidArgument(f"--{name} must be a dataset, got {_short(text)}: {said(error)}") from None
+    if arrays and isinstance(value, list) and _numeric(value):
+        try:
+            return np.array(found, dtype=np.float64)
+        except (ValueError, OverflowError):  # ragged, or beyond the floats
+            return found
+    return found
 
 
 def _numeric(value: Any) -> bool:
+    """Numbers that are floats, NaN and infinities written as such, and lists of them."""
     if isinstance(value, list):
         return all(map(_numeric, value))
-    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+    if isinstance(value, dict):
+        return value.get("$type") == "float"
+    return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < math.inf
 
 
 def keywords(text: str | None) -> dict[str, Any]:
@@ -91,7 +93,16 @@ def pair_of(d0: str | None, d1: str | None, relation: str | None, mechanism: Any
     if d0 is None or d1 is None:
         raise InvalidArgument("--d0 and --d1 must be given together")
     own_relation = str(getattr(getattr(mechanism, "domain", None), "relation", "replace-one"))
-    return Pair(dataset("d0", d0), dataset("d1", d1), relation or own_relation)
+    found = [dataset("d0", d0), dataset("d1", d1)]
+    if {type(data) for data in found} == {list, np.ndarray}:  # as when one list is ragged and the other a table: both stay lists
+        found = [dataset(name, text, arrays=False) for name, text in (("d0", d0), ("d1", d1))]
+    if {type(data) for data in found} == {int, float}:
+        found = [float(data) for data in found]
+    if all(isinstance(data, np.ndarray) for data in found):
+        for i, other in ((0, found[1]), (1, found[0])):
+            if found[i].shape == (0,) and other.ndim > 1:  # no rows, of the other's width: JSON cannot say it
+                found[i] = found[i].reshape(0, *other.shape[1:])
+    return Pair(found[0], found[1], relation or own_relation)
 
 
 def load(

@@ -1,0 +1,168 @@
+"""Junk for the public functions: valid calls in which one or two arguments become something else.
+
+Each call must end in a result or in an `InvalidArgument` of one line. `calls` gives any number of them, the same for the same seed.
+"""
+
+from __future__ import annotations
+
+import datetime
+import inspect
+import random
+from collections.abc import Callable, Iterator
+from decimal import Decimal
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+
+from dpwitness.mechanisms.validation import InvalidArgument, shown
+
+__all__ = ["Call", "calls", "fault"]
+
+
+class _Hostile:
+    """Every way to look at it raises."""
+
+    def _no(self, *_: Any) -> Any:
+        raise RuntimeError("junk")
+
+    __repr__ = __str__ = __len__ = __iter__ = __bool__ = __float__ = __int__ = __eq__ = __lt__ = __array__ = _no
+    __hash__ = None  # type: ignore[assignment]
+
+
+def _values() -> list[Callable[[], Any]]:
+    """Makers of junk, so that no call sees what another has spoiled."""
+    from dpwitness.mechanisms import Laplace, PureDP, Records
+
+    def endless() -> list[Any]:
+        out: list[Any] = []
+        out.append(out)
+        return out
+
+    structured = np.dtype([("a", "i4"), ("b", "f8")])
+    return [
+        *(lambda v=v: v for v in (None, True, False, 0, -1, 3, 10**400, 10**5000, -(2**63), 1.5, -0.0, 1e308, 5e-324)),
+        *(lambda v=v: v for v in (float("nan"), float("inf"), -float("inf"), 1j, "", "x", "pure", "pure:", "pure:nan", "pure:1:1", "1e400")),
+        *(lambda v=v: v for v in ("\x1b[31m\n", "\udcff", "a" * 10_000, b"", b"\xff", Decimal("NaN"), Decimal(1), Fraction(1, 3), ...)),
+        *(lambda v=v: v for v in (int, object, InvalidArgument, len, print, datetime.date(2020, 1, 1), range(3), frozenset([1]))),
+        lambda: [], lambda: {}, lambda: (), lambda: set(), lambda: [None], lambda: [1, "a"], lambda: [[1], 2], lambda: {"a": 1},
+        lambda: {1: 2}, lambda: {"a": [1], "b": [1, 2]}, lambda: ({},), endless, lambda: (i for i in range(3)), lambda: bytearray(3),
+        lambda: np.array([]), lambda: np.array(1.0), lambda: np.zeros((2, 0)), lambda: np.ones((2, 3)), lambda: np.array([np.nan, 1.0]),
+        lambda: np.array([None, 1], dtype=object), lambda: np.array(["a", "b"]), lambda: np.array([1j]), lambda: np.zeros(2, np.longdouble),
+        lambda: np.zeros(2, structured), lambda: np.ma.array([1.0, 2.0], mask=[0, 1]), lambda: np.array(["2020"], "M8[Y]"),
+        lambda: np.arange(3), lambda: np.float32(2), lambda: np.int8(-3), lambda: np.bool_(True), lambda: np.longdouble(1),
+        object, _Hostile, lambda: [_Hostile()], lambda: Laplace(1.0), lambda: PureDP(1.0), lambda: Records(1), lambda: Laplace, lambda: PureDP,
+    ]  # fmt: skip
+
+
+class Call:
+    """One call with junk in it: ``call()`` makes it, ``str(call)`` says what it is."""
+
+    def __init__(self, function: Callable[..., Any], arguments: dict[str, Any], spoiled: dict[str, Any]) -> None:
+        self._function, self._arguments, self._spoiled = function, arguments, spoiled
+
+    def __call__(self) -> Any:
+        return self._function(**{**self._arguments, **self._spoiled})
+
+    def __str__(self) -> str:
+        told = ", ".join(f"{name}={shown(value)}" for name, value in self._spoiled.items())
+        return f"{getattr(self._function, '__name__', self._function)}({told})"
+
+
+def fault(call: Call) -> str:
+    """Empty for a call that ends in a result or an InvalidArgument of one line, otherwise what it ends in."""
+    try:
+        call()
+    except InvalidArgument as error:
+        text = str(error)
+        return "" if text and text.isprintable() and len(text) < 1000 else f"{call}: message {text[:200]!r}"
+    except Exception as error:
+        return f"{call}: {type(error).__name__}: {str(error)[:200]}"
+    return ""
+
+
+def calls(seed: int, count: int) -> Iterator[Call]:
+    """Calls of all public functions, constructors included, in a random order that the seed fixes."""
+    rng = random.Random(seed)
+    functions, values = _functions(), _values()
+    for _ in range(count):
+        function, make = rng.choice(functions)
+        arguments = make()
+        names = [name for name in inspect.signature(function).parameters if name not in _LEFT_ALONE]
+        spoiled = {name: rng.choice(values)() for name in rng.sample(names, min(len(names), 1 + (rng.random() < 0.2)))}
+        yield Call(function, arguments, spoiled)
+
+
+_LEFT_ALONE = ("args", "kwargs", "options")
+
+
+def _functions() -> list[tuple[Callable[..., Any], Callable[[], dict[str, Any]]]]:
+    """Public callables with the arguments of a small valid call."""
+    import dpwitness as dpw
+    from dpwitness import mechanisms as m
+    from dpwitness.auditors.loss_search import worst_output
+    from dpwitness.auditors.sensitivity import sensitivity_at
+    from dpwitness.auditors.utility import FailureBound, MeanBound, Scaling
+
+    def leaky(dataset: Any, size: int, rng: Any) -> Any:
+        return np.sum(dataset) + rng.laplace(0.0, 0.5, size)
+
+    def error(size: int, rng: Any) -> Any:
+        return np.abs(rng.laplace(size=size))
+
+    def pair() -> Any:
+        return dpw.Pair(np.array([0.0]), np.array([1.0]))
+
+    quick = {"evaluations": 30, "seconds": 0.5}
+    outputs = np.random.default_rng(0).laplace(size=(2, 1200))
+    witness = dpw.audit(leaky, claim="pure:0.1", pair=pair(), trials=20_000, seed=1).witness
+    found: list[tuple[Callable[..., Any], Callable[[], dict[str, Any]]]] = [
+        (dpw.audit, lambda: {"mechanism": leaky, "claim": "pure:1", "pair": pair(), "trials": 1000}),
+        (dpw.audit, lambda: {"mechanism": leaky, "claim": "pure:1", "domain": m.Records(1), "trials": 1000}),
+        (dpw.certify, lambda: {"mechanism": m.Laplace(1.0), "pair": pair(), "trials": 10_000}),
+        (dpw.search, lambda: {"mechanism": leaky, "domain": m.Records(1), "claim": m.PureDP(1.0), **quick}),
+        (dpw.audit_sensitivity, lambda: {"function": np.sum, "claimed_bound": 1.0, "domain": m.Records(2), **quick}),
+        (sensitivity_at, lambda: {"function": np.sum, "claimed_bound": 1.0, "pair": pair()}),
+        (dpw.audit_utility, lambda: {"error": error, "claim": MeanBound(1.2), "runs": 200}),
+        (dpw.audit_outputs, lambda: {"outputs0": outputs[0], "outputs1": outputs[1], "claim": "pure:1"}),
+        (dpw.limit, lambda: {"mechanism": m.Laplace(1.0), "pair": pair(), "claim": "pure:1", "trials": 20_000, "confidence": 0.95}),
+        (dpw.check_mechanism, lambda: {"mechanism": m.Laplace(1.0), "trials": 1000, "checks": ["check_dataset_is_left_alone"]}),
+        (dpw.replay, lambda: {"witness": witness, "mechanism": leaky, "trials": 1000}),
+        (worst_output, lambda: {"mechanism": m.Laplace(1.0), "pair": pair()}),
+        (dpw.parse_claim, lambda: {"text": "pure:1"}),
+        (dpw.PureDP, lambda: {"epsilon": 1.0}),
+        (dpw.ApproxDP, lambda: {"epsilon": 1.0, "delta": 1e-5}),
+        (dpw.GDP, lambda: {"mu": 1.0}),
+        (dpw.RDP, lambda: {"alpha": 2.0, "epsilon": 1.0}),
+        (dpw.ZCDP, lambda: {"rho": 1.0}),
+        (FailureBound, lambda: {"bound": 1.0, "beta": 0.1}),
+        (MeanBound, lambda: {"bound": 1.0}),
+        (Scaling, lambda: {"exponent": 1.0, "grid": (1, 4, 16, 64)}),
+        (m.Answers, lambda: {"length": 2}),
+        (m.Counts, lambda: {"length": 2}),
+        (m.Records, lambda: {"size": 2}),
+        (m.Rows, lambda: {"size": 2, "labels": (0, 1)}),
+        (m.LabelledBall, lambda: {"dimension": 2, "size": 3}),
+        (m.Costs, lambda: {"length": 2, "dimension": 2, "bound": 1.0}),
+        (m.LabelledVectors, lambda: {"x": [[0.0], [1.0]], "y": [0, 1]}),
+        (m.LinearCosts, lambda: {"x": [[0.0], [1.0]]}),
+    ]
+    found += [(dpw.Pair, lambda: {"d0": np.array([0.0]), "d1": np.array([1.0])})] * 4
+    found += [(cls, lambda kept=kept: dict(kept)) for cls, kept in _mechanisms(m)]
+    return found
+
+
+def _mechanisms(m: Any) -> list[tuple[Any, dict[str, Any]]]:
+    """Constructors of the reference mechanisms, with what a specimen of each was built with."""
+    import dataclasses
+
+    built: dict[Any, dict[str, Any]] = {}
+    for specimen in m.zoo().values():
+        own = getattr(specimen, "mechanism", specimen)
+        if dataclasses.is_dataclass(own) and not isinstance(own, type):
+            built.setdefault(type(own), {f.name: getattr(own, f.name) for f in dataclasses.fields(own) if f.init})
+    built[m.LogisticObjectivePerturbation] = {"epsilon": 0.1, "regularization": 0.1}
+    built[m.PrivateRidge] = dict(zip(list(inspect.signature(m.PrivateRidge).parameters)[:6], (1.0, 0.1, 1.0, 1.0, 1, 3), strict=True))
+    built[m.PrivateFTRL] = dict(zip(list(inspect.signature(m.PrivateFTRL).parameters)[:5], (1.0, 1e-5, 1.0, 2, 6), strict=True))
+    built[m.Loss] = {"name": "linear"}
+    return list(built.items())
