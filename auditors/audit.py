@@ -27,7 +27,17 @@ from dpwitness.mechanisms.foreign import Target
 from dpwitness.mechanisms.notions import RDP, ZCDP, Claim, promised
 from dpwitness.mechanisms.pairs import Pair
 from dpwitness.mechanisms.protocol import name_of
-from dpwitness.mechanisms.validation import InvalidArgument, require_integer, require_one_of, require_positive, require_probability
+from dpwitness.mechanisms.validation import (
+    InvalidArgument,
+    require_integer,
+    require_numbers,
+    require_one_of,
+    require_positive,
+    require_probability,
+    require_runner,
+    require_type,
+    shown,
+)
 
 __all__ = ["Progress", "audit", "confirm"]
 
@@ -105,9 +115,10 @@ def audit(
     """
     claim = promised(mechanism, claim, "audit")
     require_one_of("stop", stop, ["gross", "violation", "never"], "audit")
+    require_type("bits", bits, (bool, np.bool_), "be True or False", "audit")
     state = _begin(mechanism, claim, trials, confidence, seed, executor, name, time_limit, progress, target)
     state.stop, state.bits = stop, bits
-    state.near = None if near is None else np.atleast_1d(np.asarray(near, dtype=np.float64))
+    state.near = None if near is None else require_numbers("near", near, "audit").ravel()
     pairs = _pairs(mechanism, pair, domain)
     return _kept(state, lambda: search_and_test(state, pairs), executor is None)
 
@@ -156,11 +167,15 @@ def _begin(
 
     run = getattr(mechanism, "sample", mechanism)
     if not callable(run) or isinstance(mechanism, type):
-        raise InvalidArgument(f"mechanism must be callable or have a method sample(dataset, size, rng), got {mechanism!r}")
+        raise InvalidArgument(f"mechanism must be callable or have a method sample(dataset, size, rng), got {shown(mechanism)}")
     trials = require_integer("trials", trials, "audit", least=1000, most=10**12)
     require_probability("confidence", confidence, "audit")
     seed = require_integer("seed", seed, "audit", least=0)
-    require_positive("time_limit", time_limit, "audit")
+    if require_positive("time_limit", time_limit, "audit") > 1e9:
+        raise InvalidArgument(f"audit: time_limit must be at most 1e9 seconds, got {time_limit!r}")
+    time_limit = float(time_limit)
+    require_runner(executor, progress, name, "audit")
+    require_type("target", target, dict, "be a dict", "audit", optional=True)
     name = name or name_of(mechanism)
     result = AuditResult(
         name=name,
@@ -206,8 +221,8 @@ def _pairs(mechanism: Any, pair: Pair | Sequence[Pair] | None, domain: Domain | 
     if isinstance(pair, Pair):
         return [pair]
     if pair is not None:
-        if not pair or not all(isinstance(p, Pair) for p in pair):
-            raise InvalidArgument(f"pair must be a Pair or a non-empty list of Pairs, got {pair!r}")
+        if not isinstance(pair, list | tuple) or not pair or not all(isinstance(p, Pair) for p in pair):
+            raise InvalidArgument(f"pair must be a Pair or a non-empty list of Pairs, got {shown(pair)}")
         return list(pair)
     domain = getattr(mechanism, "domain", None) if domain is None else domain
     if domain is None:

@@ -16,7 +16,7 @@ from dpwitness.auditors.result import AuditResult, Result, Verdict
 from dpwitness.mechanisms.foreign import Target, TargetError
 from dpwitness.mechanisms.pairs import Pair
 from dpwitness.mechanisms.protocol import name_of
-from dpwitness.mechanisms.validation import InvalidArgument
+from dpwitness.mechanisms.validation import InvalidArgument, require_callable, require_integer, require_runner, require_type, shown
 
 __all__ = ["CHECKS", "CheckFailed", "CheckReport", "Finding", "Skip", "Tag", "check_mechanism", "parametrize_with_checks"]
 
@@ -115,7 +115,9 @@ def check_mechanism(
     >>> check_mechanism(Laplace(1.0, arithmetic="grid"), trials=20_000).failed
     ()
     """
+    require_callable("progress", progress, "check_mechanism", arguments=1, optional=True)
     subject = _subject(mechanism, pair, seed, trials, executor)
+    require_type("expected_failures", expected_failures, Mapping, "be a dict of names and reasons", "check_mechanism", optional=True)
     expected = _known("expected_failures", _expectations(mechanism) if expected_failures is None else expected_failures)
     names = _known("checks", CHECKS if checks is None else checks)
     findings = []
@@ -128,7 +130,13 @@ def check_mechanism(
 
 
 def _subject(mechanism: Any, pair: Pair | list[Pair] | None, seed: int, trials: int | None, executor: Executor | None = None) -> Subject:
-    pairs = [pair] if isinstance(pair, Pair) else list(pair or [])
+    require_runner(executor, None, None, "check_mechanism")
+    seed = require_integer("seed", seed, "check_mechanism", least=0)
+    trials = None if trials is None else require_integer("trials", trials, "check_mechanism", most=10**12)
+    given: Any = [pair] if isinstance(pair, Pair) else [] if pair is None else pair
+    if not isinstance(given, list | tuple) or not all(isinstance(each, Pair) for each in given):
+        raise InvalidArgument(f"check_mechanism: pair must be a Pair or a list of Pairs, got {shown(pair)}")
+    pairs = list(given)
     if not pairs:
         domain = getattr(mechanism, "domain", None)
         if domain is None:
@@ -143,9 +151,11 @@ def _expectations(mechanism: Any) -> Mapping[str, str]:
 
 
 def _known(argument: str, names: Any) -> Any:
+    if isinstance(names, str | bytes | bytearray) or not isinstance(names, Collection):
+        raise InvalidArgument(f"{argument} must hold names of checks, got {shown(names)}")
     for name in names:
-        if name not in CHECKS:
-            raise InvalidArgument(f"{argument} must name checks ({', '.join(CHECKS)}), got {name!r}")
+        if not isinstance(name, str) or name not in CHECKS:
+            raise InvalidArgument(f"{argument} must name checks ({', '.join(CHECKS)}), got {shown(name)}")
     return names
 
 

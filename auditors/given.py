@@ -10,10 +10,10 @@ from dpwitness.auditors.certificate import Tally, certified, detectable, p_value
 from dpwitness.auditors.engine import MechanismFailed, audit_key, stream
 from dpwitness.auditors.health import check_training
 from dpwitness.auditors.learning import learn
-from dpwitness.auditors.outputs import Outputs, WrongShape, encode
+from dpwitness.auditors.outputs import Outputs, encode
 from dpwitness.auditors.result import AuditResult, Verdict
 from dpwitness.mechanisms.notions import ApproxDP, Claim, PureDP, promised
-from dpwitness.mechanisms.validation import InvalidArgument, require_integer, require_probability
+from dpwitness.mechanisms.validation import InvalidArgument, require_integer, require_probability, require_type, said
 
 __all__ = ["audit_outputs"]
 
@@ -58,6 +58,7 @@ def audit_outputs(
     started = time.perf_counter()
     claim = promised(None, claim, "audit_outputs")
     require_probability("confidence", confidence, "audit_outputs")
+    require_type("name", name, str, "be a text", "audit_outputs")
     seed, alpha = require_integer("seed", seed, "audit_outputs", least=0), 1 - confidence
     batches = [_encoded("outputs0", outputs0), _encoded("outputs1", outputs1)]
     runs = min(map(len, batches))
@@ -97,9 +98,9 @@ def audit_outputs(
 def _encoded(name: str, raw: Any) -> Outputs:
     try:
         size = len(raw)
-        outputs = encode(raw, size)
-    except (TypeError, WrongShape) as error:
-        raise InvalidArgument(f"audit_outputs: {name} must be an array or a list with one output a run: {error}") from None
-    if size < 1000:
+        outputs = encode(raw, size) if size else None
+    except Exception as error:  # of any object at all
+        raise InvalidArgument(f"audit_outputs: {name} must be an array or a list with one output a run: {said(error)}") from None
+    if outputs is None or size < 1000:
         raise InvalidArgument(f"audit_outputs: {name} must hold at least 1000 outputs, got {size}")
     return outputs

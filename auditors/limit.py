@@ -14,9 +14,9 @@ from numpy.typing import NDArray
 
 from dpwitness.auditors.certificate import certified
 from dpwitness.auditors.loss_law import LossLaw, loss_law
-from dpwitness.mechanisms.notions import Claim
+from dpwitness.mechanisms.notions import Claim, promised
 from dpwitness.mechanisms.pairs import Pair
-from dpwitness.mechanisms.validation import require_integer, require_probability
+from dpwitness.mechanisms.validation import require_integer, require_probability, require_type
 
 __all__ = ["limit", "limit_of_law"]
 
@@ -25,7 +25,7 @@ FloatArray = NDArray[np.float64]
 _COARSE = 48  # thresholds a side in the first pass; the second looks between the neighbours of the best
 
 
-def limit(mechanism: Any, pair: Pair, claim: Claim, trials: int, confidence: float) -> float | None:
+def limit(mechanism: Any, pair: Pair, claim: Claim | str, trials: int, confidence: float) -> float | None:
     """Largest parameter of the claim's notion that any event could certify with probability one half.
 
     Parameters
@@ -33,7 +33,7 @@ def limit(mechanism: Any, pair: Pair, claim: Claim, trials: int, confidence: flo
     mechanism : Mechanism
         With ``log_density``.
     pair : Pair
-    claim : Claim
+    claim : Claim or str
         Its notion and, for (epsilon, delta)-DP, its delta; the parameter itself plays no part.
     trials : int
         Runs of the mechanism, both sides together.
@@ -52,7 +52,9 @@ def limit(mechanism: Any, pair: Pair, claim: Claim, trials: int, confidence: flo
     >>> round(limit(laplace, laplace.worst_pair(), PureDP(1.0), 20_000, 0.95), 3)
     0.968
     """
-    require_integer("trials", trials, "limit")
+    require_type("pair", pair, Pair, "be a Pair", "limit")
+    claim = promised(None, claim, "limit")
+    trials = require_integer("trials", trials, "limit", most=10**12)
     require_probability("confidence", confidence, "limit")
     law = loss_law(mechanism, pair)
     return None if law is None else limit_of_law(law, claim, trials, 1 - confidence)

@@ -16,7 +16,7 @@ from scipy.optimize import minimize
 from dpwitness.auditors.loss_outputs import Loss, best_atom, sampled
 from dpwitness.mechanisms.pairs import Pair
 from dpwitness.mechanisms.protocol import FloatArray, WhiteBox
-from dpwitness.mechanisms.validation import InvalidArgument
+from dpwitness.mechanisms.validation import InvalidArgument, require_integer, require_numbers, require_type
 
 __all__ = ["Kind", "WorstOutput", "worst_output"]
 
@@ -86,14 +86,20 @@ def worst_output(
     InvalidArgument
         If the mechanism has no log-density, its outputs are not rows of numbers, or the log-density is NaN somewhere.
     """
-    loss, rng = Loss(mechanism, pair), np.random.default_rng(seed)
+    require_type("pair", pair, Pair, "be a Pair", "worst_output")
+    rng = np.random.default_rng(require_integer("seed", seed, "worst_output", least=0))
+    samples = require_integer("samples", samples, "worst_output", most=10**7)
+    starts = None if starts is None else require_numbers("starts", starts, "worst_output")
+    loss = Loss(mechanism, pair)
     atom = _enumerated(mechanism, pair, loss)
     if atom is not None:
         return atom
     first, second = (sampled(mechanism, dataset, samples, rng) for dataset in (pair.d0, pair.d1))
     rows = np.vstack([first, second])
     if starts is not None:
-        rows = np.vstack([rows, np.asarray(starts, dtype=np.float64).reshape(-1, rows.shape[1])])
+        if starts.size % rows.shape[1]:
+            raise InvalidArgument(f"worst_output: starts must have rows of {rows.shape[1]} numbers, got shape {starts.shape}")
+        rows = np.vstack([rows, starts.reshape(-1, rows.shape[1])])
     values = loss(rows)
     if np.isinf(values).any():
         return _settled(loss, rows[int(np.argmax(values))])

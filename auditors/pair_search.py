@@ -22,11 +22,11 @@ from dpwitness.auditors.pair_scores import LossScore, PilotScore, ProfileScore
 from dpwitness.auditors.pair_simplify import simplified
 from dpwitness.auditors.pair_space import Shape, draw_shape, require_neighbours
 from dpwitness.mechanisms.domains import Domain
-from dpwitness.mechanisms.notions import ApproxDP, Claim
+from dpwitness.mechanisms.notions import ApproxDP, Claim, promised
 from dpwitness.mechanisms.pairs import Pair
 from dpwitness.mechanisms.protocol import FloatArray
 from dpwitness.mechanisms.solvers import ConvergenceError
-from dpwitness.mechanisms.validation import require_integer, require_positive
+from dpwitness.mechanisms.validation import require_callable, require_integer, require_positive
 
 __all__ = ["Candidate", "Exploration", "explore", "search"]
 
@@ -82,7 +82,7 @@ class Exploration:
 def search(
     mechanism: Any,
     domain: Domain,
-    claim: Claim,
+    claim: Claim | str,
     *,
     score: Callable[[Pair], float] | None = None,
     evaluations: int = 20_000,
@@ -99,7 +99,7 @@ def search(
         claim's parameter from samples for the other notions. Without, it is what a pilot run is expected to certify.
     domain : Domain
         The datasets and when they are neighbours. All that is told about where to look.
-    claim : Claim
+    claim : Claim or str
     score : callable, optional
         ``score(pair) -> float``, larger for pairs that look worse, instead.
     evaluations, seconds : int, float
@@ -119,9 +119,11 @@ def search(
         If the domain is empty or has no neighbours, or the mechanism cannot be run.
     """
     require_neighbours(domain, "search")
+    claim = promised(None, claim, "search")
+    require_callable("score", score, "search", arguments=1, optional=True)
     require_positive("seconds", seconds, "search")
-    require_integer("evaluations", evaluations, "search")
-    require_integer("keep", keep, "search")
+    evaluations, keep = require_integer("evaluations", evaluations, "search", most=10**12), require_integer("keep", keep, "search")
+    seed = require_integer("seed", seed, "search", least=0)
     pure = isinstance(claim, ApproxDP) and claim.delta_budget == 0
     black_box = not hasattr(mechanism, "log_density")
     if score is not None or black_box or not pure:

@@ -19,6 +19,7 @@ from dpwitness.auditors.engine import Sides, Stage, run_side, stream
 from dpwitness.auditors.health import Unfit, check_structure, same_outputs
 from dpwitness.auditors.outputs import Outputs, encode
 from dpwitness.auditors.rounds import of_this_project
+from dpwitness.auditors.type_slip import check_types
 from dpwitness.mechanisms import global_generators
 from dpwitness.mechanisms.foreign_wire import text_of
 from dpwitness.mechanisms.jsonable import to_jsonable
@@ -86,6 +87,7 @@ def _probe(stage: Stage, seeded: bool) -> Probed:
             notes.update(dict.fromkeys(_compare(sides, again, words, drawn)))
     assert sides[0] is not None and sides[1] is not None
     _check_output(stage, sides[0], sides[1])
+    check_types(stage.run, stage.pair.d1, stage.pair.d0, (sides[0], sides[1]))
     for side in (sides[0], sides[1]):
         notes.update(dict.fromkeys(told_of(side)))
     return Probed((sides[0], sides[1]), words, rounds, stage.single, shared, tuple(notes))

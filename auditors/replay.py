@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import os
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass, replace
@@ -24,7 +25,7 @@ from dpwitness.mechanisms.jsonable import foreign_classes
 from dpwitness.mechanisms.notions import Claim
 from dpwitness.mechanisms.protocol import name_of
 from dpwitness.mechanisms.reading import shown
-from dpwitness.mechanisms.validation import InvalidArgument, require_integer
+from dpwitness.mechanisms.validation import InvalidArgument, require_integer, require_runner, require_type
 
 __all__ = ["Replay", "prepare", "replay"]
 
@@ -123,6 +124,7 @@ class Replay:
         """Replay on the mechanism that `load` gave."""
         if seed is not None:
             seed = require_integer("seed", seed, "replay", least=0)
+        require_runner(executor, progress, None, "replay")
         notes = check_seal(self.raw, self.file)
         if self.raw.get("kind") in KINDS:
             with _about(self.file):
@@ -144,7 +146,7 @@ class Replay:
     def _again(
         self, found: Witness, mechanism: Any, trials: int | None, seed: int | None, executor: Executor | None, progress: Progress | None
     ) -> AuditResult | CertifyResult:
-        trials = require_integer("trials", trials or max(found.rounds, 1000), "replay", least=1000)
+        trials = require_integer("trials", max(found.rounds, 1000) if trials is None else trials, "replay", least=1000, most=10**12)
         common: dict[str, Any] = {
             "claim": found.claim,
             "confidence": found.confidence,
@@ -205,6 +207,8 @@ def arguments_of(target: dict[str, Any] | None) -> dict[str, Any]:
 
 def prepare(witness: str | Path | dict[str, Any], *, mechanism: Any = None, allow: Sequence[str] = (), called: str = "") -> Replay:
     """Read a witness and judge its target; nothing is imported or run yet."""
+    require_type("witness", witness, (str, os.PathLike, dict), "be a path or what a witness file holds", "replay")
+    require_type("allow", allow, (str, list, tuple, set, frozenset), "be a list of names", "replay")
     raw, file = load_json(witness)
     if raw.get("kind") == "claim":
         raise InvalidArgument(f"replay: {file} is the witness of a claim: dpwitness replay {file}")

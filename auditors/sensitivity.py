@@ -21,7 +21,7 @@ from dpwitness.mechanisms.learner import Predictor
 from dpwitness.mechanisms.pairs import Pair
 from dpwitness.mechanisms.protocol import FloatArray, name_of
 from dpwitness.mechanisms.solvers import ConvergenceError
-from dpwitness.mechanisms.validation import InvalidArgument, require_integer, require_positive
+from dpwitness.mechanisms.validation import InvalidArgument, require_callable, require_integer, require_positive, require_type, shown
 
 __all__ = ["SensitivityResult", "audit_sensitivity", "feature_distance", "sensitivity_at"]
 
@@ -173,12 +173,12 @@ def audit_sensitivity(
     """
     bound = require_positive("claimed_bound", claimed_bound, "audit_sensitivity")
     require_positive("seconds", seconds, "audit_sensitivity")
-    require_integer("evaluations", evaluations, "audit_sensitivity")
-    require_integer("seed", seed, "audit_sensitivity", least=0)
+    evaluations = require_integer("evaluations", evaluations, "audit_sensitivity", most=10**12)
+    seed = require_integer("seed", seed, "audit_sensitivity", least=0)
     if not callable(function):
-        raise InvalidArgument(f"audit_sensitivity: function must be callable, got {function!r}")
-    if not callable(norm) and norm not in (1, 2, math.inf):
-        raise InvalidArgument(f"audit_sensitivity: norm must be 1, 2, inf or a distance function, got {norm!r}")
+        raise InvalidArgument(f"audit_sensitivity: function must be callable, got {shown(function)}")
+    _require_norm(norm, "audit_sensitivity")
+    require_type("name", name, str, "be a text", "audit_sensitivity", optional=True)
     require_neighbours(domain, "audit_sensitivity")
     begin = time.perf_counter()
     measure = _Difference(function, norm)
@@ -203,12 +203,21 @@ def sensitivity_at(
 ) -> SensitivityResult:
     """`audit_sensitivity` of one given pair; ERROR where the function does not converge on it."""
     bound = require_positive("claimed_bound", claimed_bound, "sensitivity_at")
+    require_callable("function", function, "sensitivity_at")
+    require_type("pair", pair, Pair, "be a Pair", "sensitivity_at")
+    require_type("name", name, str, "be a text", "sensitivity_at", optional=True)
+    _require_norm(norm, "sensitivity_at")
     measure = _Difference(function, norm)
     empty = _unmeasured(function, bound, norm, name, measure)
     try:
         return replace(_judged(empty, measure, pair), evaluations=1)
     except ConvergenceError as error:
         return replace(empty, notes=(f"the function did not converge on the pair: {error}",))
+
+
+def _require_norm(norm: Any, owner: str) -> None:
+    if not callable(norm) and not (isinstance(norm, int | float) and norm in (1, 2, math.inf)):
+        raise InvalidArgument(f"{owner}: norm must be 1, 2, inf or a distance function, got {shown(norm)}")
 
 
 def _unmeasured(function: Callable[[Any], Any], bound: float, norm: Norm, name: str | None, measure: _Difference) -> SensitivityResult:

@@ -24,9 +24,12 @@ from dpwitness.mechanisms.solvers import ConvergenceError
 from dpwitness.mechanisms.validation import (
     InvalidArgument,
     require,
+    require_callable,
     require_integer,
     require_positive,
     require_probability,
+    require_type,
+    shown,
 )
 
 __all__ = ["FailureBound", "MeanBound", "Scaling", "UtilityClaim", "UtilityPoint", "UtilityResult", "audit_utility"]
@@ -124,7 +127,8 @@ class Scaling:
             if self.statistic != "mean":
                 raise InvalidArgument(f"Scaling: spread must be left out for the median, got {self.spread!r}")
         if not isinstance(self.grid, Sequence) or isinstance(self.grid, str):
-            raise InvalidArgument(f"Scaling: grid must be a sequence of numbers, got {self.grid!r}")
+            raise InvalidArgument(f"Scaling: grid must be a sequence of numbers, got {shown(self.grid)}")
+        require_callable("transform", self.transform, "Scaling", arguments=1, optional=True)
         values = sorted({require_positive("grid", value, "Scaling") for value in self.grid})
         if len(values) < _LEAST_POINTS or values[-1] < _LEAST_SPAN * values[0] * (1 - 1e-12):
             found = f"{len(values)} spanning {values[-1] / values[0]:.6g}x" if values else "none"
@@ -300,13 +304,14 @@ def audit_utility(
     'NOT_REFUTED'
     """
     if not callable(error):
-        raise InvalidArgument(f"audit_utility: error must be callable, got {error!r}")
+        raise InvalidArgument(f"audit_utility: error must be callable, got {shown(error)}")
     if not isinstance(claim, FailureBound | MeanBound | Scaling):
-        raise InvalidArgument(f"audit_utility: claim must be a FailureBound, MeanBound or Scaling, got {claim!r}")
+        raise InvalidArgument(f"audit_utility: claim must be a FailureBound, MeanBound or Scaling, got {shown(claim)}")
     least = 200 if isinstance(claim, Scaling) else 2
-    count = require_integer("runs", (200 if least == 200 else 2000) if runs is None else runs, "audit_utility", least=least)
+    count = require_integer("runs", (200 if least == 200 else 2000) if runs is None else runs, "audit_utility", least=least, most=10**9)
     require_probability("confidence", confidence, "audit_utility")
-    require_integer("seed", seed, "audit_utility", least=0)
+    seed = require_integer("seed", seed, "audit_utility", least=0)
+    require_type("name", name, str, "be a text", "audit_utility", optional=True)
     begin = time.perf_counter()
     title = name or name_of(error)
     base = UtilityResult(title, claim, Verdict.ERROR, count, confidence, seed, function=error)

@@ -30,7 +30,7 @@ from dpwitness.mechanisms.notions import GDP, RDP, ZCDP, ApproxDP, Claim, promis
 from dpwitness.mechanisms.pairs import Pair
 from dpwitness.mechanisms.protocol import name_of
 from dpwitness.mechanisms.solvers import ConvergenceError
-from dpwitness.mechanisms.validation import InvalidArgument, require_integer, require_one_of, require_probability
+from dpwitness.mechanisms.validation import InvalidArgument, require_integer, require_one_of, require_probability, require_type
 
 __all__ = ["CertifyResult", "certify"]
 
@@ -103,6 +103,8 @@ def certify(
     require_probability("confidence", confidence, "certify")
     seed = require_integer("seed", seed, "certify", least=0)
     require_one_of("route", route, ["auto", "law", "sampling"], "certify")
+    require_type("name", name, str, "be a text", "certify", optional=True)
+    require_type("target", target, dict, "be a dict", "certify", optional=True)
     started = time.perf_counter()
     if pair is None:
         domain = getattr(mechanism, "domain", None)

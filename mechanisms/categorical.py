@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from dpwitness.mechanisms.jit import jit
 from dpwitness.mechanisms.protocol import FloatArray
-from dpwitness.mechanisms.validation import InvalidArgument, require
+from dpwitness.mechanisms.validation import InvalidArgument, require, shown
 
 __all__ = ["SoftmaxDraw"]
 
@@ -183,5 +183,5 @@ class SoftmaxDraw:
     def _table(self, dataset: FloatArray) -> FloatArray:
         weights = np.asarray(dataset, dtype=np.float64)
         if weights.shape != (self.actions,) or not np.all(np.isfinite(weights)):
-            raise InvalidArgument(f"SoftmaxDraw: dataset must be {self.actions} finite log-weights, got {dataset!r}")
+            raise InvalidArgument(f"SoftmaxDraw: dataset must be {self.actions} finite log-weights, got {shown(dataset)}")
         return log_softmax(weights[None, :])

@@ -25,7 +25,7 @@ from dpwitness.mechanisms.notions import PureDP
 from dpwitness.mechanisms.pairs import Pair
 from dpwitness.mechanisms.protocol import FloatArray, Truth
 from dpwitness.mechanisms.solvers import TOLERANCE, ConvergenceError, Problem
-from dpwitness.mechanisms.validation import InvalidArgument, require
+from dpwitness.mechanisms.validation import InvalidArgument, require, shown
 
 __all__ = ["ConvexObjectivePerturbation", "QuadraticPenalty", "RecordLoss", "StronglyConvex"]
 
@@ -111,7 +111,7 @@ class ConvexObjectivePerturbation(ObjectiveBalls):
         if not isinstance(self.loss, Loss | RecordLoss):
             raise InvalidArgument(f"{owner}: loss must be a Loss or have gradient and hessian, got {type(self.loss).__name__}")
         if not isinstance(self.penalty, StronglyConvex) or not self.penalty.strong_convexity > 0:
-            raise InvalidArgument(f"{owner}: penalty must be strongly convex, with gradient and hessian, got {self.penalty!r}")
+            raise InvalidArgument(f"{owner}: penalty must be strongly convex, with gradient and hessian, got {shown(self.penalty)}")
         if isinstance(self.loss, Loss):
             if not self.loss.smooth:
                 raise InvalidArgument(f"{owner}: loss must be differentiable, got {self.loss.name!r}")

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from dpwitness.mechanisms.validation import InvalidArgument
+from dpwitness.mechanisms.validation import InvalidArgument, shown
 
 __all__ = ["LabelledVectors", "LinearCosts"]
 
@@ -156,8 +156,8 @@ def _finite(owner: str, name: str, value: ArrayLike, axes: int) -> FloatArray:
     """A C-contiguous float64 copy with `axes` axes; an InvalidArgument that names the first entry that is not finite."""
     try:
         array = np.array(value, dtype=np.float64, order="C")
-    except (TypeError, ValueError):
-        raise InvalidArgument(f"{owner}: {name} must be numeric with rows of one length, got {value!r}") from None
+    except Exception:  # a ragged list, a text, a whole number beyond the floats, an object that cannot be looked at
+        raise InvalidArgument(f"{owner}: {name} must be numeric with rows of one length, got {shown(value)}") from None
     if array.ndim != axes:
         raise InvalidArgument(f"{owner}: {name} must have {axes} axes, got shape {array.shape}")
     wrong = np.argwhere(~np.isfinite(array))

@@ -20,7 +20,7 @@ from dpwitness.mechanisms.notions import ApproxDP
 from dpwitness.mechanisms.optional import offered_when
 from dpwitness.mechanisms.pairs import Pair
 from dpwitness.mechanisms.protocol import FloatArray, Truth
-from dpwitness.mechanisms.validation import InvalidArgument, require
+from dpwitness.mechanisms.validation import InvalidArgument, require, shown
 
 __all__ = ["PrivateFTRL"]
 
@@ -70,7 +70,7 @@ class PrivateFTRL:
         require(self).positive("epsilon", "bound").probability("delta").integer("actions", least=2).integer("horizon")
         require(self).one_of("lambda_rule", ["printed", "with_log_p"])
         if self.adversary is not None and not hasattr(self.adversary, "py_func"):
-            raise InvalidArgument(f"PrivateFTRL: adversary must be compiled with numba.njit, got {self.adversary!r}")
+            raise InvalidArgument(f"PrivateFTRL: adversary must be compiled with numba.njit, got {shown(self.adversary)}")
 
     @property
     def regularization(self) -> float:

@@ -29,7 +29,7 @@ from dpwitness.mechanisms.learner import LearnerMechanism
 from dpwitness.mechanisms.optional import offered_when
 from dpwitness.mechanisms.pairs import Pair
 from dpwitness.mechanisms.protocol import FloatArray, Truth
-from dpwitness.mechanisms.validation import InvalidArgument, require, require_positive
+from dpwitness.mechanisms.validation import InvalidArgument, require, require_positive, shown
 
 __all__ = ["TestDataIndependentLearner"]
 
@@ -80,7 +80,7 @@ class TestDataIndependentLearner(LearnerMechanism):
         require(self).probability("beta").one_of("units", ["printed", "repaired"])
         require(self).one_of("sampler", ["exact", "mixture", "net"]).one_of("release", _RELEASES)
         if self.sampler != "net" and self.learner.kernel.name != "linear":
-            raise InvalidArgument(f"{owner}: sampler must be 'net' for the {self.learner.kernel.name} kernel, got {self.sampler!r}")
+            raise InvalidArgument(f"{owner}: sampler must be 'net' for the {self.learner.kernel.name} kernel, got {shown(self.sampler)}")
         if self.spacing is not None:
             require_positive("spacing", self.spacing, owner)
         if self.rounds < 1:

@@ -21,7 +21,7 @@ from dpwitness.mechanisms.learner import LearnerMechanism
 from dpwitness.mechanisms.optional import offered_when
 from dpwitness.mechanisms.pairs import Pair
 from dpwitness.mechanisms.protocol import FloatArray, Truth
-from dpwitness.mechanisms.validation import InvalidArgument, require
+from dpwitness.mechanisms.validation import InvalidArgument, require, shown
 
 __all__ = ["PrivateInteractivePrediction", "hold_gap"]
 
@@ -82,7 +82,7 @@ class PrivateInteractivePrediction(LearnerMechanism):
             object.__setattr__(self, "horizon", len(points))
         require(self).integer("horizon")
         if self.rule is not None and not hasattr(self.rule, "py_func"):
-            raise InvalidArgument(f"{owner}: rule must be compiled with numba.njit, got {self.rule!r}")
+            raise InvalidArgument(f"{owner}: rule must be compiled with numba.njit, got {shown(self.rule)}")
         if self._updates() < 1:
             if self.constants == "repaired":
                 raise InvalidArgument(f"{owner}: n lambda epsilon C must allow at least one update, got B = {self._updates():.6g}")

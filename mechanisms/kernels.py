@@ -16,7 +16,7 @@ from numpy.typing import ArrayLike
 
 from dpwitness.mechanisms.jit import jit
 from dpwitness.mechanisms.protocol import FloatArray
-from dpwitness.mechanisms.validation import InvalidArgument, require, require_positive
+from dpwitness.mechanisms.validation import InvalidArgument, require, require_positive, shown
 
 __all__ = ["Kernel"]
 
@@ -57,7 +57,7 @@ class Kernel:
     def __post_init__(self) -> None:
         require(self).one_of("name", _NAMES).integer("degree").nonnegative("offset").positive("gamma")
         if (self.name == "custom") != (self.function is not None):
-            raise InvalidArgument(f"Kernel: function must be given exactly for the custom kernel, got {self.function!r} for {self.name!r}")
+            raise InvalidArgument(f"Kernel: function must be given exactly for the custom kernel, got {shown(self.function)} for {shown(self.name)}")
         if self.name == "custom":
             require_positive("feature_radius", self.feature_radius, "Kernel")
 

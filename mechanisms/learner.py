@@ -22,7 +22,7 @@ from dpwitness.mechanisms.pairs import Pair
 from dpwitness.mechanisms.protocol import FloatArray
 from dpwitness.mechanisms.ridge import check_records
 from dpwitness.mechanisms.solvers import Problem, minimise, minimise_kernel
-from dpwitness.mechanisms.validation import InvalidArgument, require
+from dpwitness.mechanisms.validation import InvalidArgument, require, shown
 
 __all__ = ["KernelLearner", "LearnerMechanism", "Predictor"]
 
@@ -82,9 +82,9 @@ class KernelLearner:
     def __post_init__(self) -> None:
         require(self).positive("regularization", "bound", "label_bound").integer("dimension", "records").one_of("equation", [2, 1])
         if not isinstance(self.loss, Loss) or not math.isfinite(self.loss.lipschitz(math.inf, self.label_bound)):
-            raise InvalidArgument(f"KernelLearner: loss must be a Loss that is Lipschitz for every prediction, got {self.loss!r}")
+            raise InvalidArgument(f"KernelLearner: loss must be a Loss that is Lipschitz for every prediction, got {shown(self.loss)}")
         if not isinstance(self.kernel, Kernel):
-            raise InvalidArgument(f"KernelLearner: kernel must be a Kernel, got {self.kernel!r}")
+            raise InvalidArgument(f"KernelLearner: kernel must be a Kernel, got {shown(self.kernel)}")
 
     @property
     def lipschitz(self) -> float:
@@ -159,7 +159,7 @@ class LearnerMechanism:
     def __post_init__(self) -> None:
         require(self).positive("epsilon").probability("delta")
         if not isinstance(self.learner, KernelLearner):
-            raise InvalidArgument(f"{type(self).__name__}: learner must be a KernelLearner, got {self.learner!r}")
+            raise InvalidArgument(f"{type(self).__name__}: learner must be a KernelLearner, got {shown(self.learner)}")
 
     @property
     def claim(self) -> ApproxDP:

@@ -22,7 +22,7 @@ from dpwitness.mechanisms.laws import as_whole, column
 from dpwitness.mechanisms.notions import PureDP
 from dpwitness.mechanisms.pairs import Pair
 from dpwitness.mechanisms.protocol import FloatArray, Truth
-from dpwitness.mechanisms.validation import InvalidArgument, require
+from dpwitness.mechanisms.validation import InvalidArgument, require, shown
 
 __all__ = ["OneTimeRappor", "RandomizedResponse", "Rappor"]
 
@@ -30,7 +30,7 @@ __all__ = ["OneTimeRappor", "RandomizedResponse", "Rappor"]
 def _value(dataset: Any, values: int, owner: str) -> int:
     value = as_whole(dataset, owner, 1)[0]
     if not 0 <= value < values:
-        raise InvalidArgument(f"{owner}: the record must lie between 0 and {values - 1}, got {value!r}")
+        raise InvalidArgument(f"{owner}: the record must lie between 0 and {values - 1}, got {shown(value)}")
     return int(value)
 
 

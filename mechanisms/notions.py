@@ -14,7 +14,7 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from dpwitness.mechanisms.validation import InvalidArgument, require, require_positive, require_probability
+from dpwitness.mechanisms.validation import InvalidArgument, require, require_positive, require_probability, require_type, shown
 
 __all__ = ["GDP", "RDP", "ZCDP", "ApproxDP", "Claim", "PureDP", "parse_claim", "promised"]
 
@@ -304,17 +304,18 @@ def parse_claim(text: str) -> Claim:
     >>> parse_claim("rdp:2,0.3")
     RDP(alpha=2.0, epsilon=0.3)
     """
+    require_type("claim", text, str, "be a text like 'pure:1'", "parse_claim")
     kind, _, rest = text.partition(":")
     if kind not in _FORMS:
         forms = ", ".join(form for _, form in _FORMS.values())
-        raise InvalidArgument(f"claim must be one of {forms}, got {text!r}")
+        raise InvalidArgument(f"claim must be one of {forms}, got {shown(text)}")
     cls, form = _FORMS[kind]
     try:
         numbers = [float(part) for part in rest.split(",")]
         if len(numbers) != form.count(",") + 1:
             raise ValueError
     except ValueError:
-        raise InvalidArgument(f"claim must have the form {form}, got {text!r}") from None
+        raise InvalidArgument(f"claim must have the form {form}, got {shown(text)}") from None
     return cls(*numbers)
 
 
@@ -323,5 +324,5 @@ def promised(mechanism: object, claim: Claim | str | None, owner: str) -> Claim:
     found = getattr(mechanism, "claim", None) if claim is None else claim
     found = parse_claim(found) if isinstance(found, str) else found
     if not isinstance(found, Claim):
-        raise InvalidArgument(f"{owner}: claim must be a privacy notion or a text like 'pure:1', got {found!r}")
+        raise InvalidArgument(f"{owner}: claim must be a privacy notion or a text like 'pure:1', got {shown(found)}")
     return found

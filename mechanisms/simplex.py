@@ -24,7 +24,7 @@ from dpwitness.mechanisms.pairs import Pair
 from dpwitness.mechanisms.protocol import FloatArray, Truth
 from dpwitness.mechanisms.ridge import check_records
 from dpwitness.mechanisms.solvers import ConvergenceError
-from dpwitness.mechanisms.validation import InvalidArgument, require, require_integer, require_one_of, require_probability
+from dpwitness.mechanisms.validation import InvalidArgument, require, require_integer, require_one_of, require_probability, shown
 
 __all__ = ["SimplexMinimiser", "SimplexSampling"]
 
@@ -87,7 +87,7 @@ class SimplexSampling:
     def __post_init__(self) -> None:
         require(self).positive("epsilon", "regularization", "bound", "label_bound").integer("dimension", least=2).integer("records")
         if not isinstance(self.loss, Loss) or not math.isfinite(self.loss.smoothness):
-            raise InvalidArgument(f"SimplexSampling: loss must be a Loss with a bounded second derivative, got {self.loss!r}")
+            raise InvalidArgument(f"SimplexSampling: loss must be a Loss with a bounded second derivative, got {shown(self.loss)}")
         if self.delta is not None:
             require_probability("delta", self.delta, "SimplexSampling")
         if isinstance(self.draws, str):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import math
 from collections.abc import Collection
 from numbers import Integral, Real
@@ -12,9 +13,11 @@ __all__ = [
     "require",
     "require_callable",
     "require_integer",
+    "require_numbers",
     "require_one_of",
     "require_positive",
     "require_probability",
+    "require_runner",
     "require_type",
     "said",
     "shown",
@@ -22,7 +25,16 @@ __all__ = [
 
 
 class InvalidArgument(ValueError):
-    """An argument breaks a stated rule. Raised before anything is run, never turned into a verdict."""
+    """An argument breaks a stated rule. Raised before anything is run, never turned into a verdict.
+
+    Its text is one printable line of at most 1000 characters, whatever value it was to show.
+    """
+
+    def __init__(self, text: str = "", *more: Any) -> None:
+        line = " ".join(str(text).split())
+        if not line.isprintable():
+            line = "".join(c if c.isprintable() else ascii(c)[1:-1] for c in line)
+        super().__init__(line if len(line) <= 1000 else f"{line[:700]} ... {line[-290:]}", *more)
 
 
 def said(error: BaseException) -> str:
@@ -114,11 +126,43 @@ def require_type(name: str, value: Any, kinds: type | tuple[type, ...], rule: st
     return value
 
 
-def require_callable(name: str, value: Any, owner: str = "", *, optional: bool = False) -> Any:
-    """Return `value`; raise InvalidArgument unless it can be called, or is None where that is allowed."""
-    if not (callable(value) or (optional and value is None)):
+def require_callable(name: str, value: Any, owner: str = "", *, arguments: int | None = None, optional: bool = False) -> Any:
+    """Return `value`; raise InvalidArgument unless it can be called (with so many arguments), or is None where that is allowed."""
+    if optional and value is None:
+        return value
+    if not callable(value):
         raise _fail(name, "be callable", value, owner)
+    if arguments is not None:
+        try:
+            inspect.signature(value).bind(*range(arguments))
+        except TypeError:
+            raise _fail(name, f"be callable with {arguments} arguments", value, owner) from None
+        except ValueError:  # a builtin that does not say what it takes
+            pass
     return value
+
+
+def require_numbers(name: str, value: Any, owner: str = "") -> Any:
+    """`value` as a float64 array; raise InvalidArgument unless it holds finite numbers and nothing else."""
+    import numpy as np
+
+    try:
+        found = np.atleast_1d(np.asarray(value))
+        if found.dtype.kind in "biuf" and np.isfinite(found.astype(np.float64)).all():
+            return found.astype(np.float64)
+    except Exception:  # ragged, or an object that cannot be looked at
+        pass
+    raise _fail(name, "be an array of finite numbers", value, owner)
+
+
+def require_runner(executor: Any, progress: Any, name: Any, owner: str) -> None:
+    """What audits and replays are run with: an executor, a callback ``progress(done, planned)`` and a name, or None for each."""
+    if executor is not None and (isinstance(executor, type) or not callable(getattr(executor, "submit", None))):
+        raise _fail("executor", "be a concurrent.futures.Executor", executor, owner)
+    if isinstance(progress, type):
+        raise _fail("progress", "be callable with 2 arguments", progress, owner)
+    require_callable("progress", progress, owner, arguments=2, optional=True)
+    require_type("name", name, str, "be a text", owner, optional=True)
 
 
 class require:
@@ -152,6 +196,8 @@ class require:
         for name in names:
             value = getattr(self._instance, name)
             whole = require_integer(name, value, self._owner, least=least, most=most)
+            if most is None and whole > 2**53:  # beyond what floats count, and what any loop ends
+                raise _fail(name, "be a whole number of at most 2^53", value, self._owner)
             if type(value) is not int:  # 3.0 and np.int64(3) count as 3 from here on
                 object.__setattr__(self._instance, name, whole)
         return self
