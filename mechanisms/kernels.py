@@ -57,7 +57,9 @@ class Kernel:
     def __post_init__(self) -> None:
         require(self).one_of("name", _NAMES).integer("degree").nonnegative("offset").positive("gamma")
         if (self.name == "custom") != (self.function is not None):
-            raise InvalidArgument(f"Kernel: function must be given exactly for the custom kernel, got {shown(self.function)} for {shown(self.name)}")
+            raise InvalidArgument(
+                f"Kernel: function must be given exactly for the custom kernel, got {shown(self.function)} for {shown(self.name)}"
+            )
         if self.name == "custom":
             require_positive("feature_radius", self.feature_radius, "Kernel")
 
