@@ -71,6 +71,11 @@ def _parser() -> argparse.ArgumentParser:
     audit.add_argument("--stop", choices=["gross", "violation", "never"], default="gross", help="when to stop before all trials are run")
     audit.add_argument("--bits", action="store_true", help="let the verdict on low bits of floating-point outputs count for the exit code")
     audit.add_argument("--time-limit", type=SECONDS, default=300.0, metavar="SECONDS", help="that one chunk of runs may take; default 300")
+    audit.add_argument(
+        "--in-process",
+        action="store_true",
+        help="run it in this process: faster, but what ends it ends the audit; --white-box and --search do where it has a log_density",
+    )
     targets.interpreter(audit)
     examine.arguments(audit)
     _running(audit)

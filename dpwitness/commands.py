@@ -15,7 +15,7 @@ from dpwitness import claims
 from dpwitness.auditors.certify_result import CertifyResult
 from dpwitness.auditors.result import Result, Verdict, strict
 from dpwitness.console import bar, describe
-from dpwitness.ending import NO_VERDICT, OK, VIOLATED, after, attempt
+from dpwitness.ending import NO_VERDICT, OK, VIOLATED, after, apart, attempt
 from dpwitness.examine import examine
 from dpwitness.inputs import keywords, load, pair_of, workers
 from dpwitness.mechanisms.validation import InvalidArgument
@@ -40,10 +40,11 @@ def audit(args: argparse.Namespace) -> int:
 
     if args.report is not None:
         check_writable(args.report)
-    mechanism, name, target = load(args.target, keywords(args.kwargs), args.python, args.time_limit, args.memory)
+    options = {"in_process": args.in_process, "density": args.white_box or args.search}
+    mechanism, name, target = load(args.target, keywords(args.kwargs), args.python, args.time_limit, args.memory, **options)
     pair = pair_of(args.d0, args.d1, args.relation, mechanism)
     drawn = bar()
-    with workers(args.workers, mechanism) as executor:
+    with workers(args.workers, mechanism) as executor, apart():
         results = examine(mechanism, pair, args, name=name, executor=executor, progress=drawn, target=target)
     if drawn is not None:
         drawn.close()
@@ -67,9 +68,10 @@ def replay(args: argparse.Namespace) -> int:
         given, _, _ = load(args.target, arguments_of(raw["target"]))
     prepared = prepare(args.witness, mechanism=given, allow=args.allow, called=args.target or "")
     print(f"replays {prepared.told()}", file=sys.stderr if args.json else sys.stdout, flush=True)
-    mechanism = prepared.load()
+    with apart():
+        mechanism = prepared.load()
     drawn = bar()
-    with workers(args.workers, mechanism) as executor:
+    with workers(args.workers, mechanism) as executor, apart():
         result = prepared.run(mechanism, trials=args.trials, seed=args.seed, executor=executor, progress=drawn)
     if drawn is not None:
         drawn.close()
@@ -153,7 +155,7 @@ def suite(args: argparse.Namespace) -> int:
             print(f"{case.name:<{width}}  not installed: {needed}", file=out, flush=True)
             continue
         drawn = bar()
-        with workers(args.workers, case.mechanism) as executor:
+        with workers(args.workers, case.mechanism) as executor, apart():
             outcome = run_case(
                 case, trials=args.trials, confidence=args.confidence, seed=args.seed, defaults=found, executor=executor, progress=drawn
             )

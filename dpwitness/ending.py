@@ -14,7 +14,7 @@ from typing import Any
 
 from dpwitness.mechanisms.validation import InvalidArgument, said
 
-__all__ = ["NO_VERDICT", "OK", "TRACEBACK", "USAGE", "VIOLATED", "Stream", "after", "attempt", "guarded", "streams"]
+__all__ = ["NO_VERDICT", "OK", "TRACEBACK", "USAGE", "VIOLATED", "Stream", "after", "apart", "attempt", "guarded", "streams"]
 
 OK, VIOLATED, USAGE, NO_VERDICT = 0, 1, 2, 3
 
@@ -80,6 +80,25 @@ def streams() -> Iterator[tuple[Stream, Stream]]:
         out.flush()
         err.flush()
         sys.stdout, sys.stderr = before
+
+
+@contextmanager
+def apart() -> Iterator[None]:
+    """What a mechanism prints goes to standard error: on standard output stand results alone. Processes made meanwhile inherit that."""
+    out, saved = sys.stdout, None
+    out.flush()
+    with contextlib.suppress(OSError, ValueError, AttributeError):
+        if out.fileno() == 1:
+            saved = os.dup(1)
+            os.dup2(2, 1)
+    sys.stdout = sys.stderr
+    try:
+        yield
+    finally:
+        sys.stdout = out
+        if saved is not None:
+            os.dup2(saved, 1)
+            os.close(saved)
 
 
 def guarded(name: str, run: Callable[[], int]) -> int:

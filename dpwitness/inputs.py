@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from dpwitness.ending import apart
 from dpwitness.mechanisms.jsonable import from_jsonable
 from dpwitness.mechanisms.pairs import Pair
 from dpwitness.mechanisms.validation import InvalidArgument, said
@@ -106,23 +107,59 @@ def pair_of(d0: str | None, d1: str | None, relation: str | None, mechanism: Any
 
 
 def load(
-    target: str, kwargs: dict[str, Any], python: str | None = None, time_limit: float = 300.0, memory: float = 0.0
+    target: str,
+    kwargs: dict[str, Any],
+    python: str | None = None,
+    time_limit: float = 300.0,
+    memory: float = 0.0,
+    *,
+    in_process: bool = False,
+    density: bool = False,
 ) -> tuple[Any, str, dict[str, Any]]:
     """The mechanism, its name, and how a witness says where to find it.
 
-    It runs in worker processes if an interpreter is named, if it is an adapter's, or if it stands in a target file. What the user's own
+    It runs in worker processes, in those of another interpreter if one is named or it is an adapter's. This project's own mechanisms run in
+    this process; so does what the user wants `in_process`, and what has the output density that `density` asks for. What the user's own
     code raises while it is imported is shown in full, without our frames, before the one line of the error.
     """
-    from dpwitness.auditors.targets import load_target, relative
+    from dpwitness.auditors.targets import relative
     from dpwitness.mechanisms.environments import adapter_file
 
     place, _, name = target.rpartition(":")
-    if name and (python is not None or (place and adapter_file(place))):
+    if not place or not name:
+        raise InvalidArgument(f"target must have the form MODULE:NAME or FILE.py:NAME, got {target!r}")
+    elsewhere = python is not None or adapter_file(place) is not None
+    inside = in_process or place.partition(".")[0] == "dpwitness"
+    if inside and memory:
+        raise InvalidArgument(f"--memory limits worker processes, {target} runs in this one")
+    if in_process and elsewhere:
+        raise InvalidArgument("--in-process cannot go with --python, or with an adapter's target")
+    if inside and not elsewhere:
+        return _inside(place, name, kwargs, time_limit)
+    if elsewhere:
         return _foreign(place, name, kwargs, python, time_limit, memory)
-    if place.endswith(".py"):
-        target = f"{relative(place)}:{name}"  # a witness travels with its folder
+    from dpwitness.mechanisms.foreign import Isolated
+
+    found = Isolated(place, name, None, kwargs, time_limit, memory)
+    with shown():
+        found.describe()
+    if found.plain:
+        return _foreign(place, name, kwargs, None, time_limit, memory)
+    if density and found.density and not memory:
+        found.close()
+        return _inside(place, name, kwargs, time_limit)
+    where = relative(place) if place.endswith(".py") else place  # a witness travels with its folder
+    return found, name.rpartition(".")[2], {"target": f"{where}:{name}"} | ({"kwargs": kwargs} if kwargs else {})
+
+
+def _inside(place: str, name: str, kwargs: dict[str, Any], time_limit: float) -> tuple[Any, str, dict[str, Any]]:
+    """It runs in this process, unless it turns out to be a target as target files have them."""
+    from dpwitness.auditors.targets import load_target, relative
+
+    target = f"{relative(place) if place.endswith('.py') else place}:{name}"
     try:
-        mechanism = load_target(target, kwargs)
+        with apart():
+            mechanism = load_target(target, kwargs)
     except InvalidArgument:
         raise
     except (Exception, SystemExit) as error:
@@ -130,7 +167,7 @@ def load(
         raise InvalidArgument(f"target {target!r} could not be loaded: {said(error)}") from None
     _check_signature(mechanism, name)
     if isinstance(getattr(mechanism, "domain", None), dict) or isinstance(getattr(mechanism, "claim", None), str):
-        return _foreign(place, name, kwargs, None, time_limit, memory)
+        return _foreign(place, name, kwargs, None, time_limit, 0.0)
     return mechanism, name.rpartition(".")[2], {"target": target, "kwargs": kwargs} if kwargs else {"target": target}
 
 

@@ -151,7 +151,7 @@ def check(args: argparse.Namespace) -> int:
     if not checks:
         raise InvalidArgument(f"-k must match a check ({', '.join(CHECKS)}), got {args.keyword!r}")
     with shown():
-        names = [name] if name else targets_in(file, args.python)
+        names = [name] if name else targets_in(file, args.python, args.time_limit, args.memory)
     if not names:
         raise InvalidArgument(f"{file} must hold a function with an attribute `claim`, it has none; see: dpwitness targets new FILE")
     out = sys.stderr if args.json else sys.stdout

@@ -24,6 +24,7 @@ it is.
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 import os
 import shutil
@@ -45,7 +46,7 @@ from dpwitness.mechanisms.notions import Claim, parse_claim
 from dpwitness.mechanisms.protocol import MechanismFailed, Parts
 from dpwitness.mechanisms.validation import InvalidArgument, require
 
-__all__ = ["Target", "TargetError", "targets_in"]
+__all__ = ["Isolated", "Target", "TargetError", "targets_in"]
 
 
 class TargetError(InvalidArgument):
@@ -107,7 +108,7 @@ class Target:
             object.__setattr__(self, "python", os.path.abspath(os.path.expanduser(self.python)))
 
     def __reduce__(self) -> Any:
-        return Target, tuple(getattr(self, field.name) for field in dataclasses.fields(self) if field.init)
+        return type(self), tuple(getattr(self, field.name) for field in dataclasses.fields(self) if field.init)
 
     @property
     def __name__(self) -> str:
@@ -167,6 +168,8 @@ class Target:
     def domain(self) -> domains.Domain | None:
         """The declared domain, built by name."""
         found = self.describe()["domain"]
+        if found is not None and "own" in found:
+            raise TargetError(f"{self.__name__}: its domain is of a class of its own, {found['own']}; use it in this process: --in-process")
         return None if found is None else build_domain(found, self.__name__)
 
     @property
@@ -238,6 +241,10 @@ class Target:
         about["domain"] = wire.unpack(about["domain"], blobs)
         return about
 
+    def _sent(self, dataset: Any) -> Any:
+        """A dataset as the function gets it: a target file knows nothing of dpwitness."""
+        return _plain(dataset)
+
     def _plain_kwargs(self) -> dict[str, Any]:
         return {key: from_jsonable(value) for key, value in self.kwargs.items()}
 
@@ -252,9 +259,10 @@ class Target:
         return self._state.slot
 
     def _sample(self, dataset: Any, size: int, rng: np.random.Generator, each: bool = False) -> tuple[dict[str, Any], wire.Blobs]:
-        seed = rng.integers(2**32, size=4, dtype=np.uint32).tolist()
+        # the generator itself goes to the worker and comes back: what is drawn is what would be drawn here
+        seed = copy.deepcopy(rng).integers(2**32, size=4, dtype=np.uint32).tolist()
         data_blobs: wire.Blobs = []
-        packed = wire.pack(_plain(dataset), data_blobs)
+        packed = wire.pack(self._sent(dataset), data_blobs)
         request = {
             "op": "sample",
             "name": self.name,
@@ -263,6 +271,8 @@ class Target:
             "seed": seed,
             "each": each,
         }
+        if hasattr(np.random, rng.bit_generator.state["bit_generator"]):
+            request["rng"] = wire.words(rng.bit_generator.state)
         died, limit = "", self._state.limit(self.time_limit, size)
         for attempt in range(2):
             try:
@@ -283,8 +293,27 @@ class Target:
             if "failed" in reply or "error" in reply:
                 raise MechanismFailed(reply.get("failed") or reply["error"])
             self._state.add(reply["cpu"])
+            if "rng" in reply:
+                rng.bit_generator.state = wire.unworded(reply["rng"])
             return reply, found
         raise MechanismFailed(f"the worker process {died} (a batch of {size} runs, tried twice with the same seed)")
+
+
+class Isolated(Target):
+    """A mechanism of this interpreter, kept apart from this process: it gets datasets as they are, and draws what it would draw here."""
+
+    @property
+    def plain(self) -> bool:
+        """Whether it is written as target files are, which know nothing of dpwitness."""
+        return bool(self.describe()["plain"])
+
+    @property
+    def density(self) -> bool:
+        """Whether it has a method `log_density`, which is only used in this process."""
+        return bool(self.describe()["density"])
+
+    def _sent(self, dataset: Any) -> Any:
+        return dataset
 
 
 class _State:
@@ -358,6 +387,8 @@ def loaded(slot: Slot, time_limit: float) -> Iterator[Worker]:
             missing = wrong.get("missing")
             if missing is None:
                 raise TargetError(f"target {slot.place} could not be loaded: {wrong['error']}", wrong["traceback"])
+            if slot.place == missing or slot.place.startswith(f"{missing}."):
+                raise TargetError(f"target must be importable, got {slot.place!r}: no module named {missing!r}")
             raise TargetError(
                 f"target {slot.place} needs {missing!r}, which {worker.python} has not; {_remedy(slot, wrong)}", wrong["traceback"]
             )
@@ -372,9 +403,9 @@ def _remedy(slot: Slot, wrong: dict[str, Any]) -> str:
     return f"install it there: {slot.python or sys.executable} -m {line}"
 
 
-def targets_in(file: str, python: str | None = None) -> list[str]:
+def targets_in(file: str, python: str | None = None, time_limit: float = 300.0, memory_limit: float = 0.0) -> list[str]:
     """Names of the targets of a file, in its order. Raises TargetError as `Target.describe` does."""
-    with loaded(slot_of(file, python), 300.0) as worker:
+    with loaded(slot_of(file, python, memory_limit), time_limit) as worker:
         return list(worker.loaded["names"])
 
 

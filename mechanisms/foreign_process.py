@@ -75,7 +75,9 @@ class Worker:
             raise InvalidArgument(f"{self.python} speaks protocol {hello.get('protocol')}, this dpwitness {wire.PROTOCOL}")
         self.versions = {"python": hello["python"], "numpy": hello["numpy"]}
         try:
-            self.loaded, _ = self.ask({"op": "load", "place": slot.place, "paths": list(slot.paths)}, [], time_limit)
+            self.loaded, _ = self.ask(
+                {"op": "load", "place": slot.place, "paths": list(slot.paths), "front": slot.python is None}, [], time_limit
+            )
         except WorkerDied as error:
             self.close()
             raise InvalidArgument(f"target {slot.place} could not be loaded by {self.python}: {error}") from None
@@ -107,7 +109,7 @@ class Worker:
             found = wire.receive(lambda size: self._read(size, deadline))
         except BrokenPipeError:
             found = None
-        except ValueError as error:
+        except (ValueError, KeyError, TypeError, RecursionError, MemoryError) as error:
             self.kill()
             raise WorkerDied(f"answered what is no message: {error}{self._last_lines()}") from None
         except TimeoutError:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import datetime
+import importlib
 import json
 import struct
 import sys
@@ -55,6 +56,9 @@ def pack(value: Any, blobs: Blobs) -> Any:
         return _sequence(value, blobs)
     if kind in (bytes, bytearray):
         return {_TAG: "bytes", "hex": value.hex(), "class": kind.__name__}
+    if dataclasses.is_dataclass(kind) and kind.__module__.startswith("dpwitness.mechanisms."):
+        fields = {field.name: pack(getattr(value, field.name), blobs) for field in dataclasses.fields(value) if field.init}
+        return {_TAG: "own", "class": f"{kind.__module__}:{kind.__qualname__}", "fields": fields}
     for base in (int, float, str):
         if isinstance(value, base):
             return {_TAG: "kin", "class": kind.__name__, "base": base.__name__, "value": pack(base(value), blobs)}
@@ -182,6 +186,9 @@ def unpack(value: Any, blobs: Blobs) -> Any:
         return (stand_in(value["class"], base) if "class" in value else base)(items)
     if tag == "kin":
         return stand_in(value["class"], {"int": int, "float": float, "str": str}[value["base"]])(unpack(value["value"], blobs))
+    if tag == "own":  # of a fixed table; only where both sides are this interpreter
+        known = importlib.import_module("dpwitness.mechanisms.classes").known_class
+        return known(value["class"])(**{key: unpack(v, blobs) for key, v in value["fields"].items()})
     if tag == "exception":
         return stand_in(value["class"], Exception)(value["text"])
     if tag == "number":
@@ -207,6 +214,22 @@ def unpack(value: Any, blobs: Blobs) -> Any:
         found.text = value["text"]
         return found
     raise ValueError(f"unknown tag {tag!r}")
+
+
+def words(state: Any) -> Any:
+    """The state of a bit generator as JSON: its arrays are lists of words."""
+    if isinstance(state, dict):
+        return {key: words(value) for key, value in state.items()}
+    return {"words": state.tolist(), "dtype": state.dtype.str} if isinstance(state, np.ndarray) else state
+
+
+def unworded(state: Any) -> Any:
+    """The inverse of `words`."""
+    if not isinstance(state, dict):
+        return state
+    if "words" in state:
+        return np.array(state["words"], dtype=state["dtype"])
+    return {key: unworded(value) for key, value in state.items()}
 
 
 class Opaque:

@@ -40,6 +40,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 if TYPE_CHECKING:
+    from dpwitness.mechanisms import foreign_about as about
     from dpwitness.mechanisms import foreign_wire as wire
     from dpwitness.mechanisms import global_generators
 else:
@@ -51,9 +52,10 @@ else:
         spec.loader.exec_module(module)
         return module
 
-    wire, global_generators = _beside("foreign_wire"), _beside("global_generators")
+    about, wire, global_generators = _beside("foreign_about"), _beside("foreign_wire"), _beside("global_generators")
 
 _LOG = 2**20  # bytes of what the library prints that are kept
+_LEFT = 32  # processes that may still run after a batch
 
 
 class Wrong(Exception):
@@ -71,6 +73,7 @@ class Worker:
         self.module: Any = None
         self.place = ""
         self.built: dict[str, Any] = {}
+        self.rng: Any = None
         self.kept: OrderedDict[str, tuple[Any, wire.Blobs]] = OrderedDict()
 
     def answer(self, header: dict[str, Any], blobs: wire.Blobs) -> tuple[dict[str, Any], wire.Blobs]:
@@ -79,6 +82,10 @@ class Worker:
             reply = getattr(self, "do_" + header["op"])(header, blobs, out)
         except Wrong as wrong:
             return wrong.reply, []
+        except about.Unfit as unfit:
+            return {"error": str(unfit), "traceback": ""}, []
+        if "rng" in header and self.rng is not None:  # as the mechanism left it
+            reply["rng"] = wire.words(self.rng.bit_generator.state)
         return reply, out
 
     def do_hello(self, header: dict[str, Any], blobs: wire.Blobs, out: wire.Blobs) -> dict[str, Any]:
@@ -86,6 +93,8 @@ class Worker:
 
     def do_load(self, header: dict[str, Any], blobs: wire.Blobs, out: wire.Blobs) -> dict[str, Any]:
         self.place = header["place"]
+        if header.get("front"):  # as a script's own folder
+            sys.path[:0] = [path for path in header["paths"] if path not in sys.path]
         sys.path.extend(path for path in header["paths"] if path not in sys.path)
         with self._users_own("is not importable", **_install_line(self.place)):
             if self.place.endswith(".py"):
@@ -107,20 +116,21 @@ class Worker:
     def do_describe(self, header: dict[str, Any], blobs: wire.Blobs, out: wire.Blobs) -> dict[str, Any]:
         name, kwargs = header["name"], wire.unpack(header["kwargs"], blobs)
         found = self._find(name, kwargs)
-        claim = getattr(found, "claim", None)
-        if callable(claim):
-            with self._users_own(f"{name}.claim raises"):
+        about.check_call(found, name, kwargs)
+        with self._users_own(f"{name}.claim raises"):
+            claim = getattr(found, "claim", None)
+            plain = about.is_plain(found, claim, getattr(found, "domain", None))
+            if callable(claim):
                 claim = claim(**kwargs) if not isinstance(found, type) else claim()
         if claim is not None and not isinstance(claim, str):
             if not hasattr(claim, "kind"):
                 raise Wrong(f"{name}.claim must be text like 'pure:1', or a function that returns such text, got {claim!r}")
             claim = f"{claim.kind}:{','.join(repr(float(v)) for v in claim.numbers)}"
-        domain = getattr(found, "domain", None)
-        if domain is not None and not isinstance(domain, dict):
-            domain = dict(vars(domain) if hasattr(domain, "__dict__") else _slots(domain), kind=type(domain).__name__)
         return {
             "claim": claim,
-            "domain": wire.pack(domain, out),
+            "domain": wire.pack(about.domain_of(getattr(found, "domain", None)), out),
+            "plain": plain,
+            "density": callable(getattr(found, "log_density", None)),
             "seeded": bool(getattr(found, "seeded", True)),
             "expected_failures": dict(getattr(found, "expected_failures", None) or {}),
             "batch": getattr(found, "batch", None),
@@ -136,10 +146,10 @@ class Worker:
         if found is not run or isinstance(getattr(self.module, header["name"], None), type):
             kwargs = {}
         dataset, before = self._dataset(header, blobs)
-        rng = np.random.Generator(np.random.SFC64(np.random.SeedSequence(header["seed"])))
+        rng = self.rng = _generator(header)
         size, draws = header["size"], []
         global_generators.seed(header["seed"])
-        started = time.process_time()
+        started, at = time.process_time(), _drawn(rng)
         try:
             if header.get("each"):
                 value, draws = _each(run, dataset, size, rng, kwargs)
@@ -151,7 +161,10 @@ class Worker:
             return {"failed": f"the mechanism ended its run with {type(error).__name__}: {wire.text_of(error, str)}"}
         except Exception as error:
             value = Raised(error)
-        seconds, words = time.process_time() - started, _drawn(rng)
+        seconds, words = time.process_time() - started, _drawn(rng) - at
+        left = about.left_behind()
+        if left > _LEFT:
+            return {"failed": f"mechanism leaves processes behind: {left} still run after a batch; it must end what it starts"}
         if _packed(dataset) != before:
             return {"failed": "mechanism changes its dataset in place; it must leave it as it found it"}
         try:
@@ -174,7 +187,7 @@ class Worker:
         key = f"{name} {kwargs!r}"
         if key not in self.built:
             with self._users_own(f"{name} cannot be built"):
-                self.built[key] = found(**kwargs)
+                self.built[key] = about.built(found, name, kwargs)
         return self.built[key]
 
     def _dataset(self, header: dict[str, Any], blobs: wire.Blobs) -> tuple[Any, Any]:
@@ -198,6 +211,8 @@ class Worker:
             yield
         except MemoryError:
             raise Wrong(f"{self.place} {what}: out of memory") from None
+        except about.Unfit:
+            raise
         except (Exception, SystemExit) as error:
             trace = error.__traceback__
             while trace is not None and _ours(trace.tb_frame.f_code.co_filename):
@@ -205,7 +220,7 @@ class Worker:
             text = "".join(traceback.format_exception(type(error), error, trace))
             if isinstance(error, ImportError):
                 more = dict(more, missing=str(getattr(error, "name", None) or ""))
-            raise Wrong(f"{type(error).__name__}: {error}", text, what=what, **more) from None
+            raise Wrong(f"{type(error).__name__}: {wire.text_of(error, str)}", text, what=what, **more) from None
 
 
 def _ours(file: str) -> bool:
@@ -264,9 +279,20 @@ def _joined(kind: Any, parts: list[Any]) -> Any:
     return np.concatenate(parts) if isinstance(kind, tuple) else parts[0]
 
 
+def _generator(header: dict[str, Any]) -> Any:
+    """The generator of a batch: the controller's own, as it stood, or a new one from a seed."""
+    if "rng" not in header:
+        return np.random.Generator(np.random.SFC64(np.random.SeedSequence(header["seed"])))
+    state = wire.unworded(header["rng"])
+    bits = getattr(np.random, state["bit_generator"])()
+    bits.state = state
+    return np.random.Generator(bits)
+
+
 def _drawn(rng: Any) -> int:
-    """64-bit words that the generator has given: SFC64 counts them in its state."""
-    return int(rng.bit_generator.state["state"]["state"][3])
+    """64-bit words that the generator has given: SFC64 counts them in its state. 0 for others."""
+    state = rng.bit_generator.state
+    return int(state["state"]["state"][3]) if state["bit_generator"] == "SFC64" else 0
 
 
 def _packed(dataset: Any) -> Any:
@@ -276,10 +302,6 @@ def _packed(dataset: Any) -> Any:
 
 def _is_target(found: Any) -> bool:
     return callable(found) and not isinstance(found, (type, types.ModuleType)) and hasattr(found, "claim")
-
-
-def _slots(value: Any) -> dict[str, Any]:
-    return {name: getattr(value, name) for name in getattr(type(value), "__slots__", ())}
 
 
 def _version(library: str | None) -> str | None:
@@ -363,7 +385,10 @@ def main() -> None:
         header, blobs = inbox.get()
         if os.fstat(2).st_size > _LOG:
             os.ftruncate(2, 0)
+        me = os.getpid()
         reply, out = worker.answer(header, blobs)
+        if os.getpid() != me:  # a child that the mechanism has forked and not ended: the answer is its parent's
+            os._exit(0)
         for part in wire.message(reply, out):
             sink.write(part)
         sink.flush()
