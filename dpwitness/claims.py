@@ -162,7 +162,7 @@ def run_all(*, seconds: float, quick: bool, seed: int, workers: int = 1) -> Iter
     if workers == 1:
         yield from map(run, declarations())
         return
-    with pool(workers, spawn=True) as executor:
+    with pool(workers) as executor:
         yield from executor.map(run, declarations())
 
 

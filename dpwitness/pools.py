@@ -11,7 +11,7 @@ import threading
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
-from multiprocessing import get_context, parent_process
+from multiprocessing import parent_process
 from multiprocessing.connection import wait
 from typing import Any
 
@@ -21,11 +21,9 @@ _PDEATHSIG = 1  # of prctl, see linux/prctl.h
 
 
 @contextmanager
-def pool(count: int, *, spawn: bool = False) -> Iterator[ProcessPoolExecutor]:
+def pool(count: int) -> Iterator[ProcessPoolExecutor]:
     """A pool of `count` processes. On the way out nothing is waited for: workers are killed, with what they have started."""
-    executor = ProcessPoolExecutor(
-        count, mp_context=get_context("spawn") if spawn else None, initializer=_contained, initargs=(os.getpid(),)
-    )
+    executor = ProcessPoolExecutor(count, initializer=_contained, initargs=(os.getpid(),))
     try:
         yield executor
     finally:
