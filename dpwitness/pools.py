@@ -28,9 +28,24 @@ def pool(count: int) -> Iterator[ProcessPoolExecutor]:
         yield executor
     finally:
         alive = list((getattr(executor, "_processes", None) or {}).values())
-        executor.shutdown(wait=False, cancel_futures=True)
-        for process in alive:
-            _end(process)
+        manager = getattr(executor, "_executor_manager_thread", None)
+        with _silent(manager):
+            executor.shutdown(wait=False, cancel_futures=True)
+            for process in alive:
+                _end(process)
+            if manager is not None:
+                manager.join(5.0)
+
+
+@contextmanager
+def _silent(thread: threading.Thread | None) -> Iterator[None]:
+    """A pool whose workers are gone fails the futures that are left, and stumbles over those that were cancelled (CPython 3.11)."""
+    hook = threading.excepthook
+    threading.excepthook = lambda found: None if found.thread is thread else hook(found)
+    try:
+        yield
+    finally:
+        threading.excepthook = hook
 
 
 def _end(process: Any) -> None:
