@@ -33,7 +33,7 @@ from numpy.random import Generator
 from numpy.typing import NDArray
 
 from dpwitness.auditors.outputs import Outputs, concatenate, encode
-from dpwitness.mechanisms.foreign import Target
+from dpwitness.mechanisms.foreign import Isolated, Target
 from dpwitness.mechanisms.protocol import MechanismFailed
 
 __all__ = ["Run", "batch", "of_this_project", "run_side", "singles"]
@@ -45,7 +45,8 @@ _PLAIN = (float, int, bool, str, bytes, type(None))  # items that nobody can cha
 
 def of_this_project(run: Run) -> bool:
     """Whether `run` is the method of a mechanism of this project: it draws from `rng` alone and returns arrays of its own."""
-    return type(getattr(run, "__self__", None)).__module__.startswith("dpwitness.")
+    owner = getattr(run, "__self__", None)
+    return type(owner).__module__.startswith("dpwitness.") and not isinstance(owner, Isolated)
 
 
 def batch(run: Run, dataset: Any, size: int, rng: Generator) -> Outputs | None:

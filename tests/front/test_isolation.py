@@ -139,6 +139,14 @@ def left(token):
     return found
 
 
+def started(token, count):
+    """Wait until as many processes carry the token."""
+    for _ in range(600):
+        if len([pid for pid in filter(str.isdigit, os.listdir("/proc")) if carries(pid, token)]) >= count:
+            return
+        time.sleep(0.05)
+
+
 def carries(pid, token):
     try:
         with open(f"/proc/{pid}/environ", "rb") as file:
@@ -215,10 +223,7 @@ def test_no_process_survives_its_parent(hostile, end):
             (token, subprocess.Popen(whole, cwd=hostile.folder, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE))
         )
     for token, process in running:
-        for _ in range(600):
-            if len([pid for pid in filter(str.isdigit, os.listdir("/proc")) if carries(pid, token)]) >= 3:
-                break
-            time.sleep(0.05)
+        started(token, 3)
         process.send_signal(end)
     for token, process in running:
         _, err = process.communicate(timeout=60)
@@ -229,10 +234,10 @@ def test_no_process_survives_its_parent(hostile, end):
 
 def test_a_second_interrupt_ends_at_once_without_a_traceback(hostile):
     command = [sys.executable, "-m", "dpwitness", "audit", "hostile.py:slow", *PAIR, "--trials", "1e8", "--report", "out"]
-    process = subprocess.Popen(
-        command, cwd=hostile.folder, env=hostile.environment(), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    )
-    time.sleep(3)
+    token = uuid.uuid4().hex
+    environment = {**hostile.environment(), "DPWITNESS_TEST": token}
+    process = subprocess.Popen(command, cwd=hostile.folder, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    started(token, 3)
     process.send_signal(signal.SIGINT)
     process.send_signal(signal.SIGINT)
     time.sleep(0.05)
