@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import os
 import signal
@@ -78,4 +79,11 @@ def last(code: int) -> int:
         for sign in _SIGNALS:
             if signal.getsignal(sign) is not signal.SIG_IGN:
                 signal.signal(sign, lambda *_: os._exit(code))
+    atexit.register(_deaf)
     return code
+
+
+def _deaf() -> None:
+    """The interpreter's last moments, in which it gives handlers back: a signal would take the exit code along."""
+    for sign in _SIGNALS:
+        signal.signal(sign, signal.SIG_IGN)
