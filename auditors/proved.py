@@ -19,7 +19,7 @@ from dpwitness.auditors.proved_axis import SupremumOnly, on_axis
 from dpwitness.auditors.proved_cells import Cells
 from dpwitness.auditors.proved_product import product_of
 from dpwitness.auditors.proved_shift import Shifted
-from dpwitness.auditors.proved_space import cells_of, check_balls
+from dpwitness.auditors.proved_space import cells_of, check_balls, of_draw
 from dpwitness.mechanisms.balls import PRECISION, NotEnclosed, Span
 from dpwitness.mechanisms.jsonable import same_value
 from dpwitness.mechanisms.notions import GDP, RDP, ZCDP, ApproxDP, Claim
@@ -122,6 +122,13 @@ def _covered(mechanism: Any, d1: Any, d0: Any, seconds: float) -> tuple[Sequence
         if shift is not None:
             check_balls(mechanism, d1, d0)
             return (Shifted(shift),), f"closed form of a shift in {shift.law} noise, in balls"
+    if hasattr(mechanism, "draws_ball"):
+        check_balls(mechanism, d1, d0)
+        drawn = [cells for p, q, times in mechanism.draws_ball(d1, d0) for cells in [of_draw(p, q, seconds)] * times]
+        drawn = [cells for cells in drawn if cells.supremum() != (0.0, 0.0)] or drawn[:1]
+        if len(drawn) <= _MOST_PARTS:
+            whole = product_of(drawn)
+            return (whole, whole.turned()), f"{len(drawn)} independent draws composed in balls"
     if hasattr(mechanism, "factors"):
         parts = mechanism.factors(d0, d1)
         differing = [(part, b, a) for part, a, b in parts if not same_value(a, b)]

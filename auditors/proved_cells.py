@@ -68,6 +68,7 @@ class Cells:
     split: Callable[[Cell], list[Cell]] | None = None
     seconds: float = 20.0
     started: float = field(default_factory=time.monotonic)
+    largest: Span | None = None
 
     def turned(self) -> Cells:
         """The other order of the pair, refined from here on by itself."""
@@ -100,6 +101,11 @@ class Cells:
 
     def supremum(self, relative: float = 3e-9) -> Span:
         """Largest loss on outputs that P can show."""
+        if self.largest is None:
+            self.largest = self._supremum(relative)
+        return self.largest
+
+    def _supremum(self, relative: float) -> Span:
         leaves = [cell for cell in self.leaves if not (cell.p.is_exact() and cell.p == 0)]
         best = max((cell.loss[0] for cell in leaves if cell.p > 0), default=-math.inf)
         count = itertools.count()

@@ -40,7 +40,7 @@ class Product(Cells):
     def turned(self) -> Product:
         leaves = [cell.turned() for cell in self.leaves]
         known = {id(part): part.turned() for part in self.parts}
-        return Product(leaves, None, self.seconds, self.started, tuple(known[id(part)] for part in self.parts))
+        return Product(leaves, None, self.seconds, self.started, parts=tuple(known[id(part)] for part in self.parts))
 
     def supremum(self, relative: float = 1e-9) -> Span:
         return _sum([part.supremum(relative) for part in self.parts])
@@ -85,7 +85,7 @@ def product_of(parts: list[Cells]) -> Product:
         table = convolved(_table(whole) if table is None else table, _table(outcomes), low, width, buckets)
     if table is not None:
         whole = [Cell(over(max(r[0], 0.0), r[1]), over(max(r[2], 0.0), r[3]), (r[4], r[5])) for r in table.tolist()]
-    return Product(whole, None, parts[0].seconds, parts[0].started, tuple(parts))
+    return Product(whole, None, parts[0].seconds, parts[0].started, parts=tuple(parts))
 
 
 def _table(cells: list[Cell]) -> FloatArray:

@@ -17,7 +17,7 @@ from dpwitness.auditors.oracle import BadOracle
 from dpwitness.auditors.proved_cells import Cell, Cells
 from dpwitness.mechanisms.balls import Ball, Box, Span, ends, span
 
-__all__ = ["cells_of", "check_balls", "line"]
+__all__ = ["cells_of", "check_balls", "line", "of_draw"]
 
 FloatArray = NDArray[np.float64]
 
@@ -57,6 +57,11 @@ def _listed(mechanism: Any, d1: Any, d0: Any, seconds: float) -> Cells:
     if not all(mass.is_exact() and mass == 0 for mass in outside):
         leaves.append(Cell(outside[0], outside[1], (-math.inf, math.inf)))
     return Cells([cell for cell in leaves if not _empty(cell)], None, seconds)
+
+
+def of_draw(p: list[Ball], q: list[Ball], seconds: float) -> Cells:
+    """Cells of one draw, from its log-probabilities on both sides. Equal balls are equal numbers only where they are the same objects."""
+    return Cells([Cell(a.exp(), b.exp(), (0.0, 0.0) if a is b else _difference(a, b)) for a, b in zip(p, q, strict=True)], None, seconds)
 
 
 def _width(mechanism: Any, dataset: Any) -> int:

@@ -5,12 +5,15 @@ Walker (1977) and Vose (1991) for alias tables. A draw uses one 53-bit uniform: 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from flint import arb
 from numpy.typing import NDArray
 
+from dpwitness.mechanisms.balls import Ball, Box, Listed, pick, softmax
 from dpwitness.mechanisms.jit import jit
 from dpwitness.mechanisms.protocol import FloatArray
 from dpwitness.mechanisms.validation import InvalidArgument, require, shown
@@ -149,7 +152,7 @@ def output_rows(outputs: Any, width: int, owner: str) -> FloatArray:
 
 
 @dataclass(frozen=True, slots=True)
-class SoftmaxDraw:
+class SoftmaxDraw(Listed):
     """One index drawn with probability proportional to exp(dataset[j]): a factor of the mechanisms that release several such draws.
 
     Parameters
@@ -175,6 +178,10 @@ class SoftmaxDraw:
     def log_density(self, outputs: FloatArray, dataset: FloatArray) -> FloatArray:
         """Exact log-mass of each row."""
         return sum_of_entries(self._table(dataset), output_rows(outputs, 1, "SoftmaxDraw"))
+
+    def log_density_ball(self, boxes: Sequence[Box], dataset: FloatArray) -> list[Ball]:
+        """Log-mass of the index in each box."""
+        return pick(softmax([arb(x) for x in np.asarray(dataset, dtype=np.float64).tolist()]), boxes)
 
     def support(self, dataset: FloatArray) -> FloatArray:
         """(p, 1): every index."""

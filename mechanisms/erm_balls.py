@@ -11,6 +11,7 @@ from flint import arb, arb_mat
 from numpy.typing import NDArray
 
 from dpwitness.mechanisms.balls import Ball, Box, Span, over
+from dpwitness.mechanisms.law_balls import LineLaw
 from dpwitness.mechanisms.noise import SphericalNoise
 from dpwitness.mechanisms.risk_balls import RiskLaw, curvature_over, differing, minimum_ball, rows_of, shift_of, slope_over
 from dpwitness.mechanisms.shift_balls import Shift
@@ -69,22 +70,26 @@ class ObjectiveBalls(_RiskBalls):
 
     __slots__ = ()
 
+    def _line_law(self, dataset: Any) -> LineLaw:
+        """The law in one dimension."""
+        return RiskLaw.of(*self._risk(dataset))
+
     def log_density_ball(self, boxes: Sequence[Box], dataset: Any) -> list[Ball]:
         """Enclosures of the log-density over each box: noise at b(w) = -grad F(w), and log det Hess F(w)."""
         problem, noise = self._risk(dataset)
         if noise.dimension == 1:
-            law = RiskLaw.of(problem, noise)
+            law = self._line_law(dataset)
             return [law.log_density(*box[0]) for box in boxes]
         return [_perturbed(problem, noise, box) for box in boxes]
 
     def mass_ball(self, boxes: Sequence[Box], dataset: Any) -> list[Ball]:
         """Mass of each (low, high] on the line."""
-        law = RiskLaw.of(*self._risk(dataset))
+        law = self._line_law(dataset)
         return [law.mass(*box[0]) for box in boxes]
 
     def loss_ball(self, boxes: Sequence[Box], d1: Any, d0: Any) -> list[Span]:
         """Span of the privacy loss over each (low, high] on the line."""
-        first, second = (RiskLaw.of(*self._risk(d)) for d in (d1, d0))
+        first, second = (self._line_law(d) for d in (d1, d0))
         return [first.loss(*box[0], second) for box in boxes]
 
     def shift_ball(self, d1: Any, d0: Any) -> Shift | None:

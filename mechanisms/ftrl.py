@@ -6,12 +6,15 @@ Jain and Thakurta (2014), equation (10): theta_{t+1} proportional to exp(-sum_{s
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import Any, Literal
 
 import numpy as np
+from flint import arb, fmpq
 
+from dpwitness.mechanisms.balls import Ball, Box, NotEnclosed, pick, softmax
 from dpwitness.mechanisms.categorical import SoftmaxDraw, cumulative, draw_index, draw_rows, log_softmax, output_rows, sum_of_entries
 from dpwitness.mechanisms.datasets import LinearCosts
 from dpwitness.mechanisms.domains import Costs
@@ -146,6 +149,23 @@ class PrivateFTRL:
         first, second = self._logits(d0), self._logits(d1)
         return [(SoftmaxDraw(self.actions), a, b) for a, b in zip(first, second, strict=True)]
 
+    @offered_when(lambda self: self.adversary is None)
+    def draws_ball(self, d1: LinearCosts, d0: LinearCosts) -> list[tuple[list[Ball], list[Ball], int]]:
+        """Log-probabilities of the independent draws under D1 and D0, and how often each occurs; equal costs give equal leaders."""
+        known: dict[tuple[Fraction, ...], list[Ball]] = {}
+        sides = [softmax_rounds(self._checked(d), arb(self.regularization), known) for d in (d1, d0)]
+        found: dict[tuple[tuple[Fraction, ...], ...], list[int]] = {}
+        for t, key in enumerate(zip(*(totals for totals, _ in sides), strict=True)):
+            found.setdefault(key, []).append(t)
+        return [(sides[0][1][rounds[0]], sides[1][1][rounds[0]], len(rounds)) for rounds in found.values()]
+
+    def log_density_ball(self, boxes: Sequence[Box], dataset: LinearCosts) -> list[Ball]:
+        """Log-mass of the actions in each box, for oblivious costs."""
+        if self.adversary is not None:
+            raise NotEnclosed("PrivateFTRL: an adversary's costs are known as floats only")
+        logs = softmax_rounds(self._checked(dataset), arb(self.regularization), {})[1]
+        return [sum((pick(row, [[s]])[0] for row, s in zip(logs, box, strict=True)), arb(0)) for box in boxes]
+
     def regret(self, outputs: FloatArray, dataset: LinearCosts) -> FloatArray:
         """Cost of each row's actions less that of the best fixed action in hindsight, oblivious costs."""
         costs = self._checked(dataset)
@@ -181,6 +201,19 @@ class PrivateFTRL:
 
     def _table(self, dataset: LinearCosts) -> FloatArray:
         return log_softmax(self._logits(dataset))
+
+
+def softmax_rounds(
+    costs: FloatArray, regularization: Ball, known: dict[tuple[Fraction, ...], list[Ball]]
+) -> tuple[list[tuple[Fraction, ...]], list[list[Ball]]]:
+    """Exact totals before each round, and the log-probabilities of its draw."""
+    totals = [(Fraction(0),) * costs.shape[1]]
+    for row in costs[:-1].tolist():
+        totals.append(tuple(total + Fraction(x) for total, x in zip(totals[-1], row, strict=True)))
+    for total in totals:
+        if total not in known:
+            known[total] = softmax([-arb(fmpq(x.numerator, x.denominator)) / regularization for x in total])
+    return totals, [known[total] for total in totals]
 
 
 # Not cached on disk: the compiled code is specific to the caller's adversary, which has no stable identity between processes.

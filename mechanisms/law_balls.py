@@ -12,7 +12,7 @@ from flint import arb
 
 from dpwitness.mechanisms.balls import Ball, Box, Span, ends, geometric_mass, laplace_log_density, laplace_mass, normal_mass, over, span
 
-__all__ = ["BallsOnLine", "GeometricLaw", "LaplaceLaw", "LineLaw", "NormalLaw", "RoundedNormalLaw"]
+__all__ = ["BallsOnLine", "Clamped", "GeometricLaw", "LaplaceLaw", "LineLaw", "NormalLaw", "RoundedNormalLaw"]
 
 
 class LineLaw(ABC):
@@ -192,6 +192,34 @@ class RoundedNormalLaw(_Lattice):
             return outer
         low, high = ends(here.log() - there.log())
         return max(low, outer[0]), min(high, outer[1])
+
+
+@dataclass(frozen=True, slots=True)
+class Clamped(LineLaw):
+    """A law with a density, pushed into [-radius, radius]: its ends have the masses beyond, as points of their own."""
+
+    law: LineLaw
+    radius: float
+
+    def log_density(self, low: float, high: float) -> Ball:
+        if low == high and abs(low) >= self.radius:
+            return self.mass(low, high).log() if abs(low) == self.radius else arb("-inf")
+        return self.law.log_density(low, high) if abs(low) <= self.radius and abs(high) <= self.radius else arb("nan")
+
+    def mass(self, low: float, high: float) -> Ball:
+        """Of a point, low = high, what it has by itself; of an interval, what lies in it without the two points."""
+        if low == high:
+            if abs(low) != self.radius:
+                return arb(0)
+            return self.law.mass(low, math.inf) if low > 0 else self.law.mass(-math.inf, low)
+        low, high = max(low, -self.radius), min(high, self.radius)
+        return self.law.mass(low, high) if low < high else arb(0)
+
+    def loss(self, low: float, high: float, other: Clamped) -> Span:
+        if low == high and abs(low) == self.radius:
+            return ends(self.mass(low, high).log() - other.mass(low, high).log())
+        low, high = max(low, -self.radius), min(high, self.radius)
+        return self.law.loss(low, high, other.law) if low <= high else (0.0, 0.0)
 
 
 class BallsOnLine(ABC):

@@ -12,15 +12,22 @@ from typing import Literal
 
 import numpy as np
 
+from dpwitness.mechanisms.balls import NotEnclosed
 from dpwitness.mechanisms.categorical import output_rows
 from dpwitness.mechanisms.datasets import LabelledVectors
 from dpwitness.mechanisms.domains import LabelledBall
 from dpwitness.mechanisms.erm import rounded
+from dpwitness.mechanisms.erm_balls import ObjectiveBalls
 from dpwitness.mechanisms.jit import jit
+from dpwitness.mechanisms.law_balls import Clamped, LineLaw
+from dpwitness.mechanisms.losses import Loss
+from dpwitness.mechanisms.noise import SphericalNoise
 from dpwitness.mechanisms.notions import PureDP
 from dpwitness.mechanisms.optional import offered_when
 from dpwitness.mechanisms.pairs import Pair
 from dpwitness.mechanisms.protocol import FloatArray, Truth
+from dpwitness.mechanisms.risk_balls import RiskLaw
+from dpwitness.mechanisms.solvers import Problem
 from dpwitness.mechanisms.validation import InvalidArgument, require, require_one_of
 
 __all__ = ["PrivateRidge"]
@@ -35,7 +42,7 @@ _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(24)
 
 
 @dataclass(frozen=True, slots=True)
-class PrivateRidge:
+class PrivateRidge(ObjectiveBalls):
     """Releases one private ridge estimate, a vector of length p.
 
     Parameters
@@ -144,6 +151,18 @@ class PrivateRidge:
         rows = output_rows(outputs, self.dimension, "PrivateRidge")
         values, basis, target = self._spectrum(dataset)
         return _log_densities(np.ascontiguousarray(rows @ basis), values, target, self.rate, self._limit, _NODES, _WEIGHTS)
+
+    def _risk(self, dataset: LabelledVectors) -> tuple[Problem, SphericalNoise]:
+        """n times the printed objective, and the noise in it."""
+        check_records(dataset, "PrivateRidge", self.records, self.dimension, 1.0, self.label_bound)
+        if self.form == "repaired" and self.dimension > 1:
+            raise NotEnclosed("PrivateRidge: the mass on the sphere is not enclosed for p >= 2")
+        ridge = 2 * (self.records * self.regularization + _CURVATURE / self.epsilon)
+        return Problem.of(dataset, Loss("squared"), ridge), SphericalNoise("gamma", self.rate, self.dimension)
+
+    def _line_law(self, dataset: LabelledVectors) -> LineLaw:
+        law = RiskLaw.of(*self._risk(dataset))
+        return law if self.form == "printed" else Clamped(law, self.radius)
 
     @offered_when(lambda self: self.form == "repaired" and self.dimension == 1)
     def atoms(self, dataset: LabelledVectors) -> FloatArray:

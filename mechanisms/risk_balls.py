@@ -210,6 +210,21 @@ class RiskLaw(LineLaw):
         centred = add_spans(at, reach)
         return max(plain[0], centred[0]), min(plain[1], centred[1])
 
+    def _endless(
+        self, low: float, high: float, rows: Sequence[tuple[Row, Ball]], here: tuple[Ball, Ball], there: tuple[Ball, Ball]
+    ) -> Span:
+        """What the noise adds over a half-line where slopes have no bound: squared losses, whose difference A w - B is monotone there."""
+        if self.loss_of.name != "squared" or self.kind != "Laplace" or (math.isinf(low) and math.isinf(high)):
+            return -math.inf, math.inf
+        at, out = (low, 1) if math.isinf(high) else (high, -1)
+        a = sum((m * 2 * arb(row.x[0]) ** 2 for row, m in rows), arb(0)) * out
+        start = sum((m * row.x[0] * slope_at(self.loss_of, arb(at) * row.x[0], row.y) for row, m in rows), arb(0))
+        sign = 1 if here[0] >= 0 and there[0] >= 0 else -1 if here[1] <= 0 and there[1] <= 0 else 0
+        edge = ends(sign * self.rate * start)
+        if sign and a * sign > 0:
+            return edge[0], math.inf
+        return (-math.inf, edge[1]) if sign and a * sign < 0 else (-math.inf, math.inf)
+
     def _slope(self, low: float, high: float, other: RiskLaw) -> Ball | None:
         """dL/dw over the cell; None where a kink of the noise or of a loss may lie inside."""
         start, stop = arb(low), arb(high)
@@ -262,7 +277,7 @@ class RiskLaw(LineLaw):
         jacobian = self._jacobian(low, high, rows)
         here, there = ((law.pull(high), law.pull(low)) for law in (self, other))  # each from the least to the largest b
         if not slope.is_finite():
-            return (-math.inf, math.inf), jacobian
+            return self._endless(low, high, rows, here, there), jacobian
         if self.kind == "normal":
             total = (ends(here[0] + there[0])[0], ends(here[1] + there[1])[1])
             return _times(ends(slope * self.rate * self.rate / 2), total), jacobian

@@ -8,11 +8,14 @@ from __future__ import annotations
 
 import math
 import warnings
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
 import numpy as np
+from flint import arb
 
+from dpwitness.mechanisms.balls import Ball, Box, softmax
 from dpwitness.mechanisms.categorical import SoftmaxDraw, draw_frequencies, log_softmax, output_rows
 from dpwitness.mechanisms.datasets import LabelledVectors
 from dpwitness.mechanisms.domains import LabelledBall
@@ -23,6 +26,7 @@ from dpwitness.mechanisms.optional import offered_when
 from dpwitness.mechanisms.pairs import Pair
 from dpwitness.mechanisms.protocol import FloatArray, Truth
 from dpwitness.mechanisms.ridge import check_records
+from dpwitness.mechanisms.risk_balls import slope_over
 from dpwitness.mechanisms.solvers import ConvergenceError
 from dpwitness.mechanisms.validation import InvalidArgument, require, require_integer, require_one_of, require_probability, shown
 
@@ -193,6 +197,43 @@ class SimplexSampling:
             child = np.arange(len(parent)) - np.repeat(np.cumsum(left + 1) - left - 1, left + 1)
             rows = np.column_stack([rows[parent], child])
         return np.column_stack([rows, m - rows.sum(axis=1)]) / m
+
+    def draws_ball(self, d1: LabelledVectors, d0: LabelledVectors) -> list[tuple[list[Ball], list[Ball], int]]:
+        """Log-probabilities of one draw under D1 and D0, and the number of draws: their counts are sufficient."""
+        return [(self._log_theta_ball(d1), self._log_theta_ball(d0), self.count)]
+
+    def log_density_ball(self, boxes: Sequence[Box], dataset: LabelledVectors) -> list[Ball]:
+        """Log-mass of the frequencies in each box."""
+        log_theta, m = self._log_theta_ball(dataset), self.count
+        found = []
+        for box in boxes:
+            counts = [round(low * m) for low, _ in box]
+            total = (arb(m) + 1).lgamma() - sum(((arb(k) + 1).lgamma() for k in counts), arb(0))
+            found.append(total + sum((k * x for k, x in zip(counts, log_theta, strict=True)), arb(0)))
+        return found
+
+    def _log_theta_ball(self, dataset: LabelledVectors) -> list[Ball]:
+        """The minimiser: with theta_0 the solver's answer, normed, |theta - theta_0|_1 <= spread of the gradient at theta_0 over lambda.
+
+        The gradient's spread bounds it since the objective is lambda-strongly convex in the 1-norm; with that, predictions move by at
+        most R times as much, and log theta = const - sum x l' / lambda at the minimiser itself.
+        """
+        lam = arb(self.regularization)
+        logs = softmax([arb(x) for x in self.minimiser(dataset).log_theta.tolist()])
+        rows = [(x.tolist(), float(y), int(n)) for x, y, n in dataset.records()]
+        predictions = [sum((x * log.exp() for x, log in zip(row, logs, strict=True)), arb(0)) for row, _, _ in rows]
+
+        def pull(error: Ball) -> list[Ball]:
+            total = [arb(0)] * self.dimension
+            for (row, y, n), u in zip(rows, predictions, strict=True):
+                reach = (error * max(abs(x) for x in row)).upper()
+                slope = n * self.loss.scale * slope_over(self.loss, (u - reach).lower(), (u + reach).upper(), y)
+                total = [a + slope * x for a, x in zip(total, row, strict=True)]
+            return total
+
+        gradient = [g + lam * log for g, log in zip(pull(arb(0)), logs, strict=True)]
+        highest, lowest = max(g.upper() for g in gradient), min(g.lower() for g in gradient)
+        return softmax([-g / lam for g in pull(((highest - lowest) / lam).upper())])
 
     def factors(self, d0: LabelledVectors, d1: LabelledVectors) -> list[tuple[SoftmaxDraw, FloatArray, FloatArray]]:
         """The m independent draws. Their counts are sufficient, so the composed draws tell as much as the frequencies."""

@@ -10,19 +10,23 @@ Answers lie in [0, 1] and each moves by at most 1, in either direction. A row of
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from flint import arb
 from numpy.random import Generator
 
 from dpwitness.mechanisms import threshold_law
+from dpwitness.mechanisms.balls import Ball, Box, Listed
 from dpwitness.mechanisms.domains import Answers
 from dpwitness.mechanisms.laws import as_vector
 from dpwitness.mechanisms.notions import PureDP
 from dpwitness.mechanisms.optional import offered_when
 from dpwitness.mechanisms.pairs import Pair
 from dpwitness.mechanisms.protocol import FloatArray, Truth
+from dpwitness.mechanisms.threshold_balls import pattern_masses
 from dpwitness.mechanisms.threshold_law import ABOVE, BELOW, Noise
 from dpwitness.mechanisms.validation import InvalidArgument, require
 
@@ -32,7 +36,7 @@ _MOST_ENUMERATED = 1 << 16
 
 
 @dataclass(frozen=True, slots=True)
-class _ThresholdTest:
+class _ThresholdTest(Listed):
     """Fields and methods common to the family; `noise` is what tells its members apart."""
 
     epsilon: float
@@ -79,6 +83,13 @@ class _ThresholdTest:
     def log_density(self, outputs: FloatArray, dataset: Any) -> FloatArray:
         """Log-mass of each row (variant 3: log-density in its released numbers): (size,)."""
         return threshold_law.log_density(outputs, self._answers(dataset), self.threshold, self.noise)
+
+    @offered_when(lambda self: not self.noise.release and _enumerable(self.length, self.noise.cutoff))
+    def log_density_ball(self, boxes: Sequence[Box], dataset: Any) -> list[Ball]:
+        """Log-mass of the calls in each box."""
+        rows = [[low for low, _ in box] for box in boxes]
+        masses = pattern_masses(rows, self._answers(dataset).tolist(), self.threshold, self.noise)
+        return [arb("-inf") if mass.is_exact() and mass == 0 else mass.log() for mass in masses]
 
     @offered_when(lambda self: not self.noise.release and _enumerable(self.length, self.noise.cutoff))
     def support(self, dataset: Any) -> FloatArray:
