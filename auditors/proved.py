@@ -153,7 +153,9 @@ def _covered(mechanism: Any, d1: Any, d0: Any, seconds: float) -> tuple[Sequence
     cells = cells_of(mechanism, d1, d0, seconds)
     if cells is None:
         return None
-    return (cells, cells.turned()), "enumeration in balls" if cells.split is None else "cells of the outputs, bisected in balls"
+    points = sum(len(cell.box) == 1 and cell.box[0][0] == cell.box[0][1] for cell in cells.leaves)
+    where = f"cells of the outputs{f' and {points} atoms' if points else ''}, bisected in balls"
+    return (cells, cells.turned()), "enumeration in balls" if cells.split is None else where
 
 
 def _parameter(sides: Sequence[Side], claim: Claim) -> Span | None:
