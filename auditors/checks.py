@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import dataclasses
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Set
 from concurrent.futures import Executor
 from typing import Any
 
@@ -151,7 +151,7 @@ def _expectations(mechanism: Any) -> Mapping[str, str]:
 
 
 def _known(argument: str, names: Any) -> Any:
-    if isinstance(names, str | bytes | bytearray) or not isinstance(names, Collection):
+    if not isinstance(names, list | tuple | Set | Mapping):
         raise InvalidArgument(f"{argument} must hold names of checks, got {shown(names)}")
     for name in names:
         if not isinstance(name, str) or name not in CHECKS:

@@ -45,6 +45,8 @@ def evolve(
     deadline : float, optional
         Stop when ``time.monotonic()`` passes it.
     """
+    if len(start) == 0:  # nothing to move, as where records have a label only
+        return start
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         cma = _package()

@@ -118,8 +118,11 @@ def _rounder(x: FloatArray, domain: LabelledBall) -> Iterator[FloatArray]:
         if domain.norm == "l2" and length > 0 and domain.length(x) >= domain.radius * (1 - 1e-9):
             yield domain.pulled(rest * (domain.radius / length))
         yield rest
+    magnitude = math.floor(math.log10(size))
+    if not -300 < magnitude < 300:  # powers of ten that floats do not have
+        return
     for digits in _DIGITS:
-        scale = 10.0 ** (digits - 1 - math.floor(math.log10(size)))
+        scale = 10.0 ** (digits - 1 - magnitude)
         for simple in (np.round(x * scale) / scale, np.trunc(x * scale) / scale):
             if domain.length(simple) <= domain.radius and np.any(simple != x):
                 yield simple

@@ -299,3 +299,9 @@ def test_search_scores_no_pair_outside():
         for pair in seen:
             good(domain, pair)
         seen.clear()
+
+
+def test_records_that_have_a_label_only_are_searched():
+    """There is no coordinate to move: CMA-ES has nothing to do, and every shape is tried."""
+    found = search(None, Rows(3, (), (0, 1, 5)), PureDP(1.0), score=lambda p: float(abs(p.d0.sum() - p.d1.sum())), evaluations=200)
+    assert found[0][1] == 5.0
