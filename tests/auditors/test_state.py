@@ -123,7 +123,7 @@ def test_all_known_generators_are_seeded_and_put_back():
 
     @numba.njit
     def compiled():
-        return np.random.random()
+        return np.random.random()  # noqa: NPY002
 
     draws = (np.random.random, random.random, compiled)
     compiled()
