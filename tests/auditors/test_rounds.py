@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import time
 
 import numpy as np
 import pytest
@@ -171,3 +172,32 @@ def test_a_worker_runs_singly_from_the_start(file):
     assert len(items) == 50 and 5 < len(seen) < 45  # outside with probability 1e-8
     assert max(seen) <= 51  # calls: one batch, fifty runs
     target.close()
+
+
+def test_how_slow_a_mechanism_is_changes_no_count():
+    """2 ms a run, a time limit of 0.3 s: the chunks fit, and the counts are those of the same mechanism without the wait."""
+
+    def fast(dataset, size, rng):
+        return dataset[0] + rng.laplace(0.0, 0.5, size)
+
+    def slow(dataset, size, rng):
+        time.sleep(0.002 * size)
+        return fast(dataset, size, rng)
+
+    options = {"claim": "pure:1", "pair": PAIR, "trials": 1_500, "seed": 4, "bits": False, "time_limit": 0.3, "name": "one"}
+    results = [audit(mechanism, **options) for mechanism in (fast, slow)]
+    assert results[0].tally == results[1].tally
+    assert results[1].verdict is not Verdict.ERROR
+
+
+def test_a_run_may_take_ten_times_what_those_before_it_took():
+    """Whatever the time limit is; a hung one is found all the same, and what was certified before is said."""
+    waits = iter([0.0] * 900 + [30.0] * 3)
+
+    def hangs(dataset, size, rng):
+        time.sleep(next(waits) if size > 20 else 0.0)
+        return dataset[0] + 0.05 * rng.random(size)
+
+    result = audit(hangs, claim="pure:1", pair=PAIR, trials=200_000, seed=4, bits=False, time_limit=1.0, stop="never")
+    assert result.verdict is Verdict.ERROR and "longer than time_limit = 1 s" in result.notes[0]
+    assert result.notes[1].startswith("a violation had been certified by then") and result.parameter_lower > 1

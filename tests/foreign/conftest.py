@@ -12,10 +12,14 @@ from dpwitness.mechanisms.foreign_process import close_all
 
 TARGETS = '''
 """Targets with one peculiarity each."""
+import functools
 import os
 import signal
 import sys
 import time
+from datetime import date, datetime, timedelta
+from decimal import Decimal
+from fractions import Fraction
 
 import numpy as np
 
@@ -209,6 +213,11 @@ KINDS = {
     "own types": lambda n, rng: [[Money(3), Thing(), np.datetime64("2020-01-01"), 1j][i % 4] for i in range(n)],
     "objects": lambda n, rng: np.array([1, "a", None] * n, dtype=object)[:n],
     "none": lambda n, rng: [None] * n,
+    "decimals": lambda n, rng: [[Decimal(x), Decimal("1.50"), Fraction(x)] for x in rng.random(n)],
+    "times": lambda n, rng: [[date(2020, 1, 1), datetime(2020, 1, 2), timedelta(seconds=x)] for x in rng.random(n)],
+    "masked": lambda n, rng: np.ma.masked_greater(rng.random((n, 2)), 0.5),
+    "records": lambda n, rng: np.array(list(zip(rng.random(n), range(n))), dtype=[("a", "f8"), ("b", "i4")]),
+    "deep": lambda n, rng: [functools.reduce(lambda inner, _: [inner], range(3000), [])] * n,
     "empty": lambda n, rng: np.empty((n, 0)),
     "too few": lambda n, rng: [1.0] * (n - 1),
     "number": lambda n, rng: 3.5,

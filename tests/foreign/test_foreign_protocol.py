@@ -17,10 +17,11 @@ from dpwitness.auditors.health import same_outputs
 from dpwitness.auditors.outputs import WrongShape, encode
 from dpwitness.mechanisms import LabelledVectors
 from dpwitness.mechanisms import foreign_wire as wire
+from dpwitness.mechanisms.protocol import MechanismFailed
 
 KINDS = [
     *("float", "int", "bool", "big", "int64", "uint64", "float32", "swapped", "complex", "text", "text array", "scalars", "arrays"),
-    *("ragged", "mixed", "nested", "exceptions", "own types", "objects", "none", "empty"),
+    *("ragged", "mixed", "nested", "exceptions", "own types", "objects", "none", "empty", "decimals", "times", "masked", "records"),
 ]
 
 
@@ -46,6 +47,11 @@ def test_outputs_are_encoded_as_in_process(file, foreign, kind, size):
 def test_wrong_shapes_are_told(file, kind):
     with pytest.raises(WrongShape, match=r"mechanism (returned 9 outputs|must return an array)"):
         encode(Target(file, "kinds", kwargs={"kind": kind}).sample(None, 10, np.random.default_rng(0)), 10)
+
+
+def test_deep_outputs_are_told(file):
+    with pytest.raises(MechanismFailed, match="nested too deeply"):
+        Target(file, "kinds", kwargs={"kind": "deep"}).sample(None, 2, np.random.default_rng(0))
 
 
 def test_a_batch_that_raises_is_run_one_by_one_as_in_process(file):
@@ -110,7 +116,7 @@ def test_a_truncated_message_is_the_end():
         wire.receive(io.BytesIO(whole[:8]).read)
 
 
-@pytest.mark.parametrize("name", ["foreign_worker.py", "foreign_wire.py"])
+@pytest.mark.parametrize("name", ["foreign_worker.py", "foreign_wire.py", "global_generators.py"])
 def test_the_worker_stands_alone(name):
     """It is read by Python 3.8, imports the standard library and NumPy, and knows no pickle."""
     tree = ast.parse(Path(wire.__file__).with_name(name).read_text(), feature_version=(3, 8))
