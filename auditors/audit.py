@@ -16,6 +16,7 @@ from dpwitness.auditors.catalogue import pairs_for
 from dpwitness.auditors.certificate import detectable
 from dpwitness.auditors.divergence import Binned
 from dpwitness.auditors.engine import Inline, MechanismFailed, audit_key
+from dpwitness.auditors.event_reading import columns_of
 from dpwitness.auditors.events import Event
 from dpwitness.auditors.health import Unfit
 from dpwitness.auditors.learning import Learned
@@ -145,7 +146,8 @@ def confirm(
         width, _ = probe(state, pair, 0)
         rule = event if isinstance(event, Binned) else None
         plain = rule.events[len(rule.events) // 2] if rule else event
-        certify_event(state, pair, 0, Learned(plain, 0.0, "given", rule), trials - state.done, state.alpha, width)
+        wide = max(width, columns_of(event))
+        certify_event(state, pair, 0, Learned(plain, 0.0, "given", rule), trials - state.done, state.alpha, wide)
 
     return _kept(state, test, executor is None)
 

@@ -13,7 +13,7 @@ from dpwitness.mechanisms.jsonable import from_jsonable
 from dpwitness.mechanisms.reading import record, refuse, text
 from dpwitness.mechanisms.validation import InvalidArgument
 
-__all__ = ["read_event"]
+__all__ = ["columns_of", "read_event"]
 
 COLUMNS = 2**17  # of an output
 NESTED = 256  # events of a binned rule
@@ -41,6 +41,19 @@ def check_event(event: Event, path: str) -> None:
             raise InvalidArgument(f"{path}.{field}")
 
     _CHECKS[type(event)](event, need, path)
+
+
+def columns_of(event: Event) -> int:
+    """How many columns of the outputs a rule looks at: outputs are padded to as many, so chunks must be smaller where they are many."""
+    if isinstance(event, Binned):
+        return max(map(columns_of, event.events))
+    if isinstance(event, Threshold):
+        return event.score.width
+    if isinstance(event, Atoms):
+        return int(event.rows.shape[1])
+    if isinstance(event, Ball):
+        return len(event.center)
+    return int(getattr(event, "column", 0)) + 1
 
 
 def _numbers(value: Any, axes: int = 1) -> bool:
