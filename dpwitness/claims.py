@@ -31,14 +31,17 @@ def claims(args: argparse.Namespace) -> int:
 
 def replay(args: argparse.Namespace, witness: dict[str, Any]) -> int:
     """``dpwitness replay`` of a claim's witness: the claim is checked again where it was found to fail."""
-    from dpwitness.proofs_checks import check
+    from dpwitness.proofs_checks import settle
+    from dpwitness.proofs_checks.ledger import declaration
 
     if args.report is not None:
         raise InvalidArgument(
             "--report must go with the witness of an audit, a claim has its page: dpwitness claims check all --report DIR"
         )
+    if args.target is not None or args.allow:
+        raise InvalidArgument("--target and --allow must go with the witness of an audit: a claim names no target")
     settings = {name: tuple(v) if isinstance(v, list) else float(v) for name, v in witness["settings"].items()}
-    found = check(witness["name"], seed=1 if args.seed is None else args.seed, **settings)  # type: ignore[arg-type]
+    found = settle(declaration(witness["name"]), settings, seed=1 if args.seed is None else args.seed)  # type: ignore[arg-type]
     return _tell(args, found)
 
 
