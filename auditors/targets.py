@@ -42,7 +42,10 @@ def describe_target(mechanism: Any) -> dict[str, Any] | None:
     except InvalidArgument:
         return None
     if isinstance(mechanism, Target):
-        fields |= {key: relative(fields[key]) for key in ("file", "python") if os.path.isabs(fields[key] or "")}
+        if os.path.isabs(fields["file"]):
+            fields["file"] = relative(fields["file"])
+        if fields["python"] and not relative(fields["python"]).startswith(".."):  # others are of this machine in any case
+            fields["python"] = relative(fields["python"]) if os.path.isabs(fields["python"]) else fields["python"]
     return target | {"kwargs": fields}
 
 

@@ -34,7 +34,7 @@ from dpwitness.mechanisms.jsonable import from_jsonable
 from dpwitness.mechanisms.reading import items, nullable, number, printable, read_bytes, record, shown, text
 from dpwitness.mechanisms.validation import InvalidArgument
 
-__all__ = ["FOREIGN", "Planned", "Trust", "home_of", "sha256_of", "split_target"]
+__all__ = ["FOREIGN", "NeedsWord", "Planned", "Trust", "home_of", "sha256_of", "split_target", "words_for"]
 
 _NAME = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*")
 _OWN = re.compile(r"dpwitness\.(mechanisms(\.(?!foreign|environments|third_party)[a-z_]+)?|proofs_checks\.[a-z_]+_(claims|worlds?))")
@@ -44,6 +44,30 @@ _INSTALLED = {"site-packages", "dist-packages"}
 _TARGET = record({"kwargs": items(lambda value, _: value)}, target=text(1000, empty=False))
 _limit = number(lambda v: 0 <= v <= 1e9, "a number, at least 0")
 _SOURCE_BYTES = 16 * 2**20
+
+
+class NeedsWord(InvalidArgument):
+    """A target that runs only if the user says so; `word` is what to allow."""
+
+    def __init__(self, reason: str, word: str) -> None:
+        super().__init__(f"{reason}; if it is to run, say so: --allow {printable(word)}")
+        self.word = word
+
+
+def words_for(target: dict[str, Any] | None) -> list[str]:
+    """What ``dpwitness replay`` of a target must be allowed, from here."""
+    words: list[str] = []
+    while target is not None:
+        try:
+            Trust(tuple(words)).plan(target)
+        except NeedsWord as needed:
+            if needed.word not in words:
+                words.append(needed.word)
+                continue
+        except InvalidArgument:
+            pass
+        break
+    return words
 
 
 def split_target(target: str, what: str = "target") -> tuple[str, str]:
@@ -185,10 +209,8 @@ class Trust:
         if not self._allowed(place, name, files[-1]):
             for file in files:
                 if not self._mine(file):
-                    raise InvalidArgument(
-                        f"{what} {shown(f'{place}:{name}')} lies in {file}, outside the current folder; "
-                        f"if it is to run, say so: --allow {place}:{name}"
-                    )
+                    target = f"{place}:{name}"
+                    raise NeedsWord(f"{what} {shown(target)} lies in {file}, outside the current folder", target)
         return files[-1]
 
     def _file(self, place: str, name: str) -> Path:
@@ -244,10 +266,8 @@ class Trust:
         if home.partition(".")[0] == "dpwitness" and _OWN.fullmatch(home):
             return
         if not all(self._mine(file) for file in _locate(home, self.folder)):
-            raise InvalidArgument(
-                f"{plan.what} {shown(plan.target)} is of the module {home}, outside the current folder; "
-                f"if it is to run, say so: --allow {plan.place}:{plan.name}"
-            )
+            told = f"{plan.what} {shown(plan.target)} is of the module {home}, outside the current folder"
+            raise NeedsWord(told, f"{plan.place}:{plan.name}")
 
     def class_of(self, name: str, path: str) -> type:
         """A dataset class that is not this project's, under the rule of targets."""
@@ -274,11 +294,9 @@ class Trust:
         fields = rule(plan.kwargs, f"{plan.what}.kwargs")
         place, name, python = fields["file"], fields["name"], fields.get("python")
         split_target(f"{place}:{name}", plan.what)
-        if python is not None and python not in environments() and python not in self.allow and not _this_interpreter(python):
-            raise InvalidArgument(
-                f"{plan.what} runs in the interpreter {shown(python)}, which is none of `dpwitness targets`; "
-                f"if it is to run, say so: --allow {python}"
-            )
+        known = python is None or python in environments()
+        if not known and not any(_same_path(python, one) for one in (*self.allow, sys.executable)):
+            raise NeedsWord(f"{plan.what} runs in the interpreter {shown(python)}, which is none of `dpwitness targets`", python)
         adapter = None if place.endswith(".py") else adapter_file(place)
         if adapter is None:
             file = self._permitted(place, name, plan.what)
@@ -291,8 +309,9 @@ class Trust:
         return Planned(f"{place}:{name}", "dpwitness.mechanisms.foreign", "Target", fields, self, plan.what, file, _line(file, name))
 
 
-def _this_interpreter(python: str) -> bool:
-    return os.sep in python and os.path.realpath(python) == os.path.realpath(sys.executable)
+def _same_path(one: str, other: str) -> bool:
+    """As it is written, links kept: an environment's interpreter is a link, and what it imports lies beside the link."""
+    return one == other or (os.sep in one and os.path.abspath(one) == os.path.abspath(other))
 
 
 def _own_script(home: str, plan: Planned) -> bool:

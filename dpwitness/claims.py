@@ -41,7 +41,7 @@ def replay(args: argparse.Namespace, witness: dict[str, Any]) -> int:
     if args.target is not None or args.allow:
         raise InvalidArgument("--target and --allow must go with the witness of an audit: a claim names no target")
     settings = {name: tuple(v) if isinstance(v, list) else float(v) for name, v in witness["settings"].items()}
-    found = settle(declaration(witness["name"]), settings, seed=1 if args.seed is None else args.seed)  # type: ignore[arg-type]
+    found = settle(declaration(witness["name"]), settings, seed=1 if args.seed is None else args.seed)
     return _tell(args, found)
 
 

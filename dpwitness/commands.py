@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from dpwitness import claims
 from dpwitness.auditors.certify_result import CertifyResult
 from dpwitness.auditors.result import Result, Verdict, strict
+from dpwitness.auditors.trust import words_for
 from dpwitness.console import bar, describe
 from dpwitness.ending import NO_VERDICT, OK, VIOLATED, after, apart, attempt
 from dpwitness.examine import examine
@@ -113,11 +114,9 @@ def _next(args: argparse.Namespace, result: Result, code: int, report: Path | No
         else:
             step = "the witness was not confirmed: raise --trials, or check that the mechanism is the one that was audited"
     elif code == VIOLATED or leaky:
-        step = (
-            f"see it again with: dpwitness replay {shlex.quote(str(witness))}"
-            if witness
-            else "keep the witness: run again with --report DIR"
-        )
+        words = [part for word in words_for(getattr(result, "target", None)) for part in ("--allow", word)]
+        again = f"see it again with: {shlex.join(['dpwitness', 'replay', str(witness), *words])}"
+        step = again if witness else "keep the witness: run again with --report DIR"
         step += "" if result.verdict is Verdict.VIOLATED else "; round outputs to a grid"
     elif result.verdict in (Verdict.CERTIFIED, Verdict.SUPPORTED):
         step = "nothing has to change for this pair" + ("" if args.search else "; --search looks for a worse one")

@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 from dpwitness.auditors.audit import audit
 from dpwitness.auditors.certify_result import CertifyResult
 from dpwitness.auditors.result import AuditResult, Result, Verdict, strict
+from dpwitness.auditors.trust import words_for
 from dpwitness.auditors.white_box import certify
 from dpwitness.auditors.witness import describe_target
 from dpwitness.mechanisms.writing import write_json
@@ -120,7 +121,8 @@ class Auditor:
         if data["witness"]["target"] is None:
             lines.append(f"replay:  dpwitness.replay({path!r}, mechanism=...), since the mechanism cannot be imported by name")
         else:
-            lines.append(f"replay:  dpwitness replay {shlex.quote(path)}")
+            words = [part for word in words_for(data["witness"]["target"]) for part in ("--allow", word)]
+            lines.append(f"replay:  {shlex.join(['dpwitness', 'replay', path, *words])}")
         return "\n".join(lines)
 
     def _write(self, witness: dict[str, Any]) -> str:

@@ -47,7 +47,11 @@ def test_a_leaky_target_is_refuted_and_replayed(file, foreign):
     target = Target(file, "leaky", foreign)
     result = audit(target, trials=200_000, seed=2)
     assert result.verdict is Verdict.VIOLATED and 1.0 < result.epsilon_lower < 1 / 0.9
-    again = replay(result.witness)
+    with pytest.raises(InvalidArgument, match="which is none of `dpwitness targets`; if it is to run, say so: --allow"):
+        replay(result.witness)
+    with pytest.raises(InvalidArgument, match="outside the current folder; if it is to run, say so: --allow"):
+        replay(result.witness, allow=[foreign])
+    again = replay(result.witness, allow=[foreign, f"{file}:leaky"])
     assert again.verdict is Verdict.VIOLATED and again.target["kwargs"]["python"] == foreign
 
 
