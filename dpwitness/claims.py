@@ -34,6 +34,9 @@ def replay(args: argparse.Namespace, witness: dict[str, Any]) -> int:
     from dpwitness.proofs_checks import settle
     from dpwitness.proofs_checks.ledger import declaration
 
+    for option in ("trials", "workers", "target", "allow"):
+        if getattr(args, option, None) not in (None, [], 1):
+            raise InvalidArgument(f"--{option} must go with the witness of an audit, a claim is checked where it was found to fail")
     if args.report is not None:
         raise InvalidArgument(
             "--report must go with the witness of an audit, a claim has its page: dpwitness claims check all --report DIR"

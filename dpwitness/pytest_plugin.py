@@ -118,6 +118,7 @@ class _Merged:
         self.place, self.results = place, dict[str, list[dict[str, Any]]]()
         self.folder, self.stem = (path.parent, path.stem) if path.suffix == ".md" else (path, "audit")
         self.written: Path | None = None
+        self.untouched, self.cut = "", ""
         from dpwitness.mechanisms.validation import InvalidArgument
         from dpwitness.reports.report import check_writable
 
@@ -135,19 +136,30 @@ class _Merged:
             self.results[report.nodeid] += [json.loads(text) for text in carried]
 
     @pytest.hookimpl(trylast=True)
-    def pytest_sessionfinish(self) -> None:
-        """Write it, in the order of the tests' names: the same for any number of workers."""
+    def pytest_sessionfinish(self, session: pytest.Session, exitstatus: int) -> None:
+        """Write it, in the order of the tests' names: the same for any number of workers. A run without audits leaves a report as it was."""
+        merged = [data for node in sorted(self.results) for data in self.results[node]]
+        broken_off = exitstatus in (pytest.ExitCode.INTERRUPTED, pytest.ExitCode.INTERNAL_ERROR) or bool(session.shouldstop)
+        self.cut = " (interrupted: only those that had ended)" if broken_off else ""
+        if session.config.option.collectonly:
+            self.untouched = "tests were only collected"
+        elif not merged and (broken_off or (self.folder / f"{self.stem}.md").exists()):
+            self.untouched = "no audit was run"
+        if self.untouched:
+            return
         from dpwitness.reports.report import write_report
 
-        merged = [data for node in sorted(self.results) for data in self.results[node]]
         command = f"pytest --dp-report {self.place}"
-        self.written = write_report(merged, self.folder, title="Audits", command=command, stem=self.stem)
+        self.written = write_report(merged, self.folder, title=f"Audits{self.cut}", command=command, stem=self.stem)
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
         """How many audits, and where the report lies."""
-        if self.written is None:
+        if self.written is None and not self.untouched:
+            return
+        terminalreporter.section("dpwitness")
+        if self.untouched:
+            terminalreporter.line(f"{self.untouched}: the report was not written, {self.place} is as it was")
             return
         merged = [data for found in self.results.values() for data in found]
         broken = sum(data["verdict"] == "VIOLATED" for data in merged)
-        terminalreporter.section("dpwitness")
-        terminalreporter.line(f"{len(merged)} audits, {broken} violated; report: {self.place}")
+        terminalreporter.line(f"{len(merged)} audits{self.cut}, {broken} violated; report: {self.place}")

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
+from dpwitness.ending import after, attempt
 from dpwitness.numbers import real
 
 if TYPE_CHECKING:
@@ -140,11 +141,15 @@ def check(args: argparse.Namespace) -> int:
     """``dpwitness check``: one line a check; the exit code is that of the worst target."""
     from dpwitness.auditors.checks import CHECKS
     from dpwitness.auditors.result import Verdict
-    from dpwitness.commands import print_json
+    from dpwitness.commands import _command, print_json
     from dpwitness.inputs import shown
     from dpwitness.mechanisms.foreign import Target, targets_in
     from dpwitness.mechanisms.validation import InvalidArgument
+    from dpwitness.reports.report import check_writable
     from dpwitness.suites import matches
+
+    if args.report is not None:
+        check_writable(args.report)
 
     file, name = _split(args.target)
     checks = [each for each in CHECKS if matches(args.keyword, each)]
@@ -169,10 +174,17 @@ def check(args: argparse.Namespace) -> int:
             print(f"{each}: interrupted", file=out)
             code = code or 3
             break
+    lost = False
+    if args.report is not None:
+        from dpwitness.reports.checks_page import write
+
+        page, lost = attempt("report", lambda: write(reports, args.report, command=_command()))
+        if page is not None:
+            print(f"report: {page}", file=out)
     if args.json:
         print_json([report.to_json() for report in reports])
     verdicts = {report.verdict for report in reports}
-    return 1 if Verdict.VIOLATED in verdicts else code or (3 if Verdict.ERROR in verdicts else 0)
+    return after(1 if Verdict.VIOLATED in verdicts else code or (3 if Verdict.ERROR in verdicts else 0), lost)
 
 
 def _check_one(target: Target, args: argparse.Namespace, checks: list[str], out: TextIO) -> CheckReport:

@@ -101,6 +101,8 @@ class Auditor:
         if result.verdict in (Verdict.ERROR, Verdict.INCONCLUSIVE):
             claim = getattr(result, "claim", None)
             raise NoVerdict(f"{result.headline()} (audit of {result.name}{f', claim {claim}' if claim else ''})", result)
+        if self._folder is not None:
+            self._witness(self._folder).unlink(missing_ok=True)  # of an earlier run
         return result
 
     def _violation(self, result: Result) -> str:
@@ -127,10 +129,12 @@ class Auditor:
 
     def _write(self, witness: dict[str, Any]) -> str:
         folder = self._folder or Path(tempfile.mkdtemp(prefix="dpwitness-"))
-        slug = slugs([self._test])[0]
-        path = folder / f"witness-{slug}-{self._audits}.json"
+        path = self._witness(folder)
         write_json(path, strict(witness))
         return _shown(path, self._here)
+
+    def _witness(self, folder: Path) -> Path:
+        return folder / f"witness-{slugs([self._test])[0]}-{self._audits}.json"
 
 
 def _shown(path: Path, here: Path) -> str:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
+import json
+import re
 import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -18,6 +21,7 @@ from dpwitness.reports.wording import slugs
 __all__ = ["check_writable", "result_json", "write_report"]
 
 SCHEMA = 1
+_WITNESS = re.compile(r"witness-[A-Za-z0-9._-]+\.json")
 
 
 def check_writable(folder: Path | str) -> Path:
@@ -101,6 +105,7 @@ def write_report(
         "holm": {"error": together.error, "adjusted": [together.adjusted.get(i) for i in range(len(data))]} if together else None,
         "results": data,
     }
+    _forget_witnesses(path, stem, {entry.witness_file for entry in entries})
     write_json(path / f"{stem}.json", document)
     for entry in entries:
         if entry.witness_file:
@@ -114,6 +119,15 @@ def write_report(
 
         plot_overview(data, path / overview)
     return path / f"{stem}.md"
+
+
+def _forget_witnesses(folder: Path, stem: str, kept: set[str | None]) -> None:
+    """Remove the witnesses of the report that is replaced: one beside a new NOT_REFUTED would speak of a run that is gone."""
+    with contextlib.suppress(InvalidArgument, OSError, ValueError, AttributeError, TypeError, KeyError):
+        for result in json.loads((folder / f"{stem}.json").read_text(encoding="utf-8"))["results"]:
+            name = result.get("witness_file")
+            if isinstance(name, str) and _WITNESS.fullmatch(name) and name not in kept:
+                (folder / name).unlink(missing_ok=True)
 
 
 def _drawings(result: dict[str, Any], slug: str) -> dict[str, Any]:
