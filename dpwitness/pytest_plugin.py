@@ -137,7 +137,7 @@ class _Merged:
 
     @pytest.hookimpl(trylast=True)
     def pytest_sessionfinish(self, session: pytest.Session, exitstatus: int) -> None:
-        """Write it, in the order of the tests' names: the same for any number of workers. A run without audits leaves a report as it was."""
+        """Write it, in the order of the tests' names, for any number of workers. A run without audits leaves a report as it was."""
         merged = [data for node in sorted(self.results) for data in self.results[node]]
         broken_off = exitstatus in (pytest.ExitCode.INTERRUPTED, pytest.ExitCode.INTERNAL_ERROR) or bool(session.shouldstop)
         self.cut = " (interrupted: only those that had ended)" if broken_off else ""
