@@ -28,7 +28,7 @@ FloatArray = NDArray[np.float64]
 
 _SPREAD = np.array([0.6, 1.0, 1.6])  # multiples of the pilot's stake, the capital shared among them
 _STEPS = 24  # halvings of the interval in which a limit is looked for; its far end is taken
-_MOST = 0.5  # of the largest stake allowed at the pilot's mean
+_MOST, _MOST_DOWN = 0.5, 0.9  # of the largest stake allowed, at the pilot's mean, and by the bound
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -50,7 +50,7 @@ class Stakes:
         mean = max(float(pilot.mean()), 0.1 * bound / size)
         spread = max(float(pilot.var()), (0.05 * mean) ** 2, 1e-300)
         stake = math.sqrt(2 * math.log(1 / alpha) / (size * spread))
-        return cls(np.minimum(stake * _SPREAD, _MOST / mean), np.minimum(stake * _SPREAD, _MOST / bound))
+        return cls(np.minimum(stake * _SPREAD, _MOST / mean), np.minimum(stake * _SPREAD, _MOST_DOWN / bound))
 
 
 def log_capital(x: FloatArray, mean: float, stakes: FloatArray, sign: float) -> float:

@@ -2,11 +2,13 @@
 
 delta(epsilon) = E_P (1 - e^(epsilon - L))_+ . Outputs are drawn from a mixture r of three laws (defensive importance sampling, Hesterberg
 1995): P itself, P moved to where L exceeds the epsilon wanted, and P moved there and contracted. A map y -> c + s + a (y - c) of outputs of
-the sampler has the density p(c + (y - s - c)/a) / |a|, so the weight p/r is exact, and at most 5. s and a are found on pilots.
-X = (p/r) (1 - e^(epsilon - L))_+ lies in [0, 5) and has mean delta(epsilon) exactly: limits by betting on both sides.
+the sampler has the density p(c + (y - s - c)/a) / |a|, so the weight p/r is exact. s and a are found on pilots.
+X = (p/r) (1 - e^(epsilon - L))_+ is non-negative and has mean delta(epsilon) exactly: a lower limit by betting. Where an output that was
+drawn has a mass of its own (its density changes under the smallest move), what was moved from it counts nothing.
 
-The lower limit needs nothing else. The upper limit of a mean is governed by the bound of X: a region that no sample has hit may hold
-2 ln(1/alpha)/n. In one dimension X is bounded by looking at it on a grid, which lowers that floor to where it does not matter.
+The upper limit of a mean is governed by the bound of X: a region that no sample has hit may hold ln(1/alpha)/n. Two are given.
+*Sound*: from the outputs drawn from P alone, X = (1 - e^(epsilon - L))_+ in [0, 1], whatever the law. *Assumed*: from all outputs, with X
+bounded in one dimension by looking at it on a grid, in more by the weights; between the points of the grid it may be larger.
 """
 
 from __future__ import annotations
@@ -22,25 +24,36 @@ from dpwitness.auditors.betting import Stakes, bracket, log_capital, lower_mean,
 from dpwitness.auditors.oracle import BadOracle, fills_space, log_densities, rows_of
 from dpwitness.mechanisms.pairs import Pair
 
-__all__ = ["Sampled", "sampled"]
+__all__ = ["Order", "Sampled", "sampled"]
 
 FloatArray = NDArray[np.float64]
 
-_SHARES = (0.2, 0.2, 0.6)  # of the three laws
+_SHARES = (0.25, 0.15, 0.6)  # of the three laws
 _LARGEST = 1 / _SHARES[0]  # weight
 _PILOT = 0.1  # of the runs, for the shift and the stakes
 _ROUNDS = 5  # of moving the shift
 _LEAST = 0.98  # of the pilot's epsilon
 _SLACK = 1.02  # on weights bounded by a grid
+_MOVE, _SAME = 1e-6, 1e-2  # of the spread of a column; change of a log-density under such a move that leaves it continuous
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Draws:
-    """Losses and weights p/r of outputs drawn from r."""
+    """Losses and weights p/r of outputs drawn from r.
+
+    `ceiling` is a weight that is not too small where an output has a mass of its own; `plain` tells the outputs that were drawn from P.
+    """
 
     loss: FloatArray
     weight: FloatArray
     rows: FloatArray
+    ceiling: FloatArray
+    plain: NDArray[np.bool_]
+
+    def unweighted(self, epsilon: float) -> FloatArray:
+        """(1 - e^(epsilon - L))_+ at the outputs drawn from P."""
+        loss = self.loss[self.plain]
+        return np.where(loss > epsilon, -np.expm1(np.minimum(epsilon - loss, 0.0)), 0.0)
 
     def values(self, epsilon: float) -> FloatArray:
         """X at this epsilon: mean delta(epsilon)."""
@@ -51,7 +64,7 @@ class _Draws:
         return float(self.values(epsilon).mean())
 
 
-class _Order:
+class Order:
     """One order of the pair: P = M(pair.d1), Q = M(pair.d0), and the sampler of r."""
 
     def __init__(self, mechanism: Any, pair: Pair, rng: np.random.Generator) -> None:
@@ -60,7 +73,8 @@ class _Order:
         # A column in which a value repeats has atoms; moved, they would meet densities. It stays where it is, as do laws on a surface.
         self.continuous = np.array([len(np.unique(column)) == len(column) for column in first.T]) & np.all(np.isfinite(first), axis=0)
         self.continuous &= fills_space(mechanism, pair.d1, first, self.continuous, rng)
-        self.center = np.where(self.continuous, first.mean(axis=0), 0.0)
+        self.center = np.where(self.continuous, np.median(first, axis=0), 0.0)
+        self.spread = np.where(self.continuous, np.subtract(*np.percentile(first, [90, 10], axis=0)), 0.0)
         self.shift, self.scale = np.zeros(first.shape[1]), np.ones(first.shape[1])
         self.grid: _Draws | None = None
 
@@ -70,18 +84,31 @@ class _Order:
 
     def draw(self, size: int) -> _Draws:
         rows = rows_of(self.mechanism, self.pair.d1, size, self.rng)
+        plain, alone = np.ones(size, dtype=bool), np.zeros(size, dtype=bool)
         if self.shifted:
+            alone = self._alone(rows)
             counts = self.rng.multinomial(size, _SHARES)
+            plain[counts[0] :] = False
             rows[counts[0] :] += self.shift
             last = slice(counts[0] + counts[1], None)
             rows[last] = self.center + self.shift + self.scale * (rows[last] - self.shift - self.center)
         log_p, log_q = log_densities(self.mechanism, rows, self.pair)
-        weight = np.ones(size)
+        weight = ceiling = np.ones(size)
         if self.shifted:
-            weight = self._weight(rows, log_p)
+            found = self._weight(rows, log_p)
+            weight = np.where(alone & ~plain, 0.0, found)
+            ceiling = np.where(alone & plain, _LARGEST, found)
         with np.errstate(invalid="ignore"):
             loss = np.where(np.isneginf(log_p), -np.inf, log_p - log_q)
-        return _Draws(loss, weight, rows)
+        return _Draws(loss, weight, rows, ceiling, plain)
+
+    def _alone(self, rows: FloatArray) -> NDArray[np.bool_]:
+        """Outputs that a move by a millionth of the spread finds in another density: they may have a mass of their own."""
+        step = _MOVE * self.spread + 4 * np.spacing(np.abs(rows)) * self.continuous
+        moved = rows + step * self.rng.uniform(0.5, 1.0, rows.shape) * self.rng.choice([-1.0, 1.0], rows.shape)
+        here, there = (np.asarray(self.mechanism.log_density(at, self.pair.d1), dtype=float) for at in (rows, moved))
+        with np.errstate(invalid="ignore"):
+            return ~(np.abs(here - there) <= _SAME)
 
     def _weight(self, rows: FloatArray, log_p: FloatArray) -> FloatArray:
         others = []
@@ -120,7 +147,7 @@ class _Order:
         return wanted
 
     def bound(self, epsilon: float) -> float:
-        """A bound on X, which falls with epsilon: that of the weights, or in one dimension the largest X on a fine grid."""
+        """A bound on X, assumed, which falls with epsilon: that of the weights, or in one dimension the largest X on a fine grid."""
         if not self.shifted:
             return 1.0
         if len(self.shift) > 1:
@@ -133,7 +160,8 @@ class _Order:
             log_p, log_q = log_densities(self.mechanism, points, self.pair)
             with np.errstate(invalid="ignore"):
                 loss = np.where(log_p > -700, log_p - log_q, -np.inf)
-            self.grid = _Draws(loss, self._weight(points, log_p), points)
+            weight = self._weight(points, log_p)
+            self.grid = _Draws(loss, weight, points, weight, np.zeros(len(points), dtype=bool))
         return min(_LARGEST, _SLACK * float(self.grid.values(epsilon).max()) + 1e-12)
 
 
@@ -153,9 +181,11 @@ class Sampled:
 
     Attributes
     ----------
-    epsilon_lower, epsilon_upper : float
-        Limits for epsilon at the delta asked for; for delta = 0 the largest loss seen, and infinity.
-    delta_lower, delta_upper : array
+    epsilon_lower : float
+        Lower limit for epsilon at the delta asked for; for delta = 0 the largest loss seen.
+    epsilon_sound, epsilon_assumed : float
+        Upper limits for it; infinity for delta = 0.
+    delta_lower, delta_sound, delta_assumed : array
         Limits for delta on the grid of epsilons.
     operating : list of (fpr, tpr)
         Events {L > t} with an upper limit of their false- and a lower limit of their true-positive rate.
@@ -166,9 +196,11 @@ class Sampled:
     """
 
     epsilon_lower: float
-    epsilon_upper: float
+    epsilon_sound: float
+    epsilon_assumed: float
     delta_lower: FloatArray
-    delta_upper: FloatArray
+    delta_sound: FloatArray
+    delta_assumed: FloatArray
     operating: list[tuple[float, float]]
     largest_loss: float
     method: str
@@ -196,7 +228,7 @@ def sampled(
     alphas : (float, float, float, float)
         Errors of epsilon's lower and upper limit, of the whole profile, and of the operating points.
     """
-    order = _Order(mechanism, pair, rng)
+    order = Order(mechanism, pair, rng)
     pilot = max(200, int(_PILOT * trials / (_ROUNDS + 1)))
     goal = delta if delta > 0 else 1e-3
     center = order.aim(goal, pilot)
@@ -204,43 +236,50 @@ def sampled(
     main = order.draw(max(1000, trials - (_ROUNDS + 1) * pilot))
     size = len(main.loss)
     largest = max(float(first.loss.max()), float(main.loss.max()))
-    low, high = (max(0.0, largest), math.inf) if delta == 0 else _epsilons(order, first, main, delta, center, alphas)
-    each = alphas[2] / (2 * len(epsilons))
-    lower, upper = np.empty(len(epsilons)), np.empty(len(epsilons))
+    ends = (max(0.0, largest), math.inf, math.inf) if delta == 0 else _epsilons(order, first, main, delta, center, alphas)
+    each = alphas[2] / (3 * len(epsilons))
+    lower, sound, assumed = np.zeros((3, len(epsilons)))
+    plain = int(main.plain.sum())
     for i, epsilon in enumerate(epsilons):
         x, bound = main.values(epsilon), order.bound(epsilon)
         bound = bound if x.max() < bound else _LARGEST
         stakes = Stakes.plan(first.values(epsilon), bound, size, each)
-        lower[i], upper[i] = lower_mean(x, stakes, each), min(1.0, upper_mean(x, bound, stakes, each))
+        lower[i], assumed[i] = lower_mean(x, stakes, each), min(1.0, upper_mean(x, bound, stakes, each))
+        stakes = Stakes.plan(first.unweighted(epsilon), 1.0, plain, each)
+        sound[i] = upper_mean(main.unweighted(epsilon), 1.0, stakes, each)
     points = _operating(first, main, alphas[3])
     method = "outputs drawn from P, and from P moved to large losses and contracted" if order.shifted else "outputs drawn from P"
     # delta falls with epsilon: so may its limits
-    lower, upper = np.maximum.accumulate(lower[::-1])[::-1], np.minimum.accumulate(upper)
-    return Sampled(low, high, lower, upper, points, largest, method)
+    lower, sound, assumed = np.maximum.accumulate(lower[::-1])[::-1], np.minimum.accumulate(sound), np.minimum.accumulate(assumed)
+    return Sampled(*ends, lower, sound, assumed, points, largest, method)
 
 
 def _epsilons(
-    order: _Order, first: _Draws, main: _Draws, delta: float, center: float, alphas: tuple[float, float, float, float]
-) -> tuple[float, float]:
-    """Limits for epsilon at `delta`: X falls with epsilon, stakes are those of the pilot's epsilon throughout."""
+    order: Order, first: _Draws, main: _Draws, delta: float, center: float, alphas: tuple[float, float, float, float]
+) -> tuple[float, float, float]:
+    """Limits for epsilon at `delta`, two upper ones: X falls with epsilon, stakes are those of the pilot's epsilon throughout."""
     size = len(main.loss)
     top = float(np.max(main.loss[np.isfinite(main.loss)], initial=0.0)) + 1.0
     least = _LEAST * center  # where the bound of X is taken: the upper limit is not looked for below
     bound = order.bound(least)
     x = first.values(center)
-    goals = [math.log(1 / alpha) for alpha in alphas[:2]]
+    goals = math.log(1 / alphas[0]), math.log(2 / alphas[1])
     up = Stakes.plan(x, bound, size, alphas[0]).up
-    down = Stakes.plan(x, bound, size, alphas[1]).down
+    down = Stakes.plan(x, bound, size, alphas[1] / 2).down
+    alone = Stakes.plan(first.unweighted(center), 1.0, int(main.plain.sum()), alphas[1] / 2).down
 
     def too_low(epsilon: float) -> bool:
         return log_capital(main.values(epsilon), delta, up, 1.0) >= goals[0]
 
     def too_high(epsilon: float) -> bool:
+        return log_capital(main.unweighted(epsilon), delta, alone, -1.0) >= goals[1]
+
+    def too_high_if_bounded(epsilon: float) -> bool:
         return epsilon >= least and log_capital(main.values(epsilon), delta, down, -1.0) >= goals[1]
 
     low = bracket(too_low, 0.0, top)[0] if too_low(0.0) else 0.0
-    high = 0.0 if too_high(0.0) else bracket(too_high, top, 0.0)[0] if too_high(top) else math.inf
-    return low, high
+    highs = [0.0 if test(0.0) else bracket(test, top, 0.0)[0] if test(top) else math.inf for test in (too_high, too_high_if_bounded)]
+    return low, highs[0], highs[1]
 
 
 def _operating(first: _Draws, main: _Draws, alpha: float) -> list[tuple[float, float]]:
@@ -254,10 +293,10 @@ def _operating(first: _Draws, main: _Draws, alpha: float) -> list[tuple[float, f
             continue
         limits = []
         for draws in (first, main):
-            hit = np.where(draws.loss > t, draws.weight, 0.0)
-            limits.append((hit, hit * np.exp(-np.maximum(draws.loss, t))))
+            hit, most = (np.where(draws.loss > t, weight, 0.0) for weight in (draws.weight, draws.ceiling))
+            limits.append((hit, most * np.exp(-np.maximum(draws.loss, t))))
         (pilot_p, pilot_q), (main_p, main_q) = limits
-        bounds = _LARGEST, math.exp(-t) * _LARGEST
+        bounds = _LARGEST, math.exp(-min(t, 600.0)) * _LARGEST  # beyond, the bound of the bets would be zero
         size, each = len(main.loss), alpha / 10
         tpr = lower_mean(main_p, Stakes.plan(pilot_p, bounds[0], size, each), each)
         fpr = upper_mean(main_q, bounds[1], Stakes.plan(pilot_q, bounds[1], size, each), each)

@@ -45,6 +45,8 @@ class CertifyResult(Result):
         The privacy profile.
     fpr, tpr_lower, tpr_upper : array
         The best attacker's true-positive rate at each false-positive rate. Empty where outputs were sampled.
+    mismatch : str
+        How large a mismatch of sampler and density would have been seen.
     worst : WorstOutput or None
         For pure DP, the output at which the loss was found largest.
     """
@@ -70,6 +72,7 @@ class CertifyResult(Result):
     trials: int
     worst: WorstOutput | None = None
     lower_end: str = "numerical"
+    mismatch: str = ""
     notes: tuple[str, ...] = ()
     target: dict[str, Any] | None = None
     seconds: float = 0.0
@@ -132,6 +135,7 @@ class CertifyResult(Result):
             "confidence": self.confidence,
             "seed": self.seed,
             "trials": self.trials,
+            "mismatch": self.mismatch,
             "notes": list(self.notes),
             "target": self.target,
             "environment": environment(),

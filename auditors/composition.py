@@ -20,9 +20,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dpwitness.auditors.content import content_key
 from dpwitness.auditors.loss_law import Enclosure, LossLaw, law_of
-from dpwitness.mechanisms.jsonable import to_jsonable
-from dpwitness.mechanisms.validation import InvalidArgument
 
 __all__ = ["compose", "composed", "merged", "split"]
 
@@ -39,10 +38,7 @@ def composed(factors: Sequence[tuple[Any, Any, Any]]) -> Enclosure | None:
     """Enclose the law of the sum of the losses of (mechanism, d0, d1); None if some factor has no exact law."""
     known: dict[Any, tuple[Enclosure, int]] = {}
     for number, (mechanism, d0, d1) in enumerate(factors):
-        try:
-            key: Any = (mechanism, hash(mechanism), repr(to_jsonable(d0)), repr(to_jsonable(d1)))
-        except (TypeError, InvalidArgument):
-            key = number
+        key = content_key(mechanism, d0, d1) or number
         if key in known:
             known[key] = (known[key][0], known[key][1] + 1)
             continue
@@ -67,7 +63,9 @@ def compose(parts: Sequence[tuple[Enclosure, int]]) -> Enclosure:
     routes = sorted({law.route.split(",")[0].split(" of ")[0] for law, _ in moving})
     route = f"composition of {factors} factors, privacy-loss distributions on a grid of {step:.3g}; factors by {' and '.join(routes)}"
     laws = [_sum([(getattr(law, side), times) for law, times in moving], step, side == "upper") for side in ("lower", "upper")]
-    return Enclosure(laws[0], laws[1], route, "enclosure")
+    return Enclosure(
+        laws[0], laws[1], route, "enclosure", max(law.dimension for law, _ in moving), sum(times * law.missing for law, times in moving)
+    )
 
 
 def _pooled(parts: Sequence[tuple[Enclosure, int]]) -> list[tuple[Enclosure, int]]:
@@ -104,7 +102,7 @@ def _product(first: Enclosure, second: Enclosure) -> Enclosure:
         unseen_p=first.upper.unseen_p + second.upper.unseen_p,
         unseen_q=first.upper.unseen_q + second.upper.unseen_q,
     )
-    return Enclosure(lower, upper, first.route, first.label)
+    return Enclosure(lower, upper, first.route, first.label, max(first.dimension, second.dimension), first.missing + second.missing)
 
 
 def _outer(first: LossLaw, second: LossLaw) -> LossLaw:

@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from dpwitness.auditors.loss_law import Enclosure, LossLaw
+from dpwitness.auditors.loss_law import Enclosure, LossLaw, unaccounted
 
 __all__ = ["integrate"]
 
@@ -43,7 +43,7 @@ class _Plan:
 
 _PLANS = {1: _Plan(12, 1e-15, 3000, 1e-16, 1_500_000), 2: _Plan(7, 1e-10, 1000, 1e-9, 1_500_000), 3: _Plan(5, 1e-8, 200, 1e-7, 2_500_000)}
 _REACH = {
-    1: np.concatenate([[0.0], 2.0 ** np.arange(-2, 41)]),
+    1: np.concatenate([[0.0], 2.0 ** np.arange(-2, 41), 2.0 ** np.arange(45, 350, 5)]),
     2: np.array([0.0, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 48.0]),
     3: np.array([0.0, 0.5, 1.5, 5.0, 20.0]),
 }
@@ -252,7 +252,8 @@ def _enclosure(boxes: _Boxes, k: int) -> Enclosure | None:
     growing = (_grows(boxes, -1) if sure_least > -np.inf else False, _grows(boxes, +1))
     extremes = (-math.inf if growing[0] else sure_least, math.inf if growing[1] else sure_most)
     upper = _sorted(*_split(middle, boxes), unseen_p, unseen_q, extremes)
-    return Enclosure(lower, upper, f"quadrature in {k} dimension{'s' if k > 1 else ''}, {len(boxes.p)} cells", "enclosure", k)
+    route = f"quadrature in {k} dimension{'s' if k > 1 else ''}, {len(boxes.p)} cells"
+    return Enclosure(lower, upper, route, "enclosure", k, unaccounted(lower, upper))
 
 
 def _grows(boxes: _Boxes, sign: int) -> bool:

@@ -7,13 +7,18 @@ nodes. *Assumed*: one that rests on a sentence, which is told. Only the first tw
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 
+import numpy as np
+from numpy.typing import NDArray
+
+from dpwitness.auditors.loss_search import WorstOutput
 from dpwitness.auditors.result import Verdict
 
-__all__ = ["EVIDENCE", "SOUND", "End", "decide", "grade_of"]
+__all__ = ["EVIDENCE", "SOUND", "End", "Found", "decide", "grade_of"]
+
+FloatArray = NDArray[np.float64]
 
 SOUND = ("proved", "statistical")
 EVIDENCE = (*SOUND, "numerical", "assumed")
@@ -21,7 +26,7 @@ EVIDENCE = (*SOUND, "numerical", "assumed")
 
 def grade_of(why: str) -> str:
     """The grade that a description of an end begins with; of no end at all, the weakest that is no assumption."""
-    word = why.partition("(")[0].partition(":")[0]
+    word = why.partition(" ")[0].partition("(")[0].partition(":")[0]
     return word if word in EVIDENCE else "numerical"
 
 
@@ -53,24 +58,59 @@ class End:
         return self.grade in SOUND
 
 
+@dataclass(slots=True, eq=False)
+class Found:
+    """What one route says of a pair: ends, the privacy profile and the best attack, from below and from above."""
+
+    route: str
+    lowers: list[End]
+    uppers: list[End]
+    epsilons: FloatArray
+    delta_lower: FloatArray
+    delta_upper: FloatArray
+    fpr: FloatArray = field(default_factory=lambda: np.empty(0))
+    tpr_lower: FloatArray = field(default_factory=lambda: np.empty(0))
+    tpr_upper: FloatArray = field(default_factory=lambda: np.empty(0))
+    worst: WorstOutput | None = None
+    notes: list[str] = field(default_factory=list)
+
+
 def decide(lowers: Sequence[End], uppers: Sequence[End], edge: float) -> tuple[Verdict, End, End]:
     """The verdict on a claim, and the lower and the upper end to be told with it.
 
     Parameters
     ----------
     lowers, uppers : sequence of End
-        At least one each, the strongest grades first.
+        At least one each.
     edge : float
         The claimed parameter, with an allowance for rounding.
+
+    Notes
+    -----
+    A number that goes further than the sound end that decided is told with both: ``statistical(0) up to 1.2, numerical beyond``.
     """
-    high, low = min(uppers, key=lambda end: end.value), max(lowers, key=lambda end: end.value)
+    high, low = min(uppers, key=_size), max(lowers, key=_size)
     broken = [end for end in lowers if end.sound and end.value > edge]
     if broken:
-        return Verdict.VIOLATED, max(broken, key=lambda end: end.value), max(high, broken[0], key=lambda end: end.value)
+        sound = max(broken, key=_size)
+        if low.value > sound.value * (1 + 1e-9):
+            low = replace(low, why=f"{sound.why} up to {sound.value:.6g}, {low.grade} beyond")
+        else:
+            low = sound
+        return Verdict.VIOLATED, low, _above(high, low)
     kept = [end for end in uppers if end.sound and end.value <= edge]
     if kept:
-        sound = max((end for end in lowers if end.sound), key=lambda end: end.value, default=low)
-        return Verdict.CERTIFIED, min(low, sound, key=lambda end: end.value), kept[0]
-    if low.value > edge or high.value > edge or math.isnan(high.value):
-        return Verdict.INCONCLUSIVE, low, max(high, low, key=lambda end: end.value)
-    return Verdict.SUPPORTED, low, max(high, low, key=lambda end: end.value)
+        best = min(kept, key=_size)
+        return Verdict.CERTIFIED, low if low.value <= best.value else replace(low, value=best.value, epsilon=best.epsilon), best
+    if low.value > edge or not high.value <= edge:
+        return Verdict.INCONCLUSIVE, low, _above(high, low)
+    return Verdict.SUPPORTED, low, _above(high, low)
+
+
+def _size(end: End) -> float:
+    return end.value
+
+
+def _above(high: End, low: End) -> End:
+    """The upper end, raised where a lower one of another route passes it."""
+    return replace(high, value=max(high.value, low.value), epsilon=max(high.epsilon, low.epsilon))

@@ -1,5 +1,8 @@
 """Is the log-density that of the sampler? Asked before anything is concluded from it.
 
+Bets against it (`oracle_bets`), and tests of its total mass and of the ratio of two densities, share the probability `FALSE_ALARM` that a
+right one is refused. What only a computed law contradicts is no reason to refuse a density: the law may be wrong.
+
 **Bridge identity** (Meng and Wong 1996). For densities p, g: E_P[g / (p + g)] = E_G[p / (p + g)], both the integral of pg / (p + g). Both
 sides are means of variables in [0, 1], so they can be compared without any assumption on the weights p/g. If the log-density given for P is
 ln(c p), or is not that of the sampler, the sides differ; their ratio is an estimate of c. Taken with g = q this says that E_P[q/p] = 1
@@ -10,23 +13,27 @@ that p integrates to one.
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from dpwitness.auditors.oracle_bets import Side, capital
 from dpwitness.mechanisms.pairs import Pair
 
 if TYPE_CHECKING:
     from dpwitness.auditors.loss_law import Enclosure
 
-__all__ = ["FALSE_ALARM", "BadOracle", "check_oracle", "fills_space", "rows_of"]
+__all__ = ["FALSE_ALARM", "BadOracle", "Checked", "against_law", "check_oracle", "fills_space", "rows_of"]
 
 FloatArray = NDArray[np.float64]
 
 FALSE_ALARM = 1e-6  # of all tests of one oracle together
 _MASS = 1e-6  # tolerance of a total mass that has been added up or integrated
 _PARTS = 8  # of the output space, by the log-ratio
+_BETS, _OTHERS = 0.7 * FALSE_ALARM, 0.3 * FALSE_ALARM
+_MOVE = 1e-7  # of the spread of a column
 
 
 class BadOracle(ValueError):
@@ -61,58 +68,139 @@ def log_densities(mechanism: Any, rows: FloatArray, pair: Pair) -> tuple[FloatAr
     return out[0], out[1]
 
 
+@dataclass(frozen=True, eq=False)
+class Checked:
+    """Outputs on which a density was held against its sampler, and passed.
+
+    Attributes
+    ----------
+    losses : (array, array)
+        ln p/q at the outputs of D1 and of D0.
+    sides : (Side, Side)
+        The outputs.
+    threshold : float
+        ln of the capital at which the density would have been refused.
+    """
+
+    losses: tuple[FloatArray, FloatArray]
+    sides: tuple[Side, Side]
+    threshold: float
+
+    @property
+    def largest(self) -> float:
+        """The largest loss, in either order, at an output that was drawn."""
+        return max(float(self.losses[0].max()), float(-self.losses[1].min()))
+
+    def lonely(self) -> FloatArray:
+        """Numbers with a mass of their own, of outputs that are one number: those drawn twice, and those beside which the density jumps."""
+        rows = [side.rows[:, 0] for side in self.sides if side.rows.shape[1] == 1]
+        if not rows or not np.all(np.isfinite(np.concatenate(rows))):
+            return np.empty(0)
+        values, counts = np.unique(np.concatenate(rows), return_counts=True)
+        alone = np.concatenate([side.rows[side.alone, 0] for side in self.sides])
+        return np.unique(np.concatenate([values[counts > 1], alone]))
+
+
+def spread_of(rows: FloatArray) -> FloatArray:
+    """Between the 10 and the 90 % quantile of each column; the size of the numbers where those agree."""
+    with np.errstate(invalid="ignore"):
+        spread = np.subtract(*np.percentile(rows, [90, 10], axis=0))
+    return np.where(np.isfinite(spread) & (spread > 0), spread, np.abs(rows).max(axis=0, initial=0.0))
+
+
+def moved(rows: FloatArray, columns: NDArray[np.bool_], rng: np.random.Generator, spread: FloatArray) -> FloatArray:
+    """Rows a little aside in `columns`, by no less than what their floats can tell apart."""
+    step = (_MOVE * spread + 8 * np.spacing(np.abs(rows))) * columns
+    return rows + step * rng.uniform(0.5, 1.0, rows.shape) * rng.choice([-1.0, 1.0], rows.shape)
+
+
 def fills_space(mechanism: Any, dataset: Any, rows: FloatArray, columns: NDArray[np.bool_], rng: np.random.Generator) -> bool:
     """Whether small moves in `columns` leave outputs possible.
 
     They do not where the law lies on a surface: what `log_density` gives is relative to area there, and cannot be compared with the density
     at a point beside it.
     """
-    some = rows[:256]
-    moved = some + 1e-7 * (1 + np.abs(some)) * rng.standard_normal(some.shape) * columns
+    aside = moved(rows[:256], columns, rng, spread_of(rows))
     try:
-        return int(np.isneginf(np.asarray(mechanism.log_density(moved, dataset), dtype=float)).sum()) <= 2
+        return int(np.isneginf(np.asarray(mechanism.log_density(aside, dataset), dtype=float)).sum()) <= 2
     except Exception:
         return False
 
 
-def check_oracle(mechanism: Any, pair: Pair, law: Enclosure | None, size: int, rng: np.random.Generator) -> None:
+def check_oracle(mechanism: Any, pair: Pair, size: int, rng: np.random.Generator) -> Checked:
     """Raise BadOracle where sampler and log-density contradict each other; a right oracle is refused with probability 1e-6 at most.
 
     Parameters
     ----------
-    law : Enclosure, optional
-        The law of the loss computed from the log-density: its total mass is checked, and the loss of sampled outputs is held against it.
     size : int
         Runs a side.
     """
-    level = FALSE_ALARM / (2 * _PARTS + 8)
     sides = [rows_of(mechanism, dataset, size, rng) for dataset in (pair.d1, pair.d0)]
     if sides[0].shape[1] != sides[1].shape[1]:
         raise BadOracle(f"outputs have {sides[0].shape[1]} numbers on D1 and {sides[1].shape[1]} on D0")
     logs = [log_densities(mechanism, rows, pair) for rows in sides]
-    for name, own in (("D1", logs[0][0]), ("D0", logs[1][1])):
-        missed = np.count_nonzero(np.isneginf(own))
-        if missed:
-            raise BadOracle(f"log_density on {name} is minus infinity at {missed} of {size} outputs sampled on {name}")
-    if law is not None:
-        _check_mass(law)
-        _check_loss(law, [p - q for p, q in logs], level)
+    for name, dataset, rows, own in (("D1", pair.d1, sides[0], logs[0][0]), ("D0", pair.d0, sides[1], logs[1][1])):
+        _check_possible(mechanism, dataset, name, rows, own)
+    level = _OTHERS / (2 * _PARTS + 4)
     _check_ratio(logs, level)
-    if law is None or law.dimension > 1:
-        for name, dataset, rows, log_own in (("D1", pair.d1, sides[0], logs[0][0]), ("D0", pair.d0, sides[1], logs[1][1])):
-            _check_total(mechanism, dataset, name, rows, log_own, level, rng)
+    for name, dataset, rows, own in (("D1", pair.d1, sides[0], logs[0][0]), ("D0", pair.d0, sides[1], logs[1][1])):
+        _check_total(mechanism, dataset, name, rows, own, level, rng)
+    told = tuple(
+        _side(mechanism, dataset, rows, own, other, rng)
+        for dataset, rows, own, other in ((pair.d1, sides[0], logs[0][0], logs[0][1]), (pair.d0, sides[1], logs[1][1], logs[1][0]))
+    )
+    threshold = math.log(1 / _BETS)
+    won, alternative = capital(list(told))
+    if won >= threshold:
+        raise BadOracle(f'log_density disagrees with the sampler: a bet on "{alternative}" wins e^{won:.4g} where a right one wins e^0')
+    with np.errstate(invalid="ignore"):
+        losses = logs[0][0] - logs[0][1], logs[1][0] - logs[1][1]
+    return Checked(losses, (told[0], told[1]), threshold)
 
 
-def _check_mass(law: Enclosure) -> None:
+def _check_possible(mechanism: Any, dataset: Any, name: str, rows: FloatArray, own: FloatArray) -> None:
+    """An output that was drawn has a positive density, up to the rounding of its numbers at the edge of what is possible."""
+    missed = np.flatnonzero(np.isneginf(own))
+    for sign in (-1.0, 1.0):
+        if len(missed):
+            aside = rows[missed] + sign * 4 * np.spacing(np.abs(rows[missed]))
+            missed = missed[np.isneginf(np.asarray(mechanism.log_density(aside, dataset), dtype=float))]
+    if len(missed):
+        raise BadOracle(f"log_density on {name} is minus infinity at {len(missed)} of {len(rows)} outputs sampled on {name}")
+
+
+def _side(mechanism: Any, dataset: Any, rows: FloatArray, own: FloatArray, other: FloatArray, rng: np.random.Generator) -> Side:
+    def density(at: FloatArray) -> FloatArray:
+        return np.asarray(mechanism.log_density(at, dataset), dtype=float)
+
+    finite = np.all(np.isfinite(rows), axis=0)
+    columns = finite & np.array([len(np.unique(column)) > 0.5 * len(column) for column in rows.T])
+    alone = np.zeros(len(rows), dtype=bool)
+    if columns.any():
+        try:
+            with np.errstate(all="ignore"):
+                jumps = ~(np.abs(density(moved(rows, columns, rng, spread_of(rows))) - own) <= 1e-2)
+        except Exception:  # points that the mechanism could never give
+            return Side(rows, own, other, density, np.zeros_like(columns), alone)
+        repeated = np.unique(rows, axis=0, return_inverse=True, return_counts=True)
+        alone = jumps | (repeated[2][repeated[1].ravel()] > 1)
+    return Side(rows, own, other, density, columns, alone)
+
+
+def against_law(law: Enclosure, checked: Checked) -> str | None:
+    """What speaks against a computed law of the loss: its total mass, a loss beyond its largest, its distribution. None if nothing does."""
     for name, mass, unseen in (("D1", law.lower.p, law.upper.unseen_p), ("D0", law.lower.q, law.upper.unseen_q)):
         total = float(mass.sum())
-        doubt = abs(unseen - max(0.0, 1 - total)) if law.label != "exact" else 0.0
-        missing = law.dimension > 1 or "seen" in law.route  # where not all of the mass need have been covered
-        if total > 1 + _MASS + 2 * doubt or (total < 1 - _MASS - 2 * doubt and not (missing and total > 0.9)):
-            raise BadOracle(f"log_density on {name} does not integrate to one but to {total:.6g} ({law.route})")
+        doubt = abs(unseen - max(0.0, 1 - total))
+        if total > 1 + _MASS + 2 * doubt or total < 1 - _MASS - 2 * doubt:
+            return f"log_density on {name} does not integrate to one but to {total:.6g} ({law.route})"
+    top = max(law.upper.supremum, law.upper.swapped().supremum)
+    if checked.largest > top + 1e-3 * (1 + abs(top)):
+        return f"an output with loss {checked.largest:.6g} was drawn, beyond the {top:.6g} that the {law.route} shows"
+    return _against_losses(law, checked.losses, _OTHERS / 4)
 
 
-def _check_loss(law: Enclosure, losses: list[FloatArray], level: float) -> None:
+def _against_losses(law: Enclosure, losses: tuple[FloatArray, FloatArray], level: float) -> str | None:
     """Dvoretzky, Kiefer and Wolfowitz (Massart 1990): the sampled loss against its computed law, both datasets."""
     size = len(losses[0])
     margin = math.sqrt(math.log(2 / level) / (2 * size))
@@ -129,7 +217,8 @@ def _check_loss(law: Enclosure, losses: list[FloatArray], level: float) -> None:
         rank = np.arange(1, size + 1) / size
         gap = max(float(np.max(rank - right)), float(np.max(left - (rank - 1 / size)))) - unseen
         if gap > margin:
-            raise BadOracle(f"log_density disagrees with the sampler on {name}: laws of the loss {gap:.3g} apart, {margin:.3g} is allowed")
+            return f"the computed law of the loss is {gap:.3g} away from the sampled one on {name}, {margin:.3g} is allowed"
+    return None
 
 
 def _differ(first: FloatArray, second: FloatArray, level: float) -> bool:
@@ -174,7 +263,7 @@ def _check_total(
         return
     if not fills_space(mechanism, dataset, fit, np.ones(k, dtype=bool), rng):
         return
-    covariance = np.atleast_2d(np.cov(fit.T)) + 1e-12 * np.eye(k)
+    covariance = np.atleast_2d(np.cov(fit.T))
     try:
         root = np.linalg.cholesky(covariance)
     except np.linalg.LinAlgError:

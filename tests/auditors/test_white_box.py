@@ -10,7 +10,7 @@ from scipy.stats import norm
 
 from dpwitness.auditors.betting import Stakes, lower_mean, upper_mean
 from dpwitness.auditors.loss_law import enclose
-from dpwitness.auditors.oracle import check_oracle
+from dpwitness.auditors.oracle import against_law, check_oracle
 from dpwitness.auditors.replay import replay
 from dpwitness.auditors.result import Verdict
 from dpwitness.auditors.white_box import certify
@@ -77,15 +77,16 @@ def test_gaussian_by_sign_changes():
 
 @pytest.mark.parametrize("seed", range(4))
 def test_gaussian_by_sampling(seed):
-    """1e5 runs at confidence .999: both ends within .2 % of epsilon; each end is on its own side with probability .999."""
+    """1e5 runs at confidence .999: the ends within .2 and .3 % of epsilon; each end is on its own side with probability .999."""
     result = certify(GAUSSIAN, ZERO_ONE, ApproxDP(1.0, 1e-5), trials=100_000, route="sampling", seed=seed)
-    assert 0.998 <= result.epsilon_lower <= 1.0 <= result.epsilon_upper <= 1.002
+    assert 0.998 <= result.epsilon_lower <= 1.0 <= result.epsilon_upper <= 1.003
     truth = GDP(1 / GAUSSIAN.sigma).delta(result.epsilons)
     assert np.all(result.delta_lower <= truth)
     assert np.all(truth <= result.delta_upper)
     assert result.delta_lower[0] > 0.9 * truth[0]
     assert result.delta_upper[8] < 1.1 * truth[8]
-    assert "statistical" in result.upper_end
+    # what no sample has hit may hold 1e-4: the narrow upper end rests on a grid, and would not certify
+    assert result.upper_end.startswith("assumed") and result.lower_end.startswith("statistical")
     assert result.verdict is Verdict.INCONCLUSIVE
 
 
@@ -309,18 +310,18 @@ def test_solvers_that_do_not_converge_are_errors(dimension):
 
 def test_the_value_of_the_integral_is_named():
     result = certify(Bent(Laplace(1.0), lambda v, y, d: v + math.log(1.2)), ZERO_ONE, PureDP(1.0))
-    assert "to 1.2 " in result.notes[0]
+    assert "about 1.2 " in result.notes[0]
 
 
 @pytest.mark.parametrize("name", ["laplace", "gaussian", "noisy-max-value", "noisy-max-both", "randomized-response-5", "histogram"])
 def test_right_densities_are_none(name):
-    """20 seeds, with the law of the loss and without: a right oracle is refused with probability 1e-6 at most."""
+    """20 seeds, alone and against the law of the loss: a right oracle is refused with probability 1e-6 at most."""
     mechanism = zoo()[name]
     pair = mechanism.worst_pair()
     law = enclose(mechanism, pair)
     for seed in range(20):
-        for known in {law, None}:
-            check_oracle(mechanism, pair, known, 4000, np.random.default_rng(seed))
+        checked = check_oracle(mechanism, pair, 4000, np.random.default_rng(seed))
+        assert law is None or against_law(law, checked) is None
 
 
 # ---- arguments

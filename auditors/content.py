@@ -1,0 +1,62 @@
+"""What an object consists of, as a key under which something computed from it may be kept.
+
+Identity and equality are no such keys: an array inside may have been written to since, a field may be left out of comparisons. The key
+holds every field's value, the class itself and its methods. Where content cannot be had there is no key, and nothing is kept.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import numpy as np
+
+__all__ = ["content_key"]
+
+_METHODS = ("sample", "log_density", "support", "factors", "breakpoints", "atoms")
+
+
+def content_key(*values: Any) -> Any:
+    """A hashable key of what all `values` hold now, or None where some of it cannot be read off."""
+    try:
+        return tuple(_content(value) for value in values)
+    except _Unknown:
+        return None
+
+
+class _Unknown(Exception):
+    pass
+
+
+def _content(value: Any) -> Any:
+    kind = type(value)
+    if value is None or kind in (bool, int, str, bytes):
+        return kind, value
+    if kind in (float, complex):
+        return kind, repr(value)  # 0.0 is not -0.0, NaN is NaN
+    if isinstance(value, np.generic) and not value.dtype.hasobject:
+        return kind, value.tobytes()
+    if kind is np.ndarray and not value.dtype.hasobject:
+        return kind, value.dtype.str, value.shape, value.tobytes()
+    if kind in (list, tuple):
+        return kind, tuple(_content(v) for v in value)
+    if kind is dict:
+        return kind, tuple((_content(k), _content(v)) for k, v in value.items())
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        names = [f.name for f in dataclasses.fields(value)]
+        slots = {name for cls in kind.__mro__ for name in _slots(cls)}
+        held = {name: getattr(value, name) for name in [*names, *sorted(slots - set(names))] if hasattr(value, name)}
+        held |= getattr(value, "__dict__", {})
+        methods = tuple(getattr(kind, name, None) for name in _METHODS)
+        if any(method is not None and not hasattr(method, "__code__") for method in methods):
+            raise _Unknown
+        # a function that closes over variables, or is no plain function, may answer otherwise tomorrow
+        if any(method is not None and method.__closure__ for method in methods):
+            raise _Unknown
+        return kind, methods, tuple((name, _content(v)) for name, v in held.items())
+    raise _Unknown
+
+
+def _slots(cls: type) -> tuple[str, ...]:
+    found = cls.__dict__.get("__slots__", ())
+    return (found,) if isinstance(found, str) else tuple(name for name in found if not name.startswith("__"))
