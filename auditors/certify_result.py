@@ -109,6 +109,8 @@ class CertifyResult(Result):
             return f"CERTIFIED for this pair: {symbol} lies in {ends}, within the claim {self.claim} ({how})"
         if self.verdict is Verdict.SUPPORTED:
             return f"SUPPORTED for this pair, not proved: {symbol} lies in {ends}, within the claim {self.claim} ({how})"
+        if self.verdict is Verdict.INCONCLUSIVE and self.route == "none":
+            return f"INCONCLUSIVE: {self.notes[0]}"
         if self.verdict is Verdict.INCONCLUSIVE:
             return f"INCONCLUSIVE: {symbol} lies in {ends} on this pair, the claim is {self.claim} ({how})"
         return f"ERROR: {self.notes[0] if self.notes else 'no verdict'}"

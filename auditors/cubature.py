@@ -126,7 +126,10 @@ class _Boxes:
         seen = ~np.isnan(loss)
         self.least = np.min(loss, axis=1, where=seen, initial=np.inf)
         self.most = np.max(loss, axis=1, where=seen, initial=-np.inf)
-        sure = seen & (np.maximum(log_p, log_q) > -_FAR) & ~((np.minimum(log_p, log_q) <= -_FAR) & np.isfinite(loss))
+        high, low = np.maximum(log_p, log_q), np.minimum(log_p, log_q)
+        sure = seen & (high > -_FAR) & ~((low <= -_FAR) & np.isfinite(loss))
+        # where a density has underflowed before its logarithm was taken
+        sure &= ~(((low > -745.2) & (low < -707.0)) | ((high < -707.0) & np.isinf(loss)))
         self.sure_least = np.min(loss, axis=1, where=sure, initial=np.inf)
         self.sure_most = np.max(loss, axis=1, where=sure, initial=-np.inf)
         if k > 1:

@@ -14,6 +14,8 @@ from dpwitness.mechanisms.validation import InvalidArgument
 __all__ = ["Loss", "best_atom", "sampled"]
 
 _ROUNDING = 1e-15  # of the size of a log-density; its terms are few and of that size
+_FAINT = -707.0  # logarithms of numbers that have lost digits, where a density was computed before its logarithm was taken
+_GONE = -745.2  # of the smallest
 
 
 def sampled(mechanism: Any, dataset: Any, size: int, rng: Generator) -> FloatArray:
@@ -55,7 +57,12 @@ class Loss:
         first, second = self.logs(outputs)
         with np.errstate(invalid="ignore"):
             difference = first - second
-        rounding = _ROUNDING * (np.abs(np.where(np.isfinite(first), first, 0)) + np.abs(np.where(np.isfinite(second), second, 0)))
+        # zero beside a faint density has underflowed
+        difference = np.where(np.isinf(difference) & (np.maximum(first, second) < _FAINT), 0.0, difference)
+        faint = ((first > _GONE) & (first < _FAINT)) | ((second > _GONE) & (second < _FAINT))
+        rounding = np.where(faint, 1.0, 0.0) + _ROUNDING * (
+            np.abs(np.where(np.isfinite(first), first, 0)) + np.abs(np.where(np.isfinite(second), second, 0))
+        )
         return np.where(np.isnan(difference), 0.0, difference), rounding
 
     def __call__(self, outputs: FloatArray) -> FloatArray:

@@ -25,7 +25,7 @@ from dpwitness.mechanisms.pairs import Pair
 if TYPE_CHECKING:
     from dpwitness.auditors.loss_law import Enclosure
 
-__all__ = ["FALSE_ALARM", "BadOracle", "Checked", "against_law", "check_oracle", "fills_space", "rows_of"]
+__all__ = ["FALSE_ALARM", "BadOracle", "Checked", "Underflow", "against_law", "check_oracle", "fills_space", "rows_of"]
 
 FloatArray = NDArray[np.float64]
 
@@ -33,11 +33,16 @@ FALSE_ALARM = 1e-6  # of all tests of one oracle together
 _MASS = 1e-6  # tolerance of a total mass that has been added up or integrated
 _PARTS = 8  # of the output space, by the log-ratio
 _BETS, _OTHERS = 0.7 * FALSE_ALARM, 0.3 * FALSE_ALARM
+_FAINT = -690.0  # log-densities from here on may be the logarithm of a number that underflows
 _MOVE = 1e-7  # of the spread of a column
 
 
 class BadOracle(ValueError):
     """A log-density that cannot be that of the sampler, or of anything."""
+
+
+class Underflow(ValueError):
+    """A log-density that is minus infinity where a number underflowed, not where an output is impossible: nothing can be concluded."""
 
 
 def rows_of(mechanism: Any, dataset: Any, size: int, rng: np.random.Generator) -> FloatArray:
@@ -92,13 +97,21 @@ class Checked:
         return max(float(self.losses[0].max()), float(-self.losses[1].min()))
 
     def lonely(self) -> FloatArray:
-        """Numbers with a mass of their own, of outputs that are one number: those drawn twice, and those beside which the density jumps."""
-        rows = [side.rows[:, 0] for side in self.sides if side.rows.shape[1] == 1]
-        if not rows or not np.all(np.isfinite(np.concatenate(rows))):
-            return np.empty(0)
-        values, counts = np.unique(np.concatenate(rows), return_counts=True)
-        alone = np.concatenate([side.rows[side.alone, 0] for side in self.sides])
-        return np.unique(np.concatenate([values[counts > 1], alone]))
+        """Numbers with a mass of their own, of outputs that are one number.
+
+        Beside them, as near as floats come, the density is another: on both sides, or on one and the number was drawn twice.
+        """
+        found = [np.empty(0)]
+        for side in self.sides:
+            if side.rows.shape[1] == 1:
+                rows, counts = np.unique(side.rows[side.alone & np.isfinite(side.rows[:, 0])], axis=0, return_counts=True)
+                if len(rows) == 0:
+                    continue
+                aside = 8 * np.spacing(np.abs(rows))
+                with np.errstate(invalid="ignore"):
+                    same = [np.abs(side.density(rows + sign * aside) - side.density(rows)) <= 1e-2 for sign in (-1, 1)]
+                found.append(rows[np.where(counts > 1, ~same[0] | ~same[1], ~same[0] & ~same[1]), 0])
+        return np.unique(np.concatenate(found))
 
 
 def spread_of(rows: FloatArray) -> FloatArray:
@@ -153,6 +166,8 @@ def check_oracle(mechanism: Any, pair: Pair, size: int, rng: np.random.Generator
     won, alternative = capital(list(told))
     if won >= threshold:
         raise BadOracle(f'log_density disagrees with the sampler: a bet on "{alternative}" wins e^{won:.4g} where a right one wins e^0')
+    _check_zeros(told[0], told[1], "D0")
+    _check_zeros(told[1], told[0], "D1")
     with np.errstate(invalid="ignore"):
         losses = logs[0][0] - logs[0][1], logs[1][0] - logs[1][1]
     return Checked(losses, (told[0], told[1]), threshold)
@@ -185,6 +200,24 @@ def _side(mechanism: Any, dataset: Any, rows: FloatArray, own: FloatArray, other
         repeated = np.unique(rows, axis=0, return_inverse=True, return_counts=True)
         alone = jumps | (repeated[2][repeated[1].ravel()] > 1)
     return Side(rows, own, other, density, columns, alone)
+
+
+def _check_zeros(side: Side, other: Side, name: str) -> None:
+    """Whether the other density, which is zero at outputs of this side, goes over into zero from no more than floats can hold."""
+    zero = np.flatnonzero(np.isneginf(side.other))[:4]
+    if not len(zero) or not side.continuous.any() or not np.isfinite(other.own).any():
+        return
+    start = np.repeat(other.rows[[int(np.argmax(other.own))]], len(zero), axis=0)
+    end, last = side.rows[zero], np.full(len(zero), np.max(other.own))
+    for _ in range(80):
+        middle = np.where(side.continuous, 0.5 * (start + end), start)
+        with np.errstate(all="ignore"):
+            value = other.density(middle)
+        there = np.isfinite(value)
+        last = np.where(there, value, last)
+        start, end = np.where(there[:, None], middle, start), np.where(there[:, None], end, middle)
+    if np.any(last < _FAINT):
+        raise Underflow(f"log_density on {name} falls to {last.min():.4g} and is minus infinity from there on: give it without underflow")
 
 
 def against_law(law: Enclosure, checked: Checked) -> str | None:

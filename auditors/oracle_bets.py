@@ -43,7 +43,7 @@ _NOISES = np.array([1e-6, 1e-3, 1e-2, 0.1, 0.3, 3.0, 10.0, 100.0])  # of odd run
 _ODD = (0.003, 0.01, 0.03, 0.1)
 _TILTS = np.array([-0.4, -0.15, -0.05, -0.02, 0.02, 0.05, 0.15, 0.4])
 _ATOMS = 5000  # repeated outputs whose frequencies are bet on
-_CROWD, _PLACES = 20_000, 1500  # outputs among which crowds are looked for, and places where
+_CROWD, _PLACES = 20_000, 4000  # outputs among which crowds are looked for, and places where
 _COLUMNS = 8  # that are scaled, moved or flipped one by one
 
 
@@ -239,7 +239,7 @@ def _crowds(side: Side, i: int) -> list[_Bet]:
     some = np.arange(0, len(rows), max(1, len(rows) // _PLACES))
     unit = 0.5 * k * math.log(math.pi) - float(gammaln(0.5 * k + 1))
     bets = []
-    for neighbours in (8, 30, 120, 480):
+    for neighbours in (8, 30, 120, 360):
         if len(rows) < 8 * neighbours:
             continue
         radius = tree.query(points[some], k=[neighbours + 1])[0][:, 0]

@@ -97,10 +97,9 @@ def near_worst(mechanism: Any, pair: Pair, worst: WorstOutput, rng: np.random.Ge
     if worst.ray is not None:
         far = 2.0 ** rng.uniform(0.0, 12.0, (4 * _POINTS, 1)) * np.linalg.norm(unit) * (worst.ray * continuous)
         about = np.vstack([about, worst.output + far + 0.01 * rng.standard_normal(far.shape) * unit])
-    first, second = loss.logs(about)
-    there = np.maximum(first, second)
     values = loss(about)
-    return float(np.max(values[np.isfinite(there)], initial=0.0))
+    # infinite ones are for outputs that were drawn: beside the worst, a density that is zero may have underflowed
+    return float(np.max(values[np.isfinite(values)], initial=0.0))
 
 
 def confirmed(

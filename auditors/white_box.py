@@ -20,7 +20,7 @@ from dpwitness.auditors.ends import End, Found, decide
 from dpwitness.auditors.law_ends import add_worst, from_law, worst_of
 from dpwitness.auditors.loss_law import Enclosure, enclose
 from dpwitness.auditors.mismatch import smallest_mismatch
-from dpwitness.auditors.oracle import FALSE_ALARM, BadOracle, Checked, against_law, check_oracle
+from dpwitness.auditors.oracle import FALSE_ALARM, BadOracle, Checked, Underflow, against_law, check_oracle
 from dpwitness.auditors.pair_search import search
 from dpwitness.auditors.pair_space import require_neighbours
 from dpwitness.auditors.proved import proved_ends
@@ -142,10 +142,12 @@ def certify(
         verdict, low, high = decide(found.lowers, found.uppers, edge)
         verdict = _doubted(verdict, low, claim, found, law, doubt, edge)
         mismatch = smallest_mismatch(checked, streams[4])
+    except Underflow as error:
+        return _without_ends(Verdict.INCONCLUSIVE, str(error), common, 2 * check, time.perf_counter() - started)
     except (BadOracle, ConvergenceError, ArithmeticError) as error:
         alarm = f" (false-alarm probability at most {FALSE_ALARM:g})"
         note = f"{error}{alarm}" if isinstance(error, BadOracle) else f"the mechanism raises {type(error).__name__}: {error}"
-        return _error(note, common, 2 * check, time.perf_counter() - started)
+        return _without_ends(Verdict.ERROR, note, common, 2 * check, time.perf_counter() - started)
     told = found.route
     if proved is not None and "proved" in (low.why, high.why):
         told = f"proved: {proved.route}" + ("" if low.why == high.why else f"; numbers beside it: {told}")
@@ -230,9 +232,10 @@ def _doubted(verdict: Verdict, low: End, claim: Claim, found: Found, law: Enclos
     return verdict
 
 
-def _error(note: str, common: dict[str, Any], trials: int, seconds: float) -> CertifyResult:
+def _without_ends(verdict: Verdict, note: str, common: dict[str, Any], trials: int, seconds: float) -> CertifyResult:
+    """Nothing is known of the pair."""
     empty: dict[str, Any] = dict.fromkeys(("epsilons", "delta_lower", "delta_upper", "fpr", "tpr_lower", "tpr_upper"), np.empty(0))
     ends: dict[str, Any] = {"epsilon_lower": 0.0, "epsilon_upper": math.inf, "parameter_lower": 0.0, "parameter_upper": math.inf}
     return CertifyResult(
-        verdict=Verdict.ERROR, route="none", upper_end="none", **ends, **empty, **common, trials=trials, notes=(note,), seconds=seconds
+        verdict=verdict, route="none", upper_end="none", **ends, **empty, **common, trials=trials, notes=(note,), seconds=seconds
     )
