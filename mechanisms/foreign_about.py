@@ -5,6 +5,7 @@ Stands alone (standard library, Python 3.8 or later), for `foreign_worker` reads
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import inspect
 import os
@@ -82,3 +83,32 @@ def _runs(pid: str) -> bool:
             return file.read().rpartition(b")")[2].split()[0] != b"Z"
     except (OSError, IndexError):
         return False
+
+
+def version(library: str | None) -> str | None:
+    """The installed version of a distribution."""
+    if library is None:
+        return None
+    from importlib import metadata
+
+    try:
+        return metadata.version(library)
+    except metadata.PackageNotFoundError:
+        return None
+
+
+def install_line(place: str) -> dict[str, Any]:
+    """LIBRARY and INSTALL of a file that cannot be imported, read from its text."""
+    import ast
+
+    found = {}
+    try:
+        with open(place, encoding="utf-8") as file:
+            body = ast.parse(file.read()).body
+    except (OSError, SyntaxError, ValueError):
+        return {}
+    for line in body:
+        if isinstance(line, ast.Assign) and isinstance(line.targets[0], ast.Name) and line.targets[0].id in ("LIBRARY", "INSTALL"):
+            with contextlib.suppress(ValueError):
+                found[line.targets[0].id.lower()] = ast.literal_eval(line.value)
+    return found

@@ -73,6 +73,8 @@ class Worker:
         self.module: Any = None
         self.place = ""
         self.built: dict[str, Any] = {}
+        self.last: Any = None
+        self.looks = 8
         self.rng: Any = None
         self.kept: OrderedDict[str, tuple[Any, wire.Blobs]] = OrderedDict()
 
@@ -96,7 +98,7 @@ class Worker:
         if header.get("front"):  # as a script's own folder
             sys.path[:0] = [path for path in header["paths"] if path not in sys.path]
         sys.path.extend(path for path in header["paths"] if path not in sys.path)
-        with self._users_own("is not importable", **_install_line(self.place)):
+        with self._users_own("is not importable", **about.install_line(self.place)):
             if self.place.endswith(".py"):
                 spec: Any = importlib.util.spec_from_file_location("dpwitness_target", self.place)
                 self.module = sys.modules["dpwitness_target"] = importlib.util.module_from_spec(spec)
@@ -107,7 +109,7 @@ class Worker:
         found = vars(self.module)
         return {
             "library": library,
-            "version": _version(library),
+            "version": about.version(library),
             "tested": getattr(self.module, "TESTED", None),
             "install": getattr(self.module, "INSTALL", None),
             "names": [name for name, f in found.items() if name[0] != "_" and _is_target(f)],
@@ -167,6 +169,9 @@ class Worker:
             return {"failed": f"mechanism leaves processes behind: {left} still run after a batch; it must end what it starts"}
         if _packed(dataset) != before:
             return {"failed": "mechanism changes its dataset in place; it must leave it as it found it"}
+        if self._reused(value):
+            reason = "an output changes with the next call; return a new array each time"
+            return {"failed": "mechanism returns one buffer again and again: " + reason}
         try:
             if isinstance(value, Raised):
                 return {"raised": wire.pack(value.error, out), "cpu": seconds, "words": words}
@@ -175,6 +180,18 @@ class Worker:
         except RecursionError:
             return {"failed": "mechanism returned an output that is nested too deeply to be read, or contains itself"}
         return {"parts" if parts else "value": packed, "cpu": seconds, "words": words, "draws": draws}
+
+    def _reused(self, value: Any) -> bool:
+        """Whether what the call before returned has changed since; looked at in a worker's first calls."""
+        if self.looks == 0 or isinstance(value, (Raised, Parts)):
+            return False
+        self.looks -= 1
+        before, self.last = self.last, None
+        with contextlib.suppress(Exception):
+            if before is not None and _packed(before[0]) != before[1]:
+                return True
+            self.last = (value, _packed(value)) if self.looks else None
+        return False
 
     def _find(self, name: str, kwargs: dict[str, Any]) -> Any:
         found = self.module
@@ -302,34 +319,6 @@ def _packed(dataset: Any) -> Any:
 
 def _is_target(found: Any) -> bool:
     return callable(found) and not isinstance(found, (type, types.ModuleType)) and hasattr(found, "claim")
-
-
-def _version(library: str | None) -> str | None:
-    if library is None:
-        return None
-    from importlib import metadata
-
-    try:
-        return metadata.version(library)
-    except metadata.PackageNotFoundError:
-        return None
-
-
-def _install_line(place: str) -> dict[str, Any]:
-    """LIBRARY and INSTALL of a file that cannot be imported, read from its text."""
-    import ast
-
-    found = {}
-    try:
-        with open(place, encoding="utf-8") as file:
-            body = ast.parse(file.read()).body
-    except (OSError, SyntaxError, ValueError):
-        return {}
-    for line in body:
-        if isinstance(line, ast.Assign) and isinstance(line.targets[0], ast.Name) and line.targets[0].id in ("LIBRARY", "INSTALL"):
-            with contextlib.suppress(ValueError):
-                found[line.targets[0].id.lower()] = ast.literal_eval(line.value)
-    return found
 
 
 def _begin(memory: int, parent: int) -> None:

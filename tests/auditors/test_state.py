@@ -16,6 +16,7 @@ from dpwitness.auditors.engine import Inline, Phase, Stage, outputs, stream
 from dpwitness.auditors.outputs import encode
 from dpwitness.auditors.repeats import Repeats, mark
 from dpwitness.mechanisms import global_generators
+from dpwitness.mechanisms.foreign import Isolated
 
 sys.path.insert(0, str(Path(__file__).parent))
 import stateful
@@ -151,3 +152,14 @@ def test_marks_are_of_sequences_that_chance_does_not_repeat():
     seen = Repeats()
     assert not any(seen.add((int(value),)) for value in range(100_000))  # memory stays: 2^15 marks at most
     assert seen.add((99_968,))  # a multiple of the step
+
+
+@pytest.mark.parametrize("kind", ["Memoised", "Buffer", "BufferInList", "module_generator"])
+def test_state_is_an_error_in_worker_processes_too(kind):
+    mechanism = Isolated(stateful.__file__, kind)
+    try:
+        result = run(mechanism, trials=4_000)
+    finally:
+        mechanism.close()
+    assert result.verdict is Verdict.ERROR
+    assert any(reason in result.notes[0] for reason in ("keeps state between rounds", "one buffer again and again"))
