@@ -13,11 +13,12 @@ from typing import Any
 
 from dpwitness.auditors.audit import Progress, confirm
 from dpwitness.auditors.certify_result import CertifyResult
+from dpwitness.auditors.locating import sha256_of
 from dpwitness.auditors.replay_measured import judged, read_measured
 from dpwitness.auditors.result import AuditResult, Verdict
 from dpwitness.auditors.sensitivity import SensitivityResult
 from dpwitness.auditors.targets import describe_target, relative
-from dpwitness.auditors.trust import FOREIGN, Planned, Trust, sha256_of
+from dpwitness.auditors.trust import FOREIGN, Planned, Trust
 from dpwitness.auditors.utility import UtilityResult
 from dpwitness.auditors.white_box import certify
 from dpwitness.auditors.witness_reading import KINDS, Witness, check_seal, load_json, read_checked

@@ -72,7 +72,7 @@ class Measured:
 def read_measured(raw: dict[str, Any], trust: Trust) -> Measured:
     """What a checked file says; its norm or transform is a target like any other."""
     if raw["kind"] == "sensitivity":
-        if float(raw["ratio"]) <= 1:
+        if not float(raw["ratio"]) > 1:
             refuse("ratio", "exceed 1, as that of a violated bound does", raw["ratio"])
         told = raw["norm"]
         norm = _rule(told, "norm", trust) if isinstance(told, dict) else math.inf if told == "inf" else int(told)

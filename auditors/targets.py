@@ -51,7 +51,7 @@ def describe_target(mechanism: Any) -> dict[str, Any] | None:
 
 def source_of(mechanism: Any, target: dict[str, Any] | None) -> dict[str, Any] | None:
     """File, line and hash of the source of a target that is not this project's; None where there is none to tell."""
-    from dpwitness.auditors.trust import home_of, sha256_of
+    from dpwitness.auditors.locating import home_of, sha256_of
 
     if target is None:
         return None

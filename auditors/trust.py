@@ -12,11 +12,6 @@ Callables that are built in or of the standard library are never run, whoever na
 
 from __future__ import annotations
 
-import ast
-import contextlib
-import functools
-import hashlib
-import importlib.machinery
 import json
 import os
 import re
@@ -28,13 +23,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from dpwitness.auditors.locating import home_of, imports_of, line_of, locate, standard
 from dpwitness.auditors.targets import built, imported, named
 from dpwitness.mechanisms.classes import is_known, public_name
 from dpwitness.mechanisms.jsonable import from_jsonable
-from dpwitness.mechanisms.reading import items, nullable, number, printable, read_bytes, record, shown, text
+from dpwitness.mechanisms.reading import items, nullable, number, printable, record, shown, text
 from dpwitness.mechanisms.validation import InvalidArgument
 
-__all__ = ["FOREIGN", "NeedsWord", "Planned", "Trust", "home_of", "sha256_of", "split_target", "words_for"]
+__all__ = ["FOREIGN", "NeedsWord", "Planned", "Trust", "split_target", "words_for"]
 
 _NAME = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*")
 _OWN = re.compile(r"dpwitness\.(mechanisms(\.(?!foreign|environments|third_party)[a-z_]+)?|proofs_checks\.[a-z_]+_(claims|worlds?))")
@@ -43,7 +39,7 @@ _OWN_FUNCTIONS = ("dpwitness.auditors.sensitivity:feature_distance", "dpwitness.
 _INSTALLED = {"site-packages", "dist-packages"}
 _TARGET = record({"kwargs": items(lambda value, _: value)}, target=text(1000, empty=False))
 _limit = number(lambda v: 0 <= v <= 1e9, "a number, at least 0")
-_SOURCE_BYTES = 16 * 2**20
+_SIZE = 200_000  # dimensions, lengths, rounds of a mechanism
 
 
 class NeedsWord(InvalidArgument):
@@ -80,36 +76,6 @@ def split_target(target: str, what: str = "target") -> tuple[str, str]:
     if not place.endswith(".py") and not _NAME.fullmatch(place):
         raise InvalidArgument(f"{what} must name a module or a file that ends in .py, got {shown(place)}")
     return place, name
-
-
-def standard(module: str) -> bool:
-    """Whether a module is built in or of the standard library."""
-    top = module.partition(".")[0]
-    return top in sys.stdlib_module_names or top in sys.builtin_module_names or top in ("builtins", "__main__")
-
-
-def home_of(found: Any) -> str:
-    """The module that defines an object, or the type of one."""
-    for _ in range(50):
-        if isinstance(found, functools.partial):
-            found = found.func
-        elif isinstance(found, types.MethodType):
-            found = found.__func__
-        elif hasattr(found, "py_func"):  # compiled by numba
-            found = found.py_func
-        else:
-            break
-    itself = isinstance(found, type | types.FunctionType) or (hasattr(found, "__qualname__") and hasattr(found, "__module__"))
-    owner = found if itself else type(found)
-    return str(getattr(owner, "__module__", None) or "builtins")
-
-
-def sha256_of(path: Path) -> str | None:
-    """Of a source file; None if it cannot be read."""
-    try:
-        return hashlib.sha256(read_bytes(path, most=_SOURCE_BYTES)).hexdigest()
-    except InvalidArgument:
-        return None
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,15 +163,16 @@ class Trust:
         if place.partition(".")[0] == "dpwitness" and not place.endswith(".py"):
             if not _OWN.fullmatch(place) and fields["target"] not in _OWN_FUNCTIONS:
                 raise InvalidArgument(f"{what} {shown(plan.target)} is no mechanism of this project")
+            _small(plan.kwargs, f"{what}.kwargs")
             return plan
         file = self._permitted(place, name, what)
-        return Planned(plan.target, place, name, plan.kwargs, self, what, file, _line(file, name))
+        return Planned(plan.target, place, name, plan.kwargs, self, what, file, line_of(file, name))
 
     def _permitted(self, place: str, name: str, what: str) -> Path:
         """Where a module or file lies, if it may run."""
         if not place.endswith(".py") and standard(place):
             raise InvalidArgument(f"{what} {shown(f'{place}:{name}')} is of the standard library, which no witness may have run")
-        files = [self._file(place, name)] if place.endswith(".py") else _locate(place, self.folder)
+        files = [self._file(place, name)] if place.endswith(".py") else locate(place, self.folder)
         if not self._allowed(place, name, files[-1]):
             for file in files:
                 if not self._mine(file):
@@ -265,7 +232,7 @@ class Trust:
         """An object of another module than the one that names it: that module is judged too."""
         if home.partition(".")[0] == "dpwitness" and _OWN.fullmatch(home):
             return
-        if not all(self._mine(file) for file in _locate(home, self.folder)):
+        if not all(self._mine(file) for file in locate(home, self.folder)):
             told = f"{plan.what} {shown(plan.target)} is of the module {home}, outside the current folder"
             raise NeedsWord(told, f"{plan.place}:{plan.name}")
 
@@ -304,9 +271,20 @@ class Trust:
                 fields["file"] = str(file)
         else:
             file = adapter
-        if name.partition(".")[0] in _imports(file):
+        if name.partition(".")[0] in imports_of(file):
             raise InvalidArgument(f"{plan.what} must be defined in {_relative(file)}, {shown(name)} is only imported there")
-        return Planned(f"{place}:{name}", "dpwitness.mechanisms.foreign", "Target", fields, self, plan.what, file, _line(file, name))
+        return Planned(f"{place}:{name}", "dpwitness.mechanisms.foreign", "Target", fields, self, plan.what, file, line_of(file, name))
+
+
+def _small(kwargs: Any, path: str) -> None:
+    """Sizes of arrays and loops within what a file may ask for: others are for the user to build. Numbers of records are no such size."""
+    left = [(path, kwargs)]
+    while left:
+        here, item = left.pop()
+        for key, value in item.items() if isinstance(item, dict) else ():
+            if isinstance(value, int) and abs(value) > _SIZE and key != "records":
+                raise InvalidArgument(f"{here}.{key} must be at most {_SIZE:,} in a witness, got {shown(value)}; else give the mechanism")
+            left.append((f"{here}.{key[:60]}", value))
 
 
 def _same_path(one: str, other: str) -> bool:
@@ -322,72 +300,3 @@ def _own_script(home: str, plan: Planned) -> bool:
 def _relative(path: Path) -> str:
     found = os.path.relpath(path)
     return str(path) if found.startswith("..") else found
-
-
-def _locate(module: str, folder: Path) -> list[Path]:
-    """The files that importing a module would run, packages first. Nothing is imported, packages on the way neither."""
-    parts, files = module.split("."), []
-    search: list[str] | None = None
-    for i in range(len(parts)):
-        name = ".".join(parts[: i + 1])
-        loaded = sys.modules.get(name)
-        spec = getattr(loaded, "__spec__", None) if loaded is not None else _spec(name, search, folder)
-        origin = getattr(loaded, "__file__", None) or getattr(spec, "origin", None)
-        inside = getattr(loaded, "__path__", None) or getattr(spec, "submodule_search_locations", None)
-        if spec is None and loaded is None:
-            raise InvalidArgument(f"target must be importable, got {shown(module)}: no module named {name!r}")
-        if origin not in (None, "built-in", "frozen", "namespace"):
-            files.append(Path(str(origin)))
-        elif inside is None:
-            raise InvalidArgument(f"target {shown(module)} is built in, which no witness may have run")
-        search = None if inside is None else list(inside)
-        if search is None and i + 1 < len(parts):
-            raise InvalidArgument(f"target must be importable, got {shown(module)}: {name!r} is no package")
-    if not files:
-        raise InvalidArgument(f"target must be importable, got {shown(module)}: it is a folder without code")
-    return files
-
-
-def _spec(name: str, search: list[str] | None, folder: Path) -> Any:
-    """Found as the import system would, by path; a finder is asked for top-level names only, which imports nothing."""
-    here = [] if str(folder) in sys.path or "" in sys.path else [str(folder)]  # as `imported` will put it
-    path = [*here, *(entry or str(folder) for entry in sys.path)] if search is None else search
-    spec = importlib.machinery.PathFinder.find_spec(name, path)
-    if spec is not None or search is not None:
-        return spec
-    for finder in sys.meta_path:
-        if finder in (importlib.machinery.PathFinder, importlib.machinery.BuiltinImporter, importlib.machinery.FrozenImporter):
-            continue
-        try:
-            spec = finder.find_spec(name, None)
-        except Exception:  # somebody's import hook
-            continue
-        if spec is not None:
-            return spec
-    return None
-
-
-def _imports(file: Path) -> set[str]:
-    """Names that a source file binds by import statements; read and not run."""
-    found = set()
-    with contextlib.suppress(InvalidArgument, SyntaxError, ValueError, RecursionError, MemoryError):
-        for node in ast.walk(ast.parse(read_bytes(file, most=_SOURCE_BYTES))):
-            if isinstance(node, ast.Import | ast.ImportFrom):
-                found |= {(alias.asname or alias.name).partition(".")[0] for alias in node.names}
-    return found
-
-
-def _line(file: Path, name: str) -> int | None:
-    """Where a function or class is defined in a source file, read and not run."""
-    try:
-        body = ast.parse(read_bytes(file, most=_SOURCE_BYTES)).body
-    except (InvalidArgument, SyntaxError, ValueError, RecursionError, MemoryError):
-        return None
-    line = None
-    for part in name.split("."):
-        kinds = ast.FunctionDef | ast.ClassDef
-        found = next((node for node in body if isinstance(node, kinds) and node.name == part), None)
-        if found is None:
-            return line
-        line, body = found.lineno, found.body
-    return line

@@ -85,7 +85,16 @@ def test_what_has_no_exact_form_is_refused():
     loop = []
     loop.append(loop)
     aligned = np.zeros(2, dtype=np.dtype([("a", "i1"), ("b", "i8")], align=True))
-    for bad in (nested(40), loop, np.array([object()]), decimal.Decimal(1), np.matrix([1]), aligned, np.zeros(2, "V3"), object()):
+    for bad in (
+        nested(40),
+        loop,
+        np.array([object()]),
+        decimal.Decimal(1),
+        np.zeros((1, 1)).view(np.matrix),
+        aligned,
+        np.zeros(2, "V3"),
+        object(),
+    ):
         with pytest.raises(InvalidArgument, match="dataset must be writable as JSON, got"):
             to_jsonable(bad)
     assert back(nested(29)) == nested(29)
