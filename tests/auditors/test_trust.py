@@ -216,6 +216,6 @@ def test_every_mechanism_of_this_project_may_run():
 def test_sizes_that_only_hang_are_refused(witness):
     kwargs = {"epsilon": 1.0, "length": 10**9, "threshold": 0.0}
     with pytest.raises(
-        InvalidArgument, match="target.kwargs.length must be at most 200,000 in a witness, got 1000000000; else give the mechanism"
+        InvalidArgument, match=r"target\.kwargs\.length must be at most 200,000 in a witness, got 1000000000; else give the mechanism"
     ):
         replay(naming(witness, "dpwitness.mechanisms.sparse_vector:BrokenSparseVector", **kwargs))
