@@ -9,7 +9,7 @@ export OPENBLAS_NUM_THREADS ?= 1
 .PHONY: audit test clean
 
 audit: $(STAMP)
-	@status=0; $(VENV)/bin/dpwitness suite zoo --report out/zoo || status=$$?; echo "The report lies in out/zoo/audit.md"; exit $$status
+	@status=0; $(VENV)/bin/dpwitness suite zoo --workers $$(getconf _NPROCESSORS_ONLN) --report out/zoo || status=$$?; echo "The report lies in out/zoo/audit.md"; exit $$status
 
 test: $(STAMP)
 	$(VENV)/bin/python -m pytest -n auto

@@ -20,7 +20,7 @@ __all__ = ["CertifyResult"]
 FloatArray = NDArray[np.float64]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class CertifyResult(Result):
     """Result of a white-box audit of one pair. Both orders of the pair count: every number is the larger of the two.
 

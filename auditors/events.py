@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
@@ -13,7 +14,7 @@ from dpwitness.auditors.outputs import Outputs, row_keys
 from dpwitness.mechanisms.jsonable import to_jsonable
 from dpwitness.mechanisms.validation import InvalidArgument
 
-__all__ = ["AdditiveScore", "Atoms", "Ball", "Event", "Intervals", "Lattice", "Threshold", "event_from_json"]
+__all__ = ["AdditiveScore", "Atoms", "Ball", "Event", "Intervals", "Lattice", "Threshold", "event_from_json", "name_of_atom"]
 
 FloatArray = NDArray[np.float64]
 Guesses = NDArray[np.int8]
@@ -196,9 +197,16 @@ class Atoms(Event):
         for i in np.argsort(-np.abs(self.guesses), kind="stable")[:4]:
             numbers = ", ".join(f"{v:g}" for v in self.rows[i, 1:])
             name = self.names[i] if self.names else ""
-            parts.append(f"D{int(self.guesses[i] > 0)} on {name}({numbers})")
+            told = name if name[-1:] in ("'", '"') else f"{name}({numbers})"  # a text, or a structure and its numbers
+            parts.append(f"D{int(self.guesses[i] > 0)} on {told}")
         more = len(self.guesses) - len(parts)
         return "; ".join(parts) + (f"; and {more} more outputs" if more > 0 else "")
+
+
+def name_of_atom(row: FloatArray, names: Mapping[float, str]) -> str:
+    """The structure of an output, and its texts where it has some."""
+    texts = [names[value] for value in row[1:].tolist() if value in names]
+    return " ".join([names.get(row[0], ""), *texts]).strip()
 
 
 def _by_key(rows: FloatArray, guesses: FloatArray) -> tuple[NDArray[np.uint64], Guesses]:

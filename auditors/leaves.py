@@ -26,6 +26,7 @@ from dpwitness.mechanisms.foreign_wire import array_in, fields_in, text_of
 __all__ = ["Leaves", "code_of", "columns_of", "walk"]
 
 _EXACT = 2.0**53  # integers up to here are floats
+_TEXT = 60  # characters of a text that are kept to be printed
 _EPOCH = datetime.datetime(1970, 1, 1)
 _MICROSECOND = datetime.timedelta(microseconds=1)
 _CONTEXT = Context(prec=400, Emax=10**9, Emin=-(10**9), traps=[])
@@ -37,6 +38,7 @@ class Leaves:
 
     numbers: list[float] = dataclasses.field(default_factory=list)
     hashed: set[str] = dataclasses.field(default_factory=set)
+    texts: dict[float, str] = dataclasses.field(default_factory=dict)  # what stands behind the hashes of texts, to be printed
 
 
 def code_of(text: str) -> float:
@@ -105,6 +107,7 @@ def walk(item: Any, leaves: Leaves) -> Iterator[str]:
     elif isinstance(item, str | bytes | bytearray):
         text = bytes(item) if isinstance(item, bytearray) else item
         numbers.extend((code_of(repr(text)), float(len(text))))
+        leaves.texts[numbers[-2]] = repr(text if len(text) <= _TEXT else text[:_TEXT])
         _note_digits(name, repr(text), leaves)
         yield name
     elif isinstance(item, BaseException):

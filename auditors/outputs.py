@@ -20,6 +20,8 @@ __all__ = ["Outputs", "WrongShape", "concatenate", "encode"]
 
 FloatArray = NDArray[np.float64]
 
+_NAMES = 4096  # structures and texts that are kept to be printed
+
 
 class WrongShape(ValueError):
     """A mechanism returned something else than one output for each run."""
@@ -125,6 +127,8 @@ def _encode_objects(items: Sequence[Any]) -> Outputs:
         codes[i] = code
         rows.append(leaves.numbers)
         hashed |= leaves.hashed
+        if len(names) < _NAMES:
+            names |= leaves.texts
     values = np.full((len(items), max(map(len, rows), default=0)), np.nan)
     for i, numbers in enumerate(rows):
         values[i, : len(numbers)] = numbers

@@ -20,6 +20,7 @@ from dpwitness.mechanisms.pairs import Pair
 __all__ = ["AuditResult", "BitLevel", "PairScore", "Result", "Verdict", "environment"]
 
 SCHEMA = 1
+_SHOWN = 400  # characters of a headline in a repr
 
 
 class Verdict(enum.Enum):
@@ -54,6 +55,10 @@ class Result(ABC):
     @abstractmethod
     def to_json(self) -> dict[str, Any]:
         """Everything that was measured, as plain JSON types."""
+
+    def __repr__(self) -> str:
+        told = " ".join(self.headline().split())
+        return f"<{type(self).__name__} {self.name!s:.60}: {told if len(told) <= _SHOWN else told[: _SHOWN - 3] + '...'}>"
 
     def __bool__(self) -> bool:
         raise TypeError("a result is no truth value: compare its verdict, as in `result.verdict is Verdict.VIOLATED`")
@@ -92,7 +97,7 @@ class PairScore:
         return {"why": self.pair.why, "expected": strict(self.expected), "confirmed": self.confirmed}
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class AuditResult(Result):
     """Result of a black-box audit.
 
@@ -160,6 +165,8 @@ class AuditResult(Result):
         symbol = self.claim.symbol
         sure = f"confidence {self.confidence:.12g}"
         if self.verdict is Verdict.VIOLATED:
+            if math.isinf(self.parameter_lower):
+                return f"VIOLATED: no finite {symbol} holds, certified against the claim {self.claim} ({sure})"
             return f"VIOLATED: {symbol} > {self.parameter_lower:.4g} certified against the claim {self.claim} ({sure})"
         if self.verdict is Verdict.NOT_REFUTED:
             found = f"a violation beyond {symbol} = {self.detectable:.4g} would have been found with probability 0.9"

@@ -10,7 +10,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from dpwitness.auditors.events import AdditiveScore, Atoms, Ball, Event, Intervals, Threshold
+from dpwitness.auditors.events import AdditiveScore, Atoms, Ball, Event, Intervals, Threshold, name_of_atom
 from dpwitness.auditors.outputs import Outputs, row_keys
 
 __all__ = ["SCORERS", "Scorer", "Training", "fit_distance", "fit_logistic"]
@@ -92,7 +92,7 @@ class _AtomScorer:
         if len(used) == 0:
             used = np.array([0])
         rows = self.rows[used]
-        return Atoms(rows, guesses[used], tuple(self.names.get(code, "") for code in rows[:, 0]))
+        return Atoms(rows, guesses[used], tuple(name_of_atom(row, self.names) for row in rows))
 
 
 def _fit_atoms(weight: float) -> Callable[[Training], Scorer | None]:

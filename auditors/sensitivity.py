@@ -31,7 +31,7 @@ _ROUNDING = 1e-9  # relative allowance for values that come without a radius
 _SLACK = 1e-7  # a ratio this far above 1 is no rounding of the bound, nor of the radii themselves
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class SensitivityResult(Result):
     """Result of a sensitivity audit.
 

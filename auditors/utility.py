@@ -174,7 +174,7 @@ class UtilityPoint:
     upper: float = math.nan
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class UtilityResult(Result):
     """Result of a utility audit.
 

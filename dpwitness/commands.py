@@ -15,7 +15,7 @@ from dpwitness import claims
 from dpwitness.auditors.certify_result import CertifyResult
 from dpwitness.auditors.result import Result, Verdict, strict
 from dpwitness.auditors.trust import words_for
-from dpwitness.console import bar, describe
+from dpwitness.console import bar, describe, plain
 from dpwitness.ending import NO_VERDICT, OK, VIOLATED, after, apart, attempt
 from dpwitness.examine import examine
 from dpwitness.inputs import keywords, load, pair_of, workers
@@ -161,7 +161,7 @@ def suite(args: argparse.Namespace) -> int:
         if drawn is not None:
             drawn.close()
         outcomes.append(outcome)
-        print(outcome.line(width), file=out, flush=True)
+        print(plain(outcome.line(width)), file=out, flush=True)
         if outcome.interrupted:
             break
     report, lost = None, False

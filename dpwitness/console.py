@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import shutil
 import sys
 import time
+import unicodedata
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TextIO
 
@@ -11,9 +13,10 @@ if TYPE_CHECKING:
     from dpwitness.auditors.certify_result import CertifyResult
     from dpwitness.auditors.result import AuditResult, Result
 
-__all__ = ["Bar", "bar", "describe"]
+__all__ = ["Bar", "bar", "describe", "plain"]
 
 _WIDTH = 30
+_UNSEEN = ("Cc", "Cf", "Cs", "Co", "Zl", "Zp")
 
 
 class Bar:
@@ -32,8 +35,11 @@ class Bar:
         share = min(1.0, done / max(planned, 1))
         rate = done / max(now - self._started, 1e-9)
         left = (planned - done) / rate if rate else 0.0
-        full = round(share * _WIDTH)
-        line = f"[{'#' * full}{'.' * (_WIDTH - full)}] {share:4.0%}  {rate:.3g} runs/s  {_clock(max(left, 0.0))} left"
+        told = f" {share:4.0%}  {rate:.3g} runs/s  {_clock(max(left, 0.0))} left"
+        room = shutil.get_terminal_size((80, 24)).columns - 1
+        width = min(_WIDTH, room - len(told) - 2)
+        full = round(share * width)
+        line = (f"[{'#' * full}{'.' * (width - full)}]{told}" if width >= 5 else told.strip())[:room]
         self._stream.write("\r" + line.ljust(self._length))
         self._stream.flush()
         self._length = len(line)
@@ -81,7 +87,19 @@ def describe(result: Result, data: dict[str, Any], *, bits: bool = False, next_s
     else:  # the headline tells the measure
         told, in_headline = [_pair(data)] if data.get("pair") else [], [Verdict.ERROR]
     told += [("note", note) for note in (notes[1:] if result.verdict in in_headline else notes)]
-    return "\n".join([result.headline(), "", *(f"  {name:<10} {text}" for name, text in [*told, ("next", next_step)])])
+    return plain("\n".join([result.headline(), "", *(f"  {name:<10} {text}" for name, text in [*told, ("next", next_step)])]))
+
+
+def plain(text: str) -> str:
+    """Text without the power to move a cursor, colour a screen or turn its direction: such characters are shown as escapes.
+
+    Examples
+    --------
+    >>> plain("a\\x1b[31mb")
+    'a\\\\x1b[31mb'
+    """
+    shown = (char if char == "\n" or unicodedata.category(char) not in _UNSEEN else ascii(char)[1:-1] for char in text)
+    return "".join(shown)
 
 
 def _pair(data: dict[str, Any]) -> tuple[str, str]:

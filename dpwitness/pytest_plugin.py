@@ -21,7 +21,7 @@ _REPORT = pytest.StashKey["_Merged"]()
 
 _MARKER = (
     "dp_audit(claim=None, pair=None, domain=None, trials=..., confidence=1-1e-9, seed=0, white_box=False, ...): the test returns, or "
-    "yields, a mechanism, whose privacy claim is asserted"
+    "yields, a mechanism or several, whose privacy claim is asserted"
 )
 
 
@@ -88,16 +88,20 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
     made = pyfuncitem.obj(**arguments)
     if made is None:
         pytest.fail("dp_audit: the marked test must return or yield a mechanism, got None", pytrace=False)
-    steps = made if inspect.isgenerator(made) else iter([made])
-    try:
-        _auditor(pyfuncitem)(next(steps), name=pyfuncitem.name, **marker.kwargs)
-    except AssertionError as error:
-        if not hasattr(error, "result"):
-            raise
-        pytest.fail(str(error), pytrace=False)
-    finally:
-        for _ in steps:  # what stands behind the yield
-            pass
+    steps = made if inspect.isgenerator(made) else iter(made if isinstance(made, list | tuple) else [made])
+    auditor, count, refuted = _auditor(pyfuncitem), 0, list[str]()
+    for count, mechanism in enumerate(steps, start=1):  # to the end: what stands behind a yield runs too
+        name = pyfuncitem.name if count == 1 else f"{pyfuncitem.name}-{count}"
+        try:
+            auditor(mechanism, name=name, **marker.kwargs)
+        except AssertionError as error:
+            if not hasattr(error, "result"):
+                raise
+            refuted.append(str(error))
+    if count == 0:
+        pytest.fail("dp_audit: the marked test must return or yield a mechanism, got none", pytrace=False)
+    if refuted:
+        pytest.fail("\n\n".join(refuted), pytrace=False)
     return True
 
 

@@ -164,7 +164,16 @@ def run_case(
         note = f"verdict {word}{f' ({why})' if why else ''}; {expected}"
         data["notes"] = [*data["notes"], note]
     data["right"] = right
+    data["expected"] = _expected(case, result)
     return Outcome(case, result, data, right, why)
+
+
+def _expected(case: Case, result: AuditResult) -> str:
+    """What the truth asks for, in a word and a number; empty where it is not known."""
+    if case.truth is None:
+        return ""
+    word = "violated" if case.truth.breaks(result.claim) else "kept"
+    return f"{word}: {result.claim.symbol} = {figure(case.truth.parameter)}"
 
 
 def _enclosed(case: Case, result: AuditResult) -> CertifyResult | None:

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
+from dpwitness.console import plain
 from dpwitness.ending import after, attempt
 from dpwitness.numbers import real
 
@@ -168,7 +169,7 @@ def check(args: argparse.Namespace) -> int:
         except InvalidArgument as error:
             if name:
                 raise
-            print(f"{each}: {error}\n", file=out)
+            print(plain(f"{each}: {error}\n"), file=out)
             code = 2
         except KeyboardInterrupt:
             print(f"{each}: interrupted", file=out)
@@ -193,15 +194,15 @@ def _check_one(target: Target, args: argparse.Namespace, checks: list[str], out:
     from dpwitness.inputs import shown, workers
 
     def tell(finding: Finding) -> None:
-        print(f"  {finding.status:<16}  {finding.check}  {finding.reason}".rstrip(), file=out, flush=True)
+        print(plain(f"  {finding.status:<16}  {finding.check}  {finding.reason}".rstrip()), file=out, flush=True)
 
     with shown():
         print(f"{target.__name__}: claim {target.claim}, domain {target.domain}", file=out)
     for note in target.notes:
-        print(f"  note: {note}", file=out)
+        print(plain(f"  note: {note}"), file=out)
     with workers(args.workers, target) as executor:
         report = check_mechanism(target, seed=args.seed or 0, trials=args.trials, checks=checks, executor=executor, progress=tell)
-    print(f"{report.headline()}\n", file=out)
+    print(plain(f"{report.headline()}\n"), file=out)
     return report
 
 

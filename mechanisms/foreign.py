@@ -57,6 +57,10 @@ class TargetError(InvalidArgument):
         self.traceback = traceback
 
 
+class MissingLibrary(TargetError):
+    """A target cannot be used because its library, or the environment that holds it, is not installed."""
+
+
 @dataclasses.dataclass(frozen=True, eq=False)
 class Target:
     """A mechanism that runs in its own interpreter.
@@ -357,7 +361,7 @@ def slot_of(file: str, python: str | None, memory_limit: float = 0.0) -> Slot:
         known = environments.environment_of(adapter)
     if known is not None:
         if not known.interpreter.exists():
-            raise TargetError(f"environment {known.name} is missing; make it with: dpwitness targets setup {known.name}")
+            raise MissingLibrary(f"environment {known.name} is missing; make it with: dpwitness targets setup {known.name}")
         python = str(known.interpreter)
     elif python is not None:
         found = shutil.which(python)
@@ -389,7 +393,7 @@ def loaded(slot: Slot, time_limit: float) -> Iterator[Worker]:
                 raise TargetError(f"target {slot.place} could not be loaded: {wrong['error']}", wrong["traceback"])
             if slot.place == missing or slot.place.startswith(f"{missing}."):
                 raise TargetError(f"target must be importable, got {slot.place!r}: no module named {missing!r}")
-            raise TargetError(
+            raise MissingLibrary(
                 f"target {slot.place} needs {missing!r}, which {worker.python} has not; {_remedy(slot, wrong)}", wrong["traceback"]
             )
         yield worker

@@ -88,7 +88,7 @@ class Evidence:
             raise InvalidArgument(f"Evidence: grade must be 'proved' where a claim holds, got {self.grade!r}")
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class ClaimFinding(Result):
     """A claim, the parameters at which it was checked, and the evidence.
 

@@ -15,7 +15,7 @@ from dpwitness.mechanisms.notions import Claim, parse_claim
 from dpwitness.mechanisms.pairs import RELATIONS
 from dpwitness.mechanisms.validation import InvalidArgument
 from dpwitness.reports.summary import error_of, violated_in_bits
-from dpwitness.reports.wording import code, count, dataset, differences, figure, number, prose, table, verdict
+from dpwitness.reports.wording import beyond, code, count, dataset, differences, figure, number, prose, table, verdict
 
 __all__ = ["Card", "Entry", "Facts", "card", "card_for", "claim_of", "enclosure", "pair_facts", "run_facts"]
 
@@ -100,7 +100,8 @@ def what_to_do(entry: Entry) -> str:
         return own
     if found == Verdict.VIOLATED.value:
         least = number(result.get("parameter_lower"))
-        weaker = f" or promise no less than {symbol} = {figure(least)}, which is a lower bound only" if least else ""
+        finite = least is not None and 0 < least < float("inf")
+        weaker = f" or promise no less than {symbol} = {figure(least)}, which is a lower bound only" if finite else ""
         held = "" if entry.witness_file else " No witness file could be written for it: see the notes."
         return f"release nothing under this claim; replay the witness, then repair the mechanism{weaker}.{held}"
     if violated_in_bits(result):
@@ -201,12 +202,12 @@ def _enclosure(result: dict[str, Any]) -> str:
 
 def _certified(result: dict[str, Any]) -> str:
     symbol = result.get("parameter", "epsilon")
-    text = f"{symbol} > {figure(result.get('parameter_lower'))}"
+    text = beyond(symbol, result.get("parameter_lower"))
     if symbol != "epsilon":
-        text += f"; epsilon > {figure(result.get('epsilon_lower'))} at delta = 0"
+        text += f"; {beyond('epsilon', result.get('epsilon_lower'))} at delta = 0"
     claim = claim_of(result)
     least = number(result.get("parameter_lower"))
-    return text + (f"; {figure(least / claim.parameter)} times the claim" if claim and least is not None else "")
+    return text + (f"; {figure(least / claim.parameter)} times the claim" if claim and least is not None and least < float("inf") else "")
 
 
 def _share_of_limit(result: dict[str, Any]) -> str:
@@ -262,8 +263,9 @@ def _tally(tally: dict[str, int] | None) -> str:
 def _bit_level(result: dict[str, Any], symbol: str) -> str:
     bits = result.get("bit_level")
     if not bits:
-        return "not examined: the outputs are no floating-point numbers, or the audit ended before"
-    text = f"{verdict(bits['verdict'])} (a verdict apart from the one on values); epsilon > {figure(bits.get('epsilon_lower'))}"
+        return "not examined: it was not asked for, the outputs are no floating-point numbers, or the audit ended before"
+    found = beyond("epsilon", bits.get("epsilon_lower"))
+    text = f"{verdict(bits['verdict'])} (a verdict apart from the one on values); {found}"
     own = bits.get("pair") if bits.get("pair") != result.get("pair") else None
     pair = f"on another pair: {code(dataset(own['d0']))} and {code(dataset(own['d1']))}" if own else ""
     return "; ".join(filter(None, [text, pair, prose(bits.get("description") or ""), _tally(bits.get("tally"))]))

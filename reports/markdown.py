@@ -9,7 +9,7 @@ from dpwitness.auditors.result import Verdict
 from dpwitness.reports import kinds as kinds  # their cards enter themselves
 from dpwitness.reports.cards import Entry, card, claim_of, enclosure
 from dpwitness.reports.summary import Family, tally_of_verdicts, violated_in_bits
-from dpwitness.reports.wording import code, count, figure, number, prose, table, verdict
+from dpwitness.reports.wording import beyond, code, count, figure, number, prose, table, verdict
 
 __all__ = ["markdown"]
 
@@ -54,7 +54,15 @@ def _verdict(entries: Sequence[Entry]) -> list[str]:
     broken = [entry for entry in entries if entry.result.get("verdict") == Verdict.VIOLATED.value]
     if not entries:
         return ["**No audit was run.**"]
-    if broken:
+    judged = [entry for entry in entries if entry.result.get("expected")]
+    if judged:
+        right, wrong = ([entry for entry in judged if entry.result.get("right") is kept] for kept in (True, False))
+        first = f"**{len(right)} of {len(judged)} {_plural(len(judged), 'verdict')} as expected"
+        first += f"; wrong: {_names(wrong)}.**" if wrong else ".**"
+        rest = [f"{len(judged) - len(right) - len(wrong)} not settled"] if len(judged) > len(right) + len(wrong) else []
+        rest += [f"{len(entries) - len(judged)} with nothing to compare with"] if len(entries) > len(judged) else []
+        first += f" Besides, {' and '.join(rest)}." if rest else ""
+    elif broken:
         first = f"**VIOLATED in {len(broken)} of {len(entries)} {_plural(len(entries), 'audit')}: {_names(broken)}.**"
     elif found["NOT_REFUTED"] + found["SUPPORTED"] + found["CERTIFIED"] == 0:
         first = "**No verdict was reached: nothing is known of these promises.**"
@@ -70,7 +78,7 @@ def _verdict(entries: Sequence[Entry]) -> list[str]:
     worst = max(broken, key=lambda entry: _ratio(entry.result) or 0.0, default=None)
     if worst is not None and _ratio(worst.result) is not None:
         result = worst.result
-        value = f"{result.get('parameter', 'epsilon')} > {figure(result.get('parameter_lower'))}"
+        value = beyond(result.get("parameter", "epsilon"), result.get("parameter_lower"))
         lines += ["", f"Largest: {code(worst.name)}, {value} certified where {code(result.get('claim'))} is claimed."]
     return lines
 
@@ -99,9 +107,12 @@ def _what_to_do(entries: Sequence[Entry]) -> list[str]:
         files = [entry.witness_file for entry in entries if entry.witness_file]
         more = ", ..." if len(files) > 1 else ""
         steps.append(f"replay the {_plural(len(files), 'witness', 'witnesses')} (`dpwitness replay {files[0]}`{more})")
-    if Verdict.VIOLATED.value in verdicts:
+    known = any(entry.result.get("expected") for entry in entries)  # a suite: mechanisms that are wrong on purpose
+    if Verdict.VIOLATED.value in verdicts and not known:
         steps.append("repair or withdraw what is violated before anything is released under its claim")
-    if any(violated_in_bits(entry.result) for entry in entries):
+    if any(entry.result.get("right") is False for entry in entries):
+        steps.append("look at what is wrong: the tool or the known truth errs there")
+    if any(violated_in_bits(entry.result) for entry in entries) and not known:
         steps.append("round floating-point outputs to a grid")
     if verdicts & {Verdict.ERROR.value, Verdict.INCONCLUSIVE.value}:
         steps.append("run again what ended without a verdict")
@@ -117,6 +128,12 @@ def _summary(entries: Sequence[Entry]) -> list[str]:
     if any(_enclosed(entry.result) for entry in ranked):  # next to what was certified
         header.insert(4, "enclosure")
         rows = [(*row[:4], _enclosed(entry.result) or "-", *row[4:]) for row, entry in zip(rows, ranked, strict=True)]
+    if any(entry.result.get("expected") for entry in ranked):  # beside what was found
+        header.insert(2, "expected")
+        rows = [(*row[:2], prose(entry.result.get("expected") or "-"), *row[2:]) for row, entry in zip(rows, ranked, strict=True)]
+    if any(entry.result.get("test") for entry in ranked):
+        header.insert(1, "test")
+        rows = [(row[0], code(entry.result.get("test") or "-"), *row[1:]) for row, entry in zip(rows, ranked, strict=True)]
     return table(header, rows)
 
 
@@ -149,7 +166,7 @@ def _row(entry: Entry) -> tuple[str, ...]:
         f"[{code(entry.name)}](#{entry.slug})",
         code(result["claim"]) if result.get("claim") else "-",
         f"**{shown}**" if result.get("verdict") == Verdict.VIOLATED.value else shown,
-        _measured(result) or (f"{symbol} > {figure(least)}" if value is not None else "-"),
+        _measured(result) or (beyond(symbol, least) if value is not None else "-"),
         figure(limit),
         share,
         figure(result.get("detectable")) if value is not None else "-",

@@ -29,6 +29,7 @@ __all__ = ["has_profile", "has_tradeoff", "plot_overview", "plot_profile", "plot
 FloatArray = NDArray[np.float64]
 
 _INK, _GREY, _RED, _BLUE = "#111111", "#777777", "#b3261e", "#1f5fa8"
+_RARE = 0.02  # false-positive rates below which a point is shown on logarithmic axes
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,7 +158,8 @@ def plot_tradeoff(result: dict[str, Any], path: Path) -> None:
     exact = _arrays(result, "tradeoff", "fpr", "tpr_lower", "tpr_upper")
     curves: list[tuple[FloatArray, FloatArray, Any]] = []
     grid = np.concatenate([np.geomspace(1e-9, 1e-2, 150), np.linspace(1e-2, 1.0, 250)[1:]])
-    window = _window(proof.point, claim) if proof is not None else None
+    rare = proof is not None and 0 < min(proof.point.fpr, proof.point.observed_fpr or 1.0) < _RARE  # in the corner of linear axes
+    window = _window(proof.point, claim) if proof is not None and not rare else None
     if window is not None:
         grid = np.union1d(grid, np.linspace(max(window[0], 1e-12), window[1], 60))
     curves.append((grid, grid, {"color": _GREY, "linestyle": ":", "linewidth": 1.2, "label": "pure chance"}))
@@ -171,13 +173,18 @@ def plot_tradeoff(result: dict[str, Any], path: Path) -> None:
         curves.append((exact[0], exact[1], {"color": _BLUE, "linewidth": 1.4, "label": "the pair's own: at least"}))
         curves.append((exact[0], exact[2], {"color": _BLUE, "linestyle": "-.", "linewidth": 1.4, "label": "at most"}))
     with drawing(path, 5.3, 6.0, left=0.7, bottom=1.6) as axes:
-        views = [axes] if window is None else [axes, axes.inset_axes((0.56, 0.13, 0.42, 0.38))]
+        views = [axes] if window is None else [axes, axes.inset_axes((0.56, 0.13, 0.42, 0.38), facecolor="white", zorder=4)]
         for view in views:
             for x, y, style in curves:
                 view.plot(x, y, **style)
             if proof is not None:
                 _certified_point(view, proof.point, claim)
         axes.set(xlim=(0, 1), ylim=(0, 1.02), xlabel="false-positive rate", ylabel="true-positive rate")
+        if rare and proof is not None:
+            low = 10.0 ** math.floor(math.log10(min(proof.point.fpr, proof.point.observed_fpr or 1.0)) - 0.5)
+            axes.set(xscale="log", yscale="log", xlim=(max(low, 1e-9), 1.0), ylim=(max(low, 1e-9), 1.2))
+            axes.xaxis.set_major_formatter("{x:g}")
+            axes.yaxis.set_major_formatter("{x:g}")
         if window is not None:
             views[1].set(xlim=window[:2], ylim=window[2:])
             views[1].tick_params(labelsize=7)
@@ -223,16 +230,22 @@ def _short(result: dict[str, Any]) -> str:
 
 
 def relative(result: dict[str, Any]) -> tuple[float, float] | None:
-    """Certified and detectable parameters over the claimed one; None for a result without a claim, a bound or a verdict."""
+    """What is certified over what is claimed, and the end of its whisker; None for a result without a claim, a bound or a verdict.
+
+    The whisker ends at what would have been found, or at the upper end of an enclosure.
+    """
     claim, least = claim_of(result), number(result.get("parameter_lower"))
     if claim is None or least is None or result.get("verdict") == Verdict.ERROR.value:
         return None
-    found = number(result.get("detectable"))
+    found = number(result.get("parameter_upper" if result.get("kind") == "white box" else "detectable"))
     return least / claim.parameter, (math.inf if found is None else found) / claim.parameter
 
 
 def plot_overview(results: Sequence[dict[str, Any]], path: Path) -> None:
-    """A dot an audit: certified over claimed; a whisker out to the violation that would have been found with probability 0.9."""
+    """A dot an audit: certified over claimed; a whisker out to the violation that would have been found with probability 0.9.
+
+    An enclosure is a bar from its lower to its upper end.
+    """
     rows = [(r, pair) for r in results if (pair := relative(r)) is not None]
     dots = np.array([pair[0] for _, pair in rows])
     end = 1.15 * max(1.3, float(np.max(dots[np.isfinite(dots)], initial=0.0)))
@@ -241,18 +254,24 @@ def plot_overview(results: Sequence[dict[str, Any]], path: Path) -> None:
     names = [_short(r) for r, _ in rows]
     with drawing(path, 7.6, 1.2 + 0.26 * len(rows), left=0.3 + 0.075 * max(map(len, names)), bottom=0.9) as axes:
         heights = np.arange(len(rows))[::-1]
-        for y, dot, whisker in zip(heights, dots, (pair[1] for _, pair in rows), strict=True):
+        enclosed = np.array([r.get("kind") == "white box" for r, _ in rows])
+        for y, dot, whisker, exact in zip(heights, dots, (pair[1] for _, pair in rows), enclosed, strict=True):
             reach = min(whisker, end)
+            if exact:
+                axes.plot([dot, reach], [y, y], color=_BLUE, linewidth=3.0, solid_capstyle="butt")
             if reach > dot:
                 axes.plot([dot, reach], [y, y], color=_GREY, linewidth=1.0)
                 axes.plot([reach], [y], color=_GREY, marker=">" if whisker > end else "|", linestyle="none")
         axes.axvline(1.0, color=_INK, linestyle="--", linewidth=1.2, label="the claim")
-        _dots(axes, dots[~broken], heights[~broken], label="not refuted", marker="o", markerfacecolor="white", color=_INK)
+        kept, open_ = ~broken & enclosed, ~broken & ~enclosed
+        _dots(axes, dots[open_], heights[open_], label="not refuted", marker="o", markerfacecolor="white", color=_INK)
+        _dots(axes, dots[kept], heights[kept], label="enclosed, within the claim or undecided", marker="s", color=_BLUE)
         _dots(axes, dots[broken], heights[broken], label="violated", marker="D", color=_RED)
-        axes.plot([], [], color=_GREY, marker="|", label="detectable with probability 0.9")
+        if not enclosed.all():
+            axes.plot([], [], color=_GREY, marker="|", label="would have been found with probability 0.9")
         axes.set(xlim=(0, end), ylim=(-0.7, len(rows) - 0.3), xlabel="certified parameter / claimed parameter")
         axes.set_yticks(heights, names)
-        _legend_below(axes, columns=4)
+        _legend_below(axes, columns=3)
 
 
 def plot_search(result: dict[str, Any], path: Path) -> None:
@@ -266,9 +285,18 @@ def plot_search(result: dict[str, Any], path: Path) -> None:
         style: Any = {"marker": "D", "color": _RED} if broken else {"marker": "o", "color": _INK, "markerfacecolor": "white"}
         _dots(axes, evaluations[-1:], ratios[-1:], label=f"found: {ratios[-1]:.6g}", **style)
         axes.set(xscale="log", ylim=(0, 1.12 * max(1.0, ratios[-1])), xlabel="pairs evaluated", ylabel="attained / claimed")
-        axes.xaxis.set_major_formatter("{x:g}")
+        _plain_ticks(axes, evaluations[0], evaluations[-1])
         _title(axes, result, "sensitivity over the search")
         _legend_below(axes, columns=3)
+
+
+def _plain_ticks(axes: Axes, low: float, high: float) -> None:
+    """Plain numbers at 1, 2 and 5 on a logarithmic x axis, few enough to stand apart."""
+    steps = np.outer(10.0 ** np.arange(math.floor(math.log10(low)), math.log10(high) + 1), [1, 2, 5]).ravel()
+    shown = steps[(steps >= low) & (steps <= high)]
+    shown = shown if len(shown) <= 8 else shown[np.isclose(np.log10(shown) % 1, 0)]
+    axes.set_xticks(shown, [f"{v:g}" for v in shown])
+    axes.set_xticks([], minor=True)
 
 
 def plot_scaling(result: dict[str, Any], path: Path) -> None:

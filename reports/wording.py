@@ -9,7 +9,7 @@ import unicodedata
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-__all__ = ["cell", "code", "count", "dataset", "differences", "figure", "number", "prose", "slugs", "table", "verdict"]
+__all__ = ["beyond", "cell", "code", "count", "dataset", "differences", "figure", "number", "prose", "slugs", "table", "verdict"]
 
 _SHOWN = 8  # entries of a long dataset
 _LONGEST_PROSE = 600
@@ -33,6 +33,12 @@ def figure(value: Any, digits: int = 4) -> str:
     if math.isinf(found):
         return "infinity" if found > 0 else "-infinity"
     return f"{found:.{digits}g}"
+
+
+def beyond(symbol: Any, value: Any, digits: int = 4) -> str:
+    """What a lower bound says of a parameter: ``epsilon > 1.2``, or that no finite one holds."""
+    found = number(value)
+    return f"no finite {symbol} holds" if found is not None and math.isinf(found) and found > 0 else f"{symbol} > {figure(value, digits)}"
 
 
 def count(value: Any) -> str:

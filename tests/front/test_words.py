@@ -1,0 +1,89 @@
+"""What a person reads: results on one screen, texts as texts, infinities in words, and checks that cannot pass by being skipped."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+from dpwitness import Pair, Target, audit
+from dpwitness.auditors.checks import parametrize_with_checks
+from dpwitness.auditors.events import Atoms, name_of_atom
+from dpwitness.auditors.outputs import encode
+from dpwitness.console import Bar, plain
+from dpwitness.mechanisms import Laplace
+from dpwitness.mechanisms.foreign import TargetError
+from dpwitness.reports.wording import beyond
+from dpwitness.suites import run_case, suite
+
+NEAR = Pair(np.array([0.0]), np.array([1.0]))
+
+
+def test_results_fit_a_screen():
+    result = audit(Laplace(1.0), pair=NEAR, trials=2_000, seed=1, bits=False, name="x" * 1000)
+    assert len(repr(result)) < 500 and "NOT REFUTED" in repr(result) and "AuditResult" in repr(result)
+
+
+def test_texts_are_shown_as_texts():
+    found = encode(["yes", "no", "yes"], 3)
+    names = {name_of_atom(row, found.names) for row in found.matrix()}
+    assert names == {"str 'yes'", "str 'no'"}
+    event = Atoms(found.matrix()[:1], np.array([1.0]), ("str 'yes'",))
+    assert event.describe() == "D1 on str 'yes'"
+
+
+def test_infinity_is_said_in_words():
+    assert beyond("epsilon", math.inf) == "no finite epsilon holds" and beyond("mu", 1.25) == "mu > 1.25"
+
+
+def test_no_character_moves_the_cursor():
+    assert plain("a\x1b[31m\rb\u202ec\nd") == "a\\x1b[31m\\rb\\u202ec\nd"
+
+
+@pytest.mark.parametrize("columns", [20, 40, 120])
+def test_the_bar_fits_the_terminal(columns, monkeypatch, capsys):
+    import sys
+
+    monkeypatch.setenv("COLUMNS", str(columns))
+    times = iter(np.arange(0.0, 100.0, 1.0))
+    bar = Bar(sys.stderr, clock=lambda: float(next(times)))
+    bar(5_000, 1_000_000_000)
+    line = capsys.readouterr().err.strip("\r")
+    assert 0 < len(line.rstrip()) < columns
+
+
+@pytest.mark.parametrize(
+    ("target", "told"),
+    [
+        (lambda folder: Target(str(folder / "nowhere.py"), "f"), "existing file"),
+        (lambda folder: Target(str(folder / "there.py"), "mistyped"), "mistyped"),
+        (lambda folder: Target(str(folder / "broken.py"), "f"), "SyntaxError"),
+        (lambda folder: Target(str(folder / "there.py"), "f", python="no-such-python"), "no-such-python"),
+    ],
+)
+def test_a_target_that_cannot_be_used_fails_its_checks(tmp_path, target, told):
+    (tmp_path / "there.py").write_text("def f(dataset, size, rng):\n    return rng.random(size)\n\n\nf.claim = 'pure:1'\n")
+    (tmp_path / "broken.py").write_text("def f(:\n")
+    mechanism = target(tmp_path)
+    items = parametrize_with_checks([mechanism]).args[1]
+    assert len(items) > 5 and not any(mark.name == "skip" for item in items for mark in item.marks)
+    with pytest.raises(TargetError, match=told):
+        items[0].values[1](mechanism)
+
+
+def test_a_library_that_is_not_installed_skips(tmp_path):
+    (tmp_path / "needs.py").write_text("import a_library_that_nobody_has\n\n\ndef f(dataset, size, rng):\n    return rng.random(size)\n")
+    items = parametrize_with_checks([Target(str(tmp_path / "needs.py"), "f")]).args[1]
+    assert all([mark.name for mark in item.marks] == ["skip"] for item in items)
+
+
+def test_a_suite_says_what_was_expected(tmp_path):
+    """A broken specimen that is found broken is right: nothing is to be withdrawn."""
+    from dpwitness.reports.report import write_report
+
+    cases = {case.name: case for case in suite("zoo")}
+    outcomes = [run_case(cases[name], trials=20_000) for name in ("svt5", "laplace-grid")]
+    page = write_report([o.json for o in outcomes], tmp_path, title="Suite zoo", plots=False).read_text()
+    assert "2 of 2 verdicts as expected" in page and "withdraw" not in page
+    assert "violated: epsilon = infinity" in page and "kept: epsilon = 1" in page
