@@ -12,6 +12,7 @@ __all__ = ["BENCHMARKS", "Row", "Table", "bench", "format_table"]
 BENCHMARKS: dict[str, str] = {
     "audit": "dpwitness.bench.audit",
     "foreign": "dpwitness.bench.foreign",
+    "fuzz": "dpwitness.bench.fuzz",
     "mechanisms": "dpwitness.bench.mechanisms",
     "white-box": "dpwitness.bench.white_box",
 }
