@@ -136,10 +136,10 @@ def main() -> None:
     end_all(worker)
     status = _ended.get("worker", signal.SIGKILL)
     if os.WIFSIGNALED(status):
-        sign = os.WTERMSIG(status)
+        its = os.WTERMSIG(status)
         with contextlib.suppress(OSError, ValueError):
-            signal.signal(sign, signal.SIG_DFL)
-        os.kill(os.getpid(), sign)
+            signal.signal(its, signal.SIG_DFL)
+        os.kill(os.getpid(), its)
     os._exit(os.waitstatus_to_exitcode(status) if os.WIFEXITED(status) else 1)
 
 

@@ -11,8 +11,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
-from numba import config, njit
-from numba.core.caching import FunctionCache
+import numba
+from numba import njit
+from numba.core import caching
 
 __all__ = ["jit", "jit_uncached", "jit_with"]
 
@@ -41,7 +42,11 @@ def jit_uncached(function: F) -> F:
     return cast(F, njit(nogil=True)(function))
 
 
-class _Cache(FunctionCache):  # type: ignore[misc]
+_config: Any = numba.config
+_FunctionCache: Any = caching.FunctionCache
+
+
+class _Cache(_FunctionCache):  # type: ignore[misc]
     """Numba's cache of one function, which goes without where a disk is full or a file is torn."""
 
     def save_overload(self, sig: Any, data: Any) -> None:
@@ -55,17 +60,17 @@ class _Cache(FunctionCache):  # type: ignore[misc]
             return None
 
 
-def _cache(function: Callable[..., Any]) -> _Cache:
+def _cache(function: Callable[..., Any]) -> Any:
     """Where Numba finds a place (NUMBA_CACHE_DIR, beside the source, the user's cache), else a temporary folder of the user's own."""
     try:
         return _Cache(function)
     except (RuntimeError, OSError):  # "no locator available": the installation and the home are read-only, or there is no home
-        before = config.CACHE_DIR
-        config.CACHE_DIR = str(_folder())
+        before = _config.CACHE_DIR
+        _config.CACHE_DIR = str(_folder())
         try:
             return _Cache(function)
         finally:
-            config.CACHE_DIR = before
+            _config.CACHE_DIR = before
 
 
 @functools.cache
