@@ -289,7 +289,7 @@ def _claim(told: str, numbers: list[float]) -> Claim:
         claim = type(rounded)(*numbers[: 1 if isinstance(rounded, PureDP) else 2])
     except (TypeError, ValueError, OverflowError) as error:
         raise InvalidArgument(f"claim must be that of claim_numbers: {error}") from None
-    if str(claim) != str(rounded):
+    if str(claim) != str(rounded) or list(claim.numbers) != list(numbers):
         raise InvalidArgument(f"claim must be that of claim_numbers, got {told} and {numbers}")
     return claim
 

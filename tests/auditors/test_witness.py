@@ -159,6 +159,7 @@ def edited(witness, **change):
         ),
         (lambda w: {"counts": w["counts"] | {"directions": 1}}, "counts.directions must be that of the event, 2, got 1"),
         (lambda w: {"confidence": 0.9}, None),  # the bound is less than the counts then certify, which is no lie
+        (lambda w: {"claim_numbers": [1.0, 0.5]}, "claim must be that of claim_numbers, got pure:1"),
         (lambda w: {"claim": "pure:2"}, "claim must be that of claim_numbers, got pure:2"),
         (lambda w: {"claim": "pure:2", "claim_numbers": [2.0, 0.0]}, "bound must exceed the claim, epsilon = 2, got 1.0"),
         (
