@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from dpwitness.auditors.catalogue import pairs_for
-from dpwitness.auditors.certificate import detectable
+from dpwitness.auditors.detection import detectable
 from dpwitness.auditors.divergence import Binned
 from dpwitness.auditors.engine import Inline, MechanismFailed, audit_key
 from dpwitness.auditors.event_reading import columns_of
@@ -253,7 +253,7 @@ def _conclude(state: Course, interrupted: bool, failure: str) -> AuditResult:
         epsilon_lower=best.epsilon,
         parameter_lower=best.lower,
         p_value=min(1.0, min(t.p_value for t in state.tested)),
-        detectable=detectable(base.claim, best.tally, best.alpha * (1 - EARLY_ALPHA)) if best.tally.rounds else math.inf,
+        detectable=detectable(base.claim, best.law, best.planned, best.alpha * (1 - EARLY_ALPHA)) if best.tally.rounds else math.inf,
         pair=best.pair,
         event=best.event,
         tally=best.tally,

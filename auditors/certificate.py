@@ -32,9 +32,9 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.special import betaincinv
 
 from dpwitness.mechanisms.notions import Claim, PureDP
-from dpwitness.mechanisms.validation import InvalidArgument, require_integer, require_probability
+from dpwitness.mechanisms.validation import InvalidArgument, require_integer
 
-__all__ = ["Tally", "certified", "detectable", "p_value", "two_batches"]
+__all__ = ["Tally", "certified", "p_value", "two_batches", "wilson_lower"]
 
 FloatArray = NDArray[np.float64]
 
@@ -66,6 +66,12 @@ def cp_lower(successes: ArrayLike, trials: ArrayLike, alpha: ArrayLike) -> Float
     x, n = np.asarray(successes, dtype=float), np.asarray(trials, dtype=float)
     limit = betaincinv(np.maximum(x, 1e-300), np.maximum(n - x, 0.0) + 1.0, alpha)
     return np.where(x > 0, limit, 0.0)
+
+
+def wilson_lower(share: FloatArray, size: FloatArray | float, z: float) -> FloatArray:
+    """Wilson's lower limit of a binomial share: close to the exact one that will certify, and a hundred times faster."""
+    share = np.clip(share, 0.0, 1.0)
+    return (share + z**2 / (2 * size) - z * np.sqrt(share * (1 - share) / size + (z / (2 * size)) ** 2)) / (1 + z**2 / size)
 
 
 def certified(
@@ -104,21 +110,6 @@ def p_value(claim: Claim, correct: ArrayLike, wrong: ArrayLike, rounds: ArrayLik
         refuted = certified(claim, c, w, n, np.exp(middle), directions, lost) > claim.parameter
         low, high = np.where(refuted, low, middle), np.where(refuted, middle, high)
     return np.where(certified(claim, c, w, n, np.exp(high), directions, lost) > claim.parameter, np.exp(high), 1.0)
-
-
-def detectable(claim: Claim, tally: Tally, alpha: float, power: float = 0.9) -> float:
-    """Smallest true parameter that a run of this size, with guesses as frequent as these, refutes the claim for with this power."""
-    require_probability("power", power)
-    made = tally.correct + tally.wrong or tally.rounds
-    low, high = made // 2, made + 1  # the least number of right guesses that refutes; made + 1 if none does
-    while high - low > 1:
-        middle = (low + high) // 2
-        refuted = certified(claim, middle, made - middle, tally.rounds, alpha, tally.directions) > claim.parameter
-        low, high = (low, middle) if refuted else (middle, high)
-    if high > made:
-        return float("inf")
-    theta = betaincinv(high, made - high + 1.0, power)
-    return float(parameter_shown(claim, np.asarray(made / tally.rounds), np.asarray(theta), tally.directions))
 
 
 def two_batches(runs: int, rng: np.random.Generator) -> tuple[int, int, int]:

@@ -6,7 +6,8 @@ import time
 from dataclasses import replace
 from typing import Any
 
-from dpwitness.auditors.certificate import Tally, certified, detectable, p_value, two_batches
+from dpwitness.auditors.certificate import Tally, certified, p_value, two_batches
+from dpwitness.auditors.detection import detectable
 from dpwitness.auditors.engine import MechanismFailed, audit_key, stream
 from dpwitness.auditors.health import check_training
 from dpwitness.auditors.learning import learn
@@ -85,7 +86,7 @@ def audit_outputs(
         epsilon_lower=float(certified(at_delta, *counts, alpha, tally.directions)),
         parameter_lower=lower,
         p_value=float(p_value(claim, *counts, tally.directions)),
-        detectable=detectable(claim, tally, alpha),
+        detectable=detectable(claim, learned.law, rounds, alpha),
         event=learned.event,
         tally=tally,
         alpha=alpha,

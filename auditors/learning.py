@@ -13,8 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtri
 
-from dpwitness.auditors.certificate import SHARE_FOR_FREQUENCY, parameter_shown
-from dpwitness.auditors.divergence import Binned, train_binned
+from dpwitness.auditors.certificate import SHARE_FOR_FREQUENCY, parameter_shown, wilson_lower
+from dpwitness.auditors.detection import ScoreLaw, score_law
+from dpwitness.auditors.divergence import LEVELS, Binned, train_binned
 from dpwitness.auditors.events import Event
 from dpwitness.auditors.operating import Curve, Table, binormal, calibrated, counted
 from dpwitness.auditors.outputs import Outputs, concatenate
@@ -36,6 +37,7 @@ class Learned:
     expected: float
     method: str
     binned: Binned | None = None  # for RDP and zCDP
+    law: ScoreLaw | None = None  # of the score on the training data
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,13 +51,13 @@ class Goal:
     def value(self, right: FloatArray, wrong: FloatArray, size: float, directions: FloatArray | int, kappa: float) -> FloatArray:
         """Expected certified parameter if these shares of `size` training rounds were `kappa` standard errors too good."""
         made = np.maximum(right + wrong, 1e-12)
-        theta = _wilson_lower(right / made, size * made, kappa) if kappa > 0 else right / made
+        theta = wilson_lower(right / made, size * made, kappa) if kappa > 0 else right / made
         made, theta, number = np.broadcast_arrays(made, theta, directions)
         value = np.full(made.shape, -1.0)  # of a rule that never guesses
         for k in (1, 2):
             at = number == k
-            frequency = _wilson_lower(made[at], self.rounds, self.z_frequency)
-            value[at] = parameter_shown(self.claim, frequency, _wilson_lower(theta[at], self.rounds * made[at], self.z), k)
+            frequency = wilson_lower(made[at], self.rounds, self.z_frequency)
+            value[at] = parameter_shown(self.claim, frequency, wilson_lower(theta[at], self.rounds * made[at], self.z), k)
         return value
 
     @property
@@ -65,12 +67,6 @@ class Goal:
     @property
     def z_frequency(self) -> float:
         return float(-ndtri(self.alpha * SHARE_FOR_FREQUENCY))
-
-
-def _wilson_lower(share: FloatArray, size: FloatArray | float, z: float) -> FloatArray:
-    """Wilson's lower limit of a binomial share: close to the exact one that will certify, and a hundred times faster."""
-    share = np.clip(share, 0.0, 1.0)
-    return (share + z**2 / (2 * size) - z * np.sqrt(share * (1 - share) / size + (z / (2 * size)) ** 2)) / (1 + z**2 / size)
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,6 +134,7 @@ def learn(
     halves = data.halves()
     best: Learned | None = None
     chosen: Scorer | None = None
+    chosen_on: Table | None = None
     known = SCORERS if near is None else SCORERS | {"distance": (fit_distance(near), True, True)}
     for scorer_name, (fit, frugal, cheap) in known.items():
         if quick and not cheap:
@@ -159,8 +156,10 @@ def learn(
                 continue
             if best is None or value > best.expected + _WORTH * abs(best.expected):
                 best = Learned(final.event(*thresholds), value, f"{scorer_name}, {selector_name}")
-                chosen = scorers[0]
-    assert best is not None and chosen is not None, "some scorer fits any data"
+                chosen, chosen_on = scorers[0], table
+    assert best is not None and chosen is not None and chosen_on is not None, "some scorer fits any data"
+    if not quick:
+        best = replace(best, law=score_law(chosen_on, claim))
     if isinstance(claim, RDP | ZCDP):
         return replace(best, binned=_binned(chosen, halves[1], goal))
     return best
@@ -170,8 +169,7 @@ def _binned(scorer: Scorer, data: Training, goal: Goal) -> Binned | None:
     """Cells between quantiles of the score, with losses from data that did not shape the score."""
     table = Table.build(*data.scores(scorer))
     share = np.cumsum(table.ones + table.zeros)[:-1] / table.size
-    levels = [0.002, 0.01, 0.03, 0.08, 0.16, 0.25, 0.35, 0.45, 0.55, 0.65, 0.75, 0.84, 0.92, 0.97, 0.99, 0.998]
-    cuts = np.unique(np.minimum(np.searchsorted(share, levels), len(share) - 1)) if len(share) else np.empty(0, dtype=int)
+    cuts = np.unique(np.minimum(np.searchsorted(share, LEVELS), len(share) - 1)) if len(share) else np.empty(0, dtype=int)
     if len(cuts) == 0:
         return None
     counts = [np.add.reduceat(side, np.append(0, cuts + 1)) for side in (table.ones, table.zeros)]

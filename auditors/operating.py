@@ -14,7 +14,7 @@ from scipy.special import chdtri, ndtr, ndtri
 
 from dpwitness.auditors.scorers import fit_logistic
 
-__all__ = ["Curve", "Table", "binormal", "calibrated", "counted"]
+__all__ = ["Curve", "Table", "binormal", "calibrated", "counted", "fitted_odds"]
 
 FloatArray = NDArray[np.float64]
 
@@ -131,6 +131,27 @@ def calibrated(table: Table, sign: float) -> Curve | None:
     the odds are modelled.
     """
     view = table.seen_from(sign)
+    fit = _fit(view)
+    if fit is None:
+        return None
+    features, chance, covariance = fit
+    total = view.ones + view.zeros
+    # mean features of what lies beyond each boundary give the standard error of its log-odds
+    mean = np.cumsum((features * total[:, None])[::-1], axis=0)[:-1] / _above(total)[:, None]
+    error = np.sqrt(np.maximum(np.einsum("ij,jk,ik->i", mean, covariance, mean), 0.0))
+    right, wrong = _above(total * chance) / view.ones.sum(), _above(total * (1 - chance)) / view.zeros.sum()
+    made, odds = right + wrong, right / wrong * np.exp(-_STANDARD_ERRORS * error)
+    return Curve.beyond(sign, view.bounds[::-1], made * odds / (1 + odds), made / (1 + odds))
+
+
+def fitted_odds(table: Table) -> FloatArray | None:
+    """Smoothed log-odds of D1 in each cell; None where the calibrated curve withdraws."""
+    fit = _fit(table)
+    return None if fit is None else np.asarray(np.log(fit[1]) - np.log1p(-fit[1]))
+
+
+def _fit(view: Table) -> tuple[FloatArray, FloatArray, FloatArray] | None:
+    """Features of the cells, fitted probability of D1 in each, and covariance of the weights; None where the fit contradicts the counts."""
     total = view.ones + view.zeros
     with np.errstate(over="ignore", invalid="ignore"):
         spread = float(np.sqrt(np.average((view.mean - np.average(view.mean, weights=total)) ** 2, weights=total)))
@@ -149,9 +170,4 @@ def calibrated(table: Table, sign: float) -> Curve | None:
     gap, variance = gap[variance > 3], variance[variance > 3]
     if np.sum(gap**2 / variance) > chdtri(max(len(gap) - 5, 1), _MISFIT):
         return None
-    # mean features of what lies beyond each boundary give the standard error of its log-odds
-    mean = np.cumsum((features * total[:, None])[::-1], axis=0)[:-1] / _above(total)[:, None]
-    error = np.sqrt(np.maximum(np.einsum("ij,jk,ik->i", mean, covariance, mean), 0.0))
-    right, wrong = _above(total * chance) / view.ones.sum(), _above(total * (1 - chance)) / view.zeros.sum()
-    made, odds = right + wrong, right / wrong * np.exp(-_STANDARD_ERRORS * error)
-    return Curve.beyond(sign, view.bounds[::-1], made * odds / (1 + odds), made / (1 + odds))
+    return features, chance, covariance

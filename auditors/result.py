@@ -110,7 +110,8 @@ class AuditResult(Result):
     parameter_lower : float
         Certified lower bound on the claim's own parameter: epsilon, mu or rho.
     detectable : float
-        Smallest parameter that a run like this would have refuted the claim for with probability 0.9.
+        Smallest parameter at which a mechanism *of this event's kind* would have been refuted with probability 0.9, its event learned anew:
+        one whose outputs differ as these do, only more. Another kind, such as a raw value in one of 1e4 runs, is not covered.
     bit_level : BitLevel or None
         The verdict on low bits; None where the outputs are no floating-point numbers.
     p_value : float
@@ -147,7 +148,7 @@ class AuditResult(Result):
 
     @property
     def limit(self) -> float | None:
-        """Best parameter that any test could certify at this number of trials; None where the law of the privacy loss is not known."""
+        """Median of what the best test certifies at this number of trials: half of such exceed it; None without a law of the loss."""
         from dpwitness.auditors.limit import limit
 
         if self.pair is None or not hasattr(self.mechanism, "log_density"):
@@ -169,7 +170,7 @@ class AuditResult(Result):
                 return f"VIOLATED: no finite {symbol} holds, certified against the claim {self.claim} ({sure})"
             return f"VIOLATED: {symbol} > {self.parameter_lower:.4g} certified against the claim {self.claim} ({sure})"
         if self.verdict is Verdict.NOT_REFUTED:
-            found = f"a violation beyond {symbol} = {self.detectable:.4g} would have been found with probability 0.9"
+            found = f"a violation of this event's kind beyond {symbol} = {self.detectable:.4g} would have been found with probability 0.9"
             bound = f"{symbol} > {self.parameter_lower:.4g} certified ({sure})"
             return f"NOT REFUTED: no violation of {self.claim} found; {bound}; at this budget {found}"
         return f"{self.verdict.value}: {self.notes[0] if self.notes else 'no verdict'}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from bisect import bisect_left
 from collections.abc import Callable
 from concurrent.futures import Executor
 from dataclasses import dataclass, field, replace
@@ -14,6 +15,7 @@ from numpy.typing import NDArray
 
 from dpwitness.auditors.bits import floating, learn_lattice
 from dpwitness.auditors.certificate import Tally, certified, p_value
+from dpwitness.auditors.detection import ScoreLaw
 from dpwitness.auditors.divergence import Binned, binned_bound
 from dpwitness.auditors.engine import Chunk, Pace, Phase, Stage, collect, counts, outputs
 from dpwitness.auditors.events import Event
@@ -112,6 +114,8 @@ class UnderTest:
     lower: float = 0.0
     p_value: float = 1.0
     epsilon: float = 0.0
+    law: ScoreLaw | None = None
+    planned: int = 0  # rounds of the whole test
 
 
 def search_and_test(state: Course, pairs: list[Pair]) -> None:
@@ -220,7 +224,9 @@ def certify_event(state: Course, pair: Pair, index: int, learned: Learned, round
     A binned rule (RDP, zCDP) is tested at the end, on half of alpha.
     """
     binned = learned.binned
-    tested = UnderTest(pair, learned.event, learned.method, alpha, Tally(0, 0, 0, learned.event.directions))
+    tested = UnderTest(
+        pair, learned.event, learned.method, alpha, Tally(0, 0, 0, learned.event.directions), law=learned.law, planned=rounds
+    )
     state.tested.append(tested)
     stage = state.stage(pair, Phase.TEST, index, rounds, _chunk(rounds, width))
     events = [learned.event, binned] if binned else [learned.event]
@@ -254,8 +260,10 @@ def _look_at_cells(state: Course, tested: UnderTest, rule: Binned, cells: NDArra
     claim = state.result.claim
     lower = binned_bound(claim, rule, cells, alpha)
     levels = np.geomspace(1e-30, 1.0, 200)
-    refuting = [level for level in levels if binned_bound(claim, rule, cells, level) > claim.parameter]
-    tested.p_value = min(tested.p_value, (refuting[0] if refuting else 1.0) * state.alpha / alpha)
+    least = bisect_left(
+        levels, True, key=lambda level: binned_bound(claim, rule, cells, level) > claim.parameter
+    )  # it rises with the level
+    tested.p_value = min(tested.p_value, (levels[least] if least < len(levels) else 1.0) * state.alpha / alpha)
     if lower > tested.lower:
         tested.lower, tested.event, tested.method = lower, rule, tested.method + ", binned law"
 

@@ -117,11 +117,11 @@ def _audited(result: AuditResult, data: dict[str, Any], bits: bool) -> list[tupl
     told = [("audited", f"{result.name}, claim {result.claim}" + (f", relation {result.pair.relation}" if result.pair else ""))]
     if result.pair is not None:
         limit = data.get("limit")
-        best = f"; no test of this size could certify more than {figure(limit)}" if isinstance(limit, float) else ""
+        best = f"; the median of the best test of this size is {figure(limit)}" if isinstance(limit, float) else ""
         sure = f"confidence {result.confidence:.12g}, p-value {result.p_value:.2g}, {result.trials:,} runs, seed {result.seed}"
         told += [
             ("certified", f"{symbol} > {figure(result.parameter_lower)}{best}"),
-            ("detectable", f"{symbol} > {figure(result.detectable)}, with probability 0.9"),
+            ("detectable", f"{symbol} > {figure(result.detectable)} of this event's kind, with probability 0.9"),
             ("how sure", sure),
             _pair(data),
         ]

@@ -147,7 +147,7 @@ def _black_box_facts(entry: Entry) -> Facts:
         facts += [
             ("certified", _certified(result)),
             ("of the best possible", _share_of_limit(result)),
-            ("smallest violation that would have been found", _detectable(result)),
+            ("smallest violation of this event's kind that would have been found", _detectable(result)),
             ("how sure", _how_sure(entry)),
         ]
     facts.append(("budget", _budget(result)))
@@ -215,7 +215,7 @@ def _share_of_limit(result: dict[str, Any]) -> str:
     if not limit or least is None:
         return "the limit is unknown: it needs the exact law of the privacy loss"
     share = f"{figure(least)} / {figure(limit)} = {least / limit:.1%}"
-    return f"{share} of what the best possible test certifies in half of its runs at this number of trials"
+    return f"{share} of the limit: the median of what the best possible test certifies at this number of trials"
 
 
 def _detectable(result: dict[str, Any]) -> str:

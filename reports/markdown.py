@@ -180,9 +180,10 @@ def _legend(entries: Sequence[Entry]) -> list[str]:
         return []
     exact = "*enclosure*: the exact parameter of the pair, from the output density. " if any(_enclosed(e.result) for e in entries) else ""
     return [
-        f"{exact}*certified*: the true parameter is larger than this, at the stated confidence. *limit*: what the best possible test "
-        "certifies in half of its runs, with as many trials, where the law is known; luck can pass it. *detectable*: a violation this "
-        "large would have been found with probability 0.9. *low bits*: the verdict on floating-point bits, which stands apart. A black-box "
+        f"{exact}*certified*: the true parameter is larger than this, at the stated confidence. *limit*: the median of what the best "
+        "possible test certifies with as many trials, where the law is known; half of such tests pass it. *detectable*: a violation this "
+        "large, of the kind that the event shows, would have been found with probability 0.9; one of another kind, such as a raw value in "
+        "one of 1e4 runs, is not covered by it. *low bits*: the verdict on floating-point bits, which stands apart. A black-box "
         "audit finds violations or finds none; it proves no promise kept.",
         "",
     ]

@@ -242,7 +242,7 @@ def relative(result: dict[str, Any]) -> tuple[float, float] | None:
 
 
 def plot_overview(results: Sequence[dict[str, Any]], path: Path) -> None:
-    """A dot an audit: certified over claimed; a whisker out to the violation that would have been found with probability 0.9.
+    """A dot an audit: certified over claimed; a whisker out to what would have been found with probability 0.9, of its event's kind.
 
     An enclosure is a bar from its lower to its upper end.
     """

@@ -75,7 +75,7 @@ def _introduction(found: Found, by_library: Mapping[str, Sequence[Found]]) -> li
         "datasets. It is no judgement on a library, and a row where nothing was found proves no privacy. Where a library's documentation "
         "does not say which relation its parameter is meant for, both were tried, and a refuted row says so.",
         "Pairs come from the domain that each target file declares; none was given by hand. *Certified* is a lower bound on the claim's "
-        f"parameter at confidence {settings['confidence']}, each level apart; *limit* is the best that any test could certify on that pair "
+        f"parameter at confidence {settings['confidence']}, each level apart; *limit* is the median of the best test on that pair "
         "with as many runs, where the law of the mechanism is known. *CPU* is the time that the library itself took. "
         "*Bits* looks at the lowest set bits of floating-point outputs; a dash stands for outputs without any.",
         "Made by `dpwitness suite third-party --report DIR`, after `dpwitness targets setup NAME...`; any refuted row is seen again with "

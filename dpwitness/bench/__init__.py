@@ -11,6 +11,7 @@ __all__ = ["BENCHMARKS", "Row", "Table", "bench", "format_table"]
 # Each module has a function `measure() -> Table`, imported when its name is asked for.
 BENCHMARKS: dict[str, str] = {
     "audit": "dpwitness.bench.audit",
+    "calibration": "dpwitness.bench.calibration",
     "foreign": "dpwitness.bench.foreign",
     "fuzz": "dpwitness.bench.fuzz",
     "mechanisms": "dpwitness.bench.mechanisms",

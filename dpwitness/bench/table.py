@@ -29,6 +29,8 @@ class Row:
         Of both. A ``ratio`` compares two measurements of this run and carries over to other machines; a rate does not.
     at_most : bool
         Whether smaller is better.
+    counts : (int, int), optional
+        What happened how often, where `measured` is that share.
     """
 
     case: str
@@ -36,6 +38,7 @@ class Row:
     measured: float
     unit: str
     at_most: bool = False
+    counts: tuple[int, int] | None = None
 
     @property
     def met(self) -> bool:

@@ -248,7 +248,7 @@ def test_results_are_no_truth_values():
     with pytest.raises(TypeError, match=r"compare it, as in"):
         bool(result.verdict)
     assert result.claim == PureDP(1.0)
-    assert "would have been found with probability 0.9" in result.headline()
+    assert "a violation of this event's kind beyond epsilon = " in result.headline()
 
 
 # ---- outputs that are handed over

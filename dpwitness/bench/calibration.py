@@ -1,0 +1,209 @@
+"""How often each statement of this project is wrong, counted: false verdicts, limits that miss, power and medians that are promised.
+
+Every row is a count of errors among independent trials against the rate that was stated. A row is met where chance explains the count: the
+rate required is the stated one plus what a correct statement exceeds with probability `CHANCE`. Rows run in processes of their own.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import tempfile
+from collections.abc import Callable
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from scipy.stats import beta, binom
+
+from dpwitness import Verdict, audit, audit_outputs, certify
+from dpwitness.bench.densities import DENSITIES
+from dpwitness.bench.limits import ENDS
+from dpwitness.bench.specimens import PAIR, SPECIMENS, TARGET_FILE, gaussian, gaussian_shift, laplace
+from dpwitness.bench.table import Row, Table
+from dpwitness.mechanisms.foreign import Target
+from dpwitness.mechanisms.notions import GDP, RDP, ZCDP, ApproxDP, Claim, PureDP
+
+__all__ = ["ALPHAS", "CHANCE", "FAMILIES", "Counted", "alarms", "interval", "measure", "most"]
+
+CHANCE = 1e-6
+ALPHAS = (0.5, 0.05, 0.01)
+TRIALS = 4_000  # of an audit
+AUDITS = {0.5: 60, 0.05: 100, 0.01: 100}  # of each specimen
+
+FAMILIES: dict[str, tuple[Claim, Callable[[float], Any]]] = {
+    "Laplace": (PureDP(1.0), laplace),
+    "Gaussian, GDP": (GDP(1.0), gaussian),
+    "Gaussian, delta 1e-3": (ApproxDP(1.0, 1e-3), lambda epsilon: gaussian(gaussian_shift(epsilon, 1e-3))),
+    "Gaussian, delta 1e-5": (ApproxDP(1.0, 1e-5), lambda epsilon: gaussian(gaussian_shift(epsilon, 1e-5))),
+    "Gaussian, zCDP": (ZCDP(0.5), lambda rho: gaussian(float(np.sqrt(2 * rho)))),
+    "Gaussian, RDP": (RDP(2.0, 1.0), lambda epsilon: gaussian(float(np.sqrt(epsilon)))),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Counted:
+    """Errors among trials, the rate stated, and whether at most or at least so many were promised."""
+
+    case: str
+    count: int
+    of: int
+    stated: float
+    at_most: bool = True
+
+    def row(self) -> Row:
+        reach = most(self.of, self.stated) if self.at_most else self.of - most(self.of, 1 - self.stated)
+        low, high = interval(self.count, self.of)
+        unit = f"of {self.of}, stated {self.stated:g}, 95 % interval {low:.3f} to {high:.3f}"
+        return Row(self.case, reach / self.of, self.count / self.of, unit, self.at_most, (self.count, self.of))
+
+
+def interval(count: int, of: int) -> tuple[float, float]:
+    """Clopper-Pearson limits at 95 %."""
+    low = float(beta.ppf(0.025, count, of - count + 1)) if count else 0.0
+    return low, float(beta.ppf(0.975, count + 1, of - count)) if count < of else 1.0
+
+
+def most(of: int, stated: float) -> int:
+    """Errors that a statement with this rate exceeds with probability at most `CHANCE`."""
+    return int(binom.isf(CHANCE, of, stated)) if stated > 0 else 0
+
+
+def alarms(name: str, alpha: float, audits: int, first: int = 0, trials: int = TRIALS) -> int:
+    """False VIOLATED among audits of a specimen at its exact parameter."""
+    specimen = SPECIMENS()[name]
+    with tempfile.TemporaryDirectory() as folder:
+        run = specimen.run
+        if specimen.target:
+            file = Path(folder) / "calibration_target.py"
+            file.write_text(TARGET_FILE, encoding="utf-8")
+            run = Target(str(file), specimen.target)
+        settings: dict[str, Any] = {
+            "claim": specimen.claim,
+            "pair": specimen.pair,
+            "trials": trials,
+            "confidence": 1 - alpha,
+            "bits": False,
+        }
+        found = [audit(run, seed=first + seed, **settings).verdict for seed in range(audits)]
+        if specimen.target:
+            run.close()
+    return sum(verdict is Verdict.VIOLATED for verdict in found)
+
+
+def _alarm_rows(name: str, audits: dict[float, int]) -> list[Counted]:
+    specimen = SPECIMENS()[name]
+    case = f"false VIOLATED, {specimen.claim.kind}, {specimen.outputs}: {name}"
+    return [Counted(f"{case}, alpha {alpha:g}", alarms(name, alpha, count), count, alpha) for alpha, count in audits.items()]
+
+
+def _given_rows(name: str, audits: int) -> list[Counted]:
+    """`audit_outputs` on batches drawn from a specimen."""
+    specimen, rows = SPECIMENS()[name], []
+    for alpha in (0.5, 0.05):
+        wrong = 0
+        for seed in range(audits):
+            rng = np.random.default_rng((seed, int(1 / alpha)))
+            batches = [specimen.run(data, 2_000, rng) for data in (specimen.pair.d0, specimen.pair.d1)]
+            wrong += audit_outputs(*batches, specimen.claim, confidence=1 - alpha, seed=seed).verdict is Verdict.VIOLATED
+        rows.append(Counted(f"false VIOLATED, audit_outputs: {name}, alpha {alpha:g}", wrong, audits, alpha))
+    return rows
+
+
+def _certified_rows(name: str, seeds: int) -> list[Counted]:
+    """False CERTIFIED on an awkward density: by whatever route is chosen, and by sampling at confidence .99."""
+    awkward, rows = DENSITIES()[name], []
+    for route, times, stated in (("auto", 1, 0.0), ("sampling", seeds, 0.01)):
+        wrong = 0
+        for seed in range(times):
+            settings: dict[str, Any] = {"trials": 20_000, "confidence": 0.99, "seed": seed}
+            if route != "auto":
+                settings["route"] = route
+            wrong += certify(awkward, PAIR, awkward.claim, **settings).verdict is Verdict.CERTIFIED
+        rows.append(Counted(f"false CERTIFIED, route {route}: {name}", wrong, times, stated))
+    return rows
+
+
+def _power_rows(name: str, audits: int) -> list[Counted]:
+    """Audits at the parameter that an audit of the claim's own mechanism names as detectable; and those that exceed the limit."""
+    claim, build = FAMILIES[name]
+    found = named = 0
+    for seed in range(audits):
+        detectable = audit(build(claim.parameter), claim=claim, pair=PAIR, trials=20_000, confidence=0.95, seed=seed, bits=False).detectable
+        if np.isfinite(detectable):
+            named += 1
+            again = audit(build(detectable), claim=claim, pair=PAIR, trials=20_000, confidence=0.95, seed=10_000 + seed, bits=False)
+            found += again.verdict is Verdict.VIOLATED
+    return [Counted(f"found at detectable: {name}", found, max(named, 1), 0.9, at_most=False)]
+
+
+def _end_rows(name: str, times: int) -> list[Counted]:
+    """Ends of intervals that lie on the wrong side of the truth."""
+    alpha, lower, upper = ENDS[name](times)
+    rows = [Counted(f"lower end above the truth: {name}", lower, times, alpha)]
+    return rows if upper is None else [*rows, Counted(f"upper end below the truth: {name}", upper, times, alpha)]
+
+
+def _task(kind: str, name: str, size: float) -> list[Counted]:
+    """One row or a few; what raises is a row of its own, which is missed."""
+    try:
+        if kind == "alarms":
+            slow = 4 if SPECIMENS()[name].target else 1
+            return _alarm_rows(name, {alpha: max(2, int(size * count / slow)) for alpha, count in AUDITS.items()})
+        if kind == "given":
+            return _given_rows(name, max(2, int(100 * size)))
+        if kind == "certified":
+            return _certified_rows(name, max(2, int(6 * size)))
+        if kind == "power":
+            return _power_rows(name, max(2, int(100 * size)))
+        return _end_rows(name, max(10, int(400 * size)))
+    except Exception as error:  # a benchmark reports what breaks and goes on
+        return [Counted(f"{kind}: {name}: {type(error).__name__}: {str(error)[:80]}", 1, 1, 0.0)]
+
+
+def measure(size: float = 1.0, workers: int | None = None, only: str = "") -> Table:
+    """All rows.
+
+    Parameters
+    ----------
+    size : float
+        Multiplies all counts: 1 takes about 25 minutes on two idle cores, .05 about two.
+    workers : int, optional
+        Processes; as many as there are cores if left out.
+    only : str
+        Rows of one group: "alarms", "given", "certified", "power" or "ends".
+    """
+    given = ("Laplace", "randomised response", "words", "number, None or word", "Gaussian, delta .01", "Gaussian", "Gaussian, RDP")
+    tasks = [
+        *(("alarms", name) for name in SPECIMENS()),
+        *(("certified", name) for name in DENSITIES()),
+        *(("power", name) for name in FAMILIES),
+        *(("given", name) for name in given),
+        *(("ends", name) for name in ENDS),
+    ]
+    tasks = [task for task in tasks if task[0].startswith(only)]
+    context = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(workers or os.cpu_count(), mp_context=context) as pool:
+        done = list(pool.map(_task, *zip(*tasks, strict=True), [size] * len(tasks)))
+    found = [counted for rows in done for counted in rows]
+    notes = (
+        f"a rate is met where chance explains it: a correct statement misses its row with probability {CHANCE:g}",
+        f"audits of {TRIALS:,} runs at the exact parameter; pooled rows add the counts above them",
+    )
+    return Table("calibration", tuple(counted.row() for counted in [*_pooled(found), *found]), notes)
+
+
+def _pooled(found: list[Counted]) -> list[Counted]:
+    """Sums over mechanisms, by claim kind, by output kind and over all; and of false CERTIFIED over densities."""
+    groups: dict[tuple[str, float], list[Counted]] = {}
+    kinds = {f"{s.claim.kind}, {s.outputs}: {name}": s for name, s in SPECIMENS().items()}
+    for counted in found:
+        head, _, rest = counted.case.partition(", ")
+        if head == "false VIOLATED" and (specimen := kinds.get(rest.rpartition(", alpha")[0])) is not None:
+            for group in ("all mechanisms", f"claims {specimen.claim.kind}", f"outputs {specimen.outputs}"):
+                groups.setdefault((f"false VIOLATED, {group}, alpha {counted.stated:g}", counted.stated), []).append(counted)
+        elif head == "false CERTIFIED":
+            groups.setdefault((f"false CERTIFIED, {rest.partition(':')[0]}, all densities", counted.stated), []).append(counted)
+    return [Counted(case, sum(c.count for c in rows), sum(c.of for c in rows), stated) for (case, stated), rows in groups.items()]

@@ -1,0 +1,236 @@
+"""Mechanisms that keep their claim with nothing to spare: of every claim kind and output kind, for counting false alarms.
+
+Each is a plain function of (dataset, size, rng), so that a process can build it again by its name. The datasets are [0] and [1].
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.random import Generator
+from scipy.optimize import brentq
+from scipy.stats import norm
+
+from dpwitness import Pair
+from dpwitness import mechanisms as m
+from dpwitness.mechanisms import GDP, RDP, ZCDP, ApproxDP, PureDP
+from dpwitness.mechanisms.notions import Claim
+
+__all__ = ["SPECIMENS", "TARGET_FILE", "Specimen", "gaussian", "gaussian_shift", "laplace"]
+
+PAIR = Pair(np.array([0.0]), np.array([1.0]))
+GRID = 2.0**20
+
+
+@dataclass(frozen=True, slots=True)
+class Specimen:
+    """A mechanism at its exact parameter.
+
+    Parameters
+    ----------
+    outputs : str
+        Kind of output, for the table.
+    claim : Claim
+        Kept, and by no smaller parameter.
+    run : callable or object
+        The mechanism.
+    pair : Pair or list of Pair
+    target : str
+        Name in `TARGET_FILE` of a mechanism that runs in worker processes; `run` is not used then.
+    """
+
+    outputs: str
+    claim: Claim
+    run: Any
+    pair: Any = PAIR
+    target: str = ""
+
+
+def laplace(epsilon: float) -> Callable[..., Any]:
+    """Laplace noise on a grid, whose low bits say nothing."""
+    return lambda data, size, rng: np.round(rng.laplace(scale=1 / epsilon, size=size) * GRID) / GRID + data[0]
+
+
+def gaussian(mu: float, width: int = 1) -> Callable[..., Any]:
+    """A shift of 1 in Gaussian noise of scale 1 / mu, spread over `width` coordinates."""
+
+    def run(data: Any, size: int, rng: Generator) -> Any:
+        values = data[0] / math.sqrt(width) + rng.standard_normal((size, width)) / mu
+        return values[:, 0] if width == 1 else values
+
+    return run
+
+
+def gaussian_shift(epsilon: float, delta: float) -> float:
+    """mu at which a Gaussian shift is (epsilon, delta)-DP and no more."""
+
+    def excess(mu: float) -> float:
+        return float(norm.cdf(mu / 2 - epsilon / mu) - math.exp(epsilon) * norm.cdf(-mu / 2 - epsilon / mu)) - delta
+
+    return float(brentq(excess, 1e-3, 60.0))
+
+
+def _bits(data: Any, size: int, rng: Generator, epsilon: float = 1.0) -> Any:
+    """Randomised response: the true bit with odds e^epsilon."""
+    truth = int(data[0] > 0)
+    return np.where(rng.random(size) < 1 / (1 + math.exp(-epsilon)), truth, 1 - truth)
+
+
+def _words(data: Any, size: int, rng: Generator) -> list[Any]:
+    return [("yes", "no")[bit] for bit in _bits(data, size, rng).tolist()]
+
+
+def _raises_word(data: Any, size: int, rng: Generator) -> list[Any]:
+    """One answer is an exception; one run at a time or in batches."""
+    if _any(bits := _bits(data, size, rng)):
+        raise KeyError("no")
+    return ["yes" for _ in bits.tolist()]
+
+
+def _any(bits: Any) -> bool:
+    return bool(np.any(bits))
+
+
+def _overflows(data: Any, size: int, rng: Generator) -> Any:
+    """Laplace noise that cannot be represented beyond 4: part of the output, by post-processing."""
+    values = laplace(1.0)(data, size, rng)
+    if np.any(values > 4.0):
+        raise OverflowError("too large")
+    return values
+
+
+def _halves(data: Any, size: int, rng: Generator) -> list[Any]:
+    """A number, None or a word, by where the noise falls."""
+    values = laplace(1.0)(data, size, rng)
+    return [None if v < -0.5 else "large" if v > 1.5 else float(v) for v in values.tolist()]
+
+
+def _records(data: Any, size: int, rng: Generator) -> list[Any]:
+    return [{"answer": int(b), "noise": (int(n), "unit")} for b, n in zip(_bits(data, size, rng), rng.integers(0, 3, size), strict=True)]
+
+
+def _lengths(data: Any, size: int, rng: Generator) -> list[Any]:
+    """Lists whose length is a discrete Laplace count."""
+    share = 1 - math.exp(-1.0)
+    counts = np.clip(6 + int(data[0]) + rng.geometric(share, size) - rng.geometric(share, size), 0, 12)
+    return [[0.5] * int(count) for count in counts]
+
+
+def _categories(data: Any, size: int, rng: Generator) -> Any:
+    """Randomised response over 20 values: the true one with odds e against each other."""
+    k, truth = 20, 3 + int(data[0])
+    others = rng.integers(0, k - 1, size)
+    return np.where(rng.random(size) < math.e / (math.e + k - 1), truth, others + (others >= truth))
+
+
+def _tight(epsilon: float, delta: float, raises: bool = False) -> Callable[..., Any]:
+    """The data with probability delta, else randomised response: the worst law that (epsilon, delta) allows."""
+
+    def run(data: Any, size: int, rng: Generator) -> Any:
+        told, bits = rng.random(size) < delta, _bits(data, size, rng, epsilon)
+        if raises and data[0] > 0 and told.any():
+            raise ValueError("told")
+        return np.where(told, 2 + int(data[0] > 0), bits)
+
+    return run
+
+
+def _renyi_of_bits(epsilon: float, order: float) -> float:
+    p = 1 / (1 + math.exp(-epsilon))
+    return math.log(p**order * (1 - p) ** (1 - order) + (1 - p) ** order * p ** (1 - order)) / (order - 1)
+
+
+def _renyi_of_laplace(epsilon: float, order: float) -> float:
+    a = order
+    return math.log(a / (2 * a - 1) * math.exp((a - 1) * epsilon) + (a - 1) / (2 * a - 1) * math.exp(-a * epsilon)) / (a - 1)
+
+
+def _zcdp_of_bits(epsilon: float) -> float:
+    return max(
+        _renyi_of_bits(epsilon, order) / order for order in np.concatenate([1 + np.geomspace(1e-6, 1, 400), np.linspace(2, 60, 400)])
+    )
+
+
+def _zoo(name: str) -> tuple[Claim, Any, Any]:
+    specimen = m.zoo()[name]
+    return specimen.claim, specimen, specimen.worst_pair()
+
+
+def _spread() -> Pair:
+    return Pair(np.zeros(20), np.full(20, 0.05), "l1", "the shift is spread evenly")
+
+
+def _specimens() -> dict[str, Specimen]:
+    pairs = [PAIR, Pair(np.array([0.0]), np.array([0.5])), Pair(np.array([1.0]), np.array([0.0]))]
+    found = {
+        "Laplace": Specimen("floats", PureDP(1.0), laplace(1.0)),
+        "Laplace, three pairs": Specimen("floats", PureDP(1.0), laplace(1.0), pairs),
+        "Laplace vector of 20": Specimen("vectors", PureDP(1.0), m.LaplaceVector(1.0), _spread()),
+        "randomised response": Specimen("atoms", PureDP(1.0), _bits),
+        "randomised response, 20 values": Specimen("atoms", PureDP(1.0), _categories),
+        "words": Specimen("strings", PureDP(1.0), _words),
+        "a word or an exception": Specimen("exceptions", PureDP(1.0), _raises_word),
+        "Laplace, overflow beyond 4": Specimen("exceptions", PureDP(1.0), _overflows),
+        "number, None or word": Specimen("mixed", PureDP(1.0), _halves),
+        "dictionaries": Specimen("mixed", PureDP(1.0), _records),
+        "lists of noisy length": Specimen("lengths", PureDP(1.0), _lengths),
+        "data with probability .01": Specimen("atoms", ApproxDP(1.0, 0.01), _tight(1.0, 0.01)),
+        "exception with probability .005": Specimen("exceptions", ApproxDP(0.5, 0.005), _tight(0.5, 0.005, raises=True)),
+        "Gaussian, delta .01": Specimen("floats", ApproxDP(1.0, 0.01), gaussian(gaussian_shift(1.0, 0.01))),
+        "Gaussian, delta 1e-5": Specimen("floats", ApproxDP(2.0, 1e-5), gaussian(gaussian_shift(2.0, 1e-5))),
+        "Gaussian, delta .001, 5 columns": Specimen("vectors", ApproxDP(1.0, 1e-3), gaussian(gaussian_shift(1.0, 1e-3), 5)),
+        "Gaussian": Specimen("floats", GDP(1.0), gaussian(1.0)),
+        "Gaussian, 8 columns": Specimen("vectors", GDP(0.5), gaussian(0.5, 8)),
+        "sign of a Gaussian": Specimen("atoms", GDP(2.0), lambda d, size, rng: (gaussian(2.0)(d, size, rng) > 0.5).astype(int)),
+        "Gaussian, zCDP": Specimen("floats", ZCDP(0.5), gaussian(1.0)),
+        "randomised response, zCDP": Specimen("atoms", ZCDP(_zcdp_of_bits(1.0)), _bits),
+        "Gaussian, RDP": Specimen("floats", RDP(2.0, 1.0), gaussian(1.0)),
+        "randomised response, RDP": Specimen("atoms", RDP(3.0, _renyi_of_bits(1.0, 3.0)), _bits),
+        "Laplace, RDP": Specimen("floats", RDP(4.0, _renyi_of_laplace(1.0, 4.0)), laplace(1.0)),
+        "words, RDP": Specimen("strings", RDP(2.0, _renyi_of_bits(1.0, 2.0)), _words),
+        "worker: words": Specimen("workers", PureDP(1.0), None, target="words"),
+        "worker: a word or an exception": Specimen("workers", PureDP(1.0), None, target="raises"),
+        "worker: Gaussian": Specimen("workers", GDP(1.0), None, target="noise"),
+    }
+    for name in ("exponential", "permute-and-flip", "above-threshold", "noisy-max", "truncated-geometric", "randomized-response-5"):
+        claim, run, pair = _zoo(name)
+        found[name] = Specimen("zoo", claim, run, pair)
+    return found
+
+
+SPECIMENS = _specimens
+
+TARGET_FILE = """
+import math
+
+import numpy as np
+
+
+def _bits(data, size, rng):
+    truth = int(data[0] > 0)
+    return np.where(rng.random(size) < 1 / (1 + math.exp(-1.0)), truth, 1 - truth)
+
+
+def words(data, size, rng):
+    return [("yes", "no")[b] for b in _bits(data, size, rng).tolist()]
+
+
+def raises(data, size, rng):
+    bits = _bits(data, size, rng)
+    if bits.any():
+        raise KeyError("no")
+    return ["yes"] * size
+
+
+def noise(data, size, rng):
+    return data[0] + rng.standard_normal(size)
+
+
+words.claim = raises.claim = "pure:1"
+noise.claim = "gdp:1"
+words.domain = raises.domain = noise.domain = {"kind": "Records", "size": 1}
+"""
