@@ -139,10 +139,11 @@ def learn(
     for scorer_name, (fit, frugal, cheap) in known.items():
         if quick and not cheap:
             continue
-        fitted = [fit(half) for half in halves]
-        scorers = [scorer for scorer in fitted if scorer is not None]
+        scorers = [scorer for scorer in map(fit, halves) if scorer is not None]
         if len(scorers) < 2:
-            continue
+            if best is not None or (both := fit(data)) is None:
+                continue
+            scorers = [both, both]  # halves of different kinds, such as one exception in all: better than no event
         own, other = (
             [Table.build(*half.scores(scorer)) for scorer, half in zip(scorers, order, strict=True)] for order in (halves, halves[::-1])
         )

@@ -38,7 +38,7 @@ CASES = {
 
 @pytest.mark.parametrize("name", CASES)
 def test_what_is_named_is_found(name):
-    """20 audits at the parameter that an audit of the claim's own mechanism names: at power .85, fewer than 9 have probability 2e-6."""
+    """20 audits at the parameter that an audit of the claim's own mechanism names: at power .85, fewer than 8 have probability 6e-7."""
     claim, build = CASES[name]
     found = 0
     for seed in range(20):
@@ -47,7 +47,7 @@ def test_what_is_named_is_found(name):
         if named < math.inf:
             again = audit(build(named), claim=claim, pair=PAIR, trials=12_000, confidence=0.95, seed=1000 + seed, bits=False)
             found += again.verdict is Verdict.VIOLATED
-    assert found >= 9
+    assert found >= 8
 
 
 def test_randomised_response_in_closed_form():
@@ -84,3 +84,16 @@ def test_given_outputs_name_it_too():
     pair = response.worst_pair()
     result = audit_outputs(response.sample(pair.d0, 20_000, rng), response.sample(pair.d1, 20_000, rng), "pure:1")
     assert 1.0 < result.detectable < 1.4 and "of this event's kind beyond epsilon" in result.headline()
+
+
+def test_an_exception_in_one_half_of_the_training_leaves_an_event():
+    """400 numbers, one of them replaced by an exception: no scorer fits both halves, and yet there is an event, and a verdict."""
+
+    def rarely(data, size, rng):
+        values = data[0] + rng.laplace(size=size)
+        if data[0] > 0 and (values > 6.0).any():
+            raise OverflowError("too large")
+        return values
+
+    verdicts = {audit(rarely, claim="pure:1", pair=PAIR, trials=3000, confidence=0.99, seed=s, bits=False).verdict for s in range(12)}
+    assert verdicts <= {Verdict.NOT_REFUTED, Verdict.VIOLATED}
