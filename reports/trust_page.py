@@ -1,0 +1,166 @@
+"""The page on trust: how often this project's own statements are wrong, from the JSON of its benchmarks. Nothing on it is typed by hand.
+
+``dpwitness bench calibration --json > calibration.json``, the same for ``fuzz`` and ``mutation``, and then
+``python -m dpwitness.reports.trust_page trust.md calibration.json fuzz.json mutation.md``. A markdown file is taken as a section.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from dpwitness.mechanisms.validation import InvalidArgument
+from dpwitness.mechanisms.writing import write_text
+from dpwitness.reports.wording import figure, table
+
+__all__ = ["main", "page"]
+
+Row = Mapping[str, Any]
+
+_INTRODUCTION = (
+    "A verdict is worth what its errors are. Here they are counted: every statement that an audit makes is made many times where the truth "
+    "is known, and compared with the rate that it promises. Each count has an exact (Clopper-Pearson) interval at 95 %. A row is *met* "
+    "where chance explains the count: a statement that keeps its rate misses with probability 1e-6."
+)
+
+# How a group of calibration rows is found by its first words, its heading, and what its numbers mean.
+_GROUPS: tuple[tuple[str, str, str], ...] = (
+    (
+        "false VIOLATED",
+        "False VIOLATED",
+        "Mechanisms that keep their claim with nothing to spare, audited again and again. The share of audits that say VIOLATED must not "
+        "exceed alpha, one minus the confidence. It is counted at alpha = .5 too, where a wrong error rate shows soonest.",
+    ),
+    (
+        "false CERTIFIED",
+        "False CERTIFIED",
+        "Densities that break their claim where it is hard to see: narrow spikes, swapped slivers, rare and far values, constants one per "
+        "cent too small. CERTIFIED must never be said of them by a proof, and by sampling at most as often as its error.",
+    ),
+    (
+        "found at",
+        "Power at `detectable`",
+        "An audit that finds nothing names the smallest violation of its event's kind that it would have found with probability .9. Here "
+        "a mechanism of that kind is given that parameter, and audited anew: so often is it found.",
+    ),
+    ("lower end", "Lower ends", "Confidence limits that lie above the truth; and tests that exceed the limit, of which half should."),
+    ("upper end", "Upper ends", "Confidence limits that lie below the truth; and tests that stay below the limit, of which half should."),
+)
+
+
+def page(tables: Sequence[Mapping[str, Any]], sections: Sequence[str] = ()) -> str:
+    """The page from benchmark tables, as `dpwitness bench --json` prints them, and from sections that are ready.
+
+    Examples
+    --------
+    >>> row = {"case": "false VIOLATED, all mechanisms, alpha 0.5", "measured": 0.4, "required": 0.7, "unit": "of 10, stated 0.5",
+    ...        "at_most": True, "counts": [4, 10]}
+    >>> print(page([{"name": "calibration", "rows": [row], "notes": []}]).splitlines()[0])
+    # How far this project can be trusted
+    """
+    lines = ["# How far this project can be trusted", "", _INTRODUCTION, "", *_summary(tables)]
+    for found in tables:
+        lines += _calibration(found) if found["name"] == "calibration" else _other(found)
+    for text in sections:
+        lines += [text.strip(), ""]
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def _met(row: Row) -> bool:
+    required, measured = float(row["required"]), float(row["measured"])
+    return measured <= required if row.get("at_most") else measured >= required
+
+
+def _summary(tables: Sequence[Mapping[str, Any]]) -> list[str]:
+    """One line a benchmark: rows met, and those missed by name."""
+    lines = []
+    for found in tables:
+        missed = [row["case"] for row in found["rows"] if not _met(row)]
+        told = f"{len(found['rows']) - len(missed)} of {len(found['rows'])} rows met"
+        lines.append(f"- **{found['name']}**: {told}" + (f"; missed: {'; '.join(missed)}" if missed else ""))
+    return [*lines, ""]
+
+
+def _calibration(found: Mapping[str, Any]) -> list[str]:
+    lines = ["## Calibration", "", *(f"{note[0].upper()}{note[1:]}." for note in found.get("notes", ())), ""]
+    left = list(found["rows"])
+    for start, heading, words in _GROUPS:
+        rows = [row for row in left if row["case"].startswith(start)]
+        left = [row for row in left if not row["case"].startswith(start)]
+        if rows:
+            lines += [f"### {heading}", "", words, "", *_counted(rows, start), ""]
+    if left:
+        lines += ["### Rows that broke", "", *_counted(left, ""), ""]
+    return lines
+
+
+def _counted(rows: Sequence[Row], start: str) -> list[str]:
+    def line(row: Row) -> list[str]:
+        count, of = row["counts"]
+        case = row["case"].removeprefix(start).lstrip(",: ") or row["case"]
+        return [case, f"{count} of {of}", figure(row["measured"]), _interval(row), _stated(row), "met" if _met(row) else "**missed**"]
+
+    return table(["case", "counted", "rate", "95 % interval", "stated", ""], [line(row) for row in rows])
+
+
+def _interval(row: Row) -> str:
+    from scipy.stats import beta
+
+    count, of = (int(value) for value in row["counts"])
+    low = float(beta.ppf(0.025, count, of - count + 1)) if count else 0.0
+    high = float(beta.ppf(0.975, count + 1, of - count)) if count < of else 1.0
+    return f"{low:.3f} to {high:.3f}"
+
+
+def _stated(row: Row) -> str:
+    told = re.search(r"stated ([0-9.e-]+)", str(row["unit"]))
+    return f"{'at most' if row.get('at_most') else 'at least'} {told[1].rstrip('.')}" if told else ""
+
+
+def _other(found: Mapping[str, Any]) -> list[str]:
+    """Any other benchmark: its notes and its rows as they are."""
+    heading = {"fuzz": "Hostile inputs", "mutation": "Mutants of the claims' proofs"}.get(found["name"], str(found["name"]).capitalize())
+    rows = [
+        [
+            row["case"],
+            f"{'at most' if row.get('at_most') else 'at least'} {figure(row['required'])}",
+            figure(row["measured"], 6),
+            str(row["unit"]),
+            "met" if _met(row) else "**missed**",
+        ]
+        for row in found["rows"]
+    ]
+    notes = [f"{note[0].upper()}{note[1:]}." for note in found.get("notes", ()) if note]
+    return [f"## {heading}", "", *notes, "", *table(["case", "required", "found", "unit", ""], rows), ""]
+
+
+def _read(path: Path) -> list[Mapping[str, Any]]:
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise InvalidArgument(f"trust_page: {path} must be JSON of `dpwitness bench`: {error}") from None
+    tables = found if isinstance(found, list) else [found]
+    for entry in tables:
+        if not (isinstance(entry, dict) and isinstance(entry.get("rows"), list) and isinstance(entry.get("name"), str)):
+            raise InvalidArgument(f"trust_page: {path} must hold tables with name and rows, as `dpwitness bench NAME --json` prints them")
+    return tables
+
+
+def main(arguments: Sequence[str], told: Callable[[str], Any] = print) -> int:
+    """Write the page: the file to write, then the JSON of benchmarks and sections in markdown."""
+    if len(arguments) < 2:
+        told("usage: python -m dpwitness.reports.trust_page OUT.md FILE.json|FILE.md ...")
+        return 2
+    out, *files = map(Path, arguments)
+    tables = [entry for path in files if path.suffix != ".md" for entry in _read(path)]
+    sections = [path.read_text(encoding="utf-8") for path in files if path.suffix == ".md"]
+    write_text(out, page(tables, sections))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,118 @@
+"""A part of `dpwitness bench calibration` at alpha = .5, where a wrong error rate shows soonest, and the counting itself."""
+
+import dataclasses
+import itertools
+
+import numpy as np
+import pytest
+from scipy.stats import binom
+
+from dpwitness import ApproxDP, PureDP, Verdict, certify
+from dpwitness.bench import calibration
+from dpwitness.bench.calibration import Counted, alarms, interval, most
+from dpwitness.bench.densities import DENSITIES
+from dpwitness.bench.specimens import PAIR, SPECIMENS
+
+AUDITS = 192  # of each claim kind, pooled over its mechanisms
+KINDS = ("pure", "approx", "gdp", "zcdp", "rdp")
+SLOW = ("Gaussian, zCDP", "Gaussian, RDP", "Laplace, RDP", "Laplace vector of 20", "Gaussian, 8 columns")
+
+
+def test_the_number_of_audits_suffices():
+    """At a rate of .5 the count passes with probability 1 - 1e-6; at 1.5 times that it fails with probability .99."""
+    allowed = most(AUDITS, 0.5)
+    assert binom.sf(allowed, AUDITS, 0.5) <= 1e-6
+    assert binom.sf(allowed, AUDITS, 0.75) >= 0.99
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_false_alarms_at_one_half(kind):
+    """False-failure probability 1e-6; a rate of .75 fails with probability .99."""
+    names = [name for name, s in SPECIMENS().items() if s.claim.kind == kind and not s.target and name not in SLOW]
+    shares = [len(part) for part in np.array_split(np.arange(AUDITS), len(names))]
+    wrong = sum(alarms(name, 0.5, audits, trials=2_000) for name, audits in zip(names, shares, strict=True))
+    assert wrong <= most(AUDITS, 0.5), f"{wrong} of {AUDITS} audits of {', '.join(names)}"
+
+
+def test_a_claim_that_is_broken_is_counted():
+    """The same count with claims a third too small: nearly all audits alarm, so the test above can fail."""
+    broken = {name: dataclasses.replace(s, claim=PureDP(0.6)) for name, s in SPECIMENS().items()}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(calibration, "SPECIMENS", lambda: broken)
+        assert alarms("randomised response", 0.5, 40, trials=2_000) > 30
+
+
+def test_every_claim_kind_and_output_kind_is_there():
+    found = SPECIMENS()
+    assert len(found) >= 25 and len(DENSITIES()) >= 20
+    assert {s.claim.kind for s in found.values()} == set(KINDS)
+    assert {s.outputs for s in found.values()} >= {"exceptions", "atoms", "mixed", "strings", "vectors", "workers"}
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["a word or an exception", "lists of noisy length", "dictionaries", "data with probability .01", "randomised response, 20 values"],
+)
+def test_specimens_keep_their_claim(name):
+    """Counts of every output in 1e5 runs a side (exceptions one by one in 2e4): no event beats the claim by six standard errors."""
+    specimen = SPECIMENS()[name]
+    rng, single = np.random.default_rng(0), name == "a word or an exception"
+    runs = 20_000 if single else 100_000
+    counts = []
+    for data in (specimen.pair.d0, specimen.pair.d1):
+        outputs = [_once(specimen.run, data, rng) for _ in range(runs)] if single else list(specimen.run(data, runs, rng))
+        told = [repr(o) for o in outputs]
+        counts.append({value: len(list(group)) for value, group in itertools.groupby(sorted(told))})
+    for here, there in (counts, counts[::-1]):
+        for value, count in here.items():
+            other = there.get(value, 0)
+            allowed = np.exp(specimen.claim.parameter) * other + getattr(specimen.claim, "delta_budget", 0.0) * runs
+            assert count <= allowed + 6 * np.sqrt(count + np.exp(2) * other + 10), value
+
+
+def _once(run, data, rng):
+    try:
+        return run(data, 1, rng)[0]
+    except KeyError:
+        return "KeyError"
+
+
+@pytest.mark.parametrize("name", ["spike of mass 0.01 and width 0.001", "sentinel value", "normal, mu 1 % large"])
+def test_densities_are_densities_and_break_their_claim(name):
+    """The sampler agrees with the density in mass, and the certifier never calls it CERTIFIED."""
+    awkward, rng = DENSITIES()[name], np.random.default_rng(1)
+    outputs = awkward.sample(PAIR.d1, 20_000, rng)
+    ratio = np.exp(awkward.log_density(outputs, PAIR.d0) - awkward.log_density(outputs, PAIR.d1))
+    assert np.mean(ratio) <= 1 + 6 * np.std(ratio) / np.sqrt(20_000) + 1e-9  # E_P q/p <= 1
+    assert certify(awkward, PAIR, awkward.claim, trials=10_000).verdict is not Verdict.CERTIFIED
+
+
+def test_counts_have_clopper_pearson_intervals():
+    low, high = interval(3, 40)
+    assert binom.sf(2, 40, low) == pytest.approx(0.025) and binom.cdf(3, 40, high) == pytest.approx(0.025)
+    assert interval(0, 10)[0] == 0.0 and interval(10, 10)[1] == 1.0
+    assert Counted("x", 3, 40, 0.05).row().met and not Counted("x", 30, 40, 0.05).row().met
+    assert Counted("power", 36, 40, 0.9, at_most=False).row().met and not Counted("power", 12, 40, 0.9, at_most=False).row().met
+    assert Counted("x", 3, 40, 0.05).row().counts == (3, 40)
+
+
+def test_pooled_rows_add_up():
+    rows = [Counted(f"false VIOLATED, pure, strings: {name}, alpha 0.5", 3, 10, 0.5) for name in ("words",)]
+    rows.append(Counted("false VIOLATED, pure, atoms: randomised response, alpha 0.5", 4, 10, 0.5))
+    pooled = {row.case: (row.count, row.of) for row in calibration._pooled(rows)}
+    assert pooled["false VIOLATED, all mechanisms, alpha 0.5"] == (7, 20)
+    assert pooled["false VIOLATED, outputs strings, alpha 0.5"] == (3, 10)
+
+
+def test_a_task_that_raises_is_a_row_that_is_missed():
+    rows = calibration._task("alarms", "no such mechanism", 1.0)
+    assert len(rows) == 1 and not rows[0].row().met and "KeyError" in rows[0].case
+
+
+def test_tight_laws_are_refuted_a_little_below():
+    """Specimens are tight: at .8 of its epsilon the randomised response of 20 values is refuted in most of 10 audits."""
+    name = "data with probability .01"
+    tight = {name: dataclasses.replace(SPECIMENS()[name], claim=ApproxDP(0.8, 0.01))}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(calibration, "SPECIMENS", lambda: tight)
+        assert alarms(name, 0.05, 10, trials=20_000) >= 7
