@@ -104,7 +104,7 @@ def _densities() -> dict[str, Awkward]:
     """Truth above the claim in every one."""
     found = {
         f"spike of mass {mass:g} and width {width:g}": Awkward(_spike(mass, width), ApproxDP(3.0, mass / 2))
-        for mass, width in ((2e-5, 1e-7), (1e-4, 1e-6), (1e-4, 1e-9), (1e-3, 1e-5), (1e-2, 1e-3), (1e-6, 1e-3), (3e-5, 1e-2))
+        for mass, width in ((2e-5, 1e-7), (1e-4, 1e-6), (1e-4, 1e-9), (1e-3, 1e-5), (1e-2, 1e-3), (1e-6, 1e-9), (3e-5, 1e-6))
     }
     found |= {
         f"swapped slivers of mass {mass:g} and width {width:g}, {claim}": Awkward(_swap(mass, width), claim)
@@ -114,7 +114,7 @@ def _densities() -> dict[str, Awkward]:
             (1e-3, 1e-6, ApproxDP(1.0, 1e-4)),
             (1e-2, 1e-5, GDP(0.5)),
             (1e-2, 1e-6, ZCDP(0.001)),
-            (1e-5, 1e-3, PureDP(2.0)),
+            (1e-5, 1e-8, PureDP(2.0)),
         )
     }
     found |= {
