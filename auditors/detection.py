@@ -111,9 +111,9 @@ def _tails(law: ScoreLaw, strength: float) -> tuple[FloatArray, FloatArray, Floa
     """Shares of p and q above each of few thresholds, and of q and p below; an event that names nothing first."""
     p, q = law.member(strength)
     (p1, q1), (p0, q0) = ((np.cumsum(p[order]), np.cumsum(q[order])) for order in (slice(None, None, -1), slice(None)))
-    keep = (
-        np.unique(np.concatenate([np.geomspace(1, len(p) - 1, 40), np.linspace(1, len(p) - 1, 40)]).astype(int)) - 1 if len(p) > 1 else []
-    )
+    last = max(len(p) - 1, 0)
+    ranks = np.concatenate([np.geomspace(1, max(last, 1), 40), np.linspace(1, max(last, 1), 40)])
+    keep = np.unique(ranks.astype(np.intp))[:last] - 1
     return tuple(np.append(0.0, side[keep]) for side in (p1, q1, q0, p0))  # type: ignore[return-value]
 
 
@@ -139,10 +139,10 @@ def _certified(claim: Claim, law: ScoreLaw, strength: float, rounds: int, alpha:
         if value[i] > best:
             best, shown = float(value[i]), float(parameter_shown(claim, r[i] + w[i], r[i] / (r[i] + w[i]), k))
     if isinstance(claim, RDP | ZCDP):
-        sides = law.member(strength)
         cuts = np.unique(np.searchsorted(np.cumsum(law.mass), LEVELS))
-        cells = (np.add.reduceat(side, np.append(0, cuts[(cuts > 0) & (cuts < len(law.mass))])) for side in sides)
-        best = max(best, expected_binned(claim, *cells, rounds, share, (z + LEARNING_CELLS - LEARNING) / math.sqrt(2)))
+        starts = np.append(0, cuts[(cuts > 0) & (cuts < len(law.mass))])
+        p, q = (np.add.reduceat(side, starts) for side in law.member(strength))
+        best = max(best, expected_binned(claim, p, q, rounds, share, (z + LEARNING_CELLS - LEARNING) / math.sqrt(2)))
     return best, shown
 
 

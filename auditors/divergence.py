@@ -142,10 +142,9 @@ def expected_binned(claim: RDP | ZCDP, p: FloatArray, q: FloatArray, rounds: flo
         loss = np.clip(np.log(a) - np.log(b), -6, 6)
         for order in (claim.alpha,) if isinstance(claim, RDP) else ORDERS:
             x, y, x_scale, y_scale = _variables(loss, order)
-            (low, x_error), (high, y_error) = (
-                (float(law @ v), float(np.sqrt(max(law @ v**2 - (law @ v) ** 2, 0.0) / (rounds / 2)))) for law, v in ((a, x), (b, y))
-            )
-            low, high = low - reach * x_error, high + reach * y_error
+            low, high = float(a @ x), float(b @ y)
+            low -= reach * float(np.sqrt(max(float(a @ x**2) - low**2, 0.0) / (rounds / 2)))
+            high += reach * float(np.sqrt(max(float(b @ y**2) - high**2, 0.0) / (rounds / 2)))
             if low > 0:
                 divergence = order / (order - 1) * (np.log(low) + x_scale) - (np.log(high) + y_scale)
                 best = max(best, float(divergence) / (order if isinstance(claim, ZCDP) else 1.0))
