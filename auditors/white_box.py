@@ -131,6 +131,7 @@ def certify(
         found = from_law(law, claim) if law is not None else from_samples(mechanism, pair, claim, trials, alpha, streams[1:3])
         if isinstance(claim, ApproxDP) and claim.delta_budget == 0:
             add_worst(found, worst_of(mechanism, pair, seed), law)
+            found.lowers.append(End(max(checked.largest, 0.0), "statistical(0)", max(checked.largest, 0.0)))
         if proved is not None:
             if proved.tight:  # other routes say nothing more
                 found.lowers, found.uppers = [], []
@@ -138,7 +139,7 @@ def certify(
             found.uppers.append(End(proved.parameter_upper, "proved", proved.epsilon_upper))
         edge = claim.parameter * (1 + (_ROUNDING if isinstance(claim, ApproxDP) else _TAILS))
         if _unconfirmed(found, edge):
-            spent += _confirm(found, mechanism, pair, claim, law, checked, edge, trials, alpha, streams[3])
+            spent += _confirm(found, mechanism, pair, claim, law, edge, trials, alpha, streams[3])
         verdict, low, high = decide(found.lowers, found.uppers, edge)
         verdict = _doubted(verdict, low, claim, found, law, doubt, edge)
         mismatch = smallest_mismatch(checked, streams[4])
@@ -196,7 +197,6 @@ def _confirm(
     pair: Pair,
     claim: Claim,
     law: Enclosure | None,
-    checked: Checked,
     edge: float,
     trials: int,
     alpha: float,
@@ -204,9 +204,7 @@ def _confirm(
 ) -> int:
     """Add what samples say of an excess over the claim that is numerical so far; the runs that it took."""
     if isinstance(claim, ApproxDP) and claim.delta_budget == 0:
-        loss = checked.largest
-        if not loss > edge and found.worst is not None:
-            loss = near_worst(mechanism, pair, found.worst, rng)
+        loss = near_worst(mechanism, pair, found.worst, rng) if found.worst is not None else 0.0
         if loss > edge:
             found.lowers.append(End(loss, "statistical(0)", loss))
         return 0
