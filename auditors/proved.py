@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from dpwitness.auditors.proved_axis import SupremumOnly, on_axis
 from dpwitness.auditors.proved_cells import Cells
+from dpwitness.auditors.proved_plane import in_plane
 from dpwitness.auditors.proved_product import product_of
 from dpwitness.auditors.proved_shift import Shifted
 from dpwitness.auditors.proved_space import cells_of, check_balls, of_draw
@@ -121,6 +122,8 @@ def _covered(mechanism: Any, d1: Any, d0: Any, seconds: float) -> tuple[Sequence
         shift = mechanism.shift_ball(d1, d0)
         if shift is not None:
             check_balls(mechanism, d1, d0)
+            if shift.law == "radius":
+                return (Shifted(shift),), "a density unbounded at the minimum, which moves, in balls"
             return (Shifted(shift),), f"closed form of a shift in {shift.law} noise, in balls"
     if hasattr(mechanism, "draws_ball"):
         check_balls(mechanism, d1, d0)
@@ -150,6 +153,10 @@ def _covered(mechanism: Any, d1: Any, d0: Any, seconds: float) -> tuple[Sequence
         axial = mechanism.axis_ball(d1, d0)
         if axial is not None:
             return on_axis(mechanism, d1, d0, axial, seconds), "cells along the one axis on which all records lie, bisected in balls"
+    if hasattr(mechanism, "plane_ball"):
+        planar = mechanism.plane_ball(d1, d0)
+        if planar is not None:
+            return in_plane(mechanism, d1, d0, planar, seconds / 2), "branch and bound over the plane of outputs, in balls"
     cells = cells_of(mechanism, d1, d0, seconds)
     if cells is None:
         return None

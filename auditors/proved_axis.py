@@ -12,7 +12,7 @@ of 0: one search along e.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from flint import arb
@@ -53,11 +53,17 @@ class _Largest(_Laws):
         return found
 
 
+class Searched(Protocol):
+    """What knows a supremum."""
+
+    def supremum(self) -> Span: ...
+
+
 @dataclass(frozen=True, slots=True)
 class SupremumOnly:
     """A side of which the largest loss is enclosed and no more: it bounds the rest from above."""
 
-    cells: Cells
+    cells: Searched
 
     def supremum(self) -> Span:
         """Largest loss."""

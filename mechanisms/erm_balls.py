@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from dpwitness.mechanisms.balls import Ball, Box, Span, over
 from dpwitness.mechanisms.law_balls import LineLaw
 from dpwitness.mechanisms.noise import SphericalNoise
+from dpwitness.mechanisms.plane_balls import PlaneLoss
 from dpwitness.mechanisms.risk_balls import RiskLaw, curvature_over, differing, minimum_ball, rows_of, shift_of, slope_over
 from dpwitness.mechanisms.shift_balls import Shift
 from dpwitness.mechanisms.solvers import Problem
@@ -62,7 +63,7 @@ class OutputBalls(_RiskBalls):
 def _shifted(noise: SphericalNoise, box: Box, center: list[Ball]) -> Ball:
     if not all(np.isfinite(x) for s in box for x in s):
         return arb("nan")
-    return noise_log_density(noise, sum(((over(*s) - c) ** 2 for s, c in zip(box, center, strict=True)), arb(0)))
+    return noise_log_density(noise, sum((abs(over(*s) - c) * abs(over(*s) - c) for s, c in zip(box, center, strict=True)), arb(0)))
 
 
 class ObjectiveBalls(_RiskBalls):
@@ -95,7 +96,9 @@ class ObjectiveBalls(_RiskBalls):
     def shift_ball(self, d1: Any, d0: Any) -> Shift | None:
         """The pair as a shift of the noise where the records that differ are linear in w, so that b moves by as much everywhere."""
         (first, noise), (second, _) = self._risk(d1), self._risk(d0)
-        if first.loss.name != "linear" or noise.singular:
+        if noise.singular:
+            return shift_of(first, second, noise)  # b = 0 at the minimum, where the density is unbounded
+        if first.loss.name != "linear":
             return None
         moved = [arb(0)] * noise.dimension
         for row, m in differing(rows_of(first), rows_of(second)):
@@ -113,6 +116,14 @@ class ObjectiveBalls(_RiskBalls):
             return None
         axis = next(iter(used), 0)
         return RiskLaw.of(first, noise, axis), RiskLaw.of(second, noise, axis), axis, noise.kind
+
+    def plane_ball(self, d1: Any, d0: Any) -> tuple[PlaneLoss, float] | None:
+        """In the plane, noise of Gamma length: the loss over boxes and arcs, and how far out b follows w."""
+        (first, noise), (second, _) = self._risk(d1), self._risk(d0)
+        if noise.dimension != 2 or noise.kind != "gamma" or first.loss.name == "squared":
+            return None
+        reach = 4 * (max(first.slope_total, second.slope_total) + 4 / noise.rate) / first.ridge
+        return PlaneLoss.of(first, second, noise.rate), float(reach)
 
     def breakpoints(self, dataset: Any) -> NDArray[np.float64]:
         """Along one axis, where the Huber loss of a record turns, and where b(w) = 0 is looked for: the solver's minimum."""

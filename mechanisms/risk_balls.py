@@ -217,7 +217,7 @@ class RiskLaw(LineLaw):
         if self.loss_of.name != "squared" or self.kind != "Laplace" or (math.isinf(low) and math.isinf(high)):
             return -math.inf, math.inf
         at, out = (low, 1) if math.isinf(high) else (high, -1)
-        a = sum((m * 2 * arb(row.x[0]) ** 2 for row, m in rows), arb(0)) * out
+        a = sum((m * 2 * (arb(row.x[0]) * row.x[0]) for row, m in rows), arb(0)) * out
         start = sum((m * row.x[0] * slope_at(self.loss_of, arb(at) * row.x[0], row.y) for row, m in rows), arb(0))
         sign = 1 if here[0] >= 0 and there[0] >= 0 else -1 if here[1] <= 0 and there[1] <= 0 else 0
         edge = ends(sign * self.rate * start)
@@ -237,11 +237,11 @@ class RiskLaw(LineLaw):
                 third = third_over(self.loss_of, *self._prediction(row, start, stop), row.y)
                 if third is None:
                     return None
-                total = total + arb(row.m) * arb(row.x[0]) ** 3 * third
+                total = total + arb(row.m) * (arb(row.x[0]) * row.x[0] * row.x[0]) * third
             turns.append(total)
         jacobian = turns[0] / bends[0] - turns[1] / bends[1]
         if self.kind == "normal":
-            return (pulls[0] * bends[0] - pulls[1] * bends[1]) * arb(self.rate) ** 2 + jacobian
+            return (pulls[0] * bends[0] - pulls[1] * bends[1]) * (arb(self.rate) * self.rate) + jacobian
         change = self.hessian(low, high, differing(self.rows, other.rows)) * self.rate
         if pulls[0] > 0 and pulls[1] > 0:
             return jacobian + change
