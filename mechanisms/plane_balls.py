@@ -1,7 +1,8 @@
 """Privacy loss of a perturbed minimiser in the plane, noise of density exp(-rate |b|), over boxes and over what lies beyond a circle.
 
-L = rate (|b'| - |b|) + log det H - log det H'. With s = b' - b, by which D1's record pulls more than D0's, convexity of the norm
-gives s.b / |b| <= |b'| - |b| <= s.b' / |b'|. Beyond a circle, w = r n, directions of b are those of b / r, in which 1/r <= 1/R is a span of its own.
+L = rate (|b'| - |b|) + log det H - log det H'. With s = b' - b, by which D1's record pulls more than D0's, convexity of the norm gives
+s.b / |b| <= |b'| - |b| <= s.b' / |b'|. Beyond a circle, w = r n, directions of b are those of b / r, in which 1/r <= 1/R is a span of
+its own.
 """
 
 from __future__ import annotations

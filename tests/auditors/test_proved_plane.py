@@ -51,7 +51,7 @@ def test_pairs_on_no_axis_are_enclosed(monkeypatch):
     rng = np.random.default_rng(0)
     pair = pair_of(rng, True)
     mechanism = LogisticObjectivePerturbation(0.5, 0.2, dimension=2, records=3)
-    monkeypatch.setattr(proved_plane, "_CELLS", 4000)
+    monkeypatch.setattr(proved_plane, "_CELLS", 3000)
     found = proved_ends(mechanism, pair, parse_claim("pure:0.5"), 200.0)
     w = np.concatenate([rng.normal(0, scale, (40_000, 2)) for scale in (0.3, 2, 10, 60, 1000)])
     loss = np.abs(mechanism.log_density(w, pair.d1) - mechanism.log_density(w, pair.d0)).max()
@@ -63,7 +63,7 @@ def test_pairs_on_no_axis_are_enclosed(monkeypatch):
 
 def test_w4_is_proved_and_its_repair_certified(monkeypatch):
     """Two opposed records among 10^6 that hold the output far out. Cells, not time, end the search here."""
-    monkeypatch.setattr(proved_plane, "_CELLS", 4000)
+    monkeypatch.setattr(proved_plane, "_CELLS", 3000)
     zoo = paper_zoo()
     printed, repaired = (zoo[f"glm-objective-logistic-gamma-{form}"] for form in ("printed", "repaired"))
     found = proved_ends(printed.mechanism, printed.pairs[0], parse_claim("pure:1"), 200.0)
