@@ -31,7 +31,7 @@ from dpwitness.mechanisms.notions import ApproxDP, PureDP
 from dpwitness.mechanisms.pairs import Pair
 from dpwitness.mechanisms.protocol import FloatArray, Truth
 from dpwitness.mechanisms.solvers import Problem
-from dpwitness.mechanisms.validation import InvalidArgument, require, require_positive
+from dpwitness.mechanisms.validation import InvalidArgument, require, require_positive, shown
 
 __all__ = ["GLMObjectivePerturbation", "GLMOutputPerturbation"]
 
@@ -75,8 +75,8 @@ class _GLM:
         owner = type(self).__name__
         if self.noise == "gaussian":
             require(self).probability("delta")
-        elif self.delta != 0:
-            raise InvalidArgument(f"{owner}: delta must be 0 for {self.noise} noise, got {self.delta!r}")
+        elif not isinstance(self.delta, int | float) or self.delta != 0:
+            raise InvalidArgument(f"{owner}: delta must be 0 for {self.noise} noise, got {shown(self.delta)}")
         if not isinstance(self.loss, Loss):
             raise InvalidArgument(f"{owner}: loss must be a Loss, got {type(self.loss).__name__}")
         # What depends on the labels is checked record by record when there are records.
@@ -201,7 +201,10 @@ class GLMObjectivePerturbation(ObjectiveBalls, _GLM):
         self._check(("gamma", "gaussian"))
         if not self.loss.smooth:
             raise InvalidArgument(f"{type(self).__name__}: loss must be differentiable, got {self.loss.name!r}")
-        least = 2 * self.loss.smoothness * self.radius**2 / self.epsilon
+        require(self).one_of("repaired", [False, True])
+        least = 2 * self.loss.smoothness * self.radius * self.radius / self.epsilon
+        if not math.isfinite(least):
+            raise InvalidArgument(f"{type(self).__name__}: radius must have a finite square, also over epsilon, got {self.radius!r}")
         if self.regularization is not None:
             require(self).positive("regularization")
             if self.repaired and self.regularization < least * (1 - 1e-12):

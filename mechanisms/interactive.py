@@ -83,6 +83,8 @@ class PrivateInteractivePrediction(LearnerMechanism):
         require(self).integer("horizon")
         if self.rule is not None and not hasattr(self.rule, "py_func"):
             raise InvalidArgument(f"{owner}: rule must be compiled with numba.njit, got {shown(self.rule)}")
+        if self.norm_bound > 1e150:
+            raise InvalidArgument(f"{owner}: norm_bound must have a finite square, got {self.norm_bound!r}")
         if self._updates() < 1:
             if self.constants == "repaired":
                 raise InvalidArgument(f"{owner}: n lambda epsilon C must allow at least one update, got B = {self._updates():.6g}")

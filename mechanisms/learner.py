@@ -125,7 +125,10 @@ class KernelLearner:
 
     def check_points(self, points: object, owner: str, name: str) -> FloatArray:
         """`points` as a (T, d) array of test points in the ball; an InvalidArgument otherwise."""
-        rows = np.ascontiguousarray(points, dtype=np.float64)
+        try:
+            rows = np.ascontiguousarray(points, dtype=np.float64)
+        except Exception:  # of any object at all
+            raise InvalidArgument(f"{owner}: {name} must be a (T, d) array of numbers, got {shown(points)}") from None
         if rows.ndim != 2 or len(rows) == 0 or rows.shape[1] != self.dimension:
             raise InvalidArgument(f"{owner}: {name} must have at least one row of length {self.dimension}, got shape {rows.shape}")
         longest = float(np.linalg.norm(rows, axis=1).max())

@@ -98,6 +98,10 @@ class SimplexSampling:
             require_one_of("draws", self.draws, ["pure", "approximate", "approximate_repaired"], "SimplexSampling")
             if self.draws != "pure" and self.delta is None:
                 raise InvalidArgument(f"SimplexSampling: delta must be given for draws={self.draws!r}, got None")
+            try:
+                self._formula()
+            except ArithmeticError:
+                raise InvalidArgument(f"SimplexSampling: bound must keep squares of the loss within floats, got {self.bound!r}") from None
             if not self._formula() >= 1:
                 text = f"draws={self.draws!r} must come to at least one draw, got m = {self._formula():.6g}"
                 if self.draws == "approximate_repaired":

@@ -5,6 +5,7 @@ Each call must end in a result or in an `InvalidArgument` of one line. `calls` g
 
 from __future__ import annotations
 
+import dataclasses
 import datetime
 import functools
 import inspect
@@ -163,15 +164,16 @@ def _functions() -> list[tuple[Callable[..., Any], Callable[[], dict[str, Any]]]
 
 def _mechanisms(m: Any) -> list[tuple[Any, dict[str, Any]]]:
     """Constructors of the reference mechanisms, with what a specimen of each was built with."""
-    import dataclasses
+    from dpwitness.mechanisms.paper_zoo import paper_zoo
 
     built: dict[Any, dict[str, Any]] = {}
-    for specimen in m.zoo().values():
-        own = getattr(specimen, "mechanism", specimen)
-        if dataclasses.is_dataclass(own) and not isinstance(own, type):
-            built.setdefault(type(own), {f.name: getattr(own, f.name) for f in dataclasses.fields(own) if f.init})
-    built[m.LogisticObjectivePerturbation] = {"epsilon": 0.1, "regularization": 0.1}
-    built[m.PrivateRidge] = dict(zip(list(inspect.signature(m.PrivateRidge).parameters)[:6], (1.0, 0.1, 1.0, 1.0, 1, 3), strict=True))
-    built[m.PrivateFTRL] = dict(zip(list(inspect.signature(m.PrivateFTRL).parameters)[:5], (1.0, 1e-5, 1.0, 2, 6), strict=True))
-    built[m.Loss] = {"name": "linear"}
+    left = [*m.zoo().values(), *(specimen.mechanism for specimen in paper_zoo().values())]
+    while left:
+        own = left.pop()
+        if not dataclasses.is_dataclass(own) or isinstance(own, type) or not type(own).__module__.startswith("dpwitness.mechanisms"):
+            continue
+        fields = {f.name: getattr(own, f.name) for f in dataclasses.fields(own) if f.init}
+        if type(own) not in built:
+            built[type(own)] = fields
+            left += fields.values()  # a learner, its loss, its kernel
     return list(built.items())
