@@ -67,7 +67,10 @@ def audit(
     ----------
     mechanism : Mechanism or callable
         Has ``sample(dataset, size, rng)`` or is such a function. Returns `size` independent outputs: an array of shape (size,) or
-        (size, k), or a list of outputs of any kind. Exceptions are outputs too.
+        (size, k), or a list of outputs of any kind. Exceptions are outputs too: where a batch raises, runs are made one at a time.
+        Randomness comes from `rng`; the generators of the process (`np.random`, `random`) are seeded from it for what draws from
+        them. A mechanism whose library takes no seed says so by an attribute ``seeded = False``; others that give other outputs under one
+        seed end in ERROR, as those do that keep state.
     claim : Claim or str, optional
         The promise; ``mechanism.claim`` if left out.
     pair : Pair or list of Pair, optional
@@ -81,7 +84,8 @@ def audit(
     seed : int
         Root of all randomness: the same seed gives the same counts on any executor.
     executor : concurrent.futures.Executor, optional
-        Threads for kernels that release the GIL, processes for Python code (the mechanism must then be importable).
+        Threads for kernels that release the GIL, processes for Python code (the mechanism must then be importable). What draws from the
+        generators of the process runs in one thread at a time.
     stop : {"gross", "violation", "never"}
         When to stop before the budget is spent: once a violation far beyond the claim is certified (the default), once any is, or
         never.
@@ -90,7 +94,8 @@ def audit(
     near : array, optional
         An output around which balls are tried as events too, such as that of `worst_output`.
     time_limit : float
-        Seconds that one chunk of rounds may take before the mechanism counts as hung.
+        Seconds that one chunk of rounds may take before the mechanism counts as hung, or ten times what the rounds before it took if that
+        is more.
     progress : callable, optional
         Called with (runs done, runs planned).
     target : dict, optional

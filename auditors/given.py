@@ -12,6 +12,7 @@ from dpwitness.auditors.engine import MechanismFailed, audit_key, stream
 from dpwitness.auditors.health import check_training
 from dpwitness.auditors.learning import learn
 from dpwitness.auditors.outputs import Outputs, encode
+from dpwitness.auditors.probe import told_of
 from dpwitness.auditors.result import AuditResult, Verdict
 from dpwitness.mechanisms.notions import ApproxDP, Claim, PureDP, promised
 from dpwitness.mechanisms.validation import InvalidArgument, require_integer, require_probability, require_type, said
@@ -91,7 +92,10 @@ def audit_outputs(
         tally=tally,
         alpha=alpha,
         method=learned.method,
-        notes=("outputs were given, and nothing was run: neighbours, independence and counts are taken on trust",),
+        notes=(
+            "outputs were given, and nothing was run: neighbours, independence and counts are taken on trust",
+            *dict.fromkeys(note for batch in batches for note in told_of(batch)),
+        ),
         seconds=time.perf_counter() - started,
     )
 
