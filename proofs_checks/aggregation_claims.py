@@ -15,7 +15,7 @@ from flint import arb
 from dpwitness.mechanisms.aggregation import MirrorAveraging
 from dpwitness.mechanisms.ridge import PrivateRidge
 
-from .enclosures import Ball, Box, Enclosure, enclose
+from .enclosures import Ball, Box, Enclosure, enclose, excess, twice
 from .evidence import unsatisfiable
 from .finding import ClaimVerdict, Evidence
 from .ledger import Effort, certificate, claim, need
@@ -60,6 +60,12 @@ def step_fails(constant: float) -> list[object]:
     return [*ranges, 2 * (a - kappa * d) * (a - kappa * d) > spare]
 
 
+def corners() -> list[list[object]]:
+    """Where the bound of `step_fails` is reached: at either end of every range."""
+    a, d, kappa, b = need("z3", "z3-solver").Reals("a d kappa B")
+    return [[kappa == 0, a == 2 * b], [kappa == 0, a == -2 * b], [kappa == 1, a - d == 2 * b], [kappa == 1, a - d == -2 * b]]
+
+
 @claim(
     "MN-05-cited",
     kind="certificate",
@@ -78,7 +84,8 @@ def mirror_averaging_has_the_oracle_inequality(effort: Effort) -> Evidence:
     phi(0) = 1, so Jensen again, if phi is concave where the d_m are: phi'' <= 0 iff 2 (a - kappa d)^2 <= kappa tau. z3 proves that: indeed
     a - kappa d = (1 - kappa) a + kappa (a - d) is at most 2 B in size. Conditional on X throughout.
     """
-    return unsatisfiable(effort, step_fails(TEMPERATURE), text="the step function is concave wherever experts and truth lie in [-B, B]")
+    text = "the step function is concave wherever experts and truth lie in [-B, B]"
+    return unsatisfiable(effort, step_fails(TEMPERATURE), text=text, where=corners())
 
 
 @claim(
@@ -132,7 +139,9 @@ def printed_averaging_loses_one_step(effort: Effort) -> Evidence:
     """
     mean, square, b = need("z3", "z3-solver").Reals("mean square B")
     spread = [b > 0, square <= b * b, square - mean * mean > b * b]
-    return unsatisfiable(effort, step_fails(TEMPERATURE), spread, text="concavity of the step function, and variance at most B^2")
+    concave = unsatisfiable(effort, step_fails(TEMPERATURE), text="concavity of the step function", where=corners())
+    little = unsatisfiable(effort, spread, text=f"{concave.text}, and variance at most B^2")
+    return little if concave.verdict is ClaimVerdict.HOLDS else concave
 
 
 def first_step_excess(first: Ball, second: Ball) -> Enclosure:
@@ -140,8 +149,17 @@ def first_step_excess(first: Ball, second: Ball) -> Enclosure:
 
     The weights are 1/2 each whatever the record says.
     """
-    mixed = ((first + second) / 2) ** 2
-    return enclose((mixed + (-(first**2)).max(-(second**2))) / (TEMPERATURE * arb(2).log()) - 1)
+
+    def form(first: Ball, second: Ball) -> Ball:
+        mixed = ((first + second) / 2) ** 2
+        return excess(mixed - (first**2).min(second**2), TEMPERATURE * arb(2).log())
+
+    def plain(first: Ball, second: Ball) -> Ball:
+        spread = (first - second) ** 2 / 4  # a mean's risk is the mean risk less the variance, and the better is half the gap below it
+        gap = abs(first**2 - second**2) / 2
+        return excess(gap - spread, TEMPERATURE * arb(2).log())
+
+    return enclose(twice(form, plain, first, second))
 
 
 @certificate(
@@ -151,6 +169,7 @@ def first_step_excess(first: Ball, second: Ball) -> Enclosure:
     formula="((f_1 + f_2) / 2)^2 - min(f_1^2, f_2^2) <= 8 log 2",
     domain=Box(first=(0.0, 10.0), second=(0.0, 100.0)),
     depends=("MN-03",),
+    reach=527.48537,
 )
 def oracle_inequality_survives_large_estimates(first: Ball, second: Ball) -> Enclosure:
     """`first_step_excess`: one record, truth 0; the two estimates in units of B."""
@@ -165,6 +184,7 @@ def oracle_inequality_survives_large_estimates(first: Ball, second: Ball) -> Enc
     domain=Box(first=(-1.0, 1.0), second=(-1.0, 1.0)),
     repairs="MN-05-outside",
     depends=("MN-05-cited",),
+    reach=0.27050533,
 )
 def oracle_inequality_holds_after_clipping(first: Ball, second: Ball) -> Enclosure:
     """The same, after clipping; MN-05-cited proves it for any number of records and estimates."""

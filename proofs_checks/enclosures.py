@@ -21,15 +21,20 @@ from dpwitness.mechanisms.validation import InvalidArgument, require_finite
 __all__ = [
     "Ball",
     "Box",
+    "Contradiction",
     "Enclosure",
     "SignMap",
     "at_most",
     "branch_and_bound",
     "enclose",
+    "excess",
+    "free",
     "interval",
     "log1p_remainder",
     "supremum",
+    "supremum_of",
     "times",
+    "twice",
 ]
 
 Ball: TypeAlias = arb
@@ -37,6 +42,10 @@ Ball: TypeAlias = arb
 INNER_CELLS = 200  # bisections of the inner variable before a supremum gives up and the outer cell is split instead
 SHARPENING = 40  # bisections of the counterexample
 LEAST_WIDTH = 1e-12  # relative: a cell thinner than this is not split again
+
+
+class Contradiction(ArithmeticError):
+    """Two forms of one number, both enclosed, have no number in common: one of them is wrong."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,6 +154,52 @@ def times(x: Ball, y: Ball) -> Ball:
     return (x.lower() * y.lower()).union(x.upper() * y.upper()).nonnegative_part()
 
 
+def excess(value: Ball, promise: Ball) -> Ball:
+    """What a claim misses: what was derived over what was promised, less 1. It holds where this is at most 0."""
+    return value / promise - 1
+
+
+def free(value: float) -> Ball:
+    """A value that cancels, or that may be as small or as large as one likes: any other does as well."""
+    return arb(value)
+
+
+def twice(form: Callable[..., Ball], plain: Callable[..., Ball], *at: Ball) -> Ball:
+    """``form(*at)``, for a number that `plain` writes as the text does, with what was derived over what was promised.
+
+    `form` has the cancellations taken out, so that its balls stay narrow on wide cells; what it leaves out `plain` still computes. Both are
+    enclosed at three points of the cell and must meet there, or a `Contradiction` is raised.
+    """
+    for shift in range(len(PLACES)):
+        point = [_within(x, PLACES[(shift + k) % len(PLACES)]) for k, x in enumerate(at)]
+        one, other = form(*point), plain(*point)
+        near = arb(0, NEAR * (1 + float(abs(one.mid()))))
+        if one.is_finite() and not (one + near).overlaps(other):
+            where = ", ".join(x.str(8, radius=False) for x in point)
+            raise Contradiction(f"{one.str(8)} and {other.str(8)} at {where}")
+    return form(*at)
+
+
+def _within(ball: Ball, share: float) -> Ball:
+    """A point of a ball."""
+    if ball.rad() == 0:
+        return ball
+    low, high = _down(ball.lower()), _up(ball.upper())
+    return arb(max(low, 0.0) + share * (high - max(low, 0.0)) if ball >= 0 else low + share * (high - low))
+
+
+PLACES = (0.45, 0.15, 0.8)  # of a cell, where two forms are compared
+NEAR = 1e-9  # relative allowance for ends that were rounded on purpose
+PROBES = (0.2, 0.5, 0.9)  # where the two forms of what a supremum is taken of are compared
+
+
+def supremum_of(form: Callable[..., Ball], plain: Callable[..., Ball], *at: Ball) -> Enclosure:
+    """Supremum of ``form(x, *at)`` over x in [0, 1], for a number with two forms: see `twice`."""
+    for x in PROBES:
+        twice(form, plain, arb(x), *at)
+    return supremum(lambda x: form(x, *at))
+
+
 def log1p_remainder(y: Ball) -> Ball:
     """The h >= 0 of log(1 + y) = y - y^2 h(y), for y >= 0.
 
@@ -156,7 +211,7 @@ def log1p_remainder(y: Ball) -> Ball:
     return _remainder_at(high).union(_remainder_at(low)).nonnegative_part()
 
 
-def supremum(function: Callable[[Ball], Ball], over: tuple[float, float], cells: int = INNER_CELLS) -> Enclosure:
+def supremum(function: Callable[[Ball], Ball], over: tuple[float, float] = (0.0, 1.0), cells: int = INNER_CELLS) -> Enclosure:
     """Enclose the supremum of `function` over an interval, until its sign is known or the cells are spent.
 
     The lower end is the value at one point, so it is below the supremum for each value of the parameters inside `function`'s balls;

@@ -20,7 +20,7 @@ from .finding import ClaimVerdict, Evidence
 from .ledger import TIGHT, Effort, need
 from .scope import WHOLE
 
-__all__ = ["attained", "audited", "exact_delta", "excess_of", "identities", "least", "unsatisfiable"]
+__all__ = ["attained", "audited", "case", "exact_delta", "excess_of", "identities", "least", "unsatisfiable"]
 
 
 def excess_of(lower: float, upper: float, promise: float) -> Enclosure:
@@ -40,6 +40,11 @@ def audited(result: Result, *, numbers: Mapping[str, Any] | None = None, at: Map
     text = result.headline().partition(": ")[2]
     method, reached = _read(result)
     return Evidence(found, text, method, reached, numbers or {}, at or {}, result, grade=result.evidence)
+
+
+def case(value: float) -> float:
+    """A number of a case that reaches a promise: what another case reaches is counted afresh."""
+    return value
 
 
 def exact_delta(mechanism: Any, pair: Pair, epsilon: float) -> Enclosure:
@@ -85,25 +90,37 @@ def identities(*differences: Any, text: str) -> Evidence:
     return Evidence(ClaimVerdict.FAILS, f"the two sides differ by {rest[0]}", "computer algebra (sympy)", at=left, grade="proved")
 
 
-def unsatisfiable(effort: Effort, *negations: Sequence[Any], text: str) -> Evidence:
-    """HOLDS where z3 finds no real numbers that break any of the obligations, each given as constraints of its negation.
+def unsatisfiable(effort: Effort, *negations: Sequence[Any], text: str, where: Sequence[Sequence[Any]] = ((),)) -> Evidence:
+    """HOLDS where z3 finds no real numbers that break any of the obligations, each given as constraints of its negation, the promise last.
 
-    FAILS with the numbers where it finds some, INCONCLUSIVE where it gives up.
+    A promise that is a strict inequality, broken, must also be reached: some numbers that keep the other constraints make both sides equal,
+    in each of the cases `where`. So neither a promise that is too loose nor premises that are too narrow, or void, pass for a proof.
+    FAILS with the numbers where z3 finds some, INCONCLUSIVE where it gives up or the promise is not reached.
     """
     z3 = need("z3", "z3-solver")
-    for constraints in negations:
+
+    def answer(*constraints: Any) -> Any:
         solver = z3.Solver()
         solver.set("timeout", max(1, int(1000 * effort.left())))
         solver.add(*constraints)
-        answer = solver.check()
-        if answer == z3.sat:
+        return solver.check(), solver
+
+    method = "satisfiability (z3)"
+    for constraints in negations:
+        found, solver = answer(*constraints)
+        if found == z3.sat:
             model = solver.model()
             at = {str(name): str(model[name]) for name in sorted(model, key=str)}
             shown = ", ".join(f"{name} = {value}" for name, value in at.items())
-            return Evidence(ClaimVerdict.FAILS, f"broken at {shown}", "satisfiability (z3)", at=at, grade="proved")
-        if answer != z3.unsat:
-            return Evidence(ClaimVerdict.INCONCLUSIVE, f"z3 gave up: {solver.reason_unknown()}", "satisfiability (z3)")
-    return Evidence(ClaimVerdict.HOLDS, text, "satisfiability (z3)", grade="proved", scope=WHOLE)
+            return Evidence(ClaimVerdict.FAILS, f"broken at {shown}", method, at=at, grade="proved")
+        if found != z3.unsat:
+            return Evidence(ClaimVerdict.INCONCLUSIVE, f"z3 gave up: {solver.reason_unknown()}", method)
+        *premises, promise = constraints
+        if z3.is_gt(promise) or z3.is_lt(promise):
+            for case in where:
+                if answer(*premises, promise.arg(0) == promise.arg(1), *case)[0] != z3.sat:
+                    return Evidence(ClaimVerdict.INCONCLUSIVE, f"what is promised is not reached: {promise} is never an equality", method)
+    return Evidence(ClaimVerdict.HOLDS, text, method, grade="proved", scope=WHOLE)
 
 
 def least(good: Callable[[float], bool], low: float, high: float, *, relative: float = 1e-3) -> tuple[float, float]:

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from flint import arb, ctx
 
-from .enclosures import Ball
+from .enclosures import Ball, excess, twice
 
-__all__ = ["gap", "gaussian_excess", "mills"]
+__all__ = ["gap", "gaussian_excess", "mills", "tail"]
 
 PRECISION = 160  # bits for differences of Mills ratios: enough for arguments up to 1e4
 
@@ -28,15 +28,31 @@ def gaussian_excess(epsilon: Ball, delta: Ball, *, per_log: float, per_epsilon: 
     taken out, log(exact / delta) = (1 - per_log/2) log(1/delta) + (1 - per_epsilon) epsilon / 2 - constant / 2 - mu^2 / 8
     - log sqrt(2 pi) + log(m(a) - m(a + mu)). The last difference falls in a, as m is convex, and rises in mu.
     """
-    digits = -delta.log()
-    variance = per_log * digits + per_epsilon * epsilon + constant
-    mu = epsilon / variance.sqrt()
-    a = variance.sqrt() - mu / 2
-    with ctx.workprec(PRECISION):
-        low, high = (_mills_at(at) - _mills_at(at + shift) for at, shift in ((a.upper(), mu.lower()), (a.lower(), mu.upper())))
-        difference = low.union(high).nonnegative_part()
-    log_ratio = (1 - arb(per_log) / 2) * digits + (1 - arb(per_epsilon)) * epsilon / 2 - arb(constant) / 2 - mu * mu / 8
-    return (log_ratio + difference.log() - (2 * arb.pi()).log() / 2).expm1()
+
+    def variance_at(epsilon: Ball, delta: Ball) -> Ball:
+        return per_log * -delta.log() + per_epsilon * epsilon + constant
+
+    def form(epsilon: Ball, delta: Ball) -> Ball:
+        digits, variance = -delta.log(), variance_at(epsilon, delta)
+        mu = epsilon / variance.sqrt()
+        a = variance.sqrt() - mu / 2
+        with ctx.workprec(PRECISION):
+            low, high = (_mills_at(at) - _mills_at(at + shift) for at, shift in ((a.upper(), mu.lower()), (a.lower(), mu.upper())))
+            difference = low.union(high).nonnegative_part()
+        log_ratio = ((2 - arb(per_log)) * digits + (1 - arb(per_epsilon)) * epsilon - arb(constant)) / 2 - mu * mu / 8
+        return (log_ratio + difference.log() - (2 * arb.pi()).log() / 2).expm1()
+
+    def plain(epsilon: Ball, delta: Ball) -> Ball:
+        with ctx.workprec(PRECISION):
+            mu = epsilon / variance_at(epsilon, delta).sqrt()
+            return excess(tail(epsilon / mu - mu / 2) - epsilon.exp() * tail(epsilon / mu + mu / 2), delta)
+
+    return twice(form, plain, epsilon, delta)
+
+
+def tail(x: Ball) -> Ball:
+    """Q(x): the mass above a point."""
+    return (x / arb(2).sqrt()).erfc() / 2
 
 
 def gap(low: Ball, high: Ball) -> Ball:

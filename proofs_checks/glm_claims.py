@@ -18,12 +18,12 @@ from dpwitness.mechanisms.labelled_pairs import far_response
 from dpwitness.mechanisms.losses import Loss
 from dpwitness.mechanisms.solvers import Problem, minimise
 
-from .enclosures import Ball, Box, Enclosure, at_most, enclose, supremum
-from .evidence import attained, audited, exact_delta, unsatisfiable
+from .enclosures import Ball, Box, Enclosure, at_most, enclose, excess, free, supremum_of, twice
+from .evidence import attained, audited, case, exact_delta, unsatisfiable
 from .finding import ClaimVerdict, Evidence
-from .gaussian import gap, gaussian_excess, mills
+from .gaussian import gap, gaussian_excess, mills, tail
 from .ledger import Effort, certificate, claim, need
-from .logistic_claims import objective_excess
+from .logistic_claims import CURVATURE, objective_excess, objective_loss
 
 PAPER = "Jain and Thakurta 2014"
 LOG_2 = arb(2).log()
@@ -48,7 +48,7 @@ def minimiser_moves_little(effort: Effort) -> Evidence:
     r, g, lam, slope, radius = need("z3", "z3-solver").Reals("r g lambda L R")
     facts = [r > 0, g >= 0, lam > 0, slope > 0, radius > 0, lam * r * r <= g * r, g <= 2 * slope * radius]
     proof = unsatisfiable(effort, [*facts, lam * r > 2 * slope * radius], text="no shift above 2 L R / lambda agrees with strong convexity")
-    regularization = 2.0  # of the pair that reaches the bound; the proof is for every lambda
+    regularization = case(2.0)  # of the pair that reaches the bound; the proof is for every lambda
     model = GLMOutputPerturbation(loss=Loss("linear"), epsilon=1.0, regularization=regularization)
     found = audit_sensitivity(
         lambda data: minimise(Problem.of(data, model.loss, regularization)),
@@ -68,6 +68,7 @@ def minimiser_moves_little(effort: Effort) -> Evidence:
     formula="rate |theta_hat(D) - theta_hat(D')| <= epsilon",
     domain=Box(share=(0.0, 1.0)),
     depends=("JT-01",),
+    reach=0.50000001,
 )
 def gamma_output_is_private(share: Ball) -> Enclosure:
     """A density exp(-c |b|) moved by s has the largest loss c s. Here s = share 2 L R / lambda and c = epsilon lambda / (4 L R).
@@ -75,7 +76,9 @@ def gamma_output_is_private(share: Ball) -> Enclosure:
     So the loss is share epsilon / 2 whatever the other parameters: the printed rate wastes a factor of 2. The paper does not print the
     Gamma's shape; p is what gives this density (JT-02-shape).
     """
-    return enclose(share / 2 - 1)
+    slope, radius, lam, epsilon = free(2), free(3), free(5), free(7)
+    shift, rate = share * 2 * slope * radius / lam, epsilon * lam / (4 * slope * radius)
+    return enclose(excess(rate * shift, epsilon))
 
 
 @claim(
@@ -99,6 +102,7 @@ def gamma_output_of_shape_one(effort: Effort, epsilon: float = 1.0) -> Evidence:
     formula="Phi(mu/2 - epsilon/mu) - e^epsilon Phi(-mu/2 - epsilon/mu) <= delta, mu = epsilon / sqrt(4 (log(1/delta) + epsilon))",
     domain=Box(epsilon=(1e-3, 100.0), delta=(1e-15, 0.9999)),
     depends=("JT-01",),
+    reach=0.40173541,
 )
 def gaussian_output_is_private(epsilon: Ball, delta: Ball) -> Enclosure:
     """The worst case is the largest shift 2 L R / lambda (JT-01) in Gaussian noise, whose delta is that of Balle and Wang (2018)."""
@@ -112,6 +116,7 @@ def gaussian_output_is_private(epsilon: Ball, delta: Ball) -> Enclosure:
     formula="the same with mu = epsilon / sqrt(1.5325 (log(1/delta) + epsilon))",
     domain=Box(epsilon=(1e-2, 20.0), delta=(1e-12, 0.1)),
     depends=("JT-01",),
+    reach=0.9999766,
 )
 def less_gaussian_output_is_private(epsilon: Ball, delta: Ball) -> Enclosure:
     """As JT-03. On this domain 6.13 is all but the smallest constant: 6.1 is too small at epsilon = 2.425, delta = 1e-12."""
@@ -127,13 +132,14 @@ def less_gaussian_output_is_private(epsilon: Ball, delta: Ball) -> Enclosure:
     statement="Noise of rate epsilon / (2 L R) with lambda = 2 c2 R^2 / epsilon is epsilon-DP",
     formula="epsilon + log(1 + epsilon / 2) <= epsilon",
     domain=Box(epsilon=(1e-2, 10.0)),
+    reach=1.4987542,
 )
 def full_rate_objective_perturbation_is_private(epsilon: Ball) -> Enclosure:
     """The noise moves by at most 2 L R: loss epsilon. The determinants add up to log(1 + c2 R^2 / lambda) = log(1 + epsilon / 2).
 
     The Huber loss approaches both at once: slope L just inside its quadratic part for one record, -L outside it for the other.
     """
-    return enclose((epsilon / 2).log1p() / epsilon)
+    return enclose(objective_share(epsilon, 1 / arb(2)))
 
 
 @claim(
@@ -159,10 +165,24 @@ def full_rate_huber(effort: Effort, epsilon: float = 1.0) -> Evidence:
     formula="epsilon / 2 + log(1 + epsilon / 2) <= epsilon",
     domain=Box(epsilon=(1e-2, 10.0)),
     repairs="JT-06",
+    reach=0.99999603,
 )
 def half_rate_objective_perturbation_is_private(epsilon: Ball) -> Enclosure:
     """Half the rate makes the noise's part epsilon / 2; the determinants' part stays log(1 + epsilon / 2)."""
-    return enclose((epsilon / 2).log1p() / epsilon - arb(0.5))
+    return enclose(objective_share(epsilon, 1 / arb(4)))
+
+
+def objective_share(epsilon: Ball, rate: Ball) -> Ball:
+    """Excess at L = R = c2 = 1: noise of `rate` epsilon moves by 2, and the determinants' ratio is 1 + 1 / lambda, lambda = 2 / epsilon."""
+
+    def form(epsilon: Ball) -> Ball:
+        return (epsilon / 2).log1p() / epsilon + 2 * rate - 1
+
+    def plain(epsilon: Ball) -> Ball:
+        lam, moved = 2 / epsilon, 2
+        return excess(rate * epsilon * moved + ((1 + lam) / lam).log(), epsilon)
+
+    return twice(form, plain, epsilon)
 
 
 @certificate(
@@ -171,10 +191,16 @@ def half_rate_objective_perturbation_is_private(epsilon: Ball) -> Enclosure:
     statement="Noise of rate epsilon / (2 L R) with lambda = 2 c2 R^2 / epsilon is epsilon-DP",
     formula="max_s epsilon (1 + s) / 2 + log(1 + 2 epsilon s (1 - s)) <= epsilon",
     domain=Box(epsilon=(1e-2, 10.0)),
+    reach=1.2801548,
 )
 def full_rate_logistic_perturbation_is_private(epsilon: Ball) -> Enclosure:
     """L = R = 1 and c2 = 1/4 give lambda = 1 / (2 epsilon) in the place of n lambda: surplus epsilon lambda / 2 - 1 = -3/4."""
-    return supremum(lambda u: objective_excess(u, arb(-0.75), 2 * epsilon), over=(0.0, 1.0))
+    return supremum_of(lambda u, e: objective_excess(u, arb(-0.75), 2 * e), lambda u, e: logistic_loss(u, e, 2 * CURVATURE / e), epsilon)
+
+
+def logistic_loss(u: Ball, epsilon: Ball, ridge: Ball) -> Ball:
+    """Loss of Objective-Gamma on logistic losses with L = R = 1 at s = 1 - u, over epsilon, less 1."""
+    return objective_loss(1 - u, epsilon / 2, ridge) / epsilon - 1
 
 
 @certificate(
@@ -184,10 +210,11 @@ def full_rate_logistic_perturbation_is_private(epsilon: Ball) -> Enclosure:
     formula="max_s epsilon (1 + s) / 2 + log(1 + epsilon s (1 - s) / 2) <= epsilon",
     domain=Box(epsilon=(1e-2, 10.0)),
     repairs="JT-06-logistic",
+    reach=1.0,
 )
 def logistic_perturbation_with_more_ridge_is_private(epsilon: Ball) -> Enclosure:
     """lambda = 2 / epsilon: surplus 0, the border of CM-06. With any less the loss exceeds epsilon near s = 1."""
-    return supremum(lambda u: objective_excess(u, arb(0), epsilon / 2), over=(0.0, 1.0))
+    return supremum_of(lambda u, e: objective_excess(u, arb(0), e / 2), lambda u, e: logistic_loss(u, e, 8 * CURVATURE / e), epsilon)
 
 
 # -- objective perturbation with Gaussian noise ------------------------------------------------------------------------
@@ -199,6 +226,7 @@ def logistic_perturbation_with_more_ridge_is_private(epsilon: Ball) -> Enclosure
     statement="N(0, 4 (L R)^2 (log(1/delta) + epsilon) / epsilon^2) in the objective is (epsilon, delta)-DP",
     formula="Phi(mu/2 - epsilon/mu) - e^epsilon Phi(-mu/2 - epsilon/mu) <= delta, mu = epsilon / sqrt(log(1/delta) + epsilon)",
     domain=Box(epsilon=(1e-2, 10.0), delta=(1e-15, 0.1)),
+    reach=304414.37,
 )
 def gaussian_objective_is_private(epsilon: Ball, delta: Ball) -> Enclosure:
     """For l = y u the output is -(b + sum y_i x_i) / lambda: the Gaussian mechanism, and opposite slopes L shift it by 2 L R (W16)."""
@@ -246,6 +274,7 @@ def gaussian_objective_huber(effort: Effort, epsilon: float = 1.0, delta: float 
     statement="N(0, (L R)^2 (8 log(2/delta) + 4 epsilon) / epsilon^2) in the objective is (epsilon, delta)-DP for linear losses",
     formula="Phi(mu/2 - epsilon/mu) - e^epsilon Phi(-mu/2 - epsilon/mu) <= delta, mu = epsilon / sqrt(2 log(2/delta) + epsilon)",
     domain=Box(epsilon=(1e-2, 100.0), delta=(1e-15, 0.5)),
+    reach=0.8866976,
 )
 def attributed_noise_is_private_for_linear_losses(epsilon: Ball, delta: Ball) -> Enclosure:
     """As JT-07: without curvature half of the repair's standard deviation is enough."""
@@ -259,6 +288,7 @@ def attributed_noise_is_private_for_linear_losses(epsilon: Ball, delta: Ball) ->
     statement="N(0, (L R)^2 (8 log(2/delta) + 4 epsilon) / epsilon^2), lambda = 2 c2 R^2 / epsilon: (epsilon, delta)-DP under replacement",
     formula="P(S) <= e^epsilon Q(S) + delta",
     domain=Box(epsilon=(1e-2, 10.0), delta=(1e-12, 0.1)),
+    reach=16.85515,
 )
 def attributed_noise_is_private(effort: Effort, epsilon: float = 1.0, delta: float = 1e-8) -> Evidence:
     """One record, Huber loss, x = 1: response y against a response so far below that the slope is L. Event: w between two numbers.
@@ -281,6 +311,7 @@ def attributed_noise_is_private(effort: Effort, epsilon: float = 1.0, delta: flo
     formula="2 Q((epsilon - log(1 + epsilon/2)) / mu - mu / 2) <= delta, mu = epsilon / sqrt(8 log(2/delta) + 4 epsilon)",
     domain=Box(epsilon=(1e-2, 100.0), delta=(1e-15, 0.4)),
     repairs="JT-07",
+    reach=0.68580331,
 )
 def wider_gaussian_objective_is_private(epsilon: Ball, delta: Ball) -> Enclosure:
     """For every convex, twice differentiable l, every dimension and n, both orders of the pair.
@@ -301,15 +332,23 @@ def wide_excess(epsilon: Ball, delta: Ball, per_log: float, per_epsilon: float) 
     With k = 1 - log(1 + epsilon/2) / epsilon, which rises in epsilon, t = k sqrt(v) - epsilon / (2 sqrt(v)). What cancels between
     log(1/delta) and t^2 / 2 = k^2 v / 2 - k epsilon / 2 + epsilon^2 / (8 v) is taken out before balls are put in.
     """
-    digits = LOG_2 - delta.log()
-    k = _share(epsilon.lower()).union(_share(epsilon.upper()))
-    variance = per_log * digits + per_epsilon * epsilon
-    t = k * variance.sqrt() - epsilon / (2 * variance.sqrt())
-    if not (t > 0 and t * t >= 3):
-        return Enclosure(-math.inf, math.inf)
-    square = epsilon * (per_epsilon * k * k - k) / 2 + epsilon * epsilon / (8 * variance)
-    log_ratio = digits * (1 - per_log * k * k / 2) - square + mills(t).log() - (2 * arb.pi()).log() / 2
-    return at_most(log_ratio.expm1())
+
+    def form(epsilon: Ball, delta: Ball) -> Ball:
+        digits = LOG_2 - delta.log()
+        k = _share(epsilon.lower()).union(_share(epsilon.upper()))
+        variance = per_log * digits + per_epsilon * epsilon
+        t = k * variance.sqrt() - epsilon / (2 * variance.sqrt())
+        if not (t > 0 and t * t >= 3):
+            return arb("nan")  # nothing is said
+        square = epsilon * (per_epsilon * k * k - k) / 2 + epsilon * epsilon / (8 * variance)
+        log_ratio = digits * (1 - per_log * k * k / 2) - square + mills(t).log() - (2 * arb.pi()).log() / 2
+        return log_ratio.expm1()
+
+    def plain(epsilon: Ball, delta: Ball) -> Ball:
+        mu = epsilon / (per_log * (2 / delta).log() + per_epsilon * epsilon).sqrt()
+        return excess(2 * tail((epsilon - (1 + epsilon / 2).log()) / mu - mu / 2), delta)
+
+    return at_most(twice(form, plain, epsilon, delta))
 
 
 def _share(epsilon: Ball) -> Ball:

@@ -30,7 +30,7 @@ from dpwitness.mechanisms.losses import Loss
 from dpwitness.mechanisms.noise import SphericalNoise
 from dpwitness.mechanisms.protocol import FloatArray
 
-from .enclosures import Ball, Box, Enclosure, at_most
+from .enclosures import Ball, Box, Enclosure, at_most, excess, twice
 from .evidence import attained, audited, excess_of, identities
 from .finding import ClaimVerdict, Evidence
 from .ledger import Effort, certificate, claim, need
@@ -199,10 +199,16 @@ def output_risk_at_any_epsilon(
     formula="3 (4 sqrt(2/pi) s + 1/2 + 2) <= 17.1 s for s >= 1",
     domain=Box(s=(1.0, 1e4)),
     depends=("JT-01", "JT-04"),
+    reach=0.99851883,
 )
 def output_risk_at_moderate_epsilon(s: Ball) -> Enclosure:
     """The module's bound for the output at lambda = L R sqrt(n) / |theta*|, sd = 4 L R s / lambda, and Markov's inequality."""
-    return at_most((3 * (4 * (2 / arb.pi()).sqrt() + arb(2.5) / s)) / arb(17.1) - 1)
+
+    def plain(s: Ball) -> Ball:
+        mean = (2 / arb.pi()).sqrt() * 4 * s + 1 / arb(2) + 2
+        return excess(mean / (1 / arb(3)), arb(17.1) * s)
+
+    return at_most(twice(lambda s: excess(3 * (4 * (2 / arb.pi()).sqrt() + arb(2.5) / s), arb(17.1)), plain, s))
 
 
 @certificate(
@@ -213,16 +219,29 @@ def output_risk_at_moderate_epsilon(s: Ball) -> Enclosure:
     domain=MODERATE,
     repairs="JT-05",
     depends=("JT-01", "JT-04"),
+    reach=0.99728854,
 )
 def output_risk_with_the_minimisers_own(epsilon: Ball, delta: Ball) -> Enclosure:
     """As JT-05-moderate, without a condition."""
-    return _repaired(epsilon, delta, 12 * (2 / arb.pi()).sqrt(), arb(7.5), arb(9.6))
+    return _repaired(epsilon, delta, failure=1 / arb(3), deviation=4, constant=arb(9.6))
 
 
-def _repaired(epsilon: Ball, delta: Ball, noise: Ball, rest: Ball, constant: Ball) -> Enclosure:
-    """(noise s + rest) / (constant (1 + s)) - 1, as an average of two numbers with weights s and 1."""
-    s = (epsilon - delta.log()).sqrt() / epsilon
-    return at_most((noise - (noise - rest) / (1 + s)) / constant - 1)
+def _repaired(epsilon: Ball, delta: Ball, *, failure: Ball, deviation: int, constant: Ball) -> Enclosure:
+    """The module's bound at sd = `deviation` L R s / lambda (or sd / lambda) with Markov's inequality, over constant (1 + s)."""
+
+    def spread(epsilon: Ball, delta: Ball) -> Ball:
+        return (epsilon - delta.log()).sqrt() / epsilon
+
+    def form(epsilon: Ball, delta: Ball) -> Ball:  # an average of two numbers with weights s and 1
+        noise, rest = deviation * (2 / arb.pi()).sqrt() / failure, arb(2.5) / failure
+        return (noise - (noise - rest) / (1 + spread(epsilon, delta))) / constant - 1
+
+    def plain(epsilon: Ball, delta: Ball) -> Ball:
+        s = spread(epsilon, delta)
+        mean = (2 / arb.pi()).sqrt() * deviation * s + 1 / arb(2) + 2  # noise, |theta*|^2 lambda / (2 n), stability
+        return excess(mean / failure, constant * (1 + s))
+
+    return at_most(twice(form, plain, epsilon, delta))
 
 
 @claim(
@@ -269,10 +288,11 @@ def objective_risk(
     domain=MODERATE,
     repairs="JT-09",
     depends=("JT-01", "JT-04", "JT-09-identity"),
+    reach=0.99176466,
 )
 def objective_risk_in_right_units(epsilon: Ball, delta: Ball) -> Enclosure:
     """The module's bound for the objective at lambda = L R sqrt(n) / h, sd = 2 L R s, and Markov's inequality."""
-    return _repaired(epsilon, delta, arb(20) / 3 * (2 / arb.pi()).sqrt(), arb(25) / 3, arb(8.4))
+    return _repaired(epsilon, delta, failure=3 / arb(10), deviation=2, constant=arb(8.4))
 
 
 @claim(

@@ -22,8 +22,8 @@ from dpwitness.mechanisms.learner import KernelLearner
 from dpwitness.mechanisms.losses import Loss
 from dpwitness.mechanisms.protocol import FloatArray
 
-from .enclosures import Ball, Box, Enclosure, enclose
-from .evidence import attained, audited, identities, unsatisfiable
+from .enclosures import Ball, Box, Enclosure, at_most, enclose, excess
+from .evidence import attained, audited, case, identities, unsatisfiable
 from .finding import Evidence
 from .ledger import Effort, certificate, claim, need
 
@@ -48,8 +48,14 @@ def draw_obligations(bound: Any, spread: bool) -> list[list[Any]]:
     if spread:
         return [[*near, change(x, x1) - change(y, y1) > bound * unit]]
     loss = change(x, x1) + normaliser
-    cases = [loss > bound * unit, normaliser <= -change(y, y1)], [loss < -bound * unit, normaliser >= -change(y, y1)]
+    cases = [normaliser <= -change(y, y1), loss > bound * unit], [normaliser >= -change(y, y1), loss < -bound * unit]
     return [[*near, *case] for case in cases]
+
+
+def both_ways() -> list[list[Any]]:
+    """Either gap grows or shrinks by S."""
+    x, x1, y, y1 = need("z3", "z3-solver").Reals("x x1 y y1")
+    return [[x - x1 == 1], [x1 - x == 1], [y - y1 == 1], [y1 - y == 1]]
 
 
 @claim(
@@ -63,7 +69,9 @@ def draw_obligations(bound: Any, spread: bool) -> list[list[Any]]:
 def each_draw_is_private(effort: Effort) -> Evidence:
     """z3 over the gaps at the point drawn and at the point whose exponent changes most, which bounds the change of the normaliser."""
     z3 = need("z3", "z3-solver")
-    return unsatisfiable(effort, *draw_obligations(z3.Q(1, 2), False), text="no gaps and no normaliser give a larger loss")
+    return unsatisfiable(
+        effort, *draw_obligations(z3.Q(1, 2), False), text="no gaps and no normaliser give a larger loss", where=both_ways()
+    )
 
 
 @claim(
@@ -79,9 +87,9 @@ def each_draw_has_a_bounded_range(effort: Effort) -> Evidence:
     lie nearly along the move, a little to either side: one gap grows by nearly S, the other shrinks by as much.
     """
     z3 = need("z3", "z3-solver")
-    proof = unsatisfiable(effort, *draw_obligations(z3.Q(1, 2), True), text="no gaps give a larger difference")
-    long = 1e4  # |w*| in units of S; as long as n/2 is possible (JK-04-sharp)
-    tilt = 1.5 / long
+    proof = unsatisfiable(effort, *draw_obligations(z3.Q(1, 2), True), text="no gaps give a larger difference", where=both_ways())
+    long = case(1e4)  # |w*| in units of S; as long as n/2 is possible (JK-04-sharp)
+    tilt = case(1.5) / long
     points = np.array([[tilt, math.sqrt(1 - tilt * tilt)], [-tilt, math.sqrt(1 - tilt * tilt)]])
     gaps = np.abs(points @ np.array([[long, long], [0.0, 1.0]]))
     change = (gaps[:, 1] - gaps[:, 0]) / 4
@@ -145,7 +153,7 @@ def the_weights_are_private(effort: Effort, regularization: float = 1000.0) -> E
 
 def zcdp_excess(rho: Ball, epsilon: Ball, delta: Ball) -> Enclosure:
     """rho + 2 sqrt(rho log(1/delta)), over epsilon, less 1: an upper bound on the excess."""
-    return Enclosure(-1.0, enclose((rho + 2 * (rho * -delta.log()).sqrt()) / epsilon - 1).upper)
+    return at_most(excess(rho + 2 * (rho * -delta.log()).sqrt(), epsilon))
 
 
 @certificate(
@@ -155,6 +163,7 @@ def zcdp_excess(rho: Ball, epsilon: Ball, delta: Ball) -> Enclosure:
     formula="rho + 2 sqrt(rho log(1/delta)) <= epsilon, rho = B (epsilon_0/2)^2 / 8 = (n lambda epsilon / m)^2 / 3200, L = R = 1",
     domain=Box(epsilon=(0.1, 10.0), delta=(1e-12, 1e-3), n_lambda=(1.0, 1e6)),
     depends=("JK-14-range",),
+    reach=45438486.0,
 )
 def the_argument_closes(epsilon: Ball, delta: Ball, n_lambda: Ball) -> Enclosure:
     """A loss of range r is r^2/8-zCDP (Cesar and Rogers 2021), and zCDP adds up. The excess is that of this bound, not of the algorithm:
@@ -162,7 +171,7 @@ def the_argument_closes(epsilon: Ball, delta: Ball, n_lambda: Ball) -> Enclosure
     """
     scaled = n_lambda / (4 / delta).log()
     root = scaled / arb(3200).sqrt()  # sqrt(rho) / epsilon
-    return enclose(root * root * epsilon + 2 * root * (-delta.log()).sqrt() - 1)
+    return enclose(excess(root * root * epsilon + 2 * root * (-delta.log()).sqrt(), arb(1)))
 
 
 @certificate(
@@ -172,6 +181,7 @@ def the_argument_closes(epsilon: Ball, delta: Ball, n_lambda: Ball) -> Enclosure
     formula="rho + 2 sqrt(rho log(1/delta)) <= epsilon, rho = 16 B u^2",
     domain=Box(epsilon=(0.01, 10.0), delta=(1e-12, 1e-2)),
     depends=("JK-03",),
+    reach=0.543103,
 )
 def the_answers_are_private(epsilon: Ball, delta: Ball) -> Enclosure:
     """Two Laplace draws a round of scale 1/(2 epsilon_0) = S / (4 u), each 4u-DP and so 8u^2-zCDP. B u^2 = epsilon^2 / (100 m^2)."""
@@ -187,6 +197,7 @@ def the_answers_are_private(epsilon: Ball, delta: Ball) -> Enclosure:
     domain=Box(epsilon=(0.01, 10.0), delta=(1e-12, 1e-2)),
     repairs="JK-15",
     depends=("JK-03", "JK-14-range"),
+    reach=0.25545137,
 )
 def the_repaired_units_are_private(epsilon: Ball, delta: Ball) -> Enclosure:
     """A draw has range u/2, hence is u^2/32-zCDP; test and answer are 2u-DP each, hence 2u^2-zCDP. zCDP adds up over adaptive rounds, of

@@ -15,7 +15,7 @@ from flint import arb
 from dpwitness.auditors.utility import FailureBound, Scaling, audit_utility
 from dpwitness.mechanisms.protocol import FloatArray
 
-from .enclosures import Ball, Box, Enclosure, enclose
+from .enclosures import Ball, Box, Enclosure, enclose, excess, free, twice
 from .evidence import audited, identities, unsatisfiable
 from .finding import ClaimVerdict, Evidence
 from .interactive_claims import BETA, MANY, SOURCE, interactive
@@ -52,12 +52,21 @@ def all_points_are_answered(effort: Effort, norm_bound: float = 0.02, rounds: fl
     formula="3.2 R^2 C^2 / sigma(B)^2 <= B",
     domain=Box(norm_bound=(1e-3, 10.0), spread=(0.7, 40.0)),
     depends=("JK-08-updates",),
+    reach=571428.57,
 )
 def the_printed_updates_suffice(norm_bound: Ball, spread: Ball) -> Enclosure:
     """sigma = 800 k L R^2 sqrt(B) m / (n epsilon lambda) and B = n lambda epsilon C^2 / (200 L R sqrt(2 k) m), k = log(2T/beta) = `spread`,
     give sigma^2 B = 8 k R^2 C^4: the ratio is 0.4 / (k C^2), which has the units of 1/C^2.
     """
-    return enclose(arb("0.4") / (spread * norm_bound * norm_bound) - 1)
+
+    def plain(norm_bound: Ball, spread: Ball) -> Ball:
+        unit = free(1000)  # n epsilon lambda / m, with L = R = 1
+        printed = unit * norm_bound**2 / (200 * (2 * spread).sqrt())
+        answer = unit / (200 * printed.sqrt())
+        sigma = 4 / answer * spread
+        return excess(arb("3.2") * norm_bound**2 / sigma**2, printed)
+
+    return enclose(twice(lambda norm, spread: excess(arb("0.4"), spread * norm * norm), plain, norm_bound, spread))
 
 
 @claim(
@@ -74,11 +83,11 @@ def updates_are_few(effort: Effort) -> Evidence:
     z3 = need("z3", "z3-solver")
     gap, noise, sigma, radius, square = z3.Reals("gap noise sigma R square")
     step = sigma / (4 * radius * radius)
-    given = [sigma > 0, radius > 0, square >= 0, square <= radius * radius, noise <= sigma / 4, -noise <= sigma / 4]
+    given = [sigma > 0, radius > 0, square <= radius * radius, noise <= sigma / 4, -noise <= sigma / 4]
     cases = []
-    for sign in (1, -1):
+    for sign in (+1, -1):
         fall = 2 * step * gap * sign - step * step * square
-        cases.append([*given, sign * (gap + noise) > sigma, fall < z3.Q(5, 16) * sigma * sigma / (radius * radius)])
+        cases.append([*given, sign * (gap + noise) >= sigma, fall < z3.Q(5, 16) * sigma * sigma / (radius * radius)])
     return unsatisfiable(
         effort, *cases, text="each update brings w closer to w* by 5 sigma^2 / (16 R^2), so 3.2 R^2 C^2 / sigma^2 are enough"
     )
@@ -90,7 +99,9 @@ def constants(updates: Any = None) -> tuple[Any, Any, Any, dict[str, Any]]:
     at = {name: sympy.Symbol(name, positive=True) for name in ("n", "lam", "epsilon", "C", "L", "R", "k", "m", "B")}
     n, lam, epsilon, norm, lipschitz, radius, k, m, _ = at.values()
     unit = n * lam * epsilon
-    allowed = unit * norm**2 / (200 * lipschitz * radius * sympy.sqrt(2 * k) * m) if updates is None else updates(at)
+    allowed = None if updates is None else updates(at)
+    if allowed is None:
+        allowed = unit * norm**2 / (200 * lipschitz * radius * sympy.sqrt(2 * k) * m)
     answer = unit / (200 * lipschitz * radius**2 * sympy.sqrt(allowed) * m)
     return allowed, answer, 4 / answer * k, at
 
@@ -141,11 +152,10 @@ def answers_are_accurate(effort: Effort) -> Evidence:
     error, noise, sigma = z3.Reals("error noise sigma")  # error = p - f
     quiet = [sigma > 0, noise <= sigma / 4, -noise <= sigma / 4, noise - error <= sigma, error - noise <= sigma]
     proof = unsatisfiable(
-        effort, *([*quiet, side * error > 5 * sigma / 4] for side in (1, -1)), text="errors are as small as the noise allows"
+        effort, *([*quiet, side > 5 * sigma / 4] for side in (error, -error)), text="errors are as small as the noise allows"
     )
-    rounds, beta = sympy.symbols("T beta", positive=True)
-    _, answer, sigma_, at = constants()
-    tail = rounds * sympy.exp(-sympy.simplify(sigma_ * answer / 4)).subs(at["k"], sympy.log(2 * rounds / beta))
+    rounds, beta, answer = sympy.symbols("T beta epsilon_0", positive=True)
+    tail = rounds * sympy.exp(-(4 / answer * sympy.log(2 * rounds / beta)) / 4 * answer)
     return (
         proof if proof.verdict is not ClaimVerdict.HOLDS else identities(tail - beta / 2, text=f"{proof.text}; the union bound is beta/2")
     )

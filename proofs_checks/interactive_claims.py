@@ -19,7 +19,7 @@ from dpwitness.mechanisms.interactive import PrivateInteractivePrediction
 from dpwitness.mechanisms.learner import KernelLearner
 from dpwitness.mechanisms.losses import Loss
 
-from .enclosures import Ball, Box, Enclosure, enclose
+from .enclosures import Ball, Box, Enclosure, at_most, excess
 from .evidence import audited, excess_of, least, unsatisfiable
 from .finding import ClaimVerdict, Evidence
 from .interactive_game import adaptive_delta, held_law
@@ -55,12 +55,7 @@ def renyi_bound(epsilon: Ball, loss: Ball, updates: Ball, delta: Ball, order: Ba
     y = order * (order - 1) * growth
     if not y < 1:
         return arb("nan")  # nothing is said
-    return (updates * order * growth / (1 - y) - delta.log() / (order - 1)) / epsilon - 1
-
-
-def _at_most(bound: Ball) -> Enclosure:
-    """Enclosure of an excess of which only an upper bound is known: where the bound is positive nothing is proved."""
-    return Enclosure(-1.0, enclose(bound).upper)
+    return excess(updates * order * growth / (1 - y) - delta.log() / (order - 1), epsilon)
 
 
 @certificate(
@@ -71,6 +66,7 @@ def _at_most(bound: Ball) -> Enclosure:
     domain=Box(epsilon=(0.01, 10.0), delta=(1e-12, 1e-3)),
     repairs="JK-07",
     depends=("JK-03", "JK-07-rounds"),
+    reach=0.97227103,
 )
 def interactive_prediction_is_private(epsilon: Ball, delta: Ball) -> Enclosure:
     """A supermartingale over the rounds (see `renyi_bound`), at alpha = 1 + 40 log(1/delta) / epsilon.
@@ -79,7 +75,7 @@ def interactive_prediction_is_private(epsilon: Ball, delta: Ball) -> Enclosure:
     the bound grows with e: so B = 1 is the worst.
     """
     loss = epsilon / (100 * (4 / delta).log())
-    return _at_most(renyi_bound(epsilon, loss, arb(2), delta, 1 - ORDER * delta.log() / epsilon))
+    return at_most(renyi_bound(epsilon, loss, arb(2), delta, 1 - ORDER * delta.log() / epsilon))
 
 
 @certificate(
@@ -89,11 +85,12 @@ def interactive_prediction_is_private(epsilon: Ball, delta: Ball) -> Enclosure:
     formula="D_alpha <= (B + 1) g(alpha, e) / (alpha - 1), e = epsilon / (200 sqrt(B) m)",
     domain=Box(epsilon=(0.01, 10.0), delta=(1e-12, 1e-3)),
     depends=("JK-07-rounds",),
+    reach=0.078692044,
 )
 def the_quoted_theorem_is_private(epsilon: Ball, delta: Ball) -> Enclosure:
     """As JK-07-repair, with half its e. (Theorem 14 names no constant and a sigma that is itself unknown: nothing there can be checked.)"""
     loss = epsilon / (200 * (4 / delta).log())
-    return _at_most(renyi_bound(epsilon, loss, arb(2), delta, 1 - ORDER * delta.log() / epsilon))
+    return at_most(renyi_bound(epsilon, loss, arb(2), delta, 1 - ORDER * delta.log() / epsilon))
 
 
 @claim(

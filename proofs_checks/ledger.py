@@ -18,7 +18,7 @@ from typing import Any, TypeAlias, TypeVar
 
 from dpwitness.mechanisms.validation import InvalidArgument, require_integer, require_one_of, require_positive
 
-from .enclosures import Box, Enclosure, SignMap, branch_and_bound
+from .enclosures import Box, Contradiction, Enclosure, SignMap, branch_and_bound
 from .finding import ClaimFinding, ClaimVerdict, Evidence, as_audit
 from .scope import scope_of, shares
 
@@ -31,6 +31,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 KINDS = ("certificate", "counterexample", "experiment")
 TIGHT = 1e-6  # a claim holds tightly where a relative excess above -TIGHT is proved to be reached
 CELLS = 4_000
+STATED = 1e-6  # relative: how near a proved number must be to the one that an entry states
 ENOUGH = 0.02  # share of the box left undecided around the border of a claim that fails
 _LEDGER: dict[str, Declaration] = {}
 
@@ -113,6 +114,9 @@ class Declaration:
         Id of the claim that this one repairs.
     depends : tuple of str
         Ids of the claims that its proof uses.
+    reach : float or None
+        The slack, stated: the largest value over the promise that the check proves, over the domain or at its point; 1 where none is left.
+        A check that comes to another number does not prove this entry.
     """
 
     id: str
@@ -125,6 +129,7 @@ class Declaration:
     boxed: bool = False
     repairs: str | None = None
     depends: tuple[str, ...] = ()
+    reach: float | None = None
 
     @property
     def proof(self) -> str:
@@ -141,6 +146,7 @@ class Declaration:
             "domain": {name: list(bounds) for name, bounds in self.domain.items()},
             "repairs": self.repairs,
             "depends": list(self.depends),
+            "reach": self.reach,
             "proof": self.proof,
         }
 
@@ -155,6 +161,7 @@ def claim(
     domain: Box | None = None,
     repairs: str | None = None,
     depends: tuple[str, ...] = (),
+    reach: float | None = None,
     boxed: bool = False,
 ) -> Callable[[F], F]:
     """Enter the decorated function ``f(effort, **parameters) -> Evidence`` into the ledger as the check of claim `id`.
@@ -167,7 +174,7 @@ def claim(
             raise InvalidArgument(f"claim: {id} is declared twice")
         require_one_of("kind", kind, KINDS, "claim")
         box = Box() if domain is None else domain
-        declared = Declaration(id, source, statement, formula, box, kind, function, boxed, repairs, depends)
+        declared = Declaration(id, source, statement, formula, box, kind, function, boxed, repairs, depends, reach)
         if not boxed and set(_defaults(declared)) != set(box):
             raise InvalidArgument(
                 f"claim {id}: domain must name the function's parameters, got {list(box)} and {list(_defaults(declared))}"
@@ -187,6 +194,7 @@ def certificate(
     domain: Box,
     repairs: str | None = None,
     depends: tuple[str, ...] = (),
+    reach: float | None = None,
 ) -> Callable[[Excess], Excess]:
     """Enter the decorated excess into the ledger: its sign is settled over the whole `domain` by branch and bound."""
     return claim(
@@ -198,6 +206,7 @@ def certificate(
         domain=domain,
         repairs=repairs,
         depends=depends,
+        reach=reach,
         boxed=True,
     )
 
@@ -273,11 +282,27 @@ def settle(
     except OutOfTime as out:
         where = "" if out.reached is None else f"; reached [{out.reached.lower:.6g}, {out.reached.upper:.6g}]"
         evidence = Evidence(ClaimVerdict.INCONCLUSIVE, f"time limit of {seconds:g} s{where}", "none", out.reached)
+    except Contradiction as apart:
+        evidence = Evidence(ClaimVerdict.INCONCLUSIVE, f"two forms of one number differ: {apart}", "none")
     except MissingPackage as missing:
         evidence = Evidence(ClaimVerdict.INCONCLUSIVE, str(missing), "none")
+    if declared is _LEDGER.get(declared.id) and dict(box) == dict(_restricted(declared, {})):
+        evidence = _as_stated(evidence, declared.reach)
     evidence = replace(evidence, scope=scope_of(declared.domain, box, declared.boxed, evidence))
     took = time.monotonic() - effort.start
     return ClaimFinding(declared.id, declared, as_audit(evidence.verdict), evidence.verdict, box, evidence, took)
+
+
+def _as_stated(evidence: Evidence, reach: float | None) -> Evidence:
+    """INCONCLUSIVE where the number that was proved is not the one that the entry states."""
+    if reach is None or evidence.reached is None or evidence.grade != "proved":
+        return evidence
+    held = evidence.verdict in (ClaimVerdict.HOLDS, ClaimVerdict.HOLDS_TIGHT)
+    found = 1 + (evidence.reached.upper if held else evidence.reached.lower)
+    if evidence.verdict is ClaimVerdict.INCONCLUSIVE or abs(found - reach) <= STATED * abs(reach):
+        return evidence
+    text = f"{found:.5g} of the promise is reached, {reach:g} is stated; {evidence.text}"
+    return replace(evidence, verdict=ClaimVerdict.INCONCLUSIVE, text=text)
 
 
 def _over_the_box(excess: Excess, box: Box, seconds: float, cells: int, name: str) -> Evidence:

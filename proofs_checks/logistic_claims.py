@@ -15,10 +15,15 @@ from __future__ import annotations
 
 from flint import arb
 
-from .enclosures import Ball, Box, Enclosure, enclose, log1p_remainder, supremum
+from .enclosures import Ball, Box, Enclosure, enclose, log1p_remainder, supremum_of, twice
 from .ledger import certificate
 
 CURVATURE = arb(0.25)  # largest second derivative of the logistic loss
+
+
+def objective_loss(s: Ball, rate: Ball, n_lambda: Ball) -> Ball:
+    """The module's bound on the privacy loss with noise of this rate, at one s."""
+    return rate * (1 + s) + (s * (1 - s) / n_lambda).log1p()
 
 
 def objective_excess(u: Ball, surplus: Ball, inverse: Ball) -> Ball:
@@ -42,10 +47,11 @@ def objective_excess(u: Ball, surplus: Ball, inverse: Ball) -> Ball:
     statement="An epsilon-DP mechanism has probability ratios at most 1 + epsilon",
     formula="P[M(D) in S] <= (1 + epsilon) P[M(D') in S]",
     domain=Box(epsilon=(1e-2, 10.0)),
+    reach=2002.406,
 )
 def ratio_is_at_most_one_plus_epsilon(epsilon: Ball) -> Enclosure:
     """The Laplace mechanism of scale S / epsilon has the ratio exp(epsilon) on a half-line: excess exp(epsilon) / (1 + epsilon) - 1."""
-    return enclose((epsilon.expm1() - epsilon) / (1 + epsilon))
+    return enclose(twice(lambda e: (e.expm1() - e) / (1 + e), lambda e: e.exp() / (1 + e) - 1, epsilon))
 
 
 @certificate(
@@ -54,6 +60,7 @@ def ratio_is_at_most_one_plus_epsilon(epsilon: Ball) -> Enclosure:
     statement="Laplace noise of standard deviation S / epsilon is epsilon-DP",
     formula="b = S / (sqrt(2) epsilon) => S / b <= epsilon",
     domain=Box(epsilon=(1e-2, 10.0)),
+    reach=1.4142136,
 )
 def laplace_of_standard_deviation_is_private(epsilon: Ball) -> Enclosure:
     """Laplace noise of scale b has largest loss S / b, reached on a half-line; its standard deviation is sqrt(2) b."""
@@ -67,11 +74,18 @@ def laplace_of_standard_deviation_is_private(epsilon: Ball) -> Enclosure:
     statement="Objective perturbation with Gamma noise of rate epsilon / 2 is epsilon-DP in d >= 2, for every n lambda",
     formula="max_s epsilon (1 + s) / 2 + log(1 + s (1 - s) / (n lambda)) <= epsilon",
     domain=Box(epsilon=(1e-2, 10.0), n_lambda=(1e-3, 1e3)),
+    reach=553.29529,
 )
 def objective_perturbation_is_private(epsilon: Ball, n_lambda: Ball) -> Enclosure:
     """Worst case over pairs, outputs and all n at this n lambda: the maximum over s of the module's bound, which is approached."""
-    surplus, inverse = epsilon * n_lambda / 2 - 1, 1 / n_lambda
-    return supremum(lambda u: objective_excess(u, surplus, inverse), over=(0.0, 1.0))
+
+    def form(u: Ball, epsilon: Ball, n_lambda: Ball) -> Ball:
+        return objective_excess(u, epsilon * n_lambda / 2 - 1, 1 / n_lambda)
+
+    def plain(u: Ball, epsilon: Ball, n_lambda: Ball) -> Ball:
+        return objective_loss(1 - u, epsilon / 2, n_lambda) / epsilon - 1
+
+    return supremum_of(form, plain, epsilon, n_lambda)
 
 
 @certificate(
@@ -81,11 +95,18 @@ def objective_perturbation_is_private(epsilon: Ball, n_lambda: Ball) -> Enclosur
     formula="n lambda >= 2 / epsilon => max_s epsilon (1 + s) / 2 + log(1 + s (1 - s) / (n lambda)) <= epsilon",
     domain=Box(epsilon=(1e-2, 10.0), surplus=(0.0, 1e3)),
     repairs="CM-06",
+    reach=1.0,
 )
 def objective_perturbation_is_private_when_regularized(epsilon: Ball, surplus: Ball) -> Enclosure:
     """The same maximum with n lambda = 2 (1 + surplus) / epsilon; s = 1 reaches epsilon, so no smaller budget is true."""
-    inverse = epsilon / (2 * (1 + surplus))
-    return supremum(lambda u: objective_excess(u, surplus, inverse), over=(0.0, 1.0))
+
+    def form(u: Ball, epsilon: Ball, surplus: Ball) -> Ball:
+        return objective_excess(u, surplus, epsilon / (2 * (1 + surplus)))
+
+    def plain(u: Ball, epsilon: Ball, surplus: Ball) -> Ball:
+        return objective_loss(1 - u, epsilon / 2, (1 + surplus) * (2 / epsilon)) / epsilon - 1
+
+    return supremum_of(form, plain, epsilon, surplus)
 
 
 @certificate(
@@ -94,6 +115,7 @@ def objective_perturbation_is_private_when_regularized(epsilon: Ball, surplus: B
     statement="fhat(w2) <= fhat(w1) + 8 log(1/delta)^2 / (lambda n^2 epsilon^2) with probability 1 - delta",
     formula="P(epsilon |b| > 4 log(1/delta)) <= delta",
     domain=Box(delta=(1e-9, 0.5)),
+    reach=0.28157149,
 )
 def printed_noise_keeps_the_utility_bound(delta: Ball) -> Enclosure:
     """Lambda-strong convexity gives fhat(w2) - fhat(w1) <= |b|^2 / (2 lambda n^2), so it fails only if
@@ -111,6 +133,7 @@ def printed_noise_keeps_the_utility_bound(delta: Ball) -> Enclosure:
     statement="fhat(w2) <= fhat(w1) + 8 log(1/delta)^2 / (lambda n^2 epsilon^2) with probability 1 - delta",
     formula="P(epsilon |b| > 4 log(1/delta)) <= delta, |b| ~ Gamma(5, 2 / epsilon)",
     domain=Box(delta=(1e-9, 0.5)),
+    reach=4.9892174,
 )
 def gamma_noise_keeps_the_utility_bound(delta: Ball) -> Enclosure:
     """Records x_i = 0 make the loss constant, w2 = -b / (n lambda), and the bound |b|^2 / (2 lambda n^2) an equality.
@@ -133,6 +156,7 @@ def gamma_noise_keeps_the_utility_bound(delta: Ball) -> Enclosure:
     formula="max_s epsilon' (1 + s) / 2 + log(1 + s (1 - s) / (n lambda)) <= epsilon",
     domain=Box(epsilon=(1e-2, 10.0), n_lambda=(1e-3, 1e3)),
     repairs="CM-06",
+    reach=0.99997788,
 )
 def corrected_budget_is_private(epsilon: Ball, n_lambda: Ball) -> Enclosure:
     """Both branches of the algorithm; a cell that meets the border between them must satisfy both."""
@@ -145,19 +169,30 @@ def corrected_budget_excess(epsilon: Ball, n_lambda: Ball, c: Ball) -> Enclosure
     Loss - epsilon with rate epsilon'/2 is -(1 - s) epsilon / 2 - (1 + s) log(1 + c a) + log(1 + s (1 - s) a), a = 1 / (n lambda).
     Where epsilon' <= 0 the algorithm regularizes until c a = exp(epsilon/4) - 1 and takes epsilon' = epsilon / 2.
     """
-    correction = (c / n_lambda).log1p()
-    remaining = epsilon - 2 * correction
 
-    def first(s: Ball) -> Ball:
+    def correction(n_lambda: Ball) -> Ball:
+        return (c / n_lambda).log1p()
+
+    def first(s: Ball, epsilon: Ball, n_lambda: Ball) -> Ball:
         rest = (1 - s).nonnegative_part()
-        return -rest / 2 + ((s * rest / n_lambda).log1p() - (1 + s) * correction) / epsilon
+        return -rest / 2 + ((s * rest / n_lambda).log1p() - (1 + s) * correction(n_lambda)) / epsilon
 
-    def second(s: Ball) -> Ball:
+    def plain_first(s: Ball, epsilon: Ball, n_lambda: Ball) -> Ball:
+        budget = epsilon - 2 * correction(n_lambda)
+        return objective_loss(s, budget / 2, n_lambda) / epsilon - 1
+
+    def second(s: Ball, epsilon: Ball) -> Ball:
         rest = (1 - s).nonnegative_part()
         return (1 + s) / 4 - 1 + (s * rest * (epsilon / 4).expm1() / c).log1p() / epsilon
 
-    if remaining > 0:
-        return supremum(first, over=(0.0, 1.0))
-    if remaining <= 0:
-        return supremum(second, over=(0.0, 1.0))
-    return supremum(first, over=(0.0, 1.0)).union(supremum(second, over=(0.0, 1.0)))
+    def plain_second(s: Ball, epsilon: Ball) -> Ball:
+        budget, n_lambda = epsilon / 2, c / ((epsilon / 4).exp() - 1)
+        return objective_loss(s, budget / 2, n_lambda) / epsilon - 1
+
+    remaining = epsilon - 2 * correction(n_lambda)
+    branches = []
+    if not remaining <= 0:
+        branches.append(supremum_of(first, plain_first, epsilon, n_lambda))
+    if not remaining > 0:
+        branches.append(supremum_of(second, plain_second, epsilon))
+    return branches[0].union(branches[-1])

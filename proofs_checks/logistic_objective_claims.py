@@ -15,11 +15,12 @@ from dpwitness.mechanisms.logistic import LogisticObjectivePerturbation
 from dpwitness.mechanisms.losses import Loss
 from dpwitness.mechanisms.validation import InvalidArgument
 
-from .enclosures import Ball, Box, Enclosure, enclose
+from .enclosures import Ball, Box, Enclosure, enclose, excess, twice
 from .evidence import audited, excess_of
 from .finding import ClaimVerdict, Evidence
 from .ledger import Effort, certificate, claim
-from .logistic_sensitivity_claims import singular_excess
+from .logistic_claims import CURVATURE
+from .logistic_sensitivity_claims import LINE_SHIFT, singular_excess
 
 
 @certificate(
@@ -28,6 +29,7 @@ from .logistic_sensitivity_claims import singular_excess
     statement="Algorithm 2 is (multiple x epsilon)-DP for some multiple; the theorem says multiple = 1",
     formula="log P[|b(w)| <= rho | D] / P[... | D'] <= multiple x epsilon for all rho > 0",
     domain=Box(epsilon=(1e-2, 10.0), n_lambda=(1e-3, 1e3), dimension=(2.0, 100.0), shift=(1e-6, 10.0), multiple=(1.0, 1e6)),
+    reach=711.49335,
 )
 def printed_objective_noise_is_private(epsilon: Ball, n_lambda: Ball, dimension: Ball, shift: Ball, multiple: Ball) -> Enclosure:
     """Outputs near argmin fhat_D need little noise under D, and noise b' = b + v' s' - v s under D': `singular_excess`.
@@ -35,8 +37,11 @@ def printed_objective_noise_is_private(epsilon: Ball, n_lambda: Ball, dimension:
     Where |b| <= rho, w is within rho / N of the minimiser, so v' s' - v s is within rho / (2 N) of what it is there, `shift` (times the
     noise's rate): spread = 1 + 1/(2 N). The volume of noise b' is that of b times det H' / det H <= 1 + 1/(4 N).
     """
-    spread, jacobian = 1 + 1 / (2 * n_lambda), (1 / (4 * n_lambda)).log1p()
+    spread, jacobian = 1 + 2 * CURVATURE / n_lambda, (CURVATURE / n_lambda).log1p()
     return singular_excess(epsilon=epsilon, dimension=dimension, multiple=multiple, shift=shift, spread=spread, jacobian=jacobian)
+
+
+W3_OUTPUTS = (0.0, 0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.7, 1.0)  # where witness W3 is looked at; any of them proves
 
 
 def line_loss_excess(epsilon: Ball, n_lambda: Ball, rate: Ball) -> Enclosure:
@@ -47,12 +52,25 @@ def line_loss_excess(epsilon: Ball, n_lambda: Ball, rate: Ball) -> Enclosure:
     2 x 0.526 (CM-04-line), and the determinants' ratio is at most 1 + 1/(4 N).
     """
 
-    def loss(w: float) -> Ball:
-        s, pull = 1 / (1 + arb(w).exp()), n_lambda * w
-        return rate * (pull - abs(s - pull)) + (s * (1 - s) / n_lambda).log1p() / epsilon
+    def plain(w: Ball, epsilon: Ball, n_lambda: Ball, rate: Ball) -> Ball:
+        s = 1 - 1 / (1 + (-w).exp())
+        noise = [abs(pull - n_lambda * w) for pull in (s, arb(0))]  # |b| under D, and under x = 0
+        return excess(rate * epsilon * (noise[1] - noise[0]) + ((n_lambda + s * (1 - s)) / n_lambda).log(), epsilon)
 
-    below = max(enclose(loss(w) - 1).lower for w in (0.0, 0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.7, 1.0))
-    return Enclosure(below, enclose((1 / (4 * n_lambda)).log1p() / epsilon + 2 * arb("0.526") * rate - 1).upper)
+    def form(w: Ball, epsilon: Ball, n_lambda: Ball, rate: Ball) -> Ball:
+        s, pull = 1 / (1 + w.exp()), n_lambda * w
+        return rate * (pull - abs(s - pull)) + (s * (1 - s) / n_lambda).log1p() / epsilon - 1
+
+    below = max(enclose(twice(form, plain, arb(w), epsilon, n_lambda, rate)).lower for w in W3_OUTPUTS)
+
+    def most(epsilon: Ball, n_lambda: Ball) -> Ball:
+        return (CURVATURE / n_lambda).log1p() / epsilon + LINE_SHIFT * rate - 1
+
+    def plain_most(epsilon: Ball, n_lambda: Ball) -> Ball:
+        moved = LINE_SHIFT * (rate * epsilon)
+        return excess(moved + ((n_lambda + CURVATURE) / n_lambda).log(), epsilon)
+
+    return Enclosure(below, enclose(twice(most, plain_most, epsilon, n_lambda)).upper)
 
 
 @certificate(
@@ -62,6 +80,7 @@ def line_loss_excess(epsilon: Ball, n_lambda: Ball, rate: Ball) -> Enclosure:
     formula="sup_w log p(w | D) / p(w | D') <= epsilon, noise rate epsilon / 2",
     domain=Box(epsilon=(1e-2, 10.0), n_lambda=(1e-3, 1e3)),
     depends=("CM-04-line",),
+    reach=552.29529,
 )
 def objective_noise_on_the_line_is_private(epsilon: Ball, n_lambda: Ball) -> Enclosure:
     """`line_loss_excess` with the rate epsilon / 2. Between its two ends lies a strip of the domain that stays undecided."""
@@ -75,6 +94,7 @@ def objective_noise_on_the_line_is_private(epsilon: Ball, n_lambda: Ball) -> Enc
     formula="sup_w log p(w | D) / p(w | D') <= epsilon, noise rate epsilon / sqrt(2)",
     domain=Box(epsilon=(1e-2, 10.0), n_lambda=(1e-3, 1e3)),
     depends=("CM-04-line",),
+    reach=552.19174,
 )
 def printed_objective_noise_on_the_line_is_private(epsilon: Ball, n_lambda: Ball) -> Enclosure:
     """`line_loss_excess` with the rate epsilon / sqrt(2)."""
@@ -89,6 +109,7 @@ def printed_objective_noise_on_the_line_is_private(epsilon: Ball, n_lambda: Ball
     domain=Box(w=(0.0, 12.0), v=(-1.0, 1.0), u=(-1.0, 1.0)),
     repairs="CM-06-line",
     depends=("CM-04-line",),
+    reach=0.9999982,
 )
 def objective_noise_on_the_line_is_private_when_regularized(w: Ball, v: Ball, u: Ball) -> Enclosure:
     """Loss <= (epsilon / 2) |v s - u t| + log((A + p) / (A + q)), p = v^2 s (1 - s) and q = u^2 t (1 - t) the records' curvatures,
@@ -99,7 +120,7 @@ def objective_noise_on_the_line_is_private_when_regularized(w: Ball, v: Ball, u:
     """
     s, t = 1 / (1 + (w * v).exp()), 1 / (1 + (w * u).exp())
     curvature = v * v * s * (1 - s) - u * u * t * (1 - t)
-    return enclose(abs(v * s - u * t) / 2 + curvature / arb("0.37") - 1)
+    return enclose(excess(abs(v * s - u * t) / 2 + curvature / arb("0.37"), arb(1)))
 
 
 @claim(
@@ -162,6 +183,7 @@ def _log_density(dataset: LabelledVectors, w: Ball, rate: Ball, ridge: Ball) -> 
     formula="log p(w | D) / p(w | D') <= epsilon at w = W e1",
     domain=Box(epsilon=(1e-2, 10.0), n_lambda=(1e-2, 100.0), records=(2e5, 1e12)),
     depends=("CM-06",),
+    reach=1.0484877,
 )
 def objective_perturbation_survives_opposed_records(
     effort: Effort, epsilon: float = 1.0, n_lambda: float = 1.0, records: float = 1e8
@@ -203,6 +225,7 @@ RUNS = {
     formula="log(1 + 1/(4 n lambda)) <= epsilon at each run's own n and lambda",
     domain=Box(epsilon=(1e-2, 10.0)),
     depends=("CM-06",),
+    reach=39.12223,
 )
 def experiments_keep_their_promise(effort: Effort, epsilon: float = 0.2) -> Evidence:
     """For each run an interval for its true epsilon: from below at its own n, from above over all n with this n lambda.
@@ -212,7 +235,7 @@ def experiments_keep_their_promise(effort: Effort, epsilon: float = 0.2) -> Evid
     """
     numbers, worst = {}, Enclosure(-1.0, -1.0)
     for name, (n, regularization) in RUNS.items():
-        below = enclose((1 / (4 * arb(n) * arb(regularization))).log1p())
+        below = enclose((CURVATURE / (arb(n) * arb(regularization))).log1p())
         truth = LogisticObjectivePerturbation(epsilon, regularization, dimension=2, records=n).truth
         numbers[name] = [below.lower, max(truth.parameter if truth else epsilon, below.upper)]
         worst = max(worst, excess_of(below.lower, below.upper, epsilon), key=lambda e: e.lower)
@@ -230,6 +253,7 @@ def experiments_keep_their_promise(effort: Effort, epsilon: float = 0.2) -> Evid
     statement="Noise for the gradient bound kappa alone makes the minimiser of any strongly convex problem epsilon-DP",
     formula="log(1 + l''(0) / G'') <= epsilon",
     domain=Box(epsilon=(1e-2, 10.0), curvature=(1e-3, 1e6)),
+    reach=1381.5512,
 )
 def gradient_bound_suffices(epsilon: Ball, curvature: Ball) -> Enclosure:
     """Witness W5: G = L |w|^2 / 2, l = (kappa / a) log cosh(a w.e1) against l = 0; the gradient is bounded by kappa for every a.
@@ -237,7 +261,7 @@ def gradient_bound_suffices(epsilon: Ball, curvature: Ball) -> Enclosure:
     At w = 0 both need b = 0, and the determinants' ratio is 1 + kappa a / L: `curvature` is kappa a / L, which nothing bounds. The value is
     a lower bound on the worst case.
     """
-    return Enclosure(enclose(curvature.log1p() / epsilon - 1).lower, float("inf"))
+    return Enclosure(enclose(excess(curvature.log1p(), epsilon)).lower, float("inf"))
 
 
 @claim(
@@ -263,6 +287,7 @@ def log_cosh_is_private(effort: Effort, epsilon: float = 1.0, sharpness: float =
     statement="The minimiser is epsilon-DP for losses +kappa w and -kappa w",
     formula="(sqrt(2) epsilon / (2 kappa)) 2 kappa <= epsilon",
     domain=Box(epsilon=(1e-2, 10.0), kappa=(1e-3, 1e3)),
+    reach=1.4142136,
 )
 def linear_losses_are_private(epsilon: Ball, kappa: Ball) -> Enclosure:
     """Linear losses have no curvature; replacing one by its opposite moves b by 2 kappa for every w, so the loss is rate x 2 kappa."""
@@ -276,6 +301,7 @@ def linear_losses_are_private(epsilon: Ball, kappa: Ball) -> Enclosure:
     statement="The minimiser is (multiple x epsilon)-DP for some multiple, for linear losses; the theorem says multiple = 1",
     formula="log P[|b(w)| <= rho | D] / P[... | D'] <= multiple x epsilon for all rho > 0",
     domain=Box(epsilon=(1e-2, 10.0), dimension=(2.0, 100.0), multiple=(1.0, 1e6)),
+    reach=461.87063,
 )
 def printed_noise_keeps_linear_losses_private(epsilon: Ball, dimension: Ball, multiple: Ball) -> Enclosure:
     """Losses +kappa w.e1 and -kappa w.e1 move b by 2 kappa for every w, sqrt(2) epsilon in units of 1/rate: `singular_excess`, spread 1."""
@@ -290,8 +316,14 @@ def printed_noise_keeps_linear_losses_private(epsilon: Ball, dimension: Ball, mu
     formula="epsilon / 2 + log(1 + epsilon / 2) <= epsilon",
     domain=Box(epsilon=(1e-2, 10.0)),
     repairs="CM-07",
+    reach=0.99999603,
 )
 def gradient_and_curvature_bounds_suffice(epsilon: Ball) -> Enclosure:
     """b moves by at most 2 kappa, loss epsilon / 2. For losses of w.x the Hessians differ by rank-one terms: with A the common part,
     the determinants' ratio is at most 1 + rho / (2 rho / epsilon)."""
-    return enclose(arb(0.5) + (epsilon / 2).log1p() / epsilon - 1)
+
+    def plain(epsilon: Ball) -> Ball:
+        moved, rate, least = 2, epsilon / 4, 2 / epsilon  # in units of kappa, 1 / kappa and rho
+        return excess(rate * moved + ((1 + least) / least).log(), epsilon)
+
+    return enclose(twice(lambda epsilon: arb(0.5) + (epsilon / 2).log1p() / epsilon - 1, plain, epsilon))

@@ -12,13 +12,13 @@ from flint import arb
 from dpwitness.auditors.audit import audit
 from dpwitness.mechanisms.logistic import LogisticOutputPerturbation
 
-from .enclosures import Ball, Box, Enclosure, enclose, supremum, times
+from .enclosures import Ball, Box, Enclosure, enclose, excess, free, supremum_of, times, twice
 from .evidence import audited, unsatisfiable
 from .finding import Evidence
 from .ledger import Effort, certificate, claim, need
 
-FAR = arb(10) ** 6  # W / k in witness W2: how far out the common records hold the minimiser
 PEAK = arb(-1).exp().lambertw()  # max_t t sigmoid(-t) = W(1/e) = 0.2784..., at t = 1 + W(1/e)
+BEND = 1 + PEAK  # where that is reached: sigmoid(BEND) = 1 / (1 + 1 / PEAK)
 
 
 @claim(
@@ -36,27 +36,43 @@ def minimiser_moves_little(effort: Effort) -> Evidence:
     the lemma asks for it only so that w2 is a stationary point.
     """
     r, c, g1, g2 = need("z3", "z3-solver").Reals("r c g1 G2")
-    facts = [r >= 0, g1 >= 0, g2 > 0, g2 * r * r <= -c, c >= -g1 * r]
-    return unsatisfiable(effort, [*facts, r * g2 > g1], text="no distance above g1 / G2 satisfies strong convexity and Cauchy-Schwarz")
+    facts = [g1 >= 0, g2 > 0, g2 * r * r <= -c, c >= -g1 * r]
+    return unsatisfiable(
+        effort, [*facts, r * g2 > g1], text="no distance above g1 / G2 satisfies strong convexity and Cauchy-Schwarz", where=[[g1 > 0]]
+    )
 
 
 def shift_excess(n_lambda: Ball, constant: Ball) -> Enclosure:
     """Largest shift of the logistic minimiser in d >= 2, over all n at this N = n lambda, relative to constant / N.
 
-    Above: by CM-03 the shift is at most |v s - v' s'| / N <= (s + s') / N at one w, and 2 - s - s' lies in (0, 2).
+    Above: by CM-03 the shift is at most |v s - v' s'| / N <= (s + s') / N at one w, where each is 1 - `lost`.
     Below, witness W2: K records (t, 0) and a changed one, (-k/W, b) against (-k/W, -b) with b = sqrt(1 - k^2/W^2). The minimisers
     mirror each other, (u, h) and (u, -h), and stationarity reads N h = b s and N u = K t sigmoid(-t u) - (k/W) s at
     s = sigmoid(k u / W - b h). For K large enough some t in (0, 1] solves the second equation with u = W, since t sigmoid(-t W) runs
-    continuously from 0. There b h <= 1 / N, so the shift 2 h is at least 2 b sigmoid(k - 1/N) / N. Here k >= 20 + 1/N, W = 10^6 k.
+    continuously from 0. There b h <= 1 / N, so the shift 2 h is at least 2 b sigmoid(k - 1/N) / N: k - 1/N and W / k
+    may be as large as one likes, b and the sigmoid as near to 1.
     """
-    margin = (1 / n_lambda).upper() + 20 - 1 / n_lambda
-    held = enclose(2 * (1 - 1 / FAR**2).sqrt() / (1 + (-margin).exp()) / constant - 1)
+    held = excess(held_shift(n_lambda), constant)
 
-    def below_two(lost: Ball) -> Ball:
-        slack = (lost + (constant - 2)) / constant
-        return -(slack.nonnegative_part() if constant >= 2 else slack)
+    def form(lost: Ball) -> Ball:
+        return (2 - constant) / constant - (2 * lost / constant).nonnegative_part()
 
-    return Enclosure(held.lower, max(held.lower, supremum(below_two, over=(0.0, 2.0)).upper))
+    def plain(lost: Ball) -> Ball:
+        s = 1 - lost
+        return excess(s + s, constant)  # |v s - v' s'| at opposite unit records, the same s for both
+
+    return Enclosure(enclose(held).lower, supremum_of(form, plain).upper)
+
+
+def held_shift(n_lambda: Ball) -> Ball:
+    """N times the shift of witness W2, from below; that stationarity, N h = b s, holds there is computed too."""
+    b = s = 1 - free(1e-9)
+
+    def plain(n_lambda: Ball) -> Ball:
+        h = b * s / n_lambda
+        return n_lambda * abs(h - (-h))
+
+    return twice(lambda n_lambda: 2 * b * s, plain, n_lambda)
 
 
 @certificate(
@@ -66,6 +82,7 @@ def shift_excess(n_lambda: Ball, constant: Ball) -> Enclosure:
     formula="sup |w*(D) - w*(D')| n lambda <= 2",
     domain=Box(n_lambda=(1e-3, 1e3)),
     depends=("CM-03",),
+    reach=1.0,
 )
 def logistic_minimiser_moves_little(n_lambda: Ball) -> Enclosure:
     """Both ends are those of `shift_excess`: the constant 2 is approached at every n lambda, by pairs with many records."""
@@ -78,11 +95,19 @@ def line_excess(w: Ball, constant: Ball) -> Enclosure:
     By CM-03 it is at most |v s - v' s'| / N at either minimiser w; turn the axis so that w >= 0. There v s is least at v = -1, -sigmoid(w).
     It is largest at v = 1 while w <= 1 + W(1/e), where the two add up to 1; further out at w v = 1 + W(1/e), where it is W(1/e) / w.
     """
-    near, far = arb(1), 1 / (1 + (-w).exp()) + PEAK / w
-    total = near if w <= 1 + PEAK else far if w >= 1 + PEAK else near.union(far)
-    return enclose(total / constant - 1)
+
+    def form(w: Ball) -> Ball:
+        near, far = arb(1), 1 / (1 + (-w).exp()) + PEAK / w
+        return excess(near if w <= BEND else far if w >= BEND else near.union(far), constant)
+
+    def plain(w: Ball) -> Ball:
+        v = BEND / w.max(BEND)
+        return excess(1 / (1 + (-w).exp()) + v / (1 + (w * v).exp()), constant)
+
+    return enclose(twice(form, plain, w))
 
 
+LINE_SHIFT = 2 * arb("0.526")  # what CM-04-line proves, times 1 / N
 LINE = Box(w=(0.0, 40.0))
 
 
@@ -93,10 +118,11 @@ LINE = Box(w=(0.0, 40.0))
     formula="max_w sigmoid(w) + max_v v sigmoid(-w v) <= 2 x 0.526",
     domain=LINE,
     depends=("CM-03",),
+    reach=0.99997396,
 )
 def minimiser_on_the_line_moves_half_as_much(w: Ball) -> Enclosure:
     """`line_excess` bounds the shift; for w > 40 it is less than 1 + 0.279 / 40 of the 1.052 promised."""
-    return line_excess(w, 2 * arb("0.526"))
+    return line_excess(w, LINE_SHIFT)
 
 
 @certificate(
@@ -106,6 +132,7 @@ def minimiser_on_the_line_moves_half_as_much(w: Ball) -> Enclosure:
     formula="sqrt(2) (max_w sigmoid(w) + max_v v sigmoid(-w v)) / 2 <= 1",
     domain=LINE,
     depends=("CM-03",),
+    reach=0.81099029,
 )
 def printed_noise_on_the_line_is_private(w: Ball) -> Enclosure:
     """The noise has the rate n epsilon lambda / sqrt(2): a shift of x 2 / (n lambda) costs sqrt(2) x epsilon.
@@ -128,11 +155,23 @@ def singular_excess(*, epsilon: Ball, dimension: Ball, multiple: Ball, shift: Ba
     which grows without limit as r -> 0: epsilon is infinite. At r = 1 / (spread + e^T) the logarithm is T, and
     T = (multiple epsilon + jacobian) / (d - 1) leaves log d + x (1 - (spread + 1/2) r) above multiple x epsilon.
     """
-    budget = times(multiple, epsilon)
-    decay = (-times(budget + jacobian, 1 / (dimension - 1)).lower().nonnegative_part()).exp()  # e^-T at the least T of the cell
-    r = ((1 - 1 / (1 + spread * decay)) / spread).upper()
-    found = times(dimension.log() + times(shift, (1 - (spread + arb(0.5)) * r)), 1 / budget)
-    return Enclosure(enclose(found).lower, math.inf)
+
+    def radius(epsilon: Ball, dimension: Ball, multiple: Ball, spread: Ball, jacobian: Ball) -> Ball:
+        decay = (-times(times(multiple, epsilon) + jacobian, 1 / (dimension - 1)).lower().nonnegative_part()).exp()  # e^-T at the least T
+        return ((1 - 1 / (1 + spread * decay)) / spread).upper()
+
+    def form(epsilon: Ball, dimension: Ball, multiple: Ball, shift: Ball, spread: Ball, jacobian: Ball) -> Ball:
+        r = radius(epsilon, dimension, multiple, spread, jacobian)
+        return times(dimension.log() + times(shift, (1 - (spread + arb(0.5)) * r)), 1 / times(multiple, epsilon))
+
+    def plain(epsilon: Ball, dimension: Ball, multiple: Ball, shift: Ball, spread: Ball, jacobian: Ball) -> Ball:
+        steep = ((multiple * epsilon + jacobian) / (dimension - 1)).exp()
+        r = 1 / (spread + steep)
+        found = dimension.log() + (dimension - 1) * ((1 - spread * r) / r).log() - jacobian + shift * (1 - spread * r) - shift * r / 2
+        return excess(found, multiple * epsilon)
+
+    found = enclose(twice(form, plain, epsilon, dimension, multiple, shift, spread, jacobian))
+    return Enclosure(found.lower, math.inf)
 
 
 @certificate(
@@ -141,6 +180,7 @@ def singular_excess(*, epsilon: Ball, dimension: Ball, multiple: Ball, shift: Ba
     statement="Algorithm 1 is (multiple x epsilon)-DP for some multiple; the theorem says multiple = 1",
     formula="log P[|w - w*(D)| <= rho | D] / P[... | D'] <= multiple x epsilon for all rho > 0",
     domain=Box(epsilon=(1e-2, 10.0), dimension=(2.0, 100.0), shift=(1e-6, 1e2), multiple=(1.0, 1e6)),
+    reach=2961.8958,
 )
 def printed_output_noise_is_private(epsilon: Ball, dimension: Ball, shift: Ball, multiple: Ball) -> Enclosure:
     """The density is unbounded at w*(D), so every pair with w*(D) != w*(D') breaks every multiple: `singular_excess`, spread 1.
@@ -181,6 +221,7 @@ def printed_output_noise_survives_runs(effort: Effort, epsilon: float = 0.2, reg
     domain=Box(n_lambda=(1e-3, 1e3)),
     repairs="CM-05",
     depends=("CM-04",),
+    reach=1.0,
 )
 def gamma_output_noise_is_private(n_lambda: Ball) -> Enclosure:
     """The log-ratio is rate x (|w - w*(D')| - |w - w*(D)|), at most rate x the shift, reached on the ray beyond: epsilon cancels."""

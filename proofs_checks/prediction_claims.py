@@ -36,16 +36,18 @@ def distance_obligation(convexity: float, bound: float) -> list[Any]:
     (their common value is `c` at w and `c1` at w'), and each loss of that one changes by at most L R d.
     """
     z3 = need("z3", "z3-solver")
-    lam, n, lipschitz, radius = positive = z3.Reals(POSITIVE)
+    lam, n, lipschitz, radius = z3.Reals(POSITIVE)
     d, c, c1, old, old1, new, new1 = z3.Reals("d c c1 old old1 new new1")
-    gain = n * lam * z3.Q(round(1000 * convexity), 1000) / 2 * d * d  # objectives are taken n times
+    gain = n * lam * z3.RealVal(str(convexity)) / 2 * d * d  # objectives are taken n times
     return [
-        *(x > 0 for x in positive),
-        d >= 0,
+        lam > 0,
+        n > 0,
+        lipschitz > 0,
+        radius > 0,
         (c1 + old1) - (c + old) >= gain,
         (c + new) - (c1 + new1) >= gain,
         *(z3.And(x - y <= lipschitz * radius * d, y - x <= lipschitz * radius * d) for x, y in ((old, old1), (new, new1))),
-        lam * n * d > z3.Q(round(1000 * bound), 1000) * lipschitz * radius,
+        lam * n * d > z3.RealVal(str(bound)) * lipschitz * radius,
     ]
 
 
@@ -133,10 +135,10 @@ def predictions_move_little(effort: Effort) -> Evidence:
     The search reaches the bound at the test point that points along w - w'.
     """
     z3 = need("z3", "z3-solver")
-    lam, n, lipschitz, radius = positive = z3.Reals(POSITIVE)
+    lam, n, lipschitz, radius = z3.Reals(POSITIVE)
     d, a, b = z3.Reals("d a b")
-    assumed = [*(x > 0 for x in positive), d >= 0, lam * n * d <= 2 * lipschitz * radius, a * a + b * b <= radius * radius]
-    sides = [[*assumed, lam * n * d * side * a > 2 * lipschitz * radius * radius] for side in (1, -1)]
+    assumed = [lam > 0, n > 0, lipschitz > 0, radius > 0, d >= 0, lam * n * d <= 2 * lipschitz * radius, a * a + b * b <= radius * radius]
+    sides = [[*assumed, lam * n * d * side > 2 * lipschitz * radius * radius] for side in (a, -a)]
     proof = unsatisfiable(effort, *sides, text="no change of a prediction is larger")
 
     def prediction(dataset: LabelledVectors) -> tuple[float, float]:
@@ -150,11 +152,13 @@ def predictions_move_little(effort: Effort) -> Evidence:
 def norm_obligation(bound: float, strong: bool) -> list[Any]:
     """Constraints on |w| > `bound` L R / lambda: w beats zero, by the strong convexity if asked for; losses change by at most L R |w|."""
     z3 = need("z3", "z3-solver")
-    lam, _, lipschitz, radius = positive = z3.Reals(POSITIVE)
+    lam, lipschitz, radius = z3.Reals("lambda L R")
     norm, gained = z3.Reals("norm gained")  # gained: mean loss at zero less that at w
-    needed = lam * norm * norm / 2 * (2 if strong else 1)
-    worse = lam * norm > z3.Q(round(1000 * bound), 1000) * lipschitz * radius
-    return [*(x > 0 for x in positive), norm >= 0, gained >= needed, gained <= lipschitz * radius * norm, worse]
+    needed = lam * norm * norm / 2
+    if strong:
+        needed = 2 * needed
+    worse = lam * norm > z3.RealVal(str(bound)) * lipschitz * radius
+    return [lam > 0, lipschitz > 0, radius > 0, gained >= needed, gained <= lipschitz * radius * norm, worse]
 
 
 def longest() -> float:
@@ -222,6 +226,7 @@ def the_displays_add_up(effort: Effort) -> Evidence:
     formula="n lambda epsilon / (200 L R^2 sqrt(B) log(4/delta)) <= epsilon / (200 sqrt(B) S log(4/delta)), S = 2 L R^2 / (lambda n)",
     domain=Box(n_lambda=(1.0, 1e6)),
     depends=("JK-03",),
+    reach=2.0,
 )
 def the_box_is_that_of_its_theorem(n_lambda: Ball) -> Enclosure:
     """All but S / (L R^2) cancels: the ratio is n lambda S / (L R^2). It is 2: the box adds half the noise that the theorem asks for.
@@ -236,9 +241,9 @@ def box_and_theorem(factor: int) -> tuple[Any, Any]:
     """epsilon_0 of Algorithm 1 with `factor` for its 200, and of Theorem 9 at the sensitivity of JK-03."""
     sympy = need("sympy", "sympy")
     n, lam, epsilon, delta, lipschitz, radius, updates = sympy.symbols("n lambda epsilon delta L R B", positive=True)
-    common = epsilon / (sympy.sqrt(updates) * sympy.log(4 / delta))
     sensitivity = 2 * lipschitz * radius**2 / (lam * n)
-    return n * lam * common / (factor * lipschitz * radius**2), common / (200 * sensitivity)
+    box = n * lam * epsilon / (factor * lipschitz * radius**2 * sympy.sqrt(updates) * sympy.log(4 / delta))
+    return box, epsilon / (200 * sympy.sqrt(updates) * sensitivity * sympy.log(4 / delta))
 
 
 @claim(

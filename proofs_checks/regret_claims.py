@@ -24,11 +24,12 @@ from dpwitness.auditors.utility import Scaling
 from dpwitness.mechanisms.ftrl import LambdaRule, PrivateFTRL
 from dpwitness.mechanisms.protocol import FloatArray
 
-from .enclosures import Ball, Box, Enclosure, at_most, branch_and_bound, enclose, supremum
-from .evidence import attained, audited, exact_delta, identities, least
+from .enclosures import Ball, Box, Enclosure, at_most, branch_and_bound, enclose, excess, free, supremum_of, twice
+from .evidence import attained, audited, case, exact_delta, identities, least
 from .finding import ClaimVerdict, Evidence
 from .gaussian import gaussian_excess
-from .ledger import Effort, certificate, claim, need
+from .ledger import TIGHT, Effort, certificate, claim, need
+from .simplex_claims import softmax_excess, softmax_loss
 
 PAPER = "Jain and Thakurta 2014"
 
@@ -43,13 +44,14 @@ PAPER = "Jain and Thakurta 2014"
     formula="sup log(theta_j / theta'_j) <= 2 R / lambda",
     domain=Box(range=(1e-3, 1.0)),
     depends=("JT-10",),
+    reach=2.0,
 )
 def round_costs_half_its_range(range: Ball) -> Enclosure:
     """JT-10 with L R = R: the loss is a - log(1 + w (e^a - 1)), a = 4 R / lambda, at the weight w of the favoured action.
 
     It tends to a as earlier costs make that action rare: twice what the step supposes, 2 R / lambda = a / 2.
     """
-    return supremum(lambda w: 1 - 2 * (w.nonnegative_part() * range.expm1()).log1p() / range, over=(0.0, 1.0))
+    return supremum_of(lambda w, a: 1 + 2 * softmax_excess(w, a), lambda w, a: softmax_loss(w, a) / (2 * (a / 4)) - 1, range)
 
 
 @claim(
@@ -76,14 +78,22 @@ def renyi_excess(epsilon: Ball, delta: Ball, factor: Ball) -> Enclosure:
 
     At alpha = 1/2 + epsilon / (2 rho), which is best for its exponent -rho (alpha - 1)^2.
     """
-    digits = -delta.log() * factor * factor
-    rho, ratio = epsilon * epsilon / (4 * digits), 2 * digits / epsilon
-    if not ratio > 0.5:
-        return Enclosure(-math.inf, math.inf)
-    # rho (ratio - 1/2)^2 = digits - epsilon / 2 + rho / 4, and digits cancels against log(1/delta) for factor 1
-    power = (1 - factor * factor) * -delta.log() + epsilon / 2 - rho / 4
-    alpha = ratio + 0.5
-    return at_most((power + alpha * (-1 / alpha).log1p() - (alpha - 1).log()).expm1())
+
+    def form(epsilon: Ball, delta: Ball, factor: Ball) -> Ball:
+        digits = -delta.log() * factor * factor
+        rho, ratio = epsilon * epsilon / (4 * digits), 2 * digits / epsilon
+        # rho (ratio - 1/2)^2 = digits - epsilon / 2 + rho / 4, and digits cancels against log(1/delta) for factor 1
+        power = (1 - factor * factor) * -delta.log() + epsilon / 2 - rho / 4
+        alpha = ratio + 0.5
+        return (power + alpha * (-1 / alpha).log1p() - (alpha - 1).log()).expm1()  # no number where alpha <= 1
+
+    def plain(epsilon: Ball, delta: Ball, factor: Ball) -> Ball:
+        ridge = factor * (8 * -delta.log()).sqrt() / epsilon  # lambda / (R sqrt(T))
+        rho = (4 / ridge) ** 2 / 8
+        alpha = 1 / arb(2) + epsilon / (2 * rho)
+        return excess(((alpha - 1) * (alpha * rho - epsilon)).exp() * (1 - 1 / alpha) ** alpha / (alpha - 1), delta)
+
+    return at_most(twice(form, plain, epsilon, delta, factor))
 
 
 def game(epsilon: float, delta: float, horizon: float, rule: LambdaRule = "printed") -> PrivateFTRL:
@@ -130,6 +140,7 @@ def game_is_private(effort: Effort, epsilon: float = 8.0, delta: float = 0.01, h
     formula="Phi(mu/2 - epsilon/mu) - e^epsilon Phi(-mu/2 - epsilon/mu) <= delta, mu = epsilon / sqrt(2 log(1/delta))",
     domain=Box(epsilon=(0.1, 20.0), delta=(1e-10, 0.01)),
     depends=("JT-16",),
+    reach=202.19684,
 )
 def long_game_is_private(epsilon: Ball, delta: Ball) -> Enclosure:
     """Randomised response of log-odds z = 2 R / lambda has loss z with mean z^2 / 2 + O(z^4) and variance z^2: T z^2 = mu^2 stays.
@@ -146,6 +157,7 @@ def long_game_is_private(epsilon: Ball, delta: Ball) -> Enclosure:
     formula="exp(epsilon/2 - rho/4) (1 - 1/alpha)^alpha / (alpha - 1) <= 1, alpha = 1/2 + 2 log(1/delta) / epsilon",
     domain=Box(epsilon=(1e-2, 4.0), delta=(1e-15, 0.01)),
     depends=("JT-10",),
+    reach=0.99834936,
 )
 def game_at_moderate_epsilon_is_private(epsilon: Ball, delta: Ball) -> Enclosure:
     """The module's bounded range and conversion at the alpha that is best for the exponent. A larger lambda only lowers rho."""
@@ -160,14 +172,25 @@ def game_at_moderate_epsilon_is_private(epsilon: Ball, delta: Ball) -> Enclosure
     domain=Box(epsilon=(1e-2, 100.0), delta=(1e-15, 0.5)),
     repairs="JT-16",
     depends=("JT-10",),
+    reach=1.0,
 )
 def game_with_more_regularization_is_private(epsilon: Ball, delta: Ball) -> Enclosure:
     """The second conversion: rho = epsilon e / (1 + e)^2 and 2 sqrt(rho log(1/delta)) = epsilon / (1 + e), e = epsilon / (4 log(1/delta)).
 
     Their sum is epsilon (1 + 2 e) / (1 + e)^2: excess -(e / (1 + e))^2.
     """
-    e = epsilon / (-4 * delta.log())
-    return at_most(-((1 - 1 / (1 + e)).nonnegative_part() ** 2))
+
+    def form(epsilon: Ball, delta: Ball) -> Ball:
+        e = epsilon / (-4 * delta.log())
+        return -((1 - 1 / (1 + e)).nonnegative_part() ** 2)
+
+    def plain(epsilon: Ball, delta: Ball) -> Ball:
+        digits = -delta.log()
+        ridge = (8 * digits).sqrt() / epsilon * (1 + epsilon / (4 * digits))  # lambda / (R sqrt(T))
+        rho = (4 / ridge) ** 2 / 8
+        return (rho + 2 * (rho * digits).sqrt()) / epsilon - 1
+
+    return at_most(twice(form, plain, epsilon, delta))
 
 
 @claim(
@@ -192,6 +215,7 @@ def game_with_log_p_is_private(effort: Effort, epsilon: float = 2.0, delta: floa
     domain=Box(epsilon=(1e-2, 4.0), delta=(1e-15, 0.01), log_p=(0.69, 14.0)),
     repairs="JT-17",
     depends=("JT-16-moderate",),
+    reach=0.99981234,
 )
 def game_with_enough_log_p_is_private(epsilon: Ball, delta: Ball, log_p: Ball) -> Enclosure:
     """For p >= 3 nothing changes, for p = 2 the factor log p is left out."""
@@ -210,6 +234,11 @@ def steady_regret(rounds: Ball, lam: Ball, log_p: Ball) -> Ball:
     return lam * (log_p - ((log_p.exp() - 1) * (-2 * rounds / lam).exp()).log1p())
 
 
+def variance_form(v: Ball) -> Ball:
+    """2 v (1 - v) - 1, by the distance from the middle."""
+    return -1 / arb(2) - 2 * ((v - 1 / arb(2)) ** 2).nonnegative_part()
+
+
 @claim(
     "JT-18",
     kind="certificate",
@@ -226,13 +255,13 @@ def regret_of_the_leader(effort: Effort) -> Evidence:
     for T = lambda^(3/2) rounds reach the whole bound nonetheless, since there the second term is small.
     """
     signs = branch_and_bound(
-        lambda v: enclose(-arb(0.5) - 2 * ((v - 0.5) ** 2).nonnegative_part()), Box(v=(0.0, 1.0)), seconds=max(0.1, effort.left())
+        lambda v: enclose(twice(variance_form, lambda v: 2 * v * (1 - v) - 1, v)), Box(v=(0.0, 1.0)), seconds=max(0.1, effort.left())
     )
-    holds = signs.negative == 1
+    holds = signs.negative == 1 and abs(signs.enclosure.upper + 1 / 2) <= TIGHT  # half of R^2 / lambda, which is the slack
     text = f"a round adds at most {1 + signs.enclosure.upper:.4g} of R^2 / lambda" if holds else "a round's share is not settled"
     verdict = ClaimVerdict.HOLDS if holds else ClaimVerdict.INCONCLUSIVE
     proof = Evidence(verdict, text, "interval branch and bound", signs.enclosure, signs=signs, grade="proved")
-    lam, log_p = 1e16, math.log(2)  # of the costs that reach the bound; the proof is for every lambda and p
+    lam, log_p = case(1e16), math.log(case(2))  # of the costs that reach the bound; the proof is for every lambda and p
     rounds = arb(lam) ** 1.5
     reached = steady_regret(rounds, arb(lam), arb(log_p)) / (arb(lam) * arb(log_p) + rounds / arb(lam))
     return attained(proof, enclose(reached).lower, f"by constant costs, lambda = {lam:g} R, T = lambda^1.5, log p = {log_p:.4g}")
@@ -245,6 +274,7 @@ def regret_of_the_leader(effort: Effort) -> Evidence:
     statement="The regret is at most C R sqrt(T log(p) log(1/delta)) / epsilon with lambda = R sqrt(8 T log(1/delta)) / epsilon",
     formula="Regret(T) <= C R sqrt(T log p log(1/delta)) / epsilon",
     domain=Box(constant=(1.0, 1e3), epsilon=(1e-2, 10.0), delta=(1e-15, 0.1)),
+    reach=1.4323811,
 )
 def regret_by_equation_12(effort: Effort, constant: float = 10.0, epsilon: float = 1.0, delta: float = 1e-5) -> Evidence:
     """lambda log p alone is sqrt(8 log p) times the bound, and constant costs reach it (JT-18): log p > C^2 / 8 refutes the constant C.
@@ -315,11 +345,21 @@ def regret_by_log_p_as_set(effort: Effort) -> Evidence:
     domain=Box(epsilon=(1e-2, 2.0), delta=(1e-15, 0.1), log_p=(0.69, 14.0)),
     repairs="JT-19",
     depends=("JT-18",),
+    reach=0.96077792,
 )
 def regret_with_log_p(epsilon: Ball, delta: Ball, log_p: Ball) -> Enclosure:
     """lambda log p is sqrt(8) and T R^2 / lambda is epsilon^2 / (sqrt(8) log(1/delta) log p) in units of the bound without the 4."""
     root = arb(8).sqrt()
-    return at_most((root + epsilon * epsilon / (root * -delta.log() * log_p)) / 4 - 1)
+
+    def plain(epsilon: Ball, delta: Ball, log_p: Ball) -> Ball:
+        rounds, digits = free(10), -delta.log()
+        lam = (8 * rounds * digits).sqrt() / epsilon
+        return excess(lam * log_p + rounds / lam, 4 * log_p * (rounds * digits).sqrt() / epsilon)
+
+    def form(epsilon: Ball, delta: Ball, log_p: Ball) -> Ball:
+        return excess(root + epsilon * epsilon / (root * -delta.log() * log_p), arb(4))
+
+    return at_most(twice(form, plain, epsilon, delta, log_p))
 
 
 @claim(

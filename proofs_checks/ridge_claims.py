@@ -20,8 +20,8 @@ from dpwitness.mechanisms.datasets import LabelledVectors
 from dpwitness.mechanisms.protocol import FloatArray
 from dpwitness.mechanisms.ridge import PrivateRidge
 
-from .enclosures import Ball, Box, Enclosure, enclose, supremum, times
-from .evidence import audited, excess_of, identities
+from .enclosures import Ball, Box, Enclosure, enclose, excess, free, log1p_remainder, supremum_of, twice
+from .evidence import audited, excess_of, identities, unsatisfiable
 from .finding import ClaimVerdict, Evidence
 from .ledger import Effort, certificate, claim, need
 
@@ -66,14 +66,24 @@ def closed_form_minimises_in_law(effort: Effort) -> Evidence:
     statement="With it, replacing a record changes the Jacobian by a factor of at most 1 + epsilon / 2, for every n lambda",
     formula="det Q / det Q' <= 1 + epsilon / 2",
     domain=Box(epsilon=(1e-2, 10.0)),
+    reach=1.0,
 )
 def added_term_tames_the_jacobian(epsilon: Ball) -> Enclosure:
     """Q = A + x x^T, Q' = A + x' x'^T, A >= (N + 2 / epsilon) I: the ratio is at most 1 + x.A^-1 x <= 1 + 1 / (N + 2 / epsilon).
 
     Reached by a unit record against x' = 0 among zeros. That is 1 + (epsilon / 2) / (1 + N epsilon / 2): excess -h / (1 + h) over
-    epsilon / 2, with h = N epsilon / 2, zero at N = 0 and falling from there.
+    epsilon / 2, with h = N epsilon / 2, zero at N = 0 and falling from there. `share` is 1 / (1 + h), in (0, 1] for all N >= 0.
     """
-    return supremum(lambda n_lambda: -(1 - 1 / (1 + times(n_lambda, epsilon / 2))).nonnegative_part(), over=(0.0, 1e3))
+
+    def form(share: Ball, epsilon: Ball) -> Ball:
+        return -(1 - share).nonnegative_part()
+
+    def plain(share: Ball, epsilon: Ball) -> Ball:
+        n_lambda = (1 / share - 1) / (epsilon / 2)
+        ridge = n_lambda + 2 / epsilon  # the least eigenvalue of A
+        return ((ridge + 1) / ridge - 1) / (epsilon / 2) - 1
+
+    return supremum_of(form, plain, epsilon)
 
 
 @certificate(
@@ -82,6 +92,7 @@ def added_term_tames_the_jacobian(epsilon: Ball) -> Enclosure:
     statement="The closed form (8) is (multiple x epsilon)-DP for some multiple; the paper says multiple = 1",
     formula="sup_w log p(w | D) / p(w | D') <= multiple x epsilon",
     domain=Box(epsilon=(1e-2, 10.0), n_lambda=(0.0, 1e3), multiple=(1.0, 1e6)),
+    reach=1.9999001,
 )
 def closed_form_is_private(epsilon: Ball, n_lambda: Ball, multiple: Ball) -> Enclosure:
     """(8) is not confined to Theta, and zeta bounds the gradient there only: the loss of witness W12 grows like w, for all B and Y.
@@ -90,8 +101,20 @@ def closed_form_is_private(epsilon: Ball, n_lambda: Ball, multiple: Ball) -> Enc
     c (b' - b) - log(1 + 1/Q) = epsilon (w - Y) / (2 (B + Y)) - log(1 + 1/Q), and log(1 + 1/Q) <= epsilon / (N epsilon + 2).
     At w = Y + 2 (B + Y) (multiple + 1) it exceeds multiple x epsilon by epsilon (1 - 1 / (N epsilon + 2)) or more.
     """
-    gain = 1 - 1 / ((n_lambda * epsilon).nonnegative_part() + 2)
-    return Enclosure(enclose(gain / multiple).lower, math.inf)
+
+    def form(epsilon: Ball, n_lambda: Ball, multiple: Ball) -> Ball:
+        ridge = (n_lambda * epsilon).nonnegative_part() + 2  # times epsilon
+        x = epsilon / ridge
+        return (1 - (1 - x * log1p_remainder(x)).nonnegative_part() / ridge) / multiple  # log(1 + x) = x - x^2 h
+
+    def plain(epsilon: Ball, n_lambda: Ball, multiple: Ball) -> Ball:
+        b, y = free(2), free(3)
+        rate, q = epsilon / (4 * (b + y)), n_lambda + 2 / epsilon
+        w = y + 2 * (b + y) * (multiple + 1)
+        noise, other = 2 * q * w, 2 * ((q + 1) * w - y)
+        return excess(rate * (other - noise) - ((q + 1) / q).log(), multiple * epsilon)
+
+    return Enclosure(enclose(twice(form, plain, epsilon, n_lambda, multiple)).lower, math.inf)
 
 
 @claim(
@@ -121,6 +144,7 @@ def closed_form_survives_the_tail(
     statement="Noise exp(-epsilon |b| / (2 zeta)) and the added term make outputs inside Theta epsilon-DP",
     formula="log p(w | D) / p(w | D') <= epsilon for |w| <= B",
     domain=Box(epsilon=(1e-2, 10.0), n_lambda=(0.0, 10.0), label_ratio=(1.0, 1e3)),
+    reach=1.1234576,
 )
 def inside_theta_it_is_private(epsilon: Ball, n_lambda: Ball, label_ratio: Ball) -> Enclosure:
     """Above: |b - b'| <= 2 zeta spends epsilon, the Jacobian log(1 + 1/Q), Q = N + 2 / epsilon (MN-02).
@@ -128,15 +152,21 @@ def inside_theta_it_is_private(epsilon: Ball, n_lambda: Ball, label_ratio: Ball)
     Below, witness W13 at w = -B, p = 1: (1, Y) against (x, -Y) among many records (t, -Y) that only shift b, t -> 0, until it is positive:
     b' - b = 2 (B (1 - x^2) + Y (1 + x)). Loss epsilon ((1 - x^2) + r (1 + x)) / (2 (1 + r)) + log((Q + 1) / (Q + x^2)), r = Y / B.
     """
-    least = n_lambda + 2 / epsilon
-    mixed = 1 / (1 + label_ratio)
 
-    def excess(x: Ball) -> Ball:
-        noise = (1 + x) / 2 * (1 - x * mixed)  # of ((1 - x^2) + r (1 + x)) / (2 (1 + r)), with r / (1 + r) = 1 - mixed
-        return noise + ((1 - x * x) / (least + x * x)).log1p() / epsilon - 1
+    def form(x: Ball, epsilon: Ball, n_lambda: Ball, label_ratio: Ball) -> Ball:
+        noise = (1 + x) / 2 * (1 - x / (1 + label_ratio))  # of ((1 - x^2) + r (1 + x)) / (2 (1 + r)), with r / (1 + r) = 1 - 1 / (1 + r)
+        return noise + ((1 - x * x) / (n_lambda + 2 / epsilon + x * x)).log1p() / epsilon - 1
 
-    below = max(enclose(excess(arb(k) / 8)).lower for k in range(9))
-    return Enclosure(below, enclose((1 / least).log1p() / epsilon).upper)
+    def plain(x: Ball, epsilon: Ball, n_lambda: Ball, label_ratio: Ball) -> Ball:
+        q, zeta = n_lambda + 2 / epsilon, 2 * (1 + label_ratio)  # B = 1
+        moved = 2 * ((1 - x * x) + label_ratio * (1 + x))
+        return excess(epsilon / (2 * zeta) * moved + ((q + 1) / (q + x * x)).log(), epsilon)
+
+    below = max(enclose(twice(form, plain, arb(k) / 8, epsilon, n_lambda, label_ratio)).lower for k in range(9))
+    most = twice(
+        lambda e, n: (1 / (n + 2 / e)).log1p() / e, lambda e, n: excess(e + ((n * e + 2 + e) / (n * e + 2)).log(), e), epsilon, n_lambda
+    )
+    return Enclosure(below, enclose(most).upper)
 
 
 @claim(
@@ -147,6 +177,7 @@ def inside_theta_it_is_private(epsilon: Ball, n_lambda: Ball, label_ratio: Ball)
     formula="log p(w | D) / p(w | D') <= epsilon at w = -B",
     domain=Box(epsilon=(1e-2, 10.0), label_bound=(1.0, 1e4)),
     depends=("MN-03-bulk",),
+    reach=1.1099195,
 )
 def inside_theta_it_survives_opposed_records(effort: Effort, epsilon: float = 0.1, label_bound: float = 100.0) -> Evidence:
     """The log-ratio of the mechanism's densities in balls, B = 1, lambda = 0, a million records."""
@@ -180,6 +211,7 @@ def _log_density(data: LabelledVectors, w: Ball, rate: Ball, ridge: Ball) -> Bal
     domain=Box(epsilon=(1e-2, 10.0)),
     repairs="MN-03",
     depends=("MN-02",),
+    reach=0.99999603,
 )
 def half_rate_over_theta_is_private(epsilon: Ball) -> Enclosure:
     """Inside Theta b moves by at most 2 zeta, loss epsilon / 2, and MN-02 bounds the Jacobian.
@@ -187,7 +219,20 @@ def half_rate_over_theta_is_private(epsilon: Ball) -> Enclosure:
     On the sphere the output w is shared by all b = 2 (Q w - M) + 2 mu w with mu >= 0, and the density with respect to area is the
     integral over mu of exp(-c |b|) times the determinant of Q + mu on the tangent space: for each mu the same two bounds hold.
     """
-    return enclose((epsilon / 2).log1p() / epsilon - arb(0.5))
+    return over_theta(epsilon, rate=1 / arb(4), moved=2)
+
+
+def over_theta(epsilon: Ball, *, rate: Ball, moved: int) -> Enclosure:
+    """Excess of noise of `rate` epsilon / zeta that moves by `moved` zeta, with the Jacobian at the least ridge, Lambda / epsilon."""
+
+    def form(epsilon: Ball) -> Ball:
+        return (epsilon / 2).log1p() / epsilon - arb(0.5)
+
+    def plain(epsilon: Ball) -> Ball:
+        least = 2 / epsilon
+        return excess(rate * epsilon * moved + ((1 + least) / least).log(), epsilon)
+
+    return enclose(twice(form, plain, epsilon))
 
 
 @certificate(
@@ -198,10 +243,11 @@ def half_rate_over_theta_is_private(epsilon: Ball) -> Enclosure:
     domain=Box(epsilon=(1e-2, 10.0)),
     repairs="MN-03",
     depends=("MN-02",),
+    reach=0.99999603,
 )
 def printed_rate_is_private_for_added_records(epsilon: Ball) -> Enclosure:
     """One record moves b by at most zeta, loss epsilon / 2: the relation of the theorem that the paper builds on."""
-    return enclose((epsilon / 2).log1p() / epsilon - arb(0.5))
+    return over_theta(epsilon, rate=1 / arb(2), moved=1)
 
 
 @claim(
@@ -238,6 +284,7 @@ def price_constant(p: int, radius: float, label_bound: float) -> float:
     statement="E[J(beta_priv) - J(beta_lambda)] <= (p (p + 1) zeta^2 / (4 Lambda) + Lambda B^2 / 4) / (epsilon n) for each organisation",
     formula="4 a k / (a + k)^2 <= 1, k = Lambda / (epsilon n), for each eigenvalue a of Sigma + lambda I",
     domain=Box(share=(0.0, 1.0)),
+    reach=1.0,
 )
 def price_of_privacy_is_bounded(share: Ball) -> Enclosure:
     """J is quadratic with Hessian 2 A, A = Sigma + lambda I, and with A_k = A + k I
@@ -247,7 +294,12 @@ def price_of_privacy_is_bounded(share: Ball) -> Enclosure:
     (p + 1) (2 zeta / epsilon)^2 / (4 n^2) tr(A A_k^-2) + k^2 beta_lambda.A A_k^-2 beta_lambda, and a / (a + k)^2 <= 1 / (4 k) gives both
     terms. With `share` = a / (a + k), 4 a k / (a + k)^2 = 1 - (1 - 2 share)^2; MN-06 has data with share = 1/2.
     """
-    return enclose(-((1 - 2 * share) ** 2).nonnegative_part())
+
+    def plain(share: Ball) -> Ball:
+        a, k = share / (1 - share), arb(1)  # in units of k
+        return (a / (a + k) ** 2) / (1 / (4 * k)) - 1
+
+    return enclose(twice(lambda s: -((1 - 2 * s) ** 2).nonnegative_part(), plain, share))
 
 
 @claim(
@@ -331,12 +383,15 @@ def price_falls_with_the_records(effort: Effort, epsilon: float = 1.0, regulariz
 )
 def excess_risk_is_a_square(effort: Effort) -> Evidence:
     """With Y = beta.X + W and e = (beta_hat - beta).X, (Y - beta_hat.X)^2 - (Y - beta.X)^2 = e^2 - 2 W e, and E[W e] = E[W] E[e] = 0 as
-    W is independent of X and has mean 0. The definition of sub-Gaussian says so: exp(t E W) <= E exp(t W) <= exp(sigma^2 t^2 / 2) for both
-    signs of t -> 0 leaves E W = 0. Both parts are checked as identities, the first for p = 2.
+    W is independent of X and has mean 0. The definition of sub-Gaussian says so: t E W <= log E exp(t W) <= sigma^2 t^2 / 2 for every
+    t, and at t = E W / sigma^2 that leaves E W = 0 (z3). The first part is an identity, checked for p = 2.
     """
     sympy = need("sympy", "sympy")
-    b1, b2, h1, h2, x1, x2, w, t, sigma, m = sympy.symbols("b1 b2 h1 h2 x1 x2 w t sigma m", real=True)
+    b1, b2, h1, h2, x1, x2, w = sympy.symbols("b1 b2 h1 h2 x1 x2 w", real=True)
     label, e = b1 * x1 + b2 * x2 + w, (h1 - b1) * x1 + (h2 - b2) * x2
     square = (label - h1 * x1 - h2 * x2) ** 2 - (label - b1 * x1 - b2 * x2) ** 2 - (e**2 - 2 * w * e)
-    mean = sympy.limit((t * m - sigma**2 * t**2 / 2) / t, t, 0) - m  # so m <= 0, and by t -> -t, m >= 0
-    return identities(square, mean, text="the cross term is 2 W e, whose mean vanishes")
+    proof = identities(square, text="the cross term is 2 W e, whose mean vanishes")
+    mean, variance = need("z3", "z3-solver").Reals("mean variance")
+    t = mean / variance
+    void = unsatisfiable(effort, [variance > 0, t * mean <= variance * t * t / 2, mean != 0], text=proof.text)
+    return proof if void.verdict is ClaimVerdict.HOLDS else void

@@ -27,7 +27,7 @@ from dpwitness.mechanisms.losses import Loss
 from dpwitness.mechanisms.protocol import FloatArray
 from dpwitness.mechanisms.simplex import SimplexSampling, minimise_over_simplex
 
-from .enclosures import Ball, Box, Enclosure, at_most, enclose, supremum
+from .enclosures import Ball, Box, Enclosure, at_most, enclose, supremum_of, twice
 from .evidence import audited, exact_delta, least
 from .finding import ClaimVerdict, Evidence
 from .ledger import Effort, certificate, claim
@@ -45,6 +45,7 @@ POPULATION = LabelledVectors(1 - 2 * np.eye(4), np.ones(4), [27, 26, 24, 23])  #
     statement="Each draw costs at most 4 L R / lambda, so that epsilon lambda / (4 L R) draws are epsilon-DP",
     formula="sup log(theta_j / theta'_j) <= 4 L R / lambda",
     domain=Box(range=(1e-3, 20.0)),
+    reach=1.0,
 )
 def draw_from_a_softmax(range: Ball) -> Enclosure:
     """theta is proportional to exp(-G / lambda), and the changed record moves G by D, |D_j| <= 2 L R.
@@ -53,7 +54,18 @@ def draw_from_a_softmax(range: Ball) -> Enclosure:
     others -2 L R. With w = theta_j and a = 4 L R / lambda it is a + log(1 - w + w e^-a) = a - log(1 + w' (e^a - 1)), w' the other
     dataset's weight: largest as the coordinate becomes rare (W17), where it tends to a. Excess: -log(1 + w' (e^a - 1)) / a.
     """
-    return supremum(lambda w: -(w.nonnegative_part() * range.expm1()).log1p().nonnegative_part() / range, over=(0.0, 1.0))
+    return supremum_of(softmax_excess, lambda w, a: softmax_loss(w, a) / (4 * (a / 4)) - 1, range)
+
+
+def softmax_loss(weight: Ball, range: Ball) -> Ball:
+    """log(theta_j / theta'_j) at D_j = 2 L R, all others -2 L R, where `weight` is theta'_j and D / lambda = +-range / 2."""
+    moved = weight * (range / 2).exp()  # theta is proportional to theta' exp(D / lambda)
+    return (moved / (moved + (1 - weight) * (-range / 2).exp()) / weight).log()
+
+
+def softmax_excess(weight: Ball, range: Ball) -> Ball:
+    """The same over `range`, less 1."""
+    return -(weight.nonnegative_part() * range.expm1()).log1p().nonnegative_part() / range
 
 
 @certificate(
@@ -63,14 +75,19 @@ def draw_from_a_softmax(range: Ball) -> Enclosure:
     formula="(L R / lambda) (2 + 2 sqrt(1 + x)) <= (L R / lambda) (4 + 2 x)",
     domain=Box(x=(0.0, 1e6)),
     depends=("JT-10",),
+    reach=1.0,
 )
 def draw_from_a_smooth_minimiser(x: Ball) -> Enclosure:
     """The module's bound against the printed one: with s = sqrt(1 + x) the excess is -s (s - 1) / (1 + s^2).
 
     It holds for all x, also below 1. For large x the print wastes a factor of sqrt(x).
     """
-    s = (1 + x).sqrt()
-    return at_most(-(s * x / (1 + s) / (1 + s * s)).nonnegative_part())
+
+    def form(x: Ball) -> Ball:
+        s = (1 + x).sqrt()
+        return -(s * x / (1 + s) / (1 + s * s)).nonnegative_part()
+
+    return at_most(twice(form, lambda x: (2 + 2 * (1 + x).sqrt()) / (4 + 2 * x) - 1, x))
 
 
 # -- Theorem 3, approximate --------------------------------------------------------------------------------------------
@@ -116,6 +133,7 @@ def draws_without_a_unit(effort: Effort, epsilon: float = 1.0, delta: float = 1e
     domain=Box(epsilon=(1e-2, 40.0), delta=(1e-15, 0.5)),
     repairs="JT-12",
     depends=("JT-11",),
+    reach=0.90060316,
 )
 def draws_with_a_unit(epsilon: Ball, delta: Ball) -> Enclosure:
     """A draw costs at most a = (L R / lambda) (4 + 2x) (JT-11), hence is a^2/2-zCDP, and so many draws are rho-zCDP (Bun and Steinke 2016).
@@ -143,6 +161,7 @@ def square_root_of_draws(records: Ball, epsilon: Ball, delta: Ball, actions: Bal
     statement="The algorithm of the utility theorem draws at least once",
     formula="m = (epsilon lambda / log(1/delta))^2 (32 + 16 n R^2 L_g / lambda)^-2 >= 1",
     domain=Box(records=(1.0, 1e15), epsilon=(1e-2, 100.0), delta=(1e-10, 0.1), actions=(2.0, 1e7)),
+    reach=1.8340399,
 )
 def algorithm_draws(effort: Effort, records: float = 42_000, epsilon: float = 10.0, delta: float = 1e-3, actions: float = 8) -> Evidence:
     """With lambda = k n^(2/3), sqrt(m) = epsilon k n^(2/3) / (log(1/delta) (32 + 16 n^(1/3) / k)) rises with n, in balls.
@@ -172,6 +191,7 @@ def algorithm_draws(effort: Effort, records: float = 42_000, epsilon: float = 10
     statement="The (epsilon, delta)-DP form never draws more than the epsilon-DP form",
     formula="m_approximate <= m_pure",
     domain=Box(records=(1.0, 1e9), epsilon=(0.1, 10.0), delta=(1e-10, 1e-3), actions=(2.0, 1e6)),
+    reach=0.44999996,
 )
 def pure_form_draws_more(records: Ball, epsilon: Ball, delta: Ball, actions: Ball) -> Enclosure:
     """m_pure = epsilon lambda / (4 + 2x) = 8 log(1/delta) sqrt(m_approximate): the ratio is sqrt(m_approximate) / (8 log(1/delta)).

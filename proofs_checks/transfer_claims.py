@@ -23,7 +23,7 @@ from dpwitness.mechanisms.losses import Loss
 from dpwitness.mechanisms.protocol import FloatArray
 from dpwitness.mechanisms.transfer import TestDataDependentLearner
 
-from .enclosures import Ball, Box, Enclosure, enclose
+from .enclosures import Ball, Box, Enclosure, at_most, enclose, excess, free, twice
 from .evidence import attained, audited, excess_of, identities, least, unsatisfiable
 from .finding import ClaimVerdict, Evidence
 from .ledger import Effort, certificate, claim, need
@@ -94,6 +94,7 @@ def the_constant_one_is_private(effort: Effort, epsilon: float = 1.0, delta: flo
     domain=Box(epsilon=(0.01, 10.0), delta=(1e-12, 1e-2)),
     repairs="JK-10",
     depends=("JK-03",),
+    reach=0.97854084,
 )
 def the_constant_four_is_private(epsilon: Ball, delta: Ball) -> Enclosure:
     """Each answer is e-DP, hence e^2/2-zCDP (Bun and Steinke 2016, Proposition 1.4); zCDP adds up over answers, and T cancels:
@@ -104,8 +105,17 @@ def the_constant_four_is_private(epsilon: Ball, delta: Ball) -> Enclosure:
 
 def transfer_excess(epsilon: Ball, delta: Ball, constant: Ball) -> Enclosure:
     """The epsilon that zCDP gives for the constant c, over epsilon, less 1; from above only."""
-    bound = 2 * epsilon / (constant * constant * -delta.log()) + 2 * arb(2).sqrt() / constant - 1
-    return Enclosure(-1.0, enclose(bound).upper)
+
+    def form(epsilon: Ball, delta: Ball) -> Ball:
+        return 2 * epsilon / (constant * constant * -delta.log()) + 2 * arb(2).sqrt() / constant - 1
+
+    def plain(epsilon: Ball, delta: Ball) -> Ball:
+        rounds, digits = free(100), -delta.log()
+        loss = 2 * epsilon / (constant * (rounds * digits).sqrt())
+        rho = rounds * loss * loss / 2
+        return excess(rho + 2 * (rho * digits).sqrt(), epsilon)
+
+    return at_most(twice(form, plain, epsilon, delta))
 
 
 @claim(
@@ -117,7 +127,7 @@ def transfer_excess(epsilon: Ball, delta: Ball, constant: Ball) -> Enclosure:
 )
 def the_fit_is_close(effort: Effort) -> Evidence:
     """Write u_t = <what - w*, phi(z_t)>. As what beats w*, |u|^2 <= 2 <u, b> <= 2 |u| |b|; and |u|_1 <= sqrt(T) |u|. z3 on the norms."""
-    return unsatisfiable(effort, fit_obligation(2, 2), text="no larger sum is possible")
+    return unsatisfiable(effort, fit_obligation(2, 2), text="no larger sum is possible", where=[noisy()])
 
 
 @claim(
@@ -132,7 +142,7 @@ def the_fit_is_twice_as_close(effort: Effort) -> Evidence:
 
     It is reached where the phi(z_t) are orthonormal, C is the whole space, and all |b_t| are equal: there u = b.
     """
-    proof = unsatisfiable(effort, fit_obligation(1, 1), text="no larger sum is possible")
+    proof = unsatisfiable(effort, fit_obligation(1, 1), text="no larger sum is possible", where=[noisy()])
     it = KernelLearner(Loss("absolute"), 1.0, 4, 4)
     noise = np.array([[1.0, -1.0, 1.0, -1.0]])  # noisy answers of a w* = 0
     fitted = TestDataDependentLearner(it, 1.0, 1e-3, np.eye(4), release="weights").weights(noise)
@@ -140,11 +150,16 @@ def the_fit_is_twice_as_close(effort: Effort) -> Evidence:
     return attained(proof, ratio, "by orthonormal test points")
 
 
+def noisy() -> list[Any]:
+    """Some noise, without which every bound is reached."""
+    return [need("z3", "z3-solver").Real("b") > 0]
+
+
 def fit_obligation(gain: int, bound: int) -> list[Any]:
     """Constraints on a sum above `bound` sqrt(T) |b|, where |u|^2 <= `gain` <u, b>."""
     z3 = need("z3", "z3-solver")
     length, noise, inner, total, root = z3.Reals("u b inner sum root_T")
-    norms = [length >= 0, noise >= 0, root >= 1, inner <= length * noise, total <= root * length]
+    norms = [length >= 0, noise >= 0, root > 0, inner <= length * noise, total <= root * length]
     return [*norms, length * length <= gain * inner, total > bound * root * noise]
 
 
@@ -154,13 +169,19 @@ def fit_obligation(gain: int, bound: int) -> list[Any]:
     statement="|b|_2 <= sqrt(2) sqrt(T) nu log(T/beta) with probability 1 - beta",
     formula="P(max_t |b_t| > sqrt(2) nu log(T/beta)) <= beta",
     domain=Box(rounds=(1.0, 1e9), beta=(1e-6, 0.9)),
+    reach=0.95730483,
 )
 def the_noise_is_short(rounds: Ball, beta: Ball) -> Enclosure:
     """|b|_2 <= sqrt(T) max |b_t|, and |b_t| / nu is exponential: the probability is at most T (beta/T)^sqrt(2), by the union bound.
 
     Over beta that is (beta/T)^(sqrt(2) - 1). (Without the sqrt(2) it is 1: the bound holds without it too.)
     """
-    return Enclosure(-1.0, enclose(((arb(2).sqrt() - 1) * (beta / rounds).log()).expm1()).upper)
+
+    def plain(rounds: Ball, beta: Ball) -> Ball:
+        beyond = (-arb(2).sqrt() * (rounds / beta).log()).exp()  # P(|b_t| > sqrt(2) nu log(T/beta))
+        return excess(rounds * beyond, beta)
+
+    return at_most(twice(lambda rounds, beta: ((arb(2).sqrt() - 1) * (beta / rounds).log()).expm1(), plain, rounds, beta))
 
 
 @claim(
@@ -237,10 +258,18 @@ def the_terms_balance(effort: Effort) -> Evidence:
     statement="With n large enough the expected loss is at most epsilon_g",
     formula="E l(<what, phi(z)>; y) <= epsilon_g for n = Omega(1 / epsilon_g^2)",
     domain=Box(prediction=(-10.0, 10.0), accuracy=(0.01, 0.99)),
+    reach=1000.0,
 )
 def the_loss_itself_is_small(prediction: Ball, accuracy: Ball) -> Enclosure:
     """Labels that are fair coins: the absolute loss of any prediction u is (|u - 1| + |u + 1|)/2 >= 1 > epsilon_g, whatever n is."""
-    return enclose((abs(prediction - 1) + abs(prediction + 1)).max(arb(2)) / 2 / accuracy - 1)
+
+    def form(prediction: Ball, accuracy: Ball) -> Ball:
+        return excess(abs(prediction).max(arb(1)), accuracy)
+
+    def plain(prediction: Ball, accuracy: Ball) -> Ball:
+        return excess((abs(prediction - 1) + abs(prediction + 1)) / 2, accuracy)
+
+    return enclose(twice(form, plain, prediction, accuracy))
 
 
 @claim(
@@ -269,6 +298,7 @@ def the_excess_is_small(effort: Effort) -> Evidence:
     statement="k adaptive epsilon-DP mechanisms are (epsilon', delta')-DP",
     formula="epsilon' = sqrt(2 k log(1/delta')) epsilon + k epsilon (exp(epsilon) - 1)",
     domain=Box(loss=(1e-3, 10.0)),
+    reach=0.49975979,
 )
 def composition_is_private(loss: Ball) -> Enclosure:
     """The k losses lie in [-epsilon, epsilon]. If each has conditional mean at most mu, Azuma's inequality bounds the probability that
@@ -278,7 +308,12 @@ def composition_is_private(loss: Ball) -> Enclosure:
     Every epsilon-DP pair is a function of randomised response (Kairouz, Oh and Viswanath 2015), whose mean loss
     epsilon (exp(epsilon) - 1) / (exp(epsilon) + 1) is therefore the largest: excess 1 / (exp(epsilon) + 1) - 1.
     """
-    return enclose(1 / (loss.exp() + 1) - 1)
+
+    def plain(loss: Ball) -> Ball:
+        p = 1 / (1 + (-loss).exp())
+        return excess(p * loss - (1 - p) * loss, loss * loss.expm1())
+
+    return enclose(twice(lambda loss: 1 / (loss.exp() + 1) - 1, plain, loss))
 
 
 def responses(loss: float) -> Laws:
@@ -336,13 +371,14 @@ def composition_has_slack(effort: Effort, rounds: float = 100.0, loss: float = 0
     statement="k (epsilon, delta)-DP mechanisms are (epsilon', delta')-DP with the same epsilon' and delta'",
     formula="1 - (1 - delta)^k <= delta'",
     domain=Box(rounds=(2.0, 1e4), leak=(1e-6, 1e-3), slack=(1e-12, 1e-6)),
+    reach=999954830000.0,
 )
 def composition_forgets_the_deltas(rounds: Ball, leak: Ball, slack: Ball) -> Enclosure:
     """A mechanism that gives its input away with probability delta does so once in k runs with probability 1 - (1 - delta)^k.
 
     No epsilon' covers that event: the k delta term of the theorem for approximate components cannot be left out.
     """
-    return enclose(-(rounds * (-leak).log1p()).expm1() / slack - 1)
+    return enclose(excess(-(rounds * (-leak).log1p()).expm1(), slack))
 
 
 @certificate(
@@ -351,9 +387,10 @@ def composition_forgets_the_deltas(rounds: Ball, leak: Ball, slack: Ball) -> Enc
     statement="Means of f(<w, phi(z)>; z) over T points lie within K sqrt(B^2 R^2 L^2 log(1/beta) / T) of the expectation for |w| <= B",
     formula="the deviation is bounded by the Lipschitz constant of f in its first argument alone",
     domain=Box(constant=(1.0, 100.0), offset=(1e4, 1e6), beta=(0.01, 0.5)),
+    reach=1201122.4,
 )
 def deviations_depend_on_slopes_only(constant: Ball, offset: Ball, beta: Ball) -> Enclosure:
     """f(u; z) = u + offset z with z a fair coin of +-1 is 1-Lipschitz in u. With phi = 0, B = R = 1 and T = 1 the deviation is `offset`,
     for certain: K sqrt(log(1/beta)) does not bound it, for any K. (Where the paper uses it, f(0; z) is bounded by B R L.)
     """
-    return enclose(offset / (constant * (-beta.log()).sqrt()) - 1)
+    return enclose(excess(offset, constant * (-beta.log()).sqrt()))

@@ -15,6 +15,7 @@ BENCHMARKS: dict[str, str] = {
     "foreign": "dpwitness.bench.foreign",
     "fuzz": "dpwitness.bench.fuzz",
     "mechanisms": "dpwitness.bench.mechanisms",
+    "mutation": "dpwitness.bench.mutation",
     "white-box": "dpwitness.bench.white_box",
 }
 

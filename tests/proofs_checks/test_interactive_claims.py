@@ -17,6 +17,7 @@ from dpwitness.auditors.utility import FailureBound, Scaling, audit_utility
 from dpwitness.proofs_checks import Box, ClaimVerdict, check, declarations
 from dpwitness.proofs_checks import interactive_accuracy_claims as accuracy
 from dpwitness.proofs_checks import interactive_claims as claims
+from dpwitness.proofs_checks.enclosures import at_most
 from dpwitness.proofs_checks.evidence import audited, identities
 from dpwitness.proofs_checks.interactive_game import adaptive_delta, held_law
 from dpwitness.proofs_checks.ledger import Effort, settle
@@ -129,7 +130,7 @@ def test_wrong_constants_turn_the_verdict():
     def with_constant(c):
         def excess(epsilon, delta):
             loss = 2 * epsilon / (c * (4 / delta).log())
-            return claims._at_most(claims.renyi_bound(epsilon, loss, arb(2), delta, 1 - claims.ORDER * delta.log() / epsilon))
+            return at_most(claims.renyi_bound(epsilon, loss, arb(2), delta, 1 - claims.ORDER * delta.log() / epsilon))
 
         return settle(dataclasses.replace(declared, function=excess), {"epsilon": 1.0, "delta": 1e-6}).claim_verdict
 

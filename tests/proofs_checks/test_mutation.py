@@ -1,0 +1,127 @@
+"""Proofs that can fail: constants and inequalities of the checks, mutated by machine, turn the verdicts."""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+
+import pytest
+from flint import arb
+
+from dpwitness.proofs_checks import ClaimVerdict, check, declarations, logistic_claims, settle
+from dpwitness.proofs_checks.enclosures import Contradiction, free, interval, twice
+from dpwitness.proofs_checks.evidence import unsatisfiable
+from dpwitness.proofs_checks.ledger import _LEDGER, Effort
+from dpwitness.proofs_checks.mutation import mutants, planted, run
+from dpwitness.proofs_checks.mutation_score import LEAST, campaign, markdown, proofs, sample, score
+
+NAMED = ("CM-06-repair", "CM-04", "JT-10", "JT-11", "MN-02", "MN-06-price", "JT-16-repair")
+QUICK = ("CM-01", "CM-02", "CM-05-line", "CM-08", "CM-08-repair", "JK-10-repair", "JK-11", "JK-11-tail", "JK-14", "JK-17", "JT-02", "JT-03")
+MORE = ("JT-05-repair", "JT-06", "JT-12-repair", "JT-15", "JT-16-moderate", "JT-19-repair", "MN-03", "MN-05-cited", "ZOO-SVT")
+
+
+def shown(outcomes):
+    return [f"{o.mutant.claim} {o.mutant.where}:{o.mutant.line} {o.mutant.change}  {o.mutant.text}" for o in outcomes]
+
+
+@pytest.mark.parametrize("id", NAMED)
+def test_no_constant_of_these_can_be_halved_or_doubled(id):
+    """Every mutant of the entries whose constants once could be: none without a reason turns nothing, and 95 % turn the verdict itself."""
+    found = score(run(declarations()[id]))
+    assert found.counted >= 8 and not found.unexplained, shown(found.unexplained)
+    assert found.verdict >= LEAST * found.counted, shown(found.listed)
+
+
+def test_a_sample_of_the_campaign():
+    """A tenth of the mutants of twenty proofs, by a fixed seed."""
+    found = score(sample((*QUICK, *MORE), share=0.1, seed=1))
+    assert found.counted >= 30 and not found.unexplained, shown(found.unexplained)
+    assert found.turned >= LEAST, shown(found.listed)
+
+
+@pytest.mark.benchmark
+def test_the_whole_campaign():
+    """About ten minutes: `dpwitness bench mutation`."""
+    found = score(campaign())
+    assert found.counted > 1500 and not found.unexplained, shown(found.unexplained)
+    assert found.turned >= LEAST
+
+
+def test_a_mutant_is_planted_and_taken_away():
+    """The rate of CM-02's noise, by one constant; afterwards everything is as before, also where the claim is held."""
+    declared = declarations()["CM-02"]
+    before = check("CM-02", epsilon=1.0).evidence.reached
+    outcomes = run(declared)
+    assert {o.kind for o in outcomes} <= {"verdict", "error"} and len(outcomes) >= 8
+    assert check("CM-02", epsilon=1.0).evidence.reached == before and check("CM-02").claim_verdict is ClaimVerdict.FAILS
+    mutant, place, number, value = next(found for found in mutants(declared) if found[0].change == "2 -> 4")
+    assert "sqrt" in mutant.text
+    with planted(place, number, value):
+        assert check("CM-02", epsilon=1.0).evidence.reached.lower == pytest.approx(1.0)  # S / b for a scale of S / (2 epsilon)
+
+
+def test_a_constant_of_a_module_is_a_mutant_for_all_who_use_it():
+    places = {found[0].where for found in mutants(declarations()["JT-06-logistic"])}
+    assert {"logistic_claims.CURVATURE", "logistic_claims.objective_loss", "glm_claims.logistic_loss"} <= places
+    mutant = next(found for found in mutants(declarations()["JT-06-logistic"]) if found[0].where.endswith("CURVATURE"))
+    with planted(*mutant[1:]):
+        assert float(logistic_claims.CURVATURE) == 0.125
+        assert check("JT-06-logistic").claim_verdict is ClaimVerdict.INCONCLUSIVE
+    assert float(logistic_claims.CURVATURE) == 0.25
+
+
+def test_the_score_counts_what_turned_nothing():
+    """A check that does not look at its constant gets no credit for it."""
+
+    def blind(x):
+        unused = arb(3) * x
+        return type(check("CM-02").evidence.reached)(-1.0, -0.5, float(unused.mid()) * 0)
+
+    blind.__module__ = "dpwitness.proofs_checks.logistic_claims"
+    declared = dataclasses.replace(declarations()["CM-02"], function=blind)
+    with pytest.raises(LookupError):  # not written in the claims' modules: it is no check of the ledger
+        list(mutants(declared))
+    outcomes = run(declarations()["CM-06-repair"])
+    changed = [dataclasses.replace(o, kind="same") if o.kind == "verdict" else o for o in outcomes]
+    found = score(changed)
+    assert found.turned < 0.1 and found.unexplained
+    assert "**no reason**" in markdown(changed) and "turned their claim" in markdown(outcomes)
+
+
+# -- what makes them turn ----------------------------------------------------------------------------------------------
+
+
+def test_two_forms_of_one_number_must_meet():
+    x = interval(0.5, 2.0)
+    assert twice(lambda x: x * x, lambda x: x**2, x).overlaps(arb(1))
+    with pytest.raises(Contradiction, match="at "):
+        twice(lambda x: x * x, lambda x: x**2 * (1 + arb(1e-6)), x)
+    assert float(free(3.0)) == 3.0
+
+
+def test_a_promise_that_is_not_reached_is_not_proved():
+    from z3 import Reals
+
+    a, b = Reals("a b")
+    effort = Effort(True, 20.0, 0, time.monotonic())
+    assert unsatisfiable(effort, [a >= 0, a <= b, a > b], text="t").verdict is ClaimVerdict.HOLDS
+    loose = unsatisfiable(effort, [b > 0, a <= b, a > 2 * b], text="t")
+    assert loose.verdict is ClaimVerdict.INCONCLUSIVE and "not reached" in loose.text
+    void = unsatisfiable(effort, [b > 0, b < 0, a > b], text="t")
+    assert void.verdict is ClaimVerdict.INCONCLUSIVE  # premises that nothing satisfies prove nothing
+    assert unsatisfiable(effort, [a <= b, a > b], text="t", where=[[a == b + 1]]).verdict is ClaimVerdict.INCONCLUSIVE
+
+
+def test_the_slack_that_an_entry_states_is_the_slack_that_is_proved(monkeypatch):
+    declared = declarations()["JT-03"]
+    assert declared.reach == pytest.approx(0.40174, abs=1e-5) and settle(declared).claim_verdict is ClaimVerdict.HOLDS
+    other = dataclasses.replace(declared, reach=0.41)
+    monkeypatch.setitem(_LEDGER, "JT-03", other)
+    found = settle(other)
+    assert found.claim_verdict is ClaimVerdict.INCONCLUSIVE and "0.41 is stated" in found.headline()
+    assert settle(other, {"epsilon": 1.0}).claim_verdict is ClaimVerdict.HOLDS  # what is stated is of the whole domain
+
+
+def test_every_proof_over_a_box_states_its_slack():
+    assert [it.id for it in declarations().values() if it.boxed and it.reach is None] == []
+    assert len(proofs()) >= 105
