@@ -21,6 +21,7 @@ from .finding import ClaimVerdict, Evidence
 from .ledger import Effort, certificate, claim, need
 
 TEMPERATURE = 8  # of B^2 in tau, beside 2 sigma^2
+ONE_STEP = TEMPERATURE * arb(2).log()  # tau log M / n0 for two estimates, one record, B = 1 and sigma = 0
 
 
 def averaging(x: list[float], y: list[float], temperature: float, index: str = "t") -> MirrorAveraging:
@@ -152,12 +153,12 @@ def first_step_excess(first: Ball, second: Ball) -> Enclosure:
 
     def form(first: Ball, second: Ball) -> Ball:
         mixed = ((first + second) / 2) ** 2
-        return excess(mixed - (first**2).min(second**2), TEMPERATURE * arb(2).log())
+        return excess(mixed - (first**2).min(second**2), ONE_STEP)
 
     def plain(first: Ball, second: Ball) -> Ball:
         spread = (first - second) ** 2 / 4  # a mean's risk is the mean risk less the variance, and the better is half the gap below it
         gap = abs(first**2 - second**2) / 2
-        return excess(gap - spread, TEMPERATURE * arb(2).log())
+        return excess(gap - spread, ONE_STEP)
 
     return enclose(twice(form, plain, first, second))
 

@@ -43,6 +43,23 @@ REASONS: tuple[tuple[str, str, str, str], ...] = (
     ("glm_claims.utility_ridge_is_enough_for_privacy", "n <= 1", "", "the least n is far above 1 at this point"),
     ("simplex_claims.algorithm_draws", "drawn < 1", "", "m is .17 at this point, far below 1"),
     ("regret_claims.steady_regret", "", "", "the second term vanishes at these costs; the first is the regret"),
+    ("logistic_objective_claims.experiments_keep_their_promise", "Enclosure(-1.0, -1.0)", "", "where a maximum starts"),
+    ("logistic_objective_claims.experiments_keep_their_promise", "truth = ", "", "the supremum is the same in every dimension above one"),
+    ("independent_claims.draw_obligations", "If(value >= 0", "", "both sizes turn their sign: the datasets change places"),
+    ("independent_claims.the_substitution_is_right", "norm = ", "", "a factor cancels: only what the ratio depends on is claimed"),
+    (
+        "regret_claims.regret_of_the_leader",
+        "Box(v=",
+        "",
+        "probabilities: the largest variance lies in the middle, and wider ranges add none",
+    ),
+    ("ridge_claims.inside_theta_it_survives_opposed_records", "PrivateRidge(", "", "a setting of the mechanism that the pair does not use"),
+    (
+        "ridge_claims.inside_theta_it_survives_opposed_records",
+        "at = ",
+        "",
+        "the output as it is told; the one that is taken is the check's",
+    ),
     ("transfer_claims.responses", "LossLaw(", "", "one of the two laws, which the mean does not need"),
 )
 
