@@ -26,17 +26,17 @@ def shown(outcomes):
 
 @pytest.mark.parametrize("id", NAMED)
 def test_no_constant_of_these_can_be_halved_or_doubled(id):
-    """Every mutant of the entries whose constants once could be: none without a reason turns nothing, and 95 % turn the verdict itself."""
+    """Every mutant of the entries whose constants once could be: none without a reason turns nothing."""
     found = score(run(declarations()[id]))
     assert found.counted >= 8 and not found.unexplained, shown(found.unexplained)
-    assert found.verdict >= LEAST * found.counted, shown(found.listed)
+    assert found.turned >= LEAST and found.verdict >= 0.9 * found.counted, shown(found.listed)
 
 
 def test_a_sample_of_the_campaign():
-    """A tenth of the mutants of twenty proofs, by a fixed seed."""
-    found = score(sample((*QUICK, *MORE), share=0.1, seed=1))
+    """A fifth of the mutants of twenty proofs, by a fixed seed."""
+    found = score(sample((*QUICK, *MORE), share=0.2, seed=1))
     assert found.counted >= 30 and not found.unexplained, shown(found.unexplained)
-    assert found.turned >= LEAST, shown(found.listed)
+    assert found.turned >= 0.9, shown(found.listed)
 
 
 @pytest.mark.benchmark

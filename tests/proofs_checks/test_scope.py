@@ -92,7 +92,7 @@ def test_an_audit_of_a_pair_never_makes_a_claim_hold(verdict, word, grade):
 
 
 def test_the_page_counts_what_was_proved_where():
-    findings = [check(id).to_json() for id in ("CM-02", "CM-03", "CM-06", "CM-06-W4", "JT-13", "JK-17-slack")]
+    findings = [check(id).to_json() for id in ("CM-02", "CM-03", "ZOO-SVT-no-threshold-noise-cost", "CM-06-W4", "JT-13", "JK-17-slack")]
     assert scopes(findings) == (
         "2 are settled by a proof over their whole domain; 1 by a proof over a part of a box; 2 by a proof at one point."
     )
@@ -101,7 +101,7 @@ def test_the_page_counts_what_was_proved_where():
     held, _, measured = text.partition("### What was measured and not refuted")
     assert "JK-17-slack" not in held.partition("### What holds")[2] and "NOT REFUTED: delta(epsilon')" in measured
     assert ranges(findings[1]) == "all values of what the formula names"
-    assert ranges(findings[2]) == "epsilon in [0.01, 10], n_lambda in [0.001, 1000]"
+    assert ranges(findings[2]) == "calls in [1, 1000]"
     assert ranges(findings[4]) == "records = 4.2e+04, epsilon = 10, delta = 0.001, actions = 8"
 
 
