@@ -42,6 +42,12 @@ _GROUPS: tuple[tuple[str, str, str], ...] = (
         "cent too small. CERTIFIED must never be said of them by a proof, and by sampling at most as often as its error.",
     ),
     (
+        "false verdict",
+        "Awkward densities",
+        "Densities that are right and hard to integrate must end in no false verdict, and never in an ERROR that blames them; densities that "
+        "their sampler contradicts must end in ERROR or without a verdict.",
+    ),
+    (
         "found at",
         "Power at `detectable`",
         "An audit that finds nothing names the smallest violation of its event's kind that it would have found with probability .9. Here "

@@ -19,6 +19,7 @@ import numpy as np
 from scipy.stats import beta, binom
 
 from dpwitness import Verdict, audit, audit_outputs, certify
+from dpwitness.bench.awkward import awkward
 from dpwitness.bench.densities import DENSITIES
 from dpwitness.bench.limits import ENDS
 from dpwitness.bench.specimens import PAIR, SPECIMENS, TARGET_FILE, gaussian, gaussian_shift, laplace
@@ -107,7 +108,7 @@ def _given_rows(name: str, audits: int) -> list[Counted]:
         for seed in range(audits):
             rng = np.random.default_rng((seed, int(1 / alpha)))
             batches = [specimen.run(data, 2_000, rng) for data in (specimen.pair.d0, specimen.pair.d1)]
-            wrong += audit_outputs(*batches, specimen.claim, confidence=1 - alpha, seed=seed).verdict is Verdict.VIOLATED
+            wrong += audit_outputs(batches[0], batches[1], specimen.claim, confidence=1 - alpha, seed=seed).verdict is Verdict.VIOLATED
         rows.append(Counted(f"false VIOLATED, audit_outputs: {name}, alpha {alpha:g}", wrong, audits, alpha))
     return rows
 
@@ -124,6 +125,13 @@ def _certified_rows(name: str, seeds: int) -> list[Counted]:
             wrong += certify(awkward, PAIR, awkward.claim, **settings).verdict is Verdict.CERTIFIED
         rows.append(Counted(f"false CERTIFIED, route {route}: {name}", wrong, times, stated))
     return rows
+
+
+def _awkward_rows(name: str, seeds: int) -> list[Counted]:
+    """False verdicts on a density that is right, any verdict on one that its sampler contradicts (`awkward.py`)."""
+    case = next(case for case in awkward() if case.name == name)
+    found = [certify(case.mechanism, case.pair, case.claim, trials=case.trials, seed=seed) for seed in range(seeds)]
+    return [Counted(f"false verdict of certify: {name}", sum(map(case.wrong, found)), seeds, 0.0)]
 
 
 def _power_rows(name: str, audits: int) -> list[Counted]:
@@ -156,9 +164,12 @@ def _task(kind: str, name: str, size: float) -> list[Counted]:
             return _given_rows(name, max(2, int(100 * size)))
         if kind == "certified":
             return _certified_rows(name, max(2, int(6 * size)))
+        if kind == "awkward":
+            return _awkward_rows(name, max(1, int(3 * size)))
         if kind == "power":
             return _power_rows(name, max(2, int(100 * size)))
-        return _end_rows(name, max(10, int(400 * size)))
+        slow = 8 if name.startswith("certify") else 1
+        return _end_rows(name, max(10, int(400 * size / slow)))
     except Exception as error:  # a benchmark reports what breaks and goes on
         return [Counted(f"{kind}: {name}: {type(error).__name__}: {str(error)[:80]}", 1, 1, 0.0)]
 
@@ -173,12 +184,13 @@ def measure(size: float = 1.0, workers: int | None = None, only: str = "") -> Ta
     workers : int, optional
         Processes; as many as there are cores if left out.
     only : str
-        Rows of one group: "alarms", "given", "certified", "power" or "ends".
+        Rows of one group: "alarms", "given", "certified", "awkward", "power" or "ends".
     """
     given = ("Laplace", "randomised response", "words", "number, None or word", "Gaussian, delta .01", "Gaussian", "Gaussian, RDP")
     tasks = [
         *(("alarms", name) for name in SPECIMENS()),
         *(("certified", name) for name in DENSITIES()),
+        *(("awkward", case.name) for case in awkward()),
         *(("power", name) for name in FAMILIES),
         *(("given", name) for name in given),
         *(("ends", name) for name in ENDS),
