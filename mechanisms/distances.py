@@ -37,7 +37,7 @@ def too_far(d0: Any, d1: Any, relation: str) -> str:
     for name, dataset in (("D0", d0), ("D1", d1)):
         numbers = _numbers(dataset)
         if numbers is None:
-            return f"both must be numeric vectors, {name} is none"
+            return f"both must be numeric vectors, of floats of at most 64 bits, {name} is none"
         if not all(math.isfinite(number) for number in numbers if isinstance(number, float)):
             return f"answers must be finite, {name} has one that is not"
         vectors.append(numbers)
@@ -49,7 +49,7 @@ def too_far(d0: Any, d1: Any, relation: str) -> str:
         return f"they have shapes {np.shape(d0)} and {np.shape(d1)}, both must be vectors of one length"
     single = isinstance(d0, np.ndarray) and d0.dtype.kind == "f" and d0.dtype.itemsize < 8
     spacing = (lambda x: float(np.spacing(d0.dtype.type(abs(x))))) if single else math.ulp
-    if all(a == b and math.copysign(1, a) == math.copysign(1, b) for a, b in zip(left, right, strict=True)):
+    if all(a == b and _negative_zero(a) == _negative_zero(b) for a, b in zip(left, right, strict=True)):
         raise InvalidArgument("Pair: D0 and D1 are identical, which can show no violation; move an answer of one of them")
     moved = [(a, b) for a, b in zip(left, right, strict=True) if a != b]
     steps = [abs(Fraction(a) - Fraction(b)) for a, b in moved]
@@ -59,6 +59,10 @@ def too_far(d0: Any, d1: Any, relation: str) -> str:
     if _size(least, relation) <= (edge * edge if relation == "l2" else edge):
         return ""
     return f"their distance is {_told(_size(steps, relation), relation)}, at most 1 is allowed"
+
+
+def _negative_zero(number: Number) -> bool:
+    return isinstance(number, float) and number == 0 and math.copysign(1, number) < 0
 
 
 def _size(steps: list[Fraction], relation: str) -> Fraction:
@@ -81,10 +85,11 @@ def _told(size: Fraction, relation: str) -> str:
 def _numbers(dataset: Any) -> list[Number] | None:
     """The entries of a vector, or the one number; None for anything else."""
     if isinstance(dataset, np.ndarray | np.generic):
-        if dataset.ndim > 1 or dataset.dtype.kind not in "biuf" or isinstance(dataset, np.ma.MaskedArray):
+        long = dataset.dtype.kind == "f" and dataset.dtype.itemsize > 8
+        if dataset.ndim > 1 or long or dataset.dtype.kind not in "biuf" or isinstance(dataset, np.ma.MaskedArray):
             return None
         return list(np.atleast_1d(dataset).tolist())
     items = dataset if isinstance(dataset, list | tuple) else [dataset]
-    if not all(isinstance(item, int | float | np.integer | np.floating) and not isinstance(item, bool) for item in items):
+    if not all(isinstance(item, int | float | np.integer | np.float32 | np.float16) and not isinstance(item, bool) for item in items):
         return None
     return [float(item) if isinstance(item, float | np.floating) else int(item) for item in items]

@@ -19,7 +19,7 @@ import numpy as np
 
 from dpwitness.mechanisms.validation import InvalidArgument, shown
 
-__all__ = ["Call", "calls", "fault"]
+__all__ = ["Call", "calls", "fault", "pair_calls"]
 
 
 class _Hostile:
@@ -95,6 +95,25 @@ def calls(seed: int, count: int) -> Iterator[Call]:
         chosen = rng.sample(names, min(len(names), 1 + (rng.random() < 0.2)))
         spoiled = {name: _uncalled(rng, values) if name in _CALLED else rng.choice(values)() for name in chosen}
         yield Call(function, arguments, spoiled)
+
+
+def pair_calls(seed: int, count: int) -> Iterator[Call]:
+    """Pairs of nested junk: lists, tuples, dicts and arrays of each other and of all the values."""
+    from dpwitness.mechanisms.pairs import RELATIONS, Pair
+
+    rng, values = random.Random(seed), _values()
+
+    def nested(depth: int) -> Any:
+        if depth > 2 or rng.random() > 0.35:
+            return rng.choice(values)() if rng.random() < 0.7 else rng.choice([1, 0.5, "a", np.array([1.0, 2.0])])
+        items = [nested(depth + 1) for _ in range(rng.randrange(4))]
+        kind = rng.randrange(3)
+        return {rng.choice("abc$"): item for item in items} if kind == 2 else tuple(items) if kind else items
+
+    for _ in range(count):
+        d0 = nested(0)
+        d1 = d0 if rng.random() < 0.1 else nested(0)
+        yield Call(Pair, {"relation": rng.choice(list(RELATIONS))}, {"d0": d0, "d1": d1})
 
 
 _LEFT_ALONE = ("args", "kwargs", "options")

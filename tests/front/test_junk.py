@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import dpwitness as dpw
-from dpwitness.bench.junk import calls, fault
+from dpwitness.bench.junk import calls, fault, pair_calls
 from dpwitness.mechanisms import InvalidArgument, Laplace, Pair, Records
 
 PAIR = Pair(np.array([0.0]), np.array([1.0]))
@@ -15,6 +15,12 @@ PAIR = Pair(np.array([0.0]), np.array([1.0]))
 def test_junk_ends_in_one_line(seed):
     """300 calls of each seed; thousands more with `calls(seed, count)`."""
     faults = [found for found in map(fault, calls(seed, 300)) if found]
+    assert not faults, "\n".join(faults)
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_junk_in_pairs_ends_in_one_line():
+    faults = [found for found in map(fault, pair_calls(5, 2000)) if found]
     assert not faults, "\n".join(faults)
 
 

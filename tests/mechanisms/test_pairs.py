@@ -156,6 +156,7 @@ def test_endless_nesting_ends():
         (np.array([2**60]), np.array([2**60 + 1])),
         (np.array([2**63 + 5], dtype=np.uint64), np.array([2**63 + 6], dtype=np.uint64)),
         ([10**400], [10**400 + 1]),
+        ([10**400, 0.5], [10**400, 1.5]),
         ([0.1], [1.1]),  # as floats 8e-17 more than 1 apart: what is no whole number was rounded
         ([15.6], [16.6]),
         (np.zeros(5), np.full(5, 0.2)),
@@ -207,7 +208,9 @@ def test_several_steps_add_up_exactly():
         Pair(np.zeros(2), np.array([1.0, 1e-7]), "l1")
 
 
-@pytest.mark.parametrize("bad", [[math.nan], [math.inf], "a", [[1.0]], [True], [Fraction(1, 2)], np.array([1 + 0j]), None, {"a": 1}])
+@pytest.mark.parametrize(
+    "bad", [[math.nan], [math.inf], "a", [[1.0]], [True], [Fraction(1, 2)], np.ones(1, np.longdouble), np.array([1 + 0j]), None, {"a": 1}]
+)
 def test_answers_are_finite_numbers(bad):
     with pytest.raises(InvalidArgument, match="Pair: "):
         Pair(bad, [1.0], "l1")
