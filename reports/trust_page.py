@@ -44,8 +44,8 @@ _GROUPS: tuple[tuple[str, str, str], ...] = (
     (
         "false verdict",
         "Awkward densities",
-        "Densities that are right and hard to integrate must end in no false verdict, and never in an ERROR that blames them; densities that "
-        "their sampler contradicts must end in ERROR or without a verdict.",
+        "Densities that are right and hard to integrate must end in no false verdict, and never in an ERROR that blames them; densities "
+        "that their sampler contradicts must end in ERROR or without a verdict.",
     ),
     (
         "found at",
