@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Any, NoReturn
 
 from dpwitness import examine, targets
-from dpwitness.ending import OK, TRACEBACK, USAGE, guarded
+from dpwitness.ending import OK, TRACEBACK, USAGE, guarded, streams
 from dpwitness.interrupts import heard, last
 from dpwitness.numbers import real, whole
 
@@ -128,12 +128,16 @@ def _parser() -> argparse.ArgumentParser:
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line; returns the exit code."""
     parser = _parser()
-    args = parser.parse_args(argv)
+    with streams():
+        args = parser.parse_args(argv)
     if args.version:
         from importlib.metadata import version
 
-        print(f"dpwitness {version('dpwitness')}")
-        return OK
+        def told() -> int:
+            print(f"dpwitness {version('dpwitness')}")
+            return OK
+
+        return guarded("", told)
     if args.command is None:
         parser.error("a command is needed: audit, check, targets, suite, claims, replay, list or bench")
     with heard():

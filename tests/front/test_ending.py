@@ -41,6 +41,9 @@ def _code(shell, arguments, redirection):
         (LEAKY, ">&-", (1, "")),
         (FINE, ">&- <&-", (0, "")),
         (LEAKY, "| head -0; exit ${PIPESTATUS[0]}", (1, "")),
+        (["--version"], "| head -0; exit ${PIPESTATUS[0]}", (0, "")),
+        (["--help"], "| head -0; exit ${PIPESTATUS[0]}", (0, "")),
+        (["--help"], ">/dev/full", (0, "")),
         ([*LEAKY, "--json"], "| head -1; exit ${PIPESTATUS[0]}", (1, "")),
     ],
 )
