@@ -108,7 +108,7 @@ class Order:
         moved = rows + step * self.rng.uniform(0.5, 1.0, rows.shape) * self.rng.choice([-1.0, 1.0], rows.shape)
         here, there = (np.asarray(self.mechanism.log_density(at, self.pair.d1), dtype=float) for at in (rows, moved))
         with np.errstate(invalid="ignore"):
-            return ~(np.abs(here - there) <= _SAME)
+            return np.asarray(~(np.abs(here - there) <= _SAME))
 
     def _weight(self, rows: FloatArray, log_p: FloatArray) -> FloatArray:
         others = []

@@ -75,7 +75,7 @@ def _least(sides: list[Side], size: float, threshold: float, sizes: FloatArray, 
                 gain = excess * won + won - excess
             mean, spread = mean + float(gain.mean()), spread + float(won.var())
         if size * mean - _POWER * math.sqrt(size * spread) >= threshold + _SHARED:
-            return value
+            return float(value)
     return math.inf
 
 

@@ -118,13 +118,13 @@ def spread_of(rows: FloatArray) -> FloatArray:
     """Between the 10 and the 90 % quantile of each column; the size of the numbers where those agree."""
     with np.errstate(invalid="ignore"):
         spread = np.subtract(*np.percentile(rows, [90, 10], axis=0))
-    return np.where(np.isfinite(spread) & (spread > 0), spread, np.abs(rows).max(axis=0, initial=0.0))
+    return np.asarray(np.where(np.isfinite(spread) & (spread > 0), spread, np.abs(rows).max(axis=0, initial=0.0)))
 
 
 def moved(rows: FloatArray, columns: NDArray[np.bool_], rng: np.random.Generator, spread: FloatArray) -> FloatArray:
     """Rows a little aside in `columns`, by no less than what their floats can tell apart."""
     step = (_MOVE * spread + 8 * np.spacing(np.abs(rows))) * columns
-    return rows + step * rng.uniform(0.5, 1.0, rows.shape) * rng.choice([-1.0, 1.0], rows.shape)
+    return np.asarray(rows + step * rng.uniform(0.5, 1.0, rows.shape) * rng.choice([-1.0, 1.0], rows.shape))
 
 
 def fills_space(mechanism: Any, dataset: Any, rows: FloatArray, columns: NDArray[np.bool_], rng: np.random.Generator) -> bool:

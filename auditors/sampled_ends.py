@@ -158,7 +158,8 @@ def _renyi(mechanism: Any, pair: Pair, law: LossLaw, claim: RDP | ZCDP, trials: 
     found = [moments(a) for a in orders]
     near = [float(law.hockey_stick(middle)) > _NEAR for _, _, middle in found]
     if any(near):  # where draws can be moved to
-        orders, found = ([v for v, use in zip(values, near, strict=True) if use] for values in (orders, found))
+        orders = [a for a, use in zip(orders, near, strict=True) if use]
+        found = [told for told, use in zip(found, near, strict=True) if use]
     i = int(np.argmax([excess for excess, _, _ in found]))
     a, (excess, _, middle) = orders[i], found[i]
     if excess <= 0:

@@ -134,7 +134,7 @@ def _spike(mass: float, width: float, at: float, ratio: float) -> Law:
         x = y[:, 0]
         inside = (x >= at) & (x <= at + width)
         base = math.log1p(-share(d)) + laplace.logpdf(x - d)
-        return np.where(inside, np.logaddexp(base, math.log(share(d)) - math.log(width) if share(d) > 0 else -math.inf), base)
+        return np.asarray(np.where(inside, np.logaddexp(base, math.log(share(d)) - math.log(width) if share(d) > 0 else -math.inf), base))
 
     return Law(draw, density)
 
@@ -175,7 +175,7 @@ def _mixture(gap: float) -> Law:
 
     def density(y: FloatArray, d: float) -> FloatArray:
         x = y[:, 0] - d
-        return np.logaddexp(norm.logpdf(x, scale=0.2), norm.logpdf(x - gap, scale=0.2)) - math.log(2)
+        return np.asarray(np.logaddexp(norm.logpdf(x, scale=0.2), norm.logpdf(x - gap, scale=0.2)) - math.log(2))
 
     return Law(lambda d, n, rng: d + gap * (rng.random(n) < 0.5) + 0.2 * rng.standard_normal(n), density)
 
@@ -201,10 +201,10 @@ def _ball(k: int) -> Law:
         u = rng.standard_normal((n, k))
         y = rng.gamma(k, size=(n, 1)) * u / np.linalg.norm(u, axis=1)[:, None]
         y[:, 0] += d
-        return y
+        return np.asarray(y)
 
     def density(y: FloatArray, d: float) -> FloatArray:
-        return -np.linalg.norm(y - d * np.eye(1, k), axis=1) - float(constant)
+        return np.asarray(-np.linalg.norm(y - d * np.eye(1, k), axis=1) - float(constant))
 
     return Law(draw, density)
 
@@ -251,7 +251,7 @@ def _skewed() -> Law:
     def draw(d: float, n: int, rng: np.random.Generator) -> FloatArray:
         z = rng.standard_normal((2, n))
         delta = 3 / math.sqrt(10)
-        return d / 2 + delta * np.abs(z[0]) + math.sqrt(1 - delta**2) * z[1]
+        return np.asarray(d / 2 + delta * np.abs(z[0]) + math.sqrt(1 - delta**2) * z[1])
 
     return Law(draw, lambda y, d: math.log(2) + norm.logpdf(y[:, 0] - d / 2) + log_ndtr(3 * (y[:, 0] - d / 2)))
 
