@@ -21,7 +21,6 @@ from .finding import ClaimVerdict, Evidence
 from .ledger import Effort, certificate, claim, need
 
 TEMPERATURE = 8  # of B^2 in tau, beside 2 sigma^2
-ONE_STEP = TEMPERATURE * arb(2).log()  # tau log M / n0 for two estimates, one record, B = 1 and sigma = 0
 
 
 def averaging(x: list[float], y: list[float], temperature: float, index: str = "t") -> MirrorAveraging:
@@ -145,6 +144,11 @@ def printed_averaging_loses_one_step(effort: Effort) -> Evidence:
     return little if concave.verdict is ClaimVerdict.HOLDS else concave
 
 
+def one_step() -> Ball:
+    """tau log M / n0 for two estimates and one record, B = 1 and sigma = 0."""
+    return TEMPERATURE * arb(2).log()
+
+
 def first_step_excess(first: Ball, second: Ball) -> Enclosure:
     """Excess risk of the cited rule on one record x = 1, y = 0, relative to tau log 2 at B = 1, sigma = 0: experts `first`, `second`.
 
@@ -153,12 +157,12 @@ def first_step_excess(first: Ball, second: Ball) -> Enclosure:
 
     def form(first: Ball, second: Ball) -> Ball:
         mixed = ((first + second) / 2) ** 2
-        return excess(mixed - (first**2).min(second**2), ONE_STEP)
+        return excess(mixed - (first**2).min(second**2), one_step())
 
     def plain(first: Ball, second: Ball) -> Ball:
         spread = (first - second) ** 2 / 4  # a mean's risk is the mean risk less the variance, and the better is half the gap below it
         gap = abs(first**2 - second**2) / 2
-        return excess(gap - spread, ONE_STEP)
+        return excess(gap - spread, one_step())
 
     return enclose(twice(form, plain, first, second))
 
