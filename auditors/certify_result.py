@@ -100,7 +100,7 @@ class CertifyResult(Result):
 
     def headline(self) -> str:
         symbol, ends = self.claim.symbol, f"[{self.parameter_lower:.5g}, {self.parameter_upper:.5g}]"
-        how = f"{self.route}; lower end: {self.lower_end}; upper end: {self.upper_end}"
+        how = f"about the density; {self.route}; lower end: {self.lower_end}; upper end: {self.upper_end}"
         if self.verdict is Verdict.VIOLATED and math.isinf(self.parameter_lower):
             return f"VIOLATED: no finite {symbol} holds on this pair, against the claim {self.claim} ({how})"
         if self.verdict is Verdict.VIOLATED:

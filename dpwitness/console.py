@@ -150,6 +150,7 @@ def _enclosed(result: CertifyResult, data: dict[str, Any]) -> list[tuple[str, st
             ("route", result.route),
             ("evidence", result.evidence),
             ("upper end", result.upper_end),
+            ("density", result.mismatch),
             ("how sure", f"confidence {result.confidence:.12g} of all that was sampled, {result.trials:,} runs, seed {result.seed}"),
             ("event", result.event),
         ]

@@ -30,6 +30,7 @@ def _white_box(entry: Entry) -> Facts:
             ("evidence", prose(result.get("evidence", ""))),
             ("what the lower end rests on", prose(result.get("lower_end", ""))),
             ("what the upper end rests on", prose(result.get("upper_end", ""))),
+            ("density against sampler", prose(result.get("mismatch") or "")),
             ("event", prose(result.get("description") or "")),
             ("how sure", f"confidence {figure(result.get('confidence'), 12)} of all that was sampled"),
         ]
