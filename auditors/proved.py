@@ -32,7 +32,7 @@ FloatArray = NDArray[np.float64]
 Side: TypeAlias = Cells | Shifted | SupremumOnly  # both answer hockey_stick, epsilon, renyi, concentrated
 
 _GRID = 25  # epsilons of the profile
-_MOST_PARTS = 512  # that are composed
+_MOST_PARTS = 2048  # that are composed
 _PROFILE = 1e-6  # relative width of the profile
 _TIGHT = 1e-2  # relative distance of two ends
 _AGREES = 1e-9  # relative: parameters of mechanisms are floats, calibrated by floats
