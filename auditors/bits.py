@@ -58,7 +58,7 @@ def learn_lattice(outputs1: Outputs, outputs0: Outputs, claim: Claim, *, alpha: 
             inside = ones[low < below].sum(), zeros[low < below].sum()
             events.append((LowBits(column, float(below), 1 if inside[0] > inside[1] else -1), max(inside), min(inside)))
         for event, correct, wrong in events:
-            scale = rounds / len(features)
+            scale = rounds / max(len(features), correct + wrong + 1)  # one wrong guess more, but no more guesses than rounds
             value = float(certified(claim, correct * scale, (wrong + 1) * scale, rounds, alpha, event.directions))
             if best is None or value > best[0]:
                 best = (value, event)

@@ -19,8 +19,8 @@ from scipy.special import logsumexp, ndtri
 from dpwitness.auditors.certificate import SHARE_FOR_FREQUENCY, parameter_shown, wilson_lower
 from dpwitness.auditors.divergence import LEVELS, ORDERS, expected_binned
 from dpwitness.auditors.loss_law import LossLaw
-from dpwitness.auditors.operating import Table, fitted_odds
-from dpwitness.auditors.scorers import fit_logistic
+from dpwitness.auditors.posterior import Table, fitted_odds
+from dpwitness.auditors.regression import fit_logistic
 from dpwitness.mechanisms.notions import RDP, ZCDP, Claim
 from dpwitness.mechanisms.protocol import FloatArray
 from dpwitness.mechanisms.validation import require_probability
@@ -52,24 +52,22 @@ class ScoreLaw:
         return ScoreLaw(self.mass[::-1], -self.loss[::-1], self.size)
 
 
-def score_law(table: Table, claim: Claim) -> ScoreLaw | None:
+def score_law(table: Table, claim: Claim, rng: np.random.Generator) -> ScoreLaw | None:
     """The law of a score from its training counts; None if one side gave nothing."""
     ones, zeros = float(table.ones.sum()), float(table.zeros.sum())
     if min(ones, zeros) == 0:
         return None
-    odds = fitted_odds(table)
-    if odds is None:  # few levels, or no smooth curve fits: counts, drawn to even odds by half a count a side
-        odds = np.log((table.ones + 0.5) / (table.zeros + 0.5))
-    law = ScoreLaw((table.ones + table.zeros) / table.size, odds - math.log(ones / zeros), table.size)
+    odds = fitted_odds(table, claim, rng)
+    law = ScoreLaw(table.total / table.size, odds - math.log(ones / zeros), table.size)
     if 0 < claim.delta_budget * table.size < _SEEN:
         law = _continued(law, table, claim.delta_budget)
-        law = _continued(law.mirrored(), table.seen_from(-1.0), claim.delta_budget).mirrored()
+        law = _continued(law.mirrored(), table.mirrored(), claim.delta_budget).mirrored()
     return law
 
 
 def _continued(law: ScoreLaw, table: Table, delta: float) -> ScoreLaw:
     """Topmost cell split, down to delta / 100: scores normal in their tail, the loss linear at the slope of the outer tenth."""
-    total = table.ones + table.zeros
+    total = table.total
     beyond = np.cumsum(total[::-1])[::-1] / table.size  # at or beyond each cell
     outer = beyond <= _OUTER
     if outer.sum() < 8 or total[-1] > 8:  # an atom has no tail
@@ -78,10 +76,11 @@ def _continued(law: ScoreLaw, table: Table, delta: float) -> ScoreLaw:
     width = float(np.ptp(at)) or 1.0
     line = np.polyfit(at, tails, 1, w=np.sqrt(beyond[outer]))
     features = np.column_stack([np.ones(at.size), (at - at[0]) / width])
-    weights, covariance = fit_logistic(features, table.ones[outer], table.zeros[outer], ridge=1e-6)
-    if line[0] >= 0 or weights[1] <= 0:
+    fit = fit_logistic(features, table.ones[outer], table.zeros[outer], np.array([1e-6, 1e-6]))
+    steepness = float(fit.weights[1])
+    if line[0] >= 0 or steepness <= 0:
         return law
-    slope = float(weights[1]) / width * max(0.0, 1 - float(covariance[1, 1]) / float(weights[1]) ** 2)  # as far as it is known
+    slope = steepness / width * max(0.0, 1 - float(fit.variances()[1]) / steepness**2)  # as far as it is known
     masses = np.append(np.geomspace(float(law.mass[-1]), min(delta / 100, float(law.mass[-1]) / 10), 40), 0.0)
     score = (ndtri(masses[:-1]) - line[1]) / line[0]
     loss = law.loss[-1] + slope * (score - score[0])

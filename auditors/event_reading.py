@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 
 from dpwitness.auditors.divergence import Binned
-from dpwitness.auditors.events import AdditiveScore, Atoms, Ball, Event, Intervals, Lattice, LowBits, Threshold
+from dpwitness.auditors.events import AdditiveScore, Atoms, Ball, Event, Intervals, Lattice, LowBits, Threshold, WeightedScore
+from dpwitness.auditors.features import Block, Distances, Levels, Places, Ramps
 from dpwitness.mechanisms.jsonable import from_jsonable
 from dpwitness.mechanisms.reading import record, refuse, text
 from dpwitness.mechanisms.validation import InvalidArgument
@@ -84,8 +85,14 @@ def _intervals(it: Intervals, need: Check, path: str) -> None:
 
 
 def _threshold(it: Threshold, need: Check, path: str) -> None:
-    need(isinstance(it.score, AdditiveScore), "score must be an additive score")
-    score = it.score
+    need(isinstance(it.score, AdditiveScore | WeightedScore), "score must be a sum over columns or features")
+    need(_real(it.low), "low must be a number")
+    need(_real(it.high), "high must be a number")
+    need(it.low <= it.high, "low must not exceed high")
+    (_weighted if isinstance(it.score, WeightedScore) else _additive)(it.score, need)
+
+
+def _additive(score: Any, need: Check) -> None:
     need(_whole(score.width, 0, COLUMNS), f"score.width must be a whole number, between 0 and {COLUMNS}")
     for name, least in (("smooth", 2), ("tables", 1)):
         parts = getattr(score, name)
@@ -98,13 +105,52 @@ def _threshold(it: Threshold, need: Check, path: str) -> None:
             valued = _numbers(values) and len(values) == len(knots) and np.isfinite(values).all()
             need(valued, f"score.{name} must have a value for each knot")
             need(name == "tables" or np.isfinite(knots).all(), f"score.{name} must have finite knots")
+    _named(score, need)
+
+
+def _named(score: Any, need: Check) -> None:
     named = isinstance(score.structures, tuple) and all(
         isinstance(s, tuple) and len(s) == 2 and isinstance(s[0], str) and _real(s[1]) for s in score.structures
     )
     need(named, "score.structures must hold names and scores")
-    need(_real(it.low), "low must be a number")
-    need(_real(it.high), "high must be a number")
-    need(it.low <= it.high, "low must not exceed high")
+
+
+def _weighted(score: Any, need: Check) -> None:
+    _named(score, need)
+    need(_whole(score.width, 0, COLUMNS), f"score.width must be a whole number, between 0 and {COLUMNS}")
+    need(_real(score.offset) and abs(score.offset) < np.inf, "score.offset must be a finite number")
+    need(isinstance(score.blocks, tuple) and len(score.blocks) <= COLUMNS, "score.blocks must be a tuple")
+    for part in score.blocks:
+        need(isinstance(part, tuple) and len(part) == 2 and isinstance(part[0], Block), "score.blocks must hold features and weights")
+        block, weights = part
+        _block(block, score.width, need)
+        count = block.columns(np.zeros((1, score.width + 1))).shape[1]
+        valued = _numbers(weights) and len(weights) == count and bool(np.isfinite(weights).all())
+        need(valued, f"score.blocks must have a finite weight for each of {count} features")
+
+
+def _block(block: Any, width: int, need: Check) -> None:
+    """Columns that are there, and numbers that fit them."""
+    if isinstance(block, Levels | Ramps):
+        need(_whole(block.column, 0, width), f"score.blocks must name a column, between 0 and {width}")
+        knots = block.keys if isinstance(block, Levels) else block.knots
+        need(_increasing(knots) and len(knots) <= NESTED, f"score.blocks must have at most {NESTED} increasing knots")
+        if isinstance(block, Ramps):
+            need(_whole(block.less, -1, width), f"score.blocks must name a column to take off, between -1 and {width}")
+            need(len(knots) >= 2 and np.isfinite(knots).all(), "score.blocks must have at least 2 finite knots")
+        return
+    at = block.at
+    fits = isinstance(at, np.ndarray) and at.dtype == np.int64 and at.ndim == 1 and 1 <= len(at) <= NESTED
+    need(fits and bool(((at >= 0) & (at <= width)).all()), f"score.blocks must name columns, between 0 and {width}")
+    if isinstance(block, Places):
+        need(_real(block.value), "score.blocks must have a value to look for")
+        return
+    for name in ("center", "scale", *(("one", "zero") if isinstance(block, Distances) else ())):
+        value = getattr(block, name)
+        need(
+            _numbers(value) and len(value) == len(at) and bool(np.isfinite(value).all()), f"score.blocks must have a {name} for each column"
+        )
+    need(bool((block.scale > 0).all()), "score.blocks must have positive scales")
 
 
 def _atoms(it: Atoms, need: Check, path: str) -> None:

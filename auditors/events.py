@@ -10,11 +10,23 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from dpwitness.auditors.features import Block
 from dpwitness.auditors.outputs import Outputs, row_keys
 from dpwitness.mechanisms.jsonable import to_jsonable
 from dpwitness.mechanisms.validation import InvalidArgument
 
-__all__ = ["AdditiveScore", "Atoms", "Ball", "Event", "Intervals", "Lattice", "Threshold", "event_from_json", "name_of_atom"]
+__all__ = [
+    "AdditiveScore",
+    "Atoms",
+    "Ball",
+    "Event",
+    "Intervals",
+    "Lattice",
+    "Threshold",
+    "WeightedScore",
+    "event_from_json",
+    "name_of_atom",
+]
 
 FloatArray = NDArray[np.float64]
 Guesses = NDArray[np.int8]
@@ -146,10 +158,28 @@ class AdditiveScore:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class WeightedScore:
+    """A weighted sum of features of an output matrix with `width` numbers a row: each block with its weights, and a constant."""
+
+    width: int
+    blocks: tuple[tuple[Block, FloatArray], ...]
+    offset: float = 0.0
+    structures: tuple[tuple[str, float], ...] = ()  # what kinds of output there are and what each adds, to be printed
+
+    def __call__(self, matrix: FloatArray) -> FloatArray:
+        """Scores of the rows, quantised to 1e-9 of the weights' size so that rounding noise decides nothing."""
+        total = np.full(len(matrix), self.offset)
+        for block, weights in self.blocks:
+            total += block.columns(matrix) @ weights
+        unit = 1e-9 * max([1e-3, *(float(np.abs(weights).max()) for _, weights in self.blocks)])
+        return np.rint(total / unit) * unit
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class Threshold(Event):
     """D1 where the score exceeds `high`, D0 where it is below `low`; an infinite threshold is never crossed."""
 
-    score: AdditiveScore
+    score: AdditiveScore | WeightedScore
     low: float
     high: float
 
@@ -164,11 +194,15 @@ class Threshold(Event):
         return max(1, int(np.isfinite(self.low)) + int(np.isfinite(self.high)))
 
     def describe(self) -> str:
-        columns = len({column for column, *_ in (*self.score.smooth, *self.score.tables)})
+        score = self.score
+        if isinstance(score, WeightedScore):
+            columns = sum(len(weights) for _, weights in score.blocks)
+        else:
+            columns = len({column for column, *_ in (*score.smooth, *score.tables)})
         sides = [("D1 above", self.high), ("D0 below", self.low)]
         rule = ", ".join(f"{side} {at:.6g}" for side, at in sides if np.isfinite(at))
-        structures = "".join(f"; an output that is {name!r} scores {value:.3g}" for name, value in self.score.structures[:4])
-        return f"score over {columns} features: {rule or 'never guesses'}{structures}"
+        told = "".join(f"; an output that is {name!r} scores {value:.3g}" for name, value in score.structures[:4])
+        return f"score over {columns} features: {rule or 'never guesses'}{told}"
 
 
 @dataclass(frozen=True, slots=True, eq=False)

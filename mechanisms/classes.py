@@ -41,7 +41,8 @@ _TABLE: dict[str, dict[str, str]] = {
         "transfer": "TestDataDependentLearner",
     },
     "dpwitness.auditors": {
-        "events": "AdditiveScore Atoms Ball Intervals Lattice LowBits Threshold",
+        "events": "AdditiveScore Atoms Ball Intervals Lattice LowBits Threshold WeightedScore",
+        "features": "Affine Distances Levels Places Products Ramps SignedLog Sorted",
         "divergence": "Binned",
         "utility": "FailureBound MeanBound Scaling",
     },

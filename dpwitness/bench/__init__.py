@@ -16,6 +16,7 @@ BENCHMARKS: dict[str, str] = {
     "fuzz": "dpwitness.bench.fuzz",
     "mechanisms": "dpwitness.bench.mechanisms",
     "mutation": "dpwitness.bench.mutation",
+    "power": "dpwitness.bench.power",
     "white-box": "dpwitness.bench.white_box",
 }
 

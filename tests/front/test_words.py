@@ -20,6 +20,10 @@ from dpwitness.suites import run_case, suite
 NEAR = Pair(np.array([0.0]), np.array([1.0]))
 
 
+def yes_or_no(dataset, size, rng):
+    return ["yes" if draw < 0.2 + 0.6 * float(np.sum(dataset)) else "no" for draw in rng.random(size)]
+
+
 def test_results_fit_a_screen():
     result = audit(Laplace(1.0), pair=NEAR, trials=2_000, seed=1, bits=False, name="x" * 1000)
     assert len(repr(result)) < 500 and "NOT REFUTED" in repr(result) and "AuditResult" in repr(result)
@@ -31,6 +35,8 @@ def test_texts_are_shown_as_texts():
     assert names == {"str 'yes'", "str 'no'"}
     event = Atoms(found.matrix()[:1], np.array([1.0]), ("str 'yes'",))
     assert event.describe() == "D1 on str 'yes'"
+    told = audit(yes_or_no, claim="pure:1", pair=NEAR, trials=4_000, seed=1).event.describe()
+    assert "'yes'" in told and "e+" not in told and "features" not in told
 
 
 def test_infinity_is_said_in_words():

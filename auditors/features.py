@@ -1,0 +1,259 @@
+"""Columns computed from an output matrix, in groups: what a score is a weighted sum of. Data, not code, so that an event can be replayed.
+
+The groups are the log-ratios of the laws that mechanisms have: a shift of Laplace noise is linear between two points (`Ramps`), one of
+Gaussian noise linear (`Affine`), one of its covariance quadratic (`Products`), noise of a radial density a function of distances to two
+centers (`Distances`); sequences of answers differ by where the first or last of a kind stands (`Places`), sums of noisy parts in the
+differences of neighbours, unordered outputs in their order statistics (`Sorted`). Nothing is clipped before it is added in `Affine`: a
+linear combination may be exact.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["Affine", "Block", "Distances", "Levels", "Places", "Products", "Ramps", "SignedLog", "Sorted", "propose"]
+
+FloatArray = NDArray[np.float64]
+Columns = NDArray[np.int64]
+
+_FEW = 32  # a column with at most this many values is a category
+_REPEATED = 64  # exact values among continuous ones that get a level of their own, at most
+_SAMPLE = 50_000  # rows from which blocks are shaped
+_LEVELS = [0.003, 0.01, 0.03, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.97, 0.99, 0.997]
+_HEAVY = 60.0  # interquartile ranges from the middle, beyond which a column is taken on a logarithmic scale
+_CURVED, _SQUARED, _SORTED, _NEIGHBOURS, _PLACED = 8, 10, 16, 64, 64  # columns, at most, of a block of each kind
+_SEVERAL = 40  # columns beyond which only those that differ most are looked at one by one
+
+
+class Block(ABC):
+    """A group of columns whose weights have one prior."""
+
+    @abstractmethod
+    def columns(self, matrix: FloatArray) -> FloatArray:
+        """Values at each row of an output matrix (structure code first): (rows, k)."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Levels(Block):
+    """Whether a column has one of some exact values; infinity stands for NaN too."""
+
+    column: int
+    keys: FloatArray
+
+    def columns(self, matrix: FloatArray) -> FloatArray:
+        x = matrix[:, self.column]
+        return (np.where(np.isnan(x), np.inf, x)[:, None] == self.keys).astype(float)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Ramps(Block):
+    """How far a column (less another one, where `less` is not negative) has come from each knot to the next."""
+
+    column: int
+    less: int
+    knots: FloatArray
+
+    def columns(self, matrix: FloatArray) -> FloatArray:
+        x = matrix[:, self.column] if self.less < 0 else matrix[:, self.column] - matrix[:, self.less]
+        x = np.where(np.isnan(x), self.knots[0], x)[:, None]
+        left, right = self.knots[:-1], self.knots[1:]
+        return (np.clip(x, left, right) - left) / (right - left)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Affine(Block):
+    """Columns in units of their spread, unclipped."""
+
+    at: Columns
+    center: FloatArray
+    scale: FloatArray
+
+    def columns(self, matrix: FloatArray) -> FloatArray:
+        return _standardised(matrix, self)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class SignedLog(Block):
+    """The same on a logarithmic scale on either side of the center."""
+
+    at: Columns
+    center: FloatArray
+    scale: FloatArray
+
+    def columns(self, matrix: FloatArray) -> FloatArray:
+        z = _standardised(matrix, self)
+        return np.asarray(np.sign(z) * np.log1p(np.abs(z)))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Products(Block):
+    """Squares and products of two columns."""
+
+    at: Columns
+    center: FloatArray
+    scale: FloatArray
+
+    def columns(self, matrix: FloatArray) -> FloatArray:
+        z = np.clip(_standardised(matrix, self), -1e100, 1e100)
+        first, second = np.triu_indices(len(self.at))
+        return np.asarray(z[:, first] * z[:, second])
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Distances(Block):
+    """How much farther an output lies from the middle of D1's than of D0's, plainly and in the logarithm, and how far from both."""
+
+    at: Columns
+    center: FloatArray
+    scale: FloatArray
+    one: FloatArray
+    zero: FloatArray
+
+    def columns(self, matrix: FloatArray) -> FloatArray:
+        z = np.clip(_standardised(matrix, self), -1e100, 1e100)
+        from_one, from_zero = np.linalg.norm(z - self.one, axis=1), np.linalg.norm(z - self.zero, axis=1)
+        ratio = np.log(from_one + 1e-3) - np.log(from_zero + 1e-3)
+        return np.column_stack([from_one - from_zero, ratio, np.log1p(from_one + from_zero)])
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Sorted(Block):
+    """The columns of a row in ascending order."""
+
+    at: Columns
+    center: FloatArray
+    scale: FloatArray
+
+    def columns(self, matrix: FloatArray) -> FloatArray:
+        return np.sort(_standardised(matrix, self), axis=1)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Places(Block):
+    """Of a sequence of answers: where `value` stands first and last, how often it does, and where twice in a row. Infinity is NaN too."""
+
+    at: Columns
+    value: float
+
+    def columns(self, matrix: FloatArray) -> FloatArray:
+        x = matrix[:, self.at]
+        hit = np.where(np.isnan(x), np.inf, x) == self.value
+        length = len(self.at)
+        some = hit.any(axis=1)
+        first = np.where(some, hit.argmax(axis=1), length)
+        last = np.where(some, length - 1 - hit[:, ::-1].argmax(axis=1), length)
+        places = np.arange(length + 1)
+        parts = [first[:, None] == places, last[:, None] == places, hit.sum(axis=1)[:, None], hit[:, :-1] & hit[:, 1:]]
+        return np.concatenate(parts, axis=1, dtype=float)
+
+
+def _standardised(matrix: FloatArray, block: Affine | SignedLog | Products | Distances | Sorted) -> FloatArray:
+    with np.errstate(over="ignore", invalid="ignore"):
+        return np.nan_to_num((matrix[:, block.at] - block.center) / block.scale, posinf=1e300, neginf=-1e300)
+
+
+def propose(matrix: FloatArray, label: NDArray[np.bool_]) -> dict[str, list[Block]]:
+    """Blocks that fit these outputs, in groups: those of one group have one prior."""
+    step = -(-len(matrix) // _SAMPLE)
+    matrix, label = matrix[::step], label[::step]
+    return {name: blocks for name, blocks in _groups(matrix, label) if blocks}
+
+
+def _groups(matrix: FloatArray, label: NDArray[np.bool_]) -> Iterator[tuple[str, list[Block]]]:
+    varying = [j for j, column in enumerate(matrix.T) if not np.array_equal(column, np.full(len(column), column[0]), equal_nan=True)]
+    values = {j: exact_values(matrix[:, j]) for j in varying}
+    categories = [j for j, (_, every) in values.items() if every]
+    continuous = [j for j, (_, every) in values.items() if not every]
+    yield "levels", [Levels(j, values[j][0][1:]) for j in categories if len(values[j][0]) > 1]  # the first is the baseline
+    yield "repeated values", [Levels(j, values[j][0]) for j in continuous if len(values[j][0])]
+    answers = [j for j in categories if j > 0 and len(values[j][0]) <= 4]
+    if 3 <= len(answers) <= _PLACED:
+        for value in np.unique(np.concatenate([values[j][0] for j in answers]))[:4].tolist():
+            yield f"places of {value:g}", [Places(np.array(answers), value)]
+    ordered = [j for j in categories if j > 0 and np.count_nonzero(np.isfinite(values[j][0])) >= 3]
+    plain = matrix[:, continuous + ordered]
+    good = np.isfinite(plain).all(axis=1)
+    for place, j in enumerate(continuous):
+        good &= ~np.isin(plain[:, place], values[j][0])
+    if plain.shape[1] and good.sum() >= 20:
+        yield from _of_numbers(plain[good], label[good], np.array(continuous + ordered), len(continuous))
+
+
+def _of_numbers(x: FloatArray, label: NDArray[np.bool_], at: Columns, continuous: int) -> Iterator[tuple[str, list[Block]]]:
+    """Groups over columns of numbers, of which the first `continuous` are no categories."""
+    one, zero = (np.median(x[side], axis=0) if side.any() else np.median(x, axis=0) for side in (label, ~label))
+    spread = np.diff(np.quantile(x, [0.25, 0.75], axis=0), axis=0)[0]
+    with np.errstate(over="ignore"):
+        spread = np.where(spread > 0, spread, np.std(np.clip(x, -1e150, 1e150), axis=0))
+    scale = np.where(spread > 0, spread, 1.0)
+    center = 0.5 * one + 0.5 * zero
+    with np.errstate(over="ignore"):
+        heavy = bool((np.abs((x - center) / scale) > _HEAVY).any())
+    if len(at) > _SEVERAL:
+        keep = np.sort(np.argsort(-np.abs(_rank_shift(x, label)), kind="stable")[:_SEVERAL])
+        continuous = int(np.count_nonzero(keep < continuous))
+        x, at, center, scale, one, zero = x[:, keep], at[keep], center[keep], scale[keep], one[keep], zero[keep]
+    whole = (at, center, scale)
+    yield "linear", [SignedLog(*whole) if heavy else Affine(*whole)]
+    numbers = [(int(j), x[:, k]) for k, j in enumerate(at[:continuous])]
+    yield "clipped", [Ramps(j, -1, _ends(column, label)) for j, column in numbers]
+    if len(numbers) <= _CURVED:
+        curves = [(j, np.unique(np.quantile(column, _LEVELS))) for j, column in numbers]
+        yield "curved", [Ramps(j, -1, knots) for j, knots in curves if len(knots) > 2]
+    if heavy:
+        yield "gaps", [Ramps(j, -1, knots) for j, column in numbers if len(knots := _gaps(column)) > 1]
+    if len(at) < 2:
+        return
+    yield "distances", [Distances(*whole, (one - center) / scale, (zero - center) / scale)]
+    if len(at) <= _SQUARED and not heavy:
+        yield "products", [Products(*whole)]
+    if 2 <= len(numbers) <= _NEIGHBOURS:
+        yield "differences", [Ramps(j, i, _ends(y - z, label)) for (i, z), (j, y) in pairwise(numbers)]
+        if len(numbers) <= _SORTED and not heavy:
+            yield "sorted", [Sorted(at[:continuous], center[:continuous], scale[:continuous])]
+
+
+def exact_values(column: FloatArray) -> tuple[FloatArray, bool]:
+    """The values of a column that are categories, sorted: all if they are few, else those that repeat far more than their neighbours."""
+    keys, counts = np.unique(np.where(np.isnan(column), np.inf, column), return_counts=True)
+    if len(keys) <= _FEW:
+        return keys, True
+    from scipy.ndimage import median_filter
+
+    usual = median_filter(counts.astype(float), 21, mode="nearest")
+    repeated = np.flatnonzero((counts >= 4) & (counts > 6 * usual + 4))
+    return keys[np.sort(repeated[np.argsort(-counts[repeated], kind="stable")[:_REPEATED]])], False
+
+
+def _ends(x: FloatArray, label: NDArray[np.bool_]) -> FloatArray:
+    """The medians of the two sides, or a little around the middle where they coincide: where the log-ratio of a Laplace shift bends."""
+    low, high = sorted(float(np.median(x[side])) if side.any() else float(np.median(x)) for side in (label, ~label))
+    spread = float(np.quantile(x, 0.75) - np.quantile(x, 0.25)) or float(np.std(x)) or 1.0
+    return np.array([low, high]) if high - low > 1e-3 * spread else np.array([low - 1e-3 * spread, high + 1e-3 * spread])
+
+
+def _gaps(x: FloatArray) -> FloatArray:
+    """Both ends of gaps on a logarithmic scale: outputs of several magnitudes."""
+    knots: list[float] = []
+    for sign in (-1.0, 1.0):
+        side = np.sort(np.abs(x[sign * x > 0]))
+        if len(side) > 20:
+            steps = np.diff(np.log(side))
+            inner = steps[len(steps) // 100 : len(steps) - len(steps) // 100]
+            for place in np.argsort(-inner)[:2] + len(steps) // 100:
+                if steps[place] > np.log(3.0):
+                    knots.extend(sign * side[place : place + 2])
+    return np.unique(knots)
+
+
+def _rank_shift(x: FloatArray, label: NDArray[np.bool_]) -> FloatArray:
+    """Standardised difference of the sides' mean ranks, and of the mean squares of centered ranks: the larger, for each column."""
+    ranks = np.argsort(np.argsort(x, axis=0), axis=0) / len(x) - 0.5
+    found = [np.abs(r[label].mean(axis=0) - r[~label].mean(axis=0)) / (r.std(axis=0) + 1e-12) for r in (ranks, ranks**2)]
+    return np.maximum(*found)

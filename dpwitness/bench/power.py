@@ -1,0 +1,123 @@
+"""How near the audit comes to an oracle: certified over the limit, for every specimen whose law of the privacy loss is known.
+
+The whole pipeline runs on a given pair, without the low bits and without an early stop. What is missing to the limit is split by cause:
+rounds that trained instead of testing, alpha that early looks took, and the rest, which the learned event and luck (seeds) make up.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from statistics import median
+from typing import Any
+
+import numpy as np
+
+from dpwitness import audit
+from dpwitness.auditors.limit import limit_of_law
+from dpwitness.auditors.loss_law import LossLaw, loss_law
+from dpwitness.bench.table import Row, Table
+from dpwitness.mechanisms.pairs import Pair
+from dpwitness.mechanisms.paper_zoo import paper_zoo
+from dpwitness.mechanisms.zoo import zoo
+
+__all__ = ["Measured", "Specimen", "measure", "power_at", "specimens"]
+
+ALPHA = 0.05
+LEAST = 0.01  # limits below are nothing to be near to
+
+# trials, seeds, and what median, 10 % quantile and worst case must reach
+REQUIRED = ((20_000, 5, (0.96, 0.85, 0.60)), (400_000, 5, (0.985, 0.95, 0.85)), (4_000_000, 1, (0.995, 0.98, 0.93)))
+
+
+@dataclass(frozen=True, slots=True)
+class Specimen:
+    """A mechanism, a pair, and the law of the loss on it."""
+
+    name: str
+    mechanism: Any
+    pair: Pair
+    law: LossLaw
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """Certified over the limit, a number a seed, and the shares of the limit that training rounds and early looks leave."""
+
+    name: str
+    ratios: tuple[float, ...]
+    rounds: float
+    looks: float
+    method: str
+
+    @property
+    def ratio(self) -> float:
+        return median(self.ratios)
+
+    @property
+    def event(self) -> float:
+        """What the event that was learned makes of the limit at the rounds and the error that were left to it."""
+        return self.ratio / (self.rounds * self.looks) if self.rounds * self.looks > 0 else 0.0
+
+
+def specimens(only: str = "") -> Iterator[Specimen]:
+    """Every specimen of the zoo and of the papers with a known law, one entry a pair."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        plain = [(name, found, found.worst_pair()) for name, found in zoo().items()]
+        several = [(name, found) for name, found in paper_zoo().items()]
+        numbered = [(name, f.mechanism, f.pairs[0]) for name, f in several if len(f.pairs) == 1]
+        numbered += [(f"{name}:{i}", f.mechanism, pair) for name, f in several if len(f.pairs) > 1 for i, pair in enumerate(f.pairs)]
+        for name, mechanism, pair in plain + numbered:
+            if only in name:
+                law = loss_law(mechanism, pair)
+                if law is not None:
+                    yield Specimen(name, mechanism, pair, law)
+
+
+def power_at(trials: int, seeds: int, found: Sequence[Specimen]) -> list[Measured]:
+    """What audits with so many trials certify, over the limit; specimens whose limit is too small are left out."""
+    measured = []
+    for specimen in found:
+        claim = specimen.mechanism.claim
+        best = limit_of_law(specimen.law, claim, trials, ALPHA)
+        if best < LEAST:
+            continue
+        results = [
+            audit(
+                specimen.mechanism,
+                claim=claim,
+                pair=specimen.pair,
+                trials=trials,
+                confidence=1 - ALPHA,
+                seed=seed,
+                stop="never",
+                bits=False,
+            )
+            for seed in range(seeds)
+        ]
+        tested = max(r.tally.rounds for r in results if r.tally is not None)
+        plain, taken = (limit_of_law(specimen.law, claim, tested, alpha) for alpha in (ALPHA, results[0].alpha))
+        methods = [r.method for r in results]
+        ratios = tuple(r.parameter_lower / best for r in results)
+        measured.append(
+            Measured(specimen.name, ratios, plain / best, taken / plain if plain else 1.0, max(set(methods), key=methods.count))
+        )
+    return measured
+
+
+def measure() -> Table:
+    """Median, 10 % quantile and worst case at each budget, and the worst ten by name."""
+    found, rows, notes = list(specimens()), [], list[str]()
+    for trials, seeds, required in REQUIRED:
+        measured = power_at(trials, seeds, found)
+        ratios = np.array([m.ratio for m in measured])
+        reached = float(np.median(ratios)), float(np.quantile(ratios, 0.1)), float(ratios.min())
+        for what, least, value in zip(("median", "10 % quantile", "worst"), required, reached, strict=True):
+            rows.append(Row(f"certified / limit at {trials:,} trials: {what}", least, value, "ratio"))
+        shares = [float(np.median([getattr(m, cause) for m in measured])) for cause in ("rounds", "looks", "event")]
+        told = f"in the middle training rounds leave {shares[0]:.3f} of the limit, looks {shares[1]:.3f} of that, the event {shares[2]:.3f}"
+        worst = ", ".join(f"{m.name} {m.ratio:.2f} ({m.method})" for m in sorted(measured, key=lambda m: m.ratio)[:10])
+        notes.append(f"{trials:,} trials, {len(measured)} specimens, {seeds} seeds: {told}; worst: {worst}")
+    return Table("power", tuple(rows), tuple(notes))
