@@ -169,6 +169,9 @@ def _groups(matrix: FloatArray, label: NDArray[np.bool_]) -> Iterator[tuple[str,
     varying = [j for j, column in enumerate(matrix.T) if not np.array_equal(column, np.full(len(column), column[0]), equal_nan=True)]
     values = {j: exact_values(matrix[:, j]) for j in varying}
     categories = [j for j, (_, every) in values.items() if every]
+    if len(categories) > _SEVERAL:
+        apart = {j: _share_apart(matrix[:, j], label) for j in categories}
+        categories = sorted(sorted(categories, key=lambda j: -apart[j])[:_SEVERAL])
     continuous = [j for j, (_, every) in values.items() if not every]
     yield "levels", [Levels(j, values[j][0][1:]) for j in categories if len(values[j][0]) > 1]  # the first is the baseline
     yield "repeated values", [Levels(j, values[j][0]) for j in continuous if len(values[j][0])]
@@ -222,7 +225,7 @@ def _of_numbers(x: FloatArray, label: NDArray[np.bool_], at: Columns, continuous
 def exact_values(column: FloatArray) -> tuple[FloatArray, bool]:
     """The values of a column that are categories, sorted: all if they are few, else those that repeat far more than their neighbours."""
     keys, counts = np.unique(np.where(np.isnan(column), np.inf, column), return_counts=True)
-    if len(keys) <= _FEW:
+    if len(keys) <= min(_FEW, max(2, len(column) // 8)):
         return keys, True
     from scipy.ndimage import median_filter
 
@@ -250,6 +253,13 @@ def _gaps(x: FloatArray) -> FloatArray:
                 if steps[place] > np.log(3.0):
                     knots.extend(sign * side[place : place + 2])
     return np.unique(knots)
+
+
+def _share_apart(column: FloatArray, label: NDArray[np.bool_]) -> float:
+    """Total variation between the sides of the values of a column."""
+    keys, inverse = np.unique(np.where(np.isnan(column), np.inf, column), return_inverse=True)
+    shares = [np.bincount(inverse[side], minlength=len(keys)) / max(1, np.count_nonzero(side)) for side in (label, ~label)]
+    return float(np.abs(shares[0] - shares[1]).sum() / 2)
 
 
 def _rank_shift(x: FloatArray, label: NDArray[np.bool_]) -> FloatArray:
