@@ -35,7 +35,7 @@ __all__ = ["Learned", "learn"]
 FloatArray = NDArray[np.float64]
 
 _WORTH = 0.01  # how much more a later, less simple order must promise
-_PLAIN_ATOMS = 16  # outputs of one column that need no model beside their counts
+_PLAIN_ATOMS = 16  # different outputs that need no model beside their counts
 _PILOT_ROWS = 12_000  # of training, where pairs are only ranked
 
 
@@ -117,10 +117,11 @@ def _candidates(data: Training, goal: Goal, near: FloatArray | None, rng: np.ran
     if line is not None:
         yield scored("line", line, line.score(data.matrix))
     atoms = find_atoms(data)
-    single = len(data.varying) <= 1
-    if atoms is not None and single:
+    few = atoms is not None and len(atoms[0]) <= _PLAIN_ATOMS
+    alone = few or len(data.varying) <= 1  # a model has nothing to say of atoms beyond their own counts
+    if atoms is not None and alone:
         yield _of_atoms(data, goal, *atoms, None, rng)
-    model = None if atoms is not None and single and len(atoms[0]) <= _PLAIN_ATOMS else fit_model(data)
+    model = None if few else fit_model(data)
     scores = held_out_scores(data, model) if model is not None else None
     found = None
     if model is not None and scores is not None:
@@ -129,7 +130,7 @@ def _candidates(data: Training, goal: Goal, near: FloatArray | None, rng: np.ran
     distance = None if near is None else fit_distance(data, near)
     if distance is not None:
         yield scored("distance", distance, distance.score(data.matrix))
-    if atoms is not None and not single:
+    if atoms is not None and not alone:
         yield _of_atoms(data, goal, *atoms, found, rng)
 
 

@@ -36,7 +36,8 @@ Progress = Callable[[int, int], None]
 PROBE = 64  # rounds in the probe's chunk
 CHUNKS = 512  # in a stage, at least about half as many
 PILOT_SHARE = 0.2
-TRAIN_SHARE = 0.3  # of the rounds, at most: what an event learned on more would gain is less than what the test would lose
+TRAIN_SHARE = 0.3  # of few rounds; of more, a share that falls with the fourth root: events get better more slowly than tests
+TRAIN_WHOLE = 20_000  # rounds of which that share is trained on
 TRAIN_VALUES = 2**23  # numbers kept for training, at most
 TRAIN_ROUNDS = 2**17
 RUNS_A_PAIR = 1000  # at least: up to 700 go to its probe, bits and pilots
@@ -212,7 +213,8 @@ def _pilot(state: Course, pairs: list[Pair], budget: int, width: int) -> list[in
 
 def _test(state: Course, pair: Pair, index: int, budget: int, alpha: float, width: int) -> None:
     """Train an event on a share of the budget and certify it on the rest."""
-    train = int(min(TRAIN_SHARE * budget, TRAIN_ROUNDS, TRAIN_VALUES // width))
+    share = TRAIN_SHARE * min(1.0, TRAIN_WHOLE / max(budget, 1)) ** 0.25
+    train = int(min(share * budget, TRAIN_ROUNDS, TRAIN_VALUES // width))
     sides = _train(state, pair, index, Phase.TRAIN, train, width)
     learned = learn(*sides, state.result.claim, alpha=alpha * (1 - EARLY_ALPHA), rounds=budget - train, near=state.near)
     certify_event(state, pair, index, learned, budget - train, alpha, width)

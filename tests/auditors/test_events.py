@@ -177,7 +177,7 @@ def test_a_ball_is_learned_around_a_given_output():
     wide[0][:2000] = [0.7, 0.7] + 0.01 * rng.standard_normal((2000, 2)) / 3
     sides = [encode(rng.permutation(rows), 20_000) for rows in wide]
     plain, ball = (learn(*sides, PureDP(1.0), alpha=0.01, rounds=10**6, near=near) for near in (None, np.array([0.7, 0.7])))
-    assert ball.method.startswith("distance") and ball.event.inside == 1 and 0.005 < ball.event.inner < 0.03
+    assert ball.method.startswith("distance") and ball.event.inside == 1 and 0.0005 < ball.event.inner < 0.03
     assert ball.expected > plain.expected + 1
 
 
