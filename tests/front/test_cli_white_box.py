@@ -30,15 +30,14 @@ def test_the_catalogue_is_looked_through(capsys):
 
 
 def test_found_by_search_enclosed_audited_and_replayed(shell):
-    """CM-05: infinity at the minimiser; a ball around it is certified beyond 4 on fresh runs."""
+    """CM-05: infinity at the minimiser; outputs about it are certified beyond 3 on fresh runs."""
     options = ["--search", "--white-box", "--search-seconds", "5", "--trials", "2e6", "--report", "out"]
     found = shell.dpwitness("audit", "dpwitness.mechanisms:LogisticOutputPerturbation", "--kwargs", SINGULAR, *options)
     assert (found.returncode, found.stderr) == (1, "")
     assert found.stdout.startswith("VIOLATED: no finite epsilon holds on this pair")
     results = json.loads((shell.folder / "out" / "audit.json").read_text())["results"]
     assert [r["kind"] for r in results] == ["white box", "black box"]
-    assert results[0]["epsilon_lower"] == "inf" and results[1]["epsilon_lower"] > 4
-    assert "within" in results[1]["description"]
+    assert results[0]["epsilon_lower"] == "inf" and results[1]["epsilon_lower"] > 3
     assert "dpwitness replay out/witness-logisticoutputperturbation-2.json" in found.stdout
     for name in ("", "-2"):
         again = shell.dpwitness("replay", f"out/witness-logisticoutputperturbation{name}.json")
@@ -66,11 +65,11 @@ def test_a_black_box_is_searched(shell):
         (("mine.py:leaky", "--claim", "pure:1", *PAIR, "--search"), "--search looks for the pair itself: leave out --d0 and --d1"),
         (
             ("dpwitness.mechanisms:Laplace", "--kwargs", '{"epsilon": 1.0}', "--search", "--search-seconds", "0"),
-            "seconds must be positive and finite, got 0",
+            "search seconds must lie in (0, 1e+06], got 0.0",
         ),
         (
             ("dpwitness.mechanisms:Laplace", "--kwargs", '{"epsilon": 1.0}', *PAIR, "--white-box", "--trials", "10"),
-            "trials must be a whole number, at least 10000, got 10",
+            "trials must be a whole number, between 1000 and 1000000000000, got 10",
         ),
     ],
 )
@@ -78,8 +77,10 @@ def test_user_errors(shell, monkeypatch, capsys, arguments, message):
     monkeypatch.chdir(shell.folder)
     monkeypatch.setattr(sys, "path", list(sys.path))
     try:
-        assert main(["audit", *arguments]) == 2
+        code = main(["audit", *arguments])
+    except SystemExit as ended:  # what the parser refuses
+        code = ended.code
     finally:
         sys.modules.pop("mine", None)
     out, err = capsys.readouterr()
-    assert out == "" and err.count("\n") == 1 and message in err
+    assert (code, out) == (2, "") and err.count("\n") == 1 and message in err
