@@ -48,7 +48,7 @@ class Levels(Block):
 
     def columns(self, matrix: FloatArray) -> FloatArray:
         x = matrix[:, self.column]
-        return (np.where(np.isnan(x), np.inf, x)[:, None] == self.keys).astype(float)
+        return np.asarray(np.where(np.isnan(x), np.inf, x)[:, None] == self.keys, dtype=np.float64)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -258,7 +258,7 @@ def _gaps(x: FloatArray) -> FloatArray:
 def _share_apart(column: FloatArray, label: NDArray[np.bool_]) -> float:
     """Total variation between the sides of the values of a column."""
     keys, inverse = np.unique(np.where(np.isnan(column), np.inf, column), return_inverse=True)
-    shares = [np.bincount(inverse[side], minlength=len(keys)) / max(1, np.count_nonzero(side)) for side in (label, ~label)]
+    shares = [np.bincount(inverse[side], minlength=len(keys)) / max(1, int(np.count_nonzero(side))) for side in (label, ~label)]
     return float(np.abs(shares[0] - shares[1]).sum() / 2)
 
 
@@ -266,4 +266,4 @@ def _rank_shift(x: FloatArray, label: NDArray[np.bool_]) -> FloatArray:
     """Standardised difference of the sides' mean ranks, and of the mean squares of centered ranks: the larger, for each column."""
     ranks = np.argsort(np.argsort(x, axis=0), axis=0) / len(x) - 0.5
     found = [np.abs(r[label].mean(axis=0) - r[~label].mean(axis=0)) / (r.std(axis=0) + 1e-12) for r in (ranks, ranks**2)]
-    return np.maximum(*found)
+    return np.asarray(np.maximum(*found), dtype=np.float64)

@@ -16,7 +16,7 @@ from dpwitness.auditors.detection import ScoreLaw, score_law
 from dpwitness.auditors.divergence import LEVELS, Binned, train_binned
 from dpwitness.auditors.events import Event
 from dpwitness.auditors.outputs import Outputs, concatenate
-from dpwitness.auditors.posterior import Choice, Draws, Goal, Table, draw_atoms, draw_shares, judged
+from dpwitness.auditors.posterior import Choice, Draws, Goal, Table, counts_of, draw_atoms, draw_shares, judged
 from dpwitness.auditors.scorers import (
     AtomScorer,
     ModelScorer,
@@ -146,7 +146,7 @@ def _of_atoms(
     def draw(which: int | None) -> tuple[NDArray[np.intp], Draws]:
         label, at = (data.label, place) if which is None else (data.label[which::2], place[which::2])
         label, at = label[at >= 0], at[at >= 0]
-        total, ones = (np.bincount(at, weights=w, minlength=len(rows)) for w in (np.ones(len(at)), label.astype(float)))
+        ones, total = counts_of(at, label, len(rows))
         if cells is None or model is None or model.table is None:
             prior = np.full((goal.thresholds[0], len(rows)), label.mean())
         else:
@@ -156,7 +156,7 @@ def _of_atoms(
     choice, order = judged(draw, goal)
     scorer = AtomScorer(rows[order], data.names)
     at = np.argsort(order)[place[place >= 0]]
-    total, ones = (np.bincount(at, weights=w, minlength=len(rows)) for w in (np.ones(len(at)), data.label[place >= 0].astype(float)))
+    ones, total = counts_of(at, data.label[place >= 0], len(rows))
     spots = np.arange(len(rows), dtype=float)
     return _Candidate("atoms", choice, scorer.event(choice.lower, choice.upper), scorer, Table(spots[1:], spots, ones, total, at))
 

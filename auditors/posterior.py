@@ -26,7 +26,7 @@ from dpwitness.auditors.certificate import SHARE_FOR_FREQUENCY, parameter_shown,
 from dpwitness.auditors.regression import evidence, fit_logistic
 from dpwitness.mechanisms.notions import ZCDP, Claim
 
-__all__ = ["Choice", "Draws", "Goal", "Table", "draw_atoms", "draw_shares", "fitted_odds", "judged"]
+__all__ = ["Choice", "Draws", "Goal", "Table", "counts_of", "draw_atoms", "draw_shares", "fitted_odds", "judged"]
 
 FloatArray = NDArray[np.float64]
 
@@ -99,8 +99,7 @@ class Table:
         if which is None:
             return self
         cell, label, size = self.cell[which::2], label[which::2], len(self.total)
-        total, ones = np.bincount(cell, minlength=size), np.bincount(cell, weights=label, minlength=size)
-        return Table(self.bounds, self.mean, ones, total.astype(float), cell)
+        return Table(self.bounds, self.mean, *counts_of(cell, label, size), cell)
 
     @property
     def zeros(self) -> FloatArray:
@@ -120,6 +119,12 @@ class Table:
     def threshold(self, cell: int) -> float:
         """The score that separates `cell` from those below it; infinite at the ends."""
         return -np.inf if cell <= 0 else np.inf if cell > len(self.bounds) else float(self.bounds[cell - 1])
+
+
+def counts_of(cell: NDArray[np.intp], label: NDArray[np.bool_], cells: int) -> tuple[FloatArray, FloatArray]:
+    """Outputs on D1 in each cell, and all in it."""
+    ones, total = np.bincount(cell[label], minlength=cells), np.bincount(cell, minlength=cells)
+    return ones.astype(np.float64), total.astype(np.float64)
 
 
 @dataclass(frozen=True)

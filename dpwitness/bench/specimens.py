@@ -151,7 +151,7 @@ def _renyi_of_laplace(epsilon: float, order: float) -> float:
 
 def _zcdp_of_bits(epsilon: float) -> float:
     orders = np.concatenate([1 + np.geomspace(1e-6, 1, 400), np.linspace(2, 60, 400)])
-    return max(_renyi_of_bits(epsilon, order) / order for order in orders.tolist())
+    return max(float(_renyi_of_bits(epsilon, order) / order) for order in orders.tolist())
 
 
 def _zoo(name: str) -> tuple[Claim, Any, Any]:
