@@ -102,7 +102,8 @@ def learn(
 
 
 def _candidates(data: Training, goal: Goal, near: FloatArray | None, rng: np.random.Generator) -> Iterator[_Candidate]:
-    def scored(method: str, scorer: Scorer, score: FloatArray) -> _Candidate:
+    def scored(method: str, scorer: Scorer, score: FloatArray, whole: FloatArray) -> _Candidate:
+        """`score` judges; `whole` is what the event will compare, whose thresholds name as many of the training outputs."""
         table = Table.build(score, data.label)
         cells = np.arange(len(table.total))
 
@@ -111,11 +112,13 @@ def _candidates(data: Training, goal: Goal, near: FloatArray | None, rng: np.ran
             return cells, Draws.of(part.total, draw_shares(part, goal, rng), rng)
 
         choice, _ = judged(draw, goal)
-        return _Candidate(method, choice, scorer.event(table.threshold(choice.lower), table.threshold(choice.upper)), scorer, table)
+        ends = np.append(0, np.cumsum(table.total)).astype(np.intp)
+        low, high = (_between(np.sort(whole), int(ends[cell])) for cell in (choice.lower, choice.upper))
+        return _Candidate(method, choice, scorer.event(low, max(low, high)), scorer, table)
 
     line = fit_line(data)
     if line is not None:
-        yield scored("line", line, line.score(data.matrix))
+        yield scored("line", line, line.score(data.matrix), line.score(data.matrix))
     atoms = find_atoms(data)
     few = atoms is not None and len(atoms[0]) <= _PLAIN_ATOMS
     alone = few or len(data.varying) <= 1  # a model has nothing to say of atoms beyond their own counts
@@ -125,13 +128,22 @@ def _candidates(data: Training, goal: Goal, near: FloatArray | None, rng: np.ran
     scores = held_out_scores(data, model) if model is not None else None
     found = None
     if model is not None and scores is not None:
-        found = scored("model", model, scores)
+        found = scored("model", model, scores, model.score(data.matrix))
         yield found
     distance = None if near is None else fit_distance(data, near)
     if distance is not None:
-        yield scored("distance", distance, distance.score(data.matrix))
+        yield scored("distance", distance, distance.score(data.matrix), distance.score(data.matrix))
     if atoms is not None and not alone:
         yield _of_atoms(data, goal, *atoms, found, rng)
+
+
+def _between(ordered: FloatArray, rank: int) -> float:
+    """A threshold above as many of these numbers as `rank` says; infinite at the ends."""
+    if not 0 < rank < len(ordered):
+        return -np.inf if rank <= 0 else np.inf
+    below, above = float(ordered[rank - 1]), float(ordered[rank])
+    middle = 0.5 * below + 0.5 * above
+    return middle if below <= middle < above else below
 
 
 def _of_atoms(
