@@ -118,7 +118,8 @@ def _candidates(data: Training, goal: Goal, near: FloatArray | None, rng: np.ran
 
     line = fit_line(data)
     if line is not None:
-        yield scored("line", line, line.score(data.matrix), line.score(data.matrix))
+        own = line.score(data.matrix)
+        yield scored("line", line, own, own)
     atoms = find_atoms(data)
     few = atoms is not None and len(atoms[0]) <= _PLAIN_ATOMS
     alone = few or len(data.varying) <= 1  # a model has nothing to say of atoms beyond their own counts
@@ -132,7 +133,8 @@ def _candidates(data: Training, goal: Goal, near: FloatArray | None, rng: np.ran
         yield found
     distance = None if near is None else fit_distance(data, near)
     if distance is not None:
-        yield scored("distance", distance, distance.score(data.matrix), distance.score(data.matrix))
+        own = distance.score(data.matrix)
+        yield scored("distance", distance, own, own)
     if atoms is not None and not alone:
         yield _of_atoms(data, goal, *atoms, found, rng)
 

@@ -19,6 +19,7 @@ __all__ = [
     "Listed",
     "NotEnclosed",
     "Span",
+    "down",
     "ends",
     "exponential_integral",
     "geometric_mass",
@@ -31,6 +32,7 @@ __all__ = [
     "product",
     "softmax",
     "span",
+    "up",
     "whole_numbers",
 ]
 
@@ -47,7 +49,7 @@ def ends(ball: Ball) -> Span:
         return -math.inf, math.inf
     if not ball.is_finite():
         return (math.inf, math.inf) if ball > 0 else (-math.inf, -math.inf) if ball < 0 else (-math.inf, math.inf)
-    low, high = _down(ball.lower()), _up(ball.upper())
+    low, high = down(ball.lower()), up(ball.upper())
     return max(low, 0.0) if ball >= 0 else low, min(high, 0.0) if ball <= 0 else high
 
 
@@ -185,11 +187,13 @@ def _expm1_over(x: Ball) -> Ball:
     return total + rest.union(-rest)
 
 
-def _down(x: Ball) -> float:
+def down(x: Ball) -> float:
+    """A float no larger than any number in the ball."""
     near = float(x)
     return near if arb(near) <= x else math.nextafter(near, -math.inf)
 
 
-def _up(x: Ball) -> float:
+def up(x: Ball) -> float:
+    """A float no smaller than any number in the ball."""
     near = float(x)
     return near if arb(near) >= x else math.nextafter(near, math.inf)

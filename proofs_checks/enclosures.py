@@ -16,6 +16,7 @@ from typing import TypeAlias
 
 from flint import arb
 
+from dpwitness.mechanisms.balls import down, up
 from dpwitness.mechanisms.validation import InvalidArgument, require_finite
 
 __all__ = [
@@ -140,7 +141,7 @@ def enclose(ball: Ball, at: float | None = None) -> Enclosure:
     if ball.is_nan():
         return Enclosure(-math.inf, math.inf, at)
     # Exact comparisons first: lower() and upper() may round away from a zero that the ball does not cross.
-    low, high = _down(ball.lower()), _up(ball.upper())
+    low, high = down(ball.lower()), up(ball.upper())
     return Enclosure(max(low, 0.0) if ball >= 0 else low, min(high, 0.0) if ball <= 0 else high, at)
 
 
@@ -184,7 +185,7 @@ def _within(ball: Ball, share: float) -> Ball:
     """A point of a ball."""
     if ball.rad() == 0:
         return ball
-    low, high = _down(ball.lower()), _up(ball.upper())
+    low, high = down(ball.lower()), up(ball.upper())
     return arb(max(low, 0.0) + share * (high - max(low, 0.0)) if ball >= 0 else low + share * (high - low))
 
 
@@ -345,13 +346,3 @@ def _grid(low: float, high: float) -> list[float]:
 
 def _centre(low: float, high: float) -> float:
     return low + (high - low) / 2
-
-
-def _down(x: Ball) -> float:
-    near = float(x)
-    return near if arb(near) <= x else math.nextafter(near, -math.inf)
-
-
-def _up(x: Ball) -> float:
-    near = float(x)
-    return near if arb(near) >= x else math.nextafter(near, math.inf)

@@ -67,7 +67,7 @@ _KWARGS: tuple[dict[str, Any], ...] = (
     {},
     {"args": ["true"], "shell": True},
     {"file": "os", "name": "system", "python": "/bin/true"},
-    {"file": "/tmp/no.py", "name": "f"},
+    {"file": "/no/such/place.py", "name": "f"},
 )
 
 
