@@ -36,16 +36,59 @@ __all__ = ["Chunk", "Inline", "MechanismFailed", "Pace", "Phase", "Stage", "coll
 
 Sides = tuple[Outputs | None, Outputs | None]
 
-_GLOBALS = [threading.Lock()]  # the global generators are the process': one chunk that draws from them at a time
 _TASK = 0.25  # seconds of work that are worth a task of their own
 _SLACK = 10  # times what the rounds before took: longer than that is taken for hung
 
 
-def _new_lock() -> None:
-    _GLOBALS[0] = threading.Lock()
+class _Turns:
+    """Who may use the process' global generators: one chunk that draws from them, or any number of chunks that have not been seen to.
+
+    The two must not overlap: a chunk that turns out to draw from them would take numbers from another one's seeded stream, and what that
+    one puts back would hide it.
+    """
+
+    def __init__(self) -> None:
+        self.free = threading.Condition()
+        self.watched = self.wanted = 0
+        self.held = False
+
+    @contextmanager
+    def watching(self) -> Iterator[None]:
+        """For a chunk that has not been seen to draw from them. Chunks that wait to seed them go first."""
+        with self.free:
+            self.free.wait_for(lambda: not (self.held or self.wanted))
+            self.watched += 1
+        try:
+            yield
+        finally:
+            with self.free:
+                self.watched -= 1
+                self.free.notify_all()
+
+    @contextmanager
+    def seeding(self) -> Iterator[None]:
+        """For one that draws from them, alone."""
+        with self.free:
+            self.wanted += 1
+            self.free.wait_for(lambda: not (self.held or self.watched))
+            self.wanted -= 1
+            self.held = True
+        try:
+            yield
+        finally:
+            with self.free:
+                self.held = False
+                self.free.notify_all()
 
 
-os.register_at_fork(after_in_child=_new_lock)
+_GLOBALS = [_Turns()]
+
+
+def _new_turns() -> None:
+    _GLOBALS[0] = _Turns()
+
+
+os.register_at_fork(after_in_child=_new_turns)
 
 
 class Phase:
@@ -108,9 +151,11 @@ class Stage:
         if of_this_project(self.run):
             return self.flip(index)[0]
         if not self.shared:
-            before = global_generators.fingerprint()
-            sides, _ = self.flip(index)
-            if global_generators.fingerprint() == before:
+            with _GLOBALS[0].watching():
+                before = global_generators.fingerprint()
+                sides, _ = self.flip(index)
+                untouched = global_generators.fingerprint() == before
+            if untouched:
                 return sides
         with self.seeded(index):
             return self.flip(index)[0]
@@ -119,7 +164,7 @@ class Stage:
     def seeded(self, index: int) -> Iterator[None]:
         """The global generators seeded for this chunk and held by this thread."""
         words = [int(word) for word in stream(self.seed, *self.key, index, 3).integers(2**32, size=4)]
-        with _GLOBALS[0], global_generators.seeded(words):
+        with _GLOBALS[0].seeding(), global_generators.seeded(words):
             yield
 
     def flip(self, index: int) -> tuple[Sides, list[Generator]]:
@@ -254,7 +299,7 @@ def collect(future: Future[Any], stage: Stage, limit: float | None = None) -> An
     except TimeoutError:
         if future.done():  # the mechanism's own TimeoutError cannot get here, it is an output
             raise
-        _new_lock()  # the one that hangs may hold it
+        _new_turns()  # the one that hangs may hold them
         allowed = f"time_limit = {stage.time_limit:g} s" + (f" and than {limit:.3g} s" if limit > stage.time_limit else "")
         raise MechanismFailed(f"a chunk of {stage.chunk} rounds took longer than {allowed}; raise time_limit or lower trials") from None
     except WrongShape as error:

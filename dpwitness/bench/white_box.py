@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache, partial
+from statistics import median
 from typing import Any
 
 import numpy as np
@@ -65,10 +66,14 @@ def searched(name: str) -> tuple[Any, Pair, float]:
 
 
 @cache
-def ball_audit() -> Any:
-    """Black-box confirmation of the printed noise, on fresh randomness: a ball around the output that the search over outputs names."""
+def ball_audit() -> float:
+    """Black-box confirmation of the printed noise, on fresh randomness: a ball around the output that the search over outputs names.
+
+    The median of three seeds: some ten outputs on the rarer side decide, and one seed's bound scatters by .3.
+    """
     mechanism, pair, _ = searched("CM08 Algorithm 1, printed noise, d=2")
-    return audit(mechanism, pair=pair, near=worst_output(mechanism, pair).output, trials=2_000_000, bits=False)
+    near = worst_output(mechanism, pair).output
+    return median(audit(mechanism, pair=pair, near=near, trials=2_000_000, bits=False, seed=seed).epsilon_lower for seed in range(3))
 
 
 def _minimiser(loss: m.Loss, regularization: float) -> Callable[[m.LabelledVectors], Any]:
@@ -157,7 +162,7 @@ def _search_cases() -> list[Case]:
         Case(f"{many}, found", 1.30, partial(_loss, many)),
         Case(f"{many}, over its supremum", 1 + 1e-9, partial(_loss, many, truth), "ratio", at_most=True),
         Case(f"{singular}, found", math.inf, partial(_loss, singular)),
-        Case(f"{singular}, certified in a ball", 4.0, lambda: ball_audit().epsilon_lower),
+        Case(f"{singular}, certified in a ball", 4.0, ball_audit),
         _near(f"{huber}, found", 1 + math.log(1.5), 1e-3, partial(_loss, huber)),
     ]
     for name in correct:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import random
 import sys
+import threading
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
+from dataclasses import replace
 from multiprocessing import get_context
 from pathlib import Path
 
@@ -106,6 +108,30 @@ def test_global_generators_give_the_same_counts_on_any_executor(kind):
     if kind != "global_at_times":
         assert (random.getstate(), np.random.get_state()[1].tolist()) == before  # noqa: NPY002
     assert run(mechanism, seed=2).tally != run(mechanism, seed=1).tally
+
+
+def test_a_chunk_not_seen_to_draw_from_a_global_generator_leaves_anothers_stream_alone():
+    """The second chunk waits amid its draws for the first one to draw; without turns the first takes numbers from the second's stream."""
+    amid, drawn = threading.Event(), threading.Event()
+
+    def mechanism(dataset, size, rng):
+        if threading.current_thread().name.startswith("second"):
+            head = np.random.random(size // 2)  # noqa: NPY002
+            amid.set()
+            drawn.wait(0.3)
+            return np.concatenate([head, np.random.random(size - size // 2)])  # noqa: NPY002
+        amid.wait(0.3)
+        found = np.random.random(size)  # noqa: NPY002
+        drawn.set()
+        return found
+
+    stage = Stage(mechanism, PAIR, 1, (1, 0, Phase.TRAIN), 200, 100, 60.0)
+    with ThreadPoolExecutor(1, "first") as first, ThreadPoolExecutor(1, "second") as second:
+        unseen = first.submit(stage.sample, 0)
+        together = second.submit(replace(stage, shared=True).sample, 1).result()
+        unseen.result()
+        alone = second.submit(replace(stage, shared=True).sample, 1).result()
+    assert all(np.array_equal(a.values, b.values) for a, b in zip(together, alone, strict=True))
 
 
 def test_workers_of_targets_seed_their_global_generators(tmp_path):
