@@ -14,6 +14,7 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.special import logsumexp, ndtri
 
 from dpwitness.auditors.certificate import SHARE_FOR_FREQUENCY, parameter_shown, wilson_lower
@@ -28,10 +29,11 @@ from dpwitness.mechanisms.validation import require_probability
 __all__ = ["ScoreLaw", "detectable", "score_law"]
 
 LEARNING = 0.8  # standard errors that learning the event anew costs; measured, see above
-LEARNING_TAIL = 1.6  # that a tail beyond the training data costs on top
+LEARNING_TAIL = 2.8  # that a tail beyond the training data costs on top
 LEARNING_CELLS = 4.0  # that learning cells, their losses and an order anew costs
 _SEEN = 30.0  # training outputs that an event must hold for its share to count as known
 _OUTER = 0.1  # share of the outputs, either side, whose slope says how the loss goes on beyond them
+_BEND = 0.25  # standard deviation, prior to the data, of the outer slope over the slope of all
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -72,19 +74,27 @@ def _continued(law: ScoreLaw, table: Table, delta: float) -> ScoreLaw:
     outer = beyond <= _OUTER
     if outer.sum() < 8 or total[-1] > 8:  # an atom has no tail
         return law
-    at, tails = table.mean[outer], ndtri(np.maximum(beyond[outer], 1e-12))
-    width = float(np.ptp(at)) or 1.0
-    line = np.polyfit(at, tails, 1, w=np.sqrt(beyond[outer]))
-    features = np.column_stack([np.ones(at.size), (at - at[0]) / width])
-    fit = fit_logistic(features, table.ones[outer], table.zeros[outer], np.array([1e-6, 1e-6]))
-    steepness = float(fit.weights[1])
-    if line[0] >= 0 or steepness <= 0:
+    line = np.polyfit(table.mean[outer], ndtri(np.maximum(beyond[outer], 1e-12)), 1, w=np.sqrt(beyond[outer]))
+    slope = _slope_beyond(table, outer)
+    if line[0] >= 0 or slope <= 0:
         return law
-    slope = steepness / width * max(0.0, 1 - float(fit.variances()[1]) / steepness**2)  # as far as it is known
     masses = np.append(np.geomspace(float(law.mass[-1]), min(delta / 100, float(law.mass[-1]) / 10), 40), 0.0)
     score = (ndtri(masses[:-1]) - line[1]) / line[0]
     loss = law.loss[-1] + slope * (score - score[0])
     return ScoreLaw(np.append(law.mass[:-1], -np.diff(masses)), np.append(law.loss[:-1], loss), law.size)
+
+
+def _slope_beyond(table: Table, outer: NDArray[np.bool_]) -> float:
+    """Slope of the loss in the score beyond what was seen: that of the outer cells, drawn to the slope of all as far as few show it."""
+    scale = float(np.ptp(table.mean)) or 1.0
+    slopes, variances = [], []
+    for part in (np.full(outer.size, True), outer):
+        features = np.column_stack([np.ones(part.sum()), (table.mean[part] - table.mean[part][0]) / scale])
+        fit = fit_logistic(features, table.ones[part], table.zeros[part], np.array([1e-6, 1e-6]))
+        slopes.append(float(fit.weights[1]))
+        variances.append(float(fit.variances()[1]))
+    trust = (_BEND * slopes[0]) ** 2
+    return (slopes[1] * trust + slopes[0] * variances[1]) / (trust + variances[1]) / scale
 
 
 def detectable(claim: Claim, law: ScoreLaw | None, rounds: int, alpha: float, power: float = 0.9) -> float:

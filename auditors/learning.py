@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
+from threadpoolctl import threadpool_limits
 
 from dpwitness.auditors.detection import ScoreLaw, score_law
 from dpwitness.auditors.divergence import LEVELS, Binned, train_binned
@@ -90,15 +91,16 @@ def learn(
     data = Training.build(both, len(outputs1), rng)
     if quick and len(data.label) > _PILOT_ROWS:
         data = data.rows(np.arange(len(data.label)) < _PILOT_ROWS)
-    best: _Candidate | None = None
-    for candidate in _candidates(data, goal, near, rng):
-        if best is None or candidate.choice.expected > best.choice.expected + _WORTH * abs(best.choice.expected):
-            best = candidate
-    if best is None:
-        best = _of_atoms(data, goal, *find_atoms(data, always=True), None, rng)
-    binned = _binned(best, goal) if isinstance(claim, RDP | ZCDP) else None
-    law = None if quick or best.table is None else score_law(best.table, claim, rng)
-    return Learned(best.event, best.choice.expected, best.method, binned, law)
+    with threadpool_limits(1, "blas"):  # for small matrices threads cost more than they bring, and round in another order
+        best: _Candidate | None = None
+        for candidate in _candidates(data, goal, near, rng):
+            if best is None or candidate.choice.expected > best.choice.expected + _WORTH * abs(best.choice.expected):
+                best = candidate
+        if best is None:
+            best = _of_atoms(data, goal, *find_atoms(data, always=True), None, rng)
+        binned = _binned(best, goal) if isinstance(claim, RDP | ZCDP) else None
+        law = None if quick or best.table is None else score_law(best.table, claim, rng)
+        return Learned(best.event, best.choice.expected, best.method, binned, law)
 
 
 def _candidates(data: Training, goal: Goal, near: FloatArray | None, rng: np.random.Generator) -> Iterator[_Candidate]:

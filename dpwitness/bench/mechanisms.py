@@ -13,9 +13,10 @@ from typing import Any
 
 import numpy as np
 from numpy.random import default_rng
+from threadpoolctl import threadpool_limits
 
 from dpwitness import mechanisms as m
-from dpwitness.bench.table import Row, Table, best_time, one_core
+from dpwitness.bench.table import Row, Table, best_time
 from dpwitness.mechanisms.generators import MissingDependency, breast_cancer
 from dpwitness.mechanisms.noise import SphericalNoise
 
@@ -28,7 +29,7 @@ def measure() -> Table:
     """All rows. Half a minute, the first time longer by the compilation."""
     notes: list[str] = []
     library = _library(notes)  # before the threads are held: only those of loaded libraries are
-    with one_core(notes):
+    with threadpool_limits(1):
         rows = _objective_perturbation(notes)
         if library is not None:
             rows.append(_against_a_library(*library, notes))

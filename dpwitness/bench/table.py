@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
-from importlib import import_module
 from math import isfinite
 from typing import Any
 
-__all__ = ["Row", "Table", "best_time", "format_table", "one_core"]
+__all__ = ["Row", "Table", "best_time", "format_table"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,19 +65,6 @@ def best_time(run: Callable[[], Any], repeats: int = 5) -> float:
         run()
         best = min(best, time.process_time() - start)
     return best
-
-
-@contextmanager
-def one_core(notes: list[str]) -> Iterator[None]:
-    """Hold the threads of the linear-algebra libraries loaded by now to one while the block runs; adds a note where that cannot be done."""
-    try:
-        threadpool_limits = import_module("threadpoolctl").threadpool_limits
-    except ImportError:
-        notes.append("threadpoolctl is not installed: linear algebra may use threads, whose time counts against the mechanism")
-        yield
-        return
-    with threadpool_limits(1):
-        yield
 
 
 def format_table(table: Table) -> str:
