@@ -23,7 +23,7 @@ from dpwitness.auditors.type_slip import check_types
 from dpwitness.mechanisms import global_generators
 from dpwitness.mechanisms.foreign_wire import text_of
 from dpwitness.mechanisms.jsonable import to_jsonable
-from dpwitness.mechanisms.protocol import MechanismFailed
+from dpwitness.mechanisms.protocol import AlwaysRaises, MechanismFailed
 
 __all__ = ["Probed", "probe_stage", "replay_stage", "told_of"]
 
@@ -63,10 +63,10 @@ def probe_stage(stage: Stage, seeded: bool) -> Probed:
         global_generators.restore(before)
 
 
-def _probe(stage: Stage, seeded: bool) -> Probed:
+def _probe(stage: Stage, seeded: bool, spent: int = 0) -> Probed:
     shown = _shown(stage)
     sides, words, shared = _replay(stage)
-    batches, rounds, notes = [[side] for side in sides], stage.rounds, dict[str, None]()
+    batches, rounds, notes = [[side] for side in sides], spent + stage.rounds, dict[str, None]()
     for calls in _BETWEEN:
         rounds += _check_buffer(stage, calls)
         for call in range(calls):
@@ -76,8 +76,7 @@ def _probe(stage: Stage, seeded: bool) -> Probed:
         for kept, side in zip(batches, again, strict=True):
             kept.append(side)
         if not stage.single and any(side is None or _raises(side) for kept in batches for side in kept):
-            found = _probe(replace(stage, single=True), seeded)
-            return replace(found, rounds=found.rounds + rounds)
+            return _probe(replace(stage, single=True), seeded, rounds)
         whole = [[side for side in kept if side is not None] for kept in batches]
         check_structure(whole[0], "D1")
         check_structure(whole[1], "D0")
@@ -86,7 +85,7 @@ def _probe(stage: Stage, seeded: bool) -> Probed:
         if seeded:
             notes.update(dict.fromkeys(_compare(sides, again, words, drawn)))
     assert sides[0] is not None and sides[1] is not None
-    _check_output(stage, sides[0], sides[1])
+    _check_output(stage, rounds, sides[0], sides[1])
     check_types(stage.run, stage.pair.d1, stage.pair.d0, (sides[0], sides[1]))
     for side in (sides[0], sides[1]):
         notes.update(dict.fromkeys(told_of(side)))
@@ -174,8 +173,8 @@ def _copied(raw: Any) -> Outputs:
     return Outputs(found.values.copy(), found.codes, found.names)
 
 
-def _check_output(stage: Stage, *sides: Outputs) -> None:
-    """MechanismFailed if all there is to see is an exception."""
+def _check_output(stage: Stage, rounds: int, *sides: Outputs) -> None:
+    """AlwaysRaises if all there is to see is an exception."""
     if not all(_raises(side, all) for side in sides):
         return
     name, told = sorted(name for side in sides for name in side.names.values())[0], ""
@@ -183,7 +182,7 @@ def _check_output(stage: Stage, *sides: Outputs) -> None:
         stage.run(stage.pair.d0, 1, stream(stage.seed, *stage.key, 3))
     except Exception as error:
         told = f": {text_of(error, str)}"
-    raise MechanismFailed(f"mechanism always {name}{told}")
+    raise AlwaysRaises(f"mechanism always {name}{told}", rounds)
 
 
 def _raises(side: Outputs, how: Callable[[Any], bool] = any) -> bool:

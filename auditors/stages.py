@@ -28,6 +28,7 @@ from dpwitness.auditors.result import AuditResult, BitLevel, PairScore, Verdict
 from dpwitness.mechanisms.foreign import Target
 from dpwitness.mechanisms.notions import ApproxDP, Claim, PureDP
 from dpwitness.mechanisms.pairs import Pair
+from dpwitness.mechanisms.protocol import AlwaysRaises
 
 __all__ = ["EARLY_ALPHA", "Course", "Progress", "UnderTest", "certify_event", "probe", "search_and_test"]
 
@@ -125,7 +126,7 @@ def search_and_test(state: Course, pairs: list[Pair]) -> None:
     if len(pairs) > most:
         state.notes.append(f"only the first {most} of {len(pairs)} pairs were tried: more need more trials")
         pairs = pairs[:most]
-    probes = [probe(state, pair, index) for index, pair in enumerate(pairs)]
+    pairs, probes = _fit(state, pairs)
     width = max(width for width, _ in probes)
     budget = state.left
     if state.bits and any(floats for _, floats in probes):
@@ -139,6 +140,24 @@ def search_and_test(state: Course, pairs: list[Pair]) -> None:
         budget = min(budget - spend, state.left)
     for index in chosen:
         _test(state, pairs[index], index, budget // len(chosen), state.alpha / len(chosen), width)
+
+
+def _fit(state: Course, pairs: list[Pair]) -> tuple[list[Pair], list[tuple[int, bool]]]:
+    """The pairs on which there is an output to see, with their probes. Raises AlwaysRaises if there is none."""
+    fit, probes, failed = list[Pair](), list[tuple[int, bool]](), list[tuple[Pair, AlwaysRaises]]()
+    for pair in pairs:
+        try:
+            probes.append(probe(state, pair, len(fit)))
+            fit.append(pair)
+        except AlwaysRaises as error:
+            state.advance(error.rounds)
+            failed.append((pair, error))
+    if not fit:
+        raise failed[0][1]
+    if failed:
+        (first, error), others = failed[0], f" and {len(failed) - 1} more" if len(failed) > 1 else ""
+        state.note(f"skipped, for every run on both datasets raised: pair ({first.why}){others}; {error}")
+    return fit, probes
 
 
 def probe(state: Course, pair: Pair, index: int) -> tuple[int, bool]:

@@ -11,13 +11,24 @@ from numpy.typing import NDArray
 
 from dpwitness.mechanisms.notions import Claim
 
-__all__ = ["FloatArray", "Mechanism", "MechanismFailed", "MechanismFunction", "Parts", "Truth", "WhiteBox", "name_of"]
+__all__ = ["AlwaysRaises", "FloatArray", "Mechanism", "MechanismFailed", "MechanismFunction", "Parts", "Truth", "WhiteBox", "name_of"]
 
 FloatArray = NDArray[np.float64]
 
 
 class MechanismFailed(RuntimeError):
     """The mechanism cannot be audited: it crashed, hung, changed its shape, ignored its generator or kept state."""
+
+
+class AlwaysRaises(MechanismFailed):
+    """On this pair every run of both sides raises: of what, and how many `rounds` were run to see it."""
+
+    def __init__(self, message: str, rounds: int = 0) -> None:
+        super().__init__(message, rounds)  # both are arguments, so that it travels between processes
+        self.rounds = rounds
+
+    def __str__(self) -> str:
+        return str(self.args[0])
 
 
 class Parts(list[Any]):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import time
@@ -138,6 +139,26 @@ def test_unfit_mechanisms_end_in_error(mechanism, message):
     assert result.verdict is Verdict.ERROR
     assert message.replace("\\", "") in result.notes[0]
     json.dumps(result.to_json(), allow_nan=False)
+
+
+def refuses_zero(dataset, size, rng):
+    if dataset[-1] == 0:
+        raise ValueError("no zeros")
+    return dataset[0] + rng.laplace(0, 0.3, size)
+
+
+@pytest.mark.parametrize("processes", [False, True])
+def test_pairs_on_which_every_run_raises_are_skipped(processes):
+    """One of three pairs has outputs, and a loss of 1/.3 for a promise of 1: not certified above 2 with probability below 1e-12."""
+    pairs = [Pair(np.array([float(a), b]), np.array([float(a + 1), b])) for a, b in ((0, 0.0), (0, 1.0), (1, 0.0))]
+    with ProcessPoolExecutor(1) if processes else contextlib.nullcontext() as pool:
+        result = run(refuses_zero, pair=pairs, executor=pool)
+    assert result.verdict is Verdict.VIOLATED and result.pair is pairs[1] and result.epsilon_lower > 2
+    (note,) = [note for note in result.notes if "skipped" in note]
+    assert "pair (given) and 1 more; mechanism always raises ValueError: no zeros" in note
+    nothing = run(refuses_zero, pair=pairs[::2])
+    assert nothing.verdict is Verdict.ERROR and nothing.notes[0] == "mechanism always raises ValueError: no zeros"
+    assert nothing.trials > 100
 
 
 def test_hung_and_dying_mechanisms_end_in_error():
