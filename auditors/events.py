@@ -330,6 +330,12 @@ class LowBits(Event):
         return f"output {self.column}: D{int(self.side > 0)} where the lowest set bit lies below 2^{self.below:g}"
 
 
+def distances(rows: FloatArray, center: FloatArray) -> FloatArray:
+    """Of each row from a center; infinite beyond the floats, NaN where a number is."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        return np.asarray(np.linalg.norm(rows - center, axis=1))
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Ball(Event):
     """A guess for outputs within `inner` of a center, and the other one for those beyond `outer`; `inside` (+1 or -1) is the first."""
@@ -342,7 +348,7 @@ class Ball(Event):
     kind: ClassVar[str] = "ball"
 
     def guess(self, outputs: Outputs) -> Guesses:
-        distance = np.linalg.norm(outputs.matrix(len(self.center), structure=False) - self.center, axis=1)
+        distance = distances(outputs.matrix(len(self.center), structure=False), self.center)
         sides = (distance < self.inner).astype(np.int8) - (distance > self.outer).astype(np.int8)
         return np.asarray(sides if self.inside > 0 else -sides, dtype=np.int8)
 

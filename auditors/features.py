@@ -10,9 +10,10 @@ linear combination may be exact.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,6 +29,7 @@ _SAMPLE = 50_000  # rows from which blocks are shaped
 _LEVELS = [0.003, 0.01, 0.03, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.97, 0.99, 0.997]
 _HEAVY = 60.0  # interquartile ranges from the middle, beyond which a column is taken on a logarithmic scale
 _CURVED, _SQUARED, _SORTED, _NEIGHBOURS, _PLACED = 8, 10, 16, 64, 64  # columns, at most, of a block of each kind
+_HALF = float(np.finfo(float).max) / 2
 _SEVERAL = 40  # columns beyond which only those that differ most are looked at one by one
 
 
@@ -60,10 +62,12 @@ class Ramps(Block):
     knots: FloatArray
 
     def columns(self, matrix: FloatArray) -> FloatArray:
-        x = matrix[:, self.column] if self.less < 0 else matrix[:, self.column] - matrix[:, self.less]
+        with np.errstate(over="ignore", invalid="ignore"):
+            x = matrix[:, self.column] if self.less < 0 else matrix[:, self.column] - matrix[:, self.less]
         x = np.where(np.isnan(x), self.knots[0], x)[:, None]
         left, right = self.knots[:-1], self.knots[1:]
-        return (np.clip(x, left, right) - left) / (right - left)
+        far = 0.5 if self.knots[-1] / 2 - self.knots[0] / 2 > _HALF else 1.0  # their difference is no float
+        return (far * np.clip(x, left, right) - far * left) / (far * right - far * left)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -100,7 +104,7 @@ class Products(Block):
     scale: FloatArray
 
     def columns(self, matrix: FloatArray) -> FloatArray:
-        z = np.clip(_standardised(matrix, self), -1e100, 1e100)
+        z = _standardised(matrix, self, 1e70)
         first, second = np.triu_indices(len(self.at))
         return np.asarray(z[:, first] * z[:, second])
 
@@ -116,7 +120,7 @@ class Distances(Block):
     zero: FloatArray
 
     def columns(self, matrix: FloatArray) -> FloatArray:
-        z = np.clip(_standardised(matrix, self), -1e100, 1e100)
+        z = _standardised(matrix, self)
         from_one, from_zero = np.linalg.norm(z - self.one, axis=1), np.linalg.norm(z - self.zero, axis=1)
         ratio = np.log(from_one + 1e-3) - np.log(from_zero + 1e-3)
         return np.column_stack([from_one - from_zero, ratio, np.log1p(from_one + from_zero)])
@@ -153,9 +157,17 @@ class Places(Block):
         return np.concatenate(parts, axis=1, dtype=float)
 
 
-def _standardised(matrix: FloatArray, block: Affine | SignedLog | Products | Distances | Sorted) -> FloatArray:
+def _standardised(matrix: FloatArray, block: Affine | SignedLog | Products | Distances | Sorted, most: float = 1e100) -> FloatArray:
+    """Numbers in units of the block's scale, up to `most`, whose square is still a float; 0 for NaN."""
     with np.errstate(over="ignore", invalid="ignore"):
-        return np.nan_to_num((matrix[:, block.at] - block.center) / block.scale, posinf=1e300, neginf=-1e300)
+        return np.asarray(np.clip(np.nan_to_num((matrix[:, block.at] - block.center) / block.scale), -most, most))
+
+
+def within_floats(function: Callable[[FloatArray], Any], x: FloatArray) -> Any:
+    """A mean, a median or quantiles of finite numbers, which may add or subtract two on the way that are near the largest float."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        found = function(x)
+        return found if np.isfinite(found).all() else 2.0**64 * np.asarray(function(x * 2.0**-64))
 
 
 def propose(matrix: FloatArray, label: NDArray[np.bool_]) -> dict[str, list[Block]]:
@@ -190,9 +202,10 @@ def _groups(matrix: FloatArray, label: NDArray[np.bool_]) -> Iterator[tuple[str,
 
 def _of_numbers(x: FloatArray, label: NDArray[np.bool_], at: Columns, continuous: int) -> Iterator[tuple[str, list[Block]]]:
     """Groups over columns of numbers, of which the first `continuous` are no categories."""
-    one, zero = (np.median(x[side], axis=0) if side.any() else np.median(x, axis=0) for side in (label, ~label))
-    spread = np.diff(np.quantile(x, [0.25, 0.75], axis=0), axis=0)[0]
+    one, zero = (within_floats(_middles, x[side] if side.any() else x) for side in (label, ~label))
+    low, high = within_floats(_quartiles, x)
     with np.errstate(over="ignore"):
+        spread = np.minimum(high - low, _HALF)
         spread = np.where(spread > 0, spread, np.std(np.clip(x, -1e150, 1e150), axis=0))
     scale = np.where(spread > 0, spread, 1.0)
     center = 0.5 * one + 0.5 * zero
@@ -207,7 +220,7 @@ def _of_numbers(x: FloatArray, label: NDArray[np.bool_], at: Columns, continuous
     numbers = [(int(j), x[:, k]) for k, j in enumerate(at[:continuous])]
     yield "clipped", [Ramps(j, -1, _ends(column, label)) for j, column in numbers]
     if len(numbers) <= _CURVED:
-        curves = [(j, np.unique(np.quantile(column, _LEVELS))) for j, column in numbers]
+        curves = [(j, np.unique(within_floats(lambda x: np.quantile(x, _LEVELS), column))) for j, column in numbers]
         yield "curved", [Ramps(j, -1, knots) for j, knots in curves if len(knots) > 2]
     if heavy:
         yield "gaps", [Ramps(j, -1, knots) for j, column in numbers if len(knots := _gaps(column)) > 1]
@@ -217,9 +230,19 @@ def _of_numbers(x: FloatArray, label: NDArray[np.bool_], at: Columns, continuous
     if len(at) <= _SQUARED and not heavy:
         yield "products", [Products(*whole)]
     if 2 <= len(numbers) <= _NEIGHBOURS:
-        yield "differences", [Ramps(j, i, _ends(y - z, label)) for (i, z), (j, y) in pairwise(numbers)]
+        with np.errstate(over="ignore"):
+            steps = [(i, j, np.clip(y - z, -_HALF, _HALF)) for (i, z), (j, y) in pairwise(numbers)]
+        yield "differences", [Ramps(j, i, _ends(step, label)) for i, j, step in steps]
         if len(numbers) <= _SORTED and not heavy:
             yield "sorted", [Sorted(at[:continuous], center[:continuous], scale[:continuous])]
+
+
+def _middles(x: FloatArray) -> FloatArray:
+    return np.asarray(np.median(x, axis=0))
+
+
+def _quartiles(x: FloatArray) -> FloatArray:
+    return np.asarray(np.quantile(x, [0.25, 0.75], axis=0))
 
 
 def exact_values(column: FloatArray) -> tuple[FloatArray, bool]:
@@ -236,9 +259,11 @@ def exact_values(column: FloatArray) -> tuple[FloatArray, bool]:
 
 def _ends(x: FloatArray, label: NDArray[np.bool_]) -> FloatArray:
     """The medians of the two sides, or a little around the middle where they coincide: where the log-ratio of a Laplace shift bends."""
-    low, high = sorted(float(np.median(x[side])) if side.any() else float(np.median(x)) for side in (label, ~label))
-    spread = float(np.quantile(x, 0.75) - np.quantile(x, 0.25)) or float(np.std(x)) or 1.0
-    return np.array([low, high]) if high - low > 1e-3 * spread else np.array([low - 1e-3 * spread, high + 1e-3 * spread])
+    low, high = sorted(float(within_floats(_middles, x[side] if side.any() else x)) for side in (label, ~label))
+    first, third = map(float, within_floats(_quartiles, x))
+    spread = min(third - first, _HALF) or float(np.std(np.clip(x, -1e150, 1e150))) or 1.0
+    step = max(1e-3 * spread, np.spacing(max(-low, high, 0.0)))  # of denormals a thousandth may be nothing
+    return np.array([low, high]) if high - low > 1e-3 * spread else np.array([low - step, high + step])
 
 
 def _gaps(x: FloatArray) -> FloatArray:

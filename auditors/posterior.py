@@ -69,7 +69,7 @@ class Table:
     """Scores in some two hundred cells between equal-score boundaries, finest in the tails, in ascending order."""
 
     bounds: FloatArray  # thresholds between neighbouring cells
-    mean: FloatArray
+    mean: FloatArray  # up to a factor: see `_unit`
     ones: FloatArray
     total: FloatArray
     cell: NDArray[np.intp]  # of each output
@@ -88,7 +88,8 @@ class Table:
         middle = 0.5 * below + 0.5 * above
         starts = np.append(0, ranks)
         total = np.diff(np.append(starts, n)).astype(float)
-        mean = np.add.reduceat(pooled, starts) / total
+        unit = _unit(pooled)
+        mean = np.add.reduceat(pooled, starts) / total if unit == 1 else _ascending(np.add.reduceat(pooled / unit, starts) / total)
         bounds = np.where((middle >= below) & (middle < above), middle, below)  # two floats may have none between them
         cell = np.empty(n, dtype=np.intp)
         cell[order] = np.repeat(np.arange(len(starts)), total.astype(int))
@@ -268,6 +269,17 @@ def draw_shares(table: Table, goal: Goal, rng: Generator) -> FloatArray:
     drawn = rng.multinomial(draws, chance / chance.sum())
     share = [expit(fit.draw(number, rng) @ design.T) for number, (_, fit, design) in zip(drawn, fits, strict=True) if number]
     return np.concatenate(share)
+
+
+def _unit(x: FloatArray) -> float:
+    """A power of two in which scores are counted whose squares, or sums, are no floats; 1 for all others."""
+    size = float(np.abs(x[np.isfinite(x)]).max(initial=0.0))
+    return 1.0 if size == 0 or 1e-120 < size < 1e120 else float(2.0 ** np.clip(np.frexp(size)[1], -1000, 1000))
+
+
+def _ascending(mean: FloatArray) -> FloatArray:
+    """The same, in order also where what is left of small numbers in that unit is nothing."""
+    return np.asarray(mean + 1e-9 * np.arange(len(mean)))
 
 
 def fitted_odds(table: Table, claim: Claim, rng: Generator) -> FloatArray:

@@ -12,8 +12,8 @@ from typing import Literal, Protocol, overload
 import numpy as np
 from numpy.typing import NDArray
 
-from dpwitness.auditors.events import Atoms, Ball, Event, Intervals, Threshold, WeightedScore, name_of_atom
-from dpwitness.auditors.features import Block, Levels, propose
+from dpwitness.auditors.events import Atoms, Ball, Event, Intervals, Threshold, WeightedScore, distances, name_of_atom
+from dpwitness.auditors.features import Block, Levels, propose, within_floats
 from dpwitness.auditors.outputs import Outputs, row_keys
 from dpwitness.auditors.regression import fit_grouped
 
@@ -100,7 +100,12 @@ def fit_line(data: Training) -> LineScorer | None:
     if not np.isfinite(x).all() or len(np.unique(x)) < 3:
         return None
     ones, zeros = x[data.label], x[~data.label]
-    shift = np.median(ones) - np.median(zeros) + 1e-9 * (ones.mean() - zeros.mean()) if len(ones) and len(zeros) else 0.0
+    if len(ones) and len(zeros):
+        with np.errstate(over="ignore"):
+            shift = within_floats(np.median, ones) - within_floats(np.median, zeros)
+            shift += 1e-9 * (within_floats(np.mean, ones) - within_floats(np.mean, zeros))
+    else:
+        shift = 0.0
     return LineScorer(column, 1.0 if shift >= 0 else -1.0)
 
 
@@ -220,7 +225,7 @@ class DistanceScorer:
     sign: int
 
     def score(self, matrix: FloatArray) -> FloatArray:
-        distance = np.linalg.norm(matrix[:, 1:] - self.center, axis=1)
+        distance = distances(matrix[:, 1:], self.center)
         return -self.sign * np.where(np.isnan(distance), np.inf, distance)
 
     def event(self, low: float, high: float) -> Event:
@@ -232,6 +237,6 @@ def fit_distance(data: Training, center: FloatArray) -> DistanceScorer | None:
     """Balls around a given output."""
     if data.matrix.shape[1] != len(center) + 1:
         return None
-    distance = np.linalg.norm(data.matrix[:, 1:] - center, axis=1)
+    distance = distances(data.matrix[:, 1:], center)
     near = np.argsort(distance)[: max(len(distance) // 1000, 20)]
     return DistanceScorer(center, 1 if data.label[near].mean() >= data.label.mean() else -1)
