@@ -284,13 +284,11 @@ def _epsilons(
 
 def _operating(first: _Draws, main: _Draws, alpha: float) -> list[tuple[float, float]]:
     """Five thresholds at quantiles of the loss over the pilot, each with limits of P(L > t) and Q(L > t) = E_P e^-L 1(L > t)."""
-    positive = first.loss[first.loss > 0]
+    positive = first.loss[(first.loss > 0) & np.isfinite(first.loss)]
     if positive.size < 20:
         return []
     points = []
     for t in np.unique(np.quantile(positive, [0.0, 0.3, 0.6, 0.85, 0.97])):
-        if not np.isfinite(t):
-            continue
         limits = []
         for draws in (first, main):
             hit, most = (np.where(draws.loss > t, weight, 0.0) for weight in (draws.weight, draws.ceiling))
