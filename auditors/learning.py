@@ -17,7 +17,7 @@ from dpwitness.auditors.detection import ScoreLaw, score_law
 from dpwitness.auditors.divergence import LEVELS, Binned, train_binned
 from dpwitness.auditors.events import Event
 from dpwitness.auditors.outputs import Outputs, concatenate
-from dpwitness.auditors.posterior import Choice, Draws, Goal, Table, counts_of, draw_atoms, draw_shares, judged
+from dpwitness.auditors.posterior import Choice, Draws, Goal, Table, counts_of, draw_atoms, draw_shares, judged, trusted
 from dpwitness.auditors.scorers import (
     AtomScorer,
     ModelScorer,
@@ -118,12 +118,12 @@ def _candidates(data: Training, goal: Goal, near: FloatArray | None, rng: np.ran
         low, high = (_between(np.sort(whole), int(ends[cell])) for cell in (choice.lower, choice.upper))
         return _Candidate(method, choice, scorer.event(low, max(low, high)), scorer, table)
 
-    line = fit_line(data)
+    atoms = find_atoms(data)
+    few = atoms is not None and len(atoms[0]) <= _PLAIN_ATOMS
+    line = None if few else fit_line(data)
     if line is not None:
         own = line.score(data.matrix)
         yield scored("line", line, own, own)
-    atoms = find_atoms(data)
-    few = atoms is not None and len(atoms[0]) <= _PLAIN_ATOMS
     alone = few or len(data.varying) <= 1  # a model has nothing to say of atoms beyond their own counts
     if atoms is not None and alone:
         yield _of_atoms(data, goal, *atoms, None, rng)
@@ -169,7 +169,7 @@ def _of_atoms(
             prior = draw_shares(model.table.half(data.label, which), goal, rng)[:, cells]
         return draw_atoms(ones, total, np.clip(prior, 1e-6, 1 - 1e-6), goal, rng)
 
-    choice, order = judged(draw, goal)
+    choice, order = trusted(draw, goal) if len(rows) <= _PLAIN_ATOMS else judged(draw, goal)
     scorer = AtomScorer(rows[order], data.names)
     at = np.argsort(order)[place[place >= 0]]
     ones, total = counts_of(at, data.label[place >= 0], len(rows))
