@@ -42,6 +42,7 @@ REASONS: tuple[tuple[str, str, str, str], ...] = (
     ("ridge_claims.excess_risk_is_a_square", "t * t / 2", "2 -> 4", "stated slack: a smaller variance leaves no mean either"),
     ("glm_claims.utility_ridge_is_enough_for_privacy", "n <= 1", "", "the least n is far above 1 at this point"),
     ("simplex_claims.algorithm_draws", "drawn < 1", "", "m is .17 at this point, far below 1"),
+    ("prediction_claims.the_minimiser_moves_little", "best = ", "", "each of the three reaches the whole bound: any of them shows it"),
     ("regret_claims.steady_regret", "", "", "the second term vanishes at these costs; the first is the regret"),
     ("logistic_objective_claims.experiments_keep_their_promise", "Enclosure(-1.0, -1.0)", "", "where a maximum starts"),
     ("logistic_objective_claims.experiments_keep_their_promise", "truth = ", "", "the supremum is the same in every dimension above one"),
