@@ -23,6 +23,7 @@ from dpwitness.auditors.learning import Learned
 from dpwitness.auditors.pair_space import require_neighbours
 from dpwitness.auditors.result import AuditResult, Verdict
 from dpwitness.auditors.stages import EARLY_ALPHA, Course, Progress, certify_event, probe, search_and_test
+from dpwitness.auditors.timing import plan, require_seconds
 from dpwitness.mechanisms.domains import Domain
 from dpwitness.mechanisms.foreign import Target
 from dpwitness.mechanisms.notions import RDP, ZCDP, Claim, promised
@@ -30,6 +31,7 @@ from dpwitness.mechanisms.pairs import Pair
 from dpwitness.mechanisms.protocol import name_of
 from dpwitness.mechanisms.validation import (
     InvalidArgument,
+    require_callable,
     require_integer,
     require_numbers,
     require_one_of,
@@ -40,7 +42,9 @@ from dpwitness.mechanisms.validation import (
     shown,
 )
 
-__all__ = ["Progress", "audit", "confirm"]
+__all__ = ["TRIALS", "Progress", "audit", "confirm"]
+
+TRIALS = 1_000_000
 
 
 def audit(
@@ -49,7 +53,8 @@ def audit(
     claim: Claim | str | None = None,
     pair: Pair | Sequence[Pair] | None = None,
     domain: Domain | None = None,
-    trials: int = 1_000_000,
+    trials: int | None = None,
+    seconds: float | None = None,
     confidence: float = 0.99,
     seed: int = 0,
     executor: Executor | None = None,
@@ -59,6 +64,7 @@ def audit(
     near: ArrayLike | None = None,
     time_limit: float = 300.0,
     progress: Progress | None = None,
+    announce: Callable[[str], None] | None = None,
     target: dict[str, Any] | None = None,
 ) -> AuditResult:
     """Look for a violation of a privacy claim by running the mechanism, and certify what is found.
@@ -78,7 +84,10 @@ def audit(
     domain : Domain, optional
         Pairs are taken from the catalogue for this domain; ``mechanism.domain`` if neither pair nor domain is given.
     trials : int
-        Runs of the mechanism in all: both datasets, pilot, training and test. At least 1,000.
+        Runs of the mechanism in all: both datasets, pilot, training and test. At least 1,000; 1,000,000 if left out.
+    seconds : float, optional
+        Instead of `trials`, about how long the audit may take. Runs are timed, and `trials` is fixed by that before the audit begins. A note
+        tells it: the same seed gives the same counts with the same `trials`, not with the same `seconds`.
     confidence : float
         Of the value-level verdict and, apart from it, of the bit-level verdict. The chance of a false VIOLATED is at most 1 - confidence.
     seed : int
@@ -98,6 +107,8 @@ def audit(
         is more.
     progress : callable, optional
         Called with (runs done, runs planned).
+    announce : callable, optional
+        Called once, before the audit begins, with a line that says how many runs and how much time are expected.
     target : dict, optional
         How to find the mechanism again, for the witness; found out by itself for importable mechanisms.
 
@@ -122,11 +133,19 @@ def audit(
     claim = promised(mechanism, claim, "audit")
     require_one_of("stop", stop, ["gross", "violation", "never"], "audit")
     require_type("bits", bits, (bool, np.bool_), "be True or False", "audit")
-    state = _begin(mechanism, claim, trials, confidence, seed, executor, name, time_limit, progress, target)
+    require_seconds(seconds, trials, "audit")
+    require_callable("announce", announce, "audit", arguments=1, optional=True)
+    state = _begin(mechanism, claim, TRIALS if trials is None else trials, confidence, seed, executor, name, time_limit, progress, target)
     state.stop, state.bits = stop, bits
     state.near = None if near is None else require_numbers("near", near, "audit").ravel()
     pairs = _pairs(mechanism, pair, domain)
-    return _kept(state, lambda: search_and_test(state, pairs), executor is None)
+
+    def work() -> None:
+        if seconds is not None or announce is not None:
+            plan(state, pairs, None if seconds is None else float(seconds), announce)
+        search_and_test(state, pairs)
+
+    return _kept(state, work, executor is None)
 
 
 def confirm(
@@ -239,6 +258,8 @@ def _pairs(mechanism: Any, pair: Pair | Sequence[Pair] | None, domain: Domain | 
 
 
 def _conclude(state: Course, interrupted: bool, failure: str) -> AuditResult:
+    if grown := state.costs.growth():
+        state.note(grown)
     base = replace(state.result, trials=state.done, pairs=tuple(state.pairs), notes=tuple(state.notes), bit_level=state.bit_level)
     if not state.tested:
         note = failure or "interrupted before the test began: no event has been tried yet"

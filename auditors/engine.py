@@ -94,7 +94,7 @@ os.register_at_fork(after_in_child=_new_turns)
 class Phase:
     """Numbers of the phases in the streams' keys."""
 
-    PROBE, PILOT, SECOND_PILOT, TRAIN, TEST, BIT_TRAIN, BIT_TEST = range(7)
+    PROBE, PILOT, SECOND_PILOT, TRAIN, TEST, BIT_TRAIN, BIT_TEST, TIMING = range(8)
 
 
 def audit_key(name: str) -> int:
@@ -190,7 +190,8 @@ class Stage:
 class Chunk:
     """What one chunk gave: `tables` of each event's cells (2, cells), D1 in row 0; or the outputs of both `sides`.
 
-    `lost` rounds belong to batches that raised (`rounds`); `marks` tell repeated outputs (`repeats`); `single` is the stage's.
+    `lost` rounds belong to batches that raised (`rounds`); `marks` tell repeated outputs (`repeats`); `single` is the stage's; `seconds`
+    are those of the runs alone.
     """
 
     tables: list[NDArray[np.int64]]
@@ -198,6 +199,7 @@ class Chunk:
     lost: int
     marks: tuple[int, ...]
     single: bool
+    seconds: float = 0.0
 
 
 @dataclass(slots=True)
@@ -226,11 +228,13 @@ def _run_chunks(stage: Stage, events: Sequence[Event] | None, first: int, last: 
     done: list[Chunk] = []
     started = perf_counter()
     for index in range(first, last):
+        began = perf_counter()
         sides = stage.sample(index)
+        took = perf_counter() - began
         lost = stage.size(index) - sum(len(side) for side in sides if side is not None)
         marks = tuple(found for side in sides if side is not None and (found := mark(side)) is not None)
         tables = [] if events is None else [np.array([_tabulate(event, side) for side in sides], dtype=np.int64) for event in events]
-        done.append(Chunk(tables, sides if events is None else None, lost, marks, stage.single))
+        done.append(Chunk(tables, sides if events is None else None, lost, marks, stage.single, took))
         if lost:
             break
     return done, perf_counter() - started

@@ -25,6 +25,7 @@ from dpwitness.auditors.outputs import Outputs, concatenate
 from dpwitness.auditors.probe import Probed, probe_stage, replay_stage, told_of
 from dpwitness.auditors.repeats import Repeats
 from dpwitness.auditors.result import AuditResult, BitLevel, PairScore, Verdict
+from dpwitness.auditors.timing import Costs
 from dpwitness.mechanisms.foreign import Target
 from dpwitness.mechanisms.notions import ApproxDP, Claim, PureDP
 from dpwitness.mechanisms.pairs import Pair
@@ -76,6 +77,7 @@ class Course:
     shared: bool = False  # whether the mechanism has been seen to draw from a global generator
     probed: dict[int, Probed] = field(default_factory=dict)
     repeats: Repeats = field(default_factory=Repeats)
+    costs: Costs = field(default_factory=Costs)
 
     def stage(self, pair: Pair, phase: int, index: int, rounds: int, chunk: int) -> Stage:
         chunk = min(chunk, self.batch or chunk)
@@ -92,6 +94,7 @@ class Course:
             self.single.add(index)
         if self.repeats.add(found.marks):
             raise Unfit("mechanism ignores rng or keeps its noise: rounds repeat, the outputs of one chunk came again in another")
+        self.costs.add(index, rounds, found.single, found.seconds)
         self.advance(rounds)
 
     def note(self, *notes: str) -> None:

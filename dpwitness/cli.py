@@ -33,11 +33,15 @@ class _Parser(argparse.ArgumentParser):
         self.exit(USAGE, f"{self.prog}: {message} (see {self.prog} --help)\n")
 
 
-def _running(parser: argparse.ArgumentParser) -> None:
-    """Options of every command that runs mechanisms."""
-    parser.add_argument(
+def _running(parser: argparse.ArgumentParser, seconds: str = "") -> None:
+    """Options of every command that runs mechanisms; `seconds` says what may take a time instead of a number of runs."""
+    budget = parser.add_mutually_exclusive_group()
+    budget.add_argument(
         "--trials", type=TRIALS, metavar="N", help="runs of the mechanism in all, both datasets together; 1e6 is understood"
     )
+    if seconds:
+        told = f"about how long {seconds} may take, instead of --trials: runs are timed, and their number is fixed and told beforehand"
+        budget.add_argument("--seconds", type=SECONDS, metavar="S", help=told)
     parser.add_argument("--seed", type=SEED, metavar="S", help="root of all randomness: the same seed gives the same counts")
     parser.add_argument("--workers", type=WORKERS, default=1, metavar="K", help="threads for dpwitness' own kernels, processes otherwise")
     parser.add_argument("--report", metavar="DIR", help="write audit.md, audit.json, plots, and witness-*.json for each violation")
@@ -78,13 +82,13 @@ def _parser() -> argparse.ArgumentParser:
     )
     targets.interpreter(audit)
     examine.arguments(audit)
-    _running(audit)
+    _running(audit, "the audit")
 
     suite = command("suite", "audit a whole suite of mechanisms: zoo, papers, third-party")
     suite.add_argument("name", help="see `dpwitness list`")
     suite.add_argument("-k", dest="keyword", default="", metavar="EXPR", help="only cases whose name matches: words with and, or, not")
     suite.add_argument("--confidence", type=CONFIDENCE, metavar="C", help="of each verdict; default: the suite's")
-    _running(suite)
+    _running(suite, "each audit")
 
     claims = command("claims", "the papers' claims: list them, show one, check one or all")
     actions = claims.add_subparsers(dest="action", metavar="list|show|check", required=True)
@@ -101,7 +105,7 @@ def _parser() -> argparse.ArgumentParser:
             action.add_argument("--report", metavar="DIR", help="write papers.md, papers.json, plots and witnesses, for all")
         action.add_argument("--json", action="store_true", help="print as JSON")
 
-    targets.arguments(command, _running)
+    targets.arguments(command, lambda parser: _running(parser, "the checks of each target"))
 
     replay = command("replay", "test the event of a witness again, with fresh randomness")
     replay.add_argument("witness", metavar="WITNESS.json")

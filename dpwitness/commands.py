@@ -155,8 +155,9 @@ def suite(args: argparse.Namespace) -> int:
             continue
         drawn = bar()
         with workers(args.workers, case.mechanism) as executor, apart():
+            budget = {"trials": args.trials, "seconds": args.seconds}
             outcome = run_case(
-                case, trials=args.trials, confidence=args.confidence, seed=args.seed, defaults=found, executor=executor, progress=drawn
+                case, **budget, confidence=args.confidence, seed=args.seed, defaults=found, executor=executor, progress=drawn
             )
         if drawn is not None:
             drawn.close()

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from dpwitness.auditors.certify_result import CertifyResult
     from dpwitness.auditors.result import AuditResult, Result
 
-__all__ = ["Bar", "bar", "describe", "plain"]
+__all__ = ["Bar", "announce", "bar", "describe", "plain"]
 
 _WIDTH = 30
 _UNSEEN = ("Cc", "Cf", "Cs", "Co", "Zl", "Zp")
@@ -61,6 +61,11 @@ def _clock(seconds: float) -> str:
 def bar() -> Bar | None:
     """A bar on standard error; None where that is no terminal."""
     return Bar(sys.stderr) if sys.stderr.isatty() else None
+
+
+def announce(line: str) -> None:
+    """One line on standard error, also where that is no terminal."""
+    print(plain(line), file=sys.stderr, flush=True)
 
 
 def describe(result: Result, data: dict[str, Any], *, bits: bool = False, next_step: str) -> str:

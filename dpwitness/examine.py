@@ -7,6 +7,7 @@ import math
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from dpwitness.console import announce
 from dpwitness.mechanisms.validation import InvalidArgument
 from dpwitness.numbers import real
 
@@ -47,6 +48,8 @@ def examine(
         raise InvalidArgument("--search-seconds needs --search")
     if args.search and pair is not None:
         raise InvalidArgument("--search looks for the pair itself: leave out --d0 and --d1")
+    if args.white_box and not args.search and args.seconds is not None:
+        raise InvalidArgument("--seconds is for audits that run the mechanism: with --white-box give --trials")
     seed, pairs, near = args.seed or 0, [pair] if pair else [], None
     notes: tuple[str, ...] = ()
     if args.search:
@@ -59,7 +62,8 @@ def examine(
         results.append(replace(enclosed, notes=(*enclosed.notes, *notes)))
     if args.search or not args.white_box:
         options = {"stop": args.stop, "time_limit": args.time_limit, "executor": executor, "progress": progress, "near": near}
-        result = audit(mechanism, pair=pairs or None, trials=1_000_000 if args.trials is None else args.trials, **common, **options)
+        budget = {"trials": args.trials, "seconds": args.seconds, "announce": announce}
+        result = audit(mechanism, pair=pairs or None, **budget, **common, **options)
         results.append(replace(result, notes=(*result.notes, *notes)))
     return results
 
