@@ -15,13 +15,14 @@ from numpy.typing import ArrayLike
 from dpwitness.auditors.catalogue import pairs_for
 from dpwitness.auditors.detection import detectable
 from dpwitness.auditors.divergence import Binned
-from dpwitness.auditors.engine import Inline, MechanismFailed, audit_key
+from dpwitness.auditors.engine import Inline, MechanismFailed, Phase, audit_key, collect
 from dpwitness.auditors.event_reading import columns_of
 from dpwitness.auditors.events import Event
 from dpwitness.auditors.health import Unfit
 from dpwitness.auditors.learning import Learned
 from dpwitness.auditors.pair_space import require_neighbours
 from dpwitness.auditors.result import AuditResult, Verdict
+from dpwitness.auditors.scores import Score, Scored, scores_of, try_scores
 from dpwitness.auditors.stages import EARLY_ALPHA, Course, Progress, certify_event, probe, search_and_test
 from dpwitness.auditors.timing import plan, require_seconds
 from dpwitness.mechanisms.domains import Domain
@@ -62,6 +63,7 @@ def audit(
     stop: str = "gross",
     bits: bool = True,
     near: ArrayLike | None = None,
+    scores: Sequence[Any] | None = None,
     time_limit: float = 300.0,
     progress: Progress | None = None,
     announce: Callable[[str], None] | None = None,
@@ -86,8 +88,8 @@ def audit(
     trials : int
         Runs of the mechanism in all: both datasets, pilot, training and test. At least 1,000; 1,000,000 if left out.
     seconds : float, optional
-        Instead of `trials`, about how long the audit may take. Runs are timed, and `trials` is fixed by that before the audit begins. A note
-        tells it: the same seed gives the same counts with the same `trials`, not with the same `seconds`.
+        Instead of `trials`, about how long the audit may take. Runs are timed, and `trials` is fixed by that before the audit begins. A
+        note tells it: the same seed gives the same counts with the same `trials`, not with the same `seconds`.
     confidence : float
         Of the value-level verdict and, apart from it, of the bit-level verdict. The chance of a false VIOLATED is at most 1 - confidence.
     seed : int
@@ -102,6 +104,11 @@ def audit(
         Whether to look at the low bits of floating-point outputs as well.
     near : array, optional
         An output around which balls are tried as events too, such as that of `worst_output`.
+    scores : list of callables or of pairs (name, callable), optional
+        Functions of the outputs, as `sample` returns them, that may tell the datasets apart: each gives a number for every output, an array
+        (n,), or several, (n, k) or a dict of arrays (n,). Events may use them beside the outputs' own numbers, as they may use what a
+        mechanism suggests by a method ``features(outputs)``. A score must be a function of each output alone; one that raises, gives NaN
+        or the wrong length when it is tried is left out, and a note names it.
     time_limit : float
         Seconds that one chunk of rounds may take before the mechanism counts as hung, or ten times what the rounds before it took if that
         is more.
@@ -139,8 +146,10 @@ def audit(
     state.stop, state.bits = stop, bits
     state.near = None if near is None else require_numbers("near", near, "audit").ravel()
     pairs = _pairs(mechanism, pair, domain)
+    every = scores_of(scores, mechanism, "audit")
 
     def work() -> None:
+        _score(state, pairs[0], every)
         if seconds is not None or announce is not None:
             plan(state, pairs, None if seconds is None else float(seconds), announce)
         search_and_test(state, pairs)
@@ -162,9 +171,11 @@ def confirm(
     time_limit: float = 300.0,
     progress: Progress | None = None,
     target: dict[str, Any] | None = None,
+    scores: tuple[Score, ...] = (),
 ) -> AuditResult:
-    """Test one given event, fixed beforehand, on one pair: all rounds certify. Arguments as in `audit`."""
+    """Test one given event, fixed beforehand, on one pair: all rounds certify. Arguments as in `audit`; `scores` with their columns."""
     state = _begin(mechanism, claim, trials, confidence, seed, executor, name, time_limit, progress, target)
+    _use(state, scores)
 
     def test() -> None:
         width, _ = probe(state, pair, 0)
@@ -174,6 +185,26 @@ def confirm(
         certify_event(state, pair, 0, Learned(plain, 0.0, "given", rule), trials - state.done, state.alpha, wide)
 
     return _kept(state, test, executor is None)
+
+
+def _score(state: Course, pair: Pair, scores: Sequence[Score]) -> None:
+    """Try the scores, and let the mechanism run with those that are fit."""
+    if not scores:
+        return
+    stage = state.stage(pair, Phase.SCORES, 0, 1, 1)
+    kept, notes, runs = collect(state.executor.submit(try_scores, stage, scores), stage)
+    state.advance(runs)
+    state.note(*notes)
+    if state.near is not None:
+        state.near = None
+        state.note("balls around a given output are not tried beside scores")
+    _use(state, kept)
+
+
+def _use(state: Course, scores: tuple[Score, ...]) -> None:
+    if scores:
+        state.run = Scored(state.run, scores)
+        state.result = replace(state.result, scores=scores)
 
 
 def _begin(

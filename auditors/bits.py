@@ -21,25 +21,27 @@ _COLUMNS = 8  # of a wide output, as many as this are looked at
 _ROWS = 2**16
 
 
-def floating(outputs1: Outputs, outputs0: Outputs) -> bool:
-    """Whether some column holds numbers that are not all whole: whole numbers have no low bits beside their value."""
-    return any(_has_bits(outputs.values) for outputs in (outputs1, outputs0))
+def floating(outputs1: Outputs, outputs0: Outputs, first: int = 0) -> bool:
+    """Whether some column, from the first that is no score, holds numbers that are not all whole, which have no low bits."""
+    return any(_has_bits(outputs.values[:, first:]) for outputs in (outputs1, outputs0))
 
 
 def _has_bits(values: NDArray[np.float64]) -> bool:
     return not np.array_equal(values, np.rint(values), equal_nan=True)
 
 
-def learn_lattice(outputs1: Outputs, outputs0: Outputs, claim: Claim, *, alpha: float, rounds: int) -> tuple[float, Event] | None:
-    """The most telling event of bits on one column and what it promises to certify; None if no class of bits tells anything."""
+def learn_lattice(
+    outputs1: Outputs, outputs0: Outputs, claim: Claim, *, alpha: float, rounds: int, first: int = 0
+) -> tuple[float, Event] | None:
+    """The most telling event of bits on one column, from `first` on, and what it promises; None if no class of bits tells anything."""
     best: tuple[float, Event] | None = None
-    for column in range(min(outputs1.values.shape[1], outputs0.values.shape[1], _COLUMNS)):
+    for column in range(first, min(outputs1.values.shape[1], outputs0.values.shape[1], first + _COLUMNS)):
         x1, x0 = outputs1.values[:_ROWS, column], outputs0.values[:_ROWS, column]
         if not (_has_bits(x1) or _has_bits(x0)):
             continue
         features = np.concatenate([lattice(x1), lattice(x0)])
-        _, first, inverse, counts = np.unique(row_keys(features), return_index=True, return_inverse=True, return_counts=True)
-        ones = np.bincount(inverse[: len(x1)], minlength=len(first)).astype(float)
+        _, place, inverse, counts = np.unique(row_keys(features), return_index=True, return_inverse=True, return_counts=True)
+        ones = np.bincount(inverse[: len(x1)], minlength=len(place)).astype(float)
         zeros = counts - ones
         # an atom's log-ratio less two standard errors of it decides how far it is trusted
         ratio = np.log((ones + 0.5) / (len(x1) + 1)) - np.log((zeros + 0.5) / (len(x0) + 1))
@@ -52,8 +54,8 @@ def learn_lattice(outputs1: Outputs, outputs0: Outputs, claim: Claim, *, alpha: 
             if len(used) == 0:
                 continue
             correct = ones[used][guesses[used] > 0].sum() + zeros[used][guesses[used] < 0].sum()
-            events.append((Lattice(column, features[first[used]], guesses[used]), correct, counts[used].sum() - correct))
-        low = lowest_bits(features[first])
+            events.append((Lattice(column, features[place[used]], guesses[used]), correct, counts[used].sum() - correct))
+        low = lowest_bits(features[place])
         for below in np.unique(low[np.isfinite(low)])[1:]:
             inside = ones[low < below].sum(), zeros[low < below].sum()
             events.append((LowBits(column, float(below), 1 if inside[0] > inside[1] else -1), max(inside), min(inside)))

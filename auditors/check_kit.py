@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import enum
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from concurrent.futures import Executor
 from typing import Any
 
@@ -22,18 +22,21 @@ from dpwitness.mechanisms.foreign import Target
 from dpwitness.mechanisms.notions import Claim
 from dpwitness.mechanisms.pairs import Pair
 
-__all__ = ["CHECKS", "Check", "CheckFailed", "Skip", "Subject", "Tag", "check", "fail_if_told_apart"]
+__all__ = ["CHECKS", "Check", "CheckFailed", "Skip", "Subject", "Tag", "budgets", "check", "fail_if_told_apart"]
 
 CONFIDENCE = 1 - 1e-9  # of every statistical check
-_SHARE = 0.25  # of the trials of an audit that all pairs of one small check may take together
-_LEAST = 1000
+LEAST = 1000  # runs of an audit
+FEW = 0.002  # of all runs: what a check takes that only looks at a few
 
 Labels = NDArray[np.int64]
 
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
 class Subject:
-    """A mechanism under check: the pairs to try it on, one root seed, and the audits that several checks share."""
+    """A mechanism under check: the pairs to try it on, one root seed, and the audits that several checks share.
+
+    `trials` are the runs of all checks together, `runs` those of the check under way.
+    """
 
     mechanism: Any
     name: str
@@ -42,6 +45,16 @@ class Subject:
     trials: int
     executor: Executor | None = None
     audits: dict[str, AuditResult] = dataclasses.field(default_factory=dict)
+    runs: int = 0
+
+    def few(self, most: int) -> int:
+        """Up to `most` runs, fewer where the check may take fewer."""
+        return max(2, min(most, self.runs))
+
+    def require(self, least: int) -> None:
+        """Skip unless the check may take as many runs as it needs."""
+        if self.runs < least:
+            raise Skip(f"it needs {least:,} runs, its share of {self.trials:,} is {self.runs:,}: raise trials")
 
     @property
     def run(self) -> Callable[..., Any]:
@@ -66,7 +79,7 @@ class Subject:
         result = audit(
             self.mechanism,
             pair=pairs,
-            trials=max(trials, _LEAST),
+            trials=trials,
             confidence=CONFIDENCE,
             seed=self.seed,
             name=self.name,
@@ -79,8 +92,9 @@ class Subject:
         return result
 
     def small(self, pairs: list[Pair], why: str) -> None:
-        """Audit special pairs on a share of the budget; CheckFailed if the claim is broken there."""
-        result = self.audit(pairs, round(_SHARE * self.trials))
+        """Audit special pairs on the check's share of the runs; CheckFailed if the claim is broken there."""
+        self.require(LEAST)
+        result = self.audit(pairs, self.runs)
         if result.verdict is Verdict.VIOLATED:
             assert result.pair is not None
             raise CheckFailed(f"{why}: {result.headline()} on the pair '{result.pair.why}'", result)
@@ -131,10 +145,30 @@ class Tag(enum.Enum):
 
 Check = Callable[[Subject], None]
 CHECKS: dict[str, Check] = {}
+_SHARES: dict[str, tuple[float, str]] = {}  # of all runs, and the name of what several checks take together
+_NEEDS: dict[str, tuple[Tag, ...]] = {}
+CLAIM = "claim"  # the group of checks that share the audit of the claim
 
 
-def check(*needs: Tag) -> Callable[[Check], Check]:
-    """Register a check by its name; it is skipped where one of the tags is not given."""
+def budgets(names: Collection[str], trials: int, subject: Subject | None = None) -> dict[str, int]:
+    """Runs that each of these checks may take of all; those that do not apply to `subject` leave theirs to the others.
+
+    The audit of the claim takes the least runs of an audit before others take any.
+    """
+    apply = [name for name in names if subject is None or all(tag.given(subject) for tag in _NEEDS[name])]
+    together = {group: share for share, group in (_SHARES[name] for name in apply)}
+    claim = int(trials * together.pop(CLAIM, 0.0) / max(sum(together.values()) + _SHARES["check_claim"][0], 1e-9))
+    if CLAIM in {_SHARES[name][1] for name in apply}:
+        claim = max(claim, min(trials, LEAST)) if together else trials
+    rest = (trials - claim) / max(sum(together.values()), 1e-9)
+    return {name: 0 if name not in apply else claim if _SHARES[name][1] == CLAIM else int(_SHARES[name][0] * rest) for name in names}
+
+
+def check(*needs: Tag, share: float = FEW, group: str = "") -> Callable[[Check], Check]:
+    """Register a check by its name; it is skipped where one of the tags is not given.
+
+    `share` is what it may take of the runs of all checks; those of one `group` take it once.
+    """
 
     def register(function: Check) -> Check:
         def run(subject: Subject) -> None:
@@ -145,6 +179,7 @@ def check(*needs: Tag) -> Callable[[Check], Check]:
 
         run.__name__, run.__doc__ = function.__name__, function.__doc__
         CHECKS[function.__name__] = run
+        _SHARES[function.__name__], _NEEDS[function.__name__] = (share, group or function.__name__), needs
         return run
 
     return register
@@ -154,24 +189,25 @@ def fail_if_told_apart(subject: Subject, label: Callable[[Any], Labels], what: s
     """CheckFailed if a label of the outputs alone refutes the claim on some pair, at a false-alarm probability of 1e-9 over all pairs.
 
     Which labels speak for which dataset is fixed on a third of the rounds and tested on the others. Rounds are as many as refute the
-    claim if every guess is right, within a share of the budget: the check is for gross leaks, over all pairs.
+    claim if every guess is right, within the check's share of the runs: it is for gross leaks, over all pairs.
     """
-    rounds, alpha = 256, (1 - CONFIDENCE) / len(subject.pairs)
-    while rounds < 2**14 and float(certified(subject.claim, rounds, 0, rounds, alpha)) <= subject.claim.parameter:
+    rounds, alpha, spent = 256, (1 - CONFIDENCE) / len(subject.pairs), 0
+    subject.require(2 * rounds)
+    while 4 * rounds <= min(subject.runs, 2**16) and float(certified(subject.claim, rounds, 0, rounds, alpha)) <= subject.claim.parameter:
         rounds *= 2
-    budget = round(_SHARE * subject.trials)
     batch = getattr(subject.mechanism, "batch", None) if isinstance(subject.mechanism, Target) else None
     executor = subject.executor or Inline()
     try:
         for index, pair in enumerate(subject.pairs):
-            if index and (index + 1) * 3 * rounds // 2 > budget:
+            if spent + 2 * rounds > subject.runs:  # a third of them twice, where a batch raises
                 break
+            spent += 3 * rounds // 2
             chunk = min(rounds // 2, batch or rounds)
             stage = Stage(run or subject.run, pair, subject.seed, (8, index, 0), 3 * rounds // 2, chunk, 600.0)
             train = max(1, stage.chunks // 3)
             sides = _all_labels(executor, stage, label, range(train))
             if any(side is None for part in sides for side in part):  # a batch raises: from here on, one run at a time
-                stage = dataclasses.replace(stage, single=True)
+                stage, spent = dataclasses.replace(stage, single=True), spent + rounds // 2
                 sides = _all_labels(executor, stage, label, range(train))
             guess = _guess(*(np.concatenate([part[side] for part in sides]) for side in (0, 1)))
             if not guess:

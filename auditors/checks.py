@@ -10,10 +10,12 @@ from typing import Any
 
 from dpwitness.auditors import checks_on_runs, checks_special_data
 from dpwitness.auditors.catalogue import pairs_for
-from dpwitness.auditors.check_kit import CHECKS, Check, CheckFailed, Skip, Subject, Tag
-from dpwitness.auditors.engine import MechanismFailed
+from dpwitness.auditors.check_kit import CHECKS, Check, CheckFailed, Skip, Subject, Tag, budgets
+from dpwitness.auditors.engine import Inline, MechanismFailed, Phase, Stage
 from dpwitness.auditors.result import AuditResult, Result, Verdict
+from dpwitness.auditors.timing import price, require_enough, require_seconds, told_in_time
 from dpwitness.mechanisms.foreign import MissingLibrary, Target, TargetError
+from dpwitness.mechanisms.notions import PureDP
 from dpwitness.mechanisms.pairs import Pair
 from dpwitness.mechanisms.protocol import name_of
 from dpwitness.mechanisms.validation import InvalidArgument, require_callable, require_integer, require_runner, require_type, shown
@@ -21,7 +23,7 @@ from dpwitness.mechanisms.validation import InvalidArgument, require_callable, r
 __all__ = ["CHECKS", "CheckFailed", "CheckReport", "Finding", "Skip", "Tag", "check_mechanism", "parametrize_with_checks"]
 
 assert checks_on_runs and checks_special_data  # importing them fills CHECKS
-TRIALS = 200_000
+TRIALS = 400_000
 
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
@@ -80,10 +82,12 @@ def check_mechanism(
     pair: Pair | list[Pair] | None = None,
     seed: int = 0,
     trials: int | None = None,
+    seconds: float | None = None,
     expected_failures: Mapping[str, str] | None = None,
     checks: Collection[str] | None = None,
     executor: Executor | None = None,
     progress: Callable[[Finding], None] | None = None,
+    announce: Callable[[str], None] | None = None,
 ) -> CheckReport:
     """Run every check that applies to a mechanism.
 
@@ -93,8 +97,14 @@ def check_mechanism(
         As in `audit`.
     pair : Pair or list of Pair, optional
         Where to try it; the catalogue's pairs for ``mechanism.domain`` if left out.
-    seed, trials : int
-        Root seed, and runs of the audit of the claim: what a `Target` says, or else 200,000. Smaller checks take a quarter each.
+    seed : int
+        Root seed.
+    trials : int, optional
+        Runs of the mechanism in all: each check has its share, about half goes to the audit of the claim, and a check whose share is too
+        small is skipped with that reason (of fewer than 2,000 some hundred more are made). Left out: twice what a `Target` says for one
+        audit, or else 400,000.
+    seconds : float, optional
+        Instead of `trials`, about how long all checks may take, as in `audit`.
     expected_failures : dict, optional
         Names of checks that are known to fail, with the reason; what a `Target` says if left out. One that passes counts as failed.
     checks : collection of str, optional
@@ -103,6 +113,8 @@ def check_mechanism(
         As in `audit`.
     progress : callable, optional
         Called with each finding.
+    announce : callable, optional
+        Called once, before the first check, with a line that says how many runs and how much time are expected.
 
     Raises
     ------
@@ -120,10 +132,16 @@ def check_mechanism(
     require_type("expected_failures", expected_failures, Mapping, "be a dict of names and reasons", "check_mechanism", optional=True)
     expected = _known("expected_failures", _expectations(mechanism) if expected_failures is None else expected_failures)
     names = _known("checks", CHECKS if checks is None else checks)
+    require_seconds(seconds, trials, "check_mechanism")
+    require_callable("announce", announce, "check_mechanism", arguments=1, optional=True)
+    if seconds is not None or announce is not None:
+        subject = _timed(subject, seconds, announce)
+    asked = trials is not None or seconds is not None
+    runs = budgets(names if asked else list(CHECKS), subject.trials, subject if asked else None)
     findings = []
     for name, check in CHECKS.items():
         if name in names:
-            findings.append(_find(name, check, subject, expected))
+            findings.append(_find(name, check, dataclasses.replace(subject, runs=runs[name]), expected))
             if progress is not None:
                 progress(findings[-1])
     return CheckReport(subject.name, tuple(findings))
@@ -143,7 +161,29 @@ def _subject(mechanism: Any, pair: Pair | list[Pair] | None, seed: int, trials: 
             raise InvalidArgument("pair must be given for a mechanism without a domain, got None")
         pairs = pairs_for(domain)
     own = mechanism.trials if isinstance(mechanism, Target) else None
-    return Subject(mechanism, name_of(mechanism), pairs, seed, trials or own or TRIALS, executor)
+    return Subject(mechanism, name_of(mechanism), pairs, seed, trials or (2 * own if own else TRIALS), executor)
+
+
+def _timed(subject: Subject, seconds: float | None, announce: Callable[[str], None] | None) -> Subject:
+    """The subject with the runs that fit into a time; says what is expected."""
+    batch = (subject.mechanism.batch if isinstance(subject.mechanism, Target) else None) or 2**30
+
+    def stage(size: int) -> Stage:
+        return Stage(subject.run, subject.pairs[0], subject.seed, (8, 0, Phase.TIMING), size, min(size, batch), 600.0)
+
+    executor, trials, pairs = subject.executor or Inline(), subject.trials, 2 * len(subject.pairs)  # half the checks are audits too
+    try:
+        found = price(stage, getattr(subject.mechanism, "claim", None) or PureDP(1.0), executor, seconds)
+    finally:
+        if subject.executor is None:
+            executor.shutdown(wait=False)
+    if seconds is not None:
+        trials = found.trials(seconds, pairs)
+        require_enough(found, trials, seconds, "check_mechanism")
+    if announce is not None:
+        expected = told_in_time(found.time(trials, pairs))
+        announce(f"{subject.name}: {trials:,} runs at {told_in_time(found.run)} each, about {expected} expected")
+    return dataclasses.replace(subject, trials=trials)
 
 
 def _expectations(mechanism: Any) -> Mapping[str, str]:
@@ -201,8 +241,9 @@ def parametrize_with_checks(
             if id(mechanism) not in subjects:
                 subjects[id(mechanism)] = _subject(mechanism, None, seed, trials)
             subject = subjects[id(mechanism)]
+            runs = budgets(list(CHECKS), subject.trials, subject if trials is not None else None)[check.__name__]
             try:
-                check(dataclasses.replace(subject, pairs=copy.deepcopy(subject.pairs)))
+                check(dataclasses.replace(subject, pairs=copy.deepcopy(subject.pairs), runs=runs))
             except Skip as reason:
                 pytest.skip(str(reason))
 

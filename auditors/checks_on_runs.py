@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import pickle
 
-from dpwitness.auditors.check_kit import CheckFailed, Skip, Subject, Tag, check
+from dpwitness.auditors.check_kit import CLAIM, LEAST, CheckFailed, Skip, Subject, Tag, check
 from dpwitness.auditors.engine import MechanismFailed, run_side, stream
 from dpwitness.auditors.health import check_structure, check_training, same_outputs
 from dpwitness.auditors.oracle import check_oracle
@@ -14,14 +14,14 @@ from dpwitness.auditors.result import AuditResult, Verdict
 from dpwitness.mechanisms.foreign import Target
 from dpwitness.mechanisms.jsonable import to_jsonable
 
-_SIZES = (1, 2, 257)
+_SIZES = (1, 2)
 
 
-@check()
+@check(share=0.026)
 def check_one_output_per_run(subject: Subject) -> None:
     """`size` runs give `size` outputs, for every size and on both datasets."""
     for dataset in (subject.pairs[0].d0, subject.pairs[0].d1):
-        for size in _SIZES:
+        for size in (*_SIZES, subject.few(520) // 2 - sum(_SIZES)):
             try:
                 raw = subject.run(dataset, size, stream(subject.seed, size))
             except MechanismFailed:
@@ -31,32 +31,34 @@ def check_one_output_per_run(subject: Subject) -> None:
             encode(raw, size)
 
 
-@check(Tag.SEED)
+@check(Tag.SEED, share=0.0066)
 def check_same_stream_same_output(subject: Subject) -> None:
     """One generator state, equal outputs, also in a fresh process: all randomness comes from `rng`."""
     dataset = subject.pairs[0].d1
-    first = subject.outputs(dataset, 64, 1)
+    size = subject.few(128) // 2
+    first = subject.outputs(dataset, size, 1)
     if isinstance(subject.mechanism, Target):
         subject.mechanism.close()
-    if not same_outputs(first, subject.outputs(dataset, 64, 1)):
+    if not same_outputs(first, subject.outputs(dataset, size, 1)):
         raise CheckFailed("two calls with equal generators differ: randomness comes from elsewhere than rng, or state is kept")
 
 
-@check(Tag.SEED)
+@check(Tag.SEED, share=0.008)
 def check_other_data_leave_no_trace(subject: Subject) -> None:
     """Outputs on one dataset do not depend on what was run before them: no state goes from one dataset to another."""
     for pair in subject.pairs[:2]:
-        first = subject.outputs(pair.d1, 33, 5)
+        size = subject.few(146) // 5 + 4
+        first = subject.outputs(pair.d1, size, 5)
         subject.outputs(pair.d0, 7, 6)
-        if not same_outputs(first, subject.outputs(pair.d1, 33, 5)):
+        if not same_outputs(first, subject.outputs(pair.d1, size, 5)):
             raise CheckFailed("outputs on D1 change once D0 has been run: state is kept between calls")
 
 
-@check()
+@check(share=0.03)
 def check_rounds_are_independent(subject: Subject) -> None:
     """Fresh noise for each run and each call; the shape stays."""
     for pair in subject.pairs[:1]:
-        sides = [[subject.outputs(d, 512, 2, i, j) for i in range(4)] for j, d in enumerate((pair.d1, pair.d0))]
+        sides = [[subject.outputs(d, subject.few(4096) // 8, 2, i, j) for i in range(4)] for j, d in enumerate((pair.d1, pair.d0))]
         check_structure(sides[0], "D1")
         check_training(list(zip(*sides, strict=True)))
 
@@ -101,13 +103,14 @@ def check_survives_pickling(subject: Subject) -> None:
         raise CheckFailed("its pickled copy behaves differently")
 
 
-@check(Tag.DENSITY)
+@check(Tag.DENSITY, share=0.1)
 def check_density_agrees_with_sampler(subject: Subject) -> None:
     """The log-density is that of the sampler, by the bridge identity of `oracle`."""
-    check_oracle(subject.mechanism, subject.pairs[0], 20_000, stream(subject.seed, 4))
+    subject.require(1000)
+    check_oracle(subject.mechanism, subject.pairs[0], subject.few(40_000) // 2, stream(subject.seed, 4))
 
 
-@check(Tag.CLAIM)
+@check(Tag.CLAIM, share=0.5, group=CLAIM)
 def check_claim(subject: Subject) -> None:
     """A black-box audit finds no violation of the mechanism's own claim, at a false-alarm probability of 1e-9."""
     result = _audit(subject)
@@ -115,7 +118,7 @@ def check_claim(subject: Subject) -> None:
         raise CheckFailed(result.headline(), result)
 
 
-@check(Tag.CLAIM)
+@check(Tag.CLAIM, share=0.5, group=CLAIM)
 def check_low_bits(subject: Subject) -> None:
     """The low bits of floating-point outputs keep the claim as well."""
     result = _audit(subject)
@@ -129,5 +132,6 @@ def check_low_bits(subject: Subject) -> None:
 def _audit(subject: Subject) -> AuditResult:
     """One audit serves both verdicts."""
     if "claim" not in subject.audits:
-        subject.audits["claim"] = subject.audit(subject.pairs, subject.trials, bits=True)
+        subject.require(LEAST)
+        subject.audits["claim"] = subject.audit(subject.pairs, subject.runs, bits=True)
     return subject.audits["claim"]

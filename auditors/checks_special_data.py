@@ -25,19 +25,19 @@ _TINY = 5e-324
 _HUGE = 1e300
 
 
-@check(Tag.CLAIM)
+@check(Tag.CLAIM, share=0.06)
 def check_exceptions_do_not_tell(subject: Subject) -> None:
     """Whether and what a run raises does not tell neighbours apart beyond the claim, over all pairs."""
     fail_if_told_apart(subject, _exceptions, "exceptions tell the datasets apart")
 
 
-@check(Tag.CLAIM)
+@check(Tag.CLAIM, share=0.06)
 def check_shapes_do_not_tell(subject: Subject) -> None:
     """Type, shape, length and keys of an output (an exception is a type too) do not tell, nor which of its numbers are NaN or infinite."""
     fail_if_told_apart(subject, _shapes, "the form of the output tells the datasets apart")
 
 
-@check(Tag.CLAIM, Tag.SEED)
+@check(Tag.CLAIM, Tag.SEED, share=0.06)
 def check_draws_do_not_tell(subject: Subject) -> None:
     """How many random words a run takes, a stand-in for its time, does not tell neighbours apart beyond the claim."""
     one, many = (_words(subject, subject.pairs[0].d1, size) for size in (1, 64))
@@ -46,7 +46,7 @@ def check_draws_do_not_tell(subject: Subject) -> None:
     fail_if_told_apart(subject, _draws, "the number of random draws tells the datasets apart", _Draws(subject.mechanism))
 
 
-@check(Tag.CLAIM, Tag.NUMBERS)
+@check(Tag.CLAIM, Tag.NUMBERS, share=0.06)
 def check_special_values_inside(subject: Subject) -> None:
     """Negative zero, denormal numbers and the numbers next to the bounds keep the claim as other values of the domain do."""
     pairs = special_pairs(subject.domain, subject.pairs[0])
@@ -55,7 +55,7 @@ def check_special_values_inside(subject: Subject) -> None:
     subject.small(pairs, "special values inside the domain break the claim")
 
 
-@check(Tag.NUMBERS)
+@check(Tag.NUMBERS, share=0.06)
 def check_values_outside_domain(subject: Subject) -> None:
     """NaN, infinities, huge and out-of-range values are refused or leave outputs finite; where the domain admits them, the claim holds."""
     domain, base, admitted = subject.domain, subject.pairs[0], []
@@ -73,7 +73,7 @@ def check_values_outside_domain(subject: Subject) -> None:
         subject.small(pairs, "values outside the bounds, which the domain admits, break the claim")
 
 
-@check()
+@check(share=0.02)
 def check_huge_counts(subject: Subject) -> None:
     """Whole numbers beyond the precision of floats are refused or still get noise."""
     if not isinstance(subject.domain, Counts):
@@ -87,7 +87,7 @@ def check_huge_counts(subject: Subject) -> None:
             raise CheckFailed(f"the count {count[0]} is published without noise: 64 runs are equal")
 
 
-@check(Tag.RECORDS)
+@check(Tag.RECORDS, share=0.06)
 def check_few_records(subject: Subject) -> None:
     """No record and a single record: the claim holds where records are added or removed; otherwise neighbours are treated alike."""
     pair = subject.pairs[0]

@@ -94,7 +94,7 @@ os.register_at_fork(after_in_child=_new_turns)
 class Phase:
     """Numbers of the phases in the streams' keys."""
 
-    PROBE, PILOT, SECOND_PILOT, TRAIN, TEST, BIT_TRAIN, BIT_TEST, TIMING = range(8)
+    PROBE, PILOT, SECOND_PILOT, TRAIN, TEST, BIT_TRAIN, BIT_TEST, TIMING, SCORES = range(9)
 
 
 def audit_key(name: str) -> int:

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from dpwitness.auditors.leaves import Leaves, code_of, columns_of, walk
 from dpwitness.mechanisms.protocol import Parts
 
-__all__ = ["Outputs", "WrongShape", "concatenate", "encode"]
+__all__ = ["Outputs", "Seen", "WrongShape", "concatenate", "encode"]
 
 FloatArray = NDArray[np.float64]
 
@@ -66,6 +66,14 @@ class Outputs:
         return Outputs(self.values[rows], self.codes[rows], self.names, self.hashed)
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Seen:
+    """What a mechanism returned, and columns of scores (`scores`) that stand before its own numbers."""
+
+    raw: Any
+    columns: FloatArray
+
+
 def concatenate(parts: Sequence[Outputs]) -> Outputs:
     """Batches one after another."""
     width = max(part.values.shape[1] for part in parts)
@@ -88,6 +96,9 @@ def encode(raw: Any, size: int) -> Outputs:
     WrongShape
         If `raw` does not hold exactly one output for each run, or one that is nested too deeply.
     """
+    if isinstance(raw, Seen):
+        found = encode(raw.raw, size)
+        return Outputs(np.column_stack([raw.columns, found.values]), found.codes, found.names, found.hashed)
     if isinstance(raw, Parts):
         sizes = [len(part) if isinstance(part, list) or np.ndim(part) else 1 for part in raw]
         if sum(sizes) != size:
@@ -104,10 +115,10 @@ def encode(raw: Any, size: int) -> Outputs:
         raise WrongShape(f"mechanism must return an array or a list of size = {size} outputs, got {type(raw).__name__}")
     if raw.ndim == 0 or raw.shape[0] != size:
         raise WrongShape(f"mechanism returned shape {raw.shape} for size = {size}; the first axis must count the runs")
-    found = columns_of(raw)
-    if found is None:
+    plain = columns_of(raw)
+    if plain is None:
         return _encode_objects(raw.tolist() if raw.ndim == 1 and raw.dtype.kind != "V" else list(raw))
-    kind, values = found
+    kind, values = plain
     name = f"{kind}{list(raw.shape[1:])}"
     code = code_of(name)
     return Outputs(values, np.full(size, code), {code: name})

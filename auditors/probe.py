@@ -86,7 +86,7 @@ def _probe(stage: Stage, seeded: bool, spent: int = 0) -> Probed:
             notes.update(dict.fromkeys(_compare(sides, again, words, drawn)))
     assert sides[0] is not None and sides[1] is not None
     _check_output(stage, rounds, sides[0], sides[1])
-    check_types(stage.run, stage.pair.d1, stage.pair.d0, (sides[0], sides[1]))
+    check_types(getattr(stage.run, "run", stage.run), stage.pair.d1, stage.pair.d0, (sides[0], sides[1]))
     for side in (sides[0], sides[1]):
         notes.update(dict.fromkeys(told_of(side)))
     return Probed((sides[0], sides[1]), words, rounds, stage.single, shared, tuple(notes))
@@ -179,7 +179,7 @@ def _check_output(stage: Stage, rounds: int, *sides: Outputs) -> None:
         return
     name, told = sorted(name for side in sides for name in side.names.values())[0], ""
     try:
-        stage.run(stage.pair.d0, 1, stream(stage.seed, *stage.key, 3))
+        getattr(stage.run, "run", stage.run)(stage.pair.d0, 1, stream(stage.seed, *stage.key, 3))
     except Exception as error:
         told = f": {text_of(error, str)}"
     raise AlwaysRaises(f"mechanism always {name}{told}", rounds)

@@ -16,6 +16,7 @@ from dpwitness.auditors.certify_result import CertifyResult
 from dpwitness.auditors.locating import sha256_of
 from dpwitness.auditors.replay_measured import judged, read_measured
 from dpwitness.auditors.result import AuditResult, Verdict
+from dpwitness.auditors.scores import Score, own_score, scores_of
 from dpwitness.auditors.sensitivity import SensitivityResult
 from dpwitness.auditors.targets import describe_target, relative
 from dpwitness.auditors.trust import FOREIGN, Planned, Trust
@@ -38,6 +39,7 @@ def replay(
     *,
     mechanism: Any = None,
     allow: Sequence[str] = (),
+    scores: Sequence[Any] | None = None,
     trials: int | None = None,
     seed: int | None = None,
     executor: Executor | None = None,
@@ -60,6 +62,8 @@ def replay(
         Stands in for the recorded target, for instance if that cannot be imported, or is not to be.
     allow : sequence of str
         Targets that may run wherever they lie, as the witness names them: ``MODULE:NAME``, ``FILE.py:NAME``; and paths of interpreters.
+    scores : list, optional
+        Stand in for the recorded scores of the same names, as `audit` takes them.
     trials : int, optional
         Runs of the mechanism; as many as certified the witness if left out.
     seed : int, optional
@@ -77,7 +81,7 @@ def replay(
     InvalidArgument
         If the witness cannot be read or does not fit together, or its target is not there or may not run.
     """
-    prepared = prepare(witness, mechanism=mechanism, allow=allow)
+    prepared = prepare(witness, mechanism=mechanism, allow=allow, scores=scores)
     return prepared.run(prepared.load(), trials=trials, seed=seed, executor=executor, progress=progress)
 
 
@@ -91,9 +95,13 @@ class Replay:
     given: Any
     plan: Planned | None
     called: str = ""  # what the user named it by
+    scores: tuple[Score | Planned, ...] = ()  # given, or judged and not yet imported; without the mechanism's own
 
     def told(self) -> str:
         """What will run, in one line."""
+        return "; score ".join([self._told(), *(score.told() for score in self.scores if isinstance(score, Planned))])
+
+    def _told(self) -> str:
         if self.plan is not None:
             return self.plan.told()
         found = describe_target(self.given)
@@ -157,7 +165,29 @@ class Replay:
         }
         if found.event is None:
             return certify(mechanism, found.pair, trials=max(trials, 10_000), **common)
-        return confirm(mechanism, found.event, pair=found.pair, trials=trials, executor=executor, progress=progress, **common)
+        scores = self._scores(mechanism)
+        return confirm(
+            mechanism, found.event, pair=found.pair, trials=trials, executor=executor, progress=progress, scores=scores, **common
+        )
+
+    def _scores(self, mechanism: Any) -> tuple[Score, ...]:
+        """The recorded scores, whose columns the event speaks of."""
+        found, left = [], list(self.scores)
+        for recorded in self.raw.get("scores", []):
+            keys = tuple(recorded["keys"])
+            if recorded["suggested"]:
+                own = own_score(mechanism)
+                if own is None:
+                    raise InvalidArgument(
+                        f"replay: mechanism must have features(outputs), which the witness' event speaks of; {name_of(mechanism)} has none"
+                    )
+                found.append(replace(own, keys=keys))
+                continue
+            score = left.pop(0)
+            if isinstance(score, Planned):
+                score = Score(recorded["name"], score.load(), recorded["target"])
+            found.append(replace(score, keys=keys))
+        return tuple(found)
 
     def _name(self, mechanism: Any) -> str:
         """Of what runs: what the file calls it may be anything."""
@@ -206,7 +236,14 @@ def arguments_of(target: dict[str, Any] | None) -> dict[str, Any]:
     return kwargs.get("kwargs") or {} if target is not None and target["target"] == FOREIGN else kwargs
 
 
-def prepare(witness: str | Path | dict[str, Any], *, mechanism: Any = None, allow: Sequence[str] = (), called: str = "") -> Replay:
+def prepare(
+    witness: str | Path | dict[str, Any],
+    *,
+    mechanism: Any = None,
+    allow: Sequence[str] = (),
+    called: str = "",
+    scores: Sequence[Any] | None = None,
+) -> Replay:
     """Read a witness and judge its target; nothing is imported or run yet."""
     require_type("witness", witness, (str, os.PathLike, dict), "be a path or what a witness file holds", "replay")
     require_type("allow", allow, (str, list, tuple, set, frozenset), "be a list of names", "replay")
@@ -215,10 +252,10 @@ def prepare(witness: str | Path | dict[str, Any], *, mechanism: Any = None, allo
         raise InvalidArgument(f"replay: {file} is the witness of a claim: dpwitness replay {file}")
     trust = Trust(tuple(allow) if not isinstance(allow, str) else allow, None if isinstance(witness, dict) else Path(witness).parent)
     with _about(file):
-        return _prepared(raw, file, trust, mechanism, called)
+        return _prepared(raw, file, trust, mechanism, called, scores_of(scores, None, "replay"))
 
 
-def _prepared(raw: dict[str, Any], file: str, trust: Trust, mechanism: Any, called: str) -> Replay:
+def _prepared(raw: dict[str, Any], file: str, trust: Trust, mechanism: Any, called: str, given: tuple[Score, ...]) -> Replay:
     theirs = foreign_classes(raw)
     if raw.get("kind") not in KINDS and not theirs:
         read_checked(raw, file)  # what is wrong with the file is said before anything of its target
@@ -229,7 +266,21 @@ def _prepared(raw: dict[str, Any], file: str, trust: Trust, mechanism: Any, call
         if raw["target"] is None:
             raise InvalidArgument("mechanism must be given, the witness names no importable target")
         plan = trust.plan(raw["target"])
-    return Replay(raw, file, trust, mechanism, plan, called)
+    scores = tuple(_score(recorded, i, trust, given) for i, recorded in enumerate(raw.get("scores", [])) if not recorded["suggested"])
+    return Replay(raw, file, trust, mechanism, plan, called, scores)
+
+
+def _score(recorded: dict[str, Any], i: int, trust: Trust, given: tuple[Score, ...]) -> Score | Planned:
+    """The score of that name that was given, or else the recorded one, judged as targets are."""
+    for key in recorded["keys"]:
+        if not (key is None or isinstance(key, str) or (isinstance(key, int) and not isinstance(key, bool) and 0 <= key < 256)):
+            raise InvalidArgument(f"scores[{i}].keys must be texts, numbers of columns or null, got {shown(key)}")
+    for score in given:
+        if score.name == recorded["name"]:
+            return score
+    if recorded["target"] is None:
+        raise InvalidArgument(f"scores must be given: {shown(recorded['name'])} is one that the witness names no importable target for")
+    return trust.plan(recorded["target"], f"scores[{i}].target")
 
 
 def _claims(found: Witness, mechanism: Any) -> tuple[str, ...]:

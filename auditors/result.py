@@ -14,6 +14,7 @@ from typing import Any
 
 from dpwitness.auditors.certificate import Tally
 from dpwitness.auditors.events import Event
+from dpwitness.auditors.scores import Score
 from dpwitness.mechanisms.notions import Claim
 from dpwitness.mechanisms.pairs import Pair
 
@@ -139,6 +140,7 @@ class AuditResult(Result):
     notes: tuple[str, ...] = ()
     target: dict[str, Any] | None = None
     seconds: float = 0.0
+    scores: tuple[Score, ...] = ()  # whose columns stand before the outputs' own
     mechanism: Any = field(default=None, repr=False)
 
     @property
@@ -161,6 +163,15 @@ class AuditResult(Result):
         from dpwitness.auditors.witness import make_witness
 
         return make_witness(self)
+
+    @property
+    def description(self) -> str | None:
+        """The event in one line, with what its columns of scores are."""
+        if self.event is None:
+            return None
+        labels = [label for score in self.scores for label in score.labels]
+        told = "; ".join(f"output {i} is the score {label}" for i, label in enumerate(labels))
+        return self.event.describe() + (f" ({told}; the output's own numbers follow)" if labels else "")
 
     def headline(self) -> str:
         symbol = self.claim.symbol
@@ -195,7 +206,7 @@ class AuditResult(Result):
             "detectable": strict(self.detectable),
             "pair": self.pair.to_json() if self.pair else None,
             "event": self.event.to_json() if self.event else None,
-            "description": self.event.describe() if self.event else None,
+            "description": self.description,
             "method": self.method,
             "tally": _tally(self.tally),
             "alpha": self.alpha,
@@ -208,7 +219,7 @@ class AuditResult(Result):
             "target": self.target,
             "environment": environment(),
             "seconds": round(self.seconds, 3),
-        }
+        } | ({"scores": [score.to_json() for score in self.scores]} if self.scores else {})
 
 
 def strict(value: Any) -> Any:

@@ -79,6 +79,11 @@ class Course:
     repeats: Repeats = field(default_factory=Repeats)
     costs: Costs = field(default_factory=Costs)
 
+    @property
+    def scored(self) -> int:
+        """Columns of scores, before those of the outputs."""
+        return sum(len(score.keys) for score in self.result.scores)
+
     def stage(self, pair: Pair, phase: int, index: int, rounds: int, chunk: int) -> Stage:
         chunk = min(chunk, self.batch or chunk)
         key = (self.key, index, phase)
@@ -178,7 +183,7 @@ def probe(state: Course, pair: Pair, index: int) -> tuple[int, bool]:
         state.single.add(index)
     state.shared |= found.shared
     state.probed[index] = found
-    return max(1, *(side.values.shape[1] for side in found.sides)), floating(*found.sides)
+    return max(1, *(side.values.shape[1] for side in found.sides)), floating(*found.sides, state.scored)
 
 
 def settle(state: Course, pair: Pair, index: int) -> None:
@@ -300,7 +305,7 @@ def _test_bits(state: Course, pairs: list[Pair], budget: int, width: int) -> Non
     best: tuple[float, int, Event] | None = None
     for index, pair in enumerate(pairs):
         sides = _train(state, pair, index, Phase.BIT_TRAIN, max(train, 64), width)
-        found = learn_lattice(*sides, claim, alpha=state.alpha, rounds=budget // 2)
+        found = learn_lattice(*sides, claim, alpha=state.alpha, rounds=budget // 2, first=state.scored)
         if found is not None and (best is None or found[0] > best[0]):
             best = (found[0], index, found[1])
     if best is None:

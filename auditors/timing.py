@@ -54,7 +54,7 @@ class Price:
 
     def trials(self, seconds: float, pairs: int) -> int:
         """Runs that fit into a time, to three digits."""
-        found = bisect_right(range(_MOST), seconds - self.seconds, key=lambda trials: self.time(trials, pairs))
+        found: int = bisect_right(range(_MOST), seconds - self.seconds, key=lambda trials: self.time(trials, pairs))
         return found - found % 10 ** max(0, len(str(found)) - 3)
 
 

@@ -50,8 +50,13 @@ class NeedsWord(InvalidArgument):
         self.word = word
 
 
-def words_for(target: dict[str, Any] | None) -> list[str]:
-    """What ``dpwitness replay`` of a target must be allowed, from here."""
+def words_for(target: dict[str, Any] | None, scores: Sequence[dict[str, Any]] = ()) -> list[str]:
+    """What ``dpwitness replay`` of a target must be allowed, from here, and of recorded `scores`."""
+    found = [word for each in (target, *(score["target"] for score in scores)) for word in _words_for(each)]
+    return list(dict.fromkeys(found))
+
+
+def _words_for(target: dict[str, Any] | None) -> list[str]:
     words: list[str] = []
     while target is not None:
         try:

@@ -51,10 +51,11 @@ def make_witness(result: AuditResult) -> dict[str, Any] | None:
         _witness(result, "value" if value else "bit", pair, bound)
         | {
             "event": event.to_json(),
-            "description": event.describe(),
+            "description": str(result.description) if value else event.describe(),
             "counts": counts | ({"alpha": alpha} if _certifies(claim, event, tally, alpha, bound) else {}),
             "trials": result.requested,
         }
+        | ({"scores": [score.to_json() for score in result.scores]} if result.scores else {})
     )
 
 

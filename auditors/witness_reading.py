@@ -51,6 +51,7 @@ _function = record({"kwargs": items(anything)}, target=text(1000, empty=False))
 _pair = record(d0=anything, d1=anything, relation=one_of(*RELATIONS), why=text())
 _counts = record({"alpha": _confidence}, correct=whole(), wrong=whole(), rounds=whole(1, RUNS), directions=whole(1, 2))
 _source = nullable(record({"line": whole(1)}, file=text(1000), sha256=text(64)))
+_scores = listing(record(name=text(200, empty=False), target=_target, suggested=boolean, keys=listing(anything, 1, 256)), 1, 64)
 _more: dict[str, Rule] = {
     "ledger": text(200),
     "sha256": text(64),
@@ -87,7 +88,7 @@ _AUDIT = {
     "trials": whole(1, RUNS),
 }
 _SCHEMAS: dict[str, Rule] = {
-    "audit": record(_more, **_AUDIT, level=one_of("value", "bit"), counts=_counts),
+    "audit": record(_more | {"scores": _scores}, **_AUDIT, level=one_of("value", "bit"), counts=_counts),
     "white box": record(
         _more | {"evidence": text(400)},
         **_AUDIT | {"event": record(kind=one_of("loss"), above=_extended, output=anything)},

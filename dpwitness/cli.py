@@ -73,6 +73,13 @@ def _parser() -> argparse.ArgumentParser:
     )
     audit.add_argument("--confidence", type=CONFIDENCE, default=0.99, metavar="C", help="of the verdict; default 0.99")
     audit.add_argument("--stop", choices=["gross", "violation", "never"], default="gross", help="when to stop before all trials are run")
+    audit.add_argument(
+        "--scores",
+        metavar="FILE.py:NAME",
+        action="append",
+        default=[],
+        help="a function of the outputs that events may use: it runs in this process and gives a number for each; again for more",
+    )
     audit.add_argument("--bits", action="store_true", help="let the verdict on low bits of floating-point outputs count for the exit code")
     audit.add_argument("--time-limit", type=SECONDS, default=300.0, metavar="SECONDS", help="that one chunk of runs may take; default 300")
     audit.add_argument(

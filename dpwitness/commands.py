@@ -18,7 +18,7 @@ from dpwitness.auditors.trust import words_for
 from dpwitness.console import bar, describe, plain
 from dpwitness.ending import NO_VERDICT, OK, VIOLATED, after, apart, attempt
 from dpwitness.examine import examine
-from dpwitness.inputs import keywords, load, pair_of, workers
+from dpwitness.inputs import keywords, load, pair_of, scores, workers
 from dpwitness.mechanisms.validation import InvalidArgument
 
 if TYPE_CHECKING:
@@ -43,10 +43,10 @@ def audit(args: argparse.Namespace) -> int:
         check_writable(args.report)
     options = {"in_process": args.in_process, "density": args.white_box or args.search}
     mechanism, name, target = load(args.target, keywords(args.kwargs), args.python, args.time_limit, args.memory, **options)
-    pair = pair_of(args.d0, args.d1, args.relation, mechanism)
+    pair, given = pair_of(args.d0, args.d1, args.relation, mechanism), scores(args.scores)
     drawn = bar()
     with workers(args.workers, mechanism) as executor, apart():
-        results = examine(mechanism, pair, args, name=name, executor=executor, progress=drawn, target=target)
+        results = examine(mechanism, pair, args, name=name, executor=executor, progress=drawn, target=target, scores=given)
     if drawn is not None:
         drawn.close()
     return _conclude(args, results, title=f"Audit of {name}", bits=args.bits)
@@ -114,7 +114,8 @@ def _next(args: argparse.Namespace, result: Result, code: int, report: Path | No
         else:
             step = "the witness was not confirmed: raise --trials, or check that the mechanism is the one that was audited"
     elif code == VIOLATED or leaky:
-        words = [part for word in words_for(getattr(result, "target", None)) for part in ("--allow", word)]
+        recorded = [score.to_json() for score in getattr(result, "scores", ())]
+        words = [part for word in words_for(getattr(result, "target", None), recorded) for part in ("--allow", word)]
         again = f"see it again with: {shlex.join(['dpwitness', 'replay', str(witness), *words])}"
         step = again if witness else "keep the witness: run again with --report DIR"
         step += "" if result.verdict is Verdict.VIOLATED else "; round outputs to a grid"

@@ -131,7 +131,7 @@ def _audited(result: AuditResult, data: dict[str, Any], bits: bool) -> list[tupl
             _pair(data),
         ]
     if result.verdict is Verdict.VIOLATED and result.event is not None:
-        told.append(("event", result.event.describe()))
+        told.append(("event", str(result.description)))
     level = result.bit_level
     if level is not None:
         text = {

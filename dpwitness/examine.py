@@ -35,7 +35,15 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def examine(
-    mechanism: Any, pair: Pair | None, args: argparse.Namespace, *, name: str, executor: Any, progress: Progress | None, target: Any
+    mechanism: Any,
+    pair: Pair | None,
+    args: argparse.Namespace,
+    *,
+    name: str,
+    executor: Any,
+    progress: Progress | None,
+    target: Any,
+    scores: Any = None,
 ) -> list[AuditResult | CertifyResult]:
     """The results that were asked for: the enclosure first, where there is one."""
     from dpwitness.auditors.audit import audit
@@ -50,6 +58,8 @@ def examine(
         raise InvalidArgument("--search looks for the pair itself: leave out --d0 and --d1")
     if args.white_box and not args.search and args.seconds is not None:
         raise InvalidArgument("--seconds is for audits that run the mechanism: with --white-box give --trials")
+    if args.white_box and not args.search and args.scores:
+        raise InvalidArgument("--scores is for audits that run the mechanism: leave out --white-box")
     seed, pairs, near = args.seed or 0, [pair] if pair else [], None
     notes: tuple[str, ...] = ()
     if args.search:
@@ -62,7 +72,7 @@ def examine(
         results.append(replace(enclosed, notes=(*enclosed.notes, *notes)))
     if args.search or not args.white_box:
         options = {"stop": args.stop, "time_limit": args.time_limit, "executor": executor, "progress": progress, "near": near}
-        budget = {"trials": args.trials, "seconds": args.seconds, "announce": announce}
+        budget = {"trials": args.trials, "seconds": args.seconds, "announce": announce, "scores": scores or None}
         result = audit(mechanism, pair=pairs or None, **budget, **common, **options)
         results.append(replace(result, notes=(*result.notes, *notes)))
     return results

@@ -8,7 +8,7 @@ import json
 import math
 import sys
 import traceback
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import Executor, ProcessPoolExecutor, ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from typing import Any
@@ -21,7 +21,7 @@ from dpwitness.mechanisms.pairs import Pair
 from dpwitness.mechanisms.validation import InvalidArgument, said
 from dpwitness.pools import pool
 
-__all__ = ["dataset", "keywords", "load", "own", "pair_of", "shown", "workers"]
+__all__ = ["dataset", "keywords", "load", "own", "pair_of", "scores", "shown", "workers"]
 
 
 def _json(name: str, text: str) -> Any:
@@ -150,6 +150,29 @@ def load(
         return _inside(place, name, kwargs, time_limit)
     where = relative(place) if place.endswith(".py") else place  # a witness travels with its folder
     return found, name.rpartition(".")[2], {"target": f"{where}:{name}"} | ({"kwargs": kwargs} if kwargs else {})
+
+
+def scores(names: Sequence[str]) -> list[Any]:
+    """The functions that ``--scores`` names, with how a witness says where to find them. They run in this process."""
+    from dpwitness.auditors.scores import Score
+    from dpwitness.auditors.targets import load_target, relative
+
+    found = []
+    for text in names:
+        place, _, name = text.rpartition(":")
+        try:
+            with apart():
+                function = load_target(text)
+        except InvalidArgument as error:
+            raise InvalidArgument(f"--scores: {error}") from None
+        except (Exception, SystemExit) as error:
+            _show(error)
+            raise InvalidArgument(f"--scores: {text!r} could not be loaded: {said(error)}") from None
+        if not callable(function):
+            raise InvalidArgument(f"--scores: {text!r} must be a function of the outputs, it is of type {type(function).__name__}")
+        where = relative(place) if place.endswith(".py") else place
+        found.append(Score(name.rpartition(".")[2], function, {"target": f"{where}:{name}"}))
+    return found
 
 
 def _inside(place: str, name: str, kwargs: dict[str, Any], time_limit: float) -> tuple[Any, str, dict[str, Any]]:

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
-from dpwitness.console import plain
+from dpwitness.console import announce, plain
 from dpwitness.ending import after, attempt
 from dpwitness.numbers import real
 
@@ -201,7 +201,8 @@ def _check_one(target: Target, args: argparse.Namespace, checks: list[str], out:
     for note in target.notes:
         print(plain(f"  note: {note}"), file=out)
     with workers(args.workers, target) as executor:
-        report = check_mechanism(target, seed=args.seed or 0, trials=args.trials, checks=checks, executor=executor, progress=tell)
+        budget = {"trials": args.trials, "seconds": args.seconds, "announce": announce}
+        report = check_mechanism(target, seed=args.seed or 0, **budget, checks=checks, executor=executor, progress=tell)
     print(plain(f"{report.headline()}\n"), file=out)
     return report
 

@@ -123,7 +123,7 @@ class Auditor:
         if data["witness"]["target"] is None:
             lines.append(f"replay:  dpwitness.replay({path!r}, mechanism=...), since the mechanism cannot be imported by name")
         else:
-            words = [part for word in words_for(data["witness"]["target"]) for part in ("--allow", word)]
+            words = [part for word in words_for(data["witness"]["target"], data["witness"].get("scores", ())) for part in ("--allow", word)]
             lines.append(f"replay:  {shlex.join(['dpwitness', 'replay', path, *words])}")
         return "\n".join(lines)
 

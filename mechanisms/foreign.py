@@ -16,6 +16,7 @@ A **target file** is plain Python that imports NumPy, the library under test and
     laplace.expected_failures = {}       # optional: names of checks that are known to fail, with the reason
     laplace.batch = 64                   # optional: most runs in one batch, for slow targets
     laplace.trials = 20_000              # optional: runs of one audit where nobody says how many
+    laplace.features = np.abs            # optional: numbers of outputs that may tell datasets apart, for events to use
 
 `domain` names a class of `dpwitness.mechanisms.domains` and its arguments. Datasets arrive as NumPy arrays, lists, tuples, dicts and
 scalars; a dataset class of dpwitness arrives as the dict of its fields. The dataset is a fresh copy in every batch and must be left as
@@ -31,7 +32,7 @@ import shutil
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
@@ -151,6 +152,25 @@ class Target:
     def words(self, dataset: Any, size: int, rng: np.random.Generator) -> int:
         """How many 64-bit words one batch of `size` runs takes from its generator."""
         return int(self._sample(dataset, size, rng)[0]["words"])
+
+    @property
+    def features(self) -> Callable[[Any], Any]:
+        """The scores that the function, or its class, suggests by an attribute of this name. Raises AttributeError where it has none."""
+        if not self.describe()["features"]:
+            raise AttributeError("features")
+        return self._features
+
+    def _features(self, outputs: Any) -> Any:
+        sent: wire.Blobs = []
+        request = {"op": "features", "name": self.name, "kwargs": wire.pack(self._plain_kwargs(), []), "outputs": wire.pack(outputs, sent)}
+        try:
+            with borrow(self._slot, self.time_limit) as worker:
+                reply, blobs = worker.ask(request, sent, self.time_limit)
+        except (TookTooLong, WorkerDied) as error:
+            raise MechanismFailed(f"features of {len(outputs)} outputs: the worker process {error}") from None
+        if "failed" in reply or "error" in reply:
+            raise MechanismFailed(reply.get("failed") or reply["error"])
+        return self._read(reply, blobs)
 
     @property
     def claim(self) -> Claim | None:

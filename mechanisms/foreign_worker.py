@@ -9,6 +9,7 @@ request    fields                                                       answer
 hello                                                                   protocol, versions of Python and NumPy
 load       place (path or module), paths (to append to ``sys.path``)    LIBRARY, version, TESTED, INSTALL, names
 describe   name, kwargs                                                 claim, domain and the other attributes of a target
+features   name, kwargs, outputs                                        value or raised
 sample     name, kwargs, size, seed (words), data (and key), each       value, parts or raised; cpu, words, draws
 =========  ===========================================================  =========================================================
 
@@ -133,6 +134,7 @@ class Worker:
             "domain": wire.pack(about.domain_of(getattr(found, "domain", None)), out),
             "plain": plain,
             "density": callable(getattr(found, "log_density", None)),
+            "features": callable(getattr(found, "features", None)),
             "seeded": bool(getattr(found, "seeded", True)),
             "expected_failures": dict(getattr(found, "expected_failures", None) or {}),
             "batch": getattr(found, "batch", None),
@@ -180,6 +182,15 @@ class Worker:
         except RecursionError:
             return {"failed": "mechanism returned an output that is nested too deeply to be read, or contains itself"}
         return {"parts" if parts else "value": packed, "cpu": seconds, "words": words, "draws": draws}
+
+    def do_features(self, header: dict[str, Any], blobs: wire.Blobs, out: wire.Blobs) -> dict[str, Any]:
+        found = self._find(header["name"], wire.unpack(header["kwargs"], blobs))
+        try:
+            return {"value": wire.pack(found.features(wire.unpack(header["outputs"], blobs)), out)}
+        except (SystemExit, GeneratorExit, KeyboardInterrupt, MemoryError) as error:
+            return {"failed": f"the mechanism's features ended with {type(error).__name__}: {wire.text_of(error, str)}"}
+        except Exception as error:
+            return {"raised": wire.pack(error, out)}
 
     def _reused(self, value: Any) -> bool:
         """Whether what the call before returned has changed since; looked at in a worker's first calls."""

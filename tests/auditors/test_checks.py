@@ -93,3 +93,42 @@ def test_expected_failures_must_fail_and_exist():
 @parametrize_with_checks([SOUND, Laplace(1.0)], expected_failures=lambda m: {} if m is SOUND else {"check_low_bits": "float noise"})
 def test_the_decorator_makes_items(mechanism, check):
     check(mechanism)
+
+
+class Counting:
+    """A sound mechanism that counts its runs; `raises` ends batches now and then."""
+
+    def __init__(self, domain, raises=False):
+        self.domain, self.claim, self.raises, self.runs = domain, PureDP(1.0), raises, 0
+
+    def sample(self, dataset, size, rng):
+        self.runs += size
+        noisy = np.clip(np.nan_to_num(dataset), 0, 1).sum() + rng.laplace(0.0, 2.0, size)
+        if self.raises and (noisy > 9).any():
+            raise ValueError("high")
+        return np.round(noisy * 1024) / 1024
+
+
+@pytest.mark.parametrize("raises", [False, True])
+@pytest.mark.parametrize("relation", ["replace-one", "add-remove"])
+@pytest.mark.parametrize("trials", [2000, 5000, 20_000])
+def test_all_checks_together_keep_to_their_runs(trials, relation, raises):
+    """Asked for 20,000 they took 49,000. Laplace noise of scale 2 at a claim of 1: no check fails but with probability below 1e-8."""
+    mechanism = Counting(Records(3, relation=relation), raises)
+    report = check_mechanism(mechanism, trials=trials)
+    assert 0.5 * trials < mechanism.runs <= trials and report.failed == ()
+    found = {f.check: f for f in report.findings}
+    assert found["check_claim"].status == "passed"
+    if trials == 2000:
+        assert "raise trials" in found["check_special_values_inside"].reason and found["check_special_values_inside"].status == "skipped"
+    if trials == 20_000:
+        assert not any("raise trials" in f.reason for f in report.findings)
+
+
+def test_checks_keep_to_a_time_and_say_what_they_expect():
+    told = []
+    mechanism = Counting(Records(3))
+    report = check_mechanism(mechanism, seconds=3.0, announce=told.append, checks=["check_claim", "check_one_output_per_run"])
+    assert report.failed == () and len(told) == 1 and " runs at " in told[0] and told[0].endswith("expected")
+    with pytest.raises(InvalidArgument, match="trials and seconds exclude each other"):
+        check_mechanism(mechanism, seconds=3.0, trials=2000)

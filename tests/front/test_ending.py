@@ -30,7 +30,12 @@ def _code(shell, arguments, redirection):
     done = subprocess.run(
         ["bash", "-c", command, "-", sys.executable, "-m", "dpwitness", *arguments], cwd=shell.folder, env=shell.environment(), timeout=120
     )
-    return done.returncode, (shell.folder / "err").read_text()
+    return done.returncode, _beside((shell.folder / "err").read_text())
+
+
+def _beside(err):
+    """Standard error without the line that says what is expected."""
+    return "".join(line for line in err.splitlines(keepends=True) if not line.endswith(" expected\n"))
 
 
 @pytest.mark.parametrize(
@@ -60,7 +65,7 @@ def test_a_report_that_cannot_be_written_does_not_take_the_verdict_along(shell, 
     assert main([*arguments, "--report", "out"]) == code
     out, err = capsys.readouterr()
     assert out.startswith("VIOLATED" if code == 1 else "NOT REFUTED")
-    assert err.count("\n") == 1 and "report could not be written" in err and "audit.md" in err
+    assert _beside(err).count("\n") == 1 and "report could not be written" in err and "audit.md" in err
 
 
 @pytest.mark.parametrize(
