@@ -163,8 +163,8 @@ def _fit(state: Course, pairs: list[Pair]) -> tuple[list[Pair], list[tuple[int, 
     if not fit:
         raise failed[0][1]
     if failed:
-        (first, error), others = failed[0], f" and {len(failed) - 1} more" if len(failed) > 1 else ""
-        state.note(f"skipped, for every run on both datasets raised: pair ({first.why}){others}; {error}")
+        (first, cause), others = failed[0], f" and {len(failed) - 1} more" if len(failed) > 1 else ""
+        state.note(f"skipped, for every run on both datasets raised: pair ({first.why}){others}; {cause}")
     return fit, probes
 
 
@@ -183,7 +183,7 @@ def probe(state: Course, pair: Pair, index: int) -> tuple[int, bool]:
         state.single.add(index)
     state.shared |= found.shared
     state.probed[index] = found
-    return max(1, *(side.values.shape[1] for side in found.sides)), floating(*found.sides, state.scored)
+    return max(1, *(side.values.shape[1] for side in found.sides)), floating(*found.sides, first=state.scored)
 
 
 def settle(state: Course, pair: Pair, index: int) -> None:

@@ -54,8 +54,8 @@ class Price:
 
     def trials(self, seconds: float, pairs: int) -> int:
         """Runs that fit into a time, to three digits."""
-        found: int = bisect_right(range(_MOST), seconds - self.seconds, key=lambda trials: self.time(trials, pairs))
-        return found - found % 10 ** max(0, len(str(found)) - 3)
+        found = bisect_right(range(_MOST), seconds - self.seconds, key=lambda trials: self.time(trials, pairs))
+        return found - found % int(10 ** max(0, len(str(found)) - 3))
 
 
 def price(stage: Callable[[int], Stage], claim: Claim, executor: Executor, seconds: float | None) -> Price:
