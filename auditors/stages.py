@@ -183,7 +183,7 @@ def probe(state: Course, pair: Pair, index: int) -> tuple[int, bool]:
         state.single.add(index)
     state.shared |= found.shared
     state.probed[index] = found
-    return max(1, *(side.values.shape[1] for side in found.sides)), floating(*found.sides, first=state.scored)
+    return max(1, *(side.values.shape[1] for side in found.sides)), floating(found.sides[0], found.sides[1], first=state.scored)
 
 
 def settle(state: Course, pair: Pair, index: int) -> None:
