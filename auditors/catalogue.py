@@ -1,14 +1,16 @@
 """Neighbouring pairs worth trying, from a domain declaration alone.
 
 Shapes for vectors of answers follow StatDP (Ding et al. 2018, table 1): one above, one below, one above and the rest below, half and
-half, all above. For records: extremes of the domain, one against many, halves, first and last position, one record against none, values
-that are missing or out of range. For what floats do: zero, powers of two, and whole numbers that a float rounds.
+half, all above. For records: extremes of the domain, one against many, halves, one record against none, values that are missing or out of
+range; the changed record stands last, first and in the middle by turns. For what floats do: zero, powers of two, and whole numbers that a
+float rounds. Among these shapes stand pairs that are drawn (`pair_random`), always the same ones: their generator's seed is `DRAWN_SEED`.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import islice
 from typing import Any, TypeVar
 
 import numpy as np
@@ -19,11 +21,22 @@ from dpwitness.mechanisms.jsonable import to_jsonable
 from dpwitness.mechanisms.pairs import Pair
 from dpwitness.mechanisms.validation import InvalidArgument, shown
 
-__all__ = ["between", "far_outside", "pairs_for", "ranked"]
+__all__ = ["DRAWN_SEED", "PLACES", "between", "far_outside", "inserted", "pairs_for", "ranked"]
 
 FloatArray = NDArray[np.float64]
 A = TypeVar("A")
 B = TypeVar("B")
+
+DRAWN_SEED = 11
+DRAWN = 12  # pairs: each place with each change
+DRAWN_CATEGORIES = 24  # of whole numbers, which may be categories
+DRAWN_NUMBERS = 2  # of one record that is a number: its range says nearly all
+# Places of the changed record among n others.
+PLACES: Sequence[tuple[str, Callable[[int], int]]] = (
+    ("first", lambda n: 0),
+    ("in the middle", lambda n: (n + 1) // 2),
+    ("last", lambda n: n),
+)
 
 
 def pairs_for(domain: Domain) -> list[Pair]:
@@ -37,8 +50,10 @@ def pairs_for(domain: Domain) -> list[Pair]:
     Examples
     --------
     >>> [pair.why for pair in pairs_for(Answers(1, low=0.0, high=1.0))]
-    ['one answer up']
+    ['one answer up', 'one answer up, at the bottom']
     """
+    from dpwitness.auditors.pair_random import RandomPairs
+
     if isinstance(domain, Answers):
         found: Iterable[Pair | None] = _answers(domain)
     elif isinstance(domain, Records):
@@ -57,7 +72,8 @@ def pairs_for(domain: Domain) -> list[Pair]:
         raise InvalidArgument(f"domain must be one that the catalogue knows, got {shown(domain)}; give pairs instead")
     seen: set[frozenset[str]] = set()
     pairs = []
-    for pair in found:
+    draw = RandomPairs(domain, np.random.default_rng(DRAWN_SEED))
+    for pair in _merged(map(draw.renumbered, found), map(draw, range(_drawn(domain)))):
         if pair is None:  # no pair of this domain
             continue
         key = frozenset(json.dumps(to_jsonable(d)) for d in (pair.d0, pair.d1))
@@ -69,9 +85,29 @@ def pairs_for(domain: Domain) -> list[Pair]:
     return pairs
 
 
+def _merged(shapes: Iterable[Pair | None], drawn: Iterable[Pair | None]) -> Iterator[Pair | None]:
+    """The first three shapes, then one that is drawn after every two shapes."""
+    left, right = iter(shapes), iter(drawn)
+    yield from islice(left, 3)
+    for pair in right:
+        yield pair
+        yield from islice(left, 2)
+    yield from left
+
+
+def _drawn(domain: Domain) -> int:
+    """How many pairs are drawn."""
+    whole = isinstance(domain, Records | Rows) and bool(domain.integer)
+    if whole:
+        return DRAWN_CATEGORIES
+    alone = domain.length if isinstance(domain, Answers | Counts) else domain.size if isinstance(domain, Records) else 2
+    return DRAWN_NUMBERS if alone == 1 else DRAWN
+
+
 def _answers(domain: Answers) -> Iterator[Pair | None]:
     n = domain.length
     one, half = (np.arange(n) == 0).astype(float), (np.arange(n) < n // 2).astype(float)
+    last, middle = one[::-1], np.roll(one, n // 2)
     rest = 1.0 - one
     alternating = np.where(np.arange(n) % 2 == 0, 1.0, -1.0)
     moves = {
@@ -83,6 +119,7 @@ def _answers(domain: Answers) -> Iterator[Pair | None]:
         "alternately up and down": alternating,
         "all but one up": rest,
     }
+    alone = {"last answer up": last, "answer in the middle up": middle} if n > 1 else {}
     order = {"l1": 1, "l2": 2, "linf": np.inf}[domain.relation]
     level = float(np.clip(0.0, domain.low, domain.high - 1))
     power = 2.0 ** np.floor(np.log2(max(domain.high - 0.5, 1e-9)))
@@ -96,7 +133,7 @@ def _answers(domain: Answers) -> Iterator[Pair | None]:
     if power - 0.5 > max(level, domain.low):  # floats have other low bits on the two sides of a power of two
         heights[f", across {power:g}"] = np.full(n, power - 0.5)
     for place, height in heights.items():
-        for why, move in moves.items():
+        for why, move in (moves if place else moves | alone).items():
             size = float(np.linalg.norm(move, order))
             if size == 0:
                 continue
@@ -122,8 +159,10 @@ def _counts(domain: Counts) -> Iterator[Pair | None]:
         if n > 1 and domain.relation == "linf":
             yield domain.pair(base, base + 1, "all counts up" + place)
             yield domain.pair(base + one, base + (1 - one), "one up, the rest down" + place)
-        elif n > 1:
+        if n > 1:
             yield domain.pair(base, base + one[::-1], "last count up" + place)
+        if n > 2 and not place:
+            yield domain.pair(base, base + np.roll(one, n // 2), "count in the middle up")
 
 
 def _records(domain: Records) -> Iterator[Pair | None]:
@@ -153,17 +192,25 @@ def _records(domain: Records) -> Iterator[Pair | None]:
     if domain.relation == "add-remove":
         added = list(dict.fromkeys([high, low, *(after for _, after in changes)]))
         changes = [(np.nan, value) for value in added]
-    for place, at in ((0, "first"), (n - 1, "last")):
+    first, middle_place, last = PLACES
+    for places in ((first, last, middle_place), (last, middle_place, first)):
         for rank in range(len(crowds) + len(changes) - 1):  # along diagonals: the first crowds with the first changes
             if rank == 2 and n > 1 and domain.relation == "add-remove":
                 yield domain.pair(np.empty(0), np.array([high]), "one record against none")
-            for (why, crowd), (before, after) in ranked(list(crowds.items()), changes, rank):
+            for turn, (why, crowd), (before, after) in ranked(list(crowds.items()), changes, rank):
+                at, place_among = places[turn]
+                place = place_among(n - 1)
                 changed, base = crowd.copy(), crowd.copy()
                 base[place], changed[place] = before, after
                 if domain.relation == "add-remove":
-                    yield domain.pair(np.delete(changed, place), changed, f"{why}, {at} record {after:g} added")
+                    yield domain.pair(np.delete(changed, place), changed, f"{why}, record {after:g} added {at}")
                 else:
                     yield domain.pair(base, changed, f"{why}, {at} from {before:g} to {after:g}")
+
+
+def inserted(crowd: FloatArray, record: FloatArray, place: Callable[[int], int]) -> FloatArray:
+    """The crowd with a record in that place among its rows."""
+    return np.insert(crowd, place(len(crowd)), record, axis=0)
 
 
 def between(low: Any, high: Any, share: Any) -> Any:
@@ -182,7 +229,7 @@ def far_outside(low: Any, high: Any) -> tuple[Any, Any]:
         return np.clip(low - far, -most, most), np.clip(high + far, -most, most)
 
 
-def ranked(first: Sequence[A], second: Sequence[B], rank: int) -> Iterator[tuple[A, B]]:
-    """Pairs of items whose places add up to `rank`."""
+def ranked(first: Sequence[A], second: Sequence[B], rank: int) -> Iterator[tuple[int, A, B]]:
+    """Pairs of items whose places add up to `rank`, each with a turn 0, 1 or 2: along a diagonal, a row and a column it goes round."""
     for i in range(max(0, rank - len(second) + 1), min(len(first), rank + 1)):
-        yield first[i], second[rank - i]
+        yield 0 if rank < 2 else (2 * i - rank) % 3, first[i], second[rank - i]

@@ -10,12 +10,15 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from dpwitness.auditors.catalogue import PLACES, ranked
 from dpwitness.mechanisms.datasets import LabelledVectors, LinearCosts
 from dpwitness.mechanisms.domains import Costs, LabelledBall
 from dpwitness.mechanisms.pairs import Pair
 from dpwitness.mechanisms.protocol import FloatArray
 
 __all__ = ["build_labelled", "cost_pairs", "labelled_pairs", "padding"]
+
+_LABELS = 4  # of those between the extremes, as many by name
 
 Record = tuple[FloatArray, float]
 Counted = tuple[FloatArray, float, int]
@@ -26,18 +29,20 @@ def padding(domain: LabelledBall) -> Record:
     return np.zeros(domain.dimension), min(domain.labels, key=lambda label: (abs(label), -label))
 
 
-def build_labelled(domain: LabelledBall, first: Record, second: Record, common: list[Counted], why: str) -> Pair | None:
+def build_labelled(domain: LabelledBall, first: Record, second: Record, common: list[Counted], why: str, at: str = "first") -> Pair | None:
     """The pair that differs in one record, filled up to the domain's size with `padding`; under add-remove only one dataset has it.
 
-    None where it is no pair of the domain: records that are too many, lie outside, or are equal.
+    It stands `at` one of `PLACES` among the common records as they are stored. None where it is no pair of the domain: records that are too
+    many, lie outside, or are equal.
     """
     rest = domain.size - 1 - sum(count for _, _, count in common)
     if rest < 0:
         return None
     rows = [*common, (*padding(domain), rest)] if rest else common
+    place = dict(PLACES)[at](len(rows))
 
     def dataset(extra: list[Counted]) -> LabelledVectors:
-        table = [*extra, *rows]
+        table = [*rows[:place], *extra, *rows[place:]]
         return LabelledVectors([x + 0.0 for x, _, _ in table], [y for _, y, _ in table], [count for _, _, count in table])
 
     changed = [(*second, 1)] if domain.relation == "replace-one" else []
@@ -46,10 +51,12 @@ def build_labelled(domain: LabelledBall, first: Record, second: Record, common: 
 
 def labelled_pairs(domain: LabelledBall) -> list[Pair | None]:
     """Changed records from the corners of the domain, among common records that say nothing, repeat them, oppose them or balance."""
+    crowds, changes = list(_crowds(domain)), list(_changes(domain))
     found = []
-    for common_name, common in _crowds(domain):
-        for why, first, second in _changes(domain):
-            found.append(build_labelled(domain, first, second, common, f"{why}, {common_name}"))
+    for rank in range(len(crowds) + len(changes) - 1):
+        for turn, (common_name, common), (why, first, second) in ranked(crowds, changes, rank):
+            at, _ = PLACES[turn]
+            found.append(build_labelled(domain, first, second, common, f"{why}, {at}, {common_name}", at))
     return found
 
 
@@ -72,7 +79,7 @@ def _changes(domain: LabelledBall) -> Iterator[tuple[str, Record, Record]]:
             lone[0] = radius
             yield "one entry against the others", (lone, high), (lone, low)
             yield "one entry against the others, turned over", (lone, high), (-lone, high)
-    for label in sorted(set(domain.labels) - {low, high}):
+    for label in sorted(set(domain.labels) - {low, high})[:_LABELS]:
         yield f"label {label:g} against the lowest", (tip, label), (tip, low)
 
 

@@ -6,31 +6,40 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from dpwitness.auditors.catalogue import between, far_outside, ranked
+from dpwitness.auditors.catalogue import PLACES, between, far_outside, inserted, ranked
 from dpwitness.mechanisms.domains import Rows
 from dpwitness.mechanisms.pairs import Pair
 from dpwitness.mechanisms.protocol import FloatArray
 
 __all__ = ["row_pairs"]
 
+_LABELS = 4  # of those between the extremes, as many by name; the rest have their turns in pairs that are drawn
+
 Change = tuple[str, FloatArray, FloatArray]
 
 
 def row_pairs(domain: Rows) -> list[Pair | None]:
-    """Pairs of (size, k) arrays, what promises most first; None in place of one in which a label is lost, if every label must occur."""
+    """Pairs of (size, k) arrays, what promises most first; None in place of one in which a label is lost, if every label must occur.
+
+    The changed row stands last, first and in the middle by turns.
+    """
     crowds, changes = list(_crowds(domain)), list(_changes(domain))
+    first, middle, last = PLACES
     found = []
     for rank in range(len(crowds) + len(changes) - 1):
-        for (crowd, others), (why, before, after) in ranked(crowds, changes, rank):
-            changed = np.vstack([others, after])
-            base = others if domain.relation == "add-remove" else np.vstack([others, before])
-            found.append(domain.pair(base, changed, f"{why}, {crowd}"))
+        for turn, (crowd, others), (why, before, after) in ranked(crowds, changes, rank):
+            at, place = (last, first, middle)[turn]
+            changed = inserted(others, after, place)
+            base = others if domain.relation == "add-remove" else inserted(others, before, place)
+            found.append(domain.pair(base, changed, f"{why}, {at}, {crowd}"))
     return found
 
 
 def _corners(domain: Rows) -> tuple[FloatArray, FloatArray, FloatArray]:
-    bounds = np.array(domain.features, dtype=float).reshape(-1, 2)
-    return bounds[:, 0], between(bounds[:, 0], bounds[:, 1], 0.5), bounds[:, 1]
+    low, high = domain.ends.T
+    middle = between(low, high, 0.5)
+    middle[list(domain.integer)] = np.floor(middle[list(domain.integer)])
+    return low, middle, high
 
 
 def _row(features: FloatArray, *label: float) -> FloatArray:
@@ -56,7 +65,7 @@ def _changes(domain: Rows) -> Iterator[Change]:
     if domain.outside:
         below, above = far_outside(low, high)
         yield "features far outside", _row(below, *last), _row(above, *last)
-    for label in labels[1:-1]:
+    for label in labels[1:-1][:_LABELS]:
         yield f"label {label[0]:g} for the lowest", _row(high, *first), _row(high, *label)
 
 

@@ -177,7 +177,7 @@ def _distinct(outputs: Outputs) -> int:
 def _bounds(domain: Domain | None) -> tuple[float, float] | None:
     if isinstance(domain, Records | Answers):
         return None if getattr(domain, "integer", False) else (float(domain.low), float(domain.high))
-    if isinstance(domain, Rows) and domain.features:
+    if isinstance(domain, Rows) and domain.features and 0 not in domain.integer:
         return domain.features[0]
     return None
 

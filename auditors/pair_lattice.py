@@ -24,6 +24,8 @@ from dpwitness.mechanisms.validation import InvalidArgument
 __all__ = ["pairs_of", "simplest"]
 
 
+_LISTED = 4096  # categories that are listed
+
 LATTICES = (LabelledBall, Costs, Answers, Records)  # domains that have one
 
 
@@ -151,7 +153,10 @@ def _answers(domain: Answers) -> st.SearchStrategy[Pair]:
 
 def _records(domain: Records) -> st.SearchStrategy[Pair]:
     low, high = domain.ends
-    if domain.integer:
+    value: st.SearchStrategy[float]
+    if domain.categories and high - low < _LISTED:  # in an order that says nothing
+        value = st.sampled_from((low + np.random.default_rng(0).permutation(int(high - low) + 1)).tolist())
+    elif domain.integer:
         value = st.integers(int(low), int(high)).map(lambda whole: min(max(float(whole), low), high))
     else:
         value = st.integers(0, 4).map(lambda quarter: float(between(low, high, quarter / 4)))

@@ -1,14 +1,16 @@
 """Adversarial pairs: given a domain and a mechanism, find the neighbours that betray most.
 
-The catalogue's shapes first, then CMA-ES over the changed record, the common ones, their multiplicities and the output; then a lattice on
-which Hypothesis climbs and shrinks; last, the winner is made simple. methods.md section 5.
+The catalogue's shapes first, then CMA-ES over the changed record, the common ones, their multiplicities and the output; then pairs at
+random and random steps from the best; then a lattice on which Hypothesis climbs and shrinks; last, the winner is made simple. methods.md
+section 5.
 """
 
 from __future__ import annotations
 
+import itertools
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol
 
@@ -18,10 +20,12 @@ from dpwitness.auditors.catalogue import pairs_for
 from dpwitness.auditors.evolution import evolve
 from dpwitness.auditors.loss_search import worst_output
 from dpwitness.auditors.pair_lattice import LATTICES, simplest
+from dpwitness.auditors.pair_moves import Moves
+from dpwitness.auditors.pair_random import RandomPairs
 from dpwitness.auditors.pair_scores import LossScore, PilotScore, ProfileScore
 from dpwitness.auditors.pair_simplify import simplified
 from dpwitness.auditors.pair_space import Shape, draw_shape, require_neighbours
-from dpwitness.mechanisms.domains import Domain
+from dpwitness.mechanisms.domains import Domain, Records, Rows
 from dpwitness.mechanisms.notions import ApproxDP, Claim, promised
 from dpwitness.mechanisms.pairs import Pair
 from dpwitness.mechanisms.protocol import FloatArray
@@ -29,6 +33,10 @@ from dpwitness.mechanisms.solvers import ConvergenceError
 from dpwitness.mechanisms.validation import require_callable, require_integer, require_positive
 
 __all__ = ["Candidate", "Exploration", "explore", "search"]
+
+STEPS = 0.6  # instead, where categories are no coordinates of the climb
+RESTARTS = 0.15  # of the evaluations: kept for pairs at random and steps from the best of them, wherever the climb has ended
+STALE = 100  # steps in vain after which the next restart begins
 
 Score = Callable[[Pair, FloatArray], tuple[float, FloatArray | None]]
 
@@ -169,6 +177,7 @@ def explore(
     run = _Run(domain, score, extra, settle, evaluations, time.monotonic() + seconds, seconds, seed, keep, stop)
     run.catalogue()
     run.evolution()
+    run.restarts()
     run.lattice()
     run.simplify()
     return run.seen
@@ -214,6 +223,11 @@ class _Run:
         return candidate
 
     @property
+    def kept(self) -> float:
+        """Share of the evaluations that is kept for restarts."""
+        return STEPS if getattr(self.domain, "categories", ()) else RESTARTS
+
+    @property
     def over(self) -> bool:
         return self.seen.evaluations >= self.budget or time.monotonic() > self.deadline or self.seen.best >= self.stop
 
@@ -236,11 +250,13 @@ class _Run:
         ends: list[tuple[float, int, Shape, FloatArray]] = []
         begin, horizon = time.monotonic(), self.deadline - 0.2 * self.seconds
         middle = begin + 0.5 * (horizon - begin)
-        turn, spent, share = 0, self.seen.evaluations, 0.45 * self.budget
+        turn, spent, share = 0, self.seen.evaluations, min(0.45, 0.85 - self.kept) * self.budget
         while not self.over and time.monotonic() < middle and self.seen.evaluations - spent < share:
             rng = np.random.default_rng([self.seed, turn])
             shape = draw_shape(self.domain, rng, turn)
             dimension = shape.size + self.extra
+            if dimension == 0:  # categories alone: there is nothing to climb by
+                return
             patience = min(40 * dimension, max(self.budget // 12, 4 * dimension))
             value, point = self.climb(shape, rng.standard_normal((8, dimension)), 0.8, patience, middle, turn)
             ends.append((value, turn, shape, point))
@@ -249,9 +265,10 @@ class _Run:
         for index, (_, _, shape, point) in enumerate(ends[:2]):
             value = -math.inf
             for again in range(6):
-                if self.over or time.monotonic() > horizon:
+                left = int((1 - self.kept) * self.budget) - self.seen.evaluations
+                if self.over or left <= 0 or time.monotonic() > horizon:
                     return
-                patience = max(200, int(0.25 * self.budget))
+                patience = min(max(200, int(0.25 * self.budget)), left)
                 found, point = self.climb(shape, point[None, :], 0.4 / (1 + again % 3), patience, horizon, 100 + 10 * index + again)
                 if found <= value + 1e-4 * abs(value):
                     break
@@ -281,6 +298,47 @@ class _Run:
         if best[2] is not None and (best[0] > 0.98 * self.seen.best or not self.seen.candidates):
             self.settled(best[2], best[3], best[0], f"found by search, start {number}")
         return float(best[0]), np.asarray(best[1])
+
+    def restarts(self) -> None:
+        """Pairs at random, and a climb by random steps from the best of every dozen; the first of these climbs is from the best so far."""
+        rng = np.random.default_rng([self.seed, 2**31])
+        draw, turns = RandomPairs(self.domain, rng), itertools.count()
+        moves = Moves(self.domain, draw, rng) if isinstance(self.domain, Records | Rows) else None
+        most = min(self.budget, self.seen.evaluations + int(self.kept * self.budget))
+        until = self.deadline - 0.1 * self.seconds
+        starts = [candidate.pair for candidate in self.seen.candidates[:1]]
+        for number in range(most):
+            best = self.best_of([*starts, *(draw(next(turns)) for _ in range(12 - len(starts)))], most, until)
+            if best is None:
+                return
+            given, starts, stale = starts, [], 0
+            while moves is not None and stale < STALE and best.value < math.inf and self.seen.evaluations < most:
+                if self.over or time.monotonic() > until:
+                    break
+                part, pair = moves.step(best.pair)
+                stale += 1
+                if pair is None:
+                    continue
+                value, output = self.evaluate(pair, np.zeros(self.extra))
+                moves.learn(part, best.value, value)
+                if value > best.value:
+                    stale = 0
+                if value >= best.value:
+                    best = Candidate(pair, value, output)
+            if best.pair not in given and (best.value > 0.98 * self.seen.best or not self.seen.candidates):
+                self.settled(best.pair, best.output, best.value, f"found by search, restart {number}")
+
+    def best_of(self, pairs: Sequence[Pair | None], most: int, until: float) -> Candidate | None:
+        """The best of some pairs, as far as evaluations and time go; None if none was scored."""
+        best: Candidate | None = None
+        for pair in pairs:
+            if self.over or self.seen.evaluations >= most or time.monotonic() > until:
+                break
+            if pair is not None:
+                value, output = self.evaluate(pair, np.zeros(self.extra))
+                if best is None or value > best.value:
+                    best = Candidate(pair, value, output)
+        return best
 
     def lattice(self) -> None:
         """The simplest lattice pair that does better than all so far, if there is one."""

@@ -12,8 +12,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.random import Generator
 
-from dpwitness.auditors.catalogue import between
+from dpwitness.auditors.catalogue import PLACES, between, inserted
 from dpwitness.auditors.catalogue_labelled import build_labelled
+from dpwitness.auditors.pair_random import RandomPairs, matching
 from dpwitness.mechanisms.datasets import LinearCosts
 from dpwitness.mechanisms.domains import Answers, Costs, Counts, Domain, LabelledBall, Records, Rows
 from dpwitness.mechanisms.pairs import Pair
@@ -39,7 +40,7 @@ def require_neighbours(domain: Domain, owner: str) -> None:
 
 
 def draw_shape(domain: Domain, rng: Generator, turn: int) -> Shape:
-    """A layout for the search's `turn`-th start; what is not a coordinate (labels, places, number of distinct records) is drawn."""
+    """A layout for the search's `turn`-th start; what is no coordinate (labels, categories, places, how many differ) is drawn."""
     if isinstance(domain, LabelledBall):
         return _labelled(domain, rng, turn)
     if isinstance(domain, Costs):
@@ -48,7 +49,7 @@ def draw_shape(domain: Domain, rng: Generator, turn: int) -> Shape:
         return _rows(domain, rng, turn)
     if isinstance(domain, Counts):
         return _counts(domain)
-    return _answers(domain) if isinstance(domain, Answers) else _records(domain, rng)  # type: ignore[arg-type]
+    return _answers(domain) if isinstance(domain, Answers) else _records(domain, rng, turn)  # type: ignore[arg-type]
 
 
 def within_ball(z: FloatArray, domain: LabelledBall) -> FloatArray:
@@ -69,6 +70,7 @@ def _labelled(domain: LabelledBall, rng: Generator, turn: int) -> Shape:
     if turn % 2 == 0 and len(domain.labels) > 1:  # every other start turns the label over, where slopes oppose most
         labels[:changed] = [max(domain.labels), min(domain.labels)][:changed]
     top = np.log10(max(others, 1))
+    at, _ = PLACES[turn // 4 % 3]
 
     def decode(z: FloatArray) -> Pair | None:
         records = [(within_ball(z[i * width : (i + 1) * width], domain), labels[i]) for i in range(changed + distinct)]
@@ -77,7 +79,7 @@ def _labelled(domain: LabelledBall, rng: Generator, turn: int) -> Shape:
         if counts.sum() > others:
             counts = np.floor(counts * (others / counts.sum()))
         common = [(x, y, int(c)) for (x, y), c in zip(records[changed:], counts, strict=True) if c >= 1]
-        return build_labelled(domain, records[0], records[changed - 1], common, "search")
+        return build_labelled(domain, records[0], records[changed - 1], common, "search", at)
 
     return Shape((changed + distinct) * width + distinct, decode)
 
@@ -136,9 +138,9 @@ def _counts(domain: Counts) -> Shape:
 
 
 def _rows(domain: Rows, rng: Generator, turn: int) -> Shape:
-    """A changed row in the last place, behind up to three different ones that fill the rest, or one that stays at the bottom."""
-    low, high = np.array(domain.features, dtype=float).reshape(-1, 2).T
-    k, others = len(low), domain.size - 1
+    """A changed row among up to three different ones that fill the rest, or one that stays at the bottom. Categories are drawn."""
+    ends = domain.ends
+    k, others = len(ends), domain.size - 1
     distinct = min(max((1, 2, 3, 0)[turn % 4], len(domain.labels) if domain.every_label else 0), others)
     labels = rng.choice(np.array(domain.labels), 2 + distinct) if domain.labels else np.zeros(2 + distinct)
     if domain.labels and turn % 2 == 0:
@@ -148,39 +150,53 @@ def _rows(domain: Rows, rng: Generator, turn: int) -> Shape:
         if missing := set(domain.labels) - set(labels[2:].tolist()):  # as many records as labels: the changed one keeps the last
             labels[:2] = missing.pop()
     which = np.sort(np.append(np.arange(distinct), rng.integers(0, max(distinct, 1), others - distinct)))
-    base = np.tile(np.append(low, labels[:1]) if domain.labels else low, (others, 1))
+    _, place = PLACES[int(rng.integers(3))]
+    drawn = RandomPairs(domain, rng).rows(3 + distinct, corners=False)[:, :k]
+    for column in domain.categories:
+        if ends[column, 0] < ends[column, 1]:
+            drawn[:2, column] = matching(float(ends[column, 0]), float(ends[column, 1]), rng)[0]
+    moving = np.setdiff1d(np.arange(k), domain.categories)
+    whole = np.flatnonzero(np.isin(moving, domain.integer))
+    bottom = np.where(np.isin(np.arange(k), moving), ends[:, 0], drawn[-1])
+    base = np.tile(np.append(bottom, labels[:1]) if domain.labels else bottom, (others, 1))
 
     def decode(z: FloatArray) -> Pair | None:
-        shares = np.clip(0.5 + 0.4 * z.reshape(2 + distinct, k), 0.0, 1.0)
-        rows = between(low, high, shares)
+        values = between(ends[moving, 0], ends[moving, 1], np.clip(0.5 + 0.4 * z.reshape(2 + distinct, len(moving)), 0.0, 1.0))
+        values[:, whole] = np.round(values[:, whole])
+        rows = drawn[:-1].copy()
+        rows[:, moving] = values
         if domain.labels:
             rows = np.column_stack([rows, labels])
         crowd = rows[2:][which] if distinct else base
-        first = crowd if domain.relation == "add-remove" else np.vstack([crowd, rows[:1]])
-        second = np.vstack([crowd, rows[1:2]])
-        return domain.pair(first, second, "search")
+        first = crowd if domain.relation == "add-remove" else inserted(crowd, rows[0], place)
+        return domain.pair(first, inserted(crowd, rows[1], place), "search")
 
-    return Shape((2 + distinct) * k, decode)
+    return Shape((2 + distinct) * len(moving), decode)
 
 
-def _records(domain: Records, rng: Generator) -> Shape:
+def _records(domain: Records, rng: Generator, turn: int) -> Shape:
+    """A changed record among up to four different values, each repeated. Categories are drawn, as whole numbers are in every third turn."""
     distinct = min(domain.size - 1, 4)
     shares = rng.dirichlet(np.ones(distinct)) if distinct else np.zeros(0)
-    # Each distinct value is repeated; the changed record comes first, as order matters to few mechanisms and the catalogue has both ends.
     copies = np.maximum(1, np.floor(shares * (domain.size - 1))).astype(int)
     if distinct:
         copies[-1] += domain.size - 1 - int(copies.sum())
         if copies[-1] < 1:
             copies = np.full(distinct, (domain.size - 1) // distinct)
             copies[-1] += domain.size - 1 - int(copies.sum())
+    _, place = PLACES[turn % 3]
+    low, high = domain.ends
+    fixed = domain.categories or (domain.integer and turn % 3 == 2)
+    drawn = RandomPairs(domain, rng).rows(2 + distinct, corners=False)[:, 0] if fixed else np.zeros(2 + distinct)
+    if fixed and low < high:
+        drawn[:2] = matching(low, high, rng)[0]
 
     def decode(z: FloatArray) -> Pair | None:
-        values = between(*domain.ends, np.clip(0.5 + 0.4 * z, 0, 1))
+        values = drawn if fixed else between(low, high, np.clip(0.5 + 0.4 * z, 0, 1))
         if domain.integer:
             values = np.round(values)
         common = np.repeat(values[2:], copies)
-        first = np.concatenate([values[:1], common])
-        second = common if domain.relation == "add-remove" else np.concatenate([values[1:2], common])
-        return domain.pair(first, second, "search")
+        first = common if domain.relation == "add-remove" else inserted(common, values[0], place)
+        return domain.pair(first, inserted(common, values[1], place), "search")
 
-    return Shape(2 + distinct, decode)
+    return Shape(0 if fixed else 2 + distinct, decode)

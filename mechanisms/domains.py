@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from dpwitness.mechanisms.datasets import LabelledVectors, LinearCosts
 from dpwitness.mechanisms.pairs import Pair
-from dpwitness.mechanisms.validation import InvalidArgument, require, require_finite, require_type, shown
+from dpwitness.mechanisms.validation import InvalidArgument, require, require_finite, require_integer, require_type, shown
 
 __all__ = ["Answers", "Costs", "Counts", "Domain", "LabelledBall", "Records", "Rows"]
 
@@ -100,7 +100,7 @@ class Counts(Domain):
 
 @dataclass(frozen=True, slots=True)
 class Records(Domain):
-    """`size` records, each a number in [low, high]; whole numbers (categories, counts) if `integer`.
+    """`size` records, each a number in [low, high]; whole numbers if `integer`; numbers of `categories`, whose order means nothing.
 
     Neighbours by ``replace-one``, or by ``add-remove``, where the number of records is no public matter: any up to `size`. With `missing`
     a record may be NaN; with `outside` it may lie outside the interval, which the mechanism has to clip to.
@@ -113,10 +113,12 @@ class Records(Domain):
     relation: str = "replace-one"
     missing: bool = False
     outside: bool = False
+    categories: bool = False
 
     def __post_init__(self) -> None:
         require(self).integer("size", most=_LONGEST).finite("low", "high").one_of("relation", ["replace-one", "add-remove"])
-        _flags(self, "integer", "missing", "outside")
+        _flags(self, "integer", "missing", "outside", "categories")
+        object.__setattr__(self, "integer", bool(self.integer or self.categories))
         if not self.high > self.low:
             raise InvalidArgument(f"Records: high must exceed low, got [{self.low!r}, {self.high!r}]")
         low, high = self.ends
@@ -151,7 +153,8 @@ class Rows(Domain):
     """A plain (`size`, k) array, one record a row: columns in `features`, an interval each, then a label where `labels` names any.
 
     Neighbours by ``replace-one``, or by ``add-remove`` with any number of rows up to `size`. With `every_label` each label occurs in both
-    datasets (the classes are public); with `outside` features may lie outside their intervals.
+    datasets (the classes are public); with `outside` features may lie outside their intervals. `integer` and `categories` name columns,
+    counted from 0: those of whole numbers, and those of whole numbers that stand for categories, whose order means nothing.
     """
 
     size: int
@@ -160,6 +163,8 @@ class Rows(Domain):
     relation: str = "replace-one"
     every_label: bool = False
     outside: bool = False
+    integer: tuple[int, ...] = ()
+    categories: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
         require(self).integer("size", most=_LONGEST).one_of("relation", ["replace-one", "add-remove"])
@@ -174,12 +179,27 @@ class Rows(Domain):
         object.__setattr__(self, "labels", _labels(self.labels, "Rows"))
         if not self.features and not self.labels:
             raise InvalidArgument("Rows: features or labels must name a column, got none")
+        categories = _columns("categories", self.categories, len(self.features))
+        object.__setattr__(self, "categories", categories)
+        object.__setattr__(self, "integer", tuple(sorted({*_columns("integer", self.integer, len(self.features)), *categories})))
+        for column in self.integer:
+            if math.ceil(self.features[column][0]) > math.floor(self.features[column][1]):
+                interval = f"{list(self.features[column])} of column {column}"
+                raise InvalidArgument(f"Rows: domain must not be empty, got no whole number in {interval}")
         self._require_neighbours()
+
+    @property
+    def ends(self) -> FloatArray:
+        """(k, 2): the least and the greatest value of each feature inside its interval."""
+        ends = np.array(self.features, dtype=float).reshape(-1, 2)
+        for column in self.integer:
+            ends[column] = math.ceil(ends[column, 0]), math.floor(ends[column, 1])
+        return ends
 
     def _require_neighbours(self) -> None:
         kinds = len(set(self.labels))
         least = kinds if self.every_label else 0
-        fixed = not any(low < high or self.outside for low, high in self.features)
+        fixed = not any(low < high or self.outside for low, high in self.ends)
         if self.size < least + (self.relation == "add-remove"):
             both = "both datasets" if self.relation == "replace-one" else "both datasets, one a row shorter"
             raise InvalidArgument(f"Rows: domain must have neighbours, got size {self.size} for {kinds} labels that each occur in {both}")
@@ -195,9 +215,10 @@ class Rows(Domain):
         k = len(self.features)
         if dataset.shape[1] != k + bool(self.labels) or not _sized(len(dataset), self.size, self.relation):
             return False
-        low, high = np.array(self.features, dtype=float).reshape(-1, 2).T
+        low, high = self.ends.T
         inside = ~np.isnan(dataset[:, :k]) if self.outside else (dataset[:, :k] >= low) & (dataset[:, :k] <= high)
-        if not np.all(inside):
+        whole = dataset[:, list(self.integer)]
+        if not np.all(inside) or not np.all(np.floor(whole) == whole):
             return False
         found = set(dataset[:, k].tolist()) if self.labels else set()
         return found <= set(self.labels) and (not self.every_label or found == set(self.labels))
@@ -319,6 +340,14 @@ def _items(name: str, value: Any, owner: str) -> Sequence[Any]:
     if isinstance(value, np.ndarray):
         value = value.tolist()
     return tuple(require_type(name, value, (list, tuple), "be a sequence", owner))
+
+
+def _columns(name: str, value: Any, count: int) -> tuple[int, ...]:
+    """Places of columns, in order, each once."""
+    places = {require_integer(name, place, "Rows", least=0) for place in _items(name, value, "Rows")}
+    if places and max(places) >= count:
+        raise InvalidArgument(f"Rows: {name} must name columns of features, counted from 0, got {max(places)} of {count} columns")
+    return tuple(sorted(places))
 
 
 def _labels(labels: Any, owner: str) -> tuple[float, ...]:

@@ -37,6 +37,7 @@ flags = st.booleans()
 changes = st.sampled_from(["replace-one", "add-remove"])
 norms = st.sampled_from(["l1", "l2", "linf"])
 labels = st.lists(st.integers(-3, 3), min_size=1, max_size=4).map(tuple)
+columns = st.sets(st.integers(0, 2)).map(tuple)
 whole = st.integers(-(2**63) + 1, 2**63 - 1) | st.integers(-9, 9)
 
 
@@ -49,7 +50,16 @@ def features(draw):
 DOMAINS = {
     Answers: {"length": sizes, "low": ends, "high": ends, "relation": norms},
     Counts: {"length": sizes, "low": whole, "high": whole, "relation": norms},
-    Records: {"size": sizes, "low": ends, "high": ends, "integer": flags, "relation": changes, "missing": flags, "outside": flags},
+    Records: {
+        "size": sizes,
+        "low": ends,
+        "high": ends,
+        "integer": flags,
+        "relation": changes,
+        "missing": flags,
+        "outside": flags,
+        "categories": flags,
+    },
     Rows: {
         "size": sizes,
         "features": features(),
@@ -57,6 +67,8 @@ DOMAINS = {
         "relation": changes,
         "every_label": flags,
         "outside": flags,
+        "integer": columns,
+        "categories": columns,
     },
     LabelledBall: {
         "dimension": st.integers(1, 4),
@@ -100,11 +112,12 @@ def inside(domain, dataset):
         values = [v for v in dataset.tolist() if not math.isnan(v)]
         bounded = domain.outside or all(domain.low <= v <= domain.high for v in values)
         known = domain.missing or len(values) == len(dataset)
-        return bounded and known and (not domain.integer or all(v == math.floor(v) for v in values))
+        return bounded and known and (not (domain.integer or domain.categories) or all(v == math.floor(v) for v in values))
     table = dataset.tolist()
     k = len(domain.features)
     bounded = domain.outside or all(low <= v <= high for row in table for v, (low, high) in zip(row, domain.features, strict=False))
     found = {row[k] for row in table} if domain.labels else set()
+    bounded &= all(row[c] == math.floor(row[c]) for row in table for c in {*domain.integer, *domain.categories})
     return bounded and found <= set(domain.labels) and (not domain.every_label or found == set(domain.labels))
 
 
@@ -173,6 +186,12 @@ def test_every_source_of_pairs_stays_in_the_domain(kind, data):
         (Rows(2, ((0, 1),), (0, 1), every_label=True), [np.array([[0.5, 0], [1, 1]])], [np.zeros((2, 2)), np.array([[2.0, 0], [1, 1]])]),
         (Rows(2, ((0, 1),), (0, 1)), [np.zeros((2, 2))], [np.zeros((1, 2)), np.full((2, 2), 0.5), np.zeros(2), [[0, 0], [0, 0]]]),
         (
+            Rows(1, ((0, 1), (0.5, 3.5), (-1, 1)), integer=(1,), categories=[2]),
+            [np.array([[0.5, 1, -1]]), np.array([[0, 3, 0]])],
+            [np.array([[0.5, 1, 0.5]]), np.array([[0.5, 1.5, 0]]), np.array([[0.5, 0, 0]])],
+        ),
+        (Records(1, 0.5, 3.5, categories=True), [np.array([3.0])], [np.array([1.5]), np.array([0.0])]),
+        (
             LabelledBall(2, 3),
             [LabelledVectors([[0.6, 0.8], [0, 0]], [1, -1], [1, 2]), LabelledVectors([[math.sqrt(0.5), math.sqrt(0.5)]], [1], [3])],
             [
@@ -211,6 +230,12 @@ def test_a_domain_holds_pairs_of_its_own_relation_and_bounds():
         (lambda: Rows(2, labels=(0, 1, 2), every_label=True), "got size 2 for 3 labels that each occur in both datasets"),
         (lambda: Rows(2, labels=(0, 1), every_label=True, relation="add-remove"), "got size 2 for 2 labels that each occur in both"),
         (lambda: Rows(2, (), (0, 1), every_label=True), "got size 2 for 2 labels that may not be lost"),
+        (lambda: Rows(2, ((0, 1), (0.2, 0.8)), integer=[1]), r"domain must not be empty, got no whole number in \[0.2, 0.8\] of column 1"),
+        (lambda: Rows(2, ((0.5, 1.5),), integer=[0]), "got rows of which all are equal"),
+        (lambda: Rows(2, ((0, 1),), categories=[1]), "Rows: categories must name columns of features, counted from 0, got 1 of 1 columns"),
+        (lambda: Rows(2, ((0, 1),), integer=(0.5,)), "Rows: integer must be a whole number, at least 0, got 0.5"),
+        (lambda: Rows(2, ((0, 1),), integer=0), "Rows: integer must be a sequence, got 0"),
+        (lambda: Records(2, categories=1), "Records: categories must be True or False, got 1"),
         (lambda: LabelledBall(2, 1, relation="add-remove"), "LabelledBall: domain must have neighbours, got size 1"),
         (lambda: Answers(1, 2.0**60, 2.0**61), "Answers: low and high must have floats at distance 1 between them"),
     ],

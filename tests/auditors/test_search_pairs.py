@@ -52,7 +52,7 @@ def test_what_was_found_can_be_evaluated_again():
 def test_crowds_of_common_records_are_found_and_kept_simple():
     """CM-06 at d = 2: ten million records, of which few differ."""
     _, pair, _ = searched("CM08 Algorithm 2, d=2, n free")
-    assert pair.d0.n == 10**7 and len(pair.d0) <= 4
+    assert pair.d0.n == 10**7 and len(pair.d0) <= 5
 
 
 @pytest.mark.benchmark
