@@ -50,7 +50,7 @@ def pairs_for(domain: Domain) -> list[Pair]:
     Examples
     --------
     >>> [pair.why for pair in pairs_for(Answers(1, low=0.0, high=1.0))]
-    ['one answer up', 'one answer up, at the bottom']
+    ['one answer up']
     """
     from dpwitness.auditors.pair_random import RandomPairs
 
@@ -70,29 +70,32 @@ def pairs_for(domain: Domain) -> list[Pair]:
         found = labelled_pairs(domain) if isinstance(domain, LabelledBall) else cost_pairs(domain)
     else:
         raise InvalidArgument(f"domain must be one that the catalogue knows, got {shown(domain)}; give pairs instead")
-    seen: set[frozenset[str]] = set()
-    pairs = []
     draw = RandomPairs(domain, np.random.default_rng(DRAWN_SEED))
-    for pair in _merged(map(draw.renumbered, found), map(draw, range(_drawn(domain)))):
-        if pair is None:  # no pair of this domain
-            continue
-        key = frozenset(json.dumps(to_jsonable(d)) for d in (pair.d0, pair.d1))
-        if len(key) == 2 and key not in seen:
-            seen.add(key)
-            pairs.append(pair)
+    seen: set[frozenset[str]] = set()
+    pairs = list(_merged(_new(map(draw.renumbered, found), seen), _new(map(draw, range(_drawn(domain))), seen)))
     if not pairs:
         raise InvalidArgument(f"domain must have neighbours, {domain} has none")
     return pairs
 
 
-def _merged(shapes: Iterable[Pair | None], drawn: Iterable[Pair | None]) -> Iterator[Pair | None]:
+def _new(found: Iterable[Pair | None], seen: set[frozenset[str]]) -> Iterator[Pair]:
+    """Those that are pairs of the domain, and none that has been there before."""
+    for pair in found:
+        if pair is None:
+            continue
+        key = frozenset(json.dumps(to_jsonable(d)) for d in (pair.d0, pair.d1))
+        if len(key) == 2 and key not in seen:
+            seen.add(key)
+            yield pair
+
+
+def _merged(shapes: Iterator[Pair], drawn: Iterator[Pair]) -> Iterator[Pair]:
     """The first three shapes, then one that is drawn after every two shapes."""
-    left, right = iter(shapes), iter(drawn)
-    yield from islice(left, 3)
-    for pair in right:
+    yield from islice(shapes, 3)
+    for pair in drawn:
         yield pair
-        yield from islice(left, 2)
-    yield from left
+        yield from islice(shapes, 2)
+    yield from shapes
 
 
 def _drawn(domain: Domain) -> int:
