@@ -82,8 +82,9 @@ def _crowds(domain: Rows) -> Iterator[tuple[str, FloatArray]]:
     yield "others in the middle", crowd([middle], labels[:1])
     if n == 0:
         return
+    if len(labels) > 1:
+        yield "others low, labels in turn", crowd([low], labels)
     yield "others low", crowd([low], labels[:1])
-    yield "others low, labels in turn", crowd([low], labels)
     yield "others high", crowd([high], labels[:1])
     yield "others low and high, labels in turn", crowd([low, high], labels)
     yield "others high, labels in turn", crowd([high], labels)
