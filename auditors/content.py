@@ -20,7 +20,7 @@ def content_key(*values: Any) -> Any:
     """A hashable key of what all `values` hold now, or None where some of it cannot be read off."""
     try:
         return tuple(_content(value) for value in values)
-    except _Unknown:
+    except (_Unknown, RecursionError):  # a list may hold itself
         return None
 
 

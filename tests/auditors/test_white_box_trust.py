@@ -204,4 +204,7 @@ def test_keys_hold_content():
     second.scales[0] = 2.0
     assert content_key(first) != content_key(second)
     assert content_key(Bias(1.0)) is None and content_key(lambda: 0) is None
+    endless: list[object] = []
+    endless.append(endless)
+    assert content_key(endless) is None
     assert content_key(0.0) != content_key(-0.0) and content_key(1) != content_key(True)
