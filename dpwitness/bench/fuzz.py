@@ -87,6 +87,8 @@ def campaign(seed: int = SEED, counts: dict[str, int] | None = None, say: Callab
         with _folder():
             kinds[kind](seed, count, found[kind])
         say(f"{kind}: {found[kind].inputs} inputs, {len(found[kind].faults)} faults, {time.monotonic() - started:.0f} s")
+        for fault in found[kind].faults:
+            say(f"  {fault}")
     return found
 
 
