@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
-from concurrent.futures import Executor
+from concurrent.futures import Executor, wait
 from dataclasses import dataclass, field, replace
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
@@ -28,6 +28,7 @@ LEAST = 1000  # runs of an audit
 _MOST = 10**10  # that a time may come to
 _LARGEST = 2**14  # rounds of a timed batch
 _SHARE = 0.02  # of the time that was asked for, for one timed batch
+_PATIENCE = 10.0  # seconds that a run may take and be timed twice, where no time was asked for
 _CHEAP = 2e-5  # seconds a run below which what is counted costs as much as what is run
 _LEARNT = 4  # times as long as the quick learning that is timed is that of an event to be tested
 _GREW = 1.5  # times
@@ -79,7 +80,10 @@ def price(stage: Callable[[int], Stage], claim: Claim, executor: Executor, secon
         batch = replace(stage(size), rounds=size * workers, single=single)
         started = perf_counter()
         futures = [executor.submit(_timed, batch, index) for index in range(workers)]
-        done = [collect(future, batch) for future in futures]
+        try:
+            done = [collect(future, batch) for future in futures]
+        finally:  # whoever closes the workers next must not meet one that is about to start
+            wait(futures, timeout=batch.time_limit)
         took = perf_counter() - started
         runs += size * workers
         if any(side is None for side in done[0]):  # a batch raises: from here on, one run at a time
@@ -88,7 +92,7 @@ def price(stage: Callable[[int], Stage], claim: Claim, executor: Executor, secon
         sides, each = list(done[0]), took / (size * workers)
         if size > 1 and (took > enough or size >= most):  # the first call of all may load and compile
             break
-        if size == 1 and took > 20 * enough:  # so slow that a second look would be missed
+        if size == 1 and took > (_PATIENCE if seconds is None else seconds):  # so slow that a second look would be missed
             break
         size = min(4 * size, most)
     learning = 0.0
