@@ -21,7 +21,7 @@ from dpwitness.mechanisms.jsonable import to_jsonable
 from dpwitness.mechanisms.pairs import Pair
 from dpwitness.mechanisms.validation import InvalidArgument, shown
 
-__all__ = ["DRAWN_SEED", "PLACES", "between", "far_outside", "inserted", "pairs_for", "ranked"]
+__all__ = ["DRAWN_SEED", "NAMED_LABELS", "PLACES", "between", "far_outside", "inserted", "pairs_for", "ranked"]
 
 FloatArray = NDArray[np.float64]
 A = TypeVar("A")
@@ -30,6 +30,7 @@ B = TypeVar("B")
 DRAWN_SEED = 11
 DRAWN = 12  # pairs: each place with each change
 DRAWN_CATEGORIES = 24  # of whole numbers, which may be categories
+NAMED_LABELS = 4  # of those between the extremes, as many by name; the rest have their turns in pairs that are drawn
 DRAWN_NUMBERS = 2  # of one record that is a number: its range says nearly all
 # Places of the changed record among n others.
 PLACES: Sequence[tuple[str, Callable[[int], int]]] = (

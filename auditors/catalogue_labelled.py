@@ -10,15 +10,13 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from dpwitness.auditors.catalogue import PLACES, ranked
+from dpwitness.auditors.catalogue import NAMED_LABELS, PLACES, ranked
 from dpwitness.mechanisms.datasets import LabelledVectors, LinearCosts
 from dpwitness.mechanisms.domains import Costs, LabelledBall
 from dpwitness.mechanisms.pairs import Pair
 from dpwitness.mechanisms.protocol import FloatArray
 
 __all__ = ["build_labelled", "cost_pairs", "labelled_pairs", "padding"]
-
-_LABELS = 4  # of those between the extremes, as many by name
 
 Record = tuple[FloatArray, float]
 Counted = tuple[FloatArray, float, int]
@@ -79,7 +77,7 @@ def _changes(domain: LabelledBall) -> Iterator[tuple[str, Record, Record]]:
             lone[0] = radius
             yield "one entry against the others", (lone, high), (lone, low)
             yield "one entry against the others, turned over", (lone, high), (-lone, high)
-    for label in sorted(set(domain.labels) - {low, high})[:_LABELS]:
+    for label in sorted(set(domain.labels) - {low, high})[:NAMED_LABELS]:
         yield f"label {label:g} against the lowest", (tip, label), (tip, low)
 
 

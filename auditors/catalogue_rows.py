@@ -6,14 +6,12 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from dpwitness.auditors.catalogue import PLACES, between, far_outside, inserted, ranked
+from dpwitness.auditors.catalogue import NAMED_LABELS, PLACES, between, far_outside, inserted, ranked
 from dpwitness.mechanisms.domains import Rows
 from dpwitness.mechanisms.pairs import Pair
 from dpwitness.mechanisms.protocol import FloatArray
 
 __all__ = ["row_pairs"]
-
-_LABELS = 4  # of those between the extremes, as many by name; the rest have their turns in pairs that are drawn
 
 Change = tuple[str, FloatArray, FloatArray]
 
@@ -65,7 +63,7 @@ def _changes(domain: Rows) -> Iterator[Change]:
     if domain.outside:
         below, above = far_outside(low, high)
         yield "features far outside", _row(below, *last), _row(above, *last)
-    for label in labels[1:-1][:_LABELS]:
+    for label in labels[1:-1][:NAMED_LABELS]:
         yield f"label {label[0]:g} for the lowest", _row(high, *first), _row(high, *label)
 
 

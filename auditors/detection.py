@@ -21,7 +21,7 @@ from dpwitness.auditors.certificate import SHARE_FOR_FREQUENCY, parameter_shown,
 from dpwitness.auditors.divergence import LEVELS, ORDERS, expected_binned
 from dpwitness.auditors.loss_law import LossLaw
 from dpwitness.auditors.posterior import Table, fitted_odds
-from dpwitness.auditors.regression import fit_logistic
+from dpwitness.auditors.regression import Fit, fit_logistic
 from dpwitness.mechanisms.notions import RDP, ZCDP, Claim
 from dpwitness.mechanisms.protocol import FloatArray
 from dpwitness.mechanisms.validation import require_probability
@@ -87,14 +87,16 @@ def _continued(law: ScoreLaw, table: Table, delta: float) -> ScoreLaw:
 def _slope_beyond(table: Table, outer: NDArray[np.bool_]) -> float:
     """Slope of the loss in the score beyond what was seen: that of the outer cells, drawn to the slope of all as far as few show it."""
     scale = float(np.ptp(table.mean)) or 1.0
-    slopes, variances = [], []
-    for part in (np.full(outer.size, True), outer):
-        features = np.column_stack([np.ones(part.sum()), (table.mean[part] - table.mean[part][0]) / scale])
-        fit = fit_logistic(features, table.ones[part], table.zeros[part], np.array([1e-6, 1e-6]))
-        slopes.append(float(fit.weights[1]))
-        variances.append(float(fit.variances()[1]))
-    trust = (_BEND * slopes[0]) ** 2
-    return (slopes[1] * trust + slopes[0] * variances[1]) / (trust + variances[1]) / scale
+    whole, beyond = (_line(table, part, scale) for part in (np.full(outer.size, True), outer))
+    slope, far = float(whole.weights[1]), float(beyond.weights[1])
+    trust, variance = (_BEND * slope) ** 2, float(beyond.variances()[1])
+    return (far * trust + slope * variance) / (trust + variance) / scale
+
+
+def _line(table: Table, part: NDArray[np.bool_], scale: float) -> Fit:
+    """Logistic regression of the side on the score, over part of the cells."""
+    features = np.column_stack([np.ones(part.sum()), (table.mean[part] - table.mean[part][0]) / scale])
+    return fit_logistic(features, table.ones[part], table.zeros[part], np.array([1e-6, 1e-6]))
 
 
 def detectable(claim: Claim, law: ScoreLaw | None, rounds: int, alpha: float, power: float = 0.9) -> float:

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Affine", "Block", "Distances", "Levels", "Places", "Products", "Ramps", "SignedLog", "Sorted", "propose"]
+__all__ = ["Affine", "Block", "Distances", "Levels", "Numbers", "Places", "Products", "Ramps", "SignedLog", "Sorted", "propose"]
 
 FloatArray = NDArray[np.float64]
 Columns = NDArray[np.int64]
@@ -71,71 +71,70 @@ class Ramps(Block):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Affine(Block):
+class Numbers(Block):
+    """Columns that hold numbers, with a middle and a spread of each."""
+
+    at: Columns
+    center: FloatArray
+    scale: FloatArray
+
+    def standardised(self, matrix: FloatArray, most: float = 1e100) -> FloatArray:
+        """Those columns in units of their spread, up to `most`, whose square is still a float; 0 for NaN."""
+        with np.errstate(over="ignore", invalid="ignore"):
+            return np.asarray(np.clip(np.nan_to_num((matrix[:, self.at] - self.center) / self.scale), -most, most))
+
+
+class Affine(Numbers):
     """Columns in units of their spread, unclipped."""
 
-    at: Columns
-    center: FloatArray
-    scale: FloatArray
+    __slots__ = ()
 
     def columns(self, matrix: FloatArray) -> FloatArray:
-        return _standardised(matrix, self)
+        return self.standardised(matrix)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class SignedLog(Block):
+class SignedLog(Numbers):
     """The same on a logarithmic scale on either side of the center."""
 
-    at: Columns
-    center: FloatArray
-    scale: FloatArray
+    __slots__ = ()
 
     def columns(self, matrix: FloatArray) -> FloatArray:
-        z = _standardised(matrix, self)
+        z = self.standardised(matrix)
         return np.asarray(np.sign(z) * np.log1p(np.abs(z)))
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Products(Block):
+class Products(Numbers):
     """Squares and products of two columns."""
 
-    at: Columns
-    center: FloatArray
-    scale: FloatArray
+    __slots__ = ()
 
     def columns(self, matrix: FloatArray) -> FloatArray:
-        z = _standardised(matrix, self, 1e70)
+        z = self.standardised(matrix, 1e70)
         first, second = np.triu_indices(len(self.at))
         return np.asarray(z[:, first] * z[:, second])
 
 
+class Sorted(Numbers):
+    """The columns of a row in ascending order."""
+
+    __slots__ = ()
+
+    def columns(self, matrix: FloatArray) -> FloatArray:
+        return np.sort(self.standardised(matrix), axis=1)
+
+
 @dataclass(frozen=True, slots=True, eq=False)
-class Distances(Block):
+class Distances(Numbers):
     """How much farther an output lies from the middle of D1's than of D0's, plainly and in the logarithm, and how far from both."""
 
-    at: Columns
-    center: FloatArray
-    scale: FloatArray
     one: FloatArray
     zero: FloatArray
 
     def columns(self, matrix: FloatArray) -> FloatArray:
-        z = _standardised(matrix, self)
+        z = self.standardised(matrix)
         from_one, from_zero = np.linalg.norm(z - self.one, axis=1), np.linalg.norm(z - self.zero, axis=1)
         ratio = np.log(from_one + 1e-3) - np.log(from_zero + 1e-3)
         return np.column_stack([from_one - from_zero, ratio, np.log1p(from_one + from_zero)])
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Sorted(Block):
-    """The columns of a row in ascending order."""
-
-    at: Columns
-    center: FloatArray
-    scale: FloatArray
-
-    def columns(self, matrix: FloatArray) -> FloatArray:
-        return np.sort(_standardised(matrix, self), axis=1)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -155,12 +154,6 @@ class Places(Block):
         places = np.arange(length + 1)
         parts = [first[:, None] == places, last[:, None] == places, hit.sum(axis=1)[:, None], hit[:, :-1] & hit[:, 1:]]
         return np.concatenate(parts, axis=1, dtype=float)
-
-
-def _standardised(matrix: FloatArray, block: Affine | SignedLog | Products | Distances | Sorted, most: float = 1e100) -> FloatArray:
-    """Numbers in units of the block's scale, up to `most`, whose square is still a float; 0 for NaN."""
-    with np.errstate(over="ignore", invalid="ignore"):
-        return np.asarray(np.clip(np.nan_to_num((matrix[:, block.at] - block.center) / block.scale), -most, most))
 
 
 def within_floats(function: Callable[[FloatArray], Any], x: FloatArray) -> Any:

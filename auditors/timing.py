@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Executor, wait
 from dataclasses import dataclass, field, replace
 from time import perf_counter
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -79,7 +79,7 @@ def price(stage: Callable[[int], Stage], claim: Claim, executor: Executor, secon
     while True:
         batch = replace(stage(size), rounds=size * workers, single=single)
         started = perf_counter()
-        futures = [executor.submit(_timed, batch, index) for index in range(workers)]
+        futures = [executor.submit(batch.sample, index) for index in range(workers)]
         try:
             done = [collect(future, batch) for future in futures]
         finally:  # whoever closes the workers next must not meet one that is about to start
@@ -105,10 +105,6 @@ def price(stage: Callable[[int], Stage], claim: Claim, executor: Executor, secon
             event.tabulate(side)
         each += (perf_counter() - started) / (sum(map(len, sides)) * workers)
     return Price(each, learning or 0.1, max(sum(map(len, sides)), 1), runs, perf_counter() - began)
-
-
-def _timed(stage: Stage, index: int) -> Any:
-    return stage.sample(index)
 
 
 def plan(state: Course, pairs: Sequence[Pair], seconds: float | None, announce: Callable[[str], None] | None) -> None:
