@@ -150,12 +150,18 @@ class AuditResult(Result):
 
     @property
     def limit(self) -> float | None:
-        """Median of what the best test certifies at this number of trials: half of such exceed it; None without a law of the loss."""
+        """Median of what the best test certifies at this number of trials: half of such exceed it.
+
+        None without a law of the loss, or with one that fails: what was counted stands without it.
+        """
         from dpwitness.auditors.limit import limit
 
         if self.pair is None or not hasattr(self.mechanism, "log_density"):
             return None
-        return limit(self.mechanism, self.pair, self.claim, self.requested, self.confidence)
+        try:
+            return limit(self.mechanism, self.pair, self.claim, self.requested, self.confidence)
+        except Exception:
+            return None
 
     @property
     def witness(self) -> dict[str, Any] | None:

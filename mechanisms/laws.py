@@ -33,6 +33,8 @@ def as_vector(dataset: Any, owner: str, length: int | None = None) -> FloatArray
     """`dataset` as a contiguous vector of finite floats, of `length` entries if that is given. A scalar is a vector of one."""
     try:
         vector = np.ascontiguousarray(np.atleast_1d(np.asarray(dataset, dtype=np.float64)))
+    except OverflowError:
+        raise InvalidArgument(f"{owner}: dataset must hold numbers that a float can hold, got one beyond 1.8e308") from None
     except (TypeError, ValueError):
         raise InvalidArgument(f"{owner}: dataset must be a vector of numbers, got {type(dataset).__name__}") from None
     if vector.ndim != 1 or (length is not None and vector.size != length):

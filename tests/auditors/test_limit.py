@@ -6,11 +6,25 @@ import time
 import numpy as np
 import pytest
 
+from dpwitness.auditors.audit import audit
 from dpwitness.auditors.certificate import certified
 from dpwitness.auditors.divergence import binned_bound, oracle_binned, oracle_rule
 from dpwitness.auditors.limit import limit, limit_of_law
 from dpwitness.auditors.loss_law import loss_law
-from dpwitness.mechanisms import GDP, RDP, ZCDP, ApproxDP, BrokenSparseVector, Gaussian, Laplace, LaplaceVector, PureDP, zoo
+from dpwitness.mechanisms import (
+    GDP,
+    RDP,
+    ZCDP,
+    ApproxDP,
+    BrokenSparseVector,
+    Gaussian,
+    InvalidArgument,
+    Laplace,
+    LaplaceVector,
+    Pair,
+    PureDP,
+    zoo,
+)
 
 
 @pytest.mark.parametrize(("runs", "share"), [(10**4, 0.968), (10**5, 0.990), (10**6, 0.9968), (10**7, 0.9990), (10**8, 0.9997)])
@@ -105,6 +119,27 @@ def test_nothing_to_find_and_no_law():
     quiet = Laplace(1e-6)
     assert limit(quiet, same, PureDP(1.0), 10_000, 0.99) < 0.01
     assert limit(zoo()["svt3"], zoo()["svt3"].worst_pair(), PureDP(1.0), 10_000, 0.99) is None
+
+
+class Unlawful:
+    """A threshold that is passed always or never, with a law that cannot be computed."""
+
+    def sample(self, dataset, size, rng):
+        return np.full(size, float(sum(dataset) > 1))
+
+    def log_density(self, outputs, dataset):
+        raise OverflowError("int too large to convert to float")
+
+
+def test_a_law_that_fails_does_not_cost_the_verdict():
+    result = audit(Unlawful(), claim="pure:1", pair=Pair([1.0], [2.0]), trials=2000)
+    assert result.verdict.value == "VIOLATED" and result.to_json()["limit"] is None
+
+
+@pytest.mark.parametrize("worse", [10**400, [1.0, -(10**400)]])
+def test_numbers_beyond_a_float_are_named(worse):
+    with pytest.raises(InvalidArgument, match="Laplace: dataset must hold numbers that a float can hold"):
+        Laplace(1.0).sample(worse, 2, np.random.default_rng(1))
 
 
 def test_fast_enough_to_be_a_property():
