@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Sequence
-from concurrent.futures import BrokenExecutor, Executor
+from concurrent.futures import BrokenExecutor, Executor, wait
 from dataclasses import replace
 from typing import Any
 
@@ -46,6 +46,7 @@ from dpwitness.mechanisms.validation import (
 __all__ = ["TRIALS", "Progress", "audit", "confirm"]
 
 TRIALS = 1_000_000
+_ENDING = 5.0  # seconds that tasks of a closed target may take to find out
 
 
 def audit(
@@ -271,6 +272,8 @@ def _kept(state: Course, work: Callable[[], None], own_executor: bool) -> AuditR
             state.executor.shutdown(wait=False)
         if (interrupted or failure) and isinstance(state.result.mechanism, Target):
             state.result.mechanism.close()  # workers that are still busy
+            wait(state.pace.under_way, timeout=_ENDING)
+            state.result.mechanism.close()  # and those that a task under way has started since
     return replace(_conclude(state, interrupted, failure), seconds=time.perf_counter() - started)
 
 

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Sequence
 from collections.abc import Generator as Generated
 from concurrent.futures import BrokenExecutor, Executor, Future, wait
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from time import perf_counter
 from typing import Any
 
@@ -208,6 +208,7 @@ class Pace:
 
     seconds: float = 0.0
     rounds: int = 0
+    under_way: list[Future[Any]] = field(default_factory=list)  # tasks that no longer could be cancelled when an error stopped the others
 
     def took(self, seconds: float, rounds: int) -> None:
         self.seconds, self.rounds = 0.9 * self.seconds + seconds, int(0.9 * self.rounds) + rounds
@@ -288,8 +289,7 @@ def _tasks(stage: Stage, events: Sequence[Event] | None, executor: Executor, pac
         wait([future for future, _ in waiting], timeout=stage.time_limit)
         raise
     except BaseException:
-        for future, _ in waiting:
-            future.cancel()
+        pace.under_way = [future for future, _ in waiting if not future.cancel()]
         raise
 
 

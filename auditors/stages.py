@@ -34,8 +34,11 @@ from dpwitness.mechanisms.protocol import AlwaysRaises
 __all__ = ["EARLY_ALPHA", "Course", "Progress", "UnderTest", "certify_event", "probe", "search_and_test"]
 
 Progress = Callable[[int, int], None]
+Sides = tuple[Outputs, Outputs]  # of D1 and of D0
 
-PROBE = 64  # rounds in the probe's chunk
+PROBE = 64  # rounds in a probe's chunk, of which four are run in all
+LEAST_PROBE = 16  # where pairs are many and runs are few
+PROBE_SHARE = 0.05  # of the runs, that probes may take before their chunks shrink
 CHUNKS = 512  # in a stage, at least about half as many
 PILOT_SHARE = 0.2
 TRAIN_SHARE = 0.3  # of few rounds; of more, a share that falls with the fourth root: events get better more slowly than tests
@@ -44,7 +47,6 @@ TRAIN_VALUES = 2**23  # numbers kept for training, at most
 TRAIN_ROUNDS = 2**18
 RUNS_A_PAIR = 1000  # at least: up to 700 go to its probe, bits and pilots
 FINALISTS = 5  # pairs of which the pilot takes a second look
-CONFIRMED = 3  # pairs that go from the pilot to the test, at most
 BIT_SHARE = 0.1
 BIT_ROUNDS = 2**16  # a leak of bits is gross by nature: more rounds would only slow the audit
 LOOKS = (1 / 128, 1 / 64, 1 / 32, 1 / 16, 1 / 8, 1 / 4, 1 / 2, 1.0)
@@ -67,6 +69,7 @@ class Course:
     bits: bool = False
     near: NDArray[np.float64] | None = None
     batch: int | None = None
+    probe: int = PROBE  # rounds in the chunk of each
     done: int = 0
     pairs: list[PairScore] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
@@ -134,6 +137,7 @@ def search_and_test(state: Course, pairs: list[Pair]) -> None:
     if len(pairs) > most:
         state.notes.append(f"only the first {most} of {len(pairs)} pairs were tried: more need more trials")
         pairs = pairs[:most]
+    state.probe = max(LEAST_PROBE, min(PROBE, int(PROBE_SHARE / 4 * state.result.requested / len(pairs))))
     pairs, probes = _fit(state, pairs)
     width = max(width for width, _ in probes)
     budget = state.left
@@ -141,13 +145,12 @@ def search_and_test(state: Course, pairs: list[Pair]) -> None:
         spend = min(int(BIT_SHARE * budget), BIT_ROUNDS * min(len(pairs), 4))
         _test_bits(state, pairs, spend, width)
         budget = min(budget - spend, state.left)
-    chosen = list(range(len(pairs)))
+    best, seen = 0, list[Sides]()
     if len(pairs) > 1:
         spend = int(PILOT_SHARE * budget)
-        chosen = _pilot(state, pairs, spend, width)
+        best, seen = _pilot(state, pairs, spend, width)
         budget = min(budget - spend, state.left)
-    for index in chosen:
-        _test(state, pairs[index], index, budget // len(chosen), state.alpha / len(chosen), width)
+    _test(state, pairs[best], best, seen, budget, width)
 
 
 def _fit(state: Course, pairs: list[Pair]) -> tuple[list[Pair], list[tuple[int, bool]]]:
@@ -170,7 +173,7 @@ def _fit(state: Course, pairs: list[Pair]) -> tuple[list[Pair], list[tuple[int, 
 
 def probe(state: Course, pair: Pair, index: int) -> tuple[int, bool]:
     """A few rounds: how wide the outputs are, and whether they have low bits. What they tell of the mechanism goes to `state`."""
-    stage = state.stage(pair, Phase.PROBE, index, PROBE, PROBE)
+    stage = state.stage(pair, Phase.PROBE, index, state.probe, state.probe)
     started = perf_counter()
     seeded = bool(getattr(state.result.mechanism, "seeded", True))  # a target that says it is not has said so in its notes
     found = collect(state.executor.submit(probe_stage, stage, seeded), stage, 4 * state.time_limit)  # it makes a dozen calls
@@ -189,7 +192,7 @@ def probe(state: Course, pair: Pair, index: int) -> tuple[int, bool]:
 def settle(state: Course, pair: Pair, index: int) -> None:
     """After a test: the probe's chunk once more. Raises Unfit if what was run since has changed it."""
     if getattr(state.result.mechanism, "seeded", True):
-        stage = state.stage(pair, Phase.PROBE, index, PROBE, PROBE)
+        stage = state.stage(pair, Phase.PROBE, index, state.probe, state.probe)
         stage = replace(stage, single=state.probed[index].single)
         collect(state.executor.submit(replay_stage, stage, state.probed[index]), stage, 4 * state.time_limit)
 
@@ -203,48 +206,59 @@ def _chunk(rounds: int, width: int) -> int:
     return int(min(wanted, 2**16, max(256, 2 ** int(math.log2(2**21 / max(width, 1))))))
 
 
-def _train(state: Course, pair: Pair, index: int, phase: int, rounds: int, width: int) -> tuple[Outputs, Outputs]:
+def _train(state: Course, pair: Pair, index: int, phase: int, rounds: int, width: int) -> Sides:
     stage = state.stage(pair, phase, index, rounds, min(_chunk(rounds, width), max(rounds // 4, 16)))
-    chunks: list[tuple[Outputs, Outputs]] = []
+    chunks: list[Sides] = []
     for number, found in enumerate(outputs(stage, state.executor, state.pace)):
         assert found.sides is not None and found.sides[0] is not None and found.sides[1] is not None  # none is lost: `engine.outputs`
         chunks.append((found.sides[0], found.sides[1]))
         state.take(index, found, stage.size(number))
     check_training(chunks)
-    sides = [concatenate([chunk[side] for chunk in chunks]) for side in (0, 1)]
+    sides = _joined(chunks)
     for side in sides:
         state.note(*told_of(side))
-    return sides[0], sides[1]
+    return sides
 
 
-def _pilot(state: Course, pairs: list[Pair], budget: int, width: int) -> list[int]:
-    """Rank the pairs by the certificate that an event learned on each is expected to reach: the best, or the best few if close.
+def _joined(parts: list[Sides]) -> Sides:
+    return concatenate([part[0] for part in parts]), concatenate([part[1] for part in parts])
 
-    All pairs get a small sample, the best of them a larger one.
+
+def _pilot(state: Course, pairs: list[Pair], budget: int, width: int) -> tuple[int, list[Sides]]:
+    """The pair on which a learned event is expected to certify the most, and outputs of it, which may train the event to be tested.
+
+    All pairs get a small sample, the best of them a larger one. One pair goes on: where others come close, a share of the rounds each
+    would cost more than the choice among them.
     """
     goal = int((1 - PILOT_SHARE) * state.result.requested)
     scores: dict[int, float] = {}
+    seen: list[Sides] = []
     left = list(range(len(pairs)))
     for phase, most in ((Phase.PILOT, 2**13), (Phase.SECOND_PILOT, 2**16)):
         rounds = int(max(min(budget / 2 / len(left), most, TRAIN_VALUES // width), 200))
+        best = -1.0
         for index in left:
             sides = _train(state, pairs[index], index, phase, rounds, width)
             scores[index] = learn(*sides, state.result.claim, alpha=state.alpha, rounds=goal, quick=True).expected
+            if scores[index] > best:
+                best, seen = scores[index], [sides]
         left = sorted(left, key=lambda i: -scores[i])[:FINALISTS]
     order = left + sorted(set(scores) - set(left), key=lambda i: -scores[i])
-    close = [i for i in order[:CONFIRMED] if scores[i] > 0.95 * scores[order[0]] and scores[order[0]] < 2 * state.result.claim.parameter]
-    chosen = close or order[:1]
-    state.pairs = [PairScore(pairs[i], scores[i], i in chosen) for i in order]
-    return chosen
+    state.pairs = [PairScore(pairs[i], scores[i], i == order[0]) for i in order]
+    return order[0], seen
 
 
-def _test(state: Course, pair: Pair, index: int, budget: int, alpha: float, width: int) -> None:
-    """Train an event on a share of the budget and certify it on the rest."""
+def _test(state: Course, pair: Pair, index: int, seen: list[Sides], budget: int, width: int) -> None:
+    """Train an event on a share of the budget, and what was seen of the pair before, and certify it on the rest."""
     share = TRAIN_SHARE * min(1.0, TRAIN_WHOLE / max(budget, 1)) ** 0.25
-    train = int(min(share * budget, TRAIN_ROUNDS, TRAIN_VALUES // width))
-    sides = _train(state, pair, index, Phase.TRAIN, train, width)
-    learned = learn(*sides, state.result.claim, alpha=alpha * (1 - EARLY_ALPHA), rounds=budget - train, near=state.near)
-    certify_event(state, pair, index, learned, budget - train, alpha, width)
+    known = sum(len(side) for sides in seen for side in sides)
+    train = int(min(share * budget, TRAIN_ROUNDS, TRAIN_VALUES // width)) - known
+    if train > PROBE or not seen:
+        seen = [*seen, _train(state, pair, index, Phase.TRAIN, train, width)]
+    rounds = budget - max(train, 0)
+    claim, alpha = state.result.claim, state.alpha
+    learned = learn(*_joined(seen), claim, alpha=alpha * (1 - EARLY_ALPHA), rounds=rounds, near=state.near)
+    certify_event(state, pair, index, learned, rounds, alpha, width)
 
 
 def certify_event(state: Course, pair: Pair, index: int, learned: Learned, rounds: int, alpha: float, width: int) -> None:

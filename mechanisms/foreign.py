@@ -273,7 +273,8 @@ class Target:
         return {key: from_jsonable(value) for key, value in self.kwargs.items()}
 
     def close(self) -> None:
-        """Kill the workers of this target, busy ones too; the next call starts new ones."""
+        """Kill the workers of this target, busy ones too: their batches fail. The next call starts new ones."""
+        self._state.closed += 1
         close_all(self._slot)
 
     @property
@@ -297,7 +298,7 @@ class Target:
         }
         if hasattr(np.random, rng.bit_generator.state["bit_generator"]):
             request["rng"] = wire.words(rng.bit_generator.state)
-        died, limit = "", self._state.limit(self.time_limit, size)
+        died, limit, closed = "", self._state.limit(self.time_limit, size), self._state.closed
         for attempt in range(2):
             try:
                 with borrow(self._slot, self.time_limit, fresh=attempt > 0) as worker:
@@ -311,6 +312,8 @@ class Target:
                 raise MechanismFailed(f"a batch of {size} runs {error}") from None
             except WorkerDied as error:
                 died = str(error)
+                if self._state.closed > closed:
+                    raise MechanismFailed("the target was closed while it ran a batch") from None
                 continue
             except InvalidArgument as error:
                 raise MechanismFailed(str(error)) from None
@@ -350,6 +353,7 @@ class _State:
         self.cpu = 0.0
         self.seconds = 0.0
         self.runs = 0
+        self.closed = 0  # times
 
     def limit(self, least: float, size: int) -> float:
         """Seconds that a batch may take: what the user allows, or ten times what runs have taken so far if that is more."""

@@ -27,7 +27,9 @@ def test_a_budget_in_seconds_is_kept_told_and_repeated_by_its_runs():
     assert len(told) == 1 and f"slow: {result.requested:,} runs at " in told[0] and told[0].endswith("expected")
     assert f"the same counts come again with trials={result.requested}" in result.notes[0]
     again = audit(slow, trials=result.requested, seed=1, **HASTE)
-    assert again.tally == result.tally and again.trials == result.trials and again.notes == result.notes[1:]
+    assert again.tally == result.tally and again.trials == result.trials
+    steady = [[note for note in notes if not note.startswith("the cost of a run grew")] for notes in (again.notes, result.notes[1:])]
+    assert steady[0] == steady[1]  # a busy machine may seem to slow down
 
 
 def test_runs_and_time_are_told_for_a_number_of_runs_too_and_change_no_count():

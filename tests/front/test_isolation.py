@@ -7,8 +7,13 @@ import subprocess
 import sys
 import time
 import uuid
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
+
+from dpwitness import audit
+from dpwitness.mechanisms import Pair
+from dpwitness.mechanisms.foreign import Target
 
 HOSTILE = """
 import ctypes
@@ -127,6 +132,17 @@ def test_what_a_mechanism_does_to_its_process_is_an_error(hostile, name, options
     assert found.stdout.startswith("ERROR: ") and told in found.stdout.splitlines()[0]
     assert time.monotonic() - started < 60
     assert left(token) == []
+
+
+def test_a_target_that_failed_leaves_no_process_while_this_one_lives(hostile, monkeypatch):
+    """Tasks under way when the others are stopped must not start it again."""
+    token = uuid.uuid4().hex
+    monkeypatch.setenv("DPWITNESS_TEST", token)
+    with ThreadPoolExecutor(1) as executor:
+        target = Target(str(hostile.folder / "hostile.py"), "forks")
+        result = audit(target, claim="pure:1", pair=Pair([0.0], [1.0]), trials=1000, executor=executor)
+        assert "leaves processes behind" in result.headline()
+        assert left(token) == []
 
 
 def left(token):
