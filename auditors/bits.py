@@ -47,21 +47,25 @@ def learn_lattice(
         ratio = np.log((ones + 0.5) / (len(x1) + 1)) - np.log((zeros + 0.5) / (len(x0) + 1))
         error = np.sqrt(1 / (ones + 0.5) + 1 / (zeros + 0.5))
         trusted = np.sign(ratio) * np.maximum(np.abs(ratio) - 2 * error, 0.0)
+        # both sides at half of the rounds: which side happened to train more says nothing
+        weight = 0.5 * rounds / np.maximum((len(x1), len(x0)), 1)
+        speaks1, speaks0 = weight[0] * ones, weight[1] * zeros
         events: list[tuple[Event, float, float]] = []
         for level in np.unique(np.quantile(np.abs(trusted), np.linspace(0, 1, 25))):
             guesses = np.where(np.abs(trusted) >= max(level, 1e-9), np.sign(trusted), 0.0)
             used = np.flatnonzero(guesses)
             if len(used) == 0:
                 continue
-            correct = ones[used][guesses[used] > 0].sum() + zeros[used][guesses[used] < 0].sum()
-            events.append((Lattice(column, features[place[used]], guesses[used]), correct, counts[used].sum() - correct))
+            named1, named0 = used[guesses[used] > 0], used[guesses[used] < 0]
+            event = Lattice(column, features[place[used]], guesses[used])
+            events.append((event, speaks1[named1].sum() + speaks0[named0].sum(), speaks0[named1].sum() + speaks1[named0].sum()))
         low = lowest_bits(features[place])
         for below in np.unique(low[np.isfinite(low)])[1:]:
-            inside = ones[low < below].sum(), zeros[low < below].sum()
+            inside = speaks1[low < below].sum(), speaks0[low < below].sum()
             events.append((LowBits(column, float(below), 1 if inside[0] > inside[1] else -1), max(inside), min(inside)))
         for event, correct, wrong in events:
-            scale = rounds / max(len(features), correct + wrong + 1)  # one wrong guess more, but no more guesses than rounds
-            value = float(certified(claim, correct * scale, (wrong + 1) * scale, rounds, alpha, event.directions))
+            more = min(wrong + weight.max(), rounds - correct)  # one wrong guess more, but no more guesses than rounds
+            value = float(certified(claim, correct, max(wrong, more), rounds, alpha, event.directions))
             if best is None or value > best[0]:
                 best = (value, event)
     return best

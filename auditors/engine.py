@@ -94,7 +94,7 @@ os.register_at_fork(after_in_child=_new_turns)
 class Phase:
     """Numbers of the phases in the streams' keys."""
 
-    PROBE, PILOT, SECOND_PILOT, TRAIN, TEST, BIT_TRAIN, BIT_TEST, TIMING, SCORES = range(9)
+    PROBE, PILOT, SECOND_PILOT, TRAIN, TEST, BIT_TRAIN, BIT_TEST, TIMING, SCORES, SECOND_BIT_TRAIN = range(10)
 
 
 def audit_key(name: str) -> int:

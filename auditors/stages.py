@@ -46,7 +46,9 @@ TRAIN_WHOLE = 20_000  # rounds of which that share is trained on
 TRAIN_VALUES = 2**23  # numbers kept for training, at most
 TRAIN_ROUNDS = 2**18
 RUNS_A_PAIR = 1000  # at least: up to 700 go to its probe, bits and pilots
-FINALISTS = 5  # pairs of which the pilot takes a second look
+FIRST_LOOKS = (2**13, 2**16)  # rounds, at most, on every pair, and on each of the best
+LEAST_LOOK = 200
+FINALISTS = 5  # pairs of which a second look is taken
 BIT_SHARE = 0.1
 BIT_ROUNDS = 2**16  # a leak of bits is gross by nature: more rounds would only slow the audit
 LOOKS = (1 / 128, 1 / 64, 1 / 32, 1 / 16, 1 / 8, 1 / 4, 1 / 2, 1.0)
@@ -224,28 +226,39 @@ def _joined(parts: list[Sides]) -> Sides:
     return concatenate([part[0] for part in parts]), concatenate([part[1] for part in parts])
 
 
+def _race(
+    state: Course, pairs: list[Pair], phases: tuple[int, int], budget: int, width: int, judge: Callable[[Sides], tuple[float, Any]]
+) -> tuple[dict[int, float], Any]:
+    """What each pair promises, the best first, and what was found on it: all are looked at, then the best of them on more rounds."""
+    scores: dict[int, float] = {}
+    left, found = list(range(len(pairs))), None
+    looks = list(zip(phases, FIRST_LOOKS, strict=True))[len(pairs) <= FINALISTS :]
+    for phase, most in looks:
+        rounds = int(max(min(budget / len(looks) / len(left), most, TRAIN_VALUES // width), LEAST_LOOK))
+        best = -math.inf
+        for index in left:
+            scores[index], here = judge(_train(state, pairs[index], index, phase, rounds, width))
+            if scores[index] > best:
+                best, found = scores[index], here
+        left = sorted(left, key=lambda i: -scores[i])[:FINALISTS]
+    order = left + sorted(set(scores) - set(left), key=lambda i: -scores[i])
+    return {i: scores[i] for i in order}, found
+
+
 def _pilot(state: Course, pairs: list[Pair], budget: int, width: int) -> tuple[int, list[Sides]]:
     """The pair on which a learned event is expected to certify the most, and outputs of it, which may train the event to be tested.
 
-    All pairs get a small sample, the best of them a larger one. One pair goes on: where others come close, a share of the rounds each
-    would cost more than the choice among them.
+    One pair goes on: where others come close, a share of the rounds each would cost more than the choice among them.
     """
     goal = int((1 - PILOT_SHARE) * state.result.requested)
-    scores: dict[int, float] = {}
-    seen: list[Sides] = []
-    left = list(range(len(pairs)))
-    for phase, most in ((Phase.PILOT, 2**13), (Phase.SECOND_PILOT, 2**16)):
-        rounds = int(max(min(budget / 2 / len(left), most, TRAIN_VALUES // width), 200))
-        best = -1.0
-        for index in left:
-            sides = _train(state, pairs[index], index, phase, rounds, width)
-            scores[index] = learn(*sides, state.result.claim, alpha=state.alpha, rounds=goal, quick=True).expected
-            if scores[index] > best:
-                best, seen = scores[index], [sides]
-        left = sorted(left, key=lambda i: -scores[i])[:FINALISTS]
-    order = left + sorted(set(scores) - set(left), key=lambda i: -scores[i])
-    state.pairs = [PairScore(pairs[i], scores[i], i == order[0]) for i in order]
-    return order[0], seen
+
+    def judge(sides: Sides) -> tuple[float, Sides]:
+        return learn(*sides, state.result.claim, alpha=state.alpha, rounds=goal, quick=True).expected, sides
+
+    scores, seen = _race(state, pairs, (Phase.PILOT, Phase.SECOND_PILOT), budget, width, judge)
+    best = next(iter(scores))
+    state.pairs = [PairScore(pairs[i], score, i == best) for i, score in scores.items()]
+    return best, [seen]
 
 
 def _test(state: Course, pair: Pair, index: int, seen: list[Sides], budget: int, width: int) -> None:
@@ -314,17 +327,15 @@ def _look_at_cells(state: Course, tested: UnderTest, rule: Binned, cells: NDArra
 def _test_bits(state: Course, pairs: list[Pair], budget: int, width: int) -> None:
     """The bit-level verdict, on the pair whose lattice event promises most: half of the budget to train, half to test."""
     claim = _epsilon_claim(state.result.claim)
-    train = int(min(budget / 2, TRAIN_VALUES // width) / len(pairs))
     state.bit_level = BitLevel(Verdict.NOT_REFUTED, 0.0)
-    best: tuple[float, int, Event] | None = None
-    for index, pair in enumerate(pairs):
-        sides = _train(state, pair, index, Phase.BIT_TRAIN, max(train, 64), width)
-        found = learn_lattice(*sides, claim, alpha=state.alpha, rounds=budget // 2, first=state.scored)
-        if found is not None and (best is None or found[0] > best[0]):
-            best = (found[0], index, found[1])
-    if best is None:
+
+    def judge(sides: Sides) -> tuple[float, Event | None]:
+        return learn_lattice(*sides, claim, alpha=state.alpha, rounds=budget // 2, first=state.scored) or (-math.inf, None)
+
+    scores, event = _race(state, pairs, (Phase.BIT_TRAIN, Phase.SECOND_BIT_TRAIN), budget // 2, width, judge)
+    if event is None:
         return
-    _, index, event = best
+    index = next(iter(scores))
     rounds = budget // 2
     stage = state.stage(pairs[index], Phase.BIT_TEST, index, rounds, _chunk(rounds, width))
     tally, lost = Tally(0, 0, 0, event.directions), 0

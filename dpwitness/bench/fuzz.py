@@ -21,7 +21,7 @@ from typing import Any
 from dpwitness.bench.fuzz_inputs import HOSTILE_FILE, Run, environments, options, signals, targets
 from dpwitness.bench.table import Row, Table
 
-__all__ = ["COUNTS", "Tally", "campaign", "measure"]
+__all__ = ["COUNTS", "Tally", "campaign", "measure", "told"]
 
 COUNTS = {"options": 4000, "files": 3000, "calls": 2500, "targets": 300, "signals": 100, "environments": 150}
 SEED = 20_261_121
@@ -175,10 +175,14 @@ def _calls(seed: int, count: int, tally: Tally) -> None:
 
 
 def _outside(runs: Iterator[Run], tally: Tally) -> None:
-    """As a program of its own."""
-    for run in runs:
-        code, text, left = _started(run)
-        tally.take(str(run), code, text, left, also=(-signal.SIGKILL,) if run.signal == signal.SIGKILL else ())
+    """As a program of its own, to which no signal is dead: one that is ignored here (nohup) would be ignored there."""
+    before = signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    try:
+        for run in runs:
+            code, text, left = _started(run)
+            tally.take(str(run), code, text, left, also=(-signal.SIGKILL,) if run.signal == signal.SIGKILL else ())
+    finally:
+        signal.signal(signal.SIGHUP, before)
 
 
 def _started(run: Run) -> tuple[int | None, str, int]:
@@ -251,13 +255,17 @@ def _carriers(token: str) -> list[int]:
 
 def measure() -> Table:
     """The whole campaign: about twenty minutes on two cores."""
-    found = campaign(say=lambda line: print(line, file=sys.stderr, flush=True))
+    return told(campaign(say=lambda line: print(line, file=sys.stderr, flush=True)))
+
+
+def told(found: dict[str, Tally]) -> Table:
+    """What a campaign came to, kind by kind."""
     rows = []
     for kind, tally in found.items():
         rows.append(Row(f"{kind}: inputs", COUNTS[kind], tally.inputs, "inputs"))
         for name in ("tracebacks", "hangs", "orphans", "undocumented"):
-            told = "undocumented exit codes" if name == "undocumented" else name
-            rows.append(Row(f"{kind}: {told}", 0, getattr(tally, name), "inputs", at_most=True))
+            what = "undocumented exit codes" if name == "undocumented" else name
+            rows.append(Row(f"{kind}: {what}", 0, getattr(tally, name), "inputs", at_most=True))
         rows.append(Row(f"{kind}: errors in one line that nobody had foreseen", 0, tally.unknown, "inputs", at_most=True))
     notes = [f"seed {SEED}; {sum(tally.inputs for tally in found.values())} inputs"]
     notes += [f"{kind}: exit codes {dict(sorted(tally.codes.items()))}" for kind, tally in found.items()]
