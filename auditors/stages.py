@@ -34,7 +34,7 @@ from dpwitness.mechanisms.protocol import AlwaysRaises
 __all__ = ["EARLY_ALPHA", "Course", "Progress", "UnderTest", "certify_event", "probe", "search_and_test"]
 
 Progress = Callable[[int, int], None]
-Sides = tuple[Outputs, Outputs]  # of D1 and of D0
+BothSides = tuple[Outputs, Outputs]  # of D1 and of D0; of `engine.Sides`, those on which no batch raised
 
 PROBE = 64  # rounds in a probe's chunk, of which four are run in all
 LEAST_PROBE = 16  # where pairs are many and runs are few
@@ -147,7 +147,7 @@ def search_and_test(state: Course, pairs: list[Pair]) -> None:
         spend = min(int(BIT_SHARE * budget), BIT_ROUNDS * min(len(pairs), 4))
         _test_bits(state, pairs, spend, width)
         budget = min(budget - spend, state.left)
-    best, seen = 0, list[Sides]()
+    best, seen = 0, list[BothSides]()
     if len(pairs) > 1:
         spend = int(PILOT_SHARE * budget)
         best, seen = _pilot(state, pairs, spend, width)
@@ -208,9 +208,9 @@ def _chunk(rounds: int, width: int) -> int:
     return int(min(wanted, 2**16, max(256, 2 ** int(math.log2(2**21 / max(width, 1))))))
 
 
-def _train(state: Course, pair: Pair, index: int, phase: int, rounds: int, width: int) -> Sides:
+def _train(state: Course, pair: Pair, index: int, phase: int, rounds: int, width: int) -> BothSides:
     stage = state.stage(pair, phase, index, rounds, min(_chunk(rounds, width), max(rounds // 4, 16)))
-    chunks: list[Sides] = []
+    chunks: list[BothSides] = []
     for number, found in enumerate(outputs(stage, state.executor, state.pace)):
         assert found.sides is not None and found.sides[0] is not None and found.sides[1] is not None  # none is lost: `engine.outputs`
         chunks.append((found.sides[0], found.sides[1]))
@@ -222,12 +222,12 @@ def _train(state: Course, pair: Pair, index: int, phase: int, rounds: int, width
     return sides
 
 
-def _joined(parts: list[Sides]) -> Sides:
+def _joined(parts: list[BothSides]) -> BothSides:
     return concatenate([part[0] for part in parts]), concatenate([part[1] for part in parts])
 
 
 def _race(
-    state: Course, pairs: list[Pair], phases: tuple[int, int], budget: int, width: int, judge: Callable[[Sides], tuple[float, Any]]
+    state: Course, pairs: list[Pair], phases: tuple[int, int], budget: int, width: int, judge: Callable[[BothSides], tuple[float, Any]]
 ) -> tuple[dict[int, float], Any]:
     """What each pair promises, the best first, and what was found on it: all are looked at, then the best of them on more rounds."""
     scores: dict[int, float] = {}
@@ -245,14 +245,14 @@ def _race(
     return {i: scores[i] for i in order}, found
 
 
-def _pilot(state: Course, pairs: list[Pair], budget: int, width: int) -> tuple[int, list[Sides]]:
+def _pilot(state: Course, pairs: list[Pair], budget: int, width: int) -> tuple[int, list[BothSides]]:
     """The pair on which a learned event is expected to certify the most, and outputs of it, which may train the event to be tested.
 
     One pair goes on: where others come close, a share of the rounds each would cost more than the choice among them.
     """
     goal = int((1 - PILOT_SHARE) * state.result.requested)
 
-    def judge(sides: Sides) -> tuple[float, Sides]:
+    def judge(sides: BothSides) -> tuple[float, BothSides]:
         return learn(*sides, state.result.claim, alpha=state.alpha, rounds=goal, quick=True).expected, sides
 
     scores, seen = _race(state, pairs, (Phase.PILOT, Phase.SECOND_PILOT), budget, width, judge)
@@ -261,7 +261,7 @@ def _pilot(state: Course, pairs: list[Pair], budget: int, width: int) -> tuple[i
     return best, [seen]
 
 
-def _test(state: Course, pair: Pair, index: int, seen: list[Sides], budget: int, width: int) -> None:
+def _test(state: Course, pair: Pair, index: int, seen: list[BothSides], budget: int, width: int) -> None:
     """Train an event on a share of the budget, and what was seen of the pair before, and certify it on the rest."""
     share = TRAIN_SHARE * min(1.0, TRAIN_WHOLE / max(budget, 1)) ** 0.25
     known = sum(len(side) for sides in seen for side in sides)
@@ -329,7 +329,7 @@ def _test_bits(state: Course, pairs: list[Pair], budget: int, width: int) -> Non
     claim = _epsilon_claim(state.result.claim)
     state.bit_level = BitLevel(Verdict.NOT_REFUTED, 0.0)
 
-    def judge(sides: Sides) -> tuple[float, Event | None]:
+    def judge(sides: BothSides) -> tuple[float, Event | None]:
         return learn_lattice(*sides, claim, alpha=state.alpha, rounds=budget // 2, first=state.scored) or (-math.inf, None)
 
     scores, event = _race(state, pairs, (Phase.BIT_TRAIN, Phase.SECOND_BIT_TRAIN), budget // 2, width, judge)
