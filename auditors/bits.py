@@ -57,8 +57,8 @@ def learn_lattice(
             if len(used) == 0:
                 continue
             named1, named0 = used[guesses[used] > 0], used[guesses[used] < 0]
-            event = Lattice(column, features[place[used]], guesses[used])
-            events.append((event, speaks1[named1].sum() + speaks0[named0].sum(), speaks0[named1].sum() + speaks1[named0].sum()))
+            classes = Lattice(column, features[place[used]], guesses[used])
+            events.append((classes, speaks1[named1].sum() + speaks0[named0].sum(), speaks0[named1].sum() + speaks1[named0].sum()))
         low = lowest_bits(features[place])
         for below in np.unique(low[np.isfinite(low)])[1:]:
             inside = speaks1[low < below].sum(), speaks0[low < below].sum()
