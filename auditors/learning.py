@@ -167,7 +167,7 @@ def _of_atoms(
             prior = np.full((goal.thresholds[0], len(rows)), label.mean())
         else:
             prior = draw_shares(model.table.half(data.label, which), goal, rng)[:, cells]
-        return draw_atoms(ones, total, np.clip(prior, 1e-6, 1 - 1e-6), goal, rng)
+        return draw_atoms(ones, total, np.clip(prior, 1e-6, 1 - 1e-6), rng)
 
     choice, order = trusted(draw, goal) if len(rows) <= _PLAIN_ATOMS else judged(draw, goal)
     scorer = AtomScorer(rows[order], data.names)

@@ -35,14 +35,20 @@ _TAIL = 0.12  # ranks below this and above its mirror image are a tail
 _BULK_BENDS = (0.1, 1.0)  # standard deviations of a bend of the log-odds over one octave
 _TAIL_BENDS = ((0.01, 0.0), (0.05, -1.0), (0.2, -4.0), (0.6, -7.0))  # the same in the tails, and log prior weights: tails rarely bend
 _RAREST = (0.0, 0.003, 0.01, 0.03, 0.1, 0.3)  # shares of the outputs that an event must name at least
-_STRENGTHS = np.array([1.0, 5.0, 30.0, 200.0, 1500.0, 1e5])  # pseudo-counts of the prior of an atom around what a model says
-_STEPS = np.linspace(-8.0, 8.0, 65)  # levels of the log-odds beside it, and the pseudo-counts around each
-_AROUND = np.array([30.0, 200.0, 1500.0])
-_LEVELS = np.concatenate([np.zeros(len(_STRENGTHS)), np.repeat(_STEPS, len(_AROUND))])
-_LEVEL_STRENGTHS = np.concatenate([_STRENGTHS, np.tile(_AROUND, len(_STEPS))])
-_LEVEL_WEIGHTS = np.concatenate(
-    [np.ones(len(_STRENGTHS)), np.full(len(_STEPS) * len(_AROUND), 2 / len(_STEPS) / len(_AROUND))]
-)  # as counts
+
+
+def _atom_priors() -> tuple[FloatArray, FloatArray, FloatArray]:
+    """What an atom's log-odds may be: how far from what a model says, around it with how many pseudo-counts, with what weight as counts."""
+    plain, steps, around = np.array([1.0, 5.0, 30.0, 200.0, 1500.0, 1e5]), np.linspace(-8.0, 8.0, 65), np.array([30.0, 200.0, 1500.0])
+    levels = steps.size * around.size
+    return (
+        np.concatenate([np.zeros(plain.size), np.repeat(steps, around.size)]),
+        np.concatenate([plain, np.tile(around, steps.size)]),
+        np.concatenate([np.ones(plain.size), np.full(levels, 2 / levels)]),
+    )
+
+
+_LEVELS, _STRENGTHS, _WEIGHTS = _atom_priors()
 
 
 @dataclass(frozen=True, slots=True)
@@ -327,27 +333,27 @@ def _designs(x: FloatArray, total: FloatArray) -> list[tuple[FloatArray, int, in
     return [(straight, inner, outer), (flat, inner, outer)]
 
 
-def draw_atoms(ones: FloatArray, total: FloatArray, prior: FloatArray, goal: Goal, rng: Generator) -> tuple[NDArray[np.intp], Draws]:
+def draw_atoms(ones: FloatArray, total: FloatArray, prior: FloatArray, rng: Generator) -> tuple[NDArray[np.intp], Draws]:
     """The order of atoms by the posterior mean of D1's share, and draws of their masses in that order.
 
     `prior` holds draws of each one's share by a model, (draws, atoms). Log-odds beside it have a mixture of priors, whose weights the
     counts of all atoms settle: levels that many atoms share, as those of a mechanism on whole numbers do, take up what few of them show.
     """
     middle = _shifted(prior.mean(axis=0), _LEVELS[:, None])
-    a, b = _LEVEL_STRENGTHS[:, None] * middle, _LEVEL_STRENGTHS[:, None] * (1 - middle)
+    a, b = _STRENGTHS[:, None] * middle, _STRENGTHS[:, None] * (1 - middle)
     likelihood = betaln(ones + a, total - ones + b) - betaln(a, b)
-    share = _LEVEL_WEIGHTS / _LEVEL_WEIGHTS.sum()
+    share = _WEIGHTS / _WEIGHTS.sum()
     for _ in range(60):
         member = np.log(share)[:, None] + likelihood
         member = np.exp(member - member.max(axis=0))
         member /= member.sum(axis=0)
-        share = (member.sum(axis=1) + _LEVEL_WEIGHTS) / (member.sum() + _LEVEL_WEIGHTS.sum())
-    order = np.argsort((member * (ones + a) / (total + _LEVEL_STRENGTHS[:, None])).sum(axis=0), kind="stable")
+        share = (member.sum(axis=1) + _WEIGHTS) / (member.sum() + _WEIGHTS.sum())
+    order = np.argsort((member * (ones + a) / (total + _STRENGTHS[:, None])).sum(axis=0), kind="stable")
     ones, total, prior = ones[order], total[order], prior[:, order]
     reached = np.cumsum(member[:, order], axis=0)
     picked = np.array([(u > reached).sum(axis=0) for u in rng.random((len(prior), len(order)))])
     picked = np.minimum(picked, len(_LEVELS) - 1)
-    strength, prior = _LEVEL_STRENGTHS[picked], _shifted(prior, _LEVELS[picked])
+    strength, prior = _STRENGTHS[picked], _shifted(prior, _LEVELS[picked])
     return order, Draws.of(total, rng.beta(ones + strength * prior, total - ones + strength * (1 - prior)), rng)
 
 
