@@ -17,7 +17,7 @@ from dpwitness.mechanisms.validation import InvalidArgument
 from dpwitness.mechanisms.writing import write_text
 from dpwitness.reports.wording import figure, table
 
-__all__ = ["main", "page"]
+__all__ = ["main", "page", "read_tables"]
 
 Row = Mapping[str, Any]
 
@@ -144,15 +144,16 @@ def _other(found: Mapping[str, Any]) -> list[str]:
     return [f"## {heading}", "", *notes, "", *table(["case", "required", "found", "unit", ""], rows), ""]
 
 
-def _read(path: Path) -> list[Mapping[str, Any]]:
+def read_tables(path: Path) -> list[Mapping[str, Any]]:
+    """Benchmark tables from a file that `dpwitness bench NAME --json` printed. Raises InvalidArgument if it is none."""
     try:
         found = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
-        raise InvalidArgument(f"trust_page: {path} must be JSON of `dpwitness bench`: {error}") from None
+        raise InvalidArgument(f"{path} must be JSON of `dpwitness bench`: {error}") from None
     tables = found if isinstance(found, list) else [found]
     for entry in tables:
         if not (isinstance(entry, dict) and isinstance(entry.get("rows"), list) and isinstance(entry.get("name"), str)):
-            raise InvalidArgument(f"trust_page: {path} must hold tables with name and rows, as `dpwitness bench NAME --json` prints them")
+            raise InvalidArgument(f"{path} must hold tables with name and rows, as `dpwitness bench NAME --json` prints them")
     return tables
 
 
@@ -162,7 +163,7 @@ def main(arguments: Sequence[str], told: Callable[[str], Any] = print) -> int:
         told("usage: python -m dpwitness.reports.trust_page OUT.md FILE.json|FILE.md ...")
         return 2
     out, *files = map(Path, arguments)
-    tables = [entry for path in files if path.suffix != ".md" for entry in _read(path)]
+    tables = [entry for path in files if path.suffix != ".md" for entry in read_tables(path)]
     sections = [path.read_text(encoding="utf-8") for path in files if path.suffix == ".md"]
     write_text(out, page(tables, sections))
     return 0

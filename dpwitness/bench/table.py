@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from math import isfinite
 from typing import Any
@@ -46,11 +46,12 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """The rows of one benchmark, and what a reader must know about them."""
+    """The rows of one benchmark, what a reader must know about them, and what stands behind them, which only the JSON tells."""
 
     name: str
     rows: tuple[Row, ...]
     notes: tuple[str, ...] = ()
+    details: tuple[Mapping[str, Any], ...] = ()
 
 
 def best_time(run: Callable[[], Any], repeats: int = 5) -> float:

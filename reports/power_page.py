@@ -1,0 +1,115 @@
+"""The page on power: how near an audit comes to an oracle, and why not nearer, from the JSON of `dpwitness bench power`.
+
+``python -m dpwitness.reports.power_page FOLDER before.json after.json`` writes ``power.md`` and its plot. Nothing on it is typed by hand.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import numpy as np
+
+from dpwitness.mechanisms.writing import write_text
+from dpwitness.reports.drawing import drawing
+from dpwitness.reports.trust_page import read_tables
+from dpwitness.reports.wording import count, figure, table
+
+__all__ = ["main", "page", "plot"]
+
+Budget = Mapping[str, Any]  # an entry of the details of `bench.power`: trials, seeds, cases
+
+_INTRODUCTION = (
+    "A verdict NOT_REFUTED is worth as much as the chance that a violation would have been found. Here whole audits run on every "
+    "mechanism of the zoo and of the papers whose law of the privacy loss is known, on a given pair. What they certify, at confidence "
+    "0.95, is divided by the *limit*: the median of what the best event, known beforehand, certifies with as many runs. A case counts "
+    "with its median over the seeds. Luck can pass the limit."
+)
+_CAUSES = (
+    "Certified / limit is the product of what three causes leave: *rounds* that train an event certify nothing; *looks* on the way take a "
+    "share of alpha; the *event* that was learned is not the oracle's (luck of the seeds stands here too). Medians over the cases."
+)
+_QUANTILES = (("median", 0.5), ("10 % quantile", 0.1), ("worst", 0.0))
+
+
+def page(before: Mapping[str, Any], after: Mapping[str, Any], plot_name: str) -> str:
+    """The page from two tables of `bench power`: an earlier one, and that of today."""
+    lines = ["# Power: how near an audit comes to an oracle", "", _INTRODUCTION, "", f"![Certified over the limit]({plot_name})", ""]
+    lines += ["## Before", "", "With four selectors of the event and a penalty each:", "", *_reached(before["details"], ()), ""]
+    lines += ["## Today", "", *_reached(after["details"], after["rows"]), ""]
+    lines += ["## What the rest is lost to", "", _CAUSES, "", *_causes(after["details"]), ""]
+    lines += ["## Every case", "", *_cases(before["details"], after["details"])]
+    return "\n".join(lines) + "\n"
+
+
+def _ratios(budget: Budget) -> dict[str, float]:
+    return {case["name"]: median(case["ratios"]) for case in budget["cases"]}
+
+
+def _quantile(budget: Budget, share: float) -> float:
+    return float(np.quantile(list(_ratios(budget).values()), share))
+
+
+def _reached(budgets: Sequence[Budget], required: Sequence[Mapping[str, Any]]) -> list[str]:
+    asked = {row["case"]: float(row["required"]) for row in required}
+
+    def told(budget: Budget, what: str, share: float) -> str:
+        value = _quantile(budget, share)
+        least = asked.get(f"certified / limit at {budget['trials']:,} trials: {what}")
+        return figure(value, 3) + ("" if least is None else f" ({'met' if value >= least else '**missed**'}: {least:g} asked)")
+
+    head = ["trials", "cases", "seeds", *(what for what, _ in _QUANTILES)]
+    return table(
+        head, [[count(b["trials"]), count(len(b["cases"])), count(b["seeds"]), *(told(b, *q) for q in _QUANTILES)] for b in budgets]
+    )
+
+
+def _causes(budgets: Sequence[Budget]) -> list[str]:
+    names = ("rounds", "looks", "event")
+    rows = [[count(b["trials"]), *(figure(median(case[name] for case in b["cases"]), 3) for name in names)] for b in budgets]
+    return table(["trials", *names], rows)
+
+
+def _cases(before: Sequence[Budget], after: Sequence[Budget]) -> list[str]:
+    """Certified over the limit of each case, at each budget, those that come least near at the smallest budget first."""
+    columns = [("before, ", b) for b in before] + [("", b) for b in after]
+    ratios = [_ratios(b) for _, b in columns]
+    names = sorted(
+        {name for found in ratios for name in found}, key=lambda name: min(found.get(name, 9.0) for found in ratios[len(before) :])
+    )
+    head = ["case", *(f"{word}{b['trials']:,}" for word, b in columns)]
+    return table(head, [[name, *(figure(found.get(name), 3) for found in ratios)] for name in names])
+
+
+def plot(before: Sequence[Budget], after: Sequence[Budget], path: Path) -> None:
+    """Median, 10 % quantile and worst case over the number of trials: filled today, open before."""
+    with drawing(path) as axes:
+        for (what, share), mark in zip(_QUANTILES, "osv", strict=True):
+            for budgets, face, word in ((after, "black", what), (before, "white", f"{what}, before")):
+                x, y = [b["trials"] for b in budgets], [_quantile(b, share) for b in budgets]
+                style = "-" if face == "black" else ":"
+                axes.plot(x, y, mark + style, color="black", markerfacecolor=face, linewidth=1, markersize=5, label=word)
+        axes.set_xscale("log")
+        axes.set_ylim(0, 1.05)
+        axes.set_xlabel("trials")
+        axes.set_ylabel("certified / limit")
+        axes.legend(loc="lower right", fontsize=8, ncols=2)
+
+
+def main(arguments: Sequence[str], told: Callable[[str], Any] = print) -> int:
+    """Write the page and its plot."""
+    if len(arguments) != 3:
+        told("usage: python -m dpwitness.reports.power_page FOLDER BEFORE.json AFTER.json")
+        return 2
+    folder, *files = map(Path, arguments)
+    before, after = (next(found for found in read_tables(path) if found["name"] == "power") for path in files)
+    plot(before["details"], after["details"], folder / "power.svg")
+    write_text(folder / "power.md", page(before, after, "power.svg"))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,47 @@
+"""How near the audit comes to an oracle: what is counted, and the page that tells it."""
+
+import json
+from dataclasses import asdict
+from pathlib import Path
+
+import pytest
+
+from dpwitness.bench.power import measure
+from dpwitness.mechanisms import InvalidArgument
+from dpwitness.reports.power_page import main
+
+BEFORE = Path(__file__).parents[2] / "reports" / "published" / "power-before.json"
+
+
+@pytest.fixture(scope="module")
+def found():
+    return measure([(5_000, 3, ()), (20_000, 2, (0.5, 0.5, 2.0))], only="randomized-response")
+
+
+def test_causes_multiply_to_what_is_reached(found):
+    assert [row.case for row in found.rows] == [f"certified / limit at 20,000 trials: {q}" for q in ("median", "10 % quantile", "worst")]
+    assert [row.met for row in found.rows] == [True, True, False]  # nobody certifies twice the limit
+    for budget in found.details:
+        for case in budget["cases"]:
+            assert len(case["ratios"]) == budget["seeds"]
+            assert case["rounds"] * case["looks"] * case["event"] == pytest.approx(
+                sorted(case["ratios"])[len(case["ratios"]) // 2], rel=0.2
+            )
+            assert 0.8 < case["rounds"] < 1 and 0.9 < case["looks"] < 1
+
+
+def test_page(found, tmp_path):
+    (tmp_path / "after.json").write_text(json.dumps([asdict(found)]))
+    assert main([str(tmp_path), str(BEFORE), str(tmp_path / "after.json")]) == 0
+    text = (tmp_path / "power.md").read_text()
+    after = [line for line in text.splitlines() if line.startswith("| 20,000 |")][1]
+    assert "(met: 0.5 asked)" in after and "(**missed**: 2 asked)" in after
+    assert "| randomized-response | " in text
+    assert (tmp_path / "power.svg").stat().st_size > 2_000
+
+
+def test_bad_input(tmp_path, capsys):
+    assert main([]) == 2 and "usage" in capsys.readouterr().out
+    (tmp_path / "no.json").write_text('{"rows": 3}')
+    with pytest.raises(InvalidArgument, match=r"no\.json must hold tables"):
+        main([str(tmp_path), str(tmp_path / "no.json"), str(BEFORE)])
