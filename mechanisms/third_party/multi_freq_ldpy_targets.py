@@ -27,8 +27,8 @@ def _seed_compiled(seed):
     np.random.seed(seed)
 
 
-_ITEM = {"kind": "Records", "size": 1, "low": 0, "high": D - 1, "integer": True}
-_TUPLE = {"kind": "Rows", "size": 1, "features": ((0, D - 1), (0, D - 1))}
+_ITEM = {"kind": "Records", "size": 1, "low": 0, "high": D - 1, "categories": True}
+_TUPLE = {"kind": "Rows", "size": 1, "features": ((0, D - 1), (0, D - 1)), "categories": (0, 1)}
 
 
 def _target(claim, cause="", domain=_ITEM):

@@ -40,7 +40,7 @@ def geometric(dataset, size, rng):
     return int(dataset[0]) + rng.geometric(success, size) - rng.geometric(success, size)
 
 
-@_target("pure:1", kind="Records", size=1, low=0, high=3, integer=True)
+@_target("pure:1", kind="Records", size=1, low=0, high=3, categories=True)
 def randomized_response(dataset, size, rng):
     """Four categories, the true one kept with probability e / (e + 3)."""
     true = int(dataset[0])

@@ -166,7 +166,7 @@ def randomized_response_bool(dataset, size, rng):
     return _each(_response_bool(), bool(dataset[0]), size)
 
 
-@_target(_mapped(_response, 1), kind="Records", size=1, low=0, high=3, integer=True)
+@_target(_mapped(_response, 1), kind="Records", size=1, low=0, high=3, categories=True)
 def randomized_response(dataset, size, rng):
     """make_randomized_response over four categories."""
     return _each(_response(), int(dataset[0]), size)
@@ -196,13 +196,13 @@ def private_quantile(dataset, size, rng):
     return _each(_quantile(), dataset.tolist(), size)
 
 
-@_target(_mapped(_histogram, 1), **(_RECORDS | {"high": 2}), integer=True, relation="add-remove")
+@_target(_mapped(_histogram, 1), **(_RECORDS | {"high": 2}), categories=True, relation="add-remove")
 def histogram(dataset, size, rng):
     """Counts of three categories with Laplace noise."""
     return np.array(_each(_histogram(), [int(v) for v in dataset], size))
 
 
-@_target(_mapped(_histogram, 2), **(_RECORDS | {"high": 2}), integer=True)
+@_target(_mapped(_histogram, 2), **(_RECORDS | {"high": 2}), categories=True)
 def histogram_replaced(dataset, size, rng):
     """The same under replacement: the map is asked for a symmetric distance of 2."""
     return np.array(_each(_histogram(), [int(v) for v in dataset], size))

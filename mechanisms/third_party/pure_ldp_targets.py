@@ -20,7 +20,7 @@ INSTALL = "pip install numpy scipy scikit-learn xxhash bitarray && pip install -
 def _target(claim, cause="", d=4):
     def declare(function):
         function.claim, function.cause = claim, cause
-        function.domain = {"kind": "Records", "size": 1, "low": 0, "high": d - 1, "integer": True}
+        function.domain = {"kind": "Records", "size": 1, "low": 0, "high": d - 1, "categories": True}
         return function
 
     return declare
