@@ -9,7 +9,7 @@ import numpy as np
 
 from dpwitness.auditors.divergence import Binned
 from dpwitness.auditors.events import AdditiveScore, Atoms, Ball, Event, Intervals, Lattice, LowBits, Threshold, WeightedScore
-from dpwitness.auditors.features import Block, Distances, Levels, Places, Ramps
+from dpwitness.auditors.features import Block, Distances, Levels, Places, Ramps, Trees
 from dpwitness.mechanisms.jsonable import from_jsonable
 from dpwitness.mechanisms.reading import record, refuse, text
 from dpwitness.mechanisms.validation import InvalidArgument
@@ -139,6 +139,9 @@ def _block(block: Any, width: int, need: Check) -> None:
             need(_whole(block.less, -1, width), f"score.blocks must name a column to take off, between -1 and {width}")
             need(len(knots) >= 2 and np.isfinite(knots).all(), "score.blocks must have at least 2 finite knots")
         return
+    if isinstance(block, Trees):
+        _trees(block, width, need)
+        return
     at = block.at
     fits = isinstance(at, np.ndarray) and at.dtype == np.int64 and at.ndim == 1 and 1 <= len(at) <= NESTED
     need(fits and bool(((at >= 0) & (at <= width)).all()), f"score.blocks must name columns, between 0 and {width}")
@@ -151,6 +154,23 @@ def _block(block: Any, width: int, need: Check) -> None:
             _numbers(value) and len(value) == len(at) and bool(np.isfinite(value).all()), f"score.blocks must have a {name} for each column"
         )
     need(bool((block.scale > 0).all()), "score.blocks must have positive scales")
+
+
+def _trees(block: Trees, width: int, need: Check) -> None:
+    """Nodes that are there, each below its parent."""
+    nodes = len(block.feature)
+    whole = all(
+        isinstance(c, np.ndarray) and c.dtype == np.int64 and c.ndim == 1 for c in (block.feature, block.left, block.right, block.roots)
+    )
+    sized = whole and 1 <= nodes <= COLUMNS and len(block.left) == len(block.right) == nodes and 1 <= len(block.roots) <= NESTED
+    valued = all(_numbers(c) and len(c) == nodes and bool(np.isfinite(c).all()) for c in (block.threshold, block.value))
+    need(sized and valued, f"score.blocks must have trees of at most {COLUMNS} nodes, each with its numbers")
+    leaf = block.left < 0
+    down = (block.left > np.arange(nodes)) & (block.right > np.arange(nodes)) & (np.maximum(block.left, block.right) < nodes)
+    need(bool((leaf | down).all()), "score.blocks must have trees whose children stand below their parents")
+    need(bool(((block.roots >= 0) & (block.roots < nodes)).all()), f"score.blocks must have roots between 0 and {nodes - 1}")
+    split = block.feature[~leaf]
+    need(bool(((split >= 0) & (split <= width)).all()), f"score.blocks must have trees on columns between 0 and {width}")
 
 
 def _atoms(it: Atoms, need: Check, path: str) -> None:

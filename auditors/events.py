@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from dpwitness.auditors.features import Block
+from dpwitness.auditors.features import Block, Trees
 from dpwitness.auditors.outputs import Outputs, row_keys
 from dpwitness.mechanisms.jsonable import to_jsonable
 from dpwitness.mechanisms.validation import InvalidArgument
@@ -194,15 +194,16 @@ class Threshold(Event):
         return max(1, int(np.isfinite(self.low)) + int(np.isfinite(self.high)))
 
     def describe(self) -> str:
-        score = self.score
+        score, trees = self.score, 0
         if isinstance(score, WeightedScore):
-            columns = sum(len(weights) for _, weights in score.blocks)
+            columns = sum(len(weights) for block, weights in score.blocks if not isinstance(block, Trees))
+            trees = sum(len(block.roots) for block, _ in score.blocks if isinstance(block, Trees))
         else:
             columns = len({column for column, *_ in (*score.smooth, *score.tables)})
         sides = [("D1 above", self.high), ("D0 below", self.low)]
         rule = ", ".join(f"{side} {at:.6g}" for side, at in sides if np.isfinite(at))
         told = "".join(f"; an output that is {name!r} scores {value:.3g}" for name, value in score.structures[:4])
-        return f"score over {columns} features: {rule or 'never guesses'}{told}"
+        return f"score over {columns} features{f' and {trees} trees' if trees else ''}: {rule or 'never guesses'}{told}"
 
 
 @dataclass(frozen=True, slots=True, eq=False)

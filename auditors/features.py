@@ -3,8 +3,8 @@
 The groups are the log-ratios of the laws that mechanisms have: a shift of Laplace noise is linear between two points (`Ramps`), one of
 Gaussian noise linear (`Affine`), one of its covariance quadratic (`Products`), noise of a radial density a function of distances to two
 centers (`Distances`); sequences of answers differ by where the first or last of a kind stands (`Places`), sums of noisy parts in the
-differences of neighbours, unordered outputs in their order statistics (`Sorted`). Nothing is clipped before it is added in `Affine`: a
-linear combination may be exact.
+differences of neighbours, unordered outputs in their order statistics (`Sorted`). What no such sum says, trees may (`Trees`). Nothing is
+clipped before it is added in `Affine`: a linear combination may be exact.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Affine", "Block", "Distances", "Levels", "Numbers", "Places", "Products", "Ramps", "SignedLog", "Sorted", "propose"]
+__all__ = ["Affine", "Block", "Distances", "Levels", "Numbers", "Places", "Products", "Ramps", "SignedLog", "Sorted", "Trees", "propose"]
 
 FloatArray = NDArray[np.float64]
 Columns = NDArray[np.int64]
@@ -154,6 +154,28 @@ class Places(Block):
         places = np.arange(length + 1)
         parts = [first[:, None] == places, last[:, None] == places, hit.sum(axis=1)[:, None], hit[:, :-1] & hit[:, 1:]]
         return np.concatenate(parts, axis=1, dtype=float)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Trees(Block):
+    """A sum of decision trees, in one table of nodes: to the left where a number is at most the threshold (NaN never is), else right.
+
+    Children stand below their parents, so that every way down ends; a leaf has none (-1) and a value. `roots` is where each tree begins.
+    """
+
+    feature: Columns
+    threshold: FloatArray
+    left: Columns
+    right: Columns
+    value: FloatArray
+    roots: Columns
+
+    def columns(self, matrix: FloatArray) -> FloatArray:
+        from dpwitness.auditors.tree_kernel import sum_of_trees  # loads Numba
+
+        return sum_of_trees(np.ascontiguousarray(matrix), self.feature, self.threshold, self.left, self.right, self.value, self.roots)[
+            :, None
+        ]
 
 
 def within_floats(function: Callable[[FloatArray], Any], x: FloatArray) -> Any:

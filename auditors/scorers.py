@@ -6,7 +6,7 @@ Three are enough: the one column that varies, as it is (`line`); a weighted sum 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal, Protocol, overload
 
 import numpy as np
@@ -27,6 +27,7 @@ __all__ = [
     "fit_distance",
     "fit_line",
     "fit_model",
+    "fit_trees",
     "held_out_scores",
 ]
 
@@ -185,6 +186,18 @@ def held_out_scores(data: Training, whole: ModelScorer) -> FloatArray | None:
         spread = float(own.std())
         scores[out] = (own - own.mean()) / spread * asked.std() + asked.mean() if spread > 0 else asked.mean()
     return scores
+
+
+def fit_trees(data: Training, model: ModelScorer, held_out: FloatArray) -> tuple[ModelScorer, FloatArray] | None:
+    """Boosted trees on top of a model, and the held-out scores of both together; None where they add nothing."""
+    from dpwitness.auditors.trees import boost
+
+    found = boost(data.matrix, data.label, held_out)
+    if found is None:
+        return None
+    trees, added = found
+    whole = replace(model.model, blocks=(*model.model.blocks, (trees, np.ones(1))))
+    return ModelScorer(whole, model.precision), held_out + added
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -42,7 +42,7 @@ _TABLE: dict[str, dict[str, str]] = {
     },
     "dpwitness.auditors": {
         "events": "AdditiveScore Atoms Ball Intervals Lattice LowBits Threshold WeightedScore",
-        "features": "Affine Distances Levels Places Products Ramps SignedLog Sorted",
+        "features": "Affine Distances Levels Places Products Ramps SignedLog Sorted Trees",
         "divergence": "Binned",
         "utility": "FailureBound MeanBound Scaling",
     },
