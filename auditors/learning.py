@@ -146,10 +146,13 @@ def _candidates(data: Training, goal: Goal, near: FloatArray | None, rng: np.ran
 
 
 def _between(ordered: FloatArray, rank: int) -> float:
-    """A threshold above as many of these numbers as `rank` says; infinite at the ends."""
+    """A threshold above about as many of these numbers as `rank` says, next to the values that are equal there; infinite at the ends."""
     if not 0 < rank < len(ordered):
         return -np.inf if rank <= 0 else np.inf
-    below, above = float(ordered[rank - 1]), float(ordered[rank])
+    if ordered[rank - 1] == ordered[rank]:
+        start, end = (int(np.searchsorted(ordered, ordered[rank], side=side)) for side in ("left", "right"))  # type: ignore[call-overload]
+        rank = end if start == 0 or (end < len(ordered) and end - rank < rank - start) else start
+    below, above = float(ordered[rank - 1]), float(ordered[min(rank, len(ordered) - 1)])
     middle = 0.5 * below + 0.5 * above
     return middle if below <= middle < above else below
 
