@@ -266,6 +266,7 @@ class ZCDP(Claim):
 
     kind: ClassVar[str] = "zcdp"
     symbol: ClassVar[str] = "rho"
+    orders: ClassVar[FloatArray] = _ORDERS
 
     def __post_init__(self) -> None:
         require(self).positive("rho")
@@ -278,7 +279,7 @@ class ZCDP(Claim):
 
     def parameter_at(self, fpr: ArrayLike, tpr: ArrayLike) -> FloatArray:
         q, p = np.broadcast_arrays(np.asarray(fpr, dtype=float), np.asarray(tpr, dtype=float))
-        rho = (binary_renyi(_ORDERS, p[..., None], q[..., None]) / _ORDERS).max(axis=-1)
+        rho = (binary_renyi(self.orders, p[..., None], q[..., None]) / self.orders).max(axis=-1)
         return np.where(p > q, rho, 0.0)
 
 
