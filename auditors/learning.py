@@ -150,7 +150,7 @@ def _between(ordered: FloatArray, rank: int) -> float:
     if not 0 < rank < len(ordered):
         return -np.inf if rank <= 0 else np.inf
     if ordered[rank - 1] == ordered[rank]:
-        start, end = (int(np.searchsorted(ordered, ordered[rank], side=side)) for side in ("left", "right"))  # type: ignore[call-overload]
+        start, end = (int(np.searchsorted(ordered, ordered[rank], side=side)) for side in ("left", "right"))
         rank = end if start == 0 or (end < len(ordered) and end - rank < rank - start) else start
     below, above = float(ordered[rank - 1]), float(ordered[min(rank, len(ordered) - 1)])
     middle = 0.5 * below + 0.5 * above
