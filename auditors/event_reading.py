@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from dpwitness.auditors.divergence import Binned
-from dpwitness.auditors.events import AdditiveScore, Atoms, Ball, Event, Intervals, Lattice, LowBits, Threshold, WeightedScore
+from dpwitness.auditors.events import Atoms, Ball, Event, Intervals, Lattice, LowBits, Threshold, WeightedScore
 from dpwitness.auditors.features import Block, Distances, Levels, Places, Ramps, Trees
 from dpwitness.mechanisms.jsonable import from_jsonable
 from dpwitness.mechanisms.reading import record, refuse, text
@@ -85,38 +85,18 @@ def _intervals(it: Intervals, need: Check, path: str) -> None:
 
 
 def _threshold(it: Threshold, need: Check, path: str) -> None:
-    need(isinstance(it.score, AdditiveScore | WeightedScore), "score must be a sum over columns or features")
+    need(isinstance(it.score, WeightedScore), "score must be a sum over features")
     need(_real(it.low), "low must be a number")
     need(_real(it.high), "high must be a number")
     need(it.low <= it.high, "low must not exceed high")
-    (_weighted if isinstance(it.score, WeightedScore) else _additive)(it.score, need)
+    _weighted(it.score, need)
 
 
-def _additive(score: Any, need: Check) -> None:
-    need(_whole(score.width, 0, COLUMNS), f"score.width must be a whole number, between 0 and {COLUMNS}")
-    for name, least in (("smooth", 2), ("tables", 1)):
-        parts = getattr(score, name)
-        need(isinstance(parts, tuple), f"score.{name} must be a tuple")
-        for part in parts:
-            need(isinstance(part, tuple) and len(part) == 3, f"score.{name} must hold a column, knots and values")
-            column, knots, values = part
-            need(_whole(column, 0, score.width), f"score.{name} must name a column, between 0 and {score.width}")
-            need(_increasing(knots) and len(knots) >= least, f"score.{name} must have at least {least} increasing knots")
-            valued = _numbers(values) and len(values) == len(knots) and np.isfinite(values).all()
-            need(valued, f"score.{name} must have a value for each knot")
-            need(name == "tables" or np.isfinite(knots).all(), f"score.{name} must have finite knots")
-    _named(score, need)
-
-
-def _named(score: Any, need: Check) -> None:
+def _weighted(score: Any, need: Check) -> None:
     named = isinstance(score.structures, tuple) and all(
         isinstance(s, tuple) and len(s) == 2 and isinstance(s[0], str) and _real(s[1]) for s in score.structures
     )
     need(named, "score.structures must hold names and scores")
-
-
-def _weighted(score: Any, need: Check) -> None:
-    _named(score, need)
     need(_whole(score.width, 0, COLUMNS), f"score.width must be a whole number, between 0 and {COLUMNS}")
     need(_real(score.offset) and abs(score.offset) < np.inf, "score.offset must be a finite number")
     need(isinstance(score.blocks, tuple) and len(score.blocks) <= COLUMNS, "score.blocks must be a tuple")

@@ -16,7 +16,6 @@ from dpwitness.mechanisms.jsonable import to_jsonable
 from dpwitness.mechanisms.validation import InvalidArgument
 
 __all__ = [
-    "AdditiveScore",
     "Atoms",
     "Ball",
     "Event",
@@ -126,38 +125,6 @@ class Intervals(Event):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class AdditiveScore:
-    """A sum over columns of the output matrix (column 0 is the structure code).
-
-    `smooth` holds (column, knots, values): piecewise linear, constant outside the knots, 0 at NaN. `tables` holds (column, keys,
-    values): a value for each listed key (infinity stands for NaN too), 0 for others.
-    """
-
-    width: int
-    smooth: tuple[tuple[int, FloatArray, FloatArray], ...] = ()
-    tables: tuple[tuple[int, FloatArray, FloatArray], ...] = ()
-    structures: tuple[tuple[str, float], ...] = ()  # what the structure codes in the tables stand for, to be printed
-
-    def __call__(self, matrix: FloatArray) -> FloatArray:
-        """Scores of the rows of an output matrix, quantised to 1e-9 of their scale so that rounding noise decides nothing."""
-        total = np.zeros(len(matrix))
-        for column, knots, values in self.smooth:
-            x = matrix[:, column]
-            if len(knots) == 2:
-                slope = (values[1] - values[0]) / (knots[1] - knots[0])
-                part = values[0] + slope * (np.clip(x, knots[0], knots[1]) - knots[0])
-            else:
-                part = np.interp(x, knots, values)
-            total += np.where(np.isnan(x), 0.0, part)
-        for column, keys, values in self.tables:
-            x = np.where(np.isnan(matrix[:, column]), np.inf, matrix[:, column])
-            place = np.minimum(np.searchsorted(keys, x), len(keys) - 1)
-            total += np.where(keys[place] == x, values[place], 0.0)
-        unit = 1e-9 * max([1e-300, *(float(np.abs(v).max()) for _, _, v in (*self.smooth, *self.tables))])
-        return np.rint(total / unit) * unit
-
-
-@dataclass(frozen=True, slots=True, eq=False)
 class WeightedScore:
     """A weighted sum of features of an output matrix with `width` numbers a row: each block with its weights, and a constant."""
 
@@ -179,7 +146,7 @@ class WeightedScore:
 class Threshold(Event):
     """D1 where the score exceeds `high`, D0 where it is below `low`; an infinite threshold is never crossed."""
 
-    score: AdditiveScore | WeightedScore
+    score: WeightedScore
     low: float
     high: float
 
@@ -194,16 +161,13 @@ class Threshold(Event):
         return max(1, int(np.isfinite(self.low)) + int(np.isfinite(self.high)))
 
     def describe(self) -> str:
-        score, trees = self.score, 0
-        if isinstance(score, WeightedScore):
-            columns = sum(len(weights) for block, weights in score.blocks if not isinstance(block, Trees))
-            trees = sum(len(block.roots) for block, _ in score.blocks if isinstance(block, Trees))
-        else:
-            columns = len({column for column, *_ in (*score.smooth, *score.tables)})
+        score = self.score
+        features = sum(len(weights) for block, weights in score.blocks if not isinstance(block, Trees))
+        trees = sum(len(block.roots) for block, _ in score.blocks if isinstance(block, Trees))
         sides = [("D1 above", self.high), ("D0 below", self.low)]
         rule = ", ".join(f"{side} {at:.6g}" for side, at in sides if np.isfinite(at))
         told = "".join(f"; an output that is {name!r} scores {value:.3g}" for name, value in score.structures[:4])
-        return f"score over {columns} features{f' and {trees} trees' if trees else ''}: {rule or 'never guesses'}{told}"
+        return f"score over {features} features{f' and {trees} trees' if trees else ''}: {rule or 'never guesses'}{told}"
 
 
 @dataclass(frozen=True, slots=True, eq=False)

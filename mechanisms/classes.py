@@ -41,7 +41,7 @@ _TABLE: dict[str, dict[str, str]] = {
         "transfer": "TestDataDependentLearner",
     },
     "dpwitness.auditors": {
-        "events": "AdditiveScore Atoms Ball Intervals Lattice LowBits Threshold WeightedScore",
+        "events": "Atoms Ball Intervals Lattice LowBits Threshold WeightedScore",
         "features": "Affine Distances Levels Places Products Ramps SignedLog Sorted Trees",
         "divergence": "Binned",
         "utility": "FailureBound MeanBound Scaling",

@@ -10,17 +10,18 @@ import pytest
 from dpwitness.auditors.audit import audit
 from dpwitness.auditors.bits import learn_lattice
 from dpwitness.auditors.events import (
-    AdditiveScore,
     Atoms,
     Ball,
     Intervals,
     Lattice,
     LowBits,
     Threshold,
+    WeightedScore,
     event_from_json,
     lattice,
     lowest_bits,
 )
+from dpwitness.auditors.features import Levels, Ramps
 from dpwitness.auditors.learning import learn
 from dpwitness.auditors.outputs import WrongShape, concatenate, encode, row_keys
 from dpwitness.mechanisms import ApproxDP, InvalidArgument, PureDP, Records
@@ -88,8 +89,8 @@ def test_lattice_reads_the_bits():
 EVENTS = [
     Intervals(0, np.array([-1.0, 0.5]), np.array([-1.0, 0.0, 1.0]), -1),
     Intervals(0, np.linspace(-2, 2, 12), np.where(np.arange(13) % 3 == 0, 1.0, -1.0)),
-    Threshold(AdditiveScore(1, ((1, np.array([-1.0, 1.0]), np.array([-2.0, 2.0])),)), -0.5, 0.5),
-    Threshold(AdditiveScore(1, (), ((1, np.array([0.25, np.inf]), np.array([1.0, -1.0])),)), -0.5, np.inf),
+    Threshold(WeightedScore(1, ((Ramps(1, -1, np.array([-1.0, 1.0])), np.array([4.0])),), -2.0), -0.5, 0.5),
+    Threshold(WeightedScore(1, ((Levels(1, np.array([0.25, np.inf])), np.array([1.0, -1.0])),)), -0.5, np.inf),
     Lattice(0, np.array([[0.0, 0.0], [-2.0, -2.0]]), np.array([1.0, -1.0])),
 ]
 
