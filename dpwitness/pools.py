@@ -29,10 +29,13 @@ def pool(count: int) -> Iterator[ProcessPoolExecutor]:
     finally:
         alive = list((getattr(executor, "_processes", None) or {}).values())
         manager = getattr(executor, "_executor_manager_thread", None)
+        results = getattr(getattr(executor, "_result_queue", None), "_writer", None)
         with _silent(manager):
             executor.shutdown(wait=False, cancel_futures=True)
             for process in alive:
                 _end(process)
+            if results is not None:
+                results.close()  # ours is the last end: else a reader would wait for the rest of what a worker was killed over
             if manager is not None:
                 manager.join(5.0)
 

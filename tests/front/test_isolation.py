@@ -14,6 +14,7 @@ import pytest
 from dpwitness import audit
 from dpwitness.mechanisms import Pair
 from dpwitness.mechanisms.foreign import Target
+from dpwitness.pools import pool
 
 HOSTILE = """
 import ctypes
@@ -246,6 +247,16 @@ def test_no_process_survives_its_parent(hostile, end):
         assert process.returncode == (-9 if end == signal.SIGKILL else 3)
         assert b"Traceback" not in err
         assert left(token) == []
+
+
+def test_a_worker_that_is_killed_over_a_message_holds_nobody_up():
+    """Half a message lies in the pipe of results, and nobody is left to write the rest."""
+    with pool(1) as executor:
+        assert executor.submit(os.getpid).result() != os.getpid()
+        manager = executor._executor_manager_thread
+        os.write(executor._result_queue._writer.fileno(), (1000).to_bytes(4, "big") + b"the beginning")
+        time.sleep(0.2)
+    assert not manager.is_alive()
 
 
 def test_a_second_interrupt_ends_at_once_without_a_traceback(hostile):
