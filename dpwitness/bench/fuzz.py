@@ -176,14 +176,14 @@ def _calls(seed: int, count: int, tally: Tally) -> None:
 
 def _outside(runs: Iterator[Run], tally: Tally) -> None:
     """As a program of its own, to which no signal is dead: what is ignored here (nohup, a background job) would be ignored there."""
-    ours = {signal.SIGHUP: signal.SIG_DFL, signal.SIGINT: signal.default_int_handler}
-    before = {number: signal.signal(number, handler) for number, handler in ours.items()}
+    before = [(signal.SIGHUP, signal.signal(signal.SIGHUP, signal.SIG_DFL))]
+    before.append((signal.SIGINT, signal.signal(signal.SIGINT, signal.default_int_handler)))
     try:
         for run in runs:
             code, text, left = _started(run)
             tally.take(str(run), code, text, left, also=(-signal.SIGKILL,) if run.signal == signal.SIGKILL else ())
     finally:
-        for number, handler in before.items():
+        for number, handler in before:
             signal.signal(number, handler)
 
 
