@@ -211,7 +211,8 @@ def name_of_atom(row: FloatArray, names: Mapping[float, str]) -> str:
 def _by_key(rows: FloatArray, guesses: FloatArray) -> tuple[NDArray[np.uint64], Guesses]:
     keys = row_keys(rows)
     order = np.argsort(keys)
-    return keys[order], np.asarray(guesses)[order].astype(np.int8)
+    with np.errstate(invalid="ignore"):  # of a witness that nobody has checked yet
+        return keys[order], np.asarray(guesses)[order].astype(np.int8)
 
 
 def _look_up(table: tuple[NDArray[np.uint64], Guesses], matrix: FloatArray) -> Guesses:
