@@ -20,7 +20,6 @@ from dpwitness.auditors.outputs import Outputs, concatenate
 from dpwitness.auditors.posterior import Choice, Draws, Goal, Table, counts_of, draw_atoms, draw_shares, judged, trusted
 from dpwitness.auditors.scorers import (
     AtomScorer,
-    LineScorer,
     ModelScorer,
     Scorer,
     Training,
@@ -122,14 +121,13 @@ def _candidates(data: Training, goal: Goal, near: FloatArray | None, rng: np.ran
 
     atoms = find_atoms(data)
     few = atoms is not None and len(atoms[0]) <= _PLAIN_ATOMS
-    line, straight = None if few else fit_line(data), None
+    line = None if few else fit_line(data)
     if line is not None:
         own = line.score(data.matrix)
-        straight = scored("line", line, own, own)
-        yield straight
+        yield scored("line", line, own, own)
     alone = few or len(data.varying) <= 1  # a model has nothing to say of atoms beyond their own counts
     if atoms is not None and alone:
-        yield _of_atoms(data, goal, *atoms, straight, rng)
+        yield _of_atoms(data, goal, *atoms, None, rng)
     model = None if few else fit_model(data)
     scores = held_out_scores(data, model) if model is not None else None
     found = None
@@ -165,7 +163,7 @@ def _of_atoms(
     """Each output by its own counts, around the share that the model gives to outputs of its score."""
     cells = None
     if model is not None and model.table is not None:
-        assert isinstance(model.scorer, ModelScorer | LineScorer)
+        assert isinstance(model.scorer, ModelScorer)
         cells = np.searchsorted(model.table.bounds, model.scorer.score(rows), side="left")
 
     def draw(which: int | None) -> tuple[NDArray[np.intp], Draws]:
