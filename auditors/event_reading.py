@@ -138,10 +138,9 @@ def _block(block: Any, width: int, need: Check) -> None:
 
 def _trees(block: Trees, width: int, need: Check) -> None:
     """Nodes that are there, each below its parent."""
-    nodes = len(block.feature)
-    whole = all(
-        isinstance(c, np.ndarray) and c.dtype == np.int64 and c.ndim == 1 for c in (block.feature, block.left, block.right, block.roots)
-    )
+    columns = (block.feature, block.left, block.right, block.roots)
+    whole = all(isinstance(c, np.ndarray) and c.dtype == np.int64 and c.ndim == 1 for c in columns)
+    nodes = len(block.feature) if whole else 0
     sized = whole and 1 <= nodes <= COLUMNS and len(block.left) == len(block.right) == nodes and 1 <= len(block.roots) <= NESTED
     valued = all(_numbers(c) and len(c) == nodes and bool(np.isfinite(c).all()) for c in (block.threshold, block.value))
     need(sized and valued, f"score.blocks must have trees of at most {COLUMNS} nodes, each with its numbers")

@@ -134,7 +134,7 @@ def _candidates(data: Training, goal: Goal, near: FloatArray | None, rng: np.ran
     if model is not None and scores is not None:
         found = scored("model", model, scores, model.score(data.matrix))
         yield found
-        boosted = None if not isinstance(model, ModelScorer) or len(data.varying) < 2 else fit_trees(data, model, scores)
+        boosted = None if alone else fit_trees(data, model, scores)
         if boosted is not None:
             yield scored("trees", boosted[0], boosted[1], boosted[0].score(data.matrix))
     distance = None if near is None else fit_distance(data, near)

@@ -1,7 +1,8 @@
 """Ways to order outputs by how much they speak for D1. Each is fitted on training data and can become an event.
 
-Three are enough: the one column that varies, as it is (`line`); a weighted sum of groups of features whose priors the data choose
-(`model`); and, where outputs repeat, each output by its own counts around what the model says (`atoms`).
+Few are enough: the one column that varies, as it is (`line`); a weighted sum of groups of features whose priors the data choose (`model`),
+with boosted trees where they add to it (`trees`); where outputs repeat, each output by its own counts around what the model says (`atoms`);
+and the distance from an output that is given.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from dpwitness.auditors.events import Atoms, Ball, Event, Intervals, Threshold, 
 from dpwitness.auditors.features import Block, Levels, propose, within_floats
 from dpwitness.auditors.outputs import Outputs, row_keys
 from dpwitness.auditors.regression import fit_grouped
+from dpwitness.auditors.trees import boost
 
 __all__ = [
     "AtomScorer",
@@ -190,8 +192,6 @@ def held_out_scores(data: Training, whole: ModelScorer) -> FloatArray | None:
 
 def fit_trees(data: Training, model: ModelScorer, held_out: FloatArray) -> tuple[ModelScorer, FloatArray] | None:
     """Boosted trees on top of a model, and the held-out scores of both together; None where they add nothing."""
-    from dpwitness.auditors.trees import boost
-
     found = boost(data.matrix, data.label, held_out)
     if found is None:
         return None

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from dpwitness.mechanisms.validation import InvalidArgument
 from dpwitness.mechanisms.writing import write_text
 from dpwitness.reports.drawing import drawing
 from dpwitness.reports.trust_page import read_tables
@@ -99,13 +100,20 @@ def plot(before: Sequence[Budget], after: Sequence[Budget], path: Path) -> None:
         axes.legend(loc="lower right", fontsize=8, ncols=2)
 
 
+def _power(path: Path) -> Mapping[str, Any]:
+    found = [entry for entry in read_tables(path) if entry["name"] == "power" and entry.get("details")]
+    if len(found) != 1:
+        raise InvalidArgument(f"{path} must hold one table of `dpwitness bench power` with its details, got {len(found)}")
+    return found[0]
+
+
 def main(arguments: Sequence[str], told: Callable[[str], Any] = print) -> int:
-    """Write the page and its plot."""
+    """Write the page and its plot. Raises InvalidArgument if a file holds no such table."""
     if len(arguments) != 3:
         told("usage: python -m dpwitness.reports.power_page FOLDER BEFORE.json AFTER.json")
         return 2
     folder, *files = map(Path, arguments)
-    before, after = (next(found for found in read_tables(path) if found["name"] == "power") for path in files)
+    before, after = map(_power, files)
     plot(before["details"], after["details"], folder / "power.svg")
     write_text(folder / "power.md", page(before, after, "power.svg"))
     return 0

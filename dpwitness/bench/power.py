@@ -119,7 +119,8 @@ def measure(budgets: Sequence[tuple[int, int, tuple[float, ...]]] = BUDGETS, onl
         measured = power_at(trials, seeds, found)
         ratios = np.array([m.ratio for m in measured])
         reached = float(np.median(ratios)), float(np.quantile(ratios, 0.1)), float(ratios.min())
-        for what, least, value in zip(("median", "10 % quantile", "worst"), required, reached, strict=False):
+        whole = ("median", "10 % quantile", "worst") if required else ()
+        for what, least, value in zip(whole, required, reached[: len(whole)], strict=True):
             rows.append(Row(f"certified / limit at {trials:,} trials: {what}", least, value, "ratio"))
         shares = [float(np.median([getattr(m, cause) for m in measured])) for cause in ("rounds", "looks", "event")]
         told = f"in the middle training rounds leave {shares[0]:.3f} of the limit, looks {shares[1]:.3f} of that, the event {shares[2]:.3f}"

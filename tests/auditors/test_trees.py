@@ -90,6 +90,8 @@ def test_few_outputs_grow_none():
         (lambda t: {"feature": np.where(t.left >= 0, 99, -1)}, "columns between 0 and 3"),
         (lambda t: {"value": np.full(len(t.left), np.nan)}, "each with its numbers"),
         (lambda t: {"threshold": t.threshold[:-1]}, "each with its numbers"),
+        (lambda t: {"feature": 3}, "each with its numbers"),
+        (lambda t: {"right": None}, "each with its numbers"),
     ],
 )
 def test_hostile_trees_are_refused(event, change, rule):

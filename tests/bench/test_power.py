@@ -45,3 +45,6 @@ def test_bad_input(tmp_path, capsys):
     (tmp_path / "no.json").write_text('{"rows": 3}')
     with pytest.raises(InvalidArgument, match=r"no\.json must hold tables"):
         main([str(tmp_path), str(tmp_path / "no.json"), str(BEFORE)])
+    (tmp_path / "other.json").write_text('{"name": "power", "rows": []}')
+    with pytest.raises(InvalidArgument, match=r"other\.json must hold one table of `dpwitness bench power` with its details, got 0"):
+        main([str(tmp_path), str(BEFORE), str(tmp_path / "other.json")])
