@@ -23,6 +23,7 @@ MOST = 512  # processes that a worker may have started and not ended
 LOG = 2**26  # bytes of what it prints that are kept while it runs
 TICK = 0.2  # seconds between two looks
 TOO_MANY = 70  # exit code
+_END = 8.0  # seconds in which all must have ended
 
 _PDEATHSIG, _SUBREAPER = 1, 36  # of prctl, see linux/prctl.h
 _ENDS = (signal.SIGTERM, signal.SIGHUP, signal.SIGINT)
@@ -35,57 +36,69 @@ def _prctl(option: int, value: int) -> None:
 
 
 def descendants(root: int) -> list[int]:
-    """All processes that descend from `root`, where /proc tells; else none."""
+    """All processes that descend from `root`, where /proc tells; else none.
+
+    Those that have ended are left out, but not their children: the first thread of a process shows as ended while others of it end.
+    """
     children: dict[int, list[int]] = {}
+    ended = set()
     with contextlib.suppress(OSError):
         for name in os.listdir("/proc"):
             if name.isdigit():
                 with contextlib.suppress(OSError, ValueError, IndexError):
                     with open(f"/proc/{name}/stat", "rb") as file:
                         state, parent = file.read().rpartition(b")")[2].split()[:2]
-                    if state != b"Z":
-                        children.setdefault(int(parent), []).append(int(name))
+                    children.setdefault(int(parent), []).append(int(name))
+                    if state == b"Z":
+                        ended.add(int(name))
     found, left = [], [root]
     while left:
         new = children.get(left.pop(), [])
         found += new
         left += new
-    return found
+    return [pid for pid in found if pid not in ended]
 
 
 def end_all(worker: int) -> None:
     """Kill the worker's group and all descendants. They are stopped first, so that none starts another one meanwhile."""
-    me = os.getpid()
-    for sign in (signal.SIGSTOP, signal.SIGKILL):
-        seen: set[int] = set()
-        for _ in range(400):
-            with contextlib.suppress(OSError):
-                os.killpg(worker, sign)
-            found = set(descendants(me))
-            for pid in found:
-                with contextlib.suppress(OSError):
-                    os.kill(pid, sign)
-            _reap(0)
-            if not found or (sign == signal.SIGSTOP and found <= seen):
-                break
-            seen |= found
-            if sign == signal.SIGKILL:
-                time.sleep(0.002)
+    seen: set[int] = set()
+    for _ in range(400):
+        found = _send(worker, signal.SIGSTOP)
+        if found <= seen:
+            break
+        seen |= found
+    given_up = time.monotonic() + _END
+    _send(worker, signal.SIGKILL)
+    while _reap(worker) and time.monotonic() < given_up:
+        time.sleep(0.002)
+        _send(worker, signal.SIGKILL)
+
+
+def _send(worker: int, sign: signal.Signals) -> set[int]:
+    """Signal the worker's group and all descendants, which are returned."""
+    with contextlib.suppress(OSError):
+        os.killpg(worker, sign)
+    found = set(descendants(os.getpid()))
+    for pid in found:
+        with contextlib.suppress(OSError):
+            os.kill(pid, sign)
+    return found
 
 
 _ended: dict[str, int] = {}
 
 
 def _reap(worker: int) -> bool:
-    """Take leave of children that have ended; whether the worker is one of them."""
-    with contextlib.suppress(ChildProcessError):
+    """Take leave of children that have ended; whether any is left. The kernel knows; a walk through /proc may miss some."""
+    try:
         while True:
             pid, status = os.waitpid(-1, os.WNOHANG)
             if pid == 0:
-                break
+                return True
             if pid == worker:
                 _ended["worker"] = status
-    return "worker" in _ended
+    except ChildProcessError:
+        return False
 
 
 def main() -> None:
@@ -116,7 +129,7 @@ def main() -> None:
     os.dup2(nothing, 0)
     os.dup2(nothing, 1)  # the pipes are the worker's: they close with it
     looked = time.monotonic()
-    while not _reap(worker):
+    while _reap(worker) and "worker" not in _ended:
         ready = select.select([life, woken], [], [], TICK)[0]
         signs = b""
         if woken in ready:

@@ -2,18 +2,21 @@
 
 import json
 import os
+import platform
 import signal
 import subprocess
 import sys
 import time
 import uuid
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import pytest
 
 from dpwitness import audit
 from dpwitness.mechanisms import Pair
 from dpwitness.mechanisms.foreign import Target
+from dpwitness.mechanisms.foreign_keeper import descendants
 from dpwitness.pools import pool
 
 HOSTILE = """
@@ -133,6 +136,34 @@ def test_what_a_mechanism_does_to_its_process_is_an_error(hostile, name, options
     assert found.stdout.startswith("ERROR: ") and told in found.stdout.splitlines()[0]
     assert time.monotonic() - started < 60
     assert left(token) == []
+
+
+ONE_THREAD_ENDED = """
+import ctypes, os, platform, threading, time
+child = os.fork()
+if child:
+    threading.Thread(target=time.sleep, args=(600,)).start()
+    print(child, flush=True)
+    ctypes.CDLL(None).syscall({"x86_64": 60, "aarch64": 93}[platform.machine()], 0)
+time.sleep(600)
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux" or platform.machine() not in ("x86_64", "aarch64"), reason="calls the kernel by number")
+def test_children_of_a_process_whose_first_thread_has_ended_are_seen():
+    """Such a process shows as ended, and its children were forgotten: they lived on."""
+    with subprocess.Popen([sys.executable, "-c", ONE_THREAD_ENDED], stdout=subprocess.PIPE, start_new_session=True, text=True) as process:
+        try:
+            child = int(process.stdout.readline())
+            for _ in range(200):
+                if b") Z " in Path(f"/proc/{process.pid}/stat").read_bytes():
+                    break
+                time.sleep(0.02)
+            else:
+                pytest.fail("the first thread did not end")
+            assert child in descendants(os.getpid()) and process.pid not in descendants(os.getpid())
+        finally:
+            os.killpg(process.pid, signal.SIGKILL)
 
 
 def test_a_target_that_failed_leaves_no_process_while_this_one_lives(hostile, monkeypatch):
