@@ -37,17 +37,18 @@ _TAIL_BENDS = ((0.01, 0.0), (0.05, -1.0), (0.2, -4.0), (0.6, -7.0))  # the same 
 _RAREST = (0.0, 0.003, 0.01, 0.03, 0.1, 0.3)  # shares of the outputs that an event must name at least
 
 
-def _atom_priors() -> tuple[NDArray[np.bool_], FloatArray, FloatArray, FloatArray]:
-    """What an atom's log-odds may be: around the model's or those of all, how far from them, with how many pseudo-counts; prior counts."""
+def _atom_priors() -> tuple[FloatArray, FloatArray, FloatArray]:
+    """What an atom's log-odds may be: how far from what a model says, around it with how many pseudo-counts; prior counts of each."""
     plain, steps, around = np.array([1.0, 5.0, 30.0, 200.0, 1500.0, 1e5]), np.linspace(-8.0, 8.0, 65), np.array([30.0, 200.0, 1500.0])
     levels = steps.size * around.size
-    shift = np.concatenate([np.zeros(plain.size), np.repeat(steps, around.size)])
-    strength = np.concatenate([plain, np.tile(around, steps.size)])
-    weight = np.concatenate([np.full(plain.size, 0.3), np.full(levels, 1 / levels)])
-    return np.arange(2 * shift.size) < shift.size, np.tile(shift, 2), np.tile(strength, 2), np.tile(weight / 2, 2)
+    return (
+        np.concatenate([np.zeros(plain.size), np.repeat(steps, around.size)]),
+        np.concatenate([plain, np.tile(around, steps.size)]),
+        np.concatenate([np.full(plain.size, 0.3), np.full(levels, 1 / levels)]),
+    )
 
 
-_BY_MODEL, _LEVELS, _STRENGTHS, _WEIGHTS = _atom_priors()
+_LEVELS, _STRENGTHS, _WEIGHTS = _atom_priors()
 
 
 class _FewOrders(ZCDP):
@@ -342,12 +343,10 @@ def _designs(x: FloatArray, total: FloatArray) -> list[tuple[FloatArray, int, in
 def draw_atoms(ones: FloatArray, total: FloatArray, prior: FloatArray, rng: Generator) -> tuple[NDArray[np.intp], Draws]:
     """The order of atoms by the posterior mean of D1's share, and draws of their masses in that order.
 
-    `prior` holds draws of each one's share by a model, (draws, atoms). The log-odds beside it, or beside those of all together, have a
-    mixture of priors, whose weights the counts of all atoms settle: levels that many atoms share, as those of a mechanism on whole
-    numbers do, take up what few of them show.
+    `prior` holds draws of each one's share by a model, (draws, atoms). Log-odds beside it have a mixture of priors, whose weights the
+    counts of all atoms settle: levels that many atoms share, as those of a mechanism on whole numbers do, take up what few of them show.
     """
-    flat = ones.sum() / total.sum()
-    middle = _shifted(np.where(_BY_MODEL[:, None], prior.mean(axis=0), flat), _LEVELS[:, None])
+    middle = _shifted(prior.mean(axis=0), _LEVELS[:, None])
     a, b = _STRENGTHS[:, None] * middle, _STRENGTHS[:, None] * (1 - middle)
     likelihood = betaln(ones + a, total - ones + b) - betaln(a, b)
     likelihood = np.exp(likelihood - likelihood.max(axis=0))
@@ -362,7 +361,7 @@ def draw_atoms(ones: FloatArray, total: FloatArray, prior: FloatArray, rng: Gene
     reached = np.cumsum(member[:, order], axis=0)
     picked = np.array([(u > reached).sum(axis=0) for u in rng.random((len(prior), len(order)))])
     picked = np.minimum(picked, len(_LEVELS) - 1)
-    strength, prior = _STRENGTHS[picked], _shifted(np.where(_BY_MODEL[picked], prior, flat), _LEVELS[picked])
+    strength, prior = _STRENGTHS[picked], _shifted(prior, _LEVELS[picked])
     return order, Draws.of(total, rng.beta(ones + strength * prior, total - ones + strength * (1 - prior)), rng)
 
 
