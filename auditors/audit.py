@@ -317,6 +317,7 @@ def _conclude(state: Course, interrupted: bool, failure: str) -> AuditResult:
         pair=best.pair,
         event=best.event,
         tally=best.tally,
+        stages=tuple(best.parts) if len(best.parts) > 1 else (),
         alpha=best.alpha * (1 - EARLY_ALPHA) / (2 if isinstance(base.claim, RDP | ZCDP) else 1),
         method=best.method,
         notes=tuple(notes),

@@ -1,7 +1,8 @@
 """Running a mechanism: chunks of rounds with streams of their own, on any executor, counted where they are run.
 
 What happens in a chunk is a function of (seed, audit, pair, phase, chunk) and of nothing else, so the counts of a run do not depend on how
-many workers made them, in which order, or how fast. Test rounds travel as counts; only the bounded training outputs travel as outputs.
+workers made them, in which order, or how fast. Test rounds travel as counts; only those that train events travel as outputs, a bounded
+number.
 """
 
 from __future__ import annotations
@@ -94,7 +95,7 @@ os.register_at_fork(after_in_child=_new_turns)
 class Phase:
     """Numbers of the phases in the streams' keys."""
 
-    PROBE, PILOT, SECOND_PILOT, TRAIN, TEST, BIT_TRAIN, BIT_TEST, TIMING, SCORES, SECOND_BIT_TRAIN = range(10)
+    PROBE, PILOT, SECOND_PILOT, TRAIN, TEST, BIT_TRAIN, BIT_TEST, TIMING, SCORES, SECOND_BIT_TRAIN, FIRST_TEST = range(11)
 
 
 def audit_key(name: str) -> int:
@@ -188,7 +189,7 @@ class Stage:
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
-    """What one chunk gave: `tables` of each event's cells (2, cells), D1 in row 0; or the outputs of both `sides`.
+    """What one chunk gave: `tables` of each event's cells (2, cells), D1 in row 0, where there are events; the outputs of both `sides`.
 
     `lost` rounds belong to batches that raised (`rounds`); `marks` tell repeated outputs (`repeats`); `single` is the stage's; `seconds`
     are those of the runs alone.
@@ -224,8 +225,8 @@ class Pace:
         return max(stage.time_limit, _SLACK * self.seconds / max(self.rounds, 1) * rounds)
 
 
-def _run_chunks(stage: Stage, events: Sequence[Event] | None, first: int, last: int) -> tuple[list[Chunk], float]:
-    """Chunks first, ..., last - 1, up to the first that loses rounds, and the seconds they took. With events, they are counted here."""
+def _run_chunks(stage: Stage, events: Sequence[Event], keep: bool, first: int, last: int) -> tuple[list[Chunk], float]:
+    """Chunks first, ..., last - 1, up to the first that loses rounds, and the seconds they took. Events are counted here."""
     done: list[Chunk] = []
     started = perf_counter()
     for index in range(first, last):
@@ -234,8 +235,8 @@ def _run_chunks(stage: Stage, events: Sequence[Event] | None, first: int, last: 
         took = perf_counter() - began
         lost = stage.size(index) - sum(len(side) for side in sides if side is not None)
         marks = tuple(found for side in sides if side is not None and (found := mark(side)) is not None)
-        tables = [] if events is None else [np.array([_tabulate(event, side) for side in sides], dtype=np.int64) for event in events]
-        done.append(Chunk(tables, sides if events is None else None, lost, marks, stage.single, took))
+        tables = [np.array([_tabulate(event, side) for side in sides], dtype=np.int64) for event in events]
+        done.append(Chunk(tables, sides if keep else None, lost, marks, stage.single, took))
         if lost:
             break
     return done, perf_counter() - started
@@ -245,21 +246,24 @@ def _tabulate(event: Event, side: Outputs | None) -> NDArray[np.int64]:
     return event.tabulate(Outputs(np.empty((0, 1)), np.empty(0)) if side is None else side)
 
 
-def counts(stage: Stage, events: Sequence[Event], executor: Executor, pace: Pace | None = None) -> Iterator[Chunk]:
-    """Cell counts of each event in the stage's chunks, in order. Once a chunk has lost rounds, the later ones are run singly."""
-    return _in_order(stage, events, executor, pace or Pace(), again=False)
+def counts(stage: Stage, events: Sequence[Event], executor: Executor, pace: Pace | None = None, *, keep: bool = False) -> Iterator[Chunk]:
+    """Cell counts of each event in the stage's chunks, in order. Once a chunk has lost rounds, the later ones are run singly.
+
+    With `keep` the outputs come too, for events that later rounds will test.
+    """
+    return _in_order(stage, events, executor, pace or Pace(), keep=keep, again=False)
 
 
 def outputs(stage: Stage, executor: Executor, pace: Pace | None = None) -> Iterator[Chunk]:
     """Encoded outputs of the stage's chunks, in order, for training: they are kept. From a batch that raises on, rounds are run singly."""
-    return _in_order(stage, None, executor, pace or Pace(), again=True)
+    return _in_order(stage, [], executor, pace or Pace(), keep=True, again=True)
 
 
-def _in_order(stage: Stage, events: Sequence[Event] | None, executor: Executor, pace: Pace, *, again: bool) -> Iterator[Chunk]:
+def _in_order(stage: Stage, events: Sequence[Event], executor: Executor, pace: Pace, *, keep: bool, again: bool) -> Iterator[Chunk]:
     """The stage's chunks; `again`: one that lost rounds is run singly too, which is for outputs that certify nothing."""
     done = 0
     while done < stage.chunks:
-        under_way = _tasks(stage, events, executor, pace, done)
+        under_way = _tasks(stage, events, keep, executor, pace, done)
         for found in under_way:
             if found.lost and again:
                 break
@@ -271,7 +275,7 @@ def _in_order(stage: Stage, events: Sequence[Event] | None, executor: Executor, 
         stage = replace(stage, single=True)  # read only where the loop was left early
 
 
-def _tasks(stage: Stage, events: Sequence[Event] | None, executor: Executor, pace: Pace, first: int) -> Generated[Chunk, None, None]:
+def _tasks(stage: Stage, events: Sequence[Event], keep: bool, executor: Executor, pace: Pace, first: int) -> Generated[Chunk, None, None]:
     workers = getattr(executor, "_max_workers", 8)
     waiting: deque[tuple[Future[Any], int]] = deque()
     try:
@@ -279,7 +283,7 @@ def _tasks(stage: Stage, events: Sequence[Event] | None, executor: Executor, pac
             while first < stage.chunks and len(waiting) < 2 * workers + 1:
                 last = first + pace.chunks(stage, stage.chunks - first, workers)
                 rounds = min(last * stage.chunk, stage.rounds) - first * stage.chunk
-                waiting.append((executor.submit(_run_chunks, stage, events, first, last), rounds))
+                waiting.append((executor.submit(_run_chunks, stage, events, keep, first, last), rounds))
                 first = last
             future, rounds = waiting.popleft()
             chunks, seconds = collect(future, stage, pace.limit(stage, rounds))

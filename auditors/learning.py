@@ -50,6 +50,7 @@ class Learned:
     method: str
     binned: Binned | None = None  # for RDP and zCDP
     law: ScoreLaw | None = None  # of the score on the training data
+    rates: tuple[float, float] = (0.0, 0.0)  # at which it is expected to be right and wrong
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +102,7 @@ def learn(
             best = _of_atoms(data, goal, *find_atoms(data, always=True), None, rng)
         binned = _binned(best, goal) if isinstance(claim, RDP | ZCDP) else None
         law = None if quick or best.table is None else score_law(best.table, claim, rng)
-        return Learned(best.event, best.choice.expected, best.method, binned, law)
+        return Learned(best.event, best.choice.expected, best.method, binned, law, (best.choice.right, best.choice.wrong))
 
 
 def _candidates(data: Training, goal: Goal, near: FloatArray | None, rng: np.random.Generator) -> Iterator[_Candidate]:

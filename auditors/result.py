@@ -13,6 +13,7 @@ from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 from dpwitness.auditors.certificate import Tally
+from dpwitness.auditors.combination import Part
 from dpwitness.auditors.events import Event
 from dpwitness.auditors.scores import Score
 from dpwitness.mechanisms.notions import Claim
@@ -133,6 +134,7 @@ class AuditResult(Result):
     pair: Pair | None = None
     event: Event | None = None
     tally: Tally | None = None
+    stages: tuple[Part, ...] = ()  # where several events were tested, each trained on the rounds before it: all, the last being `tally`
     alpha: float = 0.0  # the error at which the last look certified the tally: looks and pairs have taken the rest
     method: str = ""
     bit_level: BitLevel | None = None
@@ -215,6 +217,7 @@ class AuditResult(Result):
             "description": self.description,
             "method": self.method,
             "tally": _tally(self.tally),
+            "stages": [part.to_json() for part in self.stages],
             "alpha": self.alpha,
             "bit_level": self.bit_level.to_json() if self.bit_level else None,
             "pairs": [score.to_json() for score in self.pairs],

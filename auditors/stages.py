@@ -1,4 +1,4 @@
-"""The stages of a black-box audit: probe, low bits, pilot over pairs, training of the event, certified test."""
+"""The stages of a black-box audit: probe, low bits, pilot over pairs, training of an event, tests of it that may train a better one."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpwitness.auditors.bits import floating, learn_lattice
-from dpwitness.auditors.certificate import Tally, certified, p_value
+from dpwitness.auditors.certificate import Tally, certified
+from dpwitness.auditors.combination import Part, combined, combined_p_value
 from dpwitness.auditors.detection import ScoreLaw
 from dpwitness.auditors.divergence import Binned, binned_bound
 from dpwitness.auditors.engine import Chunk, Pace, Phase, Stage, collect, counts, outputs
@@ -27,7 +28,7 @@ from dpwitness.auditors.repeats import Repeats
 from dpwitness.auditors.result import AuditResult, BitLevel, PairScore, Verdict
 from dpwitness.auditors.timing import Costs
 from dpwitness.mechanisms.foreign import Target
-from dpwitness.mechanisms.notions import ApproxDP, Claim, PureDP
+from dpwitness.mechanisms.notions import RDP, ZCDP, ApproxDP, Claim, PureDP
 from dpwitness.mechanisms.pairs import Pair
 from dpwitness.mechanisms.protocol import AlwaysRaises
 
@@ -49,10 +50,13 @@ RUNS_A_PAIR = 1000  # at least: up to 700 go to its probe, bits and pilots
 FIRST_LOOKS = (2**13, 2**16)  # rounds, at most, on every pair, and on each of the best
 LEAST_LOOK = 200
 FINALISTS = 5  # pairs of which a second look is taken
+STAGED = 100_000  # rounds up to which an event is tested on rounds that train a better one; of more, learning twice would cost too much
+LEAST_STAGE = 500  # rounds of such a test
 BIT_SHARE = 0.1
 BIT_ROUNDS = 2**16  # a leak of bits is gross by nature: more rounds would only slow the audit
 LOOKS = (1 / 128, 1 / 64, 1 / 32, 1 / 16, 1 / 8, 1 / 4, 1 / 2, 1.0)
 EARLY_ALPHA = 0.05  # of alpha, for all looks but the last together: early looks are for gross violations
+LOOK = EARLY_ALPHA / len(LOOKS)  # of alpha, for each: those before the last, and the one at the end of an earlier event's test
 
 
 @dataclass(slots=True)
@@ -118,19 +122,22 @@ class Course:
 
 @dataclass(slots=True)
 class UnderTest:
-    """A pair in the test stage."""
+    """A pair in the test: its latest event, and what every stage has counted, the one under way last."""
 
     pair: Pair
+    alpha: float
+    planned: int  # rounds of the whole test
     event: Event
     method: str
-    alpha: float
-    tally: Tally
-    lost: int = 0  # of the wrong guesses, those that count rounds of batches that raised
+    parts: list[Part] = field(default_factory=list)
     lower: float = 0.0
     p_value: float = 1.0
     epsilon: float = 0.0
     law: ScoreLaw | None = None
-    planned: int = 0  # rounds of the whole test
+
+    @property
+    def tally(self) -> Tally:
+        return self.parts[-1].tally if self.parts else Tally(0, 0, 0, self.event.directions)
 
 
 def search_and_test(state: Course, pairs: list[Pair]) -> None:
@@ -262,53 +269,82 @@ def _pilot(state: Course, pairs: list[Pair], budget: int, width: int) -> tuple[i
 
 
 def _test(state: Course, pair: Pair, index: int, seen: list[BothSides], budget: int, width: int) -> None:
-    """Train an event on a share of the budget, and what was seen of the pair before, and certify it on the rest."""
+    """Train an event on a share of the budget, and what was seen of the pair before, and certify it on the rest.
+
+    Where rounds are few, those that test this event train a better one, which the rounds left test: one certificate from both
+    (`combination`). Binned laws (RDP, zCDP) are tested once, for they have no p-value at a parameter that could be combined cheaply.
+    """
     share = TRAIN_SHARE * min(1.0, TRAIN_WHOLE / max(budget, 1)) ** 0.25
     known = sum(len(side) for sides in seen for side in sides)
-    train = int(min(share * budget, TRAIN_ROUNDS, TRAIN_VALUES // width)) - known
+    wanted = int(min(share * budget, TRAIN_ROUNDS, TRAIN_VALUES // width))
+    train = wanted - known
     if train > PROBE or not seen:
         seen = [*seen, _train(state, pair, index, Phase.TRAIN, train, width)]
-    rounds = budget - max(train, 0)
-    claim, alpha = state.result.claim, state.alpha
+    rounds, claim, alpha = budget - max(train, 0), state.result.claim, state.alpha
     learned = learn(*_joined(seen), claim, alpha=alpha * (1 - EARLY_ALPHA), rounds=rounds, near=state.near)
-    certify_event(state, pair, index, learned, rounds, alpha, width)
+    tested = UnderTest(pair, alpha, rounds, learned.event, learned.method)
+    state.tested.append(tested)
+    if budget <= STAGED and wanted >= LEAST_STAGE and not isinstance(claim, RDP | ZCDP):
+        stage = state.stage(pair, Phase.FIRST_TEST, index, wanted, _chunk(wanted, width))
+        kept = _count(state, tested, stage, learned, index, {1.0: LOOK}, weight=math.sqrt(wanted / rounds))
+        if kept:
+            learned = learn(*_joined([*seen, *kept]), claim, alpha=alpha * (1 - EARLY_ALPHA), rounds=rounds - wanted, near=state.near)
+            _last(state, tested, learned, index, rounds - wanted, width)
+    else:
+        _last(state, tested, learned, index, rounds, width)
+    settle(state, pair, index)
 
 
 def certify_event(state: Course, pair: Pair, index: int, learned: Learned, rounds: int, alpha: float, width: int) -> None:
-    """Test a fixed event on fresh rounds, with looks on the way.
-
-    A binned rule (RDP, zCDP) is tested at the end, on half of alpha.
-    """
-    binned = learned.binned
-    tested = UnderTest(
-        pair, learned.event, learned.method, alpha, Tally(0, 0, 0, learned.event.directions), law=learned.law, planned=rounds
-    )
+    """Test a fixed event on fresh rounds, with looks on the way."""
+    tested = UnderTest(pair, alpha, rounds, learned.event, learned.method)
     state.tested.append(tested)
-    stage = state.stage(pair, Phase.TEST, index, rounds, _chunk(rounds, width))
-    events = [learned.event, binned] if binned else [learned.event]
+    _last(state, tested, learned, index, rounds, width)
+    settle(state, pair, index)
+
+
+def _last(state: Course, tested: UnderTest, learned: Learned, index: int, rounds: int, width: int) -> None:
+    """Test an event to the end of the budget."""
+    stage = state.stage(tested.pair, Phase.TEST, index, rounds, _chunk(rounds, width))
+    _count(state, tested, stage, learned, index, {look: LOOK if look < 1 else 1 - EARLY_ALPHA for look in LOOKS})
+
+
+def _count(
+    state: Course, tested: UnderTest, stage: Stage, learned: Learned, index: int, spent: dict[float, float], weight: float | None = None
+) -> list[BothSides]:
+    """Count an event in a stage's rounds, with looks at shares of them at these shares of alpha.
+
+    With a `weight` other stages follow, and the outputs are kept; none if a look said to stop. A binned rule (RDP, zCDP) is tested at the
+    end, on half of alpha.
+    """
+    binned, event = learned.binned, learned.event
+    tested.event, tested.method, tested.law = event, learned.method, learned.law
+    tested.parts.append(Part(Tally(0, 0, 0, event.directions), 1.0 if weight is None else weight))
     tables: list[NDArray[np.int64]] = []
+    kept: list[BothSides] = []
     cells = np.zeros((2, len(binned.loss) if binned else 0), dtype=np.int64)
-    share = alpha / 2 if binned else alpha
-    early = EARLY_ALPHA / (len(LOOKS) - 1)
-    looks = {max(1, round(look * stage.chunks)): share * (early if look < 1 else 1 - EARLY_ALPHA) for look in LOOKS}
-    for number, found in enumerate(counts(stage, events, state.executor, state.pace), start=1):
+    share = tested.alpha * (0.5 if binned else 1.0)
+    looks = {max(1, round(look * stage.chunks)): share * part for look, part in spent.items()}
+    events = [event, binned] if binned else [event]
+    stop = False
+    for number, found in enumerate(counts(stage, events, state.executor, state.pace, keep=weight is not None), start=1):
         tables.append(found.tables[0])
-        tested.tally += _tally(found, tested.tally.directions)
+        tested.parts[-1] = tested.parts[-1].plus(_tally(found, event.directions), found.lost)
         if binned:
             cells += found.tables[1]
-        tested.lost += found.lost
+        if found.sides is not None and found.sides[0] is not None and found.sides[1] is not None:
+            kept.append((found.sides[0], found.sides[1]))
         state.take(index, found, stage.size(number - 1))
         if number in looks and _look(state, tested, looks[number]):
+            stop = True
             break
-    else:
-        if binned and not tested.lost:  # its cells have no place for rounds that nobody saw
-            _look_at_cells(state, tested, binned, cells, alpha / 2)
-    if tested.lost:
-        state.note(
-            f"a batch raised for the first time in the test: its {tested.lost} rounds count as wrong guesses, later rounds were run singly"
-        )
+    lost = tested.parts[-1].lost
+    if binned and not stop and not lost:  # its cells have no place for rounds that nobody saw
+        _look_at_cells(state, tested, binned, cells, tested.alpha / 2)
+    if lost:
+        state.note(f"a batch raised for the first time in the test: its {lost} rounds count as wrong guesses, later rounds were run singly")
     check_drift(np.array(tables, dtype=float))
-    settle(state, pair, index)
+    return [] if stop else kept
 
 
 def _look_at_cells(state: Course, tested: UnderTest, rule: Binned, cells: NDArray[np.int64], alpha: float) -> None:
@@ -351,12 +387,11 @@ def _test_bits(state: Course, pairs: list[Pair], budget: int, width: int) -> Non
 
 def _look(state: Course, tested: UnderTest, alpha: float) -> bool:
     """Certify what there is, at this look's share of alpha; whether to stop."""
-    claim, tally = state.result.claim, tested.tally
-    numbers = (tally.correct, tally.wrong, tally.rounds, alpha, tally.directions, tested.lost)
-    tested.lower = max(tested.lower, float(certified(claim, *numbers)))
-    tested.epsilon = max(tested.epsilon, float(certified(_epsilon_claim(claim), *numbers)))
-    p = float(p_value(claim, tally.correct, tally.wrong, tally.rounds, tally.directions, tested.lost))
-    tested.p_value = min(tested.p_value, p * state.alpha / alpha)
+    claim, wanted = state.result.claim, _epsilon_claim(state.result.claim)
+    lower = combined(claim, tested.parts, alpha)
+    tested.lower = max(tested.lower, lower)
+    tested.epsilon = max(tested.epsilon, lower if wanted is claim or isinstance(claim, PureDP) else combined(wanted, tested.parts, alpha))
+    tested.p_value = min(tested.p_value, combined_p_value(claim, tested.parts) * state.alpha / alpha)
     refuted = tested.lower > claim.parameter
     return refuted and (state.stop == "violation" or (state.stop == "gross" and tested.lower > 3 * claim.parameter + 2))
 

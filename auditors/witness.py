@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from dpwitness.auditors.certificate import Tally, certified
+from dpwitness.auditors.combination import Part, combined
 from dpwitness.auditors.divergence import Binned
 from dpwitness.auditors.events import Event
 from dpwitness.auditors.targets import describe_target, load_target, source_of
@@ -45,6 +46,8 @@ def make_witness(result: AuditResult) -> dict[str, Any] | None:
     if pair is None or event is None or tally is None:
         return None
     counts = {"correct": tally.correct, "wrong": tally.wrong, "rounds": tally.rounds, "directions": tally.directions}
+    parts = (result.stages if value else ()) or (Part(tally),)
+    earlier = {"stages": [part.to_json() for part in parts[:-1]], "lost": parts[-1].lost} if len(parts) > 1 else {}
     alpha = result.alpha if value else 1 - result.confidence
     claim = result.claim if value or isinstance(result.claim, ApproxDP) else PureDP(1.0)
     return seal(
@@ -52,19 +55,18 @@ def make_witness(result: AuditResult) -> dict[str, Any] | None:
         | {
             "event": event.to_json(),
             "description": str(result.description) if value else event.describe(),
-            "counts": counts | ({"alpha": alpha} if _certifies(claim, event, tally, alpha, bound) else {}),
+            "counts": counts | earlier | ({"alpha": alpha} if _certifies(claim, event, parts, alpha, bound) else {}),
             "trials": result.requested,
         }
         | ({"scores": [score.to_json() for score in result.scores]} if result.scores else {})
     )
 
 
-def _certifies(claim: Claim, event: Event, tally: Tally, alpha: float, bound: float) -> bool:
+def _certifies(claim: Claim, event: Event, parts: Sequence[Part], alpha: float, bound: float) -> bool:
     """Whether the counts give the bound at this error: an earlier look, or a binned rule, may have given more."""
     if isinstance(event, Binned) or not 0 < alpha < 1:
         return False
-    found = float(certified(claim, tally.correct, tally.wrong, tally.rounds, alpha, tally.directions))
-    return math.isclose(found, bound, rel_tol=1e-9)
+    return math.isclose(combined(claim, parts, alpha), bound, rel_tol=1e-9)
 
 
 def make_white_box_witness(result: CertifyResult) -> dict[str, Any] | None:

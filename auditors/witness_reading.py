@@ -9,7 +9,8 @@ import math
 from pathlib import Path
 from typing import Any
 
-from dpwitness.auditors.certificate import Tally, certified
+from dpwitness.auditors.certificate import Tally
+from dpwitness.auditors.combination import Part, combined
 from dpwitness.auditors.divergence import Binned
 from dpwitness.auditors.event_reading import read_event
 from dpwitness.auditors.events import Event
@@ -49,7 +50,10 @@ _bound = number(lambda v: v > 0, 'positive, or "inf"', words_allowed=("inf",))
 _target = nullable(record({"kwargs": items(anything)}, target=text(1000, empty=False)))
 _function = record({"kwargs": items(anything)}, target=text(1000, empty=False))
 _pair = record(d0=anything, d1=anything, relation=one_of(*RELATIONS), why=text())
-_counts = record({"alpha": _confidence}, correct=whole(), wrong=whole(), rounds=whole(1, RUNS), directions=whole(1, 2))
+_tallied: dict[str, Rule] = {"correct": whole(), "wrong": whole(), "rounds": whole(1, RUNS), "directions": whole(1, 2)}
+_weight = number(lambda v: 0 <= v <= 1, "a number in [0, 1]")
+_stage = record(None, **_tallied, lost=whole(), weight=_weight)
+_counts = record({"alpha": _confidence, "stages": listing(_stage, 0, 10), "lost": whole()}, **_tallied)
 _source = nullable(record({"line": whole(1)}, file=text(1000), sha256=text(64)))
 _scores = listing(record(name=text(200, empty=False), target=_target, suggested=boolean, keys=listing(anything, 1, 256)), 1, 64)
 _more: dict[str, Rule] = {
@@ -259,7 +263,7 @@ def read_checked(data: dict[str, Any], name: str, classes: Resolver | None = Non
         white = data["level"] == "white box"
         claim = _claim(data["claim"], data["claim_numbers"])
         event = None if white else read_event(data["event"])
-        rounds = data["trials"] if white else data["counts"]["rounds"]
+        rounds = data["trials"] if white else sum(stage["rounds"] for stage in (data["counts"], *data["counts"].get("stages", ())))
         found = Witness(
             data["name"],
             data["level"],
@@ -301,6 +305,18 @@ def _tally(counts: dict[str, Any]) -> Tally:
     return Tally(counts["correct"], counts["wrong"], counts["rounds"], counts["directions"])
 
 
+def _stages(counts: dict[str, Any]) -> list[Part]:
+    """The stages before the last."""
+    earlier = [Part(_tally(stage), stage["weight"], stage["lost"]) for stage in counts.get("stages", ())]
+    for path, stage in [("counts", counts), *((f"counts.stages[{i}]", stage) for i, stage in enumerate(counts.get("stages", ())))]:
+        if stage.get("lost", 0) > stage["wrong"]:
+            refuse(f"{path}.lost", f"be at most the wrong guesses, {stage['wrong']}", stage["lost"])
+    squares = sum(part.weight**2 for part in earlier)
+    if squares > 1 + 1e-9:
+        refuse("counts.stages", "have weights whose squares add to at most 1", squares)
+    return earlier
+
+
 def _check_bound(found: Witness) -> None:
     """The bound against the counts that certify it, and against the claim."""
     raw, claim, level = found.raw, found.claim, found.level
@@ -313,7 +329,8 @@ def _check_bound(found: Witness) -> None:
             refuse("counts.directions", f"be that of the event, {found.event.directions}", tally.directions)  # type: ignore[union-attr]
         told = claim if level == "value" or isinstance(claim, ApproxDP) else PureDP(1.0)
         alpha = raw["counts"].get("alpha")
-        best = float(certified(told, tally.correct, tally.wrong, tally.rounds, alpha or 1 - found.confidence, tally.directions))
+        parts = [*_stages(raw["counts"]), Part(tally, lost=raw["counts"].get("lost", 0))]
+        best = combined(told, parts, alpha or 1 - found.confidence)
         fits = math.isclose(found.bound, best, rel_tol=1e-6) if alpha else found.bound <= best * (1 + 1e-9)
         if not fits:
             refuse("bound", f"be what the counts certify, {'' if alpha else 'at most '}{best:.9g}", raw["bound"])
