@@ -56,7 +56,7 @@ def test_interrupt_keeps_what_was_measured():
     assert 100_000 < result.trials < 400_000
     assert result.parameter_lower > 1.2
     assert "interrupted after" in result.notes[0]
-    assert sum(part.tally.rounds for part in result.stages) > 50_000
+    assert result.tally.rounds > 50_000
     early = run(lambda d, n, rng: d[0] + rng.laplace(0, 0.5, n), progress=lambda a, b: stop(10**9, 0))
     assert early.verdict is Verdict.INCONCLUSIVE and early.parameter_lower == 0
 
