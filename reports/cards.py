@@ -156,7 +156,7 @@ def _black_box_facts(entry: Entry) -> Facts:
         *pair_facts(result),
         ("event", prose(result.get("description") or "")),
         ("event chosen by", prose(result.get("method") or "")),
-        ("tally", _tally(result.get("tally"))),
+        ("tally", _tallies(result)),
         ("low bits", _bit_level(result, symbol)),
         ("pairs tried", _pairs(result, symbol)),
         *run_facts(result),
@@ -258,6 +258,13 @@ def _tally(tally: dict[str, int] | None) -> str:
     share = f" ({tally['correct'] / made:.4%} of the guesses)" if made else ""
     sides = "both datasets are guessed" if tally["directions"] == 2 else "one dataset is guessed"
     return f"{tally['correct']:,} right{share}, {tally['wrong']:,} wrong, in {tally['rounds']:,} coin flips; {sides}"
+
+
+def _tallies(result: dict[str, Any]) -> str:
+    """Of the event, and of those of earlier stages, whose rounds trained it."""
+    own = _tally(result.get("tally"))
+    earlier = [_tally(stage) for stage in (result.get("stages") or [])[:-1]]
+    return "; ".join([f"{own}, for the event above", *(f"before it, for an earlier event: {text}" for text in earlier)]) if earlier else own
 
 
 def _bit_level(result: dict[str, Any], symbol: str) -> str:

@@ -51,6 +51,11 @@ def _proof(result: dict[str, Any]) -> _Proof | None:
     return _Proof(certified_point(tally, alpha), parameter, number(result.get("epsilon_lower")) or 0.0)
 
 
+def _guesses(result: dict[str, Any]) -> str:
+    """The curve is of one tally; the bound may rest on several stages."""
+    return f"certified from below, {'the last stage' if result.get('stages') else 'these guesses'}"
+
+
 def _arrays(result: dict[str, Any], key: str, *names: str) -> list[FloatArray] | None:
     """Curves that a result brings along, such as a white-box profile; None where they are missing or unfit."""
     curves = result.get(key)
@@ -98,7 +103,7 @@ def plot_profile(result: dict[str, Any], path: Path) -> None:
         if claimed is not None:
             axes.plot(epsilon, _above(claimed, floor), color=_INK, linestyle="--", linewidth=1.6, label=f"claimed: {claim}")
         if proof is not None and certified is not None:
-            axes.plot(epsilon, _above(certified, floor), color=_RED, linewidth=1.8, label="certified from below, these guesses")
+            axes.plot(epsilon, _above(certified, floor), color=_RED, linewidth=1.8, label=_guesses(result))
             if claimed is not None:
                 beyond = certified > claimed
                 low, high = _above(claimed, floor), _above(certified, floor)

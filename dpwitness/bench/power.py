@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from dpwitness import audit
+from dpwitness.auditors import AuditResult
 from dpwitness.auditors.limit import limit_of_law
 from dpwitness.auditors.loss_law import LossLaw, loss_law
 from dpwitness.bench.table import Row, Table
@@ -102,7 +103,7 @@ def power_at(trials: int, seeds: int, found: Sequence[Specimen]) -> list[Measure
             )
             for seed in range(seeds)
         ]
-        tested = max(r.tally.rounds for r in results if r.tally is not None)
+        tested = max(map(_tested, results))
         plain, taken = (limit_of_law(specimen.law, claim, tested, alpha) for alpha in (ALPHA, results[0].alpha))
         methods = [r.method for r in results]
         ratios = tuple(r.parameter_lower / best for r in results)
@@ -110,6 +111,11 @@ def power_at(trials: int, seeds: int, found: Sequence[Specimen]) -> list[Measure
             Measured(specimen.name, ratios, plain / best, taken / plain if plain else 1.0, max(set(methods), key=methods.count))
         )
     return measured
+
+
+def _tested(result: AuditResult) -> int:
+    """Rounds of all stages of the test."""
+    return sum(part.tally.rounds for part in result.stages) or (result.tally.rounds if result.tally else 0)
 
 
 def measure(budgets: Sequence[tuple[int, int, tuple[float, ...]]] = BUDGETS, only: str = "") -> Table:
