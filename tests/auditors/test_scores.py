@@ -11,8 +11,8 @@ PAIR = Pair(np.array([0.0]), np.array([1.0]))
 
 
 def parity_leaks(dataset, size, rng):
-    """Twelve fair bits any eleven of which are independent; whether their sum is odd tells the dataset: epsilon = log 4."""
-    bits = rng.integers(0, 2, (size, 12))
+    """Twenty fair bits any nineteen of which are independent; whether their sum is odd tells the dataset: epsilon = log 4."""
+    bits = rng.integers(0, 2, (size, 20))
     odd = rng.random(size) < (0.2 if dataset[0] else 0.8)
     bits[:, -1] = (bits[:, :-1].sum(axis=1) + odd) % 2
     return bits
