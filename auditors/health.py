@@ -43,7 +43,8 @@ def check_training(chunks: Sequence[tuple[Outputs, Outputs]]) -> None:
     for side, name in enumerate(("D1", "D0")):
         batches = [chunk[side] for chunk in chunks if len(chunk[side]) > 1]
         check_structure(batches, name)
-        keys = [row_keys(batch.matrix()) for batch in batches]
+        width = max((batch.values.shape[1] for batch in batches), default=1)  # the keys of equal rows are equal where the widths are
+        keys = [row_keys(batch.matrix(width)) for batch in batches]
         for first, second in pairwise(keys):
             n = min(len(first), len(second))
             _, counts = np.unique(first[:n], return_counts=True)

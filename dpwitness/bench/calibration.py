@@ -32,7 +32,8 @@ __all__ = ["ALPHAS", "CHANCE", "FAMILIES", "Counted", "alarms", "interval", "mea
 CHANCE = 1e-6
 ALPHAS = (0.5, 0.05, 0.01)
 TRIALS = 4_000  # of an audit
-AUDITS = {0.5: 60, 0.05: 100, 0.01: 100}  # of each specimen
+AUDITS = {0.5: 60, 0.05: 100, 0.01: 100}  # of each specimen whose pair is given
+SEARCHES = {0.5: 170, 0.05: 170}  # of each whose pairs are searched: 2,000 in all
 
 FAMILIES: dict[str, tuple[Claim, Callable[[float], Any]]] = {
     "Laplace": (PureDP(1.0), laplace),
@@ -83,7 +84,7 @@ def alarms(name: str, alpha: float, audits: int, first: int = 0, trials: int = T
             run = Target(str(file), specimen.target)
         settings: dict[str, Any] = {
             "claim": specimen.claim,
-            "pair": specimen.pair,
+            **({"pair": specimen.pair} if specimen.domain is None else {"domain": specimen.domain}),
             "trials": trials,
             "confidence": 1 - alpha,
             "bits": False,
@@ -91,6 +92,8 @@ def alarms(name: str, alpha: float, audits: int, first: int = 0, trials: int = T
         found = [audit(run, seed=first + seed, **settings).verdict for seed in range(audits)]
         if specimen.target:
             run.close()
+    if Verdict.ERROR in found:
+        raise RuntimeError(f"an audit of {name} ended in ERROR")
     return sum(verdict is Verdict.VIOLATED for verdict in found)
 
 
@@ -157,9 +160,9 @@ def _end_rows(name: str, times: int) -> list[Counted]:
 def _task(kind: str, name: str, size: float) -> list[Counted]:
     """One row or a few; what raises is a row of its own, which is missed."""
     try:
-        if kind == "alarms":
-            slow = 4 if SPECIMENS()[name].target else 1
-            return _alarm_rows(name, {alpha: max(2, int(size * count / slow)) for alpha, count in AUDITS.items()})
+        if kind in ("alarms", "searches"):
+            audits, slow = AUDITS if kind == "alarms" else SEARCHES, 4 if SPECIMENS()[name].target else 1
+            return _alarm_rows(name, {alpha: max(2, int(size * count / slow)) for alpha, count in audits.items()})
         if kind == "given":
             return _given_rows(name, max(2, int(100 * size)))
         if kind == "certified":
@@ -180,15 +183,15 @@ def measure(size: float = 1.0, workers: int | None = None, only: str = "") -> Ta
     Parameters
     ----------
     size : float
-        Multiplies all counts: 1 takes about 25 minutes on two idle cores, .05 about two.
+        Multiplies all counts: 1 takes about an hour on two idle cores, .05 about four minutes.
     workers : int, optional
         Processes; as many as there are cores if left out.
     only : str
-        Rows of one group: "alarms", "given", "certified", "awkward", "power" or "ends".
+        Rows of one group: "alarms", "searches", "given", "certified", "awkward", "power" or "ends".
     """
     given = ("Laplace", "randomised response", "words", "number, None or word", "Gaussian, delta .01", "Gaussian", "Gaussian, RDP")
     tasks = [
-        *(("alarms", name) for name in SPECIMENS()),
+        *(("alarms" if specimen.domain is None else "searches", name) for name, specimen in SPECIMENS().items()),
         *(("certified", name) for name in DENSITIES()),
         *(("awkward", case.name) for case in awkward()),
         *(("power", name) for name in FAMILIES),
@@ -214,7 +217,8 @@ def _pooled(found: list[Counted]) -> list[Counted]:
     for counted in found:
         head, _, rest = counted.case.partition(", ")
         if head == "false VIOLATED" and (specimen := kinds.get(rest.rpartition(", alpha")[0])) is not None:
-            for group in ("all mechanisms", f"claims {specimen.claim.kind}", f"outputs {specimen.outputs}"):
+            where = "pairs given" if specimen.domain is None else "pairs searched"
+            for group in ("all mechanisms", where, f"claims {specimen.claim.kind}", f"outputs {specimen.outputs}"):
                 groups.setdefault((f"false VIOLATED, {group}, alpha {counted.stated:g}", counted.stated), []).append(counted)
         elif head == "false CERTIFIED":
             groups.setdefault((f"false CERTIFIED, {rest.partition(':')[0]}, all densities", counted.stated), []).append(counted)

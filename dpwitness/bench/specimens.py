@@ -1,6 +1,7 @@
 """Mechanisms that keep their claim with nothing to spare: of every claim kind and output kind, for counting false alarms.
 
-Each is a plain function of (dataset, size, rng), so that a process can build it again by its name. The datasets are [0] and [1].
+Each is a plain function of (dataset, size, rng), so that a process can build it again by its name. The datasets are [0] and [1], or what a
+search finds in a domain.
 """
 
 from __future__ import annotations
@@ -17,7 +18,8 @@ from scipy.stats import norm
 
 from dpwitness import Pair
 from dpwitness import mechanisms as m
-from dpwitness.mechanisms import GDP, RDP, ZCDP, ApproxDP, PureDP
+from dpwitness.mechanisms import GDP, RDP, ZCDP, ApproxDP, PureDP, Records
+from dpwitness.mechanisms.domains import Domain
 from dpwitness.mechanisms.notions import Claim
 
 __all__ = ["SPECIMENS", "TARGET_FILE", "Specimen", "gaussian", "gaussian_shift", "laplace"]
@@ -41,6 +43,8 @@ class Specimen:
     pair : Pair or list of Pair
     target : str
         Name in `TARGET_FILE` of a mechanism that runs in worker processes; `run` is not used then.
+    domain : Domain, optional
+        Where the audit searches its pairs; `pair` is not used then.
     """
 
     outputs: str
@@ -48,6 +52,7 @@ class Specimen:
     run: Any
     pair: Any = PAIR
     target: str = ""
+    domain: Domain | None = None
 
 
 def laplace(epsilon: float) -> Callable[..., Any]:
@@ -159,6 +164,38 @@ def _zoo(name: str) -> tuple[Claim, Any, Any]:
     return specimen.claim, specimen, specimen.worst_pair()
 
 
+def _of_sum(run: Callable[..., Any]) -> Callable[..., Any]:
+    """The mechanism on the sum of its records."""
+    return lambda data, size, rng: run([float(np.sum(data))], size, rng)
+
+
+def _noisy_histogram(data: Any, size: int, rng: Generator) -> Any:
+    """Counts of the values 0, 1 and 2 with Laplace noise of scale 2, on a grid: a replaced record changes two of them by 1."""
+    counts = np.bincount(np.asarray(data, dtype=int), minlength=3)
+    return np.round(rng.laplace(scale=2.0, size=(size, 3)) * GRID) / GRID + counts
+
+
+def _searched() -> dict[str, Specimen]:
+    """Audits that search their pairs. In each domain some pair uses the claim up."""
+    sums, bits = Records(size=3, low=0.0, high=1.0), Records(size=4, low=0, high=1, integer=True)
+    mu = gaussian_shift(1.0, 1e-3)
+    found = {
+        "Laplace of a sum": Specimen("floats", PureDP(1.0), _of_sum(laplace(1.0)), domain=sums),
+        "noisy histogram": Specimen("vectors", PureDP(1.0), _noisy_histogram, domain=Records(size=4, low=0, high=2, integer=True)),
+        "number, None or word of a sum": Specimen("mixed", PureDP(1.0), _of_sum(_halves), domain=sums),
+        "noisy length of a count": Specimen("lengths", PureDP(1.0), _of_sum(_lengths), domain=bits),
+        "Gaussian of a sum, delta .001": Specimen("floats", ApproxDP(1.0, 1e-3), _of_sum(gaussian(mu)), domain=sums),
+        "Gaussian of a sum": Specimen("floats", GDP(1.0), _of_sum(gaussian(1.0)), domain=sums),
+        "Gaussian of a sum, 4 columns": Specimen("vectors", GDP(1.0), _of_sum(gaussian(1.0, 4)), domain=sums),
+        "Gaussian of a sum, zCDP": Specimen("floats", ZCDP(0.5), _of_sum(gaussian(1.0)), domain=sums),
+        "Gaussian of a sum, RDP": Specimen("floats", RDP(2.0, 1.0), _of_sum(gaussian(1.0)), domain=sums),
+    }
+    for name in ("noisy-max", "randomized-response-5", "above-threshold"):
+        specimen = m.zoo()[name]
+        found[name] = Specimen("zoo", specimen.claim, specimen, domain=specimen.domain)
+    return {f"{name}, pairs searched": specimen for name, specimen in found.items()}
+
+
 def _spread() -> Pair:
     return Pair(np.zeros(20), np.full(20, 0.05), "l1", "the shift is spread evenly")
 
@@ -198,7 +235,7 @@ def _specimens() -> dict[str, Specimen]:
     for name in ("exponential", "permute-and-flip", "above-threshold", "noisy-max", "truncated-geometric", "randomized-response-5"):
         claim, run, pair = _zoo(name)
         found[name] = Specimen("zoo", claim, run, pair)
-    return found
+    return found | _searched()
 
 
 SPECIMENS = _specimens
