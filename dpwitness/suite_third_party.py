@@ -125,7 +125,8 @@ def _sum(data: Any) -> float:
 
 
 def _present(data: Any) -> float:
-    return float(np.nanmean(data))
+    values = np.asarray(data, dtype=float)
+    return float(values[~np.isnan(values)].mean()) if not np.isnan(values).all() else np.nan
 
 
 _LAPLACE = law.additive(law.laplace, _value)

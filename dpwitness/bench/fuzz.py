@@ -18,6 +18,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from dpwitness.bench.fuzz_inputs import HOSTILE_FILE, Run, environments, options, signals, targets
 from dpwitness.bench.table import Row, Table
 
@@ -146,19 +148,29 @@ def _called(arguments: list[str]) -> tuple[int | None, str, int]:
     return None if late[0] else code, out.getvalue(), _left(token)
 
 
+def signs(data: Any, size: int, rng: np.random.Generator) -> Any:
+    """Three uniform numbers the product of whose signs is positive more often on D1: no columns or pairs of them tell, trees do."""
+    values = rng.uniform(-1.0, 1.0, (size, 3))
+    values[:, 2] = (
+        np.abs(values[:, 2]) * np.sign(values[:, 0] * values[:, 1]) * np.where(rng.random(size) < (0.9 if data[0] else 0.1), 1, -1)
+    )
+    return values
+
+
 def _files(seed: int, count: int, tally: Tally) -> None:
-    """Witnesses gone wrong, replayed."""
+    """Witnesses gone wrong, replayed: of a score that is a line, and of one with trees."""
     from dpwitness.auditors.audit import audit
     from dpwitness.bench.mutants import mutants
-    from dpwitness.mechanisms import Laplace
+    from dpwitness.mechanisms import Laplace, Pair
 
-    witness = audit(Laplace(1.0, arithmetic="grid", noise_multiplier=0.3), trials=10_000, seed=seed, bits=False).witness
-    assert witness is not None
-    witness = json.loads(json.dumps(witness))
-    for mutant in mutants(witness, count, seed):
-        Path("witness.json").write_bytes(mutant.content)
-        code, text, left = _called(["replay", "witness.json", "--trials", "1000"])
-        tally.take(mutant.what, code, text, left)
+    line = audit(Laplace(1.0, arithmetic="grid", noise_multiplier=0.3), trials=10_000, seed=seed, bits=False)
+    trees = audit(signs, claim="pure:1", pair=Pair([0.0], [1.0]), trials=20_000, seed=seed, bits=False)
+    for number, result in enumerate((line, trees)):
+        assert result.witness is not None and (number == 0 or result.method == "trees")
+        for mutant in mutants(json.loads(json.dumps(result.witness)), (count + number) // 2, seed + number):
+            Path("witness.json").write_bytes(mutant.content)
+            code, text, left = _called(["replay", "witness.json", "--trials", "1000"])
+            tally.take(mutant.what, code, text, left)
 
 
 def _calls(seed: int, count: int, tally: Tally) -> None:
