@@ -151,9 +151,8 @@ def _called(arguments: list[str]) -> tuple[int | None, str, int]:
 def signs(data: Any, size: int, rng: np.random.Generator) -> Any:
     """Three uniform numbers the product of whose signs is positive more often on D1: no columns or pairs of them tell, trees do."""
     values = rng.uniform(-1.0, 1.0, (size, 3))
-    values[:, 2] = (
-        np.abs(values[:, 2]) * np.sign(values[:, 0] * values[:, 1]) * np.where(rng.random(size) < (0.9 if data[0] else 0.1), 1, -1)
-    )
+    agree = rng.random(size) < (0.9 if data[0] else 0.1)
+    values[:, 2] = np.abs(values[:, 2]) * np.sign(values[:, 0] * values[:, 1]) * np.where(agree, 1, -1)
     return values
 
 
