@@ -157,6 +157,10 @@ def _atoms(it: Atoms, need: Check, path: str) -> None:
     need(_guesses(it.guesses, len(it.rows)), "guesses must be -1, 0 or 1, one for each row")
     texts = isinstance(it.names, tuple) and all(isinstance(name, str) for name in it.names)
     need(texts and len(it.names) in (0, len(it.rows)), "names must be texts, one for each row or none")
+    if it.exact is not None:
+        need(_numbers(it.exact, 2) and it.exact.shape[1] == 2, "exact must be pairs of a column and a value")
+        columns = it.exact[:, 0]
+        need(bool(np.isin(columns, np.arange(1, it.rows.shape[1])).all()), f"exact must have columns between 1 and {it.rows.shape[1] - 1}")
 
 
 def _lattice(it: Lattice, need: Check, path: str) -> None:

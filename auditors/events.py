@@ -25,6 +25,7 @@ __all__ = [
     "WeightedScore",
     "event_from_json",
     "name_of_atom",
+    "only_exact",
 ]
 
 FloatArray = NDArray[np.float64]
@@ -172,11 +173,15 @@ class Threshold(Event):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Atoms(Event):
-    """A guess for each listed output (rows of the output matrix, structure code first); others abstain."""
+    """A guess for each listed output (rows of the output matrix, structure code first); others abstain.
+
+    With `exact`, pairs of a column and a value, an output is known by which of these values it has, and where: see `only_exact`.
+    """
 
     rows: FloatArray
     guesses: FloatArray
     names: tuple[str, ...] = ()
+    exact: FloatArray | None = None
     _sorted: tuple[NDArray[np.uint64], Guesses] = field(init=False, repr=False)  # keys of the rows, and what is guessed on each
 
     kind: ClassVar[str] = "atoms"
@@ -185,7 +190,8 @@ class Atoms(Event):
         object.__setattr__(self, "_sorted", _by_key(self.rows, self.guesses))
 
     def guess(self, outputs: Outputs) -> Guesses:
-        return _look_up(self._sorted, outputs.matrix(self.rows.shape[1] - 1))
+        matrix = outputs.matrix(self.rows.shape[1] - 1)
+        return _look_up(self._sorted, matrix if self.exact is None else only_exact(matrix, self.exact))
 
     @property
     def directions(self) -> int:
@@ -194,12 +200,26 @@ class Atoms(Event):
     def describe(self) -> str:
         parts = []
         for i in np.argsort(-np.abs(self.guesses), kind="stable")[:4]:
-            numbers = ", ".join(f"{v:g}" for v in self.rows[i, 1:])
+            numbers = ", ".join("any other" if self.exact is not None and np.isnan(v) else f"{v:g}" for v in self.rows[i, 1:])
             name = self.names[i] if self.names else ""
             told = name if name[-1:] in ("'", '"') else f"{name}({numbers})"  # a text, or a structure and its numbers
             parts.append(f"D{int(self.guesses[i] > 0)} on {told}")
         more = len(self.guesses) - len(parts)
         return "; ".join(parts) + (f"; and {more} more outputs" if more > 0 else "")
+
+
+def only_exact(matrix: FloatArray, exact: FloatArray) -> FloatArray:
+    """Structure codes, and the numbers that are one of these exact values (column, value) of their column; NaN for all others.
+
+    Infinity stands for NaN too.
+    """
+    kept = np.full(matrix.shape, np.nan)
+    kept[:, 0] = matrix[:, 0]
+    for column in np.unique(exact[:, 0]).astype(np.intp):
+        x = np.where(np.isnan(matrix[:, column]), np.inf, matrix[:, column])
+        hit = np.isin(x, exact[exact[:, 0] == column, 1])
+        kept[hit, column] = x[hit]
+    return kept
 
 
 def name_of_atom(row: FloatArray, names: Mapping[float, str]) -> str:

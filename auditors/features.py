@@ -18,13 +18,29 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Affine", "Block", "Distances", "Levels", "Numbers", "Places", "Products", "Ramps", "SignedLog", "Sorted", "Trees", "propose"]
+__all__ = [
+    "Affine",
+    "Block",
+    "Distances",
+    "Levels",
+    "Numbers",
+    "Places",
+    "Products",
+    "Ramps",
+    "SignedLog",
+    "Sorted",
+    "Trees",
+    "Values",
+    "propose",
+    "values_of",
+]
 
 FloatArray = NDArray[np.float64]
 Columns = NDArray[np.int64]
 
+REPEATED = "repeated values"  # the group of exact values among continuous ones
 _FEW = 32  # a column with at most this many values is a category
-_REPEATED = 64  # exact values among continuous ones that get a level of their own, at most
+_MOST_REPEATED = 64  # exact values among continuous ones that get a level of their own, at most
 _SAMPLE = 50_000  # rows from which blocks are shaped
 _LEVELS = [0.003, 0.01, 0.03, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.97, 0.99, 0.997]
 _HEAVY = 60.0  # interquartile ranges from the middle, beyond which a column is taken on a logarithmic scale
@@ -185,23 +201,29 @@ def within_floats(function: Callable[[FloatArray], Any], x: FloatArray) -> Any:
         return found if np.isfinite(found).all() else 2.0**64 * np.asarray(function(x * 2.0**-64))
 
 
-def propose(matrix: FloatArray, label: NDArray[np.bool_]) -> dict[str, list[Block]]:
+Values = dict[int, tuple[FloatArray, bool]]  # of each column that varies: its exact values, and whether they are all that it has
+
+
+def values_of(matrix: FloatArray) -> Values:
+    """Exact values of the columns. Of all outputs: what a few in ten thousand repeat, a sample would miss."""
+    varying = [j for j, column in enumerate(matrix.T) if not np.array_equal(column, np.full(len(column), column[0]), equal_nan=True)]
+    return {j: exact_values(matrix[:, j]) for j in varying}
+
+
+def propose(matrix: FloatArray, label: NDArray[np.bool_], values: Values) -> dict[str, list[Block]]:
     """Blocks that fit these outputs, in groups: those of one group have one prior."""
     step = -(-len(matrix) // _SAMPLE)
-    matrix, label = matrix[::step], label[::step]
-    return {name: blocks for name, blocks in _groups(matrix, label) if blocks}
+    return {name: blocks for name, blocks in _groups(matrix[::step], label[::step], values) if blocks}
 
 
-def _groups(matrix: FloatArray, label: NDArray[np.bool_]) -> Iterator[tuple[str, list[Block]]]:
-    varying = [j for j, column in enumerate(matrix.T) if not np.array_equal(column, np.full(len(column), column[0]), equal_nan=True)]
-    values = {j: exact_values(matrix[:, j]) for j in varying}
+def _groups(matrix: FloatArray, label: NDArray[np.bool_], values: Values) -> Iterator[tuple[str, list[Block]]]:
     categories = [j for j, (_, every) in values.items() if every]
     if len(categories) > _SEVERAL:
         apart = {j: _share_apart(matrix[:, j], label) for j in categories}
         categories = sorted(sorted(categories, key=lambda j: -apart[j])[:_SEVERAL])
     continuous = [j for j, (_, every) in values.items() if not every]
     yield "levels", [Levels(j, values[j][0][1:]) for j in categories if len(values[j][0]) > 1]  # the first is the baseline
-    yield "repeated values", [Levels(j, values[j][0]) for j in continuous if len(values[j][0])]
+    yield REPEATED, [Levels(j, values[j][0]) for j in continuous if len(values[j][0])]
     answers = [j for j in categories if j > 0 and len(values[j][0]) <= 4]
     if 3 <= len(answers) <= _PLACED:
         for value in np.unique(np.concatenate([values[j][0] for j in answers]))[:4].tolist():
@@ -269,7 +291,7 @@ def exact_values(column: FloatArray) -> tuple[FloatArray, bool]:
 
     usual = median_filter(counts.astype(float), 21, mode="nearest")
     repeated = np.flatnonzero((counts >= 4) & (counts > 6 * usual + 4))
-    return keys[np.sort(repeated[np.argsort(-counts[repeated], kind="stable")[:_REPEATED]])], False
+    return keys[np.sort(repeated[np.argsort(-counts[repeated], kind="stable")[:_MOST_REPEATED]])], False
 
 
 def _ends(x: FloatArray, label: NDArray[np.bool_]) -> FloatArray:

@@ -7,7 +7,7 @@ data leave uncertain (`posterior`), and the order whose mean is largest is taken
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,7 +15,7 @@ from threadpoolctl import threadpool_limits
 
 from dpwitness.auditors.detection import ScoreLaw, score_law
 from dpwitness.auditors.divergence import LEVELS, Binned, train_binned
-from dpwitness.auditors.events import Event
+from dpwitness.auditors.events import Event, only_exact
 from dpwitness.auditors.outputs import Outputs, concatenate
 from dpwitness.auditors.posterior import Choice, Draws, Goal, Table, counts_of, draw_atoms, draw_shares, judged, trusted
 from dpwitness.auditors.scorers import (
@@ -29,6 +29,7 @@ from dpwitness.auditors.scorers import (
     fit_model,
     fit_trees,
     held_out_scores,
+    repeated,
 )
 from dpwitness.mechanisms.notions import RDP, ZCDP, Claim
 
@@ -131,6 +132,12 @@ def _candidates(data: Training, goal: Goal, near: FloatArray | None, rng: np.ran
         yield _of_atoms(data, goal, *atoms, None, rng)
     model = None if few else fit_model(data)
     scores = held_out_scores(data, model) if model is not None else None
+    exact = repeated(model.values) if model is not None else None
+    if exact is not None:
+        own = replace(data, matrix=only_exact(data.matrix, exact))
+        patterns = find_atoms(own)
+        if patterns is not None:
+            yield _of_atoms(own, goal, *patterns, None, rng, exact)
     found = None
     if model is not None and scores is not None:
         found = scored("model", model, scores, model.score(data.matrix))
@@ -159,7 +166,13 @@ def _between(ordered: FloatArray, rank: int) -> float:
 
 
 def _of_atoms(
-    data: Training, goal: Goal, rows: FloatArray, place: NDArray[np.intp], model: _Candidate | None, rng: np.random.Generator
+    data: Training,
+    goal: Goal,
+    rows: FloatArray,
+    place: NDArray[np.intp],
+    model: _Candidate | None,
+    rng: np.random.Generator,
+    exact: FloatArray | None = None,
 ) -> _Candidate:
     """Each output by its own counts, around the share that the model gives to outputs of its score."""
     cells = None
@@ -178,11 +191,17 @@ def _of_atoms(
         return draw_atoms(ones, total, np.clip(prior, 1e-6, 1 - 1e-6), rng)
 
     choice, order = trusted(draw, goal) if len(rows) <= _PLAIN_ATOMS else judged(draw, goal)
-    scorer = AtomScorer(rows[order], data.names)
+    scorer = AtomScorer(rows[order], data.names, exact)
     at = np.argsort(order)[place[place >= 0]]
     ones, total = counts_of(at, data.label[place >= 0], len(rows))
     spots = np.arange(len(rows), dtype=float)
-    return _Candidate("atoms", choice, scorer.event(choice.lower, choice.upper), scorer, Table(spots[1:], spots, ones, total, at))
+    return _Candidate(
+        "atoms" if exact is None else "exact values",
+        choice,
+        scorer.event(choice.lower, choice.upper),
+        scorer,
+        Table(spots[1:], spots, ones, total, at),
+    )
 
 
 def _binned(best: _Candidate, goal: Goal) -> Binned | None:

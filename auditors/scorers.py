@@ -13,8 +13,8 @@ from typing import Literal, Protocol, overload
 import numpy as np
 from numpy.typing import NDArray
 
-from dpwitness.auditors.events import Atoms, Ball, Event, Intervals, Threshold, WeightedScore, distances, name_of_atom
-from dpwitness.auditors.features import Block, Levels, propose, within_floats
+from dpwitness.auditors.events import Atoms, Ball, Event, Intervals, Threshold, WeightedScore, distances, name_of_atom, only_exact
+from dpwitness.auditors.features import Block, Levels, Values, propose, values_of, within_floats
 from dpwitness.auditors.outputs import Outputs, row_keys
 from dpwitness.auditors.regression import fit_grouped
 from dpwitness.auditors.trees import boost
@@ -31,6 +31,7 @@ __all__ = [
     "fit_model",
     "fit_trees",
     "held_out_scores",
+    "repeated",
 ]
 
 FloatArray = NDArray[np.float64]
@@ -114,10 +115,11 @@ def fit_line(data: Training) -> LineScorer | None:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ModelScorer:
-    """Log-odds as a weighted sum of features, and the precisions that the data chose for its groups."""
+    """Log-odds as a weighted sum of features, the precisions that the data chose for its groups, and the exact values of the columns."""
 
     model: WeightedScore
     precision: dict[str, float]
+    values: Values
 
     def score(self, matrix: FloatArray) -> FloatArray:
         return self.model(matrix)
@@ -126,16 +128,18 @@ class ModelScorer:
         return Threshold(self.model, low, high)
 
 
-def fit_model(data: Training, precision: dict[str, float] | None = None) -> ModelScorer | None:
+def fit_model(data: Training, like: ModelScorer | None = None) -> ModelScorer | None:
     """Logistic regression on the groups of features that fit the outputs; None where nothing varies.
 
-    With `precision`, the priors of an earlier fit are kept instead of learned.
+    The priors and exact values of `like` are kept instead of learned.
     """
-    groups = propose(data.matrix, data.label)
+    precision = like.precision if like else None
+    values = like.values if like else values_of(data.matrix)
+    groups = propose(data.matrix, data.label, values)
     blocks: list[tuple[str, Block]] = [(name, block) for name, several in groups.items() for block in several]
     if not blocks:
         return None
-    rows = slice(None, None, -(-len(data.label) // _FIT_ROWS))
+    rows = _rows_to_fit(data, repeated(values))
     parts = [block.columns(data.matrix[rows]) for _, block in blocks]
     features, label = np.concatenate(parts, axis=1), data.label[rows].astype(float)
     thin = -(-features.size // _FIT_VALUES)
@@ -162,7 +166,24 @@ def fit_model(data: Training, precision: dict[str, float] | None = None) -> Mode
             offset += float(own @ center[at : at + part.shape[1]])
         at += part.shape[1]
     model = WeightedScore(data.matrix.shape[1] - 1, tuple(kept), offset, _structures(data, kept))
-    return ModelScorer(model, dict(zip(names, found.tolist(), strict=True)))
+    return ModelScorer(model, dict(zip(names, found.tolist(), strict=True)), values)
+
+
+def repeated(values: Values) -> FloatArray | None:
+    """Exact values among continuous ones, as pairs of a column and a value; None if there are none."""
+    found = [np.column_stack([np.full(len(keys), float(j)), keys]) for j, (keys, every) in values.items() if not every and len(keys)]
+    return np.concatenate(found) if found else None
+
+
+def _rows_to_fit(data: Training, exact: FloatArray | None) -> NDArray[np.intp]:
+    """A part of the outputs, and all that hold a repeated value: what is picked by outputs alone keeps its odds."""
+    taken = np.zeros(len(data.label), dtype=bool)
+    if exact is not None:
+        taken = ~np.isnan(only_exact(data.matrix, exact)[:, 1:]).all(axis=1)
+    if np.count_nonzero(taken) > _FIT_ROWS // 2:
+        taken[:] = False
+    taken[:: -(-len(taken) // _FIT_ROWS)] = True
+    return np.flatnonzero(taken)
 
 
 def _structures(data: Training, blocks: list[tuple[Block, FloatArray]]) -> tuple[tuple[str, float], ...]:
@@ -181,7 +202,7 @@ def held_out_scores(data: Training, whole: ModelScorer) -> FloatArray | None:
     scores, fold = np.empty(len(data.label)), np.arange(len(data.label)) % _FOLDS
     for k in range(_FOLDS):
         out = fold == k
-        part = fit_model(data.rows(~out), whole.precision)
+        part = fit_model(data.rows(~out), whole)
         if part is None:
             return None
         own, asked = part.score(data.matrix[out]), whole.score(data.matrix[out])
@@ -197,7 +218,7 @@ def fit_trees(data: Training, model: ModelScorer, held_out: FloatArray) -> tuple
         return None
     trees, added = found
     whole = replace(model.model, blocks=(*model.model.blocks, (trees, np.ones(1))))
-    return ModelScorer(whole, model.precision), held_out + added
+    return replace(model, model=whole), held_out + added
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -206,13 +227,14 @@ class AtomScorer:
 
     rows: FloatArray
     names: dict[float, str]
+    exact: FloatArray | None = None
 
     def event(self, low: float, high: float) -> Event:
         place = np.arange(len(self.rows))
         guesses = (place >= high).astype(float) - (place < low).astype(float)
         used = np.flatnonzero(guesses)
         rows = self.rows[used]
-        return Atoms(rows, guesses[used], tuple(name_of_atom(row, self.names) for row in rows))
+        return Atoms(rows, guesses[used], tuple(name_of_atom(row, self.names) for row in rows), self.exact)
 
 
 @overload
