@@ -194,14 +194,8 @@ def _of_atoms(
     scorer = AtomScorer(rows[order], data.names, exact)
     at = np.argsort(order)[place[place >= 0]]
     ones, total = counts_of(at, data.label[place >= 0], len(rows))
-    spots = np.arange(len(rows), dtype=float)
-    return _Candidate(
-        "atoms" if exact is None else "exact values",
-        choice,
-        scorer.event(choice.lower, choice.upper),
-        scorer,
-        Table(spots[1:], spots, ones, total, at),
-    )
+    spots, method = np.arange(len(rows), dtype=float), "atoms" if exact is None else "exact values"
+    return _Candidate(method, choice, scorer.event(choice.lower, choice.upper), scorer, Table(spots[1:], spots, ones, total, at))
 
 
 def _binned(best: _Candidate, goal: Goal) -> Binned | None:
