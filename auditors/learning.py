@@ -134,10 +134,10 @@ def _candidates(data: Training, goal: Goal, near: FloatArray | None, rng: np.ran
     scores = held_out_scores(data, model) if model is not None else None
     exact = repeated(model.values) if model is not None else None
     if exact is not None:
-        own = replace(data, matrix=only_exact(data.matrix, exact))
-        patterns = find_atoms(own)
+        masked = replace(data, matrix=only_exact(data.matrix, exact))
+        patterns = find_atoms(masked)
         if patterns is not None:
-            yield _of_atoms(own, goal, *patterns, None, rng, exact)
+            yield _of_atoms(masked, goal, *patterns, None, rng, exact)
     found = None
     if model is not None and scores is not None:
         found = scored("model", model, scores, model.score(data.matrix))
