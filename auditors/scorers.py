@@ -177,9 +177,9 @@ def repeated(values: Values) -> FloatArray | None:
 
 def _rows_to_fit(data: Training, exact: FloatArray | None) -> NDArray[np.intp]:
     """A part of the outputs, and all that hold a repeated value: what is picked by outputs alone keeps its odds."""
-    taken = np.zeros(len(data.label), dtype=bool)
+    taken = np.zeros(len(data.label), dtype=np.bool_)
     if exact is not None:
-        taken = ~np.isnan(only_exact(data.matrix, exact)[:, 1:]).all(axis=1)
+        taken |= ~np.isnan(only_exact(data.matrix, exact)[:, 1:]).all(axis=1)
     if np.count_nonzero(taken) > _FIT_ROWS // 2:
         taken[:] = False
     taken[:: -(-len(taken) // _FIT_ROWS)] = True
