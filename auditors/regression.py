@@ -15,6 +15,7 @@ __all__ = ["Fit", "evidence", "fit_grouped", "fit_logistic"]
 FloatArray = NDArray[np.float64]
 
 _STEPS, _ROUNDS = 25, 40
+_CLOSE, _NEAR = 1e-8, 1e-5  # gains of a step, relative to the loss: below the first it was the last, below the second curvature is kept
 _LEAST, _MOST = 1e-2, 1e6  # precisions of a group of weights
 
 
@@ -25,6 +26,7 @@ class Fit:
     weights: FloatArray
     factor: FloatArray  # lower triangular, L L^T = Hessian
     loss: float
+    information: FloatArray  # the Hessian without the priors'
 
     def draw(self, number: int, rng: Generator) -> FloatArray:
         """Draws from the Gaussian around the mode: (number, weights)."""
@@ -38,33 +40,51 @@ class Fit:
 
 
 def fit_logistic(
-    features: FloatArray, ones: FloatArray, zeros: FloatArray, precision: FloatArray, start: FloatArray | None = None, steps: int = _STEPS
+    features: FloatArray,
+    ones: FloatArray,
+    zeros: FloatArray,
+    precision: FloatArray,
+    start: FloatArray | None = None,
+    steps: int = _STEPS,
+    information: FloatArray | None = None,
 ) -> Fit:
-    """Newton's method on weighted counts, with a halved step where a whole one goes up."""
+    """Newton's method on weighted counts, with a halved step where a whole one goes up.
+
+    Curvature is what costs: it is kept once steps gain little, and `information` is that of the likelihood at `start`, where it is known.
+    """
     total = ones + zeros
     weights = np.zeros(features.shape[1]) if start is None else start
 
-    def loss_at(w: FloatArray) -> float:
-        line = features @ w
+    def loss_at(w: FloatArray, line: FloatArray) -> float:
         return float(np.sum(total * np.logaddexp(0.0, line) - ones * line) + 0.5 * np.sum(precision * w**2))
 
-    def curvature(w: FloatArray) -> tuple[FloatArray, FloatArray]:
-        p = expit(features @ w)
-        hessian = (features * (total * p * (1 - p))[:, None]).T @ features
-        hessian[np.diag_indices(len(w))] += precision * (1 + 1e-9)
-        return features.T @ (total * p - ones) + precision * w, hessian
+    def curvature(line: FloatArray) -> FloatArray:
+        p = expit(line)
+        return np.asarray((features * (total * p * (1 - p))[:, None]).T @ features)
 
-    loss = loss_at(weights)
+    def with_priors(known: FloatArray) -> FloatArray:
+        hessian = known.copy()
+        hessian[np.diag_indices(len(hessian))] += precision * (1 + 1e-9)
+        return hessian
+
+    line = features @ weights
+    loss, known = loss_at(weights, line), curvature(line) if information is None else information
     for _ in range(steps):
-        gradient, hessian = curvature(weights)
-        step, size = _solve(hessian, gradient), 1.0
-        while (new := loss_at(weights - size * step)) > loss + 1e-9 * abs(loss) and size > 1e-4:
+        gradient = features.T @ (total * expit(line) - ones) + precision * weights
+        step, size = _solve(with_priors(known), gradient), 1.0
+        while True:
+            found = weights - size * step
+            ahead = features @ found
+            if (new := loss_at(found, ahead)) <= loss + 1e-9 * abs(loss) or size <= 1e-4:
+                break
             size *= 0.5
-        weights = weights - size * step
+        weights, line = found, ahead
         gained, loss = loss - new, new
-        if gained < 1e-8 * (1 + abs(loss)):
+        if gained > _NEAR * (1 + abs(loss)):
+            known = curvature(line)
+        elif gained < _CLOSE * (1 + abs(loss)):
             break
-    return Fit(weights, np.tril(_factor(curvature(weights)[1])), loss)
+    return Fit(weights, np.tril(_factor(with_priors(known))), loss, known)
 
 
 def _factor(hessian: FloatArray) -> FloatArray:
@@ -94,9 +114,10 @@ def fit_grouped(
     """
     found = precision.copy()
     start: FloatArray | None = None
+    information: FloatArray | None = None
     for turn in range(_ROUNDS if learn else 1):
-        fit = fit_logistic(features, label, 1 - label, np.append(1e-4, found[group]), start, _STEPS if turn == 0 else 4)
-        start = fit.weights
+        fit = fit_logistic(features, label, 1 - label, np.append(1e-4, found[group]), start, _STEPS if turn == 0 else 4, information)
+        start, information = fit.weights, fit.information
         if not learn:
             break
         size, square, variance = (np.bincount(group, v, len(found)) for v in (np.ones(len(group)), start[1:] ** 2, fit.variances()[1:]))
