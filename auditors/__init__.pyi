@@ -1,4 +1,3 @@
-from .catalogue import pairs_for as pairs_for
 from .certify_result import CertifyResult as CertifyResult
 from .checks import check_mechanism as check_mechanism
 from .checks import parametrize_with_checks as parametrize_with_checks
@@ -6,7 +5,8 @@ from .given import audit_outputs as audit_outputs
 from .loss_law import LossLaw as LossLaw
 from .loss_search import WorstOutput as WorstOutput
 from .loss_search import worst_output as worst_output
-from .pair_search import search as search
+from .pairs.catalogue import pairs_for as pairs_for
+from .pairs.search import search as search
 from .result import AuditResult as AuditResult
 from .result import Result as Result
 from .result import Verdict as Verdict

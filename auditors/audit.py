@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from dpwitness.auditors.catalogue import pairs_for
 from dpwitness.auditors.detection import detectable
 from dpwitness.auditors.divergence import Binned
 from dpwitness.auditors.engine import Inline, MechanismFailed, Phase, audit_key, collect
@@ -20,7 +19,7 @@ from dpwitness.auditors.event_reading import columns_of
 from dpwitness.auditors.events import Event
 from dpwitness.auditors.health import Unfit
 from dpwitness.auditors.learning import Learned
-from dpwitness.auditors.pair_space import require_neighbours
+from dpwitness.auditors.pairs.catalogue import pairs_for, require_neighbours
 from dpwitness.auditors.result import AuditResult, Verdict
 from dpwitness.auditors.scores import Score, Scored, scores_of, try_scores
 from dpwitness.auditors.stages import EARLY_ALPHA, Course, Progress, certify_event, probe, search_and_test

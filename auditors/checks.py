@@ -9,9 +9,9 @@ from concurrent.futures import Executor
 from typing import Any
 
 from dpwitness.auditors import checks_on_runs, checks_special_data
-from dpwitness.auditors.catalogue import pairs_for
 from dpwitness.auditors.check_kit import CHECKS, Check, CheckFailed, Skip, Subject, Tag, budgets
 from dpwitness.auditors.engine import Inline, MechanismFailed, Phase, Stage
+from dpwitness.auditors.pairs.catalogue import pairs_for
 from dpwitness.auditors.result import AuditResult, Result, Verdict
 from dpwitness.auditors.timing import price, require_enough, require_seconds, told_in_time
 from dpwitness.mechanisms.foreign import MissingLibrary, Target, TargetError

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from dpwitness.auditors.check_kit import CheckFailed, Labels, Skip, Subject, Tag, check, drawn, fail_if_told_apart
 from dpwitness.auditors.outputs import Outputs, row_keys
-from dpwitness.mechanisms.domains import Answers, Counts, Domain, Records, Rows
+from dpwitness.mechanisms.domains import Domain
 from dpwitness.mechanisms.foreign import Target
 from dpwitness.mechanisms.pairs import Pair
 from dpwitness.mechanisms.validation import InvalidArgument
@@ -76,7 +76,7 @@ def check_values_outside_domain(subject: Subject) -> None:
 @check(share=0.02)
 def check_huge_counts(subject: Subject) -> None:
     """Whole numbers beyond the precision of floats are refused or still get noise."""
-    if not isinstance(subject.domain, Counts):
+    if subject.domain is None or not subject.domain.counts:
         raise Skip("its datasets are no counts")
     for power in (53, 60, 62):
         count = np.zeros_like(subject.pairs[0].d0)
@@ -174,16 +174,8 @@ def _distinct(outputs: Outputs) -> int:
     return len(np.unique(row_keys(outputs.matrix())))
 
 
-def _bounds(domain: Domain | None) -> tuple[float, float] | None:
-    if isinstance(domain, Records | Answers):
-        return None if getattr(domain, "integer", False) else (float(domain.low), float(domain.high))
-    if isinstance(domain, Rows) and domain.features and 0 not in domain.integer:
-        return domain.features[0]
-    return None
-
-
 def _inside(domain: Domain | None) -> Iterator[tuple[str, float]]:
-    bounds = _bounds(domain)
+    bounds = None if domain is None else domain.interval
     if bounds is None:
         return
     low, high = bounds
@@ -199,7 +191,7 @@ def _outside(domain: Domain | None) -> Iterator[tuple[str, float]]:
     yield "infinity", np.inf
     yield "minus infinity", -np.inf
     yield "1e300", _HUGE
-    bounds = _bounds(domain)
+    bounds = None if domain is None else domain.interval
     if bounds is not None:
         low, high = bounds
         yield "ten ranges above the upper bound", high + 10 * (high - low)

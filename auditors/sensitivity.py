@@ -13,8 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from dpwitness.auditors.pair_search import explore
-from dpwitness.auditors.pair_space import require_neighbours
+from dpwitness.auditors.pairs.catalogue import require_neighbours
+from dpwitness.auditors.pairs.search import explore
 from dpwitness.auditors.result import Result, Verdict, environment, strict
 from dpwitness.mechanisms.domains import Domain
 from dpwitness.mechanisms.learner import Predictor

@@ -14,15 +14,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dpwitness.auditors.catalogue import pairs_for
 from dpwitness.auditors.certify_result import CertifyResult
 from dpwitness.auditors.ends import End, Found, decide
 from dpwitness.auditors.law_ends import add_worst, from_law, worst_of
 from dpwitness.auditors.loss_law import Enclosure, enclose
 from dpwitness.auditors.mismatch import smallest_mismatch
 from dpwitness.auditors.oracle import FALSE_ALARM, BadOracle, Checked, Underflow, against_law, check_oracle
-from dpwitness.auditors.pair_search import search
-from dpwitness.auditors.pair_space import require_neighbours
+from dpwitness.auditors.pairs.catalogue import pairs_for, require_neighbours
+from dpwitness.auditors.pairs.search import search
 from dpwitness.auditors.proved import proved_ends
 from dpwitness.auditors.result import Verdict
 from dpwitness.auditors.sampled_ends import confirmed, from_samples, near_worst

@@ -4,7 +4,7 @@ from .auditors.checks import check_mechanism as check_mechanism
 from .auditors.checks import parametrize_with_checks as parametrize_with_checks
 from .auditors.given import audit_outputs as audit_outputs
 from .auditors.limit import limit as limit
-from .auditors.pair_search import search as search
+from .auditors.pairs.search import search as search
 from .auditors.replay import replay as replay
 from .auditors.result import AuditResult as AuditResult
 from .auditors.result import Verdict as Verdict

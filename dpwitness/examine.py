@@ -81,7 +81,7 @@ def examine(
 def _found(mechanism: Any, claim: Claim, seconds: float, seed: int, name: str) -> tuple[list[Pair], Any, tuple[str, ...]]:
     """The worst pairs of the domain, best first; an output near which one of them betrays itself; and a note on it."""
     from dpwitness.auditors.loss_search import worst_output
-    from dpwitness.auditors.pair_search import search
+    from dpwitness.auditors.pairs.search import search
     from dpwitness.mechanisms.notions import ApproxDP
 
     domain = getattr(mechanism, "domain", None)

@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 
 from dpwitness import third_party_laws as law
-from dpwitness.auditors.catalogue import pairs_for
 from dpwitness.auditors.limit import limit_of_law
+from dpwitness.auditors.pairs.catalogue import pairs_for
 from dpwitness.auditors.result import AuditResult, strict
 from dpwitness.mechanisms.environments import environments
 from dpwitness.mechanisms.foreign import Target

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from flint import arb
 
-from dpwitness.auditors.pair_search import search
+from dpwitness.auditors.pairs.search import search
 from dpwitness.auditors.white_box import certify
 from dpwitness.mechanisms.convex import ConvexObjectivePerturbation, QuadraticPenalty
 from dpwitness.mechanisms.datasets import LabelledVectors

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from dpwitness.auditors.evolution import windowless
+from dpwitness.auditors.pairs.evolution import windowless
 from dpwitness.mechanisms.writing import aside
 
 if TYPE_CHECKING:

@@ -9,12 +9,10 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 from dpwitness.auditors.audit import audit
-from dpwitness.auditors.catalogue import pairs_for
 from dpwitness.auditors.checks_special_data import special_pairs
-from dpwitness.auditors.pair_lattice import LATTICES, pairs_of
-from dpwitness.auditors.pair_search import explore, search
-from dpwitness.auditors.pair_simplify import simplified
-from dpwitness.auditors.pair_space import draw_shape
+from dpwitness.auditors.pairs.catalogue import pairs_for
+from dpwitness.auditors.pairs.search import explore, search
+from dpwitness.auditors.pairs.simplify import simplified
 from dpwitness.auditors.sensitivity import audit_sensitivity
 from dpwitness.auditors.white_box import certify
 from dpwitness.mechanisms import (
@@ -152,12 +150,13 @@ def test_every_source_of_pairs_stays_in_the_domain(kind, data):
     for pair in catalogue:
         good(domain, pair)
     rng = np.random.default_rng(data.draw(st.integers(0, 99)))
-    shape = draw_shape(domain, rng, data.draw(st.integers(0, 5)))
+    shape = domain.shape(rng, data.draw(st.integers(0, 5)))
     found = [pair for pair in (shape.decode(2 * rng.standard_normal(shape.size)) for _ in range(8)) if pair is not None]
     for pair in found:
         good(domain, pair)
-    if isinstance(domain, LATTICES):
-        good(domain, data.draw(pairs_of(domain)))
+    lattice = domain.lattice()
+    if lattice is not None:
+        good(domain, data.draw(lattice))
     for pair in (catalogue[-1], *found[:2]):
 
         def score(candidate):

@@ -4,13 +4,10 @@ import numpy as np
 import pytest
 
 from dpwitness import Verdict, audit
-from dpwitness.auditors.catalogue import PLACES, pairs_for
-from dpwitness.auditors.pair_lattice import pairs_of
-from dpwitness.auditors.pair_moves import Moves
-from dpwitness.auditors.pair_random import RandomPairs, changed_place, matching
-from dpwitness.auditors.pair_search import RESTARTS, STEPS, explore, search
-from dpwitness.auditors.pair_space import draw_shape
+from dpwitness.auditors.pairs.catalogue import pairs_for
+from dpwitness.auditors.pairs.search import RESTARTS, STEPS, explore, search
 from dpwitness.mechanisms import Answers, Costs, Counts, LabelledBall, Pair, PureDP, Records, Rows
+from dpwitness.mechanisms.domains.patterns import PLACES, changed_place, matching
 from dpwitness.mechanisms.jsonable import to_jsonable
 
 DOMAINS = [
@@ -160,10 +157,10 @@ def test_a_leak_in_a_whole_or_a_categorical_column_is_found():
 def test_whole_columns_stay_whole_in_every_source():
     domain = Rows(7, ((0.0, 1.0), (0.5, 9.5), (0, 30)), (0, 1), integer=(1,), categories=(2,))
     rng = np.random.default_rng(1)
-    draws = RandomPairs(domain, rng)
-    shapes = [draw_shape(domain, rng, turn) for turn in range(8)]
+    draws = domain.draws(rng)
+    shapes = [domain.shape(rng, turn) for turn in range(8)]
     pairs = [*pairs_for(domain), *(draws(turn) for turn in range(40)), *(s.decode(rng.standard_normal(s.size)) for s in shapes)]
-    moves = Moves(domain, draws, rng)
+    moves = draws.moves()
     pairs += [moves.step(pairs[i])[1] for i in range(60)]
     assert sum(pair is None for pair in pairs) < 12
     for pair in pairs:
@@ -175,7 +172,7 @@ def test_whole_columns_stay_whole_in_every_source():
 def test_lattice_draws_categories_evenly():
     """Hypothesis draws small whole numbers more often than great ones: here the least tenth of 500 numbers gets no more than its share."""
     found = []
-    strategy = pairs_of(Records(1, 0, 499, categories=True))
+    strategy = Records(1, 0, 499, categories=True).lattice()
 
     from hypothesis import HealthCheck, given, seed, settings
 
@@ -207,7 +204,7 @@ def test_steps_go_to_the_parts_that_matter():
     """A score of the changed record's second column alone: the other columns and the crowd are soon left alone."""
     domain = Rows(6, ((0, 1), (0, 1), (0, 1)), (0, 1))
     rng = np.random.default_rng(4)
-    moves = Moves(domain, RandomPairs(domain, rng), rng)
+    moves = domain.draws(rng).moves()
     pair, parts = pairs_for(domain)[0], []
 
     def score(pair):
@@ -225,5 +222,5 @@ def test_steps_go_to_the_parts_that_matter():
 
 def test_pairs_of_one_record_have_one_place():
     assert all(len(p.d0) == 1 for p in pairs_for(Records(1)))
-    pair = RandomPairs(Records(2, relation="add-remove"), np.random.default_rng(0))(0)
+    pair = Records(2, relation="add-remove").draws(np.random.default_rng(0))(0)
     assert isinstance(pair, Pair) and {len(pair.d0), len(pair.d1)} == {1, 2}

@@ -5,11 +5,9 @@ import math
 import numpy as np
 import pytest
 
-from dpwitness.auditors.catalogue_labelled import cost_pairs, labelled_pairs
 from dpwitness.auditors.loss_search import worst_output
-from dpwitness.auditors.pair_search import search
-from dpwitness.auditors.pair_simplify import simplified
-from dpwitness.auditors.pair_space import draw_shape
+from dpwitness.auditors.pairs.search import search
+from dpwitness.auditors.pairs.simplify import simplified
 from dpwitness.bench.white_box import searched
 from dpwitness.mechanisms import (
     Answers,
@@ -211,7 +209,7 @@ def test_every_layout_decodes_to_pairs_of_the_domain(domain):
     rng = np.random.default_rng(0)
     pairs = 0
     for turn in range(6):
-        shape = draw_shape(domain, rng, turn)
+        shape = domain.shape(rng, turn)
         for _ in range(50):
             pair = shape.decode(3 * rng.standard_normal(shape.size))
             if pair is None:
@@ -223,7 +221,7 @@ def test_every_layout_decodes_to_pairs_of_the_domain(domain):
 
 @pytest.mark.parametrize("domain", [LabelledBall(2, 1), LabelledBall(1, 100), LabelledBall(4, 10**9, (-3, 0, 3), norm="linf")])
 def test_labelled_catalogue_stays_in_its_domain(domain):
-    for pair in labelled_pairs(domain):
+    for pair in domain.catalogue():
         assert pair.d0.n == pair.d1.n == domain.size
         order = 2 if domain.norm == "l2" else np.inf
         assert max(np.linalg.norm(d.x, order, axis=1).max() for d in (pair.d0, pair.d1)) <= domain.radius
@@ -231,7 +229,7 @@ def test_labelled_catalogue_stays_in_its_domain(domain):
 
 
 def test_cost_catalogue_replaces_one_cost():
-    pairs = cost_pairs(Costs(5, 3, 2.0))
+    pairs = list(Costs(5, 3, 2.0).catalogue())
     assert all(np.sum(np.any(p.d0.x != p.d1.x, axis=1)) == 1 for p in pairs)
     assert max(np.abs(p.d0.x).max() for p in pairs) == 2.0
 

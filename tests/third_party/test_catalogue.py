@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from dpwitness.auditors.catalogue import pairs_for
+from dpwitness.auditors.pairs.catalogue import pairs_for
 from dpwitness.mechanisms.domains import Answers, Counts, Records, Rows
 from dpwitness.mechanisms.jsonable import to_jsonable
 from dpwitness.mechanisms.pairs import Pair

@@ -1,8 +1,7 @@
 """Adversarial pairs: given a domain and a mechanism, find the neighbours that betray most.
 
 The catalogue's shapes first, then CMA-ES over the changed record, the common ones, their multiplicities and the output; then pairs at
-random and random steps from the best; then a lattice on which Hypothesis climbs and shrinks; last, the winner is made simple. methods.md
-section 5.
+random and random steps from the best; then a lattice on which Hypothesis climbs and shrinks; last, the winner is made simple.
 """
 
 from __future__ import annotations
@@ -16,16 +15,14 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
-from dpwitness.auditors.catalogue import pairs_for
-from dpwitness.auditors.evolution import evolve
 from dpwitness.auditors.loss_search import worst_output
-from dpwitness.auditors.pair_lattice import LATTICES, simplest
-from dpwitness.auditors.pair_moves import Moves
-from dpwitness.auditors.pair_random import RandomPairs
-from dpwitness.auditors.pair_scores import LossScore, PilotScore, ProfileScore
-from dpwitness.auditors.pair_simplify import simplified
-from dpwitness.auditors.pair_space import Shape, draw_shape, require_neighbours
-from dpwitness.mechanisms.domains import Domain, Records, Rows
+from dpwitness.auditors.pairs.catalogue import pairs_for, require_neighbours
+from dpwitness.auditors.pairs.evolution import evolve
+from dpwitness.auditors.pairs.lattice import simplest
+from dpwitness.auditors.pairs.scores import LossScore, PilotScore, ProfileScore
+from dpwitness.auditors.pairs.simplify import simplified
+from dpwitness.mechanisms.domains import Domain
+from dpwitness.mechanisms.domains.base import Shape
 from dpwitness.mechanisms.notions import ApproxDP, Claim, promised
 from dpwitness.mechanisms.pairs import Pair
 from dpwitness.mechanisms.protocol import FloatArray
@@ -225,7 +222,7 @@ class _Run:
     @property
     def kept(self) -> float:
         """Share of the evaluations that is kept for restarts."""
-        return STEPS if getattr(self.domain, "categories", ()) else RESTARTS
+        return STEPS if self.domain.unordered else RESTARTS
 
     @property
     def over(self) -> bool:
@@ -253,7 +250,7 @@ class _Run:
         turn, spent, share = 0, self.seen.evaluations, min(0.45, 0.85 - self.kept) * self.budget
         while not self.over and time.monotonic() < middle and self.seen.evaluations - spent < share:
             rng = np.random.default_rng([self.seed, turn])
-            shape = draw_shape(self.domain, rng, turn)
+            shape = self.domain.shape(rng, turn)
             dimension = shape.size + self.extra
             if dimension == 0:  # categories alone: there is nothing to climb by
                 return
@@ -302,8 +299,8 @@ class _Run:
     def restarts(self) -> None:
         """Pairs at random, and a climb by random steps from the best of every dozen; the first of these climbs is from the best so far."""
         rng = np.random.default_rng([self.seed, 2**31])
-        draw, turns = RandomPairs(self.domain, rng), itertools.count()
-        moves = Moves(self.domain, draw, rng) if isinstance(self.domain, Records | Rows) else None
+        draw, turns = self.domain.draws(rng), itertools.count()
+        moves = draw.moves()
         most = min(self.budget, self.seen.evaluations + int(self.kept * self.budget))
         until = self.deadline - 0.1 * self.seconds
         starts = [candidate.pair for candidate in self.seen.candidates[:1]]
@@ -343,7 +340,7 @@ class _Run:
     def lattice(self) -> None:
         """The simplest lattice pair that does better than all so far, if there is one."""
         remaining = min(self.deadline - time.monotonic(), 0.15 * self.seconds)
-        if remaining <= 0 or self.over or not isinstance(self.domain, LATTICES):
+        if remaining <= 0 or self.over:
             return
         tail = np.zeros(self.extra)
         examples = int(np.clip(self.budget // 20, 20, 400))

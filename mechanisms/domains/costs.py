@@ -1,0 +1,120 @@
+"""Sequences of linear costs, one of which is replaced."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.random import Generator
+
+from dpwitness.mechanisms.datasets import LinearCosts
+from dpwitness.mechanisms.domains.base import Domain, Draws, FloatArray, Shape
+from dpwitness.mechanisms.domains.fields import LONGEST
+from dpwitness.mechanisms.domains.patterns import PLACES, only_pairs, shorter_tables
+from dpwitness.mechanisms.pairs import Pair
+from dpwitness.mechanisms.validation import require
+
+if TYPE_CHECKING:
+    from hypothesis.strategies import DrawFn, SearchStrategy
+
+__all__ = ["Costs"]
+
+
+@dataclass(frozen=True, slots=True)
+class Costs(Domain):
+    """`LinearCosts` of `length` rounds in `dimension` dimensions, each entry in [-bound, bound]; one whole cost is replaced."""
+
+    length: int
+    dimension: int
+    bound: float
+    relation: str = "substitution"
+
+    def __post_init__(self) -> None:
+        require(self).integer("length", "dimension", most=LONGEST).positive("bound").one_of("relation", ["substitution"])
+
+    def contains(self, dataset: Any) -> bool:
+        """LinearCosts of this shape within the bound."""
+        shape = (self.length, self.dimension)
+        return isinstance(dataset, LinearCosts) and dataset.x.shape == shape and bool(np.all(np.abs(dataset.x) <= self.bound))
+
+    def catalogue(self) -> Iterable[Pair | None]:
+        """One cost replaced by its negative, by none, or by another corner; in the first round, the middle or the last; with baselines."""
+        rounds, p, bound = self.length, self.dimension, self.bound
+        lone, split = np.full(p, bound), bound * np.where(np.arange(p) % 2 == 0, 1.0, -1.0)
+        lone[0] = -bound
+        found = []
+        for place in sorted({0, rounds // 2, rounds - 1}):
+            for crowd, baseline in (("all others zero", 0 * lone), ("all others against it", -lone), ("all others with it", lone)):
+                if rounds == 1 and baseline.any():
+                    continue
+                for why, first, second in (
+                    ("one action against all others", lone, -lone),
+                    ("one action favoured or not", lone, 0 * lone),
+                    ("half against half", split, -split),
+                    ("one cost shared by all", np.full(p, bound), np.full(p, -bound)),
+                ):
+                    tables = np.repeat(baseline[None, :], rounds, axis=0), np.repeat(baseline[None, :], rounds, axis=0)
+                    tables[0][place], tables[1][place] = first, second
+                    text = f"round {place + 1}: {why}, {crowd}"
+                    found.append(self.pair(LinearCosts(tables[0]), LinearCosts(tables[1]), text))
+        return found
+
+    def draws(self, rng: Generator) -> Draws[Costs]:
+        return _CostsDrawn(self, rng)
+
+    def shape(self, rng: Generator, turn: int) -> Shape:
+        p, rounds, bound = self.dimension, self.length, self.bound
+        place = 0 if turn % 3 < 2 else int(rng.integers(rounds))
+        held = rounds > 1 and turn % 2 == 0
+
+        def decode(z: FloatArray) -> Pair | None:
+            table = np.zeros((rounds, p))
+            if held:  # a cost that some of the following rounds share
+                copies = int(np.clip(np.floor(10 ** (np.log10(rounds) * (0.5 + z[3 * p] / 3))), 0, rounds - 1))
+                rest = np.delete(np.arange(rounds), place)[place : place + copies] if place + copies < rounds else np.arange(rounds)
+                table[rest] = bound * np.clip(z[2 * p : 3 * p], -1, 1)
+            first, second = table.copy(), table.copy()
+            first[place], second[place] = bound * np.clip(z[:p], -1, 1), bound * np.clip(z[p : 2 * p], -1, 1)
+            return self.pair(LinearCosts(first), LinearCosts(second), "search")
+
+        return Shape(3 * p + 1 if held else 2 * p, decode)
+
+    def lattice(self) -> SearchStrategy[Pair]:
+        from hypothesis import strategies as st
+
+        corner = st.lists(st.sampled_from([0.0, 1.0, -1.0, 0.5, -0.5]), min_size=self.dimension, max_size=self.dimension)
+
+        @st.composite
+        def pairs(draw: DrawFn) -> Pair | None:
+            rounds = self.length
+            table = np.zeros((rounds, self.dimension))
+            place = draw(st.integers(0, rounds - 1))
+            copies = draw(st.integers(0, rounds - 1))
+            table[np.delete(np.arange(rounds), place)[:copies]] = self.bound * np.array(draw(corner))
+            first, second = table.copy(), table.copy()
+            first[place], second[place] = self.bound * np.array(draw(corner)), self.bound * np.array(draw(corner))
+            return self.pair(LinearCosts(first), LinearCosts(second), "lattice")
+
+        return only_pairs(pairs())
+
+    def simpler(self, pair: Pair) -> Iterator[Pair]:
+        for first, second in shorter_tables(pair.d0.x, pair.d1.x, -self.bound, self.bound):
+            found = self.pair(LinearCosts(first), LinearCosts(second), pair.why)
+            if found is not None:
+                yield found
+
+
+class _CostsDrawn(Draws[Costs]):
+    def drawn(self, turn: int, corners: bool) -> Pair | None:
+        domain = self.domain
+        shape, rng = (domain.length, domain.dimension), self.rng
+        at, place = PLACES[turn % 3]
+        draws = rng.choice([-1.0, 1.0], shape) if corners else rng.uniform(-1.0, 1.0, shape)
+        tables = domain.bound * draws, domain.bound * draws
+        cost = domain.bound * rng.choice([-1.0, 1.0], domain.dimension)
+        tables[0][place(domain.length - 1)] = cost
+        tables[1][place(domain.length - 1)] = -cost if turn % 2 else domain.bound * rng.choice([-1.0, 1.0], domain.dimension)
+        others = "at random corners" if corners else "from the interior"
+        return domain.pair(LinearCosts(tables[0]), LinearCosts(tables[1]), f"drawn {turn}: one cost replaced, {at} among others {others}")

@@ -1,0 +1,110 @@
+"""Vectors of true counts: exact integers, also where floats round them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.random import Generator
+
+from dpwitness.mechanisms.domains.base import Domain, Draws, FloatArray, Shape
+from dpwitness.mechanisms.domains.fields import LONGEST
+from dpwitness.mechanisms.domains.patterns import PLACES
+from dpwitness.mechanisms.pairs import Pair
+from dpwitness.mechanisms.validation import InvalidArgument, require, shown
+
+__all__ = ["Counts"]
+
+
+@dataclass(frozen=True, slots=True)
+class Counts(Domain):
+    """A vector of `length` true counts: 64-bit integers in [low, high]; neighbours by a norm (`l1`, `l2`, `linf`)."""
+
+    length: int
+    low: int = 0
+    high: int = 100
+    relation: str = "l1"
+
+    def __post_init__(self) -> None:
+        require(self).integer("length", most=LONGEST).one_of("relation", ["l1", "l2", "linf"])
+        for name, value in (("low", self.low), ("high", self.high)):
+            if not isinstance(value, int) or isinstance(value, bool) or not abs(value) < 2**63:
+                raise InvalidArgument(f"Counts: {name} must be a whole number of 64 bits, got {shown(value)}")
+        if not self.high > self.low:
+            raise InvalidArgument(f"Counts: high must exceed low, got [{self.low!r}, {self.high!r}]")
+
+    def contains(self, dataset: Any) -> bool:
+        """A vector of `length` integers in [low, high]: an integer array, or a list of ints."""
+        if isinstance(dataset, np.ndarray):
+            if dataset.ndim != 1 or dataset.dtype.kind not in "iu":
+                return False
+            dataset = dataset.tolist()
+        whole = isinstance(dataset, list | tuple) and all(isinstance(v, int) and not isinstance(v, bool) for v in dataset)
+        return whole and len(dataset) == self.length and all(self.low <= v <= self.high for v in dataset)
+
+    def catalogue(self) -> Iterable[Pair | None]:
+        """One count up, at zero, at both ends and where a float cannot tell two whole numbers apart."""
+        n, low, high = self.length, self.low, self.high
+        levels = {"": min(max(0, low), high - 1), ", at the bottom": low, ", at the top": high - 1}
+        power = 2 ** (max(high - 1, 1).bit_length() - 1)
+        half_a_step = power >> 53
+        if half_a_step:
+            base_of_step = max(power, -((half_a_step - low) // (2 * half_a_step)) * 2 * half_a_step)
+            if base_of_step + half_a_step + 1 <= high:
+                levels[f", where floats round, above 2^{power.bit_length() - 1}"] = base_of_step + half_a_step
+        one = (np.arange(n) == 0).astype(np.int64)
+        for place, level in levels.items():
+            base = np.full(n, level, dtype=np.int64)
+            yield self.pair(base, base + one, "one count up" + place)
+            if n > 1 and self.relation == "linf":
+                yield self.pair(base, base + 1, "all counts up" + place)
+                yield self.pair(base + one, base + (1 - one), "one up, the rest down" + place)
+            if n > 1:
+                yield self.pair(base, base + one[::-1], "last count up" + place)
+            if n > 2 and not place:
+                yield self.pair(base, base + np.roll(one, n // 2), "count in the middle up")
+
+    def draws(self, rng: Generator) -> Draws[Counts]:
+        return _CountsDrawn(self, rng)
+
+    def shape(self, rng: Generator, turn: int) -> Shape:
+        """Whole numbers spread over all sizes; some of them, for l1 and l2 one, move by one."""
+        n = self.length
+
+        def decode(z: FloatArray) -> Pair | None:
+            shares = np.clip(0.5 + 0.2 * z[:n], 0.0, 1.0)
+            width = self.high - self.low
+            base = np.array([self.low + min(round(float(share) * width), width) for share in shares], dtype=np.int64)
+            step = np.sign(np.round(z[n:])).astype(np.int64)
+            if self.relation != "linf":
+                step = np.sign(z[n:]).astype(np.int64) * (np.arange(n) == int(np.argmax(np.abs(z[n:]))))
+            up, down = base < self.high, base > self.low  # a step that would leave the bounds is turned over
+            moved = base + np.where(step > 0, np.where(up, 1, -1), np.where(step < 0, np.where(down, -1, 1), 0))
+            return self.pair(base, moved, "search")
+
+        return Shape(2 * n, decode)
+
+    @property
+    def records(self) -> int:
+        return self.length
+
+    counts = True
+
+
+class _CountsDrawn(Draws[Counts]):
+    def drawn(self, turn: int, corners: bool) -> Pair | None:
+        domain = self.domain
+        n, rng = domain.length, self.rng
+        at, place = PLACES[turn % 3]
+        width = domain.high - domain.low
+        shares = rng.integers(0, width, n, dtype=np.uint64, endpoint=True).tolist()
+        base = np.array([domain.low + (width * (2 * share > width) if corners else share) for share in shares], dtype=np.int64)
+        step = rng.choice([-1, 1], n)
+        alone = turn % 2 == 1 or domain.relation != "linf"
+        if alone:
+            step[np.arange(n) != place(n - 1)] = 0
+        step = np.where((step > 0) & (base == domain.high), -1, np.where((step < 0) & (base == domain.low), 1, step))
+        why = f"one count moved, {at}," if alone else "counts moved up and down"
+        return domain.pair(base, base + step, f"drawn {turn}: {why} {'at random ends' if corners else 'at random heights'}")

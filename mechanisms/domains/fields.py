@@ -1,0 +1,72 @@
+"""Reading the fields of a domain, and datasets that are vectors."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpwitness.mechanisms.domains.base import Domain
+from dpwitness.mechanisms.validation import InvalidArgument, require_finite, require_integer, require_type
+
+__all__ = ["LONGEST", "columns", "flags", "items", "labels_of", "sized", "vector"]
+
+FloatArray = NDArray[np.float64]
+
+LONGEST = 10**6  # entries of an array: a catalogue holds some hundred of them at once
+
+
+def sized(count: int, size: int, relation: str) -> bool:
+    """Whether a dataset of `count` records has an allowed size."""
+    return count <= size if relation == "add-remove" else count == size
+
+
+def vector(dataset: Any) -> FloatArray | None:
+    """The numbers of a vector as float64; None for anything else, and for whole numbers that floats cannot hold."""
+    if isinstance(dataset, list | tuple):
+        if not all(isinstance(v, int | float | np.integer | np.floating) and not isinstance(v, bool) for v in dataset):
+            return None
+        try:
+            values = np.array([float(v) for v in dataset], dtype=np.float64)
+        except OverflowError:
+            return None
+        return values if all(a == b or a != a for a, b in zip(values.tolist(), dataset, strict=True)) else None
+    if (
+        not isinstance(dataset, np.ndarray)
+        or dataset.ndim != 1
+        or dataset.dtype.kind not in "iuf"
+        or isinstance(dataset, np.ma.MaskedArray)
+    ):
+        return None
+    values = dataset.astype(np.float64)
+    if dataset.dtype.kind in "iu" and dataset.tolist() != [int(v) for v in values.tolist()]:
+        return None
+    return values
+
+
+def flags(domain: Domain, *names: str) -> None:
+    """These fields must be True or False."""
+    for name in names:
+        require_type(name, getattr(domain, name), (bool, np.bool_), "be True or False", type(domain).__name__)
+
+
+def items(name: str, value: Any, owner: str) -> Sequence[Any]:
+    """The items of a field that must be a sequence."""
+    if isinstance(value, np.ndarray):
+        value = value.tolist()
+    return tuple(require_type(name, value, (list, tuple), "be a sequence", owner))
+
+
+def columns(name: str, value: Any, count: int) -> tuple[int, ...]:
+    """Places of columns, in order, each once."""
+    places = {require_integer(name, place, "Rows", least=0) for place in items(name, value, "Rows")}
+    if places and max(places) >= count:
+        raise InvalidArgument(f"Rows: {name} must name columns of features, counted from 0, got {max(places)} of {count} columns")
+    return tuple(sorted(places))
+
+
+def labels_of(labels: Any, owner: str) -> tuple[float, ...]:
+    """Labels, finite numbers."""
+    return tuple(require_finite("labels", label, owner) for label in items("labels", labels, owner))

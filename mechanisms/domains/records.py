@@ -1,0 +1,222 @@
+"""Records that are numbers, one a person.
+
+The catalogue takes extremes of the domain, one against many, halves, one record against none, values that are missing or out of range; the
+changed record stands last, first and in the middle by turns.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.random import Generator
+
+from dpwitness.mechanisms.domains.base import FloatArray, Shape
+from dpwitness.mechanisms.domains.fields import LONGEST, flags, sized, vector
+from dpwitness.mechanisms.domains.patterns import (
+    LISTED,
+    PLACES,
+    between,
+    far_outside,
+    inserted,
+    matching,
+    only_pairs,
+    ranked,
+    shorter_tables,
+)
+from dpwitness.mechanisms.domains.tables import Table
+from dpwitness.mechanisms.pairs import Pair
+from dpwitness.mechanisms.validation import InvalidArgument, require
+
+if TYPE_CHECKING:
+    from hypothesis.strategies import DrawFn, SearchStrategy
+
+__all__ = ["Records"]
+
+
+@dataclass(frozen=True, slots=True)
+class Records(Table):
+    """`size` records, each a number in [low, high]; whole numbers if `integer`; numbers of `categories`, whose order means nothing.
+
+    Neighbours by ``replace-one``, or by ``add-remove``, where the number of records is no public matter: any up to `size`. With `missing`
+    a record may be NaN; with `outside` it may lie outside the interval, which the mechanism has to clip to.
+    """
+
+    size: int
+    low: float = 0.0
+    high: float = 1.0
+    integer: bool = False
+    relation: str = "replace-one"
+    missing: bool = False
+    outside: bool = False
+    categories: bool = False
+
+    def __post_init__(self) -> None:
+        require(self).integer("size", most=LONGEST).finite("low", "high").one_of("relation", ["replace-one", "add-remove"])
+        flags(self, "integer", "missing", "outside", "categories")
+        object.__setattr__(self, "integer", bool(self.integer or self.categories))
+        if not self.high > self.low:
+            raise InvalidArgument(f"Records: high must exceed low, got [{self.low!r}, {self.high!r}]")
+        low, high = self.ends
+        interval = f"[{self.low!r}, {self.high!r}]"
+        if low > high:
+            raise InvalidArgument(f"Records: domain must not be empty, got no whole number in {interval}")
+        if low == high and self.relation == "replace-one" and not (self.missing or self.outside):
+            raise InvalidArgument(f"Records: domain must have neighbours, got one whole number in {interval}, which nothing can replace")
+
+    @property
+    def ends(self) -> tuple[float, float]:
+        """The least and the greatest record inside the bounds."""
+        if not self.integer:
+            return float(self.low), float(self.high)
+        return float(math.ceil(self.low)), float(math.floor(self.high))
+
+    def contains(self, dataset: Any) -> bool:
+        """A vector of as many numbers as allowed, each as allowed."""
+        values = vector(dataset)
+        if values is None or not sized(len(values), self.size, self.relation):
+            return False
+        present = values[~np.isnan(values)]
+        if len(present) < len(values) and not self.missing:
+            return False
+        if self.integer and not np.all(np.floor(present) == present):
+            return False
+        return self.outside or bool(np.all((present >= self.low) & (present <= self.high)))
+
+    def catalogue(self) -> Iterable[Pair | None]:
+        """Changed values among crowds of others, in the first and in the last place; what moves most comes first."""
+        n, (low, high) = self.size, self.ends
+        middle, spread = between(low, high, 0.5), between(low, high, np.linspace(0.0, 1.0, n))
+        if self.integer:
+            middle, spread = np.floor(middle), np.round(spread)
+        half = np.arange(n) < (n + 1) // 2
+        crowds = {
+            "all records low": np.full(n, low),
+            "all records high": np.full(n, high),
+            "half of the records high": np.where(half, low, high),
+            "all records in the middle": np.full(n, middle),
+            "all distinct": spread,
+        }
+        changes = [(low, high), (middle, high), (low, middle), *([(low, low + 1), (high - 1, high)] if self.integer else [])]
+        if low < 0 < high:
+            crowds = {"all records low": crowds["all records low"], "all records zero": np.zeros(n), **crowds}
+            changes.insert(1, (0.0, high))
+        if self.missing:
+            crowds = {"all others missing": np.full(n, np.nan), **crowds}
+            changes.insert(1, (np.nan, high))
+        if self.outside:
+            below, above = far_outside(low, high)
+            changes[1:1] = [(low, above), (below, above)]
+        if self.relation == "add-remove":
+            added = list(dict.fromkeys([high, low, *(after for _, after in changes)]))
+            changes = [(np.nan, value) for value in added]
+        first, middle_place, last = PLACES
+        for places in ((first, last, middle_place), (last, middle_place, first)):
+            for rank in range(len(crowds) + len(changes) - 1):  # along diagonals: the first crowds with the first changes
+                if rank == 2 and n > 1 and self.relation == "add-remove":
+                    yield self.pair(np.empty(0), np.array([high]), "one record against none")
+                for turn, (why, crowd), (before, after) in ranked(list(crowds.items()), changes, rank):
+                    at, place_among = places[turn]
+                    place = place_among(n - 1)
+                    changed, base = crowd.copy(), crowd.copy()
+                    base[place], changed[place] = before, after
+                    if self.relation == "add-remove":
+                        yield self.pair(np.delete(changed, place), changed, f"{why}, record {after:g} added {at}")
+                    else:
+                        yield self.pair(base, changed, f"{why}, {at} from {before:g} to {after:g}")
+
+    def shape(self, rng: Generator, turn: int) -> Shape:
+        """A changed record among up to four different values, each repeated. Categories are drawn, every third time all whole numbers."""
+        distinct = min(self.size - 1, 4)
+        shares = rng.dirichlet(np.ones(distinct)) if distinct else np.zeros(0)
+        copies = np.maximum(1, np.floor(shares * (self.size - 1))).astype(int)
+        if distinct:
+            copies[-1] += self.size - 1 - int(copies.sum())
+            if copies[-1] < 1:
+                copies = np.full(distinct, (self.size - 1) // distinct)
+                copies[-1] += self.size - 1 - int(copies.sum())
+        _, place = PLACES[turn % 3]
+        low, high = self.ends
+        fixed = self.categories or (self.integer and turn % 3 == 2)
+        drawn = self.draws(rng).rows(2 + distinct, corners=False)[:, 0] if fixed else np.zeros(2 + distinct)
+        if fixed and low < high:
+            drawn[:2] = matching(low, high, rng)[0]
+
+        def decode(z: FloatArray) -> Pair | None:
+            values = drawn if fixed else between(low, high, np.clip(0.5 + 0.4 * z, 0, 1))
+            if self.integer:
+                values = np.round(values)
+            common = np.repeat(values[2:], copies)
+            first = common if self.relation == "add-remove" else inserted(common, values[0], place)
+            return self.pair(first, inserted(common, values[1], place), "search")
+
+        return Shape(0 if fixed else 2 + distinct, decode)
+
+    def lattice(self) -> SearchStrategy[Pair]:
+        from hypothesis import strategies as st
+
+        low, high = self.ends
+        value: SearchStrategy[float]
+        if self.categories and high - low < LISTED:  # in an order that says nothing
+            value = st.sampled_from((low + np.random.default_rng(0).permutation(int(high - low) + 1)).tolist())
+        elif self.integer:
+            value = st.integers(int(low), int(high)).map(lambda whole: min(max(float(whole), low), high))
+        else:
+            value = st.integers(0, 4).map(lambda quarter: float(between(low, high, quarter / 4)))
+        if self.missing:
+            value = value | st.just(math.nan)
+
+        @st.composite
+        def pairs(draw: DrawFn) -> Pair | None:
+            first = np.full(self.size, draw(value))
+            start = draw(st.integers(0, self.size))
+            first[start:] = draw(value)
+            place = draw(st.integers(0, self.size - 1))
+            if self.relation == "add-remove":
+                return self.pair(first, np.delete(first, place), "lattice")
+            second = first.copy()
+            second[place] = draw(value)
+            return self.pair(first, second, "lattice")
+
+        return only_pairs(pairs())
+
+    def simpler(self, pair: Pair) -> Iterator[Pair]:
+        if pair.relation != "replace-one":
+            return
+        tables = [np.asarray(d, dtype=float)[:, None] for d in (pair.d0, pair.d1)]
+        low, high = (-math.inf, math.inf) if self.outside else self.ends
+        for first, second in shorter_tables(tables[0], tables[1], low, high):
+            found = self.pair(first[:, 0], second[:, 0], pair.why)
+            if found is not None:
+                yield found
+
+    @property
+    def absent(self) -> bool:
+        return self.missing
+
+    @property
+    def columns(self) -> FloatArray:
+        return np.array([self.ends])
+
+    @property
+    def whole_columns(self) -> tuple[int, ...]:
+        return (0,) * self.integer
+
+    @property
+    def category_columns(self) -> tuple[int, ...]:
+        return (0,) * bool(self.categories)
+
+    def dataset(self, table: FloatArray) -> FloatArray:
+        """The one column."""
+        return table[:, 0]
+
+    @property
+    def records(self) -> int:
+        return self.size
+
+    @property
+    def interval(self) -> tuple[float, float] | None:
+        return None if self.integer else (float(self.low), float(self.high))
