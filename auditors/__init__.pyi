@@ -8,8 +8,6 @@ from .loss_search import worst_output as worst_output
 from .pairs.catalogue import pairs_for as pairs_for
 from .pairs.search import search as search
 from .result import AuditResult as AuditResult
-from .result import Result as Result
-from .result import Verdict as Verdict
 from .sensitivity import SensitivityResult as SensitivityResult
 from .sensitivity import audit_sensitivity as audit_sensitivity
 from .sensitivity import feature_distance as feature_distance
@@ -18,4 +16,6 @@ from .utility import MeanBound as MeanBound
 from .utility import Scaling as Scaling
 from .utility import UtilityResult as UtilityResult
 from .utility import audit_utility as audit_utility
+from .verdicts import Result as Result
+from .verdicts import Verdict as Verdict
 from .white_box import certify as certify

@@ -20,10 +20,12 @@ from dpwitness.auditors.events import Event
 from dpwitness.auditors.health import Unfit
 from dpwitness.auditors.learning import Learned
 from dpwitness.auditors.pairs.catalogue import pairs_for, require_neighbours
-from dpwitness.auditors.result import AuditResult, Verdict
-from dpwitness.auditors.scores import Score, Scored, scores_of, try_scores
+from dpwitness.auditors.result import AuditResult
+from dpwitness.auditors.scored import Scored, try_scores
+from dpwitness.auditors.scores import Score, scores_of
 from dpwitness.auditors.stages import EARLY_ALPHA, Course, Progress, certify_event, probe, search_and_test
-from dpwitness.auditors.timing import plan, require_seconds
+from dpwitness.auditors.timing import price, require_enough, require_seconds, told_in_time
+from dpwitness.auditors.verdicts import Verdict
 from dpwitness.mechanisms.domains import Domain
 from dpwitness.mechanisms.foreign import Target
 from dpwitness.mechanisms.notions import RDP, ZCDP, Claim, promised
@@ -151,7 +153,7 @@ def audit(
     def work() -> None:
         _score(state, pairs[0], every)
         if seconds is not None or announce is not None:
-            plan(state, pairs, None if seconds is None else float(seconds), announce)
+            _plan(state, pairs, None if seconds is None else float(seconds), announce)
         search_and_test(state, pairs)
 
     return _kept(state, work, executor is None)
@@ -220,7 +222,7 @@ def _begin(
     target: dict[str, Any] | None,
 ) -> Course:
     """Check what is asked and set out."""
-    from dpwitness.auditors.witness import describe_target
+    from dpwitness.auditors.targets import describe_target
 
     run = getattr(mechanism, "sample", mechanism)
     if not callable(run) or isinstance(mechanism, type):
@@ -288,6 +290,29 @@ def _pairs(mechanism: Any, pair: Pair | Sequence[Pair] | None, domain: Domain | 
         raise InvalidArgument("pair must be given, or a domain to take pairs from, got neither")
     require_neighbours(domain, "audit")
     return pairs_for(domain)
+
+
+def _plan(state: Course, pairs: Sequence[Pair], seconds: float | None, announce: Callable[[str], None] | None) -> None:
+    """Fix the number of runs, once and before the audit begins, and say what is expected.
+
+    Raises
+    ------
+    InvalidArgument
+        If the time does not allow for the least audit.
+    """
+    found = price(lambda size: state.stage(pairs[0], Phase.TIMING, 0, size, size), state.result.claim, state.executor, seconds)
+    trials = state.result.requested
+    if seconds is not None:
+        trials = found.trials(seconds, len(pairs))
+        require_enough(found, trials, seconds, "audit")
+        state.result = replace(state.result, requested=trials)
+        state.note(
+            f"{seconds:g} s were asked for: {trials:,} runs at {told_in_time(found.run)} each, as {found.runs:,} runs before them took; "
+            f"a time is not reproducible, the same counts come again with trials={trials}"
+        )
+    if announce is not None:
+        expected = told_in_time(found.time(trials, len(pairs)))
+        announce(f"{state.result.name}: {trials:,} runs at {told_in_time(found.run)} each, about {expected} expected")
 
 
 def _conclude(state: Course, interrupted: bool, failure: str) -> AuditResult:

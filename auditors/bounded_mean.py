@@ -21,7 +21,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpwitness.auditors.betting import Stakes, bracket, log_capital, lower_mean, upper_mean
-from dpwitness.auditors.oracle import BadOracle, fills_space, log_densities, rows_of
+from dpwitness.auditors.oracle import BadOracle, log_densities, rows_of
+from dpwitness.auditors.surfaces import fills_space
 from dpwitness.mechanisms.pairs import Pair
 
 __all__ = ["Order", "Sampled", "sampled"]

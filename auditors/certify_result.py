@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 
 from dpwitness.auditors.ends import grade_of
 from dpwitness.auditors.loss_search import WorstOutput
-from dpwitness.auditors.result import SCHEMA, Result, Verdict, environment, strict
+from dpwitness.auditors.verdicts import SCHEMA, Result, Verdict, environment, strict
+from dpwitness.auditors.witness import witness_of
 from dpwitness.mechanisms.notions import Claim
 from dpwitness.mechanisms.pairs import Pair
 
@@ -86,10 +87,18 @@ class CertifyResult(Result):
 
     @property
     def witness(self) -> dict[str, Any] | None:
-        """Pair, event and output, from which `dpwitness.replay` encloses the loss again; None unless the claim is violated."""
-        from dpwitness.auditors.witness import make_white_box_witness
+        """Pair, event and output, from which `dpwitness.replay` encloses the loss again; None unless the claim is violated.
 
-        return make_white_box_witness(self)
+        Its event is {L > `above`}: P(L > t) - e^t P'(L > t) exceeds delta at every t below the lower end.
+        """
+        if self.verdict is not Verdict.VIOLATED:
+            return None
+        worst, output = self.worst, None
+        if worst is not None:
+            output = {"output": strict(worst.output), "ray": strict(worst.ray), "kind": worst.kind, "loss": strict(worst.loss)}
+        event = {"kind": "loss", "above": strict(self.epsilon_lower), "output": output}
+        more = {"event": event, "description": self.event, "route": self.route, "trials": self.trials}
+        return witness_of(self, "white box", self.pair, self.parameter_lower, more)
 
     @property
     def event(self) -> str:

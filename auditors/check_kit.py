@@ -16,7 +16,8 @@ from dpwitness.auditors.audit import audit
 from dpwitness.auditors.certificate import certified
 from dpwitness.auditors.engine import Inline, Stage, collect, run_side, stream
 from dpwitness.auditors.outputs import Outputs
-from dpwitness.auditors.result import AuditResult, Verdict
+from dpwitness.auditors.result import AuditResult
+from dpwitness.auditors.verdicts import Verdict
 from dpwitness.mechanisms.domains import Domain
 from dpwitness.mechanisms.foreign import Target
 from dpwitness.mechanisms.notions import Claim

@@ -12,8 +12,9 @@ from dpwitness.auditors import checks_on_runs, checks_special_data
 from dpwitness.auditors.check_kit import CHECKS, Check, CheckFailed, Skip, Subject, Tag, budgets
 from dpwitness.auditors.engine import Inline, MechanismFailed, Phase, Stage
 from dpwitness.auditors.pairs.catalogue import pairs_for
-from dpwitness.auditors.result import AuditResult, Result, Verdict
+from dpwitness.auditors.result import AuditResult
 from dpwitness.auditors.timing import price, require_enough, require_seconds, told_in_time
+from dpwitness.auditors.verdicts import Result, Verdict
 from dpwitness.mechanisms.foreign import MissingLibrary, Target, TargetError
 from dpwitness.mechanisms.notions import PureDP
 from dpwitness.mechanisms.pairs import Pair

@@ -10,7 +10,8 @@ from dpwitness.auditors.engine import MechanismFailed, run_side, stream
 from dpwitness.auditors.health import check_structure, check_training, same_outputs
 from dpwitness.auditors.oracle import check_oracle
 from dpwitness.auditors.outputs import encode
-from dpwitness.auditors.result import AuditResult, Verdict
+from dpwitness.auditors.result import AuditResult
+from dpwitness.auditors.verdicts import Verdict
 from dpwitness.mechanisms.foreign import Target
 from dpwitness.mechanisms.jsonable import to_jsonable
 

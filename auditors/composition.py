@@ -13,7 +13,7 @@ Both orders of the pair are composed: mass under P from one, mass under Q from t
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -21,9 +21,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpwitness.auditors.content import content_key
-from dpwitness.auditors.loss_law import Enclosure, LossLaw, law_of
+from dpwitness.auditors.loss_law import Enclosure, LossLaw
 
-__all__ = ["compose", "composed", "merged", "split"]
+__all__ = ["compose", "composed_by", "merged", "split"]
 
 FloatArray = NDArray[np.float64]
 
@@ -34,8 +34,8 @@ _FEW_ATOMS, _MANY_ATOMS = 64, 4096  # factors that are multiplied out, and how f
 _SQUARES = 4e-4  # sum of the factors' squared grid steps, over that standard deviation
 
 
-def composed(factors: Sequence[tuple[Any, Any, Any]]) -> Enclosure | None:
-    """Enclose the law of the sum of the losses of (mechanism, d0, d1); None if some factor has no exact law."""
+def composed_by(law_of: Callable[[Any, Any, Any], Enclosure | None], factors: Sequence[tuple[Any, Any, Any]]) -> Enclosure | None:
+    """Enclose the law of the sum of the losses of (mechanism, d0, d1); None if `law_of` knows no law of some factor."""
     known: dict[Any, tuple[Enclosure, int]] = {}
     for number, (mechanism, d0, d1) in enumerate(factors):
         key = content_key(mechanism, d0, d1) or number

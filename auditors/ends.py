@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpwitness.auditors.loss_search import WorstOutput
-from dpwitness.auditors.result import Verdict
+from dpwitness.auditors.verdicts import Verdict
 
 __all__ = ["EVIDENCE", "SOUND", "End", "Found", "decide", "grade_of"]
 

@@ -23,7 +23,6 @@ __all__ = [
     "Lattice",
     "Threshold",
     "WeightedScore",
-    "event_from_json",
     "name_of_atom",
     "only_exact",
 ]
@@ -63,7 +62,7 @@ class Event(ABC):
         return np.array([len(outputs) - plus - minus, plus, minus], dtype=np.int64)
 
     def to_json(self) -> dict[str, Any]:
-        """Plain JSON types; `event_from_json` is the inverse."""
+        """Plain JSON types; `event_reading.read_event` is the inverse."""
         return {"kind": self.kind, "rule": to_jsonable(self)}
 
 
@@ -347,10 +346,3 @@ class Ball(Event):
         parts = [f"D{int(self.inside > 0)} within {self.inner:.6g}"] if self.inner > 0 else []
         parts += [f"D{int(self.inside < 0)} beyond {self.outer:.6g}"] if np.isfinite(self.outer) else []
         return f"{' and '.join(parts) or 'never guesses: distance'} of {center}"
-
-
-def event_from_json(data: dict[str, Any]) -> Event:
-    """The event that `Event.to_json` wrote. Raises InvalidArgument for anything else."""
-    from dpwitness.auditors.event_reading import read_event
-
-    return read_event(data)

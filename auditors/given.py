@@ -13,7 +13,8 @@ from dpwitness.auditors.health import check_training
 from dpwitness.auditors.learning import learn
 from dpwitness.auditors.outputs import Outputs, encode
 from dpwitness.auditors.probe import told_of
-from dpwitness.auditors.result import AuditResult, Verdict
+from dpwitness.auditors.result import AuditResult
+from dpwitness.auditors.verdicts import Verdict
 from dpwitness.mechanisms.notions import ApproxDP, Claim, PureDP, promised
 from dpwitness.mechanisms.validation import InvalidArgument, require_integer, require_probability, require_type, said
 

@@ -15,7 +15,8 @@ from numpy.typing import NDArray
 
 from dpwitness.auditors.certificate import certified
 from dpwitness.auditors.divergence import oracle_binned
-from dpwitness.auditors.loss_law import LossLaw, loss_law
+from dpwitness.auditors.loss_law import LossLaw
+from dpwitness.auditors.loss_routes import loss_law
 from dpwitness.mechanisms.notions import RDP, ZCDP, Claim, promised
 from dpwitness.mechanisms.pairs import Pair
 from dpwitness.mechanisms.validation import require_integer, require_probability, require_type

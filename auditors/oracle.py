@@ -20,12 +20,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpwitness.auditors.oracle_bets import Side, capital
+from dpwitness.auditors.surfaces import fills_space, moved, spread_of
 from dpwitness.mechanisms.pairs import Pair
 
 if TYPE_CHECKING:
     from dpwitness.auditors.loss_law import Enclosure
 
-__all__ = ["FALSE_ALARM", "BadOracle", "Checked", "Underflow", "against_law", "check_oracle", "fills_space", "rows_of"]
+__all__ = ["FALSE_ALARM", "BadOracle", "Checked", "Underflow", "against_law", "check_oracle", "rows_of"]
 
 FloatArray = NDArray[np.float64]
 
@@ -34,7 +35,6 @@ _MASS = 1e-6  # tolerance of a total mass that has been added up or integrated
 _PARTS = 8  # of the output space, by the log-ratio
 _BETS, _OTHERS = 0.7 * FALSE_ALARM, 0.3 * FALSE_ALARM
 _FAINT = -690.0  # log-densities from here on may be the logarithm of a number that underflows
-_MOVE = 1e-7  # of the spread of a column
 
 
 class BadOracle(ValueError):
@@ -112,32 +112,6 @@ class Checked:
                     same = [np.abs(side.density(rows + sign * aside) - side.density(rows)) <= 1e-2 for sign in (-1, 1)]
                 found.append(rows[np.where(counts > 1, ~same[0] | ~same[1], ~same[0] & ~same[1]), 0])
         return np.unique(np.concatenate(found))
-
-
-def spread_of(rows: FloatArray) -> FloatArray:
-    """Between the 10 and the 90 % quantile of each column; the size of the numbers where those agree."""
-    with np.errstate(invalid="ignore"):
-        spread = np.subtract(*np.percentile(rows, [90, 10], axis=0))
-    return np.asarray(np.where(np.isfinite(spread) & (spread > 0), spread, np.abs(rows).max(axis=0, initial=0.0)))
-
-
-def moved(rows: FloatArray, columns: NDArray[np.bool_], rng: np.random.Generator, spread: FloatArray) -> FloatArray:
-    """Rows a little aside in `columns`, by no less than what their floats can tell apart."""
-    step = (_MOVE * spread + 8 * np.spacing(np.abs(rows))) * columns
-    return np.asarray(rows + step * rng.uniform(0.5, 1.0, rows.shape) * rng.choice([-1.0, 1.0], rows.shape))
-
-
-def fills_space(mechanism: Any, dataset: Any, rows: FloatArray, columns: NDArray[np.bool_], rng: np.random.Generator) -> bool:
-    """Whether small moves in `columns` leave outputs possible.
-
-    They do not where the law lies on a surface: what `log_density` gives is relative to area there, and cannot be compared with the density
-    at a point beside it.
-    """
-    aside = moved(rows[:256], columns, rng, spread_of(rows))
-    try:
-        return int(np.isneginf(np.asarray(mechanism.log_density(aside, dataset), dtype=float)).sum()) <= 2
-    except Exception:
-        return False
 
 
 def check_oracle(mechanism: Any, pair: Pair, size: int, rng: np.random.Generator) -> Checked:

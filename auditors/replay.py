@@ -15,12 +15,13 @@ from dpwitness.auditors.audit import Progress, confirm
 from dpwitness.auditors.certify_result import CertifyResult
 from dpwitness.auditors.locating import sha256_of
 from dpwitness.auditors.replay_measured import judged, read_measured
-from dpwitness.auditors.result import AuditResult, Verdict
+from dpwitness.auditors.result import AuditResult
 from dpwitness.auditors.scores import Score, own_score, scores_of
 from dpwitness.auditors.sensitivity import SensitivityResult
 from dpwitness.auditors.targets import describe_target, relative
 from dpwitness.auditors.trust import FOREIGN, Planned, Trust
 from dpwitness.auditors.utility import UtilityResult
+from dpwitness.auditors.verdicts import Verdict
 from dpwitness.auditors.white_box import certify
 from dpwitness.auditors.witness_reading import KINDS, Witness, check_seal, load_json, read_checked
 from dpwitness.mechanisms.jsonable import foreign_classes

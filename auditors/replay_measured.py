@@ -2,61 +2,25 @@
 
 from __future__ import annotations
 
-import inspect
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
-from dpwitness.auditors.result import SCHEMA, Verdict, environment, strict
 from dpwitness.auditors.sensitivity import Norm, SensitivityResult, sensitivity_at
-from dpwitness.auditors.targets import describe_target, source_of
 from dpwitness.auditors.trust import Trust
 from dpwitness.auditors.utility import Scaling, UtilityClaim, UtilityResult, audit_utility
-from dpwitness.auditors.witness_reading import read_pair, seal
-from dpwitness.mechanisms.jsonable import from_jsonable, to_jsonable
+from dpwitness.auditors.witness_reading import read_pair
+from dpwitness.mechanisms.jsonable import from_jsonable
 from dpwitness.mechanisms.pairs import Pair
 from dpwitness.mechanisms.reading import refuse
 from dpwitness.mechanisms.validation import InvalidArgument
 
-__all__ = ["Measured", "judged", "measured_witness", "read_measured"]
+__all__ = ["Measured", "judged", "read_measured"]
 
 _MATH: dict[str, Callable[..., float]] = {
     f"math:{name}": getattr(math, name) for name in ("log", "log2", "log10", "log1p", "exp", "expm1", "sqrt", "cbrt", "fabs", "dist")
 }
-
-
-def measured_witness(result: SensitivityResult | UtilityResult) -> dict[str, Any] | None:
-    """The witness of a violated bound; None if there is none, or if its norm or transform cannot be named."""
-    if result.verdict is not Verdict.VIOLATED:
-        return None
-    found: dict[str, Any] = {
-        "schema_version": SCHEMA,
-        "name": result.name,
-        "target": _named(result.function),
-        "seed": result.seed,
-        "versions": environment(),
-    }
-    if isinstance(result, SensitivityResult):
-        norm = _named(result.norm_used) if callable(result.norm_used) else str(result.norm_used)
-        if norm is None or result.pair is None:
-            return None
-        more = {"kind": "sensitivity", "bound": result.bound, "norm": norm, "pair": result.pair.to_json(), "ratio": result.ratio_lower}
-    else:
-        claim, transform = result.claim, None
-        if isinstance(claim, Scaling) and claim.transform is not None:
-            transform, claim = _named(claim.transform), replace(claim, transform=None)
-            if transform is None:
-                return None
-        numbers = {"runs": result.runs, "confidence": result.confidence, "estimate": strict(result.estimate)}
-        more = {"kind": "utility", "claim": to_jsonable(claim), "transform": transform, **numbers}
-    source = source_of(result.function, found["target"])
-    return seal(found | more | ({"source": source} if source else {}))
-
-
-def _named(function: Callable[..., Any] | None) -> dict[str, Any] | None:
-    """Where to find a function again; None for a method, a lambda, or one defined within another."""
-    return None if function is None or inspect.ismethod(function) else describe_target(function)
 
 
 @dataclass(frozen=True, slots=True)

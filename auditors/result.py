@@ -2,68 +2,20 @@
 
 from __future__ import annotations
 
-import enum
 import math
-import platform
-from abc import ABC, abstractmethod
-from collections.abc import Mapping
 from dataclasses import dataclass, field
-from functools import cache
-from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 from dpwitness.auditors.certificate import Tally
 from dpwitness.auditors.combination import Part
 from dpwitness.auditors.events import Event
 from dpwitness.auditors.scores import Score
-from dpwitness.mechanisms.notions import Claim
+from dpwitness.auditors.verdicts import SCHEMA, Result, Verdict, environment, strict
+from dpwitness.auditors.witness import certifies, witness_of
+from dpwitness.mechanisms.notions import ApproxDP, Claim, PureDP
 from dpwitness.mechanisms.pairs import Pair
 
-__all__ = ["AuditResult", "BitLevel", "PairScore", "Result", "Verdict", "environment"]
-
-SCHEMA = 1
-_SHOWN = 400  # characters of a headline in a repr
-
-
-class Verdict(enum.Enum):
-    """Outcome of an audit. CERTIFIED: a proof or a stated error covers it; SUPPORTED: only numerics or an assumption do."""
-
-    VIOLATED = "VIOLATED"
-    NOT_REFUTED = "NOT_REFUTED"
-    CERTIFIED = "CERTIFIED"
-    SUPPORTED = "SUPPORTED"
-    INCONCLUSIVE = "INCONCLUSIVE"
-    ERROR = "ERROR"
-
-    def __bool__(self) -> bool:
-        raise TypeError(f"a verdict is no truth value: compare it, as in `verdict is Verdict.{self.name}`")
-
-
-class Result(ABC):
-    """Base of everything that a report can show: a name, a verdict, one line for a person, and JSON."""
-
-    name: str
-    verdict: Verdict
-
-    @property
-    def evidence(self) -> str:
-        """What the verdict rests on, in one word: ``proved``, ``statistical``, ``numerical`` or ``assumed``."""
-        return "numerical"
-
-    @abstractmethod
-    def headline(self) -> str:
-        """Verdict, number, and how sure: one line."""
-
-    @abstractmethod
-    def to_json(self) -> dict[str, Any]:
-        """Everything that was measured, as plain JSON types."""
-
-    def __repr__(self) -> str:
-        told = " ".join(self.headline().split())
-        return f"<{type(self).__name__} {self.name!s:.60}: {told if len(told) <= _SHOWN else told[: _SHOWN - 3] + '...'}>"
-
-    def __bool__(self) -> bool:
-        raise TypeError("a result is no truth value: compare its verdict, as in `result.verdict is Verdict.VIOLATED`")
+__all__ = ["AuditResult", "BitLevel", "PairScore"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,9 +120,27 @@ class AuditResult(Result):
     @property
     def witness(self) -> dict[str, Any] | None:
         """Everything that `dpwitness.replay` needs to reach the verdict again; None unless a claim was violated at some level."""
-        from dpwitness.auditors.witness import make_witness
-
-        return make_witness(self)
+        value, level = self.verdict is Verdict.VIOLATED, self.bit_level
+        if value:
+            pair, event, tally, bound = self.pair, self.event, self.tally, self.parameter_lower
+        elif level is not None and level.verdict is Verdict.VIOLATED:
+            pair, event, tally, bound = level.pair, level.event, level.tally, level.epsilon_lower
+        else:
+            return None
+        if pair is None or event is None or tally is None:
+            return None
+        parts = (self.stages if value else ()) or (Part(tally),)
+        earlier = {"stages": [part.to_json() for part in parts[:-1]], "lost": parts[-1].lost} if len(parts) > 1 else {}
+        alpha = self.alpha if value else 1 - self.confidence
+        claim = self.claim if value or isinstance(self.claim, ApproxDP) else PureDP(1.0)
+        shown = {"alpha": alpha} if certifies(claim, event, parts, alpha, bound) else {}
+        more = {
+            "event": event.to_json(),
+            "description": str(self.description) if value else event.describe(),
+            "counts": (_tally(tally) or {}) | earlier | shown,
+            "trials": self.requested,
+        } | ({"scores": [score.to_json() for score in self.scores]} if self.scores else {})
+        return witness_of(self, "value" if value else "bit", pair, bound, more)
 
     @property
     def description(self) -> str | None:
@@ -231,32 +201,7 @@ class AuditResult(Result):
         } | ({"scores": [score.to_json() for score in self.scores]} if self.scores else {})
 
 
-def strict(value: Any) -> Any:
-    """JSON types only: infinities and NaN as words, NumPy scalars and arrays as numbers and lists, tuples as lists."""
-    if isinstance(value, Mapping):
-        return {str(k): strict(v) for k, v in value.items()}
-    if isinstance(value, list | tuple):
-        return [strict(v) for v in value]
-    if hasattr(value, "tolist"):
-        return strict(value.tolist())
-    if isinstance(value, float) and not math.isfinite(value):
-        return "inf" if value > 0 else "-inf" if value < 0 else "nan"
-    return value
-
-
 def _tally(tally: Tally | None) -> dict[str, int] | None:
     if tally is None:
         return None
     return {"correct": tally.correct, "wrong": tally.wrong, "rounds": tally.rounds, "directions": tally.directions}
-
-
-@cache
-def environment() -> dict[str, str]:
-    """Versions that an audit ran with."""
-    found = {"python": platform.python_version(), "machine": platform.machine()}
-    for package in ("dpwitness", "numpy", "scipy", "numba"):
-        try:
-            found[package] = version(package)
-        except PackageNotFoundError:
-            found[package] = "not installed"
-    return found

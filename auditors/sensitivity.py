@@ -15,7 +15,8 @@ import numpy as np
 
 from dpwitness.auditors.pairs.catalogue import require_neighbours
 from dpwitness.auditors.pairs.search import explore
-from dpwitness.auditors.result import Result, Verdict, environment, strict
+from dpwitness.auditors.verdicts import Result, Verdict, environment, strict
+from dpwitness.auditors.witness import function_witness, named
 from dpwitness.mechanisms.domains import Domain
 from dpwitness.mechanisms.learner import Predictor
 from dpwitness.mechanisms.pairs import Pair
@@ -74,9 +75,11 @@ class SensitivityResult(Result):
     @property
     def witness(self) -> dict[str, Any] | None:
         """Function, pair and bound, which `dpwitness.replay` evaluates again; None unless the bound is violated."""
-        from dpwitness.auditors.replay_measured import measured_witness
-
-        return measured_witness(self)
+        norm = named(self.norm_used) if callable(self.norm_used) else str(self.norm_used)
+        if self.verdict is not Verdict.VIOLATED or self.function is None or norm is None or self.pair is None:
+            return None
+        more = {"kind": "sensitivity", "bound": self.bound, "norm": norm, "pair": self.pair.to_json(), "ratio": self.ratio_lower}
+        return function_witness(self.name, self.function, self.seed, more)
 
     @property
     def evidence(self) -> str:

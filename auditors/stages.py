@@ -25,8 +25,9 @@ from dpwitness.auditors.learning import Learned, learn
 from dpwitness.auditors.outputs import Outputs, concatenate
 from dpwitness.auditors.probe import Probed, probe_stage, replay_stage, told_of
 from dpwitness.auditors.repeats import Repeats
-from dpwitness.auditors.result import AuditResult, BitLevel, PairScore, Verdict
+from dpwitness.auditors.result import AuditResult, BitLevel, PairScore
 from dpwitness.auditors.timing import Costs
+from dpwitness.auditors.verdicts import Verdict
 from dpwitness.mechanisms.foreign import Target
 from dpwitness.mechanisms.notions import RDP, ZCDP, ApproxDP, Claim, PureDP
 from dpwitness.mechanisms.pairs import Pair

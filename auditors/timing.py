@@ -4,25 +4,20 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_right
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from concurrent.futures import Executor, wait
 from dataclasses import dataclass, field, replace
 from time import perf_counter
-from typing import TYPE_CHECKING
 
 import numpy as np
 
-from dpwitness.auditors.engine import Phase, Stage, collect
+from dpwitness.auditors.engine import Stage, collect
 from dpwitness.auditors.learning import learn
 from dpwitness.auditors.outputs import Outputs
+from dpwitness.mechanisms.notions import Claim
 from dpwitness.mechanisms.validation import InvalidArgument, require_positive, shown
 
-if TYPE_CHECKING:
-    from dpwitness.auditors.stages import Course
-    from dpwitness.mechanisms.notions import Claim
-    from dpwitness.mechanisms.pairs import Pair
-
-__all__ = ["Costs", "Price", "plan", "price", "require_enough", "require_seconds", "told_in_time"]
+__all__ = ["Costs", "Price", "price", "require_enough", "require_seconds", "told_in_time"]
 
 LEAST = 1000  # runs of an audit
 _MOST = 10**10  # that a time may come to
@@ -105,29 +100,6 @@ def price(stage: Callable[[int], Stage], claim: Claim, executor: Executor, secon
             event.tabulate(side)
         each += (perf_counter() - started) / (sum(map(len, sides)) * workers)
     return Price(each, learning or 0.1, max(sum(map(len, sides)), 1), runs, perf_counter() - began)
-
-
-def plan(state: Course, pairs: Sequence[Pair], seconds: float | None, announce: Callable[[str], None] | None) -> None:
-    """Fix the number of runs, once and before the audit begins, and say what is expected.
-
-    Raises
-    ------
-    InvalidArgument
-        If the time does not allow for the least audit.
-    """
-    found = price(lambda size: state.stage(pairs[0], Phase.TIMING, 0, size, size), state.result.claim, state.executor, seconds)
-    trials = state.result.requested
-    if seconds is not None:
-        trials = found.trials(seconds, len(pairs))
-        require_enough(found, trials, seconds, "audit")
-        state.result = replace(state.result, requested=trials)
-        state.note(
-            f"{seconds:g} s were asked for: {trials:,} runs at {told_in_time(found.run)} each, as {found.runs:,} runs before them took; "
-            f"a time is not reproducible, the same counts come again with trials={trials}"
-        )
-    if announce is not None:
-        expected = told_in_time(found.time(trials, len(pairs)))
-        announce(f"{state.result.name}: {trials:,} runs at {told_in_time(found.run)} each, about {expected} expected")
 
 
 def require_seconds(seconds: float | None, trials: int | None, owner: str) -> None:

@@ -18,7 +18,9 @@ from numpy.random import Generator
 from scipy import stats
 
 from dpwitness.auditors.mean_limits import combined_limits, median_limits, moment_limits, range_limits
-from dpwitness.auditors.result import Result, Verdict, environment, strict
+from dpwitness.auditors.verdicts import Result, Verdict, environment, strict
+from dpwitness.auditors.witness import function_witness, named
+from dpwitness.mechanisms.jsonable import to_jsonable
 from dpwitness.mechanisms.protocol import FloatArray, name_of
 from dpwitness.mechanisms.solvers import ConvergenceError
 from dpwitness.mechanisms.validation import (
@@ -211,9 +213,16 @@ class UtilityResult(Result):
     @property
     def witness(self) -> dict[str, Any] | None:
         """Error function and claim, which `dpwitness.replay` measures again; None unless the claim is violated."""
-        from dpwitness.auditors.replay_measured import measured_witness
-
-        return measured_witness(self)
+        claim, transform = self.claim, None
+        if isinstance(claim, Scaling) and claim.transform is not None:
+            transform, claim = named(claim.transform), replace(claim, transform=None)
+            if transform is None:
+                return None
+        if self.verdict is not Verdict.VIOLATED or self.function is None:
+            return None
+        numbers = {"runs": self.runs, "confidence": self.confidence, "estimate": strict(self.estimate)}
+        more = {"kind": "utility", "claim": to_jsonable(claim), "transform": transform, **numbers}
+        return function_witness(self.name, self.function, self.seed, more)
 
     @property
     def evidence(self) -> str:

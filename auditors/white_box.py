@@ -17,15 +17,16 @@ from numpy.typing import NDArray
 from dpwitness.auditors.certify_result import CertifyResult
 from dpwitness.auditors.ends import End, Found, decide
 from dpwitness.auditors.law_ends import add_worst, from_law, worst_of
-from dpwitness.auditors.loss_law import Enclosure, enclose
+from dpwitness.auditors.loss_law import Enclosure
+from dpwitness.auditors.loss_routes import enclose
 from dpwitness.auditors.mismatch import smallest_mismatch
 from dpwitness.auditors.oracle import FALSE_ALARM, BadOracle, Checked, Underflow, against_law, check_oracle
 from dpwitness.auditors.pairs.catalogue import pairs_for, require_neighbours
 from dpwitness.auditors.pairs.search import search
 from dpwitness.auditors.proved import proved_ends
-from dpwitness.auditors.result import Verdict
 from dpwitness.auditors.sampled_ends import confirmed, from_samples, near_worst
-from dpwitness.auditors.witness import describe_target
+from dpwitness.auditors.targets import describe_target
+from dpwitness.auditors.verdicts import Verdict
 from dpwitness.mechanisms.notions import ApproxDP, Claim, promised
 from dpwitness.mechanisms.pairs import Pair
 from dpwitness.mechanisms.protocol import name_of

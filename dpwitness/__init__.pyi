@@ -7,9 +7,9 @@ from .auditors.limit import limit as limit
 from .auditors.pairs.search import search as search
 from .auditors.replay import replay as replay
 from .auditors.result import AuditResult as AuditResult
-from .auditors.result import Verdict as Verdict
 from .auditors.sensitivity import audit_sensitivity as audit_sensitivity
 from .auditors.utility import audit_utility as audit_utility
+from .auditors.verdicts import Verdict as Verdict
 from .auditors.white_box import certify as certify
 from .mechanisms.foreign import Target as Target
 from .mechanisms.notions import GDP as GDP

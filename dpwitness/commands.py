@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 from dpwitness import claims
 from dpwitness.auditors.certify_result import CertifyResult
-from dpwitness.auditors.result import Result, Verdict, strict
 from dpwitness.auditors.trust import words_for
+from dpwitness.auditors.verdicts import Result, Verdict, strict
 from dpwitness.console import bar, describe, plain
 from dpwitness.ending import NO_VERDICT, OK, VIOLATED, after, apart, attempt
 from dpwitness.examine import examine

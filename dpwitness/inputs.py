@@ -197,7 +197,7 @@ def _inside(place: str, name: str, kwargs: dict[str, Any], time_limit: float) ->
 def _foreign(
     place: str, name: str, kwargs: dict[str, Any], python: str | None, time_limit: float, memory: float
 ) -> tuple[Any, str, dict[str, Any]]:
-    from dpwitness.auditors.witness import describe_target
+    from dpwitness.auditors.targets import describe_target
     from dpwitness.mechanisms.foreign import Target
 
     found = Target(place, name, python, kwargs, time_limit, memory)

@@ -17,7 +17,8 @@ import numpy as np
 from dpwitness import third_party_laws as law
 from dpwitness.auditors.limit import limit_of_law
 from dpwitness.auditors.pairs.catalogue import pairs_for
-from dpwitness.auditors.result import AuditResult, strict
+from dpwitness.auditors.result import AuditResult
+from dpwitness.auditors.verdicts import strict
 from dpwitness.mechanisms.environments import environments
 from dpwitness.mechanisms.foreign import Target
 from dpwitness.mechanisms.notions import ApproxDP, PureDP

@@ -11,7 +11,8 @@ from typing import Any
 
 from dpwitness.auditors.audit import Progress, audit
 from dpwitness.auditors.certify_result import CertifyResult
-from dpwitness.auditors.result import AuditResult, Verdict
+from dpwitness.auditors.result import AuditResult
+from dpwitness.auditors.verdicts import Verdict
 from dpwitness.auditors.white_box import certify
 from dpwitness.mechanisms.notions import Claim
 from dpwitness.mechanisms.pairs import Pair

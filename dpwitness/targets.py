@@ -141,7 +141,7 @@ def _list(as_json: bool) -> int:
 def check(args: argparse.Namespace) -> int:
     """``dpwitness check``: one line a check; the exit code is that of the worst target."""
     from dpwitness.auditors.checks import CHECKS
-    from dpwitness.auditors.result import Verdict
+    from dpwitness.auditors.verdicts import Verdict
     from dpwitness.commands import _command, print_json
     from dpwitness.inputs import shown
     from dpwitness.mechanisms.foreign import Target, targets_in

@@ -12,10 +12,11 @@ from typing import Any, TypeVar
 
 from dpwitness.auditors.audit import audit
 from dpwitness.auditors.certify_result import CertifyResult
-from dpwitness.auditors.result import AuditResult, Result, Verdict, strict
+from dpwitness.auditors.result import AuditResult
+from dpwitness.auditors.targets import describe_target
 from dpwitness.auditors.trust import words_for
+from dpwitness.auditors.verdicts import Result, Verdict, strict
 from dpwitness.auditors.white_box import certify
-from dpwitness.auditors.witness import describe_target
 from dpwitness.mechanisms.writing import write_json
 from dpwitness.reports.report import result_json
 from dpwitness.reports.wording import dataset, slugs

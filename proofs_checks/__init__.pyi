@@ -1,3 +1,4 @@
+from .declaration import Declaration as Declaration
 from .enclosures import Ball as Ball
 from .enclosures import Box as Box
 from .enclosures import Enclosure as Enclosure
@@ -7,7 +8,6 @@ from .enclosures import supremum as supremum
 from .finding import ClaimFinding as ClaimFinding
 from .finding import ClaimVerdict as ClaimVerdict
 from .finding import Evidence as Evidence
-from .ledger import Declaration as Declaration
 from .ledger import Effort as Effort
 from .ledger import certificate as certificate
 from .ledger import check as check

@@ -8,9 +8,10 @@ from dataclasses import replace
 from typing import Any
 
 from dpwitness.auditors import loss_law
-from dpwitness.auditors.result import AuditResult, Result, Verdict
+from dpwitness.auditors.result import AuditResult
 from dpwitness.auditors.sensitivity import SensitivityResult
 from dpwitness.auditors.utility import Scaling, UtilityResult
+from dpwitness.auditors.verdicts import Result, Verdict
 from dpwitness.auditors.white_box import CertifyResult
 from dpwitness.mechanisms.pairs import Pair
 from dpwitness.mechanisms.validation import InvalidArgument

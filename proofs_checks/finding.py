@@ -5,18 +5,16 @@ from __future__ import annotations
 import enum
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from dpwitness.auditors.ends import EVIDENCE
-from dpwitness.auditors.result import Result, Verdict, environment, strict
+from dpwitness.auditors.verdicts import Result, Verdict, environment, strict
 from dpwitness.auditors.witness_reading import seal
 from dpwitness.mechanisms.validation import InvalidArgument, require_one_of
 
+from .declaration import Declaration
 from .enclosures import Box, Enclosure, SignMap
 from .scope import POINT
-
-if TYPE_CHECKING:
-    from .ledger import Declaration
 
 __all__ = ["ClaimFinding", "ClaimVerdict", "Evidence"]
 

@@ -23,8 +23,9 @@ from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any
 
+from .declaration import Declaration
 from .finding import ClaimFinding
-from .ledger import CELLS, Declaration, settle
+from .ledger import CELLS, settle
 
 __all__ = ["Mutant", "Outcome", "mutants", "run"]
 

@@ -13,7 +13,8 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from .ledger import Declaration, declarations
+from .declaration import Declaration
+from .ledger import declarations
 from .mutation import EXCUSES, Mutant, Outcome, mutants, run
 
 __all__ = ["LEAST", "REASONS", "Score", "campaign", "markdown", "proofs", "sample", "score"]

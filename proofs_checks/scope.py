@@ -6,28 +6,23 @@ reals that their terms name, so that a claim without parameters is settled for a
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from .enclosures import Box, SignMap
-
-if TYPE_CHECKING:
-    from .finding import Evidence
 
 __all__ = ["BOX", "POINT", "WHOLE", "scope_of", "shares"]
 
 WHOLE, BOX, POINT = "whole domain", "box", "point"
 
 
-def scope_of(domain: Box, asked: Box, boxed: bool, evidence: Evidence) -> str:
-    """`WHOLE`, `BOX` or `POINT`, for a check of a claim over `domain` that was run over (or at) `asked`."""
-    if boxed and evidence.signs is not None:
+def scope_of(domain: Box, asked: Box, boxed: bool, signs: SignMap | None, own: str) -> str:
+    """`WHOLE`, `BOX` or `POINT`, for a check of a claim over `domain` that was run over (or at) `asked`, and that says `own` of itself."""
+    if boxed and signs is not None:
         if all(low == high for low, high in asked.values()):
             return POINT
-        return WHOLE if dict(asked) == dict(domain) and evidence.signs.undecided == 0 else BOX
+        return WHOLE if dict(asked) == dict(domain) and signs.undecided == 0 else BOX
     if domain:
         return POINT
-    settled = evidence.signs is not None and evidence.signs.undecided == 0
-    return WHOLE if settled or evidence.scope == WHOLE else POINT
+    settled = signs is not None and signs.undecided == 0
+    return WHOLE if settled or own == WHOLE else POINT
 
 
 def shares(signs: SignMap) -> str:

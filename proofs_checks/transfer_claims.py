@@ -12,9 +12,10 @@ from typing import Any
 import numpy as np
 from flint import arb
 
-from dpwitness.auditors.composition import compose, composed
+from dpwitness.auditors.composition import compose
 from dpwitness.auditors.loss_law import Enclosure as Laws
 from dpwitness.auditors.loss_law import LossLaw
+from dpwitness.auditors.loss_routes import composed
 from dpwitness.auditors.utility import Scaling, audit_utility
 from dpwitness.auditors.white_box import certify
 from dpwitness.mechanisms.additive import Laplace

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from dpwitness.auditors.result import Verdict
+from dpwitness.auditors.verdicts import Verdict
 from dpwitness.mechanisms.notions import Claim, parse_claim
 from dpwitness.mechanisms.pairs import RELATIONS
 from dpwitness.mechanisms.validation import InvalidArgument

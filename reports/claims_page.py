@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from dpwitness.auditors.result import environment
+from dpwitness.auditors.verdicts import environment
 from dpwitness.mechanisms.writing import write_json, write_text
 from dpwitness.reports.report import check_writable
 from dpwitness.reports.wording import code, figure, number, prose, slugs, table

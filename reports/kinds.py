@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dpwitness.auditors.result import Verdict
+from dpwitness.auditors.verdicts import Verdict
 from dpwitness.mechanisms.pairs import RELATIONS
 from dpwitness.reports.cards import Entry, Facts, card_for, enclosure, pair_facts, run_facts
 from dpwitness.reports.wording import code, count, figure, prose

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from dpwitness.auditors.certificate import Tally
-from dpwitness.auditors.result import Verdict
+from dpwitness.auditors.verdicts import Verdict
 from dpwitness.mechanisms.notions import RDP, ZCDP, Claim, parse_claim
 from dpwitness.reports.cards import claim_of
 from dpwitness.reports.certified import CertifiedPoint, certified_point, error_spent, lower_profile

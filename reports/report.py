@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from dpwitness.auditors.result import Result, environment, strict
+from dpwitness.auditors.verdicts import Result, environment, strict
 from dpwitness.mechanisms.validation import InvalidArgument
 from dpwitness.mechanisms.writing import write_json, write_text
 from dpwitness.reports.cards import Entry

@@ -17,7 +17,7 @@ from scipy.special import gammaln, log_ndtr, ndtr
 from scipy.stats import beta, cauchy, laplace, multivariate_normal, norm, t, uniform
 
 from dpwitness.auditors.certify_result import CertifyResult
-from dpwitness.auditors.result import Verdict
+from dpwitness.auditors.verdicts import Verdict
 from dpwitness.mechanisms.notions import GDP, ZCDP, ApproxDP, Claim, PureDP
 from dpwitness.mechanisms.pairs import Pair
 

@@ -17,7 +17,8 @@ import numpy as np
 from dpwitness import audit
 from dpwitness.auditors import AuditResult
 from dpwitness.auditors.limit import limit_of_law
-from dpwitness.auditors.loss_law import LossLaw, loss_law
+from dpwitness.auditors.loss_law import LossLaw
+from dpwitness.auditors.loss_routes import loss_law
 from dpwitness.bench.table import Row, Table
 from dpwitness.mechanisms.pairs import Pair
 from dpwitness.mechanisms.paper_zoo import paper_zoo

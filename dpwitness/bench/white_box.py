@@ -18,8 +18,8 @@ import numpy as np
 from dpwitness import ApproxDP, Pair, audit, audit_sensitivity, certify
 from dpwitness import mechanisms as m
 from dpwitness.auditors import CertifyResult, SensitivityResult, search, worst_output
-from dpwitness.auditors.composition import composed
-from dpwitness.auditors.loss_law import Enclosure, enclose
+from dpwitness.auditors.loss_law import Enclosure
+from dpwitness.auditors.loss_routes import composed, enclose
 from dpwitness.bench.table import Row, Table
 from dpwitness.mechanisms.solvers import Problem, minimise
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from dp_accounting.pld import privacy_loss_distribution as pld
 
-from dpwitness.auditors.loss_law import enclose
+from dpwitness.auditors.loss_routes import enclose
 from dpwitness.auditors.loss_search import worst_output
 from dpwitness.bench.white_box import ENCLOSURES, gaussian, searched
 from dpwitness.mechanisms import Gaussian, LogisticObjectivePerturbation, LogisticOutputPerturbation, zoo

@@ -8,7 +8,8 @@ from scipy.stats import binom
 
 from dpwitness import RDP, ZCDP, Pair, Verdict, audit
 from dpwitness.auditors.divergence import Binned, _lower_mean, binned_bound
-from dpwitness.auditors.events import Intervals, event_from_json
+from dpwitness.auditors.event_reading import read_event
+from dpwitness.auditors.events import Intervals
 
 PAIR = Pair(np.array([0.0]), np.array([1.0]))
 
@@ -47,7 +48,7 @@ def test_gaussian_zcdp_is_certified_beyond_what_one_event_shows():
 
 def test_binned_rule_survives_json():
     rule = Binned((Intervals(0, np.array([0.5]), np.array([0.0, 1.0])),), np.array([-0.5, 0.5]), 3.0, False, np.array([0.1, 0.2]))
-    again = event_from_json(rule.to_json())
+    again = read_event(rule.to_json())
     assert isinstance(again, Binned)
     assert again.order == 3.0 and not again.forward
     np.testing.assert_array_equal(again.events[0].edges, [0.5])

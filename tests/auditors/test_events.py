@@ -9,6 +9,7 @@ import pytest
 
 from dpwitness.auditors.audit import audit
 from dpwitness.auditors.bits import learn_lattice
+from dpwitness.auditors.event_reading import read_event
 from dpwitness.auditors.events import (
     Atoms,
     Ball,
@@ -17,7 +18,6 @@ from dpwitness.auditors.events import (
     LowBits,
     Threshold,
     WeightedScore,
-    event_from_json,
     lattice,
     lowest_bits,
 )
@@ -100,7 +100,7 @@ def test_events_survive_json_and_count_what_they_guess(event):
     values = np.concatenate([np.random.default_rng(1).normal(size=500), [0.25, 1.0, np.nan, np.inf, -np.inf, 0.5, -1.0]])
     outputs = encode(values, len(values))
     guesses = event.guess(outputs)
-    again = event_from_json(json.loads(json.dumps(event.to_json(), allow_nan=False)))
+    again = read_event(json.loads(json.dumps(event.to_json(), allow_nan=False)))
     np.testing.assert_array_equal(again.guess(outputs), guesses)
     assert event.count(outputs) == (np.count_nonzero(guesses > 0), np.count_nonzero(guesses < 0))
     assert event.tabulate(outputs).sum() == len(values)
@@ -188,7 +188,7 @@ def test_balls_name_what_is_near_and_what_is_far():
     event = Ball(np.array([1.0, 0.0]), 0.5, 3.0, -1)
     rows = encode(np.array([[1.0, 0.2], [1.0, 0.6], [9.0, 0.0], [np.nan, 0.0]]), 4)
     assert event.guess(rows).tolist() == [-1, 0, 1, 0] and event.directions == 2
-    assert event_from_json(event.to_json()).guess(rows).tolist() == [-1, 0, 1, 0]
+    assert read_event(event.to_json()).guess(rows).tolist() == [-1, 0, 1, 0]
     assert event.describe() == "D0 within 0.5 and D1 beyond 3 of [1. 0.]"
     assert Ball(np.zeros(1), 0.5, np.inf, 1).directions == 1
 
@@ -209,7 +209,7 @@ def test_low_bits_are_those_of_the_float():
     assert lowest_bits(lattice(values)).tolist() == [0.0, -52.0, 0.0, *[np.inf] * 6, -54.0]
     event = LowBits(0, -53.0, -1)
     assert event.guess(encode(values, len(values))).tolist() == [0] * 9 + [-1]
-    again = event_from_json(event.to_json())
+    again = read_event(event.to_json())
     assert isinstance(again, LowBits) and (again.below, again.side) == (-53.0, -1) and event.directions == 1
     assert len(np.unique(lattice(np.array([0.0, 3.0])), axis=0)) == 2
 

@@ -10,7 +10,7 @@ from dpwitness.auditors.audit import audit
 from dpwitness.auditors.certificate import certified
 from dpwitness.auditors.divergence import binned_bound, oracle_binned, oracle_rule
 from dpwitness.auditors.limit import limit, limit_of_law
-from dpwitness.auditors.loss_law import loss_law
+from dpwitness.auditors.loss_routes import loss_law
 from dpwitness.mechanisms import (
     GDP,
     RDP,

@@ -10,8 +10,9 @@ from scipy.integrate import quad
 from scipy.optimize import brentq
 from scipy.stats import binom, cauchy, norm
 
-from dpwitness.auditors.composition import composed, merged, split
-from dpwitness.auditors.loss_law import LossLaw, enclose, loss_law
+from dpwitness.auditors.composition import merged, split
+from dpwitness.auditors.loss_law import LossLaw
+from dpwitness.auditors.loss_routes import composed, enclose, loss_law
 from dpwitness.mechanisms import GDP, Gaussian, Laplace, LaplaceVector, Pair, RandomizedResponse, SoftmaxDraw, zoo
 
 EPSILONS = np.array([0.0, 0.3, 0.7, 0.999, 1.5, 4.0])

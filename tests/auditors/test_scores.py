@@ -5,7 +5,8 @@ import pytest
 
 from dpwitness import InvalidArgument, Pair, PureDP, Verdict, audit, replay
 from dpwitness.auditors.outputs import encode
-from dpwitness.auditors.scores import Score, Scored
+from dpwitness.auditors.scored import Scored
+from dpwitness.auditors.scores import Score
 
 PAIR = Pair(np.array([0.0]), np.array([1.0]))
 

@@ -5,8 +5,8 @@ import math
 import numpy as np
 import pytest
 
-from dpwitness.auditors.result import Verdict
 from dpwitness.auditors.sensitivity import audit_sensitivity, feature_distance
+from dpwitness.auditors.verdicts import Verdict
 from dpwitness.bench.white_box import SENSITIVITIES, sensitivity
 from dpwitness.mechanisms import (
     Answers,

@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 import dpwitness as dpw
-from dpwitness.auditors.events import Threshold, event_from_json
+from dpwitness.auditors.event_reading import read_event
+from dpwitness.auditors.events import Threshold
 from dpwitness.auditors.features import Trees
 from dpwitness.auditors.learning import learn
 from dpwitness.auditors.outputs import encode
@@ -53,7 +54,7 @@ def test_trees_that_add_nothing_are_left_out():
 
 
 def test_the_event_is_plain_numbers(event):
-    again = event_from_json(json.loads(json.dumps(event.to_json())))
+    again = read_event(json.loads(json.dumps(event.to_json())))
     outputs = sides(boxed, 5_000, seed=9)[0]
     assert np.array_equal(again.guess(outputs), event.guess(outputs)) and again.guess(outputs).any()
     assert "trees" in event.describe()
@@ -64,9 +65,9 @@ def test_replay_needs_no_library(event, tmp_path):
     code = """
 import json, sys
 import numpy as np
-from dpwitness.auditors.events import event_from_json
+from dpwitness.auditors.event_reading import read_event
 from dpwitness.auditors.outputs import encode
-event_from_json(json.load(open(sys.argv[1]))).guess(encode(np.zeros((4, 3)), 4))
+read_event(json.load(open(sys.argv[1]))).guess(encode(np.zeros((4, 3)), 4))
 assert "lightgbm" not in sys.modules
 """
     subprocess.run([sys.executable, "-c", code, str(tmp_path / "event.json")], check=True)
@@ -99,4 +100,4 @@ def test_hostile_trees_are_refused(event, change, rule):
     (block, weights), *_ = [part for part in event.score.blocks if isinstance(part[0], Trees)]
     bad = Threshold(replace(event.score, blocks=((replace(block, **change(block)), weights),)), event.low, event.high)
     with pytest.raises(InvalidArgument, match=rule):
-        event_from_json(bad.to_json())
+        read_event(bad.to_json())

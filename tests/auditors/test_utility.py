@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from dpwitness.auditors.mean_limits import combined_limits, median_limits, moment_limits
-from dpwitness.auditors.result import Verdict
 from dpwitness.auditors.utility import FailureBound, MeanBound, Scaling, audit_utility
+from dpwitness.auditors.verdicts import Verdict
 from dpwitness.mechanisms import ConvergenceError, InvalidArgument, LinearCosts, PrivateFTRL
 from dpwitness.mechanisms.noise import SphericalNoise
 

@@ -9,10 +9,10 @@ import pytest
 from scipy.stats import norm
 
 from dpwitness.auditors.betting import Stakes, lower_mean, upper_mean
-from dpwitness.auditors.loss_law import enclose
+from dpwitness.auditors.loss_routes import enclose
 from dpwitness.auditors.oracle import against_law, check_oracle
 from dpwitness.auditors.replay import replay
-from dpwitness.auditors.result import Verdict
+from dpwitness.auditors.verdicts import Verdict
 from dpwitness.auditors.white_box import certify
 from dpwitness.bench.white_box import gaussian
 from dpwitness.mechanisms import (

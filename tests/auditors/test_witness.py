@@ -10,7 +10,8 @@ import pytest
 
 from dpwitness import ApproxDP, InvalidArgument, Pair, Verdict, audit, audit_sensitivity, audit_utility, replay
 from dpwitness.auditors import FailureBound, MeanBound, Scaling
-from dpwitness.auditors.witness import load_target, read_witness, seal
+from dpwitness.auditors.targets import load_target
+from dpwitness.auditors.witness_reading import read_witness, seal
 from dpwitness.mechanisms import Laplace, Records
 from dpwitness.mechanisms.zoo import zoo
 from dpwitness.reports.report import write_report

@@ -6,7 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from dpwitness.auditors.result import BitLevel, Verdict
+from dpwitness.auditors.result import BitLevel
+from dpwitness.auditors.verdicts import Verdict
 from dpwitness.auditors.white_box import certify
 from dpwitness.mechanisms.paper_zoo import paper_zoo
 from dpwitness.mechanisms.protocol import Truth

@@ -172,7 +172,8 @@ def test_a_missing_package_is_named_with_the_install_line(monkeypatch):
     import sys
 
     from dpwitness.proofs_checks import ledger
-    from dpwitness.proofs_checks.ledger import Box, Declaration, settle
+    from dpwitness.proofs_checks.declaration import Declaration
+    from dpwitness.proofs_checks.ledger import Box, settle
 
     monkeypatch.setitem(sys.modules, "z3", None)
     declared = Declaration("X-01", "s", "s", "f", Box(), "certificate", lambda effort: ledger.need("z3", "z3-solver"))

@@ -8,11 +8,11 @@ from types import SimpleNamespace
 
 import pytest
 
-from dpwitness.auditors.result import Verdict
+from dpwitness.auditors.verdicts import Verdict
 from dpwitness.mechanisms.validation import InvalidArgument
 from dpwitness.proofs_checks import Box, ClaimVerdict, Enclosure, Evidence, check, enclose, settle
+from dpwitness.proofs_checks.declaration import Declaration
 from dpwitness.proofs_checks.evidence import audited, identities, unsatisfiable
-from dpwitness.proofs_checks.ledger import Declaration
 from dpwitness.reports.claims_page import page, ranges, scopes
 
 PUBLISHED = Path(__file__).parents[2] / "reports" / "published" / "papers.json"

@@ -11,7 +11,7 @@ from statsmodels.stats.multitest import multipletests
 
 from dpwitness.auditors.audit import audit as run_audit
 from dpwitness.auditors.replay import replay
-from dpwitness.auditors.result import Result, Verdict
+from dpwitness.auditors.verdicts import Result, Verdict
 from dpwitness.mechanisms import InvalidArgument, zoo
 from dpwitness.reports import card_for, check_writable, holm, result_json, write_report
 from dpwitness.reports.cards import _CARDS

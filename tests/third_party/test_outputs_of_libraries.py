@@ -5,7 +5,7 @@ import pytest
 
 from dpwitness.auditors.audit import audit
 from dpwitness.auditors.posterior import Table
-from dpwitness.auditors.result import Verdict
+from dpwitness.auditors.verdicts import Verdict
 from dpwitness.mechanisms.pairs import Pair
 
 PAIR = Pair(np.array([0.0]), np.array([1.0]))

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from dpwitness.auditors.witness import read_witness
+from dpwitness.auditors.witness_reading import read_witness
 from dpwitness.mechanisms.environments import FOLDER, environments
 from dpwitness.reports.third_party_page import main, numbers, page
 from dpwitness.suite_third_party import ROWS, cases

@@ -1,0 +1,83 @@
+"""What every result has: a verdict, the words for it, JSON without infinities, and the versions it was reached with."""
+
+from __future__ import annotations
+
+import enum
+import math
+import platform
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from functools import cache
+from importlib.metadata import PackageNotFoundError, version
+from typing import Any
+
+__all__ = ["SCHEMA", "Result", "Verdict", "environment", "strict"]
+
+SCHEMA = 1
+_SHOWN = 400  # characters of a headline in a repr
+
+
+class Verdict(enum.Enum):
+    """Outcome of an audit. CERTIFIED: a proof or a stated error covers it; SUPPORTED: only numerics or an assumption do."""
+
+    VIOLATED = "VIOLATED"
+    NOT_REFUTED = "NOT_REFUTED"
+    CERTIFIED = "CERTIFIED"
+    SUPPORTED = "SUPPORTED"
+    INCONCLUSIVE = "INCONCLUSIVE"
+    ERROR = "ERROR"
+
+    def __bool__(self) -> bool:
+        raise TypeError(f"a verdict is no truth value: compare it, as in `verdict is Verdict.{self.name}`")
+
+
+class Result(ABC):
+    """Base of everything that a report can show: a name, a verdict, one line for a person, and JSON."""
+
+    name: str
+    verdict: Verdict
+
+    @property
+    def evidence(self) -> str:
+        """What the verdict rests on, in one word: ``proved``, ``statistical``, ``numerical`` or ``assumed``."""
+        return "numerical"
+
+    @abstractmethod
+    def headline(self) -> str:
+        """Verdict, number, and how sure: one line."""
+
+    @abstractmethod
+    def to_json(self) -> dict[str, Any]:
+        """Everything that was measured, as plain JSON types."""
+
+    def __repr__(self) -> str:
+        told = " ".join(self.headline().split())
+        return f"<{type(self).__name__} {self.name!s:.60}: {told if len(told) <= _SHOWN else told[: _SHOWN - 3] + '...'}>"
+
+    def __bool__(self) -> bool:
+        raise TypeError("a result is no truth value: compare its verdict, as in `result.verdict is Verdict.VIOLATED`")
+
+
+def strict(value: Any) -> Any:
+    """JSON types only: infinities and NaN as words, NumPy scalars and arrays as numbers and lists, tuples as lists."""
+    if isinstance(value, Mapping):
+        return {str(k): strict(v) for k, v in value.items()}
+    if isinstance(value, list | tuple):
+        return [strict(v) for v in value]
+    if hasattr(value, "tolist"):
+        return strict(value.tolist())
+    if isinstance(value, float) and not math.isfinite(value):
+        return "inf" if value > 0 else "-inf" if value < 0 else "nan"
+    return value
+
+
+@cache
+def environment() -> dict[str, str]:
+    """Versions that an audit ran with."""
+    found = {"python": platform.python_version(), "machine": platform.machine()}
+    for package in ("dpwitness", "numpy", "scipy", "numba"):
+        try:
+            found[package] = version(package)
+        except PackageNotFoundError:
+            found[package] = "not installed"
+    return found
