@@ -9,12 +9,13 @@ import pytest
 from dpwitness.auditors.result import BitLevel
 from dpwitness.auditors.verdicts import Verdict
 from dpwitness.auditors.white_box import certify
+from dpwitness.expressions import matches
 from dpwitness.mechanisms.paper_zoo import paper_zoo
 from dpwitness.mechanisms.protocol import Truth
 from dpwitness.mechanisms.validation import InvalidArgument
 from dpwitness.mechanisms.zoo import zoo
 from dpwitness.reports import write_report
-from dpwitness.suites import Case, Suite, compare, matches, run_case, suite
+from dpwitness.suites import Case, Suite, compare, run_case, suite
 
 
 @pytest.mark.parametrize(

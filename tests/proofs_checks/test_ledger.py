@@ -131,7 +131,7 @@ def test_check_one(capsys, tmp_path):
 
 
 def test_an_interrupted_run_keeps_what_was_checked(monkeypatch, capsys, tmp_path):
-    from dpwitness import claims
+    from dpwitness.commands import claims
     from dpwitness.proofs_checks import declarations
 
     real = claims._checked

@@ -6,8 +6,8 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from dpwitness import third_party_laws as law
 from dpwitness.mechanisms.pairs import Pair
+from dpwitness.reports import third_party_laws as law
 
 
 def rows(*entries):

@@ -8,7 +8,8 @@ import pytest
 from dpwitness.auditors.witness_reading import read_witness
 from dpwitness.mechanisms.environments import FOLDER, environments
 from dpwitness.reports.third_party_page import main, numbers, page
-from dpwitness.suite_third_party import ROWS, cases
+from dpwitness.reports.third_party_rows import ROWS
+from dpwitness.suites.third_party import cases
 
 PUBLISHED = Path(__file__).parents[2] / "reports" / "published"
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from concurrent.futures import Executor
 from dataclasses import dataclass
@@ -17,11 +16,10 @@ from dpwitness.auditors.white_box import certify
 from dpwitness.mechanisms.notions import Claim
 from dpwitness.mechanisms.pairs import Pair
 from dpwitness.mechanisms.protocol import Truth
-from dpwitness.mechanisms.validation import InvalidArgument
 from dpwitness.reports.report import result_json
 from dpwitness.reports.wording import figure
 
-__all__ = ["SUITES", "Case", "Outcome", "Suite", "matches", "run_case", "suite", "suite_of"]
+__all__ = ["Case", "Outcome", "Suite", "compare", "run_case"]
 
 _WHITE_BOX_TRIALS = 40_000
 
@@ -141,7 +139,7 @@ def run_case(
     progress: Progress | None = None,
 ) -> Outcome:
     """Audit one case and compare. What is not given comes from the case, then from the suite `defaults`."""
-    it = defaults or SUITES["zoo"]
+    it = defaults or Suite("", "", list, 2_000_000)
     result = audit(
         case.mechanism,
         claim=case.claim,
@@ -230,131 +228,3 @@ def compare(case: Case, result: AuditResult, enclosed: CertifyResult | None = No
         if not leaks and truth.bits_safe is False:
             return False, "its low bits leak, which was missed"
     return True, ""
-
-
-def _zoo() -> list[Case]:
-    from dpwitness.mechanisms.zoo import zoo
-
-    more = {"gaussian-0.8": 8_000_000}  # a violation near the limit of two million runs at this confidence
-    return [Case(name, mechanism, truth=mechanism.truth, trials=more.get(name)) for name, mechanism in zoo().items()]
-
-
-def _papers() -> list[Case]:
-    from dpwitness.mechanisms.paper_zoo import paper_zoo
-
-    found = []
-    for name, specimen in paper_zoo().items():
-        it, truth = specimen.mechanism, specimen.mechanism.truth
-        more: dict[str, Any] = {"truth": truth, "settled": specimen.settled, "bits": False, "white_box": True}
-        found.append(Case(name, it, pairs=specimen.pairs, trials=specimen.trials, **more))
-    return found
-
-
-def _third_party() -> list[Case]:
-    from dpwitness.suite_third_party import cases
-
-    return list(cases())
-
-
-def _third_party_page(results: list[dict[str, Any]], missing: dict[str, str], folder: Path) -> None:
-    from dpwitness.reports.third_party_page import publish
-
-    publish(results, missing, folder)
-
-
-def _papers_page(_: list[dict[str, Any]], __: dict[str, str], folder: Path) -> None:
-    """The claims of the papers belong to their algorithms: all are checked, and their page is written beside the audits."""
-    from dpwitness.claims import run_all
-    from dpwitness.reports.claims_page import write
-
-    write(list(run_all(seconds=60.0, quick=False, seed=0)), folder)
-
-
-SUITES: dict[str, Suite] = {
-    "zoo": Suite("zoo", "mechanisms, right and wrong, whose true privacy is known; pairs found by the pilot", _zoo, 2_000_000),
-    "papers": Suite(
-        "papers",
-        "the papers' algorithms, printed and repaired, on their worst pairs; exact losses next to the bounds",
-        _papers,
-        200_000,
-        page=_papers_page,
-    ),
-    "third-party": Suite(
-        "third-party",
-        "libraries by others, each in its own interpreter; pairs from the declared domains",
-        _third_party,
-        200_000,
-        page=_third_party_page,
-    ),
-}
-
-
-def suite_of(name: str) -> Suite:
-    """The suite of that name. Raises InvalidArgument, with the names there are, if there is none."""
-    if name not in SUITES:
-        raise InvalidArgument(f"suite must be one of {', '.join(SUITES)}, got {name!r}")
-    return SUITES[name]
-
-
-def suite(name: str) -> list[Case]:
-    """The cases of a suite.
-
-    Examples
-    --------
-    >>> [case.name for case in suite("zoo") if matches("svt and not broken", case.name)]
-    ['svt1', 'svt2', 'svt3', 'svt4', 'svt5', 'svt6']
-    """
-    return suite_of(name).cases()
-
-
-_TOKEN = re.compile(r"\s*(\(|\)|[^\s()]+)")
-
-
-def matches(expression: str, name: str) -> bool:
-    """Whether `name` satisfies an expression of substrings with ``and``, ``or``, ``not`` and parentheses, as pytest's ``-k``.
-
-    Examples
-    --------
-    >>> matches("laplace and not (grid or vector)", "laplace-0.9"), matches("laplace and not (grid or vector)", "laplace-grid")
-    (True, False)
-    """
-    tokens = [match.group(1) for match in _TOKEN.finditer(expression)]
-    if not tokens:
-        return True
-
-    def fail() -> InvalidArgument:
-        return InvalidArgument(f"-k must be words with and, or, not and parentheses, got {expression!r}")
-
-    def disjunction() -> bool:
-        value = conjunction()
-        while tokens and tokens[0] == "or":
-            tokens.pop(0)
-            value = conjunction() or value
-        return value
-
-    def conjunction() -> bool:
-        value = negation()
-        while tokens and tokens[0] == "and":
-            tokens.pop(0)
-            value = negation() and value
-        return value
-
-    def negation() -> bool:
-        if not tokens:
-            raise fail()
-        token = tokens.pop(0)
-        if token == "not":
-            return not negation()
-        if token == "(":
-            value = disjunction()
-            if not tokens or tokens.pop(0) != ")":
-                raise fail()
-            return value
-        if token in ("and", "or", ")"):
-            raise fail()
-        return token.lower() in name.lower()
-
-    value = disjunction()
-    if tokens:
-        raise fail()
-    return value

@@ -6,11 +6,11 @@ import argparse
 import hashlib
 import json
 import sys
-from collections.abc import Iterator
 from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from dpwitness.commands.common import SECONDS, SEED, WORKERS, Command, print_json
 from dpwitness.ending import NO_VERDICT, OK, VIOLATED, after, attempt
 from dpwitness.mechanisms import reading
 from dpwitness.mechanisms.validation import InvalidArgument
@@ -19,12 +19,30 @@ from dpwitness.mechanisms.writing import write_json
 if TYPE_CHECKING:
     from dpwitness.proofs_checks import ClaimFinding
 
-__all__ = ["claims", "replay"]
+__all__ = ["arguments", "replay", "run"]
 
 KEPT = ("verdict", "evidence", "scope")  # of what a claim last came to
 
 
-def claims(args: argparse.Namespace) -> int:
+def arguments(command: Command) -> None:
+    """Declare the command."""
+    claims = command("claims", "the papers' claims: list them, show one, check one or all")
+    actions = claims.add_subparsers(dest="action", metavar="list|show|check", required=True)
+    for name, text in (("list", "every claim"), ("show", "one claim and its proof"), ("check", "settle one claim, or all")):
+        action = actions.add_parser(name, help=text, description=text, epilog=claims.epilog, allow_abbrev=False)
+        if name != "list":
+            action.add_argument("id", metavar="ID", help="see `dpwitness claims list`" + ("; or all" if name == "check" else ""))
+        if name == "check":
+            action.add_argument("--set", metavar="NAME=VALUE", nargs="+", default=[], help="parameters, or ranges NAME=LOW:HIGH")
+            action.add_argument("--quick", action="store_true", help="fewer runs and points")
+            action.add_argument("--seconds", type=SECONDS, default=60.0, metavar="S", help="time limit of each claim; default 60")
+            action.add_argument("--seed", type=SEED, metavar="S", help="root of all randomness")
+            action.add_argument("--workers", type=WORKERS, default=1, metavar="K", help="processes, for all")
+            action.add_argument("--report", metavar="DIR", help="write papers.md, papers.json, plots and witnesses, for all")
+        action.add_argument("--json", action="store_true", help="print as JSON")
+
+
+def run(args: argparse.Namespace) -> int:
     """``dpwitness claims list|show ID|check ID|check all``."""
     return {"list": _list, "show": _show, "check": _check}[args.action](args)
 
@@ -50,7 +68,6 @@ def replay(args: argparse.Namespace, witness: dict[str, Any]) -> int:
 
 def _tell(args: argparse.Namespace, found: ClaimFinding) -> int:
     """Print one finding; its exit code."""
-    from dpwitness.commands import print_json
 
     if args.json:
         print_json(found.to_json())
@@ -60,7 +77,6 @@ def _tell(args: argparse.Namespace, found: ClaimFinding) -> int:
 
 
 def _list(args: argparse.Namespace) -> int:
-    from dpwitness.commands import print_json
     from dpwitness.proofs_checks import declarations
 
     verdicts = _remembered()
@@ -78,7 +94,6 @@ def _list(args: argparse.Namespace) -> int:
 
 
 def _show(args: argparse.Namespace) -> int:
-    from dpwitness.commands import print_json
     from dpwitness.proofs_checks.ledger import declaration
 
     it = declaration(args.id)
@@ -122,10 +137,10 @@ def _check(args: argparse.Namespace) -> int:
 
 
 def _check_all(args: argparse.Namespace) -> int:
-    from dpwitness.commands import print_json
     from dpwitness.proofs_checks import declarations
     from dpwitness.reports.claims_page import scopes
     from dpwitness.reports.report import check_writable
+    from dpwitness.suites import run_all
 
     if args.report is not None:
         check_writable(args.report)
@@ -155,28 +170,6 @@ def _check_all(args: argparse.Namespace) -> int:
     if args.json:
         print_json(results)
     return after(NO_VERDICT if interrupted else _code(words), lost)
-
-
-def run_all(*, seconds: float, quick: bool, seed: int, workers: int = 1) -> Iterator[dict[str, Any]]:
-    """Check every claim of the ledger, in order; yields each finding's JSON, and its witness under ``"witness"``."""
-    from functools import partial
-
-    from dpwitness.pools import pool
-    from dpwitness.proofs_checks import declarations
-
-    run = partial(_checked, seconds=seconds, quick=quick, seed=seed)
-    if workers == 1:
-        yield from map(run, declarations())
-        return
-    with pool(workers) as executor:
-        yield from executor.map(run, declarations())
-
-
-def _checked(id: str, *, seconds: float, quick: bool, seed: int) -> dict[str, Any]:
-    from dpwitness.proofs_checks import check
-
-    found = check(id, seconds=seconds, quick=quick, seed=seed)
-    return found.to_json() | {"witness": found.witness}
 
 
 def _remember(findings: list[dict[str, Any]]) -> None:

@@ -1,4 +1,4 @@
-"""Where `dpwitness audit` looks, the given pair or those that a search finds, and how: by running, by the law of the loss, or both."""
+"""``dpwitness audit``: the given pair or those that a search finds, by running, by the law of the loss, or both."""
 
 from __future__ import annotations
 
@@ -7,7 +7,9 @@ import math
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from dpwitness.console import announce
+from dpwitness.commands.common import CONFIDENCE, SECONDS, Command, conclude, interpreter, running
+from dpwitness.console import announce, bar
+from dpwitness.ending import apart
 from dpwitness.mechanisms.validation import InvalidArgument
 from dpwitness.numbers import real
 
@@ -18,12 +20,44 @@ if TYPE_CHECKING:
     from dpwitness.mechanisms.notions import Claim
     from dpwitness.mechanisms.pairs import Pair
 
-__all__ = ["arguments", "examine"]
+__all__ = ["arguments", "run"]
 
 SEARCH_SECONDS = 30.0
 
 
-def arguments(parser: argparse.ArgumentParser) -> None:
+def arguments(command: Command) -> None:
+    """Declare the command."""
+    audit = command("audit", "look for a violation of one mechanism's promise by running it")
+    audit.add_argument("target", metavar="MODULE:NAME", help="a mechanism or a function f(dataset, size, rng); FILE.py:NAME works too")
+    audit.add_argument("--claim", help="pure:EPS, approx:EPS,DELTA, zcdp:RHO, rdp:ALPHA,EPS or gdp:MU; default: the mechanism's own")
+    audit.add_argument("--d0", metavar="JSON", help="a dataset: a list of numbers is a float64 array, anything else stays what JSON says")
+    audit.add_argument("--d1", metavar="JSON", help="its neighbour; without --d0 and --d1 pairs are taken from the mechanism's domain")
+    audit.add_argument("--kwargs", metavar="JSON", help="keyword arguments for a class, or for a function")
+    audit.add_argument(
+        "--relation", metavar="R", help="why they are neighbours: replace-one (default), add-remove, substitution, l1, l2, linf"
+    )
+    audit.add_argument("--confidence", type=CONFIDENCE, default=0.99, metavar="C", help="of the verdict; default 0.99")
+    audit.add_argument("--stop", choices=["gross", "violation", "never"], default="gross", help="when to stop before all trials are run")
+    audit.add_argument(
+        "--scores",
+        metavar="FILE.py:NAME",
+        action="append",
+        default=[],
+        help="a function of the outputs that events may use: it runs in this process and gives a number for each; again for more",
+    )
+    audit.add_argument("--bits", action="store_true", help="let the verdict on low bits of floating-point outputs count for the exit code")
+    audit.add_argument("--time-limit", type=SECONDS, default=300.0, metavar="SECONDS", help="that one chunk of runs may take; default 300")
+    audit.add_argument(
+        "--in-process",
+        action="store_true",
+        help="run it in this process: faster, but what ends it ends the audit; --white-box and --search do where it has a log_density",
+    )
+    interpreter(audit)
+    _where(audit)
+    running(audit, "the audit")
+
+
+def _where(parser: argparse.ArgumentParser) -> None:
     """``--white-box`` and ``--search``."""
     parser.add_argument(
         "--white-box", action="store_true", help="enclose the exact privacy loss from the output density, instead of running the mechanism"
@@ -32,6 +66,24 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         "--search", action="store_true", help="search the domain for the worst pair, then audit it on fresh runs; with --white-box both"
     )
     parser.add_argument("--search-seconds", type=real("search seconds", 0.0, 1e6), metavar="S", help="that the search may take; default 30")
+
+
+def run(args: argparse.Namespace) -> int:
+    """``dpwitness audit``."""
+    from dpwitness.inputs import keywords, load, pair_of, scores, workers
+    from dpwitness.reports.report import check_writable
+
+    if args.report is not None:
+        check_writable(args.report)
+    options = {"in_process": args.in_process, "density": args.white_box or args.search}
+    mechanism, name, target = load(args.target, keywords(args.kwargs), args.python, args.time_limit, args.memory, **options)
+    pair, given = pair_of(args.d0, args.d1, args.relation, mechanism), scores(args.scores)
+    drawn = bar()
+    with workers(args.workers, mechanism) as executor, apart():
+        results = examine(mechanism, pair, args, name=name, executor=executor, progress=drawn, target=target, scores=given)
+    if drawn is not None:
+        drawn.close()
+    return conclude(args, results, title=f"Audit of {name}", bits=args.bits)
 
 
 def examine(

@@ -1,14 +1,39 @@
-"""What there is to audit and to run, for ``dpwitness list``."""
+"""``dpwitness list``: what there is to audit and to run."""
 
 from __future__ import annotations
 
+import argparse
 import inspect
 from collections.abc import Callable, Collection
 from typing import Any
 
-__all__ = ["everything"]
+from dpwitness.commands.common import Command, print_json
+from dpwitness.ending import OK
+
+__all__ = ["arguments", "everything", "run"]
 
 Rows = list[dict[str, Any]]
+
+
+def arguments(command: Command) -> None:
+    """Declare the command."""
+    listing = command("list", "what there is: specimens of the zoo, mechanisms, suites, benchmarks")
+    listing.add_argument("what", nargs="?", choices=["zoo", "mechanisms", "suites", "bench"], help="only this")
+    listing.add_argument("--json", action="store_true", help="print as JSON")
+
+
+def run(args: argparse.Namespace) -> int:
+    """``dpwitness list``."""
+    found = everything([args.what] if args.what else None)
+    if args.json:
+        print_json(found)
+        return OK
+    for i, (room, rows) in enumerate(found.items()):
+        print(("\n" if i else "") + room)
+        width = max((len(row["name"]) for row in rows), default=0)
+        for row in rows:
+            print(f"  {row['name']:<{width}}  {row['text']}".rstrip())
+    return OK
 
 
 def everything(rooms: Collection[str] | None = None) -> dict[str, Rows]:

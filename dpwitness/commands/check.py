@@ -1,0 +1,101 @@
+"""``dpwitness check``: every check that applies to the targets of a file."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from typing import TYPE_CHECKING, Any, TextIO
+
+from dpwitness.commands.common import SECONDS, Command, command_line, interpreter, print_json, running
+from dpwitness.console import announce, plain
+from dpwitness.ending import NO_VERDICT, OK, USAGE, VIOLATED, after, attempt
+from dpwitness.expressions import matches
+from dpwitness.mechanisms.validation import InvalidArgument
+
+if TYPE_CHECKING:
+    from dpwitness.auditors.checks import CheckReport
+    from dpwitness.mechanisms.foreign import Target
+
+__all__ = ["arguments", "run"]
+
+
+def arguments(command: Command) -> None:
+    """Declare the command."""
+    checked = command("check", "every check that applies to the targets of a file, one line each")
+    checked.add_argument("target", metavar="FILE[:NAME]", help="a target file or an adapter; all its targets, or the one that is named")
+    checked.add_argument("-k", dest="keyword", default="", metavar="EXPR", help="only checks whose name matches: words with and, or, not")
+    checked.add_argument("--time-limit", type=SECONDS, default=300.0, metavar="SECONDS", help="of one batch of runs; default 300")
+    interpreter(checked)
+    running(checked, "the checks of each target")
+
+
+def run(args: argparse.Namespace) -> int:
+    """``dpwitness check``: one line a check; the exit code is that of the worst target."""
+    from dpwitness.auditors.checks import CHECKS
+    from dpwitness.auditors.verdicts import Verdict
+    from dpwitness.inputs import shown
+    from dpwitness.mechanisms.foreign import Target, targets_in
+    from dpwitness.reports.report import check_writable
+
+    if args.report is not None:
+        check_writable(args.report)
+
+    file, name = _split(args.target)
+    checks = [each for each in CHECKS if matches(args.keyword, each)]
+    if not checks:
+        raise InvalidArgument(f"-k must match a check ({', '.join(CHECKS)}), got {args.keyword!r}")
+    with shown():
+        names = [name] if name else targets_in(file, args.python, args.time_limit, args.memory)
+    if not names:
+        raise InvalidArgument(f"{file} must hold a function with an attribute `claim`, it has none; see: dpwitness targets new FILE")
+    out = sys.stderr if args.json else sys.stdout
+    reports: list[Any] = []
+    code = OK
+    for each in names:
+        try:
+            reports.append(_check_one(Target(file, each, args.python, {}, args.time_limit, args.memory), args, checks, out))
+        except InvalidArgument as error:
+            if name:
+                raise
+            print(plain(f"{each}: {error}\n"), file=out)
+            code = USAGE
+        except KeyboardInterrupt:
+            print(f"{each}: interrupted", file=out)
+            code = code or NO_VERDICT
+            break
+    lost = False
+    if args.report is not None:
+        from dpwitness.reports.checks_page import write
+
+        page, lost = attempt("report", lambda: write(reports, args.report, command=command_line()))
+        if page is not None:
+            print(f"report: {page}", file=out)
+    if args.json:
+        print_json([report.to_json() for report in reports])
+    verdicts = {report.verdict for report in reports}
+    return after(VIOLATED if Verdict.VIOLATED in verdicts else code or (NO_VERDICT if Verdict.ERROR in verdicts else OK), lost)
+
+
+def _check_one(target: Target, args: argparse.Namespace, checks: list[str], out: TextIO) -> CheckReport:
+    """Check one target, a line for each finding."""
+    from dpwitness.auditors.checks import Finding, check_mechanism
+    from dpwitness.inputs import shown, workers
+
+    def tell(finding: Finding) -> None:
+        print(plain(f"  {finding.status:<16}  {finding.check}  {finding.reason}".rstrip()), file=out, flush=True)
+
+    with shown():
+        print(f"{target.__name__}: claim {target.claim}, domain {target.domain}", file=out)
+    for note in target.notes:
+        print(plain(f"  note: {note}"), file=out)
+    with workers(args.workers, target) as executor:
+        budget = {"trials": args.trials, "seconds": args.seconds, "announce": announce}
+        report = check_mechanism(target, seed=args.seed or 0, **budget, checks=checks, executor=executor, progress=tell)
+    print(plain(f"{report.headline()}\n"), file=out)
+    return report
+
+
+def _split(text: str) -> tuple[str, str]:
+    """FILE and NAME; NAME is empty where all targets are meant."""
+    file, _, name = text.rpartition(":") if ":" in text else (text, "", "")
+    return file, name

@@ -1,0 +1,134 @@
+"""What the commands share: options, the report, the exit code of results, and what to do next."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shlex
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from dpwitness.auditors.verdicts import Result, Verdict, strict
+from dpwitness.console import describe
+from dpwitness.ending import NO_VERDICT, OK, VIOLATED, after, attempt
+from dpwitness.numbers import real, whole
+
+__all__ = [
+    "CONFIDENCE",
+    "SECONDS",
+    "SEED",
+    "WORKERS",
+    "Command",
+    "command_line",
+    "conclude",
+    "exit_code",
+    "interpreter",
+    "print_json",
+    "running",
+]
+
+Command = Callable[[str, str], argparse.ArgumentParser]
+
+TRIALS = whole("trials", 1000, 10**12)
+SEED = whole("seed", 0)
+WORKERS = whole("workers", 1, 1024)
+CONFIDENCE = real("confidence", 0.0, 1.0, ends="()")
+SECONDS = real("seconds", 0.0, 1e6)
+GIGABYTES = real("memory", 0.0, 1e6, ends="[]")
+
+
+def running(parser: argparse.ArgumentParser, seconds: str = "") -> None:
+    """Options of every command that runs mechanisms; `seconds` says what may take a time instead of a number of runs."""
+    budget = parser.add_mutually_exclusive_group()
+    budget.add_argument(
+        "--trials", type=TRIALS, metavar="N", help="runs of the mechanism in all, both datasets together; 1e6 is understood"
+    )
+    if seconds:
+        told = f"about how long {seconds} may take, instead of --trials: runs are timed, and their number is fixed and told beforehand"
+        budget.add_argument("--seconds", type=SECONDS, metavar="S", help=told)
+    parser.add_argument("--seed", type=SEED, metavar="S", help="root of all randomness: the same seed gives the same counts")
+    parser.add_argument("--workers", type=WORKERS, default=1, metavar="K", help="threads for dpwitness' own kernels, processes otherwise")
+    parser.add_argument("--report", metavar="DIR", help="write audit.md, audit.json, plots, and witness-*.json for each violation")
+    parser.add_argument("--json", action="store_true", help="print results as JSON")
+
+
+def interpreter(parser: argparse.ArgumentParser) -> None:
+    """Options of commands that run targets in their own interpreter."""
+    parser.add_argument("--python", metavar="PATH", help="run it in worker processes of this interpreter, or of an environment by its name")
+    parser.add_argument(
+        "--memory",
+        type=GIGABYTES,
+        default=0.0,
+        metavar="GB",
+        help="address space of each worker; default: no limit",
+    )
+
+
+def exit_code(result: Result, *, bits: bool = False) -> int:
+    """The exit code of one result: 1 violated, 3 no verdict, 0 otherwise. Low bits count if `bits`."""
+    level = getattr(result, "bit_level", None)
+    if result.verdict is Verdict.VIOLATED or (bits and level is not None and level.verdict is Verdict.VIOLATED):
+        return VIOLATED
+    return NO_VERDICT if result.verdict in (Verdict.INCONCLUSIVE, Verdict.ERROR) else OK
+
+
+def conclude(args: argparse.Namespace, results: Sequence[Result], *, title: str, bits: bool = False) -> int:
+    """Write the report, print, and return the exit code: that of the worst result."""
+    from dpwitness.reports.report import result_json, write_report
+    from dpwitness.reports.wording import slugs
+
+    data = [result_json(result) for result in results]
+    report, lost = None, False
+    if args.report is not None:
+        report, lost = attempt("report", lambda: write_report(data, args.report, title=title, command=command_line()))
+    if args.json:
+        print_json(data[0] if len(data) == 1 else data)
+    else:
+        told = []
+        for result, shown, slug in zip(results, data, slugs(result.name for result in results), strict=True):
+            file = report.parent / f"witness-{slug}.json" if report and shown["witness"] else None
+            told.append(describe(result, shown, bits=bits, next_step=_next(args, result, exit_code(result, bits=bits), report, file)))
+        print("\n\n".join(told))
+    codes = {exit_code(result, bits=bits) for result in results}
+    return after(next((code for code in (VIOLATED, NO_VERDICT) if code in codes), OK), lost)
+
+
+def command_line() -> str:
+    """The command as it was given, for a report."""
+    return shlex.join(["dpwitness", *sys.argv[1:]])
+
+
+def _next(args: argparse.Namespace, result: Result, code: int, report: Path | None, witness: Path | None) -> str:
+    """What to do now, in one line."""
+    from dpwitness.auditors.certify_result import CertifyResult
+    from dpwitness.auditors.trust import words_for
+
+    level = getattr(result, "bit_level", None)
+    leaky = level is not None and level.verdict is Verdict.VIOLATED
+    if args.command == "replay":
+        if code == VIOLATED:
+            step = "the violation is confirmed: repair the mechanism or withdraw its claim"
+        else:
+            step = "the witness was not confirmed: raise --trials, or check that the mechanism is the one that was audited"
+    elif code == VIOLATED or leaky:
+        recorded = [score.to_json() for score in getattr(result, "scores", ())]
+        words = [part for word in words_for(getattr(result, "target", None), recorded) for part in ("--allow", word)]
+        again = f"see it again with: {shlex.join(['dpwitness', 'replay', str(witness), *words])}"
+        step = again if witness else "keep the witness: run again with --report DIR"
+        step += "" if result.verdict is Verdict.VIOLATED else "; round outputs to a grid"
+    elif result.verdict in (Verdict.CERTIFIED, Verdict.SUPPORTED):
+        step = "nothing has to change for this pair" + ("" if args.search else "; --search looks for a worse one")
+    elif result.verdict is Verdict.INCONCLUSIVE:
+        step = "raise --trials, which narrows the enclosure" if isinstance(result, CertifyResult) else "run again to the end"
+    elif code == NO_VERDICT:
+        step = "repair what the first line names, then run again"
+    else:
+        step = "nothing has to change on this evidence; more --trials find smaller violations"
+    return f"{step}; report: {report}" if report else step
+
+
+def print_json(value: Any) -> None:
+    """Strict JSON on standard output."""
+    print(json.dumps(strict(value), indent=1, allow_nan=False))

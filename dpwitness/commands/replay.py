@@ -1,0 +1,57 @@
+"""``dpwitness replay``: the event of a witness again, on fresh randomness."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+
+from dpwitness.commands import claims
+from dpwitness.commands.common import Command, conclude, running
+from dpwitness.console import bar
+from dpwitness.ending import apart
+
+__all__ = ["arguments", "run"]
+
+
+def arguments(command: Command) -> None:
+    """Declare the command."""
+    replay = command("replay", "test the event of a witness again, with fresh randomness")
+    replay.add_argument("witness", metavar="WITNESS.json")
+    replay.add_argument("--target", metavar="FILE.py:NAME", help="run this instead of the target that the witness names")
+    replay.add_argument(
+        "--allow",
+        metavar="MODULE:NAME",
+        action="append",
+        default=[],
+        help="let the witness run this target of its own although it lies outside the current folder; again for more",
+    )
+    running(replay)
+
+
+def run(args: argparse.Namespace) -> int:
+    """``dpwitness replay``."""
+    from dpwitness.auditors.replay import arguments_of, prepare
+    from dpwitness.auditors.witness_reading import check_seal, load_json
+    from dpwitness.inputs import load, workers
+    from dpwitness.reports.report import check_writable
+
+    raw, file = load_json(args.witness)
+    if raw.get("kind") == "claim":
+        check_seal(raw, file)
+        return claims.replay(args, raw)
+    if args.report is not None:
+        check_writable(args.report)
+    given = None
+    if args.target is not None:
+        given, _, _ = load(args.target, arguments_of(raw["target"]))
+    prepared = prepare(args.witness, mechanism=given, allow=args.allow, called=args.target or "")
+    print(f"replays {prepared.told()}", file=sys.stderr if args.json else sys.stdout, flush=True)
+    with apart():
+        mechanism = prepared.load()
+    drawn = bar()
+    with workers(args.workers, mechanism) as executor, apart():
+        result = prepared.run(mechanism, trials=args.trials, seed=args.seed, executor=executor, progress=drawn)
+    if drawn is not None:
+        drawn.close()
+    return conclude(args, [result], title=f"Replay of {Path(args.witness).name}")

@@ -1,0 +1,98 @@
+"""``dpwitness suite``: one line a case as it ends, then the count of right and wrong verdicts."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from dpwitness.commands.common import CONFIDENCE, Command, command_line, print_json, running
+from dpwitness.console import bar, plain
+from dpwitness.ending import NO_VERDICT, OK, VIOLATED, after, apart, attempt
+from dpwitness.expressions import matches
+from dpwitness.mechanisms.validation import InvalidArgument
+
+if TYPE_CHECKING:
+    from dpwitness.suites import Outcome, Suite
+
+__all__ = ["arguments", "run"]
+
+
+def arguments(command: Command) -> None:
+    """Declare the command."""
+    suite = command("suite", "audit a whole suite of mechanisms: zoo, papers, third-party")
+    suite.add_argument("name", help="see `dpwitness list`")
+    suite.add_argument("-k", dest="keyword", default="", metavar="EXPR", help="only cases whose name matches: words with and, or, not")
+    suite.add_argument("--confidence", type=CONFIDENCE, metavar="C", help="of each verdict; default: the suite's")
+    running(suite, "each audit")
+
+
+def run(args: argparse.Namespace) -> int:
+    """``dpwitness suite``: one line a case as it ends, then the count of right and wrong verdicts."""
+    from dpwitness.inputs import workers
+    from dpwitness.reports.report import check_writable
+    from dpwitness.suites import run_case, suite_of
+
+    if args.report is not None:
+        check_writable(args.report)
+    found = suite_of(args.name)
+    chosen = [case for case in found.cases() if matches(args.keyword, case.name)]
+    if not chosen:
+        raise InvalidArgument(f"-k must match a case of suite {args.name!r}, got {args.keyword!r}")
+    out = sys.stderr if args.json else sys.stdout
+    width = max(len(case.name) for case in chosen)
+    outcomes, missing = [], {}
+    for case in chosen:
+        if needed := case.missing():
+            missing[case.name] = needed
+            print(f"{case.name:<{width}}  not installed: {needed}", file=out, flush=True)
+            continue
+        drawn = bar()
+        with workers(args.workers, case.mechanism) as executor, apart():
+            budget = {"trials": args.trials, "seconds": args.seconds}
+            outcome = run_case(
+                case, **budget, confidence=args.confidence, seed=args.seed, defaults=found, executor=executor, progress=drawn
+            )
+        if drawn is not None:
+            drawn.close()
+        outcomes.append(outcome)
+        print(plain(outcome.line(width)), file=out, flush=True)
+        if outcome.interrupted:
+            break
+    report, lost = None, False
+    if args.report is not None:
+        report, lost = attempt("report", lambda: _pages(found, outcomes, missing, args.report))
+    print(_tally(outcomes, len(chosen) - len(missing)) + (f"; {len(missing)} not installed" if missing else ""), file=out)
+    if report is not None:
+        print(f"report: {report}", file=out)
+    if args.json:
+        print_json([o.json for o in outcomes])
+    if any(o.wrong for o in outcomes):
+        return VIOLATED
+    return after(NO_VERDICT if not outcomes or any(o.unfinished for o in outcomes) else OK, lost)
+
+
+def _pages(suite: Suite, outcomes: Sequence[Outcome], missing: dict[str, str], folder: str) -> Path:
+    """The report of a suite, and the pages of its own."""
+    from dpwitness.reports.report import write_report
+
+    data = [outcome.json for outcome in outcomes]
+    report = write_report(data, folder, title=f"Suite {suite.name}", command=command_line())
+    if suite.page is not None:
+        suite.page(data, missing, Path(folder))
+    return report
+
+
+def _tally(outcomes: Sequence[Any], planned: int) -> str:
+    right = sum(o.right is True for o in outcomes)
+    wrong = [o.case.name for o in outcomes if o.wrong]
+    open_ = sum(o.right is None and not o.unfinished for o in outcomes)
+    parts = [f"{right} right", f"{len(wrong)} wrong" + (f" ({', '.join(wrong)})" if wrong else "")]
+    if open_:
+        parts.append(f"{open_} with nothing to compare with")
+    unfinished = sum(o.unfinished for o in outcomes) + planned - len(outcomes)
+    if unfinished:
+        parts.append(f"{unfinished} without a verdict")
+    return f"{planned} cases: {', '.join(parts)}; {sum(o.result.seconds for o in outcomes):.0f} s"

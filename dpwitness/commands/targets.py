@@ -1,0 +1,104 @@
+"""``dpwitness targets``: other people's libraries, their environments, and new target files."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+
+from dpwitness.commands.common import Command, print_json
+from dpwitness.ending import NO_VERDICT, OK
+from dpwitness.mechanisms.validation import InvalidArgument
+
+__all__ = ["TEMPLATE", "arguments", "run"]
+
+TEMPLATE = '''"""A target file: runs in any interpreter that has NumPy and the library under test."""
+import numpy as np
+
+
+def noisy_sum(dataset, size, rng):
+    """The sum of records in [0, 1]: `size` independent runs, one output each."""
+    noisy = np.clip(np.nan_to_num(dataset), 0, 1).sum() + rng.laplace(0.0, 1.0, size)
+    return np.round(noisy * 1024) / 1024  # the low bits of a sum that is not rounded to a grid leak
+
+
+noisy_sum.claim = "pure:1"  # pure:EPS, approx:EPS,DELTA, zcdp:RHO, rdp:ALPHA,EPS or gdp:MU
+noisy_sum.domain = {"kind": "Records", "size": 3, "low": 0.0, "high": 1.0, "relation": "replace-one"}
+'''
+
+
+def arguments(command: Command) -> None:
+    """Declare the command."""
+    listed = command("targets", "libraries that adapters come with: what is installed; setup NAME...; new FILE")
+    listed.add_argument("action", nargs="?", choices=["list", "setup", "new"], default="list", help="default: list")
+    listed.add_argument("names", nargs="*", metavar="NAME", help="environments to make, or the target file to write")
+    listed.add_argument("--json", action="store_true", help="print as JSON")
+
+
+def run(args: argparse.Namespace) -> int:
+    """``dpwitness targets``."""
+    if args.action == "new":
+        if len(args.names) != 1:
+            raise InvalidArgument(f"targets new needs one FILE, got {len(args.names)}")
+        return _new(Path(args.names[0]))
+    if args.action == "setup":
+        return _setup(args.names)
+    if args.names:
+        raise InvalidArgument(f"targets list takes no names, got {' '.join(args.names)}")
+    return _list(args.json)
+
+
+def _new(path: Path) -> int:
+    if path.suffix != ".py":
+        raise InvalidArgument(f"FILE must end in .py, got {str(path)!r}")
+    try:
+        with path.open("x", encoding="utf-8") as file:
+            file.write(TEMPLATE)
+    except OSError as error:
+        raise InvalidArgument(f"FILE must be one that can be written anew, got {str(path)!r}: {error.strerror}") from None
+    print(f"written: {path}; try it with: dpwitness check {path}")
+    return OK
+
+
+def _setup(names: list[str]) -> int:
+    from dpwitness.mechanisms.environments import environments
+
+    known = environments()
+    unknown = [name for name in names if name not in known]
+    if unknown or not names:
+        raise InvalidArgument(f"targets setup needs names of environments ({', '.join(known)}), got {' '.join(unknown) or 'none'}")
+    failed = []
+    for name in names:
+        try:
+            known[name].setup(lambda line: print(line, flush=True))
+        except InvalidArgument as error:
+            failed.append(name)
+            print(error, file=sys.stderr)
+    if failed:
+        print(f"not installed: {', '.join(failed)}", file=sys.stderr)
+    return NO_VERDICT if failed else OK
+
+
+def _list(as_json: bool) -> int:
+    from dpwitness.mechanisms.environments import environments, home
+
+    rows = [
+        {
+            "name": name,
+            "state": found.state,
+            "installs": [*found.requirements, *found.no_deps],
+            "targets": [Path(file).stem for file in found.targets],
+            "folder": str(found.folder),
+            "note": found.note,
+        }
+        for name, found in environments().items()
+    ]
+    if as_json:
+        print_json(rows)
+        return OK
+    width = max((len(str(row["name"])) for row in rows), default=0)
+    for row in rows:
+        main = row["installs"][-1] if row["installs"] else ""
+        print(f"{row['name']:<{width}}  {row['state']:<10}  {main:<24}  {', '.join(row['targets'])}: {row['note']}")
+    print(f"environments in {home()}; make one with: dpwitness targets setup NAME")
+    return OK

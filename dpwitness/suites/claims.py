@@ -1,0 +1,29 @@
+"""Every claim of the ledger, checked one after the other or in processes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+from typing import Any
+
+__all__ = ["run_all"]
+
+
+def run_all(*, seconds: float, quick: bool, seed: int, workers: int = 1) -> Iterator[dict[str, Any]]:
+    """Check every claim of the ledger, in order; yields each finding's JSON, and its witness under ``"witness"``."""
+    from dpwitness.pools import pool
+    from dpwitness.proofs_checks import declarations
+
+    run = partial(_checked, seconds=seconds, quick=quick, seed=seed)
+    if workers == 1:
+        yield from map(run, declarations())
+        return
+    with pool(workers) as executor:
+        yield from executor.map(run, declarations())
+
+
+def _checked(id: str, *, seconds: float, quick: bool, seed: int) -> dict[str, Any]:
+    from dpwitness.proofs_checks import check
+
+    found = check(id, seconds=seconds, quick=quick, seed=seed)
+    return found.to_json() | {"witness": found.witness}

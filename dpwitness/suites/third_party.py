@@ -1,0 +1,65 @@
+"""The suite of third-party libraries: a case for each row of what is known of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from dpwitness.auditors.limit import limit_of_law
+from dpwitness.auditors.pairs.catalogue import pairs_for
+from dpwitness.auditors.result import AuditResult
+from dpwitness.auditors.verdicts import strict
+from dpwitness.mechanisms.environments import environments
+from dpwitness.mechanisms.foreign import Target
+from dpwitness.mechanisms.notions import ApproxDP, PureDP
+from dpwitness.mechanisms.pairs import Pair
+from dpwitness.mechanisms.protocol import Truth
+from dpwitness.reports.third_party_rows import ROWS, Row
+from dpwitness.suites.case import Case
+
+__all__ = ["TargetCase", "cases"]
+
+
+@dataclass(frozen=True, slots=True)
+class TargetCase(Case):
+    """A row as a case of the suite. Nothing is started before it is run."""
+
+    row: Row | None = None
+
+    def where(self) -> tuple[Pair, ...]:
+        """The first pairs of the declared domain."""
+        assert self.row is not None
+        return tuple(pairs_for(self.mechanism.domain)[: self.row.pairs])
+
+    def missing(self) -> str:
+        """The command that makes the environment, if it has not been made."""
+        assert self.row is not None
+        found = environments()[self.row.environment]
+        return "" if found.interpreter.exists() else f"dpwitness targets setup {found.name}"
+
+    def details(self, result: AuditResult) -> dict[str, Any]:
+        """What the published page says beside the verdict."""
+        row, about = self.row, self.mechanism.describe()
+        assert row is not None
+        known = {key: about[key] for key in ("library", "version", "python", "numpy", "seeded", "doc", "cause")}
+        more = {"key": row.key, "environment": row.environment, "target": row.target, "truth": row.truth, "bits_safe": row.bits}
+        cost = {"cpu_seconds": round(self.mechanism.cpu_seconds, 1), "limit": self._limit(result)}
+        return {"third_party": strict(known | more | cost)}
+
+    def _limit(self, result: AuditResult) -> float | None:
+        """The best that any event could certify on the pair that was found, with as many runs."""
+        assert self.row is not None
+        if self.row.law is None or result.pair is None or not isinstance(result.claim, PureDP | ApproxDP):
+            return None
+        exact = self.row.law(result.pair)
+        return None if exact is None else limit_of_law(exact, result.claim, result.trials, 1 - result.confidence)
+
+
+def cases() -> Iterator[TargetCase]:
+    """All rows, those with a key first."""
+    for row in sorted(ROWS, key=lambda row: (int(row.key[1:]) if row.key else 1000, ROWS.index(row))):
+        truth = None if row.truth is None else Truth(row.truth, row.source, row.bits)
+        stop = "never" if row.law is not None else "gross"
+        target = Target(row.adapter, row.target, python=row.environment)
+        yield TargetCase(row.name, target, truth=truth, settled=row.settled, trials=row.trials, stop=stop, row=row)
