@@ -10,9 +10,9 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TextIO
 
 if TYPE_CHECKING:
-    from dpwitness.auditors.certify_result import CertifyResult
-    from dpwitness.auditors.result import AuditResult
-    from dpwitness.auditors.verdicts import Result
+    from dpwitness.auditors.results.audit_result import AuditResult
+    from dpwitness.auditors.results.certify_result import CertifyResult
+    from dpwitness.auditors.results.verdicts import Result
 
 __all__ = ["Bar", "announce", "bar", "describe", "plain"]
 
@@ -82,9 +82,9 @@ def describe(result: Result, data: dict[str, Any], *, bits: bool = False, next_s
     next_step : str
         What to do.
     """
-    from dpwitness.auditors.certify_result import CertifyResult
-    from dpwitness.auditors.result import AuditResult
-    from dpwitness.auditors.verdicts import Verdict
+    from dpwitness.auditors.results.audit_result import AuditResult
+    from dpwitness.auditors.results.certify_result import CertifyResult
+    from dpwitness.auditors.results.verdicts import Verdict
 
     notes = list(data.get("notes", []))
     if isinstance(result, CertifyResult):
@@ -117,7 +117,7 @@ def _pair(data: dict[str, Any]) -> tuple[str, str]:
 
 
 def _audited(result: AuditResult, data: dict[str, Any], bits: bool) -> list[tuple[str, str]]:
-    from dpwitness.auditors.verdicts import Verdict
+    from dpwitness.auditors.results.verdicts import Verdict
     from dpwitness.reports.wording import figure
 
     symbol = result.claim.symbol
@@ -146,7 +146,7 @@ def _audited(result: AuditResult, data: dict[str, Any], bits: bool) -> list[tupl
 
 
 def _enclosed(result: CertifyResult, data: dict[str, Any]) -> list[tuple[str, str]]:
-    from dpwitness.auditors.verdicts import Verdict
+    from dpwitness.auditors.results.verdicts import Verdict
     from dpwitness.reports.wording import figure
 
     told = [("enclosed", f"{result.name}, claim {result.claim}, relation {result.pair.relation}")]

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from dpwitness.mechanisms.validation import InvalidArgument, said
+from dpwitness.mechanisms.terms.validation import InvalidArgument, said
 
 __all__ = ["NO_VERDICT", "OK", "TRACEBACK", "USAGE", "VIOLATED", "Stream", "after", "apart", "attempt", "guarded", "streams"]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from dpwitness.mechanisms.validation import InvalidArgument
+from dpwitness.mechanisms.terms.validation import InvalidArgument
 
 __all__ = ["matches"]
 

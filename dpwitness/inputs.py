@@ -16,9 +16,9 @@ from typing import Any
 import numpy as np
 
 from dpwitness.ending import apart
-from dpwitness.mechanisms.jsonable import from_jsonable
-from dpwitness.mechanisms.pairs import Pair
-from dpwitness.mechanisms.validation import InvalidArgument, said
+from dpwitness.mechanisms.terms.jsonable import from_jsonable
+from dpwitness.mechanisms.terms.pairs import Pair
+from dpwitness.mechanisms.terms.validation import InvalidArgument, said
 from dpwitness.pools import pool
 
 __all__ = ["dataset", "keywords", "load", "own", "pair_of", "scores", "shown", "workers"]
@@ -122,8 +122,8 @@ def load(
     this process; so does what the user wants `in_process`, and what has the output density that `density` asks for. What the user's own
     code raises while it is imported is shown in full, without our frames, before the one line of the error.
     """
-    from dpwitness.auditors.targets import relative
-    from dpwitness.mechanisms.environments import adapter_file
+    from dpwitness.auditors.targets.naming import relative
+    from dpwitness.mechanisms.foreign.environments import adapter_file
 
     place, _, name = target.rpartition(":")
     if not place or not name:
@@ -138,7 +138,7 @@ def load(
         return _inside(place, name, kwargs, time_limit)
     if elsewhere:
         return _foreign(place, name, kwargs, python, time_limit, memory)
-    from dpwitness.mechanisms.foreign import Isolated
+    from dpwitness.mechanisms.foreign.target import Isolated
 
     found = Isolated(place, name, None, kwargs, time_limit, memory)
     with shown():
@@ -154,8 +154,8 @@ def load(
 
 def scores(names: Sequence[str]) -> list[Any]:
     """The functions that ``--scores`` names, with how a witness says where to find them. They run in this process."""
-    from dpwitness.auditors.scores import Score
-    from dpwitness.auditors.targets import load_target, relative
+    from dpwitness.auditors.events.scores import Score
+    from dpwitness.auditors.targets.naming import load_target, relative
 
     found = []
     for text in names:
@@ -177,7 +177,7 @@ def scores(names: Sequence[str]) -> list[Any]:
 
 def _inside(place: str, name: str, kwargs: dict[str, Any], time_limit: float) -> tuple[Any, str, dict[str, Any]]:
     """It runs in this process, unless it turns out to be a target as target files have them."""
-    from dpwitness.auditors.targets import load_target, relative
+    from dpwitness.auditors.targets.naming import load_target, relative
 
     target = f"{relative(place) if place.endswith('.py') else place}:{name}"
     try:
@@ -197,8 +197,8 @@ def _inside(place: str, name: str, kwargs: dict[str, Any], time_limit: float) ->
 def _foreign(
     place: str, name: str, kwargs: dict[str, Any], python: str | None, time_limit: float, memory: float
 ) -> tuple[Any, str, dict[str, Any]]:
-    from dpwitness.auditors.targets import describe_target
-    from dpwitness.mechanisms.foreign import Target
+    from dpwitness.auditors.targets.naming import describe_target
+    from dpwitness.mechanisms.foreign.target import Target
 
     found = Target(place, name, python, kwargs, time_limit, memory)
     with shown():
@@ -211,7 +211,7 @@ def _foreign(
 @contextmanager
 def shown() -> Iterator[None]:
     """Print the traceback of the user's code that a TargetError carries before it goes on."""
-    from dpwitness.mechanisms.foreign import TargetError
+    from dpwitness.mechanisms.foreign.target import TargetError
 
     try:
         yield
@@ -265,7 +265,7 @@ def workers(count: int, mechanism: Any = None) -> Iterator[Executor | None]:
 
     On the way out nothing is waited for: a worker that hangs has had its verdict.
     """
-    from dpwitness.mechanisms.foreign import Target
+    from dpwitness.mechanisms.foreign.target import Target
 
     with ExitStack() as stack:
         executor: ThreadPoolExecutor | ProcessPoolExecutor | None = None

@@ -123,7 +123,7 @@ class _Merged:
         self.folder, self.stem = (path.parent, path.stem) if path.suffix == ".md" else (path, "audit")
         self.written: Path | None = None
         self.untouched, self.cut = "", ""
-        from dpwitness.mechanisms.validation import InvalidArgument
+        from dpwitness.mechanisms.terms.validation import InvalidArgument
         from dpwitness.reports.report import check_writable
 
         try:

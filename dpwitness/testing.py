@@ -10,14 +10,14 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
 
-from dpwitness.auditors.audit import audit
-from dpwitness.auditors.certify_result import CertifyResult
-from dpwitness.auditors.result import AuditResult
-from dpwitness.auditors.targets import describe_target
-from dpwitness.auditors.trust import words_for
-from dpwitness.auditors.verdicts import Result, Verdict, strict
-from dpwitness.auditors.white_box import certify
-from dpwitness.mechanisms.writing import write_json
+from dpwitness.auditors.black_box.audit import audit
+from dpwitness.auditors.results.audit_result import AuditResult
+from dpwitness.auditors.results.certify_result import CertifyResult
+from dpwitness.auditors.results.verdicts import Result, Verdict, strict
+from dpwitness.auditors.targets.naming import describe_target
+from dpwitness.auditors.targets.trust import words_for
+from dpwitness.auditors.white_box.certify import certify
+from dpwitness.mechanisms.terms.writing import write_json
 from dpwitness.reports.report import result_json
 from dpwitness.reports.wording import dataset, slugs
 

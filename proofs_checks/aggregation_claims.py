@@ -12,8 +12,8 @@ import math
 import numpy as np
 from flint import arb
 
-from dpwitness.mechanisms.aggregation import MirrorAveraging
-from dpwitness.mechanisms.ridge import PrivateRidge
+from dpwitness.mechanisms.papers.aggregation import MirrorAveraging
+from dpwitness.mechanisms.papers.ridge import PrivateRidge
 
 from .enclosures import Ball, Box, Enclosure, enclose, excess, twice
 from .evidence import unsatisfiable

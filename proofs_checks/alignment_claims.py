@@ -10,9 +10,9 @@ from __future__ import annotations
 from typing import Any
 
 from dpwitness.auditors import certify
-from dpwitness.mechanisms.notions import PureDP
-from dpwitness.mechanisms.selection import NoisyMax
-from dpwitness.mechanisms.sparse_vector import BrokenSparseVector, SparseVector
+from dpwitness.mechanisms.terms.notions import PureDP
+from dpwitness.mechanisms.textbook.selection import NoisyMax
+from dpwitness.mechanisms.textbook.sparse_vector import BrokenSparseVector, SparseVector
 
 from .enclosures import Ball, Box, Enclosure, enclose
 from .evidence import audited, unsatisfiable

@@ -16,8 +16,8 @@ from typing import TypeAlias
 
 from flint import arb
 
-from dpwitness.mechanisms.balls import down, up
-from dpwitness.mechanisms.validation import InvalidArgument, require_finite
+from dpwitness.mechanisms.balls.ball import down, up
+from dpwitness.mechanisms.terms.validation import InvalidArgument, require_finite
 
 __all__ = [
     "Ball",

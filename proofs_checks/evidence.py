@@ -7,14 +7,14 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from dpwitness.auditors import loss_law
-from dpwitness.auditors.result import AuditResult
-from dpwitness.auditors.sensitivity import SensitivityResult
-from dpwitness.auditors.utility import Scaling, UtilityResult
-from dpwitness.auditors.verdicts import Result, Verdict
-from dpwitness.auditors.white_box import CertifyResult
-from dpwitness.mechanisms.pairs import Pair
-from dpwitness.mechanisms.validation import InvalidArgument
+from dpwitness.auditors.loss import law as loss_law
+from dpwitness.auditors.measured.sensitivity import SensitivityResult
+from dpwitness.auditors.measured.utility import Scaling, UtilityResult
+from dpwitness.auditors.results.audit_result import AuditResult
+from dpwitness.auditors.results.verdicts import Result, Verdict
+from dpwitness.auditors.white_box.certify import CertifyResult
+from dpwitness.mechanisms.terms.pairs import Pair
+from dpwitness.mechanisms.terms.validation import InvalidArgument
 
 from .enclosures import Enclosure
 from .finding import ClaimVerdict, Evidence

@@ -7,10 +7,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from dpwitness.auditors.ends import EVIDENCE
-from dpwitness.auditors.verdicts import Result, Verdict, environment, strict
-from dpwitness.auditors.witness_reading import seal
-from dpwitness.mechanisms.validation import InvalidArgument, require_one_of
+from dpwitness.auditors.results.ends import EVIDENCE
+from dpwitness.auditors.results.verdicts import Result, Verdict, environment, strict
+from dpwitness.auditors.results.witness_reading import seal
+from dpwitness.mechanisms.terms.validation import InvalidArgument, require_one_of
 
 from .declaration import Declaration
 from .enclosures import Box, Enclosure, SignMap

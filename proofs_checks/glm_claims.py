@@ -13,10 +13,10 @@ from flint import arb
 
 from dpwitness.auditors import audit_sensitivity, certify
 from dpwitness.mechanisms import LabelledVectors, Pair
-from dpwitness.mechanisms.glm import GLMObjectivePerturbation, GLMOutputPerturbation
-from dpwitness.mechanisms.labelled_pairs import far_response
-from dpwitness.mechanisms.losses import Loss
-from dpwitness.mechanisms.solvers import Problem, minimise
+from dpwitness.mechanisms.domains.labelled_pairs import far_response
+from dpwitness.mechanisms.numerics.losses import Loss
+from dpwitness.mechanisms.numerics.solvers import Problem, minimise
+from dpwitness.mechanisms.papers.glm import GLMObjectivePerturbation, GLMOutputPerturbation
 
 from .enclosures import Ball, Box, Enclosure, at_most, enclose, excess, free, supremum_of, twice
 from .evidence import attained, audited, case, exact_delta, unsatisfiable

@@ -23,12 +23,12 @@ from flint import arb
 from numpy.random import Generator
 
 from dpwitness.auditors import audit_utility
-from dpwitness.auditors.utility import Scaling
+from dpwitness.auditors.measured.utility import Scaling
 from dpwitness.mechanisms import LabelledVectors
-from dpwitness.mechanisms.glm import GLMObjectivePerturbation, GLMOutputPerturbation
-from dpwitness.mechanisms.losses import Loss
-from dpwitness.mechanisms.noise import SphericalNoise
-from dpwitness.mechanisms.protocol import FloatArray
+from dpwitness.mechanisms.numerics.losses import Loss
+from dpwitness.mechanisms.numerics.noise import SphericalNoise
+from dpwitness.mechanisms.papers.glm import GLMObjectivePerturbation, GLMOutputPerturbation
+from dpwitness.mechanisms.terms.protocol import FloatArray
 
 from .enclosures import Ball, Box, Enclosure, at_most, excess, twice
 from .evidence import attained, audited, excess_of, identities

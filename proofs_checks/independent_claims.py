@@ -14,13 +14,13 @@ from typing import Any
 import numpy as np
 from flint import arb
 
-from dpwitness.auditors.audit import audit
-from dpwitness.auditors.utility import Scaling, audit_utility
-from dpwitness.auditors.white_box import certify
-from dpwitness.mechanisms.independent import TestDataIndependentLearner
-from dpwitness.mechanisms.learner import KernelLearner
-from dpwitness.mechanisms.losses import Loss
-from dpwitness.mechanisms.protocol import FloatArray
+from dpwitness.auditors.black_box.audit import audit
+from dpwitness.auditors.measured.utility import Scaling, audit_utility
+from dpwitness.auditors.white_box.certify import certify
+from dpwitness.mechanisms.numerics.losses import Loss
+from dpwitness.mechanisms.papers.independent import TestDataIndependentLearner
+from dpwitness.mechanisms.papers.learner import KernelLearner
+from dpwitness.mechanisms.terms.protocol import FloatArray
 
 from .enclosures import Ball, Box, Enclosure, at_most, enclose, excess
 from .evidence import attained, audited, case, identities, unsatisfiable

@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 from flint import arb
 
-from dpwitness.auditors.utility import FailureBound, Scaling, audit_utility
-from dpwitness.mechanisms.protocol import FloatArray
+from dpwitness.auditors.measured.utility import FailureBound, Scaling, audit_utility
+from dpwitness.mechanisms.terms.protocol import FloatArray
 
 from .enclosures import Ball, Box, Enclosure, enclose, excess, free, twice
 from .evidence import audited, identities, unsatisfiable

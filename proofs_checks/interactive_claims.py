@@ -14,10 +14,10 @@ from typing import Any
 import numpy as np
 from flint import arb
 
-from dpwitness.auditors.white_box import certify
-from dpwitness.mechanisms.interactive import PrivateInteractivePrediction
-from dpwitness.mechanisms.learner import KernelLearner
-from dpwitness.mechanisms.losses import Loss
+from dpwitness.auditors.white_box.certify import certify
+from dpwitness.mechanisms.numerics.losses import Loss
+from dpwitness.mechanisms.papers.interactive import PrivateInteractivePrediction
+from dpwitness.mechanisms.papers.learner import KernelLearner
 
 from .enclosures import Ball, Box, Enclosure, at_most, excess
 from .evidence import audited, excess_of, least, unsatisfiable
@@ -183,8 +183,8 @@ def only_updates_cost_privacy(effort: Effort, updates: float = 4.0, loss: float 
     Held near the threshold, half of the answers are bottoms of loss up to e. Both laws are composed exactly. The comparison with 2B
     answers is given too.
     """
-    from dpwitness.auditors.loss_routes import composed
-    from dpwitness.mechanisms.additive import Laplace
+    from dpwitness.auditors.loss.routes import composed
+    from dpwitness.mechanisms.textbook.additive import Laplace
 
     count = math.floor(updates)
     answers = {k: composed([(Laplace(epsilon=loss), np.zeros(1), np.ones(1))] * k) for k in (count, 2 * count)}

@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeAlias, TypeVar
 
-from dpwitness.mechanisms.validation import InvalidArgument, require_integer, require_one_of, require_positive
+from dpwitness.mechanisms.terms.validation import InvalidArgument, require_integer, require_one_of, require_positive
 
 from .declaration import Declaration
 from .enclosures import Box, Contradiction, Enclosure, SignMap, branch_and_bound

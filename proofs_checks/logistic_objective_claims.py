@@ -8,12 +8,12 @@ from __future__ import annotations
 from flint import arb
 
 from dpwitness.auditors.pairs.search import search
-from dpwitness.auditors.white_box import certify
-from dpwitness.mechanisms.convex import ConvexObjectivePerturbation, QuadraticPenalty
-from dpwitness.mechanisms.datasets import LabelledVectors
-from dpwitness.mechanisms.logistic import LogisticObjectivePerturbation
-from dpwitness.mechanisms.losses import Loss
-from dpwitness.mechanisms.validation import InvalidArgument
+from dpwitness.auditors.white_box.certify import certify
+from dpwitness.mechanisms.numerics.losses import Loss
+from dpwitness.mechanisms.papers.convex import ConvexObjectivePerturbation, QuadraticPenalty
+from dpwitness.mechanisms.papers.logistic import LogisticObjectivePerturbation
+from dpwitness.mechanisms.terms.datasets import LabelledVectors
+from dpwitness.mechanisms.terms.validation import InvalidArgument
 
 from .enclosures import Ball, Box, Enclosure, enclose, excess, twice
 from .evidence import audited, excess_of

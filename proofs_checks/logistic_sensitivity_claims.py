@@ -9,8 +9,8 @@ import math
 
 from flint import arb
 
-from dpwitness.auditors.audit import audit
-from dpwitness.mechanisms.logistic import LogisticOutputPerturbation
+from dpwitness.auditors.black_box.audit import audit
+from dpwitness.mechanisms.papers.logistic import LogisticOutputPerturbation
 
 from .enclosures import Ball, Box, Enclosure, enclose, excess, free, supremum_of, times, twice
 from .evidence import audited, unsatisfiable

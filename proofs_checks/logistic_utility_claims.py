@@ -9,11 +9,11 @@ from flint import arb
 from numpy.random import Generator
 from scipy import optimize, stats
 
-from dpwitness.auditors.utility import FailureBound, MeanBound, audit_utility
-from dpwitness.mechanisms.datasets import LabelledVectors
-from dpwitness.mechanisms.generators import hypercube
-from dpwitness.mechanisms.logistic import LogisticObjectivePerturbation, LogisticOutputPerturbation
-from dpwitness.mechanisms.protocol import FloatArray
+from dpwitness.auditors.measured.utility import FailureBound, MeanBound, audit_utility
+from dpwitness.mechanisms.papers.generators import hypercube
+from dpwitness.mechanisms.papers.logistic import LogisticObjectivePerturbation, LogisticOutputPerturbation
+from dpwitness.mechanisms.terms.datasets import LabelledVectors
+from dpwitness.mechanisms.terms.protocol import FloatArray
 
 from .enclosures import Ball, Box, Enclosure, enclose, excess, times, twice
 from .evidence import audited, identities, unsatisfiable

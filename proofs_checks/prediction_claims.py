@@ -14,11 +14,11 @@ from typing import Any
 
 import numpy as np
 
-from dpwitness.auditors.sensitivity import SensitivityResult, audit_sensitivity
-from dpwitness.mechanisms.datasets import LabelledVectors
+from dpwitness.auditors.measured.sensitivity import SensitivityResult, audit_sensitivity
 from dpwitness.mechanisms.domains import LabelledBall
-from dpwitness.mechanisms.losses import Loss
-from dpwitness.mechanisms.solvers import Minimum, Problem, minimise
+from dpwitness.mechanisms.numerics.losses import Loss
+from dpwitness.mechanisms.numerics.solvers import Minimum, Problem, minimise
+from dpwitness.mechanisms.terms.datasets import LabelledVectors
 
 from .enclosures import Ball, Box, Enclosure, enclose
 from .evidence import attained, audited, identities, unsatisfiable

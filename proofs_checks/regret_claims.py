@@ -20,9 +20,9 @@ from flint import arb
 from numpy.random import Generator
 
 from dpwitness.auditors import audit_utility, certify
-from dpwitness.auditors.utility import Scaling
-from dpwitness.mechanisms.ftrl import LambdaRule, PrivateFTRL
-from dpwitness.mechanisms.protocol import FloatArray
+from dpwitness.auditors.measured.utility import Scaling
+from dpwitness.mechanisms.papers.ftrl import LambdaRule, PrivateFTRL
+from dpwitness.mechanisms.terms.protocol import FloatArray
 
 from .enclosures import Ball, Box, Enclosure, at_most, branch_and_bound, enclose, excess, free, supremum_of, twice
 from .evidence import attained, audited, case, exact_delta, identities, least

@@ -14,11 +14,11 @@ from flint import arb
 from numpy.random import Generator
 from scipy import stats
 
-from dpwitness.auditors.utility import MeanBound, Scaling, audit_utility
-from dpwitness.auditors.white_box import certify
-from dpwitness.mechanisms.datasets import LabelledVectors
-from dpwitness.mechanisms.protocol import FloatArray
-from dpwitness.mechanisms.ridge import PrivateRidge
+from dpwitness.auditors.measured.utility import MeanBound, Scaling, audit_utility
+from dpwitness.auditors.white_box.certify import certify
+from dpwitness.mechanisms.papers.ridge import PrivateRidge
+from dpwitness.mechanisms.terms.datasets import LabelledVectors
+from dpwitness.mechanisms.terms.protocol import FloatArray
 
 from .enclosures import Ball, Box, Enclosure, enclose, excess, free, log1p_remainder, supremum_of, twice
 from .evidence import audited, excess_of, identities, unsatisfiable

@@ -21,11 +21,11 @@ from flint import arb
 from numpy.random import Generator
 
 from dpwitness.auditors import audit_utility, certify
-from dpwitness.auditors.utility import MeanBound, Scaling
+from dpwitness.auditors.measured.utility import MeanBound, Scaling
 from dpwitness.mechanisms import LabelledVectors
-from dpwitness.mechanisms.losses import Loss
-from dpwitness.mechanisms.protocol import FloatArray
-from dpwitness.mechanisms.simplex import SimplexSampling, minimise_over_simplex
+from dpwitness.mechanisms.numerics.losses import Loss
+from dpwitness.mechanisms.papers.simplex import SimplexSampling, minimise_over_simplex
+from dpwitness.mechanisms.terms.protocol import FloatArray
 
 from .enclosures import Ball, Box, Enclosure, at_most, enclose, supremum_of, twice
 from .evidence import audited, exact_delta, least

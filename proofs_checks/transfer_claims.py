@@ -12,17 +12,17 @@ from typing import Any
 import numpy as np
 from flint import arb
 
-from dpwitness.auditors.composition import compose
-from dpwitness.auditors.loss_law import Enclosure as Laws
-from dpwitness.auditors.loss_law import LossLaw
-from dpwitness.auditors.loss_routes import composed
-from dpwitness.auditors.utility import Scaling, audit_utility
-from dpwitness.auditors.white_box import certify
-from dpwitness.mechanisms.additive import Laplace
-from dpwitness.mechanisms.learner import KernelLearner
-from dpwitness.mechanisms.losses import Loss
-from dpwitness.mechanisms.protocol import FloatArray
-from dpwitness.mechanisms.transfer import TestDataDependentLearner
+from dpwitness.auditors.loss.composition import compose
+from dpwitness.auditors.loss.law import Enclosure as Laws
+from dpwitness.auditors.loss.law import LossLaw
+from dpwitness.auditors.loss.routes import composed
+from dpwitness.auditors.measured.utility import Scaling, audit_utility
+from dpwitness.auditors.white_box.certify import certify
+from dpwitness.mechanisms.numerics.losses import Loss
+from dpwitness.mechanisms.papers.learner import KernelLearner
+from dpwitness.mechanisms.papers.transfer import TestDataDependentLearner
+from dpwitness.mechanisms.terms.protocol import FloatArray
+from dpwitness.mechanisms.textbook.additive import Laplace
 
 from .enclosures import Ball, Box, Enclosure, at_most, enclose, excess, free, twice
 from .evidence import attained, audited, excess_of, identities, least, unsatisfiable

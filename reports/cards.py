@@ -10,10 +10,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from dpwitness.auditors.verdicts import Verdict
-from dpwitness.mechanisms.notions import Claim, parse_claim
-from dpwitness.mechanisms.pairs import RELATIONS
-from dpwitness.mechanisms.validation import InvalidArgument
+from dpwitness.auditors.results.verdicts import Verdict
+from dpwitness.mechanisms.terms.notions import Claim, parse_claim
+from dpwitness.mechanisms.terms.pairs import RELATIONS
+from dpwitness.mechanisms.terms.validation import InvalidArgument
 from dpwitness.reports.summary import error_of, violated_in_bits
 from dpwitness.reports.wording import beyond, code, count, dataset, differences, figure, number, prose, table, verdict
 

@@ -2,8 +2,9 @@
 
 Let g be the trade-off curve of the pair itself: the least concave curve above what any test reaches in either order of the pair. It rises,
 g(0) >= 0, and it is its own mirror image in the antidiagonal, since the complement of an event swaps the orders. As in
-`dpwitness.auditors.certificate`, a round is right with probability c = s theta, wrong with w = s (1 - theta), and with k guess directions
-(2w/k, 2c/k) lies under g. Let theta_L <= theta and s_L <= s be the two Clopper-Pearson limits; both hold with probability 1 - alpha.
+`dpwitness.auditors.statistics.certificate`, a round is right with probability c = s theta, wrong with w = s (1 - theta), and with k guess
+directions (2w/k, 2c/k) lies under g. Let theta_L <= theta and s_L <= s be the two Clopper-Pearson limits; both hold with probability 1 -
+alpha.
 Then the **certified point**
 
     (q_L, p_L) = 2/k (s_L (1 - theta_L), s_L theta_L)
@@ -25,8 +26,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from dpwitness.auditors.certificate import Tally, certified, cp_lower
-from dpwitness.mechanisms.notions import Claim
+from dpwitness.auditors.statistics.certificate import Tally, certified, cp_lower
+from dpwitness.mechanisms.terms.notions import Claim
 
 __all__ = ["CertifiedPoint", "certified_point", "error_spent", "lower_profile"]
 

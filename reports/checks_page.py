@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from dpwitness.auditors.checks import CheckReport
-from dpwitness.mechanisms.writing import write_json, write_text
+from dpwitness.auditors.checks.run import CheckReport
+from dpwitness.mechanisms.terms.writing import write_json, write_text
 from dpwitness.reports.report import check_writable, write_report
 
 __all__ = ["write"]

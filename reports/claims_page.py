@@ -11,8 +11,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from dpwitness.auditors.verdicts import environment
-from dpwitness.mechanisms.writing import write_json, write_text
+from dpwitness.auditors.results.verdicts import environment
+from dpwitness.mechanisms.terms.writing import write_json, write_text
 from dpwitness.reports.report import check_writable
 from dpwitness.reports.wording import code, figure, number, prose, slugs, table
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dpwitness.auditors.pairs.evolution import windowless
-from dpwitness.mechanisms.writing import aside
+from dpwitness.mechanisms.terms.writing import aside
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

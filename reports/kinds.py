@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dpwitness.auditors.verdicts import Verdict
-from dpwitness.mechanisms.pairs import RELATIONS
+from dpwitness.auditors.results.verdicts import Verdict
+from dpwitness.mechanisms.terms.pairs import RELATIONS
 from dpwitness.reports.cards import Entry, Facts, card_for, enclosure, pair_facts, run_facts
 from dpwitness.reports.wording import code, count, figure, prose
 

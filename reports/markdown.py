@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from dpwitness.auditors.verdicts import Verdict
+from dpwitness.auditors.results.verdicts import Verdict
 from dpwitness.reports import kinds as kinds  # their cards enter themselves
 from dpwitness.reports.cards import Entry, card, claim_of, enclosure
 from dpwitness.reports.summary import Family, tally_of_verdicts, violated_in_bits

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from dpwitness.auditors.certificate import Tally
-from dpwitness.auditors.verdicts import Verdict
-from dpwitness.mechanisms.notions import RDP, ZCDP, Claim, parse_claim
+from dpwitness.auditors.results.verdicts import Verdict
+from dpwitness.auditors.statistics.certificate import Tally
+from dpwitness.mechanisms.terms.notions import RDP, ZCDP, Claim, parse_claim
 from dpwitness.reports.cards import claim_of
 from dpwitness.reports.certified import CertifiedPoint, certified_point, error_spent, lower_profile
 from dpwitness.reports.drawing import drawing

@@ -13,8 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from dpwitness.mechanisms.validation import InvalidArgument
-from dpwitness.mechanisms.writing import write_text
+from dpwitness.mechanisms.terms.validation import InvalidArgument
+from dpwitness.mechanisms.terms.writing import write_text
 from dpwitness.reports.drawing import drawing
 from dpwitness.reports.trust_page import read_tables
 from dpwitness.reports.wording import count, figure, table

@@ -10,9 +10,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from dpwitness.auditors.verdicts import Result, environment, strict
-from dpwitness.mechanisms.validation import InvalidArgument
-from dpwitness.mechanisms.writing import write_json, write_text
+from dpwitness.auditors.results.verdicts import Result, environment, strict
+from dpwitness.mechanisms.terms.validation import InvalidArgument
+from dpwitness.mechanisms.terms.writing import write_json, write_text
 from dpwitness.reports.cards import Entry
 from dpwitness.reports.markdown import markdown
 from dpwitness.reports.summary import family, tally_of_verdicts

@@ -11,9 +11,9 @@ import numpy as np
 from numpy.random import Generator
 
 from dpwitness import mechanisms as m
-from dpwitness.mechanisms.generators import padded
-from dpwitness.mechanisms.protocol import FloatArray
-from dpwitness.mechanisms.solvers import Problem, minimise
+from dpwitness.mechanisms.numerics.solvers import Problem, minimise
+from dpwitness.mechanisms.papers.generators import padded
+from dpwitness.mechanisms.terms.protocol import FloatArray
 from dpwitness.reports.reproduce_logistic import stream
 
 __all__ = [

@@ -15,9 +15,9 @@ import numpy as np
 from numpy.random import Generator, SeedSequence, default_rng
 
 from dpwitness import mechanisms as m
-from dpwitness.mechanisms.generators import MissingDependency, breast_cancer, hypercube, pima, sphere_with_margin
-from dpwitness.mechanisms.protocol import FloatArray
-from dpwitness.mechanisms.solvers import Problem, minimise, minimise_perturbed
+from dpwitness.mechanisms.numerics.solvers import Problem, minimise, minimise_perturbed
+from dpwitness.mechanisms.papers.generators import MissingDependency, breast_cancer, hypercube, pima, sphere_with_margin
+from dpwitness.mechanisms.terms.protocol import FloatArray
 
 __all__ = ["CURVE_METHODS", "FIGURE_2", "METHODS", "PROBLEMS", "Case", "Cell", "cell", "curve_floor", "curve_point", "stream"]
 
@@ -124,7 +124,7 @@ def problem_data(problem: str, seed: int) -> m.LabelledVectors:
 def _unstandardized(problem: str) -> m.LabelledVectors:
     """The columns as recorded, all divided by the largest norm of a record: the least that Algorithm 1 and 2 ask of the data."""
     if problem.startswith("Pima"):
-        with files("dpwitness.mechanisms").joinpath("data/pima.csv").open(encoding="utf-8") as handle:
+        with files("dpwitness.mechanisms").joinpath("papers/data/pima.csv").open(encoding="utf-8") as handle:
             rows = list(csv.DictReader(handle))
         x = np.array([[float(value) for name, value in row.items() if name != "type"] for row in rows])
         y = pima().y

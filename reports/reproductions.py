@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from dpwitness.mechanisms.writing import write_json, write_text
+from dpwitness.mechanisms.terms.writing import write_json, write_text
 from dpwitness.reports import reproduce_accuracy as acc
 from dpwitness.reports import reproduce_logistic as lr
 from dpwitness.reports.reproductions_page import page

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from dpwitness.mechanisms.logistic import LogisticObjectivePerturbation
+from dpwitness.mechanisms.papers.logistic import LogisticObjectivePerturbation
 from dpwitness.reports.reproduce_accuracy import CONSTANTS, POINTS
 from dpwitness.reports.reproduce_logistic import EPSILON, FIGURE_2, METHODS, PROBLEMS
 

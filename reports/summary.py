@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from dpwitness.auditors.verdicts import Verdict
+from dpwitness.auditors.results.verdicts import Verdict
 from dpwitness.reports.wording import number
 
 __all__ = ["Family", "error_of", "family", "holm", "tally_of_verdicts", "violated_in_bits"]

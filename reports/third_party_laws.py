@@ -11,8 +11,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import expit, ndtr
 
-from dpwitness.auditors.loss_law import LossLaw
-from dpwitness.mechanisms.pairs import Pair
+from dpwitness.auditors.loss.law import LossLaw
+from dpwitness.mechanisms.terms.pairs import Pair
 
 __all__ = [
     "Law",

@@ -12,9 +12,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from dpwitness.mechanisms.reading import anything, items, listing, nullable, read_json, record, refuse, text
-from dpwitness.mechanisms.validation import InvalidArgument
-from dpwitness.mechanisms.writing import write_json, write_text
+from dpwitness.mechanisms.terms.reading import anything, items, listing, nullable, read_json, record, refuse, text
+from dpwitness.mechanisms.terms.validation import InvalidArgument
+from dpwitness.mechanisms.terms.writing import write_json, write_text
 from dpwitness.reports.wording import code, count, dataset, figure, number, prose, slugs, table, verdict
 
 __all__ = ["main", "numbers", "page", "publish"]

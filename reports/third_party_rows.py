@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from dpwitness.mechanisms.pairs import Pair
+from dpwitness.mechanisms.terms.pairs import Pair
 from dpwitness.reports import third_party_laws as law
 
 __all__ = ["ROWS", "Row"]

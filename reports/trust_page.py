@@ -13,8 +13,8 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from dpwitness.mechanisms.validation import InvalidArgument
-from dpwitness.mechanisms.writing import write_text
+from dpwitness.mechanisms.terms.validation import InvalidArgument
+from dpwitness.mechanisms.terms.writing import write_text
 from dpwitness.reports.wording import figure, table
 
 __all__ = ["main", "page", "read_tables"]

@@ -99,7 +99,7 @@ def slugs(names: Iterable[str]) -> list[str]:
 
 
 def dataset(value: Any) -> str:
-    """A dataset from its JSON form (`dpwitness.mechanisms.jsonable`), cut where it is long, with its size.
+    """A dataset from its JSON form (`dpwitness.mechanisms.terms.jsonable`), cut where it is long, with its size.
 
     Examples
     --------

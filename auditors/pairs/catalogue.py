@@ -12,9 +12,9 @@ from itertools import islice
 import numpy as np
 
 from dpwitness.mechanisms.domains import Domain
-from dpwitness.mechanisms.jsonable import to_jsonable
-from dpwitness.mechanisms.pairs import Pair
-from dpwitness.mechanisms.validation import InvalidArgument, shown
+from dpwitness.mechanisms.terms.jsonable import to_jsonable
+from dpwitness.mechanisms.terms.pairs import Pair
+from dpwitness.mechanisms.terms.validation import InvalidArgument, shown
 
 __all__ = ["DRAWN_SEED", "pairs_for", "require_neighbours"]
 

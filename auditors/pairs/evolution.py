@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from dpwitness.mechanisms.protocol import FloatArray
+from dpwitness.mechanisms.terms.protocol import FloatArray
 
 __all__ = ["evolve", "windowless"]
 

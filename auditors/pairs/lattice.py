@@ -12,7 +12,7 @@ from collections.abc import Callable
 from hypothesis import HealthCheck, Phase, given, seed, settings, target
 
 from dpwitness.mechanisms.domains import Domain
-from dpwitness.mechanisms.pairs import Pair
+from dpwitness.mechanisms.terms.pairs import Pair
 
 __all__ = ["simplest"]
 

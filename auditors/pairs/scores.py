@@ -8,15 +8,15 @@ from typing import Any
 
 import numpy as np
 
-from dpwitness.auditors.engine import run_side, stream
-from dpwitness.auditors.learning import learn
-from dpwitness.auditors.loss_outputs import Loss, sampled
-from dpwitness.auditors.outputs import WrongShape
-from dpwitness.mechanisms.notions import ApproxDP, Claim
-from dpwitness.mechanisms.pairs import Pair
-from dpwitness.mechanisms.protocol import FloatArray
-from dpwitness.mechanisms.solvers import ConvergenceError
-from dpwitness.mechanisms.validation import InvalidArgument
+from dpwitness.auditors.events.learning import learn
+from dpwitness.auditors.events.outputs import WrongShape
+from dpwitness.auditors.loss.outputs import Loss, sampled
+from dpwitness.auditors.running.engine import run_side, stream
+from dpwitness.mechanisms.numerics.solvers import ConvergenceError
+from dpwitness.mechanisms.terms.notions import ApproxDP, Claim
+from dpwitness.mechanisms.terms.pairs import Pair
+from dpwitness.mechanisms.terms.protocol import FloatArray
+from dpwitness.mechanisms.terms.validation import InvalidArgument
 
 __all__ = ["LossScore", "PilotScore", "ProfileScore"]
 

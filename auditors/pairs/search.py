@@ -15,7 +15,7 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
-from dpwitness.auditors.loss_search import worst_output
+from dpwitness.auditors.loss.search import worst_output
 from dpwitness.auditors.pairs.catalogue import pairs_for, require_neighbours
 from dpwitness.auditors.pairs.evolution import evolve
 from dpwitness.auditors.pairs.lattice import simplest
@@ -23,11 +23,11 @@ from dpwitness.auditors.pairs.scores import LossScore, PilotScore, ProfileScore
 from dpwitness.auditors.pairs.simplify import simplified
 from dpwitness.mechanisms.domains import Domain
 from dpwitness.mechanisms.domains.base import Shape
-from dpwitness.mechanisms.notions import ApproxDP, Claim, promised
-from dpwitness.mechanisms.pairs import Pair
-from dpwitness.mechanisms.protocol import FloatArray
-from dpwitness.mechanisms.solvers import ConvergenceError
-from dpwitness.mechanisms.validation import require_callable, require_integer, require_positive
+from dpwitness.mechanisms.numerics.solvers import ConvergenceError
+from dpwitness.mechanisms.terms.notions import ApproxDP, Claim, promised
+from dpwitness.mechanisms.terms.pairs import Pair
+from dpwitness.mechanisms.terms.protocol import FloatArray
+from dpwitness.mechanisms.terms.validation import require_callable, require_integer, require_positive
 
 __all__ = ["Candidate", "Exploration", "explore", "search"]
 

@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Iterator
 
 from dpwitness.mechanisms.domains import Domain
-from dpwitness.mechanisms.pairs import Pair
+from dpwitness.mechanisms.terms.pairs import Pair
 
 __all__ = ["simplified"]
 

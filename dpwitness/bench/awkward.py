@@ -16,10 +16,10 @@ from numpy.typing import NDArray
 from scipy.special import gammaln, log_ndtr, ndtr
 from scipy.stats import beta, cauchy, laplace, multivariate_normal, norm, t, uniform
 
-from dpwitness.auditors.certify_result import CertifyResult
-from dpwitness.auditors.verdicts import Verdict
-from dpwitness.mechanisms.notions import GDP, ZCDP, ApproxDP, Claim, PureDP
-from dpwitness.mechanisms.pairs import Pair
+from dpwitness.auditors.results.certify_result import CertifyResult
+from dpwitness.auditors.results.verdicts import Verdict
+from dpwitness.mechanisms.terms.notions import GDP, ZCDP, ApproxDP, Claim, PureDP
+from dpwitness.mechanisms.terms.pairs import Pair
 
 __all__ = ["Awkward", "Law", "awkward"]
 

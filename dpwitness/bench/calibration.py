@@ -24,8 +24,8 @@ from dpwitness.bench.densities import DENSITIES
 from dpwitness.bench.limits import ENDS
 from dpwitness.bench.specimens import PAIR, SPECIMENS, TARGET_FILE, gaussian, gaussian_shift, laplace
 from dpwitness.bench.table import Row, Table
-from dpwitness.mechanisms.foreign import Target
-from dpwitness.mechanisms.notions import GDP, RDP, ZCDP, ApproxDP, Claim, PureDP
+from dpwitness.mechanisms.foreign.target import Target
+from dpwitness.mechanisms.terms.notions import GDP, RDP, ZCDP, ApproxDP, Claim, PureDP
 
 __all__ = ["ALPHAS", "CHANCE", "FAMILIES", "Counted", "alarms", "interval", "measure", "most"]
 

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from scipy.special import logsumexp
 
 from dpwitness.mechanisms import GDP, ZCDP, ApproxDP, PureDP
-from dpwitness.mechanisms.notions import Claim
+from dpwitness.mechanisms.terms.notions import Claim
 
 __all__ = ["DENSITIES", "Awkward", "Piece"]
 

@@ -12,13 +12,13 @@ from pathlib import Path
 
 import numpy as np
 
-from dpwitness.auditors.engine import Stage, counts
-from dpwitness.auditors.events import Intervals
-from dpwitness.auditors.learning import learn
+from dpwitness.auditors.events.learning import learn
+from dpwitness.auditors.events.rules import Intervals
+from dpwitness.auditors.running.engine import Stage, counts
 from dpwitness.bench.table import Row, Table
-from dpwitness.mechanisms.foreign import Target
-from dpwitness.mechanisms.notions import PureDP
-from dpwitness.mechanisms.pairs import Pair
+from dpwitness.mechanisms.foreign.target import Target
+from dpwitness.mechanisms.terms.notions import PureDP
+from dpwitness.mechanisms.terms.pairs import Pair
 
 __all__ = ["TARGET_FILE", "driven", "measure"]
 

@@ -158,7 +158,7 @@ def signs(data: Any, size: int, rng: np.random.Generator) -> Any:
 
 def _files(seed: int, count: int, tally: Tally) -> None:
     """Witnesses gone wrong, replayed: of a score that is a line, and of one with trees."""
-    from dpwitness.auditors.audit import audit
+    from dpwitness.auditors.black_box.audit import audit
     from dpwitness.bench.mutants import mutants
     from dpwitness.mechanisms import Laplace, Pair
 

@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from dpwitness.mechanisms.validation import InvalidArgument, shown
+from dpwitness.mechanisms.terms.validation import InvalidArgument, shown
 
 __all__ = ["Call", "calls", "fault", "pair_calls"]
 
@@ -99,7 +99,7 @@ def calls(seed: int, count: int) -> Iterator[Call]:
 
 def pair_calls(seed: int, count: int) -> Iterator[Call]:
     """Pairs of nested junk: lists, tuples, dicts and arrays of each other and of all the values."""
-    from dpwitness.mechanisms.pairs import RELATIONS, Pair
+    from dpwitness.mechanisms.terms.pairs import RELATIONS, Pair
 
     rng, values = random.Random(seed), _values()
 
@@ -130,9 +130,9 @@ def _functions() -> list[tuple[Callable[..., Any], Callable[[], dict[str, Any]]]
     """Public callables with the arguments of a small valid call."""
     import dpwitness as dpw
     from dpwitness import mechanisms as m
-    from dpwitness.auditors.loss_search import worst_output
-    from dpwitness.auditors.sensitivity import sensitivity_at
-    from dpwitness.auditors.utility import FailureBound, MeanBound, Scaling
+    from dpwitness.auditors.loss.search import worst_output
+    from dpwitness.auditors.measured.sensitivity import sensitivity_at
+    from dpwitness.auditors.measured.utility import FailureBound, MeanBound, Scaling
 
     def leaky(dataset: Any, size: int, rng: Any) -> Any:
         return np.sum(dataset) + rng.laplace(0.0, 0.5, size)
@@ -183,7 +183,7 @@ def _functions() -> list[tuple[Callable[..., Any], Callable[[], dict[str, Any]]]
 
 def _mechanisms(m: Any) -> list[tuple[Any, dict[str, Any]]]:
     """Constructors of the reference mechanisms, with what a specimen of each was built with."""
-    from dpwitness.mechanisms.paper_zoo import paper_zoo
+    from dpwitness.mechanisms.papers.paper_zoo import paper_zoo
 
     built: dict[Any, dict[str, Any]] = {}
     left = [*m.zoo().values(), *(specimen.mechanism for specimen in paper_zoo().values())]

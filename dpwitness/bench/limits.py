@@ -13,9 +13,9 @@ from scipy.stats import norm
 from dpwitness import audit, audit_sensitivity, audit_utility, certify, limit
 from dpwitness import mechanisms as m
 from dpwitness.auditors import FailureBound, MeanBound, Scaling
-from dpwitness.auditors.certificate import certified
+from dpwitness.auditors.statistics.certificate import certified
 from dpwitness.bench.specimens import PAIR, gaussian, gaussian_shift, laplace
-from dpwitness.mechanisms.notions import GDP, ApproxDP, Claim, PureDP
+from dpwitness.mechanisms.terms.notions import GDP, ApproxDP, Claim, PureDP
 
 __all__ = ["ENDS"]
 

@@ -17,8 +17,8 @@ from threadpoolctl import threadpool_limits
 
 from dpwitness import mechanisms as m
 from dpwitness.bench.table import Row, Table, best_time
-from dpwitness.mechanisms.generators import MissingDependency, breast_cancer
-from dpwitness.mechanisms.noise import SphericalNoise
+from dpwitness.mechanisms.numerics.noise import SphericalNoise
+from dpwitness.mechanisms.papers.generators import MissingDependency, breast_cancer
 
 __all__ = ["measure"]
 

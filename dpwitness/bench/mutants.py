@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.random import Generator
 
-from dpwitness.auditors.witness_reading import fingerprint
+from dpwitness.auditors.results.witness_reading import fingerprint
 
 __all__ = ["HOSTILE", "Mutant", "mutants"]
 
@@ -25,8 +25,8 @@ HOSTILE = (
     "posix:system",
     "shutil:rmtree",
     "functools:partial",
-    "dpwitness.mechanisms.environments:subprocess.run",
-    "dpwitness.auditors.targets:load_target",
+    "dpwitness.mechanisms.foreign.environments:subprocess.run",
+    "dpwitness.auditors.targets.naming:load_target",
     "dpwitness.mechanisms:zoo.__globals__",
     "dpwitness.__main__:main",
     "dpwitness.mechanisms.foreign:Target",

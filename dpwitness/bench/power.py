@@ -16,13 +16,13 @@ import numpy as np
 
 from dpwitness import audit
 from dpwitness.auditors import AuditResult
-from dpwitness.auditors.limit import limit_of_law
-from dpwitness.auditors.loss_law import LossLaw
-from dpwitness.auditors.loss_routes import loss_law
+from dpwitness.auditors.loss.law import LossLaw
+from dpwitness.auditors.loss.limit import limit_of_law
+from dpwitness.auditors.loss.routes import loss_law
 from dpwitness.bench.table import Row, Table
-from dpwitness.mechanisms.pairs import Pair
-from dpwitness.mechanisms.paper_zoo import paper_zoo
-from dpwitness.mechanisms.zoo import zoo
+from dpwitness.mechanisms.papers.paper_zoo import paper_zoo
+from dpwitness.mechanisms.terms.pairs import Pair
+from dpwitness.mechanisms.textbook.zoo import zoo
 
 __all__ = ["BUDGETS", "Measured", "Specimen", "measure", "power_at", "specimens"]
 

@@ -20,7 +20,7 @@ from dpwitness import Pair
 from dpwitness import mechanisms as m
 from dpwitness.mechanisms import GDP, RDP, ZCDP, ApproxDP, PureDP, Records
 from dpwitness.mechanisms.domains import Domain
-from dpwitness.mechanisms.notions import Claim
+from dpwitness.mechanisms.terms.notions import Claim
 
 __all__ = ["SPECIMENS", "TARGET_FILE", "Specimen", "gaussian", "gaussian_shift", "laplace"]
 

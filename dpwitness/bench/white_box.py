@@ -18,10 +18,10 @@ import numpy as np
 from dpwitness import ApproxDP, Pair, audit, audit_sensitivity, certify
 from dpwitness import mechanisms as m
 from dpwitness.auditors import CertifyResult, SensitivityResult, search, worst_output
-from dpwitness.auditors.loss_law import Enclosure
-from dpwitness.auditors.loss_routes import composed, enclose
+from dpwitness.auditors.loss.law import Enclosure
+from dpwitness.auditors.loss.routes import composed, enclose
 from dpwitness.bench.table import Row, Table
-from dpwitness.mechanisms.solvers import Problem, minimise
+from dpwitness.mechanisms.numerics.solvers import Problem, minimise
 
 __all__ = ["CASES", "ENCLOSURES", "SEARCHES", "SENSITIVITIES", "Case", "ball_audit", "gaussian", "measure", "searched", "sensitivity"]
 

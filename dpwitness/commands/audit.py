@@ -10,15 +10,15 @@ from typing import TYPE_CHECKING, Any
 from dpwitness.commands.common import CONFIDENCE, SECONDS, Command, conclude, interpreter, running
 from dpwitness.console import announce, bar
 from dpwitness.ending import apart
-from dpwitness.mechanisms.validation import InvalidArgument
+from dpwitness.mechanisms.terms.validation import InvalidArgument
 from dpwitness.numbers import real
 
 if TYPE_CHECKING:
-    from dpwitness.auditors.audit import Progress
-    from dpwitness.auditors.certify_result import CertifyResult
-    from dpwitness.auditors.result import AuditResult
-    from dpwitness.mechanisms.notions import Claim
-    from dpwitness.mechanisms.pairs import Pair
+    from dpwitness.auditors.black_box.audit import Progress
+    from dpwitness.auditors.results.audit_result import AuditResult
+    from dpwitness.auditors.results.certify_result import CertifyResult
+    from dpwitness.mechanisms.terms.notions import Claim
+    from dpwitness.mechanisms.terms.pairs import Pair
 
 __all__ = ["arguments", "run"]
 
@@ -98,9 +98,9 @@ def examine(
     scores: Any = None,
 ) -> list[AuditResult | CertifyResult]:
     """The results that were asked for: the enclosure first, where there is one."""
-    from dpwitness.auditors.audit import audit
-    from dpwitness.auditors.white_box import certify
-    from dpwitness.mechanisms.notions import promised
+    from dpwitness.auditors.black_box.audit import audit
+    from dpwitness.auditors.white_box.certify import certify
+    from dpwitness.mechanisms.terms.notions import promised
 
     if args.white_box and not hasattr(mechanism, "log_density"):
         raise InvalidArgument(f"--white-box needs a mechanism with log_density, {name} has none")
@@ -132,9 +132,9 @@ def examine(
 
 def _found(mechanism: Any, claim: Claim, seconds: float, seed: int, name: str) -> tuple[list[Pair], Any, tuple[str, ...]]:
     """The worst pairs of the domain, best first; an output near which one of them betrays itself; and a note on it."""
-    from dpwitness.auditors.loss_search import worst_output
+    from dpwitness.auditors.loss.search import worst_output
     from dpwitness.auditors.pairs.search import search
-    from dpwitness.mechanisms.notions import ApproxDP
+    from dpwitness.mechanisms.terms.notions import ApproxDP
 
     domain = getattr(mechanism, "domain", None)
     if domain is None:

@@ -7,7 +7,7 @@ from dataclasses import asdict
 
 from dpwitness.commands.common import Command, print_json
 from dpwitness.ending import OK
-from dpwitness.mechanisms.validation import InvalidArgument
+from dpwitness.mechanisms.terms.validation import InvalidArgument
 
 __all__ = ["arguments", "run"]
 

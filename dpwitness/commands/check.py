@@ -10,11 +10,11 @@ from dpwitness.commands.common import SECONDS, Command, command_line, interprete
 from dpwitness.console import announce, plain
 from dpwitness.ending import NO_VERDICT, OK, USAGE, VIOLATED, after, attempt
 from dpwitness.expressions import matches
-from dpwitness.mechanisms.validation import InvalidArgument
+from dpwitness.mechanisms.terms.validation import InvalidArgument
 
 if TYPE_CHECKING:
-    from dpwitness.auditors.checks import CheckReport
-    from dpwitness.mechanisms.foreign import Target
+    from dpwitness.auditors.checks.run import CheckReport
+    from dpwitness.mechanisms.foreign.target import Target
 
 __all__ = ["arguments", "run"]
 
@@ -31,10 +31,10 @@ def arguments(command: Command) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """``dpwitness check``: one line a check; the exit code is that of the worst target."""
-    from dpwitness.auditors.checks import CHECKS
-    from dpwitness.auditors.verdicts import Verdict
+    from dpwitness.auditors.checks.run import CHECKS
+    from dpwitness.auditors.results.verdicts import Verdict
     from dpwitness.inputs import shown
-    from dpwitness.mechanisms.foreign import Target, targets_in
+    from dpwitness.mechanisms.foreign.target import Target, targets_in
     from dpwitness.reports.report import check_writable
 
     if args.report is not None:
@@ -78,7 +78,7 @@ def run(args: argparse.Namespace) -> int:
 
 def _check_one(target: Target, args: argparse.Namespace, checks: list[str], out: TextIO) -> CheckReport:
     """Check one target, a line for each finding."""
-    from dpwitness.auditors.checks import Finding, check_mechanism
+    from dpwitness.auditors.checks.run import Finding, check_mechanism
     from dpwitness.inputs import shown, workers
 
     def tell(finding: Finding) -> None:

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 from dpwitness.commands.common import SECONDS, SEED, WORKERS, Command, print_json
 from dpwitness.ending import NO_VERDICT, OK, VIOLATED, after, attempt
-from dpwitness.mechanisms import reading
-from dpwitness.mechanisms.validation import InvalidArgument
-from dpwitness.mechanisms.writing import write_json
+from dpwitness.mechanisms.terms import reading
+from dpwitness.mechanisms.terms.validation import InvalidArgument
+from dpwitness.mechanisms.terms.writing import write_json
 
 if TYPE_CHECKING:
     from dpwitness.proofs_checks import ClaimFinding
@@ -192,7 +192,7 @@ def _remembered() -> dict[str, dict[str, str]]:
 
 
 def _memory() -> Path:
-    from dpwitness.mechanisms.environments import home
+    from dpwitness.mechanisms.foreign.environments import home
 
     return home().parent / "claims.json"
 

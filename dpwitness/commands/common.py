@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from dpwitness.auditors.verdicts import Result, Verdict, strict
+from dpwitness.auditors.results.verdicts import Result, Verdict, strict
 from dpwitness.console import describe
 from dpwitness.ending import NO_VERDICT, OK, VIOLATED, after, attempt
 from dpwitness.numbers import real, whole
@@ -102,8 +102,8 @@ def command_line() -> str:
 
 def _next(args: argparse.Namespace, result: Result, code: int, report: Path | None, witness: Path | None) -> str:
     """What to do now, in one line."""
-    from dpwitness.auditors.certify_result import CertifyResult
-    from dpwitness.auditors.trust import words_for
+    from dpwitness.auditors.results.certify_result import CertifyResult
+    from dpwitness.auditors.targets.trust import words_for
 
     level = getattr(result, "bit_level", None)
     leaky = level is not None and level.verdict is Verdict.VIOLATED

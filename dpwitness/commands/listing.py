@@ -43,7 +43,7 @@ def everything(rooms: Collection[str] | None = None) -> dict[str, Rows]:
 
 
 def _zoo() -> Rows:
-    from dpwitness.mechanisms.zoo import zoo
+    from dpwitness.mechanisms.textbook.zoo import zoo
 
     rows = []
     for name, it in zoo().items():

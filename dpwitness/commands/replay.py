@@ -31,8 +31,8 @@ def arguments(command: Command) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """``dpwitness replay``."""
-    from dpwitness.auditors.replay import arguments_of, prepare
-    from dpwitness.auditors.witness_reading import check_seal, load_json
+    from dpwitness.auditors.replaying.replay import arguments_of, prepare
+    from dpwitness.auditors.results.witness_reading import check_seal, load_json
     from dpwitness.inputs import load, workers
     from dpwitness.reports.report import check_writable
 

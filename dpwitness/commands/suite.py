@@ -12,7 +12,7 @@ from dpwitness.commands.common import CONFIDENCE, Command, command_line, print_j
 from dpwitness.console import bar, plain
 from dpwitness.ending import NO_VERDICT, OK, VIOLATED, after, apart, attempt
 from dpwitness.expressions import matches
-from dpwitness.mechanisms.validation import InvalidArgument
+from dpwitness.mechanisms.terms.validation import InvalidArgument
 
 if TYPE_CHECKING:
     from dpwitness.suites import Outcome, Suite

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from dpwitness.commands.common import Command, print_json
 from dpwitness.ending import NO_VERDICT, OK
-from dpwitness.mechanisms.validation import InvalidArgument
+from dpwitness.mechanisms.terms.validation import InvalidArgument
 
 __all__ = ["TEMPLATE", "arguments", "run"]
 
@@ -61,7 +61,7 @@ def _new(path: Path) -> int:
 
 
 def _setup(names: list[str]) -> int:
-    from dpwitness.mechanisms.environments import environments
+    from dpwitness.mechanisms.foreign.environments import environments
 
     known = environments()
     unknown = [name for name in names if name not in known]
@@ -80,7 +80,7 @@ def _setup(names: list[str]) -> int:
 
 
 def _list(as_json: bool) -> int:
-    from dpwitness.mechanisms.environments import environments, home
+    from dpwitness.mechanisms.foreign.environments import environments, home
 
     rows = [
         {

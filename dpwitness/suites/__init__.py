@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from dpwitness.mechanisms.validation import InvalidArgument
+from dpwitness.mechanisms.terms.validation import InvalidArgument
 from dpwitness.suites.case import Case, Outcome, Suite, compare, run_case
 from dpwitness.suites.claims import run_all
 
@@ -13,14 +13,14 @@ __all__ = ["SUITES", "Case", "Outcome", "Suite", "compare", "run_all", "run_case
 
 
 def _zoo() -> list[Case]:
-    from dpwitness.mechanisms.zoo import zoo
+    from dpwitness.mechanisms.textbook.zoo import zoo
 
     more = {"gaussian-0.8": 8_000_000}  # a violation near the limit of two million runs at this confidence
     return [Case(name, mechanism, truth=mechanism.truth, trials=more.get(name)) for name, mechanism in zoo().items()]
 
 
 def _papers() -> list[Case]:
-    from dpwitness.mechanisms.paper_zoo import paper_zoo
+    from dpwitness.mechanisms.papers.paper_zoo import paper_zoo
 
     found = []
     for name, specimen in paper_zoo().items():

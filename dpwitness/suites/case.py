@@ -8,14 +8,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from dpwitness.auditors.audit import Progress, audit
-from dpwitness.auditors.certify_result import CertifyResult
-from dpwitness.auditors.result import AuditResult
-from dpwitness.auditors.verdicts import Verdict
-from dpwitness.auditors.white_box import certify
-from dpwitness.mechanisms.notions import Claim
-from dpwitness.mechanisms.pairs import Pair
-from dpwitness.mechanisms.protocol import Truth
+from dpwitness.auditors.black_box.audit import Progress, audit
+from dpwitness.auditors.results.audit_result import AuditResult
+from dpwitness.auditors.results.certify_result import CertifyResult
+from dpwitness.auditors.results.verdicts import Verdict
+from dpwitness.auditors.white_box.certify import certify
+from dpwitness.mechanisms.terms.notions import Claim
+from dpwitness.mechanisms.terms.pairs import Pair
+from dpwitness.mechanisms.terms.protocol import Truth
 from dpwitness.reports.report import result_json
 from dpwitness.reports.wording import figure
 

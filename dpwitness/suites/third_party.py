@@ -6,15 +6,15 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from dpwitness.auditors.limit import limit_of_law
+from dpwitness.auditors.loss.limit import limit_of_law
 from dpwitness.auditors.pairs.catalogue import pairs_for
-from dpwitness.auditors.result import AuditResult
-from dpwitness.auditors.verdicts import strict
-from dpwitness.mechanisms.environments import environments
-from dpwitness.mechanisms.foreign import Target
-from dpwitness.mechanisms.notions import ApproxDP, PureDP
-from dpwitness.mechanisms.pairs import Pair
-from dpwitness.mechanisms.protocol import Truth
+from dpwitness.auditors.results.audit_result import AuditResult
+from dpwitness.auditors.results.verdicts import strict
+from dpwitness.mechanisms.foreign.environments import environments
+from dpwitness.mechanisms.foreign.target import Target
+from dpwitness.mechanisms.terms.notions import ApproxDP, PureDP
+from dpwitness.mechanisms.terms.pairs import Pair
+from dpwitness.mechanisms.terms.protocol import Truth
 from dpwitness.reports.third_party_rows import ROWS, Row
 from dpwitness.suites.case import Case
 

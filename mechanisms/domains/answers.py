@@ -17,8 +17,8 @@ from numpy.random import Generator
 from dpwitness.mechanisms.domains.base import Domain, Draws, FloatArray, Shape
 from dpwitness.mechanisms.domains.fields import LONGEST, vector
 from dpwitness.mechanisms.domains.patterns import PLACES, between, only_pairs
-from dpwitness.mechanisms.pairs import Pair
-from dpwitness.mechanisms.validation import InvalidArgument, require
+from dpwitness.mechanisms.terms.pairs import Pair
+from dpwitness.mechanisms.terms.validation import InvalidArgument, require
 
 if TYPE_CHECKING:
     from hypothesis.strategies import SearchStrategy

@@ -15,8 +15,8 @@ import numpy as np
 from numpy.random import Generator
 from numpy.typing import NDArray
 
-from dpwitness.mechanisms.pairs import Pair
-from dpwitness.mechanisms.validation import InvalidArgument
+from dpwitness.mechanisms.terms.pairs import Pair
+from dpwitness.mechanisms.terms.validation import InvalidArgument
 
 if TYPE_CHECKING:
     from hypothesis.strategies import SearchStrategy

@@ -12,8 +12,8 @@ from numpy.random import Generator
 from dpwitness.mechanisms.domains.base import Domain, Draws, FloatArray, Shape
 from dpwitness.mechanisms.domains.fields import LONGEST
 from dpwitness.mechanisms.domains.patterns import PLACES
-from dpwitness.mechanisms.pairs import Pair
-from dpwitness.mechanisms.validation import InvalidArgument, require, shown
+from dpwitness.mechanisms.terms.pairs import Pair
+from dpwitness.mechanisms.terms.validation import InvalidArgument, require, shown
 
 __all__ = ["Counts"]
 

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpwitness.mechanisms.domains.base import Domain
-from dpwitness.mechanisms.validation import InvalidArgument, require_finite, require_integer, require_type
+from dpwitness.mechanisms.terms.validation import InvalidArgument, require_finite, require_integer, require_type
 
 __all__ = ["LONGEST", "columns", "flags", "items", "labels_of", "sized", "vector"]
 

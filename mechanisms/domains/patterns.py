@@ -10,7 +10,7 @@ import numpy as np
 from numpy.random import Generator
 from numpy.typing import NDArray
 
-from dpwitness.mechanisms.pairs import Pair
+from dpwitness.mechanisms.terms.pairs import Pair
 
 if TYPE_CHECKING:
     from hypothesis.strategies import SearchStrategy

@@ -28,8 +28,8 @@ from dpwitness.mechanisms.domains.patterns import (
     shorter_tables,
 )
 from dpwitness.mechanisms.domains.tables import Table
-from dpwitness.mechanisms.pairs import Pair
-from dpwitness.mechanisms.validation import InvalidArgument, require
+from dpwitness.mechanisms.terms.pairs import Pair
+from dpwitness.mechanisms.terms.validation import InvalidArgument, require
 
 if TYPE_CHECKING:
     from hypothesis.strategies import DrawFn, SearchStrategy

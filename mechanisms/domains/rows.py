@@ -14,8 +14,8 @@ from dpwitness.mechanisms.domains.base import FloatArray, Shape
 from dpwitness.mechanisms.domains.fields import LONGEST, columns, flags, items, labels_of, sized
 from dpwitness.mechanisms.domains.patterns import NAMED_LABELS, PLACES, between, far_outside, inserted, matching, ranked
 from dpwitness.mechanisms.domains.tables import Table
-from dpwitness.mechanisms.pairs import Pair
-from dpwitness.mechanisms.validation import InvalidArgument, require, require_finite, shown
+from dpwitness.mechanisms.terms.pairs import Pair
+from dpwitness.mechanisms.terms.validation import InvalidArgument, require, require_finite, shown
 
 __all__ = ["Rows"]
 

@@ -17,7 +17,7 @@ from numpy.random import Generator
 
 from dpwitness.mechanisms.domains.base import Domain, Draws, FloatArray, Moves
 from dpwitness.mechanisms.domains.patterns import CHANGES, LISTED, PLACES, between, changed_place, inserted, matching, whole_numbers
-from dpwitness.mechanisms.pairs import Pair
+from dpwitness.mechanisms.terms.pairs import Pair
 
 __all__ = ["Table", "TableDraws", "TableMoves"]
 

@@ -15,7 +15,7 @@ from scipy.stats import norm
 
 from dpwitness import InvalidArgument, Pair, PureDP, Verdict, audit, audit_outputs, certify, replay
 from dpwitness.mechanisms import Records
-from dpwitness.mechanisms.zoo import zoo
+from dpwitness.mechanisms.textbook.zoo import zoo
 
 PAIR = Pair(np.array([0.0]), np.array([1.0]))
 
@@ -37,8 +37,8 @@ def test_same_counts_on_any_executor():
 
 def test_counts_are_a_function_of_seed_pair_phase_and_chunk_only():
     """The first look of a longer run has the counts of its own chunks, whatever was asked of the rest."""
-    from dpwitness.auditors.engine import Inline, Phase, Stage, counts
-    from dpwitness.auditors.events import Intervals
+    from dpwitness.auditors.events.rules import Intervals
+    from dpwitness.auditors.running.engine import Inline, Phase, Stage, counts
 
     event = Intervals(0, np.array([0.5]), np.array([-1.0, 1.0]))
     stages = [Stage(zoo()["laplace-grid"].sample, PAIR, 5, (1, 0, Phase.TEST), rounds, 1_000, 10.0) for rounds in (2_000, 4_000)]

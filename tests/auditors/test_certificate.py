@@ -8,7 +8,7 @@ from scipy.special import bdtrc, gammaln
 from scipy.stats import binom
 
 from dpwitness import GDP, RDP, ZCDP, ApproxDP, InvalidArgument, PureDP
-from dpwitness.auditors.certificate import Tally, certified, p_value, two_batches
+from dpwitness.auditors.statistics.certificate import Tally, certified, p_value, two_batches
 
 CLAIMS = [PureDP(1.0), ApproxDP(1.0, 0.05), ApproxDP(0.2, 1e-3), GDP(1.0), ZCDP(0.5), RDP(2.0, 0.5)]
 
@@ -58,7 +58,7 @@ def test_simulated_error_is_at_most_alpha_and_not_idle(claim):
 
 def test_the_published_formula_for_approximate_dp():
     """ln((1 - d/s)/(1 - theta) - 1) with d = delta k/2, at the limits that the certificate uses."""
-    from dpwitness.auditors.certificate import cp_lower
+    from dpwitness.auditors.statistics.certificate import cp_lower
 
     correct, wrong, rounds, delta, alpha = 900, 100, 50_000, 1e-3, 0.05
     theta = cp_lower(correct, correct + wrong, alpha * 49 / 50)

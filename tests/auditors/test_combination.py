@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 import dpwitness as dpw
-from dpwitness.auditors.certificate import Tally, certified, p_value
-from dpwitness.auditors.combination import Part, combined, combined_p_value
+from dpwitness.auditors.statistics.certificate import Tally, certified, p_value
+from dpwitness.auditors.statistics.combination import Part, combined, combined_p_value
 from dpwitness.mechanisms import ApproxDP, PureDP
-from dpwitness.mechanisms.notions import GDP
+from dpwitness.mechanisms.terms.notions import GDP
 
 
 @pytest.mark.parametrize("claim", [PureDP(1.0), ApproxDP(1.0, 1e-3), GDP(0.8)], ids=str)

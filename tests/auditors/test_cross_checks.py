@@ -7,11 +7,12 @@ import numpy as np
 import pytest
 from dp_accounting.pld import privacy_loss_distribution as pld
 
-from dpwitness.auditors.loss_routes import enclose
-from dpwitness.auditors.loss_search import worst_output
+from dpwitness.auditors.loss.routes import enclose
+from dpwitness.auditors.loss.search import worst_output
 from dpwitness.bench.white_box import ENCLOSURES, gaussian, searched
-from dpwitness.mechanisms import Gaussian, LogisticObjectivePerturbation, LogisticOutputPerturbation, zoo
-from dpwitness.mechanisms.paper_zoo import paper_zoo
+from dpwitness.mechanisms import Gaussian, LogisticObjectivePerturbation, LogisticOutputPerturbation
+from dpwitness.mechanisms.papers.paper_zoo import paper_zoo
+from dpwitness.mechanisms.textbook import zoo
 
 RUNS = 20_000
 

@@ -8,8 +8,8 @@ from scipy.optimize import brentq
 from scipy.stats import norm
 
 from dpwitness import Pair, Verdict, audit, audit_outputs
-from dpwitness.auditors.detection import ScoreLaw, detectable, score_law
-from dpwitness.auditors.posterior import Table
+from dpwitness.auditors.black_box.detection import ScoreLaw, detectable, score_law
+from dpwitness.auditors.events.posterior import Table
 from dpwitness.mechanisms import GDP, RDP, ApproxDP, PureDP, RandomizedResponse
 
 PAIR = Pair(np.array([0.0]), np.array([1.0]))

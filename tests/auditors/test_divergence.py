@@ -7,9 +7,9 @@ import pytest
 from scipy.stats import binom
 
 from dpwitness import RDP, ZCDP, Pair, Verdict, audit
-from dpwitness.auditors.divergence import Binned, _lower_mean, binned_bound
-from dpwitness.auditors.event_reading import read_event
-from dpwitness.auditors.events import Intervals
+from dpwitness.auditors.events.divergence import Binned, _lower_mean, binned_bound
+from dpwitness.auditors.events.reading import read_event
+from dpwitness.auditors.events.rules import Intervals
 
 PAIR = Pair(np.array([0.0]), np.array([1.0]))
 

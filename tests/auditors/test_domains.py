@@ -8,13 +8,13 @@ import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
-from dpwitness.auditors.audit import audit
-from dpwitness.auditors.checks_special_data import special_pairs
+from dpwitness.auditors.black_box.audit import audit
+from dpwitness.auditors.checks.special_data import special_pairs
+from dpwitness.auditors.measured.sensitivity import audit_sensitivity
 from dpwitness.auditors.pairs.catalogue import pairs_for
 from dpwitness.auditors.pairs.search import explore, search
 from dpwitness.auditors.pairs.simplify import simplified
-from dpwitness.auditors.sensitivity import audit_sensitivity
-from dpwitness.auditors.white_box import certify
+from dpwitness.auditors.white_box.certify import certify
 from dpwitness.mechanisms import (
     Answers,
     Costs,

@@ -7,10 +7,13 @@ import json
 import numpy as np
 import pytest
 
-from dpwitness.auditors.audit import audit
-from dpwitness.auditors.bits import learn_lattice
-from dpwitness.auditors.event_reading import read_event
-from dpwitness.auditors.events import (
+from dpwitness.auditors.black_box.audit import audit
+from dpwitness.auditors.events.bits import learn_lattice
+from dpwitness.auditors.events.features import Levels, Ramps
+from dpwitness.auditors.events.learning import learn
+from dpwitness.auditors.events.outputs import WrongShape, concatenate, encode, row_keys
+from dpwitness.auditors.events.reading import read_event
+from dpwitness.auditors.events.rules import (
     Atoms,
     Ball,
     Intervals,
@@ -21,9 +24,6 @@ from dpwitness.auditors.events import (
     lattice,
     lowest_bits,
 )
-from dpwitness.auditors.features import Levels, Ramps
-from dpwitness.auditors.learning import learn
-from dpwitness.auditors.outputs import WrongShape, concatenate, encode, row_keys
 from dpwitness.mechanisms import ApproxDP, InvalidArgument, PureDP, Records
 
 

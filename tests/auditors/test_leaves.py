@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from dpwitness import Pair, Verdict, audit
-from dpwitness.auditors.outputs import WrongShape, encode
+from dpwitness.auditors.events.outputs import WrongShape, encode
 
 PAIR = Pair(np.array([0.0]), np.array([1.0]))
 START = datetime.datetime(2020, 1, 1)

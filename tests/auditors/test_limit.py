@@ -6,11 +6,11 @@ import time
 import numpy as np
 import pytest
 
-from dpwitness.auditors.audit import audit
-from dpwitness.auditors.certificate import certified
-from dpwitness.auditors.divergence import binned_bound, oracle_binned, oracle_rule
-from dpwitness.auditors.limit import limit, limit_of_law
-from dpwitness.auditors.loss_routes import loss_law
+from dpwitness.auditors.black_box.audit import audit
+from dpwitness.auditors.events.divergence import binned_bound, oracle_binned, oracle_rule
+from dpwitness.auditors.loss.limit import limit, limit_of_law
+from dpwitness.auditors.loss.routes import loss_law
+from dpwitness.auditors.statistics.certificate import certified
 from dpwitness.mechanisms import (
     GDP,
     RDP,
@@ -23,8 +23,8 @@ from dpwitness.mechanisms import (
     LaplaceVector,
     Pair,
     PureDP,
-    zoo,
 )
+from dpwitness.mechanisms.textbook import zoo
 
 
 @pytest.mark.parametrize(("runs", "share"), [(10**4, 0.968), (10**5, 0.990), (10**6, 0.9968), (10**7, 0.9990), (10**8, 0.9997)])

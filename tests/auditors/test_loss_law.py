@@ -10,10 +10,11 @@ from scipy.integrate import quad
 from scipy.optimize import brentq
 from scipy.stats import binom, cauchy, norm
 
-from dpwitness.auditors.composition import merged, split
-from dpwitness.auditors.loss_law import LossLaw
-from dpwitness.auditors.loss_routes import composed, enclose, loss_law
-from dpwitness.mechanisms import GDP, Gaussian, Laplace, LaplaceVector, Pair, RandomizedResponse, SoftmaxDraw, zoo
+from dpwitness.auditors.loss.composition import merged, split
+from dpwitness.auditors.loss.law import LossLaw
+from dpwitness.auditors.loss.routes import composed, enclose, loss_law
+from dpwitness.mechanisms import GDP, Gaussian, Laplace, LaplaceVector, Pair, RandomizedResponse, SoftmaxDraw
+from dpwitness.mechanisms.textbook import zoo
 
 EPSILONS = np.array([0.0, 0.3, 0.7, 0.999, 1.5, 4.0])
 

@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 
 from dpwitness import InvalidArgument, Pair, audit, audit_sensitivity, certify, replay
-from dpwitness.auditors.witness_reading import load_json
+from dpwitness.auditors.results.witness_reading import load_json
 from dpwitness.bench.mutants import mutants
 from dpwitness.mechanisms import Laplace, Records
-from dpwitness.mechanisms.zoo import zoo
+from dpwitness.mechanisms.textbook.zoo import zoo
 
 PAIR = Pair(np.array([0.0]), np.array([1.0]))
 PUBLISHED = Path(__file__).parents[2] / "reports" / "published"

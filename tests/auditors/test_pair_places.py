@@ -8,7 +8,7 @@ from dpwitness.auditors.pairs.catalogue import pairs_for
 from dpwitness.auditors.pairs.search import RESTARTS, STEPS, explore, search
 from dpwitness.mechanisms import Answers, Costs, Counts, LabelledBall, Pair, PureDP, Records, Rows
 from dpwitness.mechanisms.domains.patterns import PLACES, changed_place, matching
-from dpwitness.mechanisms.jsonable import to_jsonable
+from dpwitness.mechanisms.terms.jsonable import to_jsonable
 
 DOMAINS = [
     Rows(9, ((0, 1), (-2, 2)), (0, 1)),

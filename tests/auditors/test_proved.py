@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 from flint import arb, ctx
 
-from dpwitness.auditors.oracle import BadOracle
-from dpwitness.auditors.proved import proved_ends
-from dpwitness.auditors.proved_space import cells_of
+from dpwitness.auditors.loss.oracle import BadOracle
+from dpwitness.auditors.proved.ends import proved_ends
+from dpwitness.auditors.proved.space import cells_of
 from dpwitness.mechanisms import (
     ExponentialMechanism,
     Gaussian,
@@ -27,7 +27,7 @@ from dpwitness.mechanisms import (
     TruncatedGeometric,
     parse_claim,
 )
-from dpwitness.mechanisms.balls import PRECISION, span
+from dpwitness.mechanisms.balls.ball import PRECISION, span
 
 WIDTH = 1.0 + 3e-6
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from flint import arb, ctx
 
-from dpwitness.auditors.proved import proved_ends
+from dpwitness.auditors.proved.ends import proved_ends
 from dpwitness.mechanisms import (
     AboveThreshold,
     BrokenSparseVector,
@@ -19,7 +19,7 @@ from dpwitness.mechanisms import (
     SparseVector,
     parse_claim,
 )
-from dpwitness.mechanisms.balls import PRECISION, span
+from dpwitness.mechanisms.balls.ball import PRECISION, span
 
 
 def ends_of(mechanism, claim=None, pair=None):

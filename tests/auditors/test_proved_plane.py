@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 from flint import ctx
 
-from dpwitness.auditors import proved_plane
-from dpwitness.auditors.proved import proved_ends
+from dpwitness.auditors.proved import plane as proved_plane
+from dpwitness.auditors.proved.ends import proved_ends
 from dpwitness.mechanisms import GLMObjectivePerturbation, LabelledVectors, LogisticObjectivePerturbation, Loss, Pair, parse_claim
-from dpwitness.mechanisms.paper_zoo import paper_zoo
+from dpwitness.mechanisms.papers.paper_zoo import paper_zoo
 
 
 def pair_of(rng, binary, rows=3):

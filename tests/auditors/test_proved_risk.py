@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from flint import arb, ctx
 
-from dpwitness.auditors import loss_law
-from dpwitness.auditors.proved import proved_ends
-from dpwitness.auditors.proved_space import cells_of
+from dpwitness.auditors.loss import law as loss_law
+from dpwitness.auditors.proved.ends import proved_ends
+from dpwitness.auditors.proved.space import cells_of
 from dpwitness.mechanisms import (
     ConvexObjectivePerturbation,
     GLMObjectivePerturbation,
@@ -18,12 +18,12 @@ from dpwitness.mechanisms import (
     LogisticOutputPerturbation,
     parse_claim,
 )
-from dpwitness.mechanisms.balls import PRECISION, ends, span
-from dpwitness.mechanisms.convex import QuadraticPenalty
-from dpwitness.mechanisms.losses import Loss
-from dpwitness.mechanisms.noise import SphericalNoise
-from dpwitness.mechanisms.risk_balls import RiskLaw, curvature_over, slope_over
-from dpwitness.mechanisms.solvers import Problem
+from dpwitness.mechanisms.balls.ball import PRECISION, ends, span
+from dpwitness.mechanisms.balls.risk import RiskLaw, curvature_over, slope_over
+from dpwitness.mechanisms.numerics.losses import Loss
+from dpwitness.mechanisms.numerics.noise import SphericalNoise
+from dpwitness.mechanisms.numerics.solvers import Problem
+from dpwitness.mechanisms.papers.convex import QuadraticPenalty
 
 SMOOTH = ("logistic", "squared", "huber", "smoothed-huber", "log-cosh", "linear")
 

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 from dpwitness import InvalidArgument, Pair, PureDP, Verdict, audit, replay
-from dpwitness.auditors.outputs import encode
-from dpwitness.auditors.scored import Scored
-from dpwitness.auditors.scores import Score
+from dpwitness.auditors.events.outputs import encode
+from dpwitness.auditors.events.scores import Score
+from dpwitness.auditors.running.scored import Scored
 
 PAIR = Pair(np.array([0.0]), np.array([1.0]))
 

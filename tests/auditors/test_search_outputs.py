@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from dpwitness.auditors.loss_search import worst_output
+from dpwitness.auditors.loss.search import worst_output
 from dpwitness.mechanisms import (
     GLMObjectivePerturbation,
     GLMOutputPerturbation,
@@ -23,8 +23,8 @@ from dpwitness.mechanisms import (
     PrivateRidge,
     SimplexSampling,
     TestDataDependentLearner,
-    zoo,
 )
+from dpwitness.mechanisms.textbook import zoo
 
 E1 = LabelledVectors([[1.0, 0.0]], [1.0]), LabelledVectors([[-1.0, 0.0]], [1.0])
 

@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from dpwitness.auditors.loss_search import worst_output
+from dpwitness.auditors.loss.search import worst_output
 from dpwitness.auditors.pairs.search import search
 from dpwitness.auditors.pairs.simplify import simplified
 from dpwitness.bench.white_box import searched
@@ -29,9 +29,9 @@ from dpwitness.mechanisms import (
     Records,
     Rows,
     SimplexSampling,
-    zoo,
 )
-from dpwitness.mechanisms.convex import QuadraticPenalty
+from dpwitness.mechanisms.papers.convex import QuadraticPenalty
+from dpwitness.mechanisms.textbook import zoo
 
 SHORT = {"evaluations": 800, "seconds": 20.0}
 

@@ -5,8 +5,8 @@ import math
 import numpy as np
 import pytest
 
-from dpwitness.auditors.sensitivity import audit_sensitivity, feature_distance
-from dpwitness.auditors.verdicts import Verdict
+from dpwitness.auditors.measured.sensitivity import audit_sensitivity, feature_distance
+from dpwitness.auditors.results.verdicts import Verdict
 from dpwitness.bench.white_box import SENSITIVITIES, sensitivity
 from dpwitness.mechanisms import (
     Answers,
@@ -19,8 +19,8 @@ from dpwitness.mechanisms import (
     Records,
     SimplexSampling,
 )
-from dpwitness.mechanisms.erm import logistic_shift
-from dpwitness.mechanisms.solvers import Problem, minimise
+from dpwitness.mechanisms.numerics.solvers import Problem, minimise
+from dpwitness.mechanisms.papers.erm import logistic_shift
 
 SHORT = {"evaluations": 1000, "seconds": 60.0}
 

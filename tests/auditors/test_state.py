@@ -14,12 +14,12 @@ import numpy as np
 import pytest
 
 from dpwitness import Pair, Target, Verdict, audit
-from dpwitness.auditors.engine import Inline, Phase, Stage, outputs, stream
-from dpwitness.auditors.health import check_training
-from dpwitness.auditors.outputs import encode
-from dpwitness.auditors.repeats import Repeats, mark
-from dpwitness.mechanisms import global_generators
-from dpwitness.mechanisms.foreign import Isolated
+from dpwitness.auditors.events.outputs import encode
+from dpwitness.auditors.running.engine import Inline, Phase, Stage, outputs, stream
+from dpwitness.auditors.running.health import check_training
+from dpwitness.auditors.running.repeats import Repeats, mark
+from dpwitness.mechanisms.foreign import global_generators
+from dpwitness.mechanisms.foreign.target import Isolated
 
 sys.path.insert(0, str(Path(__file__).parent))
 import stateful

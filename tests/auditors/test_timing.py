@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from dpwitness import InvalidArgument, Pair, Verdict, audit
-from dpwitness.auditors.timing import Costs, Price, told_in_time
+from dpwitness.auditors.black_box.timing import Costs, Price, told_in_time
 
 PAIR = Pair(np.array([0.0]), np.array([1.0]))
 HASTE = {"claim": "pure:1", "pair": PAIR, "bits": False, "stop": "never"}

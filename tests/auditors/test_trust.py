@@ -12,12 +12,12 @@ import pytest
 from dpwitness import InvalidArgument, Pair, Verdict, audit, audit_sensitivity, audit_utility, replay
 from dpwitness import mechanisms as m
 from dpwitness.auditors import Scaling
-from dpwitness.auditors.targets import describe_target
-from dpwitness.auditors.trust import Trust
-from dpwitness.auditors.witness_reading import seal
+from dpwitness.auditors.results.witness_reading import seal
+from dpwitness.auditors.targets.naming import describe_target
+from dpwitness.auditors.targets.trust import Trust
 from dpwitness.bench.mutants import HOSTILE
 from dpwitness.mechanisms import Laplace, Records
-from dpwitness.mechanisms.zoo import zoo
+from dpwitness.mechanisms.textbook.zoo import zoo
 
 PAIR = Pair(np.array([0.0]), np.array([1.0]))
 MODULE = """
@@ -205,9 +205,9 @@ def test_every_mechanism_of_this_project_may_run():
         described = describe_target(specimen)
         trust.check_object(type(specimen), trust.plan(described))
     for target in (
-        "dpwitness.mechanisms.datasets:LabelledVectors",
-        "dpwitness.mechanisms.foreign_process:Slot",
-        "dpwitness.auditors.audit:audit",
+        "dpwitness.mechanisms.terms.datasets:LabelledVectors",
+        "dpwitness.mechanisms.foreign.process:Slot",
+        "dpwitness.auditors.black_box.audit:audit",
     ):
         with pytest.raises(InvalidArgument, match="is no mechanism of this project"):
             trust.plan({"target": f"dpwitness.{target}"}).load()
@@ -218,4 +218,4 @@ def test_sizes_that_only_hang_are_refused(witness):
     with pytest.raises(
         InvalidArgument, match=r"target\.kwargs\.length must be at most 200,000 in a witness, got 1000000000; else give the mechanism"
     ):
-        replay(naming(witness, "dpwitness.mechanisms.sparse_vector:BrokenSparseVector", **kwargs))
+        replay(naming(witness, "dpwitness.mechanisms.textbook.sparse_vector:BrokenSparseVector", **kwargs))

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from dpwitness.auditors.audit import audit
+from dpwitness.auditors.black_box.audit import audit
 from dpwitness.mechanisms import Pair
 
 

@@ -6,11 +6,11 @@ import math
 import numpy as np
 import pytest
 
-from dpwitness.auditors.mean_limits import combined_limits, median_limits, moment_limits
-from dpwitness.auditors.utility import FailureBound, MeanBound, Scaling, audit_utility
-from dpwitness.auditors.verdicts import Verdict
+from dpwitness.auditors.measured.utility import FailureBound, MeanBound, Scaling, audit_utility
+from dpwitness.auditors.results.verdicts import Verdict
+from dpwitness.auditors.statistics.mean_limits import combined_limits, median_limits, moment_limits
 from dpwitness.mechanisms import ConvergenceError, InvalidArgument, LinearCosts, PrivateFTRL
-from dpwitness.mechanisms.noise import SphericalNoise
+from dpwitness.mechanisms.numerics.noise import SphericalNoise
 
 GRID = (1.0, 4.0, 16.0, 64.0)
 

@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 from scipy.stats import norm
 
-from dpwitness.auditors.betting import Stakes, lower_mean, upper_mean
-from dpwitness.auditors.loss_routes import enclose
-from dpwitness.auditors.oracle import against_law, check_oracle
-from dpwitness.auditors.replay import replay
-from dpwitness.auditors.verdicts import Verdict
-from dpwitness.auditors.white_box import certify
+from dpwitness.auditors.loss.oracle import against_law, check_oracle
+from dpwitness.auditors.loss.routes import enclose
+from dpwitness.auditors.replaying.replay import replay
+from dpwitness.auditors.results.verdicts import Verdict
+from dpwitness.auditors.statistics.betting import Stakes, lower_mean, upper_mean
+from dpwitness.auditors.white_box.certify import certify
 from dpwitness.bench.white_box import gaussian
 from dpwitness.mechanisms import (
     GDP,
@@ -30,8 +30,8 @@ from dpwitness.mechanisms import (
     Pair,
     PrivateRidge,
     PureDP,
-    zoo,
 )
+from dpwitness.mechanisms.textbook import zoo
 
 KEPT = (Verdict.CERTIFIED, Verdict.SUPPORTED)  # which of them depends on whether a proof applies
 ZERO_ONE = Pair(np.array([0.0]), np.array([1.0]), "replace-one")

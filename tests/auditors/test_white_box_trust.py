@@ -7,12 +7,12 @@ import numpy as np
 import pytest
 from scipy.stats import laplace, norm
 
-from dpwitness.auditors.content import content_key
-from dpwitness.auditors.ends import End, decide
-from dpwitness.auditors.mismatch import smallest_mismatch
-from dpwitness.auditors.oracle import BadOracle, check_oracle
-from dpwitness.auditors.verdicts import Verdict
-from dpwitness.auditors.white_box import certify
+from dpwitness.auditors.loss.content import content_key
+from dpwitness.auditors.loss.mismatch import smallest_mismatch
+from dpwitness.auditors.loss.oracle import BadOracle, check_oracle
+from dpwitness.auditors.results.ends import End, decide
+from dpwitness.auditors.results.verdicts import Verdict
+from dpwitness.auditors.white_box.certify import certify
 from dpwitness.bench.awkward import Law, awkward
 from dpwitness.mechanisms import GDP, RDP, ZCDP, ApproxDP, Pair, PureDP
 
@@ -105,8 +105,8 @@ def test_violations_are_confirmed_in_every_notion(claim):
 
 def test_confirmed_lower_ends_hold():
     """12 claims just at the truth: the limit on rho passes .5 with probability .001 each; chance of more than 2 wrong ones 2e-7."""
-    from dpwitness.auditors.loss_routes import enclose
-    from dpwitness.auditors.sampled_ends import confirmed
+    from dpwitness.auditors.loss.routes import enclose
+    from dpwitness.auditors.white_box.sampled_ends import confirmed
 
     law = enclose(NORMAL, ZERO_ONE)
     wrong = 0

@@ -12,12 +12,12 @@ import numpy as np
 import pytest
 
 from dpwitness import Target
-from dpwitness.auditors.engine import run_side, stream
-from dpwitness.auditors.health import same_outputs
-from dpwitness.auditors.outputs import WrongShape, encode
+from dpwitness.auditors.events.outputs import WrongShape, encode
+from dpwitness.auditors.running.engine import run_side, stream
+from dpwitness.auditors.running.health import same_outputs
 from dpwitness.mechanisms import LabelledVectors
-from dpwitness.mechanisms import foreign_wire as wire
-from dpwitness.mechanisms.protocol import MechanismFailed
+from dpwitness.mechanisms.foreign import wire
+from dpwitness.mechanisms.terms.protocol import MechanismFailed
 
 KINDS = [
     *("float", "int", "bool", "big", "int64", "uint64", "float32", "swapped", "complex", "text", "text array", "scalars", "arrays"),
@@ -101,7 +101,7 @@ def test_large_datasets_travel_once_to_each_worker(tmp_path):
     for _ in range(2):
         for i, dataset in enumerate(data):
             assert target.sample(dataset, 1, np.random.default_rng(0))[0] == 10_000.0 * i
-    from dpwitness.mechanisms.foreign_process import borrow
+    from dpwitness.mechanisms.foreign.process import borrow
 
     with borrow(target._slot, 10.0) as worker:
         packed = wire.pack(data[-1], blobs := [])

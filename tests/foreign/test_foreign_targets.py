@@ -16,11 +16,11 @@ import numpy as np
 import pytest
 
 from dpwitness import ApproxDP, InvalidArgument, Pair, Target, Verdict, audit, replay
-from dpwitness.auditors.engine import MechanismFailed, stream
+from dpwitness.auditors.running.engine import MechanismFailed, stream
 from dpwitness.mechanisms import Records
-from dpwitness.mechanisms.environments import environments
-from dpwitness.mechanisms.foreign import TargetError, build_domain, targets_in
-from dpwitness.mechanisms.foreign_process import _busy, _idle
+from dpwitness.mechanisms.foreign.environments import environments
+from dpwitness.mechanisms.foreign.process import _busy, _idle
+from dpwitness.mechanisms.foreign.target import TargetError, build_domain, targets_in
 
 ONE = np.array([1.0])
 

@@ -7,7 +7,7 @@ import os
 
 import pytest
 
-from dpwitness.auditors.witness_reading import seal
+from dpwitness.auditors.results.witness_reading import seal
 from dpwitness.cli import main
 
 

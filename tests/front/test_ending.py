@@ -12,7 +12,7 @@ import pytest
 from dpwitness import Pair, audit
 from dpwitness.cli import main
 from dpwitness.ending import guarded
-from dpwitness.mechanisms.validation import said
+from dpwitness.mechanisms.terms.validation import said
 
 PAIR = ["--d0", "[0]", "--d1", "[1]"]
 LEAKY = ["audit", "mine.py:leaky", "--claim", "pure:0.5", *PAIR, "--trials", "2e4"]

@@ -15,8 +15,8 @@ import pytest
 
 from dpwitness import audit
 from dpwitness.mechanisms import Pair
-from dpwitness.mechanisms.foreign import Target
-from dpwitness.mechanisms.foreign_keeper import descendants
+from dpwitness.mechanisms.foreign.keeper import descendants
+from dpwitness.mechanisms.foreign.target import Target
 from dpwitness.pools import pool
 
 HOSTILE = """

@@ -6,14 +6,14 @@ from dataclasses import replace
 
 import pytest
 
-from dpwitness.auditors.result import BitLevel
-from dpwitness.auditors.verdicts import Verdict
-from dpwitness.auditors.white_box import certify
+from dpwitness.auditors.results.audit_result import BitLevel
+from dpwitness.auditors.results.verdicts import Verdict
+from dpwitness.auditors.white_box.certify import certify
 from dpwitness.expressions import matches
-from dpwitness.mechanisms.paper_zoo import paper_zoo
-from dpwitness.mechanisms.protocol import Truth
-from dpwitness.mechanisms.validation import InvalidArgument
-from dpwitness.mechanisms.zoo import zoo
+from dpwitness.mechanisms.papers.paper_zoo import paper_zoo
+from dpwitness.mechanisms.terms.protocol import Truth
+from dpwitness.mechanisms.terms.validation import InvalidArgument
+from dpwitness.mechanisms.textbook.zoo import zoo
 from dpwitness.reports import write_report
 from dpwitness.suites import Case, Suite, compare, run_case, suite
 

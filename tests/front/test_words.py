@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 
 from dpwitness import Pair, Target, audit
-from dpwitness.auditors.checks import parametrize_with_checks
-from dpwitness.auditors.events import Atoms, name_of_atom
-from dpwitness.auditors.outputs import encode
+from dpwitness.auditors.checks.run import parametrize_with_checks
+from dpwitness.auditors.events.outputs import encode
+from dpwitness.auditors.events.rules import Atoms, name_of_atom
 from dpwitness.console import Bar, plain
 from dpwitness.mechanisms import Laplace
-from dpwitness.mechanisms.foreign import TargetError
+from dpwitness.mechanisms.foreign.target import TargetError
 from dpwitness.reports.wording import beyond
 from dpwitness.suites import run_case, suite
 

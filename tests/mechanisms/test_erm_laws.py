@@ -19,9 +19,9 @@ from dpwitness.mechanisms import (
     LogisticOutputPerturbation,
     Loss,
 )
-from dpwitness.mechanisms.convex import QuadraticPenalty
-from dpwitness.mechanisms.noise import SphericalNoise
-from dpwitness.mechanisms.solvers import Problem, minimise
+from dpwitness.mechanisms.numerics.noise import SphericalNoise
+from dpwitness.mechanisms.numerics.solvers import Problem, minimise
+from dpwitness.mechanisms.papers.convex import QuadraticPenalty
 
 LINE = LabelledVectors([[0.9], [-0.4], [1.0], [0.0]], [1, 1, -1, 1], [3, 2, 1, 1])
 PLANE = LabelledVectors([[0.9, 0.1], [-0.4, 0.7], [0.3, -0.9], [0.0, 0.0]], [1, 1, -1, 1], [3, 2, 1, 1])

@@ -21,10 +21,10 @@ from dpwitness.mechanisms import (
     Loss,
     PureDP,
 )
-from dpwitness.mechanisms.convex import QuadraticPenalty
-from dpwitness.mechanisms.generators import breast_cancer, hypercube, padded, pima, sparse_glm, sphere_with_margin
-from dpwitness.mechanisms.jsonable import from_jsonable, to_jsonable
-from dpwitness.mechanisms.solvers import Problem, minimise
+from dpwitness.mechanisms.numerics.solvers import Problem, minimise
+from dpwitness.mechanisms.papers.convex import QuadraticPenalty
+from dpwitness.mechanisms.papers.generators import breast_cancer, hypercube, padded, pima, sparse_glm, sphere_with_margin
+from dpwitness.mechanisms.terms.jsonable import from_jsonable, to_jsonable
 
 
 def loss_at(mechanism, pair, outputs):

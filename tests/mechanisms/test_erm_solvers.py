@@ -11,10 +11,10 @@ from numba import njit
 from scipy.optimize import minimize
 
 from dpwitness.mechanisms import ConvergenceError, InvalidArgument, Kernel, LabelledVectors, LogisticObjectivePerturbation, Loss
-from dpwitness.mechanisms.arithmetic import exponential
-from dpwitness.mechanisms.losses import LOSSES, loss_terms
-from dpwitness.mechanisms.newton import minimise_rows
-from dpwitness.mechanisms.solvers import Problem, _expand, minimise, minimise_kernel, minimise_perturbed, noise_that_yields
+from dpwitness.mechanisms.numerics.arithmetic import exponential
+from dpwitness.mechanisms.numerics.losses import LOSSES, loss_terms
+from dpwitness.mechanisms.numerics.newton import minimise_rows
+from dpwitness.mechanisms.numerics.solvers import Problem, _expand, minimise, minimise_kernel, minimise_perturbed, noise_that_yields
 
 SMOOTH = [name for name in LOSSES if Loss(name).smooth]
 
@@ -122,7 +122,7 @@ def test_losses_with_kinks(case):
 def test_against_scikit_learn():
     """Logistic regression on breast cancer, and the hinge loss by its support vector machine."""
     linear_model, svm = pytest.importorskip("sklearn.linear_model"), pytest.importorskip("sklearn.svm")
-    from dpwitness.mechanisms.generators import breast_cancer
+    from dpwitness.mechanisms.papers.generators import breast_cancer
 
     data = breast_cancer()
     for ridge in (0.01, 1.0, 50.0):

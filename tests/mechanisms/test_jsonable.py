@@ -14,10 +14,10 @@ import numpy as np
 import pytest
 
 from dpwitness import mechanisms as m
-from dpwitness.mechanisms.classes import known_class, public_name
-from dpwitness.mechanisms.foreign import Target
-from dpwitness.mechanisms.jsonable import from_jsonable, same_value, to_jsonable
-from dpwitness.mechanisms.validation import InvalidArgument
+from dpwitness.mechanisms.foreign.target import Target
+from dpwitness.mechanisms.terms.classes import known_class, public_name
+from dpwitness.mechanisms.terms.jsonable import from_jsonable, same_value, to_jsonable
+from dpwitness.mechanisms.terms.validation import InvalidArgument
 from dpwitness.reports.wording import dataset
 
 TABLE = np.array([(1, 2.5, "ab"), (3, math.nan, "c")], dtype=[("id", "<i4"), ("x", "<f8"), ("name", "U3")])
@@ -164,4 +164,4 @@ def test_the_table_holds_every_dataclass_of_the_public_face():
     ]
     assert missing == []
     assert public_name(m.LabelledVectors) == "dpwitness.mechanisms:LabelledVectors"
-    assert known_class("dpwitness.mechanisms.datasets:LabelledVectors") is m.LabelledVectors  # as older files call it
+    assert known_class("dpwitness.mechanisms.terms.datasets:LabelledVectors") is m.LabelledVectors  # as older files call it

@@ -10,8 +10,8 @@ from numba import njit
 from scipy import stats
 
 from dpwitness import mechanisms as m
-from dpwitness.mechanisms.datasets import LinearCosts
-from dpwitness.mechanisms.validation import InvalidArgument
+from dpwitness.mechanisms.terms.datasets import LinearCosts
+from dpwitness.mechanisms.terms.validation import InvalidArgument
 
 
 def chi_square(counts, expected):

@@ -7,7 +7,7 @@ import os
 
 import pytest
 
-from dpwitness.mechanisms.reading import (
+from dpwitness.mechanisms.terms.reading import (
     ELEMENTS,
     items,
     listing,
@@ -21,8 +21,8 @@ from dpwitness.mechanisms.reading import (
     text,
     whole,
 )
-from dpwitness.mechanisms.validation import InvalidArgument
-from dpwitness.mechanisms.writing import aside, write_json, write_text
+from dpwitness.mechanisms.terms.validation import InvalidArgument
+from dpwitness.mechanisms.terms.writing import aside, write_json, write_text
 
 
 @pytest.mark.parametrize(

@@ -13,8 +13,8 @@ from scipy.stats import binom, norm
 
 from dpwitness.auditors import Verdict, certify
 from dpwitness.mechanisms import LabelledVectors
-from dpwitness.mechanisms.glm import GLMObjectivePerturbation, GLMOutputPerturbation
-from dpwitness.mechanisms.losses import Loss
+from dpwitness.mechanisms.numerics.losses import Loss
+from dpwitness.mechanisms.papers.glm import GLMObjectivePerturbation, GLMOutputPerturbation
 from dpwitness.proofs_checks import Box, ClaimVerdict, check, declarations, enclose
 from dpwitness.proofs_checks.evidence import audited, exact_delta
 from dpwitness.proofs_checks.gaussian import gap, gaussian_excess, mills

@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 from flint import arb
 
-from dpwitness.auditors.utility import Scaling, audit_utility
-from dpwitness.auditors.white_box import certify
-from dpwitness.mechanisms.independent import TestDataIndependentLearner
+from dpwitness.auditors.measured.utility import Scaling, audit_utility
+from dpwitness.auditors.white_box.certify import certify
+from dpwitness.mechanisms.papers.independent import TestDataIndependentLearner
 from dpwitness.proofs_checks import Box, ClaimVerdict, check, declarations
 from dpwitness.proofs_checks import independent_claims as claims
 from dpwitness.proofs_checks.evidence import audited, unsatisfiable

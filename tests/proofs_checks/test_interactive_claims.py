@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from flint import arb
 
-from dpwitness.auditors.utility import FailureBound, Scaling, audit_utility
+from dpwitness.auditors.measured.utility import FailureBound, Scaling, audit_utility
 from dpwitness.proofs_checks import Box, ClaimVerdict, check, declarations
 from dpwitness.proofs_checks import interactive_accuracy_claims as accuracy
 from dpwitness.proofs_checks import interactive_claims as claims

@@ -11,12 +11,12 @@ from flint import arb
 from scipy.integrate import dblquad
 from scipy.stats import gamma
 
-from dpwitness.auditors.replay import replay
+from dpwitness.auditors.replaying.replay import replay
 from dpwitness.mechanisms import LabelledVectors, LogisticObjectivePerturbation, LogisticOutputPerturbation
-from dpwitness.mechanisms.erm import LOGISTIC, logistic_shift
-from dpwitness.mechanisms.noise import SphericalNoise
-from dpwitness.mechanisms.solvers import Problem, minimise
-from dpwitness.mechanisms.validation import InvalidArgument
+from dpwitness.mechanisms.numerics.noise import SphericalNoise
+from dpwitness.mechanisms.numerics.solvers import Problem, minimise
+from dpwitness.mechanisms.papers.erm import LOGISTIC, logistic_shift
+from dpwitness.mechanisms.terms.validation import InvalidArgument
 from dpwitness.proofs_checks import Box, ClaimVerdict, check, declarations, enclose, settle
 from dpwitness.proofs_checks.evidence import audited, identities, unsatisfiable
 from dpwitness.proofs_checks.logistic_objective_claims import line_loss_excess, objective_loss
@@ -269,7 +269,7 @@ def test_dropping_the_jacobian_turns_the_line():
 
 
 def test_gamma_noise_in_place_of_the_printed_one_turns_the_event():
-    from dpwitness.auditors.audit import audit
+    from dpwitness.auditors.black_box.audit import audit
 
     def gamma_event(effort, epsilon=0.2, regularization=10.0):
         mechanism = LogisticOutputPerturbation(epsilon, regularization, noise="gamma", dimension=2, records=1)

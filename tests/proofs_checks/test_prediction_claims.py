@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from dpwitness.mechanisms.losses import Loss
+from dpwitness.mechanisms.numerics.losses import Loss
 from dpwitness.proofs_checks import Box, ClaimVerdict, check, declarations
 from dpwitness.proofs_checks import prediction_claims as claims
 from dpwitness.proofs_checks.evidence import attained, audited, identities, unsatisfiable

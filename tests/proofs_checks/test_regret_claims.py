@@ -13,7 +13,7 @@ from scipy.special import expit
 from scipy.stats import binom
 
 from dpwitness.mechanisms import LinearCosts
-from dpwitness.mechanisms.ftrl import PrivateFTRL
+from dpwitness.mechanisms.papers.ftrl import PrivateFTRL
 from dpwitness.proofs_checks import Box, ClaimVerdict, check, declarations, enclose, supremum
 from dpwitness.proofs_checks.enclosures import at_most
 from dpwitness.proofs_checks.evidence import exact_delta

@@ -8,8 +8,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from dpwitness.auditors.verdicts import Verdict
-from dpwitness.mechanisms.validation import InvalidArgument
+from dpwitness.auditors.results.verdicts import Verdict
+from dpwitness.mechanisms.terms.validation import InvalidArgument
 from dpwitness.proofs_checks import Box, ClaimVerdict, Enclosure, Evidence, check, enclose, settle
 from dpwitness.proofs_checks.declaration import Declaration
 from dpwitness.proofs_checks.evidence import audited, identities, unsatisfiable

@@ -12,10 +12,10 @@ from scipy.special import expit
 from scipy.stats import binom
 
 from dpwitness.auditors import Verdict, certify
-from dpwitness.auditors.utility import MeanBound
+from dpwitness.auditors.measured.utility import MeanBound
 from dpwitness.mechanisms import LabelledVectors
-from dpwitness.mechanisms.losses import Loss
-from dpwitness.mechanisms.simplex import SimplexSampling, minimise_over_simplex
+from dpwitness.mechanisms.numerics.losses import Loss
+from dpwitness.mechanisms.papers.simplex import SimplexSampling, minimise_over_simplex
 from dpwitness.proofs_checks import Box, ClaimVerdict, check, declarations, enclose, simplex_claims, supremum
 from dpwitness.proofs_checks.enclosures import at_most
 from dpwitness.proofs_checks.ledger import settle

@@ -11,9 +11,9 @@ import pytest
 from flint import arb
 from scipy.stats import binom
 
-from dpwitness.auditors.utility import Scaling, audit_utility
-from dpwitness.auditors.white_box import certify
-from dpwitness.mechanisms.transfer import TestDataDependentLearner
+from dpwitness.auditors.measured.utility import Scaling, audit_utility
+from dpwitness.auditors.white_box.certify import certify
+from dpwitness.mechanisms.papers.transfer import TestDataDependentLearner
 from dpwitness.proofs_checks import Box, ClaimVerdict, check, declarations
 from dpwitness.proofs_checks import transfer_claims as claims
 from dpwitness.proofs_checks.enclosures import enclose

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from dpwitness.auditors.certificate import Tally, certified
+from dpwitness.auditors.statistics.certificate import Tally, certified
 from dpwitness.mechanisms import GDP, RDP, ZCDP, ApproxDP, PureDP
 from dpwitness.reports.certified import certified_point, error_spent, lower_profile
 

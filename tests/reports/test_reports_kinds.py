@@ -6,9 +6,9 @@ import xml.etree.ElementTree as ET
 import numpy as np
 import pytest
 
-from dpwitness.auditors.sensitivity import audit_sensitivity
-from dpwitness.auditors.utility import MeanBound, Scaling, audit_utility
-from dpwitness.auditors.white_box import certify
+from dpwitness.auditors.measured.sensitivity import audit_sensitivity
+from dpwitness.auditors.measured.utility import MeanBound, Scaling, audit_utility
+from dpwitness.auditors.white_box.certify import certify
 from dpwitness.mechanisms import Gaussian, Laplace, Records
 from dpwitness.reports import write_report
 

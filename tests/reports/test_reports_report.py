@@ -9,10 +9,11 @@ import numpy as np
 import pytest
 from statsmodels.stats.multitest import multipletests
 
-from dpwitness.auditors.audit import audit as run_audit
-from dpwitness.auditors.replay import replay
-from dpwitness.auditors.verdicts import Result, Verdict
-from dpwitness.mechanisms import InvalidArgument, zoo
+from dpwitness.auditors.black_box.audit import audit as run_audit
+from dpwitness.auditors.replaying.replay import replay
+from dpwitness.auditors.results.verdicts import Result, Verdict
+from dpwitness.mechanisms import InvalidArgument
+from dpwitness.mechanisms.textbook import zoo
 from dpwitness.reports import card_for, check_writable, holm, result_json, write_report
 from dpwitness.reports.cards import _CARDS
 from dpwitness.reports.wording import dataset, differences, slugs

@@ -7,9 +7,9 @@ import pytest
 
 from dpwitness.auditors.pairs.catalogue import pairs_for
 from dpwitness.mechanisms.domains import Answers, Counts, Records, Rows
-from dpwitness.mechanisms.jsonable import to_jsonable
-from dpwitness.mechanisms.pairs import Pair
-from dpwitness.mechanisms.validation import InvalidArgument
+from dpwitness.mechanisms.terms.jsonable import to_jsonable
+from dpwitness.mechanisms.terms.pairs import Pair
+from dpwitness.mechanisms.terms.validation import InvalidArgument
 
 DOMAINS = [
     Answers(1),

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from dpwitness.mechanisms.pairs import Pair
+from dpwitness.mechanisms.terms.pairs import Pair
 from dpwitness.reports import third_party_laws as law
 
 

@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 
-from dpwitness.auditors.audit import audit
-from dpwitness.auditors.posterior import Table
-from dpwitness.auditors.verdicts import Verdict
-from dpwitness.mechanisms.pairs import Pair
+from dpwitness.auditors.black_box.audit import audit
+from dpwitness.auditors.events.posterior import Table
+from dpwitness.auditors.results.verdicts import Verdict
+from dpwitness.mechanisms.terms.pairs import Pair
 
 PAIR = Pair(np.array([0.0]), np.array([1.0]))
 

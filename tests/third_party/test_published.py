@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from dpwitness.auditors.witness_reading import read_witness
-from dpwitness.mechanisms.environments import FOLDER, environments
+from dpwitness.auditors.results.witness_reading import read_witness
+from dpwitness.mechanisms.foreign.environments import FOLDER, environments
 from dpwitness.reports.third_party_page import main, numbers, page
 from dpwitness.reports.third_party_rows import ROWS
 from dpwitness.suites.third_party import cases

@@ -1,0 +1,348 @@
+"""The black-box audit: what is asked, checked and set out; the stages run; one result."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import BrokenExecutor, Executor, wait
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from dpwitness.auditors.black_box.detection import detectable
+from dpwitness.auditors.black_box.stages import EARLY_ALPHA, Course, Progress, certify_event, probe, search_and_test
+from dpwitness.auditors.black_box.timing import price, require_enough, require_seconds, told_in_time
+from dpwitness.auditors.events.divergence import Binned
+from dpwitness.auditors.events.learning import Learned
+from dpwitness.auditors.events.reading import columns_of
+from dpwitness.auditors.events.rules import Event
+from dpwitness.auditors.events.scores import Score, scores_of
+from dpwitness.auditors.pairs.catalogue import pairs_for, require_neighbours
+from dpwitness.auditors.results.audit_result import AuditResult
+from dpwitness.auditors.results.verdicts import Verdict
+from dpwitness.auditors.running.engine import Inline, MechanismFailed, Phase, audit_key, collect
+from dpwitness.auditors.running.health import Unfit
+from dpwitness.auditors.running.scored import Scored, try_scores
+from dpwitness.mechanisms.domains import Domain
+from dpwitness.mechanisms.foreign.target import Target
+from dpwitness.mechanisms.terms.notions import RDP, ZCDP, Claim, promised
+from dpwitness.mechanisms.terms.pairs import Pair
+from dpwitness.mechanisms.terms.protocol import name_of
+from dpwitness.mechanisms.terms.validation import (
+    InvalidArgument,
+    require_callable,
+    require_integer,
+    require_numbers,
+    require_one_of,
+    require_positive,
+    require_probability,
+    require_runner,
+    require_type,
+    shown,
+)
+
+__all__ = ["TRIALS", "Progress", "audit", "confirm"]
+
+TRIALS = 1_000_000
+_ENDING = 5.0  # seconds that tasks of a closed target may take to find out
+
+
+def audit(
+    mechanism: Any,
+    *,
+    claim: Claim | str | None = None,
+    pair: Pair | Sequence[Pair] | None = None,
+    domain: Domain | None = None,
+    trials: int | None = None,
+    seconds: float | None = None,
+    confidence: float = 0.99,
+    seed: int = 0,
+    executor: Executor | None = None,
+    name: str | None = None,
+    stop: str = "gross",
+    bits: bool = True,
+    near: ArrayLike | None = None,
+    scores: Sequence[Any] | None = None,
+    time_limit: float = 300.0,
+    progress: Progress | None = None,
+    announce: Callable[[str], None] | None = None,
+    target: dict[str, Any] | None = None,
+) -> AuditResult:
+    """Look for a violation of a privacy claim by running the mechanism, and certify what is found.
+
+    Parameters
+    ----------
+    mechanism : Mechanism or callable
+        Has ``sample(dataset, size, rng)`` or is such a function. Returns `size` independent outputs: an array of shape (size,) or
+        (size, k), or a list of outputs of any kind. Exceptions are outputs too: where a batch raises, runs are made one at a time.
+        Randomness comes from `rng`; the generators of the process (`np.random`, `random`) are seeded from it for what draws from
+        them. A mechanism whose library takes no seed says so by an attribute ``seeded = False``; others that give other outputs under one
+        seed end in ERROR, as those do that keep state.
+    claim : Claim or str, optional
+        The promise; ``mechanism.claim`` if left out.
+    pair : Pair or list of Pair, optional
+        Where to look. Of several, a pilot with 20 % of the budget picks at most three.
+    domain : Domain, optional
+        Pairs are taken from the catalogue for this domain; ``mechanism.domain`` if neither pair nor domain is given.
+    trials : int
+        Runs of the mechanism in all: both datasets, pilot, training and test. At least 1,000; 1,000,000 if left out.
+    seconds : float, optional
+        Instead of `trials`, about how long the audit may take. Runs are timed, and `trials` is fixed by that before the audit begins. A
+        note tells it: the same seed gives the same counts with the same `trials`, not with the same `seconds`.
+    confidence : float
+        Of the value-level verdict and, apart from it, of the bit-level verdict. The chance of a false VIOLATED is at most 1 - confidence.
+    seed : int
+        Root of all randomness: the same seed gives the same counts on any executor.
+    executor : concurrent.futures.Executor, optional
+        Threads for kernels that release the GIL, processes for Python code (the mechanism must then be importable). What draws from the
+        generators of the process runs in one thread at a time.
+    stop : {"gross", "violation", "never"}
+        When to stop before the budget is spent: once a violation far beyond the claim is certified (the default), once any is, or
+        never.
+    bits : bool
+        Whether to look at the low bits of floating-point outputs as well.
+    near : array, optional
+        An output around which balls are tried as events too, such as that of `worst_output`.
+    scores : list of callables or of pairs (name, callable), optional
+        Functions of the outputs, as `sample` returns them, that may tell the datasets apart: each gives a number for every output, an array
+        (n,), or several, (n, k) or a dict of arrays (n,). Events may use them beside the outputs' own numbers, as they may use what a
+        mechanism suggests by a method ``features(outputs)``. A score must be a function of each output alone; one that raises, gives NaN
+        or the wrong length when it is tried is left out, and a note names it.
+    time_limit : float
+        Seconds that one chunk of rounds may take before the mechanism counts as hung, or ten times what the rounds before it took if that
+        is more.
+    progress : callable, optional
+        Called with (runs done, runs planned).
+    announce : callable, optional
+        Called once, before the audit begins, with a line that says how many runs and how much time are expected.
+    target : dict, optional
+        How to find the mechanism again, for the witness; found out by itself for importable mechanisms.
+
+    Returns
+    -------
+    AuditResult
+
+    Raises
+    ------
+    InvalidArgument
+        If an argument breaks its rule. What the mechanism does wrong ends in the verdict ERROR instead.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> def leaky(dataset, size, rng):
+    ...     return dataset[0] + rng.laplace(0.0, 0.5, size)
+    >>> result = audit(leaky, claim="pure:1", pair=Pair(np.array([0.0]), np.array([1.0])), trials=100_000, seed=1)
+    >>> result.verdict
+    <Verdict.VIOLATED: 'VIOLATED'>
+    """
+    claim = promised(mechanism, claim, "audit")
+    require_one_of("stop", stop, ["gross", "violation", "never"], "audit")
+    require_type("bits", bits, (bool, np.bool_), "be True or False", "audit")
+    require_seconds(seconds, trials, "audit")
+    require_callable("announce", announce, "audit", arguments=1, optional=True)
+    state = _begin(mechanism, claim, TRIALS if trials is None else trials, confidence, seed, executor, name, time_limit, progress, target)
+    state.stop, state.bits = stop, bits
+    state.near = None if near is None else require_numbers("near", near, "audit").ravel()
+    pairs = _pairs(mechanism, pair, domain)
+    every = scores_of(scores, mechanism, "audit")
+
+    def work() -> None:
+        _score(state, pairs[0], every)
+        if seconds is not None or announce is not None:
+            _plan(state, pairs, None if seconds is None else float(seconds), announce)
+        search_and_test(state, pairs)
+
+    return _kept(state, work, executor is None)
+
+
+def confirm(
+    mechanism: Any,
+    event: Event,
+    *,
+    claim: Claim,
+    pair: Pair,
+    trials: int,
+    confidence: float,
+    seed: int,
+    name: str | None = None,
+    executor: Executor | None = None,
+    time_limit: float = 300.0,
+    progress: Progress | None = None,
+    target: dict[str, Any] | None = None,
+    scores: tuple[Score, ...] = (),
+) -> AuditResult:
+    """Test one given event, fixed beforehand, on one pair: all rounds certify. Arguments as in `audit`; `scores` with their columns."""
+    state = _begin(mechanism, claim, trials, confidence, seed, executor, name, time_limit, progress, target)
+    _use(state, scores)
+
+    def test() -> None:
+        width, _ = probe(state, pair, 0)
+        rule = event if isinstance(event, Binned) else None
+        plain = rule.events[len(rule.events) // 2] if rule else event
+        wide = max(width, columns_of(event))
+        certify_event(state, pair, 0, Learned(plain, 0.0, "given", rule), trials - state.done, state.alpha, wide)
+
+    return _kept(state, test, executor is None)
+
+
+def _score(state: Course, pair: Pair, scores: Sequence[Score]) -> None:
+    """Try the scores, and let the mechanism run with those that are fit."""
+    if not scores:
+        return
+    stage = state.stage(pair, Phase.SCORES, 0, 1, 1)
+    kept, notes, runs = collect(state.executor.submit(try_scores, stage, scores), stage)
+    state.advance(runs)
+    state.note(*notes)
+    if state.near is not None:
+        state.near = None
+        state.note("balls around a given output are not tried beside scores")
+    _use(state, kept)
+
+
+def _use(state: Course, scores: tuple[Score, ...]) -> None:
+    if scores:
+        state.run = Scored(state.run, scores)
+        state.result = replace(state.result, scores=scores)
+
+
+def _begin(
+    mechanism: Any,
+    claim: Claim,
+    trials: int,
+    confidence: float,
+    seed: int,
+    executor: Executor | None,
+    name: str | None,
+    time_limit: float,
+    progress: Progress | None,
+    target: dict[str, Any] | None,
+) -> Course:
+    """Check what is asked and set out."""
+    from dpwitness.auditors.targets.naming import describe_target
+
+    run = getattr(mechanism, "sample", mechanism)
+    if not callable(run) or isinstance(mechanism, type):
+        raise InvalidArgument(f"mechanism must be callable or have a method sample(dataset, size, rng), got {shown(mechanism)}")
+    trials = require_integer("trials", trials, "audit", least=1000, most=10**12)
+    require_probability("confidence", confidence, "audit")
+    seed = require_integer("seed", seed, "audit", least=0)
+    if require_positive("time_limit", time_limit, "audit") > 1e9:
+        raise InvalidArgument(f"audit: time_limit must be at most 1e9 seconds, got {time_limit!r}")
+    time_limit = float(time_limit)
+    require_runner(executor, progress, name, "audit")
+    require_type("target", target, dict, "be a dict", "audit", optional=True)
+    name = name or name_of(mechanism)
+    result = AuditResult(
+        name=name,
+        claim=claim,
+        verdict=Verdict.ERROR,
+        confidence=confidence,
+        seed=seed,
+        trials=0,
+        requested=trials,
+        target=target or describe_target(mechanism),
+        mechanism=mechanism,
+    )
+    state = Course(result, run, executor or Inline(), seed, audit_key(name), time_limit, progress, 1 - confidence)
+    if isinstance(mechanism, Target):
+        state.batch, state.notes = mechanism.batch, list(mechanism.notes)
+    return state
+
+
+def _kept(state: Course, work: Callable[[], None], own_executor: bool) -> AuditResult:
+    """Do the work; whatever stops it, keep what was measured."""
+    started = time.perf_counter()
+    interrupted, failure = False, ""
+    try:
+        work()
+    except KeyboardInterrupt:
+        interrupted = True
+    except MechanismFailed as error:
+        failure = str(error)
+        if isinstance(error, Unfit):
+            state.tested.clear()
+            state.bit_level = None
+    except BrokenExecutor as error:  # from `submit`: the worker died between two chunks
+        failure = f"a worker process died while it ran the mechanism ({error})"
+    finally:
+        if own_executor:
+            state.executor.shutdown(wait=False)
+        if (interrupted or failure) and isinstance(state.result.mechanism, Target):
+            state.result.mechanism.close()  # workers that are still busy
+            wait(state.pace.under_way, timeout=_ENDING)
+            state.result.mechanism.close()  # and those that a task under way has started since
+    return replace(_conclude(state, interrupted, failure), seconds=time.perf_counter() - started)
+
+
+def _pairs(mechanism: Any, pair: Pair | Sequence[Pair] | None, domain: Domain | None) -> list[Pair]:
+    if isinstance(pair, Pair):
+        return [pair]
+    if pair is not None:
+        if not isinstance(pair, list | tuple) or not pair or not all(isinstance(p, Pair) for p in pair):
+            raise InvalidArgument(f"pair must be a Pair or a non-empty list of Pairs, got {shown(pair)}")
+        return list(pair)
+    domain = getattr(mechanism, "domain", None) if domain is None else domain
+    if domain is None:
+        raise InvalidArgument("pair must be given, or a domain to take pairs from, got neither")
+    require_neighbours(domain, "audit")
+    return pairs_for(domain)
+
+
+def _plan(state: Course, pairs: Sequence[Pair], seconds: float | None, announce: Callable[[str], None] | None) -> None:
+    """Fix the number of runs, once and before the audit begins, and say what is expected.
+
+    Raises
+    ------
+    InvalidArgument
+        If the time does not allow for the least audit.
+    """
+    found = price(lambda size: state.stage(pairs[0], Phase.TIMING, 0, size, size), state.result.claim, state.executor, seconds)
+    trials = state.result.requested
+    if seconds is not None:
+        trials = found.trials(seconds, len(pairs))
+        require_enough(found, trials, seconds, "audit")
+        state.result = replace(state.result, requested=trials)
+        state.note(
+            f"{seconds:g} s were asked for: {trials:,} runs at {told_in_time(found.run)} each, as {found.runs:,} runs before them took; "
+            f"a time is not reproducible, the same counts come again with trials={trials}"
+        )
+    if announce is not None:
+        expected = told_in_time(found.time(trials, len(pairs)))
+        announce(f"{state.result.name}: {trials:,} runs at {told_in_time(found.run)} each, about {expected} expected")
+
+
+def _conclude(state: Course, interrupted: bool, failure: str) -> AuditResult:
+    if grown := state.costs.growth():
+        state.note(grown)
+    base = replace(state.result, trials=state.done, pairs=tuple(state.pairs), notes=tuple(state.notes), bit_level=state.bit_level)
+    if not state.tested:
+        note = failure or "interrupted before the test began: no event has been tried yet"
+        return replace(base, verdict=Verdict.ERROR if failure else Verdict.INCONCLUSIVE, notes=(note, *base.notes))
+    best = max(state.tested, key=lambda t: (t.lower, t.epsilon))
+    refuted = best.lower > base.claim.parameter
+    verdict = Verdict.VIOLATED if refuted else Verdict.NOT_REFUTED
+    notes = list(base.notes)
+    if interrupted or failure:
+        verdict = Verdict.INCONCLUSIVE if interrupted else Verdict.ERROR
+        notes.insert(0, failure or f"interrupted after {state.done} of {base.requested} runs; the bound is that of the last completed look")
+        if refuted:
+            notes.insert(1, f"a violation had been certified by then: {base.claim.symbol} > {best.lower:.4g}")
+    return replace(
+        base,
+        verdict=verdict,
+        epsilon_lower=best.epsilon,
+        parameter_lower=best.lower,
+        p_value=min(1.0, min(t.p_value for t in state.tested)),
+        detectable=detectable(base.claim, best.law, best.planned, best.alpha * (1 - EARLY_ALPHA)) if best.tally.rounds else math.inf,
+        pair=best.pair,
+        event=best.event,
+        tally=best.tally,
+        stages=tuple(best.parts) if len(best.parts) > 1 else (),
+        alpha=best.alpha * (1 - EARLY_ALPHA) / (2 if isinstance(base.claim, RDP | ZCDP) else 1),
+        method=best.method,
+        notes=tuple(notes),
+    )

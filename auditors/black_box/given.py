@@ -1,0 +1,112 @@
+"""Auditing outputs that someone hands over: two batches, nothing to run."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+from typing import Any
+
+from dpwitness.auditors.black_box.detection import detectable
+from dpwitness.auditors.black_box.probe import told_of
+from dpwitness.auditors.events.learning import learn
+from dpwitness.auditors.events.outputs import Outputs, encode
+from dpwitness.auditors.results.audit_result import AuditResult
+from dpwitness.auditors.results.verdicts import Verdict
+from dpwitness.auditors.running.engine import MechanismFailed, audit_key, stream
+from dpwitness.auditors.running.health import check_training
+from dpwitness.auditors.statistics.certificate import Tally, certified, p_value, two_batches
+from dpwitness.mechanisms.terms.notions import ApproxDP, Claim, PureDP, promised
+from dpwitness.mechanisms.terms.validation import InvalidArgument, require_integer, require_probability, require_type, said
+
+__all__ = ["audit_outputs"]
+
+
+def audit_outputs(
+    outputs0: Any, outputs1: Any, claim: Claim | str, *, confidence: float = 0.99, seed: int = 0, name: str = "given outputs"
+) -> AuditResult:
+    """Audit two batches of outputs of independent runs, one on each of two neighbouring datasets.
+
+    The event is chosen on one half of each batch, drawn by `seed`, and certified on the other. A coin is flipped for every round there, as
+    if the mechanism were run; the few rows that the coins do not ask for are left out (`two_batches`).
+
+    Parameters
+    ----------
+    outputs0, outputs1 : array or list
+        One output a run, of any kind, as for `audit`: at least 1,000 each. More of one than of the other are not used.
+    claim : Claim or str
+    confidence : float
+        The chance of a false VIOLATED is at most 1 - confidence.
+    seed : int
+        For the halves and the coins.
+    name : str
+        For the report.
+
+    Returns
+    -------
+    AuditResult
+        Without a pair, and without a witness: there is nothing to run again. ERROR where neighbouring rows are correlated.
+
+    Raises
+    ------
+    InvalidArgument
+        If an argument breaks its rule.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> rng = np.random.default_rng(0)
+    >>> audit_outputs(rng.laplace(0.0, 0.5, 50_000), rng.laplace(1.0, 0.5, 50_000), "pure:1").verdict
+    <Verdict.VIOLATED: 'VIOLATED'>
+    """
+    started = time.perf_counter()
+    claim = promised(None, claim, "audit_outputs")
+    require_probability("confidence", confidence, "audit_outputs")
+    require_type("name", name, str, "be a text", "audit_outputs")
+    seed, alpha = require_integer("seed", seed, "audit_outputs", least=0), 1 - confidence
+    batches = [_encoded("outputs0", outputs0), _encoded("outputs1", outputs1)]
+    runs = min(map(len, batches))
+    result = AuditResult(name, claim, Verdict.ERROR, confidence, seed, trials=2 * runs, requested=2 * runs)
+    try:
+        check_training([(batches[1], batches[0])])
+    except MechanismFailed as error:
+        return replace(result, notes=(str(error),))
+    rng = stream(seed, audit_key(name))
+    orders = [rng.permutation(len(batch))[:runs] for batch in batches]
+    half = runs // 2
+    train0, train1 = (batch.take(order[:half]) for batch, order in zip(batches, orders, strict=True))
+    rounds, ones, zeros = two_batches(runs - half, rng)
+    learned = learn(train1, train0, claim, alpha=alpha, rounds=rounds)
+    wrong0, right0 = learned.event.count(batches[0].take(orders[0][half : half + zeros]))
+    right1, wrong1 = learned.event.count(batches[1].take(orders[1][half : half + ones]))
+    tally = Tally(right1 + right0, wrong1 + wrong0, rounds, learned.event.directions)
+    counts = tally.correct, tally.wrong, tally.rounds
+    lower = float(certified(claim, *counts, alpha, tally.directions))
+    at_delta = claim if isinstance(claim, ApproxDP) else PureDP(1.0)
+    return replace(
+        result,
+        verdict=Verdict.VIOLATED if lower > claim.parameter else Verdict.NOT_REFUTED,
+        epsilon_lower=float(certified(at_delta, *counts, alpha, tally.directions)),
+        parameter_lower=lower,
+        p_value=float(p_value(claim, *counts, tally.directions)),
+        detectable=detectable(claim, learned.law, rounds, alpha),
+        event=learned.event,
+        tally=tally,
+        alpha=alpha,
+        method=learned.method,
+        notes=(
+            "outputs were given, and nothing was run: neighbours, independence and counts are taken on trust",
+            *dict.fromkeys(note for batch in batches for note in told_of(batch)),
+        ),
+        seconds=time.perf_counter() - started,
+    )
+
+
+def _encoded(name: str, raw: Any) -> Outputs:
+    try:
+        size = len(raw)
+        outputs = encode(raw, size) if size else None
+    except Exception as error:  # of any object at all
+        raise InvalidArgument(f"audit_outputs: {name} must be an array or a list with one output a run: {said(error)}") from None
+    if outputs is None or size < 1000:
+        raise InvalidArgument(f"audit_outputs: {name} must hold at least 1000 outputs, got {size}")
+    return outputs

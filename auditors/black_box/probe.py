@@ -1,0 +1,193 @@
+"""A few rounds before all others: is there an output at all, does it raise, does it repeat under one seed, is state kept?
+
+One chunk is run three times with the same streams, all in one process, with one and then two calls in between: the replays begin three and
+four calls after the one before, so that no period of calls hides. A mechanism that takes its randomness from `rng` gives the same outputs
+each time, and draws as much. One that keeps noise, grows it, counts its calls or draws from elsewhere does not.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.random import Generator
+
+from dpwitness.auditors.black_box.type_slip import check_types
+from dpwitness.auditors.events.outputs import Outputs, encode
+from dpwitness.auditors.running.engine import Sides, Stage, run_side, stream
+from dpwitness.auditors.running.health import Unfit, check_structure, same_outputs
+from dpwitness.auditors.running.rounds import of_this_project
+from dpwitness.mechanisms.foreign import global_generators
+from dpwitness.mechanisms.foreign.wire import text_of
+from dpwitness.mechanisms.terms.jsonable import to_jsonable
+from dpwitness.mechanisms.terms.protocol import AlwaysRaises, MechanismFailed
+
+__all__ = ["Probed", "probe_stage", "replay_stage", "told_of"]
+
+_BETWEEN = (1, 2)  # calls between the replays
+_SIZE = 8  # of each of them
+_CLOSE = 1e-9  # relative difference of outputs that only the last bits of a computation make
+
+_STATE = "keeps state between rounds or ignores rng (a mechanism whose library takes no seed says so: `seeded = False`)"
+
+
+@dataclass(frozen=True, slots=True)
+class Probed:
+    """What the probe saw: outputs (D1, D0) of its chunk, words drawn for them, `rounds` run, and how later stages must run."""
+
+    sides: tuple[Outputs, Outputs]
+    words: tuple[int, ...]
+    rounds: int
+    single: bool
+    shared: bool
+    notes: tuple[str, ...]
+
+
+def probe_stage(stage: Stage, seeded: bool) -> Probed:
+    """Probe the stage's one chunk, in the process in which this is called. `seeded`: equal streams must give equal outputs.
+
+    Raises
+    ------
+    MechanismFailed
+        Naming what makes the mechanism unfit.
+    """
+    if of_this_project(stage.run):
+        return _probe(stage, seeded)
+    before = global_generators.snapshot()
+    try:
+        return _probe(stage, seeded)
+    finally:
+        global_generators.restore(before)
+
+
+def _probe(stage: Stage, seeded: bool, spent: int = 0) -> Probed:
+    shown = _shown(stage)
+    sides, words, shared = _replay(stage)
+    batches, rounds, notes = [[side] for side in sides], spent + stage.rounds, dict[str, None]()
+    for calls in _BETWEEN:
+        rounds += _check_buffer(stage, calls)
+        for call in range(calls):
+            batches[0].append(run_side(stage.run, stage.pair.d1, _SIZE, stream(stage.seed, *stage.key, 1, calls, call)))
+        again, drawn, _ = _replay(stage)
+        rounds += stage.rounds + _SIZE * calls
+        for kept, side in zip(batches, again, strict=True):
+            kept.append(side)
+        if not stage.single and any(side is None or _raises(side) for kept in batches for side in kept):
+            return _probe(replace(stage, single=True), seeded, rounds)
+        whole = [[side for side in kept if side is not None] for kept in batches]
+        check_structure(whole[0], "D1")
+        check_structure(whole[1], "D0")
+        if _shown(stage) != shown:
+            raise MechanismFailed("mechanism changes its dataset in place; it must leave it as it found it")
+        if seeded:
+            notes.update(dict.fromkeys(_compare(sides, again, words, drawn)))
+    assert sides[0] is not None and sides[1] is not None
+    _check_output(stage, rounds, sides[0], sides[1])
+    check_types(getattr(stage.run, "run", stage.run), stage.pair.d1, stage.pair.d0, (sides[0], sides[1]))
+    for side in (sides[0], sides[1]):
+        notes.update(dict.fromkeys(told_of(side)))
+    return Probed((sides[0], sides[1]), words, rounds, stage.single, shared, tuple(notes))
+
+
+def replay_stage(stage: Stage, probed: Probed) -> None:
+    """Run the probe's chunk again once all is done: what the audit has run in between must have left no trace.
+
+    Raises
+    ------
+    Unfit
+        If it has.
+    """
+    sides, words, _ = _replay(stage)
+    _compare(probed.sides, sides, probed.words, words)
+
+
+def told_of(outputs: Outputs) -> list[str]:
+    """Notes on what an audit does not see in these outputs."""
+    notes = [
+        f"outputs of type {name} are compared as wholes although they hold digits: a sum with little noise is not seen in them; "
+        "return the numbers themselves"
+        for name in sorted(outputs.hashed)
+    ]
+    if any("masked " in name for name in outputs.names.values()):
+        notes.append("what lies under the mask of a masked array is not looked at")
+    return notes
+
+
+def _replay(stage: Stage) -> tuple[Sides, tuple[int, ...], bool]:
+    """The stage's chunk, the words drawn from its streams, and whether a global generator was drawn from."""
+    if of_this_project(stage.run):
+        sides, rngs = stage.flip(0)
+        return sides, _words(rngs), False
+    with stage.seeded(0):
+        before = global_generators.fingerprint()
+        sides, rngs = stage.flip(0)
+        return sides, _words(rngs), global_generators.fingerprint() != before
+
+
+def _words(rngs: list[Generator]) -> tuple[int, ...]:
+    """64-bit words that SFC64 generators have given: they count them in their state."""
+    return tuple(int(rng.bit_generator.state["state"]["state"][3]) for rng in rngs)
+
+
+def _compare(first: Sides, again: Sides, words: tuple[int, ...], drawn: tuple[int, ...]) -> list[str]:
+    """Unfit if two runs with the same streams differ; a note if the last bits do."""
+    for a, b in zip(first, again, strict=True):
+        if a is None or b is None or not same_outputs(a, b):
+            if a is not None and b is not None and _close(a, b):
+                return ["outputs under one seed differ in their last bits: counts may not be reproduced"]
+            raise Unfit(f"outputs under one seed differ: mechanism {_STATE}")
+    if words != drawn:
+        raise Unfit(f"two calls with equal generators draw other amounts of randomness: mechanism {_STATE}")
+    return []
+
+
+def _close(a: Outputs, b: Outputs) -> bool:
+    same = a.values.shape == b.values.shape and np.array_equal(a.codes, b.codes)
+    return same and np.allclose(a.values, b.values, rtol=_CLOSE, atol=0.0, equal_nan=True)
+
+
+def _check_buffer(stage: Stage, call: int) -> int:
+    """Unfit if an output changes once the mechanism is called again; how many rounds that took."""
+    if of_this_project(stage.run):
+        return 0
+    rngs = [stream(stage.seed, *stage.key, 2, call, part) for part in (0, 1)]
+    try:
+        raw = stage.run(stage.pair.d1, _SIZE, rngs[0])
+    except MechanismFailed:
+        raise
+    except Exception:
+        return _SIZE
+    kept = _copied(raw)
+    with contextlib.suppress(Exception):
+        stage.run(stage.pair.d0, _SIZE, rngs[1])
+    if not same_outputs(kept, encode(raw, _SIZE)):
+        raise Unfit("mechanism returns one buffer again and again: an output changes with the next call; return a new array each time")
+    return 2 * _SIZE
+
+
+def _copied(raw: Any) -> Outputs:
+    found = encode(raw, _SIZE)
+    return Outputs(found.values.copy(), found.codes, found.names)
+
+
+def _check_output(stage: Stage, rounds: int, *sides: Outputs) -> None:
+    """AlwaysRaises if all there is to see is an exception."""
+    if not all(_raises(side, all) for side in sides):
+        return
+    name, told = sorted(name for side in sides for name in side.names.values())[0], ""
+    try:
+        getattr(stage.run, "run", stage.run)(stage.pair.d0, 1, stream(stage.seed, *stage.key, 3))
+    except Exception as error:
+        told = f": {text_of(error, str)}"
+    raise AlwaysRaises(f"mechanism always {name}{told}", rounds)
+
+
+def _raises(side: Outputs, how: Callable[[Any], bool] = any) -> bool:
+    return bool(side.names) and how(name.startswith("raises ") for name in side.names.values())
+
+
+def _shown(stage: Stage) -> str:
+    return repr([to_jsonable(dataset) for dataset in (stage.pair.d0, stage.pair.d1)])

@@ -1,0 +1,407 @@
+"""The stages of a black-box audit: probe, low bits, pilot over pairs, training of an event, tests of it that may train a better one."""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_left
+from collections.abc import Callable
+from concurrent.futures import Executor
+from dataclasses import dataclass, field, replace
+from time import perf_counter
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpwitness.auditors.black_box.detection import ScoreLaw
+from dpwitness.auditors.black_box.probe import Probed, probe_stage, replay_stage, told_of
+from dpwitness.auditors.black_box.timing import Costs
+from dpwitness.auditors.events.bits import floating, learn_lattice
+from dpwitness.auditors.events.divergence import Binned, binned_bound
+from dpwitness.auditors.events.learning import Learned, learn
+from dpwitness.auditors.events.outputs import Outputs, concatenate
+from dpwitness.auditors.events.rules import Event
+from dpwitness.auditors.results.audit_result import AuditResult, BitLevel, PairScore
+from dpwitness.auditors.results.verdicts import Verdict
+from dpwitness.auditors.running.engine import Chunk, Pace, Phase, Stage, collect, counts, outputs
+from dpwitness.auditors.running.health import Unfit, check_drift, check_training
+from dpwitness.auditors.running.repeats import Repeats
+from dpwitness.auditors.statistics.certificate import Tally, certified
+from dpwitness.auditors.statistics.combination import Part, combined, combined_p_value
+from dpwitness.mechanisms.foreign.target import Target
+from dpwitness.mechanisms.terms.notions import RDP, ZCDP, ApproxDP, Claim, PureDP
+from dpwitness.mechanisms.terms.pairs import Pair
+from dpwitness.mechanisms.terms.protocol import AlwaysRaises
+
+__all__ = ["EARLY_ALPHA", "Course", "Progress", "UnderTest", "certify_event", "probe", "search_and_test"]
+
+Progress = Callable[[int, int], None]
+BothSides = tuple[Outputs, Outputs]  # of D1 and of D0; of `engine.Sides`, those on which no batch raised
+
+PROBE = 64  # rounds in a probe's chunk, of which four are run in all
+LEAST_PROBE = 16  # where pairs are many and runs are few
+PROBE_SHARE = 0.05  # of the runs, that probes may take before their chunks shrink
+CHUNKS = 512  # in a stage, at least about half as many
+PILOT_SHARE = 0.2
+TRAIN_SHARE = 0.3  # of few rounds; of more, a share that falls with the fourth root: events get better more slowly than tests
+TRAIN_WHOLE = 20_000  # rounds of which that share is trained on
+TRAIN_VALUES = 2**23  # numbers kept for training, at most
+TRAIN_ROUNDS = 2**18
+RUNS_A_PAIR = 1000  # at least: up to 700 go to its probe, bits and pilots
+FIRST_LOOKS = (2**13, 2**16)  # rounds, at most, on every pair, and on each of the best
+LEAST_LOOK = 200
+FINALISTS = 5  # pairs of which a second look is taken
+STAGED = 100_000  # rounds up to which an event is tested on rounds that train a better one; of more, learning twice would cost too much
+LEAST_STAGE = 500  # rounds of such a test
+BIT_SHARE = 0.1
+BIT_ROUNDS = 2**16  # a leak of bits is gross by nature: more rounds would only slow the audit
+LOOKS = (1 / 128, 1 / 64, 1 / 32, 1 / 16, 1 / 8, 1 / 4, 1 / 2, 1.0)
+EARLY_ALPHA = 0.05  # of alpha, for all looks but the last together: early looks are for gross violations
+LOOK = EARLY_ALPHA / len(LOOKS)  # of alpha, for each: those before the last, and the one at the end of an earlier event's test
+
+
+@dataclass(slots=True)
+class Course:
+    """An audit under way: what it was asked, and what it has measured so far."""
+
+    result: AuditResult
+    run: Callable[..., Any]
+    executor: Executor
+    seed: int
+    key: int
+    time_limit: float
+    progress: Progress | None
+    alpha: float
+    stop: str = "never"
+    bits: bool = False
+    near: NDArray[np.float64] | None = None
+    batch: int | None = None
+    probe: int = PROBE  # rounds in the chunk of each
+    done: int = 0
+    pairs: list[PairScore] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    tested: list[UnderTest] = field(default_factory=list)
+    bit_level: BitLevel | None = None
+    pace: Pace = field(default_factory=Pace)
+    single: set[int] = field(default_factory=set)  # pairs on which a batch has been seen to raise
+    shared: bool = False  # whether the mechanism has been seen to draw from a global generator
+    probed: dict[int, Probed] = field(default_factory=dict)
+    repeats: Repeats = field(default_factory=Repeats)
+    costs: Costs = field(default_factory=Costs)
+
+    @property
+    def scored(self) -> int:
+        """Columns of scores, before those of the outputs."""
+        return sum(len(score.keys) for score in self.result.scores)
+
+    def stage(self, pair: Pair, phase: int, index: int, rounds: int, chunk: int) -> Stage:
+        chunk = min(chunk, self.batch or chunk)
+        key = (self.key, index, phase)
+        return Stage(self.run, pair, self.seed, key, rounds, chunk, self.time_limit, index in self.single, self.shared)
+
+    @property
+    def left(self) -> int:
+        return self.result.requested - self.done
+
+    def take(self, index: int, found: Chunk, rounds: int) -> None:
+        """Note what a chunk on pair number `index` tells of the mechanism. Raises Unfit if its outputs have been there before."""
+        if found.single or found.lost:
+            self.single.add(index)
+        if self.repeats.add(found.marks):
+            raise Unfit("mechanism ignores rng or keeps its noise: rounds repeat, the outputs of one chunk came again in another")
+        self.costs.add(index, rounds, found.single, found.seconds)
+        self.advance(rounds)
+
+    def note(self, *notes: str) -> None:
+        self.notes.extend(note for note in notes if note not in self.notes)
+
+    def advance(self, rounds: int) -> None:
+        self.done += rounds
+        if self.progress is not None:
+            self.progress(self.done, self.result.requested)
+
+
+@dataclass(slots=True)
+class UnderTest:
+    """A pair in the test: its latest event, and what every stage has counted, the one under way last."""
+
+    pair: Pair
+    alpha: float
+    planned: int  # rounds of the whole test
+    event: Event
+    method: str
+    parts: list[Part] = field(default_factory=list)
+    lower: float = 0.0
+    p_value: float = 1.0
+    epsilon: float = 0.0
+    law: ScoreLaw | None = None
+
+    @property
+    def tally(self) -> Tally:
+        return self.parts[-1].tally if self.parts else Tally(0, 0, 0, self.event.directions)
+
+
+def search_and_test(state: Course, pairs: list[Pair]) -> None:
+    """All stages: probes, low bits, the pilot where there are several pairs, and the test of those that it picks."""
+    most = max(1, state.result.requested // RUNS_A_PAIR)
+    if len(pairs) > most:
+        state.notes.append(f"only the first {most} of {len(pairs)} pairs were tried: more need more trials")
+        pairs = pairs[:most]
+    state.probe = max(LEAST_PROBE, min(PROBE, int(PROBE_SHARE / 4 * state.result.requested / len(pairs))))
+    pairs, probes = _fit(state, pairs)
+    width = max(width for width, _ in probes)
+    budget = state.left
+    if state.bits and any(floats for _, floats in probes):
+        spend = min(int(BIT_SHARE * budget), BIT_ROUNDS * min(len(pairs), 4))
+        _test_bits(state, pairs, spend, width)
+        budget = min(budget - spend, state.left)
+    best, seen = 0, list[BothSides]()
+    if len(pairs) > 1:
+        spend = int(PILOT_SHARE * budget)
+        best, seen = _pilot(state, pairs, spend, width)
+        budget = min(budget - spend, state.left)
+    _test(state, pairs[best], best, seen, budget, width)
+
+
+def _fit(state: Course, pairs: list[Pair]) -> tuple[list[Pair], list[tuple[int, bool]]]:
+    """The pairs on which there is an output to see, with their probes. Raises AlwaysRaises if there is none."""
+    fit, probes, failed = list[Pair](), list[tuple[int, bool]](), list[tuple[Pair, AlwaysRaises]]()
+    for pair in pairs:
+        try:
+            probes.append(probe(state, pair, len(fit)))
+            fit.append(pair)
+        except AlwaysRaises as error:
+            state.advance(error.rounds)
+            failed.append((pair, error))
+    if not fit:
+        raise failed[0][1]
+    if failed:
+        (first, cause), others = failed[0], f" and {len(failed) - 1} more" if len(failed) > 1 else ""
+        state.note(f"skipped, for every run on both datasets raised: pair ({first.why}){others}; {cause}")
+    return fit, probes
+
+
+def probe(state: Course, pair: Pair, index: int) -> tuple[int, bool]:
+    """A few rounds: how wide the outputs are, and whether they have low bits. What they tell of the mechanism goes to `state`."""
+    stage = state.stage(pair, Phase.PROBE, index, state.probe, state.probe)
+    started = perf_counter()
+    seeded = bool(getattr(state.result.mechanism, "seeded", True))  # a target that says it is not has said so in its notes
+    found = collect(state.executor.submit(probe_stage, stage, seeded), stage, 4 * state.time_limit)  # it makes a dozen calls
+    state.pace.took(perf_counter() - started, found.rounds)
+    state.advance(found.rounds)
+    state.note(*found.notes)
+    if not seeded and not isinstance(state.result.mechanism, Target):
+        state.note("not reproducible: the mechanism says that it takes no seed, so the same seed gives other counts")
+    if found.single:
+        state.single.add(index)
+    state.shared |= found.shared
+    state.probed[index] = found
+    return max(1, *(side.values.shape[1] for side in found.sides)), floating(found.sides[0], found.sides[1], first=state.scored)
+
+
+def settle(state: Course, pair: Pair, index: int) -> None:
+    """After a test: the probe's chunk once more. Raises Unfit if what was run since has changed it."""
+    if getattr(state.result.mechanism, "seeded", True):
+        stage = state.stage(pair, Phase.PROBE, index, state.probe, state.probe)
+        stage = replace(stage, single=state.probed[index].single)
+        collect(state.executor.submit(replay_stage, stage, state.probed[index]), stage, 4 * state.time_limit)
+
+
+def _chunk(rounds: int, width: int) -> int:
+    """Rounds in a chunk: a power of two, so small that a slow mechanism ends some soon, and that a chunk's outputs take few megabytes.
+
+    It depends on nothing but what was asked: how fast the mechanism is decides only how many chunks a task takes (`Pace`).
+    """
+    wanted = 2 ** int(math.log2(max(rounds / CHUNKS, 128)))
+    return int(min(wanted, 2**16, max(256, 2 ** int(math.log2(2**21 / max(width, 1))))))
+
+
+def _train(state: Course, pair: Pair, index: int, phase: int, rounds: int, width: int) -> BothSides:
+    stage = state.stage(pair, phase, index, rounds, min(_chunk(rounds, width), max(rounds // 4, 16)))
+    chunks: list[BothSides] = []
+    for number, found in enumerate(outputs(stage, state.executor, state.pace)):
+        assert found.sides is not None and found.sides[0] is not None and found.sides[1] is not None  # none is lost: `engine.outputs`
+        chunks.append((found.sides[0], found.sides[1]))
+        state.take(index, found, stage.size(number))
+    check_training(chunks)
+    sides = _joined(chunks)
+    for side in sides:
+        state.note(*told_of(side))
+    return sides
+
+
+def _joined(parts: list[BothSides]) -> BothSides:
+    return concatenate([part[0] for part in parts]), concatenate([part[1] for part in parts])
+
+
+def _race(
+    state: Course, pairs: list[Pair], phases: tuple[int, int], budget: int, width: int, judge: Callable[[BothSides], tuple[float, Any]]
+) -> tuple[dict[int, float], Any]:
+    """What each pair promises, the best first, and what was found on it: all are looked at, then the best of them on more rounds."""
+    scores: dict[int, float] = {}
+    left, found = list(range(len(pairs))), None
+    looks = list(zip(phases, FIRST_LOOKS, strict=True))[len(pairs) <= FINALISTS :]
+    for phase, most in looks:
+        rounds = int(max(min(budget / len(looks) / len(left), most, TRAIN_VALUES // width), LEAST_LOOK))
+        best = -math.inf
+        for index in left:
+            scores[index], here = judge(_train(state, pairs[index], index, phase, rounds, width))
+            if scores[index] > best:
+                best, found = scores[index], here
+        left = sorted(left, key=lambda i: -scores[i])[:FINALISTS]
+    order = left + sorted(set(scores) - set(left), key=lambda i: -scores[i])
+    return {i: scores[i] for i in order}, found
+
+
+def _pilot(state: Course, pairs: list[Pair], budget: int, width: int) -> tuple[int, list[BothSides]]:
+    """The pair on which a learned event is expected to certify the most, and outputs of it, which may train the event to be tested.
+
+    One pair goes on: where others come close, a share of the rounds each would cost more than the choice among them.
+    """
+    goal = int((1 - PILOT_SHARE) * state.result.requested)
+
+    def judge(sides: BothSides) -> tuple[float, BothSides]:
+        return learn(*sides, state.result.claim, alpha=state.alpha, rounds=goal, quick=True).expected, sides
+
+    scores, seen = _race(state, pairs, (Phase.PILOT, Phase.SECOND_PILOT), budget, width, judge)
+    best = next(iter(scores))
+    state.pairs = [PairScore(pairs[i], score, i == best) for i, score in scores.items()]
+    return best, [seen]
+
+
+def _test(state: Course, pair: Pair, index: int, seen: list[BothSides], budget: int, width: int) -> None:
+    """Train an event on a share of the budget, and what was seen of the pair before, and certify it on the rest.
+
+    Where rounds are few, those that test this event train a better one, which the rounds left test: one certificate from both
+    (`combination`). Binned laws (RDP, zCDP) are tested once, for they have no p-value at a parameter that could be combined cheaply.
+    """
+    share = TRAIN_SHARE * min(1.0, TRAIN_WHOLE / max(budget, 1)) ** 0.25
+    known = sum(len(side) for sides in seen for side in sides)
+    wanted = int(min(share * budget, TRAIN_ROUNDS, TRAIN_VALUES // width))
+    train = wanted - known
+    if train > PROBE or not seen:
+        seen = [*seen, _train(state, pair, index, Phase.TRAIN, train, width)]
+    rounds, claim, alpha = budget - max(train, 0), state.result.claim, state.alpha
+    learned = learn(*_joined(seen), claim, alpha=alpha * (1 - EARLY_ALPHA), rounds=rounds, near=state.near)
+    tested = UnderTest(pair, alpha, rounds, learned.event, learned.method)
+    state.tested.append(tested)
+    if budget <= STAGED and wanted >= LEAST_STAGE and not isinstance(claim, RDP | ZCDP):
+        stage = state.stage(pair, Phase.FIRST_TEST, index, wanted, _chunk(wanted, width))
+        kept = _count(state, tested, stage, learned, index, {1.0: LOOK}, weight=math.sqrt(wanted / rounds))
+        if kept:
+            learned = learn(*_joined([*seen, *kept]), claim, alpha=alpha * (1 - EARLY_ALPHA), rounds=rounds - wanted, near=state.near)
+            _last(state, tested, learned, index, rounds - wanted, width)
+    else:
+        _last(state, tested, learned, index, rounds, width)
+    settle(state, pair, index)
+
+
+def certify_event(state: Course, pair: Pair, index: int, learned: Learned, rounds: int, alpha: float, width: int) -> None:
+    """Test a fixed event on fresh rounds, with looks on the way."""
+    tested = UnderTest(pair, alpha, rounds, learned.event, learned.method)
+    state.tested.append(tested)
+    _last(state, tested, learned, index, rounds, width)
+    settle(state, pair, index)
+
+
+def _last(state: Course, tested: UnderTest, learned: Learned, index: int, rounds: int, width: int) -> None:
+    """Test an event to the end of the budget."""
+    stage = state.stage(tested.pair, Phase.TEST, index, rounds, _chunk(rounds, width))
+    _count(state, tested, stage, learned, index, {look: LOOK if look < 1 else 1 - EARLY_ALPHA for look in LOOKS})
+
+
+def _count(
+    state: Course, tested: UnderTest, stage: Stage, learned: Learned, index: int, spent: dict[float, float], weight: float | None = None
+) -> list[BothSides]:
+    """Count an event in a stage's rounds, with looks at shares of them at these shares of alpha.
+
+    With a `weight` other stages follow, and the outputs are kept; none if a look said to stop. A binned rule (RDP, zCDP) is tested at the
+    end, on half of alpha.
+    """
+    binned, event = learned.binned, learned.event
+    tested.event, tested.method, tested.law = event, learned.method, learned.law
+    tested.parts.append(Part(Tally(0, 0, 0, event.directions), 1.0 if weight is None else weight))
+    tables: list[NDArray[np.int64]] = []
+    kept: list[BothSides] = []
+    cells = np.zeros((2, len(binned.loss) if binned else 0), dtype=np.int64)
+    share = tested.alpha * (0.5 if binned else 1.0)
+    looks = {max(1, round(look * stage.chunks)): share * part for look, part in spent.items()}
+    events = [event, binned] if binned else [event]
+    stop = False
+    for number, found in enumerate(counts(stage, events, state.executor, state.pace, keep=weight is not None), start=1):
+        tables.append(found.tables[0])
+        tested.parts[-1] = tested.parts[-1].plus(_tally(found, event.directions), found.lost)
+        if binned:
+            cells += found.tables[1]
+        if found.sides is not None and found.sides[0] is not None and found.sides[1] is not None:
+            kept.append((found.sides[0], found.sides[1]))
+        state.take(index, found, stage.size(number - 1))
+        if number in looks and _look(state, tested, looks[number]):
+            stop = True
+            break
+    lost = tested.parts[-1].lost
+    if binned and not stop and not lost:  # its cells have no place for rounds that nobody saw
+        _look_at_cells(state, tested, binned, cells, tested.alpha / 2)
+    if lost:
+        state.note(f"a batch raised for the first time in the test: its {lost} rounds count as wrong guesses, later rounds were run singly")
+    check_drift(np.array(tables, dtype=float))
+    return [] if stop else kept
+
+
+def _look_at_cells(state: Course, tested: UnderTest, rule: Binned, cells: NDArray[np.int64], alpha: float) -> None:
+    """Certify the divergence of the binned law; it replaces the event where it says more."""
+    claim = state.result.claim
+    lower = binned_bound(claim, rule, cells, alpha)
+    levels = np.geomspace(1e-30, 1.0, 200)
+    least = bisect_left(
+        levels, True, key=lambda level: binned_bound(claim, rule, cells, level) > claim.parameter
+    )  # it rises with the level
+    tested.p_value = min(tested.p_value, (levels[least] if least < len(levels) else 1.0) * state.alpha / alpha)
+    if lower > tested.lower:
+        tested.lower, tested.event, tested.method = lower, rule, tested.method + ", binned law"
+
+
+def _test_bits(state: Course, pairs: list[Pair], budget: int, width: int) -> None:
+    """The bit-level verdict, on the pair whose lattice event promises most: half of the budget to train, half to test."""
+    claim = _epsilon_claim(state.result.claim)
+    state.bit_level = BitLevel(Verdict.NOT_REFUTED, 0.0)
+
+    def judge(sides: BothSides) -> tuple[float, Event | None]:
+        return learn_lattice(*sides, claim, alpha=state.alpha, rounds=budget // 2, first=state.scored) or (-math.inf, None)
+
+    scores, event = _race(state, pairs, (Phase.BIT_TRAIN, Phase.SECOND_BIT_TRAIN), budget // 2, width, judge)
+    if event is None:
+        return
+    index = next(iter(scores))
+    rounds = budget // 2
+    stage = state.stage(pairs[index], Phase.BIT_TEST, index, rounds, _chunk(rounds, width))
+    tally, lost = Tally(0, 0, 0, event.directions), 0
+    for number, chunk in enumerate(counts(stage, [event], state.executor, state.pace)):
+        tally += _tally(chunk, event.directions)
+        lost += chunk.lost
+        state.take(index, chunk, stage.size(number))
+    numbers = (tally.correct, tally.wrong, tally.rounds, state.alpha, tally.directions, lost)
+    refuted = float(certified(state.result.claim, *numbers)) > state.result.claim.parameter
+    verdict = Verdict.VIOLATED if refuted else Verdict.NOT_REFUTED
+    state.bit_level = BitLevel(verdict, float(certified(claim, *numbers)), pairs[index], event, tally)
+
+
+def _look(state: Course, tested: UnderTest, alpha: float) -> bool:
+    """Certify what there is, at this look's share of alpha; whether to stop."""
+    claim, wanted = state.result.claim, _epsilon_claim(state.result.claim)
+    lower = combined(claim, tested.parts, alpha)
+    tested.lower = max(tested.lower, lower)
+    tested.epsilon = max(tested.epsilon, lower if wanted is claim or isinstance(claim, PureDP) else combined(wanted, tested.parts, alpha))
+    tested.p_value = min(tested.p_value, combined_p_value(claim, tested.parts) * state.alpha / alpha)
+    refuted = tested.lower > claim.parameter
+    return refuted and (state.stop == "violation" or (state.stop == "gross" and tested.lower > 3 * claim.parameter + 2))
+
+
+def _tally(found: Chunk, directions: int) -> Tally:
+    """From cells (abstain, D1, D0) of both sides to right and wrong guesses; lost rounds are wrong ones."""
+    table, lost = found.tables[0], found.lost
+    return Tally(int(table[0, 1] + table[1, 2]), int(table[0, 2] + table[1, 1]) + lost, int(table.sum()) + lost, directions)
+
+
+def _epsilon_claim(claim: Claim) -> Claim:
+    return claim if isinstance(claim, ApproxDP) else PureDP(1.0)

@@ -1,0 +1,254 @@
+"""What the checks are made of: the mechanism under check, what it must offer for a check to apply, and exact tests on few runs."""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+from collections.abc import Callable, Collection
+from concurrent.futures import Executor
+from typing import Any
+
+import numpy as np
+from numpy.random import Generator
+from numpy.typing import NDArray
+
+from dpwitness.auditors.black_box.audit import audit
+from dpwitness.auditors.events.outputs import Outputs
+from dpwitness.auditors.results.audit_result import AuditResult
+from dpwitness.auditors.results.verdicts import Verdict
+from dpwitness.auditors.running.engine import Inline, Stage, collect, run_side, stream
+from dpwitness.auditors.statistics.certificate import certified
+from dpwitness.mechanisms.domains import Domain
+from dpwitness.mechanisms.foreign.target import Target
+from dpwitness.mechanisms.terms.notions import Claim
+from dpwitness.mechanisms.terms.pairs import Pair
+
+__all__ = ["CHECKS", "Check", "CheckFailed", "Skip", "Subject", "Tag", "budgets", "check", "fail_if_told_apart"]
+
+CONFIDENCE = 1 - 1e-9  # of every statistical check
+LEAST = 1000  # runs of an audit
+FEW = 0.002  # of all runs: what a check takes that only looks at a few
+
+Labels = NDArray[np.int64]
+
+
+@dataclasses.dataclass(frozen=True, slots=True, eq=False)
+class Subject:
+    """A mechanism under check: the pairs to try it on, one root seed, and the audits that several checks share.
+
+    `trials` are the runs of all checks together, `runs` those of the check under way.
+    """
+
+    mechanism: Any
+    name: str
+    pairs: list[Pair]
+    seed: int
+    trials: int
+    executor: Executor | None = None
+    audits: dict[str, AuditResult] = dataclasses.field(default_factory=dict)
+    runs: int = 0
+
+    def few(self, most: int) -> int:
+        """Up to `most` runs, fewer where the check may take fewer."""
+        return max(2, min(most, self.runs))
+
+    def require(self, least: int) -> None:
+        """Skip unless the check may take as many runs as it needs."""
+        if self.runs < least:
+            raise Skip(f"it needs {least:,} runs, its share of {self.trials:,} is {self.runs:,}: raise trials")
+
+    @property
+    def run(self) -> Callable[..., Any]:
+        found: Callable[..., Any] = getattr(self.mechanism, "sample", self.mechanism)
+        return found
+
+    @property
+    def claim(self) -> Claim:
+        found: Claim = self.mechanism.claim
+        return found
+
+    @property
+    def domain(self) -> Domain | None:
+        return getattr(self.mechanism, "domain", None)
+
+    def outputs(self, dataset: Any, size: int, *key: int) -> Outputs:
+        """Encoded outputs of `size` runs."""
+        return run_side(self.run, dataset, size, stream(self.seed, *key))
+
+    def audit(self, pairs: list[Pair], trials: int, *, bits: bool = False) -> AuditResult:
+        """Look for a violation of the claim on these pairs, at a false-alarm probability of 1e-9."""
+        result = audit(
+            self.mechanism,
+            pair=pairs,
+            trials=trials,
+            confidence=CONFIDENCE,
+            seed=self.seed,
+            name=self.name,
+            bits=bits,
+            stop="violation",
+            executor=self.executor,
+        )
+        if result.verdict is Verdict.INCONCLUSIVE:
+            raise KeyboardInterrupt
+        return result
+
+    def small(self, pairs: list[Pair], why: str) -> None:
+        """Audit special pairs on the check's share of the runs; CheckFailed if the claim is broken there."""
+        self.require(LEAST)
+        result = self.audit(pairs, self.runs)
+        if result.verdict is Verdict.VIOLATED:
+            assert result.pair is not None
+            raise CheckFailed(f"{why}: {result.headline()} on the pair '{result.pair.why}'", result)
+        if result.verdict is not Verdict.NOT_REFUTED:
+            raise CheckFailed(f"{why}: {result.headline()}", result)
+
+
+class Skip(Exception):
+    """The check does not apply to this mechanism."""
+
+
+class CheckFailed(AssertionError):
+    """The mechanism fails the check. `violation`: its claim is refuted."""
+
+    def __init__(self, reason: str, result: AuditResult | None = None, *, violation: bool = False) -> None:
+        super().__init__(reason)
+        self.result = result
+        self.violation = violation or (result is not None and result.verdict is Verdict.VIOLATED)
+
+
+class Tag(enum.Enum):
+    """What a check needs; the value is the reason why it is skipped."""
+
+    CLAIM = "the mechanism states no claim"
+    SEED = "the library cannot be seeded"
+    DENSITY = "the mechanism offers no log_density"
+    PARAMETERS = "the mechanism is no dataclass"
+    TRAVELS = "the mechanism runs in worker processes of its own"
+    NUMBERS = "its datasets are no arrays of floating-point numbers"
+    RECORDS = "its datasets are no arrays of records"
+
+    def given(self, subject: Subject) -> bool:
+        """Whether `subject` offers it."""
+        it = subject.mechanism
+        if self is Tag.CLAIM:
+            return getattr(it, "claim", None) is not None
+        if self is Tag.SEED:
+            return bool(getattr(it, "seeded", True))
+        if self is Tag.DENSITY:
+            return hasattr(it, "log_density")
+        if self is Tag.PARAMETERS:
+            return dataclasses.is_dataclass(it) and not isinstance(it, type | Target)
+        if self is Tag.TRAVELS:
+            return not isinstance(it, Target)
+        arrays = all(isinstance(d, np.ndarray) and d.ndim > 0 and d.dtype.kind == "f" for pair in subject.pairs for d in (pair.d0, pair.d1))
+        return arrays and (self is Tag.NUMBERS or subject.pairs[0].relation in ("replace-one", "add-remove"))
+
+
+Check = Callable[[Subject], None]
+CHECKS: dict[str, Check] = {}
+_SHARES: dict[str, tuple[float, str]] = {}  # of all runs, and the name of what several checks take together
+_NEEDS: dict[str, tuple[Tag, ...]] = {}
+CLAIM = "claim"  # the group of checks that share the audit of the claim
+
+
+def budgets(names: Collection[str], trials: int, subject: Subject | None = None) -> dict[str, int]:
+    """Runs that each of these checks may take of all; those that do not apply to `subject` leave theirs to the others.
+
+    The audit of the claim takes the least runs of an audit before others take any.
+    """
+    apply = [name for name in names if subject is None or all(tag.given(subject) for tag in _NEEDS[name])]
+    together = {group: share for share, group in (_SHARES[name] for name in apply)}
+    claim = int(trials * together.pop(CLAIM, 0.0) / max(sum(together.values()) + _SHARES["check_claim"][0], 1e-9))
+    if CLAIM in {_SHARES[name][1] for name in apply}:
+        claim = max(claim, min(trials, LEAST)) if together else trials
+    rest = (trials - claim) / max(sum(together.values()), 1e-9)
+    return {name: 0 if name not in apply else claim if _SHARES[name][1] == CLAIM else int(_SHARES[name][0] * rest) for name in names}
+
+
+def check(*needs: Tag, share: float = FEW, group: str = "") -> Callable[[Check], Check]:
+    """Register a check by its name; it is skipped where one of the tags is not given.
+
+    `share` is what it may take of the runs of all checks; those of one `group` take it once.
+    """
+
+    def register(function: Check) -> Check:
+        def run(subject: Subject) -> None:
+            for tag in needs:
+                if not tag.given(subject):
+                    raise Skip(tag.value)
+            function(subject)
+
+        run.__name__, run.__doc__ = function.__name__, function.__doc__
+        CHECKS[function.__name__] = run
+        _SHARES[function.__name__], _NEEDS[function.__name__] = (share, group or function.__name__), needs
+        return run
+
+    return register
+
+
+def fail_if_told_apart(subject: Subject, label: Callable[[Any], Labels], what: str, run: Callable[..., Any] | None = None) -> None:
+    """CheckFailed if a label of the outputs alone refutes the claim on some pair, at a false-alarm probability of 1e-9 over all pairs.
+
+    Which labels speak for which dataset is fixed on a third of the rounds and tested on the others. Rounds are as many as refute the
+    claim if every guess is right, within the check's share of the runs: it is for gross leaks, over all pairs.
+    """
+    rounds, alpha, spent = 256, (1 - CONFIDENCE) / len(subject.pairs), 0
+    subject.require(2 * rounds)
+    while 4 * rounds <= min(subject.runs, 2**16) and float(certified(subject.claim, rounds, 0, rounds, alpha)) <= subject.claim.parameter:
+        rounds *= 2
+    batch = getattr(subject.mechanism, "batch", None) if isinstance(subject.mechanism, Target) else None
+    executor = subject.executor or Inline()
+    try:
+        for index, pair in enumerate(subject.pairs):
+            if spent + 2 * rounds > subject.runs:  # a third of them twice, where a batch raises
+                break
+            spent += 3 * rounds // 2
+            chunk = min(rounds // 2, batch or rounds)
+            stage = Stage(run or subject.run, pair, subject.seed, (8, index, 0), 3 * rounds // 2, chunk, 600.0)
+            train = max(1, stage.chunks // 3)
+            sides = _all_labels(executor, stage, label, range(train))
+            if any(side is None for part in sides for side in part):  # a batch raises: from here on, one run at a time
+                stage, spent = dataclasses.replace(stage, single=True), spent + rounds // 2
+                sides = _all_labels(executor, stage, label, range(train))
+            guess = _guess(*(np.concatenate([part[side] for part in sides]) for side in (0, 1)))
+            if not guess:
+                continue
+            sides = _all_labels(executor, stage, label, range(train, stage.chunks))
+            tested = stage.rounds - train * stage.chunk
+            told = [
+                np.array([guess.get(int(value), 0) * way for part in sides for value in (() if part[side] is None else part[side])])
+                for side, way in ((0, 1), (1, -1))
+            ]
+            right = sum(int((guesses > 0).sum()) for guesses in told)
+            lost = tested - sum(map(len, told))  # rounds of batches that raised for the first time here are wrong guesses
+            wrong = lost + sum(int((guesses < 0).sum()) for guesses in told)
+            lower = float(certified(subject.claim, right, wrong, tested, alpha, lost=lost))
+            if lower > subject.claim.parameter:
+                reason = f"{what}: it certifies {subject.claim.symbol} > {lower:.4g} against {subject.claim} on the pair '{pair.why}'"
+                raise CheckFailed(reason, violation=True)
+    finally:
+        if subject.executor is None:
+            executor.shutdown(wait=False)
+
+
+def _all_labels(executor: Executor, stage: Stage, label: Callable[[Any], Labels], chunks: range) -> list[Any]:
+    futures = [executor.submit(_labels, stage, i, label) for i in chunks]
+    return [collect(future, stage) for future in futures]
+
+
+def _labels(stage: Stage, index: int, label: Callable[[Any], Labels]) -> list[Labels | None]:
+    """Labels on D1 and on D0; None where a batch raised."""
+    return [None if side is None else label(side) for side in stage.sample(index)]
+
+
+def _guess(first: Labels, second: Labels) -> dict[int, int]:
+    """+1 for labels that speak for D1, -1 for those that speak for D0: those whose log-ratio is at least half of the largest."""
+    values = np.unique(np.concatenate([first, second]))
+    ratio = {int(v): float(np.log((np.sum(first == v) + 1) / (np.sum(second == v) + 1))) for v in values}
+    most = max(map(abs, ratio.values()), default=0.0)
+    return {v: 1 if r > 0 else -1 for v, r in ratio.items() if most > 0.5 and abs(r) >= most / 2}
+
+
+def drawn(rng: Generator) -> int:
+    """64-bit words that an SFC64 generator has given: it counts them in its state."""
+    return int(rng.bit_generator.state["state"]["state"][3])

@@ -1,0 +1,348 @@
+"""Guess rules: data, not code. Each names D1 (+1), D0 (-1) or abstains (0) for every output, and can be written to JSON and replayed."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpwitness.auditors.events.features import Block, Trees
+from dpwitness.auditors.events.outputs import Outputs, row_keys
+from dpwitness.mechanisms.terms.jsonable import to_jsonable
+from dpwitness.mechanisms.terms.validation import InvalidArgument
+
+__all__ = [
+    "Atoms",
+    "Ball",
+    "Event",
+    "Intervals",
+    "Lattice",
+    "Threshold",
+    "WeightedScore",
+    "name_of_atom",
+    "only_exact",
+]
+
+FloatArray = NDArray[np.float64]
+Guesses = NDArray[np.int8]
+
+_MANY = 2**13  # numbers that are worth a compiled kernel
+
+
+class Event(ABC):
+    """A guess rule."""
+
+    kind: ClassVar[str]
+
+    @abstractmethod
+    def guess(self, outputs: Outputs) -> Guesses:
+        """+1 (it was D1), -1 (it was D0) or 0 (abstain) for each output."""
+
+    @property
+    @abstractmethod
+    def directions(self) -> int:
+        """How many of the two guesses the rule ever makes."""
+
+    @abstractmethod
+    def describe(self) -> str:
+        """The rule in one line, for a person."""
+
+    def count(self, outputs: Outputs) -> tuple[int, int]:
+        """How many outputs are named D1, and how many D0."""
+        guesses = self.guess(outputs)
+        return int(np.count_nonzero(guesses > 0)), int(np.count_nonzero(guesses < 0))
+
+    def tabulate(self, outputs: Outputs) -> NDArray[np.int64]:
+        """Counts of the cells abstain, D1, D0."""
+        plus, minus = self.count(outputs)
+        return np.array([len(outputs) - plus - minus, plus, minus], dtype=np.int64)
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain JSON types; `event_reading.read_event` is the inverse."""
+        return {"kind": self.kind, "rule": to_jsonable(self)}
+
+
+def _directions(guesses: Any) -> int:
+    found = set(np.sign(guesses).tolist()) - {0}
+    return max(1, len(found))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Intervals(Event):
+    """One number is cut at `edges`; guesses[i] holds for edges[i-1] < x <= edges[i], and `missing` for NaN."""
+
+    column: int
+    edges: FloatArray
+    guesses: FloatArray
+    missing: int = 0
+
+    kind: ClassVar[str] = "intervals"
+
+    def __post_init__(self) -> None:
+        if np.any(np.diff(self.edges) <= 0) or len(self.guesses) != len(self.edges) + 1:
+            raise InvalidArgument(f"Intervals: edges must increase and be one fewer than guesses, got {self.edges.tolist()}")
+
+    def _column(self, outputs: Outputs) -> FloatArray:
+        return outputs.matrix(self.column + 1, structure=False)[:, self.column] if outputs.values.shape[1] != 1 else outputs.values[:, 0]
+
+    def guess(self, outputs: Outputs) -> Guesses:
+        x = self._column(outputs)
+        cells = np.searchsorted(self.edges, x, side="left")
+        table = np.append(self.guesses, self.missing).astype(np.int8)
+        return table[np.where(np.isnan(x), len(self.guesses), cells)]
+
+    def count(self, outputs: Outputs) -> tuple[int, int]:
+        x = self._column(outputs)
+        if len(self.edges) > 8 and len(x) >= _MANY and 1e-290 < np.ptp(self.edges) < np.inf:
+            from dpwitness.auditors.events.interval_kernel import count_in_intervals  # loads Numba
+
+            return count_in_intervals(np.ascontiguousarray(x), self.edges, np.sign(self.guesses).astype(np.int8), self.missing)
+        if len(self.edges) > 8:
+            return Event.count(self, outputs)
+        # a comparison an edge is several times faster than a search
+        below = np.array([np.count_nonzero(x <= edge) for edge in self.edges], dtype=np.int64)
+        finite = len(x) if self.missing == 0 and self.guesses[-1] == 0 else len(x) - int(np.count_nonzero(x != x))
+        counts = np.diff(np.concatenate([[0], below, [finite]]))
+        plus, minus = int(counts[self.guesses > 0].sum()), int(counts[self.guesses < 0].sum())
+        lost = len(x) - finite
+        return plus + lost * (self.missing > 0), minus + lost * (self.missing < 0)
+
+    @property
+    def directions(self) -> int:
+        return _directions([*self.guesses, self.missing])
+
+    def describe(self) -> str:
+        bounds = ["-inf", *(f"{edge:.6g}" for edge in self.edges), "inf"]
+        parts = [f"D{int(g > 0)} on ({bounds[i]}, {bounds[i + 1]}]" for i, g in enumerate(self.guesses) if g]
+        if self.missing:
+            parts.append(f"D{int(self.missing > 0)} on NaN")
+        shown = "; ".join(parts[:6]) + (f"; and {len(parts) - 6} more intervals" if len(parts) > 6 else "")
+        return f"output {self.column}: {shown}" if self.column else shown
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class WeightedScore:
+    """A weighted sum of features of an output matrix with `width` numbers a row: each block with its weights, and a constant."""
+
+    width: int
+    blocks: tuple[tuple[Block, FloatArray], ...]
+    offset: float = 0.0
+    structures: tuple[tuple[str, float], ...] = ()  # what kinds of output there are and what each adds, to be printed
+
+    def __call__(self, matrix: FloatArray) -> FloatArray:
+        """Scores of the rows, quantised to 1e-9 of the weights' size so that rounding noise decides nothing."""
+        total = np.full(len(matrix), self.offset)
+        for block, weights in self.blocks:
+            total += block.columns(matrix) @ weights
+        unit = 1e-9 * max([1e-3, *(float(np.abs(weights).max()) for _, weights in self.blocks)])
+        return np.rint(total / unit) * unit
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Threshold(Event):
+    """D1 where the score exceeds `high`, D0 where it is below `low`; an infinite threshold is never crossed."""
+
+    score: WeightedScore
+    low: float
+    high: float
+
+    kind: ClassVar[str] = "threshold"
+
+    def guess(self, outputs: Outputs) -> Guesses:
+        score = self.score(outputs.matrix(self.score.width))
+        return (score > self.high).astype(np.int8) - (score < self.low).astype(np.int8)
+
+    @property
+    def directions(self) -> int:
+        return max(1, int(np.isfinite(self.low)) + int(np.isfinite(self.high)))
+
+    def describe(self) -> str:
+        score = self.score
+        features = sum(len(weights) for block, weights in score.blocks if not isinstance(block, Trees))
+        trees = sum(len(block.roots) for block, _ in score.blocks if isinstance(block, Trees))
+        sides = [("D1 above", self.high), ("D0 below", self.low)]
+        rule = ", ".join(f"{side} {at:.6g}" for side, at in sides if np.isfinite(at))
+        told = "".join(f"; an output that is {name!r} scores {value:.3g}" for name, value in score.structures[:4])
+        return f"score over {features} features{f' and {trees} trees' if trees else ''}: {rule or 'never guesses'}{told}"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Atoms(Event):
+    """A guess for each listed output (rows of the output matrix, structure code first); others abstain.
+
+    With `exact`, pairs of a column and a value, an output is known by which of these values it has, and where: see `only_exact`.
+    """
+
+    rows: FloatArray
+    guesses: FloatArray
+    names: tuple[str, ...] = ()
+    exact: FloatArray | None = None
+    _sorted: tuple[NDArray[np.uint64], Guesses] = field(init=False, repr=False)  # keys of the rows, and what is guessed on each
+
+    kind: ClassVar[str] = "atoms"
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "_sorted", _by_key(self.rows, self.guesses))
+
+    def guess(self, outputs: Outputs) -> Guesses:
+        matrix = outputs.matrix(self.rows.shape[1] - 1)
+        return _look_up(self._sorted, matrix if self.exact is None else only_exact(matrix, self.exact))
+
+    @property
+    def directions(self) -> int:
+        return _directions(self.guesses)
+
+    def describe(self) -> str:
+        parts = []
+        for i in np.argsort(-np.abs(self.guesses), kind="stable")[:4]:
+            numbers = ", ".join("any other" if self.exact is not None and np.isnan(v) else f"{v:g}" for v in self.rows[i, 1:])
+            name = self.names[i] if self.names else ""
+            told = name if name[-1:] in ("'", '"') else f"{name}({numbers})"  # a text, or a structure and its numbers
+            parts.append(f"D{int(self.guesses[i] > 0)} on {told}")
+        more = len(self.guesses) - len(parts)
+        return "; ".join(parts) + (f"; and {more} more outputs" if more > 0 else "")
+
+
+def only_exact(matrix: FloatArray, exact: FloatArray) -> FloatArray:
+    """Structure codes, and the numbers that are one of these exact values (column, value) of their column; NaN for all others.
+
+    Infinity stands for NaN too.
+    """
+    kept = np.full(matrix.shape, np.nan)
+    kept[:, 0] = matrix[:, 0]
+    for column in np.unique(exact[:, 0]).astype(np.intp):
+        x = np.where(np.isnan(matrix[:, column]), np.inf, matrix[:, column])
+        hit = np.isin(x, exact[exact[:, 0] == column, 1])
+        kept[hit, column] = x[hit]
+    return kept
+
+
+def name_of_atom(row: FloatArray, names: Mapping[float, str]) -> str:
+    """The structure of an output, and its texts where it has some."""
+    texts = [names[value] for value in row[1:].tolist() if value in names]
+    return " ".join([names.get(row[0], ""), *texts]).strip()
+
+
+def _by_key(rows: FloatArray, guesses: FloatArray) -> tuple[NDArray[np.uint64], Guesses]:
+    keys = row_keys(rows)
+    order = np.argsort(keys)
+    with np.errstate(invalid="ignore"):  # of a witness that nobody has checked yet
+        return keys[order], np.asarray(guesses)[order].astype(np.int8)
+
+
+def _look_up(table: tuple[NDArray[np.uint64], Guesses], matrix: FloatArray) -> Guesses:
+    """The guess on each row of a matrix; 0 where it is not in the table."""
+    known, guesses = table
+    keys = row_keys(matrix)
+    place = np.minimum(np.searchsorted(known, keys), len(known) - 1)
+    return np.where(known[place] == keys, guesses[place], np.int8(0))
+
+
+_SPECIAL = 2000.0  # in the place of an exponent, for zeros, infinities, NaN and denormals: no float has it
+
+
+def lattice(values: FloatArray) -> FloatArray:
+    """Float-bit features of a column: binary exponent and exponent of the lowest set bit; zero keeps its sign."""
+    bits = np.ascontiguousarray(values).view(np.int64)
+    exponent = (bits >> 52) & 0x7FF
+    mantissa = (bits & 0xFFFFFFFFFFFFF) | (1 << 52)
+    lowest = np.frexp((mantissa & -mantissa).astype(np.float64))[1]  # 1 .. 53, counted from the mantissa's end
+    features = np.column_stack([exponent - 1023.0, exponent - 1023.0 + lowest - 53.0])
+    special = (exponent == 0) | (exponent == 0x7FF)
+    features[special] = np.column_stack(
+        [np.where(np.signbit(values[special]), -_SPECIAL, _SPECIAL), np.nan_to_num(values[special], nan=2e308)]
+    )
+    return features
+
+
+def lowest_bits(features: FloatArray) -> FloatArray:
+    """The exponent of the lowest set bit, from `lattice` features; infinity for zeros, infinities, NaN and denormals."""
+    return np.where(np.abs(features[:, 0]) < _SPECIAL, features[:, 1], np.inf)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Lattice(Event):
+    """Atoms of the float bits of one column: what the low bits of an output say, whatever its value."""
+
+    column: int
+    rows: FloatArray
+    guesses: FloatArray
+    _sorted: tuple[NDArray[np.uint64], Guesses] = field(init=False, repr=False)
+
+    kind: ClassVar[str] = "lattice"
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "_sorted", _by_key(self.rows, self.guesses))
+
+    def guess(self, outputs: Outputs) -> Guesses:
+        column = outputs.matrix(self.column + 1, structure=False)[:, self.column]
+        return _look_up(self._sorted, lattice(column))
+
+    @property
+    def directions(self) -> int:
+        return _directions(self.guesses)
+
+    def describe(self) -> str:
+        lows = [f"2^{low:g}" for (_, low), g in zip(self.rows, self.guesses, strict=True) if g > 0]
+        return f"output {self.column}: {len(self.guesses)} classes of (exponent, lowest set bit)" + (
+            f"; D1 e.g. at {lows[0]}" if lows else ""
+        )
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class LowBits(Event):
+    """The guess `side` (+1 or -1) for finite outputs of one column whose lowest set bit lies below 2^`below`."""
+
+    column: int
+    below: float
+    side: int
+
+    kind: ClassVar[str] = "low bits"
+
+    def guess(self, outputs: Outputs) -> Guesses:
+        column = outputs.matrix(self.column + 1, structure=False)[:, self.column]
+        return np.int8(self.side) * (lowest_bits(lattice(column)) < self.below).astype(np.int8)
+
+    @property
+    def directions(self) -> int:
+        return 1
+
+    def describe(self) -> str:
+        return f"output {self.column}: D{int(self.side > 0)} where the lowest set bit lies below 2^{self.below:g}"
+
+
+def distances(rows: FloatArray, center: FloatArray) -> FloatArray:
+    """Of each row from a center; infinite beyond the floats, NaN where a number is."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        return np.asarray(np.linalg.norm(rows - center, axis=1))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Ball(Event):
+    """A guess for outputs within `inner` of a center, and the other one for those beyond `outer`; `inside` (+1 or -1) is the first."""
+
+    center: FloatArray
+    inner: float
+    outer: float
+    inside: int
+
+    kind: ClassVar[str] = "ball"
+
+    def guess(self, outputs: Outputs) -> Guesses:
+        distance = distances(outputs.matrix(len(self.center), structure=False), self.center)
+        sides = (distance < self.inner).astype(np.int8) - (distance > self.outer).astype(np.int8)
+        return np.asarray(sides if self.inside > 0 else -sides, dtype=np.int8)
+
+    @property
+    def directions(self) -> int:
+        return max(1, int(self.inner > 0) + int(np.isfinite(self.outer)))
+
+    def describe(self) -> str:
+        center = np.array2string(self.center, precision=6, threshold=8)
+        parts = [f"D{int(self.inside > 0)} within {self.inner:.6g}"] if self.inner > 0 else []
+        parts += [f"D{int(self.inside < 0)} beyond {self.outer:.6g}"] if np.isfinite(self.outer) else []
+        return f"{' and '.join(parts) or 'never guesses: distance'} of {center}"

@@ -1,0 +1,109 @@
+"""The privacy loss as a function of outputs, with a bound on its rounding, and the search among outputs that are atoms."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.random import Generator
+
+from dpwitness.mechanisms.terms.pairs import Pair
+from dpwitness.mechanisms.terms.protocol import FloatArray
+from dpwitness.mechanisms.terms.validation import InvalidArgument
+
+__all__ = ["Loss", "best_atom", "sampled"]
+
+_ROUNDING = 1e-15  # of the size of a log-density; its terms are few and of that size
+_FAINT = -707.0  # logarithms of numbers that have lost digits, where a density was computed before its logarithm was taken
+_GONE = -745.2  # of the smallest
+
+
+def sampled(mechanism: Any, dataset: Any, size: int, rng: Generator) -> FloatArray:
+    """`size` outputs as (size, k) floats."""
+    try:
+        rows = np.asarray(mechanism.sample(dataset, size, rng), dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        if isinstance(error, InvalidArgument):
+            raise
+        raise InvalidArgument(f"worst_output: mechanism must give rows of numbers, got {error}") from None
+    return rows[:, None] if rows.ndim == 1 else rows.reshape(len(rows), -1)
+
+
+class Loss:
+    """log p - log q of a pair, for many outputs at once."""
+
+    def __init__(self, mechanism: Any, pair: Pair) -> None:
+        if not hasattr(mechanism, "log_density"):
+            raise InvalidArgument(f"worst_output: mechanism must offer log_density, got {type(mechanism).__name__}")
+        self._mechanism, self._pair = mechanism, pair
+
+    def logs(self, outputs: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """log p and log q. An InvalidArgument names the first output at which one is NaN."""
+        found = []
+        for name, dataset in (("first", self._pair.d0), ("second", self._pair.d1)):
+            with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
+                logs = np.asarray(self._mechanism.log_density(outputs, dataset), dtype=np.float64).reshape(len(outputs))
+            wrong = np.isnan(logs)
+            if wrong.any():
+                row = outputs[int(np.flatnonzero(wrong)[0])]
+                if np.abs(row).max() < 1e100:
+                    raise InvalidArgument(f"worst_output: log_density must be a number, got nan on the {name} dataset at {row.tolist()!r}")
+                logs = np.where(wrong, -np.inf, logs)
+            found.append(logs)
+        return found[0], found[1]
+
+    def signed(self, outputs: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """log p - log q, 0 where both are zero or both unbounded, and a bound on its rounding."""
+        first, second = self.logs(outputs)
+        with np.errstate(invalid="ignore"):
+            difference = first - second
+        # zero beside a faint density has underflowed
+        difference = np.where(np.isinf(difference) & (np.maximum(first, second) < _FAINT), 0.0, difference)
+        faint = ((first > _GONE) & (first < _FAINT)) | ((second > _GONE) & (second < _FAINT))
+        rounding = np.where(faint, 1.0, 0.0) + _ROUNDING * (
+            np.abs(np.where(np.isfinite(first), first, 0)) + np.abs(np.where(np.isfinite(second), second, 0))
+        )
+        return np.where(np.isnan(difference), 0.0, difference), rounding
+
+    def __call__(self, outputs: FloatArray) -> FloatArray:
+        """|log p - log q| less its rounding, at least 0."""
+        difference, rounding = self.signed(outputs)
+        return np.maximum(np.abs(difference) - rounding, 0.0)
+
+    def share_of_atoms(self, rows: FloatArray, rng: Generator) -> float:
+        """The share of outputs that a small move makes impossible, as it does where a column is discrete; 0 below a tenth."""
+        some = rows[np.unique(np.linspace(0, len(rows) - 1, 32).astype(int))]
+        moved = some + 1e-7 * (1 + np.abs(some)) * rng.uniform(0.5, 1.0, some.shape)
+        first, second = self.logs(moved)
+        before = self.logs(some)
+        lost = (np.maximum(first, second) == -np.inf) & (np.maximum(*before) > -np.inf)
+        share = float(lost.mean())
+        return share if share > 0.1 else 0.0
+
+
+def best_atom(loss: Loss, rows: FloatArray, heads: int = 4) -> tuple[FloatArray, float]:
+    """Coordinate search from the best outputs seen: a column takes any value seen in it, or of another size, while the loss grows."""
+    k = rows.shape[1]
+    sizes = 10.0 ** np.arange(-6, 7)
+    seen = [np.concatenate([np.unique(rows[:, j])[:64], sizes, -sizes]) for j in range(k)]
+    totals = rows.sum(axis=1)
+    if k > 1 and np.all(rows >= 0) and np.ptp(totals) <= 1e-9 * abs(totals[0]):  # frequencies: the corners of their simplex
+        rows = np.vstack([rows, totals[0] * np.eye(k)])
+    values = loss(rows)
+    order = np.argsort(-values)[:heads]
+    best, top = rows[int(order[0])], float(values[int(order[0])])
+    for i in order:
+        point, value = rows[int(i)].copy(), float(values[int(i)])
+        improved = True
+        while improved and np.isfinite(value):
+            improved = False
+            for j in range(k):
+                trials = np.repeat(point[None, :], len(seen[j]), axis=0)
+                trials[:, j] = seen[j]
+                found = loss(trials)
+                at = int(np.argmax(found))
+                if found[at] > value + 1e-12:
+                    point, value, improved = trials[at], float(found[at]), True
+        if value > top:
+            best, top = point, value
+    return best, top

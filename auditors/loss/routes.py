@@ -1,0 +1,170 @@
+"""The strongest route from a mechanism and a pair to the law of its privacy loss: enumeration, composition, quadrature."""
+
+from __future__ import annotations
+
+import math
+from collections import OrderedDict
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpwitness.auditors.events.outputs import encode
+from dpwitness.auditors.loss.composition import composed_by
+from dpwitness.auditors.loss.content import content_key
+from dpwitness.auditors.loss.cubature import integrate
+from dpwitness.auditors.loss.law import Enclosure, LossLaw, atoms, unaccounted
+from dpwitness.auditors.loss.surfaces import fills_space
+from dpwitness.mechanisms.terms.pairs import Pair
+
+__all__ = ["composed", "enclose", "law_of", "loss_law"]
+
+FloatArray = NDArray[np.float64]
+
+_SEEN = 4096  # runs a side that show what outputs look like where no support is offered
+_NEGLIGIBLE = 1e-13  # mass that rounding may hide from a sum of a thousand masses
+
+
+def loss_law(mechanism: Any, pair: Pair) -> LossLaw | None:
+    """The law of the privacy loss of `pair`, or None where no exact route applies.
+
+    Exact where the outputs can be enumerated; otherwise the lower end of `enclose`, which differs from the truth by less than matters to
+    any audit.
+
+    Examples
+    --------
+    >>> from dpwitness.mechanisms import Laplace
+    >>> laplace = Laplace(1.0)
+    >>> float(loss_law(laplace, laplace.worst_pair()).hockey_stick(0.5).round(6))  # 1 - e^(-1/4)
+    0.221199
+    """
+    found = enclose(mechanism, pair)
+    return None if found is None else found.lower
+
+
+_KEPT: OrderedDict[Any, Enclosure | None] = OrderedDict()
+_NO_ATOMS: FloatArray = np.empty(0)
+
+
+def enclose(mechanism: Any, pair: Pair, atoms: FloatArray = _NO_ATOMS) -> Enclosure | None:
+    """Laws below and above the privacy loss of `pair` by the strongest route that applies; None if there is none.
+
+    Enumeration of the support; composition of independent factors; quadrature in one to three dimensions, with discrete columns
+    enumerated. The last 16 answers are kept, under the content of mechanism and pair as it is now.
+
+    Parameters
+    ----------
+    atoms : (m,) array
+        Numbers known to have a mass of their own, of outputs that are one number.
+    """
+    key = content_key(mechanism, pair.d0, pair.d1, atoms)
+    if key is None:
+        return law_of(mechanism, pair.d0, pair.d1, atoms)
+    if key not in _KEPT:
+        _KEPT[key] = law_of(mechanism, pair.d0, pair.d1, atoms)
+        while len(_KEPT) > 16:
+            _KEPT.popitem(last=False)
+    _KEPT.move_to_end(key)
+    return _KEPT[key]
+
+
+def law_of(mechanism: Any, d0: Any, d1: Any, atoms: FloatArray = _NO_ATOMS) -> Enclosure | None:
+    """The same for two datasets that need be no neighbours, as those of a factor."""
+    if not hasattr(mechanism, "log_density"):
+        return None
+    if hasattr(mechanism, "support"):
+        rows = np.concatenate([np.asarray(mechanism.support(d), dtype=float) for d in (d0, d1)])
+        return _enumerated(mechanism, np.unique(rows.reshape(len(rows), -1), axis=0), d0, d1, "enumeration")
+    if hasattr(mechanism, "factors"):
+        found = composed(mechanism.factors(d0, d1))
+        if found is not None:
+            return found
+    return _integrated(mechanism, d0, d1, atoms)
+
+
+def composed(factors: Sequence[tuple[Any, Any, Any]]) -> Enclosure | None:
+    """Enclose the law of the sum of the losses of (mechanism, d0, d1); None if some factor has no exact law."""
+    return composed_by(law_of, factors)
+
+
+def _enumerated(mechanism: Any, rows: FloatArray, d0: Any, d1: Any, route: str) -> Enclosure:
+    law = atoms(*(np.asarray(mechanism.log_density(rows, d), dtype=float) for d in (d1, d0)))
+    unseen_p, unseen_q = max(0.0, 1 - math.fsum(law.p)), max(0.0, 1 - math.fsum(law.q))
+    unseen = max(unseen_p, unseen_q)
+    missing = unseen if unseen > _NEGLIGIBLE * max(1.0, 1e-3 * len(rows)) else 0.0
+    label = "enclosure" if missing else "exact"
+    return Enclosure(law, replace(law, unseen_p=unseen_p, unseen_q=unseen_q), f"{route} of {len(rows)} outputs", label, missing=missing)
+
+
+def _integrated(mechanism: Any, d0: Any, d1: Any, atoms: FloatArray) -> Enclosure | None:
+    """Quadrature over the columns that vary continuously, for each combination of the others."""
+    rng = np.random.default_rng(np.random.SeedSequence(0, spawn_key=(0x1A3,)))
+    parts = [encode(mechanism.sample(d, _SEEN, rng), _SEEN) for d in (d0, d1)]
+    if len(np.unique(np.concatenate([part.codes for part in parts]))) > 1 or parts[0].values.shape != parts[1].values.shape:
+        return None
+    rows = np.concatenate([part.values for part in parts])
+    if not np.all(np.isfinite(rows)):
+        return None
+    if rows.shape[1] == 1:
+        at = np.unique(np.concatenate([atoms, _atoms_of(mechanism, rows[:, 0], d0, d1)]))
+        others = rows[~np.isin(rows[:, 0], at)]
+        if 0 < len(at) <= 64 and len(others) > len(rows) // 64:
+            rest = _quadrature(mechanism, others, np.zeros(1, dtype=bool), d0, d1)
+            return None if rest is None else _with_atoms(_enumerated(mechanism, at[:, None], d0, d1, "").lower, rest)
+    distinct = np.array([len(np.unique(column)) for column in rows.T])
+    discrete = distinct <= len(rows) // 32
+    if discrete.all():
+        seen = np.unique(rows, axis=0)
+        return _enumerated(mechanism, seen, d0, d1, "enumeration of those seen:") if len(seen) <= len(rows) // 8 else None
+    if np.count_nonzero(~discrete) > 3 or np.any(distinct[~discrete] < len(rows) // 2):
+        return None
+    if not all(fills_space(mechanism, d, part.values, ~discrete, rng) for d, part in zip((d0, d1), parts, strict=True)):
+        return None
+    return _quadrature(mechanism, rows, discrete, d0, d1)
+
+
+def _atoms_of(mechanism: Any, column: FloatArray, d0: Any, d1: Any) -> FloatArray:
+    """Numbers that have a mass of their own: those that the mechanism names, and those that were seen twice."""
+    named = [np.ravel(mechanism.atoms(d)) for d in (d0, d1)] if hasattr(mechanism, "atoms") else []
+    values, counts = np.unique(column, return_counts=True)
+    return np.unique(np.concatenate([values[counts > 1], *named]))
+
+
+def _with_atoms(part: LossLaw, rest: Enclosure) -> Enclosure:
+    """A density and the atoms beside it, whose mass its own law counts as unseen."""
+
+    def added(law: LossLaw) -> LossLaw:
+        loss = np.concatenate([law.loss, part.loss])
+        order = np.argsort(loss, kind="stable")
+        least, most = law.extremes or (math.inf, -math.inf)
+        some = np.maximum(part.p, part.q) > 0
+        extremes = min(least, float(part.loss[some].min(initial=np.inf))), max(most, float(part.loss[some].max(initial=-np.inf)))
+        unseen = [max(0.0, u - float(m.sum())) if u else 0.0 for u, m in ((law.unseen_p, part.p), (law.unseen_q, part.q))]
+        p, q = np.concatenate([law.p, part.p])[order], np.concatenate([law.q, part.q])[order]
+        return LossLaw(loss[order], p, q, unseen[0], unseen[1], extremes)
+
+    def refine(losses: Sequence[float]) -> Enclosure:
+        return _with_atoms(part, rest.refined(losses))
+
+    route = f"{rest.route} and {len(part.loss)} atoms"
+    lower, upper = added(rest.lower), added(rest.upper)
+    return Enclosure(lower, upper, route, rest.label, rest.dimension, unaccounted(lower, upper), refine if rest.refine else None)
+
+
+def _quadrature(mechanism: Any, rows: FloatArray, discrete: NDArray[np.bool_], d0: Any, d1: Any) -> Enclosure | None:
+    """Quadrature where outputs were seen: over the columns that are not `discrete`, for each combination of the others."""
+    prefixes = np.unique(rows[:, discrete], axis=0)
+    if len(prefixes) > 64:
+        return None
+    breaks = None
+    if hasattr(mechanism, "breakpoints"):
+        breaks = np.unique(np.concatenate([np.ravel(mechanism.breakpoints(d)) for d in (d0, d1)]))
+
+    def log_densities(points: FloatArray, which: NDArray[np.intp]) -> tuple[FloatArray, FloatArray]:
+        full = np.empty((len(points), rows.shape[1]))
+        full[:, discrete], full[:, ~discrete] = prefixes[which], points
+        return np.asarray(mechanism.log_density(full, d1), dtype=float), np.asarray(mechanism.log_density(full, d0), dtype=float)
+
+    return integrate(log_densities, rows[:, ~discrete], len(prefixes), breaks)

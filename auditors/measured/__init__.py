@@ -1,0 +1,1 @@
+"""Sensitivity and utility, measured against their bounds. May import pairs and results."""

@@ -1,0 +1,411 @@
+"""Is a mechanism as useful as claimed? Bounds with explicit constants, on the frequency of failure or on the mean, and scaling laws.
+
+Every VIOLATED rests on a confidence limit that holds for all laws allowed by what the claim states: exact binomial for frequencies and
+medians; for means a stated range or moment (`mean_limits.py`), because no test of a mean holds for all laws. Claims such as O(1/sqrt(n))
+name an exponent and no constant: what is tested is the least-squares slope of the log of the error's statistic over the grid.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any
+
+import numpy as np
+from numpy.random import Generator
+from scipy import stats
+
+from dpwitness.auditors.results.verdicts import Result, Verdict, environment, strict
+from dpwitness.auditors.results.witness import function_witness, named
+from dpwitness.auditors.statistics.mean_limits import combined_limits, median_limits, moment_limits, range_limits
+from dpwitness.mechanisms.numerics.solvers import ConvergenceError
+from dpwitness.mechanisms.terms.jsonable import to_jsonable
+from dpwitness.mechanisms.terms.protocol import FloatArray, name_of
+from dpwitness.mechanisms.terms.validation import (
+    InvalidArgument,
+    require,
+    require_callable,
+    require_integer,
+    require_positive,
+    require_probability,
+    require_type,
+    shown,
+)
+
+__all__ = ["FailureBound", "MeanBound", "Scaling", "UtilityClaim", "UtilityPoint", "UtilityResult", "audit_utility"]
+
+_LEAST_SPAN, _LEAST_POINTS, _MARGIN = 64.0, 4, 0.05
+
+
+@dataclass(frozen=True, slots=True)
+class FailureBound:
+    """P(error > `bound`) <= `beta`."""
+
+    bound: float
+    beta: float
+
+    def __post_init__(self) -> None:
+        require(self).finite("bound").probability("beta", zero=True)
+
+    def __str__(self) -> str:
+        return f"error <= {self.bound:.6g} with probability {1 - self.beta:.6g}"
+
+
+@dataclass(frozen=True, slots=True)
+class MeanBound:
+    """E[error] <= `bound`.
+
+    Parameters
+    ----------
+    bound : float
+    low : float
+        Smallest value that an error can have; enough to refute the bound. Not used where `deviation` is stated.
+    high : float, optional
+        Largest value that it can have. Without it, or `deviation`, no upper confidence limit exists.
+    deviation : float, optional
+        What its standard deviation is assumed to be at most, instead of a range.
+    """
+
+    bound: float
+    low: float = 0.0
+    high: float | None = None
+    deviation: float | None = None
+
+    def __post_init__(self) -> None:
+        require(self).finite("bound", "low")
+        if self.deviation is not None:
+            require(self).positive("deviation")
+        if self.high is not None:
+            require(self).finite("high")
+            if self.deviation is not None:
+                raise InvalidArgument("MeanBound: high and deviation must not both be given: a range is enough")
+            if self.high <= self.low:
+                raise InvalidArgument(f"MeanBound: high must be above low = {self.low:g}, got {self.high!r}")
+
+    def __str__(self) -> str:
+        return f"mean error <= {self.bound:.6g}"
+
+    @property
+    def given(self) -> str:
+        """What the limits of the mean rest on."""
+        if self.deviation is not None:
+            return f"assuming a standard deviation of at most {self.deviation:.6g}"
+        return f"for errors of at least {self.low:.6g}" if self.high is None else f"for errors in [{self.low:.6g}, {self.high:.6g}]"
+
+
+@dataclass(frozen=True, slots=True)
+class Scaling:
+    """The error grows at most like `transform`(value)^`exponent` (falls at least so fast, for a negative exponent).
+
+    Parameters
+    ----------
+    exponent : float
+        Finite.
+    grid : sequence of float
+        Values of the parameter at which the error is measured: at least 4, positive, spanning a factor of at least 64.
+    parameter : str
+        Its name, for the report.
+    transform : callable, optional
+        Such as ``math.log`` for a claim in log p. Positive on the grid.
+    statistic : {"median", "mean"}
+        Of the error over the runs. The test of medians holds for every law; that of means needs `spread`.
+    spread : float, optional
+        What the error's standard deviation is assumed to be at most, in units of its mean, at every value of the grid.
+    """
+
+    exponent: float
+    grid: tuple[float, ...]
+    parameter: str = "n"
+    transform: Callable[[float], float] | None = None
+    statistic: str = "median"
+    spread: float | None = None
+
+    def __post_init__(self) -> None:
+        require(self).finite("exponent").one_of("statistic", ["median", "mean"])
+        if self.spread is not None:
+            require(self).positive("spread")
+            if self.statistic != "mean":
+                raise InvalidArgument(f"Scaling: spread must be left out for the median, got {self.spread!r}")
+        if not isinstance(self.grid, Sequence) or isinstance(self.grid, str):
+            raise InvalidArgument(f"Scaling: grid must be a sequence of numbers, got {shown(self.grid)}")
+        require_callable("transform", self.transform, "Scaling", arguments=1, optional=True)
+        values = sorted({require_positive("grid", value, "Scaling") for value in self.grid})
+        if len(values) < _LEAST_POINTS or values[-1] < _LEAST_SPAN * values[0] * (1 - 1e-12):
+            found = f"{len(values)} spanning {values[-1] / values[0]:.6g}x" if values else "none"
+            raise InvalidArgument(f"Scaling: grid must hold at least 4 different values that span at least 64x, got {found}")
+        object.__setattr__(self, "grid", tuple(values))
+        for value in values:
+            if not self.regressor(value) > 0:
+                raise InvalidArgument(f"Scaling: transform must be positive on the grid, got {self.regressor(value)!r} at {value!r}")
+
+    def regressor(self, value: float) -> float:
+        """What the error is a power of."""
+        return float(self.transform(value)) if self.transform else float(value)
+
+    @property
+    def name(self) -> str:
+        """Of what the error is a power of."""
+        return getattr(self.transform, "__name__", "f") + f"({self.parameter})" if self.transform else self.parameter
+
+    def __str__(self) -> str:
+        return f"error = O({self.name}^{self.exponent:g})"
+
+    @property
+    def given(self) -> str:
+        """What the limits of the slope rest on."""
+        if self.statistic == "median":
+            return "exact for every law"
+        if self.spread is None:
+            return "not a test at a stated error: two standard errors of a regression; state spread, or use the median"
+        return f"assuming standard deviations of at most {self.spread:.6g} means"
+
+
+UtilityClaim = FailureBound | MeanBound | Scaling
+
+
+@dataclass(frozen=True, slots=True)
+class UtilityPoint:
+    """One measured point: the parameter's value, the error's statistic, its standard error, and limits that hold with all other points'."""
+
+    value: float
+    error: float
+    standard_error: float
+    lower: float = math.nan
+    upper: float = math.nan
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class UtilityResult(Result):
+    """Result of a utility audit.
+
+    Attributes
+    ----------
+    estimate : float
+        Frequency of failure, mean error, or slope of log error against the log of the parameter.
+    lower, upper : float
+        Confidence limits of it, each one-sided at the stated confidence, given what `claim` states: see `evidence`.
+    standard_error : float
+        Of the estimate, for the reader only.
+    points : tuple of UtilityPoint
+        For scaling claims, what was regressed.
+    constant : float
+        For scaling claims, the fitted factor of the power.
+    """
+
+    name: str
+    claim: UtilityClaim
+    verdict: Verdict
+    runs: int
+    confidence: float
+    seed: int
+    estimate: float = math.nan
+    lower: float = math.nan
+    upper: float = math.nan
+    standard_error: float = math.nan
+    points: tuple[UtilityPoint, ...] = ()
+    constant: float = math.nan
+    notes: tuple[str, ...] = ()
+    seconds: float = field(default=0.0)
+    function: Callable[..., Any] | None = field(default=None, repr=False)
+
+    @property
+    def witness(self) -> dict[str, Any] | None:
+        """Error function and claim, which `dpwitness.replay` measures again; None unless the claim is violated."""
+        claim, transform = self.claim, None
+        if isinstance(claim, Scaling) and claim.transform is not None:
+            transform, claim = named(claim.transform), replace(claim, transform=None)
+            if transform is None:
+                return None
+        if self.verdict is not Verdict.VIOLATED or self.function is None:
+            return None
+        numbers = {"runs": self.runs, "confidence": self.confidence, "estimate": strict(self.estimate)}
+        more = {"kind": "utility", "claim": to_jsonable(claim), "transform": transform, **numbers}
+        return function_witness(self.name, self.function, self.seed, more)
+
+    @property
+    def evidence(self) -> str:
+        """What the verdict rests on: ``statistical`` at the confidence, or ``assumed``: a moment is taken on trust, or nothing tested."""
+        claim = self.claim
+        if isinstance(claim, MeanBound):
+            return "statistical" if claim.deviation is None else "assumed"
+        return "assumed" if isinstance(claim, Scaling) and claim.statistic == "mean" else "statistical"
+
+    def headline(self) -> str:
+        """Verdict, number, and how sure."""
+        if self.verdict is Verdict.ERROR:
+            return f"ERROR: {self.notes[0]}"
+        word, claim = self.verdict.value.replace("_", " "), self.claim
+        limits = f"limits {self.lower:.4g} and {self.upper:.4g} at confidence {self.confidence:.12g} each"
+        if isinstance(claim, Scaling):
+            if claim.statistic == "mean" and claim.spread is None:
+                limits = f"{self.lower:.4g} to {self.upper:.4g}"
+            slope = f"slope {self.estimate:.4g} of the {claim.statistic} error against the claimed {claim.exponent:g}"
+            return f"{word}: {claim}: {slope}, from {len(self.points)} points of {self.runs} runs ({limits}, {claim.given})"
+        what, given = ("failure frequency", "") if isinstance(claim, FailureBound) else ("mean error", f", {claim.given}")
+        if math.isinf(self.upper):
+            limits = f"lower limit {self.lower:.4g} at confidence {self.confidence:.12g}"
+        return f"{word}: {claim}: {what} {self.estimate:.4g} in {self.runs} runs ({limits}{given})"
+
+    def to_json(self) -> dict[str, Any]:
+        numbers = {key: strict(getattr(self, key)) for key in ("estimate", "lower", "upper", "standard_error", "constant")}
+        return {
+            "kind": "utility",
+            "name": self.name,
+            "claim": str(self.claim),
+            "verdict": self.verdict.value,
+            "headline": self.headline(),
+            "evidence": self.evidence,
+            "runs": self.runs,
+            "confidence": self.confidence,
+            "seed": self.seed,
+            **numbers,
+            **self._scaling(),
+            "notes": list(self.notes),
+            "environment": environment(),
+            "seconds": round(self.seconds, 3),
+        }
+
+    def _scaling(self) -> dict[str, Any]:
+        """Exponent, parameter and points of a scaling claim."""
+        claim = self.claim
+        if not isinstance(claim, Scaling):
+            return {"points": []}
+        points = [{"regressor": claim.regressor(p.value), **{key: strict(value) for key, value in asdict(p).items()}} for p in self.points]
+        return {"exponent": claim.exponent, "regressor": claim.name, "points": points}
+
+
+def audit_utility(
+    error: Callable[..., Any],
+    claim: UtilityClaim,
+    *,
+    runs: int | None = None,
+    confidence: float = 0.999,
+    seed: int = 0,
+    name: str | None = None,
+) -> UtilityResult:
+    """Measure an error and hold it against a utility claim.
+
+    Parameters
+    ----------
+    error : callable
+        ``error(size, rng)`` gives the errors of `size` independent runs, (size,). For `Scaling`, ``error(value, size, rng)``.
+    claim : FailureBound, MeanBound or Scaling
+        A `FailureBound` is refuted when the exact binomial lower limit of the frequency exceeds beta; a `MeanBound` when a lower limit of
+        the mean exceeds the bound, which holds for all errors in the stated range, or with the stated standard deviation; a `Scaling` when
+        the lower limit of the slope exceeds the exponent and the slope itself does by more than 0.05: bounds may be beaten. Without a
+        stated `spread`, a `Scaling` of means is not a test at a stated error: it ends in INCONCLUSIVE where it would have been refuted.
+    runs : int, optional
+        Default 2000; for `Scaling`, 200 at each point, the least that is allowed there.
+    confidence : float
+        Of each one-sided limit.
+    seed : int
+    name : str, optional
+        For the report.
+
+    Examples
+    --------
+    >>> noise = lambda size, rng: abs(rng.laplace(size=size))
+    >>> audit_utility(noise, FailureBound(3.0, beta=0.04)).verdict.value
+    'VIOLATED'
+    >>> audit_utility(noise, MeanBound(1.1)).verdict.value
+    'NOT_REFUTED'
+    """
+    if not callable(error):
+        raise InvalidArgument(f"audit_utility: error must be callable, got {shown(error)}")
+    if not isinstance(claim, FailureBound | MeanBound | Scaling):
+        raise InvalidArgument(f"audit_utility: claim must be a FailureBound, MeanBound or Scaling, got {shown(claim)}")
+    least = 200 if isinstance(claim, Scaling) else 2
+    count = require_integer("runs", (200 if least == 200 else 2000) if runs is None else runs, "audit_utility", least=least, most=10**9)
+    require_probability("confidence", confidence, "audit_utility")
+    seed = require_integer("seed", seed, "audit_utility", least=0)
+    require_type("name", name, str, "be a text", "audit_utility", optional=True)
+    begin = time.perf_counter()
+    title = name or name_of(error)
+    base = UtilityResult(title, claim, Verdict.ERROR, count, confidence, seed, function=error)
+    try:
+        found = _scaling(base, claim, error) if isinstance(claim, Scaling) else _explicit(base, claim, error)
+    except ConvergenceError as problem:
+        found = replace(base, notes=(f"a run did not converge: {problem}",))
+    return replace(found, seconds=time.perf_counter() - begin)
+
+
+def _explicit(base: UtilityResult, claim: FailureBound | MeanBound, error: Callable[..., Any]) -> UtilityResult:
+    values = _errors(error(base.runs, np.random.default_rng(base.seed)), base.runs)
+    n, alpha = len(values), 1 - base.confidence
+    if isinstance(claim, FailureBound):
+        failures = int(np.sum(values > claim.bound))
+        lower = float(stats.beta.ppf(alpha, failures, n - failures + 1)) if failures else 0.0
+        upper = float(stats.beta.isf(alpha, failures + 1, n - failures)) if failures < n else 1.0
+        estimate, spread, refuted = failures / n, math.sqrt(failures * (n - failures) / n**3), lower > claim.beta
+    else:
+        if np.isinf(values).any():
+            raise InvalidArgument("audit_utility: error must be finite for a claim about its mean, got inf")
+        estimate, spread = float(values.mean()), float(values.std(ddof=1) / math.sqrt(n))
+        if claim.deviation is not None:
+            lower, upper = moment_limits(values, alpha, deviation=claim.deviation)
+        else:
+            _in_range(values, claim)
+            lower, upper = range_limits(values, claim.low, claim.high, alpha)
+        refuted = lower > claim.bound
+    verdict = Verdict.VIOLATED if refuted else Verdict.NOT_REFUTED
+    return replace(base, verdict=verdict, estimate=estimate, lower=lower, upper=upper, standard_error=spread)
+
+
+def _in_range(values: FloatArray, claim: MeanBound) -> None:
+    high = math.inf if claim.high is None else claim.high
+    for outside, rule, end in ((values < claim.low, "least", "low"), (values > high, "most", "high")):
+        if outside.any():
+            run = int(np.flatnonzero(outside)[0])
+            told = f"got {values[run]:.6g} in run {run}; state its range, as in MeanBound({claim.bound:g}, low=..., high=...)"
+            raise InvalidArgument(f"audit_utility: error must be at {rule} {end} = {getattr(claim, end):g}, {told}")
+
+
+def _scaling(base: UtilityResult, claim: Scaling, error: Callable[..., Any]) -> UtilityResult:
+    """The slope over all statistics within their limits: one limit of each point enters either end, so alpha is shared among the points."""
+    x = np.log([claim.regressor(value) for value in claim.grid])
+    points = []
+    for place, value in enumerate(claim.grid):
+        rng = np.random.default_rng(np.random.SeedSequence(base.seed, spawn_key=(place,)))
+        errors = _errors(error(value, base.runs, rng), base.runs)
+        points.append(_point(claim, value, errors, rng, (1 - base.confidence) / len(claim.grid)))
+    fit = stats.linregress(x, np.log([p.error for p in points]))
+    weights = (x - x.mean()) / float(np.sum((x - x.mean()) ** 2))  # slope = weights . log errors
+    # Residuals of few points can be small by luck: the standard error is at least what the runs' own spread carries into the slope.
+    carried = math.sqrt(float(np.sum((weights * [p.standard_error / p.error for p in points]) ** 2)))
+    slope, spread = float(fit.slope), max(carried, float(fit.stderr))
+    if claim.statistic == "mean" and claim.spread is None:
+        lower, upper, refuting = slope - 2 * spread, slope + 2 * spread, Verdict.INCONCLUSIVE
+    else:
+        lower, upper = combined_limits(weights, np.array([p.lower for p in points]), np.array([p.upper for p in points]))
+        refuting = Verdict.VIOLATED
+    verdict = refuting if lower > claim.exponent and slope > claim.exponent + _MARGIN else Verdict.NOT_REFUTED
+    notes = (f"refuted by slopes above {claim.exponent + max(_MARGIN, slope - lower):.4g}: {_MARGIN:g} is left for slower terms",)
+    found = replace(base, verdict=verdict, estimate=slope, lower=lower, upper=upper, standard_error=spread, notes=notes)
+    return replace(found, points=tuple(points), constant=float(np.exp(fit.intercept)))
+
+
+def _point(claim: Scaling, value: float, errors: FloatArray, rng: Generator, alpha: float) -> UtilityPoint:
+    if claim.statistic == "median":
+        middle = float(np.median(errors))
+        again = np.median(errors[rng.integers(0, len(errors), (200, len(errors)))], axis=1)
+        point = UtilityPoint(value, middle, float(again.std(ddof=1)), *median_limits(errors, alpha))
+    else:
+        if claim.spread is not None and errors.min() < 0:
+            raise InvalidArgument(f"audit_utility: error must be at least 0 where spread is stated, got {errors.min():.6g}")
+        limits = moment_limits(errors, alpha, spread=claim.spread) if claim.spread is not None else (math.nan, math.nan)
+        point = UtilityPoint(value, float(errors.mean()), float(errors.std(ddof=1) / math.sqrt(len(errors))), *limits)
+    if not (math.isfinite(point.error) and point.error > 0):
+        name = f"{claim.statistic} error at {claim.parameter} = {value:g}"
+        raise InvalidArgument(f"audit_utility: error must be positive and finite to be regressed, got {point.error!r} as the {name}")
+    return point
+
+
+def _errors(values: Any, runs: int) -> FloatArray:
+    errors = np.asarray(values, dtype=np.float64)
+    if errors.shape != (runs,):
+        raise InvalidArgument(f"audit_utility: error must give one number a run, shape ({runs},), got shape {errors.shape}")
+    if np.isnan(errors).any():
+        raise InvalidArgument(f"audit_utility: error must be a number, got nan in run {int(np.flatnonzero(np.isnan(errors))[0])}")
+    return errors

@@ -1,0 +1,183 @@
+"""Cells of several independent parts: losses add, masses multiply, and outcomes of nearly equal loss become one cell.
+
+Merging keeps both ends valid: the masses of a cell are those of the outcomes in it, and its span is the hull of theirs.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from bisect import bisect_left
+from dataclasses import dataclass, field
+
+import numpy as np
+from flint import arb
+from numpy.typing import NDArray
+
+from dpwitness.auditors.proved.cells import Cell, Cells, stick
+from dpwitness.mechanisms.balls.ball import Ball, Span, ends, over
+from dpwitness.mechanisms.numerics.jit import jit
+
+__all__ = ["Product", "product_of"]
+
+FloatArray = NDArray[np.float64]
+
+_MOST = 1 << 15  # cells of a product
+_FEW = 8192  # products of cells that are multiplied in balls
+_PART = 1024  # of a part whose loss varies continuously
+_CLOSE = 1e-12  # losses that differ by less are one where outcomes are listed: equal but for rounding
+
+
+@dataclass(slots=True, eq=False)
+class Product(Cells):
+    """Cells of the whole, and the parts, whose suprema and Renyi divergences add."""
+
+    parts: tuple[Cells, ...] = ()
+    sums: list[tuple[Ball, Ball]] | None = None
+    starts: list[float] = field(default_factory=list)
+    widest: float = 0.0
+
+    def turned(self) -> Product:
+        leaves = [cell.turned() for cell in self.leaves]
+        known = {id(part): part.turned() for part in self.parts}
+        return Product(leaves, None, self.seconds, self.started, parts=tuple(known[id(part)] for part in self.parts))
+
+    def supremum(self, relative: float = 1e-9) -> Span:
+        return _sum([part.supremum(relative) for part in self.parts])
+
+    def renyi(self, order: float, relative: float = 1e-7) -> Span:
+        return _sum([part.renyi(order, relative) for part in self.parts])
+
+    def hockey_stick(self, epsilon: float, relative: float = 1e-7, absolute: float = 0.0) -> Span:
+        """The cells are fixed: those above `epsilon` add what their masses add to, and few lie across it."""
+        if self.sums is None:
+            self.leaves.sort(key=lambda cell: cell.loss[0])
+            sums = [(arb(0), arb(0))]
+            for cell in reversed(self.leaves):
+                sums.append((sums[-1][0] + cell.p, sums[-1][1] + cell.q))
+            self.starts = [cell.loss[0] for cell in self.leaves]
+            self.widest = max((b - a for a, b in (c.loss for c in self.leaves) if math.isfinite(b - a)), default=0.0)
+            self.sums = sums[::-1]
+        first = bisect_left(self.starts, epsilon)
+        start = bisect_left(self.starts, epsilon - 2 * self.widest)
+        factor = arb(epsilon).exp()
+        across = itertools.chain(self.leaves[start:first], itertools.takewhile(lambda c: c.loss[0] == -math.inf, self.leaves[:start]))
+        total = self.sums[first][0] - factor * self.sums[first][1]
+        return ends(sum((stick(cell, epsilon, factor) for cell in across), total))
+
+
+def product_of(parts: list[Cells]) -> Product:
+    """Cells that cover the outputs of all parts together."""
+    ranges = [_range(part) for part in parts]
+    buckets = min(_MOST, _PART * len(parts))
+    low, width = sum(a for a, _ in ranges), sum(b - a for a, b in ranges) / buckets
+    whole = [Cell(arb(1), arb(1), (0.0, 0.0))]
+    table: FloatArray | None = None  # of cells too many for balls
+    known: dict[int, list[Cell]] = {}
+    for part, (least, most) in zip(parts, ranges, strict=True):
+        if id(part) not in known:
+            known[id(part)] = _merged(_narrow(part, (most - least) / _PART), _CLOSE)
+        outcomes = known[id(part)]
+        if table is None and len(whole) * len(outcomes) <= _FEW:
+            whole = _merged([_times(a, b) for a, b in itertools.product(whole, outcomes)], _CLOSE)
+            continue
+        # what is still to come may move the sums by its own range, which the lowest sums leave out
+        table = convolved(_table(whole) if table is None else table, _table(outcomes), low, width, buckets)
+    if table is not None:
+        whole = [Cell(over(max(r[0], 0.0), r[1]), over(max(r[2], 0.0), r[3]), (r[4], r[5])) for r in table.tolist()]
+    return Product(whole, None, parts[0].seconds, parts[0].started, parts=tuple(parts))
+
+
+def _table(cells: list[Cell]) -> FloatArray:
+    """Rows (p from, p to, q from, q to, loss from, loss to), rounded outwards."""
+    return np.array([[*ends(c.p), *ends(c.q), *c.loss] for c in cells])
+
+
+@jit
+def convolved(first: FloatArray, second: FloatArray, low: float, width: float, buckets: int) -> FloatArray:
+    """Rows of all sums of a row of each, by buckets of the middle of their loss, in floats rounded outwards.
+
+    A product and a sum of floats >= 0 are off by at most 2^-53 of themselves, or 2^-1074 in all where they underflow: 2^-51 and 1e-300 are
+    allowed for each. Losses of no finite span go into three buckets of their own.
+    """
+    slack, tiny = 4.5e-16, 1e-300
+    out = np.zeros((buckets + 3, 6))
+    out[:, 4], out[:, 5] = np.inf, -np.inf
+    for i in range(len(first)):
+        for j in range(len(second)):
+            start, stop = first[i, 4] + second[j, 4], first[i, 5] + second[j, 5]
+            if np.isfinite(start) and np.isfinite(stop):
+                k = min(max(int((0.5 * (start + stop) - low) / width), 0), buckets - 1) if width > 0 else 0
+                start -= slack * abs(start)
+                stop += slack * abs(stop)
+            elif start == np.inf:
+                k = buckets
+            elif stop == -np.inf:
+                k = buckets + 1
+            else:
+                k = buckets + 2
+                start, stop = -np.inf if np.isnan(start) else start, np.inf if np.isnan(stop) else stop
+            for side in (0, 2):
+                least = out[k, side] + first[i, side] * second[j, side] * (1 - slack)
+                most = out[k, side + 1] + first[i, side + 1] * second[j, side + 1] * (1 + slack)
+                out[k, side] = max(0.0, least * (1 - slack) - tiny)
+                out[k, side + 1] = most * (1 + slack) + tiny
+            out[k, 4], out[k, 5] = min(out[k, 4], start), max(out[k, 5], stop)
+    return out[out[:, 4] <= out[:, 5]]
+
+
+def _narrow(part: Cells, width: float) -> list[Cell]:
+    """Leaves of bounded span no wider than `width`, unless they carry next to nothing."""
+    pending, out = list(part.leaves), []
+    budget = 16 * _PART
+    while pending:
+        cell = pending.pop()
+        low, high = cell.loss
+        light = cell.p.upper() < 1e-20 and cell.q.upper() < 1e-20
+        parts = part.split(cell) if part.split is not None and high - low > width and not light and budget > 0 else []
+        budget -= bool(parts)
+        if parts:
+            pending += parts
+        else:
+            out.append(cell)
+    return out
+
+
+def _merged(cells: list[Cell], width: float) -> list[Cell]:
+    """Cells whose spans have middles in one bucket of this width, and those of one infinite loss, as one."""
+    kept: dict[float, Cell] = {}
+    for cell in cells:
+        low, high = cell.loss
+        finite = math.isfinite(low) and math.isfinite(high)
+        middle = low if low == high else low / 2 + high / 2
+        key = float(round(middle / width)) if finite else (math.nan if low != high else low)
+        key = 1e300 if math.isnan(key) else key
+        if key in kept:
+            old = kept[key]
+            kept[key] = Cell(old.p + cell.p, old.q + cell.q, (min(old.loss[0], low), max(old.loss[1], high)), (), old.rough or cell.rough)
+        else:
+            kept[key] = cell
+    return list(kept.values())
+
+
+def _times(a: Cell, b: Cell) -> Cell:
+    low = _plus(a.loss[0], b.loss[0], -math.inf)
+    high = _plus(a.loss[1], b.loss[1], math.inf)
+    return Cell(a.p * b.p, a.q * b.q, (low, high), (), a.rough or b.rough)
+
+
+def _plus(x: float, y: float, way: float) -> float:
+    """Sum rounded `way`; of opposite infinities, where no outcome has mass on both sides, the far end."""
+    total = x + y
+    if math.isnan(total):
+        return way
+    return total if x == 0 or y == 0 or math.isinf(total) else math.nextafter(total, way)
+
+
+def _range(part: Cells) -> Span:
+    finite = [x for cell in part.leaves for x in cell.loss if math.isfinite(x)]
+    return min(finite, default=0.0), max(finite, default=0.0)
+
+
+def _sum(spans: list[Span]) -> Span:
+    return ends(sum((arb(low) for low, _ in spans), arb(0)))[0], ends(sum((arb(high) for _, high in spans), arb(0)))[1]

@@ -1,0 +1,1 @@
+"""Witnesses, tested again. May import every audit."""

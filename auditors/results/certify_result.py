@@ -1,0 +1,154 @@
+"""What a white-box audit returns: an enclosure of the privacy profile of a pair, and a verdict."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpwitness.auditors.loss.search import WorstOutput
+from dpwitness.auditors.results.ends import grade_of
+from dpwitness.auditors.results.verdicts import SCHEMA, Result, Verdict, environment, strict
+from dpwitness.auditors.results.witness import witness_of
+from dpwitness.mechanisms.terms.notions import Claim
+from dpwitness.mechanisms.terms.pairs import Pair
+
+__all__ = ["CertifyResult"]
+
+FloatArray = NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class CertifyResult(Result):
+    """Result of a white-box audit of one pair. Both orders of the pair count: every number is the larger of the two.
+
+    Attributes
+    ----------
+    verdict : Verdict
+        About the density: VIOLATED if the lower end exceeds the claim and is proved or statistical, CERTIFIED (for this pair) if the upper
+        end does not exceed it and is proved or statistical, SUPPORTED if it does not but is numerical or assumed, INCONCLUSIVE otherwise,
+        ERROR if log-density and sampler contradict each other.
+    evidence : {"proved", "statistical", "numerical", "assumed"}
+        What the verdict rests on: the end that decided it.
+    route : str
+        How the law of the privacy loss was had.
+    lower_end, upper_end : str
+        What the ends rest on: ``proved``, ``statistical(alpha)``, ``numerical`` (sums and quadrature in floating point, up to estimated
+        errors), or ``assumed: ...``.
+    epsilon_lower, epsilon_upper : float
+        Enclosure of epsilon at the claim's delta (at delta = 0 for GDP, zCDP and RDP).
+    parameter_lower, parameter_upper : float
+        Enclosure of the claim's own parameter: epsilon, mu or rho.
+    epsilons, delta_lower, delta_upper : array
+        The privacy profile.
+    fpr, tpr_lower, tpr_upper : array
+        The best attacker's true-positive rate at each false-positive rate. Empty where outputs were sampled.
+    mismatch : str
+        How large a mismatch of sampler and density would have been seen.
+    worst : WorstOutput or None
+        For pure DP, the output at which the loss was found largest.
+    """
+
+    name: str
+    claim: Claim
+    pair: Pair
+    verdict: Verdict
+    route: str
+    upper_end: str
+    epsilon_lower: float
+    epsilon_upper: float
+    parameter_lower: float
+    parameter_upper: float
+    epsilons: FloatArray
+    delta_lower: FloatArray
+    delta_upper: FloatArray
+    fpr: FloatArray
+    tpr_lower: FloatArray
+    tpr_upper: FloatArray
+    confidence: float
+    seed: int
+    trials: int
+    worst: WorstOutput | None = None
+    lower_end: str = "numerical"
+    mismatch: str = ""
+    notes: tuple[str, ...] = ()
+    target: dict[str, Any] | None = None
+    seconds: float = 0.0
+
+    @property
+    def evidence(self) -> str:
+        """The word of the end that decided the verdict."""
+        if self.verdict is Verdict.ERROR:
+            return "statistical"
+        return grade_of(self.lower_end if self.verdict is Verdict.VIOLATED else self.upper_end)
+
+    @property
+    def witness(self) -> dict[str, Any] | None:
+        """Pair, event and output, from which `dpwitness.replay` encloses the loss again; None unless the claim is violated.
+
+        Its event is {L > `above`}: P(L > t) - e^t P'(L > t) exceeds delta at every t below the lower end.
+        """
+        if self.verdict is not Verdict.VIOLATED:
+            return None
+        worst, output = self.worst, None
+        if worst is not None:
+            output = {"output": strict(worst.output), "ray": strict(worst.ray), "kind": worst.kind, "loss": strict(worst.loss)}
+        event = {"kind": "loss", "above": strict(self.epsilon_lower), "output": output}
+        more = {"event": event, "description": self.event, "route": self.route, "trials": self.trials}
+        return witness_of(self, "white box", self.pair, self.parameter_lower, more)
+
+    @property
+    def event(self) -> str:
+        """The event that shows what the lower end says, for a person."""
+        if self.worst is not None:
+            return self.worst.describe()
+        return f"outputs whose privacy loss exceeds {self.epsilon_lower:.6g}"
+
+    def headline(self) -> str:
+        symbol, ends = self.claim.symbol, f"[{self.parameter_lower:.5g}, {self.parameter_upper:.5g}]"
+        how = f"about the density; {self.route}; lower end: {self.lower_end}; upper end: {self.upper_end}"
+        if self.verdict is Verdict.VIOLATED and math.isinf(self.parameter_lower):
+            return f"VIOLATED: no finite {symbol} holds on this pair, against the claim {self.claim} ({how})"
+        if self.verdict is Verdict.VIOLATED:
+            return f"VIOLATED: {symbol} is at least {self.parameter_lower:.5g} on this pair, against the claim {self.claim} ({how})"
+        if self.verdict is Verdict.CERTIFIED:
+            return f"CERTIFIED for this pair: {symbol} lies in {ends}, within the claim {self.claim} ({how})"
+        if self.verdict is Verdict.SUPPORTED:
+            return f"SUPPORTED for this pair, not proved: {symbol} lies in {ends}, within the claim {self.claim} ({how})"
+        if self.verdict is Verdict.INCONCLUSIVE and self.route == "none":
+            return f"INCONCLUSIVE: {self.notes[0]}"
+        if self.verdict is Verdict.INCONCLUSIVE:
+            return f"INCONCLUSIVE: {symbol} lies in {ends} on this pair, the claim is {self.claim} ({how})"
+        return f"ERROR: {self.notes[0] if self.notes else 'no verdict'}"
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "schema_version": SCHEMA,
+            "kind": "white box",
+            "name": self.name,
+            "claim": str(self.claim),
+            "relation": self.pair.relation,
+            "verdict": self.verdict.value,
+            "headline": self.headline(),
+            "evidence": self.evidence,
+            "route": self.route,
+            "lower_end": self.lower_end,
+            "upper_end": self.upper_end,
+            "parameter": self.claim.symbol,
+            **{key: strict(getattr(self, key)) for key in ("epsilon_lower", "epsilon_upper", "parameter_lower", "parameter_upper")},
+            "profile": {key: strict(getattr(self, key)) for key in ("epsilons", "delta_lower", "delta_upper")},
+            "tradeoff": {key: strict(getattr(self, key)) for key in ("fpr", "tpr_lower", "tpr_upper")},
+            "pair": self.pair.to_json(),
+            "description": self.event,
+            "confidence": self.confidence,
+            "seed": self.seed,
+            "trials": self.trials,
+            "mismatch": self.mismatch,
+            "notes": list(self.notes),
+            "target": self.target,
+            "environment": environment(),
+            "seconds": round(self.seconds, 3),
+        }

@@ -1,0 +1,76 @@
+"""Witnesses: everything that anyone needs to see a violation again, as JSON with a hash of its content. Each result writes its own."""
+
+from __future__ import annotations
+
+import inspect
+import math
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
+
+from dpwitness.auditors.events.divergence import Binned
+from dpwitness.auditors.events.rules import Event
+from dpwitness.auditors.results.verdicts import environment
+from dpwitness.auditors.results.witness_reading import SCHEMA, seal
+from dpwitness.auditors.statistics.combination import Part, combined
+from dpwitness.auditors.targets.naming import describe_target, source_of
+from dpwitness.mechanisms.terms.notions import Claim
+from dpwitness.mechanisms.terms.pairs import Pair
+
+__all__ = ["certifies", "function_witness", "named", "witness_of"]
+
+
+class Violation(Protocol):
+    """What a witness takes from the result that it is of."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def claim(self) -> Claim: ...
+    @property
+    def confidence(self) -> float: ...
+    @property
+    def seed(self) -> int: ...
+    @property
+    def target(self) -> dict[str, Any] | None: ...
+
+
+def witness_of(result: Violation, level: str, pair: Pair, bound: float, more: dict[str, Any]) -> dict[str, Any]:
+    """The witness of a violated claim; `more` is what is particular to the level."""
+    mechanism = getattr(result, "mechanism", None)
+    source = source_of(mechanism, result.target) if mechanism is not None else None
+    own = getattr(mechanism, "claim", None)
+    known = ({"source": source} if source else {}) | ({"own_claim": own == result.claim} if isinstance(own, Claim) else {})
+    found = {
+        "schema_version": SCHEMA,
+        "name": result.name,
+        "level": level,
+        "target": result.target,
+        "claim": str(result.claim),
+        "claim_numbers": list(result.claim.numbers),
+        "pair": pair.to_json(),
+        "bound": bound if math.isfinite(bound) else "inf",
+        "confidence": result.confidence,
+        "seed": result.seed,
+        "versions": environment(),
+    }
+    return seal(found | known | more)
+
+
+def certifies(claim: Claim, event: Event, parts: Sequence[Part], alpha: float, bound: float) -> bool:
+    """Whether the counts give the bound at this error: an earlier look, or a binned rule, may have given more."""
+    if isinstance(event, Binned) or not 0 < alpha < 1:
+        return False
+    return math.isclose(combined(claim, parts, alpha), bound, rel_tol=1e-9)
+
+
+def function_witness(name: str, function: Callable[..., Any], seed: int, more: dict[str, Any]) -> dict[str, Any]:
+    """The witness of a violated bound on what a function does."""
+    target = named(function)
+    found = {"schema_version": SCHEMA, "name": name, "target": target, "seed": seed, "versions": environment()}
+    source = source_of(function, target)
+    return seal(found | more | ({"source": source} if source else {}))
+
+
+def named(function: Callable[..., Any] | None) -> dict[str, Any] | None:
+    """Where to find a function again; None for a method, a lambda, or one defined within another."""
+    return None if function is None or inspect.ismethod(function) else describe_target(function)

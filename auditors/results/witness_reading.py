@@ -1,0 +1,338 @@
+"""Reading witnesses: strictly, within limits, and with every check that the file itself allows."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+from dpwitness.auditors.events.divergence import Binned
+from dpwitness.auditors.events.reading import read_event
+from dpwitness.auditors.events.rules import Event
+from dpwitness.auditors.statistics.certificate import Tally
+from dpwitness.auditors.statistics.combination import Part, combined
+from dpwitness.mechanisms.terms.classes import Resolver
+from dpwitness.mechanisms.terms.jsonable import from_jsonable
+from dpwitness.mechanisms.terms.notions import ApproxDP, Claim, PureDP, parse_claim
+from dpwitness.mechanisms.terms.pairs import RELATIONS, Pair
+from dpwitness.mechanisms.terms.reading import (
+    Rule,
+    anything,
+    boolean,
+    items,
+    listing,
+    nullable,
+    number,
+    one_of,
+    read_json,
+    record,
+    refuse,
+    shown,
+    text,
+    whole,
+    within_limits,
+)
+from dpwitness.mechanisms.terms.validation import InvalidArgument
+
+__all__ = ["KINDS", "SCHEMA", "Witness", "check_schema", "fingerprint", "load_json", "read_checked", "read_pair", "read_witness", "seal"]
+
+SCHEMA = 1
+KINDS = ("sensitivity", "utility")
+RUNS = 10**12  # that a replay may be asked for
+
+_confidence = number(lambda v: 0 < v < 1, "a number in (0, 1)")
+_extended = number(words_allowed=("inf", "-inf", "nan"))
+_positive = number(lambda v: v > 0, "positive and finite")
+_bound = number(lambda v: v > 0, 'positive, or "inf"', words_allowed=("inf",))
+_target = nullable(record({"kwargs": items(anything)}, target=text(1000, empty=False)))
+_function = record({"kwargs": items(anything)}, target=text(1000, empty=False))
+_pair = record(d0=anything, d1=anything, relation=one_of(*RELATIONS), why=text())
+_tallied: dict[str, Rule] = {"correct": whole(), "wrong": whole(), "rounds": whole(1, RUNS), "directions": whole(1, 2)}
+_weight = number(lambda v: 0 <= v <= 1, "a number in [0, 1]")
+_stage = record(None, **_tallied, lost=whole(), weight=_weight)
+_counts = record({"alpha": _confidence, "stages": listing(_stage, 0, 10), "lost": whole()}, **_tallied)
+_source = nullable(record({"line": whole(1)}, file=text(1000), sha256=text(64)))
+_scores = listing(record(name=text(200, empty=False), target=_target, suggested=boolean, keys=listing(anything, 1, 256)), 1, 64)
+_more: dict[str, Rule] = {
+    "ledger": text(200),
+    "sha256": text(64),
+    "source": _source,
+    "versions": items(text(200)),
+    "own_claim": boolean,
+}
+
+
+def _norm(value: Any, path: str) -> Any:
+    return _function(value, path) if isinstance(value, dict) else one_of("1", "2", "inf")(value, path)
+
+
+def _setting(value: Any, path: str) -> Any:
+    return listing(number(), 2, 2)(value, path) if isinstance(value, list) else number()(value, path)
+
+
+def _ends(value: Any, path: str) -> Any:
+    return listing(_extended, 2, 2)(value, path)
+
+
+_AUDIT = {
+    "schema_version": whole(1),
+    "name": text(2000),
+    "target": _target,
+    "claim": text(200),
+    "claim_numbers": listing(number(), 1, 2),
+    "pair": _pair,
+    "bound": _bound,
+    "confidence": _confidence,
+    "seed": whole(0, 2**128),
+    "event": anything,
+    "description": text(200_000),
+    "trials": whole(1, RUNS),
+}
+_SCHEMAS: dict[str, Rule] = {
+    "audit": record(_more | {"scores": _scores}, **_AUDIT, level=one_of("value", "bit"), counts=_counts),
+    "white box": record(
+        _more | {"evidence": text(400)},
+        **_AUDIT | {"event": record(kind=one_of("loss"), above=_extended, output=anything)},
+        level=one_of("white box"),
+        route=text(2000),
+    ),
+    "sensitivity": record(
+        _more,
+        kind=one_of("sensitivity"),
+        schema_version=whole(1),
+        name=text(2000),
+        target=_target,
+        seed=whole(0, 2**128),
+        bound=_positive,
+        norm=_norm,
+        pair=_pair,
+        ratio=_extended,
+    ),
+    "utility": record(
+        _more,
+        kind=one_of("utility"),
+        schema_version=whole(1),
+        name=text(2000),
+        target=_target,
+        seed=whole(0, 2**128),
+        claim=anything,
+        transform=nullable(_function),
+        runs=whole(1, 10**9),
+        confidence=_confidence,
+        estimate=_extended,
+    ),
+    "claim": record(
+        {"sha256": text(64), "audit": anything, "evidence": anything, "scope": anything},
+        kind=one_of("claim"),
+        schema_version=whole(1),
+        name=text(200),
+        settings=items(_setting),
+        headline=text(20_000),
+        method=text(2000),
+        reached=nullable(_ends),
+        at=items(anything),
+        numbers=items(anything),
+    ),
+}
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Witness:
+    """A witness read back."""
+
+    name: str
+    level: str
+    target: dict[str, Any] | None
+    claim: Claim
+    pair: Pair
+    event: Event | None  # None at the white-box level, where the event is {L > t}
+    rounds: int
+    confidence: float
+    seed: int
+    bound: float
+    raw: dict[str, Any]
+
+
+def fingerprint(witness: dict[str, Any]) -> str:
+    """SHA-256 of all other fields, as JSON with sorted names and without spaces."""
+    content = {key: value for key, value in witness.items() if key != "sha256"}
+    return hashlib.sha256(json.dumps(content, sort_keys=True, separators=(",", ":"), allow_nan=False).encode("ascii")).hexdigest()
+
+
+def seal(witness: dict[str, Any]) -> dict[str, Any]:
+    """The witness with the hash of its content, which shows whether it was edited; what cannot be read again is refused here."""
+    within_limits(witness)
+    return {**witness, "sha256": fingerprint(witness)}
+
+
+def load_json(source: str | Path | dict[str, Any]) -> tuple[dict[str, Any], str]:
+    """What a witness file holds, its fields checked, and its name; InvalidArgument if that is no witness of any kind."""
+    if isinstance(source, dict):
+        data, name = source, "witness"
+        try:
+            within_limits(data)
+        except InvalidArgument as error:
+            raise InvalidArgument(f"replay: witness {error}") from None
+    else:
+        name = Path(source).name
+        try:
+            data = read_json(source, "replay")
+        except InvalidArgument as error:
+            if " must be readable: " in str(error):
+                why = str(error).partition(" must be readable: ")[2]
+                raise InvalidArgument(f"replay: witness file must be readable, got {shown(str(source))}: {why}") from None
+            raise
+    if not isinstance(data, dict) or "schema_version" not in data:
+        raise InvalidArgument(f"replay: {name} is no witness: it has no schema_version")
+    check_schema(data, name)
+    try:
+        _SCHEMAS[_kind(data)](data, "")
+        return data, name
+    except InvalidArgument as error:
+        raise _incomplete(name, error) from None
+
+
+def _kind(data: dict[str, Any]) -> str:
+    if data.get("kind") is None and "kind" not in data:
+        return "white box" if data.get("level") == "white box" else "audit"
+    if data["kind"] not in (*KINDS, "claim") or not isinstance(data["kind"], str):
+        refuse("kind", f"be one of {', '.join((*KINDS, 'claim'))}, or missing", data["kind"])
+    return str(data["kind"])
+
+
+def check_schema(data: dict[str, Any], name: str) -> None:
+    """Refuse what a later version wrote."""
+    found = data["schema_version"]
+    if not isinstance(found, int) or isinstance(found, bool) or found < 1:
+        raise InvalidArgument(f"replay: {name}: schema_version must be a whole number, at least 1, got {type(found).__name__}")
+    if found > SCHEMA:
+        raise InvalidArgument(f"replay: {name} was written by schema {found}, this version reads up to {SCHEMA}; upgrade dpwitness")
+
+
+def check_seal(data: dict[str, Any], name: str) -> tuple[str, ...]:
+    """A note where the witness has no hash; InvalidArgument where the hash is not that of its content."""
+    if "sha256" not in data:
+        return ("the witness has no hash of its content: whether it was edited cannot be seen",)
+    if data["sha256"] != fingerprint(data):
+        raise InvalidArgument(
+            f"replay: {name}: sha256 is not that of the content: the witness was edited or damaged; "
+            "without that field it is read as it stands"
+        )
+    return ()
+
+
+def read_pair(fields: dict[str, Any], classes: Resolver | None = None) -> Pair:
+    """The pair of a witness, checked again to be neighbours."""
+    d0, d1 = (from_jsonable(fields[key], f"pair.{key}", classes) for key in ("d0", "d1"))
+    try:
+        return Pair(d0, d1, fields["relation"], fields["why"])
+    except InvalidArgument:
+        raise
+    except Exception as error:  # datasets that no relation understands
+        raise InvalidArgument(f"pair must hold datasets of one kind: {type(error).__name__} {str(error)[:200]}") from None
+
+
+def read_witness(source: str | Path | dict[str, Any], classes: Resolver | None = None) -> Witness:
+    """Read the witness of an audit from a file or from the dictionary that one holds. Nothing that it names is imported or run.
+
+    Parameters
+    ----------
+    source : path or dict
+    classes : callable, optional
+        Finds dataset classes that are not this project's; without it they are refused.
+
+    Raises
+    ------
+    InvalidArgument
+        If the file is no regular file, too large, truncated, from a newer schema, lacks a field or has one too many; if a field breaks its
+        rule, the bound is not that of the counts, or the hash not that of the content. The message names the field.
+    """
+    data, name = load_json(source)
+    check_seal(data, name)
+    return read_checked(data, name, classes)
+
+
+def read_checked(data: dict[str, Any], name: str, classes: Resolver | None = None) -> Witness:
+    """`read_witness` of what `load_json` gave, the hash apart."""
+    if "kind" in data:
+        raise InvalidArgument(f"replay: {name} is the witness of a {data['kind']}, not of an audit")
+    try:
+        white = data["level"] == "white box"
+        claim = _claim(data["claim"], data["claim_numbers"])
+        event = None if white else read_event(data["event"])
+        rounds = data["trials"] if white else sum(stage["rounds"] for stage in (data["counts"], *data["counts"].get("stages", ())))
+        found = Witness(
+            data["name"],
+            data["level"],
+            data["target"],
+            claim,
+            read_pair(data["pair"], classes),
+            event,
+            rounds,
+            data["confidence"],
+            data["seed"],
+            float(data["bound"]),
+            data,
+        )
+        _check_bound(found)
+    except InvalidArgument as error:
+        raise _incomplete(name, error) from None
+    return found
+
+
+def _incomplete(name: str, error: InvalidArgument) -> InvalidArgument:
+    told = str(error).removeprefix("replay: ")
+    return InvalidArgument(f"replay: {name}: {told}{'; it is no complete witness' if told.endswith('is missing') else ''}")
+
+
+def _claim(told: str, numbers: list[float]) -> Claim:
+    try:
+        rounded = parse_claim(told)
+        claim = type(rounded)(*numbers[: 1 if isinstance(rounded, PureDP) else 2])
+    except (TypeError, ValueError, OverflowError) as error:
+        raise InvalidArgument(f"claim must be that of claim_numbers: {error}") from None
+    if str(claim) != str(rounded) or list(claim.numbers) != list(numbers):
+        raise InvalidArgument(f"claim must be that of claim_numbers, got {told} and {numbers}")
+    return claim
+
+
+def _tally(counts: dict[str, Any]) -> Tally:
+    if counts["correct"] + counts["wrong"] > counts["rounds"]:
+        refuse("counts.correct + counts.wrong", f"be at most counts.rounds, {counts['rounds']}", counts["correct"] + counts["wrong"])
+    return Tally(counts["correct"], counts["wrong"], counts["rounds"], counts["directions"])
+
+
+def _stages(counts: dict[str, Any]) -> list[Part]:
+    """The stages before the last."""
+    earlier = [Part(_tally(stage), stage["weight"], stage["lost"]) for stage in counts.get("stages", ())]
+    for path, stage in [("counts", counts), *((f"counts.stages[{i}]", stage) for i, stage in enumerate(counts.get("stages", ())))]:
+        if stage.get("lost", 0) > stage["wrong"]:
+            refuse(f"{path}.lost", f"be at most the wrong guesses, {stage['wrong']}", stage["lost"])
+    squares = sum(part.weight**2 for part in earlier)
+    if squares > 1 + 1e-9:
+        refuse("counts.stages", "have weights whose squares add to at most 1", squares)
+    return earlier
+
+
+def _check_bound(found: Witness) -> None:
+    """The bound against the counts that certify it, and against the claim."""
+    raw, claim, level = found.raw, found.claim, found.level
+    if level == "white box":
+        if isinstance(claim, ApproxDP) and not math.isclose(float(raw["event"]["above"]), found.bound, rel_tol=1e-9):
+            refuse("event.above", f"be the bound, {found.bound:.9g}", raw["event"]["above"])
+    elif not isinstance(found.event, Binned):  # of a binned rule the counts are those of one of its events
+        tally = _tally(raw["counts"])
+        if tally.directions < found.event.directions:  # type: ignore[union-attr]
+            refuse("counts.directions", f"be that of the event, {found.event.directions}", tally.directions)  # type: ignore[union-attr]
+        told = claim if level == "value" or isinstance(claim, ApproxDP) else PureDP(1.0)
+        alpha = raw["counts"].get("alpha")
+        parts = [*_stages(raw["counts"]), Part(tally, lost=raw["counts"].get("lost", 0))]
+        best = combined(told, parts, alpha or 1 - found.confidence)
+        fits = math.isclose(found.bound, best, rel_tol=1e-6) if alpha else found.bound <= best * (1 + 1e-9)
+        if not fits:
+            refuse("bound", f"be what the counts certify, {'' if alpha else 'at most '}{best:.9g}", raw["bound"])
+    if (level != "bit" or isinstance(claim, ApproxDP)) and found.bound <= claim.parameter:
+        refuse("bound", f"exceed the claim, {claim.symbol} = {claim.parameter:.9g}", raw["bound"])

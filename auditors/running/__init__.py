@@ -1,0 +1,1 @@
+"""Chunks of rounds on any executor, counted where they are run; fitness, repeats and scores of what is run. May import the results."""

@@ -1,0 +1,150 @@
+"""Targets by name: how a witness says where a mechanism is found, and how it is imported and built again."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import importlib
+import inspect
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+from dpwitness.mechanisms.foreign.target import Target
+from dpwitness.mechanisms.terms.classes import public_name, today
+from dpwitness.mechanisms.terms.jsonable import from_jsonable, to_jsonable
+from dpwitness.mechanisms.terms.validation import InvalidArgument
+
+__all__ = ["FOREIGN", "built", "describe_target", "imported", "load_target", "named", "relative", "source_of"]
+
+FOREIGN = "dpwitness.mechanisms.foreign:Target"
+
+
+def relative(path: str | Path) -> str:
+    """A path as a file that travels tells it: from the current folder, with forward slashes."""
+    try:
+        return Path(os.path.relpath(path)).as_posix()
+    except ValueError:  # another drive
+        return str(path)
+
+
+def describe_target(mechanism: Any) -> dict[str, Any] | None:
+    """How to build the mechanism again: module, name and, for a dataclass, its fields. None if it cannot be imported."""
+    owner = mechanism if hasattr(mechanism, "__qualname__") else type(mechanism)
+    module, name = getattr(owner, "__module__", None), getattr(owner, "__qualname__", "")
+    if module in (None, "__main__") or "<" in name:
+        return None
+    target = {"target": FOREIGN if isinstance(mechanism, Target) else public_name(owner) if isinstance(owner, type) else f"{module}:{name}"}
+    if owner is mechanism:
+        return target
+    if not dataclasses.is_dataclass(mechanism):
+        return None
+    try:
+        fields = {f.name: to_jsonable(getattr(mechanism, f.name)) for f in dataclasses.fields(mechanism) if f.init}
+    except InvalidArgument:
+        return None
+    if isinstance(mechanism, Target):
+        if os.path.isabs(fields["file"]):
+            fields["file"] = relative(fields["file"])
+        if fields["python"] and not relative(fields["python"]).startswith(".."):  # others are of this machine in any case
+            fields["python"] = relative(fields["python"]) if os.path.isabs(fields["python"]) else fields["python"]
+    return target | {"kwargs": fields}
+
+
+def source_of(mechanism: Any, target: dict[str, Any] | None) -> dict[str, Any] | None:
+    """File, line and hash of the source of a target that is not this project's; None where there is none to tell."""
+    from dpwitness.auditors.targets.locating import home_of, sha256_of
+
+    if target is None:
+        return None
+    line = None
+    if isinstance(mechanism, Target):
+        file = mechanism.file if mechanism.file.endswith(".py") else None
+    else:
+        home = home_of(mechanism)
+        file = getattr(sys.modules.get(home), "__file__", None)
+        if home.partition(".")[0] == "dpwitness":
+            return None
+        line = _line(mechanism)
+    if file is None or not file.endswith(".py") or (digest := sha256_of(Path(file))) is None:
+        return None
+    inside = not relative(file).startswith("..")
+    return {"file": relative(file) if inside else Path(file).name, "sha256": digest} | ({} if line is None else {"line": line})
+
+
+def _line(mechanism: Any) -> int | None:
+    found = mechanism.func if isinstance(mechanism, functools.partial) else mechanism
+    found = inspect.unwrap(found) if callable(found) else found
+    if hasattr(found, "__code__"):
+        return int(found.__code__.co_firstlineno)
+    try:
+        return inspect.getsourcelines(found if isinstance(found, type) else type(found))[1]
+    except (OSError, TypeError):
+        return None
+
+
+def load_target(target: str, kwargs: dict[str, Any] | None = None) -> Any:
+    """Import ``MODULE:NAME`` or ``FILE.py:NAME``; a class is built with `kwargs`, and a function is bound to them.
+
+    For targets that the user names: what a file names goes through `dpwitness.auditors.targets.trust`.
+
+    Raises
+    ------
+    InvalidArgument
+        If module, file or name do not exist, or the keywords do not fit.
+    """
+    place, _, name = target.rpartition(":")
+    if not place or not name:
+        raise InvalidArgument(f"target must have the form MODULE:NAME or FILE.py:NAME, got {target!r}")
+    found = named(imported(place, target), name, place)
+    return built(found, name, {key: from_jsonable(value, f"kwargs.{key}") for key, value in (kwargs or {}).items()})
+
+
+def imported(place: str, target: str) -> Any:
+    """The module, or that of the file; both stay importable by worker processes."""
+    if place.endswith(".py"):
+        return _of_file(Path(place).resolve(), place)
+    if str(Path.cwd()) not in sys.path:
+        sys.path.insert(0, str(Path.cwd()))
+    try:
+        return importlib.import_module(today(place))
+    except ModuleNotFoundError as error:
+        if error.name is not None and (place == error.name or place.startswith(error.name + ".")):
+            raise InvalidArgument(f"target must be importable, got {target!r}: no module named {error.name!r}") from None
+        raise
+
+
+def _of_file(path: Path, place: str) -> Any:
+    if not path.is_file():
+        raise InvalidArgument(f"target must name an existing file, got {place!r}")
+    if str(path.parent) not in sys.path:
+        sys.path.insert(0, str(path.parent))  # so that worker processes find the module by its name
+    found = importlib.import_module(path.stem)
+    where = getattr(found, "__file__", None)
+    if where is None or Path(where).resolve() != path:
+        raise InvalidArgument(
+            f"target must have a file name of its own, got {place!r}: "
+            f"a module {path.stem!r} is loaded already, from {where or 'Python itself'}"
+        )
+    return found
+
+
+def named(module: Any, name: str, place: str) -> Any:
+    """What a dotted name stands for in a module."""
+    found = module
+    for part in name.split("."):
+        if not hasattr(found, part):
+            raise InvalidArgument(f"target must name something in {place}, got {name!r}, which is not there")
+        found = getattr(found, part)
+    return found
+
+
+def built(found: Any, name: str, kwargs: dict[str, Any]) -> Any:
+    """An object of a class, or a function bound to its keywords."""
+    if isinstance(found, type):
+        try:
+            return found(**kwargs)
+        except TypeError as error:
+            raise InvalidArgument(f"kwargs must fit {name}: {error}") from None
+    return functools.partial(found, **kwargs) if kwargs else found

@@ -1,0 +1,1 @@
+"""A pair enclosed from the density of its outputs. May import pairs, proofs and all below."""

@@ -1,0 +1,239 @@
+"""White-box certification of a pair: the privacy profile from below and from above, and a verdict, from the mechanism's log-density.
+
+Routes, strongest first: proofs, enumeration, composition through privacy-loss distributions, quadrature, and otherwise bounded means under
+defensive importance sampling. The route and what its ends rest on are named in the result. A claim is refuted or certified only where that
+is proved or statistical: what a computed law says in excess of a claim is confirmed by sampling.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpwitness.auditors.loss.law import Enclosure
+from dpwitness.auditors.loss.mismatch import smallest_mismatch
+from dpwitness.auditors.loss.oracle import FALSE_ALARM, BadOracle, Checked, Underflow, against_law, check_oracle
+from dpwitness.auditors.loss.routes import enclose
+from dpwitness.auditors.pairs.catalogue import pairs_for, require_neighbours
+from dpwitness.auditors.pairs.search import search
+from dpwitness.auditors.proved.ends import proved_ends
+from dpwitness.auditors.results.certify_result import CertifyResult
+from dpwitness.auditors.results.ends import End, Found, decide
+from dpwitness.auditors.results.verdicts import Verdict
+from dpwitness.auditors.targets.naming import describe_target
+from dpwitness.auditors.white_box.law_ends import add_worst, from_law, worst_of
+from dpwitness.auditors.white_box.sampled_ends import confirmed, from_samples, near_worst
+from dpwitness.mechanisms.numerics.solvers import ConvergenceError
+from dpwitness.mechanisms.terms.notions import ApproxDP, Claim, promised
+from dpwitness.mechanisms.terms.pairs import Pair
+from dpwitness.mechanisms.terms.protocol import name_of
+from dpwitness.mechanisms.terms.validation import InvalidArgument, require_integer, require_one_of, require_probability, require_type
+
+__all__ = ["CertifyResult", "certify"]
+
+FloatArray = NDArray[np.float64]
+
+_ROUNDING = 1e-9  # relative: an end this close to the claimed epsilon agrees with it
+_TAILS = 1e-6  # the same for mu and rho, which hang on relative errors far out
+_MOST_CHECKED = 100_000  # runs a side on which the density is held against the sampler
+_LEAST_CONFIRMED = 200_000  # runs that confirm what a law says
+
+
+def certify(
+    mechanism: Any,
+    pair: Pair | None = None,
+    claim: Claim | str | None = None,
+    *,
+    trials: int = 100_000,
+    confidence: float = 0.999,
+    seed: int = 0,
+    route: str = "auto",
+    name: str | None = None,
+    target: dict[str, Any] | None = None,
+) -> CertifyResult:
+    """Enclose the privacy profile of a pair, from the mechanism's output density.
+
+    The verdict is about the density: sampled outputs are held against it, and the result says how large a mismatch they would have shown.
+
+    Parameters
+    ----------
+    mechanism : Mechanism
+        With ``sample`` and ``log_density``; ``support``, ``factors`` and ``breakpoints`` are used where offered.
+    pair : Pair, optional
+        The verdict is for this pair, both orders. If left out, the one with the largest loss in the catalogue of ``mechanism.domain``.
+    claim : Claim or str, optional
+        ``mechanism.claim`` if left out.
+    trials : int
+        Runs of the mechanism where outputs are sampled, both orders and pilots together. At least 10,000. On top, as many on each dataset,
+        at most 100,000, hold the density against the sampler; and as many, at least 200,000, confirm it where a computed law breaks the
+        claim at delta > 0 or another notion.
+    confidence : float
+        Of all statistical statements of the result together. Exact routes do not need it.
+    seed : int
+        Root of all randomness.
+    route : {"auto", "law", "sampling"}
+        The strongest that applies; an exact or enclosed law only; or sampling, whatever else would apply.
+    name : str, optional
+        For the report.
+    target : dict, optional
+        How to find the mechanism again, for the witness; found out by itself for importable mechanisms.
+
+    Returns
+    -------
+    CertifyResult
+
+    Raises
+    ------
+    InvalidArgument
+        If an argument breaks its rule, or ``route="law"`` and no law can be computed. A bad density ends in the verdict ERROR instead.
+
+    Examples
+    --------
+    >>> from dpwitness.mechanisms import Gaussian
+    >>> gaussian = Gaussian(1.0, 1e-5, noise_multiplier=0.8)
+    >>> certify(gaussian, gaussian.worst_pair(), "approx:1,1e-5").verdict
+    <Verdict.VIOLATED: 'VIOLATED'>
+    """
+    claim = promised(mechanism, claim, "certify")
+    for needed in ("sample", "log_density"):
+        if not callable(getattr(mechanism, needed, None)):
+            raise InvalidArgument(f"certify: mechanism must have a method {needed}, {type(mechanism).__name__} has none")
+    trials = require_integer("trials", trials, "certify", least=10_000)
+    require_probability("confidence", confidence, "certify")
+    seed = require_integer("seed", seed, "certify", least=0)
+    require_one_of("route", route, ["auto", "law", "sampling"], "certify")
+    require_type("name", name, str, "be a text", "certify", optional=True)
+    require_type("target", target, dict, "be a dict", "certify", optional=True)
+    started = time.perf_counter()
+    if pair is None:
+        domain = getattr(mechanism, "domain", None)
+        if domain is None:
+            raise InvalidArgument("certify: pair must be given for a mechanism without a domain, got None")
+        require_neighbours(domain, "certify")
+        pair = search(mechanism, domain, claim, evaluations=len(pairs_for(domain)), seed=seed, keep=1)[0][0]
+    if not isinstance(pair, Pair):
+        raise InvalidArgument(f"certify: pair must be a Pair, got {type(pair).__name__}")
+    streams = [np.random.Generator(np.random.SFC64(s)) for s in np.random.SeedSequence(seed, spawn_key=(0xCE27,)).spawn(5)]
+    name = name or name_of(mechanism)
+    check = min(trials, _MOST_CHECKED)
+    common: dict[str, Any] = {"name": name, "claim": claim, "pair": pair, "confidence": confidence, "seed": seed}
+    common["target"] = target or describe_target(mechanism)
+    try:
+        checked = check_oracle(mechanism, pair, check, streams[0])
+        proved = None if route == "sampling" else proved_ends(mechanism, pair, claim)
+        law, doubt = _law(mechanism, pair, checked, route, name)
+        alpha = 1 - confidence
+        spent = 0 if law is not None else trials
+        found = from_law(law, claim) if law is not None else from_samples(mechanism, pair, claim, trials, alpha, streams[1:3])
+        if isinstance(claim, ApproxDP) and claim.delta_budget == 0:
+            add_worst(found, worst_of(mechanism, pair, seed), law)
+            found.lowers.append(End(max(checked.largest, 0.0), "statistical(0)", max(checked.largest, 0.0)))
+        if proved is not None:
+            if proved.tight:  # other routes say nothing more
+                found.lowers, found.uppers = [], []
+            found.lowers.append(End(proved.parameter_lower, "proved", proved.epsilon_lower))
+            found.uppers.append(End(proved.parameter_upper, "proved", proved.epsilon_upper))
+        edge = claim.parameter * (1 + (_ROUNDING if isinstance(claim, ApproxDP) else _TAILS))
+        if _unconfirmed(found, edge):
+            spent += _confirm(found, mechanism, pair, claim, law, edge, trials, alpha, streams[3])
+        verdict, low, high = decide(found.lowers, found.uppers, edge)
+        verdict = _doubted(verdict, low, claim, found, law, doubt, edge)
+        mismatch = smallest_mismatch(checked, streams[4])
+    except Underflow as error:
+        return _without_ends(Verdict.INCONCLUSIVE, str(error), common, 2 * check, time.perf_counter() - started)
+    except (BadOracle, ConvergenceError, ArithmeticError) as error:
+        alarm = f" (false-alarm probability at most {FALSE_ALARM:g})"
+        note = f"{error}{alarm}" if isinstance(error, BadOracle) else f"the mechanism raises {type(error).__name__}: {error}"
+        return _without_ends(Verdict.ERROR, note, common, 2 * check, time.perf_counter() - started)
+    told = found.route
+    if proved is not None and "proved" in (low.why, high.why):
+        told = f"proved: {proved.route}" + ("" if low.why == high.why else f"; numbers beside it: {told}")
+        found.notes += proved.notes
+        if len(proved.epsilons):
+            found.epsilons, found.delta_lower, found.delta_upper = proved.epsilons, proved.delta_lower, proved.delta_upper
+    return CertifyResult(
+        verdict=verdict,
+        route=told,
+        lower_end=low.why,
+        upper_end=high.why,
+        epsilon_lower=low.epsilon,
+        epsilon_upper=high.epsilon,
+        parameter_lower=low.value,
+        parameter_upper=high.value,
+        **{key: getattr(found, key) for key in ("epsilons", "delta_lower", "delta_upper", "fpr", "tpr_lower", "tpr_upper", "worst")},
+        notes=tuple(found.notes),
+        mismatch=mismatch,
+        **common,
+        trials=2 * check + spent,
+        seconds=time.perf_counter() - started,
+    )
+
+
+def _law(mechanism: Any, pair: Pair, checked: Checked, route: str, name: str) -> tuple[Enclosure | None, str | None]:
+    """The law of the loss, and what speaks against the density or against that law; no law where something does."""
+    if route == "sampling":
+        return None, None
+    law = enclose(mechanism, pair, checked.lonely())
+    if law is None:
+        if route == "law":
+            raise InvalidArgument(f"certify: no exact law can be computed for {name}; use route='sampling'")
+        return None, None
+    doubt = against_law(law, checked)
+    return (law, None) if doubt is None else (None, doubt)
+
+
+def _unconfirmed(found: Found, edge: float) -> bool:
+    """Whether some end breaks the claim, and none that is sound."""
+    return any(end.value > edge for end in found.lowers) and not any(end.sound and end.value > edge for end in found.lowers)
+
+
+def _confirm(
+    found: Found,
+    mechanism: Any,
+    pair: Pair,
+    claim: Claim,
+    law: Enclosure | None,
+    edge: float,
+    trials: int,
+    alpha: float,
+    rng: np.random.Generator,
+) -> int:
+    """Add what samples say of an excess over the claim that is numerical so far; the runs that it took."""
+    if isinstance(claim, ApproxDP) and claim.delta_budget == 0:
+        loss = near_worst(mechanism, pair, found.worst, rng) if found.worst is not None else 0.0
+        if loss > edge:
+            found.lowers.append(End(loss, "statistical(0)", loss))
+        return 0
+    if law is None:
+        return 0
+    trials = max(trials, _LEAST_CONFIRMED)
+    end = confirmed(mechanism, pair, claim, [law.lower, law.lower.swapped()], trials, alpha, rng)
+    if end is not None and end.value > edge:
+        found.lowers.append(End(end.value, end.why, max(end.epsilon, found.lowers[0].epsilon)))
+    return trials
+
+
+def _doubted(verdict: Verdict, low: End, claim: Claim, found: Found, law: Enclosure | None, doubt: str | None, edge: float) -> Verdict:
+    """The verdict where a computed law speaks against the density, or nothing confirms it: with the reason among the notes."""
+    if doubt is not None:
+        found.notes.insert(0, f"{doubt}; sampled outputs do not confirm that the density is wrong, so the law was left aside")
+        if verdict in (Verdict.CERTIFIED, Verdict.SUPPORTED) and "integrate" in doubt:
+            return Verdict.INCONCLUSIVE
+    if verdict is Verdict.INCONCLUSIVE and low.value > edge:
+        found.notes.insert(
+            0, f"{claim.symbol} is {low.value:.6g} by numerics alone: no sample of this size confirms that it exceeds the claim"
+        )
+    return verdict
+
+
+def _without_ends(verdict: Verdict, note: str, common: dict[str, Any], trials: int, seconds: float) -> CertifyResult:
+    """Nothing is known of the pair."""
+    empty: dict[str, Any] = dict.fromkeys(("epsilons", "delta_lower", "delta_upper", "fpr", "tpr_lower", "tpr_upper"), np.empty(0))
+    ends: dict[str, Any] = {"epsilon_lower": 0.0, "epsilon_upper": math.inf, "parameter_lower": 0.0, "parameter_upper": math.inf}
+    return CertifyResult(
+        verdict=verdict, route="none", upper_end="none", **ends, **empty, **common, trials=trials, notes=(note,), seconds=seconds
+    )

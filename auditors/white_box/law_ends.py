@@ -1,0 +1,140 @@
+"""Ends, profile and best attack of a pair, from the law of its privacy loss: numerical, as the law is computed in floating point."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpwitness.auditors.loss.law import Enclosure, LossLaw
+from dpwitness.auditors.loss.search import WorstOutput, worst_output
+from dpwitness.auditors.results.ends import End, Found
+from dpwitness.mechanisms.terms.jsonable import same_value
+from dpwitness.mechanisms.terms.notions import GDP, RDP, ZCDP, ApproxDP, Claim
+from dpwitness.mechanisms.terms.pairs import Pair
+from dpwitness.mechanisms.terms.validation import InvalidArgument
+
+__all__ = ["ORDERS", "add_worst", "from_law", "profile_grid", "worst_of"]
+
+FloatArray = NDArray[np.float64]
+
+ORDERS = 1.0 + np.geomspace(1e-3, 1e4, 240)  # zCDP
+_FPR = np.concatenate([[0.0], np.geomspace(1e-9, 1e-2, 36), np.linspace(0.02, 1.0, 50)])
+_GRID = 41  # epsilons of the profile
+_SEEN = "no output has a larger loss than the nodes of the quadrature and a search over outputs show"
+
+
+def from_law(law: Enclosure, claim: Claim) -> Found:
+    """Everything that the law of the loss says."""
+    delta = claim.delta_budget
+    if delta > 0:
+        near = law.lower.epsilon(delta), -law.lower.swapped().epsilon(delta)
+        law = law.refined([loss for loss in near if math.isfinite(loss)])
+    lower, upper = ([side, side.swapped()] for side in (law.lower, law.upper))
+    ends = [max(side.epsilon(delta) for side in sides) for sides in (lower, upper)]
+    notes: list[str] = []
+    label = "numerical"
+    if isinstance(claim, ApproxDP):
+        parameters = list(ends)
+    else:
+        low, high, notes = _parameters(claim, lower, upper)
+        parameters = [low, high]
+        if isinstance(claim, GDP):
+            label = "assumed: events of probability below 1e-9 need no larger mu"
+    if delta == 0:
+        # any loss may hide in a mass that no output accounts for
+        if law.missing > 0:
+            ends[1] = parameters[1] = math.inf
+            notes.append(f"a mass of {law.missing:.2g} is not accounted for by the outputs looked at: it may have any loss")
+        elif law.dimension > 0 and not isinstance(claim, GDP):
+            label = f"assumed: {_SEEN}"
+    # the two ends are computed by separate roundings
+    ends[1], parameters[1] = max(ends), max(parameters)
+    epsilons = profile_grid(claim, ends[1], _GRID)
+    profiles = [np.max([side.hockey_stick(epsilons) for side in sides], axis=0) for sides in (lower, upper)]
+    curves = [np.max([_best_attack(side) for side in sides], axis=0) for sides in (lower, upper)]
+    return Found(
+        law.route,
+        [End(parameters[0], "numerical", ends[0])],
+        [End(parameters[1], label, ends[1])],
+        epsilons,
+        profiles[0],
+        np.maximum(profiles[0], profiles[1]),
+        _FPR,
+        curves[0],
+        np.maximum(curves[0], curves[1]),
+        notes=notes,
+    )
+
+
+def worst_of(mechanism: Any, pair: Pair, seed: int) -> WorstOutput | None:
+    """The output that betrays most; of a mechanism of independent parts with one that differs, an output of that part."""
+    if hasattr(mechanism, "factors"):
+        parts = [(part, d0, d1) for part, d0, d1 in mechanism.factors(pair.d0, pair.d1) if not same_value(d0, d1)]
+        if len(parts) == 1 and hasattr(parts[0][0], "sample"):
+            (mechanism, d0, d1), *_ = parts
+            pair = Pair(d0, d1, pair.relation, pair.why)
+    try:
+        return worst_output(mechanism, pair, seed=seed)
+    except InvalidArgument:  # outputs that are no rows of numbers
+        return None
+
+
+def add_worst(found: Found, worst: WorstOutput | None, law: Enclosure | None) -> None:
+    """Let the largest loss that a search over outputs has found raise the ends."""
+    found.worst = worst
+    if worst is None or (law is not None and law.label == "exact"):
+        return
+    found.lowers.append(End(worst.loss, "numerical", worst.loss))
+    for i, end in enumerate(found.uppers):
+        if not end.sound:
+            why = f"assumed: {_SEEN}" if math.isfinite(end.value) else end.why
+            found.uppers[i] = End(max(end.value, worst.loss), why, max(end.epsilon, worst.loss))
+
+
+def profile_grid(claim: Claim, upper: float, size: int) -> FloatArray:
+    """Epsilons at which the profile is told."""
+    scale = claim.parameter if isinstance(claim, ApproxDP) else 1.0
+    top = max(1.5 * scale, 1.2 * upper if math.isfinite(upper) else 4 * scale)
+    return np.linspace(0.0, min(top, 600.0), size)
+
+
+def _parameters(claim: Claim, lower: list[LossLaw], upper: list[LossLaw]) -> tuple[float, float, list[str]]:
+    """Smallest parameter of GDP, zCDP or RDP that the laws allow, from below and from above, over both orders.
+
+    GDP: its curve is concave, and so is the attacker's; the vertices of the latter decide. zCDP: D_a <= sup L, so that the orders from some
+    a on need no more than sup L / a.
+    """
+    if isinstance(claim, RDP):
+        return max(law.renyi(claim.alpha) for law in lower), max(law.renyi(claim.alpha) for law in upper), []
+    if isinstance(claim, ZCDP):
+        ends = np.array([[max(law.renyi(a) for law in laws) / a for a in ORDERS.tolist()] for laws in (lower, upper)])
+        with np.errstate(invalid="ignore"):
+            resolved = (ends[1] - ends[0] <= 1e-2 * ends[1] + 1e-9) | (ends[0] == ends[1])
+        last = len(ORDERS) if resolved.all() else int(np.argmin(resolved))
+        if last == 0:
+            return float(ends[0].max()), math.inf, []
+        rest = max(law.supremum for law in upper) / float(ORDERS[last - 1])
+        notes = [f"orders from 1 + {ORDERS[0] - 1:.3g} to {ORDERS[last - 1]:.4g} were looked at"]
+        if math.isinf(rest):
+            notes[0] += "; the upper end assumes that those beyond need no larger rho"
+            rest = 0.0
+        return float(ends[0].max()), max(float(ends[1][:last].max()), min(rest, float(ends[1].max()))), notes
+    values = []
+    for laws in (lower, upper):
+        value = 0.0
+        for law in laws:
+            threshold, fpr, tpr = law.roc()
+            # beyond the middle the other order says the same, from tails that are summed without cancellation
+            use = (fpr + tpr <= 1) & (tpr > 1e-9) & ((fpr > 0) | np.isposinf(threshold))
+            with np.errstate(invalid="ignore"):
+                value = max(value, float(np.max(claim.parameter_at(fpr[use], tpr[use]), initial=0.0)))
+        values.append(value)
+    return values[0], values[1], []
+
+
+def _best_attack(law: LossLaw) -> FloatArray:
+    _, fpr, tpr = law.roc()
+    return np.asarray(np.minimum(1.0, np.interp(_FPR, np.append(0.0, fpr), np.append(0.0, tpr)) + law.unseen_p))

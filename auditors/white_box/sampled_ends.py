@@ -1,0 +1,210 @@
+"""Ends of a pair from sampled outputs, and the confirmation by sampling of what a law says in excess of a claim."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import betaincinv
+
+from dpwitness.auditors.loss.law import LossLaw
+from dpwitness.auditors.loss.oracle import log_densities, rows_of
+from dpwitness.auditors.loss.outputs import Loss
+from dpwitness.auditors.loss.search import WorstOutput
+from dpwitness.auditors.results.ends import End, Found
+from dpwitness.auditors.statistics.betting import Stakes, lower_mean
+from dpwitness.auditors.white_box.bounded_mean import Order, Sampled, sampled
+from dpwitness.auditors.white_box.law_ends import ORDERS, profile_grid
+from dpwitness.mechanisms.terms.notions import RDP, ZCDP, ApproxDP, Claim
+from dpwitness.mechanisms.terms.pairs import Pair
+
+__all__ = ["confirmed", "from_samples", "near_worst"]
+
+FloatArray = NDArray[np.float64]
+
+_GRID = 13  # epsilons of the profile
+_BOUNDED = "assumed: between the points of a grid no output outweighs those on it"
+_RADII = 10.0 ** -np.arange(0.0, 12.0)  # of the balls about the worst output, in units of the spread
+_NEAR = 1e-6  # mass that draws can be moved to without fail
+_POINTS = 64  # outputs drawn from each ball
+
+
+def swapped(pair: Pair) -> Pair:
+    """The pair in the other order."""
+    return Pair(pair.d1, pair.d0, pair.relation, pair.why)
+
+
+def from_samples(mechanism: Any, pair: Pair, claim: Claim, trials: int, alpha: float, streams: list[np.random.Generator]) -> Found:
+    """Bounded means for both orders. The lower end may err for either, the upper end for the larger one only: alpha is shared so."""
+    delta = claim.delta_budget
+    pure_notion = isinstance(claim, ApproxDP)
+    epsilons = profile_grid(claim, math.inf if not pure_notion else claim.parameter, _GRID)
+    alphas = (0.2 * alpha, 0.4 * alpha, 0.1 * alpha, 0.05 * alpha)
+    sides: list[Sampled] = []
+    for both, stream in zip((pair, swapped(pair)), streams, strict=True):
+        sides.append(sampled(mechanism, both, delta, epsilons, trials // 2, alphas, stream))
+    low, *highs = (max(getattr(side, f"epsilon_{end}") for side in sides) for end in ("lower", "sound", "assumed"))
+    statistical = f"statistical({alpha:.3g})"
+    notes = []
+    if pure_notion:
+        lower, uppers = End(low, statistical, low), [End(highs[0], statistical, highs[0])]
+        if highs[1] < highs[0]:
+            uppers.append(End(highs[1], _BOUNDED, highs[1]))
+    else:
+        points = [point for side in sides for point in side.operating]
+        with np.errstate(invalid="ignore"):
+            reached = max((float(claim.parameter_at(*point)) for point in points), default=0.0)
+        lower, uppers = End(reached, statistical, low), [End(math.inf, statistical, highs[0])]
+    if delta == 0:
+        lower = End(lower.value, "statistical(0)" if pure_notion else lower.why, lower.epsilon)
+        notes.append("the lower end is the largest loss at an output that was sampled: it has positive mass there")
+    sound = bool(uppers[0].value <= claim.parameter or len(uppers) == 1)
+    return Found(
+        f"bounded mean, {sides[0].method}",
+        [lower],
+        uppers,
+        epsilons,
+        np.max([side.delta_lower for side in sides], axis=0),
+        np.max([side.delta_sound if sound else side.delta_assumed for side in sides], axis=0),
+        notes=notes,
+    )
+
+
+def near_worst(mechanism: Any, pair: Pair, worst: WorstOutput, rng: np.random.Generator) -> float:
+    """The largest loss, less its rounding, at outputs drawn at random about the worst one, or along its ray.
+
+    They are drawn from laws with a density. One with a loss above t and a positive density shows, with probability one, that the outputs
+    with such a loss have positive mass. Atoms are not moved: they count only where the mechanism's support lists them.
+    """
+    loss = Loss(mechanism, pair)
+    rows = np.vstack([rows_of(mechanism, dataset, 2048, rng) for dataset in (pair.d0, pair.d1)])
+    if worst.output.shape != rows.shape[1:]:
+        return 0.0
+    if hasattr(mechanism, "support"):
+        listed = np.vstack([np.asarray(mechanism.support(d), dtype=float).reshape(-1, rows.shape[1]) for d in (pair.d0, pair.d1)])
+        here = np.any(np.all(listed == worst.output, axis=1))
+        return float(loss(worst.output[None])[0]) if here else 0.0
+    continuous = np.array([len(np.unique(column)) == len(column) for column in rows.T]) & np.all(np.isfinite(rows), axis=0)
+    fixed = rows[:, ~continuous]
+    if not continuous.any() or (fixed.size and not np.any(np.all(fixed == worst.output[~continuous], axis=1))):
+        return 0.0
+    unit = np.where(continuous, np.subtract(*np.percentile(rows, [90, 10], axis=0)), 0.0)
+    about = worst.output + (_RADII[:, None, None] * rng.standard_normal((len(_RADII), _POINTS, rows.shape[1])) * unit).reshape(
+        -1, len(unit)
+    )
+    if worst.ray is not None:
+        far = 2.0 ** rng.uniform(0.0, 12.0, (4 * _POINTS, 1)) * np.linalg.norm(unit) * (worst.ray * continuous)
+        about = np.vstack([about, worst.output + far + 0.01 * rng.standard_normal(far.shape) * unit])
+    values = loss(about)
+    # infinite ones are for outputs that were drawn: beside the worst, a density that is zero may have underflowed
+    return float(np.max(values[np.isfinite(values)], initial=0.0))
+
+
+def confirmed(
+    mechanism: Any, pair: Pair, claim: Claim, laws: list[LossLaw], trials: int, alpha: float, rng: np.random.Generator
+) -> End | None:
+    """A statistical lower end for a claim that a computed law breaks at delta > 0 or another notion; None if samples show nothing.
+
+    The law names the order of the pair, the event or the order of Renyi, and where to draw; the limit rests on the samples alone. The two
+    orders of the pair, where both are tried, share the error.
+
+    Parameters
+    ----------
+    laws : list of LossLaw
+        The law from below, in both orders.
+    """
+    each = alpha / 2
+    best: End | None = None
+    for both, law in zip((pair, swapped(pair)), laws, strict=True):
+        end = _one_order(mechanism, both, law, claim, trials // 2, each, rng)
+        if end is not None and (best is None or end.value > best.value):
+            best = end
+    return None if best is None else End(best.value, f"statistical({alpha:.3g})", best.epsilon)
+
+
+def _one_order(mechanism: Any, pair: Pair, law: LossLaw, claim: Claim, trials: int, alpha: float, rng: np.random.Generator) -> End | None:
+    if isinstance(claim, ApproxDP):
+        if law.epsilon(claim.delta_budget) <= claim.parameter:
+            return None
+        shares = (0.94 * alpha, 0.02 * alpha, 0.02 * alpha, 0.02 * alpha)
+        low = sampled(mechanism, pair, claim.delta_budget, np.array([claim.parameter]), trials, shares, rng).epsilon_lower
+        return End(low, "statistical", low)
+    if isinstance(claim, RDP | ZCDP):
+        return _renyi(mechanism, pair, law, claim, trials, alpha, rng)
+    return _event(mechanism, pair, law, claim, trials, alpha, rng)
+
+
+def _renyi(mechanism: Any, pair: Pair, law: LossLaw, claim: RDP | ZCDP, trials: int, alpha: float, rng: np.random.Generator) -> End | None:
+    """E_P e^((a-1) L) from below, by betting, under draws moved to where it is made up. The order a is the one whose excess shows best."""
+    some = (law.p > 0) & np.isfinite(law.loss)
+    p, loss = law.p[some], law.loss[some]
+
+    def moments(a: float) -> tuple[float, float, float]:
+        """(excess of D_a over the claim, in its standard errors at one run; D_a, the loss in the middle of e^((a-1) L) p)."""
+        exponent = np.log(p) + (a - 1) * loss
+        top = float(exponent.max())
+        weights = np.exp(exponent - top)
+        total = float(weights.sum())
+        promised = (claim.parameter * (a if isinstance(claim, ZCDP) else 1.0)) * (a - 1)
+        tilted = np.cumsum(weights) / total
+        middle = float(loss[min(int(np.searchsorted(tilted, 0.5)), len(loss) - 1)])
+        with np.errstate(over="ignore"):
+            # under draws from the tilted law the variance is of the size of the mean squared
+            return float(np.expm1(min(top + math.log(total) - promised, 50.0))), (top + math.log(total)) / (a - 1), middle
+
+    orders = [claim.alpha] if isinstance(claim, RDP) else [float(a) for a in ORDERS if a < 64]
+    found = [moments(a) for a in orders]
+    near = [float(law.hockey_stick(middle)) > _NEAR for _, _, middle in found]
+    if any(near):  # where draws can be moved to
+        orders = [a for a, use in zip(orders, near, strict=True) if use]
+        found = [told for told, use in zip(found, near, strict=True) if use]
+    i = int(np.argmax([excess for excess, _, _ in found]))
+    a, (excess, _, middle) = orders[i], found[i]
+    if excess <= 0:
+        return None
+    order = Order(mechanism, pair, rng)
+    pilot = max(200, trials // 60)
+    goal = float(law.hockey_stick(middle))
+    if goal < 0.1:
+        order.aim(max(goal, 1e-300), pilot)
+    first, main = order.draw(pilot), order.draw(max(1000, trials - 6 * pilot))
+    scale = (a - 1) * middle
+
+    def values(draws: Any) -> FloatArray:
+        with np.errstate(over="ignore"):
+            return np.asarray(draws.weight * np.exp(np.clip((a - 1) * draws.loss - scale, -700.0, 300.0)))
+
+    x = values(first)
+    low = lower_mean(values(main), Stakes.plan(x, float(x.max()) + 1e-300, len(main.loss), alpha), alpha)
+    if low <= 0:
+        return None
+    divergence = (math.log(low) + scale) / (a - 1)
+    return End(divergence / a if isinstance(claim, ZCDP) else divergence, "statistical", 0.0)
+
+
+def _event(mechanism: Any, pair: Pair, law: LossLaw, claim: Claim, trials: int, alpha: float, rng: np.random.Generator) -> End | None:
+    """One event {L >= t}, the one whose exact binomial limits promise most under the law; counted once on fresh runs of both datasets."""
+    n = trials // 2
+    threshold, fpr, tpr = law.roc()
+    low, high = _limits(np.rint(tpr * n), np.rint(fpr * n), n, alpha)
+    with np.errstate(invalid="ignore"):
+        value = np.nan_to_num(claim.parameter_at(high, low), nan=0.0)
+    t = float(threshold[int(np.argmax(value))])
+    t -= 1e-9 * max(1.0, abs(t)) if math.isfinite(t) else 0.0
+    counts = []
+    for dataset in (pair.d1, pair.d0):
+        log_p, log_q = log_densities(mechanism, rows_of(mechanism, dataset, n, rng), pair)
+        with np.errstate(invalid="ignore"):
+            counts.append(np.count_nonzero(log_p - log_q >= t))
+    ends = _limits(np.array([counts[0]]), np.array([counts[1]]), n, alpha)
+    with np.errstate(invalid="ignore"):
+        return End(float(claim.parameter_at(ends[1], ends[0])[0]), "statistical", 0.0)
+
+
+def _limits(hits: FloatArray, false: FloatArray, n: int, alpha: float) -> tuple[FloatArray, FloatArray]:
+    """Clopper and Pearson: from below for the first count, from above for the second, half of alpha each."""
+    low = np.where(hits > 0, betaincinv(np.maximum(hits, 1e-9), n - hits + 1, alpha / 2), 0.0)
+    high = np.where(false < n, betaincinv(false + 1, np.maximum(n - false, 1e-9), 1 - alpha / 2), 1.0)
+    return low, high

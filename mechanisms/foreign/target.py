@@ -1,0 +1,465 @@
+"""Targets: functions of a target file, run in worker processes of the interpreter that their library needs.
+
+A **target file** is plain Python that imports NumPy, the library under test and nothing of dpwitness. Its targets are functions
+``name(dataset, size, rng)`` with an attribute `claim`; ``rng`` is a `numpy.random.Generator` of the worker's NumPy::
+
+    LIBRARY = "diffprivlib"              # optional: the distribution whose version is reported
+    TESTED = ">=0.6.6,<0.7"              # optional: other versions are run with a warning
+    INSTALL = "pip install diffprivlib"  # optional: shown where the library is missing
+
+    def laplace(dataset, size, rng):     # returns an array (size,) or (size, k), or a list of `size` outputs of any kind; may raise
+        ...
+
+    laplace.claim = "pure:1"             # text as `parse_claim` takes it, or a function without arguments that returns such text
+    laplace.domain = {"kind": "Records", "size": 1, "low": 0.0, "high": 1.0, "relation": "replace-one"}
+    laplace.seeded = True                # optional: False if the library cannot take a seed
+    laplace.expected_failures = {}       # optional: names of checks that are known to fail, with the reason
+    laplace.batch = 64                   # optional: most runs in one batch, for slow targets
+    laplace.trials = 20_000              # optional: runs of one audit where nobody says how many
+    laplace.features = np.abs            # optional: numbers of outputs that may tell datasets apart, for events to use
+
+`domain` names a class of `dpwitness.mechanisms.domains` and its arguments. Datasets arrive as NumPy arrays, lists, tuples, dicts and
+scalars; a dataset class of dpwitness arrives as the dict of its fields. The dataset is a fresh copy in every batch and must be left as
+it is.
+"""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+import os
+import shutil
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from dpwitness.mechanisms import domains
+from dpwitness.mechanisms.foreign import environments, wire
+from dpwitness.mechanisms.foreign.process import Slot, TookTooLong, Worker, WorkerDied, borrow, close_all
+from dpwitness.mechanisms.terms.jsonable import from_jsonable
+from dpwitness.mechanisms.terms.notions import Claim, parse_claim
+from dpwitness.mechanisms.terms.protocol import MechanismFailed, Parts
+from dpwitness.mechanisms.terms.validation import InvalidArgument, require
+
+__all__ = ["Isolated", "Target", "TargetError", "targets_in"]
+
+
+class TargetError(InvalidArgument):
+    """A target file cannot be used. `traceback` is the part of the traceback that is the user's code, if it raised."""
+
+    def __init__(self, reason: str, traceback: str = "") -> None:
+        super().__init__(reason)
+        self.traceback = traceback
+
+
+class MissingLibrary(TargetError):
+    """A target cannot be used because its library, or the environment that holds it, is not installed."""
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Target:
+    """A mechanism that runs in its own interpreter.
+
+    Parameters
+    ----------
+    file : str
+        A target file (``.py``), an adapter that comes with dpwitness (``diffprivlib``), or a module that the interpreter can import.
+    name : str
+        A function in it.
+    python : str, optional
+        The interpreter, by path, or the name of an environment made by ``dpwitness targets setup``. Default: the adapter's environment,
+        or this interpreter.
+    kwargs : dict
+        Keyword arguments of the function.
+    time_limit : float
+        Seconds that one batch may take; a slow target's batches may take ten times what its runs before them took.
+    memory_limit : float
+        Gigabytes of address space of each worker; 0 for no limit.
+
+    Notes
+    -----
+    Each thread that calls `sample` gets a worker process of its own: with a ``ThreadPoolExecutor(K)`` K of them work side by side.
+
+    A worker that crashes is replaced and its batch done once more, with the same seed; then MechanismFailed names the signal.
+
+    Examples
+    --------
+    >>> target = Target("mine.py", "noisy_sum", python="/opt/old/bin/python")     # doctest: +SKIP
+    >>> dpwitness.audit(target)                                                  # doctest: +SKIP
+    """
+
+    file: str
+    name: str
+    python: str | None = None
+    kwargs: dict[str, Any] = dataclasses.field(default_factory=dict)
+    time_limit: float = 300.0
+    memory_limit: float = 0.0
+    _state: _State = dataclasses.field(default_factory=lambda: _State(), init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        require(self).positive("time_limit").nonnegative("memory_limit")
+        for field in ("file", "name"):
+            if not isinstance(getattr(self, field), str) or not getattr(self, field):
+                raise InvalidArgument(f"Target: {field} must be a non-empty text, got {getattr(self, field)!r}")
+        if self.file.endswith(".py"):  # a witness is replayed from anywhere
+            object.__setattr__(self, "file", os.path.abspath(os.path.expanduser(self.file)))
+        if self.python is not None and os.sep in self.python:
+            object.__setattr__(self, "python", os.path.abspath(os.path.expanduser(self.python)))
+
+    def __reduce__(self) -> Any:
+        return type(self), tuple(getattr(self, field.name) for field in dataclasses.fields(self) if field.init)
+
+    @property
+    def __name__(self) -> str:
+        return f"{Path(self.file).stem}:{self.name}"
+
+    def sample(self, dataset: Any, size: int, rng: np.random.Generator) -> Any:
+        """Run `size` times in a worker process: what the function returns, types that are not built in as stand-ins of the same name.
+
+        Raises
+        ------
+        MechanismFailed
+            If the worker crashes twice, takes too long, runs out of memory, or changes the dataset.
+        Exception
+            What the call raised, as a stand-in of the same name and text. Nothing is run again.
+        """
+        return self._read(*self._sample(dataset, size, rng))
+
+    def sample_each(self, dataset: Any, size: int, rng: np.random.Generator) -> Any:
+        """Run `size` times, one run at a time: what each returned or raised, in order."""
+        return self._read(*self._sample(dataset, size, rng, each=True))
+
+    def _read(self, reply: dict[str, Any], blobs: wire.Blobs) -> Any:
+        """What a worker's answer holds; raises what the call raised."""
+        try:
+            found = {key: wire.unpack(reply[key], blobs) for key in ("raised", "parts", "value") if key in reply}
+        except Exception as error:  # not of the mechanism, and so no output
+            raise MechanismFailed(f"the worker's answer cannot be read: {type(error).__name__}: {error}") from None
+        if "raised" in found:
+            raise found["raised"]
+        return Parts(found["parts"]) if "parts" in found else found["value"]
+
+    def draws(self, dataset: Any, size: int, rng: np.random.Generator) -> np.ndarray[Any, np.dtype[np.int64]]:
+        """How many 64-bit words each of `size` single runs takes from its generator: (size,)."""
+        return np.asarray(self._sample(dataset, size, rng, each=True)[0]["draws"], dtype=np.int64)
+
+    def words(self, dataset: Any, size: int, rng: np.random.Generator) -> int:
+        """How many 64-bit words one batch of `size` runs takes from its generator."""
+        return int(self._sample(dataset, size, rng)[0]["words"])
+
+    @property
+    def features(self) -> Callable[[Any], Any]:
+        """The scores that the function, or its class, suggests by an attribute of this name. Raises AttributeError where it has none."""
+        if not self.describe()["features"]:
+            raise AttributeError("features")
+        return self._features
+
+    def _features(self, outputs: Any) -> Any:
+        sent: wire.Blobs = []
+        request = {"op": "features", "name": self.name, "kwargs": wire.pack(self._plain_kwargs(), []), "outputs": wire.pack(outputs, sent)}
+        try:
+            with borrow(self._slot, self.time_limit) as worker:
+                reply, blobs = worker.ask(request, sent, self.time_limit)
+        except (TookTooLong, WorkerDied) as error:
+            raise MechanismFailed(f"features of {len(outputs)} outputs: the worker process {error}") from None
+        if "failed" in reply or "error" in reply:
+            raise MechanismFailed(reply.get("failed") or reply["error"])
+        return self._read(reply, blobs)
+
+    @property
+    def claim(self) -> Claim | None:
+        """What the target file promises. Raises TargetError where the library itself reports no finite promise."""
+        text = self.describe()["claim"]
+        if text is None:
+            return None
+        numbers = [part.strip().lower() for part in str(text).partition(":")[2].split(",")]
+        if any(number in ("inf", "infinity", "+inf", "nan") for number in numbers):
+            raise TargetError(
+                f"{self.__name__}: claim must be finite, the target reports {text!r}: it promises nothing that could be refuted"
+            )
+        try:
+            return parse_claim(text)
+        except InvalidArgument as error:
+            raise TargetError(f"{self.__name__}: {error}") from None
+
+    @property
+    def domain(self) -> domains.Domain | None:
+        """The declared domain, built by name."""
+        found = self.describe()["domain"]
+        if found is not None and "own" in found:
+            raise TargetError(f"{self.__name__}: its domain is of a class of its own, {found['own']}; use it in this process: --in-process")
+        return None if found is None else build_domain(found, self.__name__)
+
+    @property
+    def seeded(self) -> bool:
+        """Whether the library takes a seed; where it does not, no count can be reproduced."""
+        return bool(self.describe()["seeded"])
+
+    @property
+    def expected_failures(self) -> dict[str, str]:
+        """Checks that are known to fail, with the reason."""
+        return dict(self.describe()["expected_failures"])
+
+    @property
+    def batch(self) -> int | None:
+        """Most runs in one batch."""
+        found: int | None = self.describe()["batch"]
+        return found
+
+    @property
+    def trials(self) -> int | None:
+        """Runs of one audit where nobody says how many."""
+        found: int | None = self.describe()["trials"]
+        return found
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What a report must say: library and version, a version that was not tested, a library that cannot be seeded."""
+        found = self.describe()
+        notes = []
+        if found["library"]:
+            notes.append(f"{found['library']} {found['version'] or 'of unknown version'}, Python {found['python']}, NumPy {found['numpy']}")
+        if found["tested"] and found["version"] and not _inside(found["version"], found["tested"]):
+            notes.append(f"{found['library']} {found['version']} is outside the tested range {found['tested']}")
+        if not found["seeded"]:
+            notes.append("not reproducible: the library takes no seed, so the same seed gives other counts")
+        return tuple(notes)
+
+    @property
+    def cpu_seconds(self) -> float:
+        """Processor time that the function itself has taken in this process' batches so far."""
+        return float(self._state.cpu)
+
+    def describe(self) -> dict[str, Any]:
+        """All that the target file says: library, version, tested, install, claim, domain, seeded, doc, and the interpreter's versions.
+
+        Raises
+        ------
+        TargetError
+            If the interpreter, the library, the file or the name is missing, or the file raises.
+        """
+        state = self._state
+        with state.lock:
+            if state.about is None:
+                request = {"op": "describe", "name": self.name, "kwargs": wire.pack(self._plain_kwargs(), [])}
+                state.about = self._describe(request)
+            return state.about
+
+    def _describe(self, request: dict[str, Any]) -> dict[str, Any]:
+        with loaded(self._slot, self.time_limit) as worker:
+            try:
+                reply, blobs = worker.ask(request, [], self.time_limit)
+            except WorkerDied as error:
+                raise TargetError(f"{self.__name__} could not be described: the worker process {error}") from None
+            about = worker.loaded | worker.versions | reply
+        if "error" in reply:
+            raise TargetError(
+                f"{reply.get('what', self.__name__)}: {reply['error']}".removeprefix(f"{self.__name__}: "), reply["traceback"]
+            )
+        about["domain"] = wire.unpack(about["domain"], blobs)
+        return about
+
+    def _sent(self, dataset: Any) -> Any:
+        """A dataset as the function gets it: a target file knows nothing of dpwitness."""
+        return _plain(dataset)
+
+    def _plain_kwargs(self) -> dict[str, Any]:
+        return {key: from_jsonable(value) for key, value in self.kwargs.items()}
+
+    def close(self) -> None:
+        """Kill the workers of this target, busy ones too: their batches fail. The next call starts new ones."""
+        self._state.closed += 1
+        close_all(self._slot)
+
+    @property
+    def _slot(self) -> Slot:
+        if self._state.slot is None:
+            self._state.slot = slot_of(self.file, self.python, self.memory_limit)
+        return self._state.slot
+
+    def _sample(self, dataset: Any, size: int, rng: np.random.Generator, each: bool = False) -> tuple[dict[str, Any], wire.Blobs]:
+        # the generator itself goes to the worker and comes back: what is drawn is what would be drawn here
+        seed = copy.deepcopy(rng).integers(2**32, size=4, dtype=np.uint32).tolist()
+        data_blobs: wire.Blobs = []
+        packed = wire.pack(self._sent(dataset), data_blobs)
+        request = {
+            "op": "sample",
+            "name": self.name,
+            "kwargs": wire.pack(self._plain_kwargs(), []),
+            "size": size,
+            "seed": seed,
+            "each": each,
+        }
+        if hasattr(np.random, rng.bit_generator.state["bit_generator"]):
+            request["rng"] = wire.words(rng.bit_generator.state)
+        died, limit, closed = "", self._state.limit(self.time_limit, size), self._state.closed
+        for attempt in range(2):
+            try:
+                with borrow(self._slot, self.time_limit, fresh=attempt > 0) as worker:
+                    if "error" in worker.loaded:
+                        raise MechanismFailed(f"a worker could not load the target again: {worker.loaded['error']}")
+                    part, blobs = worker.dataset(packed, data_blobs)
+                    started = time.perf_counter()
+                    reply, found = worker.ask(request | part, blobs, limit)
+                    self._state.took(time.perf_counter() - started, size)
+            except TookTooLong as error:
+                raise MechanismFailed(f"a batch of {size} runs {error}") from None
+            except WorkerDied as error:
+                died = str(error)
+                if self._state.closed > closed:
+                    raise MechanismFailed("the target was closed while it ran a batch") from None
+                continue
+            except InvalidArgument as error:
+                raise MechanismFailed(str(error)) from None
+            if "failed" in reply or "error" in reply:
+                raise MechanismFailed(reply.get("failed") or reply["error"])
+            self._state.add(reply["cpu"])
+            if "rng" in reply:
+                rng.bit_generator.state = wire.unworded(reply["rng"])
+            return reply, found
+        raise MechanismFailed(f"the worker process {died} (a batch of {size} runs, tried twice with the same seed)")
+
+
+class Isolated(Target):
+    """A mechanism of this interpreter, kept apart from this process: it gets datasets as they are, and draws what it would draw here."""
+
+    @property
+    def plain(self) -> bool:
+        """Whether it is written as target files are, which know nothing of dpwitness."""
+        return bool(self.describe()["plain"])
+
+    @property
+    def density(self) -> bool:
+        """Whether it has a method `log_density`, which is only used in this process."""
+        return bool(self.describe()["density"])
+
+    def _sent(self, dataset: Any) -> Any:
+        return dataset
+
+
+class _State:
+    """What a target has found out, and what it has spent."""
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        self.about: dict[str, Any] | None = None
+        self.slot: Slot | None = None
+        self.cpu = 0.0
+        self.seconds = 0.0
+        self.runs = 0
+        self.closed = 0  # times
+
+    def limit(self, least: float, size: int) -> float:
+        """Seconds that a batch may take: what the user allows, or ten times what runs have taken so far if that is more."""
+        with self.lock:
+            return max(least, 10 * self.seconds * size / max(self.runs, 1))
+
+    def took(self, seconds: float, runs: int) -> None:
+        with self.lock:
+            self.seconds += seconds
+            self.runs += runs
+
+    def add(self, seconds: float) -> None:
+        with self.lock:
+            self.cpu += seconds
+
+
+def slot_of(file: str, python: str | None, memory_limit: float = 0.0) -> Slot:
+    """Which worker serves a target file: interpreter, path, and folders that its own imports need.
+
+    Raises
+    ------
+    TargetError
+        If the file is missing, or an adapter's environment has not been made.
+    """
+    memory = round(memory_limit * 2**30)
+    adapter = None if file.endswith(".py") else environments.adapter_file(file)
+    known = environments.environments().get(python or "")
+    if known is None and python is None and adapter is not None:
+        known = environments.environment_of(adapter)
+    if known is not None:
+        if not known.interpreter.exists():
+            raise MissingLibrary(f"environment {known.name} is missing; make it with: dpwitness targets setup {known.name}")
+        python = str(known.interpreter)
+    elif python is not None:
+        found = shutil.which(python)
+        if found is None:
+            raise TargetError(f"python must be an interpreter or an environment of `dpwitness targets`, got {python!r}, which is not there")
+        python = os.path.abspath(found)
+    if adapter is not None:
+        return Slot(python, str(adapter), (), memory)
+    if not file.endswith(".py"):
+        return Slot(python, file, (os.getcwd(),), memory)
+    path = Path(file).resolve()
+    if not path.is_file():
+        raise TargetError(f"target must name an existing file, got {file!r}")
+    return Slot(python, str(path), (str(path.parent),), memory)
+
+
+@contextmanager
+def loaded(slot: Slot, time_limit: float) -> Iterator[Worker]:
+    """A worker that has loaded its target file, or a TargetError that says what to do."""
+    with ExitStack() as stack:
+        try:
+            worker = stack.enter_context(borrow(slot, time_limit))
+        except InvalidArgument as error:
+            raise TargetError(str(error)) from None
+        wrong = worker.loaded
+        if "error" in wrong:
+            missing = wrong.get("missing")
+            if missing is None:
+                raise TargetError(f"target {slot.place} could not be loaded: {wrong['error']}", wrong["traceback"])
+            if slot.place == missing or slot.place.startswith(f"{missing}."):
+                raise TargetError(f"target must be importable, got {slot.place!r}: no module named {missing!r}")
+            raise MissingLibrary(
+                f"target {slot.place} needs {missing!r}, which {worker.python} has not; {_remedy(slot, wrong)}", wrong["traceback"]
+            )
+        yield worker
+
+
+def _remedy(slot: Slot, wrong: dict[str, Any]) -> str:
+    adapter = environments.environment_of(Path(slot.place)) if slot.place.startswith(str(environments.FOLDER)) else None
+    if adapter is not None:
+        return f"make its environment with: dpwitness targets setup {adapter.name}"
+    line = wrong.get("install") or f"pip install {wrong.get('library') or wrong['missing'].partition('.')[0]}"
+    return f"install it there: {slot.python or sys.executable} -m {line}"
+
+
+def targets_in(file: str, python: str | None = None, time_limit: float = 300.0, memory_limit: float = 0.0) -> list[str]:
+    """Names of the targets of a file, in its order. Raises TargetError as `Target.describe` does."""
+    with loaded(slot_of(file, python, memory_limit), time_limit) as worker:
+        return list(worker.loaded["names"])
+
+
+def build_domain(found: Any, owner: str) -> domains.Domain:
+    """A domain from its declaration: ``{"kind": NAME, **arguments}``."""
+    if not isinstance(found, dict) or "kind" not in found:
+        raise TargetError(f"{owner}: domain must be a dict with a kind and its arguments, got {found!r}")
+    kinds = {name: cls for name, cls in vars(domains).items() if isinstance(cls, type) and issubclass(cls, domains.Domain)}
+    cls = kinds.get(found["kind"])
+    if cls is None or cls is domains.Domain:
+        known = ", ".join(name for name in kinds if name != "Domain")
+        raise TargetError(f"{owner}: domain kind must be one of {known}, got {found['kind']!r}")
+    try:
+        return cls(**{key: value for key, value in found.items() if key != "kind"})
+    except (TypeError, InvalidArgument) as error:
+        raise TargetError(f"{owner}: domain: {error}") from None
+
+
+def _plain(dataset: Any) -> Any:
+    """Dataset classes as dicts of their fields: the worker has no dpwitness."""
+    if dataclasses.is_dataclass(dataset) and not isinstance(dataset, type):
+        return {field.name: _plain(getattr(dataset, field.name)) for field in dataclasses.fields(dataset)}
+    return dataset
+
+
+def _inside(version: str, tested: str) -> bool:
+    from packaging.specifiers import SpecifierSet
+
+    return SpecifierSet(tested).contains(version, prereleases=True)

@@ -1,0 +1,396 @@
+"""The worker of a foreign target: runs a target file's functions in an interpreter that has NumPy and the library under test.
+
+Stands alone with `wire` (standard library and NumPy, Python 3.8 or later); `process` starts it as a script. It answers
+each request with one message, and ends when its standard input does. Protocol, version 1:
+
+=========  ===========================================================  =========================================================
+request    fields                                                       answer
+=========  ===========================================================  =========================================================
+hello                                                                   protocol, versions of Python and NumPy
+load       place (path or module), paths (to append to ``sys.path``)    LIBRARY, version, TESTED, INSTALL, names
+describe   name, kwargs                                                 claim, domain and the other attributes of a target
+features   name, kwargs, outputs                                        value or raised
+sample     name, kwargs, size, seed (words), data (and key), each       value, parts or raised; cpu, words, draws
+=========  ===========================================================  =========================================================
+
+An answer with ``error`` says what is wrong with the target, one with ``failed`` why the run cannot be an output. A batch that raises is
+not run again: ``raised`` is its answer. With ``each``, its runs are made one at a time from the start, and each ends in `parts`.
+"""
+
+from __future__ import annotations
+
+import sys
+
+if __name__ == "__main__" and sys.path and sys.path[0] == __file__.rpartition("/")[0]:
+    del sys.path[0]  # the folder of this script: its modules must not stand before the library's
+
+import contextlib
+import copy
+import importlib.util
+import itertools
+import os
+import queue
+import threading
+import time
+import traceback
+import types
+from collections import OrderedDict
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from dpwitness.mechanisms.foreign import about, global_generators, wire
+else:
+
+    def _beside(name):
+        """The module of this name in this script's folder."""
+        spec = importlib.util.spec_from_file_location(name, os.path.join(os.path.dirname(__file__), name + ".py"))
+        module = sys.modules.setdefault(name, importlib.util.module_from_spec(spec))
+        spec.loader.exec_module(module)
+        return module
+
+    about, wire, global_generators = _beside("about"), _beside("wire"), _beside("global_generators")
+
+_LOG = 2**20  # bytes of what the library prints that are kept
+_LEFT = 32  # processes that may still run after a batch
+
+
+class Wrong(Exception):
+    """What is wrong with the target, and the user's part of the traceback."""
+
+    def __init__(self, reason: str, trace: str = "", **more: Any) -> None:
+        super().__init__(reason)
+        self.reply = dict(more, error=reason, traceback=trace)
+
+
+class Worker:
+    """Answers requests, one at a time."""
+
+    def __init__(self) -> None:
+        self.module: Any = None
+        self.place = ""
+        self.built: dict[str, Any] = {}
+        self.last: Any = None
+        self.looks = 8
+        self.rng: Any = None
+        self.kept: OrderedDict[str, tuple[Any, wire.Blobs]] = OrderedDict()
+
+    def answer(self, header: dict[str, Any], blobs: wire.Blobs) -> tuple[dict[str, Any], wire.Blobs]:
+        out: wire.Blobs = []
+        try:
+            reply = getattr(self, "do_" + header["op"])(header, blobs, out)
+        except Wrong as wrong:
+            return wrong.reply, []
+        except about.Unfit as unfit:
+            return {"error": str(unfit), "traceback": ""}, []
+        if "rng" in header and self.rng is not None:  # as the mechanism left it
+            reply["rng"] = wire.words(self.rng.bit_generator.state)
+        return reply, out
+
+    def do_hello(self, header: dict[str, Any], blobs: wire.Blobs, out: wire.Blobs) -> dict[str, Any]:
+        return {"protocol": wire.PROTOCOL, "python": sys.version.split()[0], "numpy": np.__version__}
+
+    def do_load(self, header: dict[str, Any], blobs: wire.Blobs, out: wire.Blobs) -> dict[str, Any]:
+        self.place = header["place"]
+        if header.get("front"):  # as a script's own folder
+            sys.path[:0] = [path for path in header["paths"] if path not in sys.path]
+        sys.path.extend(path for path in header["paths"] if path not in sys.path)
+        with self._users_own("is not importable", **about.install_line(self.place)):
+            if self.place.endswith(".py"):
+                spec: Any = importlib.util.spec_from_file_location("dpwitness_target", self.place)
+                self.module = sys.modules["dpwitness_target"] = importlib.util.module_from_spec(spec)
+                spec.loader.exec_module(self.module)
+            else:
+                self.module = importlib.import_module(self.place)
+        library = getattr(self.module, "LIBRARY", None)
+        found = vars(self.module)
+        return {
+            "library": library,
+            "version": about.version(library),
+            "tested": getattr(self.module, "TESTED", None),
+            "install": getattr(self.module, "INSTALL", None),
+            "names": [name for name, f in found.items() if name[0] != "_" and _is_target(f)],
+        }
+
+    def do_describe(self, header: dict[str, Any], blobs: wire.Blobs, out: wire.Blobs) -> dict[str, Any]:
+        name, kwargs = header["name"], wire.unpack(header["kwargs"], blobs)
+        found = self._find(name, kwargs)
+        about.check_call(found, name, kwargs)
+        with self._users_own(f"{name}.claim raises"):
+            claim = getattr(found, "claim", None)
+            plain = about.is_plain(found, claim, getattr(found, "domain", None))
+            if callable(claim):
+                claim = claim(**kwargs) if not isinstance(found, type) else claim()
+        if claim is not None and not isinstance(claim, str):
+            if not hasattr(claim, "kind"):
+                raise Wrong(f"{name}.claim must be text like 'pure:1', or a function that returns such text, got {claim!r}")
+            claim = f"{claim.kind}:{','.join(repr(float(v)) for v in claim.numbers)}"
+        return {
+            "claim": claim,
+            "domain": wire.pack(about.domain_of(getattr(found, "domain", None)), out),
+            "plain": plain,
+            "density": callable(getattr(found, "log_density", None)),
+            "features": callable(getattr(found, "features", None)),
+            "seeded": bool(getattr(found, "seeded", True)),
+            "expected_failures": dict(getattr(found, "expected_failures", None) or {}),
+            "batch": getattr(found, "batch", None),
+            "trials": getattr(found, "trials", None),
+            "doc": (getattr(found, "__doc__", None) or "").strip().partition("\n")[0],
+            "cause": str(getattr(found, "cause", "") or ""),
+        }
+
+    def do_sample(self, header: dict[str, Any], blobs: wire.Blobs, out: wire.Blobs) -> dict[str, Any]:
+        kwargs = wire.unpack(header["kwargs"], blobs)
+        found = self._find(header["name"], kwargs)
+        run = getattr(found, "sample", found)
+        if found is not run or isinstance(getattr(self.module, header["name"], None), type):
+            kwargs = {}
+        dataset, before = self._dataset(header, blobs)
+        rng = self.rng = _generator(header)
+        size, draws = header["size"], []
+        global_generators.seed(header["seed"])
+        started, at = time.process_time(), _drawn(rng)
+        try:
+            if header.get("each"):
+                value, draws = _each(run, dataset, size, rng, kwargs)
+            else:
+                value = run(dataset, size, rng, **kwargs)
+        except MemoryError as error:
+            return {"failed": f"the mechanism ran out of memory: {wire.text_of(error, str)}".rstrip(": ")}
+        except (SystemExit, GeneratorExit, KeyboardInterrupt) as error:
+            return {"failed": f"the mechanism ended its run with {type(error).__name__}: {wire.text_of(error, str)}"}
+        except Exception as error:
+            value = Raised(error)
+        seconds, words = time.process_time() - started, _drawn(rng) - at
+        left = about.left_behind()
+        if left > _LEFT:
+            return {"failed": f"mechanism leaves processes behind: {left} still run after a batch; it must end what it starts"}
+        if _packed(dataset) != before:
+            return {"failed": "mechanism changes its dataset in place; it must leave it as it found it"}
+        if self._reused(value):
+            reason = "an output changes with the next call; return a new array each time"
+            return {"failed": "mechanism returns one buffer again and again: " + reason}
+        try:
+            if isinstance(value, Raised):
+                return {"raised": wire.pack(value.error, out), "cpu": seconds, "words": words}
+            parts = isinstance(value, Parts)
+            packed = [wire.pack(part, out) for part in value] if parts else wire.pack(value, out)
+        except RecursionError:
+            return {"failed": "mechanism returned an output that is nested too deeply to be read, or contains itself"}
+        return {"parts" if parts else "value": packed, "cpu": seconds, "words": words, "draws": draws}
+
+    def do_features(self, header: dict[str, Any], blobs: wire.Blobs, out: wire.Blobs) -> dict[str, Any]:
+        found = self._find(header["name"], wire.unpack(header["kwargs"], blobs))
+        try:
+            return {"value": wire.pack(found.features(wire.unpack(header["outputs"], blobs)), out)}
+        except (SystemExit, GeneratorExit, KeyboardInterrupt, MemoryError) as error:
+            return {"failed": f"the mechanism's features ended with {type(error).__name__}: {wire.text_of(error, str)}"}
+        except Exception as error:
+            return {"raised": wire.pack(error, out)}
+
+    def _reused(self, value: Any) -> bool:
+        """Whether what the call before returned has changed since; looked at in a worker's first calls."""
+        if self.looks == 0 or isinstance(value, (Raised, Parts)):
+            return False
+        self.looks -= 1
+        before, self.last = self.last, None
+        with contextlib.suppress(Exception):
+            if before is not None and _packed(before[0]) != before[1]:
+                return True
+            self.last = (value, _packed(value)) if self.looks else None
+        return False
+
+    def _find(self, name: str, kwargs: dict[str, Any]) -> Any:
+        found = self.module
+        for part in name.split("."):
+            if not hasattr(found, part):
+                raise Wrong(f"target must name something in {self.place}, got {name!r}, which is not there")
+            found = getattr(found, part)
+        if not isinstance(found, type):
+            return found
+        key = f"{name} {kwargs!r}"
+        if key not in self.built:
+            with self._users_own(f"{name} cannot be built"):
+                self.built[key] = about.built(found, name, kwargs)
+        return self.built[key]
+
+    def _dataset(self, header: dict[str, Any], blobs: wire.Blobs) -> tuple[Any, Any]:
+        """A fresh copy of the dataset, and what it looks like before the run."""
+        key: str = header.get("key", "")
+        if "data" in header:
+            found = header["data"], blobs
+            if key:
+                self.kept[key] = found
+                if len(self.kept) > wire.KEPT:
+                    self.kept.popitem(last=False)
+        else:
+            found = self.kept[key]
+        dataset = wire.unpack(*found)
+        return dataset, _packed(dataset)
+
+    @contextlib.contextmanager
+    def _users_own(self, what: str, **more: Any) -> Iterator[None]:
+        """Exceptions of the user's code, with the user's part of the traceback."""
+        try:
+            yield
+        except MemoryError:
+            raise Wrong(f"{self.place} {what}: out of memory") from None
+        except about.Unfit:
+            raise
+        except (Exception, SystemExit) as error:
+            trace = error.__traceback__
+            while trace is not None and _ours(trace.tb_frame.f_code.co_filename):
+                trace = trace.tb_next
+            text = "".join(traceback.format_exception(type(error), error, trace))
+            if isinstance(error, ImportError):
+                more = dict(more, missing=str(getattr(error, "name", None) or ""))
+            raise Wrong(f"{type(error).__name__}: {wire.text_of(error, str)}", text, what=what, **more) from None
+
+
+def _ours(file: str) -> bool:
+    return file == __file__ or "importlib" in file
+
+
+class Parts(list):  # type: ignore[type-arg]
+    """Runs made one by one: arrays, lists and lists of exceptions, in order."""
+
+
+class Raised:
+    """A call that raised."""
+
+    def __init__(self, error: Exception) -> None:
+        self.error = error.with_traceback(None)
+
+
+def _each(run: Callable[..., Any], dataset: Any, size: int, rng: Any, kwargs: dict[str, Any]) -> Any:
+    """`size` single runs, and the draws that each of them takes."""
+    done: list[Any] = []
+    draws: list[int] = []
+    for _ in range(size):
+        at = _drawn(rng)
+        try:
+            done.append(_own(run(dataset, 1, rng, **kwargs)))
+        except MemoryError:
+            raise
+        except Exception as error:
+            done.append(Raised(error))
+        draws.append(_drawn(rng) - at)
+    return Parts(_joined(kind, list(same)) for kind, same in itertools.groupby(done, _kind)), draws
+
+
+def _own(value: Any) -> Any:
+    """A copy, for the library may write into what it returned again; the value itself where it cannot be copied."""
+    if isinstance(value, list) and len(value) == 1 and isinstance(value[0], (float, int, str, bytes, type(None))):
+        return value[:]
+    try:
+        return copy.deepcopy(value)
+    except Exception:
+        return value
+
+
+def _kind(part: Any) -> Any:
+    """Parts of equal kinds, one after the other, can be joined."""
+    if isinstance(part, np.ndarray) and part.shape[:1] == (1,):
+        return part.dtype, part.shape
+    return type(part) if type(part) in (Raised, list) else id(part)
+
+
+def _joined(kind: Any, parts: list[Any]) -> Any:
+    if kind is Raised:
+        return [part.error for part in parts]
+    if kind is list:
+        return [item for part in parts for item in part]
+    return np.concatenate(parts) if isinstance(kind, tuple) else parts[0]
+
+
+def _generator(header: dict[str, Any]) -> Any:
+    """The generator of a batch: the controller's own, as it stood, or a new one from a seed."""
+    if "rng" not in header:
+        return np.random.Generator(np.random.SFC64(np.random.SeedSequence(header["seed"])))
+    state = wire.unworded(header["rng"])
+    bits = getattr(np.random, state["bit_generator"])()
+    bits.state = state
+    return np.random.Generator(bits)
+
+
+def _drawn(rng: Any) -> int:
+    """64-bit words that the generator has given: SFC64 counts them in its state. 0 for others."""
+    state = rng.bit_generator.state
+    return int(state["state"]["state"][3]) if state["bit_generator"] == "SFC64" else 0
+
+
+def _packed(dataset: Any) -> Any:
+    blobs: wire.Blobs = []
+    return wire.pack(dataset, blobs), blobs
+
+
+def _is_target(found: Any) -> bool:
+    return callable(found) and not isinstance(found, (type, types.ModuleType)) and hasattr(found, "claim")
+
+
+def _begin(memory: int, parent: int) -> None:
+    """Limits, and an end with the controller's end."""
+    import faulthandler
+    import signal
+
+    faulthandler.enable()
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    if memory:
+        import resource
+
+        resource.setrlimit(resource.RLIMIT_AS, (memory, memory))
+    if sys.platform == "linux":
+        import ctypes
+
+        with contextlib.suppress(OSError, AttributeError):
+            ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
+    if os.getppid() != parent:
+        _end()
+
+
+def _end() -> None:
+    """End at once, with whatever processes the library has started."""
+    import signal
+
+    if os.getpgrp() == os.getpid():
+        os.killpg(os.getpid(), signal.SIGKILL)
+    os._exit(0)
+
+
+def main() -> None:
+    """Serve requests on standard input until it ends."""
+    source, sink = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
+    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+    os.dup2(2, 1)  # what the library prints must not get between the messages
+    _begin(int(sys.argv[1]), int(sys.argv[2]))
+    inbox: queue.SimpleQueue[tuple[dict[str, Any], wire.Blobs]] = queue.SimpleQueue()
+
+    def listen() -> None:
+        try:
+            while True:
+                found = wire.receive(source.read)
+                if found is None:
+                    break
+                inbox.put(found)
+        finally:  # the controller has gone, or what it says makes no sense
+            _end()
+
+    threading.Thread(target=listen, daemon=True).start()
+    worker = Worker()
+    while True:
+        header, blobs = inbox.get()
+        if os.fstat(2).st_size > _LOG:
+            os.ftruncate(2, 0)
+        me = os.getpid()
+        reply, out = worker.answer(header, blobs)
+        if os.getpid() != me:  # a child that the mechanism has forked and not ended: the answer is its parent's
+            os._exit(0)
+        for part in wire.message(reply, out):
+            sink.write(part)
+        sink.flush()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,1 @@
+"""Solvers, losses, noise and draws, compiled. May import the terms and the domains."""

@@ -1,0 +1,194 @@
+"""Draws from finite distributions: inverse cumulative sums, alias tables, counts; and the draw itself as a mechanism.
+
+Walker (1977) and Vose (1991) for alias tables. A draw uses one 53-bit uniform: masses below 2^-53 are never drawn.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from flint import arb
+from numpy.typing import NDArray
+
+from dpwitness.mechanisms.balls.ball import Ball, Box, Listed, pick, softmax
+from dpwitness.mechanisms.numerics.jit import jit
+from dpwitness.mechanisms.terms.protocol import FloatArray
+from dpwitness.mechanisms.terms.validation import InvalidArgument, require, shown
+
+__all__ = ["SoftmaxDraw"]
+
+IntArray = NDArray[np.int64]
+
+
+def log_softmax(logits: FloatArray) -> FloatArray:
+    """Log-probabilities proportional to exp(logits) along the last axis, exact also where exp would overflow."""
+    shifted = logits - logits.max(axis=-1, keepdims=True)
+    return np.asarray(shifted - np.log(np.exp(shifted).sum(axis=-1, keepdims=True)))
+
+
+def cumulative(log_probabilities: FloatArray) -> FloatArray:
+    """Cumulative sums along the last axis, ending in exactly 1."""
+    sums = np.cumsum(np.exp(log_probabilities), axis=-1)
+    sums /= sums[..., -1:]
+    return np.ascontiguousarray(sums)
+
+
+@jit
+def draw_index(sums: FloatArray, uniform: float) -> int:
+    """The first index whose cumulative sum exceeds `uniform`."""
+    if sums.size <= 16:  # counting without branches beats bisection on short rows
+        index = 0
+        for j in range(sums.size - 1):
+            index += uniform >= sums[j]
+        return index
+    low, high = 0, sums.size - 1
+    while low < high:
+        middle = (low + high) // 2
+        if uniform >= sums[middle]:
+            low = middle + 1
+        else:
+            high = middle
+    return low
+
+
+@jit
+def draw_rows(sums: FloatArray, size: int, rng: np.random.Generator) -> FloatArray:
+    """(size, T) indices, column t drawn from row t of the (T, p) cumulative sums."""
+    rounds = sums.shape[0]
+    out = np.empty((size, rounds))
+    for i in range(size):
+        for t in range(rounds):
+            out[i, t] = draw_index(sums[t], rng.random())
+    return out
+
+
+@jit
+def alias_table(probabilities: FloatArray) -> tuple[FloatArray, IntArray]:
+    """Acceptance thresholds and aliases (Vose): column j is kept with probability `keep[j]`, else replaced by `other[j]`."""
+    p = probabilities.size
+    keep = probabilities * p / probabilities.sum()
+    other = np.arange(p)
+    small, large = np.empty(p, dtype=np.int64), np.empty(p, dtype=np.int64)
+    smalls, larges = 0, 0
+    for j in range(p):
+        if keep[j] < 1.0:
+            small[smalls] = j
+            smalls += 1
+        else:
+            large[larges] = j
+            larges += 1
+    while smalls > 0 and larges > 0:
+        smalls -= 1
+        poor, rich = small[smalls], large[larges - 1]
+        other[poor] = rich
+        keep[rich] -= 1.0 - keep[poor]
+        if keep[rich] < 1.0:
+            larges -= 1
+            small[smalls] = rich
+            smalls += 1
+    for j in range(larges):  # what is left over differs from 1 by rounding only
+        keep[large[j]] = 1.0
+    for j in range(smalls):
+        keep[small[j]] = 1.0
+    return keep, other
+
+
+@jit
+def draw_frequencies(probabilities: FloatArray, draws: int, size: int, rng: np.random.Generator) -> FloatArray:
+    """(size, p) frequencies of `draws` independent draws each."""
+    p = probabilities.size
+    out = np.empty((size, p))
+    counts = np.empty(p, dtype=np.int64)
+    tails = np.cumsum(probabilities[::-1])[::-1]
+    keep, other = alias_table(probabilities)
+    by_alias = draws <= 8 * p  # a draw by alias costs about an eighth of a binomial
+    for i in range(size):
+        counts[:] = 0
+        if by_alias:
+            for _ in range(draws):
+                place = rng.random() * p
+                j = int(place)
+                kept = int(place - j < keep[j])
+                counts[other[j] + kept * (j - other[j])] += 1
+        else:
+            left = draws
+            for j in range(p - 1):
+                if left == 0:
+                    break
+                share = min(1.0, probabilities[j] / tails[j]) if tails[j] > 0.0 else 0.0
+                counts[j] = rng.binomial(left, share)
+                left -= counts[j]
+            counts[p - 1] += left
+        for j in range(p):
+            out[i, j] = counts[j] / draws
+    return out
+
+
+@jit
+def sum_of_entries(table: FloatArray, outputs: FloatArray) -> FloatArray:
+    """Sum over t of table[t, outputs[i, t]]; minus infinity where an entry is no column of the table."""
+    size, rounds = outputs.shape
+    total = np.zeros(size)
+    for i in range(size):
+        for t in range(rounds):
+            value = outputs[i, t]
+            if value >= 0 and value < table.shape[1] and value == np.floor(value):
+                total[i] += table[t, int(value)]
+            else:
+                total[i] = -np.inf
+                break
+    return total
+
+
+def output_rows(outputs: Any, width: int, owner: str) -> FloatArray:
+    """`outputs` as a C-contiguous (size, width) float64 array, or an InvalidArgument."""
+    rows = np.ascontiguousarray(outputs, dtype=np.float64)
+    if rows.ndim != 2 or rows.shape[1] != width:
+        raise InvalidArgument(f"{owner}: outputs must have shape (size, {width}), got {rows.shape}")
+    return rows
+
+
+@dataclass(frozen=True, slots=True)
+class SoftmaxDraw(Listed):
+    """One index drawn with probability proportional to exp(dataset[j]): a factor of the mechanisms that release several such draws.
+
+    Parameters
+    ----------
+    actions : int
+        Number of indices. The dataset is a vector of so many log-weights.
+
+    Examples
+    --------
+    >>> SoftmaxDraw(2).log_density(np.array([[0.0]]), np.array([0.0, 0.0])).round(4)
+    array([-0.6931])
+    """
+
+    actions: int
+
+    def __post_init__(self) -> None:
+        require(self).integer("actions")
+
+    def sample(self, dataset: FloatArray, size: int, rng: np.random.Generator) -> FloatArray:
+        """(size, 1) indices."""
+        return draw_rows(cumulative(self._table(dataset)), size, rng)
+
+    def log_density(self, outputs: FloatArray, dataset: FloatArray) -> FloatArray:
+        """Exact log-mass of each row."""
+        return sum_of_entries(self._table(dataset), output_rows(outputs, 1, "SoftmaxDraw"))
+
+    def log_density_ball(self, boxes: Sequence[Box], dataset: FloatArray) -> list[Ball]:
+        """Log-mass of the index in each box."""
+        return pick(softmax([arb(x) for x in np.asarray(dataset, dtype=np.float64).tolist()]), boxes)
+
+    def support(self, dataset: FloatArray) -> FloatArray:
+        """(p, 1): every index."""
+        return np.arange(self._table(dataset).shape[1], dtype=np.float64)[:, None]
+
+    def _table(self, dataset: FloatArray) -> FloatArray:
+        weights = np.asarray(dataset, dtype=np.float64)
+        if weights.shape != (self.actions,) or not np.all(np.isfinite(weights)):
+            raise InvalidArgument(f"SoftmaxDraw: dataset must be {self.actions} finite log-weights, got {shown(dataset)}")
+        return log_softmax(weights[None, :])

@@ -1,0 +1,125 @@
+"""What the reference mechanisms share: Laplace noise as kernels and as laws, quadrature over it, and the reading of datasets."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+from numpy.random import Generator
+
+from dpwitness.mechanisms.numerics.jit import jit
+from dpwitness.mechanisms.terms.protocol import FloatArray
+from dpwitness.mechanisms.terms.validation import InvalidArgument
+
+__all__ = [
+    "as_vector",
+    "as_whole",
+    "column",
+    "geometric_kernel",
+    "geometric_log_cdf",
+    "geometric_log_mass",
+    "geometric_reach",
+    "laplace_kernel",
+    "laplace_log_cdf",
+    "laplace_log_density",
+    "laplace_nodes",
+]
+
+_GAUSS, _GAUSS_WEIGHTS = np.polynomial.legendre.leggauss(16)
+
+
+def as_vector(dataset: Any, owner: str, length: int | None = None) -> FloatArray:
+    """`dataset` as a contiguous vector of finite floats, of `length` entries if that is given. A scalar is a vector of one."""
+    try:
+        vector = np.ascontiguousarray(np.atleast_1d(np.asarray(dataset, dtype=np.float64)))
+    except OverflowError:
+        raise InvalidArgument(f"{owner}: dataset must hold numbers that a float can hold, got one beyond 1.8e308") from None
+    except (TypeError, ValueError):
+        raise InvalidArgument(f"{owner}: dataset must be a vector of numbers, got {type(dataset).__name__}") from None
+    if vector.ndim != 1 or (length is not None and vector.size != length):
+        wanted = "a vector" if length is None else f"a vector of {length} numbers"
+        raise InvalidArgument(f"{owner}: dataset must be {wanted}, got shape {vector.shape}")
+    if not np.all(np.isfinite(vector)):
+        raise InvalidArgument(f"{owner}: dataset must hold finite numbers, got {vector.tolist()!r}")
+    return vector
+
+
+def as_whole(dataset: Any, owner: str, length: int | None = None) -> FloatArray:
+    """`as_vector` for datasets of whole numbers."""
+    vector = as_vector(dataset, owner, length)
+    if np.any(vector != np.rint(vector)):
+        raise InvalidArgument(f"{owner}: dataset must hold whole numbers, got {vector.tolist()!r}")
+    return vector
+
+
+def column(outputs: FloatArray) -> FloatArray:
+    """Outputs of shape (size,) or (size, 1) as (size,)."""
+    return np.asarray(outputs, dtype=np.float64).reshape(len(outputs))
+
+
+@jit
+def laplace_kernel(center: FloatArray, scale: float, size: int, rng: Generator) -> FloatArray:
+    """(size, d) rows center + Laplace(scale): differences of exponentials, 2.6 times faster than Generator.laplace."""
+    out = np.empty((size, center.size))
+    for i in range(size):
+        for j in range(center.size):
+            out[i, j] = center[j] + scale * (rng.standard_exponential() - rng.standard_exponential())
+    return out
+
+
+@jit
+def geometric_kernel(center: float, rate: float, low: float, high: float, step: float, size: int, rng: Generator) -> FloatArray:
+    """(size, 1) rows step * clamp(center + G1 - G2), G geometric: P(G >= k) = e^(-rate k). `center`, `low`, `high` count steps.
+
+    The floor of an exponential divided by `rate` is such a G. The noise is a whole number drawn without sight of the center, and
+    sums of whole numbers below 2^53 are exact, so that the low bits of the output carry nothing.
+    """
+    out = np.empty((size, 1))
+    mean = 1.0 / rate
+    for i in range(size):
+        noise = np.floor(rng.standard_exponential() * mean) - np.floor(rng.standard_exponential() * mean)
+        out[i, 0] = min(max(center + noise, low), high) * step
+    return out
+
+
+def laplace_log_density(x: FloatArray, scale: float) -> FloatArray:
+    """Log-density at `x` of Laplace noise around 0."""
+    return np.asarray(-np.abs(x) / scale - np.log(2 * scale))
+
+
+def laplace_log_cdf(x: FloatArray, scale: float) -> FloatArray:
+    """log P(Laplace <= x), accurate in both tails."""
+    tail = -np.abs(x) / scale - np.log(2.0)
+    return np.asarray(np.where(x < 0, tail, np.log1p(-np.exp(tail))))
+
+
+def geometric_log_mass(k: FloatArray, rate: float) -> FloatArray:
+    """log P(G1 - G2 = k) = log tanh(rate / 2) - rate |k|; minus infinity off the whole numbers."""
+    return np.where(k == np.rint(k), np.log(np.tanh(rate / 2)) - rate * np.abs(k), -np.inf)
+
+
+def geometric_log_cdf(k: FloatArray | float, rate: float) -> FloatArray:
+    """log P(G1 - G2 <= k) for whole k: e^(rate k) / (1 + e^-rate) below zero, one minus the same of -k - 1 from there on."""
+    lower = rate * np.minimum(k, -k - 1) - np.log1p(np.exp(-rate))
+    return np.asarray(np.where(k < 0, lower, np.log1p(-np.exp(lower))))
+
+
+def geometric_reach(rate: float) -> int:
+    """Steps to either side of the center that hold all but 1e-15 of the mass."""
+    return int(np.ceil(36.0 / rate)) + 1
+
+
+def laplace_nodes(breaks: FloatArray, scale: float, width: float) -> tuple[FloatArray, FloatArray]:
+    """Nodes and log-weights for integrals over Laplace(scale) noise of functions that are smooth between `breaks`.
+
+    Composite Gauss-Legendre, 16 nodes a panel, panels at most `width` wide and never across a break, 40 scales beyond the
+    outermost ones: for products of a Laplace density and Laplace distribution functions the relative error is about 1e-15.
+    """
+    inner = np.unique(breaks)
+    knots = np.concatenate([[inner[0] - 40 * scale], inner, [inner[-1] + 40 * scale]])
+    edges = [np.linspace(a, b, int(np.ceil((b - a) / width)) + 1)[:-1] for a, b in pairwise(knots.tolist())]
+    grid = np.concatenate([*edges, knots[-1:]])
+    half, middle = np.diff(grid) / 2, (grid[1:] + grid[:-1]) / 2
+    nodes = middle[:, None] + half[:, None] * _GAUSS
+    return nodes.ravel(), np.log(half[:, None] * _GAUSS_WEIGHTS).ravel()

@@ -1,0 +1,254 @@
+"""Convex losses l(u; y) of a prediction u = <w, x>, with the constants that the papers' theorems ask for.
+
+Each is named by an integer code inside compiled kernels: a loop over records branches on it once, outside, and vectorises inside.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from dpwitness.mechanisms.numerics.arithmetic import elementwise, exponential
+from dpwitness.mechanisms.numerics.jit import jit
+from dpwitness.mechanisms.terms.protocol import FloatArray
+from dpwitness.mechanisms.terms.validation import InvalidArgument, require
+
+__all__ = ["LOSSES", "Loss"]
+
+LOGISTIC, HINGE, ABSOLUTE, SQUARED, HUBER, SMOOTHED_HUBER, LOG_COSH, LINEAR = range(8)
+
+LOSSES = {
+    "logistic": LOGISTIC,
+    "hinge": HINGE,
+    "absolute": ABSOLUTE,
+    "squared": SQUARED,
+    "huber": HUBER,
+    "smoothed-huber": SMOOTHED_HUBER,
+    "log-cosh": LOG_COSH,
+    "linear": LINEAR,
+}
+
+_MARGIN = ("logistic", "hinge")  # functions of y u, for labels -1 and +1
+
+
+@dataclass(frozen=True, slots=True)
+class Loss:
+    """A loss by name. With r = u - y, h = `width`, s = `smoothing`, all multiplied by `scale`:
+
+    ================== ============================================ ======================== ================
+    name               value                                        Lipschitz in u           l'' at most
+    ================== ============================================ ======================== ================
+    ``logistic``       log(1 + exp(-y u)), y = -1 or +1             1                        1/4
+    ``hinge``          max(0, 1 - y u), y = -1 or +1                1                        no bound
+    ``absolute``       abs(r)                                       1                        no bound
+    ``squared``        r^2                                          2 (max abs(u) + max abs(y))  2
+    ``huber``          r^2/2 within h, h (abs(r) - h/2) outside     h                        1
+    ``smoothed-huber`` the same, l'' falling linearly on h-s .. h+s h                        1
+    ``log-cosh``       h log cosh(r/h)                              1                        1/h
+    ``linear``         y u                                          max abs(y)               0
+    ================== ============================================ ======================== ================
+
+    Parameters
+    ----------
+    name : str
+        A key of `LOSSES`.
+    width : float
+        h above: where the Huber losses turn linear, and over how far log-cosh turns. Positive.
+    smoothing : float
+        s above, in (0, h]. Only the smoothed Huber loss reads it; it makes the loss twice continuously differentiable.
+    scale : float
+        Positive factor.
+
+    Examples
+    --------
+    >>> Loss("huber").derivative(3.0, 1.0), Loss("logistic").smoothness
+    (array(1.), 0.25)
+    """
+
+    name: str
+    width: float = 1.0
+    smoothing: float = 0.1
+    scale: float = 1.0
+
+    def __post_init__(self) -> None:
+        require(self).one_of("name", list(LOSSES)).positive("width", "smoothing", "scale")
+        if self.name == "smoothed-huber" and self.smoothing > self.width:
+            raise InvalidArgument(f"Loss: smoothing must be at most the width {self.width!r}, got {self.smoothing!r}")
+
+    @property
+    def code(self) -> int:
+        """The integer by which compiled kernels know this loss."""
+        return LOSSES[self.name]
+
+    @property
+    def smooth(self) -> bool:
+        """Whether l' is continuous, so that a minimiser is where the gradient vanishes."""
+        return self.name not in ("hinge", "absolute")
+
+    @property
+    def twice_differentiable(self) -> bool:
+        """Whether l'' is continuous, so that the law of a perturbed minimiser has the density of a change of variables everywhere."""
+        return self.name not in ("hinge", "absolute", "huber")
+
+    @property
+    def binary(self) -> bool:
+        """Whether labels must be -1 or +1."""
+        return self.name in _MARGIN
+
+    @property
+    def smoothness(self) -> float:
+        """Largest l'': the c_2 of JT14."""
+        curvature = {"logistic": 0.25, "squared": 2.0, "huber": 1.0, "smoothed-huber": 1.0, "log-cosh": 1.0 / self.width, "linear": 0.0}
+        return self.scale * curvature.get(self.name, math.inf)
+
+    @property
+    def concordance(self) -> float:
+        """Smallest M with |l'''| <= M l'' (Bach 2010), by which a Newton step can be certified before it is evaluated."""
+        return {"logistic": 1.0, "squared": 0.0, "log-cosh": 2.0 / self.width, "linear": 0.0}.get(self.name, math.inf)
+
+    def lipschitz(self, prediction: float = math.inf, response: float = math.inf) -> float:
+        """Largest |l'| for |u| <= `prediction` and |y| <= `response`; only ``squared`` and ``linear`` depend on the two."""
+        if self.name == "squared":
+            return self.scale * 2.0 * (prediction + response)
+        if self.name == "linear":
+            return self.scale * response
+        return self.scale * (self.width if self.name in ("huber", "smoothed-huber") else 1.0)
+
+    def value(self, u: ArrayLike, y: ArrayLike) -> FloatArray:
+        """l(u; y), elementwise."""
+        return self._map(0, u, y)
+
+    def derivative(self, u: ArrayLike, y: ArrayLike) -> FloatArray:
+        """l'(u; y) in u; at a kink, the subgradient of smallest size."""
+        return self._map(1, u, y)
+
+    def second(self, u: ArrayLike, y: ArrayLike) -> FloatArray:
+        """l''(u; y) in u; zero at a kink, the inner value where the Huber loss turns."""
+        return self._map(2, u, y)
+
+    def _map(self, order: int, u: ArrayLike, y: ArrayLike) -> FloatArray:
+        left, right = np.broadcast_arrays(np.asarray(u, dtype=np.float64), np.asarray(y, dtype=np.float64))
+        out = _evaluate(order, self.code, left.ravel(), right.ravel(), self.width, self.smoothing)
+        return np.asarray(self.scale * out).reshape(left.shape)
+
+
+@jit
+def loss_value(code: int, u: float, y: float, width: float, smoothing: float) -> float:
+    """l(u; y) with scale 1."""
+    if code in (LOGISTIC, HINGE):
+        t = y * u
+        if code == HINGE:
+            return max(0.0, 1.0 - t)
+        return max(0.0, -t) + np.log1p(np.exp(-abs(t)))  # type: ignore[no-any-return]
+    if code == LINEAR:
+        return y * u
+    r = abs(u - y)
+    if code == ABSOLUTE:
+        return r
+    if code == SQUARED:
+        return r * r
+    if code == LOG_COSH:
+        z = r / width
+        return width * (z + np.log1p(np.exp(-2.0 * z)) - np.log(2.0))  # type: ignore[no-any-return]
+    s = smoothing if code == SMOOTHED_HUBER else 0.0
+    if r <= width - s:
+        return 0.5 * r * r
+    if r >= width + s:
+        return width * r - 0.5 * width * width - s * s / 6.0
+    inner, gap = width - s, width + s - r
+    return 0.5 * inner * inner + width * (r - inner) + (gap * gap * gap - 8.0 * s * s * s) / (12.0 * s)
+
+
+@jit
+def loss_derivative(code: int, u: float, y: float, width: float, smoothing: float) -> float:
+    """l'(u; y) with scale 1."""
+    if code == LOGISTIC:
+        return -y / (1.0 + np.exp(min(y * u, 700.0)))  # type: ignore[no-any-return]
+    if code == HINGE:
+        return -y if y * u < 1.0 else 0.0
+    if code == LINEAR:
+        return y
+    r = u - y
+    if code == ABSOLUTE:
+        return np.sign(r)  # type: ignore[no-any-return]
+    if code == SQUARED:
+        return 2.0 * r
+    if code == LOG_COSH:
+        return np.tanh(r / width)  # type: ignore[no-any-return]
+    s = smoothing if code == SMOOTHED_HUBER else 0.0
+    size = abs(r)
+    if size <= width - s:
+        return r
+    if size >= width + s:
+        return width * np.sign(r)  # type: ignore[no-any-return]
+    gap = width + s - size
+    return (width - gap * gap / (4.0 * s)) * np.sign(r)  # type: ignore[no-any-return]
+
+
+@jit
+def loss_second(code: int, u: float, y: float, width: float, smoothing: float) -> float:
+    """l''(u; y) with scale 1."""
+    if code == LOGISTIC:
+        e = np.exp(-abs(u))
+        return e / ((1.0 + e) * (1.0 + e))  # type: ignore[no-any-return]
+    if code == SQUARED:
+        return 2.0
+    if code == LOG_COSH:
+        e = np.exp(-2.0 * abs(u - y) / width)
+        return 4.0 * e / (width * (1.0 + e) * (1.0 + e))  # type: ignore[no-any-return]
+    if code == HUBER:
+        return 1.0 if abs(u - y) <= width else 0.0
+    if code == SMOOTHED_HUBER:
+        return min(1.0, max(0.0, (width + smoothing - abs(u - y)) / (2.0 * smoothing)))
+    return 0.0
+
+
+@jit
+def _evaluate(order: int, code: int, u: FloatArray, y: FloatArray, width: float, smoothing: float) -> FloatArray:
+    """The value, or its first or second derivative, elementwise, with scale 1."""
+    out = np.empty(u.size)
+    for i in range(u.size):
+        if order == 0:
+            out[i] = loss_value(code, u[i], y[i], width, smoothing)
+        elif order == 1:
+            out[i] = loss_derivative(code, u[i], y[i], width, smoothing)
+        else:
+            out[i] = loss_second(code, u[i], y[i], width, smoothing)
+    return out
+
+
+@elementwise
+def _logistic_terms(u: FloatArray, y: FloatArray, m: FloatArray, slope: FloatArray, curvature: FloatArray) -> None:
+    for i in range(u.size):
+        e = exponential(y[i] * u[i])
+        q = 1.0 / (1.0 + e)
+        slope[i] = -m[i] * y[i] * q
+        curvature[i] = m[i] * q * (q * e)
+
+
+@elementwise
+def _log_cosh_terms(u: FloatArray, y: FloatArray, m: FloatArray, slope: FloatArray, curvature: FloatArray, width: float) -> None:
+    rate = 2.0 / width
+    for i in range(u.size):
+        e = exponential(rate * (u[i] - y[i]))
+        q = 1.0 / (1.0 + e)
+        slope[i] = m[i] * (1.0 - 2.0 * q)
+        curvature[i] = m[i] * 2.0 * rate * q * (q * e)
+
+
+@elementwise
+def loss_terms(
+    code: int, width: float, smoothing: float, u: FloatArray, y: FloatArray, m: FloatArray, slope: FloatArray, curvature: FloatArray
+) -> None:
+    """Write m_i l'(u_i; y_i) and m_i l''(u_i; y_i) into `slope` and `curvature`; the loss's scale belongs into the weights m."""
+    if code == LOGISTIC:
+        _logistic_terms(u, y, m, slope, curvature)
+    elif code == LOG_COSH:
+        _log_cosh_terms(u, y, m, slope, curvature, width)
+    else:
+        for i in range(u.size):
+            slope[i] = m[i] * loss_derivative(code, u[i], y[i], width, smoothing)
+            curvature[i] = m[i] * loss_second(code, u[i], y[i], width, smoothing)

@@ -1,0 +1,220 @@
+"""Mirror averaging of the private estimates of several organisations: the whole distributed protocol.
+
+Minami et al., equation (10): beta = sum_m a_m beta_m, a_m = (1/n0) sum_t softmax_m(-(1/tau) sum_{i<=t} (y_i - beta_m.x_i)^2) over
+records that are not protected. Claims MN-04 and MN-05.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+
+from dpwitness.mechanisms.numerics.categorical import output_rows
+from dpwitness.mechanisms.numerics.jit import jit
+from dpwitness.mechanisms.papers.ridge import PrivateRidge
+from dpwitness.mechanisms.terms.datasets import LabelledVectors
+from dpwitness.mechanisms.terms.notions import PureDP
+from dpwitness.mechanisms.terms.optional import offered_when
+from dpwitness.mechanisms.terms.pairs import Pair
+from dpwitness.mechanisms.terms.protocol import FloatArray, Truth
+from dpwitness.mechanisms.terms.validation import InvalidArgument, require
+
+__all__ = ["MirrorAveraging", "Organisations"]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Organisations:
+    """The private records of M organisations. Neighbours replace one record of one organisation.
+
+    Parameters
+    ----------
+    groups : tuple of LabelledVectors
+        Organisation m's records. All of one dimension.
+    """
+
+    groups: tuple[LabelledVectors, ...]
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "groups", tuple(self.groups))
+        if not self.groups:
+            raise InvalidArgument("Organisations: groups must hold at least one organisation, got none")
+        for group in self.groups:
+            if not isinstance(group, LabelledVectors):
+                raise InvalidArgument(f"Organisations: groups must be LabelledVectors, got {type(group).__name__}")
+        if len({group.dimension for group in self.groups}) > 1:
+            raise InvalidArgument(f"Organisations: groups must have one dimension, got {[group.dimension for group in self.groups]}")
+
+    @property
+    def dimension(self) -> int:
+        """p."""
+        return self.groups[0].dimension
+
+    def records(self) -> list[Any]:
+        """Every stored record with its organisation's number."""
+        return [(m, *record) for m, group in enumerate(self.groups) for record in group.records()]
+
+    def counts(self) -> Counter[tuple[int, Any]]:
+        """How often each record occurs in each organisation, for the neighbour check."""
+        return Counter({(m, key): count for m, group in enumerate(self.groups) for key, count in group.counts().items()})
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Organisations) and self.counts() == other.counts()
+
+    __hash__ = None  # type: ignore[assignment]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class MirrorAveraging:
+    """Each organisation releases a private ridge estimate; the centre averages them by their fit to its own, unprotected records.
+
+    Parameters
+    ----------
+    ridge : PrivateRidge
+        What every organisation runs on its n_m records (the same n_m for all).
+    organisations : int
+        M.
+    public_x, public_y : (n0, p) and (n0,) arrays
+        D^0, in the order of the sum. No privacy is claimed for it, hence it is a parameter and not part of the dataset.
+    temperature : float
+        tau. The paper's oracle inequality asks for tau >= 2 sigma^2 + 8 B^2.
+    index : {"t", "t-1"}
+        The weights of step t use records i <= t as printed, or i <= t-1 as in the mirror averaging that the paper cites.
+    clip : bool
+        Project each estimate onto Theta before weighing and averaging. Without it the closed form (8) may leave Theta, where the
+        oracle inequality of index "t-1" fails (MN-05).
+    release : {"aggregate", "full"}
+        The aggregate alone (p numbers), or all M estimates followed by it ((M + 1) p numbers).
+
+    Notes
+    -----
+    There is no `domain`: the pair search does not cover grouped records. Use `worst_pair` or pairs of `Organisations`.
+    """
+
+    ridge: PrivateRidge
+    organisations: int
+    public_x: FloatArray
+    public_y: FloatArray
+    temperature: float
+    index: Literal["t", "t-1"] = "t"
+    clip: bool = False
+    release: Literal["aggregate", "full"] = "aggregate"
+
+    def __post_init__(self) -> None:
+        require(self).integer("organisations").positive("temperature").one_of("index", ["t", "t-1"]).one_of("clip", [False, True])
+        require(self).one_of("release", ["aggregate", "full"])
+        if not isinstance(self.ridge, PrivateRidge):
+            raise InvalidArgument(f"MirrorAveraging: ridge must be a PrivateRidge, got {type(self.ridge).__name__}")
+        public = LabelledVectors(self.public_x, self.public_y)
+        if public.dimension != self.ridge.dimension:
+            raise InvalidArgument(f"MirrorAveraging: public_x must have vectors of length {self.ridge.dimension}, got {public.dimension}")
+        object.__setattr__(self, "public_x", public.x)
+        object.__setattr__(self, "public_y", public.y)
+
+    @property
+    def claim(self) -> PureDP:
+        """epsilon for every private record: each lies with one organisation, and the rest is post-processing."""
+        return self.ridge.claim
+
+    @property
+    def truth(self) -> Truth | None:
+        """That of the ridge estimates when these are released; of the aggregate only an upper bound is known, the repaired ridge's."""
+        return self.ridge.truth if self.release == "full" or self.ridge.form == "repaired" else None
+
+    def worst_pair(self, where: Literal["tail", "bulk"] = "tail") -> Pair:
+        """The ridge's worst pair in organisation 0; every other organisation holds the common records of that pair."""
+        inner = self.ridge.worst_pair(where)
+        filler = LabelledVectors(inner.d0.x[-1:], inner.d0.y[-1:], [self.ridge.records])
+        rest = (filler,) * (self.organisations - 1)
+        return Pair(Organisations((inner.d0, *rest)), Organisations((inner.d1, *rest)), "replace-one", f"{inner.why}; organisation 0")
+
+    def sample(self, dataset: Organisations, size: int, rng: np.random.Generator) -> FloatArray:
+        """(size, p) aggregates, or (size, (M + 1) p) with the estimates before them."""
+        groups = self._checked(dataset)
+        estimates = np.concatenate([self.ridge.sample(group, size, rng) for group in groups], axis=1)
+        return self.aggregate(estimates) if self.release == "aggregate" else np.hstack([estimates, self.aggregate(estimates)])
+
+    def aggregate(self, estimates: FloatArray) -> FloatArray:
+        """Equation (10) on each row of M estimates, (size, M p) to (size, p)."""
+        inside = self._inside(estimates)
+        shares = self._shares(inside)
+        return np.asarray(np.einsum("im,imp->ip", shares, inside.reshape(*shares.shape, -1)))
+
+    def weights(self, estimates: FloatArray) -> FloatArray:
+        """a_1, ..., a_M of each row of M estimates."""
+        return self._shares(self._inside(estimates))
+
+    @offered_when(lambda self: self.ridge.grid == 0 and (self.release == "full" or (self.organisations == 1 and not self.clip)))
+    def log_density(self, outputs: FloatArray, dataset: Organisations) -> FloatArray:
+        """Exact for ``release="full"``: the estimates are independent, and the aggregate is a function of them.
+
+        Rows whose aggregate is not that function have minus infinity. The aggregate alone has a density in closed form only
+        where it is one organisation's unclipped estimate (M = 1); otherwise there is no such method.
+        """
+        groups = self._checked(dataset)
+        p = self.ridge.dimension
+        if self.release == "aggregate":
+            return self.ridge.log_density(outputs, groups[0])
+        rows = output_rows(outputs, (self.organisations + 1) * p, "MirrorAveraging")
+        total = sum(self.ridge.log_density(rows[:, m * p : (m + 1) * p], group) for m, group in enumerate(groups))
+        expected = self.aggregate(rows[:, :-p])
+        consistent = np.all(np.abs(rows[:, -p:] - expected) <= 1e-9 * (1 + np.abs(expected)), axis=1)
+        return np.where(consistent, total, -np.inf)
+
+    def factors(self, d0: Organisations, d1: Organisations) -> list[tuple[PrivateRidge, LabelledVectors, LabelledVectors]]:
+        """The M independent estimates, of which the aggregate is a function."""
+        return [(self.ridge, a, b) for a, b in zip(self._checked(d0), self._checked(d1), strict=True)]
+
+    def _inside(self, estimates: FloatArray) -> FloatArray:
+        """The estimates as they are weighed: projected onto Theta where `clip` asks for it."""
+        rows = output_rows(estimates, self.organisations * self.ridge.dimension, "MirrorAveraging")
+        if not self.clip:
+            return rows
+        parts = rows.reshape(len(rows), self.organisations, -1)
+        norms = np.linalg.norm(parts, axis=2, keepdims=True)
+        return np.ascontiguousarray((parts * (self.ridge.radius / np.maximum(norms, self.ridge.radius))).reshape(rows.shape))
+
+    def _shares(self, inside: FloatArray) -> FloatArray:
+        return _weights(inside, self.organisations, self.public_x, self.public_y, self.temperature, self.index == "t")
+
+    def _checked(self, dataset: Organisations) -> tuple[LabelledVectors, ...]:
+        if not isinstance(dataset, Organisations):
+            raise InvalidArgument(f"MirrorAveraging: dataset must be Organisations, got {type(dataset).__name__}")
+        if len(dataset.groups) != self.organisations:
+            raise InvalidArgument(f"MirrorAveraging: dataset must hold {self.organisations} organisations, got {len(dataset.groups)}")
+        return dataset.groups
+
+
+@jit
+def _weights(rows: FloatArray, organisations: int, x: FloatArray, y: FloatArray, temperature: float, inclusive: bool) -> FloatArray:
+    """(size, M) averages over t of the softmax weights of the cumulated squared errors."""
+    size, (rounds, p) = rows.shape[0], x.shape
+    out = np.zeros((size, organisations))
+    errors, share = np.empty(organisations), np.empty(organisations)
+    for i in range(size):
+        errors[:] = 0.0
+        for t in range(rounds):
+            if not inclusive:
+                _add_softmax(errors, temperature, share, out[i])
+            for m in range(organisations):
+                residual = y[t]
+                for j in range(p):
+                    residual -= rows[i, m * p + j] * x[t, j]
+                errors[m] += residual * residual
+            if inclusive:
+                _add_softmax(errors, temperature, share, out[i])
+        for m in range(organisations):
+            out[i, m] /= rounds
+    return out
+
+
+@jit
+def _add_softmax(errors: FloatArray, temperature: float, share: FloatArray, total: FloatArray) -> None:
+    least, mass = errors.min(), 0.0
+    for m in range(errors.size):
+        share[m] = np.exp((least - errors[m]) / temperature)
+        mass += share[m]
+    for m in range(errors.size):
+        total[m] += share[m] / mass

@@ -1,0 +1,251 @@
+"""Objective perturbation of any convex problem F(w) = G(w) + sum_i l(w; x_i, y_i): release argmin F(w) + <b, w>.
+
+Chaudhuri and Monteleoni (2008), Theorem 3. G and l are the user's; losses of `losses` with G = weight |w|^2 / 2 run in compiled kernels.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Protocol, runtime_checkable
+
+import numpy as np
+from numpy.random import Generator
+
+from dpwitness.mechanisms.balls.ball import NotEnclosed
+from dpwitness.mechanisms.balls.erm import ObjectiveBalls
+from dpwitness.mechanisms.domains import LabelledBall
+from dpwitness.mechanisms.domains.labelled_pairs import axis, replaced
+from dpwitness.mechanisms.numerics.losses import Loss
+from dpwitness.mechanisms.numerics.noise import SphericalNoise
+from dpwitness.mechanisms.numerics.solvers import TOLERANCE, ConvergenceError, Problem
+from dpwitness.mechanisms.papers.erm import admissible, objective_log_density, rounded, sample_objective, unrounded
+from dpwitness.mechanisms.papers.logistic import NOISES, radial_noise
+from dpwitness.mechanisms.terms.datasets import LabelledVectors
+from dpwitness.mechanisms.terms.notions import PureDP
+from dpwitness.mechanisms.terms.pairs import Pair
+from dpwitness.mechanisms.terms.protocol import FloatArray, Truth
+from dpwitness.mechanisms.terms.validation import InvalidArgument, require, shown
+
+__all__ = ["ConvexObjectivePerturbation", "QuadraticPenalty", "RecordLoss", "StronglyConvex"]
+
+
+@runtime_checkable
+class StronglyConvex(Protocol):
+    """The paper's G, at many points at once."""
+
+    strong_convexity: float
+
+    def gradient(self, w: FloatArray, /) -> FloatArray:
+        """Gradients at the rows of w: (size, d)."""
+
+    def hessian(self, w: FloatArray, /) -> FloatArray:
+        """Hessians at the rows of w: (size, d, d)."""
+
+
+@runtime_checkable
+class RecordLoss(Protocol):
+    """The paper's l, of one record (x, y), at many points at once. Convex and twice differentiable in w, of gradient norm at most kappa."""
+
+    def gradient(self, w: FloatArray, x: FloatArray, y: float, /) -> FloatArray:
+        """Gradients at the rows of w: (size, d)."""
+
+    def hessian(self, w: FloatArray, x: FloatArray, y: float, /) -> FloatArray:
+        """Hessians at the rows of w: (size, d, d)."""
+
+
+@dataclass(frozen=True, slots=True)
+class QuadraticPenalty:
+    """G(w) = weight |w|^2 / 2."""
+
+    weight: float
+
+    def __post_init__(self) -> None:
+        require(self).positive("weight")
+
+    @property
+    def strong_convexity(self) -> float:
+        """The weight."""
+        return self.weight
+
+    def gradient(self, w: FloatArray, /) -> FloatArray:
+        return self.weight * w
+
+    def hessian(self, w: FloatArray, /) -> FloatArray:
+        return np.broadcast_to(self.weight * np.eye(w.shape[1]), (*w.shape, w.shape[1]))
+
+
+@dataclass(frozen=True, slots=True)
+class ConvexObjectivePerturbation(ObjectiveBalls):
+    """Theorem 3: b = B u with u uniform on the sphere and B Laplace of standard deviation 2 kappa/epsilon; release argmin F(w) + <b, w>.
+
+    Parameters
+    ----------
+    epsilon : float
+        The paper's promise. Positive, finite.
+    kappa : float
+        Bound on |grad_w l|. Positive. For a `Loss` it is checked against the loss and every record; for other losses it is the user's word.
+    loss : Loss or RecordLoss
+        l. A `Loss` of <w, x> and y must be smooth.
+    penalty : QuadraticPenalty or StronglyConvex
+        G, not divided by n.
+    noise : {"gamma", "laplace_radius_scale", "laplace_radius_std"}
+        Law of b: the theorem prints the last, in which d >= 2 knows no epsilon (claim CM-07). No law is private without a bound on l''.
+    clip, grid, dimension, records
+        As for `LogisticOutputPerturbation`.
+    """
+
+    epsilon: float
+    kappa: float
+    loss: Loss | RecordLoss
+    penalty: QuadraticPenalty | StronglyConvex
+    noise: str = "laplace_radius_std"
+    clip: bool = False
+    grid: float = 0.0
+    dimension: int = 1
+    records: int = 1
+
+    def __post_init__(self) -> None:
+        require(self).positive("epsilon", "kappa").one_of("noise", NOISES).nonnegative("grid").integer("dimension", "records")
+        owner = type(self).__name__
+        if not isinstance(self.loss, Loss | RecordLoss):
+            raise InvalidArgument(f"{owner}: loss must be a Loss or have gradient and hessian, got {type(self.loss).__name__}")
+        if not isinstance(self.penalty, StronglyConvex) or not self.penalty.strong_convexity > 0:
+            raise InvalidArgument(f"{owner}: penalty must be strongly convex, with gradient and hessian, got {shown(self.penalty)}")
+        if isinstance(self.loss, Loss):
+            if not self.loss.smooth:
+                raise InvalidArgument(f"{owner}: loss must be differentiable, got {self.loss.name!r}")
+            steepest = self.loss.lipschitz(math.inf, 0.0)
+            if steepest > self.kappa * (1 + 1e-12):
+                raise InvalidArgument(
+                    f"{owner}: kappa must bound the slope of the loss, {steepest!r} for {self.loss.name}, got {self.kappa!r}"
+                )
+
+    @property
+    def claim(self) -> PureDP:
+        """Theorem 3."""
+        return PureDP(self.epsilon)
+
+    @property
+    def domain(self) -> LabelledBall:
+        """Unit ball, one record replaced."""
+        linear = isinstance(self.loss, Loss) and self.loss.name == "linear"
+        reach = self.kappa / self.loss.scale if isinstance(self.loss, Loss) and linear else 1.0
+        return LabelledBall(self.dimension, self.records, (-reach, reach))
+
+    @property
+    def truth(self) -> Truth | None:
+        """CM-07: infinite for the printed noise in d >= 2, the shift of b for linear losses, open otherwise."""
+        safe = self.grid > 0
+        noise = self._noise(self.dimension)
+        if noise.singular:
+            return Truth(math.inf, "CM-07: the density is unbounded where b(w) = 0, at the minimiser, which moves", safe)
+        if isinstance(self.loss, Loss) and self.loss.name == "linear":
+            return Truth(2 * self.kappa * noise.rate, "CM-07: linear losses +-kappa w shift b by 2 kappa, no Jacobian", safe)
+        return None
+
+    def worst_pair(self) -> Pair:
+        """W5, at w = 0: a record of greatest curvature there against one at x = 0; for linear losses, slope +kappa against -kappa."""
+        one, zero = axis(self.dimension), axis(self.dimension, 0.0)
+        if isinstance(self.loss, Loss) and self.loss.name == "linear":
+            top = self.kappa / self.loss.scale
+            return replaced(self.records, (one, top), (one, -top), "slope +kappa against -kappa", label=top)
+        label = 1.0 if isinstance(self.loss, Loss) and self.loss.binary else 0.0
+        return replaced(self.records, (one, label), (zero, label), "W5: Jacobian at w = 0", label=label)
+
+    def sample(self, dataset: LabelledVectors, size: int, rng: Generator) -> FloatArray:
+        """Run `size` times: (size, d). Raises ConvergenceError rather than return an inexact row."""
+        data = self._data(dataset)
+        noise = self._noise(data.dimension)
+        if isinstance(self.loss, Loss) and isinstance(self.penalty, QuadraticPenalty):
+            return sample_objective(Problem.of(data, self.loss, self.penalty.weight), noise, size, rng, self.grid)
+        return _newton(self, data, noise.sample(size, rng))
+
+    def log_density(self, outputs: FloatArray, dataset: LabelledVectors) -> FloatArray:
+        """Exact log-density at each row of `outputs`, (size,), where F is twice differentiable. The theorem omits the Jacobian."""
+        data = self._data(dataset)
+        noise = self._noise(data.dimension)
+        if isinstance(self.loss, Loss) and isinstance(self.penalty, QuadraticPenalty):
+            return objective_log_density(Problem.of(data, self.loss, self.penalty.weight), noise, outputs, self.grid)
+        gradient, hessian = _expand(self, data, unrounded(outputs, data.dimension, self.grid))
+        return np.asarray(noise.log_density(-gradient) + np.linalg.slogdet(hessian)[1])
+
+    def _risk(self, dataset: LabelledVectors) -> tuple[Problem, SphericalNoise]:
+        data = self._data(dataset)
+        if not isinstance(self.loss, Loss) or not isinstance(self.penalty, QuadraticPenalty):
+            raise NotEnclosed(f"{type(self).__name__}: balls are for losses by name and quadratic penalties")
+        return Problem.of(data, self.loss, self.penalty.weight), self._noise(data.dimension)
+
+    def _noise(self, dimension: int) -> SphericalNoise:
+        return radial_noise(self.noise, self.epsilon / (2 * self.kappa), dimension)
+
+    def _data(self, dataset: LabelledVectors) -> LabelledVectors:
+        owner = type(self).__name__
+        data = admissible(dataset, owner, radius=1.0, clip=self.clip, binary=isinstance(self.loss, Loss) and self.loss.binary)
+        if isinstance(self.loss, Loss):
+            lengths = np.sqrt((data.x**2).sum(axis=1))
+            slopes = (
+                np.array([self.loss.lipschitz(math.inf, abs(float(y))) for y in data.y])
+                * np.where(lengths > 0, 1.0, 0.0)
+                * np.minimum(lengths, 1.0)
+            )
+            if slopes.max() > self.kappa * (1 + 1e-12):
+                i = int(slopes.argmax())
+                raise InvalidArgument(
+                    f"{owner}: kappa must bound the gradient of every record, {float(slopes[i])!r} in row {i}, got {self.kappa!r}"
+                )
+        return data
+
+
+class _LossOfPrediction:
+    """A `Loss` as a `RecordLoss`, for penalties that are not quadratic."""
+
+    def __init__(self, loss: Loss) -> None:
+        self._loss = loss
+
+    def gradient(self, w: FloatArray, x: FloatArray, y: float, /) -> FloatArray:
+        return self._loss.derivative(w @ x, y)[:, None] * x
+
+    def hessian(self, w: FloatArray, x: FloatArray, y: float, /) -> FloatArray:
+        return self._loss.second(w @ x, y)[:, None, None] * np.outer(x, x)
+
+
+def _expand(mechanism: ConvexObjectivePerturbation, data: LabelledVectors, w: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Gradients and Hessians of F at the rows of w."""
+    gradient = np.array(mechanism.penalty.gradient(w), dtype=np.float64)
+    hessian = np.array(mechanism.penalty.hessian(w), dtype=np.float64)
+    loss = _LossOfPrediction(mechanism.loss) if isinstance(mechanism.loss, Loss) else mechanism.loss
+    for x, y, count in data.records():
+        gradient += count * loss.gradient(w, x, y)
+        hessian += count * loss.hessian(w, x, y)
+    return gradient, hessian
+
+
+def _newton(mechanism: ConvexObjectivePerturbation, data: LabelledVectors, b: FloatArray) -> FloatArray:
+    """argmin F(w) + <b, w> for each row of b: Newton steps that must lower the gradient's norm, halved until they do."""
+    w = np.zeros_like(b)
+    gradient, hessian = _expand(mechanism, data, w)
+    goal = TOLERANCE * np.linalg.norm(b, axis=1) + 1e-14 * np.linalg.norm(gradient, axis=1)
+    gradient += b
+    size = np.linalg.norm(gradient, axis=1)
+    for _ in range(500):
+        active = np.flatnonzero(~(size <= goal))
+        if not len(active):
+            return rounded(w, mechanism.grid)
+        direction = np.linalg.solve(hessian[active], gradient[active][:, :, None])[:, :, 0]
+        step = np.ones(len(active))
+        for _ in range(40):
+            trial = w[active] - step[:, None] * direction
+            new_gradient, new_hessian = _expand(mechanism, data, trial)
+            new_gradient += b[active]
+            new_size = np.linalg.norm(new_gradient, axis=1)
+            good = new_size <= np.maximum((1 - 1e-4 * step) * size[active], goal[active])
+            done = active[good]
+            w[done], gradient[done], hessian[done], size[done] = trial[good], new_gradient[good], new_hessian[good], new_size[good]
+            active, direction, step = active[~good], direction[~good], step[~good] / 2
+            if not len(active):
+                break
+        else:
+            break
+    first = int(np.flatnonzero(~(size <= goal))[0])
+    raise ConvergenceError(f"ConvexObjectivePerturbation: no convergence, first in row {first}, gradient norm {size[first]:.3g}")

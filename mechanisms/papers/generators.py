@@ -1,0 +1,110 @@
+"""Data that the papers' experiments run on: two real sets, and the synthetic distributions as generators.
+
+Chaudhuri and Monteleoni (2008), sections 3.1 and 6; Jain and Thakurta (2014), section 6.
+"""
+
+from __future__ import annotations
+
+import csv
+from importlib.resources import files
+
+import numpy as np
+from numpy.random import Generator
+
+from dpwitness.mechanisms.terms.datasets import LabelledVectors
+from dpwitness.mechanisms.terms.protocol import FloatArray
+from dpwitness.mechanisms.terms.validation import InvalidArgument, require_integer, require_nonnegative, require_positive
+
+__all__ = ["MissingDependency", "breast_cancer", "hypercube", "padded", "pima", "sparse_glm", "sphere_with_margin"]
+
+
+class MissingDependency(ImportError):
+    """Something optional is not installed; the message says how to install it."""
+
+
+def pima() -> LabelledVectors:
+    """Pima diabetes, 532 records x 7, +1 = diabetic; columns standardised, then all records scaled so that the longest has norm 1.
+
+    The scaling looks at the data and is not private, as in the paper's experiments, which are about the learner alone.
+    """
+    with files("dpwitness.mechanisms").joinpath("papers/data/pima.csv").open(encoding="utf-8") as handle:
+        rows = list(csv.DictReader(handle))
+    columns = [name for name in rows[0] if name != "type"]
+    x = np.array([[float(row[name]) for name in columns] for row in rows])
+    return LabelledVectors(_into_ball(x), [1.0 if row["type"] == "Yes" else -1.0 for row in rows])
+
+
+def breast_cancer() -> LabelledVectors:
+    """Breast cancer Wisconsin (diagnostic), 569 records x 30, +1 = malignant, scaled as `pima` is. Comes with scikit-learn.
+
+    Raises
+    ------
+    MissingDependency
+        If scikit-learn is not installed.
+    """
+    try:
+        from sklearn.datasets import load_breast_cancer
+    except ImportError:
+        raise MissingDependency("breast_cancer: the data come with scikit-learn; install it with `pip install scikit-learn`") from None
+    x, y = load_breast_cancer(return_X_y=True)
+    return LabelledVectors(_into_ball(x), np.where(y == 0, 1.0, -1.0))
+
+
+def sphere_with_margin(n: int, dimension: int, margin: float, rng: Generator) -> LabelledVectors:
+    """CM08 section 6: uniform on the unit sphere outside |x_1| < margin, labelled by the sign of x_1.
+
+    x_1 is drawn from its own law given |x_1| >= margin (x_1^2 is Beta(1/2, (d-1)/2) on the sphere), so that no draw is thrown away.
+    """
+    from scipy.stats import beta
+
+    count, d = require_integer("n", n), require_integer("dimension", dimension, least=2)
+    if not 0 <= margin < 1:
+        raise InvalidArgument(f"sphere_with_margin: margin must lie in [0, 1), got {margin!r}")
+    law = beta(0.5, 0.5 * (d - 1))
+    first = np.sqrt(law.isf(rng.uniform(0.0, law.sf(margin**2), count))) * rng.choice([-1.0, 1.0], count)
+    rest = rng.standard_normal((count, d - 1))
+    rest *= (np.sqrt(np.maximum(0.0, 1 - first**2)) / np.linalg.norm(rest, axis=1))[:, None]
+    return LabelledVectors(np.column_stack([first, rest]), np.sign(first))
+
+
+def hypercube(n: int, dimension: int, gamma: float, rng: Generator) -> LabelledVectors:
+    """CM08 section 3.1, D_d(gamma): corners of {-1, 1}^d, x_1 times gamma, the others times sqrt((1 - gamma^2)/(d - 1)), label sign(x_1).
+
+    Every record has norm 1 (claim CM-10).
+    """
+    count, d = require_integer("n", n), require_integer("dimension", dimension, least=2)
+    if not 0 < gamma < 1:
+        raise InvalidArgument(f"hypercube: gamma must lie in (0, 1), got {gamma!r}")
+    corner = rng.choice([-1.0, 1.0], (count, d))
+    scale = np.full(d, np.sqrt((1 - gamma * gamma) / (d - 1)))
+    scale[0] = gamma
+    return LabelledVectors(corner * scale, corner[:, 0])
+
+
+def sparse_glm(n: int, dimension: int, active: int, theta_norm: float, rng: Generator) -> tuple[LabelledVectors, FloatArray]:
+    """Logistic model with `active` features that matter of `dimension`: records (norm at most 1), labels, and theta*.
+
+    Records are uniform in the unit ball of the active coordinates and zero elsewhere, as the padded data of JT14's figure 1 (c) are;
+    labels follow P(y = 1) = 1/(1 + exp(-<theta*, x>)) with |theta*| = `theta_norm`.
+    """
+    count, p = require_integer("n", n), require_integer("dimension", dimension)
+    k = require_integer("active", active, most=p)
+    require_positive("theta_norm", theta_norm)
+    x = np.zeros((count, p))
+    direction = rng.standard_normal((count, k))
+    x[:, :k] = direction / np.linalg.norm(direction, axis=1, keepdims=True) * rng.uniform(size=(count, 1)) ** (1 / k)
+    theta = np.zeros(p)
+    theta[:k] = theta_norm / np.sqrt(k)
+    y = np.where(rng.uniform(size=count) < 1 / (1 + np.exp(-(x @ theta))), 1.0, -1.0)
+    return LabelledVectors(x, y), theta
+
+
+def padded(dataset: LabelledVectors, extra: int) -> LabelledVectors:
+    """The same records with `extra` zero features, which change no non-private minimiser: JT14's test of dependence on the dimension."""
+    zeros = np.zeros((len(dataset), int(require_nonnegative("extra", extra))))
+    return LabelledVectors(np.column_stack([dataset.x, zeros]), dataset.y, dataset.multiplicity)
+
+
+def _into_ball(x: FloatArray) -> FloatArray:
+    standard = (x - x.mean(axis=0)) / x.std(axis=0)
+    return np.asarray(standard / np.sqrt((standard**2).sum(axis=1).max()))

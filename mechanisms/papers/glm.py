@@ -1,0 +1,286 @@
+"""Generalised linear models with perturbed output and with perturbed objective, at risk bounds free of the dimension.
+
+Jain and Thakurta (2014), equations (3) and (4), with the noise that is printed and with the noise and ridge under which the promise holds.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.random import Generator
+
+from dpwitness.mechanisms.balls.erm import ObjectiveBalls, OutputBalls
+from dpwitness.mechanisms.domains import LabelledBall
+from dpwitness.mechanisms.domains.labelled_pairs import axis, far_response, lone_record, opposed_records, replaced
+from dpwitness.mechanisms.numerics.losses import Loss
+from dpwitness.mechanisms.numerics.noise import SphericalNoise
+from dpwitness.mechanisms.numerics.solvers import Problem
+from dpwitness.mechanisms.papers.erm import (
+    admissible,
+    gaussian_epsilon,
+    largest_loss,
+    logistic_shift,
+    objective_log_density,
+    output_log_density,
+    sample_objective,
+    sample_output,
+)
+from dpwitness.mechanisms.terms.datasets import LabelledVectors
+from dpwitness.mechanisms.terms.notions import ApproxDP, PureDP
+from dpwitness.mechanisms.terms.pairs import Pair
+from dpwitness.mechanisms.terms.protocol import FloatArray, Truth
+from dpwitness.mechanisms.terms.validation import InvalidArgument, require, require_positive, shown
+
+__all__ = ["GLMObjectivePerturbation", "GLMOutputPerturbation"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _GLM:
+    """The paper's setting: (1/n) sum_i l(<theta, x_i>; y_i) + lambda |theta|^2 / (2n), so that n times it has ridge lambda.
+
+    Parameters
+    ----------
+    loss : Loss
+        l, convex and `lipschitz`-Lipschitz in its first argument.
+    epsilon : float
+        Positive, finite.
+    delta : float
+        For ``gaussian`` in (0, 1); for the others 0.
+    lipschitz, radius : float
+        L and R: bounds on |l'| and on |x|_2. Positive.
+    regularization : float
+        lambda. Positive.
+    noise : str
+        Law of b.
+    clip, grid, dimension, records
+        As for `LogisticOutputPerturbation`, records of norm at most R. The paper calls the dimension p.
+    """
+
+    loss: Loss
+    epsilon: float
+    delta: float = 0.0
+    lipschitz: float = 1.0
+    radius: float = 1.0
+    regularization: float | None = None
+    noise: str = "gamma"
+    clip: bool = False
+    grid: float = 0.0
+    dimension: int = 2
+    records: int = 1
+
+    def _check(self, noises: tuple[str, ...]) -> None:
+        require(self).positive("epsilon", "lipschitz", "radius").one_of("noise", noises).nonnegative("grid").integer("dimension", "records")
+        owner = type(self).__name__
+        if self.noise == "gaussian":
+            require(self).probability("delta")
+        elif not isinstance(self.delta, int | float) or self.delta != 0:
+            raise InvalidArgument(f"{owner}: delta must be 0 for {self.noise} noise, got {shown(self.delta)}")
+        if not isinstance(self.loss, Loss):
+            raise InvalidArgument(f"{owner}: loss must be a Loss, got {type(self.loss).__name__}")
+        # What depends on the labels is checked record by record when there are records.
+        steepest = self.loss.lipschitz(math.inf, 0.0)
+        if steepest > self.lipschitz * (1 + 1e-12):
+            raise InvalidArgument(f"{owner}: loss must be {self.lipschitz!r}-Lipschitz, got {self.loss.name} with constant {steepest!r}")
+
+    @property
+    def claim(self) -> ApproxDP:
+        """Theorems 1 and 2 of the paper: (epsilon, delta)-DP with Gaussian noise, epsilon-DP with Gamma noise."""
+        return ApproxDP(self.epsilon, self.delta) if self.noise == "gaussian" else PureDP(self.epsilon)
+
+    @property
+    def domain(self) -> LabelledBall:
+        """Ball of radius R, one record replaced; labels that reach the loss's steepest parts."""
+        return LabelledBall(self.dimension, self.records, self._labels(), self.radius)
+
+    def _labels(self) -> tuple[float, ...]:
+        if self.loss.binary:
+            return (-1.0, 1.0)
+        if self.loss.name == "linear":
+            return (-self.lipschitz / self.loss.scale, self.lipschitz / self.loss.scale)
+        return (-10.0, -1.0, 0.0, 1.0, 10.0)
+
+    def _data(self, dataset: LabelledVectors) -> LabelledVectors:
+        owner = type(self).__name__
+        data = admissible(dataset, owner, radius=self.radius, clip=self.clip, binary=self.loss.binary)
+        if self.loss.name == "linear":
+            slopes = self.loss.scale * np.abs(data.y)
+            if slopes.max() > self.lipschitz * (1 + 1e-12):
+                i = int(slopes.argmax())
+                raise InvalidArgument(
+                    f"{owner}: |y| must be at most lipschitz / scale for the linear loss, got {float(data.y[i])!r} in row {i}"
+                )
+        return data
+
+    def _pair(self, first: float, second: float, why: str, flip: bool = False) -> Pair:
+        """R e1 with two responses (or, flipped, against -R e1), filled up to n with x = 0."""
+        x = axis(self.dimension, self.radius)
+        return replaced(self.records, (x, first), (-x if flip else x, second), why, label=self._labels()[-1])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GLMOutputPerturbation(OutputBalls, _GLM):
+    """Equation (3): theta_hat + b.
+
+    Fields as described for every model above. `noise` is ``gamma``, density proportional to exp(-epsilon lambda |b| / (4 L R));
+    ``laplace_radius``, the same law for |b| with the shape that the paper leaves out read as 1, which is singular in p >= 2 (claim
+    JT-02); or ``gaussian``, N(0, 16 (L R)^2 (log(1/delta) + epsilon) / (lambda epsilon)^2 I). `regularization` must be given.
+    """
+
+    def __post_init__(self) -> None:
+        self._check(("gamma", "laplace_radius", "gaussian"))
+        require(self).positive("regularization")
+
+    @property
+    def truth(self) -> Truth:
+        """JT-02, JT-03: the sensitivity 2LR/lambda, tight for slopes of both signs, at the noise's rate."""
+        safe = self.grid > 0
+        steepest = self.lipschitz if self.loss.name == "linear" else self.loss.lipschitz()
+        shift = 2 * steepest * self.radius / self._ridge
+        if self.loss.name == "logistic" and self.dimension == 1:
+            shift *= logistic_shift()
+        noise = self._noise(self.dimension)
+        if noise.singular:
+            return Truth(math.inf, "JT-02: the density is unbounded at the minimiser, which moves", safe)
+        if self.noise == "gaussian":
+            return Truth(
+                gaussian_epsilon(shift * noise.rate, self.delta), "JT-03: the largest shift in Gaussian noise, at the claim's delta", safe
+            )
+        return Truth(shift * noise.rate, "JT-02: rate x largest shift of the minimiser, over all n", safe)
+
+    def worst_pair(self) -> Pair:
+        """W14 for the linear loss, W6 for the others: two records whose slopes oppose each other."""
+        if self.loss.binary:
+            return self._pair(1.0, 1.0, "W6: x against -x", flip=True)
+        reach = 10.0 * (1 + self.loss.width + self.lipschitz * self.radius**2 / self._ridge)
+        top = self._labels()[-1] if self.loss.name == "linear" else reach
+        return self._pair(top, -top, "W14: slope +L against -L" if self.loss.name == "linear" else "W6: far responses of both signs")
+
+    def sample(self, dataset: LabelledVectors, size: int, rng: Generator) -> FloatArray:
+        """Run `size` times: (size, p)."""
+        return sample_output(*self._risk(dataset), size, rng, self.grid)
+
+    def log_density(self, outputs: FloatArray, dataset: LabelledVectors) -> FloatArray:
+        """Exact log-density at each row of `outputs`: (size,)."""
+        return output_log_density(*self._risk(dataset), outputs, self.grid)
+
+    def _risk(self, dataset: LabelledVectors) -> tuple[Problem, SphericalNoise]:
+        data = self._data(dataset)
+        return Problem.of(data, self.loss, self._ridge), self._noise(data.dimension)
+
+    @property
+    def _ridge(self) -> float:
+        return require_positive("regularization", self.regularization, type(self).__name__)
+
+    def _noise(self, dimension: int) -> SphericalNoise:
+        rate = self.epsilon * self._ridge / (4 * self.lipschitz * self.radius)
+        if self.noise == "gaussian":
+            return SphericalNoise("gaussian", rate / math.sqrt(math.log(1 / self.delta) + self.epsilon), dimension)
+        return SphericalNoise(self.noise, rate, dimension)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GLMObjectivePerturbation(ObjectiveBalls, _GLM):
+    """Equation (4): argmin of the regularised risk plus <b, theta>/n.
+
+    Fields as described for every model above. `noise` is ``gamma``, density proportional to exp(-epsilon |b| / (2 L R)), or ``gaussian``,
+    N(0, 4 (L R)^2 (log(1/delta) + epsilon) / epsilon^2 I). `regularization` defaults to the paper's 2 c_2 R^2 / epsilon with |l''| <=
+    c_2, and must be given for the linear loss, where that is 0.
+
+    Parameters
+    ----------
+    repaired : bool
+        Keep the promise: half the rate for ``gamma`` (claim JT-06), (2LR)^2 (8 log(2/delta) + 4 epsilon)/epsilon^2 for ``gaussian``
+        (JT-07), and a ridge below 2 c_2 R^2 / epsilon is an error. As printed neither promise holds.
+    """
+
+    repaired: bool = False
+
+    def __post_init__(self) -> None:
+        self._check(("gamma", "gaussian"))
+        if not self.loss.smooth:
+            raise InvalidArgument(f"{type(self).__name__}: loss must be differentiable, got {self.loss.name!r}")
+        require(self).one_of("repaired", [False, True])
+        least = 2 * self.loss.smoothness * self.radius * self.radius / self.epsilon
+        if not math.isfinite(least):
+            raise InvalidArgument(f"{type(self).__name__}: radius must have a finite square, also over epsilon, got {self.radius!r}")
+        if self.regularization is not None:
+            require(self).positive("regularization")
+            if self.repaired and self.regularization < least * (1 - 1e-12):
+                found = f"got {self.regularization!r}"
+                raise InvalidArgument(
+                    f"{type(self).__name__}: regularization must be at least 2 c_2 R^2/epsilon = {least!r} when repaired, {found}"
+                )
+        elif least == 0:
+            raise InvalidArgument(f"{type(self).__name__}: regularization must be given for the linear loss, got None")
+
+    @property
+    def truth(self) -> Truth | None:
+        """JT-06 for Gamma noise; for Gaussian noise the linear loss only, where it is a shift (JT-07)."""
+        safe = self.grid > 0
+        noise = self._noise(self.dimension)
+        if self.noise == "gaussian":
+            if self.loss.name != "linear":
+                return None
+            mu = 2 * self.lipschitz * self.radius * noise.rate
+            return Truth(gaussian_epsilon(mu, self.delta), "JT-07: linear loss, a Gaussian shift of 2LR, at the claim's delta", safe)
+        if self.loss.binary and self.dimension == 1:
+            return None
+        if self.loss.name == "linear":
+            return Truth(2 * self.lipschitz * self.radius * noise.rate, "JT-06: linear loss, no Jacobian", safe)
+        value, _ = largest_loss(self.loss, noise.rate, self.radius, self._ridge, self._steepest)
+        return Truth(value, "JT-06: sup over r of rate R (|l'(r)| + L) + log(1 + R^2 l''(r)/lambda), over all n and responses", safe)
+
+    def worst_pair(self) -> Pair:
+        """W15: at theta = epsilon e1, a response where l' and l'' are both large, against one that pulls the other way.
+
+        W16, in Gaussian noise: the response at which that costs the most delta; for the linear loss, slopes of both signs. For the
+        logistic loss W3, a record against x = 0, and in Gamma noise with records enough (some 1e5) W4, two that oppose each other.
+        """
+        rate = self._noise(self.dimension).rate
+        if self.loss.binary:
+            if self.noise == "gaussian":
+                return lone_record(self.records, self.dimension, self.radius)
+            unit = self.loss.scale * self.radius
+            return opposed_records(self.records, self.dimension, rate * unit, self._ridge / (unit * self.radius), self.radius)
+        if self.loss.name == "linear":
+            return self._pair(self._labels()[-1], self._labels()[0], "W16: slope +L against -L")
+        if self.noise == "gaussian":
+            y = far_response(self.loss, 1 / rate, self._ridge, self.epsilon, self.radius)[1]
+            far = y - 100 * (self.loss.width + self.radius / (rate * self._ridge))
+            return self._pair(y, far, "W16: a far response against slope L")
+        r = abs(largest_loss(self.loss, rate, self.radius, self._ridge, self._steepest)[1])
+        r = min(r, 20.0 * self.loss.width) * (1 - 1e-9)  # off the Huber loss's turning point, on the side that is curved
+        u = self.epsilon * self.radius
+        return self._pair(u + r, u - 20 * self.loss.width, f"W15: at theta = {self.epsilon:g} e1")
+
+    def sample(self, dataset: LabelledVectors, size: int, rng: Generator) -> FloatArray:
+        """Run `size` times: (size, p). Raises ConvergenceError rather than return an inexact row."""
+        return sample_objective(*self._risk(dataset), size, rng, self.grid)
+
+    def log_density(self, outputs: FloatArray, dataset: LabelledVectors) -> FloatArray:
+        """Exact log-density at each row of `outputs`: (size,). For the Huber loss, almost everywhere: its Hessian jumps."""
+        return objective_log_density(*self._risk(dataset), outputs, self.grid)
+
+    @property
+    def _steepest(self) -> float:
+        return self.lipschitz if self.loss.name == "linear" else self.loss.lipschitz()
+
+    def _risk(self, dataset: LabelledVectors) -> tuple[Problem, SphericalNoise]:
+        data = self._data(dataset)
+        return Problem.of(data, self.loss, self._ridge), self._noise(data.dimension)
+
+    @property
+    def _ridge(self) -> float:
+        if self.regularization is not None:
+            return self.regularization
+        return 2 * self.loss.smoothness * self.radius**2 / self.epsilon
+
+    def _noise(self, dimension: int) -> SphericalNoise:
+        rate = self.epsilon / (2 * self.lipschitz * self.radius)
+        if self.noise == "gamma":
+            return SphericalNoise("gamma", rate / 2 if self.repaired else rate, dimension)
+        if self.repaired:
+            return SphericalNoise("gaussian", rate / math.sqrt(8 * math.log(2 / self.delta) + 4 * self.epsilon), dimension)
+        return SphericalNoise("gaussian", rate / math.sqrt(math.log(1 / self.delta) + self.epsilon), dimension)

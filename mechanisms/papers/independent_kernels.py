@@ -1,0 +1,284 @@
+"""The compiled half of `independent`: drawing the points that tell two predictors apart, and the log-density of transcripts.
+
+For the linear kernel on the unit ball a point's law depends on t = <z, v>/|v| alone: density proportional to exp(k |t|) (exact form) or
+cosh(k t) (mixture form), times the volume (1 - t^2)^((d-1)/2) of the slice at t.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpwitness.mechanisms.numerics.categorical import draw_index
+from dpwitness.mechanisms.numerics.jit import jit
+from dpwitness.mechanisms.papers.interactive_kernels import interval_log_probability
+from dpwitness.mechanisms.terms.protocol import FloatArray
+
+__all__ = ["ball_log_densities", "ball_transcripts", "log_partition", "net_log_densities", "net_transcripts"]
+
+IntArray = NDArray[np.int64]
+
+_NODES, _WEIGHTS = np.polynomial.legendre.leggauss(80)
+
+
+@jit
+def _log_partition(k: float, d: int, mixture: bool, nodes: FloatArray, weights: FloatArray) -> float:
+    """Log of the integral of exp(k |t|), or cosh(k t), over the unit ball of dimension d.
+
+    With u = 1 - t = U x^2 the integrand is smooth at the pole for every d; beyond U nothing is left in double precision.
+    """
+    reach = min(1.0, (60.0 + 4.0 * (d + 1)) / max(k, 1e-300))
+    total = 0.0
+    for i in range(nodes.size):
+        x = 0.5 * (nodes[i] + 1.0)
+        u = reach * x * x
+        value = math.exp(-k * u)
+        if mixture:
+            value = 0.5 * (value + math.exp(-k * (2.0 - u)))
+        total += weights[i] * value * (u * (2.0 - u)) ** (0.5 * (d - 1)) * reach * x
+    # both halves of the ball, and the volume of the (d-1)-dimensional unit ball
+    return k + math.log(2.0 * total) + 0.5 * (d - 1) * math.log(math.pi) - math.lgamma(0.5 * (d + 1))
+
+
+def log_partition(k: float, d: int, mixture: bool) -> float:
+    """Log of the normaliser of a draw from the unit ball at k = kappa |v|."""
+    return float(_log_partition(float(k), d, mixture, _NODES, _WEIGHTS))
+
+
+@jit
+def _height(k: float, d: int, mixture: bool, rng: np.random.Generator) -> float:
+    """|t| with density proportional to exp(k t) (1 - t^2)^((d-1)/2) on [0, 1]; for the mixture the same on [-1, 1], t itself."""
+    shape = 0.5 * (d + 1)
+    most = 2.0 if mixture else 1.0
+    while True:
+        if k < 2.0:  # from the slice volumes of a uniform point, thinned
+            first = rng.standard_normal()
+            square = first * first
+            for _ in range(d - 1):
+                other = rng.standard_normal()
+                square += other * other
+            t = first / math.sqrt(square) * math.pow(rng.random(), 1.0 / d)
+            t = t if mixture else abs(t)
+            if rng.random() < math.exp(k * (t - 1.0)):
+                return t
+        else:  # 1 - t from a Gamma law, thinned by the other factor of the slice
+            u = rng.standard_gamma(shape) / k
+            if u <= most and rng.random() < (0.5 * (2.0 - u)) ** (0.5 * (d - 1)):
+                return 1.0 - u
+
+
+@jit
+def _draw_point(v: FloatArray, length: float, kappa: float, radius: float, mixture: bool, z: FloatArray, rng: np.random.Generator) -> None:
+    """Write a point of the ball into z, given the difference v of the weights. Overwrites v by its direction."""
+    d = v.size
+    if length > 0.0:
+        v /= length
+    else:
+        v[0] = 1.0  # all directions are alike
+    t = _height(kappa * length * radius, d, mixture, rng)
+    if rng.random() < 0.5:
+        t = -t
+    along, square = 0.0, 0.0
+    for j in range(d):
+        z[j] = rng.standard_normal()
+        along += z[j] * v[j]
+    for j in range(d):
+        z[j] -= along * v[j]
+        square += z[j] * z[j]
+    across = 0.0
+    if d > 1:
+        across = math.sqrt(max(0.0, 1.0 - t * t) / square) * rng.random() ** (1.0 / (d - 1))
+    for j in range(d):
+        z[j] = radius * (t * v[j] + across * z[j])
+
+
+@jit
+def _noisy_answer(truth: float, predicted: float, scale: float, sigma: float, rng: np.random.Generator) -> tuple[float, float]:
+    """The public prediction and sign 0 where the noisy gap is within sigma; otherwise a fresh noisy answer and the gap's sign."""
+    gap = truth - predicted + scale * (rng.standard_exponential() - rng.standard_exponential())
+    if not abs(gap) > sigma:
+        return predicted, 0.0
+    return truth + scale * (rng.standard_exponential() - rng.standard_exponential()), math.copysign(1.0, gap)
+
+
+@jit
+def ball_transcripts(
+    best: FloatArray,
+    kappa: float,
+    radius: float,
+    mixture: bool,
+    scale: float,
+    sigma: float,
+    eta: float,
+    rounds: int,
+    release: int,
+    size: int,
+    rng: np.random.Generator,
+) -> FloatArray:
+    """Rows of (z, answer, sign) blocks (release 0), of answers (1), or of final weights (2), linear kernel."""
+    d = best.size
+    width = rounds * (d + 2) if release == 0 else (rounds if release == 1 else d)
+    out = np.empty((size, width))
+    weights, v, z = np.empty(d), np.empty(d), np.empty(d)
+    for i in range(size):
+        weights[:] = 0.0
+        if release == 2:
+            out[i] = 0.0
+        for t in range(rounds):
+            square = 0.0
+            for j in range(d):
+                v[j] = weights[j] - best[j]
+                square += v[j] * v[j]
+            length = math.sqrt(square)
+            _draw_point(v, length, kappa, radius, mixture, z, rng)
+            truth, predicted = 0.0, 0.0
+            for j in range(d):
+                truth += best[j] * z[j]
+                predicted += weights[j] * z[j]
+            predicted, sign = _noisy_answer(truth, predicted, scale, sigma, rng)
+            if release == 0:
+                out[i, t * (d + 2) : t * (d + 2) + d] = z
+                out[i, t * (d + 2) + d] = predicted
+                out[i, t * (d + 2) + d + 1] = sign
+            elif release == 1:
+                out[i, t] = predicted
+            elif t == rounds - 1:
+                out[i] = weights  # w_B is formed before alpha_B is known
+            for j in range(d):
+                weights[j] += eta * sign * z[j]
+    return out
+
+
+@jit
+def _answer_log_density(answer: float, sign: float, truth: float, predicted: float, scale: float, sigma: float) -> float:
+    """Bottom: the noisy gap is within sigma, the answer public. Top: it is beyond on one side, and a fresh noisy answer follows."""
+    center = truth - predicted
+    if sign == 0.0:
+        if not abs(answer - predicted) <= 1e-12 * (1.0 + abs(predicted)):
+            return -np.inf
+        return interval_log_probability((-sigma - center) / scale, (sigma - center) / scale)
+    if sign != 1.0 and sign != -1.0:
+        return -np.inf
+    beyond = (sigma - sign * center) / scale
+    log_tail = -beyond - math.log(2.0) if beyond > 0.0 else math.log1p(-0.5 * math.exp(beyond))
+    return log_tail - abs(answer - truth) / scale - math.log(2.0 * scale)
+
+
+@jit
+def ball_log_densities(
+    rows: FloatArray,
+    best: FloatArray,
+    kappa: float,
+    radius: float,
+    mixture: bool,
+    scale: float,
+    sigma: float,
+    eta: float,
+    nodes: FloatArray,
+    quadrature: FloatArray,
+) -> FloatArray:
+    """Log-density of full transcripts, linear kernel."""
+    d = best.size
+    out = np.zeros(len(rows))
+    weights = np.empty(d)
+    for i in range(len(rows)):
+        weights[:] = 0.0
+        for start in range(0, rows.shape[1], d + 2):
+            z = rows[i, start : start + d]
+            length, along, truth, predicted, norm = 0.0, 0.0, 0.0, 0.0, 0.0
+            for j in range(d):
+                gap = weights[j] - best[j]
+                length += gap * gap
+                along += gap * z[j]
+                truth += best[j] * z[j]
+                predicted += weights[j] * z[j]
+                norm += z[j] * z[j]
+            if not norm <= radius * radius * (1.0 + 1e-9):
+                out[i] = -np.inf
+                break
+            exponent = kappa * abs(along)
+            if mixture:
+                exponent += math.log1p(math.exp(-2.0 * exponent)) - math.log(2.0)
+            out[i] += exponent - _log_partition(kappa * radius * math.sqrt(length), d, mixture, nodes, quadrature) - d * math.log(radius)
+            sign = rows[i, start + d + 1]
+            out[i] += _answer_log_density(rows[i, start + d], sign, truth, predicted, scale, sigma)
+            for j in range(d):
+                weights[j] += eta * sign * z[j]
+    return out
+
+
+@jit
+def _weigh(truths: FloatArray, predictions: FloatArray, kappa: float, sums: FloatArray) -> float:
+    """Write the cumulative sums of exp(kappa (gap - most)) over the net's points; returns the largest gap, `most`."""
+    most = 0.0
+    for s in range(truths.size):
+        most = max(most, abs(predictions[s] - truths[s]))
+    mass = 0.0
+    for s in range(truths.size):
+        mass += math.exp(kappa * (abs(predictions[s] - truths[s]) - most))
+        sums[s] = mass
+    return most
+
+
+@jit
+def net_transcripts(
+    truths: FloatArray,
+    gram: FloatArray,
+    kappa: float,
+    scale: float,
+    sigma: float,
+    eta: float,
+    rounds: int,
+    release: int,
+    size: int,
+    rng: np.random.Generator,
+) -> FloatArray:
+    """Rows of (number of the net's point, answer, sign) blocks (release 0), of answers (1), or of final weights at the net's points (2)."""
+    points = truths.size
+    out = np.zeros((size, 3 * rounds if release == 0 else (rounds if release == 1 else points)))
+    predictions, sums = np.empty(points), np.empty(points)
+    for i in range(size):
+        predictions[:] = 0.0
+        for t in range(rounds):
+            _weigh(truths, predictions, kappa, sums)
+            chosen = draw_index(sums, rng.random() * sums[-1])
+            answer, sign = _noisy_answer(truths[chosen], predictions[chosen], scale, sigma, rng)
+            if sign != 0.0:
+                for s in range(points):
+                    predictions[s] += eta * sign * gram[chosen, s]
+            if release == 0:
+                out[i, 3 * t], out[i, 3 * t + 1], out[i, 3 * t + 2] = chosen, answer, sign
+            elif release == 1:
+                out[i, t] = answer
+            elif t < rounds - 1:
+                out[i, chosen] += eta * sign
+    return out
+
+
+@jit
+def net_log_densities(
+    rows: FloatArray, truths: FloatArray, gram: FloatArray, kappa: float, scale: float, sigma: float, eta: float
+) -> FloatArray:
+    """Log-density of full transcripts over a net."""
+    points = truths.size
+    out = np.zeros(len(rows))
+    predictions, sums = np.empty(points), np.empty(points)
+    for i in range(len(rows)):
+        predictions[:] = 0.0
+        for start in range(0, rows.shape[1], 3):
+            place = rows[i, start]
+            if not (place >= 0.0 and place < points) or place != math.floor(place):
+                out[i] = -np.inf
+                break
+            chosen = int(place)
+            most = _weigh(truths, predictions, kappa, sums)
+            out[i] += kappa * (abs(predictions[chosen] - truths[chosen]) - most) - math.log(sums[-1])
+            sign = rows[i, start + 2]
+            out[i] += _answer_log_density(rows[i, start + 1], sign, truths[chosen], predictions[chosen], scale, sigma)
+            if not math.isfinite(out[i]):
+                break
+            for s in range(points):
+                predictions[s] += eta * sign * gram[chosen, s]
+    return out

@@ -1,0 +1,240 @@
+"""Private predictions, one test point at a time: only answers that the public state predicts badly change that state.
+
+Jain and Thakurta (2013), Algorithm 1 (PINP) and Theorem 9. Claims JK-06 to JK-09.
+"""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+
+from dpwitness.mechanisms.numerics.categorical import output_rows
+from dpwitness.mechanisms.numerics.jit import jit_uncached
+from dpwitness.mechanisms.papers.interactive_kernels import adaptive_transcripts, transcript_log_densities, transcripts
+from dpwitness.mechanisms.papers.learner import LearnerMechanism
+from dpwitness.mechanisms.terms.datasets import LabelledVectors
+from dpwitness.mechanisms.terms.optional import offered_when
+from dpwitness.mechanisms.terms.pairs import Pair
+from dpwitness.mechanisms.terms.protocol import FloatArray, Truth
+from dpwitness.mechanisms.terms.validation import InvalidArgument, require, shown
+
+__all__ = ["PrivateInteractivePrediction", "hold_gap"]
+
+Constants = Literal["printed", "theorem9", "repaired"]
+# rule(t, points, answers, weights, z): writes test point t (from 0) into z, from what is public: earlier rows of points, answers, weights.
+Rule = Callable[[int, Any, Any, Any, Any], None]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PrivateInteractivePrediction(LearnerMechanism):
+    """Answers T test points with w*'s predictions; one row is the T answers, NaN from the halt on.
+
+    An answer is either the public prediction p_t, bit for bit (bottom), or a noisy prediction of w* more than sigma away from it
+    (top), after which the public state moves. Which of the two it was can be read off the row: a noisy answer equals p_t with
+    probability zero. The low bits of tops are those of unrounded floating-point noise and leak.
+
+    Parameters
+    ----------
+    learner : KernelLearner
+        l, lambda, n, the kernel and its R.
+    epsilon, delta : float
+        The paper's promise.
+    beta : float
+        Failure probability of the accuracy theorem.
+    norm_bound : float
+        C: public bound on |w*|. It sets the number of updates; a dataset with a larger |w*| loses accuracy, not privacy.
+    test_points : (T, d) array, optional
+        z_1, ..., z_T, public and fixed. Give either these or `rule` and `horizon`.
+    rule : numba-compiled function, optional
+        ``rule(t, points, answers, weights, z)`` chooses test point t adaptively: it writes into `z`, from the first t rows of
+        `points`, `answers` and `weights` (alpha).
+    horizon : int, optional
+        T for a rule.
+    constants : {"printed", "theorem9", "repaired"}
+        ``printed``: the box, with B a real number below which the update counter must stay. ``theorem9``: epsilon_0 half as large, as
+        the privacy theorem asks (JK-06). ``repaired``: B the smallest number of updates that accuracy needs (JK-08), rounded up
+        before epsilon_0 is computed from it, and refused below 1. The other two warn below 1, where the promise can fail (JK-07).
+    """
+
+    beta: float
+    norm_bound: float
+    test_points: FloatArray | None = None
+    rule: Rule | None = None
+    horizon: int | None = None
+    constants: Constants = "printed"
+
+    def __post_init__(self) -> None:
+        LearnerMechanism.__post_init__(self)
+        require(self).positive("norm_bound").probability("beta").one_of("constants", ["printed", "theorem9", "repaired"])
+        owner = type(self).__name__
+        if (self.test_points is None) == (self.rule is None):
+            raise InvalidArgument(f"{owner}: exactly one of test_points and rule must be given")
+        if self.test_points is not None:
+            points = self.learner.check_points(self.test_points, owner, "test_points")
+            if self.horizon not in (None, len(points)):
+                raise InvalidArgument(f"{owner}: horizon must be the number of test_points, {len(points)}, got {self.horizon!r}")
+            object.__setattr__(self, "test_points", points)
+            object.__setattr__(self, "horizon", len(points))
+        require(self).integer("horizon")
+        if self.rule is not None and not hasattr(self.rule, "py_func"):
+            raise InvalidArgument(f"{owner}: rule must be compiled with numba.njit, got {shown(self.rule)}")
+        if self.norm_bound > 1e150:
+            raise InvalidArgument(f"{owner}: norm_bound must have a finite square, got {self.norm_bound!r}")
+        if self._updates() < 1:
+            if self.constants == "repaired":
+                raise InvalidArgument(f"{owner}: n lambda epsilon C must allow at least one update, got B = {self._updates():.6g}")
+            text = f"{owner}: B = {self._updates():.6g} is below 1; one update is made all the same, and the promise can fail (JK-07)"
+            warnings.warn(text, stacklevel=3)
+
+    @property
+    def rounds(self) -> int:
+        """T."""
+        assert self.horizon is not None
+        return int(self.horizon)
+
+    def _updates(self) -> float:
+        """B before rounding."""
+        it = self.learner
+        unit = it.records * it.regularization * self.epsilon / (it.lipschitz * it.radius)
+        spread = math.log(2 * self.rounds / self.beta)
+        if self.constants == "repaired":
+            # B = 3.2 R^2 C^2 / sigma(B)^2, with sigma(B) = 800 R sqrt(B) log(4/delta) log(2T/beta) / unit
+            return math.sqrt(3.2) * self.norm_bound * unit / (800 * spread * math.log(4 / self.delta))
+        return unit * self.norm_bound**2 / (200 * math.sqrt(2 * spread) * math.log(4 / self.delta))
+
+    @property
+    def updates(self) -> float:
+        """B: the loop runs while the number of updates is below it."""
+        return float(math.ceil(self._updates())) if self.constants == "repaired" else self._updates()
+
+    @property
+    def answer_epsilon(self) -> float:
+        """epsilon_0: one over the scale of the Laplace noise. In units of one over a prediction."""
+        it = self.learner
+        factor = 400 if self.constants == "theorem9" else 200
+        slope = factor * it.lipschitz * it.radius**2 * math.sqrt(self.updates) * math.log(4 / self.delta)
+        return it.records * it.regularization * self.epsilon / slope
+
+    @property
+    def threshold(self) -> float:
+        """sigma."""
+        return 4 / self.answer_epsilon * math.log(2 * self.rounds / self.beta)
+
+    @property
+    def step(self) -> float:
+        """eta."""
+        return self.threshold / (4 * self.learner.radius**2)
+
+    @property
+    def answer_loss(self) -> float:
+        """e_0 = S epsilon_0: the most that one noisy answer can lose."""
+        return self.learner.prediction_sensitivity * self.answer_epsilon
+
+    @property
+    def truth(self) -> Truth | None:
+        """No formula: the worst adaptive adversary is known by dynamic programming only (JK-07)."""
+        return None
+
+    def worst_pair(self, surplus: int = 1) -> Pair:
+        """W7/W8: w* moves by its sensitivity along e1. W8: `surplus` so large that the prediction at e1 is beyond the threshold."""
+        return self.learner.worst_pair(surplus)
+
+    def sample(self, dataset: LabelledVectors, size: int, rng: np.random.Generator) -> FloatArray:
+        """(size, T) transcripts."""
+        predictor = self.learner.fit(dataset)
+        if self.test_points is not None:
+            gram = self.learner.kernel(self.test_points, self.test_points)
+            return transcripts(predictor(self.test_points), gram, *self._noise, size, rng)
+        out = np.zeros((size, self.rounds))
+        self._replay(out, predictor.centers, predictor.coefficients, rng)
+        return out
+
+    def log_density(self, outputs: FloatArray, dataset: LabelledVectors) -> FloatArray:
+        """Exact log-density of each transcript, answer by answer.
+
+        Tops have the Laplace density at the answer, bottoms the probability that the noisy answer lies within sigma of p_t: a
+        density with respect to Lebesgue measure for tops and counting measure at p_t for bottoms, the same for all datasets.
+        Minus infinity for rows that no run gives.
+        """
+        rows = output_rows(outputs, self.rounds, type(self).__name__)
+        predictor = self.learner.fit(dataset)
+        if self.test_points is not None:
+            gram = self.learner.kernel(self.test_points, self.test_points)
+            return transcript_log_densities(rows, predictor(self.test_points), gram, *self._noise)
+        return self._replay(rows.copy(), predictor.centers, predictor.coefficients, None)
+
+    @offered_when(lambda self: self.rounds == 1)
+    def atoms(self, dataset: LabelledVectors) -> FloatArray:
+        """A bottom in the first round is the public prediction, 0."""
+        return np.zeros(1)
+
+    def tops(self, outputs: FloatArray) -> FloatArray:
+        """1 for a top, 0 for a bottom, NaN after the halt: what everyone sees, without the dataset. Fixed test points only."""
+        if self.test_points is None:
+            raise InvalidArgument(f"{type(self).__name__}: test_points must be fixed to tell tops from bottoms")
+        rows = output_rows(outputs, self.rounds, type(self).__name__)
+        gram = self.learner.kernel(self.test_points, self.test_points)
+        calls = np.full(rows.shape, np.nan)
+        for call, row in zip(calls, rows, strict=True):
+            weights = np.zeros(self.rounds)
+            for t in np.flatnonzero(~np.isnan(row)):
+                gap = row[t] - weights @ gram[t]
+                call[t] = abs(gap) > self.threshold
+                weights[t] = self.step * np.sign(gap) * call[t]
+        return calls
+
+    @property
+    def _noise(self) -> tuple[float, float, float, float]:
+        return self.updates, 1 / self.answer_epsilon, self.threshold, self.step
+
+    def _replay(self, rows: FloatArray, centers: FloatArray, coefficients: FloatArray, rng: np.random.Generator | None) -> FloatArray:
+        kernel = self.learner.kernel
+        generator = np.random.default_rng(0) if rng is None else rng
+        logs, bad = adaptive_transcripts(
+            rows,
+            rng is not None,
+            self.rule,
+            kernel.function,
+            kernel.arguments,
+            self.learner.radius,
+            centers,
+            coefficients,
+            *self._noise,
+            generator,
+        )
+        if bad >= 0:
+            text = f"rule must choose points with |phi(z)| at most {self.learner.radius!r}, it did not in round {bad + 1}"
+            raise InvalidArgument(f"{type(self).__name__}: {text}")
+        return np.asarray(logs)
+
+
+def hold_gap(weights: tuple[float, float], gap: float) -> Rule:
+    """The adaptive rule of witness W7, for the linear kernel in the plane.
+
+    It asks for the unit vector z nearest e2 at which the prediction of `weights` exceeds the public prediction by `gap`. With
+    `weights` the minimiser of one dataset and `gap` = sigma every answer is a coin flip there, and a neighbour whose weights are moved
+    along e2 answers S higher every time: bottoms leak, and cost no update (JK-07).
+    """
+    first, second = float(weights[0]), float(weights[1])
+    target = float(gap)
+
+    @jit_uncached
+    def rule(t: int, points: Any, answers: Any, alphas: Any, z: Any) -> None:
+        x, y = first, second
+        for i in range(t):
+            x -= alphas[i] * points[i, 0]
+            y -= alphas[i] * points[i, 1]
+        length = math.sqrt(x * x + y * y)
+        along = min(1.0, target / length)
+        across = math.sqrt(1.0 - along * along)
+        if x < 0.0:  # of the two unit vectors at this angle, the one with the larger second coordinate
+            across = -across
+        z[0] = along * x / length - across * y / length
+        z[1] = along * y / length + across * x / length
+
+    return rule

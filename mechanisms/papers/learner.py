@@ -1,0 +1,173 @@
+"""The regularised learner whose predictions the interactive mechanisms release, with its sensitivities.
+
+Jain and Thakurta (2013), equations (2) and (3): w* = argmin (1/n) sum l(<w, phi(x_i)>; y_i) + (lambda/2) |w|^2, and
+|w* - w*'| <= 2 L R/(lambda n) for datasets that differ in one record. Claims JK-01 to JK-04.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from dpwitness.mechanisms.domains import LabelledBall
+from dpwitness.mechanisms.domains.labelled_pairs import axis, replaced
+from dpwitness.mechanisms.numerics.kernels import Kernel
+from dpwitness.mechanisms.numerics.losses import Loss
+from dpwitness.mechanisms.numerics.solvers import Problem, minimise, minimise_kernel
+from dpwitness.mechanisms.papers.ridge import check_records
+from dpwitness.mechanisms.terms.datasets import LabelledVectors
+from dpwitness.mechanisms.terms.notions import ApproxDP
+from dpwitness.mechanisms.terms.pairs import Pair
+from dpwitness.mechanisms.terms.protocol import FloatArray
+from dpwitness.mechanisms.terms.validation import InvalidArgument, require, shown
+
+__all__ = ["KernelLearner", "LearnerMechanism", "Predictor"]
+
+_LINEAR = Kernel()
+
+
+@dataclass(frozen=True, slots=True)
+class Predictor:
+    """w* = sum_i coefficients_i phi(centers_i). For the linear kernel one center, w* itself."""
+
+    kernel: Kernel
+    centers: FloatArray
+    coefficients: FloatArray
+
+    def __call__(self, points: FloatArray) -> FloatArray:
+        """<w*, phi(z)> for each row z."""
+        return self.kernel(points, self.centers) @ self.coefficients
+
+
+@dataclass(frozen=True, slots=True)
+class KernelLearner:
+    """Regularised empirical risk minimisation on `records` labelled vectors, through a kernel.
+
+    Parameters
+    ----------
+    loss : Loss
+        Lipschitz in the prediction: any but ``squared``.
+    regularization : float
+        lambda. Positive.
+    dimension, records : int
+        d and n, public.
+    kernel : Kernel
+        K(x, z) = <phi(x), phi(z)>.
+    bound : float
+        |x|_2 and |z|_2 are at most this, which gives R = sup |phi(x)|.
+    label_bound : float
+        Largest |y|; labels of the logistic and hinge losses are -1 and 1.
+    equation : {2, 1}
+        Equation (1) of the paper prints (lambda/2) r(w) with r(w) = |w|^2/2, half the strong convexity that (3) needs: its
+        sensitivity is twice the stated one (JK-02).
+
+    Examples
+    --------
+    >>> KernelLearner(Loss("hinge"), 0.1, dimension=1, records=100).prediction_sensitivity
+    0.2
+    """
+
+    loss: Loss
+    regularization: float
+    dimension: int
+    records: int
+    kernel: Kernel = _LINEAR
+    bound: float = 1.0
+    label_bound: float = 1.0
+    equation: Literal[2, 1] = 2
+
+    def __post_init__(self) -> None:
+        require(self).positive("regularization", "bound", "label_bound").integer("dimension", "records").one_of("equation", [2, 1])
+        if not isinstance(self.loss, Loss) or not math.isfinite(self.loss.lipschitz(math.inf, self.label_bound)):
+            raise InvalidArgument(f"KernelLearner: loss must be a Loss that is Lipschitz for every prediction, got {shown(self.loss)}")
+        if not isinstance(self.kernel, Kernel):
+            raise InvalidArgument(f"KernelLearner: kernel must be a Kernel, got {shown(self.kernel)}")
+
+    @property
+    def lipschitz(self) -> float:
+        """L."""
+        return self.loss.lipschitz(math.inf, self.label_bound)
+
+    @property
+    def radius(self) -> float:
+        """R (R_phi in the paper)."""
+        return self.kernel.radius(self.bound)
+
+    @property
+    def weight_sensitivity(self) -> float:
+        """2 L R/(lambda n), the bound (3) on |w* - w*'|, which the minimiser of (2) keeps."""
+        return 2 * self.lipschitz * self.radius / (self.regularization * self.records)
+
+    @property
+    def prediction_sensitivity(self) -> float:
+        """S = 2 L R^2/(lambda n): the most that one prediction moves."""
+        return self.weight_sensitivity * self.radius
+
+    @property
+    def domain(self) -> LabelledBall:
+        labels = (-1.0, 1.0) if self.loss.binary else (-self.label_bound, 0.0, self.label_bound)
+        return LabelledBall(self.dimension, self.records, labels, self.bound)
+
+    def fit(self, dataset: LabelledVectors) -> Predictor:
+        """The exact minimiser. Raises ConvergenceError rather than return an uncertified one."""
+        check_records(dataset, "KernelLearner", self.records, self.dimension, self.bound, self.label_bound)
+        if self.loss.binary and not np.all(np.abs(dataset.y) == 1):
+            raise InvalidArgument(f"KernelLearner: dataset must have labels -1 and 1 for {self.loss.name} loss")
+        ridge = self.records * self.regularization / (1 if self.equation == 2 else 2)
+        if self.kernel.name == "linear":
+            return Predictor(self.kernel, minimise(Problem.of(dataset, self.loss, ridge)).w[None, :], np.ones(1))
+        merged = dataset.merged()
+        found = minimise_kernel(self.kernel.gram(merged.x), merged.y, merged.weights, self.loss, ridge)
+        return Predictor(self.kernel, merged.x, found.coefficients)
+
+    def check_points(self, points: object, owner: str, name: str) -> FloatArray:
+        """`points` as a (T, d) array of test points in the ball; an InvalidArgument otherwise."""
+        try:
+            rows = np.ascontiguousarray(points, dtype=np.float64)
+        except Exception:  # of any object at all
+            raise InvalidArgument(f"{owner}: {name} must be a (T, d) array of numbers, got {shown(points)}") from None
+        if rows.ndim != 2 or len(rows) == 0 or rows.shape[1] != self.dimension:
+            raise InvalidArgument(f"{owner}: {name} must have at least one row of length {self.dimension}, got shape {rows.shape}")
+        longest = float(np.linalg.norm(rows, axis=1).max())
+        if not longest <= self.bound * (1 + 1e-12):
+            raise InvalidArgument(f"{owner}: {name} must have finite rows of norm at most {self.bound!r}, got {longest!r}")
+        return rows
+
+    def worst_pair(self, surplus: int = 1) -> Pair:
+        """W6: `surplus` records (R e1, largest label) and the rest at the origin, against the same with one label turned over.
+
+        With the absolute loss and the linear kernel w* = surplus L R e1/(lambda n) moves by exactly 2 L R/(lambda n) (JK-01) while
+        predictions stay below the label; with the hinge loss, while margins stay below one.
+        """
+        n = self.records
+        if not (1 <= surplus <= n):
+            raise InvalidArgument(f"KernelLearner.worst_pair: surplus must lie between 1 and {n}, got {surplus!r}")
+        label = 1.0 if self.loss.binary else self.label_bound
+        place = axis(self.dimension, self.bound)
+        why = "W6: one label turned over, |w* - w*'| as large as it gets"
+        return replaced(n, (place, label), (place, -label), why, [(place, label, surplus - 1)], label)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class LearnerMechanism:
+    """What all mechanisms are told that release predictions of a `KernelLearner`, or weights fitted to them, and promise."""
+
+    learner: KernelLearner
+    epsilon: float
+    delta: float
+
+    def __post_init__(self) -> None:
+        require(self).positive("epsilon").probability("delta")
+        if not isinstance(self.learner, KernelLearner):
+            raise InvalidArgument(f"{type(self).__name__}: learner must be a KernelLearner, got {shown(self.learner)}")
+
+    @property
+    def claim(self) -> ApproxDP:
+        return ApproxDP(self.epsilon, self.delta)
+
+    @property
+    def domain(self) -> LabelledBall:
+        return self.learner.domain

@@ -1,0 +1,330 @@
+"""Ridge regression by objective perturbation, as each organisation of a distributed protocol releases it.
+
+Minami et al., equations (7) and (8): beta = (Sigma + (lambda + Lambda/(epsilon n)) I)^-1 (E_n[y x] + b/(2n)), b of density proportional
+to exp(-epsilon |b| / (2 zeta)). Claims MN-01 to MN-03.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from dpwitness.mechanisms.balls.ball import NotEnclosed
+from dpwitness.mechanisms.balls.erm import ObjectiveBalls
+from dpwitness.mechanisms.balls.law import Clamped, LineLaw
+from dpwitness.mechanisms.balls.risk import RiskLaw
+from dpwitness.mechanisms.domains import LabelledBall
+from dpwitness.mechanisms.numerics.categorical import output_rows
+from dpwitness.mechanisms.numerics.jit import jit
+from dpwitness.mechanisms.numerics.losses import Loss
+from dpwitness.mechanisms.numerics.noise import SphericalNoise
+from dpwitness.mechanisms.numerics.solvers import Problem
+from dpwitness.mechanisms.papers.erm import rounded
+from dpwitness.mechanisms.terms.datasets import LabelledVectors
+from dpwitness.mechanisms.terms.notions import PureDP
+from dpwitness.mechanisms.terms.optional import offered_when
+from dpwitness.mechanisms.terms.pairs import Pair
+from dpwitness.mechanisms.terms.protocol import FloatArray, Truth
+from dpwitness.mechanisms.terms.validation import InvalidArgument, require, require_one_of
+
+__all__ = ["PrivateRidge"]
+
+Form = Literal["printed", "repaired"]
+
+# Lambda of the paper: the largest eigenvalue of the Hessian 2 x x^T of (y - beta.x)^2 over the unit ball.
+_CURVATURE = 2.0
+# An output this close to the sphere lies on it: the sampler puts it there to a few roundings, the interior density hardly ever.
+_ON_SPHERE = 1e-11
+_NODES, _WEIGHTS = np.polynomial.legendre.leggauss(24)
+
+
+@dataclass(frozen=True, slots=True)
+class PrivateRidge(ObjectiveBalls):
+    """Releases one private ridge estimate, a vector of length p.
+
+    Parameters
+    ----------
+    epsilon : float
+        The paper's promise.
+    regularization : float
+        lambda in (1/n) sum (y_i - beta.x_i)^2 + lambda |beta|^2. Zero is allowed.
+    radius : float
+        B: the parameter set Theta is the ball of this radius.
+    label_bound : float
+        Y: |y| <= Y. The paper assumes bounded y without naming the bound; zeta = 2 (B + Y) bounds the gradient on Theta.
+    dimension : int
+        p. Vectors lie in the unit ball.
+    records : int
+        n, public.
+    form : {"printed", "repaired"}
+        Printed: rate epsilon/(2 zeta) and the closed form (8), which is unconstrained and therefore has no finite epsilon (MN-03).
+        Repaired: rate epsilon/(4 zeta) and the minimum over Theta, which is private at epsilon/2 + log(1 + epsilon/2).
+    grid : float
+        Released coordinates are rounded to multiples of it; 0 for none. Unrounded floating-point noise leaks in its low bits.
+
+    Examples
+    --------
+    >>> ridge = PrivateRidge(epsilon=1.0, regularization=0.1, radius=1.0, label_bound=1.0, dimension=1, records=1)
+    >>> pair = ridge.worst_pair()
+    >>> w = np.array([[12.0]])
+    >>> round(float(ridge.log_density(w, pair.d0)[0] - ridge.log_density(w, pair.d1)[0]), 4)
+    2.3605
+    """
+
+    epsilon: float
+    regularization: float
+    radius: float
+    label_bound: float
+    dimension: int
+    records: int
+    form: Form = "printed"
+    grid: float = 0.0
+
+    def __post_init__(self) -> None:
+        require(self).positive("epsilon", "radius", "label_bound").nonnegative("regularization", "grid").integer("dimension", "records")
+        require(self).one_of("form", ["printed", "repaired"])
+
+    @property
+    def gradient_bound(self) -> float:
+        """The paper's zeta: |2 (beta.x - y) x| on Theta."""
+        return 2 * (self.radius + self.label_bound)
+
+    @property
+    def rate(self) -> float:
+        """Rate c of the noise density c^p exp(-c |b|) / (Gamma(p) A_p)."""
+        return self.epsilon / ((2 if self.form == "printed" else 4) * self.gradient_bound)
+
+    @property
+    def claim(self) -> PureDP:
+        return PureDP(self.epsilon)
+
+    @property
+    def truth(self) -> Truth:
+        if self.form == "printed":
+            return Truth(math.inf, "MN-03 (a): the log-ratio grows linearly in |beta| wherever sum x x^T differs", bits_safe=self.grid > 0)
+        bound = self.epsilon / 2 + math.log1p(self.epsilon / 2)
+        return Truth(bound, "MN-03, repair: upper bound epsilon/2 (noise) + log(1 + epsilon/2) (Jacobian)", bits_safe=self.grid > 0)
+
+    @property
+    def domain(self) -> LabelledBall:
+        return LabelledBall(self.dimension, self.records, labels=(-self.label_bound, 0.0, self.label_bound), radius=1.0)
+
+    def worst_pair(self, where: Literal["tail", "bulk"] = "tail") -> Pair:
+        """W12 (`tail`): a zero record against (e1, Y), all others zero. W13 (`bulk`): (e1, Y) against (e1/2, -Y), the others small.
+
+        In W13 the common records have x = t e1, y = -Y, with (n - 1) t = 50, so that they shift the noise that yields beta = -B e1.
+        """
+        require_one_of("where", where, ["tail", "bulk"], "PrivateRidge.worst_pair")
+        unit = np.eye(1, self.dimension)[0]
+        others = self.records - 1
+        bound = self.label_bound
+        if where == "tail":
+            rows, labels = [(0 * unit, unit), (0 * unit, 0 * unit)], [(0.0, bound), (0.0, 0.0)]
+            why = "W12: sum x x^T differs, the ratio grows in the tail"
+        else:
+            if others < 50:
+                raise InvalidArgument(f"PrivateRidge.worst_pair: records must be at least 51 for the pair in the bulk, got {self.records}")
+            rows, labels = [(unit, 0.5 * unit), (50 / others * unit, 50 / others * unit)], [(bound, -bound), (-bound, -bound)]
+            why = "W13: noise and Jacobian spend more than epsilon inside Theta"
+        keep = slice(0, 2 if others else 1)
+        copies = [1, others][keep]
+        d0, d1 = (LabelledVectors([r[k] for r in rows][keep], [y[k] for y in labels][keep], copies) for k in (0, 1))
+        return Pair(d0, d1, "replace-one", why)
+
+    def sample(self, dataset: LabelledVectors, size: int, rng: np.random.Generator) -> FloatArray:
+        """(size, p) estimates."""
+        values, basis, target = self._spectrum(dataset)
+        coordinates = _estimates(values, target, self.rate, self._limit, size, rng)
+        return rounded(np.ascontiguousarray(coordinates @ basis.T), self.grid)
+
+    @offered_when(lambda self: self.grid == 0)
+    def log_density(self, outputs: FloatArray, dataset: LabelledVectors) -> FloatArray:
+        """Exact log-density at each row.
+
+        Printed form: with respect to volume, by b = 2 (Q beta - M) and its Jacobian det(2 Q). Repaired form: the same inside
+        Theta; on the sphere |beta| = B with respect to its area (for p = 1: the mass of an endpoint), an integral over the
+        multiplier of the constraint; minus infinity outside. With a grid there is no such method.
+        """
+        rows = output_rows(outputs, self.dimension, "PrivateRidge")
+        values, basis, target = self._spectrum(dataset)
+        return _log_densities(np.ascontiguousarray(rows @ basis), values, target, self.rate, self._limit, _NODES, _WEIGHTS)
+
+    def _risk(self, dataset: LabelledVectors) -> tuple[Problem, SphericalNoise]:
+        """n times the printed objective, and the noise in it."""
+        check_records(dataset, "PrivateRidge", self.records, self.dimension, 1.0, self.label_bound)
+        if self.form == "repaired" and self.dimension > 1:
+            raise NotEnclosed("PrivateRidge: the mass on the sphere is not enclosed for p >= 2")
+        ridge = 2 * (self.records * self.regularization + _CURVATURE / self.epsilon)
+        return Problem.of(dataset, Loss("squared"), ridge), SphericalNoise("gamma", self.rate, self.dimension)
+
+    def _line_law(self, dataset: LabelledVectors) -> LineLaw:
+        law = RiskLaw.of(*self._risk(dataset))
+        return law if self.form == "printed" else Clamped(law, self.radius)
+
+    @offered_when(lambda self: self.form == "repaired" and self.dimension == 1)
+    def atoms(self, dataset: LabelledVectors) -> FloatArray:
+        """The ends of Theta, where the constraint holds the minimum."""
+        return np.array([-self.radius, self.radius])
+
+    @property
+    def _limit(self) -> float:
+        return math.inf if self.form == "printed" else self.radius
+
+    def _spectrum(self, dataset: LabelledVectors) -> tuple[FloatArray, FloatArray, FloatArray]:
+        """Eigenvalues and eigenvectors of Q = sum x x^T + (n lambda + Lambda/epsilon) I, and M = sum y x in that basis."""
+        check_records(dataset, "PrivateRidge", self.records, self.dimension, 1.0, self.label_bound)
+        weighted = dataset.x * dataset.weights[:, None]
+        ridge = self.records * self.regularization + _CURVATURE / self.epsilon
+        values, basis = np.linalg.eigh(weighted.T @ dataset.x)
+        return np.maximum(values, 0.0) + ridge, np.ascontiguousarray(basis), basis.T @ (weighted.T @ dataset.y)
+
+
+def check_records(
+    dataset: object, owner: str, records: int | None, dimension: int | None, radius: float, label_bound: float, norm: float = 2
+) -> None:
+    """Refuse a dataset that is not `records` labelled vectors with |x| <= radius and |y| <= label_bound."""
+    if not isinstance(dataset, LabelledVectors):
+        raise InvalidArgument(f"{owner}: dataset must be LabelledVectors, got {type(dataset).__name__}")
+    if dimension is not None and dataset.dimension != dimension:
+        raise InvalidArgument(f"{owner}: dataset must have vectors of length {dimension}, got {dataset.dimension}")
+    if records is not None and dataset.n != records:
+        raise InvalidArgument(f"{owner}: dataset must hold {records} records, got {dataset.n}")
+    longest = float(np.linalg.norm(dataset.x, norm, axis=1).max())
+    if longest > radius * (1 + 1e-12):
+        raise InvalidArgument(f"{owner}: dataset must have vectors of norm at most {radius!r}, got {longest!r}")
+    if np.abs(dataset.y).max() > label_bound:
+        raise InvalidArgument(
+            f"{owner}: dataset must have labels in [-{label_bound!r}, {label_bound!r}], got {float(np.abs(dataset.y).max())!r}"
+        )
+
+
+@jit
+def _estimates(values: FloatArray, target: FloatArray, rate: float, limit: float, size: int, rng: np.random.Generator) -> FloatArray:
+    """(size, p) minimisers in the eigenbasis, in which the isotropic noise has the same law."""
+    p = values.size
+    out = np.empty((size, p))
+    right = np.empty(p)
+    for i in range(size):
+        square = 0.0
+        for j in range(p):
+            right[j] = rng.standard_normal()
+            square += right[j] * right[j]
+        scale = 0.5 * rng.standard_gamma(float(p)) / (rate * math.sqrt(square))
+        for j in range(p):
+            right[j] = target[j] + scale * right[j]
+        constrained_solution(values, right, limit, out[i])
+    return out
+
+
+@jit
+def constrained_solution(values: FloatArray, right: FloatArray, limit: float, out: FloatArray) -> None:
+    """Write argmin w.diag(values).w/2 - right.w over |w| <= limit into `out`."""
+    square = 0.0
+    for j in range(values.size):
+        out[j] = right[j] / values[j]
+        square += out[j] * out[j]
+    if square > limit * limit:
+        multiplier = _multiplier(values, right, limit)
+        square = 0.0
+        for j in range(values.size):
+            out[j] = right[j] / (values[j] + multiplier)
+            square += out[j] * out[j]
+        for j in range(values.size):
+            out[j] *= limit / math.sqrt(square)
+
+
+@jit
+def _multiplier(values: FloatArray, right: FloatArray, limit: float) -> float:
+    """The mu > 0 with |(diag(values) + mu)^-1 right| = limit: Newton on 1/norm, which is concave, so the steps never overshoot."""
+    mu = 0.0
+    for _ in range(200):
+        square, slope = 0.0, 0.0
+        for j in range(values.size):
+            entry = right[j] / (values[j] + mu)
+            square += entry * entry
+            slope += entry * entry / (values[j] + mu)
+        norm = math.sqrt(square)
+        step = (norm - limit) / limit * square / slope
+        mu += step
+        if abs(step) <= 1e-15 * (mu + values[0]):
+            break
+    return mu
+
+
+@jit
+def _log_densities(
+    rows: FloatArray, values: FloatArray, target: FloatArray, rate: float, limit: float, nodes: FloatArray, weights: FloatArray
+) -> FloatArray:
+    size, p = rows.shape
+    out = np.empty(size)
+    # log of c^p / (Gamma(p) A_p), A_p the area of the unit sphere, times the 2^p of the Jacobian
+    constant = p * math.log(2.0 * rate) - math.lgamma(p) - math.log(2.0) - 0.5 * p * math.log(math.pi) + math.lgamma(0.5 * p)
+    log_determinant = np.log(values).sum()
+    noise = np.empty(p)
+    for i in range(size):
+        square, length = 0.0, 0.0
+        for j in range(p):
+            noise[j] = 2.0 * (values[j] * rows[i, j] - target[j])
+            square += noise[j] * noise[j]
+            length += rows[i, j] * rows[i, j]
+        length = math.sqrt(length)
+        if length < limit * (1.0 - _ON_SPHERE):
+            out[i] = constant - rate * math.sqrt(square) + log_determinant
+        elif length <= limit * (1.0 + _ON_SPHERE):
+            out[i] = constant + _log_sphere_integral(rows[i] / length, noise, square, values, rate, limit, nodes, weights)
+        else:
+            out[i] = -np.inf
+    return out
+
+
+@jit
+def _log_sphere_integral(
+    unit: FloatArray,
+    noise: FloatArray,
+    square: float,
+    values: FloatArray,
+    rate: float,
+    limit: float,
+    nodes: FloatArray,
+    weights: FloatArray,
+) -> float:
+    """Log of the integral over mu >= 0 of exp(-c |b(mu)|) B det(E^T (Q + mu) E), b(mu) = b(0) + 2 mu B u, E tangent at u.
+
+    With s = b(mu).u and h the distance of that line from 0, |b(mu)| = sqrt(s^2 + h^2): panels shrink towards s = 0, where this may
+    have a kink. det(E^T A E) = det(A) u^T A^-1 u.
+    """
+    p = unit.size
+    start = 0.0
+    for j in range(p):
+        start += noise[j] * unit[j]
+    across = math.sqrt(max(0.0, square - start * start))
+    reach = (60.0 + 8.0 * p) / rate
+    reach = math.sqrt(reach * (reach + 2.0 * across))
+    best, total = -np.inf, 0.0  # total * exp(best)
+    for side in (1.0, -1.0):
+        origin = max(start, 0.0)
+        if side < 0.0 and start >= 0.0:
+            break
+        span = reach if side > 0.0 else min(reach, -start)
+        outer = span
+        for level in range(32):
+            inner = 0.0 if level == 31 else 0.5 * outer
+            for k in range(nodes.size):
+                s = origin + side * (inner + 0.5 * (outer - inner) * (nodes[k] + 1.0))
+                mu = (s - start) / (2.0 * limit)
+                log_product, inverse = 0.0, 0.0
+                for j in range(p):
+                    log_product += math.log(values[j] + mu)
+                    inverse += unit[j] * unit[j] / (values[j] + mu)
+                log_term = log_product + math.log(inverse) - rate * math.sqrt(s * s + across * across)
+                log_term += math.log(0.5 * (outer - inner) * weights[k])
+                if log_term > best:
+                    total = total * math.exp(best - log_term) + 1.0 if total > 0.0 else 1.0
+                    best = log_term
+                else:
+                    total += math.exp(log_term - best)
+            outer = inner
+    return best + math.log(0.5 * total)

@@ -1,0 +1,321 @@
+"""Sampling from an entropy-regularised minimiser over the probability simplex.
+
+Jain and Thakurta (2014), equations (8) and (9): theta = argmin (1/n) sum l(<x_i, theta>; y_i) + (lambda/n) sum theta_j log theta_j; release
+the frequencies of m indices drawn from it. Claims JT-10 to JT-13.
+"""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal, NamedTuple
+
+import numpy as np
+from flint import arb
+
+from dpwitness.mechanisms.balls.ball import Ball, Box, softmax
+from dpwitness.mechanisms.balls.risk import slope_over
+from dpwitness.mechanisms.domains import LabelledBall
+from dpwitness.mechanisms.numerics.categorical import SoftmaxDraw, draw_frequencies, log_softmax, output_rows
+from dpwitness.mechanisms.numerics.jit import jit
+from dpwitness.mechanisms.numerics.losses import Loss
+from dpwitness.mechanisms.numerics.solvers import ConvergenceError
+from dpwitness.mechanisms.papers.ridge import check_records
+from dpwitness.mechanisms.terms.datasets import LabelledVectors
+from dpwitness.mechanisms.terms.notions import ApproxDP, PureDP
+from dpwitness.mechanisms.terms.optional import offered_when
+from dpwitness.mechanisms.terms.pairs import Pair
+from dpwitness.mechanisms.terms.protocol import FloatArray, Truth
+from dpwitness.mechanisms.terms.validation import InvalidArgument, require, require_integer, require_one_of, require_probability, shown
+
+__all__ = ["SimplexMinimiser", "SimplexSampling"]
+
+Draws = Literal["pure", "approximate", "approximate_repaired"]
+_MOST_ROWS = 1_000_000
+
+
+class SimplexMinimiser(NamedTuple):
+    """The minimiser with its certificate.
+
+    `error` bounds |theta - theta*|_1: the spread of the gradient over lambda, because the objective is lambda-strongly convex in
+    the 1-norm.
+    """
+
+    log_theta: FloatArray
+    error: float
+
+
+@dataclass(frozen=True, slots=True)
+class SimplexSampling:
+    """Releases the frequencies (p numbers) of m indices drawn from the minimiser.
+
+    Parameters
+    ----------
+    epsilon : float
+        The paper's promise.
+    regularization : float
+        lambda, positive.
+    loss : Loss
+        Needs a finite second derivative; ``Loss("linear")`` has costs y <x, theta>.
+    dimension, records : int
+        p (at least 2) and n, public.
+    bound : float
+        R: |x|_inf <= R.
+    label_bound : float
+        Largest |y|. With R it gives the loss's Lipschitz constant L where that depends on y.
+    delta : float, optional
+        Needed by the approximate forms; where it is given, the claim is (epsilon, delta)-DP, otherwise epsilon-DP.
+    draws : {"pure", "approximate", "approximate_repaired"} or int
+        m, rounded down, with x = n R^2 l''_max / lambda. ``pure``: (epsilon lambda/(L R)) / (4 + 2x). ``approximate``, as printed
+        without L R: (epsilon lambda/log(1/delta))^2 / (32 + 16x)^2. ``approximate_repaired``: with L R under epsilon lambda. Where
+        that gives 0 the printed forms warn and draw once, and the repaired form refuses.
+
+    Examples
+    --------
+    >>> SimplexSampling(1.0, 40.0, Loss("linear"), dimension=2, records=1).count
+    10
+    """
+
+    epsilon: float
+    regularization: float
+    loss: Loss
+    dimension: int
+    records: int
+    bound: float = 1.0
+    label_bound: float = 1.0
+    delta: float | None = None
+    draws: Draws | int = "pure"
+
+    def __post_init__(self) -> None:
+        require(self).positive("epsilon", "regularization", "bound", "label_bound").integer("dimension", least=2).integer("records")
+        if not isinstance(self.loss, Loss) or not math.isfinite(self.loss.smoothness):
+            raise InvalidArgument(f"SimplexSampling: loss must be a Loss with a bounded second derivative, got {shown(self.loss)}")
+        if self.delta is not None:
+            require_probability("delta", self.delta, "SimplexSampling")
+        if isinstance(self.draws, str):
+            require_one_of("draws", self.draws, ["pure", "approximate", "approximate_repaired"], "SimplexSampling")
+            if self.draws != "pure" and self.delta is None:
+                raise InvalidArgument(f"SimplexSampling: delta must be given for draws={self.draws!r}, got None")
+            try:
+                self._formula()
+            except ArithmeticError:
+                raise InvalidArgument(f"SimplexSampling: bound must keep squares of the loss within floats, got {self.bound!r}") from None
+            if not self._formula() >= 1:
+                text = f"draws={self.draws!r} must come to at least one draw, got m = {self._formula():.6g}"
+                if self.draws == "approximate_repaired":
+                    raise InvalidArgument(f"SimplexSampling: {text}")
+                warnings.warn(f"SimplexSampling: {text}; drawing once, as no fewer can be, for which nothing is promised", stacklevel=3)
+        else:
+            require_integer("draws", self.draws, "SimplexSampling")
+
+    @property
+    def lipschitz(self) -> float:
+        """L over the domain, where |<x, theta>| <= R."""
+        return self.loss.lipschitz(self.bound, self.label_bound)
+
+    @property
+    def smoothness_ratio(self) -> float:
+        """x = n R^2 l''_max / lambda, by which the theorems measure curvature."""
+        return self.records * self.bound**2 * self.loss.smoothness / self.regularization
+
+    @property
+    def count(self) -> int:
+        """m, the number of draws."""
+        return max(1, math.floor(self._formula())) if isinstance(self.draws, str) else int(self.draws)
+
+    def _formula(self) -> float:
+        x, slope = self.smoothness_ratio, self.lipschitz * self.bound
+        if self.draws == "pure":
+            return self.epsilon * self.regularization / slope / (4 + 2 * x)
+        assert self.delta is not None
+        unit = slope if self.draws == "approximate_repaired" else 1.0
+        return (self.epsilon * self.regularization / (unit * math.log(1 / self.delta)) / (32 + 16 * x)) ** 2
+
+    @property
+    def claim(self) -> PureDP | ApproxDP:
+        return PureDP(self.epsilon) if self.delta is None or self.draws == "pure" else ApproxDP(self.epsilon, self.delta)
+
+    @property
+    def truth(self) -> Truth | None:
+        """For linear costs and a pure claim, exact: one coordinate made as rare as n - 1 records can, its cost turned against the rest.
+
+        Per draw log(theta_1/theta_1') at odds e^(h +- a)/(p - 1), a = 2 L R/lambda, h = -(n - 1) a; it tends to 4 L R/lambda (JT-10).
+        """
+        if self.loss.name != "linear" or not isinstance(self.claim, PureDP):
+            return None
+        step = 2 * self.lipschitz * self.bound / self.regularization
+        rare = -(self.records - 1) * step - math.log(self.dimension - 1)
+        per_draw = float(np.logaddexp(0.0, step - rare) - np.logaddexp(0.0, -step - rare))
+        return Truth(self.count * per_draw, "JT-10: bounded range of a softmax, attained by linear costs of full size")
+
+    @property
+    def domain(self) -> LabelledBall:
+        labels = (-1.0, 1.0) if self.loss.binary else (-self.label_bound, self.label_bound)
+        return LabelledBall(self.dimension, self.records, labels, self.bound, norm="linf")
+
+    def worst_pair(self, rare: float = 0.5) -> Pair:
+        """W17: x = (R, -R, ..., -R) with label +Y against -Y. The other records hold coordinate 1 at the weight `rare`, as far as they can.
+
+        With ``rare=0.5`` and p = 2 it is W19. The rare weight is exact for linear costs.
+        """
+        require_probability("rare", rare, "SimplexSampling.worst_pair")
+        x = np.full((1, self.dimension), -self.bound)
+        x[0, 0] = self.bound
+        label = 1.0 if self.loss.binary else self.label_bound
+        rows, labels, copies = [x], [label], [1]
+        if self.records > 1:
+            odds = math.log(rare / (1 - rare)) + math.log(self.dimension - 1)
+            share = -odds * self.regularization / (2 * self.bound * label * self.loss.scale * (self.records - 1))
+            rows.append(float(np.clip(share, -1.0, 1.0)) * x)
+            labels.append(label)
+            copies.append(self.records - 1)
+        d0 = LabelledVectors(np.vstack(rows), [-labels[0], *labels[1:]], copies)
+        return Pair(d0, LabelledVectors(np.vstack(rows), labels, copies), "replace-one", "W17: a rare coordinate against all others")
+
+    def minimiser(self, dataset: LabelledVectors) -> SimplexMinimiser:
+        """The exact minimiser (8). Raises ConvergenceError rather than return an uncertified one."""
+        check_records(dataset, "SimplexSampling", self.records, self.dimension, self.bound, self.label_bound, math.inf)
+        if self.loss.binary and not np.all(np.abs(dataset.y) == 1):
+            raise InvalidArgument(f"SimplexSampling: dataset must have labels -1 and 1 for {self.loss.name} loss")
+        return minimise_over_simplex(dataset, self.loss, self.regularization)
+
+    def sample(self, dataset: LabelledVectors, size: int, rng: np.random.Generator) -> FloatArray:
+        """(size, p) frequencies k/m."""
+        return draw_frequencies(np.exp(self.minimiser(dataset).log_theta), self.count, size, rng)
+
+    def log_density(self, outputs: FloatArray, dataset: LabelledVectors) -> FloatArray:
+        """Exact log-mass (multinomial); minus infinity where m times a row is no vector of counts."""
+        rows = output_rows(outputs, self.dimension, "SimplexSampling")
+        return _multinomial(rows, self.minimiser(dataset).log_theta, self.count)
+
+    @offered_when(lambda self: math.comb(self.count + self.dimension - 1, self.dimension - 1) <= _MOST_ROWS)
+    def support(self, dataset: LabelledVectors) -> FloatArray:
+        """Every vector of counts over m; only for small m and p is there such a method."""
+        m, p = self.count, self.dimension
+        rows = np.zeros((1, 0), dtype=np.int64)
+        for _ in range(p - 1):
+            left = m - rows.sum(axis=1)
+            parent = np.repeat(np.arange(len(rows)), left + 1)
+            child = np.arange(len(parent)) - np.repeat(np.cumsum(left + 1) - left - 1, left + 1)
+            rows = np.column_stack([rows[parent], child])
+        return np.column_stack([rows, m - rows.sum(axis=1)]) / m
+
+    def draws_ball(self, d1: LabelledVectors, d0: LabelledVectors) -> list[tuple[list[Ball], list[Ball], int]]:
+        """Log-probabilities of one draw under D1 and D0, and the number of draws: their counts are sufficient."""
+        return [(self._log_theta_ball(d1), self._log_theta_ball(d0), self.count)]
+
+    def log_density_ball(self, boxes: Sequence[Box], dataset: LabelledVectors) -> list[Ball]:
+        """Log-mass of the frequencies in each box."""
+        log_theta, m = self._log_theta_ball(dataset), self.count
+        found = []
+        for box in boxes:
+            counts = [round(low * m) for low, _ in box]
+            total = (arb(m) + 1).lgamma() - sum(((arb(k) + 1).lgamma() for k in counts), arb(0))
+            found.append(total + sum((k * x for k, x in zip(counts, log_theta, strict=True)), arb(0)))
+        return found
+
+    def _log_theta_ball(self, dataset: LabelledVectors) -> list[Ball]:
+        """The minimiser: with theta_0 the solver's answer, normed, |theta - theta_0|_1 <= spread of the gradient at theta_0 over lambda.
+
+        The gradient's spread bounds it since the objective is lambda-strongly convex in the 1-norm; with that, predictions move by at
+        most R times as much, and log theta = const - sum x l' / lambda at the minimiser itself.
+        """
+        lam = arb(self.regularization)
+        logs = softmax([arb(x) for x in self.minimiser(dataset).log_theta.tolist()])
+        rows = [(x.tolist(), float(y), int(n)) for x, y, n in dataset.records()]
+        predictions = [sum((x * log.exp() for x, log in zip(row, logs, strict=True)), arb(0)) for row, _, _ in rows]
+
+        def pull(error: Ball) -> list[Ball]:
+            total = [arb(0)] * self.dimension
+            for (row, y, n), u in zip(rows, predictions, strict=True):
+                reach = (error * max(abs(x) for x in row)).upper()
+                slope = n * self.loss.scale * slope_over(self.loss, (u - reach).lower(), (u + reach).upper(), y)
+                total = [a + slope * x for a, x in zip(total, row, strict=True)]
+            return total
+
+        gradient = [g + lam * log for g, log in zip(pull(arb(0)), logs, strict=True)]
+        highest, lowest = max(g.upper() for g in gradient), min(g.lower() for g in gradient)
+        return softmax([-g / lam for g in pull(((highest - lowest) / lam).upper())])
+
+    def factors(self, d0: LabelledVectors, d1: LabelledVectors) -> list[tuple[SoftmaxDraw, FloatArray, FloatArray]]:
+        """The m independent draws. Their counts are sufficient, so the composed draws tell as much as the frequencies."""
+        logs = self.minimiser(d0).log_theta, self.minimiser(d1).log_theta
+        return [(SoftmaxDraw(self.dimension), *logs)] * self.count
+
+
+def minimise_over_simplex(dataset: LabelledVectors, loss: Loss, lam: float, most_steps: int = 200) -> SimplexMinimiser:
+    """Newton on the simplex in multiplicative form, theta exp(step/theta): exact in one step for linear costs, then quadratic."""
+    x, y, weights = dataset.x, dataset.y, dataset.weights
+    p = dataset.dimension
+
+    def objective(logs: FloatArray) -> float:
+        theta = np.exp(logs)
+        return float(weights @ loss.value(x @ theta, y) + lam * theta @ logs)
+
+    logs = np.full(p, -math.log(p))
+    value = objective(logs)
+    for _ in range(most_steps):
+        theta = np.exp(logs)
+        u = x @ theta
+        gradient = x.T @ (weights * loss.derivative(u, y)) + lam * logs
+        centred = gradient - theta @ gradient
+        # spread of the gradient over lambda; rounding leaves a few units in the last place of its largest term
+        error = float(np.abs(centred).max()) / lam
+        if error <= 1e-14 * max(1.0, float(np.abs(gradient).max()) / lam) * 64:
+            return SimplexMinimiser(logs, error)
+        step = _newton_step(x, weights * loss.second(u, y), theta, centred, lam)
+        decrease = float(theta * step @ centred)
+        size = 1.0
+        for _ in range(60):
+            candidate = log_softmax(logs + size * step)
+            reached = objective(candidate)
+            if reached <= value + 1e-4 * size * decrease + 1e-14 * abs(value):
+                break
+            size /= 2
+        logs, value = candidate, reached
+    if error <= 1e-10:
+        return SimplexMinimiser(logs, error)
+    raise ConvergenceError(f"SimplexSampling: the minimiser over the simplex is certified to {error:.3g} only after {most_steps} steps")
+
+
+def _newton_step(x: FloatArray, curvature: FloatArray, theta: FloatArray, centred: FloatArray, lam: float) -> FloatArray:
+    """step/theta of the Newton step that keeps the sum: (X^T D X + lambda/theta) step = -(gradient - nu), sum of step 0."""
+    bent = curvature > 0
+    root = np.sqrt(theta)
+    scaled = np.sqrt(curvature[bent])[:, None] * x[bent] * root  # D^1/2 X Theta^1/2
+
+    def solve(right: FloatArray) -> FloatArray:
+        """(X^T D X + lambda Theta^-1)^-1 right, divided by the root of theta; through the smaller of the two Gram matrices."""
+        inner = root * right
+        if len(scaled) == 0:
+            return inner / lam
+        if len(scaled) < len(theta):
+            gram = lam * np.eye(len(scaled)) + scaled @ scaled.T
+            return np.asarray((inner - scaled.T @ np.linalg.solve(gram, scaled @ inner)) / lam)
+        return np.asarray(np.linalg.solve(lam * np.eye(len(theta)) + scaled.T @ scaled, inner))
+
+    down, flat = solve(-centred), solve(np.ones_like(theta))
+    shift = (root @ down) / (root @ flat)
+    step = root * (down - shift * flat)
+    # step/theta from the equation itself: weights that have underflowed to zero still get their logarithm moved
+    return np.asarray((-centred - shift - x.T @ (curvature * (x @ step))) / lam)
+
+
+@jit
+def _multinomial(rows: FloatArray, log_theta: FloatArray, draws: int) -> FloatArray:
+    out = np.empty(len(rows))
+    for i in range(len(rows)):
+        total, left = math.lgamma(draws + 1.0), draws
+        for j in range(log_theta.size):
+            scaled = rows[i, j] * draws
+            if not (scaled > -0.5 and scaled < draws + 0.5) or abs(scaled - np.round(scaled)) > 1e-6:
+                left = -1
+                break
+            count = int(np.round(scaled))
+            left -= count
+            if count > 0:
+                total += count * log_theta[j] - math.lgamma(count + 1.0)
+        out[i] = total if left == 0 else -np.inf
+    return out

@@ -1,0 +1,95 @@
+"""How far a vector of answers moves, in exact arithmetic: a float is the rational number that it is.
+
+A float that is no whole number was rounded when it was written, 0.1 or 1/sqrt(2): it may stand for any number that rounds to it, half a
+unit in the last place away. A step over several answers that was divided by its L1 or L2 norm may carry one rounding of 1 for each of
+them. Whole numbers stand for themselves, however large.
+"""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+
+from dpwitness.mechanisms.terms.validation import InvalidArgument
+
+__all__ = ["NORMS", "too_far"]
+
+NORMS = {"l1": 1.0, "l2": 2.0, "linf": math.inf}
+_ROUNDING = Fraction(1, 2**52)
+
+Number = int | float
+
+
+def too_far(d0: Any, d1: Any, relation: str) -> str:
+    """An empty string where two vectors lie within distance 1, otherwise how far they are apart.
+
+    Examples
+    --------
+    >>> too_far([2**60], [2**60 + 50], "l1")
+    'their distance is 50, at most 1 is allowed'
+    >>> too_far([0.0, 0.0], [math.sqrt(0.5), math.sqrt(0.5)], "l2")
+    ''
+    """
+    vectors = []
+    for name, dataset in (("D0", d0), ("D1", d1)):
+        numbers = _numbers(dataset)
+        if numbers is None:
+            return f"both must be numeric vectors, of floats of at most 64 bits, {name} is none"
+        if not all(math.isfinite(number) for number in numbers if isinstance(number, float)):
+            return f"answers must be finite, {name} has one that is not"
+        vectors.append(numbers)
+    left, right = vectors
+    kinds = [d.dtype.name if isinstance(d, np.ndarray) else "number" if np.ndim(d) == 0 else "list" for d in (d0, d1)]
+    if kinds[0] != kinds[1]:
+        return f"D0 is of {kinds[0]}, D1 of {kinds[1]}: datasets are of one kind"
+    if len(left) != len(right) or np.ndim(d0) != np.ndim(d1):
+        return f"they have shapes {np.shape(d0)} and {np.shape(d1)}, both must be vectors of one length"
+    single = isinstance(d0, np.ndarray) and d0.dtype.kind == "f" and d0.dtype.itemsize < 8
+    spacing = (lambda x: float(np.spacing(d0.dtype.type(abs(x))))) if single else math.ulp
+    if all(a == b and _negative_zero(a) == _negative_zero(b) for a, b in zip(left, right, strict=True)):
+        raise InvalidArgument("Pair: D0 and D1 are identical, which can show no violation; move an answer of one of them")
+    moved = [(a, b) for a, b in zip(left, right, strict=True) if a != b]
+    steps = [abs(Fraction(a) - Fraction(b)) for a, b in moved]
+    slack = [sum((Fraction(spacing(v)) / 2 for v in pair if isinstance(v, float) and not v.is_integer()), Fraction(0)) for pair in moved]
+    least = [max(step - free, Fraction(0)) for step, free in zip(steps, slack, strict=True)]
+    edge = 1 + (len(moved) * _ROUNDING if len(moved) > 1 and any(slack) and relation != "linf" else 0)
+    if _size(least, relation) <= (edge * edge if relation == "l2" else edge):
+        return ""
+    return f"their distance is {_told(_size(steps, relation), relation)}, at most 1 is allowed"
+
+
+def _negative_zero(number: Number) -> bool:
+    return isinstance(number, float) and number == 0 and math.copysign(1, number) < 0
+
+
+def _size(steps: list[Fraction], relation: str) -> Fraction:
+    """The norm, of l2 its square."""
+    if relation == "linf":
+        return max(steps, default=Fraction(0))
+    return sum((step * step if relation == "l2" else step for step in steps), Fraction(0))
+
+
+def _told(size: Fraction, relation: str) -> str:
+    try:
+        value = math.sqrt(size) if relation == "l2" else float(size)
+    except OverflowError:
+        return "beyond all floats"
+    if value < 1 + 1e-5:
+        return f"1 + {float(size - 1) / (2 if relation == 'l2' else 1):.3g}"
+    return f"{value:.6g}"
+
+
+def _numbers(dataset: Any) -> list[Number] | None:
+    """The entries of a vector, or the one number; None for anything else."""
+    if isinstance(dataset, np.ndarray | np.generic):
+        long = dataset.dtype.kind == "f" and dataset.dtype.itemsize > 8
+        if dataset.ndim > 1 or long or dataset.dtype.kind not in "biuf" or isinstance(dataset, np.ma.MaskedArray):
+            return None
+        return list(np.atleast_1d(dataset).tolist())
+    items = dataset if isinstance(dataset, list | tuple) else [dataset]
+    if not all(isinstance(item, int | float | np.integer | np.float32 | np.float16) and not isinstance(item, bool) for item in items):
+        return None
+    return [float(item) if isinstance(item, float | np.floating) else int(item) for item in items]

@@ -1,0 +1,329 @@
+"""Privacy notions. Each is one trade-off curve g(q): the largest true-positive rate of any attacker at false-positive rate q.
+
+Dong, Roth and Su (2022) for curves and GDP; Kairouz, Oh and Viswanath (2015) for (epsilon, delta); Mironov (2017) and Bun and
+Steinke (2016) for RDP and zCDP. Curves are those of a symmetric neighbouring relation: both orders of a pair obey the notion.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, fields
+from typing import ClassVar
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from dpwitness.mechanisms.terms.validation import InvalidArgument, require, require_positive, require_probability, require_type, shown
+
+__all__ = ["GDP", "RDP", "ZCDP", "ApproxDP", "Claim", "PureDP", "parse_claim", "promised"]
+
+FloatArray = NDArray[np.float64]
+
+# Orders at which zCDP is held to its promise. Fewer orders only widen g and lower a certified rho, so the grid errs on the safe side.
+_ORDERS = 1.0 + np.geomspace(1e-3, 1e4, 240)
+
+
+class Claim(ABC):
+    """A privacy promise: a family of curves with one free `parameter` (epsilon, rho or mu) and, for some, a fixed second number."""
+
+    kind: ClassVar[str]
+    symbol: ClassVar[str]  # the free parameter's name
+
+    @property
+    def parameter(self) -> float:
+        """The free parameter: epsilon, rho or mu."""
+        return float(getattr(self, self.symbol))
+
+    @property
+    def numbers(self) -> tuple[float, ...]:
+        """All numbers of the claim, exactly, as its text rounds them."""
+        return tuple(float(getattr(self, f.name)) for f in fields(self))  # type: ignore[arg-type]
+
+    # The fixed additive slack delta of the notion; zero for all but approximate DP.
+    delta_budget: float = 0.0
+
+    @abstractmethod
+    def with_parameter(self, value: float) -> Claim:
+        """The same notion with another free parameter."""
+
+    @abstractmethod
+    def tradeoff(self, fpr: ArrayLike) -> FloatArray:
+        """g(q) at false-positive rates `fpr` in [0, 1]."""
+
+    @abstractmethod
+    def parameter_at(self, fpr: ArrayLike, tpr: ArrayLike) -> FloatArray:
+        """Smallest free parameter whose curve lets a test reach (fpr, tpr): the parameter that such a test proves. At least 0."""
+
+    def delta(self, epsilon: ArrayLike) -> FloatArray:
+        """delta(epsilon) = sup_q g(q) - e^epsilon q: the smallest delta for which the notion implies (epsilon, delta)-DP."""
+        grid = np.concatenate([np.geomspace(1e-300, 1e-3, 4000), np.linspace(1e-3, 1.0, 4001)[1:]])
+        eps = np.atleast_1d(np.asarray(epsilon, dtype=float))
+        gain = self.tradeoff(grid)[None, :] - np.exp(np.minimum(eps[:, None], 700.0)) * grid[None, :]
+        return np.asarray(np.clip(gain.max(axis=1), 0.0, 1.0).reshape(np.shape(epsilon)))
+
+    def implies(self, other: Claim) -> bool:
+        """Whether this promise is at least as strong as `other`: its curve lies nowhere above, on a grid down to q = 1e-300."""
+        grid = np.concatenate([np.geomspace(1e-300, 1e-3, 2000), np.linspace(1e-3, 1.0, 2001)])
+        return bool(np.all(self.tradeoff(grid) <= other.tradeoff(grid) * (1 + 1e-9) + 1e-15))
+
+    def __le__(self, other: Claim) -> bool:
+        """``a <= b``: a leaks at most what b allows."""
+        return self.implies(other)
+
+    def __lt__(self, other: Claim) -> bool:
+        return self.implies(other) and not other.implies(self)
+
+    def __str__(self) -> str:
+        return f"{self.kind}:{self.parameter:g}"
+
+
+@dataclass(frozen=True, slots=True, init=False, repr=False)
+class ApproxDP(Claim):
+    """(epsilon, delta)-DP: P(S) <= e^epsilon Q(S) + delta for every event S.
+
+    Parameters
+    ----------
+    epsilon : float
+        Positive, finite.
+    delta : float
+        In [0, 1). Read it back as `delta_budget`; the method `delta` is the whole profile.
+
+    Examples
+    --------
+    >>> float(ApproxDP(1.0, 1e-5).tradeoff(0.1).round(4))
+    0.2718
+    >>> str(parse_claim("approx:1,1e-5"))
+    'approx:1,1e-05'
+    """
+
+    epsilon: float
+    delta_budget: float
+
+    kind: ClassVar[str] = "approx"
+    symbol: ClassVar[str] = "epsilon"
+
+    def __init__(self, epsilon: float, delta: float) -> None:
+        owner = type(self).__name__
+        object.__setattr__(self, "epsilon", require_positive("epsilon", epsilon, owner))
+        object.__setattr__(self, "delta_budget", require_probability("delta", delta, owner, zero=True))
+
+    def with_parameter(self, value: float) -> ApproxDP:
+        return ApproxDP(value, self.delta_budget)
+
+    def tradeoff(self, fpr: ArrayLike) -> FloatArray:
+        q = np.asarray(fpr, dtype=float)
+        up = math.exp(min(self.epsilon, 700.0)) * q + self.delta_budget
+        down = 1.0 - math.exp(-self.epsilon) * (1.0 - self.delta_budget - q)
+        return np.minimum(1.0, np.minimum(up, down))
+
+    def parameter_at(self, fpr: ArrayLike, tpr: ArrayLike) -> FloatArray:
+        q, p = np.asarray(fpr, dtype=float), np.asarray(tpr, dtype=float)
+
+        def log_ratio(high: FloatArray, low: FloatArray) -> FloatArray:
+            gain = high - self.delta_budget
+            with np.errstate(divide="ignore", invalid="ignore"):
+                return np.where(gain > 0, np.log(np.maximum(gain, 0.0)) - np.log(low), -np.inf)
+
+        return np.maximum(0.0, np.maximum(log_ratio(p, q), log_ratio(1.0 - q, 1.0 - p)))
+
+    def delta(self, epsilon: ArrayLike) -> FloatArray:
+        """Exact: the budget from `epsilon` on, and the corner of the curve below it."""
+        eps = np.asarray(epsilon, dtype=float)
+        odds = (1.0 + np.exp(np.minimum(eps, 700.0))) / (1.0 + math.exp(min(self.epsilon, 700.0)))
+        return np.where(eps >= self.epsilon, self.delta_budget, 1.0 - (1.0 - self.delta_budget) * odds)
+
+    def __repr__(self) -> str:
+        return f"ApproxDP(epsilon={self.epsilon!r}, delta={self.delta_budget!r})"
+
+    def __str__(self) -> str:
+        return f"approx:{self.epsilon:g},{self.delta_budget:g}"
+
+
+@dataclass(frozen=True, slots=True, init=False, repr=False)
+class PureDP(ApproxDP):
+    """epsilon-DP: P(S) <= e^epsilon Q(S) for every event S.
+
+    Examples
+    --------
+    >>> float(PureDP(1.0).delta(0.5).round(3))
+    0.288
+    >>> PureDP(1.0) <= ZCDP(0.5)
+    True
+    """
+
+    kind: ClassVar[str] = "pure"
+
+    def __init__(self, epsilon: float) -> None:
+        ApproxDP.__init__(self, epsilon, 0.0)
+
+    def with_parameter(self, value: float) -> PureDP:
+        return PureDP(value)
+
+    def __repr__(self) -> str:
+        return f"PureDP(epsilon={self.epsilon!r})"
+
+    def __str__(self) -> str:
+        return f"pure:{self.epsilon:g}"
+
+
+@dataclass(frozen=True, slots=True)
+class GDP(Claim):
+    """mu-Gaussian DP: no test does better than telling N(0, 1) from N(mu, 1)."""
+
+    mu: float
+
+    kind: ClassVar[str] = "gdp"
+    symbol: ClassVar[str] = "mu"
+
+    def __post_init__(self) -> None:
+        require(self).positive("mu")
+
+    def with_parameter(self, value: float) -> GDP:
+        return GDP(value)
+
+    def tradeoff(self, fpr: ArrayLike) -> FloatArray:
+        from scipy.special import ndtr, ndtri
+
+        return np.asarray(ndtr(ndtri(np.asarray(fpr, dtype=float)) + self.mu))
+
+    def parameter_at(self, fpr: ArrayLike, tpr: ArrayLike) -> FloatArray:
+        from scipy.special import ndtri
+
+        with np.errstate(invalid="ignore"):  # infinity less infinity: nothing proved
+            gap = ndtri(np.asarray(tpr, dtype=float)) - ndtri(np.asarray(fpr, dtype=float))
+        return np.asarray(np.maximum(0.0, np.nan_to_num(gap, nan=0.0, posinf=np.inf)))
+
+    def delta(self, epsilon: ArrayLike) -> FloatArray:
+        """Exact (Balle and Wang 2018): Phi(mu/2 - eps/mu) - e^eps Phi(-mu/2 - eps/mu), in log space against overflow."""
+        from scipy.special import log_ndtr, ndtr
+
+        eps = np.asarray(epsilon, dtype=float)
+        tail = np.exp(eps + log_ndtr(-self.mu / 2 - eps / self.mu))
+        return np.asarray(np.maximum(0.0, ndtr(self.mu / 2 - eps / self.mu) - tail))
+
+
+def binary_renyi(order: FloatArray, p: FloatArray, q: FloatArray) -> FloatArray:
+    """Renyi divergence D_a(Bernoulli(p) || Bernoulli(q)), the larger of the two orders of the pair, in log space."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        logs = [np.log(v) for v in (p, q)] + [np.log1p(-v) for v in (p, q)]
+
+        def one(lp: FloatArray, lq: FloatArray, lp1: FloatArray, lq1: FloatArray) -> FloatArray:
+            hit = np.where(np.isneginf(lp), -np.inf, order * lp + (1 - order) * lq)
+            miss = np.where(np.isneginf(lp1), -np.inf, order * lp1 + (1 - order) * lq1)
+            return np.logaddexp(hit, miss) / (order - 1)
+
+        forward = one(logs[0], logs[1], logs[2], logs[3])
+        backward = one(logs[1], logs[0], logs[3], logs[2])
+    return np.maximum(0.0, np.maximum(forward, backward))
+
+
+def _largest_tpr(claim: Claim, fpr: ArrayLike) -> FloatArray:
+    """g(q) by bisection on `parameter_at`, from above so that g is never too small."""
+    q = np.asarray(fpr, dtype=float)
+    low, high = q.copy(), np.ones_like(q)
+    for _ in range(80):
+        middle = 0.5 * (low + high)
+        allowed = claim.parameter_at(q, middle) <= claim.parameter
+        low, high = np.where(allowed, middle, low), np.where(allowed, high, middle)
+    return np.where(claim.parameter_at(q, np.ones_like(q)) <= claim.parameter, 1.0, high)
+
+
+@dataclass(frozen=True, slots=True)
+class RDP(Claim):
+    """(alpha, epsilon)-Renyi DP: D_alpha(P || Q) <= epsilon, both orders of the pair. `alpha` is fixed, epsilon is the parameter."""
+
+    alpha: float
+    epsilon: float
+
+    kind: ClassVar[str] = "rdp"
+    symbol: ClassVar[str] = "epsilon"
+
+    def __post_init__(self) -> None:
+        require(self).positive("epsilon").positive("alpha")
+        if self.alpha <= 1:
+            raise InvalidArgument(f"RDP: alpha must be greater than 1, got {self.alpha!r}")
+
+    def with_parameter(self, value: float) -> RDP:
+        return RDP(self.alpha, value)
+
+    def tradeoff(self, fpr: ArrayLike) -> FloatArray:
+        return _largest_tpr(self, fpr)
+
+    def parameter_at(self, fpr: ArrayLike, tpr: ArrayLike) -> FloatArray:
+        q, p = np.asarray(fpr, dtype=float), np.asarray(tpr, dtype=float)
+        return np.where(p > q, binary_renyi(np.asarray(self.alpha), p, q), 0.0)
+
+    def __str__(self) -> str:
+        return f"rdp:{self.alpha:g},{self.epsilon:g}"
+
+
+@dataclass(frozen=True, slots=True)
+class ZCDP(Claim):
+    """rho-zero-concentrated DP: D_a(P || Q) <= rho a for every order a > 1, both orders of the pair."""
+
+    rho: float
+
+    kind: ClassVar[str] = "zcdp"
+    symbol: ClassVar[str] = "rho"
+    orders: ClassVar[FloatArray] = _ORDERS
+
+    def __post_init__(self) -> None:
+        require(self).positive("rho")
+
+    def with_parameter(self, value: float) -> ZCDP:
+        return ZCDP(value)
+
+    def tradeoff(self, fpr: ArrayLike) -> FloatArray:
+        return _largest_tpr(self, fpr)
+
+    def parameter_at(self, fpr: ArrayLike, tpr: ArrayLike) -> FloatArray:
+        q, p = np.broadcast_arrays(np.asarray(fpr, dtype=float), np.asarray(tpr, dtype=float))
+        rho = (binary_renyi(self.orders, p[..., None], q[..., None]) / self.orders).max(axis=-1)
+        return np.where(p > q, rho, 0.0)
+
+
+_FORMS: dict[str, tuple[type[Claim], str]] = {
+    "pure": (PureDP, "pure:EPSILON"),
+    "approx": (ApproxDP, "approx:EPSILON,DELTA"),
+    "zcdp": (ZCDP, "zcdp:RHO"),
+    "rdp": (RDP, "rdp:ALPHA,EPSILON"),
+    "gdp": (GDP, "gdp:MU"),
+}
+
+
+def parse_claim(text: str) -> Claim:
+    """Read a claim written as ``pure:1``, ``approx:1,1e-5``, ``zcdp:0.5``, ``rdp:2,0.3`` or ``gdp:1``.
+
+    Raises
+    ------
+    InvalidArgument
+        If the form is unknown, a number is missing, or a number is out of range.
+
+    Examples
+    --------
+    >>> parse_claim("rdp:2,0.3")
+    RDP(alpha=2.0, epsilon=0.3)
+    """
+    require_type("claim", text, str, "be a text like 'pure:1'", "parse_claim")
+    kind, _, rest = text.partition(":")
+    if kind not in _FORMS:
+        forms = ", ".join(form for _, form in _FORMS.values())
+        raise InvalidArgument(f"claim must be one of {forms}, got {shown(text)}")
+    cls, form = _FORMS[kind]
+    try:
+        numbers = [float(part) for part in rest.split(",")]
+        if len(numbers) != form.count(",") + 1:
+            raise ValueError
+    except ValueError:
+        raise InvalidArgument(f"claim must have the form {form}, got {shown(text)}") from None
+    return cls(*numbers)
+
+
+def promised(mechanism: object, claim: Claim | str | None, owner: str) -> Claim:
+    """The claim that was given, as text or not, or else the mechanism's own. An InvalidArgument on behalf of `owner` if there is none."""
+    found = getattr(mechanism, "claim", None) if claim is None else claim
+    found = parse_claim(found) if isinstance(found, str) else found
+    if not isinstance(found, Claim):
+        raise InvalidArgument(f"{owner}: claim must be a privacy notion or a text like 'pure:1', got {shown(found)}")
+    return found

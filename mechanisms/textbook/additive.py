@@ -1,0 +1,401 @@
+"""Additive noise on one number: Laplace, geometric and Gaussian, in floating point and on a grid.
+
+Dwork, McSherry, Nissim and Smith (2006) for Laplace; Ghosh, Roughgarden and Sundararajan (2009) for the geometric mechanism and
+its truncation; Balle and Wang (2018) for the calibration of Gaussian noise; Mironov (2012) for why floating point is told apart.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, Literal
+
+import numpy as np
+from flint import arb
+from numpy.random import Generator
+
+from dpwitness.mechanisms.balls.law import BallsOnLine, GeometricLaw, LaplaceLaw, LineLaw, NormalLaw, RoundedNormalLaw
+from dpwitness.mechanisms.balls.shift import Shift
+from dpwitness.mechanisms.domains import Records
+from dpwitness.mechanisms.numerics.jit import jit
+from dpwitness.mechanisms.numerics.laws import (
+    as_vector,
+    as_whole,
+    column,
+    geometric_kernel,
+    geometric_log_cdf,
+    geometric_log_mass,
+    geometric_reach,
+    laplace_kernel,
+    laplace_log_density,
+)
+from dpwitness.mechanisms.terms.notions import GDP, ApproxDP, PureDP
+from dpwitness.mechanisms.terms.optional import offered_when
+from dpwitness.mechanisms.terms.pairs import Pair
+from dpwitness.mechanisms.terms.protocol import FloatArray, Truth
+from dpwitness.mechanisms.terms.validation import InvalidArgument, require, require_integer
+
+__all__ = ["GRID", "Gaussian", "Geometric", "Laplace", "TruncatedGeometric"]
+
+GRID = 2.0**-10  # a power of two: rounding to it, and adding multiples of it, is exact in binary
+
+
+def _grid_steps(records: FloatArray) -> float:
+    """The sum of the records in steps of the grid, each rounded to it first, so that the sum is one of whole numbers, and exact.
+
+    Halves go upwards: that commutes with whole shifts, as half-to-even does not, and so adds no sensitivity. A sum of floats would
+    (Casacuberta, Shoemate, Vadhan and Wagaman 2022).
+    """
+    steps = records / GRID
+    whole = np.floor(steps)
+    return float((whole + (steps - whole >= 0.5)).sum())
+
+
+def _require_grid_multiple(owner: str, sensitivity: float) -> None:
+    if not (sensitivity / GRID).is_integer():
+        raise InvalidArgument(f"{owner}: sensitivity must be a multiple of 2^-10 in grid arithmetic, got {sensitivity!r}")
+
+
+@dataclass(frozen=True, slots=True)
+class Laplace(BallsOnLine):
+    """The Laplace mechanism on the sum of the records.
+
+    Parameters
+    ----------
+    epsilon : float
+        The promise. Positive, finite.
+    sensitivity : float
+        Most that one record moves the sum: records lie in [0, sensitivity].
+    arithmetic : {"float", "grid", "discrete"}
+        float64 noise, whose low bits leak; or records and noise both on the grid of step 2^-10 (`sensitivity` a multiple of it); or
+        whole-number records and noise (`sensitivity` a whole number). The last two are discrete Laplace laws, exactly private.
+    noise_multiplier : float
+        Scale of the noise over the right one. Below 1 the promise is broken: the true epsilon is epsilon / noise_multiplier.
+    """
+
+    epsilon: float
+    sensitivity: float = 1.0
+    arithmetic: Literal["float", "grid", "discrete"] = "float"
+    noise_multiplier: float = 1.0
+
+    def __post_init__(self) -> None:
+        require(self).positive("epsilon", "sensitivity", "noise_multiplier").one_of("arithmetic", ["float", "grid", "discrete"])
+        if self.arithmetic == "grid":
+            _require_grid_multiple("Laplace", self.sensitivity)
+        elif self.arithmetic == "discrete":
+            require_integer("sensitivity", self.sensitivity, "Laplace")
+
+    @property
+    def claim(self) -> PureDP:
+        return PureDP(self.epsilon)
+
+    @property
+    def truth(self) -> Truth:
+        """The loss is |y - x| - |y - x'| over the scale: it reaches sensitivity / scale at every y beyond both centers."""
+        return Truth(self.epsilon / self.noise_multiplier, "Dwork et al. 2006, Proposition 1, with equality", self.arithmetic != "float")
+
+    @property
+    def domain(self) -> Records:
+        return Records(1, 0.0, self.sensitivity, integer=self.arithmetic == "discrete")
+
+    def worst_pair(self) -> Pair:
+        return Pair(np.array([0.0]), np.array([self.sensitivity]), "replace-one", "the ends of the range")
+
+    @property
+    def scale(self) -> float:
+        return self.noise_multiplier * self.sensitivity / self.epsilon
+
+    @property
+    def _step(self) -> float:
+        return GRID if self.arithmetic == "grid" else 1.0
+
+    def _center(self, dataset: Any) -> float:
+        """The sum of the records; in grid and discrete arithmetic as a number of steps."""
+        if self.arithmetic == "discrete":
+            return float(as_whole(dataset, "Laplace").sum())
+        records = as_vector(dataset, "Laplace")
+        return float(records.sum()) if self.arithmetic == "float" else _grid_steps(records)
+
+    def sample(self, dataset: Any, size: int, rng: Generator) -> FloatArray:
+        """Run `size` times: (size, 1)."""
+        center = self._center(dataset)
+        if self.arithmetic == "float":
+            return laplace_kernel(np.array([center]), self.scale, size, rng)
+        return geometric_kernel(center, self._step / self.scale, -np.inf, np.inf, self._step, size, rng)
+
+    def log_density(self, outputs: FloatArray, dataset: Any) -> FloatArray:
+        """Log-density, or in grid and discrete arithmetic log-mass, at each output: (size,)."""
+        center = self._center(dataset)
+        if self.arithmetic == "float":
+            return laplace_log_density(column(outputs) - center, self.scale)
+        return geometric_log_mass(column(outputs) / self._step - center, self._step / self.scale)
+
+    def _line_law(self, dataset: Any) -> LineLaw:
+        center, scale = self._center(dataset), arb(self.scale)
+        return LaplaceLaw(arb(center), scale) if self.arithmetic == "float" else GeometricLaw(center, self._step / scale, self._step)
+
+    def shift_ball(self, d1: Any, d0: Any) -> Shift | None:
+        """The pair as a shift of continuous noise."""
+        shift = abs(arb(self._center(d1)) - self._center(d0)) / self.scale
+        return Shift("Laplace", shift) if self.arithmetic == "float" else None
+
+    @offered_when(lambda self: self.arithmetic != "float")
+    def support(self, dataset: Any) -> FloatArray:
+        reach = geometric_reach(self._step / self.scale)
+        return ((self._center(dataset) + np.arange(-reach, reach + 1.0)) * self._step)[:, None]
+
+    @offered_when(lambda self: self.arithmetic == "float")
+    def breakpoints(self, dataset: Any) -> FloatArray:
+        return np.array([self._center(dataset)])
+
+
+@dataclass(frozen=True, slots=True)
+class Geometric(BallsOnLine):
+    """The two-sided geometric mechanism on the number of ones among the records.
+
+    Ghosh, Roughgarden and Sundararajan (2009), with alpha = e^-epsilon: P(noise = k) = (1 - alpha) / (1 + alpha) alpha^|k|.
+
+    Parameters
+    ----------
+    epsilon : float
+        The promise. Positive, finite.
+    records : int
+        Number of records, each 0 or 1.
+    """
+
+    epsilon: float
+    records: int = 5
+
+    def __post_init__(self) -> None:
+        require(self).positive("epsilon").integer("records")
+
+    @property
+    def claim(self) -> PureDP:
+        return PureDP(self.epsilon)
+
+    @property
+    def truth(self) -> Truth:
+        return Truth(self.epsilon, "Ghosh et al. 2009: neighbouring masses differ by the factor alpha exactly")
+
+    @property
+    def domain(self) -> Records:
+        return Records(self.records, 0.0, 1.0, integer=True)
+
+    def worst_pair(self) -> Pair:
+        return _one_more_one(self.records, 0)
+
+    def _count(self, dataset: Any) -> float:
+        """The number of ones."""
+        return float(as_whole(dataset, type(self).__name__).sum())
+
+    def sample(self, dataset: Any, size: int, rng: Generator) -> FloatArray:
+        """Run `size` times: (size, 1)."""
+        return geometric_kernel(self._count(dataset), self.epsilon, -np.inf, np.inf, 1.0, size, rng)
+
+    def log_density(self, outputs: FloatArray, dataset: Any) -> FloatArray:
+        """Log-mass at each output: (size,)."""
+        return geometric_log_mass(column(outputs) - self._count(dataset), self.epsilon)
+
+    def _line_law(self, dataset: Any) -> LineLaw:
+        return GeometricLaw(self._count(dataset), arb(self.epsilon))
+
+    def support(self, dataset: Any) -> FloatArray:
+        reach = geometric_reach(self.epsilon)
+        return np.asarray((self._count(dataset) + np.arange(-reach, reach + 1.0))[:, None])
+
+
+@dataclass(frozen=True, slots=True)
+class TruncatedGeometric(Geometric):
+    """The truncated geometric mechanism: `Geometric`, its output clamped to [low, high].
+
+    Ghosh, Roughgarden and Sundararajan (2009), with a range that may be narrower than that of the count.
+
+    Parameters
+    ----------
+    epsilon, records
+        As for `Geometric`.
+    low, high : int
+        Ends of the output, 0 <= low < high <= records.
+    """
+
+    low: int = 0
+    high: int = 5
+
+    def __post_init__(self) -> None:
+        Geometric.__post_init__(self)
+        require(self).integer("high", most=self.records).integer("low", least=0, most=self.high - 1)
+
+    @property
+    def truth(self) -> Truth:
+        """Clamping is post-processing; P(output = low) falls by e^-epsilon exactly as the count goes from low to low + 1."""
+        return Truth(self.epsilon, "Ghosh et al. 2009: the lower end's mass is alpha^(count - low) / (1 + alpha)")
+
+    def worst_pair(self) -> Pair:
+        return _one_more_one(self.records, self.low)
+
+    def sample(self, dataset: Any, size: int, rng: Generator) -> FloatArray:
+        """Run `size` times: (size, 1)."""
+        return geometric_kernel(self._count(dataset), self.epsilon, float(self.low), float(self.high), 1.0, size, rng)
+
+    def log_density(self, outputs: FloatArray, dataset: Any) -> FloatArray:
+        """Log-mass at each output: (size,)."""
+        y, count = column(outputs), self._count(dataset)
+        inside = np.where((y > self.low) & (y < self.high), geometric_log_mass(y - count, self.epsilon), -np.inf)
+        at_low = geometric_log_cdf(self.low - count, self.epsilon)
+        at_high = geometric_log_cdf(count - self.high, self.epsilon)  # the law is symmetric
+        return np.where(y == self.low, at_low, np.where(y == self.high, at_high, inside))
+
+    def _line_law(self, dataset: Any) -> LineLaw:
+        return GeometricLaw(self._count(dataset), arb(self.epsilon), 1.0, self.low, self.high)
+
+    def support(self, dataset: Any) -> FloatArray:
+        return np.arange(self.low, self.high + 1.0)[:, None]
+
+
+def _one_more_one(records: int, ones: int) -> Pair:
+    d0 = (np.arange(records) < ones).astype(float)
+    d1 = (np.arange(records) < ones + 1).astype(float)
+    return Pair(d0, d1, "replace-one", f"{ones} ones against {ones + 1}")
+
+
+@jit
+def _gaussian(center: float, sigma: float, step: float, size: int, rng: Generator) -> FloatArray:
+    """(size, 1) rows center + N(0, sigma^2); for a positive `step` the noise is rounded to it, and the center counts steps."""
+    out = np.empty((size, 1))
+    for i in range(size):
+        noise = sigma * rng.standard_normal()
+        out[i, 0] = (center + np.floor(noise / step + 0.5)) * step if step > 0 else center + noise
+    return out
+
+
+@lru_cache(maxsize=256)
+def _shift_over_sigma(epsilon: float, delta: float) -> float:
+    """mu = sensitivity / sigma at which Gaussian noise is exactly (epsilon, delta)-DP. Balle and Wang 2018, Theorem 8, Algorithm 1."""
+    from scipy.optimize import brentq
+
+    def excess(log_mu: float) -> float:
+        return float(GDP(math.exp(log_mu)).delta(epsilon)) - delta
+
+    high = 0.0
+    while excess(high) < 0:
+        high += 1.0
+    low = min(high, 0.0) - 1.0
+    while excess(low) > 0:
+        low -= 1.0
+    return math.exp(brentq(excess, low, high, xtol=1e-15, rtol=1e-15))
+
+
+@lru_cache(maxsize=256)
+def _epsilon_of_shift(mu: float, delta: float, steps: int) -> float:
+    """Smallest epsilon at `delta` of N(0, 1) shifted by `mu`, rounded to mu / steps of it (steps = 0: not rounded).
+
+    Rounded normals are a monotone likelihood-ratio family, so the best events are the upper tails {k >= t}. The ratio at k lies
+    between the unrounded ratios at k - 1/2 and k + 1/2, so the best t lies within 2 steps of the unrounded threshold.
+    """
+    from scipy.optimize import brentq
+    from scipy.special import log_ndtr, ndtr
+
+    def excess(epsilon: float) -> float:
+        if steps == 0:
+            return float(GDP(mu).delta(epsilon)) - delta
+        best = np.rint((epsilon / mu + mu / 2) * steps / mu)
+        tails = (best + np.arange(-3.0, 4.0) - 0.5) * mu / steps
+        return float(np.max(ndtr(mu - tails) - np.exp(epsilon + log_ndtr(-tails)))) - delta
+
+    if excess(0.0) <= 0:
+        return 0.0
+    high = 1.0
+    while excess(high) > 0:
+        high *= 2.0
+    return float(brentq(excess, 0.0, high, xtol=1e-13, rtol=1e-13))
+
+
+@dataclass(frozen=True, slots=True)
+class Gaussian(BallsOnLine):
+    """The Gaussian mechanism on the sum of the records, with the smallest sigma that keeps the promise.
+
+    Balle and Wang (2018), Theorem 8: (epsilon, delta)-DP iff
+    Phi(s / 2 sigma - epsilon sigma / s) - e^epsilon Phi(-s / 2 sigma - epsilon sigma / s) <= delta, s the sensitivity.
+
+    Parameters
+    ----------
+    epsilon, delta : float
+        The promise.
+    sensitivity : float
+        Most that one record moves the sum: records lie in [0, sensitivity].
+    noise_multiplier : float
+        Standard deviation of the noise over the right one. Below 1 the promise is broken.
+    arithmetic : {"float", "grid"}
+        float64 noise, whose low bits leak; or records and noise both rounded to the grid of step 2^-10 (`sensitivity` a multiple of it).
+    """
+
+    epsilon: float
+    delta: float
+    sensitivity: float = 1.0
+    noise_multiplier: float = 1.0
+    arithmetic: Literal["float", "grid"] = "float"
+
+    def __post_init__(self) -> None:
+        require(self).positive("epsilon", "sensitivity", "noise_multiplier").probability("delta").one_of("arithmetic", ["float", "grid"])
+        if self.arithmetic == "grid":
+            _require_grid_multiple("Gaussian", self.sensitivity)
+
+    @property
+    def claim(self) -> ApproxDP:
+        return ApproxDP(self.epsilon, self.delta)
+
+    @property
+    def truth(self) -> Truth:
+        """Epsilon at the promised delta. On the grid a little below the float one: rounding a shifted normal is post-processing."""
+        steps = round(self.sensitivity / GRID) if self.arithmetic == "grid" else 0
+        epsilon = _epsilon_of_shift(self.sensitivity / self.sigma, self.delta, steps)
+        return Truth(epsilon, "Balle and Wang 2018, Theorem 8, solved for epsilon; over all tails on the grid", self.arithmetic != "float")
+
+    @property
+    def domain(self) -> Records:
+        return Records(1, 0.0, self.sensitivity)
+
+    def worst_pair(self) -> Pair:
+        return Pair(np.array([0.0]), np.array([self.sensitivity]), "replace-one", "the ends of the range")
+
+    @property
+    def sigma(self) -> float:
+        return self.noise_multiplier * self.sensitivity / _shift_over_sigma(self.epsilon, self.delta)
+
+    def _center(self, dataset: Any) -> float:
+        records = as_vector(dataset, "Gaussian")
+        return float(records.sum()) if self.arithmetic == "float" else _grid_steps(records)
+
+    def sample(self, dataset: Any, size: int, rng: Generator) -> FloatArray:
+        """Run `size` times: (size, 1)."""
+        return _gaussian(self._center(dataset), self.sigma, GRID if self.arithmetic == "grid" else 0.0, size, rng)
+
+    def log_density(self, outputs: FloatArray, dataset: Any) -> FloatArray:
+        """Log-density, or on the grid log-mass, at each output: (size,)."""
+        from scipy.special import log_ndtr
+
+        y, center = column(outputs), self._center(dataset)
+        if self.arithmetic == "float":
+            return np.asarray(-0.5 * ((y - center) / self.sigma) ** 2 - math.log(self.sigma * math.sqrt(2 * math.pi)))
+        k = y / GRID - center
+        upper, lower = (log_ndtr((shift - np.abs(k)) * GRID / self.sigma) for shift in (0.5, -0.5))
+        return np.where(k == np.rint(k), upper + np.log(-np.expm1(lower - upper)), -np.inf)
+
+    def _line_law(self, dataset: Any) -> LineLaw:
+        center, sigma = self._center(dataset), arb(self.sigma)
+        return NormalLaw(arb(center), sigma) if self.arithmetic == "float" else RoundedNormalLaw(center, sigma, GRID)
+
+    def shift_ball(self, d1: Any, d0: Any) -> Shift | None:
+        """The pair as a shift of continuous noise."""
+        shift = abs(arb(self._center(d1)) - self._center(d0)) / self.sigma
+        return Shift("normal", shift) if self.arithmetic == "float" else None
+
+    @offered_when(lambda self: self.arithmetic == "grid")
+    def support(self, dataset: Any) -> FloatArray:
+        reach = math.ceil(8.5 * self.sigma / GRID)  # 2 Phi(-8.5) = 2e-17
+        return ((self._center(dataset) + np.arange(-reach, reach + 1.0)) * GRID)[:, None]
+
+    @offered_when(lambda self: self.arithmetic == "float")
+    def breakpoints(self, dataset: Any) -> FloatArray:
+        return np.array([self._center(dataset)])

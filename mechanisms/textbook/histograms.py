@@ -1,0 +1,94 @@
+"""Noisy histograms, right and wrong: the noise must fit the relation, and its scale is one over epsilon, not epsilon."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+from numpy.random import Generator
+
+from dpwitness.mechanisms.domains import Records
+from dpwitness.mechanisms.numerics.laws import as_whole, laplace_kernel, laplace_log_density
+from dpwitness.mechanisms.terms.notions import PureDP
+from dpwitness.mechanisms.terms.pairs import Pair
+from dpwitness.mechanisms.terms.protocol import FloatArray, Truth
+from dpwitness.mechanisms.terms.validation import InvalidArgument, require
+from dpwitness.mechanisms.textbook.vectors import LaplaceFactor, laplace_factors
+
+__all__ = ["NoisyHistogram"]
+
+
+@dataclass(frozen=True, slots=True)
+class NoisyHistogram:
+    """Counts of the records per category, each with Laplace noise.
+
+    Dwork, McSherry, Nissim and Smith (2006), whose example it is. One record replaced moves two counts by 1, one added or removed
+    moves one: L1 sensitivity 2 and 1.
+
+    Parameters
+    ----------
+    epsilon : float
+        The promise. Positive, finite.
+    bins : int
+        Number of categories; records are 0 .. bins - 1.
+    relation : {"replace-one", "add-remove"}
+        For whom the promise is made.
+    noise : {"calibrated", "one count", "inverted"}
+        Scale of the noise: sensitivity / epsilon; 1 / epsilon, which forgets the second count under replace-one; or epsilon in place
+        of 1 / epsilon (the wrong histogram of Ding et al. 2018), which breaks the promise if epsilon^2 < sensitivity.
+    """
+
+    epsilon: float
+    bins: int = 5
+    relation: Literal["replace-one", "add-remove"] = "replace-one"
+    noise: Literal["calibrated", "one count", "inverted"] = "calibrated"
+
+    def __post_init__(self) -> None:
+        require(self).positive("epsilon").integer("bins", least=2).one_of("relation", ["replace-one", "add-remove"])
+        require(self).one_of("noise", ["calibrated", "one count", "inverted"])
+
+    @property
+    def claim(self) -> PureDP:
+        return PureDP(self.epsilon)
+
+    @property
+    def truth(self) -> Truth:
+        """The losses of the moved counts add up, and all reach 1 / scale together."""
+        return Truth(self._sensitivity / self.scale, "L1 sensitivity over the scale of the noise, reached", bits_safe=False)
+
+    @property
+    def domain(self) -> Records:
+        return Records(self.bins, 0.0, self.bins - 1.0, integer=True, relation=self.relation)
+
+    @property
+    def _sensitivity(self) -> float:
+        return 2.0 if self.relation == "replace-one" else 1.0
+
+    @property
+    def scale(self) -> float:
+        return {"calibrated": self._sensitivity / self.epsilon, "one count": 1.0 / self.epsilon, "inverted": self.epsilon}[self.noise]
+
+    def worst_pair(self) -> Pair:
+        records = np.arange(self.bins, dtype=float)
+        if self.relation == "add-remove":
+            return Pair(records, records[1:], self.relation, "one record of category 0 removed")
+        moved = np.where(records == 0, 1.0, records)
+        return Pair(records, moved, self.relation, "one record moves from category 0 to category 1")
+
+    def _counts(self, dataset: Any) -> FloatArray:
+        records = as_whole(dataset, "NoisyHistogram")
+        if records.size and not (records.min() >= 0 and records.max() < self.bins):
+            raise InvalidArgument(f"NoisyHistogram: records must lie between 0 and {self.bins - 1}, got {records.tolist()!r}")
+        return np.bincount(records.astype(np.int64), minlength=self.bins).astype(np.float64)
+
+    def sample(self, dataset: Any, size: int, rng: Generator) -> FloatArray:
+        """Run `size` times: (size, bins)."""
+        return laplace_kernel(self._counts(dataset), self.scale, size, rng)
+
+    def log_density(self, outputs: FloatArray, dataset: Any) -> FloatArray:
+        """Log-density at each row: (size,)."""
+        return np.asarray(laplace_log_density(outputs - self._counts(dataset), self.scale).sum(axis=1))
+
+    def factors(self, d0: Any, d1: Any) -> list[LaplaceFactor]:
+        return laplace_factors(self._counts(d0), self._counts(d1), self.scale)

@@ -1,0 +1,266 @@
+"""Local mechanisms: one record, randomised before it leaves its owner.
+
+Warner (1965) and Kairouz, Oh and Viswanath (2016) for randomised response; Erlingsson, Pihur and Korolova (2014) for RAPPOR.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+from flint import arb
+from numpy.random import Generator
+
+from dpwitness.mechanisms.balls.ball import Ball, Box, Listed, pick
+from dpwitness.mechanisms.domains import Records
+from dpwitness.mechanisms.numerics.jit import jit
+from dpwitness.mechanisms.numerics.laws import as_whole, column
+from dpwitness.mechanisms.terms.notions import PureDP
+from dpwitness.mechanisms.terms.pairs import Pair
+from dpwitness.mechanisms.terms.protocol import FloatArray, Truth
+from dpwitness.mechanisms.terms.validation import InvalidArgument, require, shown
+
+__all__ = ["OneTimeRappor", "RandomizedResponse", "Rappor"]
+
+
+def _value(dataset: Any, values: int, owner: str) -> int:
+    value = as_whole(dataset, owner, 1)[0]
+    if not 0 <= value < values:
+        raise InvalidArgument(f"{owner}: the record must lie between 0 and {values - 1}, got {shown(value)}")
+    return int(value)
+
+
+@jit
+def _randomized_response(value: int, categories: int, lie: float, size: int, rng: Generator) -> FloatArray:
+    """(size, 1) rows: `value` with probability 1 - lie, otherwise one of the others, evenly."""
+    out = np.empty((size, 1))
+    for i in range(size):
+        u = rng.random()
+        other = min(np.floor(u / lie * (categories - 1)), categories - 2.0) if u < lie else -1.0  # the product may round up
+        out[i, 0] = value if u >= lie else (other if other < value else other + 1.0)
+    return out
+
+
+@dataclass(frozen=True, slots=True)
+class RandomizedResponse(Listed):
+    """Tell the truth with probability e^epsilon / (e^epsilon + categories - 1), otherwise name another category, evenly.
+
+    Parameters
+    ----------
+    epsilon : float
+        The promise. Positive, finite.
+    categories : int
+        Number of possible records 0 .. categories - 1; 2 is Warner's coin.
+    """
+
+    epsilon: float
+    categories: int = 2
+
+    def __post_init__(self) -> None:
+        require(self).positive("epsilon").integer("categories", least=2)
+
+    @property
+    def claim(self) -> PureDP:
+        return PureDP(self.epsilon)
+
+    @property
+    def truth(self) -> Truth:
+        return Truth(self.epsilon, "Kairouz, Oh and Viswanath 2016: the odds of truth and any one lie are e^epsilon")
+
+    @property
+    def domain(self) -> Records:
+        return Records(1, 0.0, self.categories - 1.0, integer=True)
+
+    def worst_pair(self) -> Pair:
+        return Pair(np.array([0.0]), np.array([1.0]), "replace-one", "two categories")
+
+    @property
+    def _lie(self) -> float:
+        return (self.categories - 1) / (math.exp(self.epsilon) + self.categories - 1)
+
+    def sample(self, dataset: Any, size: int, rng: Generator) -> FloatArray:
+        """Run `size` times: (size, 1)."""
+        return _randomized_response(_value(dataset, self.categories, "RandomizedResponse"), self.categories, self._lie, size, rng)
+
+    def log_density(self, outputs: FloatArray, dataset: Any) -> FloatArray:
+        """Log-mass at each output: (size,)."""
+        y, value = column(outputs), _value(dataset, self.categories, "RandomizedResponse")
+        possible = (y == np.rint(y)) & (y >= 0) & (y < self.categories)
+        log_lie = math.log(self._lie / (self.categories - 1))
+        return np.where(possible, np.where(y == value, self.epsilon + log_lie, log_lie), -np.inf)
+
+    def _log_masses(self, dataset: Any) -> list[Ball]:
+        value, others = _value(dataset, self.categories, "RandomizedResponse"), self.categories - 1
+        log_lie = -(arb(self.epsilon).exp() + others).log()
+        return [self.epsilon + log_lie if i == value else log_lie for i in range(self.categories)]
+
+    def log_density_ball(self, boxes: Sequence[Box], dataset: Any) -> list[Ball]:
+        """Log-mass of the category in each box."""
+        return pick(self._log_masses(dataset), boxes)
+
+    def support(self, dataset: Any) -> FloatArray:
+        return np.arange(float(self.categories))[:, None]
+
+
+@lru_cache(maxsize=64)
+def _bloom_filters(values: int, hashes: int, bits: int) -> FloatArray:
+    """(values, bits) Bloom filters of 0 .. values - 1: each sets `hashes` positions, which may coincide.
+
+    Positions by the splitmix64 finaliser (Steele, Lea and Flood 2014) of value and hash number: fixed on every machine.
+    """
+    filters = np.zeros((values, bits))
+    for value in range(values):
+        for number in range(hashes):
+            word = ((value * hashes + number + 1) * 0x9E3779B97F4A7C15) % 2**64
+            word = ((word ^ (word >> 30)) * 0xBF58476D1CE4E5B9) % 2**64
+            word = ((word ^ (word >> 27)) * 0x94D049BB133111EB) % 2**64
+            filters[value, (word ^ (word >> 31)) % bits] = 1.0
+    filters.setflags(write=False)
+    return filters
+
+
+@lru_cache(maxsize=64)
+def _farthest(values: int, hashes: int, bits: int) -> tuple[int, int, int]:
+    """Two values whose Bloom filters differ in the most bits, and that number."""
+    filters = _bloom_filters(values, hashes, bits)
+    distances = np.abs(filters[:, None, :] - filters[None, :, :]).sum(axis=2)
+    first, second = np.unravel_index(int(np.argmax(distances)), distances.shape)
+    return int(first), int(second), int(distances[first, second])
+
+
+@jit
+def _permanent(bloom: FloatArray, f: float, size: int, rng: Generator) -> FloatArray:
+    """(size, bits): each bit becomes 1 with probability f/2, 0 with probability f/2, and stays otherwise."""
+    out = np.empty((size, bloom.size))
+    for i in range(size):
+        for j in range(bloom.size):
+            u = rng.random()
+            out[i, j] = 1.0 if u < 0.5 * f else (0.0 if u < f else bloom[j])
+    return out
+
+
+@jit
+def _instantaneous(bits: FloatArray, p: float, q: float, rng: Generator) -> FloatArray:
+    """(size, bits): a bit reads 1 with probability q if it is 1, p if it is 0."""
+    out = np.empty_like(bits)
+    for i in range(bits.shape[0]):
+        for j in range(bits.shape[1]):
+            out[i, j] = 1.0 if rng.random() < (q if bits[i, j] == 1.0 else p) else 0.0
+    return out
+
+
+RapporFactor = tuple[RandomizedResponse, FloatArray, FloatArray]
+
+
+@dataclass(frozen=True, slots=True)
+class _BloomReport:
+    """A Bloom filter whose bits are flipped independently, each with odds e^(epsilon / 2h): what both forms of RAPPOR release."""
+
+    epsilon: float
+    hashes: int = 4
+    bits: int = 20
+    values: int = 64
+
+    def __post_init__(self) -> None:
+        require(self).positive("epsilon").integer("hashes").integer("bits", "values", least=2)
+
+    @property
+    def claim(self) -> PureDP:
+        return PureDP(self.epsilon)
+
+    @property
+    def truth(self) -> Truth:
+        """Each bit in which two filters differ is worth epsilon / 2h, and the worst output shows all of them."""
+        differing = _farthest(self.values, self.hashes, self.bits)[2]
+        return Truth(self.epsilon * differing / (2 * self.hashes), f"epsilon / 2h for each of the {differing} bits that differ at most")
+
+    @property
+    def domain(self) -> Records:
+        return Records(1, 0.0, self.values - 1.0, integer=True)
+
+    def worst_pair(self) -> Pair:
+        first, second, differing = _farthest(self.values, self.hashes, self.bits)
+        return Pair(np.array([float(first)]), np.array([float(second)]), "replace-one", f"Bloom filters {differing} bits apart")
+
+    def _bloom(self, dataset: Any) -> FloatArray:
+        return np.asarray(_bloom_filters(self.values, self.hashes, self.bits)[_value(dataset, self.values, type(self).__name__)])
+
+    def log_density(self, outputs: FloatArray, dataset: Any) -> FloatArray:
+        """Log-mass at each row: (size,)."""
+        rows = np.asarray(outputs, dtype=np.float64)
+        flips = (rows != self._bloom(dataset)).sum(axis=1)
+        rate = self.epsilon / (2 * self.hashes)
+        mass = -self.bits * math.log1p(math.exp(-rate)) - rate * flips
+        return np.where(np.all((rows == 0) | (rows == 1), axis=1), mass, -np.inf)
+
+    def log_density_ball(self, boxes: Sequence[Box], dataset: Any) -> list[Ball]:
+        """Log-mass of the bits in each box."""
+        bit = RandomizedResponse(self.epsilon / (2 * self.hashes))
+        logs = [bit._log_masses(np.array([b])) for b in self._bloom(dataset)]
+        return [sum((pick(log, [[s]])[0] for log, s in zip(logs, box, strict=True)), arb(0)) for box in boxes]
+
+    def factors(self, d0: Any, d1: Any) -> list[RapporFactor]:
+        """One randomised response a bit."""
+        bit = RandomizedResponse(self.epsilon / (2 * self.hashes))
+        return [(bit, np.array([a]), np.array([b])) for a, b in zip(self._bloom(d0), self._bloom(d1), strict=True)]
+
+
+@dataclass(frozen=True, slots=True)
+class OneTimeRappor(_BloomReport):
+    """One-time RAPPOR: the permanent randomised response of a Bloom filter, sent once.
+
+    Erlingsson, Pihur and Korolova (2014), section 2 steps 1 and 2; Theorem 1: epsilon = 2h ln((1 - f/2) / (f/2)), solved for f here.
+
+    Parameters
+    ----------
+    epsilon : float
+        The promise.
+    hashes, bits : int
+        h hash functions into a filter of k bits.
+    values : int
+        Number of possible records 0 .. values - 1.
+    """
+
+    @property
+    def f(self) -> float:
+        return 2.0 / (1.0 + math.exp(self.epsilon / (2 * self.hashes)))
+
+    def sample(self, dataset: Any, size: int, rng: Generator) -> FloatArray:
+        """Run `size` times: (size, bits)."""
+        return _permanent(self._bloom(dataset), self.f, size, rng)
+
+
+@dataclass(frozen=True, slots=True)
+class Rappor(_BloomReport):
+    """RAPPOR: a fresh permanent randomised response of a Bloom filter, then the instantaneous one. One report.
+
+    Erlingsson, Pihur and Korolova (2014), section 2 steps 1 to 3. With p = 1 - q a bit is reported as it is with probability
+    q* = f/2 + (1 - f) q, and Theorem 2's epsilon = h ln(q* (1 - p*) / (p* (1 - q*))) is 2h ln(q* / (1 - q*)), solved for q here.
+
+    Parameters
+    ----------
+    epsilon, hashes, bits, values
+        As for `OneTimeRappor`.
+    f : float
+        Probability that the permanent response replaces a bit by a coin. Too large an f leaves no q <= 1 that reaches epsilon.
+    """
+
+    f: float = 0.5
+
+    def __post_init__(self) -> None:
+        _BloomReport.__post_init__(self)
+        require(self).probability("f", zero=True)
+        if self.q > 1:
+            raise InvalidArgument(f"Rappor: f must be at most 2 / (1 + e^(epsilon / 2h)), got {self.f!r}")
+
+    @property
+    def q(self) -> float:
+        return (1.0 / (1.0 + math.exp(-self.epsilon / (2 * self.hashes))) - self.f / 2) / (1 - self.f)
+
+    def sample(self, dataset: Any, size: int, rng: Generator) -> FloatArray:
+        """Run `size` times: (size, bits)."""
+        return _instantaneous(_permanent(self._bloom(dataset), self.f, size, rng), 1 - self.q, self.q, rng)

@@ -1,0 +1,347 @@
+"""Choosing the best of several queries: exponential mechanism, permute-and-flip, report noisy max, and the leak of its value.
+
+McSherry and Talwar (2007); McKenna and Sheldon (2020); Dwork and Roth (2014), section 3.3; Ding et al. (2018) for the wrong variants.
+Every query moves by at most 1, in either direction ("linf"). The score differences decide, so the bounds of the answers do matter:
+`truth` is the supremum over answers in [low, high].
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, Literal
+
+import numpy as np
+from flint import arb
+from numpy.random import Generator
+
+from dpwitness.mechanisms.balls.ball import Ball, Box, Listed, Span, pick, product, softmax
+from dpwitness.mechanisms.balls.maximum import max_between, max_log_density, max_loss, max_mass
+from dpwitness.mechanisms.domains import Answers
+from dpwitness.mechanisms.numerics.jit import jit
+from dpwitness.mechanisms.numerics.laws import as_vector, column, laplace_log_cdf, laplace_log_density, laplace_nodes
+from dpwitness.mechanisms.terms.notions import PureDP
+from dpwitness.mechanisms.terms.optional import offered_when
+from dpwitness.mechanisms.terms.pairs import Pair
+from dpwitness.mechanisms.terms.protocol import FloatArray, Truth
+from dpwitness.mechanisms.terms.validation import InvalidArgument, require
+
+__all__ = ["ExponentialMechanism", "NoisyMax", "PermuteAndFlip"]
+
+
+def _pick(log_mass: FloatArray, outputs: FloatArray) -> FloatArray:
+    """Log-masses of indices 0 .. k - 1 looked up at `outputs`; minus infinity elsewhere."""
+    y = column(outputs)
+    possible = (y == np.rint(y)) & (y >= 0) & (y < log_mass.size)
+    return np.where(possible, log_mass[np.where(possible, y, 0).astype(np.int64)], -np.inf)
+
+
+def _underdog(queries: int, low: float, high: float, why: str) -> Pair:
+    """Query 0 far below the others, then 1 above where it was while each of the others falls by 1."""
+    d0 = np.where(np.arange(queries) == 0, low, high)
+    return Pair(d0, np.where(np.arange(queries) == 0, low + 1, high - 1), "linf", why)
+
+
+@jit
+def _by_weight(cumulative: FloatArray, size: int, rng: Generator) -> FloatArray:
+    """(size, 1) indices, drawn by inverting the cumulative weights."""
+    out = np.empty((size, 1))
+    for i in range(size):
+        u, k = rng.random() * cumulative[-1], 0
+        while cumulative[k] <= u and k < cumulative.size - 1:
+            k += 1
+        out[i, 0] = k
+    return out
+
+
+@dataclass(frozen=True, slots=True)
+class _Selection(Listed, ABC):
+    """Parameters and domain common to the selection mechanisms, and the law of an index."""
+
+    epsilon: float
+    queries: int = 5
+    low: float = -5.0
+    high: float = 5.0
+
+    def __post_init__(self) -> None:
+        require(self).positive("epsilon").integer("queries", least=2).finite("low", "high")
+        if not self.high - self.low >= 2:
+            raise InvalidArgument(f"{type(self).__name__}: high - low must be at least 2, got {self.high - self.low!r}")
+
+    @property
+    def claim(self) -> PureDP:
+        return PureDP(self.epsilon)
+
+    @property
+    def domain(self) -> Answers:
+        return Answers(self.queries, self.low, self.high, "linf")
+
+    def _answers(self, dataset: Any) -> FloatArray:
+        return as_vector(dataset, type(self).__name__, self.queries)
+
+    @abstractmethod
+    def _log_mass(self, answers: FloatArray) -> FloatArray:
+        """Log-masses of the indices 0 .. queries - 1."""
+
+    def log_density(self, outputs: FloatArray, dataset: Any) -> FloatArray:
+        """Log-mass at each index: (size,)."""
+        return _pick(self._log_mass(self._answers(dataset)), outputs)
+
+    @abstractmethod
+    def _log_mass_balls(self, answers: list[Ball]) -> list[Ball]:
+        """The same in balls."""
+
+    def log_density_ball(self, boxes: Sequence[Box], dataset: Any) -> list[Ball]:
+        """Log-mass of the index in each box."""
+        return pick(self._log_mass_balls([arb(q) for q in self._answers(dataset).tolist()]), boxes)
+
+    def support(self, dataset: Any) -> FloatArray:
+        return np.arange(float(self.queries))[:, None]
+
+
+@dataclass(frozen=True, slots=True)
+class ExponentialMechanism(_Selection):
+    """Release index i with probability proportional to e^(epsilon q_i / 2).
+
+    McSherry and Talwar (2007), Theorem 6.
+
+    Parameters
+    ----------
+    epsilon : float
+        The promise. Positive, finite.
+    queries : int
+        Number of queries.
+    low, high : float
+        Bounds of the answers, at least 2 apart.
+    """
+
+    @property
+    def truth(self) -> Truth:
+        """Index i gains epsilon/2 itself and ln(S / S') through the normaliser S = e^(epsilon q_i / 2) + R.
+
+        As q_i rises by 1 and the rest fall by 1, S / S' = (r + 1) / (r e^(epsilon/2) + e^(-epsilon/2)), r = e^(epsilon q_i / 2) / R:
+        decreasing in r, so the supremum has q_i = low and the others high. It tends to epsilon as high - low grows.
+        """
+        half = self.epsilon / 2
+        r = math.exp(-half * (self.high - self.low)) / (self.queries - 1)
+        epsilon = half + math.log((r + 1) / (r * math.exp(half) + math.exp(-half)))
+        return Truth(epsilon, "McSherry and Talwar 2007, Theorem 6, with the exact normalisers at the ends of the range")
+
+    def worst_pair(self) -> Pair:
+        return _underdog(self.queries, self.low, self.high, "query 0 at the lower end, the others at the upper end")
+
+    def sample(self, dataset: Any, size: int, rng: Generator) -> FloatArray:
+        """Run `size` times: (size, 1) indices."""
+        return _by_weight(np.cumsum(np.exp(self._log_mass(self._answers(dataset)))), size, rng)
+
+    def _log_mass(self, answers: FloatArray) -> FloatArray:
+        weights = self.epsilon / 2 * (answers - answers.max())
+        return np.asarray(weights - np.log(np.exp(weights).sum()))
+
+    def _log_mass_balls(self, answers: list[Ball]) -> list[Ball]:
+        return softmax([arb(self.epsilon) / 2 * q for q in answers])
+
+
+@jit
+def _permute_and_flip(heads: FloatArray, size: int, rng: Generator) -> FloatArray:
+    """(size, 1) indices: in random order, flip a coin with `heads[i]` for each, and stop at the first head."""
+    out = np.empty((size, 1))
+    order = np.arange(heads.size)
+    for i in range(size):
+        left = heads.size
+        while True:  # an index of the largest answer has heads = 1, so this ends before `left` reaches 0
+            j = int(rng.random() * left)
+            k = order[j]
+            if rng.random() < heads[k]:
+                out[i, 0] = k
+                break
+            left -= 1
+            order[j], order[left] = order[left], k
+    return out
+
+
+@dataclass(frozen=True, slots=True)
+class PermuteAndFlip(_Selection):
+    """In random order, accept index i with probability e^(epsilon (q_i - max q) / 2); release the first accepted.
+
+    McKenna and Sheldon (2020).
+
+    Parameters
+    ----------
+    epsilon, queries, low, high
+        As for `ExponentialMechanism`.
+    """
+
+    @property
+    def truth(self) -> Truth:
+        """With q_0 two below the others, which are equal, P(0) = e^-epsilon / k; one up against one down it is 1 / k."""
+        return Truth(self.epsilon, "McKenna and Sheldon 2020, with equality at a gap of 2 that closes")
+
+    def worst_pair(self) -> Pair:
+        return _underdog(self.queries, self.low, self.low + 2, "query 0 two below the others, then level with them")
+
+    def sample(self, dataset: Any, size: int, rng: Generator) -> FloatArray:
+        """Run `size` times: (size, 1) indices."""
+        return _permute_and_flip(self._heads(self._answers(dataset)), size, rng)
+
+    def _heads(self, answers: FloatArray) -> FloatArray:
+        return np.asarray(np.exp(self.epsilon / 2 * (answers - answers.max())))
+
+    def _log_mass(self, answers: FloatArray) -> FloatArray:
+        """P(i) = h_i times the integral over t in (0, 1) of prod_{j != i} (1 - h_j t), t the share of the order that comes before i.
+
+        The integrand is a polynomial of degree k - 1: Gauss-Legendre with k nodes is exact.
+        """
+        heads = self._heads(answers)
+        nodes, weights = np.polynomial.legendre.leggauss(heads.size)
+        misses = 1 - np.outer(heads, (nodes + 1) / 2)
+        others = np.array([np.prod(np.delete(misses, i, axis=0), axis=0) for i in range(heads.size)])
+        return np.asarray(np.log(heads) + np.log(others @ (weights / 2)))
+
+    def _log_mass_balls(self, answers: list[Ball]) -> list[Ball]:
+        """The integral of the polynomial, term by term."""
+        top = max(answers, key=float)
+        heads = [(arb(self.epsilon) / 2 * (q - top)).exp() for q in answers]
+        logs = []
+        for i, head in enumerate(heads):
+            polynomial = [arb(1)]
+            for j, other in enumerate(heads):
+                polynomial = polynomial if j == i else product(polynomial, [arb(1), -other])
+            logs.append((head * sum((c / (n + 1) for n, c in enumerate(polynomial)), arb(0))).log())
+        return logs
+
+
+@jit
+def _noisy_max(answers: FloatArray, scale: float, size: int, rng: Generator) -> FloatArray:
+    """(size, 2) rows: index of the largest answer + Laplace(scale), and that noisy value."""
+    out = np.empty((size, 2))
+    for i in range(size):
+        best, value = 0, -np.inf
+        for j in range(answers.size):
+            noisy = answers[j] + scale * (rng.standard_exponential() - rng.standard_exponential())
+            if noisy > value:
+                best, value = j, noisy
+        out[i, 0], out[i, 1] = best, value
+    return out
+
+
+@lru_cache(maxsize=256)
+def _noisy_max_log_mass(answers: tuple[float, ...], scale: float) -> FloatArray:
+    """log P(index i wins): integral of the density of the i-th noisy answer times the distribution functions of the others."""
+    from scipy.special import logsumexp
+
+    q = np.array(answers)
+    nodes, log_weights = laplace_nodes(q, scale, scale)
+    log_cdf = laplace_log_cdf(nodes - q[:, None], scale)
+    log_win = laplace_log_density(nodes - q[:, None], scale) + log_cdf.sum(axis=0) - log_cdf
+    return np.asarray(logsumexp(log_win + log_weights, axis=1))
+
+
+@dataclass(frozen=True, slots=True)
+class NoisyMax(_Selection):
+    """Report noisy max: add Laplace(2 / epsilon) to every answer and release who is largest, or how large, or both.
+
+    Dwork and Roth (2014), section 3.3, for the index, with 2 / epsilon in place of their 1 / epsilon since answers may move in opposite
+    directions. Releasing the noisy value that won is not covered by that argument (a wrong variant in Ding et al. 2018).
+
+    Parameters
+    ----------
+    epsilon, queries, low, high
+        As for `ExponentialMechanism`; k in the notes is the number of queries.
+    release : {"index", "value", "both"}
+        What is released; "both" as rows (index, value).
+
+    Notes
+    -----
+    *Index.* It gains most as q_i rises by 1 and the others fall by 1, and most of all from q_i = low, others high: the conditional law
+    of the winning value relative to q_j is stochastically larger after the shift (Laplace densities are log-concave), and -(f/F) is
+    non-decreasing, so d/dq_j of the log-ratio is >= 0; by translation it falls in q_i. At that pair it is computed by quadrature,
+    and tends to epsilon as high - low grows.
+
+    *Value.* Its density is the sum over i of f(y - q_i) prod_{j != i} F(y - q_j), f and F the Laplace density and distribution function
+    of scale b = 2 / epsilon. ln f and ln F both have slopes in [-1/b, 1/b], so each summand, a product of k such factors, changes by
+    at most e^(k/b) between neighbours: epsilon_true <= k epsilon / 2. For y <= min(q, q') all of them are exponentials: the density is
+    k / (2^k b) e^(sum_j (y - q_j) / b), and all answers moving by +1 together change it by exactly e^(-k/b). So k epsilon / 2 is
+    reached, with probability 2^-k for y <= q = (0, ..., 0): 2.5 for five queries at epsilon = 1. The same two lines hold for
+    each summand by itself, so index and value together also leak exactly k epsilon / 2.
+    """
+
+    release: Literal["index", "value", "both"] = "index"
+
+    def __post_init__(self) -> None:
+        _Selection.__post_init__(self)
+        require(self).one_of("release", ["index", "value", "both"])
+
+    @property
+    def scale(self) -> float:
+        return 2.0 / self.epsilon
+
+    @property
+    def truth(self) -> Truth:
+        if self.release != "index":
+            return Truth(self.queries / self.scale, "k factors of slope epsilon / 2 in the density: see Notes", bits_safe=False)
+        pair = self.worst_pair()
+        before, after = (self._log_mass(d)[0] for d in (pair.d0, pair.d1))
+        return Truth(float(after - before), "Dwork and Roth 2014, Claim 3.9, by quadrature at the ends of the range: see Notes")
+
+    def worst_pair(self) -> Pair:
+        if self.release == "index":
+            return _underdog(self.queries, self.low, self.high, "query 0 at the lower end, the others at the upper end")
+        return Pair(np.full(self.queries, self.low), np.full(self.queries, self.low + 1), "linf", "all answers rise by 1")
+
+    def sample(self, dataset: Any, size: int, rng: Generator) -> FloatArray:
+        """Run `size` times: (size, 1), or (size, 2) for both."""
+        rows = _noisy_max(self._answers(dataset), self.scale, size, rng)
+        return rows if self.release == "both" else np.ascontiguousarray(rows[:, :1] if self.release == "index" else rows[:, 1:])
+
+    def _log_mass(self, answers: FloatArray) -> FloatArray:
+        return _noisy_max_log_mass(tuple(answers.tolist()), self.scale)
+
+    def log_density(self, outputs: FloatArray, dataset: Any) -> FloatArray:
+        """Log-mass of the index, log-density of the value, or of the value jointly with the index: (size,)."""
+        answers = self._answers(dataset)
+        if self.release == "index":
+            return _pick(self._log_mass(answers), outputs)
+        rows = np.asarray(outputs, dtype=np.float64).reshape(len(outputs), -1)
+        gaps = rows[:, -1:] - answers
+        log_cdf = laplace_log_cdf(gaps, self.scale)
+        summands = laplace_log_density(gaps, self.scale) + log_cdf.sum(axis=1, keepdims=True) - log_cdf
+        if self.release == "value":
+            return np.asarray(np.logaddexp.reduce(summands, axis=1))
+        index = rows[:, 0]
+        possible = (index == np.rint(index)) & (index >= 0) & (index < self.queries)
+        chosen = np.take_along_axis(summands, np.where(possible, index, 0).astype(np.int64)[:, None], axis=1)[:, 0]
+        return np.where(possible, chosen, -np.inf)
+
+    def _log_mass_balls(self, answers: list[Ball]) -> list[Ball]:
+        return [max_mass(answers, i, arb(self.scale)).log() for i in range(len(answers))]
+
+    @offered_when(lambda self: self.release != "both")
+    def log_density_ball(self, boxes: Sequence[Box], dataset: Any) -> list[Ball]:
+        """Log-mass of the index, or enclosures of the log-density of the value."""
+        if self.release == "index":
+            return _Selection.log_density_ball(self, boxes, dataset)
+        return max_log_density([arb(q) for q in self._answers(dataset).tolist()], arb(self.scale), boxes)
+
+    @offered_when(lambda self: self.release == "value")
+    def mass_ball(self, boxes: Sequence[Box], dataset: Any) -> list[Ball]:
+        """Mass of each (low, high] of the value: a difference of products of distribution functions."""
+        answers = [arb(q) for q in self._answers(dataset).tolist()]
+        return [max_between(answers, arb(self.scale), *box[0]) for box in boxes]
+
+    @offered_when(lambda self: self.release == "value")
+    def loss_ball(self, boxes: Sequence[Box], d1: Any, d0: Any) -> list[Span]:
+        """Span of the privacy loss over each (low, high] of the value."""
+        first, second = ([arb(q) for q in self._answers(d).tolist()] for d in (d1, d0))
+        return [max_loss(first, second, arb(self.scale), *box[0]) for box in boxes]
+
+    @offered_when(lambda self: self.release == "index")
+    def support(self, dataset: Any) -> FloatArray:
+        return np.arange(float(self.queries))[:, None]
+
+    @offered_when(lambda self: self.release == "value")
+    def breakpoints(self, dataset: Any) -> FloatArray:
+        return np.unique(self._answers(dataset))

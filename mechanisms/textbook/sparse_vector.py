@@ -1,0 +1,223 @@
+"""The sparse vector technique: the six variants that Lyu, Su and Li compared, AboveThreshold, and a benchmark without a cut-off.
+
+Lyu, Su and Li (2017), "Understanding the Sparse Vector Technique for Differential Privacy", Figures 1 and 2. Dwork and Roth (2014),
+Algorithm 1 (AboveThreshold).
+
+Answers lie in [0, 1] and each moves by at most 1, in either direction. A row of output has one entry a query: 1 above, 0 below,
+-1 not asked any more; variant 3 has the released number in place of 1. `truth` is exact for this domain and this number of queries.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from flint import arb
+from numpy.random import Generator
+
+from dpwitness.mechanisms.balls.ball import Ball, Box, Listed
+from dpwitness.mechanisms.balls.threshold import pattern_masses
+from dpwitness.mechanisms.domains import Answers
+from dpwitness.mechanisms.numerics.laws import as_vector
+from dpwitness.mechanisms.terms.notions import PureDP
+from dpwitness.mechanisms.terms.optional import offered_when
+from dpwitness.mechanisms.terms.pairs import Pair
+from dpwitness.mechanisms.terms.protocol import FloatArray, Truth
+from dpwitness.mechanisms.terms.validation import InvalidArgument, require
+from dpwitness.mechanisms.textbook import threshold_law
+from dpwitness.mechanisms.textbook.threshold_law import ABOVE, BELOW, Noise
+
+__all__ = ["AboveThreshold", "BrokenSparseVector", "SparseVector"]
+
+_MOST_ENUMERATED = 1 << 16
+
+
+@dataclass(frozen=True, slots=True)
+class _ThresholdTest(Listed):
+    """Fields and methods common to the family; `noise` is what tells its members apart."""
+
+    epsilon: float
+    length: int = 10
+    threshold: float = 0.0
+
+    def __post_init__(self) -> None:
+        require(self).positive("epsilon").integer("length", least=2).finite("threshold")
+
+    @property
+    def noise(self) -> Noise:
+        raise NotImplementedError
+
+    @property
+    def claim(self) -> PureDP:
+        return PureDP(self.epsilon)
+
+    @property
+    def domain(self) -> Answers:
+        return Answers(self.length, 0.0, 1.0, "linf")
+
+    @property
+    def truth(self) -> Truth:
+        return self._truth_by_quadrature()
+
+    def _truth_by_quadrature(self) -> Truth:
+        epsilon, _ = threshold_law.worst_pattern(self.length, self.threshold, self.noise)
+        return Truth(epsilon, "quadrature over the noisy threshold at the extreme pair, best of all patterns")
+
+    def worst_pair(self) -> Pair:
+        """Queries called below in the worst pattern fall from 1 to 0, those called above rise from 0 to 1."""
+        _, pattern = threshold_law.worst_pattern(self.length, self.threshold, self.noise)
+        calls = np.array(pattern)
+        return Pair((calls == BELOW).astype(float), (calls == ABOVE).astype(float), "linf", "every answer at the end that its call opposes")
+
+    def _answers(self, dataset: Any) -> FloatArray:
+        return as_vector(dataset, type(self).__name__, self.length)
+
+    def sample(self, dataset: Any, size: int, rng: Generator) -> FloatArray:
+        """Run `size` times: (size, length)."""
+        n = self.noise
+        return threshold_law.run(self._answers(dataset), self.threshold, n.threshold, n.query, n.cutoff, n.reset, n.release, size, rng)
+
+    def log_density(self, outputs: FloatArray, dataset: Any) -> FloatArray:
+        """Log-mass of each row (variant 3: log-density in its released numbers): (size,)."""
+        return threshold_law.log_density(outputs, self._answers(dataset), self.threshold, self.noise)
+
+    @offered_when(lambda self: not self.noise.release and _enumerable(self.length, self.noise.cutoff))
+    def log_density_ball(self, boxes: Sequence[Box], dataset: Any) -> list[Ball]:
+        """Log-mass of the calls in each box."""
+        rows = [[low for low, _ in box] for box in boxes]
+        masses = pattern_masses(rows, self._answers(dataset).tolist(), self.threshold, self.noise)
+        return [arb("-inf") if mass.is_exact() and mass == 0 else mass.log() for mass in masses]
+
+    @offered_when(lambda self: not self.noise.release and _enumerable(self.length, self.noise.cutoff))
+    def support(self, dataset: Any) -> FloatArray:
+        return threshold_law.patterns(self.length, self.noise.cutoff)
+
+
+def _enumerable(length: int, cutoff: int) -> bool:
+    return sum(math.comb(length, above) for above in range(min(cutoff, length) + 1)) <= _MOST_ENUMERATED
+
+
+@dataclass(frozen=True, slots=True)
+class SparseVector(_ThresholdTest):
+    """One of the six sparse vector variants of Lyu, Su and Li (2017), Figure 1. All claim epsilon-DP; variants 1 and 2 keep it.
+
+    ======= =================== =============== ============== ===== ======= =========================================
+    variant source              threshold noise query noise    reset cut-off true epsilon, any number of queries
+    ======= =================== =============== ============== ===== ======= =========================================
+    1       Lyu et al. 2017     1 / e1          2c / e2        no    yes     epsilon
+    2       Dwork and Roth 2014 c / e1          2c / e2        yes   yes     epsilon
+    3       Roth 2011           1 / e1          c / e2         no    yes     infinite: releases the noisy answer
+    4       Lee and Clifton '14 1 / e1          1 / e2         no    yes     (1 + 6c) / 4 epsilon
+    5       Stoddard et al. '14 1 / e1          none           no    no      infinite, from two queries on
+    6       Chen et al. 2015    1 / e1          1 / e2         no    no      infinite: grows with the number of queries
+    ======= =================== =============== ============== ===== ======= =========================================
+
+    e1 = epsilon / 2 (variant 4: epsilon / 4), e2 = epsilon - e1, c the cut-off; sensitivity 1, general (non-monotonic) queries.
+
+    Parameters
+    ----------
+    epsilon : float
+        The promise, in total. Positive, finite.
+    length : int
+        Number of queries, at least 2.
+    threshold : float
+        T, the same for all queries.
+    variant : int
+        1 to 6.
+    cutoff : int
+        c: halt after so many calls above. Variants 5 and 6 have none, and ignore it.
+
+    Notes
+    -----
+    *Variant 3.* A run that calls some queries below and releases a number a for another has density
+    prod g(a - q) times the integral over z <= a of f(z - T) prod F(z - q_i). Each of the `length` factors moves by at most e^(1/s)
+    between neighbours, s = c / e2, so the true epsilon is at most length / s. All answers falling from 1 to 0 reach it for a <= 0:
+    there every factor is a pure exponential. It is finite for a fixed number of queries, and proportional to it.
+
+    *Variant 5.* With answers (0, 1, ...) "above, below" needs 0 >= Z > 1; with (1, 0, ...) it has positive probability.
+    """
+
+    variant: int = 1
+    cutoff: int = 2
+
+    def __post_init__(self) -> None:
+        _ThresholdTest.__post_init__(self)
+        require(self).one_of("variant", [1, 2, 3, 4, 5, 6]).integer("cutoff")
+        if self.cutoff > self.length:
+            raise InvalidArgument(f"SparseVector: cutoff must be at most length, {self.length}, got {self.cutoff!r}")
+
+    @property
+    def noise(self) -> Noise:
+        first = self.epsilon / (4 if self.variant == 4 else 2)
+        second, c, uncut = self.epsilon - first, self.cutoff, self.length + 1
+        return {
+            1: Noise(1 / first, 2 * c / second, c),
+            2: Noise(c / first, 2 * c / second, c, reset=True),
+            3: Noise(1 / first, c / second, c, release=True),
+            4: Noise(1 / first, 1 / second, c),
+            5: Noise(1 / first, 0.0, uncut),
+            6: Noise(1 / first, 1 / second, uncut),
+        }[self.variant]
+
+    @property
+    def truth(self) -> Truth:
+        if self.variant == 3:
+            return Truth(
+                self.length / self.noise.query, "length / s, reached (see Notes); grows with the number of queries", bits_safe=False
+            )
+        if self.variant == 5:
+            return Truth(math.inf, "Lyu, Su and Li 2017: an output possible for one neighbour only")
+        return self._truth_by_quadrature()
+
+    def worst_pair(self) -> Pair:
+        if self.variant == 3:
+            return Pair(np.ones(self.length), np.zeros(self.length), "linf", "all answers fall by 1")
+        if self.variant == 5:
+            first = (np.arange(self.length) == 0).astype(float)
+            return Pair((np.arange(self.length) == 1).astype(float), first, "linf", "'above, below' is possible for one only")
+        return _ThresholdTest.worst_pair(self)
+
+
+@dataclass(frozen=True, slots=True)
+class AboveThreshold(_ThresholdTest):
+    """The first query above a noisy threshold: threshold noise 2 / epsilon, query noise 4 / epsilon, halt at the first call above.
+
+    Dwork and Roth (2014), Algorithm 1 and Theorem 3.23.
+
+    Parameters
+    ----------
+    epsilon : float
+        The promise. Positive, finite.
+    length : int
+        Number of queries, at least 2.
+    threshold : float
+        T.
+    """
+
+    @property
+    def noise(self) -> Noise:
+        return Noise(2 / self.epsilon, 4 / self.epsilon, 1)
+
+
+@dataclass(frozen=True, slots=True)
+class BrokenSparseVector(_ThresholdTest):
+    """Threshold noise 2 / epsilon, query noise 2 / epsilon, one bit a query and no cut-off: variant 6, as a benchmark of auditors.
+
+    For ten queries and threshold 0 the worst pattern is five calls below and five above, on (1 x 5, 0 x 5) against (0 x 5, 1 x 5).
+
+    Parameters
+    ----------
+    epsilon : float
+        The promise, which is broken. Positive, finite.
+    length : int
+        Number of queries, at least 2.
+    threshold : float
+        T.
+    """
+
+    @property
+    def noise(self) -> Noise:
+        return Noise(2 / self.epsilon, 2 / self.epsilon, self.length + 1)

@@ -1,0 +1,140 @@
+"""Laplace noise on several numbers at once: a vector of answers, and prefix sums whose sensitivity is easily misjudged."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.random import Generator
+
+from dpwitness.mechanisms.domains import Answers, Records
+from dpwitness.mechanisms.numerics.laws import as_vector, laplace_kernel, laplace_log_density
+from dpwitness.mechanisms.terms.notions import PureDP
+from dpwitness.mechanisms.terms.pairs import Pair
+from dpwitness.mechanisms.terms.protocol import FloatArray, Truth
+from dpwitness.mechanisms.terms.validation import require
+from dpwitness.mechanisms.textbook.additive import Laplace
+
+__all__ = ["LaplaceFactor", "LaplaceVector", "PrefixSums", "laplace_factors"]
+
+LaplaceFactor = tuple[Laplace, FloatArray, FloatArray]
+
+
+def laplace_factors(center0: FloatArray, center1: FloatArray, scale: float) -> list[LaplaceFactor]:
+    """The independent coordinates of a vector with Laplace(scale) noise, each a mechanism on one number."""
+    one = Laplace(1.0 / scale)
+    return [(one, np.array([a]), np.array([b])) for a, b in zip(center0, center1, strict=True)]
+
+
+@dataclass(frozen=True, slots=True)
+class LaplaceVector:
+    """The Laplace mechanism on a vector of answers that moves by at most 1 in L1 norm.
+
+    Dwork, McSherry, Nissim and Smith (2006), Proposition 1.
+
+    Parameters
+    ----------
+    epsilon : float
+        The promise. Positive, finite.
+    length : int
+        Number of answers.
+    """
+
+    epsilon: float
+    length: int = 20
+
+    def __post_init__(self) -> None:
+        require(self).positive("epsilon").integer("length")
+
+    @property
+    def claim(self) -> PureDP:
+        return PureDP(self.epsilon)
+
+    @property
+    def truth(self) -> Truth:
+        """The loss is epsilon (|y - x|_1 - |y - x'|_1) <= epsilon |x - x'|_1, with equality at every y beyond both in all coordinates."""
+        return Truth(self.epsilon, "Dwork et al. 2006, Proposition 1, with equality", bits_safe=False)
+
+    @property
+    def domain(self) -> Answers:
+        return Answers(self.length, relation="l1")
+
+    def worst_pair(self) -> Pair:
+        """The whole shift in one coordinate, where the largest loss is also the likeliest: half of the mass has it."""
+        return Pair(np.zeros(self.length), (np.arange(self.length) == 0).astype(float), "l1", "one answer moves by 1")
+
+    def spread_pair(self) -> Pair:
+        """The same shift spread evenly: the same epsilon, reached only where all coordinates lie beyond both centers."""
+        return Pair(np.zeros(self.length), np.full(self.length, 1.0 / self.length), "l1", "every answer moves by 1 / length")
+
+    def sample(self, dataset: Any, size: int, rng: Generator) -> FloatArray:
+        """Run `size` times: (size, length)."""
+        return laplace_kernel(as_vector(dataset, "LaplaceVector", self.length), 1.0 / self.epsilon, size, rng)
+
+    def log_density(self, outputs: FloatArray, dataset: Any) -> FloatArray:
+        """Log-density at each row: (size,)."""
+        return np.asarray(laplace_log_density(outputs - as_vector(dataset, "LaplaceVector", self.length), 1.0 / self.epsilon).sum(axis=1))
+
+    def factors(self, d0: Any, d1: Any) -> list[LaplaceFactor]:
+        first, second = (as_vector(d, "LaplaceVector", self.length) for d in (d0, d1))
+        return laplace_factors(first, second, 1.0 / self.epsilon)
+
+
+@dataclass(frozen=True, slots=True)
+class PrefixSums:
+    """All prefix sums of the records, each with its own Laplace noise.
+
+    Replacing the first record moves all of them: the L1 sensitivity is `length`. Noise for sensitivity 1, as though every sum were
+    the only one released, breaks the promise by that factor (PrefixSum in Bichsel et al. 2021's benchmark).
+
+    Parameters
+    ----------
+    epsilon : float
+        The promise. Positive, finite.
+    length : int
+        Number of records, each in [0, 1], and of sums.
+    calibrated : bool
+        Noise of scale length / epsilon, which is right, or 1 / epsilon.
+    """
+
+    epsilon: float
+    length: int = 10
+    calibrated: bool = True
+
+    def __post_init__(self) -> None:
+        require(self).positive("epsilon").integer("length").one_of("calibrated", [True, False])
+
+    @property
+    def claim(self) -> PureDP:
+        return PureDP(self.epsilon)
+
+    @property
+    def truth(self) -> Truth:
+        """Every sum moves by 1 when the first record goes from 0 to 1: the loss is length / scale where all noisy sums exceed theirs."""
+        return Truth(self.length / self.scale, "L1 sensitivity over the scale of the noise, reached", bits_safe=False)
+
+    @property
+    def domain(self) -> Records:
+        return Records(self.length, 0.0, 1.0)
+
+    @property
+    def scale(self) -> float:
+        return (self.length if self.calibrated else 1) / self.epsilon
+
+    def worst_pair(self) -> Pair:
+        return Pair(np.zeros(self.length), (np.arange(self.length) == 0).astype(float), "replace-one", "the first record moves every sum")
+
+    def _sums(self, dataset: Any) -> FloatArray:
+        return np.asarray(np.cumsum(as_vector(dataset, "PrefixSums", self.length)))
+
+    def sample(self, dataset: Any, size: int, rng: Generator) -> FloatArray:
+        """Run `size` times: (size, length)."""
+        return laplace_kernel(self._sums(dataset), self.scale, size, rng)
+
+    def log_density(self, outputs: FloatArray, dataset: Any) -> FloatArray:
+        """Log-density at each row: (size,)."""
+        return np.asarray(laplace_log_density(outputs - self._sums(dataset), self.scale).sum(axis=1))
+
+    def factors(self, d0: Any, d1: Any) -> list[LaplaceFactor]:
+        return laplace_factors(self._sums(d0), self._sums(d1), self.scale)
