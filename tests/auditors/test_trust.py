@@ -205,7 +205,7 @@ def test_every_mechanism_of_this_project_may_run():
         described = describe_target(specimen)
         trust.check_object(type(specimen), trust.plan(described))
     for target in (
-        "dpwitness.mechanisms.terms.datasets:LabelledVectors",
+        "dpwitness.mechanisms:LabelledVectors",
         "dpwitness.mechanisms.foreign.process:Slot",
         "dpwitness.auditors.black_box.audit:audit",
     ):
@@ -218,4 +218,4 @@ def test_sizes_that_only_hang_are_refused(witness):
     with pytest.raises(
         InvalidArgument, match=r"target\.kwargs\.length must be at most 200,000 in a witness, got 1000000000; else give the mechanism"
     ):
-        replay(naming(witness, "dpwitness.mechanisms.textbook.sparse_vector:BrokenSparseVector", **kwargs))
+        replay(naming(witness, "dpwitness.mechanisms:BrokenSparseVector", **kwargs))

