@@ -1,7 +1,6 @@
 from .black_box.given import audit_outputs as audit_outputs
 from .checks.run import check_mechanism as check_mechanism
 from .checks.run import parametrize_with_checks as parametrize_with_checks
-from .loss.law import LossLaw as LossLaw
 from .loss.search import WorstOutput as WorstOutput
 from .loss.search import worst_output as worst_output
 from .measured.sensitivity import SensitivityResult as SensitivityResult
@@ -18,4 +17,5 @@ from .results.audit_result import AuditResult as AuditResult
 from .results.certify_result import CertifyResult as CertifyResult
 from .results.verdicts import Result as Result
 from .results.verdicts import Verdict as Verdict
+from .statistics.loss_law import LossLaw as LossLaw
 from .white_box.certify import certify as certify

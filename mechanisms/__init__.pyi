@@ -5,7 +5,6 @@ from .domains import Domain as Domain
 from .domains import LabelledBall as LabelledBall
 from .domains import Records as Records
 from .domains import Rows as Rows
-from .numerics.categorical import SoftmaxDraw as SoftmaxDraw
 from .numerics.kernels import Kernel as Kernel
 from .numerics.losses import Loss as Loss
 from .numerics.solvers import ConvergenceError as ConvergenceError
@@ -42,6 +41,7 @@ from .textbook.additive import Gaussian as Gaussian
 from .textbook.additive import Geometric as Geometric
 from .textbook.additive import Laplace as Laplace
 from .textbook.additive import TruncatedGeometric as TruncatedGeometric
+from .textbook.categorical import SoftmaxDraw as SoftmaxDraw
 from .textbook.histograms import NoisyHistogram as NoisyHistogram
 from .textbook.local import OneTimeRappor as OneTimeRappor
 from .textbook.local import RandomizedResponse as RandomizedResponse

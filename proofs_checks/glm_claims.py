@@ -13,7 +13,7 @@ from flint import arb
 
 from dpwitness.auditors import audit_sensitivity, certify
 from dpwitness.mechanisms import LabelledVectors, Pair
-from dpwitness.mechanisms.domains.labelled_pairs import far_response
+from dpwitness.mechanisms.numerics.labelled_pairs import far_response
 from dpwitness.mechanisms.numerics.losses import Loss
 from dpwitness.mechanisms.numerics.solvers import Problem, minimise
 from dpwitness.mechanisms.papers.glm import GLMObjectivePerturbation, GLMOutputPerturbation

@@ -14,8 +14,8 @@ import numpy as np
 from scipy.stats import nbinom
 
 from dpwitness.auditors.loss.composition import compose
-from dpwitness.auditors.loss.law import Enclosure as Laws
-from dpwitness.auditors.loss.law import LossLaw
+from dpwitness.auditors.statistics.loss_law import Enclosure as Laws
+from dpwitness.auditors.statistics.loss_law import LossLaw
 from dpwitness.mechanisms.terms.protocol import FloatArray
 
 __all__ = ["adaptive_delta", "held_law"]

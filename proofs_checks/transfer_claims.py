@@ -13,10 +13,10 @@ import numpy as np
 from flint import arb
 
 from dpwitness.auditors.loss.composition import compose
-from dpwitness.auditors.loss.law import Enclosure as Laws
-from dpwitness.auditors.loss.law import LossLaw
 from dpwitness.auditors.loss.routes import composed
 from dpwitness.auditors.measured.utility import Scaling, audit_utility
+from dpwitness.auditors.statistics.loss_law import Enclosure as Laws
+from dpwitness.auditors.statistics.loss_law import LossLaw
 from dpwitness.auditors.white_box.certify import certify
 from dpwitness.mechanisms.numerics.losses import Loss
 from dpwitness.mechanisms.papers.learner import KernelLearner

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from dpwitness.auditors.pairs.evolution import windowless
+from dpwitness.mechanisms.numerics.evolution import windowless
 from dpwitness.mechanisms.terms.writing import aside
 
 if TYPE_CHECKING:

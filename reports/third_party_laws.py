@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import expit, ndtr
 
-from dpwitness.auditors.loss.law import LossLaw
+from dpwitness.auditors.statistics.loss_law import LossLaw
 from dpwitness.mechanisms.terms.pairs import Pair
 
 __all__ = [

@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from dpwitness.auditors.black_box.detection import detectable
 from dpwitness.auditors.black_box.stages import EARLY_ALPHA, Course, Progress, certify_event, probe, search_and_test
 from dpwitness.auditors.black_box.timing import price, require_enough, require_seconds, told_in_time
+from dpwitness.auditors.events.detection import detectable
 from dpwitness.auditors.events.divergence import Binned
 from dpwitness.auditors.events.learning import Learned
 from dpwitness.auditors.events.reading import columns_of

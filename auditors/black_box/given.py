@@ -6,8 +6,8 @@ import time
 from dataclasses import replace
 from typing import Any
 
-from dpwitness.auditors.black_box.detection import detectable
 from dpwitness.auditors.black_box.probe import told_of
+from dpwitness.auditors.events.detection import detectable
 from dpwitness.auditors.events.learning import learn
 from dpwitness.auditors.events.outputs import Outputs, encode
 from dpwitness.auditors.results.audit_result import AuditResult

@@ -13,10 +13,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dpwitness.auditors.black_box.detection import ScoreLaw
 from dpwitness.auditors.black_box.probe import Probed, probe_stage, replay_stage, told_of
 from dpwitness.auditors.black_box.timing import Costs
 from dpwitness.auditors.events.bits import floating, learn_lattice
+from dpwitness.auditors.events.detection import ScoreLaw
 from dpwitness.auditors.events.divergence import Binned, binned_bound
 from dpwitness.auditors.events.learning import Learned, learn
 from dpwitness.auditors.events.outputs import Outputs, concatenate

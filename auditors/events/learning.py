@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
-from dpwitness.auditors.black_box.detection import ScoreLaw, score_law
+from dpwitness.auditors.events.detection import ScoreLaw, score_law
 from dpwitness.auditors.events.divergence import LEVELS, Binned, train_binned
 from dpwitness.auditors.events.outputs import Outputs, concatenate
 from dpwitness.auditors.events.posterior import Choice, Draws, Goal, Table, counts_of, draw_atoms, draw_shares, judged, trusted

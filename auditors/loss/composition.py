@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpwitness.auditors.loss.content import content_key
-from dpwitness.auditors.loss.law import Enclosure, LossLaw
+from dpwitness.auditors.statistics.loss_law import Enclosure, LossLaw
 
 __all__ = ["compose", "composed_by", "merged", "split"]
 

@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from dpwitness.auditors.loss.law import Enclosure, LossLaw, unaccounted
+from dpwitness.auditors.statistics.loss_law import Enclosure, LossLaw, unaccounted
 
 __all__ = ["integrate"]
 

@@ -14,9 +14,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpwitness.auditors.events.divergence import oracle_binned
-from dpwitness.auditors.loss.law import LossLaw
 from dpwitness.auditors.loss.routes import loss_law
 from dpwitness.auditors.statistics.certificate import certified
+from dpwitness.auditors.statistics.loss_law import LossLaw
 from dpwitness.mechanisms.terms.notions import RDP, ZCDP, Claim, promised
 from dpwitness.mechanisms.terms.pairs import Pair
 from dpwitness.mechanisms.terms.validation import require_integer, require_probability, require_type

@@ -24,7 +24,7 @@ from dpwitness.auditors.loss.surfaces import fills_space, moved, spread_of
 from dpwitness.mechanisms.terms.pairs import Pair
 
 if TYPE_CHECKING:
-    from dpwitness.auditors.loss.law import Enclosure
+    from dpwitness.auditors.statistics.loss_law import Enclosure
 
 __all__ = ["FALSE_ALARM", "BadOracle", "Checked", "Underflow", "against_law", "check_oracle", "rows_of"]
 

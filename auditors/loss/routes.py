@@ -15,8 +15,8 @@ from dpwitness.auditors.events.outputs import encode
 from dpwitness.auditors.loss.composition import composed_by
 from dpwitness.auditors.loss.content import content_key
 from dpwitness.auditors.loss.cubature import integrate
-from dpwitness.auditors.loss.law import Enclosure, LossLaw, atoms, unaccounted
 from dpwitness.auditors.loss.surfaces import fills_space
+from dpwitness.auditors.statistics.loss_law import Enclosure, LossLaw, atoms, unaccounted
 from dpwitness.mechanisms.terms.pairs import Pair
 
 __all__ = ["composed", "enclose", "law_of", "loss_law"]

@@ -285,7 +285,7 @@ def _nelder_mead(objective: Batch, start: FloatArray, unit: FloatArray) -> Float
 
 
 def _cma(objective: Batch, start: FloatArray, unit: FloatArray, seed: int) -> FloatArray:
-    from dpwitness.auditors.pairs.evolution import evolve
+    from dpwitness.mechanisms.numerics.evolution import evolve
 
     found = evolve(
         lambda zs: objective(start + np.sinh(zs) * unit), np.zeros(len(start)), 0.7, seed=seed, evaluations=300 + 60 * len(start)

@@ -17,12 +17,12 @@ import numpy as np
 
 from dpwitness.auditors.loss.search import worst_output
 from dpwitness.auditors.pairs.catalogue import pairs_for, require_neighbours
-from dpwitness.auditors.pairs.evolution import evolve
 from dpwitness.auditors.pairs.lattice import simplest
 from dpwitness.auditors.pairs.scores import LossScore, PilotScore, ProfileScore
 from dpwitness.auditors.pairs.simplify import simplified
 from dpwitness.mechanisms.domains import Domain
 from dpwitness.mechanisms.domains.base import Shape
+from dpwitness.mechanisms.numerics.evolution import evolve
 from dpwitness.mechanisms.numerics.solvers import ConvergenceError
 from dpwitness.mechanisms.terms.notions import ApproxDP, Claim, promised
 from dpwitness.mechanisms.terms.pairs import Pair

@@ -14,7 +14,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dpwitness.auditors.loss.law import Enclosure
 from dpwitness.auditors.loss.mismatch import smallest_mismatch
 from dpwitness.auditors.loss.oracle import FALSE_ALARM, BadOracle, Checked, Underflow, against_law, check_oracle
 from dpwitness.auditors.loss.routes import enclose
@@ -24,6 +23,7 @@ from dpwitness.auditors.proved.ends import proved_ends
 from dpwitness.auditors.results.certify_result import CertifyResult
 from dpwitness.auditors.results.ends import End, Found, decide
 from dpwitness.auditors.results.verdicts import Verdict
+from dpwitness.auditors.statistics.loss_law import Enclosure
 from dpwitness.auditors.targets.naming import describe_target
 from dpwitness.auditors.white_box.law_ends import add_worst, from_law, worst_of
 from dpwitness.auditors.white_box.sampled_ends import confirmed, from_samples, near_worst

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dpwitness.auditors.loss.law import Enclosure, LossLaw
 from dpwitness.auditors.loss.search import WorstOutput, worst_output
 from dpwitness.auditors.results.ends import End, Found
+from dpwitness.auditors.statistics.loss_law import Enclosure, LossLaw
 from dpwitness.mechanisms.terms.jsonable import same_value
 from dpwitness.mechanisms.terms.notions import GDP, RDP, ZCDP, ApproxDP, Claim
 from dpwitness.mechanisms.terms.pairs import Pair

@@ -9,12 +9,12 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import betaincinv
 
-from dpwitness.auditors.loss.law import LossLaw
 from dpwitness.auditors.loss.oracle import log_densities, rows_of
 from dpwitness.auditors.loss.outputs import Loss
 from dpwitness.auditors.loss.search import WorstOutput
 from dpwitness.auditors.results.ends import End, Found
 from dpwitness.auditors.statistics.betting import Stakes, lower_mean
+from dpwitness.auditors.statistics.loss_law import LossLaw
 from dpwitness.auditors.white_box.bounded_mean import Order, Sampled, sampled
 from dpwitness.auditors.white_box.law_ends import ORDERS, profile_grid
 from dpwitness.mechanisms.terms.notions import RDP, ZCDP, ApproxDP, Claim

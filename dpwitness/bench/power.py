@@ -16,9 +16,9 @@ import numpy as np
 
 from dpwitness import audit
 from dpwitness.auditors import AuditResult
-from dpwitness.auditors.loss.law import LossLaw
 from dpwitness.auditors.loss.limit import limit_of_law
 from dpwitness.auditors.loss.routes import loss_law
+from dpwitness.auditors.statistics.loss_law import LossLaw
 from dpwitness.bench.table import Row, Table
 from dpwitness.mechanisms.papers.paper_zoo import paper_zoo
 from dpwitness.mechanisms.terms.pairs import Pair

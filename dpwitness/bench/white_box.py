@@ -18,8 +18,8 @@ import numpy as np
 from dpwitness import ApproxDP, Pair, audit, audit_sensitivity, certify
 from dpwitness import mechanisms as m
 from dpwitness.auditors import CertifyResult, SensitivityResult, search, worst_output
-from dpwitness.auditors.loss.law import Enclosure
 from dpwitness.auditors.loss.routes import composed, enclose
+from dpwitness.auditors.statistics.loss_law import Enclosure
 from dpwitness.bench.table import Row, Table
 from dpwitness.mechanisms.numerics.solvers import Problem, minimise
 

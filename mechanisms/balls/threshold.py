@@ -14,7 +14,7 @@ from fractions import Fraction
 from flint import arb, fmpq
 
 from dpwitness.mechanisms.balls.ball import Ball, exponential_integral, laplace_mass, product
-from dpwitness.mechanisms.textbook.threshold_law import ABOVE, BELOW, NOT_ASKED, Noise
+from dpwitness.mechanisms.numerics.threshold_law import ABOVE, BELOW, NOT_ASKED, Noise
 
 __all__ = ["pattern_masses"]
 

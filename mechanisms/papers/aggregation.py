@@ -12,7 +12,6 @@ from typing import Any, Literal
 
 import numpy as np
 
-from dpwitness.mechanisms.numerics.categorical import output_rows
 from dpwitness.mechanisms.numerics.jit import jit
 from dpwitness.mechanisms.papers.ridge import PrivateRidge
 from dpwitness.mechanisms.terms.datasets import LabelledVectors
@@ -21,6 +20,7 @@ from dpwitness.mechanisms.terms.optional import offered_when
 from dpwitness.mechanisms.terms.pairs import Pair
 from dpwitness.mechanisms.terms.protocol import FloatArray, Truth
 from dpwitness.mechanisms.terms.validation import InvalidArgument, require
+from dpwitness.mechanisms.textbook.categorical import output_rows
 
 __all__ = ["MirrorAveraging", "Organisations"]
 

@@ -15,7 +15,7 @@ from numpy.random import Generator
 from dpwitness.mechanisms.balls.ball import NotEnclosed
 from dpwitness.mechanisms.balls.erm import ObjectiveBalls
 from dpwitness.mechanisms.domains import LabelledBall
-from dpwitness.mechanisms.domains.labelled_pairs import axis, replaced
+from dpwitness.mechanisms.numerics.labelled_pairs import axis, replaced
 from dpwitness.mechanisms.numerics.losses import Loss
 from dpwitness.mechanisms.numerics.noise import SphericalNoise
 from dpwitness.mechanisms.numerics.solvers import TOLERANCE, ConvergenceError, Problem

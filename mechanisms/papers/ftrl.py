@@ -16,7 +16,14 @@ from flint import arb, fmpq
 
 from dpwitness.mechanisms.balls.ball import Ball, Box, NotEnclosed, pick, softmax
 from dpwitness.mechanisms.domains import Costs
-from dpwitness.mechanisms.numerics.categorical import (
+from dpwitness.mechanisms.numerics.jit import jit_uncached
+from dpwitness.mechanisms.terms.datasets import LinearCosts
+from dpwitness.mechanisms.terms.notions import ApproxDP
+from dpwitness.mechanisms.terms.optional import offered_when
+from dpwitness.mechanisms.terms.pairs import Pair
+from dpwitness.mechanisms.terms.protocol import FloatArray, Truth
+from dpwitness.mechanisms.terms.validation import InvalidArgument, require, shown
+from dpwitness.mechanisms.textbook.categorical import (
     SoftmaxDraw,
     cumulative,
     draw_index,
@@ -25,13 +32,6 @@ from dpwitness.mechanisms.numerics.categorical import (
     output_rows,
     sum_of_entries,
 )
-from dpwitness.mechanisms.numerics.jit import jit_uncached
-from dpwitness.mechanisms.terms.datasets import LinearCosts
-from dpwitness.mechanisms.terms.notions import ApproxDP
-from dpwitness.mechanisms.terms.optional import offered_when
-from dpwitness.mechanisms.terms.pairs import Pair
-from dpwitness.mechanisms.terms.protocol import FloatArray, Truth
-from dpwitness.mechanisms.terms.validation import InvalidArgument, require, shown
 
 __all__ = ["PrivateFTRL"]
 

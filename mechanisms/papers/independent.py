@@ -14,8 +14,7 @@ from typing import ClassVar, Literal
 
 import numpy as np
 
-from dpwitness.mechanisms.domains.labelled_pairs import replaced
-from dpwitness.mechanisms.numerics.categorical import output_rows
+from dpwitness.mechanisms.numerics.labelled_pairs import replaced
 from dpwitness.mechanisms.papers.independent_kernels import (
     _NODES,
     _WEIGHTS,
@@ -30,6 +29,7 @@ from dpwitness.mechanisms.terms.optional import offered_when
 from dpwitness.mechanisms.terms.pairs import Pair
 from dpwitness.mechanisms.terms.protocol import FloatArray, Truth
 from dpwitness.mechanisms.terms.validation import InvalidArgument, require, require_positive, shown
+from dpwitness.mechanisms.textbook.categorical import output_rows
 
 __all__ = ["TestDataIndependentLearner"]
 

@@ -11,10 +11,10 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from dpwitness.mechanisms.numerics.categorical import draw_index
 from dpwitness.mechanisms.numerics.jit import jit
 from dpwitness.mechanisms.papers.interactive_kernels import interval_log_probability
 from dpwitness.mechanisms.terms.protocol import FloatArray
+from dpwitness.mechanisms.textbook.categorical import draw_index
 
 __all__ = ["ball_log_densities", "ball_transcripts", "log_partition", "net_log_densities", "net_transcripts"]
 

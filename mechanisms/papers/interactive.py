@@ -13,7 +13,6 @@ from typing import Any, Literal
 
 import numpy as np
 
-from dpwitness.mechanisms.numerics.categorical import output_rows
 from dpwitness.mechanisms.numerics.jit import jit_uncached
 from dpwitness.mechanisms.papers.interactive_kernels import adaptive_transcripts, transcript_log_densities, transcripts
 from dpwitness.mechanisms.papers.learner import LearnerMechanism
@@ -22,6 +21,7 @@ from dpwitness.mechanisms.terms.optional import offered_when
 from dpwitness.mechanisms.terms.pairs import Pair
 from dpwitness.mechanisms.terms.protocol import FloatArray, Truth
 from dpwitness.mechanisms.terms.validation import InvalidArgument, require, shown
+from dpwitness.mechanisms.textbook.categorical import output_rows
 
 __all__ = ["PrivateInteractivePrediction", "hold_gap"]
 

@@ -13,8 +13,8 @@ from typing import Literal
 import numpy as np
 
 from dpwitness.mechanisms.domains import LabelledBall
-from dpwitness.mechanisms.domains.labelled_pairs import axis, replaced
 from dpwitness.mechanisms.numerics.kernels import Kernel
+from dpwitness.mechanisms.numerics.labelled_pairs import axis, replaced
 from dpwitness.mechanisms.numerics.losses import Loss
 from dpwitness.mechanisms.numerics.solvers import Problem, minimise, minimise_kernel
 from dpwitness.mechanisms.papers.ridge import check_records

@@ -13,7 +13,7 @@ from numpy.random import Generator
 
 from dpwitness.mechanisms.balls.erm import ObjectiveBalls, OutputBalls
 from dpwitness.mechanisms.domains import LabelledBall
-from dpwitness.mechanisms.domains.labelled_pairs import axis, opposed_records, replaced
+from dpwitness.mechanisms.numerics.labelled_pairs import axis, opposed_records, replaced
 from dpwitness.mechanisms.numerics.noise import SphericalNoise
 from dpwitness.mechanisms.numerics.solvers import Problem
 from dpwitness.mechanisms.papers.erm import (

@@ -17,7 +17,6 @@ from dpwitness.mechanisms.balls.erm import ObjectiveBalls
 from dpwitness.mechanisms.balls.law import Clamped, LineLaw
 from dpwitness.mechanisms.balls.risk import RiskLaw
 from dpwitness.mechanisms.domains import LabelledBall
-from dpwitness.mechanisms.numerics.categorical import output_rows
 from dpwitness.mechanisms.numerics.jit import jit
 from dpwitness.mechanisms.numerics.losses import Loss
 from dpwitness.mechanisms.numerics.noise import SphericalNoise
@@ -29,6 +28,7 @@ from dpwitness.mechanisms.terms.optional import offered_when
 from dpwitness.mechanisms.terms.pairs import Pair
 from dpwitness.mechanisms.terms.protocol import FloatArray, Truth
 from dpwitness.mechanisms.terms.validation import InvalidArgument, require, require_one_of
+from dpwitness.mechanisms.textbook.categorical import output_rows
 
 __all__ = ["PrivateRidge"]
 

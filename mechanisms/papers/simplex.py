@@ -18,7 +18,6 @@ from flint import arb
 from dpwitness.mechanisms.balls.ball import Ball, Box, softmax
 from dpwitness.mechanisms.balls.risk import slope_over
 from dpwitness.mechanisms.domains import LabelledBall
-from dpwitness.mechanisms.numerics.categorical import SoftmaxDraw, draw_frequencies, log_softmax, output_rows
 from dpwitness.mechanisms.numerics.jit import jit
 from dpwitness.mechanisms.numerics.losses import Loss
 from dpwitness.mechanisms.numerics.solvers import ConvergenceError
@@ -29,6 +28,7 @@ from dpwitness.mechanisms.terms.optional import offered_when
 from dpwitness.mechanisms.terms.pairs import Pair
 from dpwitness.mechanisms.terms.protocol import FloatArray, Truth
 from dpwitness.mechanisms.terms.validation import InvalidArgument, require, require_integer, require_one_of, require_probability, shown
+from dpwitness.mechanisms.textbook.categorical import SoftmaxDraw, draw_frequencies, log_softmax, output_rows
 
 __all__ = ["SimplexMinimiser", "SimplexSampling"]
 

@@ -12,7 +12,6 @@ from typing import ClassVar, Literal
 
 import numpy as np
 
-from dpwitness.mechanisms.numerics.categorical import output_rows
 from dpwitness.mechanisms.numerics.jit import jit
 from dpwitness.mechanisms.numerics.laws import laplace_kernel, laplace_log_density
 from dpwitness.mechanisms.papers.erm import rounded
@@ -24,6 +23,7 @@ from dpwitness.mechanisms.terms.pairs import Pair
 from dpwitness.mechanisms.terms.protocol import FloatArray, Truth
 from dpwitness.mechanisms.terms.validation import require, require_positive
 from dpwitness.mechanisms.textbook.additive import Laplace
+from dpwitness.mechanisms.textbook.categorical import output_rows
 
 __all__ = ["TestDataDependentLearner"]
 

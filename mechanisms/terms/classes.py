@@ -33,7 +33,7 @@ _TABLE: dict[str, str] = {
     "mechanisms.textbook.additive": "Laplace Geometric TruncatedGeometric Gaussian",
     "mechanisms.textbook.vectors": "LaplaceVector PrefixSums",
     "mechanisms.textbook.histograms": "NoisyHistogram",
-    "mechanisms.numerics.categorical": "SoftmaxDraw",
+    "mechanisms.textbook.categorical": "SoftmaxDraw",
     "mechanisms.textbook.selection": "ExponentialMechanism PermuteAndFlip NoisyMax",
     "mechanisms.textbook.local": "RandomizedResponse OneTimeRappor Rappor",
     "mechanisms.textbook.sparse_vector": "SparseVector AboveThreshold BrokenSparseVector",

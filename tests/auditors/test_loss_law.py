@@ -11,8 +11,8 @@ from scipy.optimize import brentq
 from scipy.stats import binom, cauchy, norm
 
 from dpwitness.auditors.loss.composition import merged, split
-from dpwitness.auditors.loss.law import LossLaw
 from dpwitness.auditors.loss.routes import composed, enclose, loss_law
+from dpwitness.auditors.statistics.loss_law import LossLaw
 from dpwitness.mechanisms import GDP, Gaussian, Laplace, LaplaceVector, Pair, RandomizedResponse, SoftmaxDraw
 from dpwitness.mechanisms.textbook import zoo
 

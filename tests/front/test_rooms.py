@@ -40,8 +40,8 @@ ROOMS = [
     "dpwitness.reports",
     "dpwitness",
     "dpwitness.suites",
-    "dpwitness.commands",
     "dpwitness.bench",
+    "dpwitness.commands",
 ]
 FRONT = ("dpwitness.cli", "dpwitness.__main__", "dpwitness.pytest_plugin")  # what stands at the very top, in no room
 

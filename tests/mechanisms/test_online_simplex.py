@@ -9,10 +9,10 @@ import pytest
 from scipy import optimize, stats
 
 from dpwitness import mechanisms as m
-from dpwitness.mechanisms.numerics.categorical import draw_frequencies
 from dpwitness.mechanisms.numerics.losses import LOSSES, Loss
 from dpwitness.mechanisms.terms.datasets import LabelledVectors
 from dpwitness.mechanisms.terms.validation import InvalidArgument
+from dpwitness.mechanisms.textbook.categorical import draw_frequencies
 
 LINEAR = Loss("linear")
 SMOOTH = [name for name in LOSSES if math.isfinite(Loss(name).smoothness)]

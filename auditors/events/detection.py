@@ -19,8 +19,8 @@ from scipy.special import logsumexp, ndtri
 
 from dpwitness.auditors.events.divergence import LEVELS, ORDERS, expected_binned
 from dpwitness.auditors.events.posterior import Table, fitted_odds
-from dpwitness.auditors.loss.law import LossLaw
 from dpwitness.auditors.statistics.certificate import SHARE_FOR_FREQUENCY, parameter_shown, wilson_lower
+from dpwitness.auditors.statistics.loss_law import LossLaw
 from dpwitness.auditors.statistics.regression import Fit, fit_logistic
 from dpwitness.mechanisms.terms.notions import RDP, ZCDP, Claim
 from dpwitness.mechanisms.terms.protocol import FloatArray
