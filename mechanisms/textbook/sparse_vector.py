@@ -21,6 +21,7 @@ from numpy.random import Generator
 from dpwitness.mechanisms.balls.ball import Ball, Box, Listed
 from dpwitness.mechanisms.balls.threshold import pattern_masses
 from dpwitness.mechanisms.domains import Answers
+from dpwitness.mechanisms.numerics import threshold_law
 from dpwitness.mechanisms.numerics.laws import as_vector
 from dpwitness.mechanisms.numerics.threshold_law import ABOVE, BELOW, Noise
 from dpwitness.mechanisms.terms.notions import PureDP
@@ -28,7 +29,6 @@ from dpwitness.mechanisms.terms.optional import offered_when
 from dpwitness.mechanisms.terms.pairs import Pair
 from dpwitness.mechanisms.terms.protocol import FloatArray, Truth
 from dpwitness.mechanisms.terms.validation import InvalidArgument, require
-from dpwitness.mechanisms.numerics import threshold_law
 
 __all__ = ["AboveThreshold", "BrokenSparseVector", "SparseVector"]
 
