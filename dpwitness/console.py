@@ -110,7 +110,7 @@ def plain(text: str) -> str:
 
 
 def _pair(data: dict[str, Any]) -> tuple[str, str]:
-    from dpwitness.reports.wording import dataset
+    from dpwitness.reports.audit.wording import dataset
 
     pair = data["pair"]
     return "pair", f"D0 = {dataset(pair['d0'])}, D1 = {dataset(pair['d1'])} ({pair['why']})"
@@ -118,7 +118,7 @@ def _pair(data: dict[str, Any]) -> tuple[str, str]:
 
 def _audited(result: AuditResult, data: dict[str, Any], bits: bool) -> list[tuple[str, str]]:
     from dpwitness.auditors.results.verdicts import Verdict
-    from dpwitness.reports.wording import figure
+    from dpwitness.reports.audit.wording import figure
 
     symbol = result.claim.symbol
     told = [("audited", f"{result.name}, claim {result.claim}" + (f", relation {result.pair.relation}" if result.pair else ""))]
@@ -147,7 +147,7 @@ def _audited(result: AuditResult, data: dict[str, Any], bits: bool) -> list[tupl
 
 def _enclosed(result: CertifyResult, data: dict[str, Any]) -> list[tuple[str, str]]:
     from dpwitness.auditors.results.verdicts import Verdict
-    from dpwitness.reports.wording import figure
+    from dpwitness.reports.audit.wording import figure
 
     told = [("enclosed", f"{result.name}, claim {result.claim}, relation {result.pair.relation}")]
     if result.verdict is not Verdict.ERROR:

@@ -124,7 +124,7 @@ class _Merged:
         self.written: Path | None = None
         self.untouched, self.cut = "", ""
         from dpwitness.mechanisms.terms.validation import InvalidArgument
-        from dpwitness.reports.report import check_writable
+        from dpwitness.reports.audit.report import check_writable
 
         try:
             check_writable(self.folder)
@@ -151,7 +151,7 @@ class _Merged:
             self.untouched = "no audit was run"
         if self.untouched:
             return
-        from dpwitness.reports.report import write_report
+        from dpwitness.reports.audit.report import write_report
 
         command = f"pytest --dp-report {self.place}"
         self.written = write_report(merged, self.folder, title=f"Audits{self.cut}", command=command, stem=self.stem)

@@ -18,8 +18,8 @@ from dpwitness.auditors.targets.naming import describe_target
 from dpwitness.auditors.targets.trust import words_for
 from dpwitness.auditors.white_box.certify import certify
 from dpwitness.mechanisms.terms.writing import write_json
-from dpwitness.reports.report import result_json
-from dpwitness.reports.wording import dataset, slugs
+from dpwitness.reports.audit.report import result_json
+from dpwitness.reports.audit.wording import dataset, slugs
 
 __all__ = ["Auditor", "NoVerdict", "PrivacyViolation"]
 

@@ -15,7 +15,7 @@ from typing import Any
 
 from dpwitness.mechanisms.terms.validation import InvalidArgument
 from dpwitness.mechanisms.terms.writing import write_text
-from dpwitness.reports.wording import figure, table
+from dpwitness.reports.audit.wording import figure, table
 
 __all__ = ["main", "page", "read_tables"]
 

@@ -33,7 +33,9 @@ from dpwitness.mechanisms.terms.validation import InvalidArgument
 __all__ = ["NeedsWord", "Planned", "Trust", "split_target", "words_for"]
 
 _NAME = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*")
-_OWN = re.compile(r"dpwitness\.(mechanisms(\.(?!foreign|environments|third_party)[a-z_]+){0,2}|proofs_checks\.[a-z_]+_(claims|worlds?))")
+_OWN = re.compile(
+    r"dpwitness\.(mechanisms(\.(?!foreign|environments|third_party)[a-z_]+){0,2}|proofs_checks(\.claims)?\.[a-z_]+_(claims|worlds?))"
+)
 _OWN_FUNCTIONS = tuple(f"dpwitness.auditors{room}:feature_distance" for room in ("", ".sensitivity", ".measured.sensitivity"))
 _INSTALLED = {"site-packages", "dist-packages"}
 _TARGET = record({"kwargs": items(lambda value, _: value)}, target=text(1000, empty=False))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dpwitness.bench.table import Row, Table
-from dpwitness.proofs_checks.mutation_score import LEAST, campaign, score
+from dpwitness.proofs_checks.engine.mutation_score import LEAST, campaign, score
 
 __all__ = ["measure"]
 

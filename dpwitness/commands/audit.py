@@ -71,7 +71,7 @@ def _where(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """``dpwitness audit``."""
     from dpwitness.inputs import keywords, load, pair_of, scores, workers
-    from dpwitness.reports.report import check_writable
+    from dpwitness.reports.audit.report import check_writable
 
     if args.report is not None:
         check_writable(args.report)

@@ -35,7 +35,7 @@ def run(args: argparse.Namespace) -> int:
     from dpwitness.auditors.results.verdicts import Verdict
     from dpwitness.inputs import shown
     from dpwitness.mechanisms.foreign.target import Target, targets_in
-    from dpwitness.reports.report import check_writable
+    from dpwitness.reports.audit.report import check_writable
 
     if args.report is not None:
         check_writable(args.report)
@@ -65,7 +65,7 @@ def run(args: argparse.Namespace) -> int:
             break
     lost = False
     if args.report is not None:
-        from dpwitness.reports.checks_page import write
+        from dpwitness.reports.audit.checks_page import write
 
         page, lost = attempt("report", lambda: write(reports, args.report, command=command_line()))
         if page is not None:

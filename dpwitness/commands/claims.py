@@ -50,7 +50,7 @@ def run(args: argparse.Namespace) -> int:
 def replay(args: argparse.Namespace, witness: dict[str, Any]) -> int:
     """``dpwitness replay`` of a claim's witness: the claim is checked again where it was found to fail."""
     from dpwitness.proofs_checks import settle
-    from dpwitness.proofs_checks.ledger import declaration
+    from dpwitness.proofs_checks.engine.ledger import declaration
 
     for option in ("trials", "workers", "target", "allow"):
         if getattr(args, option, None) not in (None, [], 1):
@@ -94,7 +94,7 @@ def _list(args: argparse.Namespace) -> int:
 
 
 def _show(args: argparse.Namespace) -> int:
-    from dpwitness.proofs_checks.ledger import declaration
+    from dpwitness.proofs_checks.engine.ledger import declaration
 
     it = declaration(args.id)
     known = _remembered().get(_key(it.to_json()), {})
@@ -138,8 +138,8 @@ def _check(args: argparse.Namespace) -> int:
 
 def _check_all(args: argparse.Namespace) -> int:
     from dpwitness.proofs_checks import declarations
-    from dpwitness.reports.claims_page import scopes
-    from dpwitness.reports.report import check_writable
+    from dpwitness.reports.audit.report import check_writable
+    from dpwitness.reports.papers.claims_page import scopes
     from dpwitness.suites import run_all
 
     if args.report is not None:
@@ -162,7 +162,7 @@ def _check_all(args: argparse.Namespace) -> int:
         print(f"interrupted: {len(declarations()) - len(results)} claims were not checked", file=out)
     lost = False
     if args.report is not None:
-        from dpwitness.reports.claims_page import write
+        from dpwitness.reports.papers.claims_page import write
 
         report, lost = attempt("report", lambda: write(results, args.report))
         if report is not None:

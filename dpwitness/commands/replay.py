@@ -34,7 +34,7 @@ def run(args: argparse.Namespace) -> int:
     from dpwitness.auditors.replaying.replay import arguments_of, prepare
     from dpwitness.auditors.results.witness_reading import check_seal, load_json
     from dpwitness.inputs import load, workers
-    from dpwitness.reports.report import check_writable
+    from dpwitness.reports.audit.report import check_writable
 
     raw, file = load_json(args.witness)
     if raw.get("kind") == "claim":

@@ -32,7 +32,7 @@ def arguments(command: Command) -> None:
 def run(args: argparse.Namespace) -> int:
     """``dpwitness suite``: one line a case as it ends, then the count of right and wrong verdicts."""
     from dpwitness.inputs import workers
-    from dpwitness.reports.report import check_writable
+    from dpwitness.reports.audit.report import check_writable
     from dpwitness.suites import run_case, suite_of
 
     if args.report is not None:
@@ -76,7 +76,7 @@ def run(args: argparse.Namespace) -> int:
 
 def _pages(suite: Suite, outcomes: Sequence[Outcome], missing: dict[str, str], folder: str) -> Path:
     """The report of a suite, and the pages of its own."""
-    from dpwitness.reports.report import write_report
+    from dpwitness.reports.audit.report import write_report
 
     data = [outcome.json for outcome in outcomes]
     report = write_report(data, folder, title=f"Suite {suite.name}", command=command_line())

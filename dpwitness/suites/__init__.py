@@ -37,14 +37,14 @@ def _third_party() -> list[Case]:
 
 
 def _third_party_page(results: list[dict[str, Any]], missing: dict[str, str], folder: Path) -> None:
-    from dpwitness.reports.third_party_page import publish
+    from dpwitness.reports.third_party.page import publish
 
     publish(results, missing, folder)
 
 
 def _papers_page(_: list[dict[str, Any]], __: dict[str, str], folder: Path) -> None:
     """The claims of the papers belong to their algorithms: all are checked, and their page is written beside the audits."""
-    from dpwitness.reports.claims_page import write
+    from dpwitness.reports.papers.claims_page import write
 
     write(list(run_all(seconds=60.0, quick=False, seed=0)), folder)
 

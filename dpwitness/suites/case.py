@@ -16,8 +16,8 @@ from dpwitness.auditors.white_box.certify import certify
 from dpwitness.mechanisms.terms.notions import Claim
 from dpwitness.mechanisms.terms.pairs import Pair
 from dpwitness.mechanisms.terms.protocol import Truth
-from dpwitness.reports.report import result_json
-from dpwitness.reports.wording import figure
+from dpwitness.reports.audit.report import result_json
+from dpwitness.reports.audit.wording import figure
 
 __all__ = ["Case", "Outcome", "Suite", "compare", "run_case"]
 

@@ -15,7 +15,7 @@ from dpwitness.mechanisms.foreign.target import Target
 from dpwitness.mechanisms.terms.notions import ApproxDP, PureDP
 from dpwitness.mechanisms.terms.pairs import Pair
 from dpwitness.mechanisms.terms.protocol import Truth
-from dpwitness.reports.third_party_rows import ROWS, Row
+from dpwitness.reports.third_party.rows import ROWS, Row
 from dpwitness.suites.case import Case
 
 __all__ = ["TargetCase", "cases"]

@@ -85,4 +85,5 @@ def public_name(cls: type) -> str:
 
 def today(module: str) -> str:
     """Where a module of an earlier layout stands today; any other is returned as it is."""
-    return _MOVED.get(module, module)
+    old = "dpwitness.proofs_checks."
+    return _MOVED.get(module, f"{old}claims.{module[len(old) :]}" if module.startswith(old) and module.endswith("_claims") else module)

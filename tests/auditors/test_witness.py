@@ -14,7 +14,7 @@ from dpwitness.auditors.results.witness_reading import read_witness, seal
 from dpwitness.auditors.targets.naming import load_target
 from dpwitness.mechanisms import Laplace, Records
 from dpwitness.mechanisms.textbook.zoo import zoo
-from dpwitness.reports.report import write_report
+from dpwitness.reports.audit.report import write_report
 
 PAIR = Pair(np.array([0.0]), np.array([1.0]))
 

@@ -4,7 +4,7 @@ import json
 
 from dpwitness import Pair, audit
 from dpwitness.cli import main
-from dpwitness.reports.report import write_report
+from dpwitness.reports.audit.report import write_report
 
 TESTS = """
 import numpy as np

@@ -14,7 +14,7 @@ from dpwitness.auditors.events.rules import Atoms, name_of_atom
 from dpwitness.console import Bar, plain
 from dpwitness.mechanisms import Laplace
 from dpwitness.mechanisms.foreign.target import TargetError
-from dpwitness.reports.wording import beyond
+from dpwitness.reports.audit.wording import beyond
 from dpwitness.suites import run_case, suite
 
 NEAR = Pair(np.array([0.0]), np.array([1.0]))
@@ -86,7 +86,7 @@ def test_a_library_that_is_not_installed_skips(tmp_path):
 
 def test_a_suite_says_what_was_expected(tmp_path):
     """A broken specimen that is found broken is right: nothing is to be withdrawn."""
-    from dpwitness.reports.report import write_report
+    from dpwitness.reports.audit.report import write_report
 
     cases = {case.name: case for case in suite("zoo")}
     outcomes = [run_case(cases[name], trials=20_000) for name in ("svt5", "laplace-grid")]

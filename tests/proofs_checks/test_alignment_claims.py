@@ -11,9 +11,9 @@ from scipy.stats import laplace
 from z3 import Real
 
 from dpwitness.proofs_checks import Box, ClaimVerdict, check, declarations, enclose
-from dpwitness.proofs_checks.alignment_claims import threshold_obligations, winner_obligations
-from dpwitness.proofs_checks.evidence import unsatisfiable
-from dpwitness.proofs_checks.ledger import Effort, settle
+from dpwitness.proofs_checks.claims.alignment_claims import threshold_obligations, winner_obligations
+from dpwitness.proofs_checks.engine.evidence import unsatisfiable
+from dpwitness.proofs_checks.engine.ledger import Effort, settle
 
 HOLDS, FAILS = ClaimVerdict.HOLDS, ClaimVerdict.FAILS
 VERDICTS = {

@@ -14,9 +14,9 @@ from scipy.stats import gamma
 from dpwitness.auditors import Result, Verdict
 from dpwitness.mechanisms.terms.validation import InvalidArgument
 from dpwitness.proofs_checks import Box, ClaimVerdict, branch_and_bound, check, declarations, enclose, supremum
-from dpwitness.proofs_checks.enclosures import interval, log1p_remainder
-from dpwitness.proofs_checks.ledger import certificate, claim, settle
-from dpwitness.proofs_checks.logistic_claims import corrected_budget_excess, objective_excess
+from dpwitness.proofs_checks.claims.logistic_claims import corrected_budget_excess, objective_excess
+from dpwitness.proofs_checks.engine.enclosures import interval, log1p_remainder
+from dpwitness.proofs_checks.engine.ledger import certificate, claim, settle
 
 HOLDS, TIGHT, FAILS, OPEN = ClaimVerdict.HOLDS, ClaimVerdict.HOLDS_TIGHT, ClaimVerdict.FAILS, ClaimVerdict.INCONCLUSIVE
 

@@ -16,11 +16,11 @@ from dpwitness.mechanisms import LabelledVectors
 from dpwitness.mechanisms.numerics.losses import Loss
 from dpwitness.mechanisms.papers.glm import GLMObjectivePerturbation, GLMOutputPerturbation
 from dpwitness.proofs_checks import Box, ClaimVerdict, check, declarations, enclose
-from dpwitness.proofs_checks.evidence import audited, exact_delta
-from dpwitness.proofs_checks.gaussian import gap, gaussian_excess, mills
-from dpwitness.proofs_checks.glm_claims import huber_delta, huber_pair, wide_excess
-from dpwitness.proofs_checks.glm_utility_claims import OneFeature
-from dpwitness.proofs_checks.ledger import settle
+from dpwitness.proofs_checks.claims.glm_claims import huber_delta, huber_pair, wide_excess
+from dpwitness.proofs_checks.claims.glm_utility_claims import OneFeature
+from dpwitness.proofs_checks.engine.evidence import audited, exact_delta
+from dpwitness.proofs_checks.engine.gaussian import gap, gaussian_excess, mills
+from dpwitness.proofs_checks.engine.ledger import settle
 
 HOLDS, TIGHT, FAILS, OPEN = ClaimVerdict.HOLDS, ClaimVerdict.HOLDS_TIGHT, ClaimVerdict.FAILS, ClaimVerdict.INCONCLUSIVE
 VERDICTS = {

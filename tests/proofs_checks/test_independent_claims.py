@@ -14,9 +14,9 @@ from dpwitness.auditors.measured.utility import Scaling, audit_utility
 from dpwitness.auditors.white_box.certify import certify
 from dpwitness.mechanisms.papers.independent import TestDataIndependentLearner
 from dpwitness.proofs_checks import Box, ClaimVerdict, check, declarations
-from dpwitness.proofs_checks import independent_claims as claims
-from dpwitness.proofs_checks.evidence import audited, unsatisfiable
-from dpwitness.proofs_checks.ledger import Effort, settle
+from dpwitness.proofs_checks.claims import independent_claims as claims
+from dpwitness.proofs_checks.engine.evidence import audited, unsatisfiable
+from dpwitness.proofs_checks.engine.ledger import Effort, settle
 
 HOLDS, TIGHT, FAILS, OPEN = ClaimVerdict.HOLDS, ClaimVerdict.HOLDS_TIGHT, ClaimVerdict.FAILS, ClaimVerdict.INCONCLUSIVE
 PASSED = ClaimVerdict.NOT_REFUTED

@@ -15,12 +15,12 @@ from flint import arb
 
 from dpwitness.auditors.measured.utility import FailureBound, Scaling, audit_utility
 from dpwitness.proofs_checks import Box, ClaimVerdict, check, declarations
-from dpwitness.proofs_checks import interactive_accuracy_claims as accuracy
-from dpwitness.proofs_checks import interactive_claims as claims
-from dpwitness.proofs_checks.enclosures import at_most
-from dpwitness.proofs_checks.evidence import audited, identities
-from dpwitness.proofs_checks.interactive_game import adaptive_delta, held_law
-from dpwitness.proofs_checks.ledger import Effort, settle
+from dpwitness.proofs_checks.claims import interactive_accuracy_claims as accuracy
+from dpwitness.proofs_checks.claims import interactive_claims as claims
+from dpwitness.proofs_checks.engine.enclosures import at_most
+from dpwitness.proofs_checks.engine.evidence import audited, identities
+from dpwitness.proofs_checks.engine.interactive_game import adaptive_delta, held_law
+from dpwitness.proofs_checks.engine.ledger import Effort, settle
 
 HOLDS, FAILS, OPEN, PASSED = ClaimVerdict.HOLDS, ClaimVerdict.FAILS, ClaimVerdict.INCONCLUSIVE, ClaimVerdict.NOT_REFUTED
 

@@ -10,7 +10,7 @@ import pytest
 
 from dpwitness.cli import main
 from dpwitness.proofs_checks import ClaimVerdict, check, declarations
-from dpwitness.reports.claims_page import checks_page, page, write
+from dpwitness.reports.papers.claims_page import checks_page, page, write
 
 HERE = Path(__file__).parent
 PUBLISHED = HERE.parents[1] / "reports" / "published"
@@ -171,9 +171,9 @@ def test_bad_input(arguments, message, capsys):
 def test_a_missing_package_is_named_with_the_install_line(monkeypatch):
     import sys
 
-    from dpwitness.proofs_checks import ledger
-    from dpwitness.proofs_checks.declaration import Declaration
-    from dpwitness.proofs_checks.ledger import Box, settle
+    from dpwitness.proofs_checks.engine import ledger
+    from dpwitness.proofs_checks.engine.declaration import Declaration
+    from dpwitness.proofs_checks.engine.ledger import Box, settle
 
     monkeypatch.setitem(sys.modules, "z3", None)
     declared = Declaration("X-01", "s", "s", "f", Box(), "certificate", lambda effort: ledger.need("z3", "z3-solver"))

@@ -18,10 +18,10 @@ from dpwitness.mechanisms.numerics.solvers import Problem, minimise
 from dpwitness.mechanisms.papers.erm import LOGISTIC, logistic_shift
 from dpwitness.mechanisms.terms.validation import InvalidArgument
 from dpwitness.proofs_checks import Box, ClaimVerdict, check, declarations, enclose, settle
-from dpwitness.proofs_checks.evidence import audited, identities, unsatisfiable
-from dpwitness.proofs_checks.logistic_objective_claims import line_loss_excess, objective_loss
-from dpwitness.proofs_checks.logistic_sensitivity_claims import line_excess, shift_excess, singular_excess
-from dpwitness.proofs_checks.logistic_utility_claims import gamma_tail, least_records, wrong_side
+from dpwitness.proofs_checks.claims.logistic_objective_claims import line_loss_excess, objective_loss
+from dpwitness.proofs_checks.claims.logistic_sensitivity_claims import line_excess, shift_excess, singular_excess
+from dpwitness.proofs_checks.claims.logistic_utility_claims import gamma_tail, least_records, wrong_side
+from dpwitness.proofs_checks.engine.evidence import audited, identities, unsatisfiable
 
 HOLDS, TIGHT, FAILS, OPEN = ClaimVerdict.HOLDS, ClaimVerdict.HOLDS_TIGHT, ClaimVerdict.FAILS, ClaimVerdict.INCONCLUSIVE
 

@@ -8,12 +8,13 @@ import time
 import pytest
 from flint import arb
 
-from dpwitness.proofs_checks import ClaimVerdict, check, declarations, logistic_claims, settle
-from dpwitness.proofs_checks.enclosures import Contradiction, free, interval, twice
-from dpwitness.proofs_checks.evidence import unsatisfiable
-from dpwitness.proofs_checks.ledger import _LEDGER, Effort
-from dpwitness.proofs_checks.mutation import mutants, planted, run
-from dpwitness.proofs_checks.mutation_score import LEAST, campaign, markdown, proofs, sample, score
+from dpwitness.proofs_checks import ClaimVerdict, check, declarations, settle
+from dpwitness.proofs_checks.claims import logistic_claims
+from dpwitness.proofs_checks.engine.enclosures import Contradiction, free, interval, twice
+from dpwitness.proofs_checks.engine.evidence import unsatisfiable
+from dpwitness.proofs_checks.engine.ledger import _LEDGER, Effort
+from dpwitness.proofs_checks.engine.mutation import mutants, planted, run
+from dpwitness.proofs_checks.engine.mutation_score import LEAST, campaign, markdown, proofs, sample, score
 
 NAMED = ("CM-06-repair", "CM-04", "JT-10", "JT-11", "MN-02", "MN-06-price", "JT-16-repair")
 QUICK = ("CM-01", "CM-02", "CM-05-line", "CM-08", "CM-08-repair", "JK-10-repair", "JK-11", "JK-11-tail", "JK-14", "JK-17", "JT-02", "JT-03")
@@ -77,7 +78,7 @@ def test_the_score_counts_what_turned_nothing():
         unused = arb(3) * x
         return type(check("CM-02").evidence.reached)(-1.0, -0.5, float(unused.mid()) * 0)
 
-    blind.__module__ = "dpwitness.proofs_checks.logistic_claims"
+    blind.__module__ = "dpwitness.proofs_checks.claims.logistic_claims"
     declared = dataclasses.replace(declarations()["CM-02"], function=blind)
     with pytest.raises(LookupError):  # not written in the claims' modules: it is no check of the ledger
         list(mutants(declared))

@@ -9,9 +9,9 @@ import pytest
 
 from dpwitness.mechanisms.numerics.losses import Loss
 from dpwitness.proofs_checks import Box, ClaimVerdict, check, declarations
-from dpwitness.proofs_checks import prediction_claims as claims
-from dpwitness.proofs_checks.evidence import attained, audited, identities, unsatisfiable
-from dpwitness.proofs_checks.ledger import Effort, settle
+from dpwitness.proofs_checks.claims import prediction_claims as claims
+from dpwitness.proofs_checks.engine.evidence import attained, audited, identities, unsatisfiable
+from dpwitness.proofs_checks.engine.ledger import Effort, settle
 
 HOLDS, TIGHT, FAILS = ClaimVerdict.HOLDS, ClaimVerdict.HOLDS_TIGHT, ClaimVerdict.FAILS
 

@@ -15,11 +15,11 @@ from scipy.stats import binom
 from dpwitness.mechanisms import LinearCosts
 from dpwitness.mechanisms.papers.ftrl import PrivateFTRL
 from dpwitness.proofs_checks import Box, ClaimVerdict, check, declarations, enclose, supremum
-from dpwitness.proofs_checks.enclosures import at_most
-from dpwitness.proofs_checks.evidence import exact_delta
-from dpwitness.proofs_checks.gaussian import gaussian_excess
-from dpwitness.proofs_checks.ledger import Effort, settle
-from dpwitness.proofs_checks.regret_claims import regret_scaling, renyi_excess, steady_regret
+from dpwitness.proofs_checks.claims.regret_claims import regret_scaling, renyi_excess, steady_regret
+from dpwitness.proofs_checks.engine.enclosures import at_most
+from dpwitness.proofs_checks.engine.evidence import exact_delta
+from dpwitness.proofs_checks.engine.gaussian import gaussian_excess
+from dpwitness.proofs_checks.engine.ledger import Effort, settle
 
 HOLDS, TIGHT, FAILS, OPEN = ClaimVerdict.HOLDS, ClaimVerdict.HOLDS_TIGHT, ClaimVerdict.FAILS, ClaimVerdict.INCONCLUSIVE
 SOME = ClaimVerdict.NOT_REFUTED

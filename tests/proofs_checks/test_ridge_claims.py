@@ -12,10 +12,10 @@ from flint import arb
 
 from dpwitness.mechanisms import PrivateRidge
 from dpwitness.proofs_checks import Box, ClaimVerdict, check, declarations, enclose, settle
-from dpwitness.proofs_checks.aggregation_claims import averaging, first_step_excess, step_fails
-from dpwitness.proofs_checks.enclosures import interval, times
-from dpwitness.proofs_checks.evidence import identities, unsatisfiable
-from dpwitness.proofs_checks.ridge_claims import _gradient_at_closed_form, price_constant
+from dpwitness.proofs_checks.claims.aggregation_claims import averaging, first_step_excess, step_fails
+from dpwitness.proofs_checks.claims.ridge_claims import _gradient_at_closed_form, price_constant
+from dpwitness.proofs_checks.engine.enclosures import interval, times
+from dpwitness.proofs_checks.engine.evidence import identities, unsatisfiable
 
 HOLDS, TIGHT, FAILS, OPEN = ClaimVerdict.HOLDS, ClaimVerdict.HOLDS_TIGHT, ClaimVerdict.FAILS, ClaimVerdict.INCONCLUSIVE
 

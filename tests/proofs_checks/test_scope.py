@@ -11,9 +11,9 @@ import pytest
 from dpwitness.auditors.results.verdicts import Verdict
 from dpwitness.mechanisms.terms.validation import InvalidArgument
 from dpwitness.proofs_checks import Box, ClaimVerdict, Enclosure, Evidence, check, enclose, settle
-from dpwitness.proofs_checks.declaration import Declaration
-from dpwitness.proofs_checks.evidence import audited, identities, unsatisfiable
-from dpwitness.reports.claims_page import page, ranges, scopes
+from dpwitness.proofs_checks.engine.declaration import Declaration
+from dpwitness.proofs_checks.engine.evidence import audited, identities, unsatisfiable
+from dpwitness.reports.papers.claims_page import page, ranges, scopes
 
 PUBLISHED = Path(__file__).parents[2] / "reports" / "published" / "papers.json"
 

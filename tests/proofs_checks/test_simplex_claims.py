@@ -16,10 +16,11 @@ from dpwitness.auditors.measured.utility import MeanBound
 from dpwitness.mechanisms import LabelledVectors
 from dpwitness.mechanisms.numerics.losses import Loss
 from dpwitness.mechanisms.papers.simplex import SimplexSampling, minimise_over_simplex
-from dpwitness.proofs_checks import Box, ClaimVerdict, check, declarations, enclose, simplex_claims, supremum
-from dpwitness.proofs_checks.enclosures import at_most
-from dpwitness.proofs_checks.ledger import settle
-from dpwitness.proofs_checks.simplex_claims import square_root_of_draws
+from dpwitness.proofs_checks import Box, ClaimVerdict, check, declarations, enclose, supremum
+from dpwitness.proofs_checks.claims import simplex_claims
+from dpwitness.proofs_checks.claims.simplex_claims import square_root_of_draws
+from dpwitness.proofs_checks.engine.enclosures import at_most
+from dpwitness.proofs_checks.engine.ledger import settle
 
 HOLDS, TIGHT, FAILS, OPEN = ClaimVerdict.HOLDS, ClaimVerdict.HOLDS_TIGHT, ClaimVerdict.FAILS, ClaimVerdict.INCONCLUSIVE
 SOME = ClaimVerdict.NOT_REFUTED

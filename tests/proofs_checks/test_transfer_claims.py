@@ -15,11 +15,11 @@ from dpwitness.auditors.measured.utility import Scaling, audit_utility
 from dpwitness.auditors.white_box.certify import certify
 from dpwitness.mechanisms.papers.transfer import TestDataDependentLearner
 from dpwitness.proofs_checks import Box, ClaimVerdict, check, declarations
-from dpwitness.proofs_checks import transfer_claims as claims
-from dpwitness.proofs_checks.enclosures import enclose
-from dpwitness.proofs_checks.evidence import audited, unsatisfiable
-from dpwitness.proofs_checks.independent_claims import learner
-from dpwitness.proofs_checks.ledger import Effort, settle
+from dpwitness.proofs_checks.claims import transfer_claims as claims
+from dpwitness.proofs_checks.claims.independent_claims import learner
+from dpwitness.proofs_checks.engine.enclosures import enclose
+from dpwitness.proofs_checks.engine.evidence import audited, unsatisfiable
+from dpwitness.proofs_checks.engine.ledger import Effort, settle
 
 HOLDS, TIGHT, FAILS, OPEN = ClaimVerdict.HOLDS, ClaimVerdict.HOLDS_TIGHT, ClaimVerdict.FAILS, ClaimVerdict.INCONCLUSIVE
 PASSED = ClaimVerdict.NOT_REFUTED

@@ -5,7 +5,7 @@ import pytest
 
 from dpwitness.auditors.statistics.certificate import Tally, certified
 from dpwitness.mechanisms import GDP, RDP, ZCDP, ApproxDP, PureDP
-from dpwitness.reports.certified import certified_point, error_spent, lower_profile
+from dpwitness.reports.audit.certified import certified_point, error_spent, lower_profile
 
 ALPHA = 0.05
 

@@ -15,8 +15,8 @@ from dpwitness.auditors.results.verdicts import Result, Verdict
 from dpwitness.mechanisms import InvalidArgument
 from dpwitness.mechanisms.textbook import zoo
 from dpwitness.reports import card_for, check_writable, holm, result_json, write_report
-from dpwitness.reports.cards import _CARDS
-from dpwitness.reports.wording import dataset, differences, slugs
+from dpwitness.reports.audit.cards import _CARDS
+from dpwitness.reports.audit.wording import dataset, differences, slugs
 
 
 def array(*values):

@@ -7,10 +7,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from dpwitness.reports import reproduce_accuracy as acc
-from dpwitness.reports import reproduce_logistic as lr
-from dpwitness.reports.reproductions import SEED, figure_2_cell, write
-from dpwitness.reports.reproductions_page import page
+from dpwitness.reports.reproductions import accuracy as acc
+from dpwitness.reports.reproductions import logistic as lr
+from dpwitness.reports.reproductions.__main__ import SEED, figure_2_cell, write
+from dpwitness.reports.reproductions.page import page
 
 PUBLISHED = Path(__file__).parents[2] / "reports" / "published"
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from dpwitness.mechanisms.terms.pairs import Pair
-from dpwitness.reports import third_party_laws as law
+from dpwitness.reports.third_party import laws as law
 
 
 def rows(*entries):

@@ -7,8 +7,8 @@ import pytest
 
 from dpwitness.auditors.results.witness_reading import read_witness
 from dpwitness.mechanisms.foreign.environments import FOLDER, environments
-from dpwitness.reports.third_party_page import main, numbers, page
-from dpwitness.reports.third_party_rows import ROWS
+from dpwitness.reports.third_party.page import main, numbers, page
+from dpwitness.reports.third_party.rows import ROWS
 from dpwitness.suites.third_party import cases
 
 PUBLISHED = Path(__file__).parents[2] / "reports" / "published"

@@ -1,0 +1,397 @@
+"""Mutants of the checks: does a verdict turn when a constant or an inequality of its check is changed?
+
+A check is worth something only if it can fail. Every numeric constant of a claim's check, and of the functions and module constants that
+it uses, is halved and doubled; every inequality is flipped, and so are min and max. The mutant is run. It has *turned* the claim if the
+verdict is another one, or no verdict comes out, or the proved number is another where the claim is said to be tight.
+
+Constants that say how hard to look, or where, are no part of a claim's content: they are left out by rule (`EXCUSES`), and counted.
+"""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import inspect
+import math
+import sys
+import textwrap
+import types
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from copy import deepcopy
+from dataclasses import dataclass, replace
+from functools import cache
+from typing import Any
+
+from dpwitness.proofs_checks.engine.declaration import Declaration
+from dpwitness.proofs_checks.engine.finding import ClaimFinding
+from dpwitness.proofs_checks.engine.ledger import CELLS, settle
+
+__all__ = ["Mutant", "Outcome", "mutants", "run"]
+
+PACKAGE = "dpwitness.proofs_checks"
+ENGINE = ("enclosures", "evidence", "finding", "ledger", "mutation", "scope")  # what runs checks, with tests of its own
+FLIPPED = {ast.Lt: ast.Gt, ast.Gt: ast.Lt, ast.LtE: ast.GtE, ast.GtE: ast.LtE, ast.Eq: ast.NotEq, ast.NotEq: ast.Eq}
+SIGNS = {ast.Lt: "<", ast.Gt: ">", ast.LtE: "<=", ast.GtE: ">=", ast.Eq: "==", ast.NotEq: "!="}
+SWAPPED = {"min": "max", "max": "min"}
+
+SETTINGS = {
+    "trials", "runs", "seed", "evaluations", "confidence", "cells", "relative", "seconds", "size", "name", "axis", "timeout",
+}  # fmt: skip
+GRIDS = {"linspace", "geomspace", "arange", "range", "workprec", "meshgrid", "repeat", "reshape", "zeros", "ones", "eye", "full", "of"}
+EXCUSES = {
+    "setting": "how hard to look: a number of runs, points or cells, a seed, a confidence, a time",
+    "grid": "where a search looks, and the shape of an array",
+    "point": "the values at which a check is run, which its row names",
+    "range": "the range of a parameter, which its row names",
+    "index": "which entry of an array",
+    "text": "a number in a sentence",
+    "case": "a case at which a promise is reached, or must be reached besides being proved",
+    "free": "a value that cancels, or of a witness that may lie as far out as one likes",
+    "unused": "a branch that the check of this claim does not take",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Mutant:
+    """One change of one node of a function or of a module constant.
+
+    Attributes
+    ----------
+    claim, where : str
+        The claim that is checked, and the function or constant that was changed, ``module.name``.
+    line : int
+        In its file.
+    change : str
+        Such as ``0.25 -> 0.5`` or ``<= -> >=``, and the line's text.
+    excuse : str
+        A key of `EXCUSES`, or empty.
+    """
+
+    claim: str
+    where: str
+    line: int
+    column: int
+    change: str
+    text: str
+    excuse: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What became of a mutant: ``verdict``, ``error``, ``number`` (all three turned) or ``same``."""
+
+    mutant: Mutant
+    kind: str
+    found: str
+
+
+# -- what belongs to a check -------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """A function, or a module constant, with its syntax tree."""
+
+    module: str
+    name: str
+    tree: ast.AST
+    function: types.FunctionType | None  # None for a constant
+    checked: bool  # whether it is a check itself
+
+    @property
+    def where(self) -> str:
+        return f"{self.module.rpartition('.')[2]}.{self.name}"
+
+
+@cache
+def _tree(module: str) -> ast.Module:
+    return ast.parse(inspect.getsource(importlib.import_module(module)))
+
+
+def _mine(module: str | None) -> bool:
+    return module is not None and module.startswith(PACKAGE + ".") and module.rpartition(".")[2] not in ENGINE
+
+
+def _function(function: types.FunctionType, checked: bool) -> _Place:
+    for node in ast.walk(_tree(function.__module__)):
+        if isinstance(node, ast.FunctionDef) and node.name == function.__name__:
+            first = min([node.lineno, *(d.lineno for d in node.decorator_list)])
+            if first <= function.__code__.co_firstlineno <= node.lineno:
+                return _Place(function.__module__, function.__qualname__, node, function, checked)
+    raise LookupError(function.__qualname__)
+
+
+def _constant(module: str, name: str) -> _Place | None:
+    for node in _tree(module).body:
+        if isinstance(node, ast.Assign) and any(isinstance(t, ast.Name) and t.id == name for t in node.targets):
+            return _Place(module, name, node, None, False)
+        if isinstance(node, ast.ImportFrom) and node.level and node.module and any((a.asname or a.name) == name for a in node.names):
+            return _constant(f"{PACKAGE}.{node.module}", name) if _mine(f"{PACKAGE}.{node.module}") else None
+    return None
+
+
+def _places(declared: Declaration) -> list[_Place]:
+    """The check, and all functions, methods and constants of the claims' modules that it uses."""
+    found: dict[tuple[str, str], _Place] = {}
+    waiting = [_function(declared.function, True)]  # type: ignore[arg-type]
+    while waiting:
+        place = waiting.pop()
+        if (place.module, place.name) in found:
+            continue
+        found[place.module, place.name] = place
+        space = vars(sys.modules[place.module])
+        body = place.tree.body if isinstance(place.tree, ast.FunctionDef) else [place.tree]
+        own = {node.arg for node in ast.walk(place.tree) if isinstance(node, ast.arg)}
+        for name in {node.id for part in body for node in ast.walk(part) if isinstance(node, ast.Name)} - own:
+            value = space.get(name)
+            if isinstance(value, types.FunctionType) and _mine(value.__module__):
+                waiting.append(_function(value, False))
+            elif isinstance(value, type) and _mine(value.__module__):
+                members = [getattr(m, "fget", m) for m in vars(value).values()]
+                waiting += [_function(m, False) for m in members if isinstance(m, types.FunctionType) and m.__name__[:2] != "__"]
+            elif name in space and (constant := _constant(place.module, name)) is not None:
+                waiting.append(constant)
+    return list(found.values())
+
+
+# -- mutants -----------------------------------------------------------------------------------------------------------
+
+
+def mutants(declared: Declaration) -> Iterator[tuple[Mutant, _Place, int, Any]]:
+    """Every mutant of a claim's check, with its place, the number of its node, and what is put there."""
+    for place in _places(declared):
+        lines = inspect.getsource(sys.modules[place.module]).splitlines()
+        parents = {child: node for node in ast.walk(place.tree) for child in ast.iter_child_nodes(node)}
+        skipped = _never(place)
+        for number, node in enumerate(ast.walk(place.tree)):
+            if node in skipped:
+                continue
+            for change, value in _changes(node):
+                line, column = getattr(node, "lineno", 0), getattr(node, "col_offset", 0)
+                excuse = _excuse(node, parents, place)
+                yield Mutant(declared.id, place.where, line, column, change, lines[line - 1].strip(), excuse), place, number, value
+
+
+def _never(place: _Place) -> set[ast.AST]:
+    """Nodes that are no part of what runs: decorators, annotations, the docstring."""
+    if not isinstance(place.tree, ast.FunctionDef):
+        return set()
+    roots: list[ast.AST | None] = []
+    for node in ast.walk(place.tree):
+        if isinstance(node, ast.FunctionDef):
+            roots += [*node.decorator_list, node.returns, *(a.annotation for a in [*node.args.args, *node.args.kwonlyargs])]
+        if isinstance(node, ast.AnnAssign):
+            roots.append(node.annotation)
+    return {child for root in roots if root is not None for child in ast.walk(root)}
+
+
+def _changes(node: ast.AST) -> Iterator[tuple[str, Any]]:
+    if isinstance(node, ast.Constant) and (number := _number(node.value)):
+        for factor in (0.5, 2):
+            value = number * factor
+            new = int(value) if isinstance(number, int) and value == int(value) else value
+            yield f"{node.value!s} -> {new}", str(new) if isinstance(node.value, str) else new
+    if isinstance(node, ast.Compare):
+        for k, op in enumerate(node.ops):
+            if type(op) in FLIPPED:
+                yield f"{SIGNS[type(op)]} -> {SIGNS[FLIPPED[type(op)]]}", k
+    if isinstance(node, ast.Name) and node.id in SWAPPED and isinstance(node.ctx, ast.Load):
+        yield f"{node.id} -> {SWAPPED[node.id]}", SWAPPED[node.id]
+    if isinstance(node, ast.Attribute) and node.attr in SWAPPED:
+        yield f"{node.attr} -> {SWAPPED[node.attr]}", SWAPPED[node.attr]
+
+
+def _number(value: Any) -> int | float | None:
+    """The number that a constant of the source is: also in a string, as in ``arb("0.526")``. Zero has no other multiples."""
+    if isinstance(value, str):
+        try:
+            found = float(value)
+        except ValueError:
+            return None
+        return found if math.isfinite(found) and found else None
+    return value if isinstance(value, int | float) and not isinstance(value, bool) and value and math.isfinite(value) else None
+
+
+def _excuse(node: ast.AST, parents: dict[ast.AST, ast.AST], place: _Place) -> str:
+    if place.function is None and place.name in CONSTANTS:
+        return CONSTANTS[place.name]
+    if place.name in LOOKS:
+        return "case"
+    below = node
+    while (above := parents.get(below)) is not None:
+        if isinstance(above, ast.JoinedStr):
+            return "text"
+        if isinstance(above, ast.Subscript) and below is above.slice:
+            return "index"
+        if isinstance(above, ast.keyword) and above.arg in SETTINGS:
+            return "setting"
+        if isinstance(above, ast.Call) and below is not above.func and _called(above) in GRIDS:
+            return "setting" if _called(above) in ("of", "workprec") else "grid"
+        if isinstance(above, ast.Call) and below is not above.func and _called(above) in ("free", "case"):
+            return _called(above)
+        if isinstance(above, ast.Call) and below is not above.func and _called(above) in CASES and _attains(place):
+            return "case"
+        if isinstance(above, ast.arguments) and place.checked:
+            return "point"
+        below = above
+    return ""
+
+
+def _called(call: ast.Call) -> str:
+    return call.func.attr if isinstance(call.func, ast.Attribute) else call.func.id if isinstance(call.func, ast.Name) else ""
+
+
+def _attains(place: _Place) -> bool:
+    return any(isinstance(node, ast.Call) and _called(node) == "attained" for node in ast.walk(place.tree))
+
+
+CASES = {"audit_sensitivity", "LabelledBall", "KernelLearner", "TestDataDependentLearner", "GLMOutputPerturbation", "moved"}
+LOOKS = {"corners", "both_ways", "noisy", "moved", "longest"}  # functions that say where a promise must be reached, or look for it
+CONSTANTS = {
+    "PRECISION": "setting", "STEPS": "grid", "NEAR": "grid", "NEVER": "setting", "W3_OUTPUTS": "grid", "PLACES": "grid",
+}  # fmt: skip
+
+
+# -- running them ------------------------------------------------------------------------------------------------------
+
+
+@contextmanager
+def planted(place: _Place, number: int, value: Any) -> Iterator[None]:
+    """The mutant in the place of the original, for everyone who holds it."""
+    tree = ast.parse(textwrap.dedent(ast.unparse(_changed(place.tree, number, value))))
+    space = vars(sys.modules[place.module])
+    if place.function is None:
+        scratch = dict(space)
+        exec(compile(tree, "<mutant>", "exec"), scratch)
+        before, after = space[place.name], scratch[place.name]
+        holders = [vars(m) for name, m in sys.modules.items() if name.startswith(PACKAGE) and vars(m).get(place.name) is before]
+        for held in holders:
+            held[place.name] = after
+        try:
+            yield
+        finally:
+            for held in holders:
+                held[place.name] = before
+        return
+    function = place.function
+    scratch = {}
+    exec(compile(tree, function.__code__.co_filename, "exec"), {**space}, scratch)
+    (new,) = scratch.values()
+    kept = function.__code__, function.__defaults__, function.__kwdefaults__
+    function.__code__, function.__defaults__, function.__kwdefaults__ = new.__code__, new.__defaults__, new.__kwdefaults__
+    try:
+        yield
+    finally:
+        function.__code__, function.__defaults__, function.__kwdefaults__ = kept
+
+
+def _changed(tree: ast.AST, number: int, value: Any) -> ast.AST:
+    copy = deepcopy(tree)
+    node = list(ast.walk(copy))[number]
+    if isinstance(node, ast.Constant):
+        node.value = value
+    elif isinstance(node, ast.Compare):
+        node.ops[value] = FLIPPED[type(node.ops[value])]()
+    elif isinstance(node, ast.Name):
+        node.id = value
+    elif isinstance(node, ast.Attribute):
+        node.attr = value
+    if isinstance(copy, ast.FunctionDef):
+        copy.decorator_list = []
+    return copy
+
+
+def run(declared: Declaration, *, only: Callable[[Mutant], bool] = lambda mutant: True, seconds: float = 10.0) -> list[Outcome]:
+    """Run every mutant of a claim's check that has no excuse; those that are excused come back as ``excused``."""
+    reached: set[tuple[str, int]] = set()
+    with _traced(reached):
+        original = settle(declared, seconds=60.0, quick=True)
+    cells, original = _enough(declared, original)
+    found = []
+    for mutant, place, number, value in mutants(declared):
+        if not mutant.excuse and place.function is not None and (place.module, mutant.line) not in reached:
+            mutant = replace(mutant, excuse="unused")
+        if mutant.excuse:
+            found.append(Outcome(mutant, "excused", ""))
+        elif only(mutant):
+            try:
+                with planted(place, number, value):
+                    changed = settle(declared, seconds=seconds, cells=cells, quick=True)
+                found.append(Outcome(mutant, _compare(original, changed), changed.headline()[:160]))
+            except Exception as error:
+                found.append(Outcome(mutant, "error", f"{type(error).__name__}: {error}"[:160]))
+    return found
+
+
+def _enough(declared: Declaration, original: ClaimFinding) -> tuple[int, ClaimFinding]:
+    """The fewest cells, of a few, with which the claim comes to its verdict, and the finding with them."""
+    for cells in (60, 200, 600, 2000, CELLS):
+        if declared.boxed and original.evidence.signs is not None:
+            found = settle(declared, seconds=60.0, quick=True, cells=cells)
+            if found.claim_verdict is original.claim_verdict:
+                return cells, found
+    return CELLS, original
+
+
+def _compare(original: ClaimFinding, changed: ClaimFinding) -> str:
+    if changed.claim_verdict is not original.claim_verdict:
+        return "verdict"
+    if original.evidence.at.get("difference") != changed.evidence.at.get("difference"):
+        return "number"  # what computer algebra leaves
+    told = not original.declaration.boxed and "z3" not in original.evidence.method
+    if told and original.grade == "proved" and original.evidence.text != changed.evidence.text:
+        return "number"  # a proof at a point tells its numbers; those of z3 are any that serve
+    return "same" if _alike(_numbers(original), _numbers(changed)) else "number"
+
+
+def _numbers(found: ClaimFinding) -> list[float]:
+    """What the finding proves or measures, in numbers."""
+    reached, signs, result = found.evidence.reached, found.evidence.signs, found.evidence.result
+    told = [found.evidence.numbers[name] for name in sorted(found.evidence.numbers)]
+    ends = [] if reached is None else [1 + reached.lower, 1 + reached.upper]
+    measured = [getattr(result, name, None) for name in ("estimate", "ratio_lower", "parameter_lower", "epsilon_lower")]
+    shares = [] if signs is None else [round(signs.positive, 2)]
+    return [float(x) for x in _flat([ends, shares, told, measured]) if isinstance(x, int | float)]
+
+
+def _flat(value: Any) -> Iterator[Any]:
+    if isinstance(value, dict):
+        value = list(value.values())
+    if isinstance(value, list | tuple):
+        for item in value:
+            yield from _flat(item)
+    else:
+        yield value
+
+
+def _alike(first: list[float], second: list[float]) -> bool:
+    return len(first) == len(second) and all(
+        a == b or math.isclose(a, b, rel_tol=1e-4, abs_tol=1e-12) or (math.isnan(a) and math.isnan(b))
+        for a, b in zip(first, second, strict=True)
+    )
+
+
+@contextmanager
+def _traced(reached: set[tuple[str, int]]) -> Iterator[None]:
+    """Collect the lines of the claims' modules that run."""
+    files = {inspect.getsourcefile(m): name for name, m in sys.modules.items() if _mine(name)}
+
+    def enter(frame: types.FrameType, event: str, _: Any) -> Any:
+        module = files.get(frame.f_code.co_filename)
+        if module is None:
+            return None
+        reached.add((module, frame.f_lineno))
+
+        def line(frame: types.FrameType, event: str, _: Any) -> Any:
+            reached.add((module, frame.f_lineno))
+            return line
+
+        return line
+
+    before = sys.gettrace()
+    sys.settrace(enter)
+    try:
+        yield
+    finally:
+        sys.settrace(before)

@@ -1,0 +1,182 @@
+"""The mutation campaign over the ledger: which claims are taken, the score, the list of mutants that turn nothing, and why.
+
+A mutant has turned its claim where the verdict is another one or no verdict comes out, or where the proved number, which the page of the
+claims prints and the tests compare, is another one. The rest must stand in `REASONS`, or the campaign fails.
+"""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from dpwitness.proofs_checks.engine.declaration import Declaration
+from dpwitness.proofs_checks.engine.ledger import declarations
+from dpwitness.proofs_checks.engine.mutation import EXCUSES, Mutant, Outcome, mutants, run
+
+__all__ = ["LEAST", "REASONS", "Score", "campaign", "markdown", "proofs", "sample", "score"]
+
+LEAST = 0.95  # share of the mutants without an excuse that must turn their claim
+
+REASONS: tuple[tuple[str, str, str, str], ...] = (
+    # function or constant, part of the line, part of the change, reason
+    ("logistic_claims.objective_excess", "if surplus >= 0", "", "both branches are one number; the first cuts its ball at zero"),
+    ("logistic_claims.corrected_budget_excess", "remaining = ", "", "stated slack: each branch holds beyond the border between them"),
+    ("interactive_claims.renyi_bound", "if not y < 1", "", "a guard: beyond it nothing is proved, and y stays below 1/2 here"),
+    ("interactive_claims.renyi_bound", "(1 - y)", "", "stated slack of the bound: y is small where it decides"),
+    ("glm_claims.wide_excess", "t * t >= 3", "3 -> 1.5", "a guard: t^2 is above 3 on the whole domain"),
+    ("alignment_claims.call_obligation", "_size(q - q_neighbour) <= 1", "", "a call turns, or none does, however little answers move"),
+    ("alignment_claims.call_obligation", "", "", "any call that turns refutes the claim; which, does not matter"),
+    ("alignment_claims._size", "x >= 0", "", "any call that turns refutes the claim; or a size that is turned makes costs negative"),
+    ("alignment_claims.winner_obligations", "rival != 0", "", "the winner is no rival of its own: either way it keeps its place"),
+    ("alignment_claims.threshold_obligations", "first = ", "", "the threshold moves by 1 or not at all: equality is all there is"),
+    ("alignment_claims.threshold_obligations", "above >= 1", "", "the number of calls above cancels; at least 1 keeps it from being 0"),
+    ("alignment_claims.threshold_obligations", "calls + 1", "", "stated slack: k calls may be bounded by the price of more"),
+    ("alignment_claims.threshold_obligations", "bounded = ", "", "a sign that the other constraints imply"),
+    ("interactive_claims.each_round_is_private", "", "", "the alignment keeps every comparison, whichever way it is read"),
+    ("interactive_accuracy_claims.updates_are_few", "sigma > 0", "", "signs cancel: sigma and R enter by their squares"),
+    ("interactive_accuracy_claims.answers_are_accurate", "sigma > 0", "", "a sign that the other constraints imply"),
+    ("aggregation_claims.printed_averaging_loses_one_step", "b > 0", "", "B enters by its square"),
+    ("ridge_claims.excess_risk_is_a_square", "t * t / 2", "2 -> 4", "stated slack: a smaller variance leaves no mean either"),
+    ("glm_claims.utility_ridge_is_enough_for_privacy", "n <= 1", "", "the least n is far above 1 at this point"),
+    ("simplex_claims.algorithm_draws", "drawn < 1", "", "m is .17 at this point, far below 1"),
+    ("prediction_claims.the_minimiser_moves_little", "best = ", "", "each of the three reaches the whole bound: any of them shows it"),
+    ("regret_claims.steady_regret", "", "", "the second term vanishes at these costs; the first is the regret"),
+    ("logistic_objective_claims.experiments_keep_their_promise", "Enclosure(-1.0, -1.0)", "", "where a maximum starts"),
+    ("logistic_objective_claims.experiments_keep_their_promise", "truth = ", "", "the supremum is the same in every dimension above one"),
+    ("independent_claims.draw_obligations", "If(value >= 0", "", "both sizes turn their sign: the datasets change places"),
+    ("independent_claims.the_substitution_is_right", "norm = ", "", "a factor cancels: only what the ratio depends on is claimed"),
+    (
+        "regret_claims.regret_of_the_leader",
+        "Box(v=",
+        "",
+        "probabilities: the largest variance lies in the middle, and wider ranges add none",
+    ),
+    ("ridge_claims.inside_theta_it_survives_opposed_records", "PrivateRidge(", "", "a setting of the mechanism that the pair does not use"),
+    (
+        "ridge_claims.inside_theta_it_survives_opposed_records",
+        "at = ",
+        "",
+        "the output as it is told; the one that is taken is the check's",
+    ),
+    ("transfer_claims.responses", "LossLaw(", "", "one of the two laws, which the mean does not need"),
+)
+
+
+def proofs() -> list[Declaration]:
+    """The claims whose verdict is a proof: what audits and experiments measure is another matter, with seeds and errors of its own."""
+    return [it for it in declarations().values() if it.kind == "certificate" or it.reach is not None]
+
+
+def reason(mutant: Mutant) -> str:
+    """Why a mutant that turned nothing may do so; empty where there is no reason."""
+    for where, text, change, why in REASONS:
+        if mutant.where == where and text in mutant.text and change in mutant.change:
+            return why
+    return ""
+
+
+@dataclass(frozen=True, slots=True)
+class Score:
+    """Counts of a campaign.
+
+    Attributes
+    ----------
+    verdict, number : int
+        Mutants that turned the verdict (or left none), and that turned the proved number only.
+    listed : tuple of Outcome
+        Those that turned nothing, with a reason.
+    unexplained : tuple of Outcome
+        Those that turned nothing, without one.
+    excused : mapping
+        How many were left out by each rule of `EXCUSES`.
+    """
+
+    verdict: int
+    number: int
+    listed: tuple[Outcome, ...]
+    unexplained: tuple[Outcome, ...]
+    excused: dict[str, int]
+
+    @property
+    def counted(self) -> int:
+        return self.verdict + self.number + len(self.listed) + len(self.unexplained)
+
+    @property
+    def turned(self) -> float:
+        """Share of the mutants that no rule leaves out."""
+        return (self.verdict + self.number) / max(1, self.counted)
+
+
+def campaign(claims: Iterable[str] | None = None, *, told: Callable[[str], Any] | None = None) -> list[Outcome]:
+    """Every mutant of the proofs, or of the `claims` named; `told` hears of each claim when it is done."""
+    chosen = None if claims is None else set(claims)
+    found: list[Outcome] = []
+    for declared in proofs():
+        if chosen is None or declared.id in chosen:
+            outcomes = run(declared)
+            found += outcomes
+            if told is not None:
+                told(f"{declared.id}: {dict(Counter(o.kind for o in outcomes))}")
+    return found
+
+
+def sample(claims: Sequence[str], share: float, seed: int) -> list[Outcome]:
+    """A seeded part of the mutants of a few claims."""
+    known, found = declarations(), []
+    for id in claims:
+        chosen = partial(_drawn, random.Random(f"{seed} {id}"), share)
+        found += run(known[id], only=chosen)
+    return found
+
+
+def _drawn(rng: random.Random, share: float, _: Mutant) -> bool:
+    return rng.random() < share
+
+
+def score(outcomes: Sequence[Outcome]) -> Score:
+    """Count a campaign."""
+    kinds = Counter(o.kind for o in outcomes)
+    same = [o for o in outcomes if o.kind == "same"]
+    return Score(
+        kinds["verdict"] + kinds["error"],
+        kinds["number"],
+        tuple(o for o in same if reason(o.mutant)),
+        tuple(o for o in same if not reason(o.mutant)),
+        dict(Counter(o.mutant.excuse for o in outcomes if o.kind == "excused")),
+    )
+
+
+def markdown(outcomes: Sequence[Outcome]) -> str:
+    """The section on mutants of the page on trust."""
+    found = score(outcomes)
+    claims = len({o.mutant.claim for o in outcomes})
+    lines = [
+        "## Mutants of the claims' proofs",
+        "",
+        f"Every numeric constant of the checks of {claims} claims that rest on a proof was halved and doubled, every inequality "
+        "flipped, min and max exchanged. "
+        f"**{100 * found.turned:.1f} % of {found.counted} mutants turned their claim**: {found.verdict} its verdict, {found.number} the "
+        f"proved number that is published. {len(found.listed)} turned nothing and are listed with the reason; "
+        f"{len(found.unexplained)} without one.",
+        "",
+        "Left out by rule: " + "; ".join(f"{count} ({EXCUSES[rule]})" for rule, count in sorted(found.excused.items())) + ".",
+        "",
+        "Made by `dpwitness bench mutation`.",
+        "",
+    ]
+    if found.listed or found.unexplained:
+        lines += ["| claim | in | change | why it turns nothing |", "| --- | --- | --- | --- |"]
+        for o in (*found.unexplained, *found.listed):
+            text = o.mutant.text.replace("|", "\\|")
+            lines.append(f"| {o.mutant.claim} | `{text[:90]}` | `{o.mutant.change}` | {reason(o.mutant) or '**no reason**'} |")
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def count(claims: Iterable[str] | None = None) -> int:
+    """How many mutants there are, without running any."""
+    chosen = None if claims is None else set(claims)
+    return sum(1 for it in proofs() if chosen is None or it.id in chosen for _ in mutants(it))

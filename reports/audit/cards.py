@@ -1,0 +1,293 @@
+"""One audit for a person who decides: the verdict, the number, how sure, what to do; then everything behind it.
+
+Kinds of result (``to_json()["kind"]``) differ in what they can show. A kind without a card of its own is shown by its headline and its
+plain fields; `card_for` adds one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from dpwitness.auditors.results.verdicts import Verdict
+from dpwitness.mechanisms.terms.notions import Claim, parse_claim
+from dpwitness.mechanisms.terms.pairs import RELATIONS
+from dpwitness.mechanisms.terms.validation import InvalidArgument
+from dpwitness.reports.audit.summary import error_of, violated_in_bits
+from dpwitness.reports.audit.wording import beyond, code, count, dataset, differences, figure, number, prose, table, verdict
+
+__all__ = ["Card", "Entry", "Facts", "card", "card_for", "claim_of", "enclosure", "pair_facts", "run_facts"]
+
+Facts = list[tuple[str, str]]
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A result's JSON with what the report knows besides: its file name part, its files, its place in the family."""
+
+    result: dict[str, Any]
+    slug: str
+    witness_file: str | None = None
+    plots: tuple[tuple[str, str], ...] = ()  # (alternative text, file)
+    adjusted: float | None = None  # Holm-adjusted p-value
+
+    @property
+    def name(self) -> str:
+        return str(self.result.get("name", self.slug))
+
+
+Card = Callable[[Entry], Facts]
+_CARDS: dict[str, Card] = {}
+_ADVICE: dict[str, Mapping[str, str]] = {}
+
+
+def card_for(kind: str, advice: Mapping[str, str] | None = None) -> Callable[[Card], Card]:
+    """Decorator: the facts that results of this kind show, as (label, markdown) pairs; `advice` by verdict, where it differs."""
+
+    def register(function: Card) -> Card:
+        _CARDS[kind], _ADVICE[kind] = function, advice or {}
+        return function
+
+    return register
+
+
+def claim_of(result: dict[str, Any]) -> Claim | None:
+    """The claim that a result was held against; None where it names none that can be read."""
+    try:
+        return parse_claim(result["claim"]) if isinstance(result.get("claim"), str) else None
+    except InvalidArgument:
+        return None
+
+
+def card(entry: Entry) -> list[str]:
+    """Lines of markdown for one audit."""
+    result = entry.result
+    facts = _CARDS.get(str(result.get("kind")), _plain_facts)(entry)
+    lines = [f'<a id="{entry.slug}"></a>', f"### {verdict(result.get('verdict'))}: {code(entry.name)}", ""]
+    if result.get("headline"):
+        lines += [f"**{prose(result['headline'])}**", ""]
+    lines += [f"What to do: {what_to_do(entry)}", ""]
+    if entry.witness_file:
+        lines += [
+            f"Witness: [{entry.witness_file}]({entry.witness_file}). Anyone can reach this verdict again, with fresh randomness:",
+            "",
+            "```",
+            f"dpwitness replay {entry.witness_file}",
+            "```",
+            "",
+        ]
+        if not (result.get("witness") or {}).get("target"):
+            lines += [
+                "The file names no mechanism, as this one stands in no module: call `dpwitness.replay(file, mechanism=...)` instead.",
+                "",
+            ]
+    lines += [*table(("", ""), [fact for fact in facts if fact[1]]), ""]
+    for text, file in entry.plots:
+        lines += [f"![{text}]({file})", ""]
+    notes = result.get("notes") or []
+    if notes:
+        lines += ["Notes:", "", *(f"- {prose(note)}" for note in notes), ""]
+    return lines
+
+
+def what_to_do(entry: Entry) -> str:
+    """The next step that each verdict asks for."""
+    result = entry.result
+    found, symbol = result.get("verdict"), result.get("parameter", "epsilon")
+    own = _ADVICE.get(str(result.get("kind")), {}).get(str(found))
+    if own:
+        return own
+    if found == Verdict.VIOLATED.value:
+        least = number(result.get("parameter_lower"))
+        finite = least is not None and 0 < least < float("inf")
+        weaker = f" or promise no less than {symbol} = {figure(least)}, which is a lower bound only" if finite else ""
+        held = "" if entry.witness_file else " No witness file could be written for it: see the notes."
+        return f"release nothing under this claim; replay the witness, then repair the mechanism{weaker}.{held}"
+    if violated_in_bits(result):
+        return (
+            "round the outputs to a grid, or draw discrete noise, before release: no violation was found in their values, but their "
+            "low bits break the claim."
+        )
+    if found == Verdict.NOT_REFUTED.value:
+        return (
+            "nothing has to change on this evidence. It covers the pairs tried at this budget and is no proof; more trials find smaller "
+            "violations, a white-box or a proof check can settle the claim."
+        )
+    if found == Verdict.CERTIFIED.value:
+        return "nothing has to change, within the domain and the assumptions stated below."
+    if found == Verdict.SUPPORTED.value:
+        return "nothing has to change on this evidence, which is numerical or assumed and no proof."
+    if found == Verdict.INCONCLUSIVE.value:
+        return "run it again to the end, or with more trials; what was measured so far is kept below."
+    return "repair what is named in the notes and run it again; this audit says nothing about the claim."
+
+
+def _plain_facts(entry: Entry) -> Facts:
+    """Whatever is one number, one word or one line."""
+    told = {"schema_version", "name", "verdict", "headline", "notes", "environment", "witness_file"}
+    facts = []
+    for key, value in entry.result.items():
+        if key in told or value is None or not isinstance(value, bool | int | float | str):
+            continue
+        shown = ("yes" if value else "no") if isinstance(value, bool) else figure(value, 6) if isinstance(value, float) else prose(value)
+        facts.append((key.replace("_", " "), shown))
+    return [*facts, ("environment", _environment(entry.result))]
+
+
+@card_for("black box")
+def _black_box_facts(entry: Entry) -> Facts:
+    result = entry.result
+    symbol, relation = result.get("parameter", "epsilon"), result.get("relation")
+    facts = [
+        ("claim", code(result.get("claim"))),
+        ("relation", f"{relation}: {RELATIONS[relation]}" if relation in RELATIONS else prose(relation or "")),
+    ]
+    if result.get("verdict") != Verdict.ERROR.value:
+        facts += [
+            ("certified", _certified(result)),
+            ("of the best possible", _share_of_limit(result)),
+            ("smallest violation of this event's kind that would have been found", _detectable(result)),
+            ("how sure", _how_sure(entry)),
+        ]
+    facts.append(("budget", _budget(result)))
+    facts += [
+        ("exact privacy loss", _enclosure(result)),
+        *pair_facts(result),
+        ("event", prose(result.get("description") or "")),
+        ("event chosen by", prose(result.get("method") or "")),
+        ("tally", _tallies(result)),
+        ("low bits", _bit_level(result, symbol)),
+        ("pairs tried", _pairs(result, symbol)),
+        *run_facts(result),
+    ]
+    return facts
+
+
+def run_facts(result: dict[str, Any]) -> Facts:
+    """Where a result comes from and what it took."""
+    return [
+        ("seed", code(result["seed"]) if result.get("seed") is not None else ""),
+        ("environment", _environment(result)),
+        ("time", f"{figure(result.get('seconds'), 3)} s" if result.get("seconds") else ""),
+    ]
+
+
+def pair_facts(result: dict[str, Any]) -> Facts:
+    """The pair of a result, and why it is one."""
+    pair = result.get("pair")
+    if not pair:
+        return []
+    return [
+        ("D0", code(dataset(pair["d0"]))),
+        ("D1", code(dataset(pair["d1"]))),
+        ("where they differ", prose(differences(pair["d0"], pair["d1"]))),
+        ("why this pair", f"{prose(pair.get('why', ''))}; checked to be {prose(pair.get('relation', ''))} neighbours"),
+    ]
+
+
+def enclosure(result: dict[str, Any], digits: int = 6) -> str:
+    """``[lower, upper]`` of the claim's parameter, from a white-box result or one that a black-box result carries along."""
+    ends = [number(result.get(f"parameter_{end}")) for end in ("lower", "upper")]
+    return f"[{', '.join(figure(end, digits) for end in ends)}]"
+
+
+def _enclosure(result: dict[str, Any]) -> str:
+    """The white-box enclosure that a suite puts next to the black-box bound."""
+    found = result.get("enclosure")
+    if not found or "parameter_lower" not in found:
+        return prose(found["none"]) if found else ""
+    return f"{result.get('parameter', 'epsilon')} in {enclosure(found)}: {prose(found['route'])}; upper end: {prose(found['upper_end'])}"
+
+
+def _certified(result: dict[str, Any]) -> str:
+    symbol = result.get("parameter", "epsilon")
+    text = beyond(symbol, result.get("parameter_lower"))
+    if symbol != "epsilon":
+        text += f"; {beyond('epsilon', result.get('epsilon_lower'))} at delta = 0"
+    claim = claim_of(result)
+    least = number(result.get("parameter_lower"))
+    return text + (f"; {figure(least / claim.parameter)} times the claim" if claim and least is not None and least < float("inf") else "")
+
+
+def _share_of_limit(result: dict[str, Any]) -> str:
+    limit, least = number(result.get("limit")), number(result.get("parameter_lower"))
+    if not limit or least is None:
+        return "the limit is unknown: it needs the exact law of the privacy loss"
+    share = f"{figure(least)} / {figure(limit)} = {least / limit:.1%}"
+    return f"{share} of the limit: the median of what the best possible test certifies at this number of trials"
+
+
+def _detectable(result: dict[str, Any]) -> str:
+    found, claim = number(result.get("detectable")), claim_of(result)
+    if found is None:
+        return ""
+    if found == float("inf"):
+        return "none: the guesses were too few at this budget; raise the number of trials"
+    times = f" ({figure(found / claim.parameter)} times the claim)" if claim else ""
+    return f"{result.get('parameter', 'epsilon')} = {figure(found)}{times}, with probability 0.9"
+
+
+def _how_sure(entry: Entry) -> str:
+    result = entry.result
+    confidence, p = number(result.get("confidence")), number(result.get("p_value"))
+    if confidence is None:
+        return ""
+    text = f"confidence {confidence:.12g}: the certified bound is too high with probability at most {error_of(confidence):g}"
+    if p is not None:
+        text += f"; p {_p_value(p)}, all looks and pairs paid for"
+    if entry.adjusted is not None:
+        text += f"; p {_p_value(entry.adjusted)} among all audits of this report (Holm)"
+    return text
+
+
+def _p_value(p: float) -> str:
+    return f"= {p:.3g}" if p > 1e-99 else "< 1e-99"
+
+
+def _budget(result: dict[str, Any]) -> str:
+    made, asked = number(result.get("trials")), number(result.get("requested"))
+    text = f"{count(made)} runs of the mechanism"
+    return text + (f" of {count(asked)} allowed" if made is not None and asked is not None and asked != made else "")
+
+
+def _tally(tally: dict[str, int] | None) -> str:
+    if not tally:
+        return ""
+    made = tally["correct"] + tally["wrong"]
+    share = f" ({tally['correct'] / made:.4%} of the guesses)" if made else ""
+    sides = "both datasets are guessed" if tally["directions"] == 2 else "one dataset is guessed"
+    return f"{tally['correct']:,} right{share}, {tally['wrong']:,} wrong, in {tally['rounds']:,} coin flips; {sides}"
+
+
+def _tallies(result: dict[str, Any]) -> str:
+    """Of the event, and of those of earlier stages, whose rounds trained it."""
+    own = _tally(result.get("tally"))
+    earlier = [_tally(stage) for stage in (result.get("stages") or [])[:-1]]
+    return "; ".join([f"{own}, for the event above", *(f"before it, for an earlier event: {text}" for text in earlier)]) if earlier else own
+
+
+def _bit_level(result: dict[str, Any], symbol: str) -> str:
+    bits = result.get("bit_level")
+    if not bits:
+        return "not examined: it was not asked for, the outputs are no floating-point numbers, or the audit ended before"
+    found = beyond("epsilon", bits.get("epsilon_lower"))
+    text = f"{verdict(bits['verdict'])} (a verdict apart from the one on values); {found}"
+    own = bits.get("pair") if bits.get("pair") != result.get("pair") else None
+    pair = f"on another pair: {code(dataset(own['d0']))} and {code(dataset(own['d1']))}" if own else ""
+    return "; ".join(filter(None, [text, pair, prose(bits.get("description") or ""), _tally(bits.get("tally"))]))
+
+
+def _pairs(result: dict[str, Any], symbol: str) -> str:
+    pairs = result.get("pairs") or []
+    if len(pairs) < 2:
+        return ""
+    ranked = sorted(pairs, key=lambda score: number(score.get("expected")) or 0.0, reverse=True)
+    shown = [f"{prose(s['why'])} ({symbol} {figure(s['expected'])}{', confirmed' if s['confirmed'] else ''})" for s in ranked[:5]]
+    more = [f"and {len(pairs) - 5} more"] if len(pairs) > 5 else []
+    return f"{len(pairs)}, ranked on runs of their own: " + "; ".join(shown + more)
+
+
+def _environment(result: dict[str, Any]) -> str:
+    """Versions on one line."""
+    return ", ".join(f"{prose(name)} {prose(version)}" for name, version in (result.get("environment") or {}).items())

@@ -1,0 +1,98 @@
+"""Cards of white-box, sensitivity and utility results."""
+
+from __future__ import annotations
+
+from dpwitness.auditors.results.verdicts import Verdict
+from dpwitness.mechanisms.terms.pairs import RELATIONS
+from dpwitness.reports.audit.cards import Entry, Facts, card_for, enclosure, pair_facts, run_facts
+from dpwitness.reports.audit.wording import code, count, figure, prose
+
+
+@card_for(
+    "white box",
+    {
+        Verdict.CERTIFIED.value: "nothing has to change for this pair; of others it says nothing: `--search` looks for worse ones.",
+        Verdict.SUPPORTED.value: "nothing has to change for this pair on this evidence, which is numerical or assumed and no proof.",
+        Verdict.INCONCLUSIVE.value: "the claim lies inside the enclosure: more trials narrow it, where outputs were sampled.",
+    },
+)
+def _white_box(entry: Entry) -> Facts:
+    result = entry.result
+    symbol, relation = result.get("parameter", "epsilon"), str(result.get("relation"))
+    facts = [("claim", code(result.get("claim"))), ("relation", f"{relation}: {RELATIONS.get(relation, '')}")]
+    if result.get("verdict") != Verdict.ERROR.value:
+        facts += [(symbol, f"in {enclosure(result)}, both orders of the pair")]
+        if symbol != "epsilon":
+            ends = (figure(result.get(f"epsilon_{end}"), 6) for end in ("lower", "upper"))
+            facts.append(("epsilon at delta = 0", f"in [{', '.join(ends)}]"))
+        facts += [
+            ("how it was had", prose(result.get("route", ""))),
+            ("evidence", prose(result.get("evidence", ""))),
+            ("what the lower end rests on", prose(result.get("lower_end", ""))),
+            ("what the upper end rests on", prose(result.get("upper_end", ""))),
+            ("density against sampler", prose(result.get("mismatch") or "")),
+            ("event", prose(result.get("description") or "")),
+            ("how sure", f"confidence {figure(result.get('confidence'), 12)} of all that was sampled"),
+        ]
+    return [
+        *facts,
+        ("budget", f"{count(result.get('trials'))} runs of the mechanism"),
+        *pair_facts(result),
+        *run_facts(result),
+    ]
+
+
+@card_for(
+    "sensitivity",
+    {
+        Verdict.VIOLATED.value: "noise scaled to this bound is too small: raise it at least by the ratio below, or change the function.",
+        Verdict.NOT_REFUTED.value: "nothing has to change on this evidence, which is no proof; a ratio near 1 says that it is tight.",
+    },
+)
+def _sensitivity(entry: Entry) -> Facts:
+    result = entry.result
+    facts = [("claimed bound", f"{figure(result.get('bound'), 8)}, norm {prose(result.get('norm', ''))}")]
+    if result.get("verdict") != Verdict.ERROR.value:
+        ends = (figure(result.get(f"ratio_{end}"), 8) for end in ("lower", "upper"))
+        sure = "the solver's error radii" if result.get("rigorous") else "values taken as exact to 1e-9"
+        facts += [
+            ("largest ratio to the bound", f"{figure(result.get('ratio'), 8)}, in [{', '.join(ends)}] ({sure})"),
+            *pair_facts(result),
+        ]
+    skipped = f", {count(result['skipped'])} of them skipped" if result.get("skipped") else ""
+    return [
+        *facts,
+        ("budget", f"{count(result.get('evaluations'))} pairs evaluated{skipped}"),
+        *run_facts(result),
+    ]
+
+
+@card_for(
+    "utility",
+    {
+        Verdict.VIOLATED.value: "the error is larger than claimed: promise less, or repair the mechanism.",
+        Verdict.NOT_REFUTED.value: "nothing has to change on this evidence.",
+        Verdict.INCONCLUSIVE.value: "the mean seems to grow too fast, at no stated error: state its spread, or test the median.",
+    },
+)
+def _utility(entry: Entry) -> Facts:
+    result = entry.result
+    scaling = result.get("exponent") is not None
+    what = "slope of log error" if scaling else "measured"
+    limits = " and ".join(figure(result.get(end), 6) for end in ("lower", "upper"))
+    sure = f"one-sided limits at confidence {figure(result.get('confidence'), 12)} each"
+    if scaling and (result.get("points") or [{}])[0].get("lower") in (None, "nan"):
+        sure = "two standard errors either way, not a test at a stated error"
+    points = [f"{figure(p['error'])} ± {figure(p['standard_error'], 2)} at {figure(p['value'], 8)}" for p in result.get("points") or []]
+    facts = [("claim", prose(result.get("claim", "")))]
+    if result.get("verdict") != Verdict.ERROR.value:
+        facts += [
+            (what, f"{figure(result.get('estimate'), 6)}, standard error {figure(result.get('standard_error'), 3)}"),
+            ("limits", f"{limits}: {sure}"),
+            ("points", "; ".join(points)),
+        ]
+    return [
+        *facts,
+        ("budget", f"{count(result.get('runs'))} runs" + (" at each point" if scaling else "")),
+        *run_facts(result),
+    ]

@@ -1,0 +1,1 @@
+"""The page of the papers' claims. May import the audits' reports and the proofs."""

@@ -1,0 +1,233 @@
+"""The paper report: for each paper what it claims, what holds, what fails and by how much, the repairs, and what that means for a user.
+
+Everything on the page comes from the findings. The advice to users is ours, and a sentence of it is printed only where the finding that it
+rests on came out as it supposes.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from dpwitness.auditors.results.verdicts import environment
+from dpwitness.mechanisms.terms.writing import write_json, write_text
+from dpwitness.reports.audit.report import check_writable
+from dpwitness.reports.audit.wording import code, figure, number, prose, slugs, table
+
+__all__ = ["checks_page", "page", "ranges", "scopes", "write"]
+
+Finding = Mapping[str, Any]
+
+PAPERS: dict[str, Any] = tomllib.loads((Path(__file__).parent / "papers.toml").read_text(encoding="utf-8"))
+
+CHECKS = "papers-checks.md"
+_HEAD = ("claim", "says", "for", "found", "rests on")
+_ORDER = ("FAILS", "UNDERSPECIFIED", "VACUOUS", "INCONCLUSIVE", "NOT_REFUTED", "HOLDS", "HOLDS_TIGHT")
+_LEGEND = (
+    "FAILS: there is a counterexample, which can be replayed. HOLDS: proved, for the values that the row names; tight where the promise is "
+    "reached. UNDERSPECIFIED: the claim leaves a constant open; the smallest that works is computed. VACUOUS: true, but says nothing at "
+    "practical sizes. NOT REFUTED: measured, and nothing found against it. INCONCLUSIVE: the check ended without an answer."
+)
+_RESTS = (
+    "Each row says for which values it was checked and what that rests on. Whole domain: settled for all values that the row names; box: "
+    "for the share of them that the row gives; point: for these values only. Proved: by balls, z3 or computer algebra; statistical: at a "
+    "stated error; numerical: floating-point sums or quadrature; assumed: as the row says."
+)
+
+
+def page(findings: Sequence[Finding]) -> str:
+    """Markdown of the whole report, from the JSON of all findings."""
+    words = [str(f["verdict"]) for f in findings]
+    tally = ", ".join(f"{words.count(word)} {_words(word)}" for word in _ORDER if word in words)
+    lines = [
+        "# The papers' claims, checked",
+        "",
+        f"**{len(findings)} claims: {tally}.** {scopes(findings)}",
+        "",
+        _LEGEND,
+        "",
+        _RESTS,
+        "",
+        "Made by `dpwitness claims check all --report DIR`. Every verdict is computed in that run; the numbers are in "
+        "[papers.json](papers.json). A claim is checked again, there or at other parameters, by "
+        "`dpwitness claims check ID --set NAME=VALUE`; a witness by `dpwitness replay FILE`.",
+        "",
+    ]
+    for prefix, paper in PAPERS.items():
+        mine = [f for f in findings if _prefix(f) == prefix]
+        if mine:
+            lines += _paper(prefix, paper, mine)
+    versions = ", ".join(f"{name} {version}" for name, version in environment().items() if name != "machine")
+    return "\n".join([*lines, f"Computed with {versions}."]).rstrip() + "\n"
+
+
+def _paper(prefix: str, paper: Mapping[str, Any], findings: Sequence[Finding]) -> list[str]:
+    by_id = {str(f["id"]): f for f in findings}
+    title = paper["title"]
+    lines = [f"## {title}", "", paper["about"], ""]
+    for heading, verdicts in (
+        ("What fails", ("FAILS",)),
+        ("What says less than it seems", ("UNDERSPECIFIED", "VACUOUS")),
+        ("What could not be settled", ("INCONCLUSIVE",)),
+    ):
+        rows = [f for f in findings if f["verdict"] in verdicts]
+        if rows:
+            lines += [f"### {heading}", "", *table((*_HEAD, "repair", "witness"), [_row(f, findings) for f in rows]), ""]
+    for heading, verdicts in (("What holds", ("HOLDS", "HOLDS_TIGHT")), ("What was measured and not refuted", ("NOT_REFUTED",))):
+        rows = [f for f in findings if f["verdict"] in verdicts]
+        if rows:
+            lines += [f"### {heading}", "", *table(_HEAD, [_row(f, findings)[:5] for f in rows]), ""]
+    advice = [text for id, verdict, text in paper["advice"] if id in by_id and by_id[id]["verdict"] == verdict]
+    if advice:
+        lines += ["### For whoever uses these algorithms", "", *(f"- {text}" for text in advice), ""]
+    lines += [f"![Reached over promised, {title}](papers-{prefix.lower()}.svg)", ""] if _drawn(findings) else []
+    return lines
+
+
+def checks_page(findings: Sequence[Finding]) -> str:
+    """Markdown of every check: what was shown, how, where, and why it decides."""
+    lines = ["# The checks behind the papers' claims", "", "The page of results is [papers.md](papers.md).", ""]
+    for found in findings:
+        lines += _card(found)
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def _row(found: Finding, findings: Sequence[Finding]) -> tuple[str, ...]:
+    repairs = [f for f in findings if f.get("repairs") == found["id"]]
+    mended = "; ".join(f"[{code(f['id'])}]({_link(f['id'])}) {_words(f['verdict'])}: {prose(f['statement'])}" for f in repairs)
+    file = found.get("witness_file")
+    return (
+        f"[{code(found['id'])}]({_link(found['id'])})",
+        prose(found["statement"]),
+        prose(ranges(found)),
+        prose(_said(found)),
+        prose(f"{found['evidence']}, {found['scope']}"),
+        mended,
+        f"[replay]({file})" if file else "",
+    )
+
+
+def scopes(findings: Sequence[Finding]) -> str:
+    """How many claims are settled, how far, and by what: counted from the findings."""
+    settled = [(f["scope"], f["evidence"]) for f in findings if f["verdict"] not in ("INCONCLUSIVE", "NOT_REFUTED")]
+    said: list[str] = []
+    for scope, where in _SCOPES.items():
+        for grade, how in _GRADES.items():
+            if count := settled.count((scope, grade)):
+                said.append(f"{count} {'are settled ' if not said else ''}{how} {where}")
+    return f"{'; '.join(said)}." if said else "None is settled."
+
+
+_SCOPES = {"whole domain": "over their whole domain", "box": "over a part of a box", "point": "at one point"}
+
+
+_GRADES = {
+    "proved": "by a proof", "statistical": "at a stated statistical error", "numerical": "by numerics", "assumed": "under an assumption"
+}  # fmt: skip
+
+
+def ranges(found: Finding) -> str:
+    """The values for which a claim was checked."""
+    box = ", ".join(
+        f"{name} = {figure(low)}" if high == low else f"{name} in [{figure(low)}, {figure(high)}]"
+        for name, (low, high) in found["box"].items()
+    )
+    if not box and found["scope"] == "whole domain":
+        return "all values of what the formula names"
+    rest = {name: value for name, value in found["at"].items() if name not in found["box"]} if found["scope"] == "point" else {}
+    return "; ".join(part for part in (box, ", ".join(f"{name} = {_value(v)}" for name, v in rest.items())) if part) or "one case"
+
+
+def _said(found: Finding) -> str:
+    """What was found; a claim that was only measured keeps its word in front."""
+    word, _, text = str(found["headline"]).partition(": ")
+    return f"{word}: {text}" if found["verdict"] == "NOT_REFUTED" else text
+
+
+def _card(found: Finding) -> list[str]:
+    domain = ", ".join(f"{name} in [{figure(low)}, {figure(high)}]" for name, (low, high) in found["domain"].items())
+    reached, undecided = found.get("reached"), (found.get("shares") or {}).get("undecided")
+    facts = [
+        ("source", prose(found["source"])),
+        ("claim", prose(found["statement"])),
+        ("formula", code(found["formula"])),
+        ("domain", prose(domain)),
+        ("checked for", prose(ranges(found))),
+        ("scope", prose(found["scope"] + (f", {100 * undecided:.3g} % undecided" if undecided else ""))),
+        ("how", prose(f"{found['kind']}: {found['method']}")),
+        ("rests on", prose(found["evidence"])),
+        ("reached / promised", _times(reached) if reached else ""),
+        ("at", prose(", ".join(f"{k} = {_value(v)}" for k, v in found["at"].items()))),
+        ("numbers", prose(", ".join(f"{k} = {_value(v)}" for k, v in found["numbers"].items()))),
+        ("repairs", f"[{code(found['repairs'])}](#{_slug(found['repairs'])})" if found.get("repairs") else ""),
+        ("uses", ", ".join(f"[{code(id)}](#{_slug(id)})" for id in found["depends"])),
+        ("witness", f"[{found['witness_file']}]({found['witness_file']})" if found.get("witness_file") else ""),
+    ]
+    lines = [f'<a id="{_anchor(found)}"></a>', f"#### {code(found['id'])}: {_words(found['verdict'])}", "", prose(found["headline"]), ""]
+    lines += [*table(("", ""), [fact for fact in facts if fact[1]]), ""]
+    if found.get("witness_file"):
+        lines += ["```", f"dpwitness replay {found['witness_file']}", "```", ""]
+    proof = " ".join(str(found["proof"]).split()).replace("<", "&lt;")
+    return [*lines, "<details><summary>Why this check decides</summary>", "", proof, "", "</details>", ""]
+
+
+def write(findings: Sequence[Finding], folder: Path | str) -> Path:
+    """Write ``papers.md``, ``papers-checks.md``, ``papers.json``, a plot a paper, and ``papers/witness-ID.json`` for each failing claim.
+
+    Returns the page.
+    """
+    path = check_writable(folder)
+    check_writable(path / "papers")
+    named = []
+    for found in findings:
+        file = f"papers/witness-{_anchor(found)}.json" if found.get("witness") else None
+        named.append({key: value for key, value in found.items() if key not in ("witness", "environment")} | {"witness_file": file})
+        if file:
+            write_json(path / file, found["witness"])
+    write_json(path / "papers.json", {"schema_version": 1, "environment": environment(), "claims": named})
+    for prefix in PAPERS:
+        mine = [f for f in named if _prefix(f) == prefix]
+        if _drawn(mine):
+            from dpwitness.reports.papers.claims_plot import plot_claims
+
+            plot_claims(mine, path / f"papers-{prefix.lower()}.svg")
+    write_text(path / CHECKS, checks_page(named))
+    write_text(path / "papers.md", page(named))
+    return path / "papers.md"
+
+
+def _drawn(findings: Sequence[Finding]) -> bool:
+    return any(f.get("reached") for f in findings)
+
+
+def _value(value: Any) -> str:
+    if isinstance(value, list):
+        return "[" + ", ".join(_value(v) for v in value) + "]"
+    return value if isinstance(value, str) else figure(value) if isinstance(value, int | float) else str(value)
+
+
+def _times(reached: Sequence[Any]) -> str:
+    low, high = (1 + (number(end) or 0.0) for end in reached)
+    return prose(figure(low, 6) if low == high else f"[{figure(low, 6)}, {figure(high, 6)}]")
+
+
+def _prefix(found: Finding) -> str:
+    return str(found["id"]).partition("-")[0]
+
+
+def _anchor(found: Finding) -> str:
+    return _slug(found["id"])
+
+
+def _link(id: Any) -> str:
+    return f"{CHECKS}#{_slug(id)}"
+
+
+def _slug(id: Any) -> str:
+    return slugs([str(id)])[0]
+
+
+def _words(verdict: Any) -> str:
+    return str(verdict).replace("_", " ").lower()

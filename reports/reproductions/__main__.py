@@ -1,0 +1,106 @@
+"""Published figures of the papers, computed again from one seed: numbers, plots, and the page that compares them with the print.
+
+``python -m dpwitness.reports.reproductions.__main__ [FOLDER]`` writes ``reproductions.json``, ``reproductions.md`` and four SVG plots.
+"""
+
+from __future__ import annotations
+
+import math
+import sys
+from pathlib import Path
+from typing import Any
+
+from dpwitness.mechanisms.terms.writing import write_json, write_text
+from dpwitness.reports.reproductions import accuracy as acc
+from dpwitness.reports.reproductions import logistic as lr
+from dpwitness.reports.reproductions.page import page
+from dpwitness.reports.reproductions.plots import plot_curve, plot_dimension, plot_figure_2, plot_transfer
+
+__all__ = ["SEED", "compute", "main", "write"]
+
+SEED = 20081
+CURVE_RECORDS = tuple(range(100, 701, 100))
+
+
+def compute(seed: int = SEED) -> dict[str, Any]:
+    """Every number of the page. About a minute on one core."""
+    missing = {problem: why for problem in lr.PROBLEMS if (why := lr.available(problem)) is not None}
+    return {
+        "seed": seed,
+        "missing": missing,
+        "figure_2": {p: {k: figure_2_cell(p, k, seed) for k in lr.METHODS} for p in lr.PROBLEMS if p not in missing},
+        "curve": {
+            "records": list(CURVE_RECORDS),
+            "error": {k: [_round(lr.curve_point(k, n, seed)) for n in CURVE_RECORDS] for k in lr.CURVE_METHODS},
+            "floor A2 std": [_round(lr.curve_floor(n, seed)) for n in CURVE_RECORDS],
+        },
+        "dimension": _dimension(seed),
+        "transfer": _transfer(seed),
+    }
+
+
+def figure_2_cell(problem: str, method: str, seed: int = SEED) -> dict[str, Any]:
+    """One cell of figure 2 as it stands in the JSON file; an infinite epsilon is written as null."""
+    found = lr.cell(problem, method, seed)
+    kept = _round(found.epsilon) if math.isfinite(found.epsilon) else None
+    return {
+        "mean": _round(found.mean),
+        "deviation": _round(found.deviation),
+        "long_run": _round(found.long_run),
+        "epsilon": kept,
+        "training": found.training,
+        "dimension": found.dimension,
+    }
+
+
+def _dimension(seed: int) -> dict[str, Any]:
+    points = {k: [acc.dimension_point(k, p, seed) for p in acc.DIMENSIONS] for k in acc.DIMENSION_METHODS}
+    kept = {k: acc.dimension_epsilon(k) for k in acc.DIMENSION_METHODS}
+    return {
+        "dimensions": list(acc.DIMENSIONS),
+        "baseline": _round(acc.dimension_baseline(seed)),
+        "accuracy": {k: [_round(mean) for mean, _ in row] for k, row in points.items()},
+        "standard_error": {k: [_round(error) for _, error in row] for k, row in points.items()},
+        "epsilon": {k: None if value is None else _round(value) for k, value in kept.items()},
+    }
+
+
+def _transfer(seed: int) -> dict[str, Any]:
+    baseline, curves = acc.transfer_curve(seed)
+    return {
+        "epsilons": list(acc.EPSILONS),
+        "baseline": _round(baseline),
+        "spread": _round(acc.transfer_spread(seed)),
+        "accuracy": {f"{constant:g}": [_round(value) for value in row] for constant, row in curves.items()},
+    }
+
+
+def _round(value: float) -> float:
+    """Four decimals, below which other processors' rounding shows."""
+    return round(value, 4)
+
+
+def write(numbers: dict[str, Any], folder: Path) -> list[Path]:
+    """The JSON file, the page and the plots of `numbers`, in `folder`, which is made if need be."""
+    folder.mkdir(parents=True, exist_ok=True)
+    write_json(folder / "reproductions.json", numbers)
+    write_text(folder / "reproductions.md", page(numbers))
+    plots = {
+        "logistic-errors.svg": plot_figure_2,
+        "logistic-learning-curve.svg": plot_curve,
+        "dimension-independence.svg": plot_dimension,
+        "transfer-accuracy.svg": plot_transfer,
+    }
+    for name, plot in plots.items():
+        plot(numbers, folder / name)
+    return [folder / name for name in ("reproductions.json", "reproductions.md", *plots)]
+
+
+def main(folder: str | Path = "reports/published", seed: int = SEED) -> list[Path]:
+    """Compute everything and write it into `folder`; returns the files."""
+    return write(compute(seed), Path(folder))
+
+
+if __name__ == "__main__":
+    for path in main(sys.argv[1] if len(sys.argv) > 1 else "reports/published"):
+        print(path)

@@ -1,0 +1,86 @@
+"""Plots of the published reproductions: markers and dashes tell the lines apart without color; the same numbers give the same bytes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from dpwitness.reports.audit.drawing import drawing
+from dpwitness.reports.reproductions.logistic import FIGURE_2, PROBLEMS
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+__all__ = ["plot_curve", "plot_dimension", "plot_figure_2", "plot_transfer"]
+
+# Line style, marker, shade.
+_LINES = (("-", "o", "#000000"), ("--", "s", "#000000"), (":", "^", "#000000"), ("-.", "D", "#666666"), ("-", "x", "#666666"))
+
+
+def _line(axes: Axes, x: Any, y: Any, kind: int, label: str) -> None:
+    dashes, marker, shade = _LINES[kind % len(_LINES)]
+    axes.plot(x, y, linestyle=dashes, marker=marker, color=shade, markersize=4, linewidth=1.2, label=label)
+
+
+def plot_figure_2(numbers: dict[str, Any], path: Path) -> None:
+    """Test error of each method on each problem, the paper's mean and deviation beside ours."""
+    methods = ("LR", "A1 std", "A1 gamma", "A2 std", "A2 gamma")
+    shades, hatches = ("#ffffff", "#bbbbbb", "#bbbbbb", "#666666", "#666666"), ("", "", "////", "", "////")
+    table = numbers["figure_2"]
+    with drawing(path, 9.0, 4.2) as axes:
+        for j, method in enumerate(methods):
+            place = [i + 0.16 * (j - 2) for i in range(len(table))]
+            cells = [row[method] for row in table.values()]
+            style: dict[str, Any] = {"color": shades[j], "hatch": hatches[j], "edgecolor": "black", "linewidth": 0.6}
+            bars: dict[str, Any] = {"capsize": 1.5, "elinewidth": 0.6}
+            axes.bar(place, [c["mean"] for c in cells], 0.15, yerr=[c["deviation"] for c in cells], error_kw=bars, label=method, **style)
+            column = {"A1": 0, "A2": 1, "LR": 2}[method[:2]]
+            printed = [FIGURE_2[PROBLEMS[problem].paper][column][0] for problem in table]
+            axes.plot(place, printed, "k_", markersize=9, markeredgewidth=2.2, label="paper" if j == 0 else None)
+        axes.axhline(0.5, color="#666666", linewidth=0.6, linestyle=":")
+        axes.set_xticks(range(len(table)), [name.replace(", ", ",\n").replace("breast ", "breast\n") for name in table])
+        axes.set_ylabel("test error")
+        axes.set_ylim(0, 0.72)
+        axes.legend(ncols=6, loc="upper center")
+
+
+def plot_curve(numbers: dict[str, Any], path: Path) -> None:
+    """CM08 section 3.1: error against the number of records."""
+    curve = numbers["curve"]
+    with drawing(path) as axes:
+        for i, (method, errors) in enumerate(curve["error"].items()):
+            _line(axes, curve["records"], errors, i, method)
+        axes.fill_between(curve["records"], 0, curve["floor A2 std"], color="#dddddd", label="A2 std cannot be here", zorder=0)
+        axes.set_xlabel("n, training records")
+        axes.set_ylabel("test error")
+        axes.set_ylim(0, 0.6)
+        axes.legend(ncols=3, loc="upper center")
+
+
+def plot_dimension(numbers: dict[str, Any], path: Path) -> None:
+    """JT14 figure 1 (c): accuracy against the padded dimension."""
+    found = numbers["dimension"]
+    with drawing(path) as axes:
+        for i, (method, values) in enumerate(found["accuracy"].items()):
+            dashes, marker, shade = _LINES[i]
+            style: dict[str, Any] = {"linestyle": dashes, "marker": marker, "color": shade, "markersize": 4, "linewidth": 1.2, "capsize": 2}
+            axes.errorbar(found["dimensions"], values, found["standard_error"][method], label=method, **style)
+        axes.axhline(found["baseline"], color="#666666", linewidth=0.8, label="no noise")
+        axes.set_xscale("log", base=2)
+        axes.set_xlabel("p, features after padding with zeros")
+        axes.set_ylabel("accuracy")
+        axes.legend(loc="lower left")
+
+
+def plot_transfer(numbers: dict[str, Any], path: Path) -> None:
+    """JT13 figure 2 (a): accuracy against epsilon."""
+    found = numbers["transfer"]
+    with drawing(path) as axes:
+        for i, (constant, values) in enumerate(found["accuracy"].items()):
+            _line(axes, found["epsilons"], values, i, f"TDDL, c = {constant}")
+        axes.axhline(found["baseline"], color="#666666", linewidth=0.8, label="no noise")
+        axes.axvline(0.1, color="#666666", linewidth=0.8, linestyle=":", label="paper: near the baseline from here on")
+        axes.set_xscale("log")
+        axes.set_xlabel("epsilon")
+        axes.set_ylabel("accuracy")
+        axes.legend(loc="lower right")

@@ -1,0 +1,189 @@
+"""The page of the audits of third-party libraries: from the results of the suite, or from the JSON file that stands beside it.
+
+``python -m dpwitness.reports.third_party.page DIR reports/published`` publishes what ``dpwitness suite third-party --report DIR`` wrote.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from dpwitness.mechanisms.terms.reading import anything, items, listing, nullable, read_json, record, refuse, text
+from dpwitness.mechanisms.terms.validation import InvalidArgument
+from dpwitness.mechanisms.terms.writing import write_json, write_text
+from dpwitness.reports.audit.wording import code, count, dataset, figure, number, prose, slugs, table, verdict
+
+__all__ = ["main", "numbers", "page", "publish"]
+
+Found = dict[str, Any]
+
+
+def numbers(results: Sequence[Mapping[str, Any]], missing: Mapping[str, str]) -> Found:
+    """What the page shows, as plain JSON types: a row for each result, and what was not installed."""
+    parts = slugs(str(result["name"]) for result in results)
+    rows = [_row(result, f"witness-{part}.json" if result.get("witness") else None) for result, part in zip(results, parts, strict=True)]
+    first = results[0] if results else {}
+    settings = {key: first.get(key) for key in ("seed", "confidence", "environment")}
+    return {"settings": settings, "rows": rows, "missing": dict(missing), "witnesses": ""}
+
+
+def _row(result: Mapping[str, Any], witness: str | None) -> Found:
+    level = result.get("bit_level") or {}
+    kept = ("name", "claim", "relation", "verdict", "parameter", "parameter_lower", "epsilon_lower", "trials", "right", "description")
+    pair = result.get("pair") if result.get("verdict") == "VIOLATED" else level.get("pair") or result.get("pair")
+    return {
+        **{key: result.get(key) for key in kept},
+        **result["third_party"],
+        "bit_verdict": level.get("verdict"),
+        "bit_epsilon_lower": level.get("epsilon_lower"),
+        "bit_description": level.get("description"),
+        "pair": {"why": pair["why"], "d0": dataset(pair["d0"]), "d1": dataset(pair["d1"])} if pair else None,
+        "error": (result.get("notes") or [""])[0] if result.get("verdict") in ("ERROR", "INCONCLUSIVE") else "",
+        "witness": witness,
+    }
+
+
+def page(found: Found) -> str:
+    """Markdown."""
+    rows = found["rows"]
+    by_library: dict[str, list[Found]] = {}
+    for row in rows:
+        by_library.setdefault(f"{row['library']} {row['version']}", []).append(row)
+    blocks = ["# Third-party libraries, audited", *_introduction(found, by_library)]
+    for library, group in sorted(by_library.items(), key=lambda item: item[0].lower()):
+        blocks += _library(library, group, found["witnesses"])
+    if found["missing"]:
+        lines = [f"- {name}: `{line}`" for name, line in found["missing"].items()]
+        blocks += ["## Not run", "Their environments were not installed. What makes them:", "\n".join(lines)]
+    return "\n\n".join(blocks) + "\n"
+
+
+def _introduction(found: Found, by_library: Mapping[str, Sequence[Found]]) -> list[str]:
+    rows, settings = found["rows"], found["settings"]
+    value = [row for row in rows if row["verdict"] == "VIOLATED"]
+    bits = [row for row in rows if row["verdict"] != "VIOLATED" and row["bit_verdict"] == "VIOLATED"]
+    right, wrong = (sum(row["right"] is is_right for row in rows) for is_right in (True, False))
+    return [
+        f"{len(rows)} targets of {len(by_library)} releases, each run in an interpreter of its own. {len(value)} are refuted at the level "
+        f"of values, {len(bits)} more at the level of float bits only; for {len(rows) - len(value) - len(bits)} nothing was found. Where "
+        f"the true privacy is known from analysis, {right} verdicts agree with it and {wrong} do not.",
+        "Each row is an observation that can be made again: one release, one call, one claim, one neighbouring relation, one pair of "
+        "datasets. It is no judgement on a library, and a row where nothing was found proves no privacy. Where a library's documentation "
+        "does not say which relation its parameter is meant for, both were tried, and a refuted row says so.",
+        "Pairs come from the domain that each target file declares; none was given by hand. *Certified* is a lower bound on the claim's "
+        f"parameter at confidence {settings['confidence']}, each level apart; *limit* is the median of the best test on that pair "
+        "with as many runs, where the law of the mechanism is known. *CPU* is the time that the library itself took. "
+        "*Bits* looks at the lowest set bits of floating-point outputs; a dash stands for outputs without any.",
+        "Made by `dpwitness suite third-party --report DIR`, after `dpwitness targets setup NAME...`; any refuted row is seen again with "
+        "`dpwitness replay WITNESS`. Libraries that take no seed are marked with a star: their counts differ from run to run. "
+        f"Seed {settings['seed']}.",
+    ]
+
+
+def _library(library: str, group: Sequence[Found], witnesses: str) -> list[str]:
+    header = ["target", "claim", "relation", "values", "certified", "limit", "bits", "certified in bits", "runs", "CPU", "witness"]
+    lines = table(header, [_line(row, witnesses) for row in group])
+    causes = [_cause(row) for row in group if row["verdict"] == "VIOLATED" or row["bit_verdict"] == "VIOLATED"]
+    where = f"Python {group[0]['python']}, NumPy {group[0]['numpy']}."
+    return [f"## {library}", where, "\n".join(lines), *causes]
+
+
+def _line(row: Found, witnesses: str) -> list[str]:
+    name = f"{row['key']} " if row["key"] else ""
+    link = f"[JSON]({witnesses}{row['witness']})" if row["witness"] else ""
+    bits = verdict(row["bit_verdict"]).lower() if row["bit_verdict"] else "-"
+    return [
+        f"{name}{code(row['target'])}{'' if row['seeded'] else '*'}",
+        code(row["claim"]),
+        str(row["relation"] or "-"),
+        verdict(row["verdict"]).lower() + (f": {prose(row['error'])}" if row["error"] else ""),
+        f"{row['parameter']} > {figure(row['parameter_lower'])}",
+        figure(row["limit"]),
+        bits,
+        f"epsilon > {figure(row['bit_epsilon_lower'])}" if number(row["bit_epsilon_lower"]) else "-",
+        count(row["trials"]),
+        f"{row['cpu_seconds']:g} s",
+        link,
+    ]
+
+
+def _cause(row: Found) -> str:
+    at_values = row["verdict"] == "VIOLATED"
+    event = row["description"] if at_values else row["bit_description"]
+    bound = f"{row['parameter']} > {figure(row['parameter_lower'])}" if at_values else f"epsilon > {figure(row['bit_epsilon_lower'])}"
+    pair = row["pair"]
+    level = "" if at_values else ", by float bits"
+    seen = f"Pair: {prose(pair['why'])} (D0 {code(pair['d0'])}, D1 {code(pair['d1'])}). Event: {prose(event)}."
+    return f"**{code(row['target'])}** ({bound} against {code(row['claim'])}{level}). {prose(row['doc'])} {prose(row['cause'])} {seen}"
+
+
+def publish(results: Sequence[Mapping[str, Any]], missing: Mapping[str, str], folder: Path) -> None:
+    """Write ``third-party.json`` and ``third-party.md`` into the folder of a report, next to its witnesses."""
+    _write(numbers(results, missing), Path(folder))
+
+
+def _write(found: Found, folder: Path) -> None:
+    write_json(folder / "third-party.json", found)
+    write_text(folder / "third-party.md", page(found))
+
+
+def _witness(value: Any, path: str) -> str:
+    """The name of a file beside the page: it is copied, so it must not lead elsewhere."""
+    name: str = text(200)(value, path)
+    if not re.fullmatch(r"witness-[a-z0-9.-]+\.json", name):
+        refuse(path, "be the name of a witness file", name)
+    return name
+
+
+def _key(value: Any, path: str) -> str:
+    if not isinstance(value, str) or not re.fullmatch(r"(K\d{1,4})?", value):
+        refuse(path, "be K and a number, or empty", value)
+    return value
+
+
+def _row_of_file(value: Any, path: str) -> Found:
+    row: Found = items(anything)(value, path)
+    for name, rule in (("name", text(200)), ("key", _key), ("witness", nullable(_witness))):
+        rule(row.get(name), f"{path}.{name}")
+    return row
+
+
+_FILE = record(settings=items(anything), rows=listing(_row_of_file), missing=items(text()), witnesses=text(200))
+
+
+def main(reports: Iterable[str | Path], published: str | Path = "reports/published") -> Path:
+    """Publish reports of the suite, later ones replacing rows of earlier ones: page, JSON, and witnesses in a folder ``third-party``.
+
+    Raises
+    ------
+    InvalidArgument
+        If a folder holds no report of the suite.
+    """
+    folder = Path(published)
+    together: Found = {}
+    rows: dict[str, tuple[Found, Path]] = {}
+    for report in map(Path, reports):
+        source = report / "third-party.json"
+        if not source.is_file():
+            raise InvalidArgument(f"reports must be folders that `dpwitness suite third-party --report` wrote, got {str(report)!r}")
+        found = _FILE(read_json(source, "publish"), "third-party.json")
+        together = found | {"missing": together.get("missing", {}) | found["missing"]}
+        rows |= {row["name"]: (row, report) for row in found["rows"]}
+    together["rows"] = sorted((row for row, _ in rows.values()), key=lambda row: int(row["key"][1:] or 1000))
+    together["missing"] = {name: line for name, line in together["missing"].items() if name not in rows}
+    together["witnesses"] = "third-party/"
+    shutil.rmtree(folder / "third-party", ignore_errors=True)
+    (folder / "third-party").mkdir(parents=True)
+    for row, report in rows.values():
+        if row["witness"]:
+            shutil.copy(report / row["witness"], folder / "third-party" / row["witness"])
+    _write(together, folder)
+    return folder / "third-party.md"
+
+
+if __name__ == "__main__":
+    print(main(sys.argv[1:-1], sys.argv[-1]))

@@ -1,0 +1,247 @@
+"""Third-party libraries: which of their targets are audited, with how many runs, and what is known of them.
+
+No row names a pair: where to look comes from the domain that the target file declares. Rows with a key K1 to K20 are those on which
+verdicts of other tools and of published analyses exist; the suite has to get them right at the level of values and of bits.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from dpwitness.mechanisms.terms.pairs import Pair
+from dpwitness.reports.third_party import laws as law
+
+__all__ = ["ROWS", "Row"]
+
+INF = math.inf
+KEPT = 0.0  # the promise is kept, by how much is not said
+THEORY = "analysis of the mechanism"
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A target and what is known of it.
+
+    Parameters
+    ----------
+    environment, adapter, target : str
+        A table of the file of pins, a file of ``mechanisms/third_party`` and a function in it.
+    truth : float, optional
+        Smallest parameter that it keeps at the level of values; 0 if it keeps its claim; None if not known.
+    bits : bool, optional
+        Whether its low bits are safe; None if not known.
+    trials, pairs : int
+        Runs in all, and how many pairs of its domain are tried: fewer for slow targets.
+    law : callable, optional
+        The exact law of the loss on a pair.
+    key, source : str
+        K1 to K20; where the truth comes from.
+    settled : bool
+        Whether that many runs settle the verdict.
+    """
+
+    environment: str
+    adapter: str
+    target: str
+    truth: float | None = KEPT
+    bits: bool | None = True
+    trials: int = 200_000
+    pairs: int = 12
+    law: law.Law | None = None
+    key: str = ""
+    source: str = THEORY
+    settled: bool = True
+
+    @property
+    def name(self) -> str:
+        """Key, environment and function."""
+        return "-".join(part for part in (self.key, self.environment, self.target.replace("_", "-")) if part)
+
+
+def _value(data: Any) -> float:
+    return float(np.asarray(data, dtype=float).ravel()[0])
+
+
+def _sum(data: Any) -> float:
+    return float(np.sum(np.clip(np.asarray(data, dtype=float), 0.0, 1.0)))
+
+
+def _present(data: Any) -> float:
+    values = np.asarray(data, dtype=float)
+    return float(values[~np.isnan(values)].mean()) if not np.isnan(values).all() else np.nan
+
+
+_LAPLACE = law.additive(law.laplace, _value)
+_SUM = law.additive(law.laplace, _sum)
+_GEOMETRIC: law.Law = lambda pair: law.discrete_laplace(1)  # noqa: E731
+_GAUSSIAN = law.additive(law.gaussian, _value, 3.73063)
+_CLASSICAL = law.additive(law.gaussian, _value, math.sqrt(2 * math.log(1.25e5)))
+
+
+def _bins_replaced(pair: Pair) -> Any:
+    """Two bins with a count of noise each: one loses what the other gains, if the record changes its bin."""
+    counts = [np.histogram(d, bins=2, range=(0, 1))[0] for d in (pair.d1, pair.d0)]
+    return law.discrete_laplace(*(counts[0] - counts[1]).tolist())
+
+
+def _unary(p: float, q: float) -> law.Law:
+    return law.bits_of_one_item(p, q)
+
+
+def _logistic(x: float) -> float:
+    return 1 / (1 + math.exp(-x))
+
+
+def _in(environment: str, adapter: str, /, **defaults: Any) -> Any:
+    """Rows of one adapter."""
+    return functools.partial(Row, environment, adapter, **defaults)
+
+
+_numpy = _in("numpy", "numpy_targets", trials=1_000_000)
+_noise = _in("diffprivlib", "diffprivlib_targets", trials=400_000, bits=False)
+_whole = _in("diffprivlib", "diffprivlib_targets", trials=400_000)
+_tools = _in("diffprivlib", "diffprivlib_targets", trials=200_000)
+_model = _in("diffprivlib", "diffprivlib_models_targets", trials=20_000, bits=None)
+_opendp = _in("opendp", "opendp_targets")
+_pydp = _in("pydp", "pydp_targets", trials=400_000)
+_ldp = _in("pure-ldp", "pure_ldp_targets", trials=200_000)
+_ldp11 = _in("pure-ldp-1.1", "pure_ldp_targets", trials=200_000)
+_multi = _in("multi-freq-ldpy", "multi_freq_ldpy_targets", trials=200_000)
+_opacus = _in("opacus", "opacus_targets")
+_tumult = _in("tumult", "tumult_targets", trials=100_000)
+_smart = _in("smartnoise", "smartnoise_targets", trials=1500, pairs=2)
+
+_SUE, _OUE = (_logistic(0.25), 1 - _logistic(0.25)), (0.5, 1 - _logistic(0.5))
+_MISSED_RESET = tuple((1 - (1 - p) * (1 - q), q) for p, q in (_SUE, _OUE))  # release 1.1.2: either coin sets the item's bit
+
+
+def _epsilon(p: float, q: float) -> float:
+    return math.log(p * (1 - q) / (q * (1 - p)))
+
+
+ROWS: tuple[Row, ...] = (
+    _numpy("laplace", bits=False, law=_LAPLACE, key="K1"),
+    _noise("laplace", law=_LAPLACE, key="K2"),
+    _noise("gaussian", trials=2_000_000, pairs=1, law=_CLASSICAL, key="K3"),
+    _whole("snapping", key="K4"),
+    _opendp("laplace", trials=400_000, law=_LAPLACE, key="K5"),
+    _opendp("laplace_int", trials=400_000, law=_GEOMETRIC, key="K6"),
+    _pydp("laplace", law=_LAPLACE, key="K7"),
+    _pydp("gaussian", trials=2_000_000, pairs=1, bits=False, law=_GAUSSIAN, key="K8"),
+    _ldp11("unary", truth=_epsilon(*_MISSED_RESET[0]), law=_unary(*_MISSED_RESET[0]), key="K9"),
+    _ldp("unary", truth=0.5, law=_unary(*_SUE), key="K10"),
+    _tools("histogram", law=_GEOMETRIC, key="K11"),
+    _tools("histogram_replaced", truth=2.0, law=_bins_replaced, key="K12"),
+    _model("decision_tree_replaced", trials=100_000, bits=True, truth=2.0, law=law.decision_tree, key="K13"),
+    _tools("mean", bits=False, law=_SUM, key="K14"),
+    _tools("nanmean", truth=1000.0, bits=None, law=law.additive(law.laplace, _present, 0.001), key="K15"),
+    _model(
+        "linear_regression",
+        trials=180_000,
+        truth=33.0,
+        law=law.linear_regression,
+        key="K16",
+        source="0.99 / 0.01 in a third of epsilon",
+    ),
+    _model("logistic_regression", trials=160_000, truth=3.2607, law=law.logistic_regression, key="K17"),
+    _model("gaussian_nb", trials=60_000, truth=33.0, key="K18", source="a change by 101 for 1 in a third of epsilon"),
+    _opacus("step", trials=200_000, pairs=1, bits=False, law=law.additive(law.gaussian, _value, 4.0), key="K19"),
+    _opacus("epoch_shuffled", trials=6000, pairs=3, bits=None, truth=3.125, key="K20", source="simulation of the steps' law"),
+    # what follows has no key
+    _numpy("gaussian", trials=2_000_000, pairs=1, bits=False, law=_GAUSSIAN),
+    _numpy("geometric", law=_GEOMETRIC),
+    _numpy("randomized_response", law=law.response(4, 1.0)),
+    _noise("laplace_truncated", law=_LAPLACE),
+    _noise("laplace_folded"),
+    _noise("laplace_bounded_domain"),
+    _noise("laplace_bounded_noise"),
+    _noise("staircase"),
+    _noise("gaussian_analytic", trials=1_000_000, pairs=1, law=_GAUSSIAN),
+    _whole("geometric", law=_GEOMETRIC),
+    _whole("geometric_truncated", law=_GEOMETRIC),
+    _whole("geometric_folded"),
+    _whole("gaussian_discrete", trials=200_000),
+    _whole("geometric_large", truth=INF),
+    _whole("exponential"),
+    _whole("permute_and_flip"),
+    _whole("binary", law=law.response(2, 1.0)),
+    _tools("mean_clipped", bits=False, law=_SUM),
+    _tools("mean_missing", truth=INF, bits=None),
+    _tools("sum", bits=False, law=_SUM),
+    _tools("var", bits=False),
+    _tools("median", bits=False),
+    _tools("count_nonzero", law=_GEOMETRIC),
+    _tools("histogram_weights", truth=20.0, bits=None),
+    _tools("quantile_ties", trials=20_000, truth=INF, bits=None),
+    _model("decision_tree", trials=60_000, bits=True),
+    _model("linear_regression_symmetric", truth=None),
+    _model("standard_scaler", trials=40_000),
+    _model("k_means_centers", trials=6000, pairs=3, truth=INF),
+    _model("k_means_inertia", trials=20_000, pairs=3, truth=INF, settled=False),
+    _model("k_means_labels", trials=6000, pairs=3, truth=INF),
+    _model("gaussian_nb_classes", truth=INF),
+    _model("pca", trials=40_000, truth=None),
+    _opendp("gaussian"),
+    _opendp("gaussian_int"),
+    _opendp("laplace_int_large"),
+    _opendp("canonical_noise", trials=100_000),
+    _opendp("noisy_max", trials=100_000),
+    _opendp("randomized_response_bool", truth=math.log(3), trials=100_000, law=law.response(2, math.log(3))),
+    _opendp("randomized_response", trials=100_000, law=law.response(4, 1.0)),
+    _opendp("bounded_sum", trials=100_000, law=_SUM),
+    _opendp("bounded_mean", trials=100_000, law=_SUM),
+    _opendp("bounded_variance", trials=100_000),
+    _opendp("private_quantile", trials=100_000),
+    _opendp("histogram", trials=100_000, law=_GEOMETRIC),
+    _opendp("histogram_replaced", trials=100_000),
+    _pydp("count", law=_GEOMETRIC),
+    _pydp("bounded_sum"),
+    _pydp("bounded_sum_int"),
+    _pydp("bounded_sum_outside"),
+    _pydp("bounded_mean"),
+    _pydp("bounded_variance", truth=None),
+    _pydp("bounded_deviation", truth=None),
+    _pydp("maximum", trials=100_000, truth=None),
+    _pydp("minimum", trials=100_000, truth=None),
+    _pydp("median", trials=100_000, truth=None),
+    _ldp("unary_optimised", truth=0.5, law=_unary(*_OUE)),
+    _ldp11("unary_optimised", truth=_epsilon(*_MISSED_RESET[1]), law=_unary(*_MISSED_RESET[1])),
+    _ldp("direct", law=law.response(4, 1.0)),
+    _ldp("histogram_encoding", bits=False),
+    _ldp("fast_hashing"),
+    _ldp("count_mean_sketch"),
+    _ldp("hadamard_sketch"),
+    _ldp("hadamard_response"),
+    _ldp("hadamard_mechanism", truth=INF),
+    _ldp("hadamard_mechanism_values"),
+    _ldp("rappor", truth=INF),
+    _multi("grr", law=law.response(4, 1.0)),
+    _multi("sue", law=_unary(_logistic(0.5), 1 - _logistic(0.5))),
+    _multi("oue", law=_unary(0.5, 1 - _logistic(1.0))),
+    _multi("subset"),
+    _multi("histogram_encoding", bits=False),
+    _multi("longitudinal_grr"),
+    _multi("longitudinal_sue"),
+    _multi("longitudinal_oue"),
+    _multi("longitudinal_osue"),
+    _multi("longitudinal_soue"),
+    _multi("d_bit_flip"),
+    _multi("sampled_attribute"),
+    _multi("fake_data_one_attribute"),
+    _multi("fake_data", truth=math.log(2 * (math.e - 1) + 1)),
+    _opacus("step_secure", trials=300_000, bits=False, settled=False),
+    _opacus("epoch_poisson", trials=3000, pairs=3, bits=None),
+    _opacus("expected_batch_size", trials=10_000, pairs=4, truth=INF, bits=None, source="a scale that depends on the number of records"),
+    _tumult("laplace", law=_LAPLACE),
+    _tumult("geometric", law=_GEOMETRIC),
+    _tumult("geometric_large", law=_GEOMETRIC),
+    _tumult("gaussian", pairs=2, bits=False),
+    _tumult("discrete_gaussian", pairs=2),
+    _smart("count"),
+    _smart("total", bits=None),
+)
