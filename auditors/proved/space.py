@@ -1,6 +1,6 @@
 """Cells over the outputs of a mechanism that encloses its own law: listed outcomes, or boxes in one to three dimensions.
 
-What is asked of the mechanism stands in `mechanisms/protocol.py`. Cuts are chosen from a few runs; nothing proved rests on them.
+What is asked of the mechanism stands in `mechanisms/terms/protocol.py`. Cuts are chosen from a few runs; nothing proved rests on them.
 """
 
 from __future__ import annotations

@@ -10,9 +10,8 @@ from dp_accounting.pld import privacy_loss_distribution as pld
 from dpwitness.auditors.loss.routes import enclose
 from dpwitness.auditors.loss.search import worst_output
 from dpwitness.bench.white_box import ENCLOSURES, gaussian, searched
-from dpwitness.mechanisms import Gaussian, LogisticObjectivePerturbation, LogisticOutputPerturbation
+from dpwitness.mechanisms import Gaussian, LogisticObjectivePerturbation, LogisticOutputPerturbation, zoo
 from dpwitness.mechanisms.papers.paper_zoo import paper_zoo
-from dpwitness.mechanisms.textbook import zoo
 
 RUNS = 20_000
 

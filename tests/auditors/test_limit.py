@@ -23,8 +23,8 @@ from dpwitness.mechanisms import (
     LaplaceVector,
     Pair,
     PureDP,
+    zoo,
 )
-from dpwitness.mechanisms.textbook import zoo
 
 
 @pytest.mark.parametrize(("runs", "share"), [(10**4, 0.968), (10**5, 0.990), (10**6, 0.9968), (10**7, 0.9990), (10**8, 0.9997)])

@@ -13,8 +13,7 @@ from scipy.stats import binom, cauchy, norm
 from dpwitness.auditors.loss.composition import merged, split
 from dpwitness.auditors.loss.routes import composed, enclose, loss_law
 from dpwitness.auditors.statistics.loss_law import LossLaw
-from dpwitness.mechanisms import GDP, Gaussian, Laplace, LaplaceVector, Pair, RandomizedResponse, SoftmaxDraw
-from dpwitness.mechanisms.textbook import zoo
+from dpwitness.mechanisms import GDP, Gaussian, Laplace, LaplaceVector, Pair, RandomizedResponse, SoftmaxDraw, zoo
 
 EPSILONS = np.array([0.0, 0.3, 0.7, 0.999, 1.5, 4.0])
 

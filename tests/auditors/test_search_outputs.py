@@ -23,8 +23,8 @@ from dpwitness.mechanisms import (
     PrivateRidge,
     SimplexSampling,
     TestDataDependentLearner,
+    zoo,
 )
-from dpwitness.mechanisms.textbook import zoo
 
 E1 = LabelledVectors([[1.0, 0.0]], [1.0]), LabelledVectors([[-1.0, 0.0]], [1.0])
 

@@ -29,9 +29,9 @@ from dpwitness.mechanisms import (
     Records,
     Rows,
     SimplexSampling,
+    zoo,
 )
 from dpwitness.mechanisms.papers.convex import QuadraticPenalty
-from dpwitness.mechanisms.textbook import zoo
 
 SHORT = {"evaluations": 800, "seconds": 20.0}
 

@@ -30,8 +30,8 @@ from dpwitness.mechanisms import (
     Pair,
     PrivateRidge,
     PureDP,
+    zoo,
 )
-from dpwitness.mechanisms.textbook import zoo
 
 KEPT = (Verdict.CERTIFIED, Verdict.SUPPORTED)  # which of them depends on whether a proof applies
 ZERO_ONE = Pair(np.array([0.0]), np.array([1.0]), "replace-one")

@@ -4,9 +4,8 @@ import numpy as np
 import pytest
 from scipy.stats import chi2, kstest
 
-from dpwitness.mechanisms import RandomizedResponse
+from dpwitness.mechanisms import RandomizedResponse, zoo
 from dpwitness.mechanisms.numerics.laws import laplace_log_cdf
-from dpwitness.mechanisms.textbook import zoo
 
 ZOO = zoo()
 LEVEL = 1e-6

@@ -25,8 +25,8 @@ from dpwitness.mechanisms import (
     Records,
     SparseVector,
     TruncatedGeometric,
+    zoo,
 )
-from dpwitness.mechanisms.textbook import zoo
 
 ZOO = zoo()
 

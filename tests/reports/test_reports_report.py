@@ -12,8 +12,7 @@ from statsmodels.stats.multitest import multipletests
 from dpwitness.auditors.black_box.audit import audit as run_audit
 from dpwitness.auditors.replaying.replay import replay
 from dpwitness.auditors.results.verdicts import Result, Verdict
-from dpwitness.mechanisms import InvalidArgument
-from dpwitness.mechanisms.textbook import zoo
+from dpwitness.mechanisms import InvalidArgument, zoo
 from dpwitness.reports import card_for, check_writable, holm, result_json, write_report
 from dpwitness.reports.audit.cards import _CARDS
 from dpwitness.reports.audit.wording import dataset, differences, slugs
