@@ -81,4 +81,4 @@ def _run(args: argparse.Namespace) -> int:
     # They are counted when NumPy is loaded, which no command does before it runs.
     for name in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"):
         os.environ.setdefault(name, "1")
-    return COMMANDS[args.command].run(args)
+    return int(COMMANDS[args.command].run(args))

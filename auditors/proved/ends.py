@@ -1,7 +1,7 @@
 """The proved route of `certify`: ends of the privacy profile and of a notion's parameter that ball arithmetic encloses over all outputs.
 
-A mechanism opens it by `log_density_ball` (see `mechanisms/terms/protocol.py`). A proof is of the law that the mechanism states; that its sampler
-follows this law is held against runs, not proved.
+A mechanism opens it by `log_density_ball` (see `mechanisms/terms/protocol.py`). A proof is of the law that the mechanism states; that its
+sampler follows this law is held against runs, not proved.
 """
 
 from __future__ import annotations

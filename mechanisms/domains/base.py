@@ -44,8 +44,6 @@ class Domain(ABC):
 
     relation: str
     counts = False  # whether datasets are exact integers, of any size
-    whole = False  # whether some numbers are whole, and may be categories
-    unordered = False  # whether some are categories: no coordinates to climb by
 
     @abstractmethod
     def contains(self, dataset: Any) -> bool:
@@ -96,6 +94,16 @@ class Domain(ABC):
     def interval(self) -> tuple[float, float] | None:
         """Where the first number of a dataset lies, if it is no whole number."""
         return None
+
+    @property
+    def whole(self) -> bool:
+        """Whether some numbers are whole, and may be categories."""
+        return False
+
+    @property
+    def unordered(self) -> bool:
+        """Whether some numbers are categories: no coordinates to climb by."""
+        return False
 
 
 class Draws(ABC, Generic[D]):

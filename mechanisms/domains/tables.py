@@ -31,7 +31,11 @@ class Table(Domain):
     size: int
     label_values: tuple[float, ...] = ()
     all_labels = False  # whether each occurs in both datasets
-    absent = False  # whether a feature may be NaN
+
+    @property
+    def absent(self) -> bool:
+        """Whether a feature may be NaN."""
+        return False
 
     @property
     @abstractmethod
