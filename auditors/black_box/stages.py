@@ -289,8 +289,9 @@ def _test(state: Course, pair: Pair, index: int, seen: list[BothSides], budget: 
         stage = state.stage(pair, Phase.FIRST_TEST, index, wanted, _chunk(wanted, width))
         kept = _count(state, tested, stage, learned, index, {1.0: LOOK}, weight=math.sqrt(wanted / rounds))
         if kept:
-            learned = learn(*_joined([*seen, *kept]), claim, alpha=alpha * (1 - EARLY_ALPHA), rounds=rounds - wanted, near=state.near)
-            _last(state, tested, learned, index, rounds - wanted, width)
+            left, error = rounds - wanted, alpha * (1 - EARLY_ALPHA)
+            learned = learn(*_joined([*seen, *kept]), claim, alpha=error, rounds=left, near=state.near, earlier=learned)
+            _last(state, tested, learned, index, left, width)
     else:
         _last(state, tested, learned, index, rounds, width)
     settle(state, pair, index)

@@ -52,6 +52,7 @@ class Learned:
     binned: Binned | None = None  # for RDP and zCDP
     law: ScoreLaw | None = None  # of the score on the training data
     rates: tuple[float, float] = (0.0, 0.0)  # at which it is expected to be right and wrong
+    precision: dict[str, float] | None = None  # of the priors of the model's groups of features
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +73,7 @@ def learn(
     rounds: int,
     quick: bool = False,
     near: FloatArray | None = None,
+    earlier: Learned | None = None,
 ) -> Learned:
     """Learn a guess rule from outputs on D1 and on D0.
 
@@ -87,6 +89,8 @@ def learn(
         From a part of many outputs: enough to rank pairs.
     near : (k,) array, optional
         An output around which balls are tried too.
+    earlier : Learned, optional
+        What was learned from fewer of these outputs: its priors are where those of the model begin.
     """
     goal = Goal(claim, alpha, rounds)
     both = concatenate([outputs1, outputs0])
@@ -96,17 +100,23 @@ def learn(
         data = data.rows(np.arange(len(data.label)) < _PILOT_ROWS)
     with threadpool_limits(1, "blas"):  # for small matrices threads cost more than they bring, and round in another order
         best: _Candidate | None = None
-        for candidate in _candidates(data, goal, near, rng):
+        precision: dict[str, float] | None = None
+        for candidate in _candidates(data, goal, near, rng, earlier.precision if earlier else None):
             if best is None or candidate.choice.expected > best.choice.expected + _WORTH * abs(best.choice.expected):
                 best = candidate
+            if isinstance(candidate.scorer, ModelScorer):
+                precision = candidate.scorer.precision
         if best is None:
             best = _of_atoms(data, goal, *find_atoms(data, always=True), None, rng)
         binned = _binned(best, goal) if isinstance(claim, RDP | ZCDP) else None
         law = None if quick or best.table is None else score_law(best.table, claim, rng)
-        return Learned(best.event, best.choice.expected, best.method, binned, law, (best.choice.right, best.choice.wrong))
+        rates = best.choice.right, best.choice.wrong
+        return Learned(best.event, best.choice.expected, best.method, binned, law, rates, precision)
 
 
-def _candidates(data: Training, goal: Goal, near: FloatArray | None, rng: np.random.Generator) -> Iterator[_Candidate]:
+def _candidates(
+    data: Training, goal: Goal, near: FloatArray | None, rng: np.random.Generator, start: dict[str, float] | None
+) -> Iterator[_Candidate]:
     def scored(method: str, scorer: Scorer, score: FloatArray, whole: FloatArray) -> _Candidate:
         """`score` judges; `whole` is what the event will compare, whose thresholds name as many of the training outputs."""
         table = Table.build(score, data.label)
@@ -130,7 +140,7 @@ def _candidates(data: Training, goal: Goal, near: FloatArray | None, rng: np.ran
     alone = few or len(data.varying) <= 1  # a model has nothing to say of atoms beyond their own counts
     if atoms is not None and alone:
         yield _of_atoms(data, goal, *atoms, None, rng)
-    model = None if few else fit_model(data)
+    model = None if few else fit_model(data, start=start)
     scores = held_out_scores(data, model) if model is not None else None
     exact = repeated(model.values) if model is not None else None
     if exact is not None:

@@ -315,11 +315,15 @@ def fitted_odds(table: Table, claim: Claim, rng: Generator) -> FloatArray:
 
 
 def _designs(x: FloatArray, total: FloatArray) -> list[tuple[FloatArray, int, int]]:
-    """Two sets of features of the score, straight and flat in the tails, with how many bends they have in the bulk and in the tails."""
+    """Sets of features of the score, with how many bends they have in the bulk and in the tails: straight and flat in the tails.
+
+    Either comes with bends of its own on both sides, and with the same on both, as noise that is added has them.
+    """
     rank, n = np.cumsum(total), float(total.sum())
     octaves = n / 2.0 ** np.arange(1, max(2, int(np.log2(max(n / 12, 4)))))
-    at = np.unique(np.clip(np.searchsorted(rank, np.concatenate([octaves, n - octaves])), 1, len(x) - 2))
-    place = rank[at] / n
+    wanted = np.concatenate([octaves, n - octaves])
+    at, which = np.unique(np.clip(np.searchsorted(rank, wanted), 1, len(x) - 2), return_index=True)
+    place = wanted[which] / n
     above, tail = place >= 0.5, np.minimum(place, 1 - place) <= _TAIL
     hinges = []
     for k, bend in enumerate(x[at]):
@@ -337,7 +341,17 @@ def _designs(x: FloatArray, total: FloatArray) -> list[tuple[FloatArray, int, in
     one, inner, outer = np.ones(len(x)), int(np.count_nonzero(~tail)), int(np.count_nonzero(tail))
     straight = np.column_stack([one, x, bends[:, ~tail], bends[:, tail]])
     flat = np.column_stack([one, held, bulk, np.clip(bends[:, tail], 0, 1)])
-    return [(straight, inner, outer), (flat, inner, outer)]
+    free = [(straight, inner, outer), (flat, inner, outer)]
+    if np.any(tail != tail[::-1]) or np.count_nonzero(tail & above) * 2 != outer:
+        return free
+    return free + [(_mirrored(design, inner, outer), inner // 2, outer // 2) for design, inner, outer in free]
+
+
+def _mirrored(design: FloatArray, inner: int, outer: int) -> FloatArray:
+    """The same features with one weight for a bend and its mirror image, which stand in the order of the score; none for one in the middle."""
+    line, *parts = np.split(design, [2, 2 + inner], axis=1)
+    halves = [(part[:, : part.shape[1] // 2], part[:, -(part.shape[1] // 2) :]) for part in parts if part.shape[1] > 1]
+    return np.column_stack([line, *(upper - lower[:, ::-1] for lower, upper in halves)])
 
 
 def draw_atoms(ones: FloatArray, total: FloatArray, prior: FloatArray, rng: Generator) -> tuple[NDArray[np.intp], Draws]:

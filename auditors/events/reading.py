@@ -70,7 +70,8 @@ def _whole(value: Any, least: int, most: int) -> bool:
 
 
 def _real(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and value == value
+    """A float that is no NaN, or a whole number that NumPy takes for one."""
+    return value == value if isinstance(value, float) else _whole(value, -(2**53), 2**53)
 
 
 def _increasing(value: Any) -> bool:

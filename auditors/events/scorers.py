@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from dpwitness.auditors.events.features import Block, Levels, Values, propose, values_of, within_floats
 from dpwitness.auditors.events.outputs import Outputs, row_keys
+from dpwitness.auditors.events.posterior import counts_of
 from dpwitness.auditors.events.rules import Atoms, Ball, Event, Intervals, Threshold, WeightedScore, distances, name_of_atom, only_exact
 from dpwitness.auditors.events.trees import boost
 from dpwitness.auditors.statistics.regression import fit_grouped
@@ -36,7 +37,8 @@ __all__ = [
 
 FloatArray = NDArray[np.float64]
 
-_FIT_ROWS = 30_000
+_FIT_ROWS = 30_000  # at least, where there are as many
+_FIT_WORK = 2**28  # outputs times the square of features: what a step of the fit costs
 _FIT_VALUES = 2**22
 _FOLDS = 4
 _MANY_ATOMS = 8192
@@ -52,21 +54,27 @@ class Scorer(Protocol):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Training:
-    """Training outputs as a matrix (structure code first) and whether each came from D1, in random order."""
+    """Training outputs as a matrix (structure code first) and whether each came from D1, in random order.
+
+    Where outputs repeat, `same` numbers the different ones.
+    """
 
     matrix: FloatArray
     label: NDArray[np.bool_]
     names: dict[float, str]
+    same: NDArray[np.intp] | None = None
 
     @classmethod
     def build(cls, outputs: Outputs, ones: int, rng: np.random.Generator) -> Training:
         """`outputs` holds the runs on D1 first."""
         order = rng.permutation(len(outputs))
-        return cls(outputs.matrix()[order], order < ones, outputs.names)
+        matrix = outputs.matrix()[order]
+        keys, same = np.unique(row_keys(matrix), return_inverse=True)
+        return cls(matrix, order < ones, outputs.names, same if _ROWS_AN_ATOM * len(keys) <= len(matrix) else None)
 
     def rows(self, which: NDArray[np.bool_]) -> Training:
         """Some of the outputs."""
-        return Training(self.matrix[which], self.label[which], self.names)
+        return Training(self.matrix[which], self.label[which], self.names, None if self.same is None else self.same[which])
 
     @property
     def varying(self) -> list[int]:
@@ -128,10 +136,10 @@ class ModelScorer:
         return Threshold(self.model, low, high)
 
 
-def fit_model(data: Training, like: ModelScorer | None = None) -> ModelScorer | None:
+def fit_model(data: Training, like: ModelScorer | None = None, start: dict[str, float] | None = None) -> ModelScorer | None:
     """Logistic regression on the groups of features that fit the outputs; None where nothing varies.
 
-    The priors and exact values of `like` are kept instead of learned.
+    The priors and exact values of `like` are kept instead of learned; learning begins at the precisions of `start`.
     """
     precision = like.precision if like else None
     values = like.values if like else values_of(data.matrix)
@@ -139,21 +147,23 @@ def fit_model(data: Training, like: ModelScorer | None = None) -> ModelScorer | 
     blocks: list[tuple[str, Block]] = [(name, block) for name, several in groups.items() for block in several]
     if not blocks:
         return None
-    rows = _rows_to_fit(data, repeated(values))
+    size = sum(block.columns(data.matrix[:1]).shape[1] for _, block in blocks)
+    rows, ones, zeros = _rows_to_fit(data, repeated(values), max(_FIT_ROWS, _FIT_WORK // size**2))
     parts = [block.columns(data.matrix[rows]) for _, block in blocks]
-    features, label = np.concatenate(parts, axis=1), data.label[rows].astype(float)
+    features, total = np.concatenate(parts, axis=1), ones + zeros
     thin = -(-features.size // _FIT_VALUES)
-    features, label = features[::thin], label[::thin]
-    center, spread = features.mean(axis=0), features.std(axis=0)
+    features, ones, zeros, total = features[::thin], ones[::thin], zeros[::thin], total[::thin]
+    center = np.average(features, axis=0, weights=total)
+    spread = np.sqrt(np.average((features - center) ** 2, axis=0, weights=total))
     used = spread > 1e-9 * (1 + np.abs(center))
     if not used.any():
         return None
     names = list(groups)
     group = np.repeat([names.index(name) for name, _ in blocks], [part.shape[1] for part in parts])
-    known = precision or {}
-    start = np.array([known.get(name, 1e4 if precision else 10.0) for name in names])
+    known = precision or start or {}
+    begin = np.array([known.get(name, 1e4 if precision else 10.0) for name in names])
     design = np.column_stack([np.ones(len(features)), (features[:, used] - center[used]) / spread[used]])
-    fit, found = fit_grouped(design, label, group[used], start, learn=precision is None)
+    fit, found = fit_grouped(design, ones, zeros, group[used], begin, learn=precision is None)
     weights = np.zeros(features.shape[1])
     weights[used] = fit.weights[1:] / spread[used]
     offset = float(fit.weights[0] - weights @ center)
@@ -175,15 +185,23 @@ def repeated(values: Values) -> FloatArray | None:
     return np.concatenate(found) if found else None
 
 
-def _rows_to_fit(data: Training, exact: FloatArray | None) -> NDArray[np.intp]:
-    """A part of the outputs, and all that hold a repeated value: what is picked by outputs alone keeps its odds."""
+def _rows_to_fit(data: Training, exact: FloatArray | None, most: int) -> tuple[NDArray[np.intp], FloatArray, FloatArray]:
+    """Outputs to fit a model to, and how often each came from D1 and from D0: the different ones where they repeat.
+
+    Else a part, and all that hold a repeated value: what is picked by outputs alone keeps its odds.
+    """
+    if data.same is not None:
+        _, rows, same = np.unique(data.same, return_index=True, return_inverse=True)
+        ones, total = counts_of(same, data.label, len(rows))
+        return rows, ones, total - ones
     taken = np.zeros(len(data.label), dtype=np.bool_)
     if exact is not None:
         taken |= ~np.isnan(only_exact(data.matrix, exact)[:, 1:]).all(axis=1)
-    if np.count_nonzero(taken) > _FIT_ROWS // 2:
+    if np.count_nonzero(taken) > most // 2:
         taken[:] = False
-    taken[:: -(-len(taken) // _FIT_ROWS)] = True
-    return np.flatnonzero(taken)
+    taken[:: -(-len(taken) // most)] = True
+    rows, ones = np.flatnonzero(taken), data.label[taken].astype(np.float64)
+    return rows, ones, 1 - ones
 
 
 def _structures(data: Training, blocks: list[tuple[Block, FloatArray]]) -> tuple[tuple[str, float], ...]:

@@ -1,8 +1,8 @@
 """Running a mechanism: chunks of rounds with streams of their own, on any executor, counted where they are run.
 
 What happens in a chunk is a function of (seed, audit, pair, phase, chunk) and of nothing else, so the counts of a run do not depend on how
-workers made them, in which order, or how fast. Test rounds travel as counts; only those that train events travel as outputs, a bounded
-number.
+many workers made them, in which order, or how fast. Test rounds travel as counts; only those that train events travel as outputs, a
+bounded number.
 """
 
 from __future__ import annotations

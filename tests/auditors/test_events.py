@@ -223,3 +223,12 @@ def test_a_learned_event_names_something_where_scores_are_equal():
         learned = learn(*sides, PureDP(1.0), alpha=0.05, rounds=14_000)
         named = sum(np.count_nonzero(learned.event.guess(side)) for side in sides)
         assert learned.expected == 0 or named >= 20, (seed, learned.expected, learned.event.describe())
+
+
+@pytest.mark.parametrize("field", ["inner", "outer"])
+def test_a_whole_number_beyond_floats_is_refused(field):
+    """NumPy does not know it: the command line ended in an error that nobody had foreseen."""
+    told = Ball(np.zeros(2), 0.5, 2.0, 1).to_json()
+    told["rule"]["fields"][field] = 10**30
+    with pytest.raises(InvalidArgument, match=f"{field} must be a number"):
+        event_from_json(told)
