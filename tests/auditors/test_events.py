@@ -231,4 +231,4 @@ def test_a_whole_number_beyond_floats_is_refused(field):
     told = Ball(np.zeros(2), 0.5, 2.0, 1).to_json()
     told["rule"]["fields"][field] = 10**30
     with pytest.raises(InvalidArgument, match=f"{field} must be a number"):
-        event_from_json(told)
+        read_event(told)
