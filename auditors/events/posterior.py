@@ -348,7 +348,7 @@ def _designs(x: FloatArray, total: FloatArray) -> list[tuple[FloatArray, int, in
 
 
 def _mirrored(design: FloatArray, inner: int, outer: int) -> FloatArray:
-    """The same features with one weight for a bend and its mirror image, which stand in the order of the score; none for one in the middle."""
+    """The same features with one weight for a bend and its mirror image; bends stand in the order of the score, one in the middle goes."""
     line, *parts = np.split(design, [2, 2 + inner], axis=1)
     halves = [(part[:, : part.shape[1] // 2], part[:, -(part.shape[1] // 2) :]) for part in parts if part.shape[1] > 1]
     return np.column_stack([line, *(upper - lower[:, ::-1] for lower, upper in halves)])

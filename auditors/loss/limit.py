@@ -8,6 +8,7 @@ certify more, by luck. For RDP and zCDP it is that of the binned form (`divergen
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -21,7 +22,7 @@ from dpwitness.mechanisms.terms.notions import RDP, ZCDP, Claim, promised
 from dpwitness.mechanisms.terms.pairs import Pair
 from dpwitness.mechanisms.terms.validation import require_integer, require_probability, require_type
 
-__all__ = ["limit", "limit_of_law"]
+__all__ = ["Best", "best_event", "limit", "limit_of_law"]
 
 FloatArray = NDArray[np.float64]
 
@@ -64,6 +65,16 @@ def limit(mechanism: Any, pair: Pair, claim: Claim | str, trials: int, confidenc
     return None if law is None else limit_of_law(law, claim, trials, 1 - confidence)
 
 
+@dataclass(frozen=True, slots=True)
+class Best:
+    """How often the best event guesses right and wrong, in how many directions, and what it certifies at those rates."""
+
+    right: float
+    wrong: float
+    directions: int
+    value: float
+
+
 def limit_of_law(law: LossLaw, claim: Claim, trials: int, alpha: float) -> float:
     """The same from the law of the loss.
 
@@ -74,6 +85,12 @@ def limit_of_law(law: LossLaw, claim: Claim, trials: int, alpha: float) -> float
     >>> round(limit_of_law(coin, PureDP(1.0), 20_000, 0.05), 3)
     0.974
     """
+    best = best_event(law, claim, trials, alpha).value
+    return max(best, _of_cells(law, claim, trials, alpha)) if isinstance(claim, RDP | ZCDP) else best
+
+
+def best_event(law: LossLaw, claim: Claim, trials: int, alpha: float) -> Best:
+    """The pair of thresholds on the loss that certifies most."""
     sides = [_tails(side, trials) for side in (law, law.swapped())]
 
     def value(first: NDArray[np.intp], second: NDArray[np.intp]) -> FloatArray:
@@ -96,14 +113,18 @@ def limit_of_law(law: LossLaw, claim: Claim, trials: int, alpha: float) -> float
         return both
 
     grids = [_spread(np.arange(len(right)), _COARSE) for right, _ in sides]
-    best = 0.0
+    best = Best(0.0, 0.0, 1, 0.0)
     for _ in range(4):
         with np.errstate(invalid="ignore"):
             found = value(*grids)
         i, j = np.unravel_index(int(np.argmax(found)), found.shape)
-        best = max(best, float(found[i, j]))
+        if found[i, j] > best.value:
+            first, second = int(grids[0][i]), int(grids[1][j])
+            right, wrong = (0.5 * float(sides[0][k][first] + sides[1][k][second]) for k in (0, 1))
+            excess = max(right + wrong - 1, 0.0) / 2
+            best = Best(right - excess, wrong - excess, max(1, (first > 0) + (second > 0)), float(found[i, j]))
         grids = [_around(grid, int(k)) for grid, k in zip(grids, (i, j), strict=True)]
-    return max(best, _of_cells(law, claim, trials, alpha)) if isinstance(claim, RDP | ZCDP) else best
+    return best
 
 
 def _of_cells(law: LossLaw, claim: RDP | ZCDP, trials: int, alpha: float) -> float:

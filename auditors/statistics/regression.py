@@ -109,9 +109,10 @@ def evidence(fit: Fit, precision: FloatArray) -> float:
 def fit_grouped(
     features: FloatArray, ones: FloatArray, zeros: FloatArray, group: NDArray[np.intp], precision: FloatArray, *, learn: bool = True
 ) -> tuple[Fit, FloatArray]:
-    """Logistic regression (constant first) on counts of two labels, in which each group of weights has one prior, whose precision is learned by evidence.
+    """Logistic regression on counts of two labels; each group of weights has one prior, whose precision is learned by evidence.
 
-    MacKay's fixed point, gamma / |w|^2 with gamma the number of weights of the group that the data determine, overrelaxed.
+    The constant comes first and has no group. MacKay's fixed point, gamma / |w|^2 with gamma the number of weights of the group that the
+    data determine, overrelaxed.
     """
     found = precision.copy()
     start: FloatArray | None = None

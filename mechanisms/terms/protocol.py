@@ -57,8 +57,8 @@ class WhiteBox(Mechanism, Protocol):
 # one-dimensional density has kinks or jumps, for quadrature; `atoms(dataset) -> (m,)`: where a one-dimensional law with a density has
 # masses beside it, which `log_density` gives there.
 #
-# Powers of proof: enclosures in balls (python-flint `arb`, see `mechanisms/balls`) of the law in real arithmetic, a float parameter being the
-# exact rational that it is. `auditors/proved` covers the outputs by cells, bounds each cell's share from both sides, and splits cells
+# Powers of proof: enclosures in balls (python-flint `arb`, see `mechanisms/balls`) of the law in real arithmetic, a float parameter being
+# the exact rational that it is. `auditors/proved` covers the outputs by cells, bounds each cell's share from both sides, and splits cells
 # until the two ends agree; it needs the first of these methods, and each of the others makes ends closer or notions more.
 # `log_density_ball(boxes, dataset) -> list of balls`: the log-density, or log-mass, over each box, a span (low, high) for each column.
 # `mass_ball(boxes, dataset) -> list of balls`: on the line, the mass of each (low, high], without which masses are density times width.
