@@ -25,6 +25,7 @@ from dpwitness.bench.table import Row, Table
 from dpwitness.mechanisms.papers.paper_zoo import paper_zoo
 from dpwitness.mechanisms.terms.notions import RDP, ZCDP
 from dpwitness.mechanisms.terms.pairs import Pair
+from dpwitness.mechanisms.textbook.zoo import zoo
 
 __all__ = ["BUDGETS", "Measured", "Specimen", "measure", "power_at", "specimens"]
 

@@ -30,7 +30,7 @@ from dpwitness.proofs_checks.engine.ledger import CELLS, settle
 __all__ = ["Mutant", "Outcome", "mutants", "run"]
 
 PACKAGE = "dpwitness.proofs_checks"
-ENGINE = ("enclosures", "evidence", "finding", "ledger", "mutation", "scope")  # what runs checks, with tests of its own
+CLAIMS = f"{PACKAGE}.claims."  # what runs checks, the engine, has tests of its own
 FLIPPED = {ast.Lt: ast.Gt, ast.Gt: ast.Lt, ast.LtE: ast.GtE, ast.GtE: ast.LtE, ast.Eq: ast.NotEq, ast.NotEq: ast.Eq}
 SIGNS = {ast.Lt: "<", ast.Gt: ">", ast.LtE: "<=", ast.GtE: ">=", ast.Eq: "==", ast.NotEq: "!="}
 SWAPPED = {"min": "max", "max": "min"}
@@ -110,7 +110,7 @@ def _tree(module: str) -> ast.Module:
 
 
 def _mine(module: str | None) -> bool:
-    return module is not None and module.startswith(PACKAGE + ".") and module.rpartition(".")[2] not in ENGINE
+    return module is not None and module.startswith(CLAIMS)
 
 
 def _function(function: types.FunctionType, checked: bool) -> _Place:
@@ -126,8 +126,8 @@ def _constant(module: str, name: str) -> _Place | None:
     for node in _tree(module).body:
         if isinstance(node, ast.Assign) and any(isinstance(t, ast.Name) and t.id == name for t in node.targets):
             return _Place(module, name, node, None, False)
-        if isinstance(node, ast.ImportFrom) and node.level and node.module and any((a.asname or a.name) == name for a in node.names):
-            return _constant(f"{PACKAGE}.{node.module}", name) if _mine(f"{PACKAGE}.{node.module}") else None
+        if isinstance(node, ast.ImportFrom) and node.module and any((a.asname or a.name) == name for a in node.names):
+            return _constant(node.module, name) if _mine(node.module) else None
     return None
 
 

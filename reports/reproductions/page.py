@@ -17,7 +17,7 @@ def page(numbers: dict[str, Any]) -> str:
     """Markdown."""
     parts = [
         "# Published figures, computed again",
-        f"From seed {numbers['seed']}, by `python -m dpwitness.reports.reproductions.__main__ reports/published`; the numbers are in "
+        f"From seed {numbers['seed']}, by `python -m dpwitness.reports.reproductions reports/published`; the numbers are in "
         "`reproductions.json`. Papers: CM08 = Chaudhuri and Monteleoni 2008, JT13 and JT14 = Jain and Thakurta 2013 and 2014.",
         *_summary(numbers),
         *_figure_2(numbers),

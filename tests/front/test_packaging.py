@@ -27,8 +27,12 @@ def test_every_requirement_is_met_by_its_pin():
 
 
 def test_every_folder_of_code_is_installed_under_one_name():
-    rooms = {p.parent.relative_to(ROOT).as_posix() for p in ROOT.glob("*/__init__.py")} | {"dpwitness/bench"}
+    rooms = {p.parent.relative_to(ROOT).as_posix() for p in ROOT.glob("[!.]*/**/__init__.py")}
     places = PROJECT["tool"]["setuptools"]["package-dir"]
-    packages = {places.get(name, name.replace(".", "/")) for name in PROJECT["tool"]["setuptools"]["packages"]}
-    assert rooms - {"tests"} == packages
+    above = sorted(places, key=len, reverse=True)
+    packages = set()
+    for name in PROJECT["tool"]["setuptools"]["packages"]:
+        parent = next(p for p in above if f"{name}.".startswith(f"{p}."))
+        packages.add((places[parent] + name[len(parent) :]).replace(".", "/"))
+    assert {room for room in rooms if room.partition("/")[0] in places.values()} == packages
     assert not {"mechanisms", "auditors", "reports", "proofs_checks"} & set(packages_distributions())

@@ -131,8 +131,8 @@ def test_check_one(capsys, tmp_path):
 
 
 def test_an_interrupted_run_keeps_what_was_checked(monkeypatch, capsys, tmp_path):
-    from dpwitness.commands import claims
     from dpwitness.proofs_checks import declarations
+    from dpwitness.suites import claims
 
     real = claims._checked
 
