@@ -28,7 +28,7 @@ from dpwitness.auditors.running.health import Unfit
 from dpwitness.auditors.running.scored import Scored, try_scores
 from dpwitness.mechanisms.domains import Domain
 from dpwitness.mechanisms.foreign.target import Target
-from dpwitness.mechanisms.terms.notions import RDP, ZCDP, Claim, promised
+from dpwitness.mechanisms.terms.notions import Claim, promised
 from dpwitness.mechanisms.terms.pairs import Pair
 from dpwitness.mechanisms.terms.protocol import name_of
 from dpwitness.mechanisms.terms.validation import (
@@ -342,7 +342,7 @@ def _conclude(state: Course, interrupted: bool, failure: str) -> AuditResult:
         event=best.event,
         tally=best.tally,
         stages=tuple(best.parts) if len(best.parts) > 1 else (),
-        alpha=best.alpha * (1 - EARLY_ALPHA) / (2 if isinstance(base.claim, RDP | ZCDP) else 1),
+        alpha=best.alpha * (1 - EARLY_ALPHA) / (2 if base.claim.bounds_renyi else 1),
         method=best.method,
         notes=tuple(notes),
     )

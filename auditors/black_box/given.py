@@ -15,7 +15,7 @@ from dpwitness.auditors.results.verdicts import Verdict
 from dpwitness.auditors.running.engine import MechanismFailed, audit_key, stream
 from dpwitness.auditors.running.health import check_training
 from dpwitness.auditors.statistics.certificate import Tally, certified, p_value, two_batches
-from dpwitness.mechanisms.terms.notions import ApproxDP, Claim, PureDP, promised
+from dpwitness.mechanisms.terms.notions import Claim, promised
 from dpwitness.mechanisms.terms.validation import InvalidArgument, require_integer, require_probability, require_type, said
 
 __all__ = ["audit_outputs"]
@@ -81,7 +81,7 @@ def audit_outputs(
     tally = Tally(right1 + right0, wrong1 + wrong0, rounds, learned.event.directions)
     counts = tally.correct, tally.wrong, tally.rounds
     lower = float(certified(claim, *counts, alpha, tally.directions))
-    at_delta = claim if isinstance(claim, ApproxDP) else PureDP(1.0)
+    at_delta = claim.at_delta
     return replace(
         result,
         verdict=Verdict.VIOLATED if lower > claim.parameter else Verdict.NOT_REFUTED,

@@ -29,7 +29,6 @@ from dpwitness.auditors.running.repeats import Repeats
 from dpwitness.auditors.statistics.certificate import Tally, certified
 from dpwitness.auditors.statistics.combination import Part, combined, combined_p_value
 from dpwitness.mechanisms.foreign.target import Target
-from dpwitness.mechanisms.terms.notions import RDP, ZCDP, ApproxDP, Claim, PureDP
 from dpwitness.mechanisms.terms.pairs import Pair
 from dpwitness.mechanisms.terms.protocol import AlwaysRaises
 
@@ -285,7 +284,7 @@ def _test(state: Course, pair: Pair, index: int, seen: list[BothSides], budget: 
     learned = learn(*_joined(seen), claim, alpha=alpha * (1 - EARLY_ALPHA), rounds=rounds, near=state.near)
     tested = UnderTest(pair, alpha, rounds, learned.event, learned.method)
     state.tested.append(tested)
-    if budget <= STAGED and wanted >= LEAST_STAGE and not isinstance(claim, RDP | ZCDP):
+    if budget <= STAGED and wanted >= LEAST_STAGE and not claim.bounds_renyi:
         stage = state.stage(pair, Phase.FIRST_TEST, index, wanted, _chunk(wanted, width))
         kept = _count(state, tested, stage, learned, index, {1.0: LOOK}, weight=math.sqrt(wanted / rounds))
         if kept:
@@ -364,7 +363,7 @@ def _look_at_cells(state: Course, tested: UnderTest, rule: Binned, cells: NDArra
 
 def _test_bits(state: Course, pairs: list[Pair], budget: int, width: int) -> None:
     """The bit-level verdict, on the pair whose lattice event promises most: half of the budget to train, half to test."""
-    claim = _epsilon_claim(state.result.claim)
+    claim = state.result.claim.at_delta
     state.bit_level = BitLevel(Verdict.NOT_REFUTED, 0.0)
 
     def judge(sides: BothSides) -> tuple[float, Event | None]:
@@ -389,10 +388,10 @@ def _test_bits(state: Course, pairs: list[Pair], budget: int, width: int) -> Non
 
 def _look(state: Course, tested: UnderTest, alpha: float) -> bool:
     """Certify what there is, at this look's share of alpha; whether to stop."""
-    claim, wanted = state.result.claim, _epsilon_claim(state.result.claim)
+    claim, wanted = state.result.claim, state.result.claim.at_delta
     lower = combined(claim, tested.parts, alpha)
     tested.lower = max(tested.lower, lower)
-    tested.epsilon = max(tested.epsilon, lower if wanted is claim or isinstance(claim, PureDP) else combined(wanted, tested.parts, alpha))
+    tested.epsilon = max(tested.epsilon, lower if wanted is claim or claim.is_pure else combined(wanted, tested.parts, alpha))
     tested.p_value = min(tested.p_value, combined_p_value(claim, tested.parts) * state.alpha / alpha)
     refuted = tested.lower > claim.parameter
     return refuted and (state.stop == "violation" or (state.stop == "gross" and tested.lower > 3 * claim.parameter + 2))
@@ -402,7 +401,3 @@ def _tally(found: Chunk, directions: int) -> Tally:
     """From cells (abstain, D1, D0) of both sides to right and wrong guesses; lost rounds are wrong ones."""
     table, lost = found.tables[0], found.lost
     return Tally(int(table[0, 1] + table[1, 2]), int(table[0, 2] + table[1, 1]) + lost, int(table.sum()) + lost, directions)
-
-
-def _epsilon_claim(claim: Claim) -> Claim:
-    return claim if isinstance(claim, ApproxDP) else PureDP(1.0)

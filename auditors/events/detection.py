@@ -22,7 +22,7 @@ from dpwitness.auditors.events.posterior import Table, fitted_odds
 from dpwitness.auditors.statistics.certificate import SHARE_FOR_FREQUENCY, parameter_shown, wilson_lower
 from dpwitness.auditors.statistics.loss_law import LossLaw
 from dpwitness.auditors.statistics.regression import Fit, fit_logistic
-from dpwitness.mechanisms.terms.notions import RDP, ZCDP, Claim
+from dpwitness.mechanisms.terms.notions import Claim
 from dpwitness.mechanisms.terms.protocol import FloatArray
 from dpwitness.mechanisms.terms.validation import require_probability
 
@@ -132,7 +132,7 @@ def _certified(claim: Claim, law: ScoreLaw, strength: float, rounds: int, alpha:
     """What a member's best event, or its cells, certify with luck `z` standard errors against them, and that event's own parameter."""
     right1, wrong1, right0, wrong0 = _tails(law, strength)
     right, wrong = (0.5 * (upper[:, None] + lower[None, :]) for upper, lower in ((right1, right0), (wrong1, wrong0)))
-    binned = isinstance(claim, RDP | ZCDP)
+    binned = claim.bounds_renyi
     share = alpha / 2 if binned else alpha
     both = right + wrong <= 1.0 + 1e-12  # no output may be named twice
     used = [(np.arange(len(side)) > 0).astype(int) for side in (right1, right0)]
@@ -149,7 +149,7 @@ def _certified(claim: Claim, law: ScoreLaw, strength: float, rounds: int, alpha:
         i = int(np.argmax(value))
         if value[i] > best:
             best, shown = float(value[i]), float(parameter_shown(claim, r[i] + w[i], r[i] / (r[i] + w[i]), k))
-    if isinstance(claim, RDP | ZCDP):
+    if claim.bounds_renyi:
         cuts = np.unique(np.searchsorted(np.cumsum(law.mass), LEVELS))
         starts = np.append(0, cuts[(cuts > 0) & (cuts < len(law.mass))])
         p, q = (np.add.reduceat(side, starts) for side in law.member(strength))
@@ -163,8 +163,5 @@ def _parameter(claim: Claim, law: ScoreLaw, strength: float) -> float:
     found = LossLaw(np.log(np.maximum(p, 1e-300)) - np.log(np.maximum(q, 1e-300)), p, q)
     if claim.delta_budget > 0:
         return max(side.epsilon(claim.delta_budget) for side in (found, found.swapped()))
-    if isinstance(claim, RDP):
-        return max(side.renyi(claim.alpha) for side in (found, found.swapped()))
-    if isinstance(claim, ZCDP):
-        return max(side.renyi(order) / order for side in (found, found.swapped()) for order in ORDERS)
-    return 0.0
+    sides = found, found.swapped()
+    return max((side.renyi(a) / claim.divergence_at(a) for side in sides for a in claim.orders_among(ORDERS)), default=0.0)

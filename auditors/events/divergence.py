@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 
 from dpwitness.auditors.events.outputs import Outputs
 from dpwitness.auditors.events.rules import Event, Guesses
-from dpwitness.mechanisms.terms.notions import RDP, ZCDP, Claim
+from dpwitness.mechanisms.terms.notions import Claim
 
 __all__ = ["LEVELS", "ORDERS", "Binned", "binned_bound", "expected_binned", "oracle_binned", "oracle_rule", "train_binned"]
 
@@ -92,7 +92,7 @@ def train_binned(claim: Claim, events: tuple[Event, ...], table: FloatArray, rou
         loss = np.clip(np.log(p / p.sum()) - np.log(q / q.sum()), -6, 6)
         # a cell's loss is shrunk by its own standard error: large powers of a noisy loss cost more than they bring
         loss = np.sign(loss) * np.maximum(np.abs(loss) - 0.5 * np.sqrt(1 / p + 1 / q), 0.0)
-        for order in (claim.alpha,) if isinstance(claim, RDP) else ORDERS:
+        for order in claim.orders_among(ORDERS):
             x, y, _, _ = _variables(loss, order)
             bets = np.array([_bet(x, p / p.sum(), rounds / 2, alpha / 2), _bet(y, q / q.sum(), rounds / 2, alpha / 2)])
             rule = Binned(events, loss, float(order), forward, bets)
@@ -127,10 +127,10 @@ def binned_bound(claim: Claim, rule: Binned, table: FloatArray | NDArray[np.int6
     if first <= 0:
         return 0.0
     divergence = rule.order / (rule.order - 1) * (np.log(first) + x_scale) - (np.log(second) + y_scale)
-    return float(max(0.0, divergence / (rule.order if isinstance(claim, ZCDP) else 1.0)))
+    return float(max(0.0, divergence / claim.divergence_at(rule.order)))
 
 
-def expected_binned(claim: RDP | ZCDP, p: FloatArray, q: FloatArray, rounds: float, alpha: float, z: float = 0.0) -> float:
+def expected_binned(claim: Claim, p: FloatArray, q: FloatArray, rounds: float, alpha: float, z: float = 0.0) -> float:
     """What the binned form is expected to certify where the cells have these masses, with luck `z` standard errors against each mean.
 
     The losses are those of the cells, the bets are worth sqrt(2 ln(2/alpha)) standard errors each; the better of the two orders.
@@ -140,23 +140,23 @@ def expected_binned(claim: RDP | ZCDP, p: FloatArray, q: FloatArray, rounds: flo
         some = (first > 0) | (second > 0)
         a, b = np.maximum(first[some], 1e-300), np.maximum(second[some], 1e-300)
         loss = np.clip(np.log(a) - np.log(b), -6, 6)
-        for order in (claim.alpha,) if isinstance(claim, RDP) else ORDERS:
+        for order in claim.orders_among(ORDERS):
             x, y, x_scale, y_scale = _variables(loss, order)
             low, high = float(a @ x), float(b @ y)
             low -= reach * float(np.sqrt(max(float(a @ x**2) - low**2, 0.0) / (rounds / 2)))
             high += reach * float(np.sqrt(max(float(b @ y**2) - high**2, 0.0) / (rounds / 2)))
             if low > 0:
                 divergence = order / (order - 1) * (np.log(low) + x_scale) - (np.log(high) + y_scale)
-                best = max(best, float(divergence) / (order if isinstance(claim, ZCDP) else 1.0))
+                best = max(best, float(divergence) / claim.divergence_at(order))
     return best
 
 
-def oracle_rule(claim: RDP | ZCDP, p: FloatArray, q: FloatArray, rounds: float, alpha: float) -> Binned:
+def oracle_rule(claim: Claim, p: FloatArray, q: FloatArray, rounds: float, alpha: float) -> Binned:
     """The rule on cells of known masses that certifies most at expected counts."""
     best: tuple[float, Binned] | None = None
     for forward, (first, second) in ((True, (p, q)), (False, (q, p))):
         loss = np.log(np.maximum(first, 1e-300)) - np.log(np.maximum(second, 1e-300))
-        for order in (claim.alpha,) if isinstance(claim, RDP) else ORDERS:
+        for order in claim.orders_among(ORDERS):
             for most in (1.0, 2.0, 3.0, 4.5, 6.0, 12.0):  # rare cells of a large loss cost more than they bring where rounds are few
                 h = np.clip(loss, -most, most)
                 x, y, _, _ = _variables(h, order)
@@ -169,6 +169,6 @@ def oracle_rule(claim: RDP | ZCDP, p: FloatArray, q: FloatArray, rounds: float, 
     return best[1]
 
 
-def oracle_binned(claim: RDP | ZCDP, p: FloatArray, q: FloatArray, rounds: float, alpha: float) -> float:
+def oracle_binned(claim: Claim, p: FloatArray, q: FloatArray, rounds: float, alpha: float) -> float:
     """`binned_bound` at expected counts of the best rule where the masses of the cells are known: half of such tests certify it."""
     return binned_bound(claim, oracle_rule(claim, p, q, rounds, alpha), np.array([p, q]) * rounds / 2, alpha)

@@ -31,7 +31,7 @@ from dpwitness.auditors.events.scorers import (
     held_out_scores,
     repeated,
 )
-from dpwitness.mechanisms.terms.notions import RDP, ZCDP, Claim
+from dpwitness.mechanisms.terms.notions import Claim
 
 __all__ = ["Learned", "learn"]
 
@@ -108,7 +108,7 @@ def learn(
                 precision = candidate.scorer.precision
         if best is None:
             best = _of_atoms(data, goal, *find_atoms(data, always=True), None, rng)
-        binned = _binned(best, goal) if isinstance(claim, RDP | ZCDP) else None
+        binned = _binned(best, goal) if claim.bounds_renyi else None
         law = None if quick or best.table is None else score_law(best.table, claim, rng)
         rates = best.choice.right, best.choice.wrong
         return Learned(best.event, best.choice.expected, best.method, binned, law, rates, precision)

@@ -24,7 +24,7 @@ from scipy.special import betaln, expit, ndtri
 
 from dpwitness.auditors.statistics.certificate import SHARE_FOR_FREQUENCY, parameter_shown, wilson_lower
 from dpwitness.auditors.statistics.regression import evidence, fit_logistic
-from dpwitness.mechanisms.terms.notions import ZCDP, Claim
+from dpwitness.mechanisms.terms.notions import Claim
 
 __all__ = ["Choice", "Draws", "Goal", "Table", "counts_of", "draw_atoms", "draw_shares", "fitted_odds", "judged"]
 
@@ -51,13 +51,6 @@ def _atom_priors() -> tuple[FloatArray, FloatArray, FloatArray]:
 _LEVELS, _STRENGTHS, _WEIGHTS = _atom_priors()
 
 
-class _FewOrders(ZCDP):
-    """Rho by a few orders: close enough to choose among events, and fifteen times faster than to certify one."""
-
-    __slots__ = ()
-    orders = 1.0 + np.geomspace(1e-2, 1e3, 16)
-
-
 @dataclass(frozen=True, slots=True)
 class Goal:
     """What the event is for: the claim, the error and the number of test rounds of the certificate to come."""
@@ -69,14 +62,14 @@ class Goal:
     @property
     def thresholds(self) -> tuple[int, int]:
         """Draws and thresholds a side that are looked at: fewer where a certificate is costly."""
-        return (16, 20) if isinstance(self.claim, ZCDP) else (_DRAWS, _THRESHOLDS)
+        return (16, 20) if self.claim.coarse() is not self.claim else (_DRAWS, _THRESHOLDS)
 
     def value(self, right: FloatArray, wrong: FloatArray, directions: FloatArray | int) -> FloatArray:
         """Parameter that the test certifies in the middle if its rounds are right and wrong with these probabilities."""
         made = np.maximum(right + wrong, 1e-12)
         made, theta, number = np.broadcast_arrays(made, right / made, directions)
         z, z_frequency = float(-ndtri(self.alpha)), float(-ndtri(self.alpha * SHARE_FOR_FREQUENCY))
-        value, claim = np.zeros(made.shape), _FewOrders(self.claim.rho) if isinstance(self.claim, ZCDP) else self.claim
+        value, claim = np.zeros(made.shape), self.claim.coarse()
         for k in (1, 2):
             at = number == k
             frequency = wilson_lower(made[at], self.rounds, z_frequency)

@@ -18,7 +18,7 @@ from dpwitness.auditors.events.divergence import oracle_binned
 from dpwitness.auditors.loss.routes import loss_law
 from dpwitness.auditors.statistics.certificate import certified
 from dpwitness.auditors.statistics.loss_law import LossLaw
-from dpwitness.mechanisms.terms.notions import RDP, ZCDP, Claim, promised
+from dpwitness.mechanisms.terms.notions import Claim, promised
 from dpwitness.mechanisms.terms.pairs import Pair
 from dpwitness.mechanisms.terms.validation import require_integer, require_probability, require_type
 
@@ -86,7 +86,7 @@ def limit_of_law(law: LossLaw, claim: Claim, trials: int, alpha: float) -> float
     0.974
     """
     best = best_event(law, claim, trials, alpha).value
-    return max(best, _of_cells(law, claim, trials, alpha)) if isinstance(claim, RDP | ZCDP) else best
+    return max(best, _of_cells(law, claim, trials, alpha)) if claim.bounds_renyi else best
 
 
 def best_event(law: LossLaw, claim: Claim, trials: int, alpha: float) -> Best:
@@ -127,7 +127,7 @@ def best_event(law: LossLaw, claim: Claim, trials: int, alpha: float) -> Best:
     return best
 
 
-def _of_cells(law: LossLaw, claim: RDP | ZCDP, trials: int, alpha: float) -> float:
+def _of_cells(law: LossLaw, claim: Claim, trials: int, alpha: float) -> float:
     """The binned form on at most `_CELLS` cells between quantiles of the loss: finest where it is large, or all alike."""
     if len(law.p) <= _CELLS:
         return oracle_binned(claim, law.p, law.q, trials, alpha)

@@ -13,7 +13,7 @@ from dpwitness.auditors.events.outputs import WrongShape
 from dpwitness.auditors.loss.outputs import Loss, sampled
 from dpwitness.auditors.running.engine import run_side, stream
 from dpwitness.mechanisms.numerics.solvers import ConvergenceError
-from dpwitness.mechanisms.terms.notions import ApproxDP, Claim
+from dpwitness.mechanisms.terms.notions import Claim
 from dpwitness.mechanisms.terms.pairs import Pair
 from dpwitness.mechanisms.terms.protocol import FloatArray
 from dpwitness.mechanisms.terms.validation import InvalidArgument
@@ -114,7 +114,7 @@ class ProfileScore:
 
     def _one_way(self, under: FloatArray, against: FloatArray) -> float:
         claim = self._claim
-        if isinstance(claim, ApproxDP):
+        if claim.bounds_epsilon:
             if np.mean(under == np.inf) > claim.delta_budget:
                 return math.inf
             finite = under[np.isfinite(under)]

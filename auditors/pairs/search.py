@@ -24,7 +24,7 @@ from dpwitness.mechanisms.domains import Domain
 from dpwitness.mechanisms.domains.base import Shape
 from dpwitness.mechanisms.numerics.evolution import evolve
 from dpwitness.mechanisms.numerics.solvers import ConvergenceError
-from dpwitness.mechanisms.terms.notions import ApproxDP, Claim, promised
+from dpwitness.mechanisms.terms.notions import Claim, promised
 from dpwitness.mechanisms.terms.pairs import Pair
 from dpwitness.mechanisms.terms.protocol import FloatArray
 from dpwitness.mechanisms.terms.validation import require_callable, require_integer, require_positive
@@ -129,7 +129,7 @@ def search(
     require_positive("seconds", seconds, "search")
     evaluations, keep = require_integer("evaluations", evaluations, "search", most=10**12), require_integer("keep", keep, "search")
     seed = require_integer("seed", seed, "search", least=0)
-    pure = isinstance(claim, ApproxDP) and claim.delta_budget == 0
+    pure = claim.is_pure
     black_box = not hasattr(mechanism, "log_density")
     if score is not None or black_box or not pure:
         given = score or (PilotScore if black_box else ProfileScore)(mechanism, claim, seed)

@@ -23,7 +23,7 @@ from dpwitness.auditors.proved.shift import Shifted
 from dpwitness.auditors.proved.space import cells_of, check_balls, of_draw
 from dpwitness.mechanisms.balls.ball import PRECISION, NotEnclosed, Span
 from dpwitness.mechanisms.terms.jsonable import same_value
-from dpwitness.mechanisms.terms.notions import GDP, RDP, ZCDP, ApproxDP, Claim
+from dpwitness.mechanisms.terms.notions import GDP, RDP, ZCDP, Claim
 from dpwitness.mechanisms.terms.pairs import Pair
 
 __all__ = ["ProvedEnds", "proved_ends"]
@@ -108,8 +108,8 @@ def _proved(mechanism: Any, d1: Any, d0: Any, claim: Claim, seconds: float) -> P
     parameter = _parameter(sides, claim)
     if parameter is None:
         return None
-    epsilon = parameter if isinstance(claim, ApproxDP) else _larger([side.epsilon(0.0) for side in sides])
-    top = max(1.5 * claim.parameter if isinstance(claim, ApproxDP) else 1.5, 1.2 * (epsilon[1] if math.isfinite(epsilon[1]) else 0.0))
+    epsilon = parameter if claim.bounds_epsilon else _larger([side.epsilon(0.0) for side in sides])
+    top = max(1.5 * claim.parameter if claim.bounds_epsilon else 1.5, 1.2 * (epsilon[1] if math.isfinite(epsilon[1]) else 0.0))
     epsilons = np.linspace(0.0, min(top, 600.0), _GRID)
     profile = np.array([_larger([side.hockey_stick(e, _PROFILE, 1e-14) for side in sides]) for e in epsilons.tolist()])
     lower, upper = np.clip(profile[:, 0], 0.0, 1.0), np.clip(profile[:, 1], 0.0, 1.0)
@@ -166,7 +166,7 @@ def _covered(mechanism: Any, d1: Any, d0: Any, seconds: float) -> tuple[Sequence
 
 
 def _parameter(sides: Sequence[Side], claim: Claim) -> Span | None:
-    if isinstance(claim, ApproxDP):
+    if claim.bounds_epsilon:
         return _larger([side.epsilon(claim.delta_budget, edge=claim.parameter * (1 + _AGREES)) for side in sides])
     if isinstance(claim, RDP):
         return _larger([side.renyi(claim.alpha) for side in sides])

@@ -12,7 +12,7 @@ from dpwitness.auditors.results.verdicts import SCHEMA, Result, Verdict, environ
 from dpwitness.auditors.results.witness import certifies, witness_of
 from dpwitness.auditors.statistics.certificate import Tally
 from dpwitness.auditors.statistics.combination import Part
-from dpwitness.mechanisms.terms.notions import ApproxDP, Claim, PureDP
+from dpwitness.mechanisms.terms.notions import Claim
 from dpwitness.mechanisms.terms.pairs import Pair
 
 __all__ = ["AuditResult", "BitLevel", "PairScore"]
@@ -132,7 +132,7 @@ class AuditResult(Result):
         parts = (self.stages if value else ()) or (Part(tally),)
         earlier = {"stages": [part.to_json() for part in parts[:-1]], "lost": parts[-1].lost} if len(parts) > 1 else {}
         alpha = self.alpha if value else 1 - self.confidence
-        claim = self.claim if value or isinstance(self.claim, ApproxDP) else PureDP(1.0)
+        claim = self.claim if value else self.claim.at_delta
         shown = {"alpha": alpha} if certifies(claim, event, parts, alpha, bound) else {}
         more = {
             "event": event.to_json(),

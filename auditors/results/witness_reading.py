@@ -16,7 +16,7 @@ from dpwitness.auditors.statistics.certificate import Tally
 from dpwitness.auditors.statistics.combination import Part, combined
 from dpwitness.mechanisms.terms.classes import Resolver
 from dpwitness.mechanisms.terms.jsonable import from_jsonable
-from dpwitness.mechanisms.terms.notions import ApproxDP, Claim, PureDP, parse_claim
+from dpwitness.mechanisms.terms.notions import Claim, exact_claim
 from dpwitness.mechanisms.terms.pairs import RELATIONS, Pair
 from dpwitness.mechanisms.terms.reading import (
     Rule,
@@ -261,7 +261,7 @@ def read_checked(data: dict[str, Any], name: str, classes: Resolver | None = Non
         raise InvalidArgument(f"replay: {name} is the witness of a {data['kind']}, not of an audit")
     try:
         white = data["level"] == "white box"
-        claim = _claim(data["claim"], data["claim_numbers"])
+        claim = exact_claim(data["claim"], data["claim_numbers"])
         event = None if white else read_event(data["event"])
         rounds = data["trials"] if white else sum(stage["rounds"] for stage in (data["counts"], *data["counts"].get("stages", ())))
         found = Witness(
@@ -288,17 +288,6 @@ def _incomplete(name: str, error: InvalidArgument) -> InvalidArgument:
     return InvalidArgument(f"replay: {name}: {told}{'; it is no complete witness' if told.endswith('is missing') else ''}")
 
 
-def _claim(told: str, numbers: list[float]) -> Claim:
-    try:
-        rounded = parse_claim(told)
-        claim = type(rounded)(*numbers[: 1 if isinstance(rounded, PureDP) else 2])
-    except (TypeError, ValueError, OverflowError) as error:
-        raise InvalidArgument(f"claim must be that of claim_numbers: {error}") from None
-    if str(claim) != str(rounded) or list(claim.numbers) != list(numbers):
-        raise InvalidArgument(f"claim must be that of claim_numbers, got {told} and {numbers}")
-    return claim
-
-
 def _tally(counts: dict[str, Any]) -> Tally:
     if counts["correct"] + counts["wrong"] > counts["rounds"]:
         refuse("counts.correct + counts.wrong", f"be at most counts.rounds, {counts['rounds']}", counts["correct"] + counts["wrong"])
@@ -321,18 +310,18 @@ def _check_bound(found: Witness) -> None:
     """The bound against the counts that certify it, and against the claim."""
     raw, claim, level = found.raw, found.claim, found.level
     if level == "white box":
-        if isinstance(claim, ApproxDP) and not math.isclose(float(raw["event"]["above"]), found.bound, rel_tol=1e-9):
+        if claim.bounds_epsilon and not math.isclose(float(raw["event"]["above"]), found.bound, rel_tol=1e-9):
             refuse("event.above", f"be the bound, {found.bound:.9g}", raw["event"]["above"])
     elif not isinstance(found.event, Binned):  # of a binned rule the counts are those of one of its events
         tally = _tally(raw["counts"])
         if tally.directions < found.event.directions:  # type: ignore[union-attr]
             refuse("counts.directions", f"be that of the event, {found.event.directions}", tally.directions)  # type: ignore[union-attr]
-        told = claim if level == "value" or isinstance(claim, ApproxDP) else PureDP(1.0)
+        told = claim if level == "value" else claim.at_delta
         alpha = raw["counts"].get("alpha")
         parts = [*_stages(raw["counts"]), Part(tally, lost=raw["counts"].get("lost", 0))]
         best = combined(told, parts, alpha or 1 - found.confidence)
         fits = math.isclose(found.bound, best, rel_tol=1e-6) if alpha else found.bound <= best * (1 + 1e-9)
         if not fits:
             refuse("bound", f"be what the counts certify, {'' if alpha else 'at most '}{best:.9g}", raw["bound"])
-    if (level != "bit" or isinstance(claim, ApproxDP)) and found.bound <= claim.parameter:
+    if (level != "bit" or claim.bounds_epsilon) and found.bound <= claim.parameter:
         refuse("bound", f"exceed the claim, {claim.symbol} = {claim.parameter:.9g}", raw["bound"])

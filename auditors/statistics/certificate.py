@@ -31,7 +31,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import betaincinv
 
-from dpwitness.mechanisms.terms.notions import Claim, PureDP
+from dpwitness.mechanisms.terms.notions import Claim
 from dpwitness.mechanisms.terms.validation import InvalidArgument, require_integer
 
 __all__ = ["Tally", "certified", "p_value", "two_batches", "wilson_lower"]
@@ -88,15 +88,15 @@ def certified(
     1.0083
     """
     c, w = np.asarray(correct, dtype=float), np.asarray(wrong, dtype=float)
-    gamma = 0.0 if isinstance(claim, PureDP) else np.asarray(alpha) * SHARE_FOR_FREQUENCY
+    gamma = 0.0 if claim.is_pure else np.asarray(alpha) * SHARE_FOR_FREQUENCY
     theta = cp_lower(c, c + w, np.asarray(alpha) - gamma)
-    frequency = np.ones_like(theta) if isinstance(claim, PureDP) else cp_lower(c + w - lost, rounds, gamma)
+    frequency = np.ones_like(theta) if claim.is_pure else cp_lower(c + w - lost, rounds, gamma)
     return parameter_shown(claim, frequency, theta, directions)
 
 
 def parameter_shown(claim: Claim, frequency: FloatArray, theta: FloatArray, directions: int) -> FloatArray:
     """Smallest parameter whose curve lets the rule be right with probability `theta` in a share `frequency` of the rounds."""
-    scale = 1.0 if isinstance(claim, PureDP) else 2.0 / directions
+    scale = 1.0 if claim.is_pure else 2.0 / directions
     right, wrong = np.minimum(scale * frequency * theta, 1.0), np.minimum(scale * frequency * (1 - theta), 1.0)
     return np.where(theta > 0.5, claim.parameter_at(wrong, right), 0.0)
 

@@ -44,7 +44,7 @@ from scipy.optimize import brentq
 from scipy.special import betainc, expit, ndtri
 
 from dpwitness.auditors.statistics.certificate import SHARE_FOR_FREQUENCY, Tally, certified, cp_lower, p_value, parameter_shown
-from dpwitness.mechanisms.terms.notions import ApproxDP, Claim, PureDP
+from dpwitness.mechanisms.terms.notions import Claim
 
 __all__ = ["Part", "allowed", "combined", "combined_p_value"]
 
@@ -116,7 +116,7 @@ def combined_p_value(claim: Claim, parts: Sequence[Part]) -> float:
 
 def _excess(claim: Claim, parts: Sequence[Part], x: float, alpha: float) -> float:
     """Z(x) less what it has to reach at error `alpha`."""
-    gamma = 0.0 if isinstance(claim, PureDP) else alpha * SHARE_FOR_FREQUENCY / len(parts)
+    gamma = 0.0 if claim.is_pure else alpha * SHARE_FOR_FREQUENCY / len(parts)
     eta = alpha * _SPENT / len(parts)
     left = 1.0 - sum(part.weight**2 for part in parts[:-1])
     weights = [*(part.weight for part in parts[:-1]), math.sqrt(max(left, 0.0))]
@@ -136,7 +136,7 @@ def _score(claim: Claim, part: Part, x: float, gamma: float, eta: float) -> floa
 
 def allowed(claim: Claim, x: float, frequency: float, directions: int) -> float:
     """theta0: the largest share of right guesses that a parameter of `x` allows a rule that guesses in this share of the rounds."""
-    if isinstance(claim, ApproxDP):
+    if claim.bounds_epsilon:
         delta = 0.5 * directions * claim.delta_budget
         return 1.0 if delta >= frequency else float(1 - (1 - delta / frequency) * expit(-x))
     low, high = 0.5, 1.0

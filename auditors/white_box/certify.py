@@ -28,7 +28,7 @@ from dpwitness.auditors.targets.naming import describe_target
 from dpwitness.auditors.white_box.law_ends import add_worst, from_law, worst_of
 from dpwitness.auditors.white_box.sampled_ends import confirmed, from_samples, near_worst
 from dpwitness.mechanisms.numerics.solvers import ConvergenceError
-from dpwitness.mechanisms.terms.notions import ApproxDP, Claim, promised
+from dpwitness.mechanisms.terms.notions import Claim, promised
 from dpwitness.mechanisms.terms.pairs import Pair
 from dpwitness.mechanisms.terms.protocol import name_of
 from dpwitness.mechanisms.terms.validation import InvalidArgument, require_integer, require_one_of, require_probability, require_type
@@ -129,7 +129,7 @@ def certify(
         alpha = 1 - confidence
         spent = 0 if law is not None else trials
         found = from_law(law, claim) if law is not None else from_samples(mechanism, pair, claim, trials, alpha, streams[1:3])
-        if isinstance(claim, ApproxDP) and claim.delta_budget == 0:
+        if claim.is_pure:
             add_worst(found, worst_of(mechanism, pair, seed), law)
             found.lowers.append(End(max(checked.largest, 0.0), "statistical(0)", max(checked.largest, 0.0)))
         if proved is not None:
@@ -137,7 +137,7 @@ def certify(
                 found.lowers, found.uppers = [], []
             found.lowers.append(End(proved.parameter_lower, "proved", proved.epsilon_lower))
             found.uppers.append(End(proved.parameter_upper, "proved", proved.epsilon_upper))
-        edge = claim.parameter * (1 + (_ROUNDING if isinstance(claim, ApproxDP) else _TAILS))
+        edge = claim.parameter * (1 + (_ROUNDING if claim.bounds_epsilon else _TAILS))
         if _unconfirmed(found, edge):
             spent += _confirm(found, mechanism, pair, claim, law, edge, trials, alpha, streams[3])
         verdict, low, high = decide(found.lowers, found.uppers, edge)
@@ -203,7 +203,7 @@ def _confirm(
     rng: np.random.Generator,
 ) -> int:
     """Add what samples say of an excess over the claim that is numerical so far; the runs that it took."""
-    if isinstance(claim, ApproxDP) and claim.delta_budget == 0:
+    if claim.is_pure:
         loss = near_worst(mechanism, pair, found.worst, rng) if found.worst is not None else 0.0
         if loss > edge:
             found.lowers.append(End(loss, "statistical(0)", loss))

@@ -12,7 +12,7 @@ from dpwitness.auditors.loss.search import WorstOutput, worst_output
 from dpwitness.auditors.results.ends import End, Found
 from dpwitness.auditors.statistics.loss_law import Enclosure, LossLaw
 from dpwitness.mechanisms.terms.jsonable import same_value
-from dpwitness.mechanisms.terms.notions import GDP, RDP, ZCDP, ApproxDP, Claim
+from dpwitness.mechanisms.terms.notions import Claim
 from dpwitness.mechanisms.terms.pairs import Pair
 from dpwitness.mechanisms.terms.validation import InvalidArgument
 
@@ -36,19 +36,19 @@ def from_law(law: Enclosure, claim: Claim) -> Found:
     ends = [max(side.epsilon(delta) for side in sides) for sides in (lower, upper)]
     notes: list[str] = []
     label = "numerical"
-    if isinstance(claim, ApproxDP):
+    if claim.bounds_epsilon:
         parameters = list(ends)
     else:
         low, high, notes = _parameters(claim, lower, upper)
         parameters = [low, high]
-        if isinstance(claim, GDP):
+        if not claim.bounds_renyi:
             label = "assumed: events of probability below 1e-9 need no larger mu"
     if delta == 0:
         # any loss may hide in a mass that no output accounts for
         if law.missing > 0:
             ends[1] = parameters[1] = math.inf
             notes.append(f"a mass of {law.missing:.2g} is not accounted for by the outputs looked at: it may have any loss")
-        elif law.dimension > 0 and not isinstance(claim, GDP):
+        elif law.dimension > 0 and (claim.bounds_epsilon or claim.bounds_renyi):
             label = f"assumed: {_SEEN}"
     # the two ends are computed by separate roundings
     ends[1], parameters[1] = max(ends), max(parameters)
@@ -96,7 +96,7 @@ def add_worst(found: Found, worst: WorstOutput | None, law: Enclosure | None) ->
 
 def profile_grid(claim: Claim, upper: float, size: int) -> FloatArray:
     """Epsilons at which the profile is told."""
-    scale = claim.parameter if isinstance(claim, ApproxDP) else 1.0
+    scale = claim.parameter if claim.bounds_epsilon else 1.0
     top = max(1.5 * scale, 1.2 * upper if math.isfinite(upper) else 4 * scale)
     return np.linspace(0.0, min(top, 600.0), size)
 
@@ -107,10 +107,11 @@ def _parameters(claim: Claim, lower: list[LossLaw], upper: list[LossLaw]) -> tup
     GDP: its curve is concave, and so is the attacker's; the vertices of the latter decide. zCDP: D_a <= sup L, so that the orders from some
     a on need no more than sup L / a.
     """
-    if isinstance(claim, RDP):
-        return max(law.renyi(claim.alpha) for law in lower), max(law.renyi(claim.alpha) for law in upper), []
-    if isinstance(claim, ZCDP):
-        ends = np.array([[max(law.renyi(a) for law in laws) / a for a in ORDERS.tolist()] for laws in (lower, upper)])
+    orders = claim.orders_among(ORDERS.tolist())
+    ends = np.array([[max(law.renyi(a) for law in laws) / claim.divergence_at(a) for a in orders] for laws in (lower, upper)])
+    if len(orders) == 1:
+        return float(ends[0, 0]), float(ends[1, 0]), []
+    if claim.bounds_renyi:
         with np.errstate(invalid="ignore"):
             resolved = (ends[1] - ends[0] <= 1e-2 * ends[1] + 1e-9) | (ends[0] == ends[1])
         last = len(ORDERS) if resolved.all() else int(np.argmin(resolved))

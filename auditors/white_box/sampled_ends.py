@@ -17,7 +17,7 @@ from dpwitness.auditors.statistics.betting import Stakes, lower_mean
 from dpwitness.auditors.statistics.loss_law import LossLaw
 from dpwitness.auditors.white_box.bounded_mean import Order, Sampled, sampled
 from dpwitness.auditors.white_box.law_ends import ORDERS, profile_grid
-from dpwitness.mechanisms.terms.notions import RDP, ZCDP, ApproxDP, Claim
+from dpwitness.mechanisms.terms.notions import Claim
 from dpwitness.mechanisms.terms.pairs import Pair
 
 __all__ = ["confirmed", "from_samples", "near_worst"]
@@ -39,7 +39,7 @@ def swapped(pair: Pair) -> Pair:
 def from_samples(mechanism: Any, pair: Pair, claim: Claim, trials: int, alpha: float, streams: list[np.random.Generator]) -> Found:
     """Bounded means for both orders. The lower end may err for either, the upper end for the larger one only: alpha is shared so."""
     delta = claim.delta_budget
-    pure_notion = isinstance(claim, ApproxDP)
+    pure_notion = claim.bounds_epsilon
     epsilons = profile_grid(claim, math.inf if not pure_notion else claim.parameter, _GRID)
     alphas = (0.2 * alpha, 0.4 * alpha, 0.1 * alpha, 0.05 * alpha)
     sides: list[Sampled] = []
@@ -125,18 +125,18 @@ def confirmed(
 
 
 def _one_order(mechanism: Any, pair: Pair, law: LossLaw, claim: Claim, trials: int, alpha: float, rng: np.random.Generator) -> End | None:
-    if isinstance(claim, ApproxDP):
+    if claim.bounds_epsilon:
         if law.epsilon(claim.delta_budget) <= claim.parameter:
             return None
         shares = (0.94 * alpha, 0.02 * alpha, 0.02 * alpha, 0.02 * alpha)
         low = sampled(mechanism, pair, claim.delta_budget, np.array([claim.parameter]), trials, shares, rng).epsilon_lower
         return End(low, "statistical", low)
-    if isinstance(claim, RDP | ZCDP):
+    if claim.bounds_renyi:
         return _renyi(mechanism, pair, law, claim, trials, alpha, rng)
     return _event(mechanism, pair, law, claim, trials, alpha, rng)
 
 
-def _renyi(mechanism: Any, pair: Pair, law: LossLaw, claim: RDP | ZCDP, trials: int, alpha: float, rng: np.random.Generator) -> End | None:
+def _renyi(mechanism: Any, pair: Pair, law: LossLaw, claim: Claim, trials: int, alpha: float, rng: np.random.Generator) -> End | None:
     """E_P e^((a-1) L) from below, by betting, under draws moved to where it is made up. The order a is the one whose excess shows best."""
     some = (law.p > 0) & np.isfinite(law.loss)
     p, loss = law.p[some], law.loss[some]
@@ -147,14 +147,14 @@ def _renyi(mechanism: Any, pair: Pair, law: LossLaw, claim: RDP | ZCDP, trials: 
         top = float(exponent.max())
         weights = np.exp(exponent - top)
         total = float(weights.sum())
-        promised = (claim.parameter * (a if isinstance(claim, ZCDP) else 1.0)) * (a - 1)
+        promised = claim.parameter * claim.divergence_at(a) * (a - 1)
         tilted = np.cumsum(weights) / total
         middle = float(loss[min(int(np.searchsorted(tilted, 0.5)), len(loss) - 1)])
         with np.errstate(over="ignore"):
             # under draws from the tilted law the variance is of the size of the mean squared
             return float(np.expm1(min(top + math.log(total) - promised, 50.0))), (top + math.log(total)) / (a - 1), middle
 
-    orders = [claim.alpha] if isinstance(claim, RDP) else [float(a) for a in ORDERS if a < 64]
+    orders = claim.orders_among(ORDERS[ORDERS < 64].tolist())
     found = [moments(a) for a in orders]
     near = [float(law.hockey_stick(middle)) > _NEAR for _, _, middle in found]
     if any(near):  # where draws can be moved to
@@ -181,7 +181,7 @@ def _renyi(mechanism: Any, pair: Pair, law: LossLaw, claim: RDP | ZCDP, trials: 
     if low <= 0:
         return None
     divergence = (math.log(low) + scale) / (a - 1)
-    return End(divergence / a if isinstance(claim, ZCDP) else divergence, "statistical", 0.0)
+    return End(divergence / claim.divergence_at(a), "statistical", 0.0)
 
 
 def _event(mechanism: Any, pair: Pair, law: LossLaw, claim: Claim, trials: int, alpha: float, rng: np.random.Generator) -> End | None:

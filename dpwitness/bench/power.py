@@ -23,7 +23,6 @@ from dpwitness.auditors.statistics.certificate import certified
 from dpwitness.auditors.statistics.loss_law import LossLaw
 from dpwitness.bench.table import Row, Table
 from dpwitness.mechanisms.papers.paper_zoo import paper_zoo
-from dpwitness.mechanisms.terms.notions import RDP, ZCDP
 from dpwitness.mechanisms.terms.pairs import Pair
 from dpwitness.mechanisms.textbook.zoo import zoo
 
@@ -125,7 +124,7 @@ def oracle_at(trials: int, seeds: int, found: Sequence[Specimen], repeats: int =
     rng, medians = np.random.default_rng(trials), []
     for specimen in found:
         claim = specimen.mechanism.claim
-        if isinstance(claim, RDP | ZCDP) or limit_of_law(specimen.law, claim, trials, ALPHA) < LEAST:
+        if claim.bounds_renyi or limit_of_law(specimen.law, claim, trials, ALPHA) < LEAST:
             continue
         best = best_event(specimen.law, claim, trials, ALPHA)
         rates = (best.right, best.wrong, max(0.0, 1 - best.right - best.wrong))

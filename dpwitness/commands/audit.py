@@ -134,7 +134,6 @@ def _found(mechanism: Any, claim: Claim, seconds: float, seed: int, name: str) -
     """The worst pairs of the domain, best first; an output near which one of them betrays itself; and a note on it."""
     from dpwitness.auditors.loss.search import worst_output
     from dpwitness.auditors.pairs.search import search
-    from dpwitness.mechanisms.terms.notions import ApproxDP
 
     domain = getattr(mechanism, "domain", None)
     if domain is None:
@@ -145,7 +144,7 @@ def _found(mechanism: Any, claim: Claim, seconds: float, seed: int, name: str) -
     (pair, value), near = found[0], None
     exact = hasattr(mechanism, "log_density")
     told = f"{claim.symbol} = {value:.4g} estimated from a few runs"
-    if exact and isinstance(claim, ApproxDP) and claim.delta_budget == 0:
+    if exact and claim.is_pure:
         worst = worst_output(mechanism, pair, seed=seed)
         told = worst.describe()
         near = worst.output if math.isinf(worst.loss) and worst.ray is None else None

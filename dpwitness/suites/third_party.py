@@ -12,7 +12,6 @@ from dpwitness.auditors.results.audit_result import AuditResult
 from dpwitness.auditors.results.verdicts import strict
 from dpwitness.mechanisms.foreign.environments import environments
 from dpwitness.mechanisms.foreign.target import Target
-from dpwitness.mechanisms.terms.notions import ApproxDP, PureDP
 from dpwitness.mechanisms.terms.pairs import Pair
 from dpwitness.mechanisms.terms.protocol import Truth
 from dpwitness.reports.third_party.rows import ROWS, Row
@@ -50,7 +49,7 @@ class TargetCase(Case):
     def _limit(self, result: AuditResult) -> float | None:
         """The best that any event could certify on the pair that was found, with as many runs."""
         assert self.row is not None
-        if self.row.law is None or result.pair is None or not isinstance(result.claim, PureDP | ApproxDP):
+        if self.row.law is None or result.pair is None or not result.claim.bounds_epsilon:
             return None
         exact = self.row.law(result.pair)
         return None if exact is None else limit_of_law(exact, result.claim, result.trials, 1 - result.confidence)

@@ -143,7 +143,7 @@ class SimplexSampling:
 
         Per draw log(theta_1/theta_1') at odds e^(h +- a)/(p - 1), a = 2 L R/lambda, h = -(n - 1) a; it tends to 4 L R/lambda (JT-10).
         """
-        if self.loss.name != "linear" or not isinstance(self.claim, PureDP):
+        if self.loss.name != "linear" or not self.claim.is_pure:
             return None
         step = 2 * self.lipschitz * self.bound / self.regularization
         rare = -(self.records - 1) * step - math.log(self.dimension - 1)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from typing import ClassVar
 
@@ -16,7 +17,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from dpwitness.mechanisms.terms.validation import InvalidArgument, require, require_positive, require_probability, require_type, shown
 
-__all__ = ["GDP", "RDP", "ZCDP", "ApproxDP", "Claim", "PureDP", "parse_claim", "promised"]
+__all__ = ["GDP", "RDP", "ZCDP", "ApproxDP", "Claim", "PureDP", "exact_claim", "parse_claim", "promised"]
 
 FloatArray = NDArray[np.float64]
 
@@ -29,6 +30,30 @@ class Claim(ABC):
 
     kind: ClassVar[str]
     symbol: ClassVar[str]  # the free parameter's name
+    bounds_epsilon: ClassVar[bool] = False  # whether that is the epsilon of (epsilon, delta)-DP at `delta_budget`
+    bounds_renyi: ClassVar[bool] = False  # whether it bounds Renyi divergences, at `orders_among` any orders
+
+    @property
+    def is_pure(self) -> bool:
+        """Whether it bounds the likelihood ratio of every event, with no delta."""
+        return self.bounds_epsilon and self.delta_budget == 0
+
+    @property
+    def at_delta(self) -> Claim:
+        """The notion of this claim's delta whose parameter is an epsilon: the claim itself, or pure DP."""
+        return self if self.bounds_epsilon else PureDP(1.0)
+
+    def orders_among(self, orders: Sequence[float]) -> Sequence[float]:
+        """Of some orders those at which the notion bounds the Renyi divergence, or its own; none if it is no such notion."""
+        return ()
+
+    def divergence_at(self, order: float) -> float:
+        """Renyi divergence of this order that a parameter of 1 allows."""
+        return math.inf
+
+    def coarse(self) -> Claim:
+        """The same promise by a few orders, where it is one about many: close enough to choose among events, and much faster."""
+        return self
 
     @property
     def parameter(self) -> float:
@@ -102,6 +127,7 @@ class ApproxDP(Claim):
 
     kind: ClassVar[str] = "approx"
     symbol: ClassVar[str] = "epsilon"
+    bounds_epsilon: ClassVar[bool] = True
 
     def __init__(self, epsilon: float, delta: float) -> None:
         owner = type(self).__name__
@@ -238,6 +264,7 @@ class RDP(Claim):
 
     kind: ClassVar[str] = "rdp"
     symbol: ClassVar[str] = "epsilon"
+    bounds_renyi: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         require(self).positive("epsilon").positive("alpha")
@@ -246,6 +273,12 @@ class RDP(Claim):
 
     def with_parameter(self, value: float) -> RDP:
         return RDP(self.alpha, value)
+
+    def orders_among(self, orders: Sequence[float]) -> Sequence[float]:
+        return (self.alpha,)
+
+    def divergence_at(self, order: float) -> float:
+        return 1.0
 
     def tradeoff(self, fpr: ArrayLike) -> FloatArray:
         return _largest_tpr(self, fpr)
@@ -266,6 +299,7 @@ class ZCDP(Claim):
 
     kind: ClassVar[str] = "zcdp"
     symbol: ClassVar[str] = "rho"
+    bounds_renyi: ClassVar[bool] = True
     orders: ClassVar[FloatArray] = _ORDERS
 
     def __post_init__(self) -> None:
@@ -274,6 +308,15 @@ class ZCDP(Claim):
     def with_parameter(self, value: float) -> ZCDP:
         return ZCDP(value)
 
+    def orders_among(self, orders: Sequence[float]) -> Sequence[float]:
+        return orders
+
+    def divergence_at(self, order: float) -> float:
+        return order
+
+    def coarse(self) -> Claim:
+        return _CoarseZCDP(self.rho)
+
     def tradeoff(self, fpr: ArrayLike) -> FloatArray:
         return _largest_tpr(self, fpr)
 
@@ -281,6 +324,11 @@ class ZCDP(Claim):
         q, p = np.broadcast_arrays(np.asarray(fpr, dtype=float), np.asarray(tpr, dtype=float))
         rho = (binary_renyi(self.orders, p[..., None], q[..., None]) / self.orders).max(axis=-1)
         return np.where(p > q, rho, 0.0)
+
+
+class _CoarseZCDP(ZCDP):
+    __slots__ = ()
+    orders = 1.0 + np.geomspace(1e-2, 1e3, 16)
 
 
 _FORMS: dict[str, tuple[type[Claim], str]] = {
@@ -318,6 +366,24 @@ def parse_claim(text: str) -> Claim:
     except ValueError:
         raise InvalidArgument(f"claim must have the form {form}, got {shown(text)}") from None
     return cls(*numbers)
+
+
+def exact_claim(text: str, numbers: Sequence[float]) -> Claim:
+    """The claim of these numbers, which its text rounds.
+
+    Examples
+    --------
+    >>> exact_claim("pure:1", [1.00000049, 0.0])
+    PureDP(epsilon=1.00000049)
+    """
+    rounded = parse_claim(text)
+    try:
+        claim = type(rounded)(*numbers[: _FORMS[rounded.kind][1].count(",") + 1])
+    except (TypeError, ValueError, OverflowError) as error:
+        raise InvalidArgument(f"claim must be that of claim_numbers: {error}") from None
+    if str(claim) != str(rounded) or list(claim.numbers) != list(numbers):
+        raise InvalidArgument(f"claim must be that of claim_numbers, got {text} and {numbers}")
+    return claim
 
 
 def promised(mechanism: object, claim: Claim | str | None, owner: str) -> Claim:

@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from dpwitness.auditors.results.verdicts import Verdict
 from dpwitness.auditors.statistics.certificate import Tally
-from dpwitness.mechanisms.terms.notions import RDP, ZCDP, Claim, parse_claim
+from dpwitness.mechanisms.terms.notions import Claim, parse_claim
 from dpwitness.reports.audit.cards import claim_of
 from dpwitness.reports.audit.certified import CertifiedPoint, certified_point, error_spent, lower_profile
 from dpwitness.reports.audit.drawing import drawing
@@ -83,7 +83,7 @@ def _claimed_curve(claim: str) -> tuple[FloatArray, FloatArray]:
 
 
 def _claimed_profile(claim: Claim, epsilon: FloatArray) -> FloatArray:
-    if not isinstance(claim, RDP | ZCDP):
+    if not claim.bounds_renyi:
         return claim.delta(epsilon)
     grid, curve = _claimed_curve(str(claim))  # `Claim.delta` on its own grid takes seconds for zCDP
     gain: FloatArray = (curve - np.exp(epsilon)[:, None] * grid).max(axis=1)
@@ -109,7 +109,7 @@ def plot_profile(result: dict[str, Any], path: Path) -> None:
                 low, high = _above(claimed, floor), _above(certified, floor)
                 label = "violated here" if beyond.any() else None
                 axes.fill_between(epsilon, low, high, where=beyond.tolist(), facecolor="none", edgecolor=_RED, hatch="////", label=label)
-            if claim is not None and 0 < proof.epsilon < math.inf and claim.symbol == "epsilon" and not isinstance(claim, RDP):
+            if claim is not None and 0 < proof.epsilon < math.inf and claim.bounds_epsilon:
                 at = max(claim.delta_budget, floor)
                 label = f"epsilon > {proof.epsilon:.4g} at delta = {claim.delta_budget:g}"
                 axes.plot([proof.epsilon], [at], marker="D", color=_RED, linestyle="none", clip_on=False, zorder=5, label=label)
@@ -129,7 +129,7 @@ def _last_epsilon(claim: Claim | None, proof: _Proof | None, exact: list[FloatAr
     ends = [1.3 * proof.epsilon] if proof else []
     if exact is not None:
         ends.append(float(exact[0].max()))
-    if claim is not None and claim.symbol == "epsilon" and not isinstance(claim, RDP):
+    if claim is not None and claim.bounds_epsilon:
         ends.append(1.5 * claim.parameter)
     elif claim is not None:
         grid = np.geomspace(1e-2, 300.0, 200)
