@@ -7,7 +7,9 @@ import sys
 import time
 import unicodedata
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import TYPE_CHECKING, TextIO
+
+from dpwitness.mechanisms.terms.reading import Json
 
 if TYPE_CHECKING:
     from dpwitness.auditors.results.audit_result import AuditResult
@@ -69,7 +71,7 @@ def announce(line: str) -> None:
     print(plain(line), file=sys.stderr, flush=True)
 
 
-def describe(result: Result, data: dict[str, Any], *, bits: bool = False, next_step: str) -> str:
+def describe(result: Result, data: Json, *, bits: bool = False, next_step: str) -> str:
     """A result for a person: verdict, number, how sure, what to do next.
 
     Parameters
@@ -109,14 +111,14 @@ def plain(text: str) -> str:
     return "".join(shown)
 
 
-def _pair(data: dict[str, Any]) -> tuple[str, str]:
+def _pair(data: Json) -> tuple[str, str]:
     from dpwitness.reports.audit.wording import dataset
 
     pair = data["pair"]
     return "pair", f"D0 = {dataset(pair['d0'])}, D1 = {dataset(pair['d1'])} ({pair['why']})"
 
 
-def _audited(result: AuditResult, data: dict[str, Any], bits: bool) -> list[tuple[str, str]]:
+def _audited(result: AuditResult, data: Json, bits: bool) -> list[tuple[str, str]]:
     from dpwitness.auditors.results.verdicts import Verdict
     from dpwitness.reports.audit.wording import figure
 
@@ -145,7 +147,7 @@ def _audited(result: AuditResult, data: dict[str, Any], bits: bool) -> list[tupl
     return told
 
 
-def _enclosed(result: CertifyResult, data: dict[str, Any]) -> list[tuple[str, str]]:
+def _enclosed(result: CertifyResult, data: Json) -> list[tuple[str, str]]:
     from dpwitness.auditors.results.verdicts import Verdict
     from dpwitness.reports.audit.wording import figure
 

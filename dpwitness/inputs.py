@@ -18,6 +18,7 @@ import numpy as np
 from dpwitness.ending import apart
 from dpwitness.mechanisms.terms.jsonable import from_jsonable
 from dpwitness.mechanisms.terms.pairs import Pair
+from dpwitness.mechanisms.terms.reading import Json
 from dpwitness.mechanisms.terms.validation import InvalidArgument, said
 from dpwitness.pools import pool
 
@@ -75,7 +76,7 @@ def _numeric(value: Any) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < math.inf
 
 
-def keywords(text: str | None) -> dict[str, Any]:
+def keywords(text: str | None) -> Json:
     """The object that ``--kwargs`` holds."""
     if text is None:
         return {}
@@ -108,14 +109,14 @@ def pair_of(d0: str | None, d1: str | None, relation: str | None, mechanism: Any
 
 def load(
     target: str,
-    kwargs: dict[str, Any],
+    kwargs: Json,
     python: str | None = None,
     time_limit: float = 300.0,
     memory: float = 0.0,
     *,
     in_process: bool = False,
     density: bool = False,
-) -> tuple[Any, str, dict[str, Any]]:
+) -> tuple[Any, str, Json]:
     """The mechanism, its name, and how a witness says where to find it.
 
     It runs in worker processes, in those of another interpreter if one is named or it is an adapter's. This project's own mechanisms run in
@@ -175,7 +176,7 @@ def scores(names: Sequence[str]) -> list[Any]:
     return found
 
 
-def _inside(place: str, name: str, kwargs: dict[str, Any], time_limit: float) -> tuple[Any, str, dict[str, Any]]:
+def _inside(place: str, name: str, kwargs: Json, time_limit: float) -> tuple[Any, str, Json]:
     """It runs in this process, unless it turns out to be a target as target files have them."""
     from dpwitness.auditors.targets.naming import load_target, relative
 
@@ -194,9 +195,7 @@ def _inside(place: str, name: str, kwargs: dict[str, Any], time_limit: float) ->
     return mechanism, name.rpartition(".")[2], {"target": target, "kwargs": kwargs} if kwargs else {"target": target}
 
 
-def _foreign(
-    place: str, name: str, kwargs: dict[str, Any], python: str | None, time_limit: float, memory: float
-) -> tuple[Any, str, dict[str, Any]]:
+def _foreign(place: str, name: str, kwargs: Json, python: str | None, time_limit: float, memory: float) -> tuple[Any, str, Json]:
     from dpwitness.auditors.targets.naming import describe_target
     from dpwitness.mechanisms.foreign.target import Target
 

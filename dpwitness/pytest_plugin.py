@@ -13,10 +13,12 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from dpwitness.mechanisms.terms.reading import Json
+
 if TYPE_CHECKING:
     from dpwitness.testing import Auditor
 
-_FOUND = pytest.StashKey[list[dict[str, Any]]]()  # of an item: results that no report has taken along yet
+_FOUND = pytest.StashKey[list[Json]]()  # of an item: results that no report has taken along yet
 _REPORT = pytest.StashKey["_Merged"]()
 
 _MARKER = (
@@ -119,7 +121,7 @@ class _Merged:
     """The one report, on the controller: results by test, whichever worker they came from and in whatever order."""
 
     def __init__(self, path: Path, place: str) -> None:
-        self.place, self.results = place, dict[str, list[dict[str, Any]]]()
+        self.place, self.results = place, dict[str, list[Json]]()
         self.folder, self.stem = (path.parent, path.stem) if path.suffix == ".md" else (path, "audit")
         self.written: Path | None = None
         self.untouched, self.cut = "", ""

@@ -17,6 +17,7 @@ from dpwitness.auditors.results.verdicts import Result, Verdict, strict
 from dpwitness.auditors.targets.naming import describe_target
 from dpwitness.auditors.targets.trust import words_for
 from dpwitness.auditors.white_box.certify import certify
+from dpwitness.mechanisms.terms.reading import Json
 from dpwitness.mechanisms.terms.writing import write_json
 from dpwitness.reports.audit.report import result_json
 from dpwitness.reports.audit.wording import dataset, slugs
@@ -60,7 +61,7 @@ class Auditor:
         Directory that paths are shown relative to.
     """
 
-    def __init__(self, test: str, keep: Callable[[dict[str, Any]], None] | None, folder: Path | None, here: Path) -> None:
+    def __init__(self, test: str, keep: Callable[[Json], None] | None, folder: Path | None, here: Path) -> None:
         self._test, self._keep, self._folder, self._here = test, keep, folder, here
         self._audits = 0
 
@@ -128,7 +129,7 @@ class Auditor:
             lines.append(f"replay:  {shlex.join(['dpwitness', 'replay', path, *words])}")
         return "\n".join(lines)
 
-    def _write(self, witness: dict[str, Any]) -> str:
+    def _write(self, witness: Json) -> str:
         folder = self._folder or Path(tempfile.mkdtemp(prefix="dpwitness-"))
         path = self._witness(folder)
         write_json(path, strict(witness))
@@ -143,7 +144,7 @@ def _shown(path: Path, here: Path) -> str:
     return str(path) if relative.startswith("..") else relative
 
 
-def _target(mechanism: Any, here: Path) -> dict[str, Any] | None:
+def _target(mechanism: Any, here: Path) -> Json | None:
     """Where to find the mechanism again. What stands in a test file or conftest is named by its file: it is on nobody's import path."""
     found = describe_target(mechanism)
     if found is None:

@@ -31,6 +31,7 @@ from dpwitness.mechanisms.foreign.target import Target
 from dpwitness.mechanisms.terms.notions import Claim, promised
 from dpwitness.mechanisms.terms.pairs import Pair
 from dpwitness.mechanisms.terms.protocol import name_of
+from dpwitness.mechanisms.terms.reading import Json
 from dpwitness.mechanisms.terms.validation import (
     InvalidArgument,
     require_callable,
@@ -69,7 +70,7 @@ def audit(
     time_limit: float = 300.0,
     progress: Progress | None = None,
     announce: Callable[[str], None] | None = None,
-    target: dict[str, Any] | None = None,
+    target: Json | None = None,
 ) -> AuditResult:
     """Look for a violation of a privacy claim by running the mechanism, and certify what is found.
 
@@ -172,7 +173,7 @@ def confirm(
     executor: Executor | None = None,
     time_limit: float = 300.0,
     progress: Progress | None = None,
-    target: dict[str, Any] | None = None,
+    target: Json | None = None,
     scores: tuple[Score, ...] = (),
 ) -> AuditResult:
     """Test one given event, fixed beforehand, on one pair: all rounds certify. Arguments as in `audit`; `scores` with their columns."""
@@ -219,7 +220,7 @@ def _begin(
     name: str | None,
     time_limit: float,
     progress: Progress | None,
-    target: dict[str, Any] | None,
+    target: Json | None,
 ) -> Course:
     """Check what is asked and set out."""
     from dpwitness.auditors.targets.naming import describe_target

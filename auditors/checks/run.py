@@ -20,6 +20,7 @@ from dpwitness.mechanisms.foreign.target import MissingLibrary, Target, TargetEr
 from dpwitness.mechanisms.terms.notions import PureDP
 from dpwitness.mechanisms.terms.pairs import Pair
 from dpwitness.mechanisms.terms.protocol import name_of
+from dpwitness.mechanisms.terms.reading import Json
 from dpwitness.mechanisms.terms.validation import InvalidArgument, require_callable, require_integer, require_runner, require_type, shown
 
 __all__ = ["CHECKS", "CheckFailed", "CheckReport", "Finding", "Skip", "Tag", "check_mechanism", "parametrize_with_checks"]
@@ -67,7 +68,7 @@ class CheckReport(Result):
         first = f"; {self.failed[0].check}: {self.failed[0].reason}" if self.failed else ""
         return f"{self.name}: {told}{first}"
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> Json:
         return {
             "kind": "checks",
             "name": self.name,

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from dpwitness.auditors.events.features import Block, Trees
 from dpwitness.auditors.events.outputs import Outputs, row_keys
 from dpwitness.mechanisms.terms.jsonable import to_jsonable
+from dpwitness.mechanisms.terms.reading import Json
 from dpwitness.mechanisms.terms.validation import InvalidArgument
 
 __all__ = [
@@ -61,7 +62,7 @@ class Event(ABC):
         plus, minus = self.count(outputs)
         return np.array([len(outputs) - plus - minus, plus, minus], dtype=np.int64)
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> Json:
         """Plain JSON types; `event_reading.read_event` is the inverse."""
         return {"kind": self.kind, "rule": to_jsonable(self)}
 

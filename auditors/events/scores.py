@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from dpwitness.auditors.targets.naming import describe_target
 from dpwitness.mechanisms.terms.protocol import MechanismFailed, name_of
+from dpwitness.mechanisms.terms.reading import Json
 from dpwitness.mechanisms.terms.validation import InvalidArgument, require_callable, shown
 
 __all__ = ["Key", "Score", "columns_of", "guarded", "number_of", "own_score", "same", "scores_of"]
@@ -46,7 +47,7 @@ class Score:
 
     name: str
     function: Callable[[Any], Any]
-    target: dict[str, Any] | None = None
+    target: Json | None = None
     suggested: bool = False
     keys: tuple[Key, ...] = (None,)
 
@@ -71,7 +72,7 @@ class Score:
                 return np.full((1, len(self.keys)), np.nan)
         return np.concatenate([self.columns(raw[i : i + 1], 1) for i in range(size)])
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> Json:
         """How a witness records it."""
         return {"name": self.name, "target": self.target, "suggested": self.suggested, "keys": list(self.keys)}
 

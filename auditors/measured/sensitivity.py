@@ -22,6 +22,7 @@ from dpwitness.mechanisms.numerics.solvers import ConvergenceError
 from dpwitness.mechanisms.papers.learner import Predictor
 from dpwitness.mechanisms.terms.pairs import Pair
 from dpwitness.mechanisms.terms.protocol import FloatArray, name_of
+from dpwitness.mechanisms.terms.reading import Json
 from dpwitness.mechanisms.terms.validation import InvalidArgument, require_callable, require_integer, require_positive, require_type, shown
 
 __all__ = ["SensitivityResult", "audit_sensitivity", "feature_distance", "sensitivity_at"]
@@ -73,7 +74,7 @@ class SensitivityResult(Result):
     norm_used: Norm = field(default=2, repr=False)
 
     @property
-    def witness(self) -> dict[str, Any] | None:
+    def witness(self) -> Json | None:
         """Function, pair and bound, which `dpwitness.replay` evaluates again; None unless the bound is violated."""
         norm = named(self.norm_used) if callable(self.norm_used) else str(self.norm_used)
         if self.verdict is not Verdict.VIOLATED or self.function is None or norm is None or self.pair is None:
@@ -97,7 +98,7 @@ class SensitivityResult(Result):
         found = f"largest ratio found {self.ratio:.6g} of the claimed {self.bound:.6g} in {self.evaluations} evaluations"
         return f"NOT REFUTED: {found} ({how}; {where})"
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> Json:
         return {
             "kind": "sensitivity",
             "name": self.name,

@@ -23,6 +23,7 @@ from dpwitness.auditors.statistics.mean_limits import combined_limits, median_li
 from dpwitness.mechanisms.numerics.solvers import ConvergenceError
 from dpwitness.mechanisms.terms.jsonable import to_jsonable
 from dpwitness.mechanisms.terms.protocol import FloatArray, name_of
+from dpwitness.mechanisms.terms.reading import Json
 from dpwitness.mechanisms.terms.validation import (
     InvalidArgument,
     require,
@@ -211,7 +212,7 @@ class UtilityResult(Result):
     function: Callable[..., Any] | None = field(default=None, repr=False)
 
     @property
-    def witness(self) -> dict[str, Any] | None:
+    def witness(self) -> Json | None:
         """Error function and claim, which `dpwitness.replay` measures again; None unless the claim is violated."""
         claim, transform = self.claim, None
         if isinstance(claim, Scaling) and claim.transform is not None:
@@ -248,7 +249,7 @@ class UtilityResult(Result):
             limits = f"lower limit {self.lower:.4g} at confidence {self.confidence:.12g}"
         return f"{word}: {claim}: {what} {self.estimate:.4g} in {self.runs} runs ({limits}{given})"
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> Json:
         numbers = {key: strict(getattr(self, key)) for key in ("estimate", "lower", "upper", "standard_error", "constant")}
         return {
             "kind": "utility",
@@ -267,7 +268,7 @@ class UtilityResult(Result):
             "seconds": round(self.seconds, 3),
         }
 
-    def _scaling(self) -> dict[str, Any]:
+    def _scaling(self) -> Json:
         """Exponent, parameter and points of a scaling claim."""
         claim = self.claim
         if not isinstance(claim, Scaling):

@@ -13,7 +13,7 @@ from dpwitness.auditors.results.witness_reading import read_pair
 from dpwitness.auditors.targets.trust import Trust
 from dpwitness.mechanisms.terms.jsonable import from_jsonable
 from dpwitness.mechanisms.terms.pairs import Pair
-from dpwitness.mechanisms.terms.reading import refuse
+from dpwitness.mechanisms.terms.reading import Json, refuse
 from dpwitness.mechanisms.terms.validation import InvalidArgument
 
 __all__ = ["Measured", "judged", "read_measured"]
@@ -27,13 +27,13 @@ _MATH: dict[str, Callable[..., float]] = {
 class Measured:
     """A witness of a measured bound, read back: its pair and norm, or its claim."""
 
-    raw: dict[str, Any]
+    raw: Json
     pair: Pair | None
     norm: Norm
     claim: UtilityClaim | None
 
 
-def read_measured(raw: dict[str, Any], trust: Trust) -> Measured:
+def read_measured(raw: Json, trust: Trust) -> Measured:
     """What a checked file says; its norm or transform is a target like any other."""
     if raw["kind"] == "sensitivity":
         if not float(raw["ratio"]) > 1:
@@ -51,7 +51,7 @@ def read_measured(raw: dict[str, Any], trust: Trust) -> Measured:
     return Measured(raw, None, 2, claim)
 
 
-def _rule(target: dict[str, Any], what: str, trust: Trust) -> Callable[..., Any]:
+def _rule(target: Json, what: str, trust: Trust) -> Callable[..., Any]:
     """A norm or a transform: one of the plain functions of `math`, or a target that may run."""
     plain = _MATH.get(target["target"])
     found = plain if plain is not None and not target.get("kwargs") else trust.plan(target, what).load()

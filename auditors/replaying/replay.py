@@ -27,7 +27,7 @@ from dpwitness.auditors.white_box.certify import certify
 from dpwitness.mechanisms.terms.jsonable import foreign_classes
 from dpwitness.mechanisms.terms.notions import Claim
 from dpwitness.mechanisms.terms.protocol import name_of
-from dpwitness.mechanisms.terms.reading import shown
+from dpwitness.mechanisms.terms.reading import Json, shown
 from dpwitness.mechanisms.terms.validation import InvalidArgument, require_integer, require_runner, require_type
 
 __all__ = ["Replay", "prepare", "replay"]
@@ -36,7 +36,7 @@ AnyResult = AuditResult | CertifyResult | SensitivityResult | UtilityResult
 
 
 def replay(
-    witness: str | Path | dict[str, Any],
+    witness: str | Path | Json,
     *,
     mechanism: Any = None,
     allow: Sequence[str] = (),
@@ -90,7 +90,7 @@ def replay(
 class Replay:
     """A witness that was read, and the target that will run, judged and not yet imported."""
 
-    raw: dict[str, Any]
+    raw: Json
     file: str
     trust: Trust
     given: Any
@@ -194,7 +194,7 @@ class Replay:
         """Of what runs: what the file calls it may be anything."""
         return self.plan.name if self.plan is not None and isinstance(mechanism, functools.partial) else name_of(mechanism)
 
-    def _target(self, mechanism: Any) -> dict[str, Any] | None:
+    def _target(self, mechanism: Any) -> Json | None:
         """Of what runs."""
         if self.plan is None:
             return describe_target(mechanism)
@@ -227,18 +227,18 @@ def _about(file: str) -> Iterator[None]:
         raise InvalidArgument(f"replay: {file}: {told}") from None
 
 
-def _kwargs(plan: Planned) -> dict[str, Any]:
+def _kwargs(plan: Planned) -> Json:
     return {"kwargs": plan.kwargs} if plan.kwargs else {}
 
 
-def arguments_of(target: dict[str, Any] | None) -> dict[str, Any]:
+def arguments_of(target: Json | None) -> Json:
     """The arguments of a recorded target; of one that ran in an interpreter of its own, those of its function."""
-    kwargs: dict[str, Any] = (target or {}).get("kwargs") or {}
+    kwargs: Json = (target or {}).get("kwargs") or {}
     return kwargs.get("kwargs") or {} if target is not None and target["target"] == FOREIGN else kwargs
 
 
 def prepare(
-    witness: str | Path | dict[str, Any],
+    witness: str | Path | Json,
     *,
     mechanism: Any = None,
     allow: Sequence[str] = (),
@@ -256,7 +256,7 @@ def prepare(
         return _prepared(raw, file, trust, mechanism, called, scores_of(scores, None, "replay"))
 
 
-def _prepared(raw: dict[str, Any], file: str, trust: Trust, mechanism: Any, called: str, given: tuple[Score, ...]) -> Replay:
+def _prepared(raw: Json, file: str, trust: Trust, mechanism: Any, called: str, given: tuple[Score, ...]) -> Replay:
     theirs = foreign_classes(raw)
     if raw.get("kind") not in KINDS and not theirs:
         read_checked(raw, file)  # what is wrong with the file is said before anything of its target
@@ -271,7 +271,7 @@ def _prepared(raw: dict[str, Any], file: str, trust: Trust, mechanism: Any, call
     return Replay(raw, file, trust, mechanism, plan, called, scores)
 
 
-def _score(recorded: dict[str, Any], i: int, trust: Trust, given: tuple[Score, ...]) -> Score | Planned:
+def _score(recorded: Json, i: int, trust: Trust, given: tuple[Score, ...]) -> Score | Planned:
     """The score of that name that was given, or else the recorded one, judged as targets are."""
     for key in recorded["keys"]:
         if not (key is None or isinstance(key, str) or (isinstance(key, int) and not isinstance(key, bool) and 0 <= key < 256)):

@@ -14,6 +14,7 @@ from dpwitness.auditors.statistics.certificate import Tally
 from dpwitness.auditors.statistics.combination import Part
 from dpwitness.mechanisms.terms.notions import Claim
 from dpwitness.mechanisms.terms.pairs import Pair
+from dpwitness.mechanisms.terms.reading import Json
 
 __all__ = ["AuditResult", "BitLevel", "PairScore"]
 
@@ -28,7 +29,7 @@ class BitLevel:
     event: Event | None = None
     tally: Tally | None = None
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> Json:
         return {
             "verdict": self.verdict.value,
             "pair": self.pair.to_json() if self.pair else None,
@@ -47,7 +48,7 @@ class PairScore:
     expected: float
     confirmed: bool
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> Json:
         return {"why": self.pair.why, "expected": strict(self.expected), "confirmed": self.confirmed}
 
 
@@ -92,7 +93,7 @@ class AuditResult(Result):
     bit_level: BitLevel | None = None
     pairs: tuple[PairScore, ...] = ()
     notes: tuple[str, ...] = ()
-    target: dict[str, Any] | None = None
+    target: Json | None = None
     seconds: float = 0.0
     scores: tuple[Score, ...] = ()  # whose columns stand before the outputs' own
     mechanism: Any = field(default=None, repr=False)
@@ -118,7 +119,7 @@ class AuditResult(Result):
             return None
 
     @property
-    def witness(self) -> dict[str, Any] | None:
+    def witness(self) -> Json | None:
         """Everything that `dpwitness.replay` needs to reach the verdict again; None unless a claim was violated at some level."""
         value, level = self.verdict is Verdict.VIOLATED, self.bit_level
         if value:
@@ -164,7 +165,7 @@ class AuditResult(Result):
             return f"NOT REFUTED: no violation of {self.claim} found; {bound}; at this budget {found}"
         return f"{self.verdict.value}: {self.notes[0] if self.notes else 'no verdict'}"
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> Json:
         return {
             "schema_version": SCHEMA,
             "kind": "black box",

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,6 +14,7 @@ from dpwitness.auditors.results.verdicts import SCHEMA, Result, Verdict, environ
 from dpwitness.auditors.results.witness import witness_of
 from dpwitness.mechanisms.terms.notions import Claim
 from dpwitness.mechanisms.terms.pairs import Pair
+from dpwitness.mechanisms.terms.reading import Json
 
 __all__ = ["CertifyResult"]
 
@@ -75,7 +75,7 @@ class CertifyResult(Result):
     lower_end: str = "numerical"
     mismatch: str = ""
     notes: tuple[str, ...] = ()
-    target: dict[str, Any] | None = None
+    target: Json | None = None
     seconds: float = 0.0
 
     @property
@@ -86,7 +86,7 @@ class CertifyResult(Result):
         return grade_of(self.lower_end if self.verdict is Verdict.VIOLATED else self.upper_end)
 
     @property
-    def witness(self) -> dict[str, Any] | None:
+    def witness(self) -> Json | None:
         """Pair, event and output, from which `dpwitness.replay` encloses the loss again; None unless the claim is violated.
 
         Its event is {L > `above`}: P(L > t) - e^t P'(L > t) exceeds delta at every t below the lower end.
@@ -124,7 +124,7 @@ class CertifyResult(Result):
             return f"INCONCLUSIVE: {symbol} lies in {ends} on this pair, the claim is {self.claim} ({how})"
         return f"ERROR: {self.notes[0] if self.notes else 'no verdict'}"
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> Json:
         return {
             "schema_version": SCHEMA,
             "kind": "white box",

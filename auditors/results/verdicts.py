@@ -11,6 +11,8 @@ from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
+from dpwitness.mechanisms.terms.reading import Json
+
 __all__ = ["SCHEMA", "Result", "Verdict", "environment", "strict"]
 
 SCHEMA = 1
@@ -47,7 +49,7 @@ class Result(ABC):
         """Verdict, number, and how sure: one line."""
 
     @abstractmethod
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> Json:
         """Everything that was measured, as plain JSON types."""
 
     def __repr__(self) -> str:

@@ -15,6 +15,7 @@ from dpwitness.auditors.statistics.combination import Part, combined
 from dpwitness.auditors.targets.naming import describe_target, source_of
 from dpwitness.mechanisms.terms.notions import Claim
 from dpwitness.mechanisms.terms.pairs import Pair
+from dpwitness.mechanisms.terms.reading import Json
 
 __all__ = ["certifies", "function_witness", "named", "witness_of"]
 
@@ -31,10 +32,10 @@ class Violation(Protocol):
     @property
     def seed(self) -> int: ...
     @property
-    def target(self) -> dict[str, Any] | None: ...
+    def target(self) -> Json | None: ...
 
 
-def witness_of(result: Violation, level: str, pair: Pair, bound: float, more: dict[str, Any]) -> dict[str, Any]:
+def witness_of(result: Violation, level: str, pair: Pair, bound: float, more: Json) -> Json:
     """The witness of a violated claim; `more` is what is particular to the level."""
     mechanism = getattr(result, "mechanism", None)
     source = source_of(mechanism, result.target) if mechanism is not None else None
@@ -63,7 +64,7 @@ def certifies(claim: Claim, event: Event, parts: Sequence[Part], alpha: float, b
     return math.isclose(combined(claim, parts, alpha), bound, rel_tol=1e-9)
 
 
-def function_witness(name: str, function: Callable[..., Any], seed: int, more: dict[str, Any]) -> dict[str, Any]:
+def function_witness(name: str, function: Callable[..., Any], seed: int, more: Json) -> Json:
     """The witness of a violated bound on what a function does."""
     target = named(function)
     found = {"schema_version": SCHEMA, "name": name, "target": target, "seed": seed, "versions": environment()}
@@ -71,6 +72,6 @@ def function_witness(name: str, function: Callable[..., Any], seed: int, more: d
     return seal(found | more | ({"source": source} if source else {}))
 
 
-def named(function: Callable[..., Any] | None) -> dict[str, Any] | None:
+def named(function: Callable[..., Any] | None) -> Json | None:
     """Where to find a function again; None for a method, a lambda, or one defined within another."""
     return None if function is None or inspect.ismethod(function) else describe_target(function)

@@ -19,6 +19,7 @@ from dpwitness.mechanisms.terms.jsonable import from_jsonable
 from dpwitness.mechanisms.terms.notions import Claim, exact_claim
 from dpwitness.mechanisms.terms.pairs import RELATIONS, Pair
 from dpwitness.mechanisms.terms.reading import (
+    Json,
     Rule,
     anything,
     boolean,
@@ -145,7 +146,7 @@ class Witness:
 
     name: str
     level: str
-    target: dict[str, Any] | None
+    target: Json | None
     claim: Claim
     pair: Pair
     event: Event | None  # None at the white-box level, where the event is {L > t}
@@ -153,22 +154,22 @@ class Witness:
     confidence: float
     seed: int
     bound: float
-    raw: dict[str, Any]
+    raw: Json
 
 
-def fingerprint(witness: dict[str, Any]) -> str:
+def fingerprint(witness: Json) -> str:
     """SHA-256 of all other fields, as JSON with sorted names and without spaces."""
     content = {key: value for key, value in witness.items() if key != "sha256"}
     return hashlib.sha256(json.dumps(content, sort_keys=True, separators=(",", ":"), allow_nan=False).encode("ascii")).hexdigest()
 
 
-def seal(witness: dict[str, Any]) -> dict[str, Any]:
+def seal(witness: Json) -> Json:
     """The witness with the hash of its content, which shows whether it was edited; what cannot be read again is refused here."""
     within_limits(witness)
     return {**witness, "sha256": fingerprint(witness)}
 
 
-def load_json(source: str | Path | dict[str, Any]) -> tuple[dict[str, Any], str]:
+def load_json(source: str | Path | Json) -> tuple[Json, str]:
     """What a witness file holds, its fields checked, and its name; InvalidArgument if that is no witness of any kind."""
     if isinstance(source, dict):
         data, name = source, "witness"
@@ -195,7 +196,7 @@ def load_json(source: str | Path | dict[str, Any]) -> tuple[dict[str, Any], str]
         raise _incomplete(name, error) from None
 
 
-def _kind(data: dict[str, Any]) -> str:
+def _kind(data: Json) -> str:
     if data.get("kind") is None and "kind" not in data:
         return "white box" if data.get("level") == "white box" else "audit"
     if data["kind"] not in (*KINDS, "claim") or not isinstance(data["kind"], str):
@@ -203,7 +204,7 @@ def _kind(data: dict[str, Any]) -> str:
     return str(data["kind"])
 
 
-def check_schema(data: dict[str, Any], name: str) -> None:
+def check_schema(data: Json, name: str) -> None:
     """Refuse what a later version wrote."""
     found = data["schema_version"]
     if not isinstance(found, int) or isinstance(found, bool) or found < 1:
@@ -212,7 +213,7 @@ def check_schema(data: dict[str, Any], name: str) -> None:
         raise InvalidArgument(f"replay: {name} was written by schema {found}, this version reads up to {SCHEMA}; upgrade dpwitness")
 
 
-def check_seal(data: dict[str, Any], name: str) -> tuple[str, ...]:
+def check_seal(data: Json, name: str) -> tuple[str, ...]:
     """A note where the witness has no hash; InvalidArgument where the hash is not that of its content."""
     if "sha256" not in data:
         return ("the witness has no hash of its content: whether it was edited cannot be seen",)
@@ -224,7 +225,7 @@ def check_seal(data: dict[str, Any], name: str) -> tuple[str, ...]:
     return ()
 
 
-def read_pair(fields: dict[str, Any], classes: Resolver | None = None) -> Pair:
+def read_pair(fields: Json, classes: Resolver | None = None) -> Pair:
     """The pair of a witness, checked again to be neighbours."""
     d0, d1 = (from_jsonable(fields[key], f"pair.{key}", classes) for key in ("d0", "d1"))
     try:
@@ -235,7 +236,7 @@ def read_pair(fields: dict[str, Any], classes: Resolver | None = None) -> Pair:
         raise InvalidArgument(f"pair must hold datasets of one kind: {type(error).__name__} {str(error)[:200]}") from None
 
 
-def read_witness(source: str | Path | dict[str, Any], classes: Resolver | None = None) -> Witness:
+def read_witness(source: str | Path | Json, classes: Resolver | None = None) -> Witness:
     """Read the witness of an audit from a file or from the dictionary that one holds. Nothing that it names is imported or run.
 
     Parameters
@@ -255,7 +256,7 @@ def read_witness(source: str | Path | dict[str, Any], classes: Resolver | None =
     return read_checked(data, name, classes)
 
 
-def read_checked(data: dict[str, Any], name: str, classes: Resolver | None = None) -> Witness:
+def read_checked(data: Json, name: str, classes: Resolver | None = None) -> Witness:
     """`read_witness` of what `load_json` gave, the hash apart."""
     if "kind" in data:
         raise InvalidArgument(f"replay: {name} is the witness of a {data['kind']}, not of an audit")
@@ -288,13 +289,13 @@ def _incomplete(name: str, error: InvalidArgument) -> InvalidArgument:
     return InvalidArgument(f"replay: {name}: {told}{'; it is no complete witness' if told.endswith('is missing') else ''}")
 
 
-def _tally(counts: dict[str, Any]) -> Tally:
+def _tally(counts: Json) -> Tally:
     if counts["correct"] + counts["wrong"] > counts["rounds"]:
         refuse("counts.correct + counts.wrong", f"be at most counts.rounds, {counts['rounds']}", counts["correct"] + counts["wrong"])
     return Tally(counts["correct"], counts["wrong"], counts["rounds"], counts["directions"])
 
 
-def _stages(counts: dict[str, Any]) -> list[Part]:
+def _stages(counts: Json) -> list[Part]:
     """The stages before the last."""
     earlier = [Part(_tally(stage), stage["weight"], stage["lost"]) for stage in counts.get("stages", ())]
     for path, stage in [("counts", counts), *((f"counts.stages[{i}]", stage) for i, stage in enumerate(counts.get("stages", ())))]:

@@ -14,6 +14,7 @@ from typing import Any
 from dpwitness.mechanisms.foreign.target import Target
 from dpwitness.mechanisms.terms.classes import public_name, today
 from dpwitness.mechanisms.terms.jsonable import from_jsonable, to_jsonable
+from dpwitness.mechanisms.terms.reading import Json
 from dpwitness.mechanisms.terms.validation import InvalidArgument
 
 __all__ = ["FOREIGN", "built", "describe_target", "imported", "load_target", "named", "relative", "source_of"]
@@ -29,7 +30,7 @@ def relative(path: str | Path) -> str:
         return str(path)
 
 
-def describe_target(mechanism: Any) -> dict[str, Any] | None:
+def describe_target(mechanism: Any) -> Json | None:
     """How to build the mechanism again: module, name and, for a dataclass, its fields. None if it cannot be imported."""
     owner = mechanism if hasattr(mechanism, "__qualname__") else type(mechanism)
     module, name = getattr(owner, "__module__", None), getattr(owner, "__qualname__", "")
@@ -52,7 +53,7 @@ def describe_target(mechanism: Any) -> dict[str, Any] | None:
     return target | {"kwargs": fields}
 
 
-def source_of(mechanism: Any, target: dict[str, Any] | None) -> dict[str, Any] | None:
+def source_of(mechanism: Any, target: Json | None) -> Json | None:
     """File, line and hash of the source of a target that is not this project's; None where there is none to tell."""
     from dpwitness.auditors.targets.locating import home_of, sha256_of
 
@@ -84,7 +85,7 @@ def _line(mechanism: Any) -> int | None:
         return None
 
 
-def load_target(target: str, kwargs: dict[str, Any] | None = None) -> Any:
+def load_target(target: str, kwargs: Json | None = None) -> Any:
     """Import ``MODULE:NAME`` or ``FILE.py:NAME``; a class is built with `kwargs`, and a function is bound to them.
 
     For targets that the user names: what a file names goes through `dpwitness.auditors.targets.trust`.
@@ -140,7 +141,7 @@ def named(module: Any, name: str, place: str) -> Any:
     return found
 
 
-def built(found: Any, name: str, kwargs: dict[str, Any]) -> Any:
+def built(found: Any, name: str, kwargs: Json) -> Any:
     """An object of a class, or a function bound to its keywords."""
     if isinstance(found, type):
         try:

@@ -27,7 +27,7 @@ from dpwitness.auditors.targets.locating import home_of, imports_of, line_of, lo
 from dpwitness.auditors.targets.naming import FOREIGN, built, imported, named
 from dpwitness.mechanisms.terms.classes import is_known, public_name
 from dpwitness.mechanisms.terms.jsonable import from_jsonable
-from dpwitness.mechanisms.terms.reading import items, nullable, number, printable, record, shown, text
+from dpwitness.mechanisms.terms.reading import Json, items, nullable, number, printable, record, shown, text
 from dpwitness.mechanisms.terms.validation import InvalidArgument
 
 __all__ = ["NeedsWord", "Planned", "Trust", "split_target", "words_for"]
@@ -51,13 +51,13 @@ class NeedsWord(InvalidArgument):
         self.word = word
 
 
-def words_for(target: dict[str, Any] | None, scores: Sequence[dict[str, Any]] = ()) -> list[str]:
+def words_for(target: Json | None, scores: Sequence[Json] = ()) -> list[str]:
     """What ``dpwitness replay`` of a target must be allowed, from here, and of recorded `scores`."""
     found = [word for each in (target, *(score["target"] for score in scores)) for word in _words_for(each)]
     return list(dict.fromkeys(found))
 
 
-def _words_for(target: dict[str, Any] | None) -> list[str]:
+def _words_for(target: Json | None) -> list[str]:
     words: list[str] = []
     while target is not None:
         try:
@@ -105,7 +105,7 @@ class Planned:
     target: str
     place: str
     name: str
-    kwargs: dict[str, Any]
+    kwargs: Json
     trust: Trust
     what: str
     file: Path | None = None

@@ -31,6 +31,7 @@ from dpwitness.mechanisms.numerics.solvers import ConvergenceError
 from dpwitness.mechanisms.terms.notions import Claim, promised
 from dpwitness.mechanisms.terms.pairs import Pair
 from dpwitness.mechanisms.terms.protocol import name_of
+from dpwitness.mechanisms.terms.reading import Json
 from dpwitness.mechanisms.terms.validation import InvalidArgument, require_integer, require_one_of, require_probability, require_type
 
 __all__ = ["CertifyResult", "certify"]
@@ -53,7 +54,7 @@ def certify(
     seed: int = 0,
     route: str = "auto",
     name: str | None = None,
-    target: dict[str, Any] | None = None,
+    target: Json | None = None,
 ) -> CertifyResult:
     """Enclose the privacy profile of a pair, from the mechanism's output density.
 
@@ -230,7 +231,7 @@ def _doubted(verdict: Verdict, low: End, claim: Claim, found: Found, law: Enclos
     return verdict
 
 
-def _without_ends(verdict: Verdict, note: str, common: dict[str, Any], trials: int, seconds: float) -> CertifyResult:
+def _without_ends(verdict: Verdict, note: str, common: Json, trials: int, seconds: float) -> CertifyResult:
     """Nothing is known of the pair."""
     empty: dict[str, Any] = dict.fromkeys(("epsilons", "delta_lower", "delta_upper", "fpr", "tpr_lower", "tpr_upper"), np.empty(0))
     ends: dict[str, Any] = {"epsilon_lower": 0.0, "epsilon_upper": math.inf, "parameter_lower": 0.0, "parameter_upper": math.inf}

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.random import Generator
 
 from dpwitness.auditors.results.witness_reading import fingerprint
+from dpwitness.mechanisms.terms.reading import Json
 
 __all__ = ["HOSTILE", "Mutant", "mutants"]
 
@@ -40,7 +41,7 @@ HOSTILE = (
     ":",
 )
 
-_TAGGED: tuple[dict[str, Any], ...] = (
+_TAGGED: tuple[Json, ...] = (
     {"$type": "array"},
     {"$type": "float", "value": "inf"},
     {"$type": "nothing"},
@@ -63,7 +64,7 @@ _WORDS = ("", "x", "inf", "nan", "1", "\u0000", "\ud800", "é" * 300)
 _NUMBERS = (0, 1, -1, 2, 7, 0.0, -0.0, 0.5, 1.5, -3.25, 1e-300, 1e300, 10**30, -(10**30))
 _BOXES: tuple[Any, ...] = ([], [0], [[]], ["x"], [None, None], {}, {"x": 1})
 _JUNK: tuple[Any, ...] = (None, True, False, *_NUMBERS, *_WORDS, *_BOXES, *_TAGGED)
-_KWARGS: tuple[dict[str, Any], ...] = (
+_KWARGS: tuple[Json, ...] = (
     {},
     {"args": ["true"], "shell": True},
     {"file": "os", "name": "system", "python": "/bin/true"},
@@ -79,7 +80,7 @@ class Mutant:
     what: str
 
 
-def mutants(witness: dict[str, Any], count: int, seed: int) -> Iterator[Mutant]:
+def mutants(witness: Json, count: int, seed: int) -> Iterator[Mutant]:
     """`count` changed versions of a witness that replays as it stands.
 
     Parameters
@@ -93,7 +94,7 @@ def mutants(witness: dict[str, Any], count: int, seed: int) -> Iterator[Mutant]:
         yield _spoiled(witness, rng) if rng.random() < 0.15 else _edited(witness, rng)
 
 
-def _edited(witness: dict[str, Any], rng: Generator) -> Mutant:
+def _edited(witness: Json, rng: Generator) -> Mutant:
     """Fields changed; the file stays JSON."""
     data: Any = copy.deepcopy(witness)
     told = []
@@ -192,7 +193,7 @@ def _deepened(data: Any, rng: Generator) -> tuple[Any, str]:
 _EDITS = (_replaced, _replaced, _replaced, _removed, _removed, _added, _swapped, _scaled, _hostile, _deepened)
 
 
-def _spoiled(witness: dict[str, Any], rng: Generator) -> Mutant:
+def _spoiled(witness: Json, rng: Generator) -> Mutant:
     """Bytes changed; the file may be no JSON any more."""
     content = json.dumps(witness).encode("ascii")
     how = int(rng.integers(9))

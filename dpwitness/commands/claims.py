@@ -8,11 +8,12 @@ import json
 import sys
 from importlib.metadata import version
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from dpwitness.commands.common import SECONDS, SEED, WORKERS, Command, print_json
 from dpwitness.ending import NO_VERDICT, OK, VIOLATED, after, attempt
 from dpwitness.mechanisms.terms import reading
+from dpwitness.mechanisms.terms.reading import Json
 from dpwitness.mechanisms.terms.validation import InvalidArgument
 from dpwitness.mechanisms.terms.writing import write_json
 
@@ -47,7 +48,7 @@ def run(args: argparse.Namespace) -> int:
     return {"list": _list, "show": _show, "check": _check}[args.action](args)
 
 
-def replay(args: argparse.Namespace, witness: dict[str, Any]) -> int:
+def replay(args: argparse.Namespace, witness: Json) -> int:
     """``dpwitness replay`` of a claim's witness: the claim is checked again where it was found to fail."""
     from dpwitness.proofs_checks import settle
     from dpwitness.proofs_checks.engine.ledger import declaration
@@ -172,7 +173,7 @@ def _check_all(args: argparse.Namespace) -> int:
     return after(NO_VERDICT if interrupted else _code(words), lost)
 
 
-def _remember(findings: list[dict[str, Any]]) -> None:
+def _remember(findings: list[Json]) -> None:
     """Keep what claims came to for `list` and `show`; nothing else reads it."""
     verdicts = _remembered() | {_key(found): {key: found[key] for key in KEPT} for found in findings}
     file = _memory()
@@ -197,7 +198,7 @@ def _memory() -> Path:
     return home().parent / "claims.json"
 
 
-def _key(row: dict[str, Any]) -> str:
+def _key(row: Json) -> str:
     """The claim as it stands: a changed declaration, or another release, has not been checked."""
     told = [row[key] for key in ("id", "statement", "formula", "domain", "proof")]
     return f"{row['id']} {hashlib.blake2b(json.dumps([version('dpwitness'), *told]).encode(), digest_size=8).hexdigest()}"

@@ -5,14 +5,14 @@ from __future__ import annotations
 import argparse
 import inspect
 from collections.abc import Callable, Collection
-from typing import Any
 
 from dpwitness.commands.common import Command, print_json
 from dpwitness.ending import OK
+from dpwitness.mechanisms.terms.reading import Json
 
 __all__ = ["arguments", "everything", "run"]
 
-Rows = list[dict[str, Any]]
+Rows = list[Json]
 
 
 def arguments(command: Command) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from dpwitness.mechanisms.terms.reading import Json
 from dpwitness.mechanisms.terms.validation import InvalidArgument
 from dpwitness.suites.case import Case, Outcome, Suite, compare, run_case
 from dpwitness.suites.claims import run_all
@@ -36,13 +37,13 @@ def _third_party() -> list[Case]:
     return list(cases())
 
 
-def _third_party_page(results: list[dict[str, Any]], missing: dict[str, str], folder: Path) -> None:
+def _third_party_page(results: list[Json], missing: dict[str, str], folder: Path) -> None:
     from dpwitness.reports.third_party.page import publish
 
     publish(results, missing, folder)
 
 
-def _papers_page(_: list[dict[str, Any]], __: dict[str, str], folder: Path) -> None:
+def _papers_page(_: list[Json], __: dict[str, str], folder: Path) -> None:
     """The claims of the papers belong to their algorithms: all are checked, and their page is written beside the audits."""
     from dpwitness.reports.papers.claims_page import write
 

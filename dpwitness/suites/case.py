@@ -16,6 +16,7 @@ from dpwitness.auditors.white_box.certify import certify
 from dpwitness.mechanisms.terms.notions import Claim
 from dpwitness.mechanisms.terms.pairs import Pair
 from dpwitness.mechanisms.terms.protocol import Truth
+from dpwitness.mechanisms.terms.reading import Json
 from dpwitness.reports.audit.report import result_json
 from dpwitness.reports.audit.wording import figure
 
@@ -68,7 +69,7 @@ class Case:
         """What has to be installed before the case can be run; empty if nothing."""
         return ""
 
-    def details(self, result: AuditResult) -> dict[str, Any]:
+    def details(self, result: AuditResult) -> Json:
         """What the report's JSON holds beside the result."""
         return {}
 
@@ -86,7 +87,7 @@ class Suite:
     trials: int
     confidence: float = 0.999
     seed: int = 20_240_229
-    page: Callable[[list[dict[str, Any]], dict[str, str], Path], None] | None = None
+    page: Callable[[list[Json], dict[str, str], Path], None] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +96,7 @@ class Outcome:
 
     case: Case
     result: AuditResult
-    json: dict[str, Any]
+    json: Json
     right: bool | None  # None: nothing to compare with, or no verdict
     why: str = ""
 
@@ -184,7 +185,7 @@ def _enclosed(case: Case, result: AuditResult) -> CertifyResult | None:
     return certify(case.mechanism, result.pair, result.claim, trials=_WHITE_BOX_TRIALS, seed=result.seed, name=case.name)
 
 
-def _enclosure(found: CertifyResult | None) -> dict[str, Any]:
+def _enclosure(found: CertifyResult | None) -> Json:
     """What a report shows of it."""
     if found is None:
         return {"none": "not known: the mechanism has no density in closed form"}
@@ -194,7 +195,7 @@ def _enclosure(found: CertifyResult | None) -> dict[str, Any]:
     return {key: told[key] for key in ("verdict", "parameter", "parameter_lower", "parameter_upper", "route", "upper_end")}
 
 
-def _shown(enclosure: dict[str, Any]) -> str:
+def _shown(enclosure: Json) -> str:
     ends = [figure(enclosure.get(f"parameter_{end}"), 4).replace("infinity", "inf") for end in ("lower", "upper")]
     return f"in [{', '.join(ends)}]" if "parameter_lower" in enclosure else "no density"
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import partial
-from typing import Any
+
+from dpwitness.mechanisms.terms.reading import Json
 
 __all__ = ["run_all"]
 
 
-def run_all(*, seconds: float, quick: bool, seed: int, workers: int = 1) -> Iterator[dict[str, Any]]:
+def run_all(*, seconds: float, quick: bool, seed: int, workers: int = 1) -> Iterator[Json]:
     """Check every claim of the ledger, in order; yields each finding's JSON, and its witness under ``"witness"``."""
     from dpwitness.pools import pool
     from dpwitness.proofs_checks import declarations
@@ -22,7 +23,7 @@ def run_all(*, seconds: float, quick: bool, seed: int, workers: int = 1) -> Iter
         yield from executor.map(run, declarations())
 
 
-def _checked(id: str, *, seconds: float, quick: bool, seed: int) -> dict[str, Any]:
+def _checked(id: str, *, seconds: float, quick: bool, seed: int) -> Json:
     from dpwitness.proofs_checks import check
 
     found = check(id, seconds=seconds, quick=quick, seed=seed)

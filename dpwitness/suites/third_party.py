@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
 
 from dpwitness.auditors.loss.limit import limit_of_law
 from dpwitness.auditors.pairs.catalogue import pairs_for
@@ -14,6 +13,7 @@ from dpwitness.mechanisms.foreign.environments import environments
 from dpwitness.mechanisms.foreign.target import Target
 from dpwitness.mechanisms.terms.pairs import Pair
 from dpwitness.mechanisms.terms.protocol import Truth
+from dpwitness.mechanisms.terms.reading import Json
 from dpwitness.reports.third_party.rows import ROWS, Row
 from dpwitness.suites.case import Case
 
@@ -37,7 +37,7 @@ class TargetCase(Case):
         found = environments()[self.row.environment]
         return "" if found.interpreter.exists() else f"dpwitness targets setup {found.name}"
 
-    def details(self, result: AuditResult) -> dict[str, Any]:
+    def details(self, result: AuditResult) -> Json:
         """What the published page says beside the verdict."""
         row, about = self.row, self.mechanism.describe()
         assert row is not None

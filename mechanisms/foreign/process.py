@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from dpwitness.mechanisms.foreign import wire
+from dpwitness.mechanisms.terms.reading import Json
 from dpwitness.mechanisms.terms.validation import InvalidArgument
 
 __all__ = ["Slot", "TookTooLong", "Worker", "WorkerDied", "borrow", "close_all"]
@@ -91,7 +92,7 @@ class Worker:
             return f"python must have NumPy, {self.python} has not; install it: {self.python} -m pip install numpy"
         return f"python must be a Python interpreter (3.8 or later), {self.python} did not answer: {why}"
 
-    def ask(self, header: dict[str, Any], blobs: wire.Blobs, time_limit: float) -> tuple[dict[str, Any], wire.Blobs]:
+    def ask(self, header: Json, blobs: wire.Blobs, time_limit: float) -> tuple[Json, wire.Blobs]:
         """Send a request and wait for its answer.
 
         Raises
@@ -137,7 +138,7 @@ class Worker:
             have += count
         return whole[:have]
 
-    def dataset(self, packed: Any, blobs: wire.Blobs) -> tuple[dict[str, Any], wire.Blobs]:
+    def dataset(self, packed: Any, blobs: wire.Blobs) -> tuple[Json, wire.Blobs]:
         """The part of a request that tells the dataset: large ones travel once."""
         if sum(map(len, blobs)) < _INLINE and len(str(packed)) < _INLINE:
             return {"data": packed}, blobs

@@ -45,6 +45,7 @@ from dpwitness.mechanisms.foreign.process import Slot, TookTooLong, Worker, Work
 from dpwitness.mechanisms.terms.jsonable import from_jsonable
 from dpwitness.mechanisms.terms.notions import Claim, parse_claim
 from dpwitness.mechanisms.terms.protocol import MechanismFailed, Parts
+from dpwitness.mechanisms.terms.reading import Json
 from dpwitness.mechanisms.terms.validation import InvalidArgument, require
 
 __all__ = ["Isolated", "Target", "TargetError", "targets_in"]
@@ -97,7 +98,7 @@ class Target:
     file: str
     name: str
     python: str | None = None
-    kwargs: dict[str, Any] = dataclasses.field(default_factory=dict)
+    kwargs: Json = dataclasses.field(default_factory=dict)
     time_limit: float = 300.0
     memory_limit: float = 0.0
     _state: _State = dataclasses.field(default_factory=lambda: _State(), init=False, repr=False)
@@ -135,7 +136,7 @@ class Target:
         """Run `size` times, one run at a time: what each returned or raised, in order."""
         return self._read(*self._sample(dataset, size, rng, each=True))
 
-    def _read(self, reply: dict[str, Any], blobs: wire.Blobs) -> Any:
+    def _read(self, reply: Json, blobs: wire.Blobs) -> Any:
         """What a worker's answer holds; raises what the call raised."""
         try:
             found = {key: wire.unpack(reply[key], blobs) for key in ("raised", "parts", "value") if key in reply}
@@ -236,7 +237,7 @@ class Target:
         """Processor time that the function itself has taken in this process' batches so far."""
         return float(self._state.cpu)
 
-    def describe(self) -> dict[str, Any]:
+    def describe(self) -> Json:
         """All that the target file says: library, version, tested, install, claim, domain, seeded, doc, and the interpreter's versions.
 
         Raises
@@ -251,7 +252,7 @@ class Target:
                 state.about = self._describe(request)
             return state.about
 
-    def _describe(self, request: dict[str, Any]) -> dict[str, Any]:
+    def _describe(self, request: Json) -> Json:
         with loaded(self._slot, self.time_limit) as worker:
             try:
                 reply, blobs = worker.ask(request, [], self.time_limit)
@@ -269,7 +270,7 @@ class Target:
         """A dataset as the function gets it: a target file knows nothing of dpwitness."""
         return _plain(dataset)
 
-    def _plain_kwargs(self) -> dict[str, Any]:
+    def _plain_kwargs(self) -> Json:
         return {key: from_jsonable(value) for key, value in self.kwargs.items()}
 
     def close(self) -> None:
@@ -283,7 +284,7 @@ class Target:
             self._state.slot = slot_of(self.file, self.python, self.memory_limit)
         return self._state.slot
 
-    def _sample(self, dataset: Any, size: int, rng: np.random.Generator, each: bool = False) -> tuple[dict[str, Any], wire.Blobs]:
+    def _sample(self, dataset: Any, size: int, rng: np.random.Generator, each: bool = False) -> tuple[Json, wire.Blobs]:
         # the generator itself goes to the worker and comes back: what is drawn is what would be drawn here
         seed = copy.deepcopy(rng).integers(2**32, size=4, dtype=np.uint32).tolist()
         data_blobs: wire.Blobs = []
@@ -348,7 +349,7 @@ class _State:
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
-        self.about: dict[str, Any] | None = None
+        self.about: Json | None = None
         self.slot: Slot | None = None
         self.cpu = 0.0
         self.seconds = 0.0
@@ -423,7 +424,7 @@ def loaded(slot: Slot, time_limit: float) -> Iterator[Worker]:
         yield worker
 
 
-def _remedy(slot: Slot, wrong: dict[str, Any]) -> str:
+def _remedy(slot: Slot, wrong: Json) -> str:
     adapter = environments.environment_of(Path(slot.place)) if slot.place.startswith(str(environments.FOLDER)) else None
     if adapter is not None:
         return f"make its environment with: dpwitness targets setup {adapter.name}"

@@ -16,7 +16,7 @@ import sys
 from collections.abc import Callable
 from decimal import Decimal
 from fractions import Fraction
-from typing import Any, List  # noqa: UP035
+from typing import Any, Dict  # noqa: UP035, List  # noqa: UP035
 
 import numpy as np
 
@@ -26,7 +26,8 @@ MOST = 2**30  # bytes of a header
 PLAIN = "fiubcmMSU"  # kinds of array dtypes that travel as raw bytes
 _TAG = "$"
 
-Blobs = List[Any]  # noqa: UP006 - read by Python 3.8
+Blobs = List[Any]
+Message = Dict[str, Any]  # noqa: UP006
 
 
 def pack(value: Any, blobs: Blobs) -> Any:
@@ -73,7 +74,7 @@ def pack(value: Any, blobs: Blobs) -> Any:
     return {_TAG: "other", "class": kind.__name__, "text": text_of(value, repr)}
 
 
-def _array(value: Any, blobs: Blobs) -> dict[str, Any]:
+def _array(value: Any, blobs: Blobs) -> Message:
     plain = np.asarray(value)
     if plain.dtype.byteorder == ">" or (plain.dtype.byteorder == "=" and sys.byteorder == "big"):
         plain = plain.astype(plain.dtype.newbyteorder("<"))
@@ -81,7 +82,7 @@ def _array(value: Any, blobs: Blobs) -> dict[str, Any]:
     return {_TAG: "array", "dtype": plain.dtype.str, "shape": list(plain.shape), "blob": len(blobs) - 1}
 
 
-def _sequence(value: Any, blobs: Blobs) -> dict[str, Any]:
+def _sequence(value: Any, blobs: Blobs) -> Message:
     """A list of one kind of number, or of arrays of one shape, is one array; anything else goes item by item."""
     name = next(base.__name__ for base in (list, tuple, set, frozenset) if isinstance(value, base))
     head = {_TAG: name}
@@ -264,13 +265,13 @@ def stand_in(name: str, base: type) -> Any:
     return _STAND_INS[name, base]
 
 
-def message(header: dict[str, Any], blobs: Blobs) -> list[bytes]:
+def message(header: Message, blobs: Blobs) -> list[bytes]:
     """The parts of a message, to be written one after the other."""
     text = json.dumps(dict(header, blobs=[len(b) for b in blobs])).encode()
     return [struct.pack("<I", len(text)) + text, *blobs]
 
 
-def receive(read: Callable[[int], Any]) -> tuple[dict[str, Any], Blobs] | None:
+def receive(read: Callable[[int], Any]) -> tuple[Message, Blobs] | None:
     """One message; None at the end of the stream. `read` returns as many bytes as it is asked for, or fewer at the end."""
     head = read(4)
     if len(head) < 4:

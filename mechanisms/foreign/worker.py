@@ -77,7 +77,7 @@ class Worker:
         self.rng: Any = None
         self.kept: OrderedDict[str, tuple[Any, wire.Blobs]] = OrderedDict()
 
-    def answer(self, header: dict[str, Any], blobs: wire.Blobs) -> tuple[dict[str, Any], wire.Blobs]:
+    def answer(self, header: wire.Message, blobs: wire.Blobs) -> tuple[wire.Message, wire.Blobs]:
         out: wire.Blobs = []
         try:
             reply = getattr(self, "do_" + header["op"])(header, blobs, out)
@@ -89,10 +89,10 @@ class Worker:
             reply["rng"] = wire.words(self.rng.bit_generator.state)
         return reply, out
 
-    def do_hello(self, header: dict[str, Any], blobs: wire.Blobs, out: wire.Blobs) -> dict[str, Any]:
+    def do_hello(self, header: wire.Message, blobs: wire.Blobs, out: wire.Blobs) -> wire.Message:
         return {"protocol": wire.PROTOCOL, "python": sys.version.split()[0], "numpy": np.__version__}
 
-    def do_load(self, header: dict[str, Any], blobs: wire.Blobs, out: wire.Blobs) -> dict[str, Any]:
+    def do_load(self, header: wire.Message, blobs: wire.Blobs, out: wire.Blobs) -> wire.Message:
         self.place = header["place"]
         if header.get("front"):  # as a script's own folder
             sys.path[:0] = [path for path in header["paths"] if path not in sys.path]
@@ -114,7 +114,7 @@ class Worker:
             "names": [name for name, f in found.items() if name[0] != "_" and _is_target(f)],
         }
 
-    def do_describe(self, header: dict[str, Any], blobs: wire.Blobs, out: wire.Blobs) -> dict[str, Any]:
+    def do_describe(self, header: wire.Message, blobs: wire.Blobs, out: wire.Blobs) -> wire.Message:
         name, kwargs = header["name"], wire.unpack(header["kwargs"], blobs)
         found = self._find(name, kwargs)
         about.check_call(found, name, kwargs)
@@ -141,7 +141,7 @@ class Worker:
             "cause": str(getattr(found, "cause", "") or ""),
         }
 
-    def do_sample(self, header: dict[str, Any], blobs: wire.Blobs, out: wire.Blobs) -> dict[str, Any]:
+    def do_sample(self, header: wire.Message, blobs: wire.Blobs, out: wire.Blobs) -> wire.Message:
         kwargs = wire.unpack(header["kwargs"], blobs)
         found = self._find(header["name"], kwargs)
         run = getattr(found, "sample", found)
@@ -181,7 +181,7 @@ class Worker:
             return {"failed": "mechanism returned an output that is nested too deeply to be read, or contains itself"}
         return {"parts" if parts else "value": packed, "cpu": seconds, "words": words, "draws": draws}
 
-    def do_features(self, header: dict[str, Any], blobs: wire.Blobs, out: wire.Blobs) -> dict[str, Any]:
+    def do_features(self, header: wire.Message, blobs: wire.Blobs, out: wire.Blobs) -> wire.Message:
         found = self._find(header["name"], wire.unpack(header["kwargs"], blobs))
         try:
             return {"value": wire.pack(found.features(wire.unpack(header["outputs"], blobs)), out)}
@@ -216,7 +216,7 @@ class Worker:
                 self.built[key] = about.built(found, name, kwargs)
         return self.built[key]
 
-    def _dataset(self, header: dict[str, Any], blobs: wire.Blobs) -> tuple[Any, Any]:
+    def _dataset(self, header: wire.Message, blobs: wire.Blobs) -> tuple[Any, Any]:
         """A fresh copy of the dataset, and what it looks like before the run."""
         key: str = header.get("key", "")
         if "data" in header:
@@ -305,7 +305,7 @@ def _joined(kind: Any, parts: list[Any]) -> Any:
     return np.concatenate(parts) if isinstance(kind, tuple) else parts[0]
 
 
-def _generator(header: dict[str, Any]) -> Any:
+def _generator(header: wire.Message) -> Any:
     """The generator of a batch: the controller's own, as it stood, or a new one from a seed."""
     if "rng" not in header:
         return np.random.Generator(np.random.SFC64(np.random.SeedSequence(header["seed"])))
@@ -365,7 +365,7 @@ def main() -> None:
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
     os.dup2(2, 1)  # what the library prints must not get between the messages
     _begin(int(sys.argv[1]), int(sys.argv[2]))
-    inbox: queue.SimpleQueue[tuple[dict[str, Any], wire.Blobs]] = queue.SimpleQueue()
+    inbox: queue.SimpleQueue[tuple[wire.Message, wire.Blobs]] = queue.SimpleQueue()
 
     def listen() -> None:
         try:

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dpwitness.mechanisms.terms.reading import ELEMENTS, refuse
+from dpwitness.mechanisms.terms.reading import ELEMENTS, Json, refuse
 from dpwitness.mechanisms.terms.validation import InvalidArgument
 
 __all__ = ["read_array", "write_array"]
@@ -20,7 +20,7 @@ _BYTES = 2**28  # of one array
 _AS_LISTS = "biuf"  # and texts: kinds whose entries JSON has words for
 
 
-def write_array(value: NDArray[Any], inner: Callable[[Any], Any]) -> dict[str, Any]:
+def write_array(value: NDArray[Any], inner: Callable[[Any], Any]) -> Json:
     """The tagged form of an array; `inner` writes its parts. Raises InvalidArgument for objects and for subclasses that carry more."""
     if isinstance(value, np.ma.MaskedArray):
         mask = np.ma.getmaskarray(value)
@@ -37,7 +37,7 @@ def write_array(value: NDArray[Any], inner: Callable[[Any], Any]) -> dict[str, A
     return {"$type": "array", "dtype": value.dtype.str, "shape": list(value.shape), "value": _entries(value)}
 
 
-def _write_structured(value: NDArray[Any], inner: Callable[[Any], Any]) -> dict[str, Any]:
+def _write_structured(value: NDArray[Any], inner: Callable[[Any], Any]) -> Json:
     names = value.dtype.names or ()
     packed = np.dtype([(name, value.dtype[name]) for name in names])
     if packed.itemsize != value.dtype.itemsize or any(packed.fields[n][1] != value.dtype.fields[n][1] for n in names):  # type: ignore[index]
@@ -62,7 +62,7 @@ def _entries(value: NDArray[Any]) -> list[Any]:
     return [flat[i : i + 1].tobytes().hex() for i in range(len(flat))]  # complex, bytes, dates: no words in JSON
 
 
-def read_array(fields: dict[str, Any], path: str) -> NDArray[Any]:
+def read_array(fields: Json, path: str) -> NDArray[Any]:
     """The plain array of a checked record of dtype, shape and value."""
     name, shape, entries = fields["dtype"], fields["shape"], fields["value"]
     if not _DTYPE.fullmatch(name) or "V" in name:

@@ -15,7 +15,7 @@ import numpy as np
 
 from dpwitness.mechanisms.terms.arrays import read_array, write_array
 from dpwitness.mechanisms.terms.classes import Resolver, is_known, known_class, public_name
-from dpwitness.mechanisms.terms.reading import DIGITS, items, listing, one_of, record, refuse, text, whole, within_limits
+from dpwitness.mechanisms.terms.reading import DIGITS, Json, items, listing, one_of, record, refuse, text, whole, within_limits
 from dpwitness.mechanisms.terms.validation import InvalidArgument
 
 __all__ = ["Dataset", "foreign_classes", "from_jsonable", "same_value", "to_jsonable"]
@@ -69,7 +69,7 @@ def to_jsonable(value: Any, _depth: int = 0) -> Any:
     raise InvalidArgument(f"dataset must be writable as JSON, got {type(value).__name__}")
 
 
-def _tagged(tag: str, **fields: Any) -> dict[str, Any]:
+def _tagged(tag: str, **fields: Any) -> Json:
     return {_TAG: tag, **fields}
 
 
@@ -125,35 +125,35 @@ class _Reader:
         except (TypeError, ValueError, OverflowError, MemoryError, ArithmeticError, LookupError, AttributeError) as error:
             raise InvalidArgument(f"{path} must be a {tag}: {type(error).__name__} {str(error)[:200]}") from None
 
-    def _float(self, fields: dict[str, Any], path: str) -> float:
+    def _float(self, fields: Json, path: str) -> float:
         return float(fields["value"])
 
-    def _int(self, fields: dict[str, Any], path: str) -> int:
+    def _int(self, fields: Json, path: str) -> int:
         return int(fields["hex"], 16)
 
-    def _complex(self, fields: dict[str, Any], path: str) -> complex:
+    def _complex(self, fields: Json, path: str) -> complex:
         real, imaginary = (_plain_float(self.read(v, path), path) for v in fields["value"])
         return complex(real, imaginary)
 
-    def _bytes(self, fields: dict[str, Any], path: str) -> bytes:
+    def _bytes(self, fields: Json, path: str) -> bytes:
         return bytes.fromhex(fields["hex"])
 
-    def _bytearray(self, fields: dict[str, Any], path: str) -> bytearray:
+    def _bytearray(self, fields: Json, path: str) -> bytearray:
         return bytearray.fromhex(fields["hex"])
 
-    def _tuple(self, fields: dict[str, Any], path: str) -> tuple[Any, ...]:
+    def _tuple(self, fields: Json, path: str) -> tuple[Any, ...]:
         return tuple(self.read(fields["value"], f"{path}.value"))
 
-    def _set(self, fields: dict[str, Any], path: str) -> set[Any]:
+    def _set(self, fields: Json, path: str) -> set[Any]:
         return set(self.read(fields["value"], f"{path}.value"))
 
-    def _frozenset(self, fields: dict[str, Any], path: str) -> frozenset[Any]:
+    def _frozenset(self, fields: Json, path: str) -> frozenset[Any]:
         return frozenset(self.read(fields["value"], f"{path}.value"))
 
-    def _dict(self, fields: dict[str, Any], path: str) -> dict[Any, Any]:
+    def _dict(self, fields: Json, path: str) -> dict[Any, Any]:
         return {self.read(k, f"{path}.items"): self.read(v, f"{path}.items") for k, v in fields["items"]}
 
-    def _scalar(self, fields: dict[str, Any], path: str) -> Any:
+    def _scalar(self, fields: Json, path: str) -> Any:
         held = fields["value"]
         if isinstance(held, dict) and held.get(_TAG) in ("array", "structured"):
             array = self.read(held, f"{path}.value")
@@ -163,10 +163,10 @@ class _Reader:
             array = read_array({"dtype": fields["dtype"], "shape": [], "value": [held]}, path)
         return array[()]
 
-    def _array(self, fields: dict[str, Any], path: str) -> Any:
+    def _array(self, fields: Json, path: str) -> Any:
         return read_array(fields, path)
 
-    def _structured(self, fields: dict[str, Any], path: str) -> Any:
+    def _structured(self, fields: Json, path: str) -> Any:
         columns = [(name, self.read(column, f"{path}.columns")) for name, column in fields["columns"]]
         shape = tuple(fields["shape"])
         for name, column in columns:
@@ -178,13 +178,13 @@ class _Reader:
             found[name] = column
         return found.view(np.recarray) if fields["record"] else found
 
-    def _masked(self, fields: dict[str, Any], path: str) -> Any:
+    def _masked(self, fields: Json, path: str) -> Any:
         data, mask, fill = (self.read(fields[key], f"{path}.{key}") for key in ("data", "mask", "fill"))
         if not isinstance(data, np.ndarray) or not isinstance(mask, np.ndarray) or mask.dtype != np.ma.make_mask_descr(data.dtype):
             refuse(f"{path}.mask", "be an array of yes and no for the data", fields["mask"])
         return np.ma.MaskedArray(data, mask, fill_value=fill[()], hard_mask=fields["hard"])
 
-    def _object(self, fields: dict[str, Any], path: str) -> Any:
+    def _object(self, fields: Json, path: str) -> Any:
         name = fields["class"]
         cls = known_class(name)
         if cls is None:
@@ -226,7 +226,7 @@ def _column(value: Any, path: str) -> Any:
 _hex = text(2**25)
 _shape = listing(whole(most=2**31), most=32)
 _bool = one_of(True, False)
-_TAGS: dict[str, dict[str, Any]] = {
+_TAGS: dict[str, Json] = {
     "float": {"value": one_of("inf", "-inf", "nan")},
     "int": {"hex": text(60_000)},
     "complex": {"value": listing(_same, 2, 2)},

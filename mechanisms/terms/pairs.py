@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 from dpwitness.mechanisms.terms.jsonable import Dataset, to_jsonable
 from dpwitness.mechanisms.terms.neighbours import why_not_neighbours
+from dpwitness.mechanisms.terms.reading import Json
 from dpwitness.mechanisms.terms.validation import InvalidArgument, require_one_of, require_type
 
 __all__ = ["RELATIONS", "Pair"]
@@ -64,5 +64,5 @@ class Pair:
         """The same pair in the other order."""
         return Pair(self.d1, self.d0, self.relation, self.why)
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> Json:
         return {"d0": to_jsonable(self.d0), "d1": to_jsonable(self.d1), "relation": self.relation, "why": self.why}

@@ -20,6 +20,7 @@ from typing import Any, NoReturn
 from dpwitness.mechanisms.terms.validation import InvalidArgument
 
 __all__ = [
+    "Json",
     "Rule",
     "items",
     "listing",
@@ -35,6 +36,8 @@ __all__ = [
     "text",
     "whole",
 ]
+
+Json = dict[str, Any]  # an object of a JSON file, read or to be written
 
 BYTES = 64 * 2**20  # of a file
 DEPTH = 80  # of nesting
@@ -124,7 +127,7 @@ def _float(digits: str) -> float:
     return value
 
 
-def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def _object(pairs: list[tuple[str, Any]]) -> Json:
     found = dict(pairs)
     if len(found) < len(pairs):
         seen: set[str] = set()
@@ -287,7 +290,7 @@ def listing(inner: Rule, least: int = 0, most: int | None = None) -> Rule:
 def items(inner: Rule) -> Rule:
     """An object of values of one kind under any names."""
 
-    def rule(value: Any, path: str) -> dict[str, Any]:
+    def rule(value: Any, path: str) -> Json:
         if not isinstance(value, Mapping):
             refuse(path, "be an object", value)
         return {name: inner(item, f"{path}.{name[:60]}") for name, item in value.items()}
@@ -299,7 +302,7 @@ def record(optional: Mapping[str, Rule] | None = None, /, **required: Rule) -> R
     """An object with these fields, and no other. What is `optional` may be missing, and is then left out."""
     rules = {**required, **(optional or {})}
 
-    def rule(value: Any, path: str) -> dict[str, Any]:
+    def rule(value: Any, path: str) -> Json:
         if not isinstance(value, Mapping):
             refuse(path, "be an object", value)
         here = f"{path}." if path else ""

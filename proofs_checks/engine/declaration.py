@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from dpwitness.mechanisms.terms.reading import Json
 from dpwitness.proofs_checks.engine.enclosures import Box
 
 __all__ = ["Declaration"]
@@ -57,7 +58,7 @@ class Declaration:
         """The reduction to finitely many parameters, or what is run: as written beside the check."""
         return inspect.cleandoc(self.function.__doc__ or "")
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> Json:
         return {
             "id": self.id,
             "source": self.source,

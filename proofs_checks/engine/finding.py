@@ -10,6 +10,7 @@ from typing import Any
 from dpwitness.auditors.results.ends import EVIDENCE
 from dpwitness.auditors.results.verdicts import Result, Verdict, environment, strict
 from dpwitness.auditors.results.witness_reading import seal
+from dpwitness.mechanisms.terms.reading import Json
 from dpwitness.mechanisms.terms.validation import InvalidArgument, require_one_of
 from dpwitness.proofs_checks.engine.declaration import Declaration
 from dpwitness.proofs_checks.engine.enclosures import Box, Enclosure, SignMap
@@ -122,17 +123,17 @@ class ClaimFinding(Result):
         return self.evidence.scope
 
     @property
-    def witness(self) -> dict[str, Any] | None:
+    def witness(self) -> Json | None:
         if self.claim_verdict is not ClaimVerdict.FAILS:
             return None
-        found: dict[str, Any] | None = getattr(self.evidence.result, "witness", None)
+        found: Json | None = getattr(self.evidence.result, "witness", None)
         if found is not None and found.get("target"):
             return seal({**found, "ledger": self.name})
         at = self.evidence.at or {name: list(bounds) for name, bounds in self.box.items()}
         settings = {name: at[name] for name in self.declaration.domain if name in at}
         return seal(strict({"schema_version": 1, "kind": "claim", "name": self.name, "settings": settings, **self._shown()}))
 
-    def _shown(self) -> dict[str, Any]:
+    def _shown(self) -> Json:
         reached, result = self.evidence.reached, self.evidence.result
         return {
             "headline": self.headline(),
@@ -143,7 +144,7 @@ class ClaimFinding(Result):
             "audit": None if result is None else result.to_json(),
         }
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> Json:
         signs = self.evidence.signs
         shares = None if signs is None else {"positive": signs.positive, "negative": signs.negative, "undecided": signs.undecided}
         found = {

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from dpwitness.auditors.results.verdicts import Verdict
 from dpwitness.mechanisms.terms.notions import Claim, parse_claim
 from dpwitness.mechanisms.terms.pairs import RELATIONS
+from dpwitness.mechanisms.terms.reading import Json
 from dpwitness.mechanisms.terms.validation import InvalidArgument
 from dpwitness.reports.audit.summary import error_of, violated_in_bits
 from dpwitness.reports.audit.wording import beyond, code, count, dataset, differences, figure, number, prose, table, verdict
@@ -26,7 +26,7 @@ Facts = list[tuple[str, str]]
 class Entry:
     """A result's JSON with what the report knows besides: its file name part, its files, its place in the family."""
 
-    result: dict[str, Any]
+    result: Json
     slug: str
     witness_file: str | None = None
     plots: tuple[tuple[str, str], ...] = ()  # (alternative text, file)
@@ -52,7 +52,7 @@ def card_for(kind: str, advice: Mapping[str, str] | None = None) -> Callable[[Ca
     return register
 
 
-def claim_of(result: dict[str, Any]) -> Claim | None:
+def claim_of(result: Json) -> Claim | None:
     """The claim that a result was held against; None where it names none that can be read."""
     try:
         return parse_claim(result["claim"]) if isinstance(result.get("claim"), str) else None
@@ -164,7 +164,7 @@ def _black_box_facts(entry: Entry) -> Facts:
     return facts
 
 
-def run_facts(result: dict[str, Any]) -> Facts:
+def run_facts(result: Json) -> Facts:
     """Where a result comes from and what it took."""
     return [
         ("seed", code(result["seed"]) if result.get("seed") is not None else ""),
@@ -173,7 +173,7 @@ def run_facts(result: dict[str, Any]) -> Facts:
     ]
 
 
-def pair_facts(result: dict[str, Any]) -> Facts:
+def pair_facts(result: Json) -> Facts:
     """The pair of a result, and why it is one."""
     pair = result.get("pair")
     if not pair:
@@ -186,13 +186,13 @@ def pair_facts(result: dict[str, Any]) -> Facts:
     ]
 
 
-def enclosure(result: dict[str, Any], digits: int = 6) -> str:
+def enclosure(result: Json, digits: int = 6) -> str:
     """``[lower, upper]`` of the claim's parameter, from a white-box result or one that a black-box result carries along."""
     ends = [number(result.get(f"parameter_{end}")) for end in ("lower", "upper")]
     return f"[{', '.join(figure(end, digits) for end in ends)}]"
 
 
-def _enclosure(result: dict[str, Any]) -> str:
+def _enclosure(result: Json) -> str:
     """The white-box enclosure that a suite puts next to the black-box bound."""
     found = result.get("enclosure")
     if not found or "parameter_lower" not in found:
@@ -200,7 +200,7 @@ def _enclosure(result: dict[str, Any]) -> str:
     return f"{result.get('parameter', 'epsilon')} in {enclosure(found)}: {prose(found['route'])}; upper end: {prose(found['upper_end'])}"
 
 
-def _certified(result: dict[str, Any]) -> str:
+def _certified(result: Json) -> str:
     symbol = result.get("parameter", "epsilon")
     text = beyond(symbol, result.get("parameter_lower"))
     if symbol != "epsilon":
@@ -210,7 +210,7 @@ def _certified(result: dict[str, Any]) -> str:
     return text + (f"; {figure(least / claim.parameter)} times the claim" if claim and least is not None and least < float("inf") else "")
 
 
-def _share_of_limit(result: dict[str, Any]) -> str:
+def _share_of_limit(result: Json) -> str:
     limit, least = number(result.get("limit")), number(result.get("parameter_lower"))
     if not limit or least is None:
         return "the limit is unknown: it needs the exact law of the privacy loss"
@@ -218,7 +218,7 @@ def _share_of_limit(result: dict[str, Any]) -> str:
     return f"{share} of the limit: the median of what the best possible test certifies at this number of trials"
 
 
-def _detectable(result: dict[str, Any]) -> str:
+def _detectable(result: Json) -> str:
     found, claim = number(result.get("detectable")), claim_of(result)
     if found is None:
         return ""
@@ -245,7 +245,7 @@ def _p_value(p: float) -> str:
     return f"= {p:.3g}" if p > 1e-99 else "< 1e-99"
 
 
-def _budget(result: dict[str, Any]) -> str:
+def _budget(result: Json) -> str:
     made, asked = number(result.get("trials")), number(result.get("requested"))
     text = f"{count(made)} runs of the mechanism"
     return text + (f" of {count(asked)} allowed" if made is not None and asked is not None and asked != made else "")
@@ -260,14 +260,14 @@ def _tally(tally: dict[str, int] | None) -> str:
     return f"{tally['correct']:,} right{share}, {tally['wrong']:,} wrong, in {tally['rounds']:,} coin flips; {sides}"
 
 
-def _tallies(result: dict[str, Any]) -> str:
+def _tallies(result: Json) -> str:
     """Of the event, and of those of earlier stages, whose rounds trained it."""
     own = _tally(result.get("tally"))
     earlier = [_tally(stage) for stage in (result.get("stages") or [])[:-1]]
     return "; ".join([f"{own}, for the event above", *(f"before it, for an earlier event: {text}" for text in earlier)]) if earlier else own
 
 
-def _bit_level(result: dict[str, Any], symbol: str) -> str:
+def _bit_level(result: Json, symbol: str) -> str:
     bits = result.get("bit_level")
     if not bits:
         return "not examined: it was not asked for, the outputs are no floating-point numbers, or the audit ended before"
@@ -278,7 +278,7 @@ def _bit_level(result: dict[str, Any], symbol: str) -> str:
     return "; ".join(filter(None, [text, pair, prose(bits.get("description") or ""), _tally(bits.get("tally"))]))
 
 
-def _pairs(result: dict[str, Any], symbol: str) -> str:
+def _pairs(result: Json, symbol: str) -> str:
     pairs = result.get("pairs") or []
     if len(pairs) < 2:
         return ""
@@ -288,6 +288,6 @@ def _pairs(result: dict[str, Any], symbol: str) -> str:
     return f"{len(pairs)}, ranked on runs of their own: " + "; ".join(shown + more)
 
 
-def _environment(result: dict[str, Any]) -> str:
+def _environment(result: Json) -> str:
     """Versions on one line."""
     return ", ".join(f"{prose(name)} {prose(version)}" for name, version in (result.get("environment") or {}).items())

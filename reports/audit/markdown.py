@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from dpwitness.auditors.results.verdicts import Verdict
+from dpwitness.mechanisms.terms.reading import Json
 from dpwitness.reports.audit import kinds as kinds  # their cards enter themselves
 from dpwitness.reports.audit.cards import Entry, card, claim_of, enclosure
 from dpwitness.reports.audit.summary import Family, tally_of_verdicts, violated_in_bits
@@ -137,7 +138,7 @@ def _summary(entries: Sequence[Entry]) -> list[str]:
     return table(header, rows)
 
 
-def _enclosed(result: dict[str, Any]) -> str:
+def _enclosed(result: Json) -> str:
     """The exact parameter of the pair, from below and from above, where it was asked for."""
     found = result if result.get("kind") == "white box" else result.get("enclosure")
     if not found or result.get("verdict") == Verdict.ERROR.value:
@@ -145,7 +146,7 @@ def _enclosed(result: dict[str, Any]) -> str:
     return enclosure(found) if "parameter_lower" in found else "no density"
 
 
-def _measured(result: dict[str, Any]) -> str | None:
+def _measured(result: Json) -> str | None:
     """What results that certify no parameter have to show."""
     if result.get("kind") == "sensitivity":
         return f"{figure(result.get('ratio_lower'), 6)} of the bound"
@@ -193,7 +194,7 @@ def _rank(found: Any) -> int:
     return _SEVERITY.index(found) if found in _SEVERITY else len(_SEVERITY)
 
 
-def _ratio(result: dict[str, Any]) -> float | None:
+def _ratio(result: Json) -> float | None:
     claim, least = claim_of(result), number(result.get("parameter_lower"))
     return least / claim.parameter if claim and least is not None else None
 

@@ -15,6 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 from dpwitness.auditors.results.verdicts import Verdict
 from dpwitness.auditors.statistics.certificate import Tally
 from dpwitness.mechanisms.terms.notions import Claim, parse_claim
+from dpwitness.mechanisms.terms.reading import Json
 from dpwitness.reports.audit.cards import claim_of
 from dpwitness.reports.audit.certified import CertifiedPoint, certified_point, error_spent, lower_profile
 from dpwitness.reports.audit.drawing import drawing
@@ -41,7 +42,7 @@ class _Proof:
     epsilon: float
 
 
-def _proof(result: dict[str, Any]) -> _Proof | None:
+def _proof(result: Json) -> _Proof | None:
     claim, counts = claim_of(result), result.get("tally")
     confidence, parameter = number(result.get("confidence")), number(result.get("parameter_lower"))
     if claim is None or not counts or confidence is None or parameter is None or counts["correct"] + counts["wrong"] == 0:
@@ -51,12 +52,12 @@ def _proof(result: dict[str, Any]) -> _Proof | None:
     return _Proof(certified_point(tally, alpha), parameter, number(result.get("epsilon_lower")) or 0.0)
 
 
-def _guesses(result: dict[str, Any]) -> str:
+def _guesses(result: Json) -> str:
     """The curve is of one tally; the bound may rest on several stages."""
     return f"certified from below, {'the last stage' if result.get('stages') else 'these guesses'}"
 
 
-def _arrays(result: dict[str, Any], key: str, *names: str) -> list[FloatArray] | None:
+def _arrays(result: Json, key: str, *names: str) -> list[FloatArray] | None:
     """Curves that a result brings along, such as a white-box profile; None where they are missing or unfit."""
     curves = result.get(key)
     if not isinstance(curves, dict) or any(name not in curves for name in names):
@@ -65,12 +66,12 @@ def _arrays(result: dict[str, Any], key: str, *names: str) -> list[FloatArray] |
     return found if len({len(curve) for curve in found}) == 1 and len(found[0]) > 1 else None
 
 
-def has_profile(result: dict[str, Any]) -> bool:
+def has_profile(result: Json) -> bool:
     """Whether `plot_profile` has something to draw besides the claim."""
     return _proof(result) is not None or _arrays(result, "profile", "epsilons", "delta_lower", "delta_upper") is not None
 
 
-def has_tradeoff(result: dict[str, Any]) -> bool:
+def has_tradeoff(result: Json) -> bool:
     """Whether `plot_tradeoff` has something to draw besides the claim."""
     return _proof(result) is not None or _arrays(result, "tradeoff", "fpr", "tpr_lower", "tpr_upper") is not None
 
@@ -90,7 +91,7 @@ def _claimed_profile(claim: Claim, epsilon: FloatArray) -> FloatArray:
     return np.clip(gain, 0.0, 1.0)
 
 
-def plot_profile(result: dict[str, Any], path: Path) -> None:
+def plot_profile(result: Json, path: Path) -> None:
     """delta(epsilon): the claim's profile, and what is certified of the mechanism's. Certified above claimed is a violation."""
     claim, proof = claim_of(result), _proof(result)
     exact = _arrays(result, "profile", "epsilons", "delta_lower", "delta_upper")
@@ -154,7 +155,7 @@ def _above(curve: FloatArray, floor: float) -> FloatArray:
     return np.maximum(curve, floor * 1e-3)
 
 
-def plot_tradeoff(result: dict[str, Any], path: Path) -> None:
+def plot_tradeoff(result: Json, path: Path) -> None:
     """True-positive against false-positive rate: the claim's curve, and the certified point. A point above the curve is a violation.
 
     A small window shows the point close up, where it would lie on the curve to the eye.
@@ -225,16 +226,16 @@ def _legend_below(axes: Axes, columns: int = 2) -> None:
     axes.legend(loc="upper center", bbox_to_anchor=(0.5, -0.45 / height), ncols=columns, fontsize=8)
 
 
-def _title(axes: Axes, result: dict[str, Any], what: str) -> None:
+def _title(axes: Axes, result: Json, what: str) -> None:
     axes.set_title(f"{_short(result)}: {what} ({verdict(result.get('verdict'))})", fontsize=9, loc="left")
 
 
-def _short(result: dict[str, Any]) -> str:
+def _short(result: Json) -> str:
     name = " ".join(str(result.get("name", "")).split())
     return name if len(name) <= 36 else f"{name[:33]}..."
 
 
-def relative(result: dict[str, Any]) -> tuple[float, float] | None:
+def relative(result: Json) -> tuple[float, float] | None:
     """What is certified over what is claimed, and the end of its whisker; None for a result without a claim, a bound or a verdict.
 
     The whisker ends at what would have been found, or at the upper end of an enclosure.
@@ -246,7 +247,7 @@ def relative(result: dict[str, Any]) -> tuple[float, float] | None:
     return least / claim.parameter, (math.inf if found is None else found) / claim.parameter
 
 
-def plot_overview(results: Sequence[dict[str, Any]], path: Path) -> None:
+def plot_overview(results: Sequence[Json], path: Path) -> None:
     """A dot an audit: certified over claimed; a whisker out to what would have been found with probability 0.9, of its event's kind.
 
     An enclosure is a bar from its lower to its upper end.
@@ -279,7 +280,7 @@ def plot_overview(results: Sequence[dict[str, Any]], path: Path) -> None:
         _legend_below(axes, columns=3)
 
 
-def plot_search(result: dict[str, Any], path: Path) -> None:
+def plot_search(result: Json, path: Path) -> None:
     """Sensitivity: the largest ratio to the claimed bound so far, over the search. Beyond 1 the bound is broken."""
     steps = np.array(result["trace"], dtype=float)
     evaluations, ratios = np.append(steps[:, 0], max(result["evaluations"], steps[-1, 0])), np.append(steps[:, 1], steps[-1, 1])
@@ -304,7 +305,7 @@ def _plain_ticks(axes: Axes, low: float, high: float) -> None:
     axes.set_xticks([], minor=True)
 
 
-def plot_scaling(result: dict[str, Any], path: Path) -> None:
+def plot_scaling(result: Json, path: Path) -> None:
     """Utility: error against the parameter with the fitted power, and the claimed one through the first point."""
     points = result["points"]
     x, y, spread = (np.array([float(p[key]) for p in points]) for key in ("regressor", "error", "standard_error"))

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from dpwitness.auditors.results.verdicts import Result, environment, strict
+from dpwitness.mechanisms.terms.reading import Json
 from dpwitness.mechanisms.terms.validation import InvalidArgument
 from dpwitness.mechanisms.terms.writing import write_json, write_text
 from dpwitness.reports.audit.cards import Entry
@@ -42,7 +43,7 @@ def check_writable(folder: Path | str) -> Path:
     return path
 
 
-def result_json(result: Result | Mapping[str, Any]) -> dict[str, Any]:
+def result_json(result: Result | Mapping[str, Any]) -> Json:
     """A result as the JSON that a report is made of: what `to_json` gives, and under ``"witness"`` what replay needs.
 
     This is what a worker process sends to the one that writes the report.
@@ -130,11 +131,11 @@ def _forget_witnesses(folder: Path, stem: str, kept: set[str | None]) -> None:
                 (folder / name).unlink(missing_ok=True)
 
 
-def _drawings(result: dict[str, Any], slug: str) -> dict[str, Any]:
+def _drawings(result: Json, slug: str) -> Json:
     """File name -> (what it shows, function that draws it), for the plots that this result has the data for."""
     from dpwitness.reports.audit import plots
 
-    found: dict[str, Any] = {}
+    found: Json = {}
     if plots.has_profile(result):
         found[f"profile-{slug}.svg"] = ("Privacy profile", lambda path: plots.plot_profile(result, path))
     if plots.has_tradeoff(result):
@@ -146,7 +147,7 @@ def _drawings(result: dict[str, Any], slug: str) -> dict[str, Any]:
     return found
 
 
-def _comparable(results: Sequence[dict[str, Any]]) -> bool:
+def _comparable(results: Sequence[Json]) -> bool:
     from dpwitness.reports.audit.plots import relative
 
     return sum(relative(result) is not None for result in results) > 1

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from dpwitness.auditors.results.verdicts import Verdict
+from dpwitness.mechanisms.terms.reading import Json
 from dpwitness.reports.audit.wording import number
 
 __all__ = ["Family", "error_of", "family", "holm", "tally_of_verdicts", "violated_in_bits"]
@@ -56,7 +56,7 @@ class Family:
     alone: tuple[int, ...]
 
 
-def family(results: Sequence[dict[str, Any]]) -> Family | None:
+def family(results: Sequence[Json]) -> Family | None:
     """The family of a report's audits; None where fewer than two carry a p-value and a confidence."""
     members = [i for i, r in enumerate(results) if number(r.get("p_value")) is not None and number(r.get("confidence")) is not None]
     if len(members) < 2:
@@ -73,12 +73,12 @@ def error_of(confidence: float) -> float:
     return float(f"{1.0 - confidence:.6g}")
 
 
-def tally_of_verdicts(results: Sequence[dict[str, Any]]) -> dict[str, int]:
+def tally_of_verdicts(results: Sequence[Json]) -> dict[str, int]:
     """How often each verdict occurs, those that never do included."""
     found = Counter(str(r.get("verdict")) for r in results)
     return {v.value: found.get(v.value, 0) for v in Verdict}
 
 
-def violated_in_bits(result: dict[str, Any]) -> bool:
+def violated_in_bits(result: Json) -> bool:
     """Whether the low bits of the outputs break the claim."""
     return (result.get("bit_level") or {}).get("verdict") == Verdict.VIOLATED.value

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from dpwitness.auditors.results.verdicts import environment
+from dpwitness.mechanisms.terms.reading import Json
 from dpwitness.mechanisms.terms.writing import write_json, write_text
 from dpwitness.reports.audit.report import check_writable
 from dpwitness.reports.audit.wording import code, figure, number, prose, slugs, table
@@ -20,7 +21,7 @@ __all__ = ["checks_page", "page", "ranges", "scopes", "write"]
 
 Finding = Mapping[str, Any]
 
-PAPERS: dict[str, Any] = tomllib.loads((Path(__file__).parent / "papers.toml").read_text(encoding="utf-8"))
+PAPERS: Json = tomllib.loads((Path(__file__).parent / "papers.toml").read_text(encoding="utf-8"))
 
 CHECKS = "papers-checks.md"
 _HEAD = ("claim", "says", "for", "found", "rests on")

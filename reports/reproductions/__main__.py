@@ -8,8 +8,8 @@ from __future__ import annotations
 import math
 import sys
 from pathlib import Path
-from typing import Any
 
+from dpwitness.mechanisms.terms.reading import Json
 from dpwitness.mechanisms.terms.writing import write_json, write_text
 from dpwitness.reports.reproductions import accuracy as acc
 from dpwitness.reports.reproductions import logistic as lr
@@ -22,7 +22,7 @@ SEED = 20081
 CURVE_RECORDS = tuple(range(100, 701, 100))
 
 
-def compute(seed: int = SEED) -> dict[str, Any]:
+def compute(seed: int = SEED) -> Json:
     """Every number of the page. About a minute on one core."""
     missing = {problem: why for problem in lr.PROBLEMS if (why := lr.available(problem)) is not None}
     return {
@@ -39,7 +39,7 @@ def compute(seed: int = SEED) -> dict[str, Any]:
     }
 
 
-def figure_2_cell(problem: str, method: str, seed: int = SEED) -> dict[str, Any]:
+def figure_2_cell(problem: str, method: str, seed: int = SEED) -> Json:
     """One cell of figure 2 as it stands in the JSON file; an infinite epsilon is written as null."""
     found = lr.cell(problem, method, seed)
     kept = _round(found.epsilon) if math.isfinite(found.epsilon) else None
@@ -53,7 +53,7 @@ def figure_2_cell(problem: str, method: str, seed: int = SEED) -> dict[str, Any]
     }
 
 
-def _dimension(seed: int) -> dict[str, Any]:
+def _dimension(seed: int) -> Json:
     points = {k: [acc.dimension_point(k, p, seed) for p in acc.DIMENSIONS] for k in acc.DIMENSION_METHODS}
     kept = {k: acc.dimension_epsilon(k) for k in acc.DIMENSION_METHODS}
     return {
@@ -65,7 +65,7 @@ def _dimension(seed: int) -> dict[str, Any]:
     }
 
 
-def _transfer(seed: int) -> dict[str, Any]:
+def _transfer(seed: int) -> Json:
     baseline, curves = acc.transfer_curve(seed)
     return {
         "epsilons": list(acc.EPSILONS),
@@ -80,7 +80,7 @@ def _round(value: float) -> float:
     return round(value, 4)
 
 
-def write(numbers: dict[str, Any], folder: Path) -> list[Path]:
+def write(numbers: Json, folder: Path) -> list[Path]:
     """The JSON file, the page and the plots of `numbers`, in `folder`, which is made if need be."""
     folder.mkdir(parents=True, exist_ok=True)
     write_json(folder / "reproductions.json", numbers)

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from dpwitness.mechanisms.papers.logistic import LogisticObjectivePerturbation
+from dpwitness.mechanisms.terms.reading import Json
 from dpwitness.reports.reproductions.accuracy import CONSTANTS, POINTS
 from dpwitness.reports.reproductions.logistic import EPSILON, FIGURE_2, METHODS, PROBLEMS
 
@@ -13,7 +12,7 @@ __all__ = ["page"]
 _COLUMN = {"A1": 0, "A2": 1, "LR": 2}
 
 
-def page(numbers: dict[str, Any]) -> str:
+def page(numbers: Json) -> str:
     """Markdown."""
     parts = [
         "# Published figures, computed again",
@@ -28,7 +27,7 @@ def page(numbers: dict[str, Any]) -> str:
     return "\n\n".join(parts) + "\n"
 
 
-def _summary(numbers: dict[str, Any]) -> list[str]:
+def _summary(numbers: Json) -> list[str]:
     curve, cover = numbers["curve"], numbers["transfer"]
     low = cover["epsilons"].index(0.1)
     lines = [
@@ -48,7 +47,7 @@ def _summary(numbers: dict[str, Any]) -> list[str]:
     return ["\n".join(lines)]
 
 
-def _figure_2(numbers: dict[str, Any]) -> list[str]:
+def _figure_2(numbers: Json) -> list[str]:
     head = ("problem", "method", "paper", "ours, 10 restarts", "500 restarts", "epsilon kept (promised 0.2)")
     header = "| " + " | ".join(head) + " |\n" + "| --- " * len(head) + "|"
     rows = []
@@ -94,7 +93,7 @@ def _kept_epsilon() -> str:
     )
 
 
-def _differences(numbers: dict[str, Any]) -> list[str]:
+def _differences(numbers: Json) -> list[str]:
     """One item for each difference, with the numbers that speak for the explanation."""
     table = numbers["figure_2"]
     items = [
@@ -124,7 +123,7 @@ def _differences(numbers: dict[str, Any]) -> list[str]:
     return items
 
 
-def _scaling(table: dict[str, Any]) -> str:
+def _scaling(table: Json) -> str:
     found = [
         f"{problem} {table[problem]['LR']['mean']:.3f} standardized, {table[problem + ', unstandardized']['LR']['mean']:.3f} as "
         f"they are "
@@ -135,7 +134,7 @@ def _scaling(table: dict[str, Any]) -> str:
     return "; ".join(found) + "."
 
 
-def _unscaled_uci(table: dict[str, Any]) -> str:
+def _unscaled_uci(table: Json) -> str:
     found = []
     for problem in ("Pima", "breast cancer"):
         if problem not in table:
@@ -149,7 +148,7 @@ def _unscaled_uci(table: dict[str, Any]) -> str:
     return "; ".join(found) + ". One reading does not fit both."
 
 
-def _curve(numbers: dict[str, Any]) -> list[str]:
+def _curve(numbers: Json) -> list[str]:
     curve = numbers["curve"]
     header = "| n | " + " | ".join(curve["error"]) + " | floor, A2 std |\n" + "| --- " * (len(curve["error"]) + 2) + "|"
     columns = [*curve["error"].values(), curve["floor A2 std"]]
@@ -170,7 +169,7 @@ def _curve(numbers: dict[str, Any]) -> list[str]:
     ]
 
 
-def _dimension(numbers: dict[str, Any]) -> list[str]:
+def _dimension(numbers: Json) -> list[str]:
     found = numbers["dimension"]
     header = (
         "| method | "
@@ -203,7 +202,7 @@ def _dimension(numbers: dict[str, Any]) -> list[str]:
     ]
 
 
-def _transfer(numbers: dict[str, Any]) -> list[str]:
+def _transfer(numbers: Json) -> list[str]:
     found = numbers["transfer"]
     header = "| c | " + " | ".join(f"eps = {e:g}" for e in found["epsilons"]) + " |\n" + "| --- " * (len(found["epsilons"]) + 1) + "|"
     rows = [f"| {c} | " + " | ".join(f"{value:.3f}" for value in values) + " |" for c, values in found["accuracy"].items()]

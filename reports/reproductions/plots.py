@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from dpwitness.mechanisms.terms.reading import Json
 from dpwitness.reports.audit.drawing import drawing
 from dpwitness.reports.reproductions.logistic import FIGURE_2, PROBLEMS
 
@@ -22,7 +23,7 @@ def _line(axes: Axes, x: Any, y: Any, kind: int, label: str) -> None:
     axes.plot(x, y, linestyle=dashes, marker=marker, color=shade, markersize=4, linewidth=1.2, label=label)
 
 
-def plot_figure_2(numbers: dict[str, Any], path: Path) -> None:
+def plot_figure_2(numbers: Json, path: Path) -> None:
     """Test error of each method on each problem, the paper's mean and deviation beside ours."""
     methods = ("LR", "A1 std", "A1 gamma", "A2 std", "A2 gamma")
     shades, hatches = ("#ffffff", "#bbbbbb", "#bbbbbb", "#666666", "#666666"), ("", "", "////", "", "////")
@@ -31,8 +32,8 @@ def plot_figure_2(numbers: dict[str, Any], path: Path) -> None:
         for j, method in enumerate(methods):
             place = [i + 0.16 * (j - 2) for i in range(len(table))]
             cells = [row[method] for row in table.values()]
-            style: dict[str, Any] = {"color": shades[j], "hatch": hatches[j], "edgecolor": "black", "linewidth": 0.6}
-            bars: dict[str, Any] = {"capsize": 1.5, "elinewidth": 0.6}
+            style: Json = {"color": shades[j], "hatch": hatches[j], "edgecolor": "black", "linewidth": 0.6}
+            bars: Json = {"capsize": 1.5, "elinewidth": 0.6}
             axes.bar(place, [c["mean"] for c in cells], 0.15, yerr=[c["deviation"] for c in cells], error_kw=bars, label=method, **style)
             column = {"A1": 0, "A2": 1, "LR": 2}[method[:2]]
             printed = [FIGURE_2[PROBLEMS[problem].paper][column][0] for problem in table]
@@ -44,7 +45,7 @@ def plot_figure_2(numbers: dict[str, Any], path: Path) -> None:
         axes.legend(ncols=6, loc="upper center")
 
 
-def plot_curve(numbers: dict[str, Any], path: Path) -> None:
+def plot_curve(numbers: Json, path: Path) -> None:
     """CM08 section 3.1: error against the number of records."""
     curve = numbers["curve"]
     with drawing(path) as axes:
@@ -57,13 +58,13 @@ def plot_curve(numbers: dict[str, Any], path: Path) -> None:
         axes.legend(ncols=3, loc="upper center")
 
 
-def plot_dimension(numbers: dict[str, Any], path: Path) -> None:
+def plot_dimension(numbers: Json, path: Path) -> None:
     """JT14 figure 1 (c): accuracy against the padded dimension."""
     found = numbers["dimension"]
     with drawing(path) as axes:
         for i, (method, values) in enumerate(found["accuracy"].items()):
             dashes, marker, shade = _LINES[i]
-            style: dict[str, Any] = {"linestyle": dashes, "marker": marker, "color": shade, "markersize": 4, "linewidth": 1.2, "capsize": 2}
+            style: Json = {"linestyle": dashes, "marker": marker, "color": shade, "markersize": 4, "linewidth": 1.2, "capsize": 2}
             axes.errorbar(found["dimensions"], values, found["standard_error"][method], label=method, **style)
         axes.axhline(found["baseline"], color="#666666", linewidth=0.8, label="no noise")
         axes.set_xscale("log", base=2)
@@ -72,7 +73,7 @@ def plot_dimension(numbers: dict[str, Any], path: Path) -> None:
         axes.legend(loc="lower left")
 
 
-def plot_transfer(numbers: dict[str, Any], path: Path) -> None:
+def plot_transfer(numbers: Json, path: Path) -> None:
     """JT13 figure 2 (a): accuracy against epsilon."""
     found = numbers["transfer"]
     with drawing(path) as axes:

@@ -12,14 +12,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from dpwitness.mechanisms.terms.reading import anything, items, listing, nullable, read_json, record, refuse, text
+from dpwitness.mechanisms.terms.reading import Json, anything, items, listing, nullable, read_json, record, refuse, text
 from dpwitness.mechanisms.terms.validation import InvalidArgument
 from dpwitness.mechanisms.terms.writing import write_json, write_text
 from dpwitness.reports.audit.wording import code, count, dataset, figure, number, prose, slugs, table, verdict
 
 __all__ = ["main", "numbers", "page", "publish"]
 
-Found = dict[str, Any]
+Found = Json
 
 
 def numbers(results: Sequence[Mapping[str, Any]], missing: Mapping[str, str]) -> Found:
