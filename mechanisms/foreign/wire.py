@@ -16,7 +16,7 @@ import sys
 from collections.abc import Callable
 from decimal import Decimal
 from fractions import Fraction
-from typing import Any, Dict  # noqa: UP035, List  # noqa: UP035
+from typing import Any, Dict, List  # noqa: UP035
 
 import numpy as np
 
@@ -26,7 +26,7 @@ MOST = 2**30  # bytes of a header
 PLAIN = "fiubcmMSU"  # kinds of array dtypes that travel as raw bytes
 _TAG = "$"
 
-Blobs = List[Any]
+Blobs = List[Any]  # noqa: UP006 - read by Python 3.8
 Message = Dict[str, Any]  # noqa: UP006
 
 
