@@ -6,11 +6,11 @@ from .loss.search import worst_output as worst_output
 from .measured.sensitivity import SensitivityResult as SensitivityResult
 from .measured.sensitivity import audit_sensitivity as audit_sensitivity
 from .measured.sensitivity import feature_distance as feature_distance
-from .measured.utility import FailureBound as FailureBound
-from .measured.utility import MeanBound as MeanBound
-from .measured.utility import Scaling as Scaling
 from .measured.utility import UtilityResult as UtilityResult
 from .measured.utility import audit_utility as audit_utility
+from .measured.utility_claims import FailureBound as FailureBound
+from .measured.utility_claims import MeanBound as MeanBound
+from .measured.utility_claims import Scaling as Scaling
 from .pairs.catalogue import pairs_for as pairs_for
 from .pairs.search import search as search
 from .results.audit_result import AuditResult as AuditResult

@@ -210,7 +210,7 @@ def _foreign(place: str, name: str, kwargs: Json, python: str | None, time_limit
 @contextmanager
 def shown() -> Iterator[None]:
     """Print the traceback of the user's code that a TargetError carries before it goes on."""
-    from dpwitness.mechanisms.foreign.target import TargetError
+    from dpwitness.mechanisms.foreign.slots import TargetError
 
     try:
         yield

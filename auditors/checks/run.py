@@ -16,7 +16,8 @@ from dpwitness.auditors.pairs.catalogue import pairs_for
 from dpwitness.auditors.results.audit_result import AuditResult
 from dpwitness.auditors.results.verdicts import Result, Verdict
 from dpwitness.auditors.running.engine import Inline, MechanismFailed, Phase, Stage
-from dpwitness.mechanisms.foreign.target import MissingLibrary, Target, TargetError
+from dpwitness.mechanisms.foreign.slots import MissingLibrary, TargetError
+from dpwitness.mechanisms.foreign.target import Target
 from dpwitness.mechanisms.terms.notions import PureDP
 from dpwitness.mechanisms.terms.pairs import Pair
 from dpwitness.mechanisms.terms.protocol import name_of

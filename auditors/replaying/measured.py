@@ -8,7 +8,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from dpwitness.auditors.measured.sensitivity import Norm, SensitivityResult, sensitivity_at
-from dpwitness.auditors.measured.utility import Scaling, UtilityClaim, UtilityResult, audit_utility
+from dpwitness.auditors.measured.utility import UtilityResult, audit_utility
+from dpwitness.auditors.measured.utility_claims import Scaling, UtilityClaim
 from dpwitness.auditors.results.witness_reading import read_pair
 from dpwitness.auditors.targets.trust import Trust
 from dpwitness.mechanisms.terms.jsonable import from_jsonable

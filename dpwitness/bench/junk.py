@@ -132,7 +132,7 @@ def _functions() -> list[tuple[Callable[..., Any], Callable[[], dict[str, Any]]]
     from dpwitness import mechanisms as m
     from dpwitness.auditors.loss.search import worst_output
     from dpwitness.auditors.measured.sensitivity import sensitivity_at
-    from dpwitness.auditors.measured.utility import FailureBound, MeanBound, Scaling
+    from dpwitness.auditors.measured.utility_claims import FailureBound, MeanBound, Scaling
 
     def leaky(dataset: Any, size: int, rng: Any) -> Any:
         return np.sum(dataset) + rng.laplace(0.0, 0.5, size)

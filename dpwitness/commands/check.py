@@ -34,7 +34,8 @@ def run(args: argparse.Namespace) -> int:
     from dpwitness.auditors.checks.run import CHECKS
     from dpwitness.auditors.results.verdicts import Verdict
     from dpwitness.inputs import shown
-    from dpwitness.mechanisms.foreign.target import Target, targets_in
+    from dpwitness.mechanisms.foreign.slots import targets_in
+    from dpwitness.mechanisms.foreign.target import Target
     from dpwitness.reports.audit.report import check_writable
 
     if args.report is not None:

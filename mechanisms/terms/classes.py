@@ -48,9 +48,9 @@ _TABLE: dict[str, str] = {
     "auditors.events.rules": "Atoms Ball Intervals Lattice LowBits Threshold WeightedScore",
     "auditors.events.features": "Affine Distances Levels Places Products Ramps SignedLog Sorted Trees",
     "auditors.events.divergence": "Binned",
-    "auditors.measured.utility": "FailureBound MeanBound Scaling",
+    "auditors.measured.utility_claims": "FailureBound MeanBound Scaling",
 }
-_EARLIER = {"auditors.events.rules": "auditors.events"} | {
+_EARLIER = {"auditors.events.rules": "auditors.events", "auditors.measured.utility_claims": "auditors.utility"} | {
     f"mechanisms.domains.{name}": "mechanisms.domains" for name in ("answers", "counts", "records", "rows", "labelled_ball", "costs")
 }
 

@@ -23,7 +23,7 @@ from flint import arb
 from numpy.random import Generator
 
 from dpwitness.auditors import audit_utility
-from dpwitness.auditors.measured.utility import Scaling
+from dpwitness.auditors.measured.utility_claims import Scaling
 from dpwitness.mechanisms import LabelledVectors
 from dpwitness.mechanisms.numerics.losses import Loss
 from dpwitness.mechanisms.numerics.noise import SphericalNoise

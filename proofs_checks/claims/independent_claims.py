@@ -15,7 +15,8 @@ import numpy as np
 from flint import arb
 
 from dpwitness.auditors.black_box.audit import audit
-from dpwitness.auditors.measured.utility import Scaling, audit_utility
+from dpwitness.auditors.measured.utility import audit_utility
+from dpwitness.auditors.measured.utility_claims import Scaling
 from dpwitness.auditors.white_box.certify import certify
 from dpwitness.mechanisms.numerics.losses import Loss
 from dpwitness.mechanisms.papers.independent import TestDataIndependentLearner

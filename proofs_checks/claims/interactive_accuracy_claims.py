@@ -12,7 +12,8 @@ from typing import Any
 import numpy as np
 from flint import arb
 
-from dpwitness.auditors.measured.utility import FailureBound, Scaling, audit_utility
+from dpwitness.auditors.measured.utility import audit_utility
+from dpwitness.auditors.measured.utility_claims import FailureBound, Scaling
 from dpwitness.mechanisms.terms.protocol import FloatArray
 from dpwitness.proofs_checks.claims.interactive_claims import BETA, MANY, SOURCE, interactive
 from dpwitness.proofs_checks.engine.enclosures import Ball, Box, Enclosure, enclose, excess, free, twice

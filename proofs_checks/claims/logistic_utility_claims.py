@@ -9,7 +9,8 @@ from flint import arb
 from numpy.random import Generator
 from scipy import optimize, stats
 
-from dpwitness.auditors.measured.utility import FailureBound, MeanBound, audit_utility
+from dpwitness.auditors.measured.utility import audit_utility
+from dpwitness.auditors.measured.utility_claims import FailureBound, MeanBound
 from dpwitness.mechanisms.papers.generators import hypercube
 from dpwitness.mechanisms.papers.logistic import LogisticObjectivePerturbation, LogisticOutputPerturbation
 from dpwitness.mechanisms.terms.datasets import LabelledVectors

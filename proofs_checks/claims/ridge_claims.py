@@ -14,7 +14,8 @@ from flint import arb
 from numpy.random import Generator
 from scipy import stats
 
-from dpwitness.auditors.measured.utility import MeanBound, Scaling, audit_utility
+from dpwitness.auditors.measured.utility import audit_utility
+from dpwitness.auditors.measured.utility_claims import MeanBound, Scaling
 from dpwitness.auditors.white_box.certify import certify
 from dpwitness.mechanisms.papers.ridge import PrivateRidge
 from dpwitness.mechanisms.terms.datasets import LabelledVectors

@@ -21,7 +21,7 @@ from flint import arb
 from numpy.random import Generator
 
 from dpwitness.auditors import audit_utility, certify
-from dpwitness.auditors.measured.utility import MeanBound, Scaling
+from dpwitness.auditors.measured.utility_claims import MeanBound, Scaling
 from dpwitness.mechanisms import LabelledVectors
 from dpwitness.mechanisms.numerics.losses import Loss
 from dpwitness.mechanisms.papers.simplex import SimplexSampling, minimise_over_simplex

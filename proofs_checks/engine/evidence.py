@@ -9,7 +9,8 @@ from typing import Any
 
 from dpwitness.auditors.loss.routes import enclose
 from dpwitness.auditors.measured.sensitivity import SensitivityResult
-from dpwitness.auditors.measured.utility import Scaling, UtilityResult
+from dpwitness.auditors.measured.utility import UtilityResult
+from dpwitness.auditors.measured.utility_claims import Scaling
 from dpwitness.auditors.results.audit_result import AuditResult
 from dpwitness.auditors.results.verdicts import Result, Verdict
 from dpwitness.auditors.white_box.certify import CertifyResult

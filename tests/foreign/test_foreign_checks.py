@@ -13,7 +13,7 @@ from dpwitness.auditors.checks.run import CHECKS
 from dpwitness.commands.targets import TEMPLATE
 from dpwitness.mechanisms import Counts, Records, Rows
 from dpwitness.mechanisms.foreign.environments import Environment, environments
-from dpwitness.mechanisms.foreign.target import TargetError
+from dpwitness.mechanisms.foreign.slots import TargetError
 
 ALWAYS_SKIPPED = {"check_parameters_are_validated", "check_survives_pickling", "check_density_agrees_with_sampler", "check_huge_counts"}
 

@@ -20,7 +20,7 @@ from dpwitness.auditors.running.engine import MechanismFailed, stream
 from dpwitness.mechanisms import Records
 from dpwitness.mechanisms.foreign.environments import environments
 from dpwitness.mechanisms.foreign.process import _busy, _idle
-from dpwitness.mechanisms.foreign.target import TargetError, build_domain, targets_in
+from dpwitness.mechanisms.foreign.slots import TargetError, build_domain, targets_in
 
 ONE = np.array([1.0])
 

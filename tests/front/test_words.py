@@ -13,7 +13,7 @@ from dpwitness.auditors.events.outputs import encode
 from dpwitness.auditors.events.rules import Atoms, name_of_atom
 from dpwitness.console import Bar, plain
 from dpwitness.mechanisms import Laplace
-from dpwitness.mechanisms.foreign.target import TargetError
+from dpwitness.mechanisms.foreign.slots import TargetError
 from dpwitness.reports.audit.wording import beyond
 from dpwitness.suites import run_case, suite
 

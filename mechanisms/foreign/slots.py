@@ -1,0 +1,113 @@
+"""Which worker serves a target file, and what is said where it cannot: the file, its interpreter or its library is missing."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any
+
+from dpwitness.mechanisms import domains
+from dpwitness.mechanisms.foreign import environments
+from dpwitness.mechanisms.foreign.process import Slot, Worker, borrow
+from dpwitness.mechanisms.terms.reading import Json
+from dpwitness.mechanisms.terms.validation import InvalidArgument
+
+__all__ = ["MissingLibrary", "TargetError", "build_domain", "loaded", "slot_of", "targets_in"]
+
+
+class TargetError(InvalidArgument):
+    """A target file cannot be used. `traceback` is the part of the traceback that is the user's code, if it raised."""
+
+    def __init__(self, reason: str, traceback: str = "") -> None:
+        super().__init__(reason)
+        self.traceback = traceback
+
+
+class MissingLibrary(TargetError):
+    """A target cannot be used because its library, or the environment that holds it, is not installed."""
+
+
+def slot_of(file: str, python: str | None, memory_limit: float = 0.0) -> Slot:
+    """Which worker serves a target file: interpreter, path, and folders that its own imports need.
+
+    Raises
+    ------
+    TargetError
+        If the file is missing, or an adapter's environment has not been made.
+    """
+    memory = round(memory_limit * 2**30)
+    adapter = None if file.endswith(".py") else environments.adapter_file(file)
+    known = environments.environments().get(python or "")
+    if known is None and python is None and adapter is not None:
+        known = environments.environment_of(adapter)
+    if known is not None:
+        if not known.interpreter.exists():
+            raise MissingLibrary(f"environment {known.name} is missing; make it with: dpwitness targets setup {known.name}")
+        python = str(known.interpreter)
+    elif python is not None:
+        found = shutil.which(python)
+        if found is None:
+            raise TargetError(f"python must be an interpreter or an environment of `dpwitness targets`, got {python!r}, which is not there")
+        python = os.path.abspath(found)
+    if adapter is not None:
+        return Slot(python, str(adapter), (), memory)
+    if not file.endswith(".py"):
+        return Slot(python, file, (os.getcwd(),), memory)
+    path = Path(file).resolve()
+    if not path.is_file():
+        raise TargetError(f"target must name an existing file, got {file!r}")
+    return Slot(python, str(path), (str(path.parent),), memory)
+
+
+@contextmanager
+def loaded(slot: Slot, time_limit: float) -> Iterator[Worker]:
+    """A worker that has loaded its target file, or a TargetError that says what to do."""
+    with ExitStack() as stack:
+        try:
+            worker = stack.enter_context(borrow(slot, time_limit))
+        except InvalidArgument as error:
+            raise TargetError(str(error)) from None
+        wrong = worker.loaded
+        if "error" in wrong:
+            missing = wrong.get("missing")
+            if missing is None:
+                raise TargetError(f"target {slot.place} could not be loaded: {wrong['error']}", wrong["traceback"])
+            if slot.place == missing or slot.place.startswith(f"{missing}."):
+                raise TargetError(f"target must be importable, got {slot.place!r}: no module named {missing!r}")
+            raise MissingLibrary(
+                f"target {slot.place} needs {missing!r}, which {worker.python} has not; {_remedy(slot, wrong)}", wrong["traceback"]
+            )
+        yield worker
+
+
+def _remedy(slot: Slot, wrong: Json) -> str:
+    adapter = environments.environment_of(Path(slot.place)) if slot.place.startswith(str(environments.FOLDER)) else None
+    if adapter is not None:
+        return f"make its environment with: dpwitness targets setup {adapter.name}"
+    line = wrong.get("install") or f"pip install {wrong.get('library') or wrong['missing'].partition('.')[0]}"
+    return f"install it there: {slot.python or sys.executable} -m {line}"
+
+
+def targets_in(file: str, python: str | None = None, time_limit: float = 300.0, memory_limit: float = 0.0) -> list[str]:
+    """Names of the targets of a file, in its order. Raises TargetError as `Target.describe` does."""
+    with loaded(slot_of(file, python, memory_limit), time_limit) as worker:
+        return list(worker.loaded["names"])
+
+
+def build_domain(found: Any, owner: str) -> domains.Domain:
+    """A domain from its declaration: ``{"kind": NAME, **arguments}``."""
+    if not isinstance(found, dict) or "kind" not in found:
+        raise TargetError(f"{owner}: domain must be a dict with a kind and its arguments, got {found!r}")
+    kinds = {name: cls for name, cls in vars(domains).items() if isinstance(cls, type) and issubclass(cls, domains.Domain)}
+    cls = kinds.get(found["kind"])
+    if cls is None or cls is domains.Domain:
+        known = ", ".join(name for name in kinds if name != "Domain")
+        raise TargetError(f"{owner}: domain kind must be one of {known}, got {found['kind']!r}")
+    try:
+        return cls(**{key: value for key, value in found.items() if key != "kind"})
+    except (TypeError, InvalidArgument) as error:
+        raise TargetError(f"{owner}: domain: {error}") from None
