@@ -12,7 +12,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from dpwitness.auditors.black_box.stages import EARLY_ALPHA, Course, Progress, certify_event, probe, search_and_test
+from dpwitness.auditors.black_box.course import Course, Progress, Request
+from dpwitness.auditors.black_box.stages import EARLY_ALPHA, certify_event, probe, search_and_test
 from dpwitness.auditors.black_box.timing import price, require_enough, require_seconds, told_in_time
 from dpwitness.auditors.events.detection import detectable
 from dpwitness.auditors.events.divergence import Binned
@@ -23,14 +24,14 @@ from dpwitness.auditors.events.scores import Score, scores_of
 from dpwitness.auditors.pairs.catalogue import pairs_for, require_neighbours
 from dpwitness.auditors.results.audit_result import AuditResult
 from dpwitness.auditors.results.verdicts import Verdict
-from dpwitness.auditors.running.engine import Inline, MechanismFailed, Phase, audit_key, collect
+from dpwitness.auditors.running.engine import Inline, MechanismFailed, Phase, collect
 from dpwitness.auditors.running.health import Unfit
 from dpwitness.auditors.running.scored import Scored, try_scores
 from dpwitness.mechanisms.domains import Domain
 from dpwitness.mechanisms.foreign.target import Target
 from dpwitness.mechanisms.terms.notions import Claim, promised
 from dpwitness.mechanisms.terms.pairs import Pair
-from dpwitness.mechanisms.terms.protocol import name_of
+from dpwitness.mechanisms.terms.protocol import FloatArray, name_of
 from dpwitness.mechanisms.terms.reading import Json
 from dpwitness.mechanisms.terms.validation import (
     InvalidArgument,
@@ -145,9 +146,9 @@ def audit(
     require_type("bits", bits, (bool, np.bool_), "be True or False", "audit")
     require_seconds(seconds, trials, "audit")
     require_callable("announce", announce, "audit", arguments=1, optional=True)
-    state = _begin(mechanism, claim, TRIALS if trials is None else trials, confidence, seed, executor, name, time_limit, progress, target)
-    state.stop, state.bits = stop, bits
-    state.near = None if near is None else require_numbers("near", near, "audit").ravel()
+    trials = TRIALS if trials is None else trials
+    asked = _request(mechanism, claim, trials, confidence, seed, executor, name, time_limit, progress, target, stop, bits)
+    state = _begin(asked, None if near is None else require_numbers("near", near, "audit").ravel())
     pairs = _pairs(mechanism, pair, domain)
     every = scores_of(scores, mechanism, "audit")
 
@@ -177,7 +178,7 @@ def confirm(
     scores: tuple[Score, ...] = (),
 ) -> AuditResult:
     """Test one given event, fixed beforehand, on one pair: all rounds certify. Arguments as in `audit`; `scores` with their columns."""
-    state = _begin(mechanism, claim, trials, confidence, seed, executor, name, time_limit, progress, target)
+    state = _begin(_request(mechanism, claim, trials, confidence, seed, executor, name, time_limit, progress, target))
     _use(state, scores)
 
     def test() -> None:
@@ -185,7 +186,7 @@ def confirm(
         rule = event if isinstance(event, Binned) else None
         plain = rule.events[len(rule.events) // 2] if rule else event
         wide = max(width, columns_of(event))
-        certify_event(state, pair, 0, Learned(plain, 0.0, "given", rule), trials - state.done, state.alpha, wide)
+        certify_event(state, pair, 0, Learned(plain, 0.0, "given", rule), trials - state.done, state.asked.alpha, wide)
 
     return _kept(state, test, executor is None)
 
@@ -195,7 +196,7 @@ def _score(state: Course, pair: Pair, scores: Sequence[Score]) -> None:
     if not scores:
         return
     stage = state.stage(pair, Phase.SCORES, 0, 1, 1)
-    kept, notes, runs = collect(state.executor.submit(try_scores, stage, scores), stage)
+    kept, notes, runs = collect(state.asked.executor.submit(try_scores, stage, scores), stage)
     state.advance(runs)
     state.note(*notes)
     if state.near is not None:
@@ -206,11 +207,10 @@ def _score(state: Course, pair: Pair, scores: Sequence[Score]) -> None:
 
 def _use(state: Course, scores: tuple[Score, ...]) -> None:
     if scores:
-        state.run = Scored(state.run, scores)
-        state.result = replace(state.result, scores=scores)
+        state.run, state.scores = Scored(state.run, scores), scores
 
 
-def _begin(
+def _request(
     mechanism: Any,
     claim: Claim,
     trials: int,
@@ -221,36 +221,29 @@ def _begin(
     time_limit: float,
     progress: Progress | None,
     target: Json | None,
-) -> Course:
-    """Check what is asked and set out."""
+    stop: str = "never",
+    bits: bool = False,
+) -> Request:
+    """Check what is asked."""
     from dpwitness.auditors.targets.naming import describe_target
 
-    run = getattr(mechanism, "sample", mechanism)
-    if not callable(run) or isinstance(mechanism, type):
+    if not callable(getattr(mechanism, "sample", mechanism)) or isinstance(mechanism, type):
         raise InvalidArgument(f"mechanism must be callable or have a method sample(dataset, size, rng), got {shown(mechanism)}")
     trials = require_integer("trials", trials, "audit", least=1000, most=10**12)
     require_probability("confidence", confidence, "audit")
     seed = require_integer("seed", seed, "audit", least=0)
     if require_positive("time_limit", time_limit, "audit") > 1e9:
         raise InvalidArgument(f"audit: time_limit must be at most 1e9 seconds, got {time_limit!r}")
-    time_limit = float(time_limit)
     require_runner(executor, progress, name, "audit")
     require_type("target", target, dict, "be a dict", "audit", optional=True)
-    name = name or name_of(mechanism)
-    result = AuditResult(
-        name=name,
-        claim=claim,
-        verdict=Verdict.ERROR,
-        confidence=confidence,
-        seed=seed,
-        trials=0,
-        requested=trials,
-        target=target or describe_target(mechanism),
-        mechanism=mechanism,
-    )
-    state = Course(result, run, executor or Inline(), seed, audit_key(name), time_limit, progress, 1 - confidence)
-    if isinstance(mechanism, Target):
-        state.batch, state.notes = mechanism.batch, list(mechanism.notes)
+    name, target, limit = name or name_of(mechanism), target or describe_target(mechanism), float(time_limit)
+    return Request(name, claim, mechanism, trials, confidence, seed, executor or Inline(), limit, progress, target, stop, bits)
+
+
+def _begin(asked: Request, near: FloatArray | None = None) -> Course:
+    state = Course(asked, getattr(asked.mechanism, "sample", asked.mechanism), asked.trials, near)
+    if isinstance(asked.mechanism, Target):
+        state.batch, state.notes = asked.mechanism.batch, list(asked.mechanism.notes)
     return state
 
 
@@ -271,11 +264,11 @@ def _kept(state: Course, work: Callable[[], None], own_executor: bool) -> AuditR
         failure = f"a worker process died while it ran the mechanism ({error})"
     finally:
         if own_executor:
-            state.executor.shutdown(wait=False)
-        if (interrupted or failure) and isinstance(state.result.mechanism, Target):
-            state.result.mechanism.close()  # workers that are still busy
+            state.asked.executor.shutdown(wait=False)
+        if (interrupted or failure) and isinstance(state.asked.mechanism, Target):
+            state.asked.mechanism.close()  # workers that are still busy
             wait(state.pace.under_way, timeout=_ENDING)
-            state.result.mechanism.close()  # and those that a task under way has started since
+            state.asked.mechanism.close()  # and those that a task under way has started since
     return replace(_conclude(state, interrupted, failure), seconds=time.perf_counter() - started)
 
 
@@ -301,25 +294,40 @@ def _plan(state: Course, pairs: Sequence[Pair], seconds: float | None, announce:
     InvalidArgument
         If the time does not allow for the least audit.
     """
-    found = price(lambda size: state.stage(pairs[0], Phase.TIMING, 0, size, size), state.result.claim, state.executor, seconds)
-    trials = state.result.requested
+    found = price(lambda size: state.stage(pairs[0], Phase.TIMING, 0, size, size), state.asked.claim, state.asked.executor, seconds)
+    trials = state.planned
     if seconds is not None:
         trials = found.trials(seconds, len(pairs))
         require_enough(found, trials, seconds, "audit")
-        state.result = replace(state.result, requested=trials)
+        state.planned = trials
         state.note(
             f"{seconds:g} s were asked for: {trials:,} runs at {told_in_time(found.run)} each, as {found.runs:,} runs before them took; "
             f"a time is not reproducible, the same counts come again with trials={trials}"
         )
     if announce is not None:
         expected = told_in_time(found.time(trials, len(pairs)))
-        announce(f"{state.result.name}: {trials:,} runs at {told_in_time(found.run)} each, about {expected} expected")
+        announce(f"{state.asked.name}: {trials:,} runs at {told_in_time(found.run)} each, about {expected} expected")
 
 
 def _conclude(state: Course, interrupted: bool, failure: str) -> AuditResult:
     if grown := state.costs.growth():
         state.note(grown)
-    base = replace(state.result, trials=state.done, pairs=tuple(state.pairs), notes=tuple(state.notes), bit_level=state.bit_level)
+    asked = state.asked
+    base = AuditResult(
+        name=asked.name,
+        claim=asked.claim,
+        verdict=Verdict.ERROR,
+        confidence=asked.confidence,
+        seed=asked.seed,
+        trials=state.done,
+        requested=state.planned,
+        bit_level=state.bit_level,
+        pairs=tuple(state.pairs),
+        notes=tuple(state.notes),
+        target=asked.target,
+        scores=state.scores,
+        mechanism=asked.mechanism,
+    )
     if not state.tested:
         note = failure or "interrupted before the test began: no event has been tried yet"
         return replace(base, verdict=Verdict.ERROR if failure else Verdict.INCONCLUSIVE, notes=(note, *base.notes))

@@ -5,39 +5,34 @@ from __future__ import annotations
 import math
 from bisect import bisect_left
 from collections.abc import Callable
-from concurrent.futures import Executor
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from time import perf_counter
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dpwitness.auditors.black_box.probe import Probed, probe_stage, replay_stage, told_of
-from dpwitness.auditors.black_box.timing import Costs
+from dpwitness.auditors.black_box.course import PROBE, Course, UnderTest
+from dpwitness.auditors.black_box.probe import probe_stage, replay_stage, told_of
 from dpwitness.auditors.events.bits import floating, learn_lattice
-from dpwitness.auditors.events.detection import ScoreLaw
 from dpwitness.auditors.events.divergence import Binned, binned_bound
 from dpwitness.auditors.events.learning import Learned, learn
 from dpwitness.auditors.events.outputs import Outputs, concatenate
 from dpwitness.auditors.events.rules import Event
-from dpwitness.auditors.results.audit_result import AuditResult, BitLevel, PairScore
+from dpwitness.auditors.results.audit_result import BitLevel, PairScore
 from dpwitness.auditors.results.verdicts import Verdict
-from dpwitness.auditors.running.engine import Chunk, Pace, Phase, Stage, collect, counts, outputs
-from dpwitness.auditors.running.health import Unfit, check_drift, check_training
-from dpwitness.auditors.running.repeats import Repeats
+from dpwitness.auditors.running.engine import Chunk, Phase, Stage, collect, counts, outputs
+from dpwitness.auditors.running.health import check_drift, check_training
 from dpwitness.auditors.statistics.certificate import Tally, certified
 from dpwitness.auditors.statistics.combination import Part, combined, combined_p_value
 from dpwitness.mechanisms.foreign.target import Target
 from dpwitness.mechanisms.terms.pairs import Pair
 from dpwitness.mechanisms.terms.protocol import AlwaysRaises
 
-__all__ = ["EARLY_ALPHA", "Course", "Progress", "UnderTest", "certify_event", "probe", "search_and_test"]
+__all__ = ["EARLY_ALPHA", "certify_event", "probe", "search_and_test"]
 
-Progress = Callable[[int, int], None]
 BothSides = tuple[Outputs, Outputs]  # of D1 and of D0; of `engine.Sides`, those on which no batch raised
 
-PROBE = 64  # rounds in a probe's chunk, of which four are run in all
 LEAST_PROBE = 16  # where pairs are many and runs are few
 PROBE_SHARE = 0.05  # of the runs, that probes may take before their chunks shrink
 CHUNKS = 512  # in a stage, at least about half as many
@@ -59,98 +54,17 @@ EARLY_ALPHA = 0.05  # of alpha, for all looks but the last together: early looks
 LOOK = EARLY_ALPHA / len(LOOKS)  # of alpha, for each: those before the last, and the one at the end of an earlier event's test
 
 
-@dataclass(slots=True)
-class Course:
-    """An audit under way: what it was asked, and what it has measured so far."""
-
-    result: AuditResult
-    run: Callable[..., Any]
-    executor: Executor
-    seed: int
-    key: int
-    time_limit: float
-    progress: Progress | None
-    alpha: float
-    stop: str = "never"
-    bits: bool = False
-    near: NDArray[np.float64] | None = None
-    batch: int | None = None
-    probe: int = PROBE  # rounds in the chunk of each
-    done: int = 0
-    pairs: list[PairScore] = field(default_factory=list)
-    notes: list[str] = field(default_factory=list)
-    tested: list[UnderTest] = field(default_factory=list)
-    bit_level: BitLevel | None = None
-    pace: Pace = field(default_factory=Pace)
-    single: set[int] = field(default_factory=set)  # pairs on which a batch has been seen to raise
-    shared: bool = False  # whether the mechanism has been seen to draw from a global generator
-    probed: dict[int, Probed] = field(default_factory=dict)
-    repeats: Repeats = field(default_factory=Repeats)
-    costs: Costs = field(default_factory=Costs)
-
-    @property
-    def scored(self) -> int:
-        """Columns of scores, before those of the outputs."""
-        return sum(len(score.keys) for score in self.result.scores)
-
-    def stage(self, pair: Pair, phase: int, index: int, rounds: int, chunk: int) -> Stage:
-        chunk = min(chunk, self.batch or chunk)
-        key = (self.key, index, phase)
-        return Stage(self.run, pair, self.seed, key, rounds, chunk, self.time_limit, index in self.single, self.shared)
-
-    @property
-    def left(self) -> int:
-        return self.result.requested - self.done
-
-    def take(self, index: int, found: Chunk, rounds: int) -> None:
-        """Note what a chunk on pair number `index` tells of the mechanism. Raises Unfit if its outputs have been there before."""
-        if found.single or found.lost:
-            self.single.add(index)
-        if self.repeats.add(found.marks):
-            raise Unfit("mechanism ignores rng or keeps its noise: rounds repeat, the outputs of one chunk came again in another")
-        self.costs.add(index, rounds, found.single, found.seconds)
-        self.advance(rounds)
-
-    def note(self, *notes: str) -> None:
-        self.notes.extend(note for note in notes if note not in self.notes)
-
-    def advance(self, rounds: int) -> None:
-        self.done += rounds
-        if self.progress is not None:
-            self.progress(self.done, self.result.requested)
-
-
-@dataclass(slots=True)
-class UnderTest:
-    """A pair in the test: its latest event, and what every stage has counted, the one under way last."""
-
-    pair: Pair
-    alpha: float
-    planned: int  # rounds of the whole test
-    event: Event
-    method: str
-    parts: list[Part] = field(default_factory=list)
-    lower: float = 0.0
-    p_value: float = 1.0
-    epsilon: float = 0.0
-    law: ScoreLaw | None = None
-
-    @property
-    def tally(self) -> Tally:
-        return self.parts[-1].tally if self.parts else Tally(0, 0, 0, self.event.directions)
-
-
 def search_and_test(state: Course, pairs: list[Pair]) -> None:
     """All stages: probes, low bits, the pilot where there are several pairs, and the test of those that it picks."""
-    most = max(1, state.result.requested // RUNS_A_PAIR)
+    most = max(1, state.planned // RUNS_A_PAIR)
     if len(pairs) > most:
         state.notes.append(f"only the first {most} of {len(pairs)} pairs were tried: more need more trials")
         pairs = pairs[:most]
-    state.probe = max(LEAST_PROBE, min(PROBE, int(PROBE_SHARE / 4 * state.result.requested / len(pairs))))
+    state.probe = max(LEAST_PROBE, min(PROBE, int(PROBE_SHARE / 4 * state.planned / len(pairs))))
     pairs, probes = _fit(state, pairs)
     width = max(width for width, _ in probes)
     budget = state.left
-    if state.bits and any(floats for _, floats in probes):
+    if state.asked.bits and any(floats for _, floats in probes):
         spend = min(int(BIT_SHARE * budget), BIT_ROUNDS * min(len(pairs), 4))
         _test_bits(state, pairs, spend, width)
         budget = min(budget - spend, state.left)
@@ -184,12 +98,12 @@ def probe(state: Course, pair: Pair, index: int) -> tuple[int, bool]:
     """A few rounds: how wide the outputs are, and whether they have low bits. What they tell of the mechanism goes to `state`."""
     stage = state.stage(pair, Phase.PROBE, index, state.probe, state.probe)
     started = perf_counter()
-    seeded = bool(getattr(state.result.mechanism, "seeded", True))  # a target that says it is not has said so in its notes
-    found = collect(state.executor.submit(probe_stage, stage, seeded), stage, 4 * state.time_limit)  # it makes a dozen calls
+    seeded = bool(getattr(state.asked.mechanism, "seeded", True))  # a target that says it is not has said so in its notes
+    found = collect(state.asked.executor.submit(probe_stage, stage, seeded), stage, 4 * state.asked.time_limit)  # it makes a dozen calls
     state.pace.took(perf_counter() - started, found.rounds)
     state.advance(found.rounds)
     state.note(*found.notes)
-    if not seeded and not isinstance(state.result.mechanism, Target):
+    if not seeded and not isinstance(state.asked.mechanism, Target):
         state.note("not reproducible: the mechanism says that it takes no seed, so the same seed gives other counts")
     if found.single:
         state.single.add(index)
@@ -200,10 +114,10 @@ def probe(state: Course, pair: Pair, index: int) -> tuple[int, bool]:
 
 def settle(state: Course, pair: Pair, index: int) -> None:
     """After a test: the probe's chunk once more. Raises Unfit if what was run since has changed it."""
-    if getattr(state.result.mechanism, "seeded", True):
+    if getattr(state.asked.mechanism, "seeded", True):
         stage = state.stage(pair, Phase.PROBE, index, state.probe, state.probe)
         stage = replace(stage, single=state.probed[index].single)
-        collect(state.executor.submit(replay_stage, stage, state.probed[index]), stage, 4 * state.time_limit)
+        collect(state.asked.executor.submit(replay_stage, stage, state.probed[index]), stage, 4 * state.asked.time_limit)
 
 
 def _chunk(rounds: int, width: int) -> int:
@@ -218,7 +132,7 @@ def _chunk(rounds: int, width: int) -> int:
 def _train(state: Course, pair: Pair, index: int, phase: int, rounds: int, width: int) -> BothSides:
     stage = state.stage(pair, phase, index, rounds, min(_chunk(rounds, width), max(rounds // 4, 16)))
     chunks: list[BothSides] = []
-    for number, found in enumerate(outputs(stage, state.executor, state.pace)):
+    for number, found in enumerate(outputs(stage, state.asked.executor, state.pace)):
         assert found.sides is not None and found.sides[0] is not None and found.sides[1] is not None  # none is lost: `engine.outputs`
         chunks.append((found.sides[0], found.sides[1]))
         state.take(index, found, stage.size(number))
@@ -257,10 +171,10 @@ def _pilot(state: Course, pairs: list[Pair], budget: int, width: int) -> tuple[i
 
     One pair goes on: where others come close, a share of the rounds each would cost more than the choice among them.
     """
-    goal = int((1 - PILOT_SHARE) * state.result.requested)
+    goal = int((1 - PILOT_SHARE) * state.planned)
 
     def judge(sides: BothSides) -> tuple[float, BothSides]:
-        return learn(*sides, state.result.claim, alpha=state.alpha, rounds=goal, quick=True).expected, sides
+        return learn(*sides, state.asked.claim, alpha=state.asked.alpha, rounds=goal, quick=True).expected, sides
 
     scores, seen = _race(state, pairs, (Phase.PILOT, Phase.SECOND_PILOT), budget, width, judge)
     best = next(iter(scores))
@@ -280,7 +194,7 @@ def _test(state: Course, pair: Pair, index: int, seen: list[BothSides], budget: 
     train = wanted - known
     if train > PROBE or not seen:
         seen = [*seen, _train(state, pair, index, Phase.TRAIN, train, width)]
-    rounds, claim, alpha = budget - max(train, 0), state.result.claim, state.alpha
+    rounds, claim, alpha = budget - max(train, 0), state.asked.claim, state.asked.alpha
     learned = learn(*_joined(seen), claim, alpha=alpha * (1 - EARLY_ALPHA), rounds=rounds, near=state.near)
     tested = UnderTest(pair, alpha, rounds, learned.event, learned.method)
     state.tested.append(tested)
@@ -328,7 +242,7 @@ def _count(
     looks = {max(1, round(look * stage.chunks)): share * part for look, part in spent.items()}
     events = [event, binned] if binned else [event]
     stop = False
-    for number, found in enumerate(counts(stage, events, state.executor, state.pace, keep=weight is not None), start=1):
+    for number, found in enumerate(counts(stage, events, state.asked.executor, state.pace, keep=weight is not None), start=1):
         tables.append(found.tables[0])
         tested.parts[-1] = tested.parts[-1].plus(_tally(found, event.directions), found.lost)
         if binned:
@@ -350,24 +264,24 @@ def _count(
 
 def _look_at_cells(state: Course, tested: UnderTest, rule: Binned, cells: NDArray[np.int64], alpha: float) -> None:
     """Certify the divergence of the binned law; it replaces the event where it says more."""
-    claim = state.result.claim
+    claim = state.asked.claim
     lower = binned_bound(claim, rule, cells, alpha)
     levels = np.geomspace(1e-30, 1.0, 200)
     least = bisect_left(
         levels, True, key=lambda level: binned_bound(claim, rule, cells, level) > claim.parameter
     )  # it rises with the level
-    tested.p_value = min(tested.p_value, (levels[least] if least < len(levels) else 1.0) * state.alpha / alpha)
+    tested.p_value = min(tested.p_value, (levels[least] if least < len(levels) else 1.0) * state.asked.alpha / alpha)
     if lower > tested.lower:
         tested.lower, tested.event, tested.method = lower, rule, tested.method + ", binned law"
 
 
 def _test_bits(state: Course, pairs: list[Pair], budget: int, width: int) -> None:
     """The bit-level verdict, on the pair whose lattice event promises most: half of the budget to train, half to test."""
-    claim = state.result.claim.at_delta
+    claim = state.asked.claim.at_delta
     state.bit_level = BitLevel(Verdict.NOT_REFUTED, 0.0)
 
     def judge(sides: BothSides) -> tuple[float, Event | None]:
-        return learn_lattice(*sides, claim, alpha=state.alpha, rounds=budget // 2, first=state.scored) or (-math.inf, None)
+        return learn_lattice(*sides, claim, alpha=state.asked.alpha, rounds=budget // 2, first=state.scored) or (-math.inf, None)
 
     scores, event = _race(state, pairs, (Phase.BIT_TRAIN, Phase.SECOND_BIT_TRAIN), budget // 2, width, judge)
     if event is None:
@@ -376,25 +290,25 @@ def _test_bits(state: Course, pairs: list[Pair], budget: int, width: int) -> Non
     rounds = budget // 2
     stage = state.stage(pairs[index], Phase.BIT_TEST, index, rounds, _chunk(rounds, width))
     tally, lost = Tally(0, 0, 0, event.directions), 0
-    for number, chunk in enumerate(counts(stage, [event], state.executor, state.pace)):
+    for number, chunk in enumerate(counts(stage, [event], state.asked.executor, state.pace)):
         tally += _tally(chunk, event.directions)
         lost += chunk.lost
         state.take(index, chunk, stage.size(number))
-    numbers = (tally.correct, tally.wrong, tally.rounds, state.alpha, tally.directions, lost)
-    refuted = float(certified(state.result.claim, *numbers)) > state.result.claim.parameter
+    numbers = (tally.correct, tally.wrong, tally.rounds, state.asked.alpha, tally.directions, lost)
+    refuted = float(certified(state.asked.claim, *numbers)) > state.asked.claim.parameter
     verdict = Verdict.VIOLATED if refuted else Verdict.NOT_REFUTED
     state.bit_level = BitLevel(verdict, float(certified(claim, *numbers)), pairs[index], event, tally)
 
 
 def _look(state: Course, tested: UnderTest, alpha: float) -> bool:
     """Certify what there is, at this look's share of alpha; whether to stop."""
-    claim, wanted = state.result.claim, state.result.claim.at_delta
+    claim, wanted = state.asked.claim, state.asked.claim.at_delta
     lower = combined(claim, tested.parts, alpha)
     tested.lower = max(tested.lower, lower)
     tested.epsilon = max(tested.epsilon, lower if wanted is claim or claim.is_pure else combined(wanted, tested.parts, alpha))
-    tested.p_value = min(tested.p_value, combined_p_value(claim, tested.parts) * state.alpha / alpha)
+    tested.p_value = min(tested.p_value, combined_p_value(claim, tested.parts) * state.asked.alpha / alpha)
     refuted = tested.lower > claim.parameter
-    return refuted and (state.stop == "violation" or (state.stop == "gross" and tested.lower > 3 * claim.parameter + 2))
+    return refuted and (state.asked.stop == "violation" or (state.asked.stop == "gross" and tested.lower > 3 * claim.parameter + 2))
 
 
 def _tally(found: Chunk, directions: int) -> Tally:

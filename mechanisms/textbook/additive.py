@@ -1,7 +1,7 @@
 """Additive noise on one number: Laplace, geometric and Gaussian, in floating point and on a grid.
 
-Dwork, McSherry, Nissim and Smith (2006) for Laplace; Ghosh, Roughgarden and Sundararajan (2009) for the geometric mechanism and
-its truncation; Balle and Wang (2018) for the calibration of Gaussian noise; Mironov (2012) for why floating point is told apart.
+Dwork, McSherry, Nissim and Smith (2006), Laplace; Ghosh, Roughgarden and Sundararajan (2009), the geometric mechanism and its
+truncation; Balle and Wang (2018), the calibration of Gaussian noise; Mironov (2012), why floating point is told apart.
 """
 
 from __future__ import annotations

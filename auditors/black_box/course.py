@@ -1,0 +1,131 @@
+"""What an audit was asked, once and for all, and what it has measured on its way."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from concurrent.futures import Executor
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpwitness.auditors.black_box.probe import Probed
+from dpwitness.auditors.black_box.timing import Costs
+from dpwitness.auditors.events.detection import ScoreLaw
+from dpwitness.auditors.events.rules import Event
+from dpwitness.auditors.events.scores import Score
+from dpwitness.auditors.results.audit_result import BitLevel, PairScore
+from dpwitness.auditors.running.engine import Chunk, Pace, Stage, audit_key
+from dpwitness.auditors.running.health import Unfit
+from dpwitness.auditors.running.repeats import Repeats
+from dpwitness.auditors.running.rounds import Run
+from dpwitness.auditors.statistics.certificate import Tally
+from dpwitness.auditors.statistics.combination import Part
+from dpwitness.mechanisms.terms.notions import Claim
+from dpwitness.mechanisms.terms.pairs import Pair
+from dpwitness.mechanisms.terms.reading import Json
+
+__all__ = ["PROBE", "Course", "Progress", "Request", "UnderTest"]
+
+Progress = Callable[[int, int], None]
+
+PROBE = 64  # rounds in a probe's chunk, of which four are run in all
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Request:
+    """What is asked, checked: see `audit` for each. `trials` are what a budget in seconds replaces before the first stage."""
+
+    name: str
+    claim: Claim
+    mechanism: Any
+    trials: int
+    confidence: float
+    seed: int
+    executor: Executor
+    time_limit: float
+    progress: Progress | None
+    target: Json | None
+    stop: str = "never"
+    bits: bool = False
+
+    @property
+    def alpha(self) -> float:
+        """The error of each of the two verdicts."""
+        return 1 - self.confidence
+
+
+@dataclass(slots=True)
+class Course:
+    """An audit under way: what it was asked, and what it has measured so far."""
+
+    asked: Request
+    run: Run
+    planned: int  # runs in all
+    near: NDArray[np.float64] | None = None
+    batch: int | None = None
+    scores: tuple[Score, ...] = ()  # that were tried and are fit
+    probe: int = PROBE  # rounds in the chunk of each
+    done: int = 0
+    pairs: list[PairScore] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    tested: list[UnderTest] = field(default_factory=list)
+    bit_level: BitLevel | None = None
+    pace: Pace = field(default_factory=Pace)
+    single: set[int] = field(default_factory=set)  # pairs on which a batch has been seen to raise
+    shared: bool = False  # whether the mechanism has been seen to draw from a global generator
+    probed: dict[int, Probed] = field(default_factory=dict)
+    repeats: Repeats = field(default_factory=Repeats)
+    costs: Costs = field(default_factory=Costs)
+
+    @property
+    def scored(self) -> int:
+        """Columns of scores, before those of the outputs."""
+        return sum(len(score.keys) for score in self.scores)
+
+    def stage(self, pair: Pair, phase: int, index: int, rounds: int, chunk: int) -> Stage:
+        chunk = min(chunk, self.batch or chunk)
+        key = (audit_key(self.asked.name), index, phase)
+        return Stage(self.run, pair, self.asked.seed, key, rounds, chunk, self.asked.time_limit, index in self.single, self.shared)
+
+    @property
+    def left(self) -> int:
+        return self.planned - self.done
+
+    def take(self, index: int, found: Chunk, rounds: int) -> None:
+        """Note what a chunk on pair number `index` tells of the mechanism. Raises Unfit if its outputs have been there before."""
+        if found.single or found.lost:
+            self.single.add(index)
+        if self.repeats.add(found.marks):
+            raise Unfit("mechanism ignores rng or keeps its noise: rounds repeat, the outputs of one chunk came again in another")
+        self.costs.add(index, rounds, found.single, found.seconds)
+        self.advance(rounds)
+
+    def note(self, *notes: str) -> None:
+        self.notes.extend(note for note in notes if note not in self.notes)
+
+    def advance(self, rounds: int) -> None:
+        self.done += rounds
+        if self.asked.progress is not None:
+            self.asked.progress(self.done, self.planned)
+
+
+@dataclass(slots=True)
+class UnderTest:
+    """A pair in the test: its latest event, and what every stage has counted, the one under way last."""
+
+    pair: Pair
+    alpha: float
+    planned: int  # rounds of the whole test
+    event: Event
+    method: str
+    parts: list[Part] = field(default_factory=list)
+    lower: float = 0.0
+    p_value: float = 1.0
+    epsilon: float = 0.0
+    law: ScoreLaw | None = None
+
+    @property
+    def tally(self) -> Tally:
+        return self.parts[-1].tally if self.parts else Tally(0, 0, 0, self.event.directions)
