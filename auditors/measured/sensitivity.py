@@ -192,14 +192,12 @@ def audit_sensitivity(
         return max(size - error, 0.0) / bound, None
 
     found = explore(domain, score, evaluations=evaluations, seconds=seconds, seed=seed)
-    told: dict[str, Any] = {"trace": tuple(found.trace), "evaluations": found.evaluations, "skipped": found.skipped, "seed": seed}
-    if not found.candidates:
-        note = f"the function converged on none of {found.evaluations} pairs: {found.reason}"
-        empty = _unmeasured(function, bound, norm, name, measure)
-        return replace(empty, **told, notes=(note,), seconds=time.perf_counter() - begin)
-    result = _judged(_unmeasured(function, bound, norm, name, measure), measure, found.candidates[0].pair)
+    asked, pair = _Request(function, bound, norm, name, seed), found.candidates[0].pair if found.candidates else None
     notes = (f"{found.skipped} evaluations skipped: {found.reason}",) if found.skipped else ()
-    return replace(result, **told, notes=notes, seconds=time.perf_counter() - begin)
+    if pair is None:
+        notes = (f"the function converged on none of {found.evaluations} pairs: {found.reason}",)
+    told: dict[str, Any] = {"trace": tuple(found.trace), "evaluations": found.evaluations, "skipped": found.skipped}
+    return replace(asked.answered(measure, pair, notes=notes, **told), seconds=time.perf_counter() - begin)
 
 
 def sensitivity_at(
@@ -211,12 +209,12 @@ def sensitivity_at(
     require_type("pair", pair, Pair, "be a Pair", "sensitivity_at")
     require_type("name", name, str, "be a text", "sensitivity_at", optional=True)
     _require_norm(norm, "sensitivity_at")
-    measure = _Difference(function, norm)
-    empty = _unmeasured(function, bound, norm, name, measure)
+    measure, asked = _Difference(function, norm), _Request(function, bound, norm, name)
+    empty: dict[str, Any] = {"trace": (), "skipped": 0}
     try:
-        return replace(_judged(empty, measure, pair), evaluations=1)
+        return asked.answered(measure, pair, evaluations=1, **empty)
     except ConvergenceError as error:
-        return replace(empty, notes=(f"the function did not converge on the pair: {error}",))
+        return asked.answered(measure, None, evaluations=0, notes=(f"the function did not converge on the pair: {error}",), **empty)
 
 
 def _require_norm(norm: Any, owner: str) -> None:
@@ -224,38 +222,36 @@ def _require_norm(norm: Any, owner: str) -> None:
         raise InvalidArgument(f"{owner}: norm must be 1, 2, inf or a distance function, got {shown(norm)}")
 
 
-def _unmeasured(function: Callable[[Any], Any], bound: float, norm: Norm, name: str | None, measure: _Difference) -> SensitivityResult:
-    return SensitivityResult(
-        name=name or name_of(function),
-        verdict=Verdict.ERROR,
-        bound=bound,
-        norm=getattr(norm, "__name__", str(norm)),
-        ratio=math.nan,
-        ratio_lower=math.nan,
-        ratio_upper=math.nan,
-        pair=None,
-        rigorous=measure.rigorous,
-        trace=(),
-        evaluations=0,
-        skipped=0,
-        seed=0,
-        function=function,
-        norm_used=norm,
-    )
+@dataclass(frozen=True, slots=True, eq=False)
+class _Request:
+    """What is asked."""
 
+    function: Callable[[Any], Any]
+    bound: float
+    norm: Norm
+    name: str | None
+    seed: int = 0
 
-def _judged(base: SensitivityResult, measure: _Difference, pair: Pair) -> SensitivityResult:
-    size, error = measure(pair)
-    lower = max(size - error, 0.0) / base.bound
-    return replace(
-        base,
-        verdict=Verdict.VIOLATED if lower > 1 + _SLACK else Verdict.NOT_REFUTED,
-        ratio=size / base.bound,
-        ratio_lower=lower,
-        ratio_upper=(size + error) / base.bound,
-        pair=pair,
-        rigorous=measure.rigorous,
-    )
+    def answered(self, measure: _Difference, pair: Pair | None, **told: Any) -> SensitivityResult:
+        """The result: what the pair shows, or ERROR without one."""
+        size, error = measure(pair) if pair is not None else (math.nan, 0.0)
+        lower = max(size - error, 0.0) / self.bound if pair is not None else math.nan
+        judged = Verdict.VIOLATED if lower > 1 + _SLACK else Verdict.NOT_REFUTED
+        return SensitivityResult(
+            name=self.name or name_of(self.function),
+            verdict=judged if pair is not None else Verdict.ERROR,
+            bound=self.bound,
+            norm=getattr(self.norm, "__name__", str(self.norm)),
+            ratio=size / self.bound,
+            ratio_lower=lower,
+            ratio_upper=(size + error) / self.bound,
+            pair=pair,
+            rigorous=measure.rigorous,
+            seed=self.seed,
+            function=self.function,
+            norm_used=self.norm,
+            **told,
+        )
 
 
 class _Difference:

@@ -195,18 +195,32 @@ def audit_utility(
     seed = require_integer("seed", seed, "audit_utility", least=0)
     require_type("name", name, str, "be a text", "audit_utility", optional=True)
     begin = time.perf_counter()
-    title = name or name_of(error)
-    base = UtilityResult(title, claim, Verdict.ERROR, count, confidence, seed, function=error)
+    asked = _Request(name or name_of(error), error, count, confidence, seed)
     try:
-        found = _scaling(base, claim, error) if isinstance(claim, Scaling) else _explicit(base, claim, error)
+        found = _scaling(asked, claim) if isinstance(claim, Scaling) else _explicit(asked, claim)
     except ConvergenceError as problem:
-        found = replace(base, notes=(f"a run did not converge: {problem}",))
+        found = asked.answered(claim, Verdict.ERROR, notes=(f"a run did not converge: {problem}",))
     return replace(found, seconds=time.perf_counter() - begin)
 
 
-def _explicit(base: UtilityResult, claim: FailureBound | MeanBound, error: Callable[..., Any]) -> UtilityResult:
-    values = _errors(error(base.runs, np.random.default_rng(base.seed)), base.runs)
-    n, alpha = len(values), 1 - base.confidence
+@dataclass(frozen=True, slots=True, eq=False)
+class _Request:
+    """What is asked, beside the claim."""
+
+    name: str
+    error: Callable[..., Any]
+    runs: int
+    confidence: float
+    seed: int
+
+    def answered(self, claim: UtilityClaim, verdict: Verdict, **measured: Any) -> UtilityResult:
+        """The result."""
+        return UtilityResult(self.name, claim, verdict, self.runs, self.confidence, self.seed, function=self.error, **measured)
+
+
+def _explicit(asked: _Request, claim: FailureBound | MeanBound) -> UtilityResult:
+    values = _errors(asked.error(asked.runs, np.random.default_rng(asked.seed)), asked.runs)
+    n, alpha = len(values), 1 - asked.confidence
     if isinstance(claim, FailureBound):
         failures = int(np.sum(values > claim.bound))
         lower = float(stats.beta.ppf(alpha, failures, n - failures + 1)) if failures else 0.0
@@ -223,7 +237,7 @@ def _explicit(base: UtilityResult, claim: FailureBound | MeanBound, error: Calla
             lower, upper = range_limits(values, claim.low, claim.high, alpha)
         refuted = lower > claim.bound
     verdict = Verdict.VIOLATED if refuted else Verdict.NOT_REFUTED
-    return replace(base, verdict=verdict, estimate=estimate, lower=lower, upper=upper, standard_error=spread)
+    return asked.answered(claim, verdict, estimate=estimate, lower=lower, upper=upper, standard_error=spread)
 
 
 def _in_range(values: FloatArray, claim: MeanBound) -> None:
@@ -235,14 +249,14 @@ def _in_range(values: FloatArray, claim: MeanBound) -> None:
             raise InvalidArgument(f"audit_utility: error must be at {rule} {end} = {getattr(claim, end):g}, {told}")
 
 
-def _scaling(base: UtilityResult, claim: Scaling, error: Callable[..., Any]) -> UtilityResult:
+def _scaling(asked: _Request, claim: Scaling) -> UtilityResult:
     """The slope over all statistics within their limits: one limit of each point enters either end, so alpha is shared among the points."""
     x = np.log([claim.regressor(value) for value in claim.grid])
     points = []
     for place, value in enumerate(claim.grid):
-        rng = np.random.default_rng(np.random.SeedSequence(base.seed, spawn_key=(place,)))
-        errors = _errors(error(value, base.runs, rng), base.runs)
-        points.append(_point(claim, value, errors, rng, (1 - base.confidence) / len(claim.grid)))
+        rng = np.random.default_rng(np.random.SeedSequence(asked.seed, spawn_key=(place,)))
+        errors = _errors(asked.error(value, asked.runs, rng), asked.runs)
+        points.append(_point(claim, value, errors, rng, (1 - asked.confidence) / len(claim.grid)))
     fit = stats.linregress(x, np.log([p.error for p in points]))
     weights = (x - x.mean()) / float(np.sum((x - x.mean()) ** 2))  # slope = weights . log errors
     # Residuals of few points can be small by luck: the standard error is at least what the runs' own spread carries into the slope.
@@ -255,8 +269,8 @@ def _scaling(base: UtilityResult, claim: Scaling, error: Callable[..., Any]) -> 
         refuting = Verdict.VIOLATED
     verdict = refuting if lower > claim.exponent and slope > claim.exponent + _MARGIN else Verdict.NOT_REFUTED
     notes = (f"refuted by slopes above {claim.exponent + max(_MARGIN, slope - lower):.4g}: {_MARGIN:g} is left for slower terms",)
-    found = replace(base, verdict=verdict, estimate=slope, lower=lower, upper=upper, standard_error=spread, notes=notes)
-    return replace(found, points=tuple(points), constant=float(np.exp(fit.intercept)))
+    measured = {"estimate": slope, "lower": lower, "upper": upper, "standard_error": spread, "constant": float(np.exp(fit.intercept))}
+    return asked.answered(claim, verdict, points=tuple(points), notes=notes, **measured)
 
 
 def _point(claim: Scaling, value: float, errors: FloatArray, rng: Generator, alpha: float) -> UtilityPoint:
