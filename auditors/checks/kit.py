@@ -22,6 +22,8 @@ from dpwitness.mechanisms.domains import Domain
 from dpwitness.mechanisms.foreign.target import Target
 from dpwitness.mechanisms.terms.notions import Claim
 from dpwitness.mechanisms.terms.pairs import Pair
+from dpwitness.mechanisms.terms.powers import offers
+from dpwitness.mechanisms.terms.protocol import WhiteBox
 
 __all__ = ["CHECKS", "Check", "CheckFailed", "Skip", "Subject", "Tag", "budgets", "check", "fail_if_told_apart"]
 
@@ -135,7 +137,7 @@ class Tag(enum.Enum):
         if self is Tag.SEED:
             return bool(getattr(it, "seeded", True))
         if self is Tag.DENSITY:
-            return hasattr(it, "log_density")
+            return offers(it, WhiteBox)
         if self is Tag.PARAMETERS:
             return dataclasses.is_dataclass(it) and not isinstance(it, type | Target)
         if self is Tag.TRAVELS:

@@ -8,7 +8,8 @@ import numpy as np
 from numpy.random import Generator
 
 from dpwitness.mechanisms.terms.pairs import Pair
-from dpwitness.mechanisms.terms.protocol import FloatArray
+from dpwitness.mechanisms.terms.powers import offers
+from dpwitness.mechanisms.terms.protocol import FloatArray, WhiteBox
 from dpwitness.mechanisms.terms.validation import InvalidArgument
 
 __all__ = ["Loss", "best_atom", "sampled"]
@@ -33,7 +34,7 @@ class Loss:
     """log p - log q of a pair, for many outputs at once."""
 
     def __init__(self, mechanism: Any, pair: Pair) -> None:
-        if not hasattr(mechanism, "log_density"):
+        if not offers(mechanism, WhiteBox):
             raise InvalidArgument(f"worst_output: mechanism must offer log_density, got {type(mechanism).__name__}")
         self._mechanism, self._pair = mechanism, pair
 

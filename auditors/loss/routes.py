@@ -18,6 +18,8 @@ from dpwitness.auditors.loss.cubature import integrate
 from dpwitness.auditors.loss.surfaces import fills_space
 from dpwitness.auditors.statistics.loss_law import Enclosure, LossLaw, atoms, unaccounted
 from dpwitness.mechanisms.terms.pairs import Pair
+from dpwitness.mechanisms.terms.powers import HasAtoms, HasBreakpoints, HasFactors, HasSupport, offers
+from dpwitness.mechanisms.terms.protocol import WhiteBox
 
 __all__ = ["composed", "enclose", "law_of", "loss_law"]
 
@@ -72,12 +74,12 @@ def enclose(mechanism: Any, pair: Pair, atoms: FloatArray = _NO_ATOMS) -> Enclos
 
 def law_of(mechanism: Any, d0: Any, d1: Any, atoms: FloatArray = _NO_ATOMS) -> Enclosure | None:
     """The same for two datasets that need be no neighbours, as those of a factor."""
-    if not hasattr(mechanism, "log_density"):
+    if not offers(mechanism, WhiteBox):
         return None
-    if hasattr(mechanism, "support"):
+    if offers(mechanism, HasSupport):
         rows = np.concatenate([np.asarray(mechanism.support(d), dtype=float) for d in (d0, d1)])
         return _enumerated(mechanism, np.unique(rows.reshape(len(rows), -1), axis=0), d0, d1, "enumeration")
-    if hasattr(mechanism, "factors"):
+    if offers(mechanism, HasFactors):
         found = composed(mechanism.factors(d0, d1))
         if found is not None:
             return found
@@ -127,7 +129,7 @@ def _integrated(mechanism: Any, d0: Any, d1: Any, atoms: FloatArray) -> Enclosur
 
 def _atoms_of(mechanism: Any, column: FloatArray, d0: Any, d1: Any) -> FloatArray:
     """Numbers that have a mass of their own: those that the mechanism names, and those that were seen twice."""
-    named = [np.ravel(mechanism.atoms(d)) for d in (d0, d1)] if hasattr(mechanism, "atoms") else []
+    named = [np.ravel(mechanism.atoms(d)) for d in (d0, d1)] if offers(mechanism, HasAtoms) else []
     values, counts = np.unique(column, return_counts=True)
     return np.unique(np.concatenate([values[counts > 1], *named]))
 
@@ -159,7 +161,7 @@ def _quadrature(mechanism: Any, rows: FloatArray, discrete: NDArray[np.bool_], d
     if len(prefixes) > 64:
         return None
     breaks = None
-    if hasattr(mechanism, "breakpoints"):
+    if offers(mechanism, HasBreakpoints):
         breaks = np.unique(np.concatenate([np.ravel(mechanism.breakpoints(d)) for d in (d0, d1)]))
 
     def log_densities(points: FloatArray, which: NDArray[np.intp]) -> tuple[FloatArray, FloatArray]:

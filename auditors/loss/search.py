@@ -15,6 +15,7 @@ from scipy.optimize import minimize
 
 from dpwitness.auditors.loss.outputs import Loss, best_atom, sampled
 from dpwitness.mechanisms.terms.pairs import Pair
+from dpwitness.mechanisms.terms.powers import HasBreakpoints, HasSupport, offers
 from dpwitness.mechanisms.terms.protocol import FloatArray, WhiteBox
 from dpwitness.mechanisms.terms.validation import InvalidArgument, require_integer, require_numbers, require_type
 
@@ -126,7 +127,7 @@ def _settled(loss: Loss, output: FloatArray) -> WorstOutput:
 
 def _enumerated(mechanism: Any, pair: Pair, loss: Loss) -> WorstOutput | None:
     """The worst of finitely many outputs, or None where there are too many or a continuum."""
-    if not hasattr(mechanism, "support"):
+    if not offers(mechanism, HasSupport):
         return None
     try:
         supports = [np.asarray(mechanism.support(d), dtype=np.float64) for d in (pair.d0, pair.d1)]
@@ -369,7 +370,7 @@ def _unbounded_ray(
 
 def _kinks(mechanism: Any, pair: Pair, k: int) -> list[FloatArray]:
     """Points where a one-dimensional density has kinks or jumps, and both sides of each."""
-    if k != 1 or not hasattr(mechanism, "breakpoints"):
+    if k != 1 or not offers(mechanism, HasBreakpoints):
         return []
     points = np.concatenate([np.ravel(mechanism.breakpoints(d)) for d in (pair.d0, pair.d1)])
     step = 1e-9 * (1 + np.abs(points))

@@ -15,6 +15,7 @@ from dpwitness.auditors.running.engine import run_side, stream
 from dpwitness.mechanisms.numerics.solvers import ConvergenceError
 from dpwitness.mechanisms.terms.notions import Claim
 from dpwitness.mechanisms.terms.pairs import Pair
+from dpwitness.mechanisms.terms.powers import HasSupport, offers
 from dpwitness.mechanisms.terms.protocol import FloatArray
 from dpwitness.mechanisms.terms.validation import InvalidArgument
 
@@ -40,7 +41,7 @@ class LossScore:
         if not rows:
             tried = f"{type(mechanism).__name__} converged on none of {min(len(pilot), 6)} pairs"
             raise InvalidArgument(f"search: mechanism must run on the domain, {tried}")
-        self._discrete = hasattr(mechanism, "support")
+        self._discrete = offers(mechanism, HasSupport)
         self._scale = np.maximum(np.median([np.median(np.abs(r), axis=0) for r in rows], axis=0), 1e-9)
         self.width = 0 if self._discrete else int(rows[0].shape[1])
 

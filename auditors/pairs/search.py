@@ -26,7 +26,8 @@ from dpwitness.mechanisms.numerics.evolution import evolve
 from dpwitness.mechanisms.numerics.solvers import ConvergenceError
 from dpwitness.mechanisms.terms.notions import Claim, promised
 from dpwitness.mechanisms.terms.pairs import Pair
-from dpwitness.mechanisms.terms.protocol import FloatArray
+from dpwitness.mechanisms.terms.powers import offers
+from dpwitness.mechanisms.terms.protocol import FloatArray, WhiteBox
 from dpwitness.mechanisms.terms.validation import require_callable, require_integer, require_positive
 
 __all__ = ["Candidate", "Exploration", "explore", "search"]
@@ -130,7 +131,7 @@ def search(
     evaluations, keep = require_integer("evaluations", evaluations, "search", most=10**12), require_integer("keep", keep, "search")
     seed = require_integer("seed", seed, "search", least=0)
     pure = claim.is_pure
-    black_box = not hasattr(mechanism, "log_density")
+    black_box = not offers(mechanism, WhiteBox)
     if score is not None or black_box or not pure:
         given = score or (PilotScore if black_box else ProfileScore)(mechanism, claim, seed)
         found = explore(domain, lambda pair, _: (given(pair), None), evaluations=evaluations, seconds=seconds, seed=seed, keep=keep)

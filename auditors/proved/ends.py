@@ -25,6 +25,7 @@ from dpwitness.mechanisms.balls.ball import PRECISION, NotEnclosed, Span
 from dpwitness.mechanisms.terms.jsonable import same_value
 from dpwitness.mechanisms.terms.notions import GDP, RDP, ZCDP, Claim
 from dpwitness.mechanisms.terms.pairs import Pair
+from dpwitness.mechanisms.terms.powers import HasAxisBall, HasDensityBall, HasDrawsBall, HasFactors, HasPlaneBall, HasShiftBall, offers
 
 __all__ = ["ProvedEnds", "proved_ends"]
 
@@ -118,28 +119,28 @@ def _proved(mechanism: Any, d1: Any, d0: Any, claim: Claim, seconds: float) -> P
 
 def _covered(mechanism: Any, d1: Any, d0: Any, seconds: float) -> tuple[Sequence[Side], str] | None:
     """Both orders of the pair, and in words how the outputs are covered."""
-    if hasattr(mechanism, "shift_ball"):
+    if offers(mechanism, HasShiftBall):
         shift = mechanism.shift_ball(d1, d0)
         if shift is not None:
             check_balls(mechanism, d1, d0)
             if shift.law == "radius":
                 return (Shifted(shift),), "a density unbounded at the minimum, which moves, in balls"
             return (Shifted(shift),), f"closed form of a shift in {shift.law} noise, in balls"
-    if hasattr(mechanism, "draws_ball"):
+    if offers(mechanism, HasDrawsBall):
         check_balls(mechanism, d1, d0)
         drawn = [cells for p, q, times in mechanism.draws_ball(d1, d0) for cells in [of_draw(p, q, seconds)] * times]
         drawn = [cells for cells in drawn if cells.supremum() != (0.0, 0.0)] or drawn[:1]
         if len(drawn) <= _MOST_PARTS:
             whole = product_of(drawn)
             return (whole, whole.turned()), f"{len(drawn)} independent draws composed in balls"
-    if hasattr(mechanism, "factors"):
+    if offers(mechanism, HasFactors):
         parts = mechanism.factors(d0, d1)
         differing = [(part, b, a) for part, a, b in parts if not same_value(a, b)]
         if len(differing) == 1:
             part, b, a = differing[0]
             found = _covered(part, b, a, seconds)
             return None if found is None else (found[0], f"{found[1]}, of the one independent part that differs")
-        if 1 < len(differing) <= _MOST_PARTS and all(hasattr(part, "log_density_ball") for part, _, _ in differing):
+        if 1 < len(differing) <= _MOST_PARTS and all(offers(part, HasDensityBall) for part, _, _ in differing):
             each: list[Cells | None] = []
             for k, (part, b, a) in enumerate(differing):
                 twins = (i for i, (other, y, x) in enumerate(differing[:k]) if other == part and same_value(y, b) and same_value(x, a))
@@ -149,11 +150,11 @@ def _covered(mechanism: Any, d1: Any, d0: Any, seconds: float) -> tuple[Sequence
             if len(parts_of) == len(differing):
                 whole = product_of(parts_of)
                 return (whole, whole.turned()), f"{len(parts_of)} independent parts composed in balls"
-    if hasattr(mechanism, "axis_ball"):
+    if offers(mechanism, HasAxisBall):
         axial = mechanism.axis_ball(d1, d0)
         if axial is not None:
             return on_axis(mechanism, d1, d0, axial, seconds), "cells along the one axis on which all records lie, bisected in balls"
-    if hasattr(mechanism, "plane_ball"):
+    if offers(mechanism, HasPlaneBall):
         planar = mechanism.plane_ball(d1, d0)
         if planar is not None:
             return in_plane(mechanism, d1, d0, planar, seconds / 2), "branch and bound over the plane of outputs, in balls"

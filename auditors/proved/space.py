@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from dpwitness.auditors.loss.oracle import BadOracle
 from dpwitness.auditors.proved.cells import Cell, Cells
 from dpwitness.mechanisms.balls.ball import Ball, Box, Span, ends, span
+from dpwitness.mechanisms.terms.powers import HasDensityBall, HasLossBall, HasMassBall, HasSupport, HasTailBall, offers
 
 __all__ = ["cells_of", "check_balls", "line", "of_draw"]
 
@@ -27,9 +28,9 @@ _TOLERANCE = 1e-6  # relative: between a float log-density and the ball it shoul
 
 def cells_of(mechanism: Any, d1: Any, d0: Any, seconds: float) -> Cells | None:
     """Cells that cover the outputs; None where the mechanism offers too little."""
-    if not hasattr(mechanism, "log_density_ball"):
+    if not offers(mechanism, HasDensityBall):
         return None
-    if hasattr(mechanism, "support") and not hasattr(mechanism, "mass_ball"):
+    if offers(mechanism, HasSupport) and not offers(mechanism, HasMassBall):
         cells: Cells | None = _listed(mechanism, d1, d0, seconds)
     else:
         cells = _boxes(mechanism, d1, d0, seconds)
@@ -50,7 +51,7 @@ def _listed(mechanism: Any, d1: Any, d0: Any, seconds: float) -> Cells:
     leaves = [Cell(a.exp(), b.exp(), _difference(a, b), box) for a, b, box in zip(first, second, boxes, strict=True)]
     _hold(mechanism, rows[:_RUNS], first[:_RUNS], d1)
     _hold(mechanism, rows[:_RUNS], second[:_RUNS], d0)
-    if hasattr(mechanism, "tail_ball"):
+    if offers(mechanism, HasTailBall):
         outside = [mechanism.tail_ball(None, d) for d in (d1, d0)]
     else:
         outside = [_remainder(sum((getattr(c, side) for c in leaves), arb(0))) for side in "pq"]
@@ -95,7 +96,7 @@ def line(mechanism: Any, d1: Any, d0: Any, seen: FloatArray, seconds: float) -> 
     cuts = np.unique(np.concatenate([atoms, _named(mechanism, "breakpoints", d1, d0), np.quantile(seen, [0.1, 0.5, 0.9])])).tolist()
     middle = float(np.median(seen))
     reach = float(np.quantile(seen, 0.9) - np.quantile(seen, 0.1)) or 1.0
-    exact = hasattr(mechanism, "mass_ball")
+    exact = offers(mechanism, HasMassBall)
 
     def make(spans: list[Span]) -> list[Cell]:
         boxes: list[Box] = [[s] for s in spans]
@@ -134,7 +135,7 @@ def masses_from_density(mechanism: Any, boxes: list[Box], dataset: Any) -> list[
         volume = math.prod((arb(high) - arb(low) for low, high in boxes[i]), start=arb(1))
         mass = log.exp() * volume
         out[i] = mass if mass.is_finite() else out[i]
-    if hasattr(mechanism, "tail_ball"):
+    if offers(mechanism, HasTailBall):
         for i in set(range(len(boxes))) - set(finite):
             out[i] = mechanism.tail_ball([_complement(s) for s in boxes[i]], dataset)
     return out
@@ -148,7 +149,7 @@ def _complement(s: Span) -> Span:
 
 def loss_over(mechanism: Any, boxes: list[Box], d1: Any, d0: Any) -> list[Span]:
     """Span of the loss over each box: as the mechanism gives it, or as the difference of two log-densities."""
-    if hasattr(mechanism, "loss_ball"):
+    if offers(mechanism, HasLossBall):
         return list(mechanism.loss_ball(boxes, d1, d0))
     finite = [i for i, box in enumerate(boxes) if all(math.isfinite(x) for s in box for x in s)]
     out: list[Span] = [(-math.inf, math.inf)] * len(boxes)

@@ -14,6 +14,8 @@ from dpwitness.auditors.statistics.certificate import Tally
 from dpwitness.auditors.statistics.combination import Part
 from dpwitness.mechanisms.terms.notions import Claim
 from dpwitness.mechanisms.terms.pairs import Pair
+from dpwitness.mechanisms.terms.powers import offers
+from dpwitness.mechanisms.terms.protocol import WhiteBox
 from dpwitness.mechanisms.terms.reading import Json
 
 __all__ = ["AuditResult", "BitLevel", "PairScore"]
@@ -111,7 +113,7 @@ class AuditResult(Result):
         """
         from dpwitness.auditors.loss.limit import limit
 
-        if self.pair is None or not hasattr(self.mechanism, "log_density"):
+        if self.pair is None or not offers(self.mechanism, WhiteBox):
             return None
         try:
             return limit(self.mechanism, self.pair, self.claim, self.requested, self.confidence)

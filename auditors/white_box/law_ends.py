@@ -14,6 +14,7 @@ from dpwitness.auditors.statistics.loss_law import Enclosure, LossLaw
 from dpwitness.mechanisms.terms.jsonable import same_value
 from dpwitness.mechanisms.terms.notions import Claim
 from dpwitness.mechanisms.terms.pairs import Pair
+from dpwitness.mechanisms.terms.powers import HasFactors, offers
 from dpwitness.mechanisms.terms.validation import InvalidArgument
 
 __all__ = ["ORDERS", "add_worst", "from_law", "profile_grid", "worst_of"]
@@ -71,7 +72,7 @@ def from_law(law: Enclosure, claim: Claim) -> Found:
 
 def worst_of(mechanism: Any, pair: Pair, seed: int) -> WorstOutput | None:
     """The output that betrays most; of a mechanism of independent parts with one that differs, an output of that part."""
-    if hasattr(mechanism, "factors"):
+    if offers(mechanism, HasFactors):
         parts = [(part, d0, d1) for part, d0, d1 in mechanism.factors(pair.d0, pair.d1) if not same_value(d0, d1)]
         if len(parts) == 1 and hasattr(parts[0][0], "sample"):
             (mechanism, d0, d1), *_ = parts

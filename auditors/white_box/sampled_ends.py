@@ -19,6 +19,7 @@ from dpwitness.auditors.white_box.bounded_mean import Order, Sampled, sampled
 from dpwitness.auditors.white_box.law_ends import ORDERS, profile_grid
 from dpwitness.mechanisms.terms.notions import Claim
 from dpwitness.mechanisms.terms.pairs import Pair
+from dpwitness.mechanisms.terms.powers import HasSupport, offers
 
 __all__ = ["confirmed", "from_samples", "near_worst"]
 
@@ -82,7 +83,7 @@ def near_worst(mechanism: Any, pair: Pair, worst: WorstOutput, rng: np.random.Ge
     rows = np.vstack([rows_of(mechanism, dataset, 2048, rng) for dataset in (pair.d0, pair.d1)])
     if worst.output.shape != rows.shape[1:]:
         return 0.0
-    if hasattr(mechanism, "support"):
+    if offers(mechanism, HasSupport):
         listed = np.vstack([np.asarray(mechanism.support(d), dtype=float).reshape(-1, rows.shape[1]) for d in (pair.d0, pair.d1)])
         here = np.any(np.all(listed == worst.output, axis=1))
         return float(loss(worst.output[None])[0]) if here else 0.0

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any
 from dpwitness.commands.common import CONFIDENCE, SECONDS, Command, conclude, interpreter, running
 from dpwitness.console import announce, bar
 from dpwitness.ending import apart
+from dpwitness.mechanisms.terms.powers import offers
+from dpwitness.mechanisms.terms.protocol import WhiteBox
 from dpwitness.mechanisms.terms.validation import InvalidArgument
 from dpwitness.numbers import real
 
@@ -102,7 +104,7 @@ def examine(
     from dpwitness.auditors.white_box.certify import certify
     from dpwitness.mechanisms.terms.notions import promised
 
-    if args.white_box and not hasattr(mechanism, "log_density"):
+    if args.white_box and not offers(mechanism, WhiteBox):
         raise InvalidArgument(f"--white-box needs a mechanism with log_density, {name} has none")
     if args.search_seconds is not None and not args.search:
         raise InvalidArgument("--search-seconds needs --search")
@@ -142,7 +144,7 @@ def _found(mechanism: Any, claim: Claim, seconds: float, seed: int, name: str) -
     if not found:
         raise InvalidArgument(f"--search: no pair of the domain of {name} could be evaluated")
     (pair, value), near = found[0], None
-    exact = hasattr(mechanism, "log_density")
+    exact = offers(mechanism, WhiteBox)
     told = f"{claim.symbol} = {value:.4g} estimated from a few runs"
     if exact and claim.is_pure:
         worst = worst_output(mechanism, pair, seed=seed)

@@ -15,7 +15,8 @@ from dpwitness.auditors.results.verdicts import Verdict
 from dpwitness.auditors.white_box.certify import certify
 from dpwitness.mechanisms.terms.notions import Claim
 from dpwitness.mechanisms.terms.pairs import Pair
-from dpwitness.mechanisms.terms.protocol import Truth
+from dpwitness.mechanisms.terms.powers import offers
+from dpwitness.mechanisms.terms.protocol import Truth, WhiteBox
 from dpwitness.mechanisms.terms.reading import Json
 from dpwitness.reports.audit.report import result_json
 from dpwitness.reports.audit.wording import figure
@@ -180,7 +181,7 @@ def _expected(case: Case, result: AuditResult) -> str:
 
 def _enclosed(case: Case, result: AuditResult) -> CertifyResult | None:
     """The exact privacy loss of the pair that was audited; None without a density, or where none is asked for."""
-    if not case.white_box or result.pair is None or not hasattr(case.mechanism, "log_density"):
+    if not case.white_box or result.pair is None or not offers(case.mechanism, WhiteBox):
         return None
     return certify(case.mechanism, result.pair, result.claim, trials=_WHITE_BOX_TRIALS, seed=result.seed, name=case.name)
 

@@ -51,24 +51,6 @@ class WhiteBox(Mechanism, Protocol):
         """Log-density (or log-mass, for discrete outputs) at each row of `outputs`: shape (size,)."""
 
 
-# Optional methods, each of which lets more be said. `support(dataset) -> (m, k)`: every output row that a discrete mechanism can
-# give (all but 1e-15 of the mass), so that laws can be enumerated. `factors(d0, d1) -> list of (mechanism, d0_j, d1_j)`: the
-# independent parts that the output consists of, so that laws can be composed. `breakpoints(dataset) -> (m,)`: where a
-# one-dimensional density has kinks or jumps, for quadrature; `atoms(dataset) -> (m,)`: where a one-dimensional law with a density has
-# masses beside it, which `log_density` gives there.
-#
-# Powers of proof: enclosures in balls (python-flint `arb`, see `mechanisms/balls`) of the law in real arithmetic, a float parameter being
-# the exact rational that it is. `auditors/proved` covers the outputs by cells, bounds each cell's share from both sides, and splits cells
-# until the two ends agree; it needs the first of these methods, and each of the others makes ends closer or notions more.
-# `log_density_ball(boxes, dataset) -> list of balls`: the log-density, or log-mass, over each box, a span (low, high) for each column.
-# `mass_ball(boxes, dataset) -> list of balls`: on the line, the mass of each (low, high], without which masses are density times width.
-# `loss_ball(boxes, d1, d0) -> list of (low, high)`: floats around the privacy loss over each box, ends of which may be infinite; without
-# it the loss is a difference of two balls, and unbounded on unbounded boxes. `tail_ball(box, dataset) -> ball`: the mass outside of a
-# box, or, for box None, outside of `support`; without it what `support` leaves out is what is missing to 1, at any loss.
-# `shift_ball(d1, d0) -> Shift or None`: that the pair is one noise at two places, for which all notions have closed forms.
-# `draws_ball(d1, d0) -> list of (logs, logs, times)`: log-probabilities of independent draws on both sides, to be composed.
-# `axis_ball(d1, d0)`: that the loss of a perturbed minimiser depends on one coordinate, or has its supremum there.
-
 MechanismFunction = Callable[[Any, int, np.random.Generator], Any]
 
 

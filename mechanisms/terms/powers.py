@@ -1,0 +1,137 @@
+"""What a mechanism may offer beside `sample`: each power lets more be said of it.
+
+Powers of proof are enclosures in balls (python-flint `arb`, see `mechanisms/balls`) of the law in real arithmetic, a float parameter being
+the exact rational that it is. `auditors/proved` covers the outputs by cells, bounds each cell's share from both sides, and splits cells
+until the two ends agree; it needs `log_density_ball`, and each other power makes ends closer or notions more.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Protocol, TypeGuard, TypeVar
+
+from dpwitness.mechanisms.terms.protocol import FloatArray
+
+__all__ = [
+    "HasAtoms",
+    "HasAxisBall",
+    "HasBreakpoints",
+    "HasDensityBall",
+    "HasDomain",
+    "HasDrawsBall",
+    "HasFactors",
+    "HasLossBall",
+    "HasMassBall",
+    "HasPlaneBall",
+    "HasShiftBall",
+    "HasSupport",
+    "HasTailBall",
+    "HasTruth",
+    "HasWorstPair",
+    "offers",
+]
+
+Power = TypeVar("Power")
+
+
+def offers(mechanism: Any, power: type[Power]) -> TypeGuard[Power]:
+    """Whether this instance has the power: some have it for some of their parameters only (`offered_when`), which `isinstance` overlooks.
+
+    Examples
+    --------
+    >>> from dpwitness.mechanisms import Laplace
+    >>> offers(Laplace(1.0, arithmetic="grid"), HasSupport), offers(Laplace(1.0), HasSupport)
+    (True, False)
+    """
+    return all(hasattr(mechanism, name) for name in vars(power) if not name.startswith("_"))
+
+
+class HasDomain(Protocol):
+    """The domain on which the claim is made, whose pairs are tried where none is given."""
+
+    @property
+    def domain(self) -> Any: ...
+
+
+class HasTruth(Protocol):
+    """What is known of its real privacy: a `Truth`, or None."""
+
+    @property
+    def truth(self) -> Any: ...
+
+
+class HasWorstPair(Protocol):
+    """The pair on which it leaks most."""
+
+    def worst_pair(self) -> Any: ...
+
+
+class HasSupport(Protocol):
+    """Every output row that a discrete mechanism can give, (m, k), but for 1e-15 of the mass: laws can be enumerated."""
+
+    def support(self, dataset: Any, /) -> FloatArray: ...
+
+
+class HasFactors(Protocol):
+    """The independent parts that the output consists of, as (mechanism, d0_j, d1_j): laws can be composed."""
+
+    def factors(self, d0: Any, d1: Any, /) -> list[tuple[Any, Any, Any]]: ...
+
+
+class HasBreakpoints(Protocol):
+    """Where a one-dimensional density has kinks or jumps, (m,): for quadrature."""
+
+    def breakpoints(self, dataset: Any, /) -> FloatArray: ...
+
+
+class HasAtoms(Protocol):
+    """Where a one-dimensional law with a density has masses beside it, (m,), which `log_density` gives there."""
+
+    def atoms(self, dataset: Any, /) -> FloatArray: ...
+
+
+class HasDensityBall(Protocol):
+    """Log-density, or log-mass, over each box, a span (low, high) for each column."""
+
+    def log_density_ball(self, boxes: Any, dataset: Any, /) -> Any: ...
+
+
+class HasMassBall(Protocol):
+    """On the line, the mass of each (low, high]; without it masses are density times width."""
+
+    def mass_ball(self, boxes: Any, dataset: Any, /) -> Any: ...
+
+
+class HasLossBall(Protocol):
+    """Floats around the privacy loss over each box, whose ends may be infinite; else a difference of two balls."""
+
+    def loss_ball(self, boxes: Any, d1: Any, d0: Any, /) -> Any: ...
+
+
+class HasTailBall(Protocol):
+    """The mass outside of a box, or of `support` for None; else what `support` leaves out is missing, at any loss."""
+
+    def tail_ball(self, box: Any, dataset: Any, /) -> Any: ...
+
+
+class HasShiftBall(Protocol):
+    """That the pair is one noise at two places, for which all notions have closed forms; or None."""
+
+    def shift_ball(self, d1: Any, d0: Any, /) -> Any: ...
+
+
+class HasDrawsBall(Protocol):
+    """Independent draws on both sides, to be composed, as (logs, logs, times)."""
+
+    def draws_ball(self, d1: Any, d0: Any, /) -> Any: ...
+
+
+class HasAxisBall(Protocol):
+    """That the loss of a perturbed minimiser depends on one coordinate, or has its supremum there; or None."""
+
+    def axis_ball(self, d1: Any, d0: Any, /) -> Any: ...
+
+
+class HasPlaneBall(Protocol):
+    """That it depends on two coordinates; or None."""
+
+    def plane_ball(self, d1: Any, d0: Any, /) -> Any: ...
