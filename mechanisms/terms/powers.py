@@ -7,7 +7,7 @@ until the two ends agree; it needs `log_density_ball`, and each other power make
 
 from __future__ import annotations
 
-from typing import Any, Protocol, TypeGuard, TypeVar
+from typing import Any, Protocol
 
 from dpwitness.mechanisms.terms.protocol import FloatArray
 
@@ -30,10 +30,8 @@ __all__ = [
     "offers",
 ]
 
-Power = TypeVar("Power")
 
-
-def offers(mechanism: Any, power: type[Power]) -> TypeGuard[Power]:
+def offers(mechanism: Any, power: Any) -> bool:
     """Whether this instance has the power: some have it for some of their parameters only (`offered_when`), which `isinstance` overlooks.
 
     Examples
