@@ -34,8 +34,8 @@ _CAUSES = (
     "share of alpha; the *event* that was learned is not the oracle's (luck of the seeds stands here too). Medians over the cases."
 )
 _ORACLE = (
-    "An audit that knows the law and spends every run on testing its best event has luck too: its event may be so rare that a count decides. "
-    "So many seeds by it, drawn again and again, reach in the middle:"
+    "An audit that knows the law, and spends every run on a test of its best event, has luck too: that event may be so rare that a few "
+    "counts decide. With as many seeds a case, drawn again and again, it reaches in the middle:"
 )
 _QUANTILES = (("median", 0.5), ("10 % quantile", 0.1), ("worst", 0.0))
 
