@@ -33,6 +33,10 @@ _CAUSES = (
     "Certified / limit is the product of what three causes leave: *rounds* that train an event certify nothing; *looks* on the way take a "
     "share of alpha; the *event* that was learned is not the oracle's (luck of the seeds stands here too). Medians over the cases."
 )
+_ORACLE = (
+    "An audit that knows the law, and spends every run on a test of its best event, has luck too: that event may be so rare that a few "
+    "counts decide. With as many seeds a case, drawn again and again, it reaches in the middle:"
+)
 _QUANTILES = (("median", 0.5), ("10 % quantile", 0.1), ("worst", 0.0))
 
 
@@ -41,6 +45,8 @@ def page(before: Mapping[str, Any], after: Mapping[str, Any], plot_name: str) ->
     lines = ["# Power: how near an audit comes to an oracle", "", _INTRODUCTION, "", f"![Certified over the limit]({plot_name})", ""]
     lines += ["## Before", "", "With four selectors of the event and a penalty each:", "", *_reached(before["details"], ()), ""]
     lines += ["## Today", "", *_reached(after["details"], after["rows"]), ""]
+    if oracles := [b for b in after["details"] if "oracle" in b]:
+        lines += ["## An oracle", "", _ORACLE, "", *_oracle(oracles), ""]
     lines += ["## What the rest is lost to", "", _CAUSES, "", *_causes(after["details"]), ""]
     lines += ["## Every case", "", *_cases(before["details"], after["details"])]
     return "\n".join(lines) + "\n"
@@ -65,6 +71,12 @@ def _reached(budgets: Sequence[Budget], required: Sequence[Mapping[str, Any]]) -
     head = ["trials", "cases", "seeds", *(what for what, _ in _QUANTILES)]
     return table(
         head, [[count(b["trials"]), count(len(b["cases"])), count(b["seeds"]), *(told(b, *q) for q in _QUANTILES)] for b in budgets]
+    )
+
+
+def _oracle(budgets: Sequence[Budget]) -> list[str]:
+    return table(
+        ["trials", *(what for what, _ in _QUANTILES)], [[count(b["trials"]), *(figure(x, 3) for x in b["oracle"])] for b in budgets]
     )
 
 
