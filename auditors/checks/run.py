@@ -24,14 +24,14 @@ from dpwitness.mechanisms.terms.protocol import name_of
 from dpwitness.mechanisms.terms.reading import Json
 from dpwitness.mechanisms.terms.validation import InvalidArgument, require_callable, require_integer, require_runner, require_type, shown
 
-__all__ = ["CHECKS", "CheckFailed", "CheckReport", "Finding", "Skip", "Tag", "check_mechanism", "parametrize_with_checks"]
+__all__ = ["CHECKS", "CheckFailed", "CheckFinding", "CheckReport", "Skip", "Tag", "check_mechanism", "parametrize_with_checks"]
 
 assert checks_on_runs and checks_special_data  # importing them fills CHECKS
 TRIALS = 400_000
 
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
-class Finding:
+class CheckFinding:
     """What one check found: ``passed``, ``failed``, ``skipped`` or ``expected failure``, and why. `violation`: the claim is refuted."""
 
     check: str
@@ -46,10 +46,10 @@ class CheckReport(Result):
     """All findings on one mechanism. The verdict is VIOLATED if a check refuted the claim, ERROR if another failed."""
 
     name: str
-    findings: tuple[Finding, ...]
+    findings: tuple[CheckFinding, ...]
 
     @property
-    def failed(self) -> tuple[Finding, ...]:
+    def failed(self) -> tuple[CheckFinding, ...]:
         return tuple(finding for finding in self.findings if finding.status == "failed")
 
     @property
@@ -90,7 +90,7 @@ def check_mechanism(
     expected_failures: Mapping[str, str] | None = None,
     checks: Collection[str] | None = None,
     executor: Executor | None = None,
-    progress: Callable[[Finding], None] | None = None,
+    progress: Callable[[CheckFinding], None] | None = None,
     announce: Callable[[str], None] | None = None,
 ) -> CheckReport:
     """Run every check that applies to a mechanism.
@@ -203,19 +203,19 @@ def _known(argument: str, names: Any) -> Any:
     return names
 
 
-def _find(name: str, check: Check, subject: Subject, expected: Mapping[str, str]) -> Finding:
+def _find(name: str, check: Check, subject: Subject, expected: Mapping[str, str]) -> CheckFinding:
     try:
         check(dataclasses.replace(subject, pairs=copy.deepcopy(subject.pairs)))  # what one check spoils is no other's concern
     except Skip as reason:
-        return Finding(name, "skipped", str(reason))
+        return CheckFinding(name, "skipped", str(reason))
     except (CheckFailed, MechanismFailed, ValueError) as error:
         result, violation = getattr(error, "result", None), getattr(error, "violation", False)
         if name in expected:
-            return Finding(name, "expected failure", expected[name], result)
-        return Finding(name, "failed", str(error), result, violation)
+            return CheckFinding(name, "expected failure", expected[name], result)
+        return CheckFinding(name, "failed", str(error), result, violation)
     if name in expected:
-        return Finding(name, "failed", f"it passes, though a failure was expected: {expected[name]}")
-    return Finding(name, "passed")
+        return CheckFinding(name, "failed", f"it passes, though a failure was expected: {expected[name]}")
+    return CheckFinding(name, "passed")
 
 
 def parametrize_with_checks(

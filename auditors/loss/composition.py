@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpwitness.auditors.loss.content import content_key
-from dpwitness.auditors.statistics.loss_law import Enclosure, LossLaw
+from dpwitness.auditors.statistics.loss_law import EnclosedLaw, LossLaw
 
 __all__ = ["compose", "composed_by", "merged", "split"]
 
@@ -34,9 +34,9 @@ _FEW_ATOMS, _MANY_ATOMS = 64, 4096  # factors that are multiplied out, and how f
 _SQUARES = 4e-4  # sum of the factors' squared grid steps, over that standard deviation
 
 
-def composed_by(law_of: Callable[[Any, Any, Any], Enclosure | None], factors: Sequence[tuple[Any, Any, Any]]) -> Enclosure | None:
+def composed_by(law_of: Callable[[Any, Any, Any], EnclosedLaw | None], factors: Sequence[tuple[Any, Any, Any]]) -> EnclosedLaw | None:
     """Enclose the law of the sum of the losses of (mechanism, d0, d1); None if `law_of` knows no law of some factor."""
-    known: dict[Any, tuple[Enclosure, int]] = {}
+    known: dict[Any, tuple[EnclosedLaw, int]] = {}
     for number, (mechanism, d0, d1) in enumerate(factors):
         key = content_key(mechanism, d0, d1) or number
         if key in known:
@@ -49,7 +49,7 @@ def composed_by(law_of: Callable[[Any, Any, Any], Enclosure | None], factors: Se
     return compose(list(known.values()))
 
 
-def compose(parts: Sequence[tuple[Enclosure, int]]) -> Enclosure:
+def compose(parts: Sequence[tuple[EnclosedLaw, int]]) -> EnclosedLaw:
     """Enclose the law of a sum of independent losses, each of which occurs so many times."""
     moving = _pooled([(law, times) for law, times in parts if not _constant(law)])
     factors = sum(times for _, times in parts)
@@ -57,24 +57,24 @@ def compose(parts: Sequence[tuple[Enclosure, int]]) -> Enclosure:
         return moving[0][0] if len(parts) == factors == 1 else replace(moving[0][0], route=f"product of {factors} factors, multiplied out")
     if not moving:
         still = LossLaw(np.zeros(1), np.ones(1), np.ones(1))
-        return Enclosure(still, still, "identical factors", "exact")
+        return EnclosedLaw(still, still, "identical factors", "exact")
     count = sum(times for _, times in moving)
     step = _grid(moving, count)
     routes = sorted({law.route.split(",")[0].split(" of ")[0] for law, _ in moving})
     route = f"composition of {factors} factors, privacy-loss distributions on a grid of {step:.3g}; factors by {' and '.join(routes)}"
     laws = [_sum([(getattr(law, side), times) for law, times in moving], step, side == "upper") for side in ("lower", "upper")]
-    return Enclosure(
+    return EnclosedLaw(
         laws[0], laws[1], route, "enclosure", max(law.dimension for law, _ in moving), sum(times * law.missing for law, times in moving)
     )
 
 
-def _pooled(parts: Sequence[tuple[Enclosure, int]]) -> list[tuple[Enclosure, int]]:
+def _pooled(parts: Sequence[tuple[EnclosedLaw, int]]) -> list[tuple[EnclosedLaw, int]]:
     """Products of factors with few atoms, written out while they stay small.
 
     Far apart atoms are what a grid serves worst: an atom between grid points must be merged with a piece of a distant one.
     """
-    pooled: list[tuple[Enclosure, int]] = []
-    current: Enclosure | None = None
+    pooled: list[tuple[EnclosedLaw, int]] = []
+    current: EnclosedLaw | None = None
     for law, times in parts:
         atoms = len(law.lower.loss)
         if atoms > _FEW_ATOMS or not np.all(np.isfinite(law.lower.loss)):
@@ -95,14 +95,14 @@ def _pooled(parts: Sequence[tuple[Enclosure, int]]) -> list[tuple[Enclosure, int
     return pooled if current is None else [*pooled, (current, 1)]
 
 
-def _product(first: Enclosure, second: Enclosure) -> Enclosure:
+def _product(first: EnclosedLaw, second: EnclosedLaw) -> EnclosedLaw:
     lower = _outer(first.lower, second.lower)
     upper = replace(
         lower,
         unseen_p=first.upper.unseen_p + second.upper.unseen_p,
         unseen_q=first.upper.unseen_q + second.upper.unseen_q,
     )
-    return Enclosure(lower, upper, first.route, first.label, max(first.dimension, second.dimension), first.missing + second.missing)
+    return EnclosedLaw(lower, upper, first.route, first.label, max(first.dimension, second.dimension), first.missing + second.missing)
 
 
 def _outer(first: LossLaw, second: LossLaw) -> LossLaw:
@@ -120,11 +120,11 @@ def _of(law: LossLaw) -> tuple[FloatArray, FloatArray, FloatArray]:
     return law.loss, law.p, law.q
 
 
-def _constant(law: Enclosure) -> bool:
+def _constant(law: EnclosedLaw) -> bool:
     return law.lower.extremes in (None, (0.0, 0.0)) and bool(np.all(np.abs(law.upper.loss) < 1e-15))
 
 
-def _grid(parts: Sequence[tuple[Enclosure, int]], count: int) -> float:
+def _grid(parts: Sequence[tuple[EnclosedLaw, int]], count: int) -> float:
     """The step: fine against the spread of the sum, and dividing the largest loss of a factor, so that plateaus fall on the grid."""
     variance, largest = 0.0, 0.0
     for law, times in parts:

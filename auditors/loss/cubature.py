@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from dpwitness.auditors.statistics.loss_law import Enclosure, LossLaw, unaccounted
+from dpwitness.auditors.statistics.loss_law import EnclosedLaw, LossLaw, unaccounted
 
 __all__ = ["integrate"]
 
@@ -140,7 +140,7 @@ class _Boxes:
         return self
 
 
-def integrate(f: LogDensities, rows: FloatArray, prefixes: int, breaks: FloatArray | None) -> Enclosure | None:
+def integrate(f: LogDensities, rows: FloatArray, prefixes: int, breaks: FloatArray | None) -> EnclosedLaw | None:
     """Enclose the law of the loss.
 
     Parameters
@@ -156,7 +156,7 @@ def integrate(f: LogDensities, rows: FloatArray, prefixes: int, breaks: FloatArr
 
     Returns
     -------
-    Enclosure or None
+    EnclosedLaw or None
         None where the boxes needed are too many.
     """
     k = rows.shape[1]
@@ -197,7 +197,7 @@ def integrate(f: LogDensities, rows: FloatArray, prefixes: int, breaks: FloatArr
     if found is None or k > 1:
         return found
 
-    def refine(losses: Sequence[float]) -> Enclosure:
+    def refine(losses: Sequence[float]) -> EnclosedLaw:
         """Sign changes of L - t by bisection: every cell that L crosses t in is cut down to rounding."""
         cells = boxes
         for t in losses:
@@ -235,7 +235,7 @@ def _roots(rows: FloatArray, prefixes: int, breaks: FloatArray | None) -> _Boxes
     return _Boxes(np.tile(lows, (prefixes, 1)), np.tile(highs, (prefixes, 1)), which)
 
 
-def _enclosure(boxes: _Boxes, k: int) -> Enclosure | None:
+def _enclosure(boxes: _Boxes, k: int) -> EnclosedLaw | None:
     doubt = float(boxes.error.sum()) if k > 1 else float(boxes.error[boxes.error > 1e-14].sum())
     unseen_p, unseen_q = (max(0.0, 1 - float(mass.sum())) + doubt for mass in (boxes.p, boxes.q))
     if max(unseen_p, unseen_q) > _MOST_MISSING and doubt > 0.1 * _MOST_MISSING:
@@ -256,7 +256,7 @@ def _enclosure(boxes: _Boxes, k: int) -> Enclosure | None:
     extremes = (-math.inf if growing[0] else sure_least, math.inf if growing[1] else sure_most)
     upper = _sorted(*_split(middle, boxes), unseen_p, unseen_q, extremes)
     route = f"quadrature in {k} dimension{'s' if k > 1 else ''}, {len(boxes.p)} cells"
-    return Enclosure(lower, upper, route, "enclosure", k, unaccounted(lower, upper))
+    return EnclosedLaw(lower, upper, route, "enclosure", k, unaccounted(lower, upper))
 
 
 def _grows(boxes: _Boxes, sign: int) -> bool:

@@ -24,7 +24,7 @@ from dpwitness.auditors.loss.surfaces import fills_space, moved, spread_of
 from dpwitness.mechanisms.terms.pairs import Pair
 
 if TYPE_CHECKING:
-    from dpwitness.auditors.statistics.loss_law import Enclosure
+    from dpwitness.auditors.statistics.loss_law import EnclosedLaw
 
 __all__ = ["FALSE_ALARM", "BadOracle", "Checked", "Underflow", "against_law", "check_oracle", "rows_of"]
 
@@ -194,7 +194,7 @@ def _check_zeros(side: Side, other: Side, name: str) -> None:
         raise Underflow(f"log_density on {name} falls to {last.min():.4g} and is minus infinity from there on: give it without underflow")
 
 
-def against_law(law: Enclosure, checked: Checked) -> str | None:
+def against_law(law: EnclosedLaw, checked: Checked) -> str | None:
     """What speaks against a computed law of the loss: its total mass, a loss beyond its largest, its distribution. None if nothing does."""
     for name, mass, unseen in (("D1", law.lower.p, law.upper.unseen_p), ("D0", law.lower.q, law.upper.unseen_q)):
         total = float(mass.sum())
@@ -207,7 +207,7 @@ def against_law(law: Enclosure, checked: Checked) -> str | None:
     return _against_losses(law, checked.losses, _OTHERS / 4)
 
 
-def _against_losses(law: Enclosure, losses: tuple[FloatArray, FloatArray], level: float) -> str | None:
+def _against_losses(law: EnclosedLaw, losses: tuple[FloatArray, FloatArray], level: float) -> str | None:
     """Dvoretzky, Kiefer and Wolfowitz (Massart 1990): the sampled loss against its computed law, both datasets."""
     size = len(losses[0])
     margin = math.sqrt(math.log(2 / level) / (2 * size))

@@ -16,12 +16,12 @@ from dpwitness.auditors.loss.composition import composed_by
 from dpwitness.auditors.loss.content import content_key
 from dpwitness.auditors.loss.cubature import integrate
 from dpwitness.auditors.loss.surfaces import fills_space
-from dpwitness.auditors.statistics.loss_law import Enclosure, LossLaw, atoms, unaccounted
+from dpwitness.auditors.statistics.loss_law import EnclosedLaw, LossLaw, atoms, unaccounted
 from dpwitness.mechanisms.terms.pairs import Pair
 from dpwitness.mechanisms.terms.powers import HasAtoms, HasBreakpoints, HasFactors, HasSupport, offers
 from dpwitness.mechanisms.terms.protocol import WhiteBox
 
-__all__ = ["composed", "enclose", "law_of", "loss_law"]
+__all__ = ["composed", "enclosed_law", "law_of", "loss_law"]
 
 FloatArray = NDArray[np.float64]
 
@@ -32,8 +32,8 @@ _NEGLIGIBLE = 1e-13  # mass that rounding may hide from a sum of a thousand mass
 def loss_law(mechanism: Any, pair: Pair) -> LossLaw | None:
     """The law of the privacy loss of `pair`, or None where no exact route applies.
 
-    Exact where the outputs can be enumerated; otherwise the lower end of `enclose`, which differs from the truth by less than matters to
-    any audit.
+    Exact where the outputs can be enumerated; otherwise the lower end of `enclosed_law`, which differs from the truth by less than
+    matters to any audit.
 
     Examples
     --------
@@ -42,15 +42,15 @@ def loss_law(mechanism: Any, pair: Pair) -> LossLaw | None:
     >>> float(loss_law(laplace, laplace.worst_pair()).hockey_stick(0.5).round(6))  # 1 - e^(-1/4)
     0.221199
     """
-    found = enclose(mechanism, pair)
+    found = enclosed_law(mechanism, pair)
     return None if found is None else found.lower
 
 
-_KEPT: OrderedDict[Any, Enclosure | None] = OrderedDict()
+_KEPT: OrderedDict[Any, EnclosedLaw | None] = OrderedDict()
 _NO_ATOMS: FloatArray = np.empty(0)
 
 
-def enclose(mechanism: Any, pair: Pair, atoms: FloatArray = _NO_ATOMS) -> Enclosure | None:
+def enclosed_law(mechanism: Any, pair: Pair, atoms: FloatArray = _NO_ATOMS) -> EnclosedLaw | None:
     """Laws below and above the privacy loss of `pair` by the strongest route that applies; None if there is none.
 
     Enumeration of the support; composition of independent factors; quadrature in one to three dimensions, with discrete columns
@@ -72,7 +72,7 @@ def enclose(mechanism: Any, pair: Pair, atoms: FloatArray = _NO_ATOMS) -> Enclos
     return _KEPT[key]
 
 
-def law_of(mechanism: Any, d0: Any, d1: Any, atoms: FloatArray = _NO_ATOMS) -> Enclosure | None:
+def law_of(mechanism: Any, d0: Any, d1: Any, atoms: FloatArray = _NO_ATOMS) -> EnclosedLaw | None:
     """The same for two datasets that need be no neighbours, as those of a factor."""
     if not offers(mechanism, WhiteBox):
         return None
@@ -86,21 +86,21 @@ def law_of(mechanism: Any, d0: Any, d1: Any, atoms: FloatArray = _NO_ATOMS) -> E
     return _integrated(mechanism, d0, d1, atoms)
 
 
-def composed(factors: Sequence[tuple[Any, Any, Any]]) -> Enclosure | None:
+def composed(factors: Sequence[tuple[Any, Any, Any]]) -> EnclosedLaw | None:
     """Enclose the law of the sum of the losses of (mechanism, d0, d1); None if some factor has no exact law."""
     return composed_by(law_of, factors)
 
 
-def _enumerated(mechanism: Any, rows: FloatArray, d0: Any, d1: Any, route: str) -> Enclosure:
+def _enumerated(mechanism: Any, rows: FloatArray, d0: Any, d1: Any, route: str) -> EnclosedLaw:
     law = atoms(*(np.asarray(mechanism.log_density(rows, d), dtype=float) for d in (d1, d0)))
     unseen_p, unseen_q = max(0.0, 1 - math.fsum(law.p)), max(0.0, 1 - math.fsum(law.q))
     unseen = max(unseen_p, unseen_q)
     missing = unseen if unseen > _NEGLIGIBLE * max(1.0, 1e-3 * len(rows)) else 0.0
     label = "enclosure" if missing else "exact"
-    return Enclosure(law, replace(law, unseen_p=unseen_p, unseen_q=unseen_q), f"{route} of {len(rows)} outputs", label, missing=missing)
+    return EnclosedLaw(law, replace(law, unseen_p=unseen_p, unseen_q=unseen_q), f"{route} of {len(rows)} outputs", label, missing=missing)
 
 
-def _integrated(mechanism: Any, d0: Any, d1: Any, atoms: FloatArray) -> Enclosure | None:
+def _integrated(mechanism: Any, d0: Any, d1: Any, atoms: FloatArray) -> EnclosedLaw | None:
     """Quadrature over the columns that vary continuously, for each combination of the others."""
     rng = np.random.default_rng(np.random.SeedSequence(0, spawn_key=(0x1A3,)))
     parts = [encode(mechanism.sample(d, _SEEN, rng), _SEEN) for d in (d0, d1)]
@@ -134,7 +134,7 @@ def _atoms_of(mechanism: Any, column: FloatArray, d0: Any, d1: Any) -> FloatArra
     return np.unique(np.concatenate([values[counts > 1], *named]))
 
 
-def _with_atoms(part: LossLaw, rest: Enclosure) -> Enclosure:
+def _with_atoms(part: LossLaw, rest: EnclosedLaw) -> EnclosedLaw:
     """A density and the atoms beside it, whose mass its own law counts as unseen."""
 
     def added(law: LossLaw) -> LossLaw:
@@ -147,15 +147,15 @@ def _with_atoms(part: LossLaw, rest: Enclosure) -> Enclosure:
         p, q = np.concatenate([law.p, part.p])[order], np.concatenate([law.q, part.q])[order]
         return LossLaw(loss[order], p, q, unseen[0], unseen[1], extremes)
 
-    def refine(losses: Sequence[float]) -> Enclosure:
+    def refine(losses: Sequence[float]) -> EnclosedLaw:
         return _with_atoms(part, rest.refined(losses))
 
     route = f"{rest.route} and {len(part.loss)} atoms"
     lower, upper = added(rest.lower), added(rest.upper)
-    return Enclosure(lower, upper, route, rest.label, rest.dimension, unaccounted(lower, upper), refine if rest.refine else None)
+    return EnclosedLaw(lower, upper, route, rest.label, rest.dimension, unaccounted(lower, upper), refine if rest.refine else None)
 
 
-def _quadrature(mechanism: Any, rows: FloatArray, discrete: NDArray[np.bool_], d0: Any, d1: Any) -> Enclosure | None:
+def _quadrature(mechanism: Any, rows: FloatArray, discrete: NDArray[np.bool_], d0: Any, d1: Any) -> EnclosedLaw | None:
     """Quadrature where outputs were seen: over the columns that are not `discrete`, for each combination of the others."""
     prefixes = np.unique(rows[:, discrete], axis=0)
     if len(prefixes) > 64:

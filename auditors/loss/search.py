@@ -1,6 +1,6 @@
 """Pure DP with a density: maximise |log p(y) - log q(y)| over all outputs y, infinity and singular points included.
 
-Where the density is continuous, |L(y)| at one y is a proof that no smaller epsilon holds. methods.md section 6; claims CM-05 and CM-06.
+Where the density is continuous, |L(y)| at one y is a proof that no smaller epsilon holds. Claims CM-05 and CM-06.
 """
 
 from __future__ import annotations

@@ -39,9 +39,9 @@ class CertifyResult(Result):
         What the ends rest on: ``proved``, ``statistical(alpha)``, ``numerical`` (sums and quadrature in floating point, up to estimated
         errors), or ``assumed: ...``.
     epsilon_lower, epsilon_upper : float
-        Enclosure of epsilon at the claim's delta (at delta = 0 for GDP, zCDP and RDP).
+        EnclosedLaw of epsilon at the claim's delta (at delta = 0 for GDP, zCDP and RDP).
     parameter_lower, parameter_upper : float
-        Enclosure of the claim's own parameter: epsilon, mu or rho.
+        EnclosedLaw of the claim's own parameter: epsilon, mu or rho.
     epsilons, delta_lower, delta_upper : array
         The privacy profile.
     fpr, tpr_lower, tpr_upper : array

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-__all__ = ["Enclosure", "LossLaw", "atoms", "unaccounted"]
+__all__ = ["EnclosedLaw", "LossLaw", "atoms", "unaccounted"]
 
 FloatArray = NDArray[np.float64]
 
@@ -128,7 +128,7 @@ class LossLaw:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Enclosure:
+class EnclosedLaw:
     """The law of the loss from below and from above (the same object where it is exact), and how it was found.
 
     Parameters
@@ -153,9 +153,9 @@ class Enclosure:
     label: str
     dimension: int = 0
     missing: float = 0.0
-    refine: Callable[[Sequence[float]], Enclosure] | None = None
+    refine: Callable[[Sequence[float]], EnclosedLaw] | None = None
 
-    def refined(self, losses: Sequence[float]) -> Enclosure:
+    def refined(self, losses: Sequence[float]) -> EnclosedLaw:
         """The same with cells cut where the loss crosses each of `losses`, so that hockey sticks are exact near there."""
         return self if self.refine is None else self.refine(losses)
 

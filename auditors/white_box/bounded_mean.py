@@ -25,7 +25,7 @@ from dpwitness.auditors.loss.surfaces import fills_space
 from dpwitness.auditors.statistics.betting import Stakes, bracket, log_capital, lower_mean, upper_mean
 from dpwitness.mechanisms.terms.pairs import Pair
 
-__all__ = ["Order", "Sampled", "sampled"]
+__all__ = ["Order", "SampledLimits", "limits_from_samples"]
 
 FloatArray = NDArray[np.float64]
 
@@ -177,7 +177,7 @@ def _solve(draws: _Draws, delta: float) -> float:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Sampled:
+class SampledLimits:
     """What sampling says of one order of the pair.
 
     Attributes
@@ -207,7 +207,7 @@ class Sampled:
     method: str
 
 
-def sampled(
+def limits_from_samples(
     mechanism: Any,
     pair: Pair,
     delta: float,
@@ -215,7 +215,7 @@ def sampled(
     trials: int,
     alphas: tuple[float, float, float, float],
     rng: np.random.Generator,
-) -> Sampled:
+) -> SampledLimits:
     """Bound one order of the pair by betting.
 
     Parameters
@@ -252,7 +252,7 @@ def sampled(
     method = "outputs drawn from P, and from P moved to large losses and contracted" if order.shifted else "outputs drawn from P"
     # delta falls with epsilon: so may its limits
     lower, sound, assumed = np.maximum.accumulate(lower[::-1])[::-1], np.minimum.accumulate(sound), np.minimum.accumulate(assumed)
-    return Sampled(*ends, lower, sound, assumed, points, largest, method)
+    return SampledLimits(*ends, lower, sound, assumed, points, largest, method)
 
 
 def _epsilons(

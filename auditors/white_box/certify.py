@@ -16,14 +16,14 @@ from numpy.typing import NDArray
 
 from dpwitness.auditors.loss.mismatch import smallest_mismatch
 from dpwitness.auditors.loss.oracle import FALSE_ALARM, BadOracle, Checked, Underflow, against_law, check_oracle
-from dpwitness.auditors.loss.routes import enclose
+from dpwitness.auditors.loss.routes import enclosed_law
 from dpwitness.auditors.pairs.catalogue import pairs_for, require_neighbours
 from dpwitness.auditors.pairs.search import search
 from dpwitness.auditors.proved.ends import proved_ends
 from dpwitness.auditors.results.certify_result import CertifyResult
 from dpwitness.auditors.results.ends import End, Found, decide
 from dpwitness.auditors.results.verdicts import Verdict
-from dpwitness.auditors.statistics.loss_law import Enclosure
+from dpwitness.auditors.statistics.loss_law import EnclosedLaw
 from dpwitness.auditors.targets.naming import describe_target
 from dpwitness.auditors.white_box.law_ends import add_worst, from_law, worst_of
 from dpwitness.auditors.white_box.sampled_ends import confirmed, from_samples, near_worst
@@ -174,11 +174,11 @@ def certify(
     )
 
 
-def _law(mechanism: Any, pair: Pair, checked: Checked, route: str, name: str) -> tuple[Enclosure | None, str | None]:
+def _law(mechanism: Any, pair: Pair, checked: Checked, route: str, name: str) -> tuple[EnclosedLaw | None, str | None]:
     """The law of the loss, and what speaks against the density or against that law; no law where something does."""
     if route == "sampling":
         return None, None
-    law = enclose(mechanism, pair, checked.lonely())
+    law = enclosed_law(mechanism, pair, checked.lonely())
     if law is None:
         if route == "law":
             raise InvalidArgument(f"certify: no exact law can be computed for {name}; use route='sampling'")
@@ -197,7 +197,7 @@ def _confirm(
     mechanism: Any,
     pair: Pair,
     claim: Claim,
-    law: Enclosure | None,
+    law: EnclosedLaw | None,
     edge: float,
     trials: int,
     alpha: float,
@@ -218,7 +218,7 @@ def _confirm(
     return trials
 
 
-def _doubted(verdict: Verdict, low: End, claim: Claim, found: Found, law: Enclosure | None, doubt: str | None, edge: float) -> Verdict:
+def _doubted(verdict: Verdict, low: End, claim: Claim, found: Found, law: EnclosedLaw | None, doubt: str | None, edge: float) -> Verdict:
     """The verdict where a computed law speaks against the density, or nothing confirms it: with the reason among the notes."""
     if doubt is not None:
         found.notes.insert(0, f"{doubt}; sampled outputs do not confirm that the density is wrong, so the law was left aside")

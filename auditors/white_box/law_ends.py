@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from dpwitness.auditors.loss.search import WorstOutput, worst_output
 from dpwitness.auditors.results.ends import End, Found
-from dpwitness.auditors.statistics.loss_law import Enclosure, LossLaw
+from dpwitness.auditors.statistics.loss_law import EnclosedLaw, LossLaw
 from dpwitness.mechanisms.terms.jsonable import same_value
 from dpwitness.mechanisms.terms.notions import Claim
 from dpwitness.mechanisms.terms.pairs import Pair
@@ -27,7 +27,7 @@ _GRID = 41  # epsilons of the profile
 _SEEN = "no output has a larger loss than the nodes of the quadrature and a search over outputs show"
 
 
-def from_law(law: Enclosure, claim: Claim) -> Found:
+def from_law(law: EnclosedLaw, claim: Claim) -> Found:
     """Everything that the law of the loss says."""
     delta = claim.delta_budget
     if delta > 0:
@@ -83,7 +83,7 @@ def worst_of(mechanism: Any, pair: Pair, seed: int) -> WorstOutput | None:
         return None
 
 
-def add_worst(found: Found, worst: WorstOutput | None, law: Enclosure | None) -> None:
+def add_worst(found: Found, worst: WorstOutput | None, law: EnclosedLaw | None) -> None:
     """Let the largest loss that a search over outputs has found raise the ends."""
     found.worst = worst
     if worst is None or (law is not None and law.label == "exact"):

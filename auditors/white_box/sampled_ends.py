@@ -15,7 +15,7 @@ from dpwitness.auditors.loss.search import WorstOutput
 from dpwitness.auditors.results.ends import End, Found
 from dpwitness.auditors.statistics.betting import Stakes, lower_mean
 from dpwitness.auditors.statistics.loss_law import LossLaw
-from dpwitness.auditors.white_box.bounded_mean import Order, Sampled, sampled
+from dpwitness.auditors.white_box.bounded_mean import Order, SampledLimits, limits_from_samples
 from dpwitness.auditors.white_box.law_ends import ORDERS, profile_grid
 from dpwitness.mechanisms.terms.notions import Claim
 from dpwitness.mechanisms.terms.pairs import Pair
@@ -43,9 +43,9 @@ def from_samples(mechanism: Any, pair: Pair, claim: Claim, trials: int, alpha: f
     pure_notion = claim.bounds_epsilon
     epsilons = profile_grid(claim, math.inf if not pure_notion else claim.parameter, _GRID)
     alphas = (0.2 * alpha, 0.4 * alpha, 0.1 * alpha, 0.05 * alpha)
-    sides: list[Sampled] = []
+    sides: list[SampledLimits] = []
     for both, stream in zip((pair, swapped(pair)), streams, strict=True):
-        sides.append(sampled(mechanism, both, delta, epsilons, trials // 2, alphas, stream))
+        sides.append(limits_from_samples(mechanism, both, delta, epsilons, trials // 2, alphas, stream))
     low, *highs = (max(getattr(side, f"epsilon_{end}") for side in sides) for end in ("lower", "sound", "assumed"))
     statistical = f"statistical({alpha:.3g})"
     notes = []
@@ -130,7 +130,7 @@ def _one_order(mechanism: Any, pair: Pair, law: LossLaw, claim: Claim, trials: i
         if law.epsilon(claim.delta_budget) <= claim.parameter:
             return None
         shares = (0.94 * alpha, 0.02 * alpha, 0.02 * alpha, 0.02 * alpha)
-        low = sampled(mechanism, pair, claim.delta_budget, np.array([claim.parameter]), trials, shares, rng).epsilon_lower
+        low = limits_from_samples(mechanism, pair, claim.delta_budget, np.array([claim.parameter]), trials, shares, rng).epsilon_lower
         return End(low, "statistical", low)
     if claim.bounds_renyi:
         return _renyi(mechanism, pair, law, claim, trials, alpha, rng)

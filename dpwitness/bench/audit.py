@@ -22,13 +22,13 @@ from dpwitness.bench.table import Row, Table
 from dpwitness.mechanisms.terms.notions import Claim
 from dpwitness.mechanisms.terms.pairs import Pair
 
-__all__ = ["CASES", "Case", "certified_values", "measure"]
+__all__ = ["CASES", "AuditCase", "certified_values", "measure"]
 
 SEEDS = 20
 
 
 @dataclass(frozen=True, slots=True)
-class Case:
+class AuditCase:
     """An audit whose median certified parameter is measured."""
 
     name: str
@@ -44,29 +44,29 @@ def _spread() -> Pair:
     return Pair(vector, vector + 0.05, "l1", "the shift is spread evenly")
 
 
-def _cases() -> tuple[Case, ...]:
+def _cases() -> tuple[AuditCase, ...]:
     near = Pair(np.array([0.0]), np.array([1.0]))
     halves = Pair(np.repeat([0.0, 1.0], 5), np.repeat([1.0, 0.0], 5), "linf")
     five = Pair(np.zeros(5), np.ones(5), "linf")
     grid = {"arithmetic": "grid"}
     return (
-        Case("Laplace .1, n=1e6", m.Laplace(0.1, **grid), PureDP(0.1), near, 10**6, 0.0965),  # type: ignore[arg-type]
-        Case("Laplace 1, n=1e5", m.Laplace(1.0, **grid), PureDP(1.0), near, 10**5, 0.985),  # type: ignore[arg-type]
-        Case("Laplace 1, n=1e7", m.Laplace(1.0, **grid), PureDP(1.0), near, 10**7, 0.9985),  # type: ignore[arg-type]
-        Case("Laplace 3, n=1e5", m.Laplace(3.0, **grid), PureDP(3.0), near, 10**5, 2.96),  # type: ignore[arg-type]
-        Case("Gaussian (1, 1e-5), n=1e6", m.Gaussian(1.0, 1e-5), ApproxDP(1.0, 1e-5), near, 10**6, 0.83),
-        Case("Gaussian (1, 1e-5), n=1e7", m.Gaussian(1.0, 1e-5), ApproxDP(1.0, 1e-5), near, 10**7, 0.93),
-        Case("broken SVT, n=1e4", m.BrokenSparseVector(1.0), PureDP(1.0), halves, 10**4, 2.3),
-        Case("broken SVT, n=1e6", m.BrokenSparseVector(1.0), PureDP(1.0), halves, 10**6, 3.75),
-        Case("noisy max with value, n=1e6", m.NoisyMax(1.0, release="value"), PureDP(1.0), five, 10**6, 2.44),
-        Case("Laplace vector, n=1e6", m.LaplaceVector(1.0), PureDP(1.0), _spread(), 10**6, 0.60),
+        AuditCase("Laplace .1, n=1e6", m.Laplace(0.1, **grid), PureDP(0.1), near, 10**6, 0.0965),  # type: ignore[arg-type]
+        AuditCase("Laplace 1, n=1e5", m.Laplace(1.0, **grid), PureDP(1.0), near, 10**5, 0.985),  # type: ignore[arg-type]
+        AuditCase("Laplace 1, n=1e7", m.Laplace(1.0, **grid), PureDP(1.0), near, 10**7, 0.9985),  # type: ignore[arg-type]
+        AuditCase("Laplace 3, n=1e5", m.Laplace(3.0, **grid), PureDP(3.0), near, 10**5, 2.96),  # type: ignore[arg-type]
+        AuditCase("Gaussian (1, 1e-5), n=1e6", m.Gaussian(1.0, 1e-5), ApproxDP(1.0, 1e-5), near, 10**6, 0.83),
+        AuditCase("Gaussian (1, 1e-5), n=1e7", m.Gaussian(1.0, 1e-5), ApproxDP(1.0, 1e-5), near, 10**7, 0.93),
+        AuditCase("broken SVT, n=1e4", m.BrokenSparseVector(1.0), PureDP(1.0), halves, 10**4, 2.3),
+        AuditCase("broken SVT, n=1e6", m.BrokenSparseVector(1.0), PureDP(1.0), halves, 10**6, 3.75),
+        AuditCase("noisy max with value, n=1e6", m.NoisyMax(1.0, release="value"), PureDP(1.0), five, 10**6, 2.44),
+        AuditCase("Laplace vector, n=1e6", m.LaplaceVector(1.0), PureDP(1.0), _spread(), 10**6, 0.60),
     )
 
 
 CASES = _cases
 
 
-def certified_values(case: Case, seeds: int = SEEDS) -> list[float]:
+def certified_values(case: AuditCase, seeds: int = SEEDS) -> list[float]:
     """Certified parameters of audits under different seeds."""
     return [
         audit(case.mechanism, claim=case.claim, pair=case.pair, trials=2 * case.runs, confidence=0.95, seed=seed).parameter_lower

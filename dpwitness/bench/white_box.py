@@ -18,12 +18,23 @@ import numpy as np
 from dpwitness import ApproxDP, Pair, audit, audit_sensitivity, certify
 from dpwitness import mechanisms as m
 from dpwitness.auditors import CertifyResult, SensitivityResult, search, worst_output
-from dpwitness.auditors.loss.routes import composed, enclose
-from dpwitness.auditors.statistics.loss_law import Enclosure
+from dpwitness.auditors.loss.routes import composed, enclosed_law
+from dpwitness.auditors.statistics.loss_law import EnclosedLaw
 from dpwitness.bench.table import Row, Table
 from dpwitness.mechanisms.numerics.solvers import Problem, minimise
 
-__all__ = ["CASES", "ENCLOSURES", "SEARCHES", "SENSITIVITIES", "Case", "ball_audit", "gaussian", "measure", "searched", "sensitivity"]
+__all__ = [
+    "CASES",
+    "ENCLOSURES",
+    "SEARCHES",
+    "SENSITIVITIES",
+    "Measurement",
+    "ball_audit",
+    "gaussian",
+    "measure",
+    "searched",
+    "sensitivity",
+]
 
 _MANY = 10**7  # records, where their number is free
 _CROWD = 10**12
@@ -102,18 +113,18 @@ def sensitivity(name: str) -> SensitivityResult:
     return result
 
 
-def _repeated(mechanism: Any, times: int) -> Enclosure | None:
+def _repeated(mechanism: Any, times: int) -> EnclosedLaw | None:
     pair = mechanism.worst_pair()
     return composed([(mechanism, pair.d0, pair.d1)] * times)
 
 
-def _softmax() -> Enclosure | None:
+def _softmax() -> EnclosedLaw | None:
     rng, draw = np.random.default_rng(0), m.SoftmaxDraw(5)
     return composed([(draw, w := rng.normal(size=5), w + 0.05 * rng.normal(size=5)) for _ in range(1000)])
 
 
-ENCLOSURES: dict[str, Callable[[], Enclosure | None]] = {
-    "Laplace vector of 20": lambda: enclose(m.LaplaceVector(1.0), m.LaplaceVector(1.0).spread_pair()),
+ENCLOSURES: dict[str, Callable[[], EnclosedLaw | None]] = {
+    "Laplace vector of 20": lambda: enclosed_law(m.LaplaceVector(1.0), m.LaplaceVector(1.0).spread_pair()),
     "1000 Gaussians": lambda: _repeated(m.Gaussian(1.0, 1e-5, noise_multiplier=10.0), 1000),
     "1000 Laplace": lambda: _repeated(m.Laplace(0.1), 1000),
     "1000 different softmax draws": _softmax,
@@ -129,7 +140,7 @@ def _width(name: str) -> float:
 
 
 @dataclass(frozen=True, slots=True)
-class Case:
+class Measurement:
     """A row of the table, not yet measured."""
 
     name: str
@@ -142,8 +153,8 @@ class Case:
         return Row(self.name, self.required, self.find(), self.unit, self.at_most)
 
 
-def _near(name: str, target: float, tolerance: float, find: Callable[[], float]) -> Case:
-    return Case(f"{name}: distance from {target:.6g}", tolerance, lambda: abs(find() - target), "distance", at_most=True)
+def _near(name: str, target: float, tolerance: float, find: Callable[[], float]) -> Measurement:
+    return Measurement(f"{name}: distance from {target:.6g}", tolerance, lambda: abs(find() - target), "distance", at_most=True)
 
 
 def _loss(name: str, unit: float = 1.0) -> float:
@@ -154,33 +165,33 @@ def _ratio(name: str) -> float:
     return sensitivity(name).ratio
 
 
-def _search_cases() -> list[Case]:
+def _search_cases() -> list[Measurement]:
     one, many, singular, huber, *correct = SEARCHES
     truth = SEARCHES[many][0].truth.parameter
     cases = [
         _near(f"{one}, found", 1.228, 1e-3, partial(_loss, one)),
-        Case(f"{many}, found", 1.30, partial(_loss, many)),
-        Case(f"{many}, over its supremum", 1 + 1e-9, partial(_loss, many, truth), "ratio", at_most=True),
-        Case(f"{singular}, found", math.inf, partial(_loss, singular)),
-        Case(f"{singular}, certified in a ball", 4.0, ball_audit),
+        Measurement(f"{many}, found", 1.30, partial(_loss, many)),
+        Measurement(f"{many}, over its supremum", 1 + 1e-9, partial(_loss, many, truth), "ratio", at_most=True),
+        Measurement(f"{singular}, found", math.inf, partial(_loss, singular)),
+        Measurement(f"{singular}, certified in a ball", 4.0, ball_audit),
         _near(f"{huber}, found", 1 + math.log(1.5), 1e-3, partial(_loss, huber)),
     ]
     for name in correct:
         tight = 0.5 if "hinge" in name else 1.0  # the loss of a hinge moves by half of what its claim pays for
-        cases.append(Case(f"{name}, over its truth", 0.95, partial(_loss, name, tight), "ratio"))
+        cases.append(Measurement(f"{name}, over its truth", 0.95, partial(_loss, name, tight), "ratio"))
         cases.append(
-            Case(f"{name}, over its claim", 1 + 1e-9, partial(_loss, name, SEARCHES[name][0].claim.parameter), "ratio", at_most=True)
+            Measurement(f"{name}, over its claim", 1 + 1e-9, partial(_loss, name, SEARCHES[name][0].claim.parameter), "ratio", at_most=True)
         )
     return cases
 
 
-def _sensitivity_cases() -> list[Case]:
+def _sensitivity_cases() -> list[Measurement]:
     *reached, line, plane = SENSITIVITIES
     return [
         *(_near(f"sensitivity, {name}", 1.0, 5e-4, partial(_ratio, name)) for name in reached),
         _near(f"sensitivity, {line}", 0.5257, 5e-4, partial(_ratio, line)),
-        Case(f"sensitivity, {plane}", 0.98, partial(_ratio, plane), "ratio"),
-        Case("sensitivities, longest search", 60.0, _longest, "CPU s", at_most=True),
+        Measurement(f"sensitivity, {plane}", 0.98, partial(_ratio, plane), "ratio"),
+        Measurement("sensitivities, longest search", 60.0, _longest, "CPU s", at_most=True),
     ]
 
 
@@ -190,14 +201,14 @@ def _longest() -> float:
     return max(_SPENT.values())
 
 
-CASES: tuple[Case, ...] = (
-    Case("Gaussian (1, 1e-5), 1e5 runs, at least", 0.998, lambda: gaussian("sampling").epsilon_lower),
-    Case("Gaussian (1, 1e-5), 1e5 runs, at most", 1.002, lambda: gaussian("sampling").epsilon_upper, at_most=True),
+CASES: tuple[Measurement, ...] = (
+    Measurement("Gaussian (1, 1e-5), 1e5 runs, at least", 0.998, lambda: gaussian("sampling").epsilon_lower),
+    Measurement("Gaussian (1, 1e-5), 1e5 runs, at most", 1.002, lambda: gaussian("sampling").epsilon_upper, at_most=True),
     _near("Gaussian (1, 1e-5), law, at least", 1.0, 1e-9, lambda: gaussian("law").epsilon_lower),
     _near("Gaussian (1, 1e-5), law, at most", 1.0, 1e-9, lambda: gaussian("law").epsilon_upper),
     *_search_cases(),
     *_sensitivity_cases(),
-    *(Case(f"width over epsilon, {name}", 0.01, partial(_width, name), "ratio", at_most=True) for name in ENCLOSURES),
+    *(Measurement(f"width over epsilon, {name}", 0.01, partial(_width, name), "ratio", at_most=True) for name in ENCLOSURES),
 )
 
 

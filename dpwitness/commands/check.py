@@ -79,10 +79,10 @@ def run(args: argparse.Namespace) -> int:
 
 def _check_one(target: Target, args: argparse.Namespace, checks: list[str], out: TextIO) -> CheckReport:
     """Check one target, a line for each finding."""
-    from dpwitness.auditors.checks.run import Finding, check_mechanism
+    from dpwitness.auditors.checks.run import CheckFinding, check_mechanism
     from dpwitness.inputs import shown, workers
 
-    def tell(finding: Finding) -> None:
+    def tell(finding: CheckFinding) -> None:
         print(plain(f"  {finding.status:<16}  {finding.check}  {finding.reason}".rstrip()), file=out, flush=True)
 
     with shown():

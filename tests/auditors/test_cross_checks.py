@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from dp_accounting.pld import privacy_loss_distribution as pld
 
-from dpwitness.auditors.loss.routes import enclose
+from dpwitness.auditors.loss.routes import enclosed_law
 from dpwitness.auditors.loss.search import worst_output
 from dpwitness.bench.white_box import ENCLOSURES, gaussian, searched
 from dpwitness.mechanisms import Gaussian, LogisticObjectivePerturbation, LogisticOutputPerturbation, zoo
@@ -45,7 +45,7 @@ SPECIMENS = {name: rest for name, *rest in specimens() if not re.search(SAMPLED,
 def test_laws_against_monte_carlo(name):
     """Shares of {L > t} on both datasets at three thresholds, 2e4 runs: within 5.5 standard errors and 30 runs; false failure 3e-7."""
     mechanism, pair = SPECIMENS[name]
-    law = enclose(mechanism, pair)
+    law = enclosed_law(mechanism, pair)
     assert law is not None
     loss = law.lower.loss
     finite = loss[np.isfinite(loss)]

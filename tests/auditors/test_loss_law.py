@@ -11,7 +11,7 @@ from scipy.optimize import brentq
 from scipy.stats import binom, cauchy, norm
 
 from dpwitness.auditors.loss.composition import merged, split
-from dpwitness.auditors.loss.routes import composed, enclose, loss_law
+from dpwitness.auditors.loss.routes import composed, enclosed_law, loss_law
 from dpwitness.auditors.statistics.loss_law import LossLaw
 from dpwitness.mechanisms import GDP, Gaussian, Laplace, LaplaceVector, Pair, RandomizedResponse, SoftmaxDraw, zoo
 
@@ -81,7 +81,7 @@ def ends(found, delta):
 def test_laplace_against_its_closed_form(shift, stripped):
     """With the kinks known and, stripped of its breakpoints, with the kinks to be found."""
     mechanism = Laplace(shift)
-    found = enclose(Bare(mechanism) if stripped else mechanism, mechanism.worst_pair())
+    found = enclosed_law(Bare(mechanism) if stripped else mechanism, mechanism.worst_pair())
     truth = laplace_profile(EPSILONS, shift)
     assert found.lower.hockey_stick(EPSILONS) == pytest.approx(truth, abs=3e-8 * shift)
     assert np.all(found.lower.hockey_stick(EPSILONS) <= truth + 1e-14)
@@ -98,7 +98,7 @@ def test_gaussian_against_balle_and_wang(mu, delta):
     mechanism = Gaussian(1.0, 1e-5)
     mechanism = Gaussian(1.0, 1e-5, noise_multiplier=1 / (mu * mechanism.sigma))
     truth = gaussian_epsilon(mu, delta)
-    found = enclose(mechanism, pair)
+    found = enclosed_law(mechanism, pair)
     assert ends(found, delta)[0] <= truth * (1 + 1e-9) <= ends(found, delta)[1] * (1 + 2e-9)
     wide, narrow = (2e-4, 1e-7) if mu <= 8 else (1e-3, 1e-3)  # at mu = 40 one of the two densities underflows in every cell that counts
     assert ends(found, delta) == (pytest.approx(truth, rel=wide), pytest.approx(truth, rel=wide))
@@ -110,7 +110,7 @@ def test_gaussian_against_balle_and_wang(mu, delta):
 def test_heavy_tails():
     """Cauchy shifted by 1: the hockey stick by scipy's quadrature; the loss is bounded by ln of the largest density ratio."""
     pair = Pair(np.array([0.0]), np.array([1.0]), "replace-one")
-    found = enclose(Cauchy(), pair)
+    found = enclosed_law(Cauchy(), pair)
     for epsilon in (0.2, 0.5, 0.9):
         gain = lambda y, e=epsilon: max(0.0, cauchy.pdf(y - 1) - math.exp(e) * cauchy.pdf(y))  # noqa: E731
         truth = quad(gain, -1, 60, limit=2000, points=[0, 1, 2, 5])[0]
@@ -122,7 +122,7 @@ def test_heavy_tails():
 
 
 def test_jumps_and_one_sided_outputs():
-    found = enclose(Uniform(), Pair(np.array([0.0]), np.array([0.3]), "replace-one"))
+    found = enclosed_law(Uniform(), Pair(np.array([0.0]), np.array([0.3]), "replace-one"))
     for law in (found.lower, found.upper, found.lower.swapped()):
         assert law.hockey_stick([0.0, 1.0, 50.0]) == pytest.approx(0.3, abs=1e-9)
         assert law.epsilon(0.29) == np.inf
@@ -153,20 +153,20 @@ def test_enumeration_reaches_the_truth_and_agrees_with_sampling(name):
 def test_two_dimensions_against_the_product(delta):
     """Cubature of the joint density against composition of its factors, and against the closed form of the normal law."""
     vector = LaplaceVector(1.0, 2)
-    by_parts, whole = enclose(vector, vector.spread_pair()), enclose(Bare(vector), vector.spread_pair())
+    by_parts, whole = enclosed_law(vector, vector.spread_pair()), enclosed_law(Bare(vector), vector.spread_pair())
     assert "2 dimensions" in whole.route
     assert ends(whole, delta)[0] <= ends(by_parts, delta)[1]
     assert ends(whole, delta)[1] >= ends(by_parts, delta)[0]
     assert ends(whole, delta) == (pytest.approx(ends(by_parts, delta)[0], abs=2e-5), pytest.approx(ends(by_parts, delta)[0], abs=2e-5))
     pair = Pair(np.zeros(2), np.full(2, 0.5), "l1")
-    truth, found = gaussian_epsilon(math.sqrt(0.5), delta), ends(enclose(Normal(), pair), delta)
+    truth, found = gaussian_epsilon(math.sqrt(0.5), delta), ends(enclosed_law(Normal(), pair), delta)
     assert found[0] <= truth <= found[1]
     assert found[1] - found[0] < 5e-3 * truth
 
 
 def test_three_dimensions():
     pair = Pair(np.zeros(3), np.array([1.0, 0.0, 0.0]), "l1")
-    truth, found = gaussian_epsilon(1.0, 1e-2), ends(enclose(Normal(), pair), 1e-2)
+    truth, found = gaussian_epsilon(1.0, 1e-2), ends(enclosed_law(Normal(), pair), 1e-2)
     assert found[0] <= truth <= found[1]
     assert found[1] - found[0] < 0.1 * truth
 
@@ -174,7 +174,7 @@ def test_three_dimensions():
 def test_mixed_outputs():
     """An index and a value: the index alone is enumerated, the value integrated. The truth is that of the zoo."""
     mechanism = zoo()["noisy-max-both"]
-    found = enclose(mechanism, mechanism.worst_pair())
+    found = enclosed_law(mechanism, mechanism.worst_pair())
     assert "1 dimension" in found.route
     assert max(found.lower.supremum, found.lower.swapped().supremum) == pytest.approx(mechanism.truth.parameter, rel=1e-9)
 
@@ -232,7 +232,7 @@ def test_twenty_dimensional_vectors_against_monte_carlo():
     """delta(0.3) of the spread shift by 2e5 runs within 5.5 standard errors: false failure 4e-8. And the width promised: 1 % of epsilon."""
     mechanism = LaplaceVector(1.0)
     pair = mechanism.spread_pair()
-    found = enclose(mechanism, pair)
+    found = enclosed_law(mechanism, pair)
     low, high = ends(found, 1e-5)
     assert 0 < high - low < 1e-2 * high
     rows = mechanism.sample(pair.d1, 200_000, np.random.default_rng(3))

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from flint import arb, ctx
 
-from dpwitness.auditors.loss.routes import enclose
+from dpwitness.auditors.loss.routes import enclosed_law
 from dpwitness.auditors.proved.ends import proved_ends
 from dpwitness.auditors.proved.space import cells_of
 from dpwitness.mechanisms import (
@@ -118,7 +118,7 @@ def test_the_huber_loss_reaches_its_formula(dimension, epsilon):
 def test_gaussian_noise_in_a_perturbed_objective(dimension):
     mechanism = GLMObjectivePerturbation(loss=Loss("huber"), epsilon=0.5, delta=1e-4, noise="gaussian", dimension=dimension)
     found = ends_of(mechanism)
-    law = enclose(
+    law = enclosed_law(
         GLMObjectivePerturbation(loss=Loss("huber"), epsilon=0.5, delta=1e-4, noise="gaussian", dimension=1),
         GLMObjectivePerturbation(loss=Loss("huber"), epsilon=0.5, delta=1e-4, noise="gaussian", dimension=1).worst_pair(),
     )

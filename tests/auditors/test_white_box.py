@@ -9,7 +9,7 @@ import pytest
 from scipy.stats import norm
 
 from dpwitness.auditors.loss.oracle import against_law, check_oracle
-from dpwitness.auditors.loss.routes import enclose
+from dpwitness.auditors.loss.routes import enclosed_law
 from dpwitness.auditors.replaying.replay import replay
 from dpwitness.auditors.results.verdicts import Verdict
 from dpwitness.auditors.statistics.betting import Stakes, lower_mean, upper_mean
@@ -318,7 +318,7 @@ def test_right_densities_are_none(name):
     """20 seeds, alone and against the law of the loss: a right oracle is refused with probability 1e-6 at most."""
     mechanism = zoo()[name]
     pair = mechanism.worst_pair()
-    law = enclose(mechanism, pair)
+    law = enclosed_law(mechanism, pair)
     for seed in range(20):
         checked = check_oracle(mechanism, pair, 4000, np.random.default_rng(seed))
         assert law is None or against_law(law, checked) is None

@@ -105,10 +105,10 @@ def test_violations_are_confirmed_in_every_notion(claim):
 
 def test_confirmed_lower_ends_hold():
     """12 claims just at the truth: the limit on rho passes .5 with probability .001 each; chance of more than 2 wrong ones 2e-7."""
-    from dpwitness.auditors.loss.routes import enclose
+    from dpwitness.auditors.loss.routes import enclosed_law
     from dpwitness.auditors.white_box.sampled_ends import confirmed
 
-    law = enclose(NORMAL, ZERO_ONE)
+    law = enclosed_law(NORMAL, ZERO_ONE)
     wrong = 0
     for seed in range(12):
         rng = np.random.default_rng(seed)
