@@ -109,14 +109,6 @@ class Kernel:
             raise InvalidArgument(f"Kernel: {self.name} must be positive semi-definite on the data, got smallest eigenvalue {smallest:.6g}")
         return matrix
 
-    def require_radius(self, x: ArrayLike, radius: float) -> None:
-        """Raise InvalidArgument unless K(x_i, x_i) <= radius^2 for every row."""
-        rows = _rows("x", x)
-        lengths = np.sqrt([float(self(row[None, :], row[None, :])[0, 0]) for row in rows])
-        if lengths.max() > radius * (1 + 1e-12):
-            i = int(lengths.argmax())
-            raise InvalidArgument(f"Kernel: |phi(x)| must be at most {radius!r}, got {float(lengths[i])!r} in row {i}")
-
 
 def _rows(name: str, value: ArrayLike) -> FloatArray:
     rows = np.ascontiguousarray(value, dtype=np.float64)

@@ -89,11 +89,6 @@ class Loss:
         return self.name not in ("hinge", "absolute")
 
     @property
-    def twice_differentiable(self) -> bool:
-        """Whether l'' is continuous, so that the law of a perturbed minimiser has the density of a change of variables everywhere."""
-        return self.name not in ("hinge", "absolute", "huber")
-
-    @property
     def binary(self) -> bool:
         """Whether labels must be -1 or +1."""
         return self.name in _MARGIN

@@ -13,9 +13,9 @@ from numpy.random import Generator
 
 from dpwitness.mechanisms.terms.datasets import LabelledVectors
 from dpwitness.mechanisms.terms.protocol import FloatArray
-from dpwitness.mechanisms.terms.validation import InvalidArgument, require_integer, require_nonnegative, require_positive
+from dpwitness.mechanisms.terms.validation import InvalidArgument, require_integer, require_nonnegative
 
-__all__ = ["MissingDependency", "breast_cancer", "hypercube", "padded", "pima", "sparse_glm", "sphere_with_margin"]
+__all__ = ["MissingDependency", "breast_cancer", "hypercube", "padded", "pima", "sphere_with_margin"]
 
 
 class MissingDependency(ImportError):
@@ -79,24 +79,6 @@ def hypercube(n: int, dimension: int, gamma: float, rng: Generator) -> LabelledV
     scale = np.full(d, np.sqrt((1 - gamma * gamma) / (d - 1)))
     scale[0] = gamma
     return LabelledVectors(corner * scale, corner[:, 0])
-
-
-def sparse_glm(n: int, dimension: int, active: int, theta_norm: float, rng: Generator) -> tuple[LabelledVectors, FloatArray]:
-    """Logistic model with `active` features that matter of `dimension`: records (norm at most 1), labels, and theta*.
-
-    Records are uniform in the unit ball of the active coordinates and zero elsewhere, as the padded data of JT14's figure 1 (c) are;
-    labels follow P(y = 1) = 1/(1 + exp(-<theta*, x>)) with |theta*| = `theta_norm`.
-    """
-    count, p = require_integer("n", n), require_integer("dimension", dimension)
-    k = require_integer("active", active, most=p)
-    require_positive("theta_norm", theta_norm)
-    x = np.zeros((count, p))
-    direction = rng.standard_normal((count, k))
-    x[:, :k] = direction / np.linalg.norm(direction, axis=1, keepdims=True) * rng.uniform(size=(count, 1)) ** (1 / k)
-    theta = np.zeros(p)
-    theta[:k] = theta_norm / np.sqrt(k)
-    y = np.where(rng.uniform(size=count) < 1 / (1 + np.exp(-(x @ theta))), 1.0, -1.0)
-    return LabelledVectors(x, y), theta
 
 
 def padded(dataset: LabelledVectors, extra: int) -> LabelledVectors:

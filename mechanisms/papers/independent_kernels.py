@@ -16,7 +16,7 @@ from dpwitness.mechanisms.papers.interactive_kernels import interval_log_probabi
 from dpwitness.mechanisms.terms.protocol import FloatArray
 from dpwitness.mechanisms.textbook.categorical import draw_index
 
-__all__ = ["ball_log_densities", "ball_transcripts", "log_partition", "net_log_densities", "net_transcripts"]
+__all__ = ["ball_log_densities", "ball_transcripts", "net_log_densities", "net_transcripts"]
 
 IntArray = NDArray[np.int64]
 
@@ -40,11 +40,6 @@ def _log_partition(k: float, d: int, mixture: bool, nodes: FloatArray, weights: 
         total += weights[i] * value * (u * (2.0 - u)) ** (0.5 * (d - 1)) * reach * x
     # both halves of the ball, and the volume of the (d-1)-dimensional unit ball
     return k + math.log(2.0 * total) + 0.5 * (d - 1) * math.log(math.pi) - math.lgamma(0.5 * (d + 1))
-
-
-def log_partition(k: float, d: int, mixture: bool) -> float:
-    """Log of the normaliser of a draw from the unit ball at k = kappa |v|."""
-    return float(_log_partition(float(k), d, mixture, _NODES, _WEIGHTS))
 
 
 @jit

@@ -19,7 +19,7 @@ from dpwitness.mechanisms.numerics.solvers import Problem, minimise, minimise_pe
 from dpwitness.mechanisms.papers.generators import MissingDependency, breast_cancer, hypercube, pima, sphere_with_margin
 from dpwitness.mechanisms.terms.protocol import FloatArray
 
-__all__ = ["CURVE_METHODS", "FIGURE_2", "METHODS", "PROBLEMS", "Cell", "Problem", "cell", "curve_floor", "curve_point", "stream"]
+__all__ = ["CURVE_METHODS", "FIGURE_2", "METHODS", "PROBLEMS", "Cell", "FigureRow", "cell", "curve_floor", "curve_point", "stream"]
 
 EPSILON = 0.2
 FOLDS, RESTARTS, MANY = 5, 10, 500
@@ -47,7 +47,7 @@ FIGURE_2 = {
 
 
 @dataclass(frozen=True, slots=True)
-class Problem:
+class FigureRow:
     """A row of figure 2.
 
     Parameters
@@ -66,12 +66,12 @@ class Problem:
 
 
 PROBLEMS = {
-    "margin 0.1": Problem("margin 0.1", 1e-2, 1000),
-    "margin 0.05": Problem("margin 0.05", 1e-3, 1000),
-    "Pima": Problem("Pima", 1e-6, 600),
-    "Pima, unstandardized": Problem("Pima", 1e-6, 600),
-    "breast cancer": Problem("breast cancer", 1e-6, 450),
-    "breast cancer, unstandardized": Problem("breast cancer", 1e-6, 450),
+    "margin 0.1": FigureRow("margin 0.1", 1e-2, 1000),
+    "margin 0.05": FigureRow("margin 0.05", 1e-3, 1000),
+    "Pima": FigureRow("Pima", 1e-6, 600),
+    "Pima, unstandardized": FigureRow("Pima", 1e-6, 600),
+    "breast cancer": FigureRow("breast cancer", 1e-6, 450),
+    "breast cancer, unstandardized": FigureRow("breast cancer", 1e-6, 450),
 }
 
 
