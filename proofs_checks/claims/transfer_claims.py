@@ -16,7 +16,7 @@ from dpwitness.auditors.loss.composition import compose
 from dpwitness.auditors.loss.routes import composed
 from dpwitness.auditors.measured.utility import audit_utility
 from dpwitness.auditors.measured.utility_claims import Scaling
-from dpwitness.auditors.statistics.loss_law import Enclosure as Laws
+from dpwitness.auditors.statistics.loss_law import EnclosedLaw as Laws
 from dpwitness.auditors.statistics.loss_law import LossLaw
 from dpwitness.auditors.white_box.certify import certify
 from dpwitness.mechanisms.numerics.losses import Loss

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from dpwitness.auditors.loss.routes import enclose
+from dpwitness.auditors.loss.routes import enclosed_law
 from dpwitness.auditors.measured.sensitivity import SensitivityResult
 from dpwitness.auditors.measured.utility import UtilityResult
 from dpwitness.auditors.measured.utility_claims import Scaling
@@ -50,7 +50,7 @@ def case(value: float) -> float:
 
 def exact_delta(mechanism: Any, pair: Pair, epsilon: float) -> Enclosure:
     """The delta at `epsilon` of a pair, the larger of both orders, from the law of the privacy loss. InvalidArgument where it has none."""
-    law = enclose(mechanism, pair)
+    law = enclosed_law(mechanism, pair)
     if law is None:
         raise InvalidArgument(f"exact_delta: no exact law can be computed for {type(mechanism).__name__}")
     low, high = (max(float(side.hockey_stick(epsilon)), float(side.swapped().hockey_stick(epsilon))) for side in (law.lower, law.upper))

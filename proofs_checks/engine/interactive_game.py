@@ -14,7 +14,7 @@ import numpy as np
 from scipy.stats import nbinom
 
 from dpwitness.auditors.loss.composition import compose
-from dpwitness.auditors.statistics.loss_law import Enclosure as Laws
+from dpwitness.auditors.statistics.loss_law import EnclosedLaw as Laws
 from dpwitness.auditors.statistics.loss_law import LossLaw
 from dpwitness.mechanisms.terms.protocol import FloatArray
 
