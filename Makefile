@@ -6,13 +6,17 @@ STAMP := $(VENV)/.installed
 # One linear algebra thread a process: the tests run on all cores already.
 export OPENBLAS_NUM_THREADS ?= 1
 
-.PHONY: audit test clean
+.PHONY: audit test release-check clean
 
 audit: $(STAMP)
 	@status=0; $(VENV)/bin/dpwitness suite zoo --workers $$(getconf _NPROCESSORS_ONLN) --report out/zoo || status=$$?; echo "The report lies in out/zoo/audit.md"; exit $$status
 
 test: $(STAMP)
 	$(VENV)/bin/python -m pytest -n auto
+
+release-check: $(STAMP)
+	$(VENV)/bin/python -m pip install --quiet --disable-pip-version-check build
+	$(VENV)/bin/python tests/release.py
 
 $(STAMP): requirements.lock pyproject.toml
 	$(PYTHON) -m venv $(VENV)
