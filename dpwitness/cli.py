@@ -11,8 +11,6 @@ from dpwitness.commands import audit, bench, check, claims, listing, replay, sui
 from dpwitness.ending import OK, TRACEBACK, USAGE, guarded, streams
 from dpwitness.interrupts import heard, last
 
-__all__ = ["main"]
-
 COMMANDS = {
     "audit": audit,
     "suite": suite,

@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from dpwitness.auditors.results.certify_result import CertifyResult
     from dpwitness.auditors.results.verdicts import Result
 
-__all__ = ["Bar", "announce", "bar", "describe", "plain"]
-
 _WIDTH = 30
 _UNSEEN = ("Cc", "Cf", "Cs", "Co", "Zl", "Zp")
 

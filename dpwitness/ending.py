@@ -14,8 +14,6 @@ from typing import Any
 
 from dpwitness.mechanisms.terms.validation import InvalidArgument, said
 
-__all__ = ["NO_VERDICT", "OK", "TRACEBACK", "USAGE", "VIOLATED", "Stream", "after", "apart", "attempt", "guarded", "streams"]
-
 OK, VIOLATED, USAGE, NO_VERDICT = 0, 1, 2, 3
 
 TRACEBACK = "DPWITNESS_TRACEBACK"

@@ -6,8 +6,6 @@ import re
 
 from dpwitness.mechanisms.terms.validation import InvalidArgument
 
-__all__ = ["matches"]
-
 _TOKEN = re.compile(r"\s*(\(|\)|[^\s()]+)")
 
 

@@ -22,8 +22,6 @@ from dpwitness.mechanisms.terms.reading import Json
 from dpwitness.mechanisms.terms.validation import InvalidArgument, said
 from dpwitness.pools import pool
 
-__all__ = ["dataset", "keywords", "load", "own", "pair_of", "scores", "shown", "workers"]
-
 
 def _json(name: str, text: str) -> Any:
     def refuse(word: str) -> Any:

@@ -14,8 +14,6 @@ from typing import Any
 
 from dpwitness.ending import NO_VERDICT
 
-__all__ = ["heard", "last"]
-
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 

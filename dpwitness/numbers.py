@@ -6,8 +6,6 @@ import argparse
 from collections.abc import Callable
 from decimal import Decimal, InvalidOperation
 
-__all__ = ["real", "whole"]
-
 
 def whole(name: str, least: int, most: int | None = None) -> Callable[[str], int]:
     """A parser of whole numbers, also written as 1e6, in [least, most].

@@ -15,8 +15,6 @@ from multiprocessing import parent_process
 from multiprocessing.connection import wait
 from typing import Any
 
-__all__ = ["pool"]
-
 _PDEATHSIG = 1  # of prctl, see linux/prctl.h
 
 

@@ -22,8 +22,6 @@ from dpwitness.mechanisms.terms.writing import write_json
 from dpwitness.reports.audit.report import result_json
 from dpwitness.reports.audit.wording import dataset, slugs
 
-__all__ = ["Auditor", "NoVerdict", "PrivacyViolation"]
-
 R = TypeVar("R", bound=Result)
 
 TRIALS = 200_000

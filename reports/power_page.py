@@ -19,8 +19,6 @@ from dpwitness.reports.audit.drawing import drawing
 from dpwitness.reports.audit.wording import count, figure, table
 from dpwitness.reports.trust_page import read_tables
 
-__all__ = ["main", "page", "plot"]
-
 Budget = Mapping[str, Any]  # an entry of the details of `bench.power`: trials, seeds, cases
 
 _INTRODUCTION = (

@@ -17,8 +17,6 @@ from dpwitness.mechanisms.terms.validation import InvalidArgument
 from dpwitness.mechanisms.terms.writing import write_text
 from dpwitness.reports.audit.wording import figure, table
 
-__all__ = ["main", "page", "read_tables"]
-
 Row = Mapping[str, Any]
 
 _INTRODUCTION = (

@@ -26,8 +26,6 @@ from dpwitness.mechanisms.terms.notions import Claim
 from dpwitness.mechanisms.terms.pairs import Pair
 from dpwitness.mechanisms.terms.reading import Json
 
-__all__ = ["PROBE", "Course", "Progress", "Request", "UnderTest"]
-
 Progress = Callable[[int, int], None]
 
 PROBE = 64  # rounds in a probe's chunk, of which four are run in all

@@ -18,8 +18,6 @@ from dpwitness.auditors.statistics.certificate import Tally, certified, p_value,
 from dpwitness.mechanisms.terms.notions import Claim, promised
 from dpwitness.mechanisms.terms.validation import InvalidArgument, require_integer, require_probability, require_type, said
 
-__all__ = ["audit_outputs"]
-
 
 def audit_outputs(
     outputs0: Any, outputs1: Any, claim: Claim | str, *, confidence: float = 0.99, seed: int = 0, name: str = "given outputs"

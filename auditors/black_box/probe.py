@@ -25,8 +25,6 @@ from dpwitness.mechanisms.foreign.wire import text_of
 from dpwitness.mechanisms.terms.jsonable import to_jsonable
 from dpwitness.mechanisms.terms.protocol import AlwaysRaises, MechanismFailed
 
-__all__ = ["Probed", "probe_stage", "replay_stage", "told_of"]
-
 _BETWEEN = (1, 2)  # calls between the replays
 _SIZE = 8  # of each of them
 _CLOSE = 1e-9  # relative difference of outputs that only the last bits of a computation make

@@ -29,8 +29,6 @@ from dpwitness.mechanisms.foreign.target import Target
 from dpwitness.mechanisms.terms.pairs import Pair
 from dpwitness.mechanisms.terms.protocol import AlwaysRaises
 
-__all__ = ["EARLY_ALPHA", "certify_event", "probe", "search_and_test"]
-
 BothSides = tuple[Outputs, Outputs]  # of D1 and of D0; of `engine.Sides`, those on which no batch raised
 
 LEAST_PROBE = 16  # where pairs are many and runs are few

@@ -17,8 +17,6 @@ from dpwitness.auditors.running.engine import Stage, collect
 from dpwitness.mechanisms.terms.notions import Claim
 from dpwitness.mechanisms.terms.validation import InvalidArgument, require_positive, shown
 
-__all__ = ["Costs", "Price", "price", "require_enough", "require_seconds", "told_in_time"]
-
 LEAST = 1000  # runs of an audit
 _MOST = 10**10  # that a time may come to
 _LARGEST = 2**14  # rounds of a timed batch

@@ -13,8 +13,6 @@ from dpwitness.auditors.events.outputs import Outputs
 from dpwitness.mechanisms.terms.protocol import MechanismFailed
 from dpwitness.mechanisms.terms.validation import said
 
-__all__ = ["check_types", "type_of"]
-
 _OF_TYPES = re.compile(
     r"NoneType|'\w+' object|unsupported operand|could not convert|must be real number|not supported between|\btypes?\b|dtype|"
     r"\bufunc\b|can't multiply|concatenate|invalid literal|expected \w+, got|argument must be|must be str|no len\(\)",

@@ -25,8 +25,6 @@ from dpwitness.mechanisms.terms.pairs import Pair
 from dpwitness.mechanisms.terms.powers import offers
 from dpwitness.mechanisms.terms.protocol import WhiteBox
 
-__all__ = ["CHECKS", "Check", "CheckFailed", "Skip", "Subject", "Tag", "budgets", "check", "fail_if_told_apart"]
-
 CONFIDENCE = 1 - 1e-9  # of every statistical check
 LEAST = 1000  # runs of an audit
 FEW = 0.002  # of all runs: what a check takes that only looks at a few

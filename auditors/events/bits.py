@@ -15,8 +15,6 @@ from dpwitness.auditors.events.rules import Event, Lattice, LowBits, lattice, lo
 from dpwitness.auditors.statistics.certificate import certified
 from dpwitness.mechanisms.terms.notions import Claim
 
-__all__ = ["floating", "learn_lattice"]
-
 _COLUMNS = 8  # of a wide output, as many as this are looked at
 _ROWS = 2**16
 

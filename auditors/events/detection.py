@@ -26,8 +26,6 @@ from dpwitness.mechanisms.terms.notions import Claim
 from dpwitness.mechanisms.terms.protocol import FloatArray
 from dpwitness.mechanisms.terms.validation import require_probability
 
-__all__ = ["ScoreLaw", "detectable", "score_law"]
-
 LEARNING = 0.8  # standard errors that learning the event anew costs; measured, see above
 LEARNING_TAIL = 2.8  # that a tail beyond the training data costs on top
 LEARNING_CELLS = 4.0  # that learning cells, their losses and an order anew costs

@@ -28,8 +28,6 @@ from dpwitness.auditors.events.outputs import Outputs
 from dpwitness.auditors.events.rules import Event, Guesses
 from dpwitness.mechanisms.terms.notions import Claim
 
-__all__ = ["LEVELS", "ORDERS", "Binned", "binned_bound", "expected_binned", "oracle_binned", "oracle_rule", "train_binned"]
-
 FloatArray = NDArray[np.float64]
 
 LEVELS = (0.002, 0.01, 0.03, 0.08, 0.16, 0.25, 0.35, 0.45, 0.55, 0.65, 0.75, 0.84, 0.92, 0.97, 0.99, 0.998)  # of the cells' boundaries

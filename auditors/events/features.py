@@ -18,23 +18,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = [
-    "Affine",
-    "Block",
-    "Distances",
-    "Levels",
-    "Numbers",
-    "Places",
-    "Products",
-    "Ramps",
-    "SignedLog",
-    "Sorted",
-    "Trees",
-    "Values",
-    "propose",
-    "values_of",
-]
-
 FloatArray = NDArray[np.float64]
 Columns = NDArray[np.int64]
 

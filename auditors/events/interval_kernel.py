@@ -9,8 +9,6 @@ from numpy.typing import NDArray
 
 from dpwitness.mechanisms.numerics.jit import jit
 
-__all__ = ["count_in_intervals"]
-
 _CELLS = 4096
 _CUT = 2  # no guess: an edge lies in or near the cell
 

@@ -33,8 +33,6 @@ from dpwitness.auditors.events.scorers import (
 )
 from dpwitness.mechanisms.terms.notions import Claim
 
-__all__ = ["Learned", "learn"]
-
 FloatArray = NDArray[np.float64]
 
 _WORTH = 0.01  # how much more a later, less simple order must promise

@@ -23,8 +23,6 @@ from numpy.typing import NDArray
 
 from dpwitness.mechanisms.foreign.wire import array_in, fields_in, text_of
 
-__all__ = ["Leaves", "code_of", "columns_of", "walk"]
-
 _EXACT = 2.0**53  # integers up to here are floats
 _TEXT = 60  # characters of a text that are kept to be printed
 _EPOCH = datetime.datetime(1970, 1, 1)

@@ -16,8 +16,6 @@ from numpy.typing import NDArray
 from dpwitness.auditors.events.leaves import Leaves, code_of, columns_of, walk
 from dpwitness.mechanisms.terms.protocol import Parts
 
-__all__ = ["Outputs", "Seen", "WrongShape", "concatenate", "encode"]
-
 FloatArray = NDArray[np.float64]
 
 _NAMES = 4096  # structures and texts that are kept to be printed

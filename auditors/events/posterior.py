@@ -26,8 +26,6 @@ from dpwitness.auditors.statistics.certificate import SHARE_FOR_FREQUENCY, param
 from dpwitness.auditors.statistics.regression import evidence, fit_logistic
 from dpwitness.mechanisms.terms.notions import Claim
 
-__all__ = ["Choice", "Draws", "Goal", "Table", "counts_of", "draw_atoms", "draw_shares", "fitted_odds", "judged"]
-
 FloatArray = NDArray[np.float64]
 
 _DRAWS, _THRESHOLDS = 48, 44

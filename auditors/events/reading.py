@@ -14,8 +14,6 @@ from dpwitness.mechanisms.terms.jsonable import from_jsonable
 from dpwitness.mechanisms.terms.reading import record, refuse, text
 from dpwitness.mechanisms.terms.validation import InvalidArgument
 
-__all__ = ["columns_of", "read_event"]
-
 COLUMNS = 2**17  # of an output
 NESTED = 256  # events of a binned rule
 

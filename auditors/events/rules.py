@@ -16,18 +16,6 @@ from dpwitness.mechanisms.terms.jsonable import to_jsonable
 from dpwitness.mechanisms.terms.reading import Json
 from dpwitness.mechanisms.terms.validation import InvalidArgument
 
-__all__ = [
-    "Atoms",
-    "Ball",
-    "Event",
-    "Intervals",
-    "Lattice",
-    "Threshold",
-    "WeightedScore",
-    "name_of_atom",
-    "only_exact",
-]
-
 FloatArray = NDArray[np.float64]
 Guesses = NDArray[np.int8]
 

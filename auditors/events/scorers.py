@@ -20,21 +20,6 @@ from dpwitness.auditors.events.rules import Atoms, Ball, Event, Intervals, Thres
 from dpwitness.auditors.events.trees import boost
 from dpwitness.auditors.statistics.regression import fit_grouped
 
-__all__ = [
-    "AtomScorer",
-    "LineScorer",
-    "ModelScorer",
-    "Scorer",
-    "Training",
-    "find_atoms",
-    "fit_distance",
-    "fit_line",
-    "fit_model",
-    "fit_trees",
-    "held_out_scores",
-    "repeated",
-]
-
 FloatArray = NDArray[np.float64]
 
 _FIT_ROWS = 30_000  # at least, where there are as many

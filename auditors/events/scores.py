@@ -20,8 +20,6 @@ from dpwitness.mechanisms.terms.protocol import MechanismFailed, name_of
 from dpwitness.mechanisms.terms.reading import Json
 from dpwitness.mechanisms.terms.validation import InvalidArgument, require_callable, shown
 
-__all__ = ["Key", "Score", "columns_of", "guarded", "number_of", "own_score", "same", "scores_of"]
-
 FloatArray = NDArray[np.float64]
 Key = str | int | None
 

@@ -7,8 +7,6 @@ from numpy.typing import NDArray
 
 from dpwitness.mechanisms.numerics.jit import jit
 
-__all__ = ["sum_of_trees"]
-
 
 @jit
 def sum_of_trees(

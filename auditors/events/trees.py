@@ -12,8 +12,6 @@ from numpy.typing import NDArray
 
 from dpwitness.auditors.events.features import Trees
 
-__all__ = ["LEAST_ROWS", "boost"]
-
 FloatArray = NDArray[np.float64]
 
 LEAST_ROWS = 4000  # fewer say nothing of interactions that a model has not seen, and the library takes a second to load

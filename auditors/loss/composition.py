@@ -23,8 +23,6 @@ from numpy.typing import NDArray
 from dpwitness.auditors.loss.content import content_key
 from dpwitness.auditors.statistics.loss_law import EnclosedLaw, LossLaw
 
-__all__ = ["compose", "composed_by", "merged", "split"]
-
 FloatArray = NDArray[np.float64]
 
 _TAIL = 1e-15  # mass that all truncations together may move, either way

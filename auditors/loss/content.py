@@ -11,8 +11,6 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["content_key"]
-
 _METHODS = ("sample", "log_density", "support", "factors", "breakpoints", "atoms")
 
 

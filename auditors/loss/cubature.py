@@ -20,8 +20,6 @@ from numpy.typing import NDArray
 
 from dpwitness.auditors.statistics.loss_law import EnclosedLaw, LossLaw, unaccounted
 
-__all__ = ["integrate"]
-
 FloatArray = NDArray[np.float64]
 LogDensities = Callable[[FloatArray, NDArray[np.intp]], tuple[FloatArray, FloatArray]]
 

@@ -22,8 +22,6 @@ from dpwitness.mechanisms.terms.notions import Claim, promised
 from dpwitness.mechanisms.terms.pairs import Pair
 from dpwitness.mechanisms.terms.validation import require_integer, require_probability, require_type
 
-__all__ = ["Best", "best_event", "limit", "limit_of_law"]
-
 FloatArray = NDArray[np.float64]
 
 _CELLS = 60

@@ -10,8 +10,6 @@ from numpy.typing import NDArray
 from dpwitness.auditors.loss.oracle import Checked
 from dpwitness.auditors.loss.oracle_bets import TESTED, Side
 
-__all__ = ["smallest_mismatch"]
-
 FloatArray = NDArray[np.float64]
 
 _ROWS = 4096  # outputs a side on which capitals are foretold

@@ -26,8 +26,6 @@ from dpwitness.mechanisms.terms.pairs import Pair
 if TYPE_CHECKING:
     from dpwitness.auditors.statistics.loss_law import EnclosedLaw
 
-__all__ = ["FALSE_ALARM", "BadOracle", "Checked", "Underflow", "against_law", "check_oracle", "rows_of"]
-
 FloatArray = NDArray[np.float64]
 
 FALSE_ALARM = 1e-6  # of all tests of one oracle together

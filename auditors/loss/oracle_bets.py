@@ -28,8 +28,6 @@ from numpy.typing import NDArray
 from scipy.spatial import cKDTree
 from scipy.special import gammaln, logsumexp
 
-__all__ = ["TESTED", "Side", "capital"]
-
 FloatArray = NDArray[np.float64]
 LogDensity = Callable[[FloatArray], FloatArray]
 

@@ -12,8 +12,6 @@ from dpwitness.mechanisms.terms.powers import offers
 from dpwitness.mechanisms.terms.protocol import FloatArray, WhiteBox
 from dpwitness.mechanisms.terms.validation import InvalidArgument
 
-__all__ = ["Loss", "best_atom", "sampled"]
-
 _ROUNDING = 1e-15  # of the size of a log-density; its terms are few and of that size
 _FAINT = -707.0  # logarithms of numbers that have lost digits, where a density was computed before its logarithm was taken
 _GONE = -745.2  # of the smallest

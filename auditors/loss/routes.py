@@ -21,8 +21,6 @@ from dpwitness.mechanisms.terms.pairs import Pair
 from dpwitness.mechanisms.terms.powers import HasAtoms, HasBreakpoints, HasFactors, HasSupport, offers
 from dpwitness.mechanisms.terms.protocol import WhiteBox
 
-__all__ = ["composed", "enclosed_law", "law_of", "loss_law"]
-
 FloatArray = NDArray[np.float64]
 
 _SEEN = 4096  # runs a side that show what outputs look like where no support is offered

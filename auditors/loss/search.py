@@ -19,8 +19,6 @@ from dpwitness.mechanisms.terms.powers import HasBreakpoints, HasSupport, offers
 from dpwitness.mechanisms.terms.protocol import FloatArray, WhiteBox
 from dpwitness.mechanisms.terms.validation import InvalidArgument, require_integer, require_numbers, require_type
 
-__all__ = ["Kind", "WorstOutput", "worst_output"]
-
 Kind = Literal["attained", "ray", "singularity", "impossible"]
 
 _DOUBLINGS = 2.0 ** np.arange(0, 41)

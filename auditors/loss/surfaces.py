@@ -7,8 +7,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["fills_space", "moved", "spread_of"]
-
 FloatArray = NDArray[np.float64]
 
 _MOVE = 1e-7  # of the spread of a column

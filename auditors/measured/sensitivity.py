@@ -25,8 +25,6 @@ from dpwitness.mechanisms.terms.protocol import FloatArray, name_of
 from dpwitness.mechanisms.terms.reading import Json
 from dpwitness.mechanisms.terms.validation import InvalidArgument, require_callable, require_integer, require_positive, require_type, shown
 
-__all__ = ["SensitivityResult", "audit_sensitivity", "feature_distance", "sensitivity_at"]
-
 Norm = float | Callable[[Any, Any], float]
 
 _ROUNDING = 1e-9  # relative allowance for values that come without a radius

@@ -33,8 +33,6 @@ from dpwitness.mechanisms.terms.validation import (
     shown,
 )
 
-__all__ = ["UtilityPoint", "UtilityResult", "audit_utility"]
-
 _MARGIN = 0.05  # of a slope, for slower terms
 
 

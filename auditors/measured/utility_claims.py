@@ -7,8 +7,6 @@ from dataclasses import dataclass
 
 from dpwitness.mechanisms.terms.validation import InvalidArgument, require, require_callable, require_positive, shown
 
-__all__ = ["FailureBound", "MeanBound", "Scaling", "UtilityClaim"]
-
 _LEAST_SPAN, _LEAST_POINTS = 64.0, 4
 
 

@@ -16,8 +16,6 @@ from dpwitness.mechanisms.terms.jsonable import to_jsonable
 from dpwitness.mechanisms.terms.pairs import Pair
 from dpwitness.mechanisms.terms.validation import InvalidArgument, shown
 
-__all__ = ["DRAWN_SEED", "pairs_for", "require_neighbours"]
-
 DRAWN_SEED = 11
 DRAWN = 12  # pairs: each place with each change
 DRAWN_CATEGORIES = 24  # of whole numbers, which may be categories

@@ -14,8 +14,6 @@ from hypothesis import HealthCheck, Phase, given, seed, settings, target
 from dpwitness.mechanisms.domains import Domain
 from dpwitness.mechanisms.terms.pairs import Pair
 
-__all__ = ["simplest"]
-
 
 class _Found(Exception):
     """Hypothesis shrinks what raises."""

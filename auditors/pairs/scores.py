@@ -19,8 +19,6 @@ from dpwitness.mechanisms.terms.powers import HasSupport, offers
 from dpwitness.mechanisms.terms.protocol import FloatArray
 from dpwitness.mechanisms.terms.validation import InvalidArgument
 
-__all__ = ["LossScore", "PilotScore", "ProfileScore"]
-
 _FAR = np.array([1.0, 10.0, 1000.0])
 
 

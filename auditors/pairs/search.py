@@ -30,8 +30,6 @@ from dpwitness.mechanisms.terms.powers import offers
 from dpwitness.mechanisms.terms.protocol import FloatArray, WhiteBox
 from dpwitness.mechanisms.terms.validation import require_callable, require_integer, require_positive
 
-__all__ = ["Candidate", "Exploration", "explore", "search"]
-
 STEPS = 0.6  # instead, where categories are no coordinates of the climb
 RESTARTS = 0.15  # of the evaluations: kept for pairs at random and steps from the best of them, wherever the climb has ended
 STALE = 100  # steps in vain after which the next restart begins

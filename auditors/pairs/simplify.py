@@ -11,8 +11,6 @@ from collections.abc import Callable, Iterator
 from dpwitness.mechanisms.domains import Domain
 from dpwitness.mechanisms.terms.pairs import Pair
 
-__all__ = ["simplified"]
-
 
 def simplified(domain: Domain, pair: Pair, score: Callable[[Pair], float], least: float, *, seconds: float) -> Pair:
     """The simplest pair of the domain on the way from `pair` whose score stays at `least` or above."""

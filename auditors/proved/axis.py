@@ -22,8 +22,6 @@ from dpwitness.auditors.proved.space import check_balls, line
 from dpwitness.mechanisms.balls.ball import Ball, Box, Span, ends
 from dpwitness.mechanisms.balls.risk import RiskLaw
 
-__all__ = ["SupremumOnly", "on_axis"]
-
 
 class _Laws:
     """Two laws on the line as a mechanism whose datasets they are."""

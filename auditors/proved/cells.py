@@ -19,8 +19,6 @@ from flint import arb
 
 from dpwitness.mechanisms.balls.ball import Ball, Box, Span, ends
 
-__all__ = ["Cell", "Cells", "concentrated", "stick"]
-
 _MANY = 2000  # cells, after which a supremum is wanted to fewer digits
 _ENDLESS = 60  # splits of cells whose value has no bound, after which it is taken to have none
 # Orders of zCDP. Between them chords bound; D_a / a has its maximum where it is flat, so that few serve.

@@ -27,8 +27,6 @@ from dpwitness.mechanisms.terms.notions import GDP, RDP, ZCDP, Claim
 from dpwitness.mechanisms.terms.pairs import Pair
 from dpwitness.mechanisms.terms.powers import HasAxisBall, HasDensityBall, HasDrawsBall, HasFactors, HasPlaneBall, HasShiftBall, offers
 
-__all__ = ["ProvedEnds", "proved_ends"]
-
 FloatArray = NDArray[np.float64]
 Side: TypeAlias = Cells | Shifted | SupremumOnly  # both answer hockey_stick, epsilon, renyi, concentrated
 

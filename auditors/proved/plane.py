@@ -22,8 +22,6 @@ from dpwitness.auditors.proved.space import check_balls
 from dpwitness.mechanisms.balls.ball import Span
 from dpwitness.mechanisms.balls.plane import PlaneLoss
 
-__all__ = ["PlaneSearch", "in_plane"]
-
 _CELLS = 30_000
 _BITS = 64  # of precision: widths of cells are what counts
 _TINY = 1e-12  # relative: half the side of a box that stands for its middle

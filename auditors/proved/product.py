@@ -18,8 +18,6 @@ from dpwitness.auditors.proved.cells import Cell, Cells, stick
 from dpwitness.mechanisms.balls.ball import Ball, Span, ends, over
 from dpwitness.mechanisms.numerics.jit import jit
 
-__all__ = ["Product", "product_of"]
-
 FloatArray = NDArray[np.float64]
 
 _MOST = 1 << 15  # cells of a product

@@ -20,8 +20,6 @@ from flint import acb, arb
 from dpwitness.mechanisms.balls.ball import Ball, Span, ends
 from dpwitness.mechanisms.balls.shift import Shift
 
-__all__ = ["Shifted"]
-
 
 @dataclass(frozen=True, slots=True)
 class Shifted:

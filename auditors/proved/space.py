@@ -18,8 +18,6 @@ from dpwitness.auditors.proved.cells import Cell, Cells
 from dpwitness.mechanisms.balls.ball import Ball, Box, Span, ends, span
 from dpwitness.mechanisms.terms.powers import HasDensityBall, HasLossBall, HasMassBall, HasSupport, HasTailBall, offers
 
-__all__ = ["cells_of", "check_balls", "line", "of_draw"]
-
 FloatArray = NDArray[np.float64]
 
 _RUNS = 256  # that show where the mass lies, and hold balls against floats

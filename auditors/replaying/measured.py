@@ -17,8 +17,6 @@ from dpwitness.mechanisms.terms.pairs import Pair
 from dpwitness.mechanisms.terms.reading import Json, refuse
 from dpwitness.mechanisms.terms.validation import InvalidArgument
 
-__all__ = ["Measured", "judged", "read_measured"]
-
 _MATH: dict[str, Callable[..., float]] = {
     f"math:{name}": getattr(math, name) for name in ("log", "log2", "log10", "log1p", "exp", "expm1", "sqrt", "cbrt", "fabs", "dist")
 }

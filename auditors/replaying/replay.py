@@ -30,8 +30,6 @@ from dpwitness.mechanisms.terms.protocol import name_of
 from dpwitness.mechanisms.terms.reading import Json, shown
 from dpwitness.mechanisms.terms.validation import InvalidArgument, require_integer, require_runner, require_type
 
-__all__ = ["Replay", "prepare", "replay"]
-
 AnyResult = AuditResult | CertifyResult | SensitivityResult | UtilityResult
 
 

@@ -18,8 +18,6 @@ from dpwitness.mechanisms.terms.powers import offers
 from dpwitness.mechanisms.terms.protocol import WhiteBox
 from dpwitness.mechanisms.terms.reading import Json
 
-__all__ = ["AuditResult", "BitLevel", "PairScore"]
-
 
 @dataclass(frozen=True, slots=True)
 class BitLevel:

@@ -16,8 +16,6 @@ from dpwitness.mechanisms.terms.notions import Claim
 from dpwitness.mechanisms.terms.pairs import Pair
 from dpwitness.mechanisms.terms.reading import Json
 
-__all__ = ["CertifyResult"]
-
 FloatArray = NDArray[np.float64]
 
 

@@ -16,8 +16,6 @@ from numpy.typing import NDArray
 from dpwitness.auditors.loss.search import WorstOutput
 from dpwitness.auditors.results.verdicts import Verdict
 
-__all__ = ["EVIDENCE", "SOUND", "End", "Found", "decide", "grade_of"]
-
 FloatArray = NDArray[np.float64]
 
 SOUND = ("proved", "statistical")

@@ -13,8 +13,6 @@ from typing import Any
 
 from dpwitness.mechanisms.terms.reading import Json
 
-__all__ = ["SCHEMA", "Result", "Verdict", "environment", "strict"]
-
 SCHEMA = 1
 _SHOWN = 400  # characters of a headline in a repr
 

@@ -17,8 +17,6 @@ from dpwitness.mechanisms.terms.notions import Claim
 from dpwitness.mechanisms.terms.pairs import Pair
 from dpwitness.mechanisms.terms.reading import Json
 
-__all__ = ["certifies", "function_witness", "named", "witness_of"]
-
 
 class Violation(Protocol):
     """What a witness takes from the result that it is of."""

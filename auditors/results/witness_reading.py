@@ -38,8 +38,6 @@ from dpwitness.mechanisms.terms.reading import (
 )
 from dpwitness.mechanisms.terms.validation import InvalidArgument
 
-__all__ = ["KINDS", "SCHEMA", "Witness", "check_schema", "fingerprint", "load_json", "read_checked", "read_pair", "read_witness", "seal"]
-
 SCHEMA = 1
 KINDS = ("sensitivity", "utility")
 RUNS = 10**12  # that a replay may be asked for

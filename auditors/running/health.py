@@ -15,8 +15,6 @@ from scipy.special import chdtrc
 from dpwitness.auditors.events.outputs import Outputs, row_keys
 from dpwitness.mechanisms.terms.protocol import MechanismFailed
 
-__all__ = ["Unfit", "check_drift", "check_structure", "check_training", "same_outputs"]
-
 
 class Unfit(MechanismFailed):
     """Rounds are not what a certificate takes them for: nothing that was counted so far certifies anything."""

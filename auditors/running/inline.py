@@ -8,8 +8,6 @@ from collections.abc import Callable
 from concurrent.futures import Executor, Future
 from typing import Any
 
-__all__ = ["Inline"]
-
 
 class Inline(Executor):
     """One daemon thread: the default. A hung mechanism can be left behind, and Ctrl-C reaches the caller while a kernel runs."""

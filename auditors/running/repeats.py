@@ -14,8 +14,6 @@ import numpy as np
 
 from dpwitness.auditors.events.outputs import Outputs, row_keys
 
-__all__ = ["Repeats", "mark"]
-
 _LENGTHS = (24, 256)  # of the sequences: the first serves numbers, the second labels and bits
 _ENTROPY = 52.0
 _KEPT = 2**15

@@ -36,8 +36,6 @@ from dpwitness.auditors.events.outputs import Outputs, concatenate, encode
 from dpwitness.mechanisms.foreign.target import Isolated, Target
 from dpwitness.mechanisms.terms.protocol import MechanismFailed
 
-__all__ = ["Run", "batch", "of_this_project", "run_side", "singles"]
-
 Run = Callable[[Any, int, Generator], Any]
 
 _PLAIN = (float, int, bool, str, bytes, type(None))  # items that nobody can change afterwards

@@ -17,8 +17,6 @@ from dpwitness.auditors.running.health import Unfit
 from dpwitness.auditors.running.rounds import Run
 from dpwitness.mechanisms.terms.protocol import MechanismFailed, Parts
 
-__all__ = ["Scored", "try_scores"]
-
 FloatArray = NDArray[np.float64]
 
 _TRIED = 64  # outputs of each dataset

@@ -22,8 +22,6 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import logsumexp
 
-__all__ = ["Stakes", "bracket", "lower_mean", "upper_mean"]
-
 FloatArray = NDArray[np.float64]
 
 _SPREAD = np.array([0.6, 1.0, 1.6])  # multiples of the pilot's stake, the capital shared among them

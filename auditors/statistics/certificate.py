@@ -34,8 +34,6 @@ from scipy.special import betaincinv
 from dpwitness.mechanisms.terms.notions import Claim
 from dpwitness.mechanisms.terms.validation import InvalidArgument, require_integer
 
-__all__ = ["Tally", "certified", "p_value", "two_batches", "wilson_lower"]
-
 FloatArray = NDArray[np.float64]
 
 SHARE_FOR_FREQUENCY = 1 / 50  # gamma / alpha: s is known far better than theta, so it may be given a small share

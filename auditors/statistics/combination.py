@@ -46,8 +46,6 @@ from scipy.special import betainc, expit, ndtri
 from dpwitness.auditors.statistics.certificate import SHARE_FOR_FREQUENCY, Tally, certified, cp_lower, p_value, parameter_shown
 from dpwitness.mechanisms.terms.notions import Claim
 
-__all__ = ["Part", "allowed", "combined", "combined_p_value"]
-
 _FARTHEST = 8.0  # standard errors that one stage may speak for a violation, for tails beyond them round to nothing
 _SPENT = 1e-3  # of alpha, on what one stage may speak against it: K eta
 _CLOSE = 1e-10  # to which a limit is computed, from below

@@ -18,8 +18,6 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-__all__ = ["EnclosedLaw", "LossLaw", "atoms", "unaccounted"]
-
 FloatArray = NDArray[np.float64]
 
 _ROUNDED = 1e-11  # the same, of any number of masses

@@ -28,8 +28,6 @@ from scipy.stats import binom
 from dpwitness.auditors.statistics.betting import Stakes, bracket, lower_mean, upper_mean
 from dpwitness.mechanisms.terms.protocol import FloatArray
 
-__all__ = ["combined_limits", "median_limits", "moment_limits", "range_limits"]
-
 _PILOT = 0.1
 
 

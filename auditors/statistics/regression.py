@@ -10,8 +10,6 @@ from numpy.typing import NDArray
 from scipy.linalg import LinAlgError, cho_factor, cho_solve, solve_triangular
 from scipy.special import expit
 
-__all__ = ["Fit", "evidence", "fit_grouped", "fit_logistic"]
-
 FloatArray = NDArray[np.float64]
 
 _STEPS, _ROUNDS = 25, 40

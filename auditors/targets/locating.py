@@ -15,8 +15,6 @@ from typing import Any
 from dpwitness.mechanisms.terms.reading import read_bytes, shown
 from dpwitness.mechanisms.terms.validation import InvalidArgument
 
-__all__ = ["home_of", "imports_of", "line_of", "locate", "sha256_of", "standard"]
-
 _SOURCE_BYTES = 16 * 2**20
 
 

@@ -17,8 +17,6 @@ from dpwitness.mechanisms.terms.jsonable import from_jsonable, to_jsonable
 from dpwitness.mechanisms.terms.reading import Json
 from dpwitness.mechanisms.terms.validation import InvalidArgument
 
-__all__ = ["FOREIGN", "built", "describe_target", "imported", "load_target", "named", "relative", "source_of"]
-
 FOREIGN = "dpwitness.mechanisms.foreign:Target"
 
 

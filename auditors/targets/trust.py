@@ -30,8 +30,6 @@ from dpwitness.mechanisms.terms.jsonable import from_jsonable
 from dpwitness.mechanisms.terms.reading import Json, items, nullable, number, printable, record, shown, text
 from dpwitness.mechanisms.terms.validation import InvalidArgument
 
-__all__ = ["NeedsWord", "Planned", "Trust", "split_target", "words_for"]
-
 _NAME = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*")
 _OWN = re.compile(
     r"dpwitness\.(mechanisms(\.(?!foreign|environments|third_party)[a-z_]+){0,2}|proofs_checks(\.claims)?\.[a-z_]+_(claims|worlds?))"

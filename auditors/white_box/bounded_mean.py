@@ -25,8 +25,6 @@ from dpwitness.auditors.loss.surfaces import fills_space
 from dpwitness.auditors.statistics.betting import Stakes, bracket, log_capital, lower_mean, upper_mean
 from dpwitness.mechanisms.terms.pairs import Pair
 
-__all__ = ["Order", "SampledLimits", "limits_from_samples"]
-
 FloatArray = NDArray[np.float64]
 
 _SHARES = (0.25, 0.15, 0.6)  # of the three laws

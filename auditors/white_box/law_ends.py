@@ -17,8 +17,6 @@ from dpwitness.mechanisms.terms.pairs import Pair
 from dpwitness.mechanisms.terms.powers import HasFactors, offers
 from dpwitness.mechanisms.terms.validation import InvalidArgument
 
-__all__ = ["ORDERS", "add_worst", "from_law", "profile_grid", "worst_of"]
-
 FloatArray = NDArray[np.float64]
 
 ORDERS = 1.0 + np.geomspace(1e-3, 1e4, 240)  # zCDP

@@ -21,8 +21,6 @@ from dpwitness.mechanisms.terms.notions import Claim
 from dpwitness.mechanisms.terms.pairs import Pair
 from dpwitness.mechanisms.terms.powers import HasSupport, offers
 
-__all__ = ["confirmed", "from_samples", "near_worst"]
-
 FloatArray = NDArray[np.float64]
 
 _GRID = 13  # epsilons of the profile

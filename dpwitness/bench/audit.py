@@ -22,8 +22,6 @@ from dpwitness.bench.table import Row, Table
 from dpwitness.mechanisms.terms.notions import Claim
 from dpwitness.mechanisms.terms.pairs import Pair
 
-__all__ = ["CASES", "AuditCase", "certified_values", "measure"]
-
 SEEDS = 20
 
 

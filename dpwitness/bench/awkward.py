@@ -21,8 +21,6 @@ from dpwitness.auditors.results.verdicts import Verdict
 from dpwitness.mechanisms.terms.notions import GDP, ZCDP, ApproxDP, Claim, PureDP
 from dpwitness.mechanisms.terms.pairs import Pair
 
-__all__ = ["Awkward", "Law", "awkward"]
-
 FloatArray = NDArray[np.float64]
 Draw = Callable[[float, int, np.random.Generator], FloatArray]
 LogDensity = Callable[[FloatArray, float], FloatArray]

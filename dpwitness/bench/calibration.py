@@ -27,8 +27,6 @@ from dpwitness.bench.table import Row, Table
 from dpwitness.mechanisms.foreign.target import Target
 from dpwitness.mechanisms.terms.notions import GDP, RDP, ZCDP, ApproxDP, Claim, PureDP
 
-__all__ = ["ALPHAS", "CHANCE", "FAMILIES", "Counted", "alarms", "interval", "measure", "most"]
-
 CHANCE = 1e-6
 ALPHAS = (0.5, 0.05, 0.01)
 TRIALS = 4_000  # of an audit

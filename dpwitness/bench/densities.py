@@ -17,8 +17,6 @@ from scipy.special import logsumexp
 from dpwitness.mechanisms import GDP, ZCDP, ApproxDP, PureDP
 from dpwitness.mechanisms.terms.notions import Claim
 
-__all__ = ["DENSITIES", "Awkward", "Piece"]
-
 FloatArray = NDArray[np.float64]
 
 

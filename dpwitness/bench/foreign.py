@@ -20,8 +20,6 @@ from dpwitness.mechanisms.foreign.target import Target
 from dpwitness.mechanisms.terms.notions import PureDP
 from dpwitness.mechanisms.terms.pairs import Pair
 
-__all__ = ["TARGET_FILE", "driven", "measure"]
-
 PROCESSES = 2
 CHUNK = 2**16  # rounds in a chunk of a long audit
 TARGET_FILE = '''

@@ -23,8 +23,6 @@ import numpy as np
 from dpwitness.bench.fuzz_inputs import HOSTILE_FILE, Run, environments, options, signals, targets
 from dpwitness.bench.table import Row, Table
 
-__all__ = ["COUNTS", "Tally", "campaign", "measure", "told"]
-
 COUNTS = {"options": 4000, "files": 3000, "calls": 2500, "targets": 300, "signals": 100, "environments": 150}
 SEED = 20_261_121
 _DOCUMENTED = (0, 1, 2, 3)

@@ -7,8 +7,6 @@ import signal
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-__all__ = ["HOSTILE_FILE", "Run", "environments", "options", "signals", "targets"]
-
 HOSTILE_FILE = '''
 import ctypes
 import os

@@ -19,8 +19,6 @@ import numpy as np
 
 from dpwitness.mechanisms.terms.validation import InvalidArgument, shown
 
-__all__ = ["Call", "calls", "fault", "pair_calls"]
-
 
 class _Hostile:
     """Every way to look at it raises."""

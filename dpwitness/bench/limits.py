@@ -17,8 +17,6 @@ from dpwitness.auditors.statistics.certificate import certified
 from dpwitness.bench.specimens import PAIR, gaussian, gaussian_shift, laplace
 from dpwitness.mechanisms.terms.notions import GDP, ApproxDP, Claim, PureDP
 
-__all__ = ["ENDS"]
-
 Ends = tuple[float, int, int | None]
 
 GRID = (1.0, 4.0, 16.0, 64.0)

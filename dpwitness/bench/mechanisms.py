@@ -20,8 +20,6 @@ from dpwitness.bench.table import Row, Table, best_time
 from dpwitness.mechanisms.numerics.noise import SphericalNoise
 from dpwitness.mechanisms.papers.generators import MissingDependency, breast_cancer
 
-__all__ = ["measure"]
-
 SEED = 20080101
 
 

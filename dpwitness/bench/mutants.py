@@ -17,8 +17,6 @@ from numpy.random import Generator
 from dpwitness.auditors.results.witness_reading import fingerprint
 from dpwitness.mechanisms.terms.reading import Json
 
-__all__ = ["HOSTILE", "Mutant", "mutants"]
-
 HOSTILE = (
     "subprocess:Popen",
     "os:system",

@@ -5,8 +5,6 @@ from __future__ import annotations
 from dpwitness.bench.table import Row, Table
 from dpwitness.proofs_checks.engine.mutation_score import LEAST, campaign, score
 
-__all__ = ["measure"]
-
 
 def measure() -> Table:
     """All proofs: about ten minutes on one core."""

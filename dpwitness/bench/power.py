@@ -26,8 +26,6 @@ from dpwitness.mechanisms.papers.paper_zoo import paper_zoo
 from dpwitness.mechanisms.terms.pairs import Pair
 from dpwitness.mechanisms.textbook.zoo import zoo
 
-__all__ = ["BUDGETS", "Measured", "Specimen", "measure", "power_at", "specimens"]
-
 ALPHA = 0.05
 LEAST = 0.01  # limits below are nothing to be near to
 

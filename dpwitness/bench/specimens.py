@@ -22,8 +22,6 @@ from dpwitness.mechanisms import GDP, RDP, ZCDP, ApproxDP, PureDP, Records
 from dpwitness.mechanisms.domains import Domain
 from dpwitness.mechanisms.terms.notions import Claim
 
-__all__ = ["SPECIMENS", "TARGET_FILE", "Specimen", "gaussian", "gaussian_shift", "laplace"]
-
 PAIR = Pair(np.array([0.0]), np.array([1.0]))
 GRID = 2.0**20
 

@@ -8,8 +8,6 @@ from dataclasses import dataclass
 from math import isfinite
 from typing import Any
 
-__all__ = ["Row", "Table", "best_time", "format_table"]
-
 
 @dataclass(frozen=True, slots=True)
 class Row:

@@ -23,19 +23,6 @@ from dpwitness.auditors.statistics.loss_law import EnclosedLaw
 from dpwitness.bench.table import Row, Table
 from dpwitness.mechanisms.numerics.solvers import Problem, minimise
 
-__all__ = [
-    "CASES",
-    "ENCLOSURES",
-    "SEARCHES",
-    "SENSITIVITIES",
-    "Measurement",
-    "ball_audit",
-    "gaussian",
-    "measure",
-    "searched",
-    "sensitivity",
-]
-
 _MANY = 10**7  # records, where their number is free
 _CROWD = 10**12
 

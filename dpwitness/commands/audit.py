@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from dpwitness.mechanisms.terms.notions import Claim
     from dpwitness.mechanisms.terms.pairs import Pair
 
-__all__ = ["arguments", "run"]
-
 SEARCH_SECONDS = 30.0
 
 

@@ -9,8 +9,6 @@ from dpwitness.commands.common import Command, print_json
 from dpwitness.ending import OK
 from dpwitness.mechanisms.terms.validation import InvalidArgument
 
-__all__ = ["arguments", "run"]
-
 
 def arguments(command: Command) -> None:
     """Declare the command."""

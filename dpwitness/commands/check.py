@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from dpwitness.auditors.checks.run import CheckReport
     from dpwitness.mechanisms.foreign.target import Target
 
-__all__ = ["arguments", "run"]
-
 
 def arguments(command: Command) -> None:
     """Declare the command."""

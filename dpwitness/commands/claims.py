@@ -20,8 +20,6 @@ from dpwitness.mechanisms.terms.writing import write_json
 if TYPE_CHECKING:
     from dpwitness.proofs_checks import ClaimFinding
 
-__all__ = ["arguments", "replay", "run"]
-
 KEPT = ("verdict", "evidence", "scope")  # of what a claim last came to
 
 

@@ -15,20 +15,6 @@ from dpwitness.console import describe
 from dpwitness.ending import NO_VERDICT, OK, VIOLATED, after, attempt
 from dpwitness.numbers import real, whole
 
-__all__ = [
-    "CONFIDENCE",
-    "SECONDS",
-    "SEED",
-    "WORKERS",
-    "Command",
-    "command_line",
-    "conclude",
-    "exit_code",
-    "interpreter",
-    "print_json",
-    "running",
-]
-
 Command = Callable[[str, str], argparse.ArgumentParser]
 
 TRIALS = whole("trials", 1000, 10**12)

@@ -10,8 +10,6 @@ from dpwitness.commands.common import Command, print_json
 from dpwitness.ending import OK
 from dpwitness.mechanisms.terms.reading import Json
 
-__all__ = ["arguments", "everything", "run"]
-
 Rows = list[Json]
 
 

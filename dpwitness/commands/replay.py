@@ -11,8 +11,6 @@ from dpwitness.commands.common import Command, conclude, running
 from dpwitness.console import bar
 from dpwitness.ending import apart
 
-__all__ = ["arguments", "run"]
-
 
 def arguments(command: Command) -> None:
     """Declare the command."""

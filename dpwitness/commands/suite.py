@@ -17,8 +17,6 @@ from dpwitness.mechanisms.terms.validation import InvalidArgument
 if TYPE_CHECKING:
     from dpwitness.suites import Outcome, Suite
 
-__all__ = ["arguments", "run"]
-
 
 def arguments(command: Command) -> None:
     """Declare the command."""

@@ -10,8 +10,6 @@ from dpwitness.commands.common import Command, print_json
 from dpwitness.ending import NO_VERDICT, OK
 from dpwitness.mechanisms.terms.validation import InvalidArgument
 
-__all__ = ["TEMPLATE", "arguments", "run"]
-
 TEMPLATE = '''"""A target file: runs in any interpreter that has NumPy and the library under test."""
 import numpy as np
 

@@ -21,8 +21,6 @@ from dpwitness.mechanisms.terms.reading import Json
 from dpwitness.reports.audit.report import result_json
 from dpwitness.reports.audit.wording import figure
 
-__all__ = ["Case", "Outcome", "Suite", "compare", "run_case"]
-
 _WHITE_BOX_TRIALS = 40_000
 
 

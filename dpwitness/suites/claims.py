@@ -7,8 +7,6 @@ from functools import partial
 
 from dpwitness.mechanisms.terms.reading import Json
 
-__all__ = ["run_all"]
-
 
 def run_all(*, seconds: float, quick: bool, seed: int, workers: int = 1) -> Iterator[Json]:
     """Check every claim of the ledger, in order; yields each finding's JSON, and its witness under ``"witness"``."""

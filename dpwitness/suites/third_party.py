@@ -17,8 +17,6 @@ from dpwitness.mechanisms.terms.reading import Json
 from dpwitness.reports.third_party.rows import ROWS, Row
 from dpwitness.suites.case import Case
 
-__all__ = ["TargetCase", "cases"]
-
 
 @dataclass(frozen=True, slots=True)
 class TargetCase(Case):

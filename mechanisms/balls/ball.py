@@ -12,30 +12,6 @@ from typing import Any, TypeAlias
 
 from flint import arb
 
-__all__ = [
-    "PRECISION",
-    "Ball",
-    "Box",
-    "Listed",
-    "NotEnclosed",
-    "Span",
-    "down",
-    "ends",
-    "exponential_integral",
-    "geometric_mass",
-    "laplace_log_density",
-    "laplace_mass",
-    "log_sum",
-    "normal_mass",
-    "over",
-    "pick",
-    "product",
-    "softmax",
-    "span",
-    "up",
-    "whole_numbers",
-]
-
 Ball: TypeAlias = arb
 Span: TypeAlias = tuple[float, float]  # two floats, rounded outwards; either may be infinite, as the end of no ball can be
 Box: TypeAlias = Sequence[Span]  # one span a column of the output

@@ -18,8 +18,6 @@ from dpwitness.mechanisms.balls.shift import Shift
 from dpwitness.mechanisms.numerics.noise import SphericalNoise
 from dpwitness.mechanisms.numerics.solvers import Problem
 
-__all__ = ["ObjectiveBalls", "OutputBalls", "noise_log_density"]
-
 
 def noise_log_density(noise: SphericalNoise, square: Ball) -> Ball:
     """Log-density of the noise from |b|^2, over a ball of it."""

@@ -23,8 +23,6 @@ from dpwitness.mechanisms.balls.ball import (
     span,
 )
 
-__all__ = ["BallsOnLine", "Clamped", "GeometricLaw", "LaplaceLaw", "LineLaw", "NormalLaw", "RoundedNormalLaw"]
-
 
 class LineLaw(ABC):
     """A law on the line. Between two of one family the loss is monotone, so that the ends of a span give its span."""

@@ -14,8 +14,6 @@ from flint import arb
 
 from dpwitness.mechanisms.balls.ball import Ball, Box, Span, ends, exponential_integral, laplace_log_density, product, span
 
-__all__ = ["laplace_cdf", "max_between", "max_log_density", "max_loss", "max_mass"]
-
 
 def laplace_cdf(x: Ball) -> Ball:
     """P(Laplace(1) <= x): increasing, so that the ends of a ball give its span."""

@@ -18,8 +18,6 @@ from dpwitness.mechanisms.balls.risk import Row, curvature_over, differing, rows
 from dpwitness.mechanisms.numerics.losses import Loss
 from dpwitness.mechanisms.numerics.solvers import Problem
 
-__all__ = ["PlaneLoss"]
-
 Weighted = list[tuple[Row, Ball]]
 
 

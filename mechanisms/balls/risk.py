@@ -19,8 +19,6 @@ from dpwitness.mechanisms.numerics.losses import Loss
 from dpwitness.mechanisms.numerics.noise import SphericalNoise
 from dpwitness.mechanisms.numerics.solvers import Problem, minimise
 
-__all__ = ["RiskLaw", "Row", "curvature_over", "differing", "minimum_ball", "rows_of", "shift_of", "slope_over"]
-
 
 @dataclass(frozen=True, slots=True)
 class Row:

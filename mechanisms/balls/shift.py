@@ -7,8 +7,6 @@ from typing import Literal
 
 from dpwitness.mechanisms.balls.ball import Ball
 
-__all__ = ["Shift"]
-
 
 @dataclass(frozen=True, slots=True)
 class Shift:

@@ -16,8 +16,6 @@ from flint import arb, fmpq
 from dpwitness.mechanisms.balls.ball import Ball, exponential_integral, laplace_mass, product
 from dpwitness.mechanisms.numerics.threshold_law import ABOVE, BELOW, NOT_ASKED, Noise
 
-__all__ = ["pattern_masses"]
-
 Marks = tuple[tuple[float, ...], tuple[float, ...]]  # sorted answers of the queries called below, and above
 
 

@@ -23,8 +23,6 @@ from dpwitness.mechanisms.terms.validation import InvalidArgument, require
 if TYPE_CHECKING:
     from hypothesis.strategies import SearchStrategy
 
-__all__ = ["Answers"]
-
 
 @dataclass(frozen=True, slots=True)
 class Answers(Domain):

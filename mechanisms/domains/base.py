@@ -21,8 +21,6 @@ from dpwitness.mechanisms.terms.validation import InvalidArgument
 if TYPE_CHECKING:
     from hypothesis.strategies import SearchStrategy
 
-__all__ = ["Domain", "Draws", "Shape"]
-
 FloatArray = NDArray[np.float64]
 D = TypeVar("D", bound="Domain")
 

@@ -19,8 +19,6 @@ from dpwitness.mechanisms.terms.validation import require
 if TYPE_CHECKING:
     from hypothesis.strategies import DrawFn, SearchStrategy
 
-__all__ = ["Costs"]
-
 
 @dataclass(frozen=True, slots=True)
 class Costs(Domain):

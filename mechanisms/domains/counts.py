@@ -15,8 +15,6 @@ from dpwitness.mechanisms.domains.patterns import PLACES
 from dpwitness.mechanisms.terms.pairs import Pair
 from dpwitness.mechanisms.terms.validation import InvalidArgument, require, shown
 
-__all__ = ["Counts"]
-
 
 @dataclass(frozen=True, slots=True)
 class Counts(Domain):

@@ -11,8 +11,6 @@ from numpy.typing import NDArray
 from dpwitness.mechanisms.domains.base import Domain
 from dpwitness.mechanisms.terms.validation import InvalidArgument, require_finite, require_integer, require_type
 
-__all__ = ["LONGEST", "columns", "flags", "items", "labels_of", "sized", "vector"]
-
 FloatArray = NDArray[np.float64]
 
 LONGEST = 10**6  # entries of an array: a catalogue holds some hundred of them at once

@@ -20,8 +20,6 @@ from dpwitness.mechanisms.terms.validation import InvalidArgument, require
 if TYPE_CHECKING:
     from hypothesis.strategies import DrawFn, SearchStrategy
 
-__all__ = ["LabelledBall"]
-
 Record = tuple[FloatArray, float]
 Counted = tuple[FloatArray, float, int]
 

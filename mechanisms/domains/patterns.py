@@ -15,24 +15,6 @@ from dpwitness.mechanisms.terms.pairs import Pair
 if TYPE_CHECKING:
     from hypothesis.strategies import SearchStrategy
 
-__all__ = [
-    "CHANGES",
-    "DIGITS",
-    "LISTED",
-    "NAMED_LABELS",
-    "PLACES",
-    "between",
-    "changed_place",
-    "far_outside",
-    "inserted",
-    "matching",
-    "only_pairs",
-    "ranked",
-    "rounded",
-    "shorter_tables",
-    "whole_numbers",
-]
-
 FloatArray = NDArray[np.float64]
 A = TypeVar("A")
 B = TypeVar("B")

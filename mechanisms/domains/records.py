@@ -34,8 +34,6 @@ from dpwitness.mechanisms.terms.validation import InvalidArgument, require
 if TYPE_CHECKING:
     from hypothesis.strategies import DrawFn, SearchStrategy
 
-__all__ = ["Records"]
-
 
 @dataclass(frozen=True, slots=True)
 class Records(Table):

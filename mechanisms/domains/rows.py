@@ -17,8 +17,6 @@ from dpwitness.mechanisms.domains.tables import Table
 from dpwitness.mechanisms.terms.pairs import Pair
 from dpwitness.mechanisms.terms.validation import InvalidArgument, require, require_finite, shown
 
-__all__ = ["Rows"]
-
 Change = tuple[str, FloatArray, FloatArray]
 
 

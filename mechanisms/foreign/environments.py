@@ -19,8 +19,6 @@ from typing import Any
 from dpwitness.mechanisms.terms.validation import InvalidArgument
 from dpwitness.mechanisms.terms.writing import write_text
 
-__all__ = ["Environment", "adapter_file", "adapters", "environment_of", "environments", "home"]
-
 FOLDER = Path(__file__).resolve().parent / "adapters"
 PINS = "environments.toml"
 

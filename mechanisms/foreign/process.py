@@ -26,8 +26,6 @@ from dpwitness.mechanisms.foreign import wire
 from dpwitness.mechanisms.terms.reading import Json
 from dpwitness.mechanisms.terms.validation import InvalidArgument
 
-__all__ = ["Slot", "TookTooLong", "Worker", "WorkerDied", "borrow", "close_all"]
-
 _SCRIPT = str(Path(__file__).resolve().with_name("worker.py"))
 _KEEPER = str(Path(__file__).resolve().with_name("keeper.py"))
 _START = 120.0  # seconds that an interpreter may take to say hello

@@ -16,8 +16,6 @@ from dpwitness.mechanisms.foreign.process import Slot, Worker, borrow
 from dpwitness.mechanisms.terms.reading import Json
 from dpwitness.mechanisms.terms.validation import InvalidArgument
 
-__all__ = ["MissingLibrary", "TargetError", "build_domain", "loaded", "slot_of", "targets_in"]
-
 
 class TargetError(InvalidArgument):
     """A target file cannot be used. `traceback` is the part of the traceback that is the user's code, if it raised."""

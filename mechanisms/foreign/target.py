@@ -46,8 +46,6 @@ from dpwitness.mechanisms.terms.protocol import MechanismFailed, Parts
 from dpwitness.mechanisms.terms.reading import Json
 from dpwitness.mechanisms.terms.validation import InvalidArgument, require
 
-__all__ = ["Isolated", "Target"]
-
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Target:

@@ -14,8 +14,6 @@ import numpy as np
 from dpwitness.mechanisms.numerics.jit import jit, jit_with
 from dpwitness.mechanisms.terms.protocol import FloatArray
 
-__all__ = ["cholesky", "cholesky_solve", "dot", "elementwise", "exponential", "log_determinant", "norm", "row_dot"]
-
 F = TypeVar("F", bound=Callable[..., Any])
 
 _LOG2E = 1.4426950408889634

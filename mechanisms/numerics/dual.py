@@ -13,8 +13,6 @@ from scipy.linalg import LinAlgError, cho_factor, cho_solve, lstsq
 
 from dpwitness.mechanisms.terms.protocol import FloatArray
 
-__all__ = ["minimise_box_dual"]
-
 
 def minimise_box_dual(
     z: FloatArray, target: FloatArray, low: FloatArray, high: FloatArray, ridge: float

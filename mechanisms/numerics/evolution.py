@@ -16,8 +16,6 @@ import numpy as np
 
 from dpwitness.mechanisms.terms.protocol import FloatArray
 
-__all__ = ["evolve", "windowless"]
-
 
 def evolve(
     objective: Callable[[FloatArray], FloatArray],

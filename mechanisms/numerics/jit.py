@@ -15,8 +15,6 @@ import numba
 from numba import njit
 from numba.core import caching
 
-__all__ = ["jit", "jit_uncached", "jit_with"]
-
 F = TypeVar("F", bound=Callable[..., Any])
 
 

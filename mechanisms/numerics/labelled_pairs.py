@@ -15,8 +15,6 @@ from dpwitness.mechanisms.terms.datasets import LabelledVectors
 from dpwitness.mechanisms.terms.pairs import Pair
 from dpwitness.mechanisms.terms.protocol import FloatArray
 
-__all__ = ["axis", "far_response", "lone_record", "opposed_records", "replaced"]
-
 Record = tuple[FloatArray, float]
 
 

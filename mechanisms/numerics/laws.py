@@ -12,20 +12,6 @@ from dpwitness.mechanisms.numerics.jit import jit
 from dpwitness.mechanisms.terms.protocol import FloatArray
 from dpwitness.mechanisms.terms.validation import InvalidArgument
 
-__all__ = [
-    "as_vector",
-    "as_whole",
-    "column",
-    "geometric_kernel",
-    "geometric_log_cdf",
-    "geometric_log_mass",
-    "geometric_reach",
-    "laplace_kernel",
-    "laplace_log_cdf",
-    "laplace_log_density",
-    "laplace_nodes",
-]
-
 _GAUSS, _GAUSS_WEIGHTS = np.polynomial.legendre.leggauss(16)
 
 

@@ -14,8 +14,6 @@ from dpwitness.mechanisms.numerics.jit import jit
 from dpwitness.mechanisms.numerics.losses import loss_terms
 from dpwitness.mechanisms.terms.protocol import FloatArray
 
-__all__ = ["gradient_at", "hessian_at", "minimise_rows", "minimise_rows_one_record", "noise_and_determinant"]
-
 _MOST_STEPS = 500
 
 

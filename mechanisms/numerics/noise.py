@@ -16,8 +16,6 @@ from dpwitness.mechanisms.numerics.jit import jit
 from dpwitness.mechanisms.terms.protocol import FloatArray
 from dpwitness.mechanisms.terms.validation import require
 
-__all__ = ["SphericalNoise"]
-
 GAMMA, LAPLACE_RADIUS, GAUSSIAN = range(3)
 
 _KINDS = {"gamma": GAMMA, "laplace_radius": LAPLACE_RADIUS, "gaussian": GAUSSIAN}

@@ -18,17 +18,6 @@ from dpwitness.mechanisms.terms.datasets import LabelledVectors
 from dpwitness.mechanisms.terms.protocol import FloatArray
 from dpwitness.mechanisms.terms.validation import InvalidArgument, require_positive
 
-__all__ = [
-    "ConvergenceError",
-    "KernelMinimum",
-    "Minimum",
-    "Problem",
-    "minimise",
-    "minimise_kernel",
-    "minimise_perturbed",
-    "noise_that_yields",
-]
-
 TOLERANCE = 1e-10
 
 

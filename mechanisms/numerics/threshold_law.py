@@ -17,8 +17,6 @@ from dpwitness.mechanisms.numerics.jit import jit
 from dpwitness.mechanisms.numerics.laws import laplace_log_cdf, laplace_log_density, laplace_nodes
 from dpwitness.mechanisms.terms.protocol import FloatArray
 
-__all__ = ["ABOVE", "BELOW", "NOT_ASKED", "Noise", "log_density", "patterns", "run", "worst_pattern"]
-
 ABOVE, BELOW, NOT_ASKED = 1.0, 0.0, -1.0
 
 

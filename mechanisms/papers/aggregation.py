@@ -22,8 +22,6 @@ from dpwitness.mechanisms.terms.protocol import FloatArray, Truth
 from dpwitness.mechanisms.terms.validation import InvalidArgument, require
 from dpwitness.mechanisms.textbook.categorical import output_rows
 
-__all__ = ["MirrorAveraging", "Organisations"]
-
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Organisations:

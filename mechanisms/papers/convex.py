@@ -27,8 +27,6 @@ from dpwitness.mechanisms.terms.pairs import Pair
 from dpwitness.mechanisms.terms.protocol import FloatArray, Truth
 from dpwitness.mechanisms.terms.validation import InvalidArgument, require, shown
 
-__all__ = ["ConvexObjectivePerturbation", "QuadraticPenalty", "RecordLoss", "StronglyConvex"]
-
 
 @runtime_checkable
 class StronglyConvex(Protocol):

@@ -20,19 +20,6 @@ from dpwitness.mechanisms.terms.notions import GDP
 from dpwitness.mechanisms.terms.protocol import FloatArray
 from dpwitness.mechanisms.terms.validation import InvalidArgument
 
-__all__ = [
-    "admissible",
-    "gaussian_epsilon",
-    "largest_loss",
-    "logistic_shift",
-    "objective_log_density",
-    "output_log_density",
-    "rounded",
-    "sample_objective",
-    "sample_output",
-    "unrounded",
-]
-
 LOGISTIC = Loss("logistic")
 
 

@@ -33,8 +33,6 @@ from dpwitness.mechanisms.textbook.categorical import (
     sum_of_entries,
 )
 
-__all__ = ["PrivateFTRL"]
-
 LambdaRule = Literal["printed", "with_log_p"]
 # adversary(t, actions, record, cost): writes the cost of round t (from 0) from its record and the actions 0..t played so far.
 Adversary = Callable[[int, Any, Any, Any], None]

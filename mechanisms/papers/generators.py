@@ -15,8 +15,6 @@ from dpwitness.mechanisms.terms.datasets import LabelledVectors
 from dpwitness.mechanisms.terms.protocol import FloatArray
 from dpwitness.mechanisms.terms.validation import InvalidArgument, require_integer, require_nonnegative
 
-__all__ = ["MissingDependency", "breast_cancer", "hypercube", "padded", "pima", "sphere_with_margin"]
-
 
 class MissingDependency(ImportError):
     """Something optional is not installed; the message says how to install it."""

@@ -33,8 +33,6 @@ from dpwitness.mechanisms.terms.pairs import Pair
 from dpwitness.mechanisms.terms.protocol import FloatArray, Truth
 from dpwitness.mechanisms.terms.validation import InvalidArgument, require, require_positive, shown
 
-__all__ = ["GLMObjectivePerturbation", "GLMOutputPerturbation"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _GLM:

@@ -31,8 +31,6 @@ from dpwitness.mechanisms.terms.protocol import FloatArray, Truth
 from dpwitness.mechanisms.terms.validation import InvalidArgument, require, require_positive, shown
 from dpwitness.mechanisms.textbook.categorical import output_rows
 
-__all__ = ["TestDataIndependentLearner"]
-
 _RELEASES = ["full", "outputs", "weights"]
 _MOST_POINTS = 2048  # of a net, whose Gram matrix is held
 

@@ -16,8 +16,6 @@ from dpwitness.mechanisms.papers.interactive_kernels import interval_log_probabi
 from dpwitness.mechanisms.terms.protocol import FloatArray
 from dpwitness.mechanisms.textbook.categorical import draw_index
 
-__all__ = ["ball_log_densities", "ball_transcripts", "net_log_densities", "net_transcripts"]
-
 IntArray = NDArray[np.int64]
 
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(80)

@@ -23,8 +23,6 @@ from dpwitness.mechanisms.terms.protocol import FloatArray, Truth
 from dpwitness.mechanisms.terms.validation import InvalidArgument, require, shown
 from dpwitness.mechanisms.textbook.categorical import output_rows
 
-__all__ = ["PrivateInteractivePrediction", "hold_gap"]
-
 Constants = Literal["printed", "theorem9", "repaired"]
 # rule(t, points, answers, weights, z): writes test point t (from 0) into z, from what is public: earlier rows of points, answers, weights.
 Rule = Callable[[int, Any, Any, Any, Any], None]

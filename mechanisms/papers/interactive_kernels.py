@@ -14,8 +14,6 @@ from dpwitness.mechanisms.numerics.jit import jit, jit_uncached
 from dpwitness.mechanisms.numerics.kernels import kernel_value
 from dpwitness.mechanisms.terms.protocol import FloatArray
 
-__all__ = ["adaptive_transcripts", "interval_log_probability", "transcript_log_densities", "transcripts"]
-
 
 @jit
 def interval_log_probability(low: float, high: float) -> float:

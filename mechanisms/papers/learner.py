@@ -24,8 +24,6 @@ from dpwitness.mechanisms.terms.pairs import Pair
 from dpwitness.mechanisms.terms.protocol import FloatArray
 from dpwitness.mechanisms.terms.validation import InvalidArgument, require, shown
 
-__all__ = ["KernelLearner", "LearnerMechanism", "Predictor"]
-
 _LINEAR = Kernel()
 
 

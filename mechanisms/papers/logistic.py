@@ -32,8 +32,6 @@ from dpwitness.mechanisms.terms.pairs import Pair
 from dpwitness.mechanisms.terms.protocol import FloatArray, Truth
 from dpwitness.mechanisms.terms.validation import require
 
-__all__ = ["LogisticObjectivePerturbation", "LogisticOutputPerturbation"]
-
 NOISES = ("gamma", "laplace_radius_scale", "laplace_radius_std")
 
 

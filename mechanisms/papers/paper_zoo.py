@@ -29,8 +29,6 @@ from dpwitness.mechanisms.papers.transfer import TestDataDependentLearner
 from dpwitness.mechanisms.terms.datasets import LabelledVectors
 from dpwitness.mechanisms.terms.pairs import Pair
 
-__all__ = ["PaperSpecimen", "paper_zoo"]
-
 
 @dataclass(frozen=True, slots=True)
 class PaperSpecimen:

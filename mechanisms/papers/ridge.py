@@ -30,8 +30,6 @@ from dpwitness.mechanisms.terms.protocol import FloatArray, Truth
 from dpwitness.mechanisms.terms.validation import InvalidArgument, require, require_one_of
 from dpwitness.mechanisms.textbook.categorical import output_rows
 
-__all__ = ["PrivateRidge"]
-
 Form = Literal["printed", "repaired"]
 
 # Lambda of the paper: the largest eigenvalue of the Hessian 2 x x^T of (y - beta.x)^2 over the unit ball.

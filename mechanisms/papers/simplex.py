@@ -30,8 +30,6 @@ from dpwitness.mechanisms.terms.protocol import FloatArray, Truth
 from dpwitness.mechanisms.terms.validation import InvalidArgument, require, require_integer, require_one_of, require_probability, shown
 from dpwitness.mechanisms.textbook.categorical import SoftmaxDraw, draw_frequencies, log_softmax, output_rows
 
-__all__ = ["SimplexMinimiser", "SimplexSampling"]
-
 Draws = Literal["pure", "approximate", "approximate_repaired"]
 _MOST_ROWS = 1_000_000
 

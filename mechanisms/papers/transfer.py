@@ -25,8 +25,6 @@ from dpwitness.mechanisms.terms.validation import require, require_positive
 from dpwitness.mechanisms.textbook.additive import Laplace
 from dpwitness.mechanisms.textbook.categorical import output_rows
 
-__all__ = ["TestDataDependentLearner"]
-
 _CHUNK = 1024  # rows whose noisy answers are held at once when only weights are released
 
 

@@ -13,8 +13,6 @@ from numpy.typing import NDArray
 from dpwitness.mechanisms.terms.reading import ELEMENTS, Json, refuse
 from dpwitness.mechanisms.terms.validation import InvalidArgument
 
-__all__ = ["read_array", "write_array"]
-
 _DTYPE = re.compile(r"[<>|=]?([biufcSUmM]\d{1,6}|V\d{1,6}|\?)(\[\d{0,6}[A-Za-z]{1,2}\])?")
 _BYTES = 2**28  # of one array
 _AS_LISTS = "biuf"  # and texts: kinds whose entries JSON has words for

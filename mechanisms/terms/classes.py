@@ -9,8 +9,6 @@ import importlib
 from collections.abc import Callable
 from typing import Any
 
-__all__ = ["Resolver", "is_known", "known_class", "public_name", "today"]
-
 Resolver = Callable[[str, str], type]  # (name of a class, path of the field) -> the class, or InvalidArgument
 
 # Module -> its classes. They are written by their public name, that of the package; names of modules, these and those of earlier layouts

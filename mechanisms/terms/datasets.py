@@ -15,8 +15,6 @@ from numpy.typing import ArrayLike, NDArray
 
 from dpwitness.mechanisms.terms.validation import InvalidArgument, shown
 
-__all__ = ["LabelledVectors", "LinearCosts"]
-
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
 

@@ -15,8 +15,6 @@ import numpy as np
 
 from dpwitness.mechanisms.terms.validation import InvalidArgument
 
-__all__ = ["NORMS", "too_far"]
-
 NORMS = {"l1": 1.0, "l2": 2.0, "linf": math.inf}
 _ROUNDING = Fraction(1, 2**52)
 

@@ -18,8 +18,6 @@ from dpwitness.mechanisms.terms.classes import Resolver, is_known, known_class, 
 from dpwitness.mechanisms.terms.reading import DIGITS, Json, items, listing, one_of, record, refuse, text, whole, within_limits
 from dpwitness.mechanisms.terms.validation import InvalidArgument
 
-__all__ = ["Dataset", "foreign_classes", "from_jsonable", "same_value", "to_jsonable"]
-
 Dataset = Any  # an array, a list, a scalar, a string, None, or a dataclass of these
 
 _TAG = "$type"

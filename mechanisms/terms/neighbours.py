@@ -24,8 +24,6 @@ from dpwitness.mechanisms.terms.distances import NORMS, too_far
 from dpwitness.mechanisms.terms.jsonable import Dataset, to_jsonable
 from dpwitness.mechanisms.terms.validation import InvalidArgument, said
 
-__all__ = ["why_not_neighbours"]
-
 _WAY_OUT = "give an array with one record a row, a list of records, or columns of one length as a tuple or dict of arrays"
 _NESTED = ("a list", "a tuple", "a dict")
 

@@ -17,8 +17,6 @@ from numpy.typing import ArrayLike, NDArray
 
 from dpwitness.mechanisms.terms.validation import InvalidArgument, require, require_positive, require_probability, require_type, shown
 
-__all__ = ["GDP", "RDP", "ZCDP", "ApproxDP", "Claim", "PureDP", "exact_claim", "parse_claim", "promised"]
-
 FloatArray = NDArray[np.float64]
 
 # Orders at which zCDP is held to its promise. Fewer orders only widen g and lower a certified rho, so the grid errs on the safe side.

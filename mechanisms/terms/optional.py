@@ -6,8 +6,6 @@ from collections.abc import Callable
 from types import MethodType
 from typing import Any, TypeVar, cast
 
-__all__ = ["offered_when"]
-
 F = TypeVar("F", bound=Callable[..., Any])
 
 

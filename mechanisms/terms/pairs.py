@@ -9,8 +9,6 @@ from dpwitness.mechanisms.terms.neighbours import why_not_neighbours
 from dpwitness.mechanisms.terms.reading import Json
 from dpwitness.mechanisms.terms.validation import InvalidArgument, require_one_of, require_type
 
-__all__ = ["RELATIONS", "Pair"]
-
 RELATIONS = {
     "replace-one": "one record is replaced; the number of records is public",
     "add-remove": "one record is added or removed",

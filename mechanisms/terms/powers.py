@@ -11,25 +11,6 @@ from typing import Any, Protocol
 
 from dpwitness.mechanisms.terms.protocol import FloatArray
 
-__all__ = [
-    "HasAtoms",
-    "HasAxisBall",
-    "HasBreakpoints",
-    "HasDensityBall",
-    "HasDomain",
-    "HasDrawsBall",
-    "HasFactors",
-    "HasLossBall",
-    "HasMassBall",
-    "HasPlaneBall",
-    "HasShiftBall",
-    "HasSupport",
-    "HasTailBall",
-    "HasTruth",
-    "HasWorstPair",
-    "offers",
-]
-
 
 def offers(mechanism: Any, power: Any) -> bool:
     """Whether this instance has the power: some have it for some of their parameters only (`offered_when`), which `isinstance` overlooks.

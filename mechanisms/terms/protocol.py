@@ -11,8 +11,6 @@ from numpy.typing import NDArray
 
 from dpwitness.mechanisms.terms.notions import Claim
 
-__all__ = ["AlwaysRaises", "FloatArray", "Mechanism", "MechanismFailed", "MechanismFunction", "Parts", "Truth", "WhiteBox", "name_of"]
-
 FloatArray = NDArray[np.float64]
 
 

@@ -19,24 +19,6 @@ from typing import Any, NoReturn
 
 from dpwitness.mechanisms.terms.validation import InvalidArgument
 
-__all__ = [
-    "Json",
-    "Rule",
-    "items",
-    "listing",
-    "nullable",
-    "number",
-    "one_of",
-    "parse",
-    "printable",
-    "read_bytes",
-    "read_json",
-    "record",
-    "shown",
-    "text",
-    "whole",
-]
-
 Json = dict[str, Any]  # an object of a JSON file, read or to be written
 
 BYTES = 64 * 2**20  # of a file

@@ -8,21 +8,6 @@ from collections.abc import Collection
 from numbers import Integral, Real
 from typing import Any
 
-__all__ = [
-    "InvalidArgument",
-    "require",
-    "require_callable",
-    "require_integer",
-    "require_numbers",
-    "require_one_of",
-    "require_positive",
-    "require_probability",
-    "require_runner",
-    "require_type",
-    "said",
-    "shown",
-]
-
 
 class InvalidArgument(ValueError):
     """An argument breaks a stated rule. Raised before anything is run, never turned into a verdict.

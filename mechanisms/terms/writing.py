@@ -10,8 +10,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-__all__ = ["aside", "json_text", "write_json", "write_text"]
-
 
 @contextlib.contextmanager
 def aside(path: str | Path) -> Iterator[Path]:

@@ -36,8 +36,6 @@ from dpwitness.mechanisms.terms.pairs import Pair
 from dpwitness.mechanisms.terms.protocol import FloatArray, Truth
 from dpwitness.mechanisms.terms.validation import InvalidArgument, require, require_integer
 
-__all__ = ["GRID", "Gaussian", "Geometric", "Laplace", "TruncatedGeometric"]
-
 GRID = 2.0**-10  # a power of two: rounding to it, and adding multiples of it, is exact in binary
 
 

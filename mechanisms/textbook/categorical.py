@@ -18,8 +18,6 @@ from dpwitness.mechanisms.numerics.jit import jit
 from dpwitness.mechanisms.terms.protocol import FloatArray
 from dpwitness.mechanisms.terms.validation import InvalidArgument, require, shown
 
-__all__ = ["SoftmaxDraw"]
-
 IntArray = NDArray[np.int64]
 
 

@@ -16,8 +16,6 @@ from dpwitness.mechanisms.terms.protocol import FloatArray, Truth
 from dpwitness.mechanisms.terms.validation import InvalidArgument, require
 from dpwitness.mechanisms.textbook.vectors import LaplaceFactor, laplace_factors
 
-__all__ = ["NoisyHistogram"]
-
 
 @dataclass(frozen=True, slots=True)
 class NoisyHistogram:

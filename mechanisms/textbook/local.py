@@ -24,8 +24,6 @@ from dpwitness.mechanisms.terms.pairs import Pair
 from dpwitness.mechanisms.terms.protocol import FloatArray, Truth
 from dpwitness.mechanisms.terms.validation import InvalidArgument, require, shown
 
-__all__ = ["OneTimeRappor", "RandomizedResponse", "Rappor"]
-
 
 def _value(dataset: Any, values: int, owner: str) -> int:
     value = as_whole(dataset, owner, 1)[0]

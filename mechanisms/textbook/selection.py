@@ -29,8 +29,6 @@ from dpwitness.mechanisms.terms.pairs import Pair
 from dpwitness.mechanisms.terms.protocol import FloatArray, Truth
 from dpwitness.mechanisms.terms.validation import InvalidArgument, require
 
-__all__ = ["ExponentialMechanism", "NoisyMax", "PermuteAndFlip"]
-
 
 def _pick(log_mass: FloatArray, outputs: FloatArray) -> FloatArray:
     """Log-masses of indices 0 .. k - 1 looked up at `outputs`; minus infinity elsewhere."""

@@ -30,8 +30,6 @@ from dpwitness.mechanisms.terms.pairs import Pair
 from dpwitness.mechanisms.terms.protocol import FloatArray, Truth
 from dpwitness.mechanisms.terms.validation import InvalidArgument, require
 
-__all__ = ["AboveThreshold", "BrokenSparseVector", "SparseVector"]
-
 _MOST_ENUMERATED = 1 << 16
 
 

@@ -16,8 +16,6 @@ from dpwitness.mechanisms.terms.protocol import FloatArray, Truth
 from dpwitness.mechanisms.terms.validation import require
 from dpwitness.mechanisms.textbook.additive import Laplace
 
-__all__ = ["LaplaceFactor", "LaplaceVector", "PrefixSums", "laplace_factors"]
-
 LaplaceFactor = tuple[Laplace, FloatArray, FloatArray]
 
 

@@ -16,8 +16,6 @@ from dpwitness.mechanisms.textbook.selection import ExponentialMechanism, NoisyM
 from dpwitness.mechanisms.textbook.sparse_vector import AboveThreshold, BrokenSparseVector, SparseVector
 from dpwitness.mechanisms.textbook.vectors import LaplaceVector, PrefixSums
 
-__all__ = ["Specimen", "zoo"]
-
 
 class Specimen(WhiteBox, Protocol):
     """A mechanism with a density, a promise, and the truth about it."""

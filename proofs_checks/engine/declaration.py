@@ -10,8 +10,6 @@ from typing import Any
 from dpwitness.mechanisms.terms.reading import Json
 from dpwitness.proofs_checks.engine.enclosures import Box
 
-__all__ = ["Declaration"]
-
 
 @dataclass(frozen=True, slots=True)
 class Declaration:

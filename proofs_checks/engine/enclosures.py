@@ -19,25 +19,6 @@ from flint import arb
 from dpwitness.mechanisms.balls.ball import down, up
 from dpwitness.mechanisms.terms.validation import InvalidArgument, require_finite
 
-__all__ = [
-    "Ball",
-    "Box",
-    "Contradiction",
-    "Enclosure",
-    "SignMap",
-    "at_most",
-    "branch_and_bound",
-    "enclose",
-    "excess",
-    "free",
-    "interval",
-    "log1p_remainder",
-    "supremum",
-    "supremum_of",
-    "times",
-    "twice",
-]
-
 Ball: TypeAlias = arb
 
 INNER_CELLS = 200  # bisections of the inner variable before a supremum gives up and the outer cell is split instead

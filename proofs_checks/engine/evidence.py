@@ -21,8 +21,6 @@ from dpwitness.proofs_checks.engine.finding import ClaimVerdict, Evidence
 from dpwitness.proofs_checks.engine.ledger import TIGHT, Effort, need
 from dpwitness.proofs_checks.engine.scope import WHOLE
 
-__all__ = ["attained", "audited", "case", "exact_delta", "excess_of", "identities", "least", "unsatisfiable"]
-
 
 def excess_of(lower: float, upper: float, promise: float) -> Enclosure:
     """Enclosure of value / promise - 1, for a promise > 0."""

@@ -16,8 +16,6 @@ from dpwitness.proofs_checks.engine.declaration import Declaration
 from dpwitness.proofs_checks.engine.enclosures import Box, Enclosure, SignMap
 from dpwitness.proofs_checks.engine.scope import POINT
 
-__all__ = ["ClaimFinding", "ClaimVerdict", "Evidence"]
-
 
 class ClaimVerdict(enum.Enum):
     """Outcome of a claim's check."""

@@ -10,8 +10,6 @@ from flint import arb, ctx
 
 from dpwitness.proofs_checks.engine.enclosures import Ball, excess, twice
 
-__all__ = ["gap", "gaussian_excess", "mills", "tail"]
-
 PRECISION = 160  # bits for differences of Mills ratios: enough for arguments up to 1e4
 
 

@@ -18,8 +18,6 @@ from dpwitness.auditors.statistics.loss_law import EnclosedLaw as Laws
 from dpwitness.auditors.statistics.loss_law import LossLaw
 from dpwitness.mechanisms.terms.protocol import FloatArray
 
-__all__ = ["adaptive_delta", "held_law"]
-
 STEPS = 10  # grid steps to one e
 # Levels: a little above zero bottoms gain probability in proportion to t, and lose leak in proportion to t^2 only; so in units of e there.
 NEAR = tuple(0.25 * k for k in range(13))

@@ -21,8 +21,6 @@ from dpwitness.proofs_checks.engine.enclosures import Box, Contradiction, Enclos
 from dpwitness.proofs_checks.engine.finding import ClaimFinding, ClaimVerdict, Evidence, as_audit
 from dpwitness.proofs_checks.engine.scope import scope_of, shares
 
-__all__ = ["Effort", "MissingPackage", "OutOfTime", "certificate", "check", "claim", "declarations", "need", "settle"]
-
 Settings: TypeAlias = Mapping[str, float | tuple[float, float]]
 Excess: TypeAlias = Callable[..., Enclosure]
 F = TypeVar("F", bound=Callable[..., Any])

@@ -27,8 +27,6 @@ from dpwitness.proofs_checks.engine.declaration import Declaration
 from dpwitness.proofs_checks.engine.finding import ClaimFinding
 from dpwitness.proofs_checks.engine.ledger import CELLS, settle
 
-__all__ = ["Mutant", "Outcome", "mutants", "run"]
-
 PACKAGE = "dpwitness.proofs_checks"
 CLAIMS = f"{PACKAGE}.claims."  # what runs checks, the engine, has tests of its own
 FLIPPED = {ast.Lt: ast.Gt, ast.Gt: ast.Lt, ast.LtE: ast.GtE, ast.GtE: ast.LtE, ast.Eq: ast.NotEq, ast.NotEq: ast.Eq}

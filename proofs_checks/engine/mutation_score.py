@@ -17,8 +17,6 @@ from dpwitness.proofs_checks.engine.declaration import Declaration
 from dpwitness.proofs_checks.engine.ledger import declarations
 from dpwitness.proofs_checks.engine.mutation import EXCUSES, Mutant, Outcome, mutants, run
 
-__all__ = ["LEAST", "REASONS", "Score", "campaign", "markdown", "proofs", "sample", "score"]
-
 LEAST = 0.95  # share of the mutants without an excuse that must turn their claim
 
 REASONS: tuple[tuple[str, str, str, str], ...] = (

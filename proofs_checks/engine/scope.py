@@ -8,8 +8,6 @@ from __future__ import annotations
 
 from dpwitness.proofs_checks.engine.enclosures import Box, SignMap
 
-__all__ = ["BOX", "POINT", "WHOLE", "scope_of", "shares"]
-
 WHOLE, BOX, POINT = "whole domain", "box", "point"
 
 

@@ -17,8 +17,6 @@ from dpwitness.mechanisms.terms.validation import InvalidArgument
 from dpwitness.reports.audit.summary import error_of, violated_in_bits
 from dpwitness.reports.audit.wording import beyond, code, count, dataset, differences, figure, number, prose, table, verdict
 
-__all__ = ["Card", "Entry", "Facts", "card", "card_for", "claim_of", "enclosure", "pair_facts", "run_facts"]
-
 Facts = list[tuple[str, str]]
 
 

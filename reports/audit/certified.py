@@ -29,8 +29,6 @@ from numpy.typing import ArrayLike, NDArray
 from dpwitness.auditors.statistics.certificate import Tally, certified, cp_lower
 from dpwitness.mechanisms.terms.notions import Claim
 
-__all__ = ["CertifiedPoint", "certified_point", "error_spent", "lower_profile"]
-
 FloatArray = NDArray[np.float64]
 
 _SHARE_FOR_FREQUENCY = 1 / 50  # gamma / alpha, as the certificate has it

@@ -10,8 +10,6 @@ from dpwitness.auditors.checks.run import CheckReport
 from dpwitness.mechanisms.terms.writing import write_json, write_text
 from dpwitness.reports.audit.report import check_writable, write_report
 
-__all__ = ["write"]
-
 
 def write(reports: Sequence[CheckReport], folder: Path | str, *, command: str) -> Path:
     """Write ``checks.json`` and ``checks.md``; where a check rests on an audit, that audit's report and its witness.

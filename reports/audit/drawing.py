@@ -13,8 +13,6 @@ from dpwitness.mechanisms.terms.writing import aside
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["drawing"]
-
 _STYLE: Any = {
     "svg.hashsalt": "dpwitness",  # element ids, otherwise random
     "svg.fonttype": "none",  # text stays text: small, searchable

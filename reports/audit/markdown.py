@@ -12,8 +12,6 @@ from dpwitness.reports.audit.cards import Entry, card, claim_of, enclosure
 from dpwitness.reports.audit.summary import Family, tally_of_verdicts, violated_in_bits
 from dpwitness.reports.audit.wording import beyond, code, count, figure, number, prose, table, verdict
 
-__all__ = ["markdown"]
-
 _SEVERITY = [
     v.value for v in (Verdict.VIOLATED, Verdict.ERROR, Verdict.INCONCLUSIVE, Verdict.NOT_REFUTED, Verdict.SUPPORTED, Verdict.CERTIFIED)
 ]

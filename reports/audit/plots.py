@@ -25,8 +25,6 @@ from dpwitness.reports.audit.wording import number, verdict
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["has_profile", "has_tradeoff", "plot_overview", "plot_profile", "plot_scaling", "plot_search", "plot_tradeoff", "relative"]
-
 FloatArray = NDArray[np.float64]
 
 _INK, _GREY, _RED, _BLUE = "#111111", "#777777", "#b3261e", "#1f5fa8"

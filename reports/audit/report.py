@@ -19,8 +19,6 @@ from dpwitness.reports.audit.markdown import markdown
 from dpwitness.reports.audit.summary import family, tally_of_verdicts
 from dpwitness.reports.audit.wording import slugs
 
-__all__ = ["check_writable", "result_json", "write_report"]
-
 SCHEMA = 1
 _WITNESS = re.compile(r"witness-[A-Za-z0-9._-]+\.json")
 

@@ -13,8 +13,6 @@ from dpwitness.auditors.results.verdicts import Verdict
 from dpwitness.mechanisms.terms.reading import Json
 from dpwitness.reports.audit.wording import number
 
-__all__ = ["Family", "error_of", "family", "holm", "tally_of_verdicts", "violated_in_bits"]
-
 FloatArray = NDArray[np.float64]
 
 

@@ -9,8 +9,6 @@ import unicodedata
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-__all__ = ["beyond", "cell", "code", "count", "dataset", "differences", "figure", "number", "prose", "slugs", "table", "verdict"]
-
 _SHOWN = 8  # entries of a long dataset
 _LONGEST_PROSE = 600
 _LONGEST_SLUG = 60

@@ -17,8 +17,6 @@ from dpwitness.mechanisms.terms.writing import write_json, write_text
 from dpwitness.reports.audit.report import check_writable
 from dpwitness.reports.audit.wording import code, figure, number, prose, slugs, table
 
-__all__ = ["checks_page", "page", "ranges", "scopes", "write"]
-
 Finding = Mapping[str, Any]
 
 PAPERS: Json = tomllib.loads((Path(__file__).parent / "papers.toml").read_text(encoding="utf-8"))

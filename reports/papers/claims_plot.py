@@ -10,8 +10,6 @@ from typing import Any
 from dpwitness.reports.audit.drawing import drawing
 from dpwitness.reports.audit.wording import number
 
-__all__ = ["plot_claims"]
-
 _LOW, _HIGH = 1e-3, 1e3  # beyond these an arrow stands for the number
 
 

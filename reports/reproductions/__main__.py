@@ -16,8 +16,6 @@ from dpwitness.reports.reproductions import logistic as lr
 from dpwitness.reports.reproductions.page import page
 from dpwitness.reports.reproductions.plots import plot_curve, plot_dimension, plot_figure_2, plot_transfer
 
-__all__ = ["SEED", "compute", "main", "write"]
-
 SEED = 20081
 CURVE_RECORDS = tuple(range(100, 701, 100))
 

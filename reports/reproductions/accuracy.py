@@ -16,18 +16,6 @@ from dpwitness.mechanisms.papers.generators import padded
 from dpwitness.mechanisms.terms.protocol import FloatArray
 from dpwitness.reports.reproductions.logistic import stream
 
-__all__ = [
-    "CONSTANTS",
-    "DIMENSIONS",
-    "DIMENSION_METHODS",
-    "EPSILONS",
-    "dimension_baseline",
-    "dimension_epsilon",
-    "dimension_point",
-    "transfer_curve",
-    "transfer_spread",
-]
-
 # Jain and Thakurta 2014, section 6: epsilon = 5, delta = 1e-3, lambda = 0.001, 20 runs, 70 % of about 60,000 records for training. A
 # tenth of these records here: with all of them objective perturbation's noise shows only at dimensions that do not fit into memory.
 DIMENSION_METHODS = ("Output-Gauss", "Objective-Gauss", "Output", "Objective")

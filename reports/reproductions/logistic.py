@@ -19,8 +19,6 @@ from dpwitness.mechanisms.numerics.solvers import Problem, minimise, minimise_pe
 from dpwitness.mechanisms.papers.generators import MissingDependency, breast_cancer, hypercube, pima, sphere_with_margin
 from dpwitness.mechanisms.terms.protocol import FloatArray
 
-__all__ = ["CURVE_METHODS", "FIGURE_2", "METHODS", "PROBLEMS", "Cell", "FigureRow", "cell", "curve_floor", "curve_point", "stream"]
-
 EPSILON = 0.2
 FOLDS, RESTARTS, MANY = 5, 10, 500
 METHODS = {

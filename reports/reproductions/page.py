@@ -7,8 +7,6 @@ from dpwitness.mechanisms.terms.reading import Json
 from dpwitness.reports.reproductions.accuracy import CONSTANTS, POINTS
 from dpwitness.reports.reproductions.logistic import EPSILON, FIGURE_2, METHODS, PROBLEMS
 
-__all__ = ["page"]
-
 _COLUMN = {"A1": 0, "A2": 1, "LR": 2}
 
 

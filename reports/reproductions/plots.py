@@ -12,8 +12,6 @@ from dpwitness.reports.reproductions.logistic import FIGURE_2, PROBLEMS
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["plot_curve", "plot_dimension", "plot_figure_2", "plot_transfer"]
-
 # Line style, marker, shade.
 _LINES = (("-", "o", "#000000"), ("--", "s", "#000000"), (":", "^", "#000000"), ("-.", "D", "#666666"), ("-", "x", "#666666"))
 

@@ -14,20 +14,6 @@ from scipy.special import expit, ndtr
 from dpwitness.auditors.statistics.loss_law import LossLaw
 from dpwitness.mechanisms.terms.pairs import Pair
 
-__all__ = [
-    "Law",
-    "additive",
-    "bits_of_one_item",
-    "decision_tree",
-    "discrete_laplace",
-    "finite",
-    "gaussian",
-    "laplace",
-    "linear_regression",
-    "logistic_regression",
-    "response",
-]
-
 FloatArray = NDArray[np.float64]
 Law = Callable[[Pair], LossLaw | None]
 

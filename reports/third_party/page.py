@@ -17,8 +17,6 @@ from dpwitness.mechanisms.terms.validation import InvalidArgument
 from dpwitness.mechanisms.terms.writing import write_json, write_text
 from dpwitness.reports.audit.wording import code, count, dataset, figure, number, prose, slugs, table, verdict
 
-__all__ = ["main", "numbers", "page", "publish"]
-
 Found = Json
 
 

@@ -16,8 +16,6 @@ import numpy as np
 from dpwitness.mechanisms.terms.pairs import Pair
 from dpwitness.reports.third_party import laws as law
 
-__all__ = ["ROWS", "Row"]
-
 INF = math.inf
 KEPT = 0.0  # the promise is kept, by how much is not said
 THEORY = "analysis of the mechanism"
