@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from dpwitness.auditors.events.rules import Event
@@ -11,6 +11,7 @@ from dpwitness.auditors.events.scores import Score
 from dpwitness.auditors.results.verdicts import SCHEMA, Result, Verdict, environment, strict
 from dpwitness.auditors.results.witness import certifies, witness_of
 from dpwitness.auditors.statistics.certificate import Tally
+from dpwitness.auditors.statistics.certified_point import CertifiedPoint, certified_point
 from dpwitness.auditors.statistics.combination import Part
 from dpwitness.mechanisms.terms.notions import Claim
 from dpwitness.mechanisms.terms.pairs import Pair
@@ -119,6 +120,12 @@ class AuditResult(Result):
             return None
 
     @property
+    def point(self) -> CertifiedPoint | None:
+        """The point under the pair's trade-off curve that the tally proves; None if nothing was guessed."""
+        tally = self.tally
+        return certified_point(tally, self.alpha) if tally and tally.correct + tally.wrong and self.alpha > 0 else None
+
+    @property
     def witness(self) -> Json | None:
         """Everything that `dpwitness.replay` needs to reach the verdict again; None unless a claim was violated at some level."""
         value, level = self.verdict is Verdict.VIOLATED, self.bit_level
@@ -190,6 +197,7 @@ class AuditResult(Result):
             "tally": _tally(self.tally),
             "stages": [part.to_json() for part in self.stages],
             "alpha": self.alpha,
+            "certified_point": asdict(self.point) if self.point else None,
             "bit_level": self.bit_level.to_json() if self.bit_level else None,
             "pairs": [score.to_json() for score in self.pairs],
             "trials": self.trials,

@@ -128,6 +128,7 @@ class CertifyResult(Result):
             "kind": "white box",
             "name": self.name,
             "claim": str(self.claim),
+            "claim_numbers": list(self.claim.numbers),
             "relation": self.pair.relation,
             "verdict": self.verdict.value,
             "headline": self.headline(),

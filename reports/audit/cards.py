@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from dpwitness.auditors.results.verdicts import Verdict
-from dpwitness.mechanisms.terms.notions import Claim, parse_claim
+from dpwitness.mechanisms.terms.notions import Claim, exact_claim, parse_claim
 from dpwitness.mechanisms.terms.pairs import RELATIONS
 from dpwitness.mechanisms.terms.reading import Json
 from dpwitness.mechanisms.terms.validation import InvalidArgument
@@ -52,8 +52,9 @@ def card_for(kind: str, advice: Mapping[str, str] | None = None) -> Callable[[Ca
 
 def claim_of(result: Json) -> Claim | None:
     """The claim that a result was held against; None where it names none that can be read."""
+    text, numbers = result.get("claim"), result.get("claim_numbers")
     try:
-        return parse_claim(result["claim"]) if isinstance(result.get("claim"), str) else None
+        return (exact_claim(text, numbers) if isinstance(numbers, list) else parse_claim(text)) if isinstance(text, str) else None
     except InvalidArgument:
         return None
 

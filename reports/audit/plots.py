@@ -13,13 +13,11 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from dpwitness.auditors.results.verdicts import Verdict
-from dpwitness.auditors.statistics.certificate import Tally
-from dpwitness.mechanisms.terms.notions import Claim, parse_claim
+from dpwitness.auditors.statistics.certified_point import CertifiedPoint, lower_profile
+from dpwitness.mechanisms.terms.notions import Claim
 from dpwitness.mechanisms.terms.reading import Json
 from dpwitness.reports.audit.cards import claim_of
-from dpwitness.reports.audit.certified import CertifiedPoint, certified_point, error_spent, lower_profile
 from dpwitness.reports.audit.drawing import drawing
-from dpwitness.reports.audit.summary import error_of
 from dpwitness.reports.audit.wording import number, verdict
 
 if TYPE_CHECKING:
@@ -41,13 +39,10 @@ class _Proof:
 
 
 def _proof(result: Json) -> _Proof | None:
-    claim, counts = claim_of(result), result.get("tally")
-    confidence, parameter = number(result.get("confidence")), number(result.get("parameter_lower"))
-    if claim is None or not counts or confidence is None or parameter is None or counts["correct"] + counts["wrong"] == 0:
+    claim, point, parameter = claim_of(result), result.get("certified_point"), number(result.get("parameter_lower"))
+    if claim is None or not point or parameter is None:
         return None
-    tally = Tally(**counts)
-    alpha = number(result.get("alpha")) or error_spent(claim, tally, parameter, error_of(confidence))
-    return _Proof(certified_point(tally, alpha), parameter, number(result.get("epsilon_lower")) or 0.0)
+    return _Proof(CertifiedPoint(**point), parameter, number(result.get("epsilon_lower")) or 0.0)
 
 
 def _guesses(result: Json) -> str:
@@ -75,16 +70,16 @@ def has_tradeoff(result: Json) -> bool:
 
 
 @lru_cache(maxsize=16)
-def _claimed_curve(claim: str) -> tuple[FloatArray, FloatArray]:
+def _claimed_curve(claim: Claim) -> tuple[FloatArray, FloatArray]:
     """g on a grid fine enough to draw with: steps of at most 4 % in q where the curve is steep."""
     grid = np.concatenate([np.geomspace(1e-12, 1e-5, 160), np.geomspace(1e-5, 0.2, 250)[1:], np.linspace(0.2, 1.0, 80)[1:]])
-    return grid, parse_claim(claim).tradeoff(grid)
+    return grid, claim.tradeoff(grid)
 
 
 def _claimed_profile(claim: Claim, epsilon: FloatArray) -> FloatArray:
     if not claim.bounds_renyi:
         return claim.delta(epsilon)
-    grid, curve = _claimed_curve(str(claim))  # `Claim.delta` on its own grid takes seconds for zCDP
+    grid, curve = _claimed_curve(claim)  # `Claim.delta` on its own grid takes seconds for zCDP
     gain: FloatArray = (curve - np.exp(epsilon)[:, None] * grid).max(axis=1)
     return np.clip(gain, 0.0, 1.0)
 

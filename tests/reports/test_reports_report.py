@@ -4,6 +4,7 @@ import json
 import subprocess
 import sys
 import xml.etree.ElementTree as ET
+from dataclasses import asdict
 
 import numpy as np
 import pytest
@@ -12,6 +13,8 @@ from statsmodels.stats.multitest import multipletests
 from dpwitness.auditors.black_box.audit import audit as run_audit
 from dpwitness.auditors.replaying.replay import replay
 from dpwitness.auditors.results.verdicts import Result, Verdict
+from dpwitness.auditors.statistics.certificate import Tally
+from dpwitness.auditors.statistics.certified_point import certified_point
 from dpwitness.mechanisms import InvalidArgument, zoo
 from dpwitness.reports import card_for, check_writable, holm, result_json, write_report
 from dpwitness.reports.audit.cards import _CARDS
@@ -36,7 +39,9 @@ def audit(name="laplace-0.9", verdict="VIOLATED", p=1e-40, **changes):
         "environment": {"python": "3.11"}, "seconds": 1.5,
         "witness": {"schema_version": 1, "name": name, "target": {"target": "m:f"}} if verdict == "VIOLATED" else None,
     }  # fmt: skip
-    return data | changes
+    told = data | changes
+    point = certified_point(Tally(**told["tally"]), 0.01) if told["tally"] and told["tally"]["correct"] else None
+    return told | {"certified_point": asdict(point) if point else None}
 
 
 def test_the_numbers_of_a_violation_are_in_the_markdown(tmp_path):

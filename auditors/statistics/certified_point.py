@@ -2,7 +2,7 @@
 
 Let g be the trade-off curve of the pair itself: the least concave curve above what any test reaches in either order of the pair. It rises,
 g(0) >= 0, and it is its own mirror image in the antidiagonal, since the complement of an event swaps the orders. As in
-`dpwitness.auditors.statistics.certificate`, a round is right with probability c = s theta, wrong with w = s (1 - theta), and with k guess
+`certificate`, a round is right with probability c = s theta, wrong with w = s (1 - theta), and with k guess
 directions (2w/k, 2c/k) lies under g. Let theta_L <= theta and s_L <= s be the two Clopper-Pearson limits; both hold with probability 1 -
 alpha.
 Then the **certified point**
@@ -26,12 +26,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from dpwitness.auditors.statistics.certificate import Tally, certified, cp_lower
-from dpwitness.mechanisms.terms.notions import Claim
+from dpwitness.auditors.statistics.certificate import SHARE_FOR_FREQUENCY, Tally, cp_lower
 
 FloatArray = NDArray[np.float64]
-
-_SHARE_FOR_FREQUENCY = 1 / 50  # gamma / alpha, as the certificate has it
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +50,7 @@ def certified_point(tally: Tally, alpha: float) -> CertifiedPoint:
     >>> round(point.fpr, 3), round(point.tpr, 3), point.observed_tpr
     (0.131, 0.358, 0.37)
     """
-    gamma = alpha * _SHARE_FOR_FREQUENCY
+    gamma = alpha * SHARE_FOR_FREQUENCY
     made = tally.correct + tally.wrong
     theta = float(cp_lower(tally.correct, made, alpha - gamma))
     frequency = float(cp_lower(made, tally.rounds, gamma))
@@ -73,22 +70,3 @@ def lower_profile(point: CertifiedPoint, epsilon: ArrayLike) -> FloatArray:
     mirrored = (1.0 - point.fpr) - growth * (1.0 - point.tpr)
     found: FloatArray = np.maximum(0.0, np.maximum(direct, mirrored))
     return found
-
-
-def error_spent(claim: Claim, tally: Tally, parameter: float, error: float) -> float:
-    """Error at which `parameter` was certified: at most `error`, and less where looks or pairs had to be paid for.
-
-    The certificate rises with its error, so the largest one that does not certify more than `parameter` is found by bisection.
-    """
-
-    def reached(log_alpha: float) -> float:
-        return float(certified(claim, tally.correct, tally.wrong, tally.rounds, np.exp(log_alpha), tally.directions))
-
-    tolerance = 1e-9 * max(1.0, parameter)
-    if reached(np.log(error)) <= parameter + tolerance:
-        return error
-    low, high = -690.0, float(np.log(error))
-    for _ in range(50):
-        middle = 0.5 * (low + high)
-        low, high = (low, middle) if reached(middle) > parameter + tolerance else (middle, high)
-    return float(np.exp(low))

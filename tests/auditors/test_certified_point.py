@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from dpwitness.auditors.statistics.certificate import Tally, certified
+from dpwitness.auditors.statistics.certified_point import certified_point, lower_profile
 from dpwitness.mechanisms import GDP, RDP, ZCDP, ApproxDP, PureDP
-from dpwitness.reports.audit.certified import certified_point, error_spent, lower_profile
 
 ALPHA = 0.05
 
@@ -54,11 +54,3 @@ def test_the_lower_profile_is_valid_where_the_mechanism_is_tight():
     too_high = [bool(np.any(lower_profile(certified_point(tally, ALPHA), grid) > truth + 1e-12)) for tally in tallies]
     false = times[np.array(too_high)].sum()
     assert 0.02 < false / audits <= ALPHA + 5.2 * np.sqrt(ALPHA * (1 - ALPHA) / audits)
-
-
-def test_the_error_behind_a_bound_is_recovered():
-    claim, tally = ApproxDP(1.0, 1e-5), Tally(7_400, 2_600, 20_000)
-    reported = float(certified(claim, 7_400, 2_600, 20_000, 0.01 / 7))
-    assert error_spent(claim, tally, reported, 0.01) == pytest.approx(0.01 / 7, rel=1e-4)
-    assert error_spent(claim, tally, 2.0, 0.01) == 0.01
-    assert float(certified(claim, 7_400, 2_600, 20_000, error_spent(claim, tally, 0.8, 0.01))) == pytest.approx(0.8, abs=1e-4)
