@@ -18,7 +18,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-FloatArray = NDArray[np.float64]
+from dpwitness.mechanisms.terms.protocol import FloatArray
+
 Columns = NDArray[np.int64]
 
 REPEATED = "repeated values"  # the group of exact values among continuous ones

@@ -32,8 +32,7 @@ from dpwitness.auditors.events.scorers import (
     repeated,
 )
 from dpwitness.mechanisms.terms.notions import Claim
-
-FloatArray = NDArray[np.float64]
+from dpwitness.mechanisms.terms.protocol import FloatArray
 
 _WORTH = 0.01  # how much more a later, less simple order must promise
 _PLAIN_ATOMS = 16  # different outputs that need no model beside their counts

@@ -14,9 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpwitness.auditors.events.leaves import Leaves, code_of, columns_of, walk
-from dpwitness.mechanisms.terms.protocol import Parts
-
-FloatArray = NDArray[np.float64]
+from dpwitness.mechanisms.terms.protocol import FloatArray, Parts
 
 _NAMES = 4096  # structures and texts that are kept to be printed
 

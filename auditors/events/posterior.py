@@ -25,8 +25,7 @@ from scipy.special import betaln, expit, ndtri
 from dpwitness.auditors.statistics.certificate import SHARE_FOR_FREQUENCY, parameter_shown, wilson_lower
 from dpwitness.auditors.statistics.regression import evidence, fit_logistic
 from dpwitness.mechanisms.terms.notions import Claim
-
-FloatArray = NDArray[np.float64]
+from dpwitness.mechanisms.terms.protocol import FloatArray
 
 _DRAWS, _THRESHOLDS = 48, 44
 _TAIL = 0.12  # ranks below this and above its mirror image are a tail

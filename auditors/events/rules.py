@@ -13,10 +13,10 @@ from numpy.typing import NDArray
 from dpwitness.auditors.events.features import Block, Trees
 from dpwitness.auditors.events.outputs import Outputs, row_keys
 from dpwitness.mechanisms.terms.jsonable import to_jsonable
+from dpwitness.mechanisms.terms.protocol import FloatArray
 from dpwitness.mechanisms.terms.reading import Json
 from dpwitness.mechanisms.terms.validation import InvalidArgument
 
-FloatArray = NDArray[np.float64]
 Guesses = NDArray[np.int8]
 
 _MANY = 2**13  # numbers that are worth a compiled kernel

@@ -19,8 +19,7 @@ from dpwitness.auditors.events.posterior import counts_of
 from dpwitness.auditors.events.rules import Atoms, Ball, Event, Intervals, Threshold, WeightedScore, distances, name_of_atom, only_exact
 from dpwitness.auditors.events.trees import boost
 from dpwitness.auditors.statistics.regression import fit_grouped
-
-FloatArray = NDArray[np.float64]
+from dpwitness.mechanisms.terms.protocol import FloatArray
 
 _FIT_ROWS = 30_000  # at least, where there are as many
 _FIT_WORK = 2**28  # outputs times the square of features: what a step of the fit costs

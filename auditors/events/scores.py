@@ -13,14 +13,12 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dpwitness.auditors.targets.naming import describe_target
-from dpwitness.mechanisms.terms.protocol import MechanismFailed, name_of
+from dpwitness.mechanisms.terms.protocol import FloatArray, MechanismFailed, name_of
 from dpwitness.mechanisms.terms.reading import Json
 from dpwitness.mechanisms.terms.validation import InvalidArgument, require_callable, shown
 
-FloatArray = NDArray[np.float64]
 Key = str | int | None
 
 _COLUMNS = 256

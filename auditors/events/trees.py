@@ -11,8 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpwitness.auditors.events.features import Trees
-
-FloatArray = NDArray[np.float64]
+from dpwitness.mechanisms.terms.protocol import FloatArray
 
 LEAST_ROWS = 4000  # fewer say nothing of interactions that a model has not seen, and the library takes a second to load
 _MOST_VALUES = 2**21

@@ -18,12 +18,10 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dpwitness.auditors.loss.content import content_key
 from dpwitness.auditors.statistics.loss_law import EnclosedLaw, LossLaw
-
-FloatArray = NDArray[np.float64]
+from dpwitness.mechanisms.terms.protocol import FloatArray
 
 _TAIL = 1e-15  # mass that all truncations together may move, either way
 _NOISE = 1e-13  # of Fourier transforms: unseen mass of the upper law

@@ -19,8 +19,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpwitness.auditors.statistics.loss_law import EnclosedLaw, LossLaw, unaccounted
+from dpwitness.mechanisms.terms.protocol import FloatArray
 
-FloatArray = NDArray[np.float64]
 LogDensities = Callable[[FloatArray, NDArray[np.intp]], tuple[FloatArray, FloatArray]]
 
 _FAR = 1e5  # log-densities beyond this have lost the digits that L needs

@@ -20,9 +20,8 @@ from dpwitness.auditors.statistics.certificate import certified
 from dpwitness.auditors.statistics.loss_law import LossLaw
 from dpwitness.mechanisms.terms.notions import Claim, promised
 from dpwitness.mechanisms.terms.pairs import Pair
+from dpwitness.mechanisms.terms.protocol import FloatArray
 from dpwitness.mechanisms.terms.validation import require_integer, require_probability, require_type
-
-FloatArray = NDArray[np.float64]
 
 _CELLS = 60
 _COARSE = 48  # thresholds a side in the first pass; the second looks between the neighbours of the best

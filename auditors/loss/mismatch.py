@@ -5,12 +5,10 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dpwitness.auditors.loss.oracle import Checked
 from dpwitness.auditors.loss.oracle_bets import TESTED, Side
-
-FloatArray = NDArray[np.float64]
+from dpwitness.mechanisms.terms.protocol import FloatArray
 
 _ROWS = 4096  # outputs a side on which capitals are foretold
 _POWER = 1.2816  # standard errors: probability .9

@@ -17,16 +17,15 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dpwitness.auditors.loss.oracle_bets import Side, capital
 from dpwitness.auditors.loss.surfaces import fills_space, moved, spread_of
 from dpwitness.mechanisms.terms.pairs import Pair
+from dpwitness.mechanisms.terms.protocol import FloatArray
 
 if TYPE_CHECKING:
     from dpwitness.auditors.statistics.loss_law import EnclosedLaw
 
-FloatArray = NDArray[np.float64]
 
 FALSE_ALARM = 1e-6  # of all tests of one oracle together
 _MASS = 1e-6  # tolerance of a total mass that has been added up or integrated

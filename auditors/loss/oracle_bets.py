@@ -28,7 +28,8 @@ from numpy.typing import NDArray
 from scipy.spatial import cKDTree
 from scipy.special import gammaln, logsumexp
 
-FloatArray = NDArray[np.float64]
+from dpwitness.mechanisms.terms.protocol import FloatArray
+
 LogDensity = Callable[[FloatArray], FloatArray]
 
 _BLOCKS = (0.1, 0.4, 1.0)  # learned from first; then bet on, learning from all before

@@ -19,9 +19,7 @@ from dpwitness.auditors.loss.surfaces import fills_space
 from dpwitness.auditors.statistics.loss_law import EnclosedLaw, LossLaw, atoms, unaccounted
 from dpwitness.mechanisms.terms.pairs import Pair
 from dpwitness.mechanisms.terms.powers import HasAtoms, HasBreakpoints, HasFactors, HasSupport, offers
-from dpwitness.mechanisms.terms.protocol import WhiteBox
-
-FloatArray = NDArray[np.float64]
+from dpwitness.mechanisms.terms.protocol import FloatArray, WhiteBox
 
 _SEEN = 4096  # runs a side that show what outputs look like where no support is offered
 _NEGLIGIBLE = 1e-13  # mass that rounding may hide from a sum of a thousand masses

@@ -13,7 +13,6 @@ from typing import Any, TypeAlias
 
 import numpy as np
 from flint import ctx
-from numpy.typing import NDArray
 
 from dpwitness.auditors.proved.axis import SupremumOnly, on_axis
 from dpwitness.auditors.proved.cells import Cells
@@ -26,8 +25,8 @@ from dpwitness.mechanisms.terms.jsonable import same_value
 from dpwitness.mechanisms.terms.notions import GDP, RDP, ZCDP, Claim
 from dpwitness.mechanisms.terms.pairs import Pair
 from dpwitness.mechanisms.terms.powers import HasAxisBall, HasDensityBall, HasDrawsBall, HasFactors, HasPlaneBall, HasShiftBall, offers
+from dpwitness.mechanisms.terms.protocol import FloatArray
 
-FloatArray = NDArray[np.float64]
 Side: TypeAlias = Cells | Shifted | SupremumOnly  # both answer hockey_stick, epsilon, renyi, concentrated
 
 _GRID = 25  # epsilons of the profile

@@ -12,13 +12,11 @@ from dataclasses import dataclass, field
 
 import numpy as np
 from flint import arb
-from numpy.typing import NDArray
 
 from dpwitness.auditors.proved.cells import Cell, Cells, stick
 from dpwitness.mechanisms.balls.ball import Ball, Span, ends, over
 from dpwitness.mechanisms.numerics.jit import jit
-
-FloatArray = NDArray[np.float64]
+from dpwitness.mechanisms.terms.protocol import FloatArray
 
 _MOST = 1 << 15  # cells of a product
 _FEW = 8192  # products of cells that are multiplied in balls

@@ -11,14 +11,12 @@ from typing import Any
 
 import numpy as np
 from flint import arb
-from numpy.typing import NDArray
 
 from dpwitness.auditors.loss.oracle import BadOracle
 from dpwitness.auditors.proved.cells import Cell, Cells
 from dpwitness.mechanisms.balls.ball import Ball, Box, Span, ends, span
 from dpwitness.mechanisms.terms.powers import HasDensityBall, HasLossBall, HasMassBall, HasSupport, HasTailBall, offers
-
-FloatArray = NDArray[np.float64]
+from dpwitness.mechanisms.terms.protocol import FloatArray
 
 _RUNS = 256  # that show where the mass lies, and hold balls against floats
 _TOLERANCE = 1e-6  # relative: between a float log-density and the ball it should lie in

@@ -5,18 +5,14 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-import numpy as np
-from numpy.typing import NDArray
-
 from dpwitness.auditors.loss.search import WorstOutput
 from dpwitness.auditors.results.ends import grade_of
 from dpwitness.auditors.results.verdicts import SCHEMA, Result, Verdict, environment, strict
 from dpwitness.auditors.results.witness import witness_of
 from dpwitness.mechanisms.terms.notions import Claim
 from dpwitness.mechanisms.terms.pairs import Pair
+from dpwitness.mechanisms.terms.protocol import FloatArray
 from dpwitness.mechanisms.terms.reading import Json
-
-FloatArray = NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)

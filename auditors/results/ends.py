@@ -11,12 +11,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dpwitness.auditors.loss.search import WorstOutput
 from dpwitness.auditors.results.verdicts import Verdict
-
-FloatArray = NDArray[np.float64]
+from dpwitness.mechanisms.terms.protocol import FloatArray
 
 SOUND = ("proved", "statistical")
 EVIDENCE = (*SOUND, "numerical", "assumed")

@@ -8,16 +8,13 @@ from typing import Any
 
 import numpy as np
 from numpy.random import Generator
-from numpy.typing import NDArray
 
 from dpwitness.auditors.events.outputs import Seen
 from dpwitness.auditors.events.scores import Key, Score, columns_of, guarded, number_of, same
 from dpwitness.auditors.running.engine import Stage, stream
 from dpwitness.auditors.running.health import Unfit
 from dpwitness.auditors.running.rounds import Run
-from dpwitness.mechanisms.terms.protocol import MechanismFailed, Parts
-
-FloatArray = NDArray[np.float64]
+from dpwitness.mechanisms.terms.protocol import FloatArray, MechanismFailed, Parts
 
 _TRIED = 64  # outputs of each dataset
 _ALONE = 4  # of them, one by one

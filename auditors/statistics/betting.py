@@ -19,10 +19,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import logsumexp
 
-FloatArray = NDArray[np.float64]
+from dpwitness.mechanisms.terms.protocol import FloatArray
 
 _SPREAD = np.array([0.6, 1.0, 1.6])  # multiples of the pilot's stake, the capital shared among them
 _STEPS = 24  # halvings of the interval in which a limit is looked for; its far end is taken

@@ -28,13 +28,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy.special import betaincinv
 
 from dpwitness.mechanisms.terms.notions import Claim
+from dpwitness.mechanisms.terms.protocol import FloatArray
 from dpwitness.mechanisms.terms.validation import InvalidArgument, require_integer
-
-FloatArray = NDArray[np.float64]
 
 SHARE_FOR_FREQUENCY = 1 / 50  # gamma / alpha: s is known far better than theta, so it may be given a small share
 

@@ -24,11 +24,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from dpwitness.auditors.statistics.certificate import SHARE_FOR_FREQUENCY, Tally, cp_lower
-
-FloatArray = NDArray[np.float64]
+from dpwitness.mechanisms.terms.protocol import FloatArray
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,9 +16,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
-FloatArray = NDArray[np.float64]
+from dpwitness.mechanisms.terms.protocol import FloatArray
 
 _ROUNDED = 1e-11  # the same, of any number of masses
 _UNEXPLAINED = 1e-10  # mass that quadrature may leave out beside its estimated errors

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from scipy.linalg import LinAlgError, cho_factor, cho_solve, solve_triangular
 from scipy.special import expit
 
-FloatArray = NDArray[np.float64]
+from dpwitness.mechanisms.terms.protocol import FloatArray
 
 _STEPS, _ROUNDS = 25, 40
 _CLOSE, _NEAR = 1e-8, 1e-5  # gains of a step, relative to the loss: below the first it was the last, below the second curvature is kept

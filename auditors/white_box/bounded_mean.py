@@ -24,8 +24,7 @@ from dpwitness.auditors.loss.oracle import BadOracle, log_densities, rows_of
 from dpwitness.auditors.loss.surfaces import fills_space
 from dpwitness.auditors.statistics.betting import Stakes, bracket, log_capital, lower_mean, upper_mean
 from dpwitness.mechanisms.terms.pairs import Pair
-
-FloatArray = NDArray[np.float64]
+from dpwitness.mechanisms.terms.protocol import FloatArray
 
 _SHARES = (0.25, 0.15, 0.6)  # of the three laws
 _LARGEST = 1 / _SHARES[0]  # weight

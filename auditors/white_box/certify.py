@@ -12,7 +12,6 @@ import time
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dpwitness.auditors.loss.mismatch import smallest_mismatch
 from dpwitness.auditors.loss.oracle import FALSE_ALARM, BadOracle, Checked, Underflow, against_law, check_oracle
@@ -36,7 +35,6 @@ from dpwitness.mechanisms.terms.validation import InvalidArgument, require_integ
 
 __all__ = ["CertifyResult", "certify"]
 
-FloatArray = NDArray[np.float64]
 
 _ROUNDING = 1e-9  # relative: an end this close to the claimed epsilon agrees with it
 _TAILS = 1e-6  # the same for mu and rho, which hang on relative errors far out

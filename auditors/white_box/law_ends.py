@@ -6,7 +6,6 @@ import math
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dpwitness.auditors.loss.search import WorstOutput, worst_output
 from dpwitness.auditors.results.ends import End, Found
@@ -15,9 +14,8 @@ from dpwitness.mechanisms.terms.jsonable import same_value
 from dpwitness.mechanisms.terms.notions import Claim
 from dpwitness.mechanisms.terms.pairs import Pair
 from dpwitness.mechanisms.terms.powers import HasFactors, offers
+from dpwitness.mechanisms.terms.protocol import FloatArray
 from dpwitness.mechanisms.terms.validation import InvalidArgument
-
-FloatArray = NDArray[np.float64]
 
 ORDERS = 1.0 + np.geomspace(1e-3, 1e4, 240)  # zCDP
 _FPR = np.concatenate([[0.0], np.geomspace(1e-9, 1e-2, 36), np.linspace(0.02, 1.0, 50)])

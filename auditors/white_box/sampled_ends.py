@@ -6,7 +6,6 @@ import math
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import betaincinv
 
 from dpwitness.auditors.loss.oracle import log_densities, rows_of
@@ -20,8 +19,7 @@ from dpwitness.auditors.white_box.law_ends import ORDERS, profile_grid
 from dpwitness.mechanisms.terms.notions import Claim
 from dpwitness.mechanisms.terms.pairs import Pair
 from dpwitness.mechanisms.terms.powers import HasSupport, offers
-
-FloatArray = NDArray[np.float64]
+from dpwitness.mechanisms.terms.protocol import FloatArray
 
 _GRID = 13  # epsilons of the profile
 _BOUNDED = "assumed: between the points of a grid no output outweighs those on it"

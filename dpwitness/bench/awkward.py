@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import gammaln, log_ndtr, ndtr
 from scipy.stats import beta, cauchy, laplace, multivariate_normal, norm, t, uniform
 
@@ -20,8 +19,8 @@ from dpwitness.auditors.results.certify_result import CertifyResult
 from dpwitness.auditors.results.verdicts import Verdict
 from dpwitness.mechanisms.terms.notions import GDP, ZCDP, ApproxDP, Claim, PureDP
 from dpwitness.mechanisms.terms.pairs import Pair
+from dpwitness.mechanisms.terms.protocol import FloatArray
 
-FloatArray = NDArray[np.float64]
 Draw = Callable[[float, int, np.random.Generator], FloatArray]
 LogDensity = Callable[[FloatArray, float], FloatArray]
 

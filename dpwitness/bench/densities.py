@@ -11,13 +11,11 @@ from typing import Any
 
 import numpy as np
 from numpy.random import Generator
-from numpy.typing import NDArray
 from scipy.special import logsumexp
 
 from dpwitness.mechanisms import GDP, ZCDP, ApproxDP, PureDP
 from dpwitness.mechanisms.terms.notions import Claim
-
-FloatArray = NDArray[np.float64]
+from dpwitness.mechanisms.terms.protocol import FloatArray
 
 
 @dataclass(frozen=True, slots=True)

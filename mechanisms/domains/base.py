@@ -11,17 +11,15 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-import numpy as np
 from numpy.random import Generator
-from numpy.typing import NDArray
 
 from dpwitness.mechanisms.terms.pairs import Pair
+from dpwitness.mechanisms.terms.protocol import FloatArray
 from dpwitness.mechanisms.terms.validation import InvalidArgument
 
 if TYPE_CHECKING:
     from hypothesis.strategies import SearchStrategy
 
-FloatArray = NDArray[np.float64]
 D = TypeVar("D", bound="Domain")
 
 

@@ -6,12 +6,10 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dpwitness.mechanisms.domains.base import Domain
+from dpwitness.mechanisms.terms.protocol import FloatArray
 from dpwitness.mechanisms.terms.validation import InvalidArgument, require_finite, require_integer, require_type
-
-FloatArray = NDArray[np.float64]
 
 LONGEST = 10**6  # entries of an array: a catalogue holds some hundred of them at once
 

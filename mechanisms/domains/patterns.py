@@ -8,14 +8,13 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 from numpy.random import Generator
-from numpy.typing import NDArray
 
 from dpwitness.mechanisms.terms.pairs import Pair
+from dpwitness.mechanisms.terms.protocol import FloatArray
 
 if TYPE_CHECKING:
     from hypothesis.strategies import SearchStrategy
 
-FloatArray = NDArray[np.float64]
 A = TypeVar("A")
 B = TypeVar("B")
 

@@ -10,11 +10,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from dpwitness.auditors.results.verdicts import Verdict
 from dpwitness.auditors.statistics.certified_point import CertifiedPoint, lower_profile
 from dpwitness.mechanisms.terms.notions import Claim
+from dpwitness.mechanisms.terms.protocol import FloatArray
 from dpwitness.mechanisms.terms.reading import Json
 from dpwitness.reports.audit.cards import claim_of
 from dpwitness.reports.audit.drawing import drawing
@@ -23,7 +24,6 @@ from dpwitness.reports.audit.wording import number, verdict
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-FloatArray = NDArray[np.float64]
 
 _INK, _GREY, _RED, _BLUE = "#111111", "#777777", "#b3261e", "#1f5fa8"
 _RARE = 0.02  # false-positive rates below which a point is shown on logarithmic axes

@@ -7,13 +7,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from dpwitness.auditors.results.verdicts import Verdict
+from dpwitness.mechanisms.terms.protocol import FloatArray
 from dpwitness.mechanisms.terms.reading import Json
 from dpwitness.reports.audit.wording import number
-
-FloatArray = NDArray[np.float64]
 
 
 def holm(p_values: ArrayLike) -> FloatArray:

@@ -8,13 +8,13 @@ from itertools import product
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy.special import expit, ndtr
 
 from dpwitness.auditors.statistics.loss_law import LossLaw
 from dpwitness.mechanisms.terms.pairs import Pair
+from dpwitness.mechanisms.terms.protocol import FloatArray
 
-FloatArray = NDArray[np.float64]
 Law = Callable[[Pair], LossLaw | None]
 
 
