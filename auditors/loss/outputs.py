@@ -29,7 +29,7 @@ def sampled(mechanism: Any, dataset: Any, size: int, rng: Generator) -> FloatArr
 
 
 class Loss:
-    """log p - log q of a pair, for many outputs at once."""
+    """log p - log q of a pair, D1 being P, for many outputs at once."""
 
     def __init__(self, mechanism: Any, pair: Pair) -> None:
         if not offers(mechanism, WhiteBox):
@@ -37,16 +37,16 @@ class Loss:
         self._mechanism, self._pair = mechanism, pair
 
     def logs(self, outputs: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """log p and log q. An InvalidArgument names the first output at which one is NaN."""
+        """log q on D0 and log p on D1. An InvalidArgument names the first output at which one is NaN."""
         found = []
-        for name, dataset in (("first", self._pair.d0), ("second", self._pair.d1)):
+        for name, dataset in (("D0", self._pair.d0), ("D1", self._pair.d1)):
             with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
                 logs = np.asarray(self._mechanism.log_density(outputs, dataset), dtype=np.float64).reshape(len(outputs))
             wrong = np.isnan(logs)
             if wrong.any():
                 row = outputs[int(np.flatnonzero(wrong)[0])]
                 if np.abs(row).max() < 1e100:
-                    raise InvalidArgument(f"worst_output: log_density must be a number, got nan on the {name} dataset at {row.tolist()!r}")
+                    raise InvalidArgument(f"worst_output: log_density must be a number, got nan on {name} at {row.tolist()!r}")
                 logs = np.where(wrong, -np.inf, logs)
             found.append(logs)
         return found[0], found[1]
@@ -55,7 +55,7 @@ class Loss:
         """log p - log q, 0 where both are zero or both unbounded, and a bound on its rounding."""
         first, second = self.logs(outputs)
         with np.errstate(invalid="ignore"):
-            difference = first - second
+            difference = second - first
         # zero beside a faint density has underflowed
         difference = np.where(np.isinf(difference) & (np.maximum(first, second) < _FAINT), 0.0, difference)
         faint = ((first > _GONE) & (first < _FAINT)) | ((second > _GONE) & (second < _FAINT))

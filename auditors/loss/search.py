@@ -115,7 +115,7 @@ def worst_output(
 
 def _settled(loss: Loss, output: FloatArray) -> WorstOutput:
     value = float(loss(output[None, :])[0])
-    likelier = 0 if loss.signed(output[None, :])[0][0] >= 0 else 1
+    likelier = 1 if loss.signed(output[None, :])[0][0] > 0 else 0
     if np.isfinite(value):
         return WorstOutput(output, value, likelier=likelier)
     first, second = loss.logs(output[None, :])
@@ -186,7 +186,7 @@ def _climbed(
     """Local searches from the best of the pool, each in units of its own distance from the crowd."""
     top = float(loss(best[None, :])[0])
     signs = np.sign(loss.signed(pool)[0])
-    heads = [i for sign in (1.0, -1.0) for i in _spaced(pool, np.where(signs == sign, values, -1.0), spread, 5 if thorough else 2)]
+    heads = [i for sign in (-1.0, 1.0) for i in _spaced(pool, np.where(signs == sign, values, -1.0), spread, 5 if thorough else 2)]
 
     def consider(point: FloatArray) -> None:
         nonlocal best, top
@@ -362,7 +362,7 @@ def _unbounded_ray(
         if increments.min() > 0.02 and increments[-1] > 0.8 * increments[0]:
             height = float(np.abs(value[last - 1]))
             if best is None or height > best[0]:
-                best = height, WorstOutput(center, np.inf, direction, "ray", 0 if value[last - 1] > 0 else 1)
+                best = height, WorstOutput(center, np.inf, direction, "ray", 1 if value[last - 1] > 0 else 0)
     return best[1] if best else None
 
 

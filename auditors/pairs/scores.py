@@ -108,8 +108,8 @@ class ProfileScore:
         """The larger estimate of the two orders."""
         loss = Loss(self._mechanism, pair)
         rng = np.random.default_rng(self._seed)
-        first, second = (loss.signed(sampled(self._mechanism, d, self._samples, rng))[0] for d in (pair.d0, pair.d1))
-        return max(self._one_way(first, second), self._one_way(-second, -first))
+        zero, one = (loss.signed(sampled(self._mechanism, d, self._samples, rng))[0] for d in (pair.d0, pair.d1))
+        return max(self._one_way(one, zero), self._one_way(-zero, -one))
 
     def _one_way(self, under: FloatArray, against: FloatArray) -> float:
         claim = self._claim
@@ -129,6 +129,6 @@ class ProfileScore:
             return 0.0
         thresholds = np.sort(under)[::-1][9::8]
         tpr = np.array([np.mean(under >= t) for t in thresholds])
-        # The false-positive rate of a threshold on L is a mean under the first law as well, which sees far smaller ones.
+        # The false-positive rate of a threshold on L is a mean under the law of `under` as well, which sees far smaller ones.
         fpr = np.array([np.mean(np.where(under >= t, np.exp(-np.maximum(under, -700.0)), 0.0)) for t in thresholds])
         return float(np.max(claim.parameter_at(np.minimum(fpr, 1.0), tpr), initial=0.0))

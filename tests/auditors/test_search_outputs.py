@@ -141,7 +141,7 @@ def test_log_density_that_is_nan_is_named():
         def log_density(self, outputs, dataset):
             return np.where(outputs[:, 0] > 0, np.nan, -1.0)
 
-    with pytest.raises(InvalidArgument, match="log_density must be a number, got nan on the first dataset at"):
+    with pytest.raises(InvalidArgument, match="log_density must be a number, got nan on D0 at"):
         worst_output(Broken(1.0), Pair(np.array([0.0]), np.array([1.0])))
 
 
