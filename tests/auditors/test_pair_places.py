@@ -86,7 +86,7 @@ def direction_among_mixed(dataset, size, rng):
     ("mechanism", "domain", "least"),
     [
         (first_among_mixed, Rows(9, ((0, 1), (0, 1)), (0, 1)), 3.0),
-        (middle_among_mixed, Rows(11, ((0, 1),), (0, 1)), 2.7),
+        (middle_among_mixed, Rows(11, ((0, 1),), (0, 1)), 2.2),
         (direction_among_mixed, LabelledBall(2, 30), 2.0),
     ],
 )
