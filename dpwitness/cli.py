@@ -37,10 +37,7 @@ class _Parser(argparse.ArgumentParser):
 
 def _parser() -> argparse.ArgumentParser:
     parser = _Parser(
-        prog="dpwitness",
-        description="Does this implementation keep the privacy promise it makes?",
-        epilog=_EXIT_CODES,
-        allow_abbrev=False,
+        prog="dpwitness", description="Does this implementation keep the privacy promise it makes?", epilog=_EXIT_CODES, allow_abbrev=False
     )
     parser.add_argument("--version", action="store_true", help="print the version and exit")
     commands = parser.add_subparsers(dest="command", metavar="COMMAND")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import enum
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Mapping
 from concurrent.futures import Executor
 from typing import Any
 
@@ -144,46 +144,47 @@ class Tag(enum.Enum):
         return arrays and (self is Tag.NUMBERS or subject.pairs[0].relation in ("replace-one", "add-remove"))
 
 
-Check = Callable[[Subject], None]
-CHECKS: dict[str, Check] = {}
-_SHARES: dict[str, tuple[float, str]] = {}  # of all runs, and the name of what several checks take together
-_NEEDS: dict[str, tuple[Tag, ...]] = {}
-CLAIM = "claim"  # the group of checks that share the audit of the claim
+CLAIM, CLAIM_SHARE = "claim", 0.5  # the group of checks that share the audit of the claim, and what it may take
 
 
-def budgets(names: Collection[str], trials: int, subject: Subject | None = None) -> dict[str, int]:
+@dataclasses.dataclass(frozen=True, slots=True, eq=False)
+class Check:
+    """A named check: what it needs, and what it may take of the runs of all checks; those of one `group` take that once."""
+
+    function: Callable[[Subject], None]
+    needs: tuple[Tag, ...]
+    share: float
+    group: str
+
+    @property
+    def __name__(self) -> str:
+        return self.function.__name__
+
+    def __call__(self, subject: Subject) -> None:
+        """Check `subject`. Raises Skip where one of the tags is not given."""
+        for tag in self.needs:
+            if not tag.given(subject):
+                raise Skip(tag.value)
+        self.function(subject)
+
+
+def check(*needs: Tag, share: float = FEW, group: str = "") -> Callable[[Callable[[Subject], None]], Check]:
+    """Make a function a check, which `CHECKS` holds by its name."""
+    return lambda function: Check(function, needs, share, group or function.__name__)
+
+
+def budgets(checks: Mapping[str, Check], trials: int, subject: Subject | None = None) -> dict[str, int]:
     """Runs that each of these checks may take of all; those that do not apply to `subject` leave theirs to the others.
 
     The audit of the claim takes the least runs of an audit before others take any.
     """
-    apply = [name for name in names if subject is None or all(tag.given(subject) for tag in _NEEDS[name])]
-    together = {group: share for share, group in (_SHARES[name] for name in apply)}
-    claim = int(trials * together.pop(CLAIM, 0.0) / max(sum(together.values()) + _SHARES["check_claim"][0], 1e-9))
-    if CLAIM in {_SHARES[name][1] for name in apply}:
+    apply = [each for each in checks.values() if subject is None or all(tag.given(subject) for tag in each.needs)]
+    together = {each.group: each.share for each in apply}
+    claim = int(trials * together.pop(CLAIM, 0.0) / max(sum(together.values()) + CLAIM_SHARE, 1e-9))
+    if any(each.group == CLAIM for each in apply):
         claim = max(claim, min(trials, LEAST)) if together else trials
     rest = (trials - claim) / max(sum(together.values()), 1e-9)
-    return {name: 0 if name not in apply else claim if _SHARES[name][1] == CLAIM else int(_SHARES[name][0] * rest) for name in names}
-
-
-def check(*needs: Tag, share: float = FEW, group: str = "") -> Callable[[Check], Check]:
-    """Register a check by its name; it is skipped where one of the tags is not given.
-
-    `share` is what it may take of the runs of all checks; those of one `group` take it once.
-    """
-
-    def register(function: Check) -> Check:
-        def run(subject: Subject) -> None:
-            for tag in needs:
-                if not tag.given(subject):
-                    raise Skip(tag.value)
-            function(subject)
-
-        run.__name__, run.__doc__ = function.__name__, function.__doc__
-        CHECKS[function.__name__] = run
-        _SHARES[function.__name__], _NEEDS[function.__name__] = (share, group or function.__name__), needs
-        return run
-
-    return register
+    return {n: 0 if each not in apply else claim if each.group == CLAIM else int(each.share * rest) for n, each in checks.items()}
 
 
 def fail_if_told_apart(subject: Subject, label: Callable[[Any], Labels], what: str, run: Callable[..., Any] | None = None) -> None:

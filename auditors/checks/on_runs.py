@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import pickle
 
-from dpwitness.auditors.checks.kit import CLAIM, LEAST, CheckFailed, Skip, Subject, Tag, check
+from dpwitness.auditors.checks.kit import CLAIM, CLAIM_SHARE, LEAST, CheckFailed, Skip, Subject, Tag, check
 from dpwitness.auditors.events.outputs import encode
 from dpwitness.auditors.loss.oracle import check_oracle
 from dpwitness.auditors.results.audit_result import AuditResult
@@ -111,7 +111,7 @@ def check_density_agrees_with_sampler(subject: Subject) -> None:
     check_oracle(subject.mechanism, subject.pairs[0], subject.few(40_000) // 2, stream(subject.seed, 4))
 
 
-@check(Tag.CLAIM, share=0.5, group=CLAIM)
+@check(Tag.CLAIM, share=CLAIM_SHARE, group=CLAIM)
 def check_claim(subject: Subject) -> None:
     """A black-box audit finds no violation of the mechanism's own claim, at a false-alarm probability of 1e-9."""
     result = _audit(subject)
@@ -119,7 +119,7 @@ def check_claim(subject: Subject) -> None:
         raise CheckFailed(result.headline(), result)
 
 
-@check(Tag.CLAIM, share=0.5, group=CLAIM)
+@check(Tag.CLAIM, share=CLAIM_SHARE, group=CLAIM)
 def check_low_bits(subject: Subject) -> None:
     """The low bits of floating-point outputs keep the claim as well."""
     result = _audit(subject)

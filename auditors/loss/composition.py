@@ -93,11 +93,7 @@ def _pooled(parts: Sequence[tuple[EnclosedLaw, int]]) -> list[tuple[EnclosedLaw,
 
 def _product(first: EnclosedLaw, second: EnclosedLaw) -> EnclosedLaw:
     lower = _outer(first.lower, second.lower)
-    upper = replace(
-        lower,
-        unseen_p=first.upper.unseen_p + second.upper.unseen_p,
-        unseen_q=first.upper.unseen_q + second.upper.unseen_q,
-    )
+    upper = replace(lower, unseen_p=first.upper.unseen_p + second.upper.unseen_p, unseen_q=first.upper.unseen_q + second.upper.unseen_q)
     return EnclosedLaw(lower, upper, first.route, first.label, max(first.dimension, second.dimension), first.missing + second.missing)
 
 

@@ -25,13 +25,7 @@ from dpwitness.mechanisms.numerics.solvers import ConvergenceError
 from dpwitness.mechanisms.terms.jsonable import to_jsonable
 from dpwitness.mechanisms.terms.protocol import FloatArray, name_of
 from dpwitness.mechanisms.terms.reading import Json
-from dpwitness.mechanisms.terms.validation import (
-    InvalidArgument,
-    require_integer,
-    require_probability,
-    require_type,
-    shown,
-)
+from dpwitness.mechanisms.terms.validation import InvalidArgument, require_integer, require_probability, require_type, shown
 
 _MARGIN = 0.05  # of a slope, for slower terms
 

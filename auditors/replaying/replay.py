@@ -236,12 +236,7 @@ def arguments_of(target: Json | None) -> Json:
 
 
 def prepare(
-    witness: str | Path | Json,
-    *,
-    mechanism: Any = None,
-    allow: Sequence[str] = (),
-    called: str = "",
-    scores: Sequence[Any] | None = None,
+    witness: str | Path | Json, *, mechanism: Any = None, allow: Sequence[str] = (), called: str = "", scores: Sequence[Any] | None = None
 ) -> Replay:
     """Read a witness and judge its target; nothing is imported or run yet."""
     require_type("witness", witness, (str, os.PathLike, dict), "be a path or what a witness file holds", "replay")

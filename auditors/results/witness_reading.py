@@ -55,13 +55,7 @@ _stage = record(None, **_tallied, lost=whole(), weight=_weight)
 _counts = record({"alpha": _confidence, "stages": listing(_stage, 0, 10), "lost": whole()}, **_tallied)
 _source = nullable(record({"line": whole(1)}, file=text(1000), sha256=text(64)))
 _scores = listing(record(name=text(200, empty=False), target=_target, suggested=boolean, keys=listing(anything, 1, 256)), 1, 64)
-_more: dict[str, Rule] = {
-    "ledger": text(200),
-    "sha256": text(64),
-    "source": _source,
-    "versions": items(text(200)),
-    "own_claim": boolean,
-}
+_more: dict[str, Rule] = {"ledger": text(200), "sha256": text(64), "source": _source, "versions": items(text(200)), "own_claim": boolean}
 
 
 def _norm(value: Any, path: str) -> Any:

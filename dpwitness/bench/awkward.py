@@ -83,8 +83,7 @@ def awkward() -> list[Awkward]:
 def _noise(standard: Callable[[int, np.random.Generator], FloatArray], density: Any, scale: float = 1.0, at: float = 0.0) -> Law:
     """Additive noise of one number: scale * standard."""
     return Law(
-        lambda d, n, rng: at + d + scale * standard(n, rng),
-        lambda y, d: density.logpdf((y[:, 0] - at - d) / scale) - math.log(scale),
+        lambda d, n, rng: at + d + scale * standard(n, rng), lambda y, d: density.logpdf((y[:, 0] - at - d) / scale) - math.log(scale)
     )
 
 

@@ -43,13 +43,7 @@ def running(parser: argparse.ArgumentParser, seconds: str = "") -> None:
 def interpreter(parser: argparse.ArgumentParser) -> None:
     """Options of commands that run targets in their own interpreter."""
     parser.add_argument("--python", metavar="PATH", help="run it in worker processes of this interpreter, or of an environment by its name")
-    parser.add_argument(
-        "--memory",
-        type=GIGABYTES,
-        default=0.0,
-        metavar="GB",
-        help="address space of each worker; default: no limit",
-    )
+    parser.add_argument("--memory", type=GIGABYTES, default=0.0, metavar="GB", help="address space of each worker; default: no limit")
 
 
 def exit_code(result: Result, *, bits: bool = False) -> int:

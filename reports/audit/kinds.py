@@ -34,12 +34,7 @@ def _white_box(entry: Entry) -> Facts:
             ("event", prose(result.get("description") or "")),
             ("how sure", f"confidence {figure(result.get('confidence'), 12)} of all that was sampled"),
         ]
-    return [
-        *facts,
-        ("budget", f"{count(result.get('trials'))} runs of the mechanism"),
-        *pair_facts(result),
-        *run_facts(result),
-    ]
+    return [*facts, ("budget", f"{count(result.get('trials'))} runs of the mechanism"), *pair_facts(result), *run_facts(result)]
 
 
 @card_for(
@@ -55,16 +50,9 @@ def _sensitivity(entry: Entry) -> Facts:
     if result.get("verdict") != Verdict.ERROR.value:
         ends = (figure(result.get(f"ratio_{end}"), 8) for end in ("lower", "upper"))
         sure = "the solver's error radii" if result.get("rigorous") else "values taken as exact to 1e-9"
-        facts += [
-            ("largest ratio to the bound", f"{figure(result.get('ratio'), 8)}, in [{', '.join(ends)}] ({sure})"),
-            *pair_facts(result),
-        ]
+        facts += [("largest ratio to the bound", f"{figure(result.get('ratio'), 8)}, in [{', '.join(ends)}] ({sure})"), *pair_facts(result)]
     skipped = f", {count(result['skipped'])} of them skipped" if result.get("skipped") else ""
-    return [
-        *facts,
-        ("budget", f"{count(result.get('evaluations'))} pairs evaluated{skipped}"),
-        *run_facts(result),
-    ]
+    return [*facts, ("budget", f"{count(result.get('evaluations'))} pairs evaluated{skipped}"), *run_facts(result)]
 
 
 @card_for(
@@ -91,8 +79,4 @@ def _utility(entry: Entry) -> Facts:
             ("limits", f"{limits}: {sure}"),
             ("points", "; ".join(points)),
         ]
-    return [
-        *facts,
-        ("budget", f"{count(result.get('runs'))} runs" + (" at each point" if scaling else "")),
-        *run_facts(result),
-    ]
+    return [*facts, ("budget", f"{count(result.get('runs'))} runs" + (" at each point" if scaling else "")), *run_facts(result)]

@@ -139,12 +139,7 @@ ROWS: tuple[Row, ...] = (
     _tools("mean", bits=False, law=_SUM, key="K14"),
     _tools("nanmean", truth=1000.0, bits=None, law=law.additive(law.laplace, _present, 0.001), key="K15"),
     _model(
-        "linear_regression",
-        trials=180_000,
-        truth=33.0,
-        law=law.linear_regression,
-        key="K16",
-        source="0.99 / 0.01 in a third of epsilon",
+        "linear_regression", trials=180_000, truth=33.0, law=law.linear_regression, key="K16", source="0.99 / 0.01 in a third of epsilon"
     ),
     _model("logistic_regression", trials=160_000, truth=3.2607, law=law.logistic_regression, key="K17"),
     _model("gaussian_nb", trials=60_000, truth=33.0, key="K18", source="a change by 101 for 1 in a third of epsilon"),

@@ -28,10 +28,7 @@ def private(dataset, size, rng):
 
 
 @pytest.mark.parametrize("swapped", [False, True])
-@pytest.mark.parametrize(
-    ("mechanism", "d0", "d1"),
-    [(total, [1.0, None], [1.0, 2.0]), (ages, [{"age": 3}], [{"age": "x"}])],
-)
+@pytest.mark.parametrize(("mechanism", "d0", "d1"), [(total, [1.0, None], [1.0, 2.0]), (ages, [{"age": 3}], [{"age": "x"}])])
 def test_a_slip_is_an_error(mechanism, d0, d1, swapped):
     pair = Pair(d1, d0) if swapped else Pair(d0, d1)
     result = audit(mechanism, claim="pure:1", pair=pair, trials=4000)

@@ -259,10 +259,7 @@ def test_json_holds_the_points():
         (lambda: audit_utility(lambda n, rng: np.full(n, -0.5), MeanBound(1.0)), "at least low = 0, got -0.5 in run 0; state its range"),
         (lambda: audit_utility(lambda n, rng: np.full(n, 3.0), MeanBound(1.0, high=2.0)), "at most high = 2, got 3 in run 0"),
         (lambda: MeanBound(math.inf), "bound must be a finite number, got inf"),
-        (
-            lambda: audit_utility(exponential, Scaling(1.0, GRID), runs=100),
-            "runs must be a whole number, between 200 and",
-        ),
+        (lambda: audit_utility(exponential, Scaling(1.0, GRID), runs=100), "runs must be a whole number, between 200 and"),
         (lambda: audit_utility(exponential, 1.0), "claim must be a FailureBound, MeanBound or Scaling, got 1.0"),
         (lambda: audit_utility(1.0, MeanBound(1.0)), "error must be callable, got 1.0"),
         (lambda: audit_utility(lambda n, rng: np.zeros(3), MeanBound(1.0)), "must give one number a run, shape"),

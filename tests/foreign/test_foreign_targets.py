@@ -149,11 +149,7 @@ def test_versions_outside_the_tested_range_are_run_with_a_warning(tmp_path):
 @pytest.mark.parametrize(
     ("text", "message", "traced"),
     [
-        (
-            "import no_such_library\n",
-            r"needs 'no_such_library', which .* has not; install it there: .*-m pip install no_such",
-            True,
-        ),
+        ("import no_such_library\n", r"needs 'no_such_library', which .* has not; install it there: .*-m pip install no_such", True),
         ('LIBRARY = "thing"\nINSTALL = "pip install thing==3"\nimport thing.part\n', r"-m pip install thing==3", True),
         ("def f(:\n", "SyntaxError", False),
         ("x = 1 / 0\n", "ZeroDivisionError: division by zero", True),

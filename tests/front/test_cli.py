@@ -86,10 +86,7 @@ def test_a_mechanism_that_always_raises_is_an_error(shell):
         (("audit", "mine.py:leaky", "--claim", "pure:1", *PAIR, "--trials", "1e5.5"), "must be a whole number such as"),
         (("audit", "mine.py:leaky", "--claim", "pure:1", *PAIR, "--confidence", "1"), "confidence must lie in (0, 1), got 1.0"),
         (("audit", "mine.py:leaky", "--claim", "pure:1", *PAIR, "--seed", "-1"), "seed must be a whole number, at least 0"),
-        (
-            ("audit", "mine.py:leaky", "--claim", "pure:1", *PAIR, "--workers", "0"),
-            "workers must be a whole number, between 1 and",
-        ),
+        (("audit", "mine.py:leaky", "--claim", "pure:1", *PAIR, "--workers", "0"), "workers must be a whole number, between 1 and"),
         (("audit", "mine.py:leaky", "--claim", "pure:1", *PAIR, "--kwargs", "[1]"), "--kwargs must be a JSON object"),
         (
             ("audit", "mine.py:leaky", "--claim", "pure:1", *PAIR, "--report", "mine.py/x"),

@@ -50,11 +50,7 @@ def test_verdicts(id):
 
 @pytest.mark.parametrize(
     ("id", "epsilon", "delta", "rounds", "times"),
-    [
-        ("JT-16", 8.0, 0.01, 101, 1.99),
-        ("JT-17", 1.0, 1e-8, 1000, 1.23),
-        ("JT-17", 2.0, 1e-8, 1000, 4.0),
-    ],
+    [("JT-16", 8.0, 0.01, 101, 1.99), ("JT-17", 1.0, 1e-8, 1000, 1.23), ("JT-17", 2.0, 1e-8, 1000, 4.0)],
 )
 def test_games_are_randomised_response(id, epsilon, delta, rounds, times):
     found = check(id, quick=True, epsilon=epsilon, delta=delta, horizon=rounds)

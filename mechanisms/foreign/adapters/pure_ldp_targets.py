@@ -62,10 +62,7 @@ def direct(dataset, size, rng):
     return np.array(_reports(DEClient(1.0, 4, index_mapper=_index), dataset, size, rng))
 
 
-@_target(
-    "pure:1",
-    "Laplace noise is added to zeros and ones as 64-bit floats: the low bits say which entry was 1.",
-)
+@_target("pure:1", "Laplace noise is added to zeros and ones as 64-bit floats: the low bits say which entry was 1.")
 def histogram_encoding(dataset, size, rng):
     """HEClient, d = 4: a noisy one-hot vector."""
     return np.array(_reports(HEClient(1.0, 4, index_mapper=_index), dataset, size, rng))
@@ -96,8 +93,7 @@ def hadamard_response(dataset, size, rng):
 
 
 @_target(
-    "pure:1",
-    "A report is a list where it is truthful and a zip object where it is not: its type says whether the response was randomized.",
+    "pure:1", "A report is a list where it is truthful and a zip object where it is not: its type says whether the response was randomized."
 )
 def hadamard_mechanism(dataset, size, rng):
     """HadamardMechClient, d = 4, t = 2: the report with its type."""
