@@ -14,10 +14,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.random import Generator
 
-from dpwitness.mechanisms.domains.base import Domain, Draws, FloatArray, Shape
+from dpwitness.mechanisms.domains.base import Domain, Draws, Shape
 from dpwitness.mechanisms.domains.fields import LONGEST, vector
 from dpwitness.mechanisms.domains.patterns import PLACES, between, only_pairs
 from dpwitness.mechanisms.terms.pairs import Pair
+from dpwitness.mechanisms.terms.protocol import FloatArray
 from dpwitness.mechanisms.terms.validation import InvalidArgument, require
 
 if TYPE_CHECKING:

@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.random import Generator
 
-from dpwitness.mechanisms.domains.base import Domain, Draws, FloatArray, Shape
+from dpwitness.mechanisms.domains.base import Domain, Draws, Shape
 from dpwitness.mechanisms.domains.fields import LONGEST
 from dpwitness.mechanisms.domains.patterns import PLACES, only_pairs, shorter_tables
 from dpwitness.mechanisms.terms.datasets import LinearCosts
 from dpwitness.mechanisms.terms.pairs import Pair
+from dpwitness.mechanisms.terms.protocol import FloatArray
 from dpwitness.mechanisms.terms.validation import require
 
 if TYPE_CHECKING:

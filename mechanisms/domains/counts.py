@@ -9,10 +9,11 @@ from typing import Any
 import numpy as np
 from numpy.random import Generator
 
-from dpwitness.mechanisms.domains.base import Domain, Draws, FloatArray, Shape
+from dpwitness.mechanisms.domains.base import Domain, Draws, Shape
 from dpwitness.mechanisms.domains.fields import LONGEST
 from dpwitness.mechanisms.domains.patterns import PLACES
 from dpwitness.mechanisms.terms.pairs import Pair
+from dpwitness.mechanisms.terms.protocol import FloatArray
 from dpwitness.mechanisms.terms.validation import InvalidArgument, require, shown
 
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.random import Generator
 
-from dpwitness.mechanisms.domains.base import FloatArray, Shape
+from dpwitness.mechanisms.domains.base import Shape
 from dpwitness.mechanisms.domains.fields import LONGEST, flags, sized, vector
 from dpwitness.mechanisms.domains.patterns import (
     LISTED,
@@ -29,6 +29,7 @@ from dpwitness.mechanisms.domains.patterns import (
 )
 from dpwitness.mechanisms.domains.tables import Table
 from dpwitness.mechanisms.terms.pairs import Pair
+from dpwitness.mechanisms.terms.protocol import FloatArray
 from dpwitness.mechanisms.terms.validation import InvalidArgument, require
 
 if TYPE_CHECKING:

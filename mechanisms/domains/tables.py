@@ -15,9 +15,10 @@ from typing import Any
 import numpy as np
 from numpy.random import Generator
 
-from dpwitness.mechanisms.domains.base import Domain, Draws, FloatArray, Moves
+from dpwitness.mechanisms.domains.base import Domain, Draws, Moves
 from dpwitness.mechanisms.domains.patterns import CHANGES, LISTED, PLACES, between, changed_place, inserted, matching, whole_numbers
 from dpwitness.mechanisms.terms.pairs import Pair
+from dpwitness.mechanisms.terms.protocol import FloatArray
 
 _LEAST = 0.1  # so that no part is given up
 _MATTERS = 0.05  # of the score: a part that moves it by more matters
