@@ -7,62 +7,30 @@ plain fields; `card_for` adds one.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 
 from dpwitness.auditors.results.verdicts import Verdict
-from dpwitness.mechanisms.terms.notions import Claim, exact_claim, parse_claim
 from dpwitness.mechanisms.terms.pairs import RELATIONS
 from dpwitness.mechanisms.terms.reading import Json
-from dpwitness.mechanisms.terms.validation import InvalidArgument
+from dpwitness.reports.audit.facts import Card, Entry, Facts, _environment, claim_of, enclosure, pair_facts, run_facts
+from dpwitness.reports.audit.kinds import CARDS
 from dpwitness.reports.audit.summary import error_of, violated_in_bits
-from dpwitness.reports.audit.wording import beyond, code, count, dataset, differences, figure, number, prose, table, verdict
-
-Facts = list[tuple[str, str]]
-
-
-@dataclass(frozen=True, slots=True)
-class Entry:
-    """A result's JSON with what the report knows besides: its file name part, its files, its place in the family."""
-
-    result: Json
-    slug: str
-    witness_file: str | None = None
-    plots: tuple[tuple[str, str], ...] = ()  # (alternative text, file)
-    adjusted: float | None = None  # Holm-adjusted p-value
-
-    @property
-    def name(self) -> str:
-        return str(self.result.get("name", self.slug))
-
-
-Card = Callable[[Entry], Facts]
-_CARDS: dict[str, Card] = {}
-_ADVICE: dict[str, Mapping[str, str]] = {}
+from dpwitness.reports.audit.wording import beyond, code, count, dataset, figure, number, prose, table, verdict
 
 
 def card_for(kind: str, advice: Mapping[str, str] | None = None) -> Callable[[Card], Card]:
     """Decorator: the facts that results of this kind show, as (label, markdown) pairs; `advice` by verdict, where it differs."""
 
     def register(function: Card) -> Card:
-        _CARDS[kind], _ADVICE[kind] = function, advice or {}
+        _CARDS[kind] = function, advice or {}
         return function
 
     return register
 
 
-def claim_of(result: Json) -> Claim | None:
-    """The claim that a result was held against; None where it names none that can be read."""
-    text, numbers = result.get("claim"), result.get("claim_numbers")
-    try:
-        return (exact_claim(text, numbers) if isinstance(numbers, list) else parse_claim(text)) if isinstance(text, str) else None
-    except InvalidArgument:
-        return None
-
-
 def card(entry: Entry) -> list[str]:
     """Lines of markdown for one audit."""
     result = entry.result
-    facts = _CARDS.get(str(result.get("kind")), _plain_facts)(entry)
+    facts = _CARDS.get(str(result.get("kind")), (_plain_facts, {}))[0](entry)
     lines = [f'<a id="{entry.slug}"></a>', f"### {verdict(result.get('verdict'))}: {code(entry.name)}", ""]
     if result.get("headline"):
         lines += [f"**{prose(result['headline'])}**", ""]
@@ -94,7 +62,7 @@ def what_to_do(entry: Entry) -> str:
     """The next step that each verdict asks for."""
     result = entry.result
     found, symbol = result.get("verdict"), result.get("parameter", "epsilon")
-    own = _ADVICE.get(str(result.get("kind")), {}).get(str(found))
+    own = _CARDS.get(str(result.get("kind")), (_plain_facts, {}))[1].get(str(found))
     if own:
         return own
     if found == Verdict.VIOLATED.value:
@@ -134,7 +102,6 @@ def _plain_facts(entry: Entry) -> Facts:
     return [*facts, ("environment", _environment(entry.result))]
 
 
-@card_for("black box")
 def _black_box_facts(entry: Entry) -> Facts:
     result = entry.result
     symbol, relation = result.get("parameter", "epsilon"), result.get("relation")
@@ -161,34 +128,6 @@ def _black_box_facts(entry: Entry) -> Facts:
         *run_facts(result),
     ]
     return facts
-
-
-def run_facts(result: Json) -> Facts:
-    """Where a result comes from and what it took."""
-    return [
-        ("seed", code(result["seed"]) if result.get("seed") is not None else ""),
-        ("environment", _environment(result)),
-        ("time", f"{figure(result.get('seconds'), 3)} s" if result.get("seconds") else ""),
-    ]
-
-
-def pair_facts(result: Json) -> Facts:
-    """The pair of a result, and why it is one."""
-    pair = result.get("pair")
-    if not pair:
-        return []
-    return [
-        ("D0", code(dataset(pair["d0"]))),
-        ("D1", code(dataset(pair["d1"]))),
-        ("where they differ", prose(differences(pair["d0"], pair["d1"]))),
-        ("why this pair", f"{prose(pair.get('why', ''))}; checked to be {prose(pair.get('relation', ''))} neighbours"),
-    ]
-
-
-def enclosure(result: Json, digits: int = 6) -> str:
-    """``[lower, upper]`` of the claim's parameter, from a white-box result or one that a black-box result carries along."""
-    ends = [number(result.get(f"parameter_{end}")) for end in ("lower", "upper")]
-    return f"[{', '.join(figure(end, digits) for end in ends)}]"
 
 
 def _enclosure(result: Json) -> str:
@@ -287,6 +226,4 @@ def _pairs(result: Json, symbol: str) -> str:
     return f"{len(pairs)}, ranked on runs of their own: " + "; ".join(shown + more)
 
 
-def _environment(result: Json) -> str:
-    """Versions on one line."""
-    return ", ".join(f"{prose(name)} {prose(version)}" for name, version in (result.get("environment") or {}).items())
+_CARDS: dict[str, tuple[Card, Mapping[str, str]]] = {"black box": (_black_box_facts, {}), **CARDS}

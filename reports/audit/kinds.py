@@ -2,20 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from dpwitness.auditors.results.verdicts import Verdict
 from dpwitness.mechanisms.terms.pairs import RELATIONS
-from dpwitness.reports.audit.cards import Entry, Facts, card_for, enclosure, pair_facts, run_facts
+from dpwitness.reports.audit.facts import Card, Entry, Facts, enclosure, pair_facts, run_facts
 from dpwitness.reports.audit.wording import code, count, figure, prose
 
 
-@card_for(
-    "white box",
-    {
-        Verdict.CERTIFIED.value: "nothing has to change for this pair; of others it says nothing: `--search` looks for worse ones.",
-        Verdict.SUPPORTED.value: "nothing has to change for this pair on this evidence, which is numerical or assumed and no proof.",
-        Verdict.INCONCLUSIVE.value: "the claim lies inside the enclosure: more trials narrow it, where outputs were sampled.",
-    },
-)
 def _white_box(entry: Entry) -> Facts:
     result = entry.result
     symbol, relation = result.get("parameter", "epsilon"), str(result.get("relation"))
@@ -37,13 +31,6 @@ def _white_box(entry: Entry) -> Facts:
     return [*facts, ("budget", f"{count(result.get('trials'))} runs of the mechanism"), *pair_facts(result), *run_facts(result)]
 
 
-@card_for(
-    "sensitivity",
-    {
-        Verdict.VIOLATED.value: "noise scaled to this bound is too small: raise it at least by the ratio below, or change the function.",
-        Verdict.NOT_REFUTED.value: "nothing has to change on this evidence, which is no proof; a ratio near 1 says that it is tight.",
-    },
-)
 def _sensitivity(entry: Entry) -> Facts:
     result = entry.result
     facts = [("claimed bound", f"{figure(result.get('bound'), 8)}, norm {prose(result.get('norm', ''))}")]
@@ -55,14 +42,6 @@ def _sensitivity(entry: Entry) -> Facts:
     return [*facts, ("budget", f"{count(result.get('evaluations'))} pairs evaluated{skipped}"), *run_facts(result)]
 
 
-@card_for(
-    "utility",
-    {
-        Verdict.VIOLATED.value: "the error is larger than claimed: promise less, or repair the mechanism.",
-        Verdict.NOT_REFUTED.value: "nothing has to change on this evidence.",
-        Verdict.INCONCLUSIVE.value: "the mean seems to grow too fast, at no stated error: state its spread, or test the median.",
-    },
-)
 def _utility(entry: Entry) -> Facts:
     result = entry.result
     scaling = result.get("exponent") is not None
@@ -80,3 +59,31 @@ def _utility(entry: Entry) -> Facts:
             ("points", "; ".join(points)),
         ]
     return [*facts, ("budget", f"{count(result.get('runs'))} runs" + (" at each point" if scaling else "")), *run_facts(result)]
+
+
+# kind -> its facts, and advice by verdict where it differs from that of the black box
+CARDS: dict[str, tuple[Card, Mapping[str, str]]] = {
+    "white box": (
+        _white_box,
+        {
+            Verdict.CERTIFIED.value: "nothing has to change for this pair; of others it says nothing: `--search` looks for worse ones.",
+            Verdict.SUPPORTED.value: "nothing has to change for this pair on this evidence, which is numerical or assumed and no proof.",
+            Verdict.INCONCLUSIVE.value: "the claim lies inside the enclosure: more trials narrow it, where outputs were sampled.",
+        },
+    ),
+    "sensitivity": (
+        _sensitivity,
+        {
+            Verdict.VIOLATED.value: "noise scaled to this bound is too small: raise it at least by the ratio below, or change the function.",
+            Verdict.NOT_REFUTED.value: "nothing has to change on this evidence, which is no proof; a ratio near 1 says that it is tight.",
+        },
+    ),
+    "utility": (
+        _utility,
+        {
+            Verdict.VIOLATED.value: "the error is larger than claimed: promise less, or repair the mechanism.",
+            Verdict.NOT_REFUTED.value: "nothing has to change on this evidence.",
+            Verdict.INCONCLUSIVE.value: "the mean seems to grow too fast, at no stated error: state its spread, or test the median.",
+        },
+    ),
+}

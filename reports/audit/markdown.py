@@ -7,8 +7,8 @@ from typing import Any
 
 from dpwitness.auditors.results.verdicts import Verdict
 from dpwitness.mechanisms.terms.reading import Json
-from dpwitness.reports.audit import kinds as kinds  # their cards enter themselves
-from dpwitness.reports.audit.cards import Entry, card, claim_of, enclosure
+from dpwitness.reports.audit.cards import card
+from dpwitness.reports.audit.facts import Entry, claim_of, enclosure
 from dpwitness.reports.audit.summary import Family, tally_of_verdicts, violated_in_bits
 from dpwitness.reports.audit.wording import beyond, code, count, figure, number, prose, table, verdict
 

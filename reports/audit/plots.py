@@ -17,8 +17,8 @@ from dpwitness.auditors.statistics.certified_point import CertifiedPoint, lower_
 from dpwitness.mechanisms.terms.notions import Claim
 from dpwitness.mechanisms.terms.protocol import FloatArray
 from dpwitness.mechanisms.terms.reading import Json
-from dpwitness.reports.audit.cards import claim_of
 from dpwitness.reports.audit.drawing import drawing
+from dpwitness.reports.audit.facts import claim_of
 from dpwitness.reports.audit.wording import number, verdict
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from dpwitness.auditors.results.verdicts import Result, environment, strict
 from dpwitness.mechanisms.terms.reading import Json
 from dpwitness.mechanisms.terms.validation import InvalidArgument
 from dpwitness.mechanisms.terms.writing import write_json, write_text
-from dpwitness.reports.audit.cards import Entry
+from dpwitness.reports.audit.facts import Entry
 from dpwitness.reports.audit.markdown import markdown
 from dpwitness.reports.audit.summary import family, tally_of_verdicts
 from dpwitness.reports.audit.wording import slugs
