@@ -74,7 +74,8 @@ CARDS: dict[str, tuple[Card, Mapping[str, str]]] = {
     "sensitivity": (
         _sensitivity,
         {
-            Verdict.VIOLATED.value: "noise scaled to this bound is too small: raise it at least by the ratio, or change the function.",
+            Verdict.VIOLATED.value: "noise scaled to this bound is too small: "
+            "raise it at least by the ratio below, or change the function.",
             Verdict.NOT_REFUTED.value: "nothing has to change on this evidence, which is no proof; a ratio near 1 says that it is tight.",
         },
     ),
