@@ -89,7 +89,7 @@ def _cases(before: Sequence[Budget], after: Sequence[Budget]) -> list[str]:
     columns = [("before, ", b) for b in before] + [("", b) for b in after]
     ratios = [_ratios(b) for _, b in columns]
     names = sorted(
-        {name for found in ratios for name in found}, key=lambda name: min(found.get(name, 9.0) for found in ratios[len(before) :])
+        {name for found in ratios for name in found}, key=lambda name: (min(found.get(name, 9.0) for found in ratios[len(before) :]), name)
     )
     head = ["case", *(f"{word}{b['trials']:,}" for word, b in columns)]
     return table(head, [[name, *(figure(found.get(name), 3) for found in ratios)] for name in names])
