@@ -81,6 +81,7 @@ def certified(
 
     Examples
     --------
+    >>> from dpwitness.mechanisms import PureDP
     >>> float(certified(PureDP(1.0), 7_400, 2_600, 20_000, 0.05).round(4))
     1.0083
     """

@@ -75,6 +75,7 @@ def combined(claim: Claim, parts: Sequence[Part], alpha: float) -> float:
 
     Examples
     --------
+    >>> from dpwitness.mechanisms import PureDP
     >>> one = Part(Tally(7_400, 2_600, 20_000))
     >>> round(combined(PureDP(1.0), [one], 0.05), 4)  # of one stage: the coin-flip certificate
     1.0083

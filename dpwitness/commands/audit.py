@@ -10,8 +10,6 @@ from typing import TYPE_CHECKING, Any
 from dpwitness.commands.common import CONFIDENCE, SECONDS, Command, conclude, interpreter, running
 from dpwitness.console import announce, bar
 from dpwitness.ending import apart
-from dpwitness.mechanisms.terms.powers import offers
-from dpwitness.mechanisms.terms.protocol import WhiteBox
 from dpwitness.mechanisms.terms.validation import InvalidArgument
 from dpwitness.numbers import real
 
@@ -101,6 +99,8 @@ def examine(
     from dpwitness.auditors.black_box.audit import audit
     from dpwitness.auditors.white_box.certify import certify
     from dpwitness.mechanisms.terms.notions import promised
+    from dpwitness.mechanisms.terms.powers import offers
+    from dpwitness.mechanisms.terms.protocol import WhiteBox
 
     if args.white_box and not offers(mechanism, WhiteBox):
         raise InvalidArgument(f"--white-box needs a mechanism with log_density, {name} has none")
@@ -134,6 +134,8 @@ def _found(mechanism: Any, claim: Claim, seconds: float, seed: int, name: str) -
     """The worst pairs of the domain, best first; an output near which one of them betrays itself; and a note on it."""
     from dpwitness.auditors.loss.search import worst_output
     from dpwitness.auditors.pairs.search import search
+    from dpwitness.mechanisms.terms.powers import offers
+    from dpwitness.mechanisms.terms.protocol import WhiteBox
 
     domain = getattr(mechanism, "domain", None)
     if domain is None:

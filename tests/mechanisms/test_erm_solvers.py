@@ -167,7 +167,6 @@ def test_kernels_and_their_radius():
     assert Kernel("polynomial").radius(1.0) == pytest.approx(math.sqrt(8))
     user = Kernel("custom", function=njit(lambda a, b: (a @ b) ** 2), feature_radius=1.0)
     np.testing.assert_allclose(user.gram(x), (x @ x.T) ** 2)
-    user.require_radius(x, 1.0)
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from scipy import integrate, optimize, special, stats
 from dpwitness import mechanisms as m
 from dpwitness.mechanisms.numerics.kernels import Kernel
 from dpwitness.mechanisms.numerics.losses import Loss
-from dpwitness.mechanisms.papers.independent_kernels import log_partition
+from dpwitness.mechanisms.papers.independent_kernels import _NODES, _WEIGHTS, _log_partition
 from dpwitness.mechanisms.terms.datasets import LabelledVectors
 from dpwitness.mechanisms.terms.validation import InvalidArgument
 
@@ -184,6 +184,10 @@ def independent(rounds, learner=LEARNER, **change):
 STRONG = m.KernelLearner(Loss("absolute"), 0.1, 2, 4, label_bound=20.0)  # |w*| of several sigma
 STEEP = LabelledVectors([[1.0, 0.0], [1.0, 0.0], [0.9, 0.1], [0.0, 1.0]], [20.0, 20.0, 20.0, 20.0])
 BENT = LabelledVectors([[1.0, 0.0], [1.0, 0.0], [0.9, 0.1], [0.05, 0.99]], [20.0, 20.0, 20.0, 20.0])
+
+
+def log_partition(k, d, mixture):
+    return _log_partition(float(k), d, mixture, _NODES, _WEIGHTS)
 
 
 @pytest.mark.parametrize("d", [1, 2, 3, 5])
