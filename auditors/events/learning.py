@@ -141,7 +141,7 @@ def _candidates(
     scores = held_out_scores(data, model) if model is not None else None
     exact = repeated(model.values) if model is not None else None
     if exact is not None:
-        masked = replace(data, matrix=only_exact(data.matrix, exact))
+        masked = replace(data, matrix=only_exact(data.matrix, exact), same=None)
         patterns = find_atoms(masked)
         if patterns is not None:
             yield _of_atoms(masked, goal, *patterns, None, rng, exact)

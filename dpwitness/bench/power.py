@@ -122,9 +122,8 @@ def oracle_at(trials: int, seeds: int, found: Sequence[Specimen], repeats: int =
     rng, medians = np.random.default_rng(trials), []
     for specimen in found:
         claim = specimen.mechanism.claim
-        if claim.bounds_renyi or limit_of_law(specimen.law, claim, trials, ALPHA) < LEAST:
+        if claim.bounds_renyi or (best := best_event(specimen.law, claim, trials, ALPHA)).value < LEAST:
             continue
-        best = best_event(specimen.law, claim, trials, ALPHA)
         rates = (best.right, best.wrong, max(0.0, 1 - best.right - best.wrong))
         counts = rng.multinomial(trials, rates, (repeats, seeds)).astype(float)
         reached = certified(claim, counts[..., 0].ravel(), counts[..., 1].ravel(), trials, ALPHA, best.directions)

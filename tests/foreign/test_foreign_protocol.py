@@ -123,5 +123,6 @@ def test_the_worker_stands_alone(name):
     for_types = [id(node) for outer in ast.walk(tree) if isinstance(outer, ast.If) for node in outer.body if "TYPE" in ast.dump(outer.test)]
     names = {alias.name.partition(".")[0] for node in ast.walk(tree) if isinstance(node, ast.Import) for alias in node.names}
     names |= {n.module.partition(".")[0] for n in ast.walk(tree) if isinstance(n, ast.ImportFrom) and id(n) not in for_types}
-    assert names - {"__future__"} and not names & {"dpwitness", "pickle", "marshal", "shelve"}
+    assert ("numpy" in names) == (name not in ("about.py", "keeper.py"))
+    assert not names & {"dpwitness", "pickle", "marshal", "shelve"}
     assert names - {"numpy"} <= set(sys.stdlib_module_names) | {"__future__"}

@@ -34,7 +34,8 @@ def test_keys_are_right_at_both_levels(found):
         assert row["right"] is True, row["name"]
         assert row["cpu_seconds"] < (900 if row["key"] == "K20" else 120)
         if row["limit"] is not None:
-            assert row["parameter_lower"] >= 0.8 * row["limit"], row["name"]  # one audit: at delta = 1e-5 luck moves it by 12 %
+            least = 0.88 if row["claim"].startswith("pure") else 0.8  # linear regression: hardly any count; at delta = 1e-5 luck moves 12 %
+            assert row["parameter_lower"] >= least * row["limit"], row["name"]
 
 
 def test_nothing_is_wrong_and_every_violation_has_a_witness_and_a_cause(found):
