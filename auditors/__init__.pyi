@@ -1,6 +1,7 @@
 from .black_box.given import audit_outputs as audit_outputs
 from .checks.run import check_mechanism as check_mechanism
 from .checks.run import parametrize_with_checks as parametrize_with_checks
+from .gray_box.trace import trace as trace
 from .loss.search import WorstOutput as WorstOutput
 from .loss.search import worst_output as worst_output
 from .measured.sensitivity import SensitivityResult as SensitivityResult
@@ -15,6 +16,8 @@ from .pairs.catalogue import pairs_for as pairs_for
 from .pairs.search import search as search
 from .results.audit_result import AuditResult as AuditResult
 from .results.certify_result import CertifyResult as CertifyResult
+from .results.trace_result import Finding as Finding
+from .results.trace_result import TraceResult as TraceResult
 from .results.verdicts import Result as Result
 from .results.verdicts import Verdict as Verdict
 from .statistics.loss_law import LossLaw as LossLaw

@@ -2,6 +2,7 @@ from .auditors.black_box.audit import audit as audit
 from .auditors.black_box.given import audit_outputs as audit_outputs
 from .auditors.checks.run import check_mechanism as check_mechanism
 from .auditors.checks.run import parametrize_with_checks as parametrize_with_checks
+from .auditors.gray_box.trace import trace as trace
 from .auditors.loss.limit import limit as limit
 from .auditors.measured.sensitivity import audit_sensitivity as audit_sensitivity
 from .auditors.measured.utility import audit_utility as audit_utility
@@ -9,6 +10,7 @@ from .auditors.pairs.search import search as search
 from .auditors.replaying.replay import replay as replay
 from .auditors.results.audit_result import AuditResult as AuditResult
 from .auditors.results.certify_result import CertifyResult as CertifyResult
+from .auditors.results.trace_result import TraceResult as TraceResult
 from .auditors.results.verdicts import Verdict as Verdict
 from .auditors.white_box.certify import certify as certify
 from .mechanisms.foreign.target import Target as Target

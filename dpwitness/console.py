@@ -14,9 +14,11 @@ from dpwitness.mechanisms.terms.reading import Json
 if TYPE_CHECKING:
     from dpwitness.auditors.results.audit_result import AuditResult
     from dpwitness.auditors.results.certify_result import CertifyResult
+    from dpwitness.auditors.results.trace_result import TraceResult
     from dpwitness.auditors.results.verdicts import Result
 
 _WIDTH = 30
+_CALLS = 12  # lines of a trace
 _UNSEEN = ("Cc", "Cf", "Cs", "Co", "Zl", "Zp")
 
 
@@ -84,6 +86,7 @@ def describe(result: Result, data: Json, *, bits: bool = False, next_step: str) 
     """
     from dpwitness.auditors.results.audit_result import AuditResult
     from dpwitness.auditors.results.certify_result import CertifyResult
+    from dpwitness.auditors.results.trace_result import TraceResult
     from dpwitness.auditors.results.verdicts import Verdict
 
     notes = list(data.get("notes", []))
@@ -91,10 +94,24 @@ def describe(result: Result, data: Json, *, bits: bool = False, next_step: str) 
         told, in_headline = _enclosed(result, data), [Verdict.ERROR]
     elif isinstance(result, AuditResult):
         told, in_headline = _audited(result, data, bits), [Verdict.ERROR, Verdict.INCONCLUSIVE]
+    elif isinstance(result, TraceResult):
+        told, in_headline = _traced(result, data), [Verdict.ERROR]
     else:  # the headline tells the measure
         told, in_headline = [_pair(data)] if data.get("pair") else [], [Verdict.ERROR]
     told += [("note", note) for note in (notes[1:] if result.verdict in in_headline else notes)]
     return plain("\n".join([result.headline(), "", *(f"  {name:<10} {text}" for name, text in [*told, ("next", next_step)])]))
+
+
+def _traced(result: TraceResult, data: Json) -> list[tuple[str, str]]:
+    """Findings, calls and the loss of a trace."""
+    told = [("finding", str(finding)) for finding in result.findings]
+    told += [("call", call.told()) for call in result.calls[:_CALLS]]
+    if len(result.calls) > _CALLS:
+        told.append(("call", f"... {len(result.calls) - _CALLS} lines more, in the report"))
+    told.append(("loss", f"{result.told_loss()} (of this pair and trace, no bound over others)"))
+    if result.audit is not None and result.audit.verdict is not result.verdict:
+        told.append(("audit", result.audit.headline()))
+    return told + ([_pair(data)] if data.get("pair") else [])
 
 
 def plain(text: str) -> str:

@@ -74,13 +74,13 @@ def _numeric(value: Any) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < math.inf
 
 
-def keywords(text: str | None) -> Json:
-    """The object that ``--kwargs`` holds."""
+def keywords(text: str | None, option: str = "--kwargs") -> Json:
+    """The object that an option holds."""
     if text is None:
         return {}
-    value = _json("--kwargs", text)
+    value = _json(option, text)
     if not isinstance(value, dict):
-        raise InvalidArgument(f"--kwargs must be a JSON object, got {text!r}")
+        raise InvalidArgument(f"{option} must be a JSON object, got {text!r}")
     return value
 
 

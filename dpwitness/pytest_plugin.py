@@ -1,4 +1,4 @@
-"""Audits as tests: the fixtures `dp_audit` and `dp_check`, the marker `dp_audit`, and one report over all of them, also under xdist.
+"""Audits as tests: fixtures `dp_audit`, `dp_trace` and `dp_check`, the marker `dp_audit`, and one report over all, also under xdist.
 
 The plugin is loaded by every pytest run in an environment with dpwitness: it imports nothing heavy until an audit is asked for.
 """
@@ -47,6 +47,12 @@ def pytest_configure(config: pytest.Config) -> None:
 def dp_audit(request: pytest.FixtureRequest) -> Auditor:
     """``dp_audit(mechanism, claim=..., pair=..., trials=...)`` fails the test if the claim is violated; returns the AuditResult."""
     return _auditor(request.node)
+
+
+@pytest.fixture
+def dp_trace(request: pytest.FixtureRequest) -> Callable[..., Any]:
+    """``dp_trace(mechanism, pair, claim, primitives=...)`` fails the test if the trace finds anything; returns the TraceResult."""
+    return _auditor(request.node).trace
 
 
 @pytest.fixture

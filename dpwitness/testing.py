@@ -11,8 +11,10 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from dpwitness.auditors.black_box.audit import audit
+from dpwitness.auditors.gray_box.trace import trace
 from dpwitness.auditors.results.audit_result import AuditResult
 from dpwitness.auditors.results.certify_result import CertifyResult
+from dpwitness.auditors.results.trace_result import TraceResult
 from dpwitness.auditors.results.verdicts import Result, Verdict, strict
 from dpwitness.auditors.targets.naming import describe_target
 from dpwitness.auditors.targets.trust import words_for
@@ -86,6 +88,18 @@ class Auditor:
         if white_box:
             return self.check(certify(mechanism, options.pop("pair", None), **common | options))
         return self.check(audit(mechanism, **common | {"stop": "violation", "bits": False} | options))
+
+    def trace(self, mechanism: Any, pair: Any = None, claim: Any = None, primitives: Any = None, **options: Any) -> TraceResult:
+        """Trace `mechanism` and fail if anything is found, confirmed by an audit or not.
+
+        Parameters
+        ----------
+        mechanism, pair, claim, primitives, **options
+            As for `dpwitness.trace`; its `confidence` is 1 - 1e-9 where none is given.
+        """
+        __tracebackhide__ = True
+        common: dict[str, Any] = {"confidence": CONFIDENCE, "target": _target(mechanism, self._here)}
+        return self.check(trace(mechanism, pair, claim, primitives, **common | options))
 
     def check(self, result: R) -> R:
         """Take a result of any kind (black box, white box, sensitivity, utility) to the report; fail if violated or without a verdict."""

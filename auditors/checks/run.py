@@ -9,7 +9,7 @@ from concurrent.futures import Executor
 from typing import Any
 
 from dpwitness.auditors.black_box.timing import price, require_enough, require_seconds, told_in_time
-from dpwitness.auditors.checks import on_runs, special_data
+from dpwitness.auditors.checks import on_runs, on_traces, special_data
 from dpwitness.auditors.checks.kit import Check, CheckFailed, Skip, Subject, Tag, budgets
 from dpwitness.auditors.pairs.catalogue import pairs_for
 from dpwitness.auditors.results.audit_result import AuditResult
@@ -26,7 +26,7 @@ from dpwitness.mechanisms.terms.validation import InvalidArgument, require_calla
 __all__ = ["CHECKS", "CheckFailed", "CheckFinding", "CheckReport", "Skip", "Tag", "check_mechanism", "parametrize_with_checks"]
 
 # every check of these modules, by its name
-CHECKS = {name: found for module in (on_runs, special_data) for name, found in vars(module).items() if isinstance(found, Check)}
+CHECKS = {name: found for module in (on_runs, on_traces, special_data) for name, found in vars(module).items() if isinstance(found, Check)}
 TRIALS = 400_000
 
 

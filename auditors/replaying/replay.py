@@ -16,8 +16,10 @@ from dpwitness.auditors.events.scores import Score, own_score, scores_of
 from dpwitness.auditors.measured.sensitivity import SensitivityResult
 from dpwitness.auditors.measured.utility import UtilityResult
 from dpwitness.auditors.replaying.measured import judged, read_measured
+from dpwitness.auditors.replaying.traces import traced_again
 from dpwitness.auditors.results.audit_result import AuditResult
 from dpwitness.auditors.results.certify_result import CertifyResult
+from dpwitness.auditors.results.trace_result import TraceResult
 from dpwitness.auditors.results.verdicts import Verdict
 from dpwitness.auditors.results.witness_reading import KINDS, Witness, check_seal, load_json, read_checked
 from dpwitness.auditors.targets.locating import sha256_of
@@ -30,7 +32,7 @@ from dpwitness.mechanisms.terms.protocol import name_of
 from dpwitness.mechanisms.terms.reading import Json, shown
 from dpwitness.mechanisms.terms.validation import InvalidArgument, require_integer, require_runner, require_type
 
-AnyResult = AuditResult | CertifyResult | SensitivityResult | UtilityResult
+AnyResult = AuditResult | CertifyResult | SensitivityResult | UtilityResult | TraceResult
 
 
 def replay(
@@ -72,7 +74,7 @@ def replay(
 
     Returns
     -------
-    AuditResult, CertifyResult, SensitivityResult or UtilityResult
+    AuditResult, CertifyResult, SensitivityResult, UtilityResult or TraceResult
         Of the target that ran. A bit-level witness is judged at the bit level: then the verdict and bounds are those of the bits.
 
     Raises
@@ -134,11 +136,16 @@ class Replay:
             seed = require_integer("seed", seed, "replay", least=0)
         require_runner(executor, progress, None, "replay")
         notes = check_seal(self.raw, self.file)
+        result: AnyResult
         if self.raw.get("kind") in KINDS:
             with _about(self.file):
                 measured = read_measured(self.raw, self.trust)
-            result: AnyResult = judged(measured, mechanism, seed, self._name(mechanism))
+            result = judged(measured, mechanism, seed, self._name(mechanism))
             told = f"replay of a {self.raw['kind']} witness"
+        elif self.raw.get("kind") == "trace":
+            with _about(self.file):
+                result = traced_again(self.raw, mechanism, seed, self._name(mechanism), self._target(mechanism), self.trust)
+            told = "replay of a trace: what was found then was " + "; ".join(f["kind"] for f in self.raw["findings"])
         else:
             with _about(self.file):
                 found = read_checked(self.raw, self.file, self.trust.class_of)
@@ -251,7 +258,7 @@ def prepare(
 
 def _prepared(raw: Json, file: str, trust: Trust, mechanism: Any, called: str, given: tuple[Score, ...]) -> Replay:
     theirs = foreign_classes(raw)
-    if raw.get("kind") not in KINDS and not theirs:
+    if raw.get("kind") not in (*KINDS, "trace") and not theirs:
         read_checked(raw, file)  # what is wrong with the file is said before anything of its target
     for name in theirs:
         trust.plan({"target": name}, "class")

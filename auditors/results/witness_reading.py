@@ -117,6 +117,23 @@ _SCHEMAS: dict[str, Rule] = {
         confidence=_confidence,
         estimate=_extended,
     ),
+    "trace": record(
+        _more,
+        kind=one_of("trace"),
+        level=one_of("trace"),
+        schema_version=whole(1),
+        name=text(2000),
+        target=_target,
+        claim=text(200),
+        claim_numbers=listing(number(), 1, 2),
+        pair=_pair,
+        bound=_bound,
+        confidence=_confidence,
+        seed=whole(0, 2**128),
+        findings=listing(record(kind=text(40, empty=False), told=text(20_000), where=text(2000)), 1, 1000),
+        runs=whole(1, 10**9),
+        primitives=items(items(text(400))),
+    ),
     "claim": record(
         {"sha256": text(64), "audit": anything, "evidence": anything, "scope": anything},
         kind=one_of("claim"),
@@ -191,8 +208,8 @@ def load_json(source: str | Path | Json) -> tuple[Json, str]:
 def _kind(data: Json) -> str:
     if data.get("kind") is None and "kind" not in data:
         return "white box" if data.get("level") == "white box" else "audit"
-    if data["kind"] not in (*KINDS, "claim") or not isinstance(data["kind"], str):
-        refuse("kind", f"be one of {', '.join((*KINDS, 'claim'))}, or missing", data["kind"])
+    if data["kind"] not in (*KINDS, "trace", "claim") or not isinstance(data["kind"], str):
+        refuse("kind", f"be one of {', '.join((*KINDS, 'trace', 'claim'))}, or missing", data["kind"])
     return str(data["kind"])
 
 

@@ -7,7 +7,7 @@ import math
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from dpwitness.commands.common import CONFIDENCE, SECONDS, Command, conclude, interpreter, running
+from dpwitness.commands.common import CONFIDENCE, SECONDS, Command, conclude, interpreter, running, subject
 from dpwitness.console import announce, bar
 from dpwitness.ending import apart
 from dpwitness.mechanisms.terms.validation import InvalidArgument
@@ -26,14 +26,7 @@ SEARCH_SECONDS = 30.0
 def arguments(command: Command) -> None:
     """Declare the command."""
     audit = command("audit", "look for a violation of one mechanism's promise by running it")
-    audit.add_argument("target", metavar="MODULE:NAME", help="a mechanism or a function f(dataset, size, rng); FILE.py:NAME works too")
-    audit.add_argument("--claim", help="pure:EPS, approx:EPS,DELTA, zcdp:RHO, rdp:ALPHA,EPS or gdp:MU; default: the mechanism's own")
-    audit.add_argument("--d0", metavar="JSON", help="a dataset: a list of numbers is a float64 array, anything else stays what JSON says")
-    audit.add_argument("--d1", metavar="JSON", help="its neighbour; without --d0 and --d1 pairs are taken from the mechanism's domain")
-    audit.add_argument("--kwargs", metavar="JSON", help="keyword arguments for a class, or for a function")
-    audit.add_argument(
-        "--relation", metavar="R", help="why they are neighbours: replace-one (default), add-remove, substitution, l1, l2, linf"
-    )
+    subject(audit)
     audit.add_argument("--confidence", type=CONFIDENCE, default=0.99, metavar="C", help="of the verdict; default 0.99")
     audit.add_argument("--stop", choices=["gross", "violation", "never"], default="gross", help="when to stop before all trials are run")
     audit.add_argument(

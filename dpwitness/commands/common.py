@@ -40,6 +40,18 @@ def running(parser: argparse.ArgumentParser, seconds: str = "") -> None:
     parser.add_argument("--json", action="store_true", help="print results as JSON")
 
 
+def subject(parser: argparse.ArgumentParser) -> None:
+    """Options of commands that run one mechanism on a pair: what is run, what it claims, and where."""
+    parser.add_argument("target", metavar="MODULE:NAME", help="a mechanism or a function f(dataset, size, rng); FILE.py:NAME works too")
+    parser.add_argument("--claim", help="pure:EPS, approx:EPS,DELTA, zcdp:RHO, rdp:ALPHA,EPS or gdp:MU; default: the mechanism's own")
+    parser.add_argument("--d0", metavar="JSON", help="a dataset: a list of numbers is a float64 array, anything else stays what JSON says")
+    parser.add_argument("--d1", metavar="JSON", help="its neighbour; without --d0 and --d1 pairs are taken from the mechanism's domain")
+    parser.add_argument("--kwargs", metavar="JSON", help="keyword arguments for a class, or for a function")
+    parser.add_argument(
+        "--relation", metavar="R", help="why they are neighbours: replace-one (default), add-remove, substitution, l1, l2, linf"
+    )
+
+
 def interpreter(parser: argparse.ArgumentParser) -> None:
     """Options of commands that run targets in their own interpreter."""
     parser.add_argument("--python", metavar="PATH", help="run it in worker processes of this interpreter, or of an environment by its name")
@@ -83,6 +95,7 @@ def command_line() -> str:
 def _next(args: argparse.Namespace, result: Result, code: int, report: Path | None, witness: Path | None) -> str:
     """What to do now, in one line."""
     from dpwitness.auditors.results.certify_result import CertifyResult
+    from dpwitness.auditors.results.trace_result import TraceResult
     from dpwitness.auditors.targets.trust import words_for
 
     level = getattr(result, "bit_level", None)
@@ -90,6 +103,8 @@ def _next(args: argparse.Namespace, result: Result, code: int, report: Path | No
     if args.command == "replay":
         if code == VIOLATED:
             step = "the violation is confirmed: repair the mechanism or withdraw its claim"
+        elif isinstance(result, TraceResult) and result.findings:
+            step = "the trace shows it again: look at the lines that the findings name"
         else:
             step = "the witness was not confirmed: raise --trials, or check that the mechanism is the one that was audited"
     elif code == VIOLATED or leaky:
@@ -98,6 +113,8 @@ def _next(args: argparse.Namespace, result: Result, code: int, report: Path | No
         again = f"see it again with: {shlex.join(['dpwitness', 'replay', str(witness), *words])}"
         step = again if witness else "keep the witness: run again with --report DIR"
         step += "" if result.verdict is Verdict.VIOLATED else "; round outputs to a grid"
+    elif isinstance(result, TraceResult) and result.verdict is not Verdict.ERROR:
+        step = result.advice
     elif result.verdict in (Verdict.CERTIFIED, Verdict.SUPPORTED):
         step = "nothing has to change for this pair" + ("" if args.search else "; --search looks for a worse one")
     elif result.verdict is Verdict.INCONCLUSIVE:

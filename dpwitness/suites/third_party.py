@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from dpwitness.auditors.gray_box.trace import trace
 from dpwitness.auditors.loss.limit import limit_of_law
 from dpwitness.auditors.pairs.catalogue import pairs_for
 from dpwitness.auditors.results.audit_result import AuditResult
@@ -16,6 +17,8 @@ from dpwitness.mechanisms.terms.protocol import Truth
 from dpwitness.mechanisms.terms.reading import Json
 from dpwitness.reports.third_party.rows import ROWS, Row
 from dpwitness.suites.case import Case
+
+_PAIRS, _TRIALS, _CONFIDENCE = 8, 40_000, 0.999  # of a trace, and of the audit that tries to confirm it
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +45,7 @@ class TargetCase(Case):
         known = {key: about[key] for key in ("library", "version", "python", "numpy", "seeded", "doc", "cause")}
         more = {"key": row.key, "environment": row.environment, "target": row.target, "truth": row.truth, "bits_safe": row.bits}
         cost = {"cpu_seconds": round(self.mechanism.cpu_seconds, 1), "limit": self._limit(result)}
-        return {"third_party": strict(known | more | cost)}
+        return {"third_party": strict(known | more | cost | {"gray_box": gray_box(row)})}
 
     def _limit(self, result: AuditResult) -> float | None:
         """The best that any event could certify on the pair that was found, with as many runs."""
@@ -51,6 +54,28 @@ class TargetCase(Case):
             return None
         exact = self.row.law(result.pair)
         return None if exact is None else limit_of_law(exact, result.claim, result.trials, 1 - result.confidence)
+
+
+def gray_box(row: Row) -> Json:
+    """The trace of a row, in a few runs: what it finds, whether an audit on that pair confirms it, and what it costs."""
+    target = Target(row.adapter, row.target, python=row.environment)
+    domain = target.domain
+    assert domain is not None
+    try:
+        found = trace(target, pairs_for(domain)[: min(row.pairs, _PAIRS)], trials=min(row.trials, _TRIALS), confidence=_CONFIDENCE)
+    finally:
+        target.close()
+    return {
+        "verdict": found.verdict.value,
+        "findings": [{"kind": f.kind, "told": f.told, "where": f.where} for f in found.findings],
+        "notes": list(found.notes),
+        "runs": found.runs,
+        "cpu_seconds": round(found.cpu_seconds, 3),
+        "loss": found.loss,
+        "pair": found.pair.why if found.pair is not None else "",
+        "certified": found.parameter_lower,
+        "audit_runs": found.audit.trials if found.audit is not None else 0,
+    }
 
 
 def cases() -> Iterator[TargetCase]:

@@ -190,6 +190,9 @@ def _changes(domain: Rows) -> Iterator[Change]:
     low, middle, high = _corners(domain)
     labels: list[tuple[float, ...]] = [(label,) for label in sorted(domain.labels)] or [()]
     first, last = labels[0], labels[-1]
+    if domain.outside:
+        below, above = far_outside(low, high)
+        yield "features far outside", _row(below, *last), _row(above, *last)
     yield "features from low to high", _row(low, *last), _row(high, *last)
     if first != last:
         yield "one label turned over", _row(high, *first), _row(high, *last)
@@ -201,9 +204,6 @@ def _changes(domain: Rows) -> Iterator[Change]:
         side = np.arange(len(low)) % 2 == 0
         yield "features alternately low and high", _row(np.where(side, low, high), *last), _row(np.where(side, high, low), *last)
         yield "one feature from low to high", _row(low, *last), _row(np.where(np.arange(len(low)) == 0, high, low), *last)
-    if domain.outside:
-        below, above = far_outside(low, high)
-        yield "features far outside", _row(below, *last), _row(above, *last)
     for label in labels[1:-1][:NAMED_LABELS]:
         yield f"label {label[0]:g} for the lowest", _row(high, *first), _row(high, *label)
 

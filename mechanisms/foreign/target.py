@@ -14,6 +14,8 @@ A **target file** is plain Python that imports NumPy, the library under test and
     laplace.domain = {"kind": "Records", "size": 1, "low": 0.0, "high": 1.0, "relation": "replace-one"}
     laplace.seeded = True                # optional: False if the library cannot take a seed
     laplace.expected_failures = {}       # optional: names of checks that are known to fail, with the reason
+    laplace.primitives = {"mine.add_noise": {"law": "laplace", "input": "value"}}   # optional: noise that `trace` is to record, see there
+    laplace.expected_findings = {}       # optional: kinds of findings of a trace that are no fault, with the reason
     laplace.batch = 64                   # optional: most runs in one batch, for slow targets
     laplace.trials = 20_000              # optional: runs of one audit where nobody says how many
     laplace.features = np.abs            # optional: numbers of outputs that may tell datasets apart, for events to use
@@ -190,6 +192,11 @@ class Target:
     def expected_failures(self) -> dict[str, str]:
         """Checks that are known to fail, with the reason."""
         return dict(self.describe()["expected_failures"])
+
+    @property
+    def expected_findings(self) -> dict[str, str]:
+        """Kinds of findings of a trace that are known to be no fault, with the reason."""
+        return dict(self.describe()["expected_findings"])
 
     @property
     def batch(self) -> int | None:

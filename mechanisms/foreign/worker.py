@@ -11,6 +11,8 @@ load       place (path or module), paths (to append to ``sys.path``)    LIBRARY,
 describe   name, kwargs                                                 claim, domain and the other attributes of a target
 features   name, kwargs, outputs                                        value or raised
 sample     name, kwargs, size, seed (words), data (and key), each       value, parts or raised; cpu, words, draws
+trace      step: open (name, kwargs, entries, limit), or a method of     value
+           `recording.session.Session` with its arguments; close
 =========  ===========================================================  =========================================================
 
 An answer with ``error`` says what is wrong with the target, one with ``failed`` why the run cannot be an output. A batch that raises is
@@ -26,6 +28,7 @@ if __name__ == "__main__" and sys.path and sys.path[0] == __file__.rpartition("/
 
 import contextlib
 import copy
+import functools
 import importlib.util
 import itertools
 import os
@@ -53,6 +56,20 @@ else:
 
     about, wire, global_generators = _beside("about"), _beside("wire"), _beside("global_generators")
 
+
+def _recording() -> Any:
+    """The package beside this folder that records primitives."""
+    folder = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "recording")
+    if "dpwitness_recording" not in sys.modules:
+        place = os.path.join(folder, "__init__.py")
+        spec: Any = importlib.util.spec_from_file_location("dpwitness_recording", place, submodule_search_locations=[folder])
+        sys.modules["dpwitness_recording"] = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(sys.modules["dpwitness_recording"])
+    for name in ("primitives", "recorder", "session"):
+        importlib.import_module(f"dpwitness_recording.{name}")
+    return sys.modules["dpwitness_recording"]
+
+
 _LOG = 2**20  # bytes of what the library prints that are kept
 _LEFT = 32  # processes that may still run after a batch
 
@@ -76,6 +93,7 @@ class Worker:
         self.looks = 8
         self.rng: Any = None
         self.kept: OrderedDict[str, tuple[Any, wire.Blobs]] = OrderedDict()
+        self.session: Any = None
 
     def answer(self, header: wire.Message, blobs: wire.Blobs) -> tuple[wire.Message, wire.Blobs]:
         out: wire.Blobs = []
@@ -135,6 +153,7 @@ class Worker:
             "features": callable(getattr(found, "features", None)),
             "seeded": bool(getattr(found, "seeded", True)),
             "expected_failures": dict(getattr(found, "expected_failures", None) or {}),
+            "expected_findings": dict(getattr(found, "expected_findings", None) or {}),
             "batch": getattr(found, "batch", None),
             "trials": getattr(found, "trials", None),
             "doc": (getattr(found, "__doc__", None) or "").strip().partition("\n")[0],
@@ -180,6 +199,45 @@ class Worker:
         except RecursionError:
             return {"failed": "mechanism returned an output that is nested too deeply to be read, or contains itself"}
         return {"parts" if parts else "value": packed, "cpu": seconds, "words": words, "draws": draws}
+
+    def do_trace(self, header: wire.Message, blobs: wire.Blobs, out: wire.Blobs) -> wire.Message:
+        recording = _recording()
+        step, arguments = header["step"], wire.unpack(header["arguments"], blobs)
+        try:
+            if step == "open":
+                self._open(recording, header, arguments)
+                return {"value": None}
+            if step == "close":
+                session, self.session = self.session, None
+                if session is not None:
+                    session.__exit__()
+                return {"value": None}
+            if "data" in header or "key" in header:
+                arguments["dataset"] = self._dataset(header, blobs)[0]
+            return {"value": wire.pack(getattr(self.session, step)(**arguments), out)}
+        except recording.recorder.Stopped as stopped:
+            return {"stopped": str(stopped) or "time limit"}
+        except recording.primitives.WrongPrimitive as wrong:
+            return {"error": str(wrong), "traceback": ""}
+
+    def _open(self, recording: Any, header: wire.Message, arguments: dict[str, Any]) -> None:
+        name, kwargs = header["name"], wire.unpack(header["kwargs"], [])
+        found = self._find(name, kwargs)
+        run = getattr(found, "sample", found)
+        bound = kwargs if found is run and not isinstance(getattr(self.module, name, None), type) else {}
+        own = [getattr(self.module, "PRIMITIVES", None), getattr(found, "primitives", None)]
+        entries = [tuple(entry) for entry in arguments["entries"]]
+        entries += [entry for each in own for entry in recording.primitives.entries_of(each)]
+        session = recording.session.Session(
+            functools.partial(run, **bound) if bound else run,
+            entries,
+            seed=global_generators.seed,
+            snapshot=global_generators.snapshot,
+            home=self.module,
+            time_limit=arguments["limit"],
+        )
+        session.__enter__()
+        self.session = session
 
     def do_features(self, header: wire.Message, blobs: wire.Blobs, out: wire.Blobs) -> wire.Message:
         found = self._find(header["name"], wire.unpack(header["kwargs"], blobs))

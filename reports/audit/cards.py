@@ -12,7 +12,7 @@ from dpwitness.auditors.results.verdicts import Verdict
 from dpwitness.mechanisms.terms.pairs import RELATIONS
 from dpwitness.mechanisms.terms.reading import Json
 from dpwitness.reports.audit.facts import Card, Entry, Facts, _environment, claim_of, enclosure, pair_facts, run_facts
-from dpwitness.reports.audit.kinds import CARDS
+from dpwitness.reports.audit.kinds import CARDS, calls_table
 from dpwitness.reports.audit.summary import error_of, violated_in_bits
 from dpwitness.reports.audit.wording import beyond, code, count, dataset, figure, number, prose, table, verdict
 
@@ -50,6 +50,8 @@ def card(entry: Entry) -> list[str]:
                 "",
             ]
     lines += [*table(("", ""), [fact for fact in facts if fact[1]]), ""]
+    if result.get("kind") == "trace":
+        lines += [*calls_table(result), ""]
     for text, file in entry.plots:
         lines += [f"![{text}]({file})", ""]
     notes = result.get("notes") or []

@@ -1,4 +1,4 @@
-"""Cards of white-box, sensitivity and utility results."""
+"""Cards of traces, white-box, sensitivity and utility results."""
 
 from __future__ import annotations
 
@@ -6,8 +6,9 @@ from collections.abc import Mapping
 
 from dpwitness.auditors.results.verdicts import Verdict
 from dpwitness.mechanisms.terms.pairs import RELATIONS
+from dpwitness.mechanisms.terms.reading import Json
 from dpwitness.reports.audit.facts import Card, Entry, Facts, enclosure, pair_facts, run_facts
-from dpwitness.reports.audit.wording import code, count, figure, prose
+from dpwitness.reports.audit.wording import code, count, figure, prose, table
 
 
 def _white_box(entry: Entry) -> Facts:
@@ -61,8 +62,48 @@ def _utility(entry: Entry) -> Facts:
     return [*facts, ("budget", f"{count(result.get('runs'))} runs" + (" at each point" if scaling else "")), *run_facts(result)]
 
 
+def _trace(entry: Entry) -> Facts:
+    result = entry.result
+    relation, symbol = str(result.get("relation")), result.get("parameter", "epsilon")
+    facts = [("claim", code(result.get("claim"))), ("relation", f"{relation}: {RELATIONS.get(relation, '')}")]
+    facts += [("finding", _finding(each)) for each in result.get("findings") or []]
+    if result.get("verdict") != Verdict.ERROR.value:
+        loss = result.get("loss")
+        told = "of some calls not known" if loss == "nan" else f"{symbol} = {figure(loss, 6)}, of this pair and this trace"
+        facts.append(("loss of the calls together", told))
+        if result.get("charged") != "nan":
+            facts.append(("told to accountants", f"epsilon = {figure(result.get('charged'), 6)}"))
+        audit = result.get("audit")
+        facts.append(("audit", prose(audit["headline"]) if audit else ""))
+    return [*facts, ("budget", f"{count(result.get('runs'))} runs for the trace"), *pair_facts(result), *run_facts(result)]
+
+
+def _finding(finding: Json) -> str:
+    where = f" at {code(finding['where'])}" if finding.get("where") else ""
+    return f"**{prose(finding['kind'])}**: {prose(finding['told'])}{where}"
+
+
+def calls_table(result: Json) -> list[str]:
+    """The calls of a trace, a row for each primitive and line."""
+    header = ["primitive", "law", "calls", "input on D1 / D0", "distance", "declared", "scale", "epsilon", "line"]
+    rows = []
+    for call in result.get("calls") or []:
+        numbers = ["" if call[key] == "nan" else figure(call[key], 6) for key in ("distance", "declared", "scale", "epsilon")]
+        moved = "noise moves" if call.get("aligned") else prose(call["input"])
+        shown = code(call["primitive"]), prose(call["law"]), count(call["times"]), moved, *numbers, code(call["where"] or "-")
+        rows.append([*shown])
+    return table(header, rows) if rows else []
+
+
 # kind -> its facts, and advice by verdict where it differs from that of the black box
 CARDS: dict[str, tuple[Card, Mapping[str, str]]] = {
+    "trace": (
+        _trace,
+        {
+            Verdict.INCONCLUSIVE.value: "look at the lines that the findings name: two runs show them, no certificate does.",
+            Verdict.NOT_REFUTED.value: "nothing has to change on this evidence, which is one pair of runs and no proof over others.",
+        },
+    ),
     "white box": (
         _white_box,
         {

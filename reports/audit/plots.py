@@ -289,6 +289,43 @@ def plot_search(result: Json, path: Path) -> None:
         _legend_below(axes, columns=3)
 
 
+def losses_of_calls(result: Json) -> list[tuple[str, float, str]]:
+    """(what is called, how long its bar is, what is written at it), for calls that cost: epsilon, or mu of normal noise."""
+    found = []
+    for call in result.get("calls") or []:
+        epsilon, total, scale = (number(call[key]) for key in ("epsilon", "total", "scale"))
+        short = f"{'.'.join(call['primitive'].split('.')[-2:])}" + (f" x {call['times']}" if call["times"] > 1 else "")
+        if epsilon is not None and 0 < epsilon < math.inf:
+            found.append((short, epsilon, f"epsilon = {epsilon:.4g}"))
+        elif epsilon == math.inf and total and scale and math.isfinite(total):
+            found.append((short, total / scale, f"mu = {total / scale:.4g}, normal noise"))
+        elif epsilon == math.inf:
+            found.append((short, math.inf, "no finite bound"))
+    return found[:12]
+
+
+def plot_calls(result: Json, path: Path) -> None:
+    """A bar for each primitive that costs, and what the claim allows for all of them together."""
+    rows = losses_of_calls(result)
+    claim = claim_of(result)
+    claimed = claim.parameter if claim is not None else 1.0
+    longest = max([length for _, length, _ in rows if math.isfinite(length)] + [claimed])
+    with drawing(path, 6.2, 1.1 + 0.42 * len(rows)) as axes:
+        for i, (name, length, told) in enumerate(rows):
+            end = length if math.isfinite(length) else 1.5 * longest
+            axes.barh(i, end, height=0.5, facecolor="none", edgecolor=_BLUE, hatch="////" if end > claimed else "", linewidth=1.2)
+            axes.annotate(f"{name}: {told}", (0, i), xytext=(4, 11), textcoords="offset points", va="center", fontsize=8)
+        axes.axvline(claimed, color=_INK, linestyle="--", linewidth=1.4)
+        axes.annotate(f"claimed {claim}", (claimed, -0.75), xytext=(3, 0), textcoords="offset points", va="center", fontsize=8)
+        axes.set(
+            xlim=(0, 1.6 * longest),
+            ylim=(len(rows) - 0.4, -1.1),
+            xlabel=f"loss at the attained distance ({claim.symbol if claim else 'epsilon'})",
+            yticks=[],
+        )
+        _title(axes, result, "loss by call")
+
+
 def _plain_ticks(axes: Axes, low: float, high: float) -> None:
     """Plain numbers at 1, 2 and 5 on a logarithmic x axis, few enough to stand apart."""
     steps = np.outer(10.0 ** np.arange(math.floor(math.log10(low)), math.log10(high) + 1), [1, 2, 5]).ravel()

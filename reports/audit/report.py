@@ -142,6 +142,8 @@ def _drawings(result: Json, slug: str) -> Json:
         found[f"search-{slug}.svg"] = ("Ratio over the search", lambda path: plots.plot_search(result, path))
     if result.get("kind") == "utility" and len(result.get("points") or []) > 1:
         found[f"scaling-{slug}.svg"] = ("Error and its power", lambda path: plots.plot_scaling(result, path))
+    if result.get("kind") == "trace" and plots.losses_of_calls(result):
+        found[f"calls-{slug}.svg"] = ("Loss by call", lambda path: plots.plot_calls(result, path))
     return found
 
 

@@ -8,61 +8,14 @@ from itertools import product
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike
-from scipy.special import expit, ndtr
+from scipy.special import expit
 
+from dpwitness.auditors.loss.elementary import cells, finite, laplace_cdf
 from dpwitness.auditors.statistics.loss_law import LossLaw
 from dpwitness.mechanisms.terms.pairs import Pair
 from dpwitness.mechanisms.terms.protocol import FloatArray
 
 Law = Callable[[Pair], LossLaw | None]
-
-
-def finite(p: ArrayLike, q: ArrayLike) -> LossLaw:
-    """The law of a mechanism with finitely many outputs (or cells): their masses under D1 and under D0.
-
-    Examples
-    --------
-    >>> finite([0.25, 0.75], [0.75, 0.25]).loss.round(3).tolist()
-    [-1.099, 1.099]
-    """
-    ones, zeros = np.ravel(np.asarray(p, dtype=float)), np.ravel(np.asarray(q, dtype=float))
-    use = ones + zeros > 1e-300
-    with np.errstate(divide="ignore"):
-        loss = np.log(ones[use]) - np.log(zeros[use])
-    order = np.argsort(loss, kind="stable")
-    return LossLaw(loss[order], ones[use][order], zeros[use][order])
-
-
-def _cells(cdf1: FloatArray, cdf0: FloatArray) -> LossLaw:
-    """The law of a continuous output cut into cells, from its distribution functions on a grid."""
-    return finite(*(np.clip(np.diff(np.concatenate([[0.0], cdf, [1.0]])), 0.0, None) for cdf in (cdf1, cdf0)))
-
-
-def _laplace_cdf(x: FloatArray) -> FloatArray:
-    return np.where(x < 0, 0.5 * np.exp(np.minimum(x, 0.0)), 1 - 0.5 * np.exp(-np.maximum(x, 0.0)))
-
-
-def laplace(shift: float) -> LossLaw:
-    """Laplace noise of scale 1 around 0 and around `shift`; clipping to an interval that holds both centres does not change it."""
-    grid = np.linspace(0.0, abs(shift), 2001)
-    return _cells(_laplace_cdf(grid - abs(shift)), _laplace_cdf(grid))
-
-
-def gaussian(shift: float) -> LossLaw:
-    """Normal noise of variance 1 around 0 and around `shift`."""
-    grid = np.linspace(-9.0, 9.0 + abs(shift), 8001)
-    return _cells(ndtr(grid - abs(shift)), ndtr(grid))
-
-
-def discrete_laplace(*shifts: int, epsilon: float = 1.0) -> LossLaw:
-    """Independent two-sided geometric noise around 0 and around each of `shifts`, in as many coordinates."""
-    support = np.arange(-60, 61)
-    center, ones, zeros = np.exp(-epsilon * np.abs(support)), np.ones(1), np.ones(1)
-    for shift in shifts:
-        moved = np.exp(-epsilon * np.abs(support - shift))
-        ones, zeros = np.multiply.outer(ones, moved / moved.sum()), np.multiply.outer(zeros, center / center.sum())
-    return finite(ones, zeros)
 
 
 def additive(noise: Callable[[float], LossLaw], value: Callable[[Any], float], scale: float = 1.0) -> Law:
@@ -113,9 +66,9 @@ def logistic_regression(pair: Pair) -> LossLaw:
     def cdf(rows: FloatArray) -> FloatArray:
         x, y = rows[:, 0], rows[:, 1]
         gradient = ((expit(np.outer(grid, x)) - y) * x).sum(axis=1)
-        return 1 - _laplace_cdf(-(gradient + weight * grid) / scale)
+        return 1 - laplace_cdf(-(gradient + weight * grid) / scale)
 
-    return _cells(cdf(pair.d1), cdf(pair.d0))
+    return cells(cdf(pair.d1), cdf(pair.d0))
 
 
 def linear_regression(pair: Pair) -> LossLaw:
@@ -131,6 +84,6 @@ def linear_regression(pair: Pair) -> LossLaw:
     def cdf(rows: FloatArray) -> FloatArray:
         x, y = rows[:, 0], rows[:, 1]
         second = np.abs((x**2).sum() + noise)
-        return _laplace_cdf((np.outer(grid, second) - (x * y).sum()) / 3.0) @ mass
+        return laplace_cdf((np.outer(grid, second) - (x * y).sum()) / 3.0) @ mass
 
-    return _cells(cdf(pair.d1), cdf(pair.d0))
+    return cells(cdf(pair.d1), cdf(pair.d0))

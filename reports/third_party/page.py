@@ -51,7 +51,7 @@ def page(found: Found) -> str:
     by_library: dict[str, list[Found]] = {}
     for row in rows:
         by_library.setdefault(f"{row['library']} {row['version']}", []).append(row)
-    blocks = ["# Third-party libraries, audited", *_introduction(found, by_library)]
+    blocks = ["# Third-party libraries, audited", *_introduction(found, by_library), *_side_by_side(rows)]
     for library, group in sorted(by_library.items(), key=lambda item: item[0].lower()):
         blocks += _library(library, group, found["witnesses"])
     if found["missing"]:
@@ -75,7 +75,8 @@ def _introduction(found: Found, by_library: Mapping[str, Sequence[Found]]) -> li
         "Pairs come from the domain that each target file declares; none was given by hand. *Certified* is a lower bound on the claim's "
         f"parameter at confidence {settings['confidence']}, each level apart; *limit* is the median of the best test on that pair "
         "with as many runs, where the law of the mechanism is known. *CPU* is the time that the library itself took. "
-        "*Bits* looks at the lowest set bits of floating-point outputs; a dash stands for outputs without any.",
+        "*Bits* looks at the lowest set bits of floating-point outputs; a dash stands for outputs without any. *Gray box* is what a trace "
+        "of a few pairs found, and whether an audit on its pair confirmed that.",
         "Made by `dpwitness suite third-party --report DIR`, after `dpwitness targets setup NAME...`; any refuted row is seen again with "
         "`dpwitness replay WITNESS`. Libraries that take no seed are marked with a star: their counts differ from run to run. "
         f"Seed {settings['seed']}.",
@@ -83,11 +84,24 @@ def _introduction(found: Found, by_library: Mapping[str, Sequence[Found]]) -> li
 
 
 def _library(library: str, group: Sequence[Found], witnesses: str) -> list[str]:
-    header = ["target", "claim", "relation", "values", "certified", "limit", "bits", "certified in bits", "runs", "CPU", "witness"]
+    header = [
+        "target",
+        "claim",
+        "relation",
+        "values",
+        "certified",
+        "limit",
+        "bits",
+        "certified in bits",
+        "runs",
+        "CPU",
+        "gray box",
+        "witness",
+    ]
     lines = table(header, [_line(row, witnesses) for row in group])
     causes = [_cause(row) for row in group if row["verdict"] == "VIOLATED" or row["bit_verdict"] == "VIOLATED"]
     where = f"Python {group[0]['python']}, NumPy {group[0]['numpy']}."
-    return [f"## {library}", where, "\n".join(lines), *causes]
+    return [f"## {library}", where, "\n".join(lines), *causes, *_traces(group)]
 
 
 def _line(row: Found, witnesses: str) -> list[str]:
@@ -105,7 +119,67 @@ def _line(row: Found, witnesses: str) -> list[str]:
         f"epsilon > {figure(row['bit_epsilon_lower'])}" if number(row["bit_epsilon_lower"]) else "-",
         count(row["trials"]),
         f"{row['cpu_seconds']:g} s",
+        _gray(row),
         link,
+    ]
+
+
+def _gray(row: Found) -> str:
+    """What the trace found, in how many runs."""
+    found = row.get("gray_box")
+    if not found:
+        return "-"
+    if found["verdict"] == "ERROR":
+        return "no trace"
+    kinds = list(dict.fromkeys(f["kind"] for f in found["findings"]))
+    confirmed = (
+        f", {row['parameter']} > {figure(found['certified'])}" if found["verdict"] == "VIOLATED" else ", not confirmed" if kinds else ""
+    )
+    return f"{', '.join(kinds) or 'nothing'} in {found['runs']} runs{confirmed}"
+
+
+def _traces(group: Sequence[Found]) -> list[str]:
+    """The findings of a library's traces, one by one."""
+    lines = []
+    for row in group:
+        found = row.get("gray_box") or {"findings": []}
+        for finding in found["findings"]:
+            where = f" at {code(finding['where'])}" if finding["where"] else ""
+            confirmed = (
+                f"certified {row['parameter']} > {figure(found['certified'])}"
+                if found["verdict"] == "VIOLATED"
+                else (
+                    f"not confirmed by an audit of {count(found['audit_runs'])} runs"
+                    if found["audit_runs"]
+                    else "no matter for an audit of outputs"
+                )
+            )
+            lines.append(
+                f"- {code(row['target'])}, {finding['kind']}: {prose(finding['told'])}{where}; pair: {prose(found['pair'])}; {confirmed}."
+            )
+    return ["Traces:", "\n".join(lines)] if lines else []
+
+
+def _side_by_side(rows: Sequence[Found]) -> list[str]:
+    """What it takes to see the known violations: by a trace, and by runs alone."""
+    shown = [row for row in rows if row["key"] and row["verdict"] == "VIOLATED" and row.get("gray_box")]
+    if not shown:
+        return []
+    header = ["row", "trace finds", "runs", "CPU", "the audit certifies", "runs", "CPU"]
+    lines = []
+    for row in shown:
+        found = row["gray_box"]
+        kinds = ", ".join(dict.fromkeys(f["kind"] for f in found["findings"])) or "nothing"
+        certified = f"{row['parameter']} > {figure(row['parameter_lower'])}"
+        name = f"{row['key']} {code(row['target'])}"
+        lines.append(
+            [name, kinds, str(found["runs"]), f"{found['cpu_seconds']:.2g} s", certified, count(row["trials"]), f"{row['cpu_seconds']:g} s"]
+        )
+    return [
+        "## Known violations, by a trace and by runs",
+        "A *trace* records the noise of one run and plays it back on the neighbour (`dpwitness trace`). It looks inside: a few runs "
+        "show what is wrong, and where; what it finds is no certificate until an audit has confirmed it. CPU is the time of the library.",
+        "\n".join(table(header, lines)),
     ]
 
 

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from dpwitness.auditors.loss import elementary
 from dpwitness.mechanisms.terms.pairs import Pair
 from dpwitness.reports.third_party import laws as law
 
@@ -74,17 +75,17 @@ def _present(data: Any) -> float:
     return float(values[~np.isnan(values)].mean()) if not np.isnan(values).all() else np.nan
 
 
-_LAPLACE = law.additive(law.laplace, _value)
-_SUM = law.additive(law.laplace, _sum)
-_GEOMETRIC: law.Law = lambda pair: law.discrete_laplace(1)  # noqa: E731
-_GAUSSIAN = law.additive(law.gaussian, _value, 3.73063)
-_CLASSICAL = law.additive(law.gaussian, _value, math.sqrt(2 * math.log(1.25e5)))
+_LAPLACE = law.additive(elementary.laplace, _value)
+_SUM = law.additive(elementary.laplace, _sum)
+_GEOMETRIC: law.Law = lambda pair: elementary.discrete_laplace(1)  # noqa: E731
+_GAUSSIAN = law.additive(elementary.gaussian, _value, 3.73063)
+_CLASSICAL = law.additive(elementary.gaussian, _value, math.sqrt(2 * math.log(1.25e5)))
 
 
 def _bins_replaced(pair: Pair) -> Any:
     """Two bins with a count of noise each: one loses what the other gains, if the record changes its bin."""
     counts = [np.histogram(d, bins=2, range=(0, 1))[0] for d in (pair.d1, pair.d0)]
-    return law.discrete_laplace(*(counts[0] - counts[1]).tolist())
+    return elementary.discrete_laplace(*(counts[0] - counts[1]).tolist())
 
 
 def _unary(p: float, q: float) -> law.Law:
@@ -114,6 +115,20 @@ _opacus = _in("opacus", "opacus_targets")
 _tumult = _in("tumult", "tumult_targets", trials=100_000)
 _smart = _in("smartnoise", "smartnoise_targets", trials=1500, pairs=2)
 
+_ee = _in("eeprivacy", "eeprivacy_targets", trials=100_000, bits=None)
+_tras = _in("trasgodp", "trasgodp_targets", trials=100_000, bits=None)
+_place = _in("trasgodp", "trasgodp_targets", trials=10_000, pairs=6, bits=None)
+_tda = _in("inf-tda", "inf_tda_targets", trials=20_000, pairs=4, bits=None)
+_pure = _in("diffpriv-pure", "diffpriv_pure_targets", trials=100_000, bits=None)
+_dpmm = _in("dpmm", "dpmm_targets", trials=3000, pairs=3, bits=None)
+_dpart = _in("dpart", "dpart_targets", trials=3000, pairs=3, bits=None)
+_privsyn = _in("privsyn-core", "privsyn_targets", trials=3000, pairs=2, bits=None)
+_tree = _in("dpcrpy", "dpcrpy_targets", trials=100_000, pairs=6, bits=None)
+_pipeline = _in("pipeline-dp", "pipeline_dp_targets", trials=20_000, pairs=6, bits=None)
+_synth = _in("smartnoise-synth", "smartnoise_synth_targets", trials=4000, pairs=4, bits=None)
+_synth5 = _in("smartnoise-synth-1.0.5", "smartnoise_synth_targets", trials=20_000, pairs=6, bits=None)
+_levels = _in("ldp-hierarchical", "ldp_hierarchical_targets", trials=100_000, pairs=6, bits=None)
+
 _SUE, _OUE = (_logistic(0.25), 1 - _logistic(0.25)), (0.5, 1 - _logistic(0.5))
 _MISSED_RESET = tuple((1 - (1 - p) * (1 - q), q) for p, q in (_SUE, _OUE))  # release 1.1.2: either coin sets the item's bit
 
@@ -137,13 +152,13 @@ ROWS: tuple[Row, ...] = (
     _tools("histogram_replaced", truth=2.0, law=_bins_replaced, key="K12"),
     _model("decision_tree_replaced", trials=100_000, bits=True, truth=2.0, law=law.decision_tree, key="K13"),
     _tools("mean", bits=False, law=_SUM, key="K14"),
-    _tools("nanmean", truth=1000.0, bits=None, law=law.additive(law.laplace, _present, 0.001), key="K15"),
+    _tools("nanmean", truth=1000.0, bits=None, law=law.additive(elementary.laplace, _present, 0.001), key="K15"),
     _model(
         "linear_regression", trials=180_000, truth=33.0, law=law.linear_regression, key="K16", source="0.99 / 0.01 in a third of epsilon"
     ),
     _model("logistic_regression", trials=160_000, truth=3.2607, law=law.logistic_regression, key="K17"),
     _model("gaussian_nb", trials=60_000, truth=33.0, key="K18", source="a change by 101 for 1 in a third of epsilon"),
-    _opacus("step", trials=200_000, pairs=1, bits=False, law=law.additive(law.gaussian, _value, 4.0), key="K19"),
+    _opacus("step", trials=200_000, pairs=1, bits=False, law=law.additive(elementary.gaussian, _value, 4.0), key="K19"),
     _opacus("epoch_shuffled", trials=6000, pairs=3, bits=None, truth=3.125, key="K20", source="simulation of the steps' law"),
     # what follows has no key
     _numpy("gaussian", trials=2_000_000, pairs=1, bits=False, law=_GAUSSIAN),
@@ -237,4 +252,55 @@ ROWS: tuple[Row, ...] = (
     _tumult("discrete_gaussian", pairs=2),
     _smart("count"),
     _smart("total", bits=None),
+    _ee("laplace", law=_LAPLACE),
+    _ee("clamped_sum"),
+    _ee("clamped_mean", truth=math.log(2) + 0.05, source="the noise of two records is half of that of one"),
+    _ee("clamped_mean_replaced"),
+    _ee("clamped_mean_outside", truth=INF, source="records are not clamped, their mean is"),
+    _ee("vector_mean_laplace", truth=INF),
+    _ee("vector_mean_gaussian"),
+    _ee("histogram"),
+    _ee("median"),
+    _ee("quantile", truth=1.8, settled=False, source="scores that move by .9 and by .1 the other way, noise for 1"),
+    _tras("laplace"),
+    _tras("gaussian"),
+    _tras("randomized_response", truth=INF),
+    _tras("exponential", truth=INF),
+    _tras("randomized_response_all"),
+    _tras("exponential_all"),
+    _place("places"),
+    _place("places_radius", truth=INF),
+    _place("places_equal", truth=INF),
+    _place("places_default", truth=INF),
+    _tda("one_tuple"),
+    _tda("many_tuples", truth=None),
+    _pure("total"),
+    _pure("total_gaussian"),
+    _pure("mean"),
+    _pure("count", truth=INF),
+    _dpmm("privbayes_network", truth=None),
+    _dpmm("privbayes_column"),
+    _dpmm("pipeline_constant", truth=None),
+    _dpmm("pipeline_missing", truth=INF),
+    _dpart("numbers", truth=INF),
+    _dpart("categories", truth=INF),
+    _dpart("categories_all"),
+    _privsyn("synthetic"),
+    _privsyn("marginals"),
+    _tree("binary"),
+    _tree("honaker"),
+    _tree("fda"),
+    _tree("bcrg"),
+    _pipeline("count_sum"),
+    _pipeline("mean"),
+    _pipeline("variance"),
+    _pipeline("mean_missing", truth=INF),
+    _pipeline("partitions"),
+    _synth("covariance", trials=100_000),
+    _synth("mwem", truth=INF),
+    _synth("mwem_iterations", trials=1000, pairs=2, truth=None),
+    _synth5("covariance", truth=INF),
+    _levels("direct"),
+    _levels("unary"),
+    _levels("direct_one_level"),
 )

@@ -7,8 +7,8 @@ import time
 
 import pytest
 
-from dpwitness.bench.fuzz import Tally, _carriers, _left, campaign
-from dpwitness.bench.fuzz_inputs import environments, options, signals, targets
+from dpwitness.bench.hostile.fuzz import Tally, _carriers, _left, campaign
+from dpwitness.bench.hostile.fuzz_inputs import environments, options, signals, targets
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc")
 

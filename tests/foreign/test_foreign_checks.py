@@ -133,7 +133,7 @@ def test_new_template_runs_as_it_is(shell):
     assert len([line for line in TEMPLATE.splitlines() if line]) <= 10
     checked = shell.run("check", "mine.py", "--trials", "50000")
     assert checked.returncode == 0, checked.stdout
-    assert "mine:noisy_sum: 13 passed, 4 skipped" in checked.stdout
+    assert "mine:noisy_sum: 14 passed, 4 skipped" in checked.stdout
     again = shell.run("targets", "new", "mine.py")
     assert again.returncode == 2 and "File exists" in again.stderr
 

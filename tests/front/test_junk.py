@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import dpwitness as dpw
-from dpwitness.bench.junk import calls, fault, pair_calls
+from dpwitness.bench.hostile.junk import calls, fault, pair_calls
 from dpwitness.mechanisms import InvalidArgument, Laplace, Pair, Records
 
 PAIR = Pair(np.array([0.0]), np.array([1.0]))

@@ -19,12 +19,12 @@ def blocks():
 def test_everything_as_printed(shell, blocks):
     python = [text for kind, text in blocks if kind == "python"]
     named = {re.match(r"# (\w+\.py)", text).group(1): text for text in python if re.match(r"# \w+\.py", text)}
-    assert set(named) == {"mine.py", "test_privacy.py", "test_theirs.py", "exact.py"}
+    assert set(named) == {"mine.py", "test_privacy.py", "test_theirs.py", "counts.py", "exact.py"}
     theirs = named["test_theirs.py"]
-    for name in ("mine.py", "test_privacy.py"):
+    for name in ("mine.py", "test_privacy.py", "counts.py"):
         (shell.folder / name).write_text(named[name])
     commands = [line[2:] for kind, text in blocks if kind == "console" for line in text.splitlines() if line.startswith("$ ")]
-    audit, replay, pytest_, new, check, their_audit, exact = (shlex.split(command) for command in commands)
+    audit, replay, pytest_, new, check, their_audit, trace, exact = (shlex.split(command) for command in commands)
     assert (audit[:2], replay[:2], pytest_[0]) == (["dpwitness", "audit"], ["dpwitness", "replay"], "pytest")
     found = shell.dpwitness(*audit[1:])
     number = r"epsilon > ([\d.]+)"
@@ -34,6 +34,8 @@ def test_everything_as_printed(shell, blocks):
     assert re.sub(number, "", said) == re.sub(number, "", promised)
     assert float(re.search(number, said)[1]) == pytest.approx(float(re.search(number, promised)[1]), abs=0.01)
     assert shell.dpwitness(*replay[1:]).returncode == 1
+    traced = shell.dpwitness(*trace[1:])
+    assert traced.returncode == 1 and "add_noise: input moves by 1 (l1), declared 0.2 (23 runs)" in traced.stdout
     enclosed = shell.dpwitness(*exact[1:])
     assert enclosed.returncode == 1 and enclosed.stdout.startswith("VIOLATED: no finite epsilon holds on this pair")
     assert float(re.search(r"VIOLATED: epsilon > ([\d.]+) certified", enclosed.stdout)[1]) > 4
@@ -49,7 +51,7 @@ def test_everything_as_printed(shell, blocks):
         assert (ran := shell.dpwitness(*command[1:])).returncode == 0, ran.stdout + ran.stderr
     (shell.folder / "test_theirs.py").write_text(theirs)
     tested = shell.pytest("test_theirs.py")
-    assert "13 passed, 4 skipped" in tested.stdout, tested.stdout
+    assert "14 passed, 4 skipped" in tested.stdout, tested.stdout
 
 
 def test_links_lead_somewhere():

@@ -21,6 +21,7 @@ ROOMS = [
     "dpwitness.mechanisms.balls",
     "dpwitness.mechanisms.textbook",
     "dpwitness.mechanisms.papers",
+    "dpwitness.mechanisms.recording",
     "dpwitness.mechanisms.foreign",
     "dpwitness.mechanisms",
     "dpwitness.auditors.statistics",
@@ -33,6 +34,7 @@ ROOMS = [
     "dpwitness.auditors.proved",
     "dpwitness.auditors.white_box",
     "dpwitness.auditors.black_box",
+    "dpwitness.auditors.gray_box",
     "dpwitness.auditors.checks",
     "dpwitness.auditors.measured",
     "dpwitness.auditors.replaying",
@@ -48,6 +50,7 @@ ROOMS = [
     "dpwitness",
     "dpwitness.suites",
     "dpwitness.bench",
+    "dpwitness.bench.hostile",
     "dpwitness.commands",
 ]
 FRONT = ("dpwitness.cli", "dpwitness.__main__", "dpwitness.pytest_plugin")  # what stands at the very top, in no room

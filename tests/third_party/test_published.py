@@ -80,7 +80,7 @@ def test_what_is_not_installed_is_said(monkeypatch, tmp_path, capsys):
     from dpwitness.cli import main as dpwitness
 
     monkeypatch.setenv("DPWITNESS_HOME", str(tmp_path))
-    assert dpwitness(["suite", "third-party", "-k", "smartnoise", "--report", str(tmp_path / "out")]) == 3
+    assert dpwitness(["suite", "third-party", "-k", "smartnoise and not synth", "--report", str(tmp_path / "out")]) == 3
     out = capsys.readouterr().out
     assert "smartnoise-count  not installed: dpwitness targets setup smartnoise" in out
     assert "2 not installed" in out

@@ -44,6 +44,9 @@ def decision_tree(dataset, size, rng):
     return _tree(dataset, size, rng)
 
 
+decision_tree.expected_findings = {"CALLS": "an empty leaf draws its label uniformly, which is permute-and-flip without votes"}
+
+
 @_target(
     "pure:1",
     "Each leaf picks its label by permute-and-flip for counts that one record can only raise (`monotonic=True`). A label that is turned "

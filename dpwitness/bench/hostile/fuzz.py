@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy as np
 
-from dpwitness.bench.fuzz_inputs import HOSTILE_FILE, Run, environments, options, signals, targets
+from dpwitness.bench.hostile.fuzz_inputs import HOSTILE_FILE, Run, environments, options, signals, targets
 from dpwitness.bench.table import Row, Table
 
 COUNTS = {"options": 4000, "files": 3000, "calls": 2500, "targets": 300, "signals": 100, "environments": 150}
@@ -174,7 +174,7 @@ def _calls(seed: int, count: int, tally: Tally) -> None:
     """Junk into the Python API: a result, or an InvalidArgument of one line; anything else counts as a traceback."""
     import warnings
 
-    from dpwitness.bench.junk import calls, fault
+    from dpwitness.bench.hostile.junk import calls, fault
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")

@@ -1,0 +1,413 @@
+"""One pair under the trace: recordings, replays, and what of their differences is a finding.
+
+Where all noise comes from primitives that see the data, both runs share what they return, and every difference is one of the code. Where
+noise is drawn apart and added later, control flow and output may depend on data and noise together: then a difference is a finding only if
+it is there whatever the noise is, often enough that the claim rules it out.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+
+from dpwitness.auditors.gray_box.alignment import Alignment, align
+from dpwitness.auditors.gray_box.calls import Calls, inner_scales, records_in
+from dpwitness.auditors.gray_box.sessions import Tracing
+from dpwitness.auditors.results.trace_result import Finding
+from dpwitness.mechanisms.terms.notions import Claim
+from dpwitness.mechanisms.terms.pairs import Pair
+from dpwitness.mechanisms.terms.reading import Json
+
+_RECORDINGS = 3
+_LONG = 20_000  # calls of a run that is recorded once only
+_LEVEL = 1e-4  # probability under the claim of what is taken for no chance
+_MOST = 21  # recordings a side that may be made to rule out chance
+_DIVERGES = 1.5  # how bad a pair looks on which runs diverge, in units of the claim
+_KINDS = {
+    "more calls": "CALLS",
+    "fewer calls": "CALLS",
+    "other call": "CALLS",
+    "scale": "SCALE",
+    "shape": "SHAPE",
+    "parameter": "PARAMETER",
+}
+_SYSTEM = ("os.urandom", "secrets.randbits", "random.SystemRandom.random", "random.SystemRandom.getrandbits")
+
+
+@dataclass(slots=True)
+class Seen:
+    """What the trace of one pair shows."""
+
+    pair: Pair
+    calls: Calls
+    findings: list[Finding] = field(default_factory=list)
+    suspicions: list[Finding] = field(default_factory=list)  # chance is not ruled out: findings if an audit confirms them
+    loss: float = math.nan
+    priced: bool = True  # whether that loss is one to hold against the claim
+    charged: float = math.nan
+    notes: list[str] = field(default_factory=list)
+
+    def add(self, kind: str, told: str, where: str = "", certain: bool = True) -> None:
+        finding = Finding(kind, told, where)
+        group = self.findings if certain else self.suspicions
+        if not any(f.kind == kind and f.told.partition(":")[0] == told.partition(":")[0] for f in group):
+            group.append(finding)
+
+
+@dataclass(slots=True)
+class Examiner:
+    """Runs recordings and replays of one session; counts its runs.
+
+    Parameters
+    ----------
+    session : Tracing
+    claim : Claim
+    seed : int
+    seeded : bool
+        Whether the seed is meant to decide everything.
+    asked : tuple of str
+        Names of the primitives that the user gave.
+    """
+
+    session: Tracing
+    claim: Claim
+    seed: int
+    seeded: bool
+    asked: tuple[str, ...] = ()
+    runs: int = 0
+    cpu: float = 0.0
+
+    def record(self, dataset: Any) -> Json:
+        self.runs += 1
+        found = self.session.record(dataset, self._seed())
+        self.cpu += found["seconds"]
+        return found
+
+    def replay(self, key: int, dataset: Any, *, left_out: Any = None, brief: bool = False) -> Json:
+        self.runs += 1
+        found = self.session.replay(key, dataset, self._seed(), None, left_out, brief)
+        self.cpu += found["seconds"]
+        return found
+
+    def _seed(self) -> int:
+        return (self.seed << 20) + self.runs
+
+    def glance(self, pair: Pair) -> float:
+        """How bad a pair looks after one recording and one replay: what a search over pairs climbs by."""
+        first, second, left_out = _sides(pair)
+        recorded = self.record(first)
+        replayed = self.replay(recorded["key"], second, left_out=left_out)
+        calls = Calls(replayed["table"])
+        loose = calls.loose()
+        seen = Seen(pair, calls)
+        if loose and replayed["output"]:
+            self._align(seen, recorded, replayed, second, left_out)
+        self._price(seen, first)
+        seen.findings += list(calls.findings())
+        reached = seen.loss / self.claim.parameter
+        worst = 0.0 if math.isnan(reached) else min(reached, 1e6)
+        if not loose and (replayed["differences"] or replayed["output"]):
+            worst = max(worst, _DIVERGES)
+        elif (replayed["output"] or replayed["differences"]) and not seen.calls.moved:  # nothing to go by but how far the outputs are apart
+            a, b = (np.asarray(side["numbers"], dtype=float) for side in (recorded, replayed))
+            worst = max(worst, 0.9 * bool(replayed["differences"]))
+            worst += float(np.tanh(np.nan_to_num(np.abs(a - b)).max(initial=0.0))) * 1e-3 if a.shape == b.shape else 1e-3
+        return worst + 0.1 * len(seen.findings)
+
+    def examine(self, pair: Pair) -> Seen:
+        """All that recordings of one pair show."""
+        first, second, left_out = _sides(pair)
+        recordings = [self.record(first)]
+        again = self.replay(recordings[0]["key"], first)
+        if _unlike(again) and self.session.uncompile():
+            recordings = [self.record(first)]
+            again = self.replay(recordings[0]["key"], first)
+        faithful = not _unlike(again)
+        many = recordings[0]["calls"] > _LONG
+        recordings += [self.record(first) for _ in range(0 if many else _RECORDINGS - 1)]
+        replays = [self.replay(recorded["key"], second, left_out=left_out) for recorded in recordings]
+        drawn = inner_scales([replayed["table"] for replayed in replays])
+        seen = Seen(pair, Calls(replays[0]["table"], drawn_scale=drawn))
+        self._sources(seen, recordings, replays, again, faithful, first)
+        raised = {run["raised"] for run in (*recordings, *replays)}
+        if "" not in raised:
+            seen.notes.append(f"every run raises: {next(iter(raised))}")
+        if not faithful:
+            return seen
+        if seen.calls.loose():
+            self._loose(seen, recordings, replays, first, second, left_out)
+        else:
+            self._strict(seen, replays)
+        worst = seen
+        for replayed in replays[1:]:
+            other = Seen(pair, Calls(replayed["table"], seen.calls.moved, drawn))
+            self._price(other, first)
+            if not seen.calls.moved and other.priced and np.nan_to_num(other.loss) > np.nan_to_num(worst.loss):
+                worst = other
+        self._price(seen, first)
+        if worst is not seen and np.nan_to_num(worst.loss) > np.nan_to_num(seen.loss):
+            seen.calls, seen.loss = worst.calls, worst.loss
+        for finding in seen.calls.findings():
+            seen.add(finding.kind, finding.told, finding.where)
+        self._judge(seen)
+        return seen
+
+    def _sources(self, seen: Seen, recordings: list[Json], replays: list[Json], again: Json, faithful: bool, dataset: Any) -> None:
+        """Randomness that the record does not hold, or the seed does not decide."""
+        names = set(seen.calls.table["names"])
+        if not faithful:
+            told = _unlike(again)
+            past = self.session.past(recordings[0]["key"], dataset, self._seed())
+            by = f"; drawn past the primitives: {', '.join(past)}" if past else "; it is none of the generators that are known"
+            missed = [name for name in self.asked if not any(n.endswith(name) for n in names)]
+            cached = f"; never called: {', '.join(missed)}, which may be kept under another name" if missed else ""
+            seen.add("SOURCE", f"two runs on one dataset with the same record differ: {told}{by}{cached}")
+        elif self.asked and not any(n.endswith(name) for name in self.asked for n in names):
+            told = f"no call was recorded of {', '.join(self.asked)}: kept under another name, or not used"
+            if names:
+                seen.notes.append(f"{told}; called were {', '.join(sorted(names))}")
+            elif not any(run["calls"] for run in (*recordings, *replays)):
+                seen.add("SOURCE", told)
+        if not self.seeded:
+            return
+        for where in recordings[0]["unseeded"]:
+            seen.add("SOURCE", f"{where} is made without a seed")
+        for i in range(len(seen.calls)):
+            if seen.calls.name(i) in _SYSTEM:
+                seen.add("SOURCE", f"{seen.calls.name(i)}: the seed does not decide what it gives", seen.calls.where(i))
+        keys = [recorded["key"] for recorded in recordings]
+        for told in self.session.constant(keys[0], keys[1:]) if len(keys) > 1 else ():
+            seen.add("SOURCE", f"{told} gives the same numbers under every seed")
+
+    def _strict(self, seen: Seen, replays: list[Json]) -> None:
+        """Both runs shared all noise: what differs is the code's."""
+        for replayed in replays:
+            seen.priced &= not replayed["lost"]
+            for each in replayed["differences"]:
+                seen.add(_KINDS[each["kind"]], each["told"], each["where"])
+            raises = replayed["output"].startswith("raises")
+            if replayed["output"] and (raises or not replayed["lost"]):  # after the first call that differs, noise is shared no more
+                told = "it " + replayed["output"] if raises else f"with the same noise {replayed['output']}"
+                seen.add("EXCEPTION" if raises else "OUTPUT", told)
+
+    def _align(self, seen: Seen, recorded: Json, replayed: Json, dataset: Any, left_out: Any) -> bool:
+        def shifted(shifts: list[Any]) -> Json:
+            self.runs += 1
+            return self.session.replay(recorded["key"], dataset, self._seed(), shifts, left_out, True)
+
+        found = align(shifted, recorded, replayed, seen.calls)
+        if isinstance(found, str):
+            seen.add("OUTPUT", found)
+        if not isinstance(found, Alignment):
+            return False
+        seen.calls = replace(seen.calls, moved=found.moved)
+        others = self._influences(recorded, replayed, seen.calls, dataset, left_out)  # noise that may hide some of it
+        least = found.only or found.normal or (self.claim.is_pure and not found.some)  # of all ways the one that costs least
+        seen.priced = least and not others
+        return True
+
+    def _influences(self, recorded: Json, replayed: Json, calls: Calls, dataset: Any, left_out: Any) -> bool:
+        """Whether draws that are no noise of a known law have a part in the output; a seed for another generator has none."""
+        others = [i for i in range(len(calls)) if calls.source(i) and not calls.free(i)]
+        if not others:
+            return False
+        self.runs += 1
+        shifts = [(*calls.place(i), np.ones(int(calls.table["size"][i]))) for i in others]
+        found = self.session.replay(recorded["key"], dataset, self._seed(), shifts, left_out, True)
+        return bool(found["differences"] or found["raised"] or not np.array_equal(found["numbers"], replayed["numbers"], equal_nan=True))
+
+    def _holds(self, seen: Seen, recordings: list[Json], replays: list[Json], first: Any, second: Any, left_out: Any) -> bool:
+        """Whether other recordings are aligned by as much, where they can be, and noise counts as much on both sides.
+
+        The first recording is the one that `seen` is aligned by.
+        """
+        for recorded, replayed in list(zip(recordings, replays, strict=True))[1:2]:
+            other = Seen(seen.pair, Calls(replayed["table"]))
+            if replayed["differences"] or not self._align(other, recorded, replayed, second, left_out):
+                continue
+            sizes = [np.sort(np.abs(np.concatenate([*side.calls.moved.values(), [0.0]]))) for side in (seen, other)]
+            if sizes[0].shape == sizes[1].shape and _close(*sizes):
+                return True
+        slopes = [self._slope(seen.calls, recordings[0], dataset, leave) for dataset, leave in ((first, None), (second, left_out))]
+        if slopes[0] is None or slopes[1] is None or slopes[0].shape != slopes[1].shape:
+            seen.calls = replace(seen.calls, moved={})
+            return False
+        if _close(slopes[0], slopes[1]):
+            return True
+        k = int(np.argmax(np.abs(slopes[0] - slopes[1])))
+        if slopes[0][k] * slopes[1][k] != 0:
+            told = f"noise is multiplied by {slopes[0][k]:.6g} on one side and by {slopes[1][k]:.6g} on the other before it is released"
+            seen.add("SCALE", f"number {k} of the output: {told}")
+        seen.calls = replace(seen.calls, moved={})
+        return False
+
+    def _slope(self, calls: Calls, recorded: Json, dataset: Any, left_out: Any) -> Any:
+        """How much each number of the output moves with the noise; None where that is no constant."""
+        found = []
+        for step in (0.0, 1.0, 3.0):
+            by = [(*calls.place(i), np.full(int(calls.table["size"][i]), step)) for i in range(len(calls)) if calls.free(i) and step]
+            self.runs += 1
+            ended = self.session.replay(recorded["key"], dataset, self._seed(), by, left_out, True)
+            found.append(np.asarray(ended["numbers"]))
+        if len({f.shape for f in found}) > 1 or not _close((found[1] - found[0]) * 3, found[2] - found[0]):
+            return None
+        return found[1] - found[0]
+
+    def _loose(self, seen: Seen, recordings: list[Json], replays: list[Json], first: Any, second: Any, left_out: Any) -> None:
+        """Noise is drawn apart from the data: differences that no shift of the noise explains, and no chance."""
+        differ = [(a, b) for a, b in zip(recordings, replays, strict=True) if b["output"] or b["differences"]]
+        if not differ:
+            return
+        for a, b in differ[:2]:
+            if b["differences"] or not self._align(seen, a, b, second, left_out):
+                continue
+            rest = [(c, d) for c, d in zip(recordings, replays, strict=True) if c is not a]
+            if self._holds(seen, [a, *(c for c, _ in rest)], [b, *(d for _, d in rest)], first, second, left_out) or seen.findings:
+                return
+        rounds, sure = self._rounds()
+        own = recordings + [self.record(first) for _ in range(rounds - len(recordings))]
+        others = [self.record(second) for _ in range(rounds)]
+        found = list(_always(own, others))
+        keys, other_keys = [r["key"] for r in own], [r["key"] for r in others]
+        across = {tuple(each) for each in self.session.varies(keys[0], other_keys[:1], left_out)}
+        within = {tuple(each) for each in (*self.session.varies(keys[0], keys[1:]), *self.session.varies(other_keys[0], other_keys[1:]))}
+        kinds = {kind for kind, *_ in within}
+        told = {_KINDS[each["kind"]]: each for replayed in replays for each in replayed["differences"]}
+        for kind, stream, index in sorted(across - within):
+            name = "CALLS" if kind == "calls" else kind.upper()
+            if "calls" in kinds:
+                continue
+            each = told.get(name, {"told": f"call {index} of stream {stream or 'main'} differs", "where": ""})
+            found.append(Finding(name, f"{each['told']}, whatever the noise", each["where"]))
+        for finding in found:
+            seen.add(finding.kind, finding.told, finding.where, certain=sure)
+        if not found:
+            seen.notes.append("data and noise are mixed in ways that the trace cannot take apart: an audit by runs says more here")
+            seen.priced = False
+
+    def _rounds(self) -> tuple[int, bool]:
+        """Recordings a side after which "always this, never that" is no chance under the claim; whether so many may be made.
+
+        The chance that all of n runs on D1 give one value and all of n on D0 another is at most (p (1 - p / e^epsilon))^n.
+        """
+        epsilon = self.claim.parameter if self.claim.bounds_epsilon else max(1.0, self.claim.parameter)
+        p = min(1.0, 0.5 * math.exp(min(epsilon, 50.0)))
+        most = p * (1 - p * math.exp(-min(epsilon, 50.0)))
+        need = math.ceil(math.log(_LEVEL) / math.log(most)) if most < 1 else _MOST + 1
+        return min(max(need, _RECORDINGS), _MOST), need <= _MOST
+
+    def _price(self, seen: Seen, dataset: Any) -> None:
+        losses, _ = seen.calls.losses()
+        if seen.calls.loose() and not seen.calls.moved:
+            losses.unknown.append("noise that is drawn apart from the data")
+        seen.loss, seen.charged = losses.parameter(self.claim), seen.calls.charged()
+        if losses.unknown:
+            names = ", ".join(sorted(set(losses.unknown))[:3])
+            note = f"the loss of {names} is not known"
+            if note not in seen.notes:
+                seen.notes.append(note)
+        if seen.calls.subsampled(records_in(dataset)):
+            seen.priced = False
+            note = "records are drawn: the loss is that of one subsample, amplification by sampling is not counted"
+            if note not in seen.notes:
+                seen.notes.append(note)
+
+    def _judge(self, seen: Seen) -> None:
+        """The composed loss against the claim, and against what the accountant was told."""
+        reached, claimed = seen.loss, self.claim.parameter
+        slack = 1 + (1e-3 if seen.calls.moved else 1e-6)  # a shift of noise is found from outputs, which may be rounded
+        if reached > claimed * slack:
+            at = f" at delta = {self.claim.delta_budget:g}" if self.claim.delta_budget else ""
+            told = "no finite bound" if math.isinf(reached) else f"{self.claim.symbol} = {reached:.6g}"
+            seen.add("LOSS", f"the losses of the calls compose to {told}{at}, claimed {claimed:.6g}", certain=seen.priced)
+        pure = self.claim.bounds_epsilon and not math.isnan(seen.charged)
+        if pure and seen.priced and reached > seen.charged * slack:
+            seen.add("ACCOUNT", f"accountants were told of epsilon = {seen.charged:.6g}, the calls compose to {reached:.6g}")
+        calls = seen.calls
+        kinds = {calls.law(i) for i in range(len(calls))}
+        poisson = any(s == "poisson" for s in calls.table["samplings"])
+        rates = [calls.table["rate"][i] for i in range(len(calls)) if calls.law(i) == "spend"]
+        if poisson and "permutation" in kinds and any(r < 1 for r in rates):
+            seen.add("ACCOUNT", "the accountant assumes that each step draws every record by its own coin; a permutation is drawn instead")
+        noise = [calls.table["noise"][i] for i in range(len(calls)) if calls.law(i) == "spend" and calls.table["noise"][i] > 0]
+        drawn = sum(calls.law(i) == "gaussian" and not calls.source(i) for i in range(len(calls)))
+        if noise and 0 < drawn != len(noise):
+            seen.add("ACCOUNT", f"the accountant was told of {len(noise)} noisy steps, noise was drawn {drawn} times")
+
+
+def _unlike(again: Json) -> str:
+    """How a replay on the very dataset that was recorded differs from the record: in output, calls or inputs. Empty if it does not."""
+    if again["output"] or again["differences"]:
+        return str(again["output"] or again["differences"][0]["told"])
+    table = again["table"]
+    for i in range(len(table["primitive"])):
+        if table["linf"][i] > 0 or table["alone"][i]:
+            return f"the input of {table['names'][table['primitive'][i]]} is {table['told'][i]}"
+    return ""
+
+
+def _close(a: Any, b: Any) -> bool:
+    size = float(max(np.abs(a).max(initial=0.0), np.abs(b).max(initial=0.0)))
+    return bool(np.isfinite(size) and np.max(np.abs(a - b), initial=0.0) <= 1e-4 * size)
+
+
+def _always(own: list[Json], others: list[Json]) -> Iterable[Finding]:
+    """Parts of the output that are the same in all runs on each dataset and differ between them."""
+    raised = [{bool(r["raised"]) for r in side} for side in (own, others)]
+    if all(len(side) == 1 for side in raised) and raised[0] != raised[1]:
+        told = next(r["raised"] for r in (*own, *others) if r["raised"])
+        yield Finding("EXCEPTION", f"it raises on one side only, whatever the noise: {told}")
+        return
+    sides = [[r for r in side if not r["raised"]] for side in (own, others)]
+    if not all(sides):
+        return
+    sizes = [{np.size(r["numbers"]) for r in side} for side in sides]
+    if all(len(side) == 1 for side in sizes) and sizes[0] != sizes[1]:
+        yield Finding("OUTPUT", f"it has {sizes[0].pop()} numbers and {sizes[1].pop()}, whatever the noise")
+        return
+    if any(len(side) != 1 for side in sizes) or sizes[0] != sizes[1]:
+        return
+    first, second = (np.array([r["numbers"] for r in side], dtype=float) for side in sides)
+    nan = np.flatnonzero(
+        (np.isnan(first).all(axis=0) & ~np.isnan(second).any(axis=0)) | (np.isnan(second).all(axis=0) & ~np.isnan(first).any(axis=0))
+    )
+    if nan.size:
+        yield Finding("OUTPUT", f"number {nan[0]} of the output is NaN on one side only, whatever the noise")
+        return
+    with np.errstate(invalid="ignore"):
+        fixed = ((first == first[0]) | (np.isnan(first) & np.isnan(first[0]))).all(axis=0)
+        fixed &= ((second == second[0]) | (np.isnan(second) & np.isnan(second[0]))).all(axis=0)
+        fixed &= ~((first[0] == second[0]) | (np.isnan(first[0]) & np.isnan(second[0])))
+    if fixed.any():
+        k = int(np.flatnonzero(fixed)[0])
+        yield Finding("OUTPUT", f"number {k} of the output is {first[0, k]:.6g} and {second[0, k]:.6g}, whatever the noise")
+        return
+    texts = [{tuple(r["texts"]) for r in side} for side in sides]
+    if all(len(side) == 1 for side in texts) and texts[0] != texts[1]:
+        yield Finding("OUTPUT", f"it holds {list(texts[0].pop())[:3]} and {list(texts[1].pop())[:3]}, whatever the noise")
+
+
+def _sides(pair: Pair) -> tuple[Any, Any, tuple[int, int] | None]:
+    """The dataset that is recorded, the one that is played back to, and (number of records, place of the one that is absent there).
+
+    The one with more records is recorded: then the draws for a record that is absent on the other side can be left out.
+    """
+    sizes = [records_in(d) for d in (pair.d1, pair.d0)]
+    if None in sizes or sizes[0] == sizes[1]:
+        return pair.d1, pair.d0, None
+    large, small = (pair.d1, pair.d0) if sizes[0] > sizes[1] else (pair.d0, pair.d1)  # type: ignore[operator]
+    if abs(sizes[0] - sizes[1]) != 1:  # type: ignore[operator]
+        return large, small, None
+    place = next((k for k in range(len(small)) if not _same(large[k], small[k])), len(small))
+    return large, small, (len(large), place)
+
+
+def _same(a: Any, b: Any) -> bool:
+    try:
+        return bool(np.array_equal(a, b, equal_nan=True))
+    except (TypeError, ValueError):
+        return bool(a == b)

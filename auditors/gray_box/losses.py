@@ -1,0 +1,230 @@
+"""What the calls of a trace cost: the law of the loss of each at the distance of its inputs and its scale, and their composition.
+
+The loss is that of one pair and one trace. It is exact where the inputs of a call are a function of the data and of earlier noise, which
+both runs share; it is no bound over other pairs.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from scipy.stats import binom
+
+from dpwitness.auditors.loss.composition import compose
+from dpwitness.auditors.loss.elementary import discrete_laplace, finite, gaussian, laplace
+from dpwitness.auditors.statistics.loss_law import EnclosedLaw, LossLaw
+from dpwitness.auditors.white_box.law_ends import from_law
+from dpwitness.mechanisms.terms.notions import Claim
+from dpwitness.mechanisms.terms.protocol import FloatArray
+
+NORM = {"laplace": "l1", "geometric": "l1", "exponential": "l1", "one_sided_geometric": "l1", "gaussian": "l2", "discrete_gaussian": "l2"}
+_GROUPS = 48  # different laws that are composed one by one
+_SAME = 9  # digits that count two losses as one
+_PLAIN = ("uniform", "noise", "permutation", "poisson_sample", "spend")
+
+
+@dataclass(slots=True)
+class Losses:
+    """Losses of calls, collected by law: `epsilons` of Laplace-like noise (a loss of at most that, either way), the squared distances of
+    normal noise in units of its deviation, laws with finitely many outcomes, and what is not known.
+    """
+
+    epsilons: Counter[tuple[str, float]] = field(default_factory=Counter)  # (law, distance over scale) -> times
+    squares: float = 0.0
+    laws: list[LossLaw] = field(default_factory=list)
+    bounded: list[tuple[float, float]] = field(default_factory=list)  # (epsilon, delta) of mechanisms that say no more
+    unknown: list[str] = field(default_factory=list)
+
+    def pure(self) -> float:
+        """Largest loss: what they cost at delta = 0. NaN where a law is not known."""
+        if self.unknown:
+            return math.nan
+        if self.squares or any(delta for _, delta in self.bounded):
+            return math.inf
+        certain = sum(abs(max(law.supremum, law.swapped().supremum)) for law in self.laws)
+        return sum(e * n for (_, e), n in self.epsilons.items()) + certain + sum(e for e, _ in self.bounded)
+
+    def parameter(self, claim: Claim) -> float:
+        """The claim's own parameter that they compose to, at its delta. NaN where a law is not known."""
+        if self.unknown:
+            return math.nan
+        if claim.is_pure:
+            return self.pure()
+        parts = self._parts()
+        if not parts:
+            return 0.0
+        if len(parts) == 1 and self.squares and claim.symbol == "mu":
+            return math.sqrt(self.squares)
+        if len(parts) == 1 and self.squares and claim.bounds_renyi:  # D_a = a squares / 2
+            return max(a * self.squares / 2 / claim.divergence_at(a) for a in claim.orders_among([2.0]))
+        return float(from_law(compose(parts), claim).lowers[0].value)
+
+    def _parts(self) -> list[tuple[EnclosedLaw, int]]:
+        parts = [(_exact(_noise(law, e)), n) for (law, e), n in self._grouped().items()]
+        if self.squares:
+            parts.append((_exact(gaussian(math.sqrt(self.squares))), 1))
+        parts += [(_exact(law), 1) for law in self.laws]
+        return parts + [(_exact(_bounded(e, d)), 1) for e, d in self.bounded]
+
+    def _grouped(self) -> Counter[tuple[str, float]]:
+        """Few different laws: each taken for one with a smaller loss."""
+        if len(self.epsilons) <= _GROUPS:
+            return self.epsilons
+        levels = np.quantile([e for _, e in self.epsilons], np.linspace(0, 1, _GROUPS))
+        found: Counter[tuple[str, float]] = Counter()
+        for (_, e), n in self.epsilons.items():
+            found["laplace", float(levels[max(int(np.searchsorted(levels, e, side="right")) - 1, 0)])] += n
+        return found
+
+
+def _exact(law: LossLaw) -> EnclosedLaw:
+    return EnclosedLaw(law, law, "closed form", "exact")
+
+
+def _noise(law: str, epsilon: float) -> LossLaw:
+    return discrete_laplace(1, epsilon=epsilon) if law == "geometric" and epsilon > 0.3 else laplace(epsilon)
+
+
+def _bounded(epsilon: float, delta: float) -> LossLaw:
+    """The law that is worst among those of an (epsilon, delta) mechanism (Kairouz, Oh and Viswanath 2015)."""
+    keep = (1 - delta) / (1 + math.exp(min(epsilon, 700.0)))
+    return finite([delta, (1 - delta) - keep, keep, 0.0], [0.0, keep, (1 - delta) - keep, delta])
+
+
+def add(losses: Losses, name: str, law: str, call: Call) -> float:
+    """Add the loss of one call; what it is at delta = 0."""
+    if law in _PLAIN:
+        return 0.0
+    if call.alone == 0 and call.inputs is None and not (call.distance > 0):  # nothing moves, or there is nothing to move
+        return 0.0
+    if law in NORM and law not in ("gaussian", "discrete_gaussian"):
+        return _laplace_like(losses, name, law, call)
+    if law in ("gaussian", "discrete_gaussian"):
+        with np.errstate(divide="ignore", invalid="ignore"):
+            square = float(np.sum((call.moves / call.scale) ** 2)) if np.all(call.scale > 0) else math.inf
+        return _square(losses, name, square)
+    if law in ("choice", "binomial", "exponential_mechanism", "permute_and_flip"):
+        found = _selection(law, call)
+        if found is None:
+            losses.unknown.append(name)
+            return math.nan
+        losses.laws.append(found)
+        return max(found.supremum, found.swapped().supremum)
+    if not math.isnan(call.epsilon):  # it says no more of itself than an epsilon for a distance: charged pro rata
+        ratio = call.distance / call.sensitivity if call.sensitivity > 0 and call.distance > 0 else 1.0
+        steps = ratio if ratio <= 1 else math.ceil(ratio - 1e-9) if math.isfinite(ratio) else math.inf
+        losses.bounded.append((call.epsilon * steps, 0.0 if math.isnan(call.delta) else min(call.delta * steps, 1.0)))
+        return call.epsilon * steps if not call.delta > 0 else math.inf
+    losses.unknown.append(name)
+    return math.nan
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """Numbers of one call: how far each entry of its input moves, its scale, and what it declares (NaN: nothing)."""
+
+    moves: FloatArray
+    distance: float
+    scale: Any = math.nan
+    sensitivity: float = math.nan
+    epsilon: float = math.nan
+    delta: float = math.nan
+    inputs: Any = None
+    alone: int = 0  # 1 where inputs that are no numbers differ
+
+
+def _square(losses: Losses, name: str, square: float) -> float:
+    if math.isnan(square):
+        losses.unknown.append(name)
+        return math.nan
+    losses.squares += square
+    return math.inf if square > 0 else 0.0
+
+
+def _laplace_like(losses: Losses, name: str, law: str, call: Call) -> float:
+    if law in ("laplace", "geometric", "exponential") and isinstance(call.scale, float) and call.moves.size == 1 and call.scale > 0:
+        ratio = round(float(call.moves[0]) / call.scale, _SAME)
+        losses.epsilons["geometric" if law == "geometric" else "laplace", ratio] += 1
+        return ratio
+    scale = np.asarray(call.scale, dtype=float)
+    if law == "one_sided_geometric":  # its scale is a probability of success
+        scale = 1 / -np.log1p(-np.clip(scale, 0.0, 1 - 1e-15))
+    if np.isnan(scale).any():
+        losses.unknown.append(name)
+        return math.nan
+    with np.errstate(divide="ignore", invalid="ignore"):
+        ratios = np.atleast_1d(call.moves / scale if scale.ndim == 0 or scale.shape == call.moves.shape else call.moves / scale.min())
+    total = 0.0
+    values, times = np.unique(np.round(ratios[ratios > 0], _SAME), return_counts=True)
+    for ratio, n in zip(values.tolist(), times.tolist(), strict=True):
+        losses.epsilons["geometric" if law == "geometric" else "laplace", ratio] += n
+        total += ratio * n
+    return total
+
+
+def _selection(law: str, call: Call) -> LossLaw | None:
+    """The law of a draw among finitely many outcomes, from its inputs on both sides."""
+    first, second = call.inputs if call.inputs is not None else (None, None)
+    if not isinstance(first, np.ndarray) or not isinstance(second, np.ndarray) or first.shape != second.shape or first.size == 0:
+        return None
+    try:
+        if law == "choice":
+            sides = [side / side.sum() for side in (first, second)]
+        elif law == "binomial":
+            if first.size != 1:
+                return None
+            count = np.arange(int(call.scale) + 1 if not np.any(np.isnan(call.scale)) else 2)
+            sides = [binom.pmf(count, count[-1], float(side[0])) for side in (first, second)]
+        else:
+            scale = float(np.ravel(call.scale)[0])
+            if not scale > 0:
+                return None
+            sides = [
+                _exponential(side / scale) if law == "exponential_mechanism" else permute_and_flip(side / scale) for side in (first, second)
+            ]
+        return finite(*sides)
+    except (ValueError, FloatingPointError):
+        return None
+
+
+def _exponential(utilities: FloatArray) -> FloatArray:
+    weights = np.exp(utilities - utilities.max())
+    return np.asarray(weights / weights.sum())
+
+
+def permute_and_flip(utilities: FloatArray) -> FloatArray:
+    """Probabilities of permute-and-flip: P(i) = p_i times the integral over t in [0, 1] of prod_{j != i} (1 - t p_j).
+
+    A candidate is reached before others in a random order; t is its place (McKenna and Sheldon 2020).
+
+    Examples
+    --------
+    >>> permute_and_flip(np.log([1.0, 0.5])).round(12).tolist()
+    [0.75, 0.25]
+    """
+    coins = np.exp(utilities - utilities.max())
+    nodes, weights = np.polynomial.legendre.leggauss(max(8, len(coins) // 2 + 1))
+    t = 0.5 * (nodes + 1)
+    found = np.empty(len(coins))
+    for i in range(len(coins)):
+        others = np.delete(coins, i)
+        found[i] = coins[i] * 0.5 * float(weights @ np.prod(1 - np.multiply.outer(t, others), axis=1))
+    return found
+
+
+def distance(moves: FloatArray, norm: str) -> float:
+    """Norm of how far the entries of an input move: ``l1``, ``l2`` or ``linf``."""
+    if moves.size == 0:
+        return 0.0
+    return float(moves.sum() if norm == "l1" else np.sqrt((moves**2).sum()) if norm == "l2" else moves.max())
+
+
+def together(distances: Iterable[float], norm: str) -> float:
+    """The same of several calls together."""
+    values = np.array([d for d in distances if not math.isnan(d)])
+    return distance(values, norm) if values.size else math.nan

@@ -1,0 +1,21 @@
+"""Witnesses of traces: the pair is traced again, by the primitives that were given."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from dpwitness.auditors.gray_box.trace import trace
+from dpwitness.auditors.results.trace_result import TraceResult
+from dpwitness.auditors.results.witness_reading import read_pair
+from dpwitness.auditors.targets.trust import Trust
+from dpwitness.mechanisms.recording.catalogue import given
+from dpwitness.mechanisms.terms.notions import exact_claim
+from dpwitness.mechanisms.terms.reading import Json
+
+
+def traced_again(raw: Json, mechanism: Any, seed: int | None, name: str, target: Json | None, trust: Trust) -> TraceResult:
+    """The trace of a checked witness, under another seed; nothing that its primitives name is imported for them."""
+    pair, claim = read_pair(raw["pair"], trust.class_of), exact_claim(raw["claim"], raw["claim_numbers"])
+    primitives = given(raw["primitives"], "replay", required=False)
+    seed = raw["seed"] + 1 if seed is None else seed
+    return trace(mechanism, pair, claim, primitives, confidence=raw["confidence"], seed=seed, name=name, target=target, confirm=False)

@@ -1,0 +1,76 @@
+"""What recording costs: beside a target's own time, and in a trace of 100,000 calls."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from dpwitness.auditors.gray_box.trace import trace
+from dpwitness.bench.table import Row, Table, best_time
+from dpwitness.mechanisms.foreign import global_generators
+from dpwitness.mechanisms.recording.catalogue import known
+from dpwitness.mechanisms.recording.session import Session
+from dpwitness.mechanisms.terms.pairs import Pair
+
+CALLS = 100_000
+
+
+def measure() -> Table:
+    """Ratios of processor time with and without recording; seconds of a long trace; microseconds a call."""
+    rows = [Row(f"recorded / plain: {name}", 1.2, _ratio(run), "ratio", at_most=True) for name, run in TARGETS.items()]
+    begin = time.perf_counter()
+    result = trace(_many, Pair(np.zeros(1), np.ones(1)), "pure:100000", confirm=False)
+    rows.append(Row(f"a whole trace of {CALLS:,} calls", 10.0, time.perf_counter() - begin, "s", at_most=True))
+    assert result.calls[0].times == CALLS
+    plain, recorded = _times(_many)
+    rows.append(Row("recording one call", 20.0, 1e6 * (recorded - plain) / CALLS, "us", at_most=True))
+    return Table("gray-box", tuple(rows), ("A target whose calls take less than some 25 us each costs more than a fifth to record.",))
+
+
+def _times(run: Callable[..., Any]) -> tuple[float, float]:
+    """Processor seconds of one run, by itself and recorded: the patches in place."""
+    data = np.linspace(0.0, 1.0, 2000)
+    plain = best_time(lambda: run(data, 1, np.random.default_rng(0)))
+    with Session(run, known(), seed=global_generators.seed, snapshot=global_generators.snapshot) as session:
+
+        def once() -> None:
+            session.record(data, 0)
+            session.kept.clear()
+
+        return plain, best_time(once)
+
+
+def _ratio(run: Callable[..., Any]) -> float:
+    plain, recorded = _times(run)
+    return recorded / plain
+
+
+def _many(data: Any, size: int, rng: Any) -> Any:
+    return [[rng.laplace(data[0], 2.0) for _ in range(CALLS)]]
+
+
+def _histograms(data: Any, size: int, rng: Any) -> Any:
+    """A noisy histogram of each of 400 columns."""
+    return [[np.histogram(data + i, bins=10)[0] + rng.laplace(0.0, 1.0, 10) for i in range(400)]]
+
+
+def _means(data: Any, size: int, rng: Any) -> Any:
+    """1,000 clipped means of 2,000 records."""
+    return [[float(np.clip(np.sort(data), 0.0, 1.0).mean()) + rng.laplace(0.0, 1e-3) for _ in range(1000)]]
+
+
+def _descent(data: Any, size: int, rng: Any) -> Any:
+    """200 noisy steps of logistic regression with clipped gradients."""
+    rows = np.stack([data, data**2, np.ones_like(data)], axis=1)
+    w = np.zeros(3)
+    for _ in range(200):
+        gradients = rows * (1 / (1 + np.exp(-rows @ w)) - (data > 0.5))[:, None]
+        gradients /= np.maximum(1.0, np.linalg.norm(gradients, axis=1))[:, None]
+        w -= 0.1 * (gradients.sum(axis=0) + rng.normal(0.0, 4.0, 3)) / len(data)
+    return [w]
+
+
+TARGETS = {"400 noisy histograms": _histograms, "1,000 noisy means": _means, "200 noisy gradient steps": _descent}

@@ -1,0 +1,1 @@
+"""Hostile inputs: what they are, and the campaign that tries them. May import all but the commands."""

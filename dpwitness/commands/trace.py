@@ -1,0 +1,68 @@
+"""``dpwitness trace``: noise recorded on one dataset and played back on its neighbour, compared, and confirmed by an audit."""
+
+from __future__ import annotations
+
+import argparse
+
+from dpwitness.commands.common import CONFIDENCE, SECONDS, Command, conclude, interpreter, running, subject
+from dpwitness.console import bar
+from dpwitness.ending import apart
+from dpwitness.numbers import whole
+
+
+def arguments(command: Command) -> None:
+    """Declare the command."""
+    trace = command("trace", "record the noise on one dataset, play it back on its neighbour, and compare everything")
+    subject(trace)
+    trace.add_argument(
+        "--primitives",
+        metavar="JSON",
+        help='primitives beside those that are known: {"mine.noise": {"law": "laplace", "input": "value", "scale": "s / epsilon"}}; '
+        "a target file may have them as an attribute `primitives`, or as PRIMITIVES",
+    )
+    trace.add_argument("--pairs", type=whole("pairs", 1, 10**6), metavar="N", help="pairs to look at, two runs each; more than 8: searched")
+    trace.add_argument("--no-confirm", action="store_true", help="do not try findings by an audit: then nothing is ever VIOLATED")
+    trace.add_argument("--confidence", type=CONFIDENCE, default=0.99, metavar="C", help="of that audit; default 0.99")
+    trace.add_argument("--time-limit", type=SECONDS, default=60.0, metavar="SECONDS", help="that one run may take; default 60")
+    trace.add_argument("--in-process", action="store_true", help="run it in this process")
+    interpreter(trace)
+    running(trace)
+
+
+def run(args: argparse.Namespace) -> int:
+    """``dpwitness trace``."""
+    from dpwitness.auditors.gray_box.trace import trace
+    from dpwitness.inputs import keywords, load, pair_of, workers
+    from dpwitness.mechanisms.terms.validation import InvalidArgument
+    from dpwitness.reports.audit.report import check_writable
+
+    if args.report is not None:
+        check_writable(args.report)
+    if args.no_confirm and args.trials is not None:
+        raise InvalidArgument("--trials is for the audit that --no-confirm leaves out")
+    mechanism, name, target = load(
+        args.target, keywords(args.kwargs), args.python, args.time_limit, args.memory, in_process=args.in_process
+    )
+    pair = pair_of(args.d0, args.d1, args.relation, mechanism)
+    primitives = keywords(args.primitives, "--primitives") if args.primitives else None
+    drawn = bar()
+    with workers(args.workers, mechanism) as executor, apart():
+        result = trace(
+            mechanism,
+            pair,
+            args.claim,
+            primitives,
+            pairs=args.pairs,
+            confirm=not args.no_confirm,
+            trials=args.trials,
+            confidence=args.confidence,
+            seed=args.seed or 0,
+            time_limit=args.time_limit,
+            executor=executor,
+            name=name,
+            progress=drawn,
+            target=target,
+        )
+    if drawn is not None:
+        drawn.close()
+    return conclude(args, [result], title=f"Trace of {name}")

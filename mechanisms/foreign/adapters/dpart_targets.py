@@ -1,0 +1,75 @@
+"""dpart 0.1.2: synthetic columns, each by itself (engine Independent). All noise is NumPy's global generator."""
+
+import warnings
+
+import numpy as np
+import pandas as pd
+from diffprivlib.utils import PrivacyLeakWarning
+from dpart.engines import Independent
+
+LIBRARY = "dpart"
+TESTED = ">=0.1.2,<0.2"
+INSTALL = "pip install --no-deps dpart==0.1.2 diffprivlib==0.6.3, with numpy 1.23, pandas 1.5, scikit-learn 1.1"
+
+warnings.simplefilter("ignore")
+warnings.simplefilter("error", PrivacyLeakWarning)  # a warning that privacy is lost would make the claim void
+
+_LETTERS = list("abcd")
+
+
+def _target(claim, cause="", **domain):
+    def declare(function):
+        function.claim, function.domain, function.cause = claim, domain, cause
+        function.batch, function.trials = 32, 3000
+        return function
+
+    return declare
+
+
+def _synthetic(values, bounds, size, rng):
+    np.random.seed(rng.integers(2**32, dtype=np.uint64))
+    found = []
+    for _ in range(size):
+        engine = Independent(epsilon=1.0, bounds={"x": dict(bounds)})
+        engine.fit(pd.DataFrame({"x": values}))
+        found.append(engine.sample(5)["x"].tolist())
+    return found
+
+
+@_target(
+    "pure:1",
+    "The scaler and the edges of the bins are fitted to the data, whatever bounds are given: synthetic values lie between the smallest and "
+    "the largest record.",
+    kind="Records",
+    size=20,
+    low=0,
+    high=1,
+)
+def numbers(dataset, size, rng):
+    """Five synthetic values of Independent for 20 numbers in [0, 1] (bounds given), epsilon 1; one replaced."""
+    return np.array(_synthetic(np.asarray(dataset, dtype=float), {"min": 0.0, "max": 1.0}, size, rng))
+
+
+def _categorical(dataset, size, rng, public=()):
+    values = [*public, *(_LETTERS[int(category)] for category in dataset)]
+    return np.array([[_LETTERS.index(letter) for letter in row] for row in _synthetic(values, {"categories": _LETTERS}, size, rng)])
+
+
+@_target(
+    "pure:1",
+    "A second encoder is fitted to the data: a category that is given but does not occur has no count, no noise and no synthetic value.",
+    kind="Records",
+    size=8,
+    low=0,
+    high=3,
+    categories=True,
+)
+def categories(dataset, size, rng):
+    """Five synthetic values of Independent for 8 records in four categories (given), epsilon 1; one replaced."""
+    return _categorical(dataset, size, rng)
+
+
+@_target("pure:1", "", kind="Records", size=8, low=0, high=3, categories=True)
+def categories_all(dataset, size, rng):
+    """The same with one public record of each category in the data: all occur."""
+    return _categorical(dataset, size, rng, public=_LETTERS)

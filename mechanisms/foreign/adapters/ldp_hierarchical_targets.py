@@ -1,0 +1,36 @@
+"""ldp-hierarchical-mechanism 0.1.3: a tree of counts under local privacy. Noise is of pure-ldp's clients: `random`, NumPy's global."""
+
+import random
+
+import numpy as np
+from hierarchical_mechanism_LDP.mechanism import Private_TreeBary
+
+LIBRARY = "ldp-hierarchical-mechanism"
+TESTED = ">=0.1.3,<0.2"
+INSTALL = "pip install --no-deps ldp-hierarchical-mechanism==0.1.3, beside pure-ldp 1.2.0"
+
+
+def _tree(protocol, every):
+    def function(dataset, size, rng):
+        random.seed(int(rng.integers(2**63)))
+        np.random.seed(rng.integers(2**32, dtype=np.uint64))
+        values = [int(value) for value in dataset]
+        found = []
+        for _ in range(size):
+            tree = Private_TreeBary(4, 2, 0.5, protocol=protocol, on_all_levels=every)
+            tree.update_tree(values)
+            found.append(np.concatenate([np.ravel(server.aggregated_data) for server in tree.servers]))
+        return np.array(found)
+
+    shown = "each user on every level" if every else "each user on one level"
+    function.__doc__ = f"What the servers hold after update_tree of 3 users' numbers below 4 ({protocol}, {shown}), epsilon 0.5 a level."
+    levels = Private_TreeBary(4, 2, 0.5).depth - 1
+    function.claim = f"pure:{0.5 * levels if every else 0.5!r}"
+    function.domain = {"kind": "Records", "size": 3, "low": 0, "high": 3, "integer": True}
+    function.cause = ""
+    return function
+
+
+direct = _tree("direct_encoding", True)
+unary = _tree("unary_encoding", True)
+direct_one_level = _tree("direct_encoding", False)

@@ -1,0 +1,41 @@
+"""The tables of primitives that come with dpwitness, and those that users give, as entries of a session."""
+
+from __future__ import annotations
+
+import functools
+import tomllib
+from pathlib import Path
+from typing import Any
+
+from dpwitness.mechanisms.recording.primitives import WrongPrimitive, entries_of
+from dpwitness.mechanisms.recording.session import Entry
+from dpwitness.mechanisms.terms.validation import InvalidArgument
+
+_TABLES = Path(__file__).with_name("tables")
+
+
+@functools.cache
+def known() -> tuple[Entry, ...]:
+    """Everything in the tables: sources of randomness, and mechanisms of libraries."""
+    found: list[Entry] = []
+    for file in sorted(_TABLES.glob("*.toml")):
+        table = tomllib.loads(file.read_text(encoding="utf-8"))
+        found += [(name, entry, kind == "sources", False) for kind, entries in table.items() for name, entry in entries.items()]
+    return tuple(found)
+
+
+class Entries(list[Entry]):
+    """Primitives that were read."""
+
+
+def given(primitives: Any, owner: str, *, required: bool = True) -> Entries:
+    """The primitives that a user names, as `entries_of` reads them; an InvalidArgument on behalf of `owner` where it cannot.
+
+    Those that are not `required` are left out where they are not there, and nothing is imported for them.
+    """
+    if isinstance(primitives, Entries):
+        return primitives
+    try:
+        return Entries((name, entry, source, required) for name, entry, source, _ in entries_of(primitives))
+    except WrongPrimitive as error:
+        raise InvalidArgument(f"{owner}: primitives: {error}") from None

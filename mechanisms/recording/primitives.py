@@ -1,0 +1,246 @@
+"""What a noise primitive is: a callable by its dotted name, the law of what it returns, and which of its arguments say what.
+
+A primitive is data. A target file, a table of ``recording/tables`` or a call of `trace` names it and gives one line for it::
+
+    "mine.add_noise": {"law": "laplace", "input": "value", "scale": "sensitivity / epsilon", "sensitivity": "sensitivity"}
+
+The values are expressions over the arguments of the call, ``self`` among them: names, attributes, items, numbers, arithmetic, and `abs`,
+`exp`, `len`, `log`, `max`, `min`, `sqrt`, `sum`. They are evaluated by a reader of their own, never as Python at large.
+"""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import math
+import operator
+from typing import Any, Callable
+
+LAWS = {
+    "laplace": "input plus two-sided exponential noise of `scale`",
+    "gaussian": "input plus normal noise of standard deviation `scale`",
+    "geometric": "whole input plus two-sided geometric noise, P(k) ~ exp(-|k| / scale)",
+    "discrete_gaussian": "whole input plus discrete normal noise of parameter `scale`",
+    "gumbel": "input plus Gumbel noise of `scale`",
+    "exponential": "exponential noise of `scale`, at least 0",
+    "one_sided_geometric": "geometric noise with success probability `scale`, at least 1",
+    "uniform": "a draw that knows no data: uniform numbers, bits, whole numbers of a range",
+    "noise": "any other draw that knows no data",
+    "choice": "one of several, or several, with the probabilities `input`; uniform without an input",
+    "binomial": "a binomial draw of `size` trials with probability `input`",
+    "permutation": "a random order",
+    "poisson_sample": "each record by a coin of its own",
+    "exponential_mechanism": "an index with P(i) ~ measure_i exp(input_i / scale)",
+    "permute_and_flip": "an index by permute-and-flip, coins exp((input_i - max) / scale)",
+    "randomised_response": "the item `input`, or another; `epsilon` is the log-ratio",
+    "opaque": "depends on `input`; no more is known than `epsilon` for a change of `sensitivity`",
+    "spend": "an entry in an accountant: `epsilon` and `delta`, or `noise`, `rate` and `steps`",
+}
+LOCATION = ("laplace", "gaussian", "geometric", "discrete_gaussian", "gumbel", "exponential", "one_sided_geometric")
+READ = ("input", "scale", "sensitivity", "epsilon", "delta", "size", "noise", "rate", "steps", "measure")
+_TEXTS = ("law", "norm", "arguments", "note", "sampling")
+NORMS = ("l1", "l2", "linf")
+_FUNCTIONS: dict[str, Callable[..., Any]] = {
+    "abs": abs,
+    "exp": math.exp,
+    "len": len,
+    "log": math.log,
+    "max": max,
+    "min": min,
+    "sqrt": math.sqrt,
+    "sum": sum,
+}
+
+_BINARY: dict[Any, Callable[[Any, Any], Any]] = {
+    ast.Add: operator.add,
+    ast.Sub: operator.sub,
+    ast.Mult: operator.mul,
+    ast.Div: operator.truediv,
+    ast.Pow: operator.pow,
+}
+_UNARY: dict[Any, Callable[[Any], Any]] = {ast.USub: operator.neg, ast.UAdd: operator.pos}
+
+
+class WrongPrimitive(ValueError):
+    """What is wrong with a primitive, in one sentence."""
+
+
+class Primitive:
+    """One primitive, its expressions compiled.
+
+    Parameters
+    ----------
+    name : str
+        Dotted name: module, class and method, or module and function.
+    entry : dict
+        ``law``, of `LAWS`; expressions for ``input``, ``scale``, ``sensitivity``, ``epsilon``, ``delta``, ``size``, ``measure``, and for
+        accountants ``noise``, ``rate``, ``steps``; texts ``norm`` of the sensitivity, ``arguments`` where the callable has no signature to
+        read, ``sampling`` that an accountant assumes, ``note``.
+    source : bool
+        Whether it is a generator's own draw, which mechanisms are made of, and no mechanism.
+
+    Examples
+    --------
+    >>> noise = Primitive("mine.add_noise", {"law": "laplace", "input": "value", "scale": "s / epsilon"})
+    >>> noise.reads(("value", "s", "epsilon"), {}, (3.0, 1.0), {"epsilon": 0.5})[:2]
+    (3.0, 2.0)
+    """
+
+    def __init__(self, name: str, entry: dict[str, Any], source: bool = False) -> None:
+        self.name, self.entry, self.source = name, dict(entry), source
+        unknown = [key for key in entry if key not in READ + _TEXTS]
+        if unknown:
+            raise WrongPrimitive(f"{name}: keys must be of {', '.join(_TEXTS + READ)}, got {unknown[0]!r}")
+        self.law = entry.get("law", "opaque")
+        if self.law not in LAWS:
+            raise WrongPrimitive(f"{name}: law must be one of {', '.join(LAWS)}, got {self.law!r}")
+        if entry.get("norm", "l1") not in NORMS:
+            raise WrongPrimitive(f"{name}: norm must be one of {', '.join(NORMS)}, got {entry['norm']!r}")
+        codes = [(READ.index(key), str(entry[key]), _compiled(name, key, str(entry[key]))) for key in READ if key in entry]
+        self.plain = [(place, text) for place, text, _ in codes if text.isidentifier()]  # the argument itself
+        self.fixed = [(place, code({})) for place, text, code in codes if _is_number(text)]
+        self.codes = [(place, code) for place, text, code in codes if not text.isidentifier() and not _is_number(text)]
+        words = "[" + ", ".join(str(entry[key]) for key in READ if key in entry) + "]"
+        self.used = frozenset(node.id for node in ast.walk(ast.parse(words)) if isinstance(node, ast.Name))
+
+    def check(self, parameters: tuple[str, ...]) -> None:
+        """Refuse expressions that name what is no parameter of the callable."""
+        strange = sorted(self.used - set(parameters) - set(_FUNCTIONS))
+        if parameters and strange:
+            told = ", ".join(parameters)
+            raise WrongPrimitive(f"{self.name}: expressions must speak of its arguments ({told}), got {strange[0]!r}")
+
+    def reads(self, names: tuple[str, ...], defaults: dict[str, Any], args: Any, kwargs: Any) -> tuple[Any, ...]:
+        """Values of the expressions in the order of `READ`, None for those that are not given or cannot be evaluated."""
+        bound = dict(defaults)
+        bound.update(zip(names, args))
+        bound.update(kwargs)
+        found = [None] * len(READ)
+        for place, name in self.plain:
+            found[place] = bound.get(name)
+        for place, value in self.fixed:
+            found[place] = value
+        for place, code in self.codes:
+            try:
+                found[place] = code(bound)
+            except Exception:  # of the library's attributes: an unknown number, told as such
+                continue
+        return tuple(found)
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
+
+
+def _compiled(name: str, key: str, text: str) -> Callable[[dict[str, Any]], Any]:
+    """An expression as a function of the arguments; nothing but what stands here can be said in one."""
+    try:
+        tree = ast.parse(text, mode="eval")
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        raise WrongPrimitive(f"{name}: {key} must be an expression over the arguments, got {text!r}") from None
+    try:
+        return _reader(tree.body)
+    except (_Strange, RecursionError):
+        allowed = f"arguments, attributes, numbers and {', '.join(_FUNCTIONS)}"
+        raise WrongPrimitive(f"{name}: {key} may use {allowed}, got {text!r}") from None
+
+
+class _Strange(Exception):
+    """An expression holds what none may."""
+
+
+def _reader(node: Any) -> Callable[[dict[str, Any]], Any]:
+    if isinstance(node, ast.Constant) and isinstance(node.value, (int, float, str)):
+        value = node.value
+        return lambda bound: value
+    if isinstance(node, ast.Name) and not node.id.startswith("__"):
+        argument = node.id
+        return lambda bound: bound[argument]
+    if isinstance(node, ast.Attribute) and not node.attr.startswith("__"):
+        owner, attribute = _reader(node.value), node.attr
+        return lambda bound: getattr(owner(bound), attribute)
+    if isinstance(node, ast.Subscript):
+        place: Any = node.slice
+        held, index = _reader(node.value), _reader(place.value if type(place).__name__ == "Index" else place)  # Python 3.8
+        return lambda bound: held(bound)[index(bound)]
+    if isinstance(node, (ast.List, ast.Tuple)):
+        entries = [_reader(entry) for entry in node.elts]
+        return lambda bound: [entry(bound) for entry in entries]
+    if isinstance(node, ast.UnaryOp) and type(node.op) in _UNARY:
+        sign, operand = _UNARY[type(node.op)], _reader(node.operand)
+        return lambda bound: sign(operand(bound))
+    if isinstance(node, ast.BinOp) and type(node.op) in _BINARY:
+        power = isinstance(node.op, ast.Pow)  # a tower of powers would never end
+        if power and not (isinstance(node.right, ast.Constant) and isinstance(node.right.value, (int, float)) and node.right.value <= 8):
+            raise _Strange
+        apply, left, right = _BINARY[type(node.op)], _reader(node.left), _reader(node.right)
+        return lambda bound: apply(left(bound), right(bound))
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in _FUNCTIONS and not node.keywords:
+        function, given = _FUNCTIONS[node.func.id], [_reader(each) for each in node.args]
+        return lambda bound: function(*(each(bound) for each in given))
+    raise _Strange
+
+
+def parameters_of(function: Callable[..., Any], told: str = "") -> tuple[tuple[str, ...], dict[str, Any]]:
+    """Names of a callable's parameters, and their defaults; `told` stands in where it has no signature. Empty if nothing is known.
+
+    Examples
+    --------
+    >>> parameters_of(len, "self, loc=0.0, size=None")
+    (('self', 'loc', 'size'), {'loc': 0.0, 'size': None})
+    """
+    if told:
+        arguments = ast.parse(f"lambda {told}: None", mode="eval").body.args  # type: ignore[attr-defined]
+        names = tuple(each.arg for each in arguments.args)
+        return names, dict(zip(names[len(names) - len(arguments.defaults) :], map(ast.literal_eval, arguments.defaults)))
+    try:
+        signature = inspect.signature(function)
+    except (TypeError, ValueError):
+        return (), {}
+    kinds = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+    known = [p for p in signature.parameters.values() if p.kind not in kinds]
+    return tuple(p.name for p in known), {p.name: p.default for p in known if p.default is not p.empty}
+
+
+def entries_of(primitives: Any) -> list[tuple[str, dict[str, Any], bool, bool]]:
+    """What a user names, as entries of a session: a dict from names to entries, or a list of names; functions stand for their names.
+
+    Raises
+    ------
+    WrongPrimitive
+        If one breaks the rules of `Primitive`.
+
+    Examples
+    --------
+    >>> entries_of({"mine.noise": "laplace"})
+    [('mine.noise', {'law': 'laplace'}, False, True)]
+    """
+    if primitives is None:
+        return []
+    if isinstance(primitives, str) or callable(primitives):
+        primitives = [primitives]
+    if not isinstance(primitives, (dict, list, tuple, set, frozenset)):
+        raise WrongPrimitive(f"they must be a dict from dotted names to entries, or a list of names, got a {type(primitives).__name__}")
+    pairs = primitives.items() if isinstance(primitives, dict) else [(name, None) for name in primitives]
+    found = []
+    for key, entry in pairs:
+        name = key if isinstance(key, str) else _name_of(key)
+        entry = {"law": entry} if isinstance(entry, str) else {} if entry is None else entry
+        if not isinstance(entry, dict):
+            raise WrongPrimitive(f"{name}: what is said of it must be a dict such as {{'law': 'laplace'}}, got a {type(entry).__name__}")
+        Primitive(name, entry)
+        found.append((name, dict(entry), False, True))
+    return found
+
+
+def _name_of(function: Any) -> str:
+    module, name = getattr(function, "__module__", None), getattr(function, "__qualname__", None)
+    if not callable(function) or not module or not name:
+        raise WrongPrimitive(f"they must be dotted names or functions, got a {type(function).__name__}")
+    if "<" in name:  # <locals>, <lambda>
+        raise WrongPrimitive(f"{name} is defined within a function and cannot be found by name: give it one in its module")
+    return f"{module}.{name}"
