@@ -127,7 +127,7 @@ def plain(text: str) -> str:
 
 
 def _pair(data: Json) -> tuple[str, str]:
-    from dpwitness.reports.audit.wording import dataset
+    from dpwitness.reports.words.wording import dataset
 
     pair = data["pair"]
     return "pair", f"D0 = {dataset(pair['d0'])}, D1 = {dataset(pair['d1'])} ({pair['why']})"
@@ -135,7 +135,7 @@ def _pair(data: Json) -> tuple[str, str]:
 
 def _audited(result: AuditResult, data: Json, bits: bool) -> list[tuple[str, str]]:
     from dpwitness.auditors.results.verdicts import Verdict
-    from dpwitness.reports.audit.wording import figure
+    from dpwitness.reports.words.wording import figure
 
     symbol = result.claim.symbol
     told = [("audited", f"{result.name}, claim {result.claim}" + (f", relation {result.pair.relation}" if result.pair else ""))]
@@ -164,7 +164,7 @@ def _audited(result: AuditResult, data: Json, bits: bool) -> list[tuple[str, str
 
 def _enclosed(result: CertifyResult, data: Json) -> list[tuple[str, str]]:
     from dpwitness.auditors.results.verdicts import Verdict
-    from dpwitness.reports.audit.wording import figure
+    from dpwitness.reports.words.wording import figure
 
     told = [("enclosed", f"{result.name}, claim {result.claim}, relation {result.pair.relation}")]
     if result.verdict is not Verdict.ERROR:

@@ -21,8 +21,8 @@ from dpwitness.auditors.targets.trust import words_for
 from dpwitness.auditors.white_box.certify import certify
 from dpwitness.mechanisms.terms.reading import Json
 from dpwitness.mechanisms.terms.writing import write_json
-from dpwitness.reports.audit.report import result_json
-from dpwitness.reports.audit.wording import dataset, slugs
+from dpwitness.reports.audit.document import result_json
+from dpwitness.reports.words.wording import dataset, slugs
 
 R = TypeVar("R", bound=Result)
 

@@ -15,9 +15,9 @@ import numpy as np
 
 from dpwitness.mechanisms.terms.validation import InvalidArgument
 from dpwitness.mechanisms.terms.writing import write_text
-from dpwitness.reports.audit.drawing import drawing
-from dpwitness.reports.audit.wording import count, figure, table
+from dpwitness.reports.plots.drawing import drawing
 from dpwitness.reports.trust_page import read_tables
+from dpwitness.reports.words.wording import count, figure, table
 
 Budget = Mapping[str, Any]  # an entry of the details of `bench.power`: trials, seeds, cases
 

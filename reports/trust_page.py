@@ -15,7 +15,7 @@ from typing import Any
 
 from dpwitness.mechanisms.terms.validation import InvalidArgument
 from dpwitness.mechanisms.terms.writing import write_text
-from dpwitness.reports.audit.wording import figure, table
+from dpwitness.reports.words.wording import figure, table
 
 Row = Mapping[str, Any]
 

@@ -68,8 +68,9 @@ def exit_code(result: Result, *, bits: bool = False) -> int:
 
 def conclude(args: argparse.Namespace, results: Sequence[Result], *, title: str, bits: bool = False) -> int:
     """Write the report, print, and return the exit code: that of the worst result."""
-    from dpwitness.reports.audit.report import result_json, write_report
-    from dpwitness.reports.audit.wording import slugs
+    from dpwitness.reports.audit.document import result_json
+    from dpwitness.reports.audit.report import write_report
+    from dpwitness.reports.words.wording import slugs
 
     data = [result_json(result) for result in results]
     report, lost = None, False

@@ -18,8 +18,8 @@ from dpwitness.mechanisms.terms.pairs import Pair
 from dpwitness.mechanisms.terms.powers import offers
 from dpwitness.mechanisms.terms.protocol import Truth, WhiteBox
 from dpwitness.mechanisms.terms.reading import Json
-from dpwitness.reports.audit.report import result_json
-from dpwitness.reports.audit.wording import figure
+from dpwitness.reports.audit.document import result_json
+from dpwitness.reports.words.wording import figure
 
 _WHITE_BOX_TRIALS = 40_000
 

@@ -6,6 +6,8 @@ import contextlib
 import json
 import os
 import secrets
+import shutil
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -35,6 +37,26 @@ def aside(path: str | Path) -> Iterator[Path]:
         with contextlib.suppress(OSError):
             draft.unlink()
         raise
+
+
+@contextlib.contextmanager
+def all_together(folder: str | Path) -> Iterator[Path]:
+    """A folder inside `folder` to write files to; they take their places where the block ends without an exception, and are gone otherwise.
+
+    A disk that fills up half-way, or a writer that is killed, leaves what was there as it was.
+    """
+    goal = Path(folder)
+    draft = Path(tempfile.mkdtemp(prefix=".draft-", dir=goal))
+    try:
+        yield draft
+        for file in sorted(draft.iterdir()):
+            place = goal / file.name
+            place = place.resolve() if place.is_symlink() else place  # a link stays one
+            with contextlib.suppress(OSError):
+                file.chmod(place.stat().st_mode & 0o777)  # of the file that is replaced
+            os.replace(file, place)
+    finally:
+        shutil.rmtree(draft, ignore_errors=True)
 
 
 def write_text(path: str | Path, text: str) -> None:

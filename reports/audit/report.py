@@ -1,4 +1,4 @@
-"""A report in a folder: JSON as the source of truth, markdown and plots for a person, a witness file for each violation."""
+"""A report in a folder: JSON as the source of truth, and every format that is made of it; a witness file for each violation."""
 
 from __future__ import annotations
 
@@ -10,16 +10,17 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from dpwitness.auditors.results.verdicts import Result, environment, strict
+from dpwitness.auditors.results.verdicts import Result
 from dpwitness.mechanisms.terms.reading import Json
 from dpwitness.mechanisms.terms.validation import InvalidArgument
-from dpwitness.mechanisms.terms.writing import write_json, write_text
-from dpwitness.reports.audit.facts import Entry
-from dpwitness.reports.audit.markdown import markdown
-from dpwitness.reports.audit.summary import family, tally_of_verdicts
-from dpwitness.reports.audit.wording import slugs
+from dpwitness.mechanisms.terms.writing import all_together, write_json, write_text
+from dpwitness.reports.audit.document import document_of, entries_of
+from dpwitness.reports.audit.formats import SUFFIXES, USUAL
+from dpwitness.reports.formats.markdown import markdown
+from dpwitness.reports.words.facts import Entry
+from dpwitness.reports.words.summary import family
+from dpwitness.reports.words.wording import slugs
 
-SCHEMA = 1
 _WITNESS = re.compile(r"witness-[A-Za-z0-9._-]+\.json")
 
 
@@ -41,16 +42,6 @@ def check_writable(folder: Path | str) -> Path:
     return path
 
 
-def result_json(result: Result | Mapping[str, Any]) -> Json:
-    """A result as the JSON that a report is made of: what `to_json` gives, and under ``"witness"`` what replay needs.
-
-    This is what a worker process sends to the one that writes the report.
-    """
-    if isinstance(result, Mapping):
-        return dict(result)
-    return result.to_json() | {"witness": getattr(result, "witness", None)}
-
-
 def write_report(
     results: Sequence[Result | Mapping[str, Any]],
     folder: Path | str,
@@ -60,18 +51,18 @@ def write_report(
     stem: str = "audit",
     plots: bool = True,
 ) -> Path:
-    """Write ``audit.json``, ``audit.md``, plots, and ``witness-NAME.json`` for each violation into `folder`.
+    """Write ``audit.json``, ``audit.md`` with its plots, ``audit.html``, ``audit.sarif``, and ``witness-NAME.json`` for each violation.
 
     Parameters
     ----------
     results : sequence of Result or dict
         Results, or what `result_json` made of them.
     folder : Path
-        Created if missing.
+        Created if missing. Until the new report is whole the old one stays as it is.
     title, command : str
         Head of the report, and the command that made it.
     stem : str
-        Name of the two main files, without their suffix.
+        Name of the main files, without their suffix.
     plots : bool
         Whether to draw; matplotlib is imported only then.
 
@@ -83,71 +74,65 @@ def write_report(
     path = check_writable(folder)
     if slugs([stem]) != [stem.lower()]:
         raise InvalidArgument(f"write_report: stem must be letters, digits, dots and dashes, got {stem!r}")
-    data = [strict(dict(result_json(result))) for result in results]
-    together, here = family(data), strict(environment())
-    parts = slugs(str(result.get("name", "")) for result in data)
-    entries, drawings = [], {}
-    for i, (result, slug) in enumerate(zip(data, parts, strict=True)):
-        result["witness_file"] = f"witness-{slug}.json" if result.get("witness") else None
-        found = _drawings(result, slug) if plots else {}
-        drawings.update(found)
-        shown = tuple((f"{text} of {slug}", file) for file, (text, _) in found.items())
-        entries.append(Entry(result, slug, result["witness_file"], shown, together.adjusted.get(i) if together else None))
-    overview = "summary.svg" if plots and _comparable(data) else None
-
-    document = {
-        "schema_version": SCHEMA,
-        "title": title,
-        "command": command,
-        "environment": here,
-        "verdicts": tally_of_verdicts(data),
-        "holm": {"error": together.error, "adjusted": [together.adjusted.get(i) for i in range(len(data))]} if together else None,
-        "results": data,
-    }
-    _forget_witnesses(path, stem, {entry.witness_file for entry in entries})
-    write_json(path / f"{stem}.json", document)
-    for entry in entries:
-        if entry.witness_file:
-            write_json(path / entry.witness_file, entry.result["witness"])
-    text = markdown(entries, title=title, command=command, environment=here, together=together, overview=overview)
-    write_text(path / f"{stem}.md", text)
-    for file, (_, draw) in drawings.items():
-        draw(path / file)
-    if overview:
-        from dpwitness.reports.audit.plots import plot_overview
-
-        plot_overview(data, path / overview)
+    write_document(document_of(results, title=title, command=command), path, stem=stem, plots=plots)
     return path / f"{stem}.md"
 
 
-def _forget_witnesses(folder: Path, stem: str, kept: set[str | None]) -> None:
-    """Remove the witnesses of the report that is replaced: one beside a new NOT_REFUTED would speak of a run that is gone."""
+def write_document(document: Json, folder: Path, formats: Sequence[str] = USUAL, *, stem: str = "audit", plots: bool = True) -> list[Path]:
+    """Write the JSON, its formats and its witnesses into a folder that exists; the main files."""
+    entries = entries_of(document)
+    kept = {entry.witness_file for entry in entries}
+    stale = _stale_witnesses(folder, stem, kept)
+    with all_together(folder) as draft:
+        write_json(draft / f"{stem}.json", document)
+        for entry in entries:
+            if entry.witness_file and _WITNESS.fullmatch(entry.witness_file) and entry.result.get("witness"):
+                write_json(draft / entry.witness_file, entry.result["witness"])
+        for name in formats:
+            _WRITERS[name](document, entries, draft, stem, plots)
+    for file in stale:
+        file.unlink(missing_ok=True)
+    return [folder / f"{stem}{SUFFIXES[name]}" for name in formats]
+
+
+def _markdown(document: Json, entries: Sequence[Entry], folder: Path, stem: str, plots: bool) -> None:
+    shown, overview = list(entries), None
+    if plots:
+        from dpwitness.reports.plots.files import draw
+
+        shown, overview = draw(entries, folder)
+    head = {"title": document["title"], "command": document["command"], "environment": document["environment"]}
+    text = markdown(shown, **head, together=family(document["results"]), overview=overview)
+    write_text(folder / f"{stem}.md", text)
+
+
+def _html(document: Json, entries: Sequence[Entry], folder: Path, stem: str, plots: bool) -> None:
+    from dpwitness.reports.formats.html import html
+
+    write_text(folder / f"{stem}.html", html(document, entries, plots=plots))
+
+
+def _sarif(document: Json, entries: Sequence[Entry], folder: Path, stem: str, plots: bool) -> None:
+    from dpwitness.reports.formats.sarif import sarif
+
+    write_json(folder / f"{stem}.sarif", sarif(document))
+
+
+def _junit(document: Json, entries: Sequence[Entry], folder: Path, stem: str, plots: bool) -> None:
+    from dpwitness.reports.formats.junit import junit
+
+    write_text(folder / f"{stem}.junit.xml", junit(document))
+
+
+_WRITERS = {"md": _markdown, "html": _html, "sarif": _sarif, "junit": _junit}
+
+
+def _stale_witnesses(folder: Path, stem: str, kept: set[str | None]) -> list[Path]:
+    """The witnesses of the report that is replaced: one beside a new NOT_REFUTED would speak of a run that is gone."""
+    found = []
     with contextlib.suppress(InvalidArgument, OSError, ValueError, AttributeError, TypeError, KeyError):
         for result in json.loads((folder / f"{stem}.json").read_text(encoding="utf-8"))["results"]:
             name = result.get("witness_file")
             if isinstance(name, str) and _WITNESS.fullmatch(name) and name not in kept:
-                (folder / name).unlink(missing_ok=True)
-
-
-def _drawings(result: Json, slug: str) -> Json:
-    """File name -> (what it shows, function that draws it), for the plots that this result has the data for."""
-    from dpwitness.reports.audit import plots
-
-    found: Json = {}
-    if plots.has_profile(result):
-        found[f"profile-{slug}.svg"] = ("Privacy profile", lambda path: plots.plot_profile(result, path))
-    if plots.has_tradeoff(result):
-        found[f"tradeoff-{slug}.svg"] = ("Trade-off curve", lambda path: plots.plot_tradeoff(result, path))
-    if result.get("kind") == "sensitivity" and result.get("trace"):
-        found[f"search-{slug}.svg"] = ("Ratio over the search", lambda path: plots.plot_search(result, path))
-    if result.get("kind") == "utility" and len(result.get("points") or []) > 1:
-        found[f"scaling-{slug}.svg"] = ("Error and its power", lambda path: plots.plot_scaling(result, path))
-    if result.get("kind") == "trace" and plots.losses_of_calls(result):
-        found[f"calls-{slug}.svg"] = ("Loss by call", lambda path: plots.plot_calls(result, path))
+                found.append(folder / name)
     return found
-
-
-def _comparable(results: Sequence[Json]) -> bool:
-    from dpwitness.reports.audit.plots import relative
-
-    return sum(relative(result) is not None for result in results) > 1

@@ -15,7 +15,7 @@ from dpwitness.auditors.results.verdicts import environment
 from dpwitness.mechanisms.terms.reading import Json
 from dpwitness.mechanisms.terms.writing import write_json, write_text
 from dpwitness.reports.audit.report import check_writable
-from dpwitness.reports.audit.wording import code, figure, number, prose, slugs, table
+from dpwitness.reports.words.wording import code, figure, number, prose, slugs, table
 
 Finding = Mapping[str, Any]
 

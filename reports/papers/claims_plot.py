@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from dpwitness.reports.audit.drawing import drawing
-from dpwitness.reports.audit.wording import number
+from dpwitness.reports.plots.drawing import drawing
+from dpwitness.reports.words.wording import number
 
 _LOW, _HIGH = 1e-3, 1e3  # beyond these an arrow stands for the number
 

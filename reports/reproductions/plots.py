@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dpwitness.mechanisms.terms.reading import Json
-from dpwitness.reports.audit.drawing import drawing
+from dpwitness.reports.plots.drawing import drawing
 from dpwitness.reports.reproductions.logistic import FIGURE_2, PROBLEMS
 
 if TYPE_CHECKING:

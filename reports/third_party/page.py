@@ -15,7 +15,7 @@ from typing import Any
 from dpwitness.mechanisms.terms.reading import Json, anything, items, listing, nullable, read_json, record, refuse, text
 from dpwitness.mechanisms.terms.validation import InvalidArgument
 from dpwitness.mechanisms.terms.writing import write_json, write_text
-from dpwitness.reports.audit.wording import code, count, dataset, figure, number, prose, slugs, table, verdict
+from dpwitness.reports.words.wording import code, count, dataset, figure, number, prose, slugs, table, verdict
 
 Found = Json
 

@@ -14,7 +14,7 @@ from dpwitness.auditors.events.rules import Atoms, name_of_atom
 from dpwitness.console import Bar, plain
 from dpwitness.mechanisms import Laplace
 from dpwitness.mechanisms.foreign.slots import TargetError
-from dpwitness.reports.audit.wording import beyond
+from dpwitness.reports.words.wording import beyond
 from dpwitness.suites import run_case, suite
 
 NEAR = Pair(np.array([0.0]), np.array([1.0]))

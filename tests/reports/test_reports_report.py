@@ -17,8 +17,8 @@ from dpwitness.auditors.statistics.certificate import Tally
 from dpwitness.auditors.statistics.certified_point import certified_point
 from dpwitness.mechanisms import InvalidArgument, zoo
 from dpwitness.reports import card_for, check_writable, holm, result_json, write_report
-from dpwitness.reports.audit.cards import _CARDS
-from dpwitness.reports.audit.wording import dataset, differences, slugs
+from dpwitness.reports.cards.cards import _CARDS
+from dpwitness.reports.words.wording import dataset, differences, slugs
 
 
 def array(*values):

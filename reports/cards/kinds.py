@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from dpwitness.auditors.results.verdicts import Verdict
 from dpwitness.mechanisms.terms.pairs import RELATIONS
 from dpwitness.mechanisms.terms.reading import Json
-from dpwitness.reports.audit.facts import Card, Entry, Facts, enclosure, pair_facts, run_facts
-from dpwitness.reports.audit.wording import code, count, figure, prose, table
+from dpwitness.reports.words.facts import Card, Entry, Facts, enclosure, pair_facts, run_facts
+from dpwitness.reports.words.wording import code, count, figure, prose, table
 
 
 def _white_box(entry: Entry) -> Facts:

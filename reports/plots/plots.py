@@ -17,9 +17,9 @@ from dpwitness.auditors.statistics.certified_point import CertifiedPoint, lower_
 from dpwitness.mechanisms.terms.notions import Claim
 from dpwitness.mechanisms.terms.protocol import FloatArray
 from dpwitness.mechanisms.terms.reading import Json
-from dpwitness.reports.audit.drawing import drawing
-from dpwitness.reports.audit.facts import claim_of
-from dpwitness.reports.audit.wording import number, verdict
+from dpwitness.reports.plots.drawing import drawing
+from dpwitness.reports.words.facts import claim_of
+from dpwitness.reports.words.wording import number, verdict
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

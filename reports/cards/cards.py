@@ -11,10 +11,10 @@ from collections.abc import Callable, Mapping
 from dpwitness.auditors.results.verdicts import Verdict
 from dpwitness.mechanisms.terms.pairs import RELATIONS
 from dpwitness.mechanisms.terms.reading import Json
-from dpwitness.reports.audit.facts import Card, Entry, Facts, _environment, claim_of, enclosure, pair_facts, run_facts
-from dpwitness.reports.audit.kinds import CARDS, calls_table
-from dpwitness.reports.audit.summary import error_of, violated_in_bits
-from dpwitness.reports.audit.wording import beyond, code, count, dataset, figure, number, prose, table, verdict
+from dpwitness.reports.cards.kinds import CARDS, calls_table
+from dpwitness.reports.words.facts import Card, Entry, Facts, _environment, claim_of, enclosure, pair_facts, run_facts
+from dpwitness.reports.words.summary import error_of, violated_in_bits
+from dpwitness.reports.words.wording import beyond, code, count, dataset, figure, number, prose, table, verdict
 
 
 def card_for(kind: str, advice: Mapping[str, str] | None = None) -> Callable[[Card], Card]:

@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike
 from dpwitness.auditors.results.verdicts import Verdict
 from dpwitness.mechanisms.terms.protocol import FloatArray
 from dpwitness.mechanisms.terms.reading import Json
-from dpwitness.reports.audit.wording import number
+from dpwitness.reports.words.wording import number
 
 
 def holm(p_values: ArrayLike) -> FloatArray:

@@ -7,10 +7,10 @@ from typing import Any
 
 from dpwitness.auditors.results.verdicts import Verdict
 from dpwitness.mechanisms.terms.reading import Json
-from dpwitness.reports.audit.cards import card
-from dpwitness.reports.audit.facts import Entry, claim_of, enclosure
-from dpwitness.reports.audit.summary import Family, tally_of_verdicts, violated_in_bits
-from dpwitness.reports.audit.wording import beyond, code, count, figure, number, prose, table, verdict
+from dpwitness.reports.cards.cards import card
+from dpwitness.reports.words.facts import Entry, claim_of, enclosure
+from dpwitness.reports.words.summary import Family, tally_of_verdicts, violated_in_bits
+from dpwitness.reports.words.wording import beyond, code, count, figure, number, prose, table, verdict
 
 _SEVERITY = [
     v.value for v in (Verdict.VIOLATED, Verdict.ERROR, Verdict.INCONCLUSIVE, Verdict.NOT_REFUTED, Verdict.SUPPORTED, Verdict.CERTIFIED)

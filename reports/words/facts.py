@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from dpwitness.mechanisms.terms.notions import Claim, exact_claim, parse_claim
 from dpwitness.mechanisms.terms.reading import Json
 from dpwitness.mechanisms.terms.validation import InvalidArgument
-from dpwitness.reports.audit.wording import code, dataset, differences, figure, number, prose
+from dpwitness.reports.words.wording import code, dataset, differences, figure, number, prose
 
 Facts = list[tuple[str, str]]  # (label, markdown)
 

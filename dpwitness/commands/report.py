@@ -1,0 +1,39 @@
+"""``dpwitness report``: every format of a report, from its JSON alone."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from dpwitness.commands.common import Command
+from dpwitness.ending import OK
+from dpwitness.mechanisms.terms.validation import InvalidArgument
+
+
+def arguments(command: Command) -> None:
+    """Declare the command."""
+    from dpwitness.reports.audit.formats import FORMATS, USUAL
+
+    report = command("report", "show an earlier run anew: every format from audit.json alone")
+    report.add_argument("file", metavar="AUDIT.json", help="what --report has written")
+    report.add_argument("--format", default=",".join(USUAL), metavar="F,F", help=f"of {', '.join(FORMATS)}; default {','.join(USUAL)}")
+    report.add_argument("--report", metavar="DIR", help="where to write; default: the folder of the file")
+    report.add_argument("--no-plots", action="store_true", help="draw nothing")
+
+
+def run(args: argparse.Namespace) -> int:
+    """``dpwitness report``."""
+    from dpwitness.reports.audit.document import read_document
+    from dpwitness.reports.audit.formats import FORMATS
+    from dpwitness.reports.audit.report import check_writable, write_document
+
+    formats = [name.strip() for name in args.format.split(",")]
+    for name in formats:
+        if name not in FORMATS:
+            raise InvalidArgument(f"--format must name some of {', '.join(FORMATS)}, got {args.format!r}")
+    document = read_document(args.file)
+    folder = check_writable(args.report if args.report is not None else Path(args.file).parent)
+    stem = Path(args.file).stem
+    for file in write_document(document, folder, formats, stem=stem, plots=not args.no_plots):
+        print(file)
+    return OK

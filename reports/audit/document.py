@@ -1,0 +1,125 @@
+"""The document of a report: everything that any format shows, as JSON. An old one can be read and shown anew."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from dpwitness.auditors.results.verdicts import Result, Verdict, environment, strict
+from dpwitness.mechanisms.terms.reading import (
+    Json,
+    anything,
+    boolean,
+    items,
+    listing,
+    nullable,
+    number,
+    one_of,
+    printable,
+    read_json,
+    record,
+    text,
+    whole,
+)
+from dpwitness.mechanisms.terms.validation import InvalidArgument
+from dpwitness.reports.words.facts import Entry
+from dpwitness.reports.words.summary import family, tally_of_verdicts
+from dpwitness.reports.words.wording import slugs
+
+SCHEMA = 1
+
+
+def result_json(result: Result | Mapping[str, Any]) -> Json:
+    """A result as the JSON that a report is made of: what `to_json` gives, and under ``"witness"`` what replay needs.
+
+    This is what a worker process sends to the one that writes the report.
+    """
+    if isinstance(result, Mapping):
+        return dict(result)
+    return result.to_json() | {"witness": getattr(result, "witness", None)}
+
+
+def document_of(results: Sequence[Result | Mapping[str, Any]], *, title: str, command: str | None = None) -> Json:
+    """The document of a report over `results`: what ``audit.json`` holds."""
+    data = [strict(dict(result_json(result))) for result in results]
+    for result, slug in zip(data, slugs(str(result.get("name", "")) for result in data), strict=True):
+        result["witness_file"] = f"witness-{slug}.json" if result.get("witness") else None
+    together = family(data)
+    return {
+        "schema_version": SCHEMA,
+        "title": title,
+        "command": command,
+        "environment": strict(environment()),
+        "verdicts": tally_of_verdicts(data),
+        "holm": {"error": together.error, "adjusted": [together.adjusted.get(i) for i in range(len(data))]} if together else None,
+        "results": data,
+    }
+
+
+def entries_of(document: Json) -> list[Entry]:
+    """The audits of a document as the formats take them."""
+    data = document["results"]
+    together = family(data)
+    parts = slugs(str(result.get("name", "")) for result in data)
+    adjusted = together.adjusted if together else {}
+    return [
+        Entry(result, slug, result.get("witness_file"), (), adjusted.get(i))
+        for i, (result, slug) in enumerate(zip(data, parts, strict=True))
+    ]
+
+
+_extended = nullable(number(words_allowed=("inf", "-inf", "nan")))
+_texts = listing(text(200_000))
+_PAIR = nullable(record({"relation": text(200), "why": text()}, d0=anything, d1=anything))
+_FIELDS = {  # of a result: what the formats take apart; others are told as they are, or not at all
+    "kind": text(200),
+    "headline": text(200_000),
+    "claim": nullable(text(200_000)),
+    "relation": nullable(text(2000)),
+    "parameter": text(200),
+    "notes": _texts,
+    "pair": _PAIR,
+    "environment": items(text(2000)),
+    "witness": nullable(items(anything)),
+    "witness_file": nullable(text(1000)),
+    "description": nullable(text(200_000)),
+    "seed": nullable(whole()),
+    "right": nullable(boolean),
+    "expected": nullable(text(2000)),
+    "test": text(2000),
+} | dict.fromkeys(
+    ("parameter_lower", "parameter_upper", "epsilon_lower", "confidence", "p_value", "limit", "detectable", "seconds", "bound"), _extended
+)
+_DOCUMENT = {"title": text(2000), "command": nullable(text(200_000)), "environment": items(text(2000))}
+
+
+def read_document(path: str | Path) -> Json:
+    """The document of a report that was written before.
+
+    Raises
+    ------
+    InvalidArgument
+        If it is no regular file, no complete JSON, of another tool, or of a newer schema: one line that names the file and the field.
+    """
+    name = printable(Path(path).name)
+    found = read_json(path)
+    if not isinstance(found, Mapping) or "results" not in found or "schema_version" not in found:
+        raise InvalidArgument(f"{name} must be a report of dpwitness, such as audit.json: it has no schema_version and results")
+    try:
+        if whole(1)(found["schema_version"], "schema_version") > SCHEMA:
+            raise InvalidArgument(
+                f"schema_version must be at most {SCHEMA}, got {found['schema_version']}: the file is of a newer dpwitness"
+            )
+        for field, rule in _DOCUMENT.items():
+            if field in found:
+                rule(found[field], field)
+        for i, result in enumerate(listing(items(anything))(found["results"], "results")):
+            at = f"results[{i}]"
+            record(dict.fromkeys(result, anything), name=text(200_000), verdict=one_of(*(verdict.value for verdict in Verdict)))(result, at)
+            for field, rule in _FIELDS.items():
+                if field in result:
+                    rule(result[field], f"{at}.{field}")
+    except InvalidArgument as error:
+        raise InvalidArgument(f"{name}: {error}") from None
+    return {"title": "Audits", "command": None, "environment": {}} | dict(found)

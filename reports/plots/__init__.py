@@ -1,0 +1,1 @@
+"""Every picture of the house, in one style. May import words."""
