@@ -353,5 +353,7 @@ def _conclude(state: Course, interrupted: bool, failure: str) -> AuditResult:
         stages=tuple(best.parts) if len(best.parts) > 1 else (),
         alpha=best.alpha * (1 - EARLY_ALPHA) / (2 if base.claim.bounds_renyi else 1),
         method=best.method,
+        looks=tuple(best.looks),
+        picture=best.picture,
         notes=tuple(notes),
     )

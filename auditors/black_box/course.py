@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from dpwitness.auditors.black_box.probe import Probed
 from dpwitness.auditors.black_box.timing import Costs
 from dpwitness.auditors.events.detection import ScoreLaw
+from dpwitness.auditors.events.picture import Picture
 from dpwitness.auditors.events.rules import Event
 from dpwitness.auditors.events.scores import Score
 from dpwitness.auditors.results.audit_result import BitLevel, PairScore
@@ -123,6 +124,8 @@ class UnderTest:
     p_value: float = 1.0
     epsilon: float = 0.0
     law: ScoreLaw | None = None
+    looks: list[tuple[int, float]] = field(default_factory=list)  # runs made by then, and what was certified
+    picture: Picture | None = None
 
     @property
     def tally(self) -> Tally:

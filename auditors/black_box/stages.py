@@ -18,6 +18,7 @@ from dpwitness.auditors.events.bits import floating, learn_lattice
 from dpwitness.auditors.events.divergence import Binned, binned_bound
 from dpwitness.auditors.events.learning import Learned, learn
 from dpwitness.auditors.events.outputs import Outputs, concatenate
+from dpwitness.auditors.events.picture import picture
 from dpwitness.auditors.events.rules import Event
 from dpwitness.auditors.results.audit_result import BitLevel, PairScore
 from dpwitness.auditors.results.verdicts import Verdict
@@ -47,6 +48,7 @@ STAGED = 100_000  # rounds up to which an event is tested on rounds that train a
 LEAST_STAGE = 500  # rounds of such a test
 BIT_SHARE = 0.1
 BIT_ROUNDS = 2**16  # a leak of bits is gross by nature: more rounds would only slow the audit
+PICTURED = 2**14  # rounds of a test whose outputs are drawn
 LOOKS = (1 / 128, 1 / 64, 1 / 32, 1 / 16, 1 / 8, 1 / 4, 1 / 2, 1.0)
 EARLY_ALPHA = 0.05  # of alpha, for all looks but the last together: early looks are for gross violations
 LOOK = EARLY_ALPHA / len(LOOKS)  # of alpha, for each: those before the last, and the one at the end of an earlier event's test
@@ -240,7 +242,8 @@ def _count(
     looks = {max(1, round(look * stage.chunks)): share * part for look, part in spent.items()}
     events = [event, binned] if binned else [event]
     stop = False
-    for number, found in enumerate(counts(stage, events, state.asked.executor, state.pace, keep=weight is not None), start=1):
+    pictured = PICTURED if weight is None else stage.rounds
+    for number, found in enumerate(counts(stage, events, state.asked.executor, state.pace, keep=pictured), start=1):
         tables.append(found.tables[0])
         tested.parts[-1] = tested.parts[-1].plus(_tally(found, event.directions), found.lost)
         if binned:
@@ -257,6 +260,8 @@ def _count(
     if lost:
         state.note(f"a batch raised for the first time in the test: its {lost} rounds count as wrong guesses, later rounds were run singly")
     check_drift(np.array(tables, dtype=float))
+    if kept:
+        tested.picture = picture(tested.event, _joined(kept[: max(1, PICTURED // stage.chunk)]))
     return [] if stop else kept
 
 
@@ -269,6 +274,7 @@ def _look_at_cells(state: Course, tested: UnderTest, rule: Binned, cells: NDArra
         levels, True, key=lambda level: binned_bound(claim, rule, cells, level) > claim.parameter
     )  # it rises with the level
     tested.p_value = min(tested.p_value, (levels[least] if least < len(levels) else 1.0) * state.asked.alpha / alpha)
+    tested.looks.append((state.done, max(lower, tested.lower)))
     if lower > tested.lower:
         tested.lower, tested.event, tested.method = lower, rule, tested.method + ", binned law"
 
@@ -305,6 +311,7 @@ def _look(state: Course, tested: UnderTest, alpha: float) -> bool:
     tested.lower = max(tested.lower, lower)
     tested.epsilon = max(tested.epsilon, lower if wanted is claim or claim.is_pure else combined(wanted, tested.parts, alpha))
     tested.p_value = min(tested.p_value, combined_p_value(claim, tested.parts) * state.asked.alpha / alpha)
+    tested.looks.append((state.done, tested.lower))
     refuted = tested.lower > claim.parameter
     return refuted and (state.asked.stop == "violation" or (state.asked.stop == "gross" and tested.lower > 3 * claim.parameter + 2))
 

@@ -20,6 +20,7 @@ from dpwitness.mechanisms.terms.validation import InvalidArgument
 Guesses = NDArray[np.int8]
 
 _MANY = 2**13  # numbers that are worth a compiled kernel
+_LISTED = 6  # outputs of a picture
 
 
 class Event(ABC):
@@ -49,6 +50,31 @@ class Event(ABC):
         """Counts of the cells abstain, D1, D0."""
         plus, minus = self.count(outputs)
         return np.array([len(outputs) - plus - minus, plus, minus], dtype=np.int64)
+
+    @property
+    def axis(self) -> str:
+        """What the line measures on which the event cuts; empty for one that lists outputs."""
+        return ""
+
+    def position(self, outputs: Outputs) -> FloatArray:
+        """Where each output lies on that line."""
+        raise NotImplementedError(f"{type(self).__name__} has no line")
+
+    def cuts(self) -> FloatArray:
+        """Where on it the guess changes."""
+        raise NotImplementedError(f"{type(self).__name__} has no line")
+
+    def guess_at(self, places: FloatArray) -> Guesses:
+        """The guess at places of the line."""
+        raise NotImplementedError(f"{type(self).__name__} has no line")
+
+    def listed(self) -> tuple[tuple[str, ...], tuple[int, ...]]:
+        """Names of the cells into which an event without a line sorts outputs, and the guess in each."""
+        return ("D1 is guessed", "D0 is guessed", "all others"), (1, -1, 0)
+
+    def cell(self, outputs: Outputs) -> NDArray[np.intp]:
+        """Which of these each output falls into."""
+        return np.array([2, 0, 1])[self.guess(outputs)]
 
     def to_json(self) -> Json:
         """Plain JSON types; `event_reading.read_event` is the inverse."""
@@ -83,6 +109,19 @@ class Intervals(Event):
         cells = np.searchsorted(self.edges, x, side="left")
         table = np.append(self.guesses, self.missing).astype(np.int8)
         return table[np.where(np.isnan(x), len(self.guesses), cells)]
+
+    @property
+    def axis(self) -> str:
+        return f"output {self.column}"
+
+    def position(self, outputs: Outputs) -> FloatArray:
+        return self._column(outputs)
+
+    def cuts(self) -> FloatArray:
+        return self.edges
+
+    def guess_at(self, places: FloatArray) -> Guesses:
+        return np.sign(self.guesses)[np.searchsorted(self.edges, places, side="left")].astype(np.int8)
 
     def count(self, outputs: Outputs) -> tuple[int, int]:
         x = self._column(outputs)
@@ -142,8 +181,18 @@ class Threshold(Event):
     kind: ClassVar[str] = "threshold"
 
     def guess(self, outputs: Outputs) -> Guesses:
-        score = self.score(outputs.matrix(self.score.width))
-        return (score > self.high).astype(np.int8) - (score < self.low).astype(np.int8)
+        return self.guess_at(self.position(outputs))
+
+    axis: ClassVar[str] = "score of the output"
+
+    def position(self, outputs: Outputs) -> FloatArray:
+        return self.score(outputs.matrix(self.score.width))
+
+    def cuts(self) -> FloatArray:
+        return np.array([self.low, self.high])
+
+    def guess_at(self, places: FloatArray) -> Guesses:
+        return (places > self.high).astype(np.int8) - (places < self.low).astype(np.int8)
 
     @property
     def directions(self) -> int:
@@ -181,17 +230,36 @@ class Atoms(Event):
         matrix = outputs.matrix(self.rows.shape[1] - 1)
         return _look_up(self._sorted, matrix if self.exact is None else only_exact(matrix, self.exact))
 
+    def listed(self) -> tuple[tuple[str, ...], tuple[int, ...]]:
+        shown = self._heaviest(_LISTED)
+        guesses = [int(np.sign(self.guesses[i])) for i in shown]
+        return (*(self._told(int(i)) for i in shown), "others: D1", "others: D0", "no guess"), (*guesses, 1, -1, 0)
+
+    def cell(self, outputs: Outputs) -> NDArray[np.intp]:
+        matrix, shown = outputs.matrix(self.rows.shape[1] - 1), self._heaviest(_LISTED)
+        matrix = matrix if self.exact is None else only_exact(matrix, self.exact)
+        found = len(shown) + np.array([2, 0, 1])[_look_up(self._sorted, matrix)]
+        keys = row_keys(matrix)
+        for place, key in enumerate(row_keys(self.rows[shown])):
+            found[keys == key] = place
+        return found
+
+    def _heaviest(self, most: int) -> NDArray[np.intp]:
+        """The outputs whose guess weighs most."""
+        return np.argsort(-np.abs(self.guesses), kind="stable")[:most]
+
+    def _told(self, i: int) -> str:
+        """Output number `i` for a person."""
+        numbers = ", ".join("any other" if self.exact is not None and np.isnan(v) else f"{v:g}" for v in self.rows[i, 1:])
+        name = self.names[i] if self.names else ""
+        return name if name[-1:] in ("'", '"') else f"{name}({numbers})"  # a text, or a structure and its numbers
+
     @property
     def directions(self) -> int:
         return _directions(self.guesses)
 
     def describe(self) -> str:
-        parts = []
-        for i in np.argsort(-np.abs(self.guesses), kind="stable")[:4]:
-            numbers = ", ".join("any other" if self.exact is not None and np.isnan(v) else f"{v:g}" for v in self.rows[i, 1:])
-            name = self.names[i] if self.names else ""
-            told = name if name[-1:] in ("'", '"') else f"{name}({numbers})"  # a text, or a structure and its numbers
-            parts.append(f"D{int(self.guesses[i] > 0)} on {told}")
+        parts = [f"D{int(self.guesses[i] > 0)} on {self._told(int(i))}" for i in self._heaviest(4)]
         more = len(self.guesses) - len(parts)
         return "; ".join(parts) + (f"; and {more} more outputs" if more > 0 else "")
 
@@ -293,8 +361,20 @@ class LowBits(Event):
     kind: ClassVar[str] = "low bits"
 
     def guess(self, outputs: Outputs) -> Guesses:
-        column = outputs.matrix(self.column + 1, structure=False)[:, self.column]
-        return np.int8(self.side) * (lowest_bits(lattice(column)) < self.below).astype(np.int8)
+        return self.guess_at(self.position(outputs))
+
+    @property
+    def axis(self) -> str:
+        return f"lowest set bit of output {self.column}, as a power of 2"
+
+    def position(self, outputs: Outputs) -> FloatArray:
+        return lowest_bits(lattice(outputs.matrix(self.column + 1, structure=False)[:, self.column]))
+
+    def cuts(self) -> FloatArray:
+        return np.array([self.below - 0.5])
+
+    def guess_at(self, places: FloatArray) -> Guesses:
+        return np.int8(self.side) * (places < self.below).astype(np.int8)
 
     @property
     def directions(self) -> int:
@@ -322,8 +402,18 @@ class Ball(Event):
     kind: ClassVar[str] = "ball"
 
     def guess(self, outputs: Outputs) -> Guesses:
-        distance = distances(outputs.matrix(len(self.center), structure=False), self.center)
-        sides = (distance < self.inner).astype(np.int8) - (distance > self.outer).astype(np.int8)
+        return self.guess_at(self.position(outputs))
+
+    axis: ClassVar[str] = "distance from the center"
+
+    def position(self, outputs: Outputs) -> FloatArray:
+        return distances(outputs.matrix(len(self.center), structure=False), self.center)
+
+    def cuts(self) -> FloatArray:
+        return np.array([self.inner, self.outer])
+
+    def guess_at(self, places: FloatArray) -> Guesses:
+        sides = (places < self.inner).astype(np.int8) - (places > self.outer).astype(np.int8)
         return np.asarray(sides if self.inside > 0 else -sides, dtype=np.int8)
 
     @property

@@ -6,6 +6,7 @@ import math
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from dpwitness.auditors.events.picture import Picture
 from dpwitness.auditors.events.rules import Event
 from dpwitness.auditors.events.scores import Score
 from dpwitness.auditors.results.verdicts import SCHEMA, Result, Verdict, environment, strict
@@ -70,6 +71,8 @@ class AuditResult(Result):
         one whose outputs differ as these do, only more. Another kind, such as a raw value in one of 1e4 runs, is not covered.
     bit_level : BitLevel or None
         The verdict on low bits; None where the outputs are no floating-point numbers.
+    picture : Picture or None
+        Where outputs of the test fall on each dataset, and what the event guesses there: for a person, it certifies nothing.
     p_value : float
         Smallest error at which the claim is refuted, all looks and pairs paid for.
     """
@@ -91,6 +94,8 @@ class AuditResult(Result):
     stages: tuple[Part, ...] = ()  # where several events were tested, each trained on the rounds before it: all, the last being `tally`
     alpha: float = 0.0  # the error at which the last look certified the tally: looks and pairs have taken the rest
     method: str = ""
+    looks: tuple[tuple[int, float], ...] = ()  # runs made by each look at the event, and the bound certified by then
+    picture: Picture | None = None
     bit_level: BitLevel | None = None
     pairs: tuple[PairScore, ...] = ()
     notes: tuple[str, ...] = ()
@@ -197,6 +202,8 @@ class AuditResult(Result):
             "tally": _tally(self.tally),
             "stages": [part.to_json() for part in self.stages],
             "alpha": self.alpha,
+            "looks": [[runs, strict(lower)] for runs, lower in self.looks],
+            "picture": self.picture.to_json() if self.picture else None,
             "certified_point": asdict(self.point) if self.point else None,
             "bit_level": self.bit_level.to_json() if self.bit_level else None,
             "pairs": [score.to_json() for score in self.pairs],

@@ -225,7 +225,7 @@ class Pace:
         return max(stage.time_limit, _SLACK * self.seconds / max(self.rounds, 1) * rounds)
 
 
-def _run_chunks(stage: Stage, events: Sequence[Event], keep: bool, first: int, last: int) -> tuple[list[Chunk], float]:
+def _run_chunks(stage: Stage, events: Sequence[Event], keep: int, first: int, last: int) -> tuple[list[Chunk], float]:
     """Chunks first, ..., last - 1, up to the first that loses rounds, and the seconds they took. Events are counted here."""
     done: list[Chunk] = []
     started = perf_counter()
@@ -236,7 +236,7 @@ def _run_chunks(stage: Stage, events: Sequence[Event], keep: bool, first: int, l
         lost = stage.size(index) - sum(len(side) for side in sides if side is not None)
         marks = tuple(found for side in sides if side is not None and (found := mark(side)) is not None)
         tables = [np.array([_tabulate(event, side) for side in sides], dtype=np.int64) for event in events]
-        done.append(Chunk(tables, sides if keep else None, lost, marks, stage.single, took))
+        done.append(Chunk(tables, sides if index * stage.chunk < keep else None, lost, marks, stage.single, took))
         if lost:
             break
     return done, perf_counter() - started
@@ -246,20 +246,20 @@ def _tabulate(event: Event, side: Outputs | None) -> NDArray[np.int64]:
     return event.tabulate(Outputs(np.empty((0, 1)), np.empty(0)) if side is None else side)
 
 
-def counts(stage: Stage, events: Sequence[Event], executor: Executor, pace: Pace | None = None, *, keep: bool = False) -> Iterator[Chunk]:
+def counts(stage: Stage, events: Sequence[Event], executor: Executor, pace: Pace | None = None, *, keep: int = 0) -> Iterator[Chunk]:
     """Cell counts of each event in the stage's chunks, in order. Once a chunk has lost rounds, the later ones are run singly.
 
-    With `keep` the outputs come too, for events that later rounds will test.
+    The outputs of the first `keep` rounds come too, for events that later rounds will test, and for pictures.
     """
     return _in_order(stage, events, executor, pace or Pace(), keep=keep, again=False)
 
 
 def outputs(stage: Stage, executor: Executor, pace: Pace | None = None) -> Iterator[Chunk]:
     """Encoded outputs of the stage's chunks, in order, for training: they are kept. From a batch that raises on, rounds are run singly."""
-    return _in_order(stage, [], executor, pace or Pace(), keep=True, again=True)
+    return _in_order(stage, [], executor, pace or Pace(), keep=stage.rounds, again=True)
 
 
-def _in_order(stage: Stage, events: Sequence[Event], executor: Executor, pace: Pace, *, keep: bool, again: bool) -> Iterator[Chunk]:
+def _in_order(stage: Stage, events: Sequence[Event], executor: Executor, pace: Pace, *, keep: int, again: bool) -> Iterator[Chunk]:
     """The stage's chunks; `again`: one that lost rounds is run singly too, which is for outputs that certify nothing."""
     done = 0
     while done < stage.chunks:
@@ -275,7 +275,7 @@ def _in_order(stage: Stage, events: Sequence[Event], executor: Executor, pace: P
         stage = replace(stage, single=True)  # read only where the loop was left early
 
 
-def _tasks(stage: Stage, events: Sequence[Event], keep: bool, executor: Executor, pace: Pace, first: int) -> Generated[Chunk, None, None]:
+def _tasks(stage: Stage, events: Sequence[Event], keep: int, executor: Executor, pace: Pace, first: int) -> Generated[Chunk, None, None]:
     workers = getattr(executor, "_max_workers", 8)
     waiting: deque[tuple[Future[Any], int]] = deque()
     try:

@@ -534,15 +534,16 @@ def _writer(name: str) -> Any:
 @contextlib.contextmanager
 def _watched(seconds: float) -> Iterator[None]:
     """Stopped is raised in this thread when the time is over, if it runs Python by then."""
-    thread, over = threading.get_ident(), threading.Event()
+    thread, over, fired = threading.get_ident(), threading.Event(), threading.Event()
 
-    def stop(error: Any) -> None:
-        ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread), error)
+    def stop() -> None:
+        ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread), ctypes.py_object(Stopped))
 
     def wait() -> None:
         left = seconds
         while not over.wait(left):  # again, where a callback has swallowed it
-            stop(ctypes.py_object(Stopped))
+            fired.set()
+            stop()
             left = 0.5
 
     watch = threading.Thread(target=wait, daemon=True)
@@ -552,6 +553,14 @@ def _watched(seconds: float) -> Iterator[None]:
     try:
         yield
     finally:
-        over.set()
-        watch.join()
-        stop(None)  # one that is still under way
+        while True:
+            try:
+                over.set()
+                watch.join()
+                if fired.is_set():  # one may be under way: it is met here. To take it back would leave the interpreter
+                    fired.clear()  # waiting for it, in which a traced function of Python 3.11 never begins
+                    stop()
+                    time.sleep(0.01)
+                break
+            except Stopped:
+                continue

@@ -1,17 +1,27 @@
-"""Every plot of the house: SVG, readable in black and white, the same bytes from the same data. matplotlib is imported on first use."""
+"""The style of every picture of the house: readable at 400 px and in black and white. matplotlib is imported on first use."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from dpwitness.mechanisms.numerics.evolution import windowless
+from dpwitness.mechanisms.terms.reading import Json
 from dpwitness.mechanisms.terms.writing import aside
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+
+INK, GREY, RED, BLUE = "#111111", "#767676", "#b3261e", "#1f5fa8"
+WIDTH, HEIGHT = 4.1, 3.0  # inches of one picture: 400 px wide in a browser
+SMALL = 8.0  # points of labels
+Margins = tuple[float, float, float, float]
+MARGINS = (0.72, 0.45, 0.12, 0.55)
 
 _STYLE: Any = {
     "svg.hashsalt": "dpwitness",  # element ids, otherwise random
@@ -26,35 +36,79 @@ _STYLE: Any = {
     "grid.linewidth": 0.6,
     "hatch.linewidth": 0.5,
     "legend.frameon": False,
+    "legend.fontsize": SMALL,
     "text.parse_math": False,  # a dollar sign in a mechanism's name is a dollar sign
 }
 
 
 @contextmanager
-def drawing(path: Path, width: float = 6.4, height: float = 3.8, left: float | None = None, bottom: float = 0.0) -> Iterator[Axes]:
-    """Axes of a figure without global state, saved as SVG (or as its suffix says) when the block ends.
-
-    Sizes and margins are in inches; without `left` they are fitted to the labels.
-    """
+def styled() -> Iterator[None]:
+    """The style, whatever the reader's own settings are, which are as they were afterwards."""
     with windowless():
         import matplotlib
-        from matplotlib.figure import Figure
-        from matplotlib.ticker import LogFormatterMathtext
-
-    path = Path(path)
     with matplotlib.rc_context():
-        matplotlib.rcdefaults()  # the reader's own settings do not change a report
+        matplotlib.rcdefaults()
         matplotlib.rcParams.update(_STYLE)
-        if left is None:
-            figure = Figure(figsize=(width, height), layout="constrained")
-            axes = figure.add_subplot()
-        else:
-            figure = Figure(figsize=(width, height))
-            axes = figure.add_axes((left / width, bottom / height, 1 - (left + 0.15) / width, 1 - (bottom + 0.3) / height))
+        yield
+
+
+def blank(width: float = WIDTH, height: float = HEIGHT, margins: Margins | None = MARGINS) -> Axes:
+    """Axes of a figure without global state; its margins (left, bottom, right, top; inches) are fitted to the labels where none are given.
+
+    Fitting them takes a drawing more, which is half of the time of a report.
+    """
+    from matplotlib.figure import Figure
+
+    if margins is None:
+        return Figure(figsize=(width, height), layout="constrained").add_subplot()
+    left, bottom, right, top = margins
+    place = (left / width, bottom / height, 1 - (left + right) / width, 1 - (bottom + top) / height)
+    return Figure(figsize=(width, height)).add_axes(place)
+
+
+@contextmanager
+def drawing(path: Path, width: float = 6.4, height: float = 3.8) -> Iterator[Axes]:
+    """Axes that are saved as SVG (or as the suffix says) when the block ends; sizes in inches."""
+    with styled():
+        axes = blank(width, height, None)
         yield axes
-        for axis in (axes.xaxis, axes.yaxis):
-            if isinstance(axis.get_major_formatter(), LogFormatterMathtext):  # it needs `parse_math`
-                axis.set_major_formatter("{x:g}")
-        metadata = {"Date": None, "Creator": "dpwitness"} if path.suffix == ".svg" else {}
-        with aside(path) as draft:
-            figure.savefig(draft, metadata=metadata, dpi=120)
+        save(axes, path)
+
+
+def save(axes: Axes, path: Path) -> None:
+    """The figure of these axes as a file: the same bytes from the same data."""
+    plain_logarithms(axes)
+    metadata = {"Date": None, "Creator": "dpwitness"} if Path(path).suffix == ".svg" else {}
+    with aside(path) as draft:
+        axes.figure.savefig(draft, metadata=metadata, dpi=120)
+
+
+def plain_logarithms(axes: Axes) -> None:
+    """Logarithmic axes with plain numbers, few of them: matplotlib's own need `parse_math`, and many minor ticks take time and room."""
+    from matplotlib.ticker import LogFormatterMathtext, LogLocator, NullLocator
+
+    for axis in (axes.xaxis, axes.yaxis):
+        if isinstance(axis.get_major_formatter(), LogFormatterMathtext):
+            axis.set_major_formatter("{x:g}")
+        if isinstance(axis.get_minor_locator(), LogLocator):
+            axis.set_minor_locator(NullLocator())
+
+
+def ticks_between(low: float, high: float) -> list[float]:
+    """1, 2 and 5 times powers of ten within, or the powers alone where these are many."""
+    low, high = max(low, 1e-300), max(high, 1e-300)
+    steps = np.outer(10.0 ** np.arange(math.floor(math.log10(low)), math.log10(high) + 1), [1, 2, 5]).ravel()
+    shown = steps[(steps >= 0.999 * low) & (steps <= 1.001 * high)]
+    return [float(v) for v in (shown if len(shown) <= 6 else shown[np.isclose(np.log10(shown) % 1, 0)])]
+
+
+def short_name(result: Json, most: int = 36) -> str:
+    """The name of what was audited, as long as a title may be."""
+    name = " ".join(str(result.get("name", "")).split())
+    return name if len(name) <= most else f"{name[: most - 3]}..."
+
+
+def dots(axes: Axes, x: Any, y: Any, **style: Any) -> None:
+    """Markers over everything else, also on the edge."""
+    if np.size(x):
+        axes.plot(x, y, linestyle="none", zorder=5, clip_on=False, **style)

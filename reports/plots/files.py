@@ -1,43 +1,37 @@
-"""The plots of a report as files beside it."""
+"""The pictures of a report as files beside it."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from dpwitness.mechanisms.terms.reading import Json
-from dpwitness.reports.plots import plots
+from dpwitness.reports.plots.bars import draw_overview, overview_height, relative
+from dpwitness.reports.plots.drawing import drawing, save, styled
+from dpwitness.reports.plots.family import PLOTS, new_axes, plots_of, title
 from dpwitness.reports.words.facts import Entry
+
+_KINDS = ("event", "profile", "search", "scaling", "calls")  # of a file each; the HTML page holds them all
 
 
 def draw(entries: Sequence[Entry], folder: Path) -> tuple[list[Entry], str | None]:
-    """Draw every plot that there is data for; the entries with the names of their files, and that of the plot over all audits."""
+    """Draw the pictures that there is data for; the entries with the names of their files, and that of the one over all audits."""
     shown = []
     for entry in entries:
         files = []
-        for file, (text, drawn) in _drawings(entry.result, entry.slug).items():
-            drawn(folder / file)
-            files.append((f"{text} of {entry.slug}", file))
+        for kind in plots_of(entry.result):
+            if kind not in _KINDS:
+                continue
+            with styled():
+                axes = new_axes(kind, entry.result)
+                PLOTS[kind].draw(axes, entry.result)
+                title(axes, entry.result, PLOTS[kind].text)
+                save(axes, folder / f"{kind}-{entry.slug}.svg")
+            files.append((f"{PLOTS[kind].text} of {entry.slug}", f"{kind}-{entry.slug}.svg"))
         shown.append(replace(entry, plots=tuple(files)))
     data = [entry.result for entry in entries]
-    if sum(plots.relative(result) is not None for result in data) < 2:
+    if sum(relative(result) is not None for result in data) < 2:
         return shown, None
-    plots.plot_overview(data, folder / "summary.svg")
+    with drawing(folder / "summary.svg", 7.0, overview_height(data)) as axes:
+        draw_overview(axes, data)
     return shown, "summary.svg"
-
-
-def _drawings(result: Json, slug: str) -> dict[str, tuple[str, Callable[[Path], None]]]:
-    """File name -> (what it shows, function that draws it), for the plots that this result has the data for."""
-    found: dict[str, tuple[str, Callable[[Path], None]]] = {}
-    if plots.has_profile(result):
-        found[f"profile-{slug}.svg"] = ("Privacy profile", lambda path: plots.plot_profile(result, path))
-    if plots.has_tradeoff(result):
-        found[f"tradeoff-{slug}.svg"] = ("Trade-off curve", lambda path: plots.plot_tradeoff(result, path))
-    if result.get("kind") == "sensitivity" and result.get("trace"):
-        found[f"search-{slug}.svg"] = ("Ratio over the search", lambda path: plots.plot_search(result, path))
-    if result.get("kind") == "utility" and len(result.get("points") or []) > 1:
-        found[f"scaling-{slug}.svg"] = ("Error and its power", lambda path: plots.plot_scaling(result, path))
-    if result.get("kind") == "trace" and plots.losses_of_calls(result):
-        found[f"calls-{slug}.svg"] = ("Loss by call", lambda path: plots.plot_calls(result, path))
-    return found

@@ -50,6 +50,12 @@ def verdict(value: Any) -> str:
     return str(value).replace("_", " ")
 
 
+def shortened(text: Any, most: int) -> str:
+    """Text on one line, cut to so many characters."""
+    clean = " ".join(str(text).split())
+    return clean if len(clean) <= most else f"{clean[: most - 3]}..."
+
+
 def code(text: Any) -> str:
     """A code span on one line."""
     clean = " ".join(str(text).split()).replace("`", "'")

@@ -4,6 +4,7 @@ import itertools
 import json
 import math
 import random
+import subprocess
 import sys
 import threading
 from pathlib import Path
@@ -383,3 +384,25 @@ def test_a_session_forgets_what_it_recorded():
         session.record(PAIR.d1, 1)
         assert session.kept
     assert not session.kept and not session.patches
+
+
+@pytest.mark.parametrize("fired", [False, True])
+def test_the_interpreter_is_left_as_it_was(fired):
+    """A debugger or a coverage tool that starts after a trace: a function that is traced begins, whether or not the time limit struck."""
+    code = f"""
+import sys, time
+import dpwitness as dpw
+from dpwitness.mechanisms.recording.session import Stopped, _watched
+try:
+    with _watched({0.05 if fired else 30}):
+        for _ in range({10 if fired else 1}):
+            time.sleep(0.02)
+    stopped = False
+except Stopped:
+    stopped = True
+def traced(): return "begun"
+sys.settrace(lambda frame, event, _: None)
+print(traced(), stopped)
+"""
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    assert found.stdout == f"begun {fired}\n", found.stderr

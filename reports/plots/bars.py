@@ -1,0 +1,105 @@
+"""Reached over promised, for several audits at once; and what the calls of a trace cost."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from dpwitness.auditors.results.verdicts import Verdict
+from dpwitness.mechanisms.terms.reading import Json
+from dpwitness.reports.plots.drawing import BLUE, GREY, INK, RED, SMALL, dots, short_name
+from dpwitness.reports.words.facts import claim_of
+from dpwitness.reports.words.wording import number
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+ROWS = 120  # of one picture, the worst first
+
+
+def relative(result: Json) -> tuple[float, float] | None:
+    """What is certified over what is claimed, and the end of its whisker; None for a result without a claim, a bound or a verdict.
+
+    The whisker ends at what would have been found, or at the upper end of an enclosure.
+    """
+    claim, least = claim_of(result), number(result.get("parameter_lower"))
+    if claim is None or least is None or result.get("verdict") == Verdict.ERROR.value:
+        return None
+    found = number(result.get("parameter_upper" if result.get("kind") == "white box" else "detectable"))
+    return least / claim.parameter, (math.inf if found is None else found) / claim.parameter
+
+
+def overview_height(results: Sequence[Json]) -> float:
+    """Inches that `draw_overview` takes."""
+    return 1.2 + 0.2 * min(ROWS, sum(relative(result) is not None for result in results))
+
+
+def draw_overview(axes: Axes, results: Sequence[Json]) -> None:
+    """A dot an audit: certified over claimed; a whisker out to what would have been found with probability 0.9, of its event's kind.
+
+    An enclosure is a bar from its lower to its upper end.
+    """
+    rows = [(r, pair) for r in results if (pair := relative(r)) is not None]
+    rows = sorted(rows, key=lambda row: -min(row[1][0], 1e300))[:ROWS]
+    ratios = np.array([pair[0] for _, pair in rows])
+    end = 1.15 * max(1.3, float(np.quantile(ratios[np.isfinite(ratios)], 0.9)) if np.isfinite(ratios).any() else 1.3)
+    places = np.minimum(ratios, end)  # what lies further out stands on the edge, with its number
+    broken = np.array([r.get("verdict") == Verdict.VIOLATED.value for r, _ in rows])
+    enclosed = np.array([r.get("kind") == "white box" for r, _ in rows])
+    heights = np.arange(len(rows))[::-1]
+    for y, place, ratio, whisker, exact in zip(heights, places, ratios, (pair[1] for _, pair in rows), enclosed, strict=True):
+        reach = min(whisker, end)
+        if exact:
+            axes.plot([place, reach], [y, y], color=BLUE, linewidth=3.0, solid_capstyle="butt")
+        elif reach > place:
+            axes.plot([place, reach], [y, y], color=GREY, linewidth=1.0)
+            axes.plot([reach], [y], color=GREY, marker=">" if whisker > end else "|", linestyle="none")
+        if ratio > end:
+            told = f"{ratio:.3g}" if math.isfinite(ratio) else "no bound holds"
+            axes.annotate(told, (end, y), xytext=(-7, 0), textcoords="offset points", ha="right", va="center", fontsize=7)
+    axes.axvline(1.0, color=INK, linestyle="--", linewidth=1.2)
+    axes.annotate("the claim", (1.0, 1.0), xycoords=("data", "axes fraction"), xytext=(3, -1), textcoords="offset points", fontsize=SMALL)
+    kept, open_ = ~broken & enclosed, ~broken & ~enclosed
+    dots(axes, places[open_], heights[open_], label="not refuted", marker="o", markerfacecolor="white", color=INK)
+    dots(axes, places[kept], heights[kept], label="enclosed", marker="s", color=BLUE)
+    dots(axes, places[broken], heights[broken], label="violated", marker="D", color=RED)
+    if not enclosed.all():
+        axes.plot([], [], color=GREY, marker="|", label="would have been found, 0.9")
+    axes.set(xlim=(0, end), ylim=(-0.7, len(rows) - 0.1), xlabel="certified / claimed parameter")
+    axes.set_yticks(heights, [short_name(r, 28) for r, _ in rows], fontsize=7)
+    axes.grid(visible=False, axis="y")
+    axes.legend(loc="upper center", bbox_to_anchor=(0.4, -0.45 / (overview_height(results) - 1.0)), ncols=2, columnspacing=1.0)
+
+
+def losses_of_calls(result: Json) -> list[tuple[str, float, str]]:
+    """(what is called, how long its bar is, what is written at it), for calls that cost: epsilon, or mu of normal noise."""
+    found = []
+    for call in result.get("calls") or []:
+        epsilon, total, scale = (number(call[key]) for key in ("epsilon", "total", "scale"))
+        short = f"{'.'.join(call['primitive'].split('.')[-2:])}" + (f" x {call['times']}" if call["times"] > 1 else "")
+        if epsilon is not None and 0 < epsilon < math.inf:
+            found.append((short, epsilon, f"epsilon = {epsilon:.4g}"))
+        elif epsilon == math.inf and total and scale and math.isfinite(total):
+            found.append((short, total / scale, f"mu = {total / scale:.4g}, normal noise"))
+        elif epsilon == math.inf:
+            found.append((short, math.inf, "no finite bound"))
+    return found[:12]
+
+
+def draw_calls(axes: Axes, result: Json) -> None:
+    """A bar for each primitive that costs, and what the claim allows for all of them together."""
+    rows = losses_of_calls(result)
+    claim = claim_of(result)
+    claimed = claim.parameter if claim is not None else 1.0
+    longest = max([length for _, length, _ in rows if math.isfinite(length)] + [claimed])
+    for i, (name, length, told) in enumerate(rows):
+        end = length if math.isfinite(length) else 1.5 * longest
+        axes.barh(i, end, height=0.5, facecolor="none", edgecolor=BLUE, hatch="////" if end > claimed else "", linewidth=1.2)
+        axes.annotate(f"{name}: {told}", (0, i), xytext=(4, 11), textcoords="offset points", va="center", fontsize=SMALL)
+    axes.axvline(claimed, color=INK, linestyle="--", linewidth=1.4)
+    axes.annotate(f"claimed {claim}", (claimed, -0.75), xytext=(3, 0), textcoords="offset points", va="center", fontsize=SMALL)
+    axes.set(xlim=(0, 1.6 * longest), ylim=(len(rows) - 0.4, -1.1), yticks=[])
+    axes.set_xlabel(f"loss at the attained distance ({claim.symbol if claim else 'epsilon'})")

@@ -1,0 +1,103 @@
+"""The family of pictures: which there are of a result, drawn on axes of one's own or new ones."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from dpwitness.auditors.results.verdicts import Result, strict
+from dpwitness.mechanisms.terms.reading import Json
+from dpwitness.mechanisms.terms.validation import InvalidArgument
+from dpwitness.reports.plots.bars import draw_calls, losses_of_calls
+from dpwitness.reports.plots.course import draw_looks, draw_pairs, draw_scaling, draw_search, has_looks, has_pairs
+from dpwitness.reports.plots.curves import draw_profile, draw_tradeoff, has_profile, has_tradeoff
+from dpwitness.reports.plots.drawing import MARGINS, SMALL, Margins, blank, plain_logarithms, short_name, styled
+from dpwitness.reports.plots.event import draw_event, has_event
+from dpwitness.reports.words.wording import verdict
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+
+@dataclass(frozen=True, slots=True)
+class Plot:
+    """One member: what it shows, whether a result has the data for it, and what draws it."""
+
+    text: str
+    has: Callable[[Json], bool]
+    draw: Callable[[Axes, Json], None]
+    margins: Margins = MARGINS
+
+
+NAMED = (1.7, 0.45, 0.12, 0.3)  # room for names at the left
+PLOTS = {
+    "event": Plot("Where outputs fall", has_event, draw_event),
+    "profile": Plot("Privacy profile", has_profile, draw_profile),
+    "tradeoff": Plot("Trade-off curve", has_tradeoff, draw_tradeoff),
+    "looks": Plot("Certified against runs", has_looks, draw_looks),
+    "pairs": Plot("Pairs that were tried", has_pairs, draw_pairs, NAMED),
+    "search": Plot("Ratio over the search", lambda r: r.get("kind") == "sensitivity" and bool(r.get("trace")), draw_search),
+    "scaling": Plot("Error and its power", lambda r: r.get("kind") == "utility" and len(r.get("points") or []) > 1, draw_scaling),
+    "calls": Plot("Loss by call", lambda r: r.get("kind") == "trace" and bool(losses_of_calls(r)), draw_calls, (0.15, 0.45, 0.12, 0.3)),
+}
+
+
+def plots_of(result: Json) -> list[str]:
+    """The pictures that there is data for, in the order in which a card shows them."""
+    return [name for name, each in PLOTS.items() if each.has(result)]
+
+
+def plot(result: Result | Json, kind: str | None = None, *, axes: Axes | None = None) -> Axes:
+    """Draw a picture of a result.
+
+    Parameters
+    ----------
+    result : Result or dict
+        What `audit`, `certify`, `trace` and the others return, or its JSON.
+    kind : str, optional
+        ``event`` (where outputs fall, and what is guessed), ``profile``, ``tradeoff``, ``looks`` (the bound over the runs), ``pairs``
+        (that were tried), ``search`` (of a sensitivity), ``scaling`` (of a utility) or ``calls`` (of a trace); by default the first
+        that there is.
+    axes : matplotlib.axes.Axes, optional
+        Where to draw; new axes of the house's size if left out.
+
+    Returns
+    -------
+    matplotlib.axes.Axes
+
+    Raises
+    ------
+    InvalidArgument
+        If there is no such picture of this result; the message names those that there are.
+
+    Examples
+    --------
+    >>> from dpwitness import audit, mechanisms
+    >>> result = audit(mechanisms.Laplace(epsilon=1.0), trials=20_000)
+    >>> plot(result, "looks").get_xlabel()
+    'runs of the mechanism'
+    """
+    data: Any = result if isinstance(result, dict) else strict(result.to_json())
+    there = plots_of(data)
+    chosen = kind if kind is not None else next(iter(there), None)
+    if chosen not in there:
+        raise InvalidArgument(f"plot: kind must be one of {', '.join(there) or 'none, as this result has no picture'}, got {kind!r}")
+    with styled():
+        found = new_axes(chosen, data) if axes is None else axes
+        PLOTS[chosen].draw(found, data)
+        plain_logarithms(found)
+        if axes is None:
+            title(found, data, PLOTS[chosen].text)
+        return found
+
+
+def new_axes(kind: str, result: Json) -> Axes:
+    """Axes with the margins that this picture needs; to be called within `styled`."""
+    listed = kind == "event" and not result["picture"]["edges"]
+    return blank(margins=NAMED if listed else PLOTS[kind].margins)
+
+
+def title(axes: Axes, result: Json, text: str) -> None:
+    """What it is of, what it shows, and the verdict: for a picture that stands alone."""
+    axes.figure.suptitle(f"{short_name(result, 28)}: {text[0].lower()}{text[1:]} ({verdict(result.get('verdict'))})", fontsize=SMALL)
