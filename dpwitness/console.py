@@ -5,11 +5,11 @@ from __future__ import annotations
 import shutil
 import sys
 import time
-import unicodedata
 from collections.abc import Callable
 from typing import TYPE_CHECKING, TextIO
 
 from dpwitness.mechanisms.terms.reading import Json
+from dpwitness.reports.words.wording import plain
 
 if TYPE_CHECKING:
     from dpwitness.auditors.results.audit_result import AuditResult
@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 
 _WIDTH = 30
 _CALLS = 12  # lines of a trace
-_UNSEEN = ("Cc", "Cf", "Cs", "Co", "Zl", "Zp")
 
 
 class Bar:
@@ -112,18 +111,6 @@ def _traced(result: TraceResult, data: Json) -> list[tuple[str, str]]:
     if result.audit is not None and result.audit.verdict is not result.verdict:
         told.append(("audit", result.audit.headline()))
     return told + ([_pair(data)] if data.get("pair") else [])
-
-
-def plain(text: str) -> str:
-    """Text without the power to move a cursor, colour a screen or turn its direction: such characters are shown as escapes.
-
-    Examples
-    --------
-    >>> plain("a\\x1b[31mb")
-    'a\\\\x1b[31mb'
-    """
-    shown = (char if char == "\n" or unicodedata.category(char) not in _UNSEEN else ascii(char)[1:-1] for char in text)
-    return "".join(shown)
 
 
 def _pair(data: Json) -> tuple[str, str]:

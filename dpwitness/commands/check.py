@@ -7,10 +7,11 @@ import sys
 from typing import TYPE_CHECKING, Any, TextIO
 
 from dpwitness.commands.common import SECONDS, Command, command_line, interpreter, print_json, running
-from dpwitness.console import announce, plain
+from dpwitness.console import announce
 from dpwitness.ending import NO_VERDICT, OK, USAGE, VIOLATED, after, attempt
 from dpwitness.expressions import matches
 from dpwitness.mechanisms.terms.validation import InvalidArgument
+from dpwitness.reports.words.wording import plain
 
 if TYPE_CHECKING:
     from dpwitness.auditors.checks.run import CheckReport

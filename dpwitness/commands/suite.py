@@ -9,10 +9,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dpwitness.commands.common import CONFIDENCE, Command, command_line, print_json, running
-from dpwitness.console import bar, plain
+from dpwitness.console import bar
 from dpwitness.ending import NO_VERDICT, OK, VIOLATED, after, apart, attempt
 from dpwitness.expressions import matches
 from dpwitness.mechanisms.terms.validation import InvalidArgument
+from dpwitness.reports.words.wording import plain
 
 if TYPE_CHECKING:
     from dpwitness.suites import Outcome, Suite

@@ -7,6 +7,7 @@ import json
 import re
 import tempfile
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from dpwitness.mechanisms.terms.writing import all_together, write_json, write_t
 from dpwitness.reports.audit.document import document_of, entries_of
 from dpwitness.reports.audit.formats import SUFFIXES, USUAL
 from dpwitness.reports.formats.markdown import markdown
+from dpwitness.reports.plots.album import BESIDE, Album, text_of
 from dpwitness.reports.words.facts import Entry
 from dpwitness.reports.words.summary import family
 from dpwitness.reports.words.wording import slugs
@@ -82,6 +84,7 @@ def write_document(document: Json, folder: Path, formats: Sequence[str] = USUAL,
     """Write the JSON, its formats and its witnesses into a folder that exists; the main files."""
     entries = entries_of(document)
     kept = {entry.witness_file for entry in entries}
+    album = Album(empty=not plots)
     stale = _stale_witnesses(folder, stem, kept)
     with all_together(folder) as draft:
         write_json(draft / f"{stem}.json", document)
@@ -89,36 +92,39 @@ def write_document(document: Json, folder: Path, formats: Sequence[str] = USUAL,
             if entry.witness_file and _WITNESS.fullmatch(entry.witness_file) and entry.result.get("witness"):
                 write_json(draft / entry.witness_file, entry.result["witness"])
         for name in formats:
-            _WRITERS[name](document, entries, draft, stem, plots)
+            _WRITERS[name](document, entries, draft, stem, album)
     for file in stale:
         file.unlink(missing_ok=True)
     return [folder / f"{stem}{SUFFIXES[name]}" for name in formats]
 
 
-def _markdown(document: Json, entries: Sequence[Entry], folder: Path, stem: str, plots: bool) -> None:
-    shown, overview = list(entries), None
-    if plots:
-        from dpwitness.reports.plots.files import draw
-
-        shown, overview = draw(entries, folder)
+def _markdown(document: Json, entries: Sequence[Entry], folder: Path, stem: str, album: Album) -> None:
+    shown, overview = [], album.overview(document["results"])
+    for entry in entries:
+        kinds = [kind for kind in album.kinds(entry) if kind in BESIDE]
+        for kind in kinds:
+            write_text(folder / f"{kind}-{entry.slug}.svg", album.svg(entry, kind))
+        shown.append(replace(entry, plots=tuple((text_of(kind, entry), f"{kind}-{entry.slug}.svg") for kind in kinds)))
+    if overview is not None:
+        write_text(folder / "summary.svg", overview)
     head = {"title": document["title"], "command": document["command"], "environment": document["environment"]}
-    text = markdown(shown, **head, together=family(document["results"]), overview=overview)
+    text = markdown(shown, **head, together=family(document["results"]), overview="summary.svg" if overview else None)
     write_text(folder / f"{stem}.md", text)
 
 
-def _html(document: Json, entries: Sequence[Entry], folder: Path, stem: str, plots: bool) -> None:
+def _html(document: Json, entries: Sequence[Entry], folder: Path, stem: str, album: Album) -> None:
     from dpwitness.reports.formats.html import html
 
-    write_text(folder / f"{stem}.html", html(document, entries, plots=plots))
+    write_text(folder / f"{stem}.html", html(document, entries, album))
 
 
-def _sarif(document: Json, entries: Sequence[Entry], folder: Path, stem: str, plots: bool) -> None:
+def _sarif(document: Json, entries: Sequence[Entry], folder: Path, stem: str, album: Album) -> None:
     from dpwitness.reports.formats.sarif import sarif
 
     write_json(folder / f"{stem}.sarif", sarif(document))
 
 
-def _junit(document: Json, entries: Sequence[Entry], folder: Path, stem: str, plots: bool) -> None:
+def _junit(document: Json, entries: Sequence[Entry], folder: Path, stem: str, album: Album) -> None:
     from dpwitness.reports.formats.junit import junit
 
     write_text(folder / f"{stem}.junit.xml", junit(document))

@@ -30,7 +30,6 @@ def card_for(kind: str, advice: Mapping[str, str] | None = None) -> Callable[[Ca
 def card(entry: Entry) -> list[str]:
     """Lines of markdown for one audit."""
     result = entry.result
-    facts = _CARDS.get(str(result.get("kind")), (_plain_facts, {}))[0](entry)
     lines = [f'<a id="{entry.slug}"></a>', f"### {verdict(result.get('verdict'))}: {code(entry.name)}", ""]
     if result.get("headline"):
         lines += [f"**{prose(result['headline'])}**", ""]
@@ -49,7 +48,7 @@ def card(entry: Entry) -> list[str]:
                 "The file names no mechanism, as this one stands in no module: call `dpwitness.replay(file, mechanism=...)` instead.",
                 "",
             ]
-    lines += [*table(("", ""), [fact for fact in facts if fact[1]]), ""]
+    lines += [*table(("", ""), facts_of(entry)), ""]
     if result.get("kind") == "trace":
         lines += [*calls_table(result), ""]
     for text, file in entry.plots:
@@ -58,6 +57,12 @@ def card(entry: Entry) -> list[str]:
     if notes:
         lines += ["Notes:", "", *(f"- {prose(note)}" for note in notes), ""]
     return lines
+
+
+def facts_of(entry: Entry) -> Facts:
+    """What results of this kind show, as (label, markdown)."""
+    found = _CARDS.get(str(entry.result.get("kind")), (_plain_facts, {}))[0](entry)
+    return [fact for fact in found if fact[1]]
 
 
 def what_to_do(entry: Entry) -> str:

@@ -1,13 +1,147 @@
-"""A report as one HTML file."""
+"""A report as one HTML file: no network, no file beside it, readable without script and in print."""
 
 from __future__ import annotations
 
+import base64
+import shlex
 from collections.abc import Sequence
+from typing import Any
 
+from markupsafe import Markup
+
+from dpwitness.auditors.targets.trust import words_for
 from dpwitness.mechanisms.terms.reading import Json
+from dpwitness.mechanisms.terms.writing import json_text
+from dpwitness.reports.cards.cards import facts_of, what_to_do
+from dpwitness.reports.cards.kinds import calls_table
+from dpwitness.reports.cards.whole import SEVERITY, Column, answer, columns, how_sure, legend, worst_first
+from dpwitness.reports.cards.whole import what_to_do as steps
+from dpwitness.reports.formats.pages import block, render
+from dpwitness.reports.plots.album import Album, text_of
+from dpwitness.reports.plots.family import PLOTS
+from dpwitness.reports.plots.inline import inline_svg
+from dpwitness.reports.words.differing import differing
 from dpwitness.reports.words.facts import Entry
+from dpwitness.reports.words.scope import QUESTION, claim_facts, untested
+from dpwitness.reports.words.summary import family
+from dpwitness.reports.words.wording import plain, shortened
+
+PICTURES = 200  # of one page: about 1 MB, and a few seconds
+WITNESSES = 300_000  # bytes of witnesses inside the page; the others are linked
+_LONGEST = 2_000  # characters of a text from outside
+_PAIR = ("D0", "D1", "where they differ")  # facts that the page shows in a way of its own
 
 
-def html(document: Json, entries: Sequence[Entry], *, plots: bool = True) -> str:
-    """The page."""
-    raise NotImplementedError
+def html(document: Json, entries: Sequence[Entry], album: Album) -> str:
+    """The page.
+
+    Parameters
+    ----------
+    document : dict
+        As `document.document_of` makes it.
+    entries : sequence of Entry
+        Its audits.
+    album : Album
+        Their pictures.
+    """
+    ranked, together, results = worst_first(entries), family(document["results"]), document["results"]
+    shown, overview = columns(entries), album.overview(results)
+    chosen, left_out = _chosen(ranked, album)
+    room = [WITNESSES]
+    lines = [line for line in (*answer(entries), how_sure(entries, together), steps(entries)) if line]
+    seeds = sorted({str(result["seed"]) for result in results if result.get("seed") is not None})
+    return render(
+        "audit.html",
+        document={**document, "title": _told(document["title"]), "command": plain(str(document["command"] or ""))[:_LONGEST]},
+        question=QUESTION,
+        answer=lines,
+        answer_plain=_told(lines[0].replace("`", "").replace("\\", "")),
+        untested=untested(results),
+        claim_facts=claim_facts(results),
+        columns=[column.head for column in shown],
+        rows=[_row(entry, shown) for entry in ranked],
+        verdicts=[name for name in SEVERITY if any(result.get("verdict") == name for result in results)],
+        legend=[legend(entries)] if legend(entries) else [],
+        overview=Markup(inline_svg(overview, "overview", "Certified over claimed, all audits")) if overview else None,
+        entries=entries,
+        cards=[_card(entry, chosen, album, room) for entry in ranked],
+        left_out=left_out,
+        seeds=", ".join(seeds[:40]) + (f" and {len(seeds) - 40} more" if len(seeds) > 40 else ""),
+    )
+
+
+def _told(text: Any) -> str:
+    """Text from outside: on one line, nothing invisible, cut where it is long."""
+    return plain(shortened(text, _LONGEST))
+
+
+def _chosen(ranked: Sequence[Entry], album: Album) -> tuple[set[tuple[str, str]], str]:
+    """The pictures that have room: of each kind in turn, the worst audits first; and a line on those that have none."""
+    every = [(entry.slug, kind) for kind in PLOTS for entry in ranked if kind in album.kinds(entry)]
+    lost = len(every) - PICTURES
+    told = f"{lost} pictures are left out for want of room; dpwitness.plot draws each from its result." if lost > 0 else ""
+    return set(every[:PICTURES]), told
+
+
+def _words(entry: Entry) -> str:
+    """What the filter looks in."""
+    told = (entry.name, entry.result.get("claim"), entry.result.get("relation"), entry.result.get("test"), entry.result.get("kind"))
+    return " ".join(_told(text) for text in told if text).lower()[:300]
+
+
+def _row(entry: Entry, shown: Sequence[Column]) -> Json:
+    cells = []
+    for column in shown:
+        value = column.value(entry)
+        verdict = str(entry.result.get("verdict")) if column.head == "verdict" else ""
+        head = column.head == "audit"
+        cells.append({"head": head, "label": column.head, "text": column.text(entry), "value": _sorted_by(value), "verdict": verdict})
+    return {"verdict": str(entry.result.get("verdict")), "words": _words(entry), "cells": cells}
+
+
+def _sorted_by(value: Any) -> str:
+    if isinstance(value, float):  # what is infinite stands at its end
+        return f"{max(min(value, 1e300), -1e300):.9g}" if value == value else ""
+    return "" if value is None else _told(value)
+
+
+def _card(entry: Entry, chosen: set[tuple[str, str]], album: Album, room: list[int]) -> Json:
+    result, pair = entry.result, entry.result.get("pair")
+    kinds = [kind for kind in album.kinds(entry) if (entry.slug, kind) in chosen]
+    pictures = [
+        {"text": PLOTS[kind].text, "svg": Markup(inline_svg(album.svg(entry, kind), f"{entry.slug}-{kind}", text_of(kind, entry)))}
+        for kind in kinds
+    ]
+    accepted = result.get("accepted")
+    calls = calls_table(result) if result.get("kind") == "trace" else []
+    return {
+        "slug": entry.slug,
+        "name": _told(entry.name),
+        "verdict": str(result.get("verdict")),
+        "words": _words(entry),
+        "headline": _told(result.get("headline") or ""),
+        "todo": what_to_do(entry),
+        "accepted": _told(f"{accepted.get('reason')} (until {accepted.get('expires')})") if isinstance(accepted, dict) else "",
+        "witness": _witness(entry, room),
+        "sides": [(name, [(_told(text), differs) for text, differs in parts]) for name, parts in differing(pair)] if pair else [],
+        "pictures": pictures,
+        "facts": [fact for fact in facts_of(entry) if fact[0] not in _PAIR],
+        "calls": block("\n".join(calls)) if calls else "",
+        "notes": [_told(note) for note in result.get("notes") or []],
+    }
+
+
+def _witness(entry: Entry, room: list[int]) -> Json | None:
+    """The witness inside the page, or beside it where it is too long, and the command that replays it."""
+    if not entry.witness_file:
+        return None
+    witness = entry.result.get("witness") or {}
+    content = base64.b64encode(json_text(witness).encode()).decode()
+    inside = len(content) <= room[0]
+    room[0] -= len(content) if inside else 0
+    words = [part for word in words_for(witness.get("target"), witness.get("scores") or ()) for part in ("--allow", word)]
+    return {
+        "file": entry.witness_file,
+        "href": f"data:application/json;base64,{content}" if inside else entry.witness_file,
+        "replay": shlex.join(["dpwitness", "replay", entry.witness_file, *words]),
+    }

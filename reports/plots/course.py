@@ -63,8 +63,8 @@ def has_pairs(result: Json) -> bool:
 
 
 def draw_pairs(axes: Axes, result: Json) -> None:
-    """What each pair that was tried promised to certify, the best first; the one that went on to the test is filled."""
-    tried = sorted(result["pairs"], key=lambda pair: -(number(pair.get("expected")) or 0.0))[:_PAIRS]
+    """What each pair that was tried promised to certify: the one that went on to the test, filled, then the best others."""
+    tried = sorted(result["pairs"], key=lambda pair: (not pair["confirmed"], -(number(pair.get("expected")) or 0.0)))[:_PAIRS]
     claim, values = claim_of(result), [max(number(pair.get("expected")) or 0.0, 0.0) for pair in tried]
     most = max([value for value in values if np.isfinite(value)] + ([claim.parameter] if claim else [])) or 1.0
     for row, (pair, value) in enumerate(zip(tried, values, strict=True)):

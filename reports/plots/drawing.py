@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from contextlib import contextmanager
+from io import StringIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 INK, GREY, RED, BLUE = "#111111", "#767676", "#b3261e", "#1f5fa8"
 WIDTH, HEIGHT = 4.1, 3.0  # inches of one picture: 400 px wide in a browser
 SMALL = 8.0  # points of labels
+_METADATA = {"Date": None, "Creator": "dpwitness"}
 Margins = tuple[float, float, float, float]
 MARGINS = (0.72, 0.45, 0.12, 0.55)
 
@@ -75,23 +77,32 @@ def drawing(path: Path, width: float = 6.4, height: float = 3.8) -> Iterator[Axe
         save(axes, path)
 
 
+def written(axes: Axes) -> str:
+    """The figure of these axes as the text of an SVG: the same from the same data."""
+    few_ticks(axes)
+    text = StringIO()
+    axes.figure.savefig(text, format="svg", metadata=_METADATA)
+    return text.getvalue()
+
+
 def save(axes: Axes, path: Path) -> None:
-    """The figure of these axes as a file: the same bytes from the same data."""
-    plain_logarithms(axes)
-    metadata = {"Date": None, "Creator": "dpwitness"} if Path(path).suffix == ".svg" else {}
+    """The figure of these axes as a file."""
+    few_ticks(axes)
     with aside(path) as draft:
-        axes.figure.savefig(draft, metadata=metadata, dpi=120)
+        axes.figure.savefig(draft, metadata=_METADATA if Path(path).suffix == ".svg" else {}, dpi=120)
 
 
-def plain_logarithms(axes: Axes) -> None:
-    """Logarithmic axes with plain numbers, few of them: matplotlib's own need `parse_math`, and many minor ticks take time and room."""
-    from matplotlib.ticker import LogFormatterMathtext, LogLocator, NullLocator
+def few_ticks(axes: Axes) -> None:
+    """Few ticks with plain numbers: many take time and room, and matplotlib's own of logarithmic axes need `parse_math`."""
+    from matplotlib.ticker import AutoLocator, LogFormatterMathtext, LogLocator, MaxNLocator, NullLocator
 
     for axis in (axes.xaxis, axes.yaxis):
         if isinstance(axis.get_major_formatter(), LogFormatterMathtext):
             axis.set_major_formatter("{x:g}")
         if isinstance(axis.get_minor_locator(), LogLocator):
             axis.set_minor_locator(NullLocator())
+        if isinstance(axis.get_major_locator(), AutoLocator):
+            axis.set_major_locator(MaxNLocator(5, steps=[1, 2, 2.5, 5, 10]))
 
 
 def ticks_between(low: float, high: float) -> list[float]:

@@ -12,7 +12,7 @@ from dpwitness.mechanisms.terms.validation import InvalidArgument
 from dpwitness.reports.plots.bars import draw_calls, losses_of_calls
 from dpwitness.reports.plots.course import draw_looks, draw_pairs, draw_scaling, draw_search, has_looks, has_pairs
 from dpwitness.reports.plots.curves import draw_profile, draw_tradeoff, has_profile, has_tradeoff
-from dpwitness.reports.plots.drawing import MARGINS, SMALL, Margins, blank, plain_logarithms, short_name, styled
+from dpwitness.reports.plots.drawing import MARGINS, SMALL, Margins, blank, few_ticks, short_name, styled
 from dpwitness.reports.plots.event import draw_event, has_event
 from dpwitness.reports.words.wording import verdict
 
@@ -86,7 +86,7 @@ def plot(result: Result | Json, kind: str | None = None, *, axes: Axes | None = 
     with styled():
         found = new_axes(chosen, data) if axes is None else axes
         PLOTS[chosen].draw(found, data)
-        plain_logarithms(found)
+        few_ticks(found)
         if axes is None:
             title(found, data, PLOTS[chosen].text)
         return found

@@ -9,6 +9,7 @@ import unicodedata
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+_UNSEEN = ("Cc", "Cf", "Cs", "Co", "Zl", "Zp")
 _SHOWN = 8  # entries of a long dataset
 _LONGEST_PROSE = 600
 _LONGEST_SLUG = 60
@@ -50,6 +51,18 @@ def verdict(value: Any) -> str:
     return str(value).replace("_", " ")
 
 
+def plain(text: str) -> str:
+    """Text without the power to move a cursor, colour a screen or turn its direction: such characters are shown as escapes.
+
+    Examples
+    --------
+    >>> plain("a\\x1b[31mb")
+    'a\\\\x1b[31mb'
+    """
+    shown = (char if char == "\n" or unicodedata.category(char) not in _UNSEEN else ascii(char)[1:-1] for char in text)
+    return "".join(shown)
+
+
 def shortened(text: Any, most: int) -> str:
     """Text on one line, cut to so many characters."""
     clean = " ".join(str(text).split())
@@ -58,13 +71,13 @@ def shortened(text: Any, most: int) -> str:
 
 def code(text: Any) -> str:
     """A code span on one line."""
-    clean = " ".join(str(text).split()).replace("`", "'")
+    clean = plain(shortened(text, _LONGEST_PROSE)).replace("`", "'")
     return f"`{clean}`" if clean else ""
 
 
 def prose(text: Any) -> str:
     """Text from outside: one line, no markup of its own, cut where it is very long."""
-    clean = " ".join(str(text).split())
+    clean = plain(" ".join(str(text).split()))
     if len(clean) > _LONGEST_PROSE:
         clean = f"{clean[:_LONGEST_PROSE]} ... ({len(clean):,} characters)"
     return re.sub(r"([\\`*\[])", r"\\\1", clean).replace("&", "&amp;").replace("<", "&lt;")

@@ -1,0 +1,63 @@
+"""Pages as HTML: one frame for all, without network, whose policy allows its own style and script and nothing else."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from functools import cache
+from typing import Any
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markdown_it import MarkdownIt
+from markupsafe import Markup
+
+_TEXTS = "dpwitness.reports", "formats/templates"
+
+
+@cache
+def _environment() -> Environment:
+    found = Environment(loader=PackageLoader(*_TEXTS), autoescape=True, trim_blocks=True, lstrip_blocks=True, undefined=StrictUndefined)
+    found.filters["inline"] = inline
+    return found
+
+
+@cache
+def _markdown() -> MarkdownIt:
+    """Markdown of our own making around texts from anywhere: tables, no HTML, no bare links."""
+    return MarkdownIt("commonmark", {"html": False, "linkify": False}).enable("table")
+
+
+def inline(text: str) -> Markup:
+    """One line of markdown as markup."""
+    return Markup(_markdown().renderInline(str(text)))
+
+
+def block(text: str) -> Markup:
+    """A page of markdown as markup."""
+    return Markup(_markdown().render(str(text)))
+
+
+def render(template: str, **values: Any) -> str:
+    """A page from its template, with the frame's style and script and a policy that names their hashes."""
+    style, script = _part("style.css"), _part("script.js")
+    policy = "; ".join(
+        [
+            "default-src 'none'",
+            f"style-src '{_hash(style)}'",
+            f"script-src '{_hash(script)}'",
+            "img-src data:",
+            "base-uri 'none'",
+            "form-action 'none'",
+        ]
+    )
+    return _environment().get_template(template).render(style=Markup(style), script=Markup(script), policy=policy, **values)
+
+
+@cache
+def _part(name: str) -> str:
+    source, _, _ = _environment().loader.get_source(_environment(), name)  # type: ignore[union-attr]
+    return source.strip()
+
+
+def _hash(text: str) -> str:
+    return f"sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}"

@@ -1,0 +1,102 @@
+"""A picture inside a page: the SVG without what a page does not need, in the page's own colours, light or dark.
+
+A strict content security policy refuses style attributes and style elements; presentation attributes say the same.
+"""
+
+from __future__ import annotations
+
+import re
+from html import escape
+from xml.etree import ElementTree
+
+_COLORS = {
+    "#111111": "currentColor",
+    "#000000": "currentColor",
+    "#ffffff": "var(--paper)",
+    "#dddddd": "var(--line)",
+    "#767676": "var(--grey)",
+    "#b3261e": "var(--red)",
+    "#1f5fa8": "var(--blue)",
+}
+_DROPPED = {"metadata", "style", "title"}
+_NUMBER = re.compile(r"-?\d+\.\d{2,}")
+_LINK = re.compile(r"url\(#([^)]+)\)|^#(.+)$")
+
+
+def inline_svg(svg: str, name: str, text: str) -> str:
+    """Markup for the page.
+
+    Parameters
+    ----------
+    svg : str
+        As `album.Album.svg` gives it.
+    name : str
+        Prefix of the ids in it, unique in the page.
+    text : str
+        What is seen, for those who do not see it.
+    """
+    root = ElementTree.fromstring(svg.encode())
+    box = root.get("viewBox", "0 0 1 1")
+    linked = set(re.findall(r"(?:url\(#|href=\"#)([^)\"]+)", svg))
+    ids = {old: f"{name}-{i}" for i, old in enumerate(sorted(linked))}
+    width = float(box.split()[2])
+    inner = "".join(_markup(child, ids) for child in root)
+    return f'<svg viewBox="{box}" width="{width * 4 / 3:.0f}" role="img" aria-label="{escape(text)}">{inner}</svg>'
+
+
+def _markup(node: ElementTree.Element, ids: dict[str, str]) -> str:
+    tag = node.tag.rpartition("}")[2] if isinstance(node.tag, str) else ""
+    if not tag or tag in _DROPPED:
+        return ""
+    attributes = _attributes(tag, node, ids)
+    inner = "".join(_markup(child, ids) for child in node)
+    if tag == "text":
+        inner = escape(node.text or "", quote=False)
+    if (tag == "g" and not attributes) or (tag == "defs" and not inner):
+        return inner
+    if tag == "g" and not inner:
+        return ""
+    told = "".join(f' {key}="{escape(value)}"' for key, value in attributes.items())
+    return f"<{tag}{told}>{inner}</{tag}>" if inner else f"<{tag}{told}/>"
+
+
+def _attributes(tag: str, node: ElementTree.Element, ids: dict[str, str]) -> dict[str, str]:
+    found: dict[str, str] = {}
+    for key, value in node.attrib.items():
+        key = key.rpartition("}")[2]
+        if key == "style":
+            pairs = (part.split(":", 1) for part in value.split(";") if ":" in part)
+            found |= {name.strip(): _colored(told.strip()) for name, told in pairs}
+        elif key == "id":
+            found |= {"id": ids[value]} if value in ids else {}
+        elif key not in ("space", "version", "gid"):
+            found[key] = _colored(value)
+    found = {key: _LINK.sub(lambda m: _linked(m, ids), value) for key, value in found.items()}
+    for key in ("d", "x", "y", "transform", "points", "height", "width", "stroke-width"):
+        if key in found:
+            found[key] = _NUMBER.sub(lambda m: f"{float(m.group()):.1f}".removesuffix(".0"), found[key]).replace("\n", "").strip()
+    found.pop("font", None)
+    if tag == "text":
+        found = {key: value for key, value in found.items() if key != "font-family" and not (key == "transform" and "rotate(-0" in value)}
+    return _plain(tag, found)
+
+
+def _plain(tag: str, found: dict[str, str]) -> dict[str, str]:
+    """Without what the page's style says for all pictures."""
+    if found.get("stroke") == "var(--line)":
+        return {"class": "grid", "d": found["d"]}
+    if tag == "use":
+        found = {key: value for key, value in found.items() if not key.startswith("stroke")}
+    if "d" in found and not set(found["d"]) & set("CQ"):
+        found["d"] = re.sub(r"\s+", " ", found["d"].replace("L", " ")).replace("M ", "M").replace(" z", "z")
+    usual = {"stroke-linejoin": "miter", "stroke-linecap": "square", "font-size": "9px"}
+    return {key: value for key, value in found.items() if usual.get(key) != value}
+
+
+def _colored(value: str) -> str:
+    return _COLORS.get(value.lower(), value)
+
+
+def _linked(match: re.Match[str], ids: dict[str, str]) -> str:
+    inside, whole = match.groups()
+    return f"url(#{ids[inside]})" if inside else f"#{ids[whole]}"
