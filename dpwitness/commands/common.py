@@ -13,6 +13,7 @@ from typing import Any
 from dpwitness.auditors.results.verdicts import Result, Verdict, strict
 from dpwitness.console import describe
 from dpwitness.ending import NO_VERDICT, OK, VIOLATED, after, attempt
+from dpwitness.mechanisms.terms.validation import InvalidArgument
 from dpwitness.numbers import real, whole
 
 Command = Callable[[str, str], argparse.ArgumentParser]
@@ -56,6 +57,14 @@ def interpreter(parser: argparse.ArgumentParser) -> None:
     """Options of commands that run targets in their own interpreter."""
     parser.add_argument("--python", metavar="PATH", help="run it in worker processes of this interpreter, or of an environment by its name")
     parser.add_argument("--memory", type=GIGABYTES, default=0.0, metavar="GB", help="address space of each worker; default: no limit")
+
+
+def chosen(text: str, names: Sequence[str], option: str = "--format") -> list[str]:
+    """The names in a list with commas. Raises InvalidArgument, with those that exist, where one does not, or none is given."""
+    found = [name.strip() for name in text.split(",")]
+    if not set(found) <= set(names):
+        raise InvalidArgument(f"{option} must name some of {', '.join(names)}, got {text!r}")
+    return list(dict.fromkeys(found))
 
 
 def exit_code(result: Result, *, bits: bool = False) -> int:
