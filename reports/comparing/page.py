@@ -8,6 +8,7 @@ from pathlib import Path
 from dpwitness.mechanisms.terms.writing import all_together, write_json, write_text
 from dpwitness.reports.audit.report import check_writable
 from dpwitness.reports.comparing.compare import CRITERION, Comparison, Row
+from dpwitness.reports.words.summary import acceptance
 from dpwitness.reports.words.wording import code, prose, table, verdict
 
 HEADER = ("change", "audit", "claim", "old", "new", "numbers [what the run shows]")
@@ -97,7 +98,7 @@ def _cells(row: Row) -> tuple[str, ...]:
     ]
     notes = [*moves, *([f"test {row.test}"] if row.test else [])]
     if row.accepted:
-        notes.append(f"accepted until {row.accepted['expires']}: {row.accepted['reason']}")
+        notes.append(f"accepted {acceptance({'accepted': row.accepted})}")
     rules = [violation.rule for violation in row.violations if not violation.accepted]
     change = ", ".join(f"{each} ({', '.join(rules)})" if each == "new violation" else each for each in row.changes)
     return change, row.name, row.claim or "-", _verdicts(row.old, row.old_bits), _verdicts(row.new, row.new_bits), "; ".join(notes)
