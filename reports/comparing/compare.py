@@ -21,21 +21,21 @@ CRITERION = (
     "A number has moved if the intervals of the two runs are disjoint. The interval of an audit by runs is what its event shows: exact "
     "binomial limits of its counts, so wide that two events that show the same come out as moved with probability at most 1 - confidence "
     "(utilities, whose limits hold one by one: at most four times that). Where the runs learned different events, it is what they found "
-    "that moved. Enclosures, sensitivities and low bits are compared only at the same pair and event."
+    "that moved. What was measured on another pair of datasets, or in other low bits, is higher or lower elsewhere: it has not moved."
 )
-CHANGES = ("new violation", "no verdict", "rose", "verdict changed", "fell", "measured elsewhere", "came", "went", "same")
+CHANGES = ("new violation", "no verdict", "rose", "verdict changed", "fell", "higher elsewhere", "lower elsewhere", "came", "went", "same")
 _OPEN = (Verdict.ERROR.value, Verdict.INCONCLUSIVE.value)
 
 
 @dataclass(frozen=True, slots=True)
 class Move:
-    """One number in both runs. `change`: ``rose``, ``fell``, ``same`` or ``measured elsewhere``; `remark`: what else differs."""
+    """One number in both runs. `change`: ``rose``, ``fell``, ``higher elsewhere``, ``lower elsewhere`` or ``same``."""
 
     what: str
     old: Interval
     new: Interval
     change: str
-    remark: str = ""
+    remark: str = ""  # where the events differ
 
     def to_json(self) -> Json:
         ends = {
@@ -240,8 +240,7 @@ def _moves(old: Json, new: Json) -> Iterator[Move]:
         if what not in before:
             continue
         was = before[what]
-        differs = "another pair" if was.pair != its.pair else "another event" if was.event != its.event else ""
-        change = "rose" if its.above(was) else "fell" if was.above(its) else "same"
-        if change != "same" and its.particular and differs:
-            change = "measured elsewhere"
-        yield Move(what, was, its, change, differs if change != "same" else "")
+        change, elsewhere = ("rose", "higher") if its.above(was) else ("fell", "lower") if was.above(its) else ("same", "")
+        if change != "same" and its.elsewhere(was):
+            change = f"{elsewhere} elsewhere"
+        yield Move(what, was, its, change, "another event" if change != "same" and was.event != its.event else "")

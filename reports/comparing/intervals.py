@@ -10,9 +10,10 @@ end misses psi with probability at most (1 - confidence) / 4, all looks at the c
 intervals only if one of four ends has missed: with probability at most 1 - confidence, of the run that has less of it.  []
 
 Two runs may have learned different events, of which one shows more than the other: then disjoint intervals say that *what was found* has
-changed, and a remark says that pair or event differ. Events of values are learned close to the best one, which moves what they show far
-less than the intervals are wide (measured in `tests/reports/test_comparing.py`). A class of low bits is either met or missed; an enclosure
-(white box) and the ratio of a sensitivity are exact at their pair: these are compared only where pair and event are the same.
+changed, and a remark says that the event differs. Events of values are learned close to the best one, which moves what they show far less
+than the intervals are wide: of 3600 pairs of runs of twelve mechanisms of the zoo, 4000 trials each, none moved on one pair of datasets.
+On different pairs 3% did, up to 16% of one mechanism: a pilot on few runs had missed the worst pair. So numbers of different pairs never
+are said to have moved, but to be higher or lower elsewhere; so are low bits, a class of which is met or missed, where the events differ.
 """
 
 from __future__ import annotations
@@ -82,8 +83,13 @@ class Interval:
     high: float
     pair: Any = None
     event: Any = None
-    particular: bool = False  # to its pair and event: of others it says nothing
+    particular: bool = False  # to its event: of others it says nothing
     guesses: Guesses | None = None
+
+    def elsewhere(self, other: Interval) -> bool:
+        """Whether it was measured on another pair of datasets, or is particular to another event."""
+        pairs = [it.pair and {key: value for key, value in it.pair.items() if key != "why"} for it in (self, other)]
+        return pairs[0] != pairs[1] or (self.particular and self.event != other.event)
 
     def above(self, other: Interval) -> bool:
         """Whether all of it lies above all of the other."""
@@ -131,7 +137,7 @@ def _intervals(result: Json) -> Iterator[tuple[str, Interval]]:
 def _read(result: Json, symbol: str, names: tuple[str, str, str], pair: Any = None) -> Interval:
     found = (number(result.get(name)) for name in names)
     shown, low, high = (math.nan if value is None else value for value in found)
-    return Interval(symbol, shown, low, high, pair, particular=pair is not None)
+    return Interval(symbol, shown, low, high, pair)
 
 
 def _counted(claim: Claim, tally: Json, error: float, shown: Any, of: Json, *, particular: bool = False) -> Interval:

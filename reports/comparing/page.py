@@ -118,4 +118,6 @@ def _what_to_do(comparison: Comparison) -> str:
         steps.append("look at what rose: the mechanism tells more, or the new run looked better")
     if found["fell"]:
         steps.append("look at what fell: the mechanism tells less, or the new run looked less well")
+    if found["higher elsewhere"] + found["lower elsewhere"]:
+        steps.append("run both with one pair (--d0, --d1) where numbers come from different ones")
     return "; ".join(steps) or "nothing has to change on this evidence"
