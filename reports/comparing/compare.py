@@ -227,11 +227,21 @@ def _row(old: Json | None, new: Json | None) -> Row:
     violations = tuple(
         Violation(rule, fingerprint(known, rule), accepted is not None and rule in accepted["rules"]) for rule in sorted(now - before)
     )
-    verdicts = [result and str(result["verdict"]) for result in (old, new)]
-    bits = [((result or {}).get("bit_level") or {}).get("verdict") for result in (old, new)]
-    identity = {key: known.get(key) for key in ("name", "kind", "claim", "relation", "test")}
-    return Row(**identity, old=verdicts[0], new=verdicts[1], old_bits=bits[0], new_bits=bits[1], violations=violations,
-               moves=tuple(_moves(old, new)) if old and new else (), accepted=accepted)  # fmt: skip
+    return Row(
+        name=str(known["name"]),
+        **{key: known.get(key) for key in ("kind", "claim", "relation", "test")},
+        old=old["verdict"] if old else None,
+        new=new["verdict"] if new else None,
+        old_bits=_bits(old),
+        new_bits=_bits(new),
+        violations=violations,
+        moves=tuple(_moves(old, new)) if old and new else (),
+        accepted=accepted,
+    )
+
+
+def _bits(result: Json | None) -> str | None:
+    return ((result or {}).get("bit_level") or {}).get("verdict")
 
 
 def _moves(old: Json, new: Json) -> Iterator[Move]:

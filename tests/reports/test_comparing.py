@@ -4,7 +4,9 @@ import copy
 import datetime
 import json
 import math
+import re
 from html.parser import HTMLParser
+from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
@@ -248,9 +250,13 @@ def test_what_is_asked_is_checked(tmp_path):
 ENTRY = {"name": '"m"', "claim": '"pure:1"', "reason": '"known"', "expires": "2026-06-30"}
 
 
-def accepted(tmp_path, **fields):
+def write_entry(tmp_path, **fields):
     lines = [f"{key} = {value}" for key, value in (ENTRY | fields).items() if value is not None]
     (tmp_path / "known.toml").write_text("\n".join(["[[accepted]]", *lines]))
+
+
+def accepted(tmp_path, **fields):
+    write_entry(tmp_path, **fields)
     return read_accepted(tmp_path / "known.toml")
 
 
@@ -331,6 +337,13 @@ def test_a_bad_entry_is_one_line(fields, told, tmp_path):
     assert told in str(error.value) and "\n" not in str(error.value)
 
 
+def test_the_file_in_the_readme_is_read(tmp_path):
+    text = re.search(r"^```toml\n(.*?)^```", (Path(__file__).parents[2] / "README.md").read_text(), re.MULTILINE | re.DOTALL)[1]
+    (tmp_path / "known.toml").write_text(text)
+    (entry,) = read_accepted(tmp_path / "known.toml")
+    assert (entry.name, entry.rule, entry.bound, entry.expires.year) == ("noisy_sum", "VALUE", 1.05, 2099)
+
+
 def test_other_tables_are_refused(tmp_path):
     (tmp_path / "known.toml").write_text("[[acepted]]\n")
     with pytest.raises(dpw.InvalidArgument, match="acepted is no field that is known, those are accepted"):
@@ -342,7 +355,7 @@ def test_suite_and_audit_with_a_baseline(tmp_path, capsys):
     audit = ["audit", "dpwitness.mechanisms:Laplace", "--kwargs", '{"epsilon": 1.0, "noise_multiplier": 0.4}', "--trials", "4000", "--json"]
 
     def run(command, **fields):
-        accepted(tmp_path, **fields)
+        write_entry(tmp_path, **fields)
         code = main([*command, "--baseline", str(tmp_path / "known.toml"), "--report", str(tmp_path / "r")])
         return code, capsys.readouterr()
 
@@ -359,7 +372,7 @@ def test_suite_and_audit_with_a_baseline(tmp_path, capsys):
     assert code == 1 and "no violation of this run matches the entry of name m, claim pure:1" in shown.err
     code, shown = run(audit, name=None, target='"dpwitness.mechanisms:Laplace"', expires="2999-01-01")
     assert code == 0 and json.loads(shown.out)["accepted"]["rules"][0] == "VALUE"
-    code, shown = run(audit, name=None, target='"dpwitness.mechanisms:Laplace"', expires="2999-01-01", bound=1.0)
+    code, shown = run(audit, name=None, target='"dpwitness.mechanisms:Laplace"', expires="2999-01-01", bound=0.5)
     assert code == 1 and "has grown beyond its error" in json.loads(shown.out)["notes"][-1]
     assert run(audit, rule='"VALU"')[0] == 2
 
