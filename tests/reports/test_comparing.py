@@ -19,7 +19,7 @@ from dpwitness.auditors.measured.utility import audit_utility
 from dpwitness.auditors.measured.utility_claims import MeanBound
 from dpwitness.cli import main
 from dpwitness.commands.suite import _excused
-from dpwitness.mechanisms import Gaussian, Laplace, Records, TruncatedGeometric
+from dpwitness.mechanisms import Gaussian, Laplace, NoisyMax, Records, TruncatedGeometric
 from dpwitness.reports.audit.document import document_of
 from dpwitness.reports.comparing import intervals as limits
 from dpwitness.reports.comparing.accepted import judge, open_rules, read_accepted
@@ -96,6 +96,14 @@ def test_seeds_do_not_move(runs):
     assert sum(c.counts["rose"] + c.counts["fell"] for c in found) == 0
     assert all(c.verdict is dpw.Verdict.NOT_REFUTED for c in found)
     assert len({r.parameter_lower for r in runs}) == 10  # and yet each certified another bound
+
+
+def test_a_pair_that_a_pilot_missed_has_not_moved():
+    """Of few runs a pilot picks pairs that tell little: what they show lies apart, and the mechanism is the same."""
+    runs = [dpw.audit(NoisyMax(1.0), trials=4_000, confidence=0.99, seed=seed, name="n") for seed in (2, 8)]
+    assert runs[0].pair.why != runs[1].pair.why
+    assert dpw.compare(report(runs[0]), report(runs[1])).rows[0].changes == ("higher elsewhere",)
+    assert dpw.compare(report(runs[1]), report(runs[0])).rows[0].changes == ("lower elsewhere",)
 
 
 def test_half_the_noise_rises():
