@@ -22,4 +22,5 @@ from .mechanisms.terms.notions import PureDP as PureDP
 from .mechanisms.terms.notions import parse_claim as parse_claim
 from .mechanisms.terms.pairs import Pair as Pair
 from .mechanisms.terms.validation import InvalidArgument as InvalidArgument
+from .reports.comparing.compare import compare as compare
 from .reports.plots.family import plot as plot

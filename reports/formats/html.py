@@ -23,7 +23,7 @@ from dpwitness.reports.plots.inline import inline_svg
 from dpwitness.reports.words.differing import differing
 from dpwitness.reports.words.facts import Entry
 from dpwitness.reports.words.scope import QUESTION, claim_facts, untested
-from dpwitness.reports.words.summary import family
+from dpwitness.reports.words.summary import acceptance, family
 from dpwitness.reports.words.wording import plain, shortened
 
 PICTURES = 200  # of one page: about 1 MB, and a few seconds
@@ -112,7 +112,6 @@ def _card(entry: Entry, chosen: set[tuple[str, str]], album: Album, room: list[i
         {"text": PLOTS[kind].text, "svg": Markup(inline_svg(album.svg(entry, kind), f"{entry.slug}-{kind}", text_of(kind, entry)))}
         for kind in kinds
     ]
-    accepted = result.get("accepted")
     calls = calls_table(result) if result.get("kind") == "trace" else []
     return {
         "slug": entry.slug,
@@ -121,7 +120,7 @@ def _card(entry: Entry, chosen: set[tuple[str, str]], album: Album, room: list[i
         "words": _words(entry),
         "headline": _told(result.get("headline") or ""),
         "todo": what_to_do(entry),
-        "accepted": _told(f"{accepted.get('reason')} (until {accepted.get('expires')})") if isinstance(accepted, dict) else "",
+        "accepted": _told(acceptance(result)) if result.get("accepted") else "",
         "witness": _witness(entry, room),
         "sides": [(name, [(_told(text), differs) for text, differs in parts]) for name, parts in differing(pair)] if pair else [],
         "pictures": pictures,
