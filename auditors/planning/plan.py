@@ -33,6 +33,7 @@ from dpwitness.mechanisms.terms.validation import (
 MOST = 10**12  # runs
 OWN = "own"  # the law of the mechanism's own pair
 _TABLE = (0.1, 0.3, 1.0, 3.0, 10.0)  # of the runs, the rows of the table
+_EQUAL = 1e-6  # a law's parameter and the claim's, for laws are computed in floating point
 _LAWS = 16  # pairs whose law is looked at
 _SMALLEST, _HALVINGS = 1e-6, 14  # of a violation over the claim that is looked for; of the interval around it
 
@@ -226,7 +227,9 @@ def plan(
         raise InvalidArgument("plan: find or trials must be given, got neither")
     shape = OWN if own else shape or "coin"
     law = own or (law_with(shape, claim, find) if find is not None else None)
-    find = parameter_of(claim, law) if own and law else find
+    if own:
+        find = parameter_of(claim, own)
+        find = min(find, claim.parameter) if find <= claim.parameter * (1 + _EQUAL) else find
     count, many = max(1, len(pairs)), shape in ("laplace", "gaussian") or mechanism is not None
 
     def chance_of(runs: int, of: LossLaw) -> float:

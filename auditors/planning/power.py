@@ -37,7 +37,7 @@ def budget_of(trials: int, pairs: int, floats: bool) -> tuple[int, int]:
     Examples
     --------
     >>> budget_of(100_000, 1, True)
-    (18060, 71710)
+    (18502, 71268)
     """
     pairs = min(pairs, max(1, trials // RUNS_A_PAIR))
     budget = trials - 4 * probe_chunk(trials, pairs) * pairs

@@ -21,6 +21,7 @@ from dpwitness.mechanisms.terms.validation import InvalidArgument, shown
 
 SHAPES = ("coin", "laplace", "gaussian")
 
+_ROUNDED = 1e-9
 _LARGEST = 30.0  # of a shift or of log-odds; what lies beyond shows in every run
 
 
@@ -57,7 +58,11 @@ def parameter_of(claim: Claim, law: LossLaw) -> float:
         return max(side.epsilon(claim.delta_budget) for side in sides)
     if claim.bounds_renyi:
         return max(_renyi(claim, side) for side in sides)
-    return max(float(np.max(claim.parameter_at(fpr, tpr))) for _, fpr, tpr in (side.roc() for side in sides))
+    found = 0.0
+    for _, fpr, tpr in (side.roc() for side in sides):
+        sure = (fpr > _ROUNDED) & (tpr < 1 - _ROUNDED)  # beyond, rounding makes up quantiles
+        found = max(found, float(np.max(claim.parameter_at(fpr[sure], tpr[sure]), initial=0.0)))
+    return found
 
 
 def _renyi(claim: Claim, law: LossLaw) -> float:
