@@ -288,8 +288,9 @@ def _needed(chance_of: Callable[[int], float], power: float) -> int | None:
         high = min(2 * high, MOST)
     if high == LEAST:
         return LEAST
-    grid = range(high // 2, high + 1, max(1, 10 ** (len(str(high)) - 3)))
-    return [*grid, high][bisect_left(grid, True, key=lambda runs: chance_of(runs) >= power)]
+    unit: int = 10 ** max(0, len(str(high)) - 3)
+    sizes = [*range(high // 2, high, unit), high]
+    return sizes[bisect_left(sizes, True, key=lambda runs: chance_of(runs) >= power)]
 
 
 def _smallest(claim: Claim, shape: str, power: float, chance_of: Callable[[LossLaw], float]) -> float:

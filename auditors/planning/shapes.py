@@ -66,7 +66,7 @@ def parameter_of(claim: Claim, law: LossLaw) -> float:
 
 
 def _renyi(claim: Claim, law: LossLaw) -> float:
-    orders = np.array(claim.orders_among(ZCDP.orders))
+    orders = np.array(list(claim.orders_among(ZCDP.orders.tolist())))
     some = law.p > 0
     with np.errstate(invalid="ignore"):
         found = logsumexp((orders[:, None] - 1) * law.loss[some], b=law.p[some], axis=1) / (orders - 1)
