@@ -7,6 +7,8 @@ from .auditors.loss.limit import limit as limit
 from .auditors.measured.sensitivity import audit_sensitivity as audit_sensitivity
 from .auditors.measured.utility import audit_utility as audit_utility
 from .auditors.pairs.search import search as search
+from .auditors.planning.plan import Plan as Plan
+from .auditors.planning.plan import plan as plan
 from .auditors.replaying.replay import replay as replay
 from .auditors.results.audit_result import AuditResult as AuditResult
 from .auditors.results.certify_result import CertifyResult as CertifyResult

@@ -45,9 +45,12 @@ def running(parser: argparse.ArgumentParser, seconds: str = "") -> None:
     parser.add_argument("--json", action="store_true", help="print results as JSON")
 
 
-def subject(parser: argparse.ArgumentParser) -> None:
+def subject(parser: argparse.ArgumentParser, *, optional: bool = False) -> None:
     """Options of commands that run one mechanism on a pair: what is run, what it claims, and where."""
-    parser.add_argument("target", metavar="MODULE:NAME", help="a mechanism or a function f(dataset, size, rng); FILE.py:NAME works too")
+    how: dict[str, Any] = {"nargs": "?"} if optional else {}
+    parser.add_argument(
+        "target", **how, metavar="MODULE:NAME", help="a mechanism or a function f(dataset, size, rng); FILE.py:NAME works too"
+    )
     parser.add_argument("--claim", help="pure:EPS, approx:EPS,DELTA, zcdp:RHO, rdp:ALPHA,EPS or gdp:MU; default: the mechanism's own")
     parser.add_argument("--d0", metavar="JSON", help="a dataset: a list of numbers is a float64 array, anything else stays what JSON says")
     parser.add_argument("--d1", metavar="JSON", help="its neighbour; without --d0 and --d1 pairs are taken from the mechanism's domain")
