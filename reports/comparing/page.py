@@ -8,26 +8,11 @@ from pathlib import Path
 from dpwitness.mechanisms.terms.writing import all_together, write_json, write_text
 from dpwitness.reports.audit.report import check_writable
 from dpwitness.reports.comparing.compare import CRITERION, Comparison, Row
+from dpwitness.reports.formats.page import page
 from dpwitness.reports.words.summary import acceptance
 from dpwitness.reports.words.wording import code, prose, table, verdict
 
 HEADER = ("change", "audit", "claim", "old", "new", "numbers [what the run shows]")
-_PAGE = """<!doctype html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<title>{{ title }}</title>
-<style>
-body { font: 16px/1.5 sans-serif; margin: 2rem auto; max-width: 75rem; padding: 0 1rem }
-table { border-collapse: collapse } th, td { border: 1px solid #999; padding: .2rem .5rem; text-align: left; vertical-align: top }
-</style>
-</head>
-<body>
-{{ body }}
-</body>
-</html>
-"""
 
 
 def terminal(comparison: Comparison) -> str:
@@ -58,17 +43,7 @@ def markdown(comparison: Comparison) -> str:
 
 def html(comparison: Comparison) -> str:
     """The page in one file."""
-    from markdown_it import MarkdownIt
-
-    return page("Comparison", MarkdownIt("commonmark", {"html": False}).enable("table").render(markdown(comparison)))
-
-
-def page(title: str, body: str) -> str:
-    """A standalone page around markup that is safe already; the title is text."""
-    from jinja2 import Environment
-    from markupsafe import Markup
-
-    return Environment(autoescape=True, keep_trailing_newline=True).from_string(_PAGE).render(title=title, body=Markup(body))
+    return page("Comparison", markdown(comparison))
 
 
 WRITERS: dict[str, Callable[[Comparison], str]] = {"md": markdown, "html": html}

@@ -32,7 +32,7 @@ _LONGEST = 2_000  # characters of a text from outside
 _PAIR = ("D0", "D1", "where they differ")  # facts that the page shows in a way of its own
 
 
-def html(document: Json, entries: Sequence[Entry], album: Album) -> str:
+def html(document: Json, entries: Sequence[Entry], album: Album, *, pages: Sequence[tuple[str, str]] = (), here: str = "") -> str:
     """The page.
 
     Parameters
@@ -43,6 +43,8 @@ def html(document: Json, entries: Sequence[Entry], album: Album) -> str:
         Its audits.
     album : Album
         Their pictures.
+    pages, here : sequence of (str, str), str
+        Navigation, where the page belongs to a site.
     """
     ranked, together, results = worst_first(entries), family(document["results"]), document["results"]
     shown, overview = columns(entries), album.overview(results)
@@ -52,6 +54,8 @@ def html(document: Json, entries: Sequence[Entry], album: Album) -> str:
     seeds = sorted({str(result["seed"]) for result in results if result.get("seed") is not None})
     return render(
         "audit.html",
+        pages=pages,
+        here=here,
         document={**document, "title": _told(document["title"]), "command": plain(str(document["command"] or ""))[:_LONGEST]},
         question=QUESTION,
         answer=lines,
