@@ -18,7 +18,7 @@ _OF_THIS_MACHINE = ("python", "time_limit", "memory_limit")  # of a target in a 
 def rules_of(result: Json) -> list[str]:
     """The rules that a result breaks, in the order of `RULES`.
 
-    A trace whose findings an audit has certified breaks VALUE too; CHECK is broken by a check that failed, whether it refuted the claim or not.
+    A trace whose findings an audit has certified breaks VALUE too; CHECK is broken by any check that failed.
 
     Examples
     --------
