@@ -13,6 +13,7 @@ from typing import Any
 from dpwitness.auditors.results.verdicts import Result, Verdict, strict
 from dpwitness.console import describe
 from dpwitness.ending import NO_VERDICT, OK, VIOLATED, after, attempt
+from dpwitness.mechanisms.terms.reading import Json
 from dpwitness.numbers import real, whole
 
 Command = Callable[[str, str], argparse.ArgumentParser]
@@ -36,7 +37,12 @@ def running(parser: argparse.ArgumentParser, seconds: str = "") -> None:
         budget.add_argument("--seconds", type=SECONDS, metavar="S", help=told)
     parser.add_argument("--seed", type=SEED, metavar="S", help="root of all randomness: the same seed gives the same counts")
     parser.add_argument("--workers", type=WORKERS, default=1, metavar="K", help="threads for dpwitness' own kernels, processes otherwise")
-    parser.add_argument("--report", metavar="DIR", help="write audit.md, audit.json, plots, and witness-*.json for each violation")
+    parser.add_argument(
+        "--report", metavar="DIR", help="write audit.md, audit.sarif, audit.json, plots, and witness-*.json for each violation"
+    )
+    parser.add_argument(
+        "--summary", metavar="FILE", help="append a short summary in markdown; without it, where GITHUB_STEP_SUMMARY names a file, to that"
+    )
     parser.add_argument("--json", action="store_true", help="print results as JSON")
 
 
@@ -76,6 +82,7 @@ def conclude(args: argparse.Namespace, results: Sequence[Result], *, title: str,
     report, lost = None, False
     if args.report is not None:
         report, lost = attempt("report", lambda: write_report(data, args.report, title=title, command=command_line()))
+    lost |= summarize(args, data, title)
     if args.json:
         print_json(data[0] if len(data) == 1 else data)
     else:
@@ -86,6 +93,18 @@ def conclude(args: argparse.Namespace, results: Sequence[Result], *, title: str,
         print("\n\n".join(told))
     codes = {exit_code(result, bits=bits) for result in results}
     return after(next((code for code in (VIOLATED, NO_VERDICT) if code in codes), OK), lost)
+
+
+def summarize(args: argparse.Namespace, results: Sequence[Result | Json], title: str) -> bool:
+    """Append the summary, if there is a file for it; whether one that was asked for could not be written."""
+    from dpwitness.reports.audit.document import document_of
+    from dpwitness.reports.formats.step_summary import append_summary, summary_file
+
+    file = summary_file(args.summary)
+    if file is None:
+        return False
+    _, lost = attempt("summary", lambda: append_summary(document_of(results, title=title, command=command_line()), file))
+    return lost and args.summary is not None
 
 
 def command_line() -> str:

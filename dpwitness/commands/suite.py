@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from dpwitness.commands.common import CONFIDENCE, Command, command_line, print_json, running
+from dpwitness.commands.common import CONFIDENCE, Command, command_line, print_json, running, summarize
 from dpwitness.console import bar, plain
 from dpwitness.ending import NO_VERDICT, OK, VIOLATED, after, apart, attempt
 from dpwitness.expressions import matches
@@ -62,6 +62,7 @@ def run(args: argparse.Namespace) -> int:
     report, lost = None, False
     if args.report is not None:
         report, lost = attempt("report", lambda: _pages(found, outcomes, missing, args.report))
+    lost |= summarize(args, [o.json for o in outcomes], f"Suite {found.name}")
     print(_tally(outcomes, len(chosen) - len(missing)) + (f"; {len(missing)} not installed" if missing else ""), file=out)
     if report is not None:
         print(f"report: {report}", file=out)

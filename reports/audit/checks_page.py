@@ -8,11 +8,13 @@ from typing import Any
 
 from dpwitness.auditors.checks.run import CheckReport
 from dpwitness.mechanisms.terms.writing import write_json, write_text
+from dpwitness.reports.audit.document import document_of
 from dpwitness.reports.audit.report import check_writable, write_report
+from dpwitness.reports.formats.sarif import sarif
 
 
 def write(reports: Sequence[CheckReport], folder: Path | str, *, command: str) -> Path:
-    """Write ``checks.json`` and ``checks.md``; where a check rests on an audit, that audit's report and its witness.
+    """Write ``checks.json``, ``checks.sarif`` and ``checks.md``; where a check rests on an audit, that audit's report and its witness.
 
     Returns
     -------
@@ -20,8 +22,10 @@ def write(reports: Sequence[CheckReport], folder: Path | str, *, command: str) -
         The markdown file.
     """
     path = check_writable(folder)
-    data = [report.to_json() for report in reports]
-    write_json(path / "checks.json", {"schema_version": 1, "command": command, "results": data})
+    document = document_of(reports, title="Checks", command=command)
+    data = document["results"]
+    write_json(path / "checks.json", document)
+    write_json(path / "checks.sarif", sarif(document))
     audits = [finding.result for report in reports for finding in report.findings if finding.result is not None]
     if audits:
         write_report(audits, path, title="Audits behind the checks", command=command)

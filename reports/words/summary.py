@@ -12,6 +12,7 @@ from numpy.typing import ArrayLike
 from dpwitness.auditors.results.verdicts import Verdict
 from dpwitness.mechanisms.terms.protocol import FloatArray
 from dpwitness.mechanisms.terms.reading import Json
+from dpwitness.reports.words.plain import plain
 from dpwitness.reports.words.wording import number
 
 
@@ -79,3 +80,14 @@ def tally_of_verdicts(results: Sequence[Json]) -> dict[str, int]:
 def violated_in_bits(result: Json) -> bool:
     """Whether the low bits of the outputs break the claim."""
     return (result.get("bit_level") or {}).get("verdict") == Verdict.VIOLATED.value
+
+
+def excused(result: Json) -> str:
+    """Why a violation asks for nothing: accepted in the baseline, or expected of a mechanism that is wrong on purpose; or empty."""
+    accepted = result.get("accepted")
+    if accepted:
+        until = f" (until {plain(accepted['expires'], 40)})" if accepted.get("expires") else ""
+        return f"accepted: {plain(accepted.get('reason') or 'no reason given')}{until}"
+    if result.get("right") is True and (result.get("verdict") == Verdict.VIOLATED.value or violated_in_bits(result)):
+        return f"expected by the suite: {plain(result.get('expected') or 'it is wrong on purpose')}"
+    return ""
