@@ -22,3 +22,4 @@ from .mechanisms.terms.notions import PureDP as PureDP
 from .mechanisms.terms.notions import parse_claim as parse_claim
 from .mechanisms.terms.pairs import Pair as Pair
 from .mechanisms.terms.validation import InvalidArgument as InvalidArgument
+from .reports.comparing.compare import compare as compare

@@ -7,7 +7,7 @@ import os
 from collections.abc import Sequence
 from typing import NoReturn
 
-from dpwitness.commands import audit, bench, check, claims, listing, replay, report, suite, targets, trace
+from dpwitness.commands import audit, bench, check, claims, compare, listing, replay, report, suite, targets, trace
 from dpwitness.ending import OK, TRACEBACK, USAGE, guarded, streams
 from dpwitness.interrupts import heard, last
 
@@ -20,6 +20,7 @@ COMMANDS = {
     "check": check,
     "replay": replay,
     "report": report,
+    "compare": compare,
     "list": listing,
     "bench": bench,
 }
@@ -67,7 +68,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
         return guarded("", told)
     if args.command is None:
-        parser.error("a command is needed: audit, trace, check, targets, suite, claims, replay, report, list or bench")
+        parser.error("a command is needed: audit, trace, check, targets, suite, claims, replay, report, compare, list or bench")
     with heard():
         code = guarded(args.command, lambda: _run(args))
         return last(code) if argv is None else code

@@ -5,9 +5,8 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from dpwitness.commands.common import Command
+from dpwitness.commands.common import Command, chosen
 from dpwitness.ending import OK
-from dpwitness.mechanisms.terms.validation import InvalidArgument
 
 
 def arguments(command: Command) -> None:
@@ -27,10 +26,7 @@ def run(args: argparse.Namespace) -> int:
     from dpwitness.reports.audit.formats import FORMATS
     from dpwitness.reports.audit.report import check_writable, write_document
 
-    formats = [name.strip() for name in args.format.split(",")]
-    for name in formats:
-        if name not in FORMATS:
-            raise InvalidArgument(f"--format must name some of {', '.join(FORMATS)}, got {args.format!r}")
+    formats = chosen(args.format, FORMATS)
     document = read_document(args.file)
     folder = check_writable(args.report if args.report is not None else Path(args.file).parent)
     stem = Path(args.file).stem

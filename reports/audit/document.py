@@ -10,6 +10,7 @@ from dpwitness.auditors.results.verdicts import Result, Verdict, environment, st
 from dpwitness.auditors.targets.places import place_of
 from dpwitness.mechanisms.terms.reading import (
     Json,
+    Rule,
     anything,
     boolean,
     items,
@@ -76,6 +77,8 @@ def entries_of(document: Json) -> list[Entry]:
 _extended = nullable(number(words_allowed=("inf", "-inf", "nan")))
 _texts = listing(text(200_000))
 _PAIR = nullable(record({"relation": text(200), "why": text()}, d0=anything, d1=anything))
+_TALLY = nullable(record(correct=whole(), wrong=whole(), rounds=whole(), directions=whole(1, 2)))
+_VERDICT = one_of(*(verdict.value for verdict in Verdict))
 _FIELDS = {  # of a result: what the formats take apart; others are told as they are, or not at all
     "kind": text(200),
     "headline": text(200_000),
@@ -92,15 +95,28 @@ _FIELDS = {  # of a result: what the formats take apart; others are told as they
     "right": nullable(boolean),
     "expected": nullable(text(2000)),
     "test": text(2000),
+    "tally": _TALLY,
+    "alpha": number(lambda a: 0 <= a < 1, "in [0, 1)"),
     "source": nullable(record(file=text(1000), line=whole(1))),
-    "findings": nullable(listing(items(anything))),
-    "bit_level": nullable(items(anything)),
+    "findings": listing(items(anything)),
     "target": nullable(items(anything)),
-    "accepted": nullable(items(anything)),
+    "accepted": nullable(record(reason=text(), expires=text(40), rules=listing(text(40)))),
 } | dict.fromkeys(
-    ("parameter_lower", "parameter_upper", "epsilon_lower", "confidence", "p_value", "limit", "detectable", "seconds", "bound"), _extended
+    (
+        *("parameter_lower", "parameter_upper", "epsilon_lower", "confidence", "p_value", "limit", "detectable", "seconds", "bound"),
+        *("ratio", "ratio_lower", "ratio_upper", "estimate", "lower", "upper"),
+    ),
+    _extended,
 )
 _DOCUMENT = {"title": text(2000), "command": nullable(text(200_000)), "environment": items(text(2000))}
+
+
+_BITS = {"verdict": _VERDICT, "tally": _TALLY, "epsilon_lower": _extended, "pair": _PAIR}
+_NESTED = {
+    "bit_level": _BITS,
+    "enclosure": {"parameter_lower": _extended, "parameter_upper": _extended},
+    "audit": _FIELDS | {"verdict": _VERDICT},
+}
 
 
 def read_document(path: str | Path) -> Json:
@@ -111,8 +127,11 @@ def read_document(path: str | Path) -> Json:
     InvalidArgument
         If it is no regular file, no complete JSON, of another tool, or of a newer schema: one line that names the file and the field.
     """
-    name = printable(Path(path).name)
-    found = read_json(path)
+    return checked_document(read_json(path), printable(Path(path).name))
+
+
+def checked_document(found: Any, name: str = "document") -> Json:
+    """A document that came from anywhere, if it is one. Raises InvalidArgument, with `name` before the field, as `read_document` does."""
     if not isinstance(found, Mapping) or "results" not in found or "schema_version" not in found:
         raise InvalidArgument(f"{name} must be a report of dpwitness, such as audit.json: it has no schema_version and results")
     try:
@@ -120,15 +139,21 @@ def read_document(path: str | Path) -> Json:
             raise InvalidArgument(
                 f"schema_version must be at most {SCHEMA}, got {found['schema_version']}: the file is of a newer dpwitness"
             )
-        for field, rule in _DOCUMENT.items():
-            if field in found:
-                rule(found[field], field)
+        _present(_DOCUMENT, found, "")
         for i, result in enumerate(listing(items(anything))(found["results"], "results")):
             at = f"results[{i}]"
-            record(dict.fromkeys(result, anything), name=text(200_000), verdict=one_of(*(verdict.value for verdict in Verdict)))(result, at)
-            for field, rule in _FIELDS.items():
-                if field in result:
-                    rule(result[field], f"{at}.{field}")
+            record(dict.fromkeys(result, anything), name=text(200_000), verdict=_VERDICT)(result, at)
+            _present(_FIELDS, result, f"{at}.")
+            for field, rules in _NESTED.items():
+                if result.get(field) is not None:
+                    _present(rules, items(anything)(result[field], f"{at}.{field}"), f"{at}.{field}.")
     except InvalidArgument as error:
         raise InvalidArgument(f"{name}: {error}") from None
     return {"title": "Audits", "command": None, "environment": {}} | dict(found)
+
+
+def _present(rules: Mapping[str, Rule], found: Mapping[str, Any], at: str) -> None:
+    """Hold the fields that are there against their rules."""
+    for field, rule in rules.items():
+        if field in found:
+            rule(found[field], f"{at}{field}")

@@ -13,7 +13,7 @@ from dpwitness.mechanisms.terms.pairs import RELATIONS
 from dpwitness.mechanisms.terms.reading import Json
 from dpwitness.reports.cards.kinds import CARDS, calls_table
 from dpwitness.reports.words.facts import Card, Entry, Facts, _environment, claim_of, enclosure, pair_facts, run_facts
-from dpwitness.reports.words.summary import error_of, violated_in_bits
+from dpwitness.reports.words.summary import acceptance, error_of, violated_in_bits
 from dpwitness.reports.words.wording import beyond, code, count, dataset, figure, number, prose, table, verdict
 
 
@@ -35,6 +35,8 @@ def card(entry: Entry) -> list[str]:
     if result.get("headline"):
         lines += [f"**{prose(result['headline'])}**", ""]
     lines += [f"What to do: {what_to_do(entry)}", ""]
+    if result.get("accepted"):
+        lines += [f"Accepted {prose(acceptance(result))}.", ""]
     if entry.witness_file:
         lines += [
             f"Witness: [{entry.witness_file}]({entry.witness_file}). Anyone can reach this verdict again, with fresh randomness:",

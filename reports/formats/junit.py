@@ -6,11 +6,10 @@ import xml.etree.ElementTree as ET
 
 from dpwitness.auditors.results.verdicts import Verdict
 from dpwitness.mechanisms.terms.reading import Json
+from dpwitness.reports.formats.excuses import excused
 from dpwitness.reports.words.plain import plain
-from dpwitness.reports.words.summary import excused, violated_in_bits
+from dpwitness.reports.words.summary import violated_in_bits
 from dpwitness.reports.words.wording import number
-
-_TOLD = 4000  # characters of an element's text
 
 
 def junit(document: Json) -> str:
@@ -39,11 +38,11 @@ def _case(result: Json) -> ET.Element:
     outcome = _outcome(result)
     if outcome is not None:
         tag, kind = outcome
-        ET.SubElement(case, tag, type=kind, message=plain(excused(result) or headline, 500)).text = plain(headline, _TOLD)
+        ET.SubElement(case, tag, type=kind, message=plain(excused(result) or headline, 500)).text = plain(headline)
     lines = [headline, *(f"{key}: {result[key]}" for key in ("claim", "relation", "seed", "trials") if result.get(key) is not None)]
     if result.get("source"):
         lines.append(f"source: {result['source']['file']}:{result['source']['line']}")
-    ET.SubElement(case, "system-out").text = "\n".join(plain(line, _TOLD) for line in lines)
+    ET.SubElement(case, "system-out").text = "\n".join(plain(line) for line in lines)
     return case
 
 

@@ -161,10 +161,11 @@ def _row(entry: Entry) -> tuple[str, ...]:
     share = f"{value / limit:.1%}" if limit and value is not None else "-"
     symbol = result.get("parameter", "epsilon")
     shown = verdict(result.get("verdict"))
+    accepted = " (accepted)" if result.get("accepted") else ""
     return (
         f"[{code(entry.name)}](#{entry.slug})",
         code(result["claim"]) if result.get("claim") else "-",
-        f"**{shown}**" if result.get("verdict") == Verdict.VIOLATED.value else shown,
+        (f"**{shown}**" if result.get("verdict") == Verdict.VIOLATED.value else shown) + accepted,
         _measured(result) or (beyond(symbol, least) if value is not None else "-"),
         figure(limit),
         share,

@@ -13,9 +13,9 @@ from urllib.parse import quote
 from dpwitness.auditors.results.trace_result import FINDINGS
 from dpwitness.auditors.results.verdicts import Verdict
 from dpwitness.mechanisms.terms.reading import Json
+from dpwitness.reports.formats.excuses import excuse
 from dpwitness.reports.words.fingerprint import RULES, fingerprint, rules_of
 from dpwitness.reports.words.plain import plain
-from dpwitness.reports.words.summary import excused
 from dpwitness.reports.words.wording import slugs
 
 SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
@@ -136,7 +136,7 @@ def _result(result: Json, rule: str, mark: str, again: int) -> Json:
     related = [found for finding in _findings(result, rule)[1:] if (found := _where(finding.get("where")))]
     if related:
         told["relatedLocations"] = [{"physicalLocation": place} for place in related[:99]]
-    if reason := excused(result):
+    if reason := excuse(result, rule):
         told["suppressions"] = [{"kind": "external", "status": "accepted", "justification": reason}]
     return told
 

@@ -7,8 +7,9 @@ from pathlib import Path
 
 from dpwitness.auditors.results.verdicts import Verdict
 from dpwitness.mechanisms.terms.reading import Json
+from dpwitness.reports.formats.excuses import excused
 from dpwitness.reports.words.plain import plain
-from dpwitness.reports.words.summary import excused, tally_of_verdicts, violated_in_bits
+from dpwitness.reports.words.summary import tally_of_verdicts, violated_in_bits
 from dpwitness.reports.words.wording import beyond, code, figure, number, prose, table, verdict
 
 VARIABLE = "GITHUB_STEP_SUMMARY"
@@ -64,9 +65,11 @@ def _answer(results: list[Json]) -> str:
     return f"{first} Verdicts: {'; '.join([words or 'none', *more])}."
 
 
-def _rank(result: Json) -> tuple[int, bool]:
-    bits = violated_in_bits(result)
-    return (0 if bits else _ORDER.index(result["verdict"]), bool(excused(result)))
+def _rank(result: Json) -> tuple[bool, int, bool]:
+    """What asks for something first, then the graver verdict; low bits count as a violation, after those of values."""
+    order = _ORDER.index(result["verdict"])
+    bits = violated_in_bits(result) and order > 0
+    return (bool(excused(result)), 0 if bits else order, bits)
 
 
 def _row(result: Json) -> tuple[str, ...]:

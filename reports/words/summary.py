@@ -12,7 +12,6 @@ from numpy.typing import ArrayLike
 from dpwitness.auditors.results.verdicts import Verdict
 from dpwitness.mechanisms.terms.protocol import FloatArray
 from dpwitness.mechanisms.terms.reading import Json
-from dpwitness.reports.words.plain import plain
 from dpwitness.reports.words.wording import number
 
 
@@ -82,12 +81,7 @@ def violated_in_bits(result: Json) -> bool:
     return (result.get("bit_level") or {}).get("verdict") == Verdict.VIOLATED.value
 
 
-def excused(result: Json) -> str:
-    """Why a violation asks for nothing: accepted in the baseline, or expected of a mechanism that is wrong on purpose; or empty."""
-    accepted = result.get("accepted")
-    if accepted:
-        until = f" (until {plain(accepted['expires'], 40)})" if accepted.get("expires") else ""
-        return f"accepted: {plain(accepted.get('reason') or 'no reason given')}{until}"
-    if result.get("right") is True and (result.get("verdict") == Verdict.VIOLATED.value or violated_in_bits(result)):
-        return f"expected by the suite: {plain(result.get('expected') or 'it is wrong on purpose')}"
-    return ""
+def acceptance(result: Json) -> str:
+    """Why and until when violations of a result are accepted; empty where none is."""
+    found = result.get("accepted")
+    return f"until {found['expires']}: {found['reason']} ({', '.join(found['rules'])})" if found else ""
