@@ -182,15 +182,14 @@ def test_a_second_run_gives_the_same_fingerprints_and_another_claim_others(found
 
 
 def test_what_was_accepted_or_is_expected_is_suppressed(document, found):
-    accepted = found["broken"] | {"accepted": {"reason": "rewritten [in May](javascript:x)", "expires": "2030-01-01", "rules": ["VALUE"]}}
+    reason = {"reason": "rewritten [in May](javascript:x)", "expires": "2030-01-01", "rules": ["VALUE"]}
+    accepted = found["broken"] | {"accepted": reason, "bit_level": {"verdict": "VIOLATED", "epsilon_lower": 2.0}}
     results = results_of(valid_sarif(document | {"results": [accepted]}))
-    for result in results:
-        (only,) = result["suppressions"]
-        assert (
-            (only["kind"], only["status"]) == ("external", "accepted")
-            and "May" in only["justification"]
-            and "2030" in only["justification"]
-        )
+    assert [(result["ruleId"], "suppressions" in result) for result in results] == [("VALUE", True), ("BITS", False)]
+    (only,) = results[0]["suppressions"]
+    assert (only["kind"], only["status"]) == ("external", "accepted") and "May" in only["justification"] and "2030" in only["justification"]
+    assert valid_junit(document | {"results": [accepted]}).find(".//failure") is not None
+    accepted["bit_level"] = None
     assert valid_junit(document | {"results": [accepted]}).find(".//skipped").get("type") == "accepted"
     suite = [found["broken"] | {"right": True, "expected": "violated"}, found["kept"] | {"right": False, "expected": "violated"}]
     assert all("suppressions" in result for result in results_of(valid_sarif(document | {"results": suite[:1]})))
@@ -403,30 +402,46 @@ def test_plain(): pass
 """
 
 
-@pytest.mark.parametrize(("workers", "family"), [(2, "xunit2"), (0, "xunit1")])
-def test_pytest_writes_valid_xml_with_what_audits_found(workers, family, tmp_path, monkeypatch):
+def test_pytest_with_workers_writes_valid_xml_with_what_audits_found(tmp_path, monkeypatch):
     monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(tmp_path / "job.md"))
     (tmp_path / "test_it.py").write_text(TESTS)
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-n", str(workers), "-o", f"junit_family={family}"]
-    done = subprocess.run([*command, "--junitxml", "out.xml", "--dp-report", "out/audit.md"], cwd=tmp_path, capture_output=True, text=True)
+    command = [
+        sys.executable,
+        "-m",
+        "pytest",
+        "-q",
+        "-p",
+        "no:cacheprovider",
+        "-n",
+        "2",
+        "--junitxml",
+        "out.xml",
+        "--dp-report",
+        "out/audit.md",
+    ]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
     assert done.returncode == 1, done.stdout + done.stderr
-    tree = ET.parse(tmp_path / "out.xml")
-    cases = {case.get("name"): case for case in tree.iter("testcase")}
-    if family == "xunit2":
-        _junit.validate(tmp_path / "out.xml")
-        found = {each.get("name"): each.get("value") for each in tree.findall(".//testsuite/properties/property")}
-        assert found["test_it.py::test_marked dpwitness.verdict"] == "NOT_REFUTED"
-        assert found["test_it.py::test_broken[0.2] dpwitness.verdict"] == found["test_it.py::test_late dpwitness.verdict"] == "VIOLATED"
-        assert float(found["test_it.py::test_broken[0.2] dpwitness.certified"]) > 1
-    else:
-        found = {each.get("name"): each.get("value") for each in cases["test_marked"].findall("properties/property")}
-        assert found["dpwitness.claim"] == "pure:1" and found["dpwitness.verdict"] == "NOT_REFUTED" and "dpwitness.detectable" in found
-    assert not any("dpwitness" in each.get("name") for case in ("test_plain", "test_skipped") for each in cases[case].iter("property"))
+    _junit.validate(tmp_path / "out.xml")
+    found = {each.get("name"): each.get("value") for each in ET.parse(tmp_path / "out.xml").findall(".//testsuite/properties/property")}
+    assert found["test_it.py::test_marked dpwitness.verdict"] == "NOT_REFUTED"
+    assert found["test_it.py::test_broken[0.2] dpwitness.verdict"] == found["test_it.py::test_late dpwitness.verdict"] == "VIOLATED"
+    assert float(found["test_it.py::test_broken[0.2] dpwitness.certified"]) > 1
+    assert not any("test_plain" in name or "test_skipped" in name for name in found)
     log = json.loads((tmp_path / "out" / "audit.sarif").read_text())
     assert not list(_sarif.iter_errors(log)) and len(results_of(log)) == 3
     places = {each["locations"][0]["physicalLocation"]["artifactLocation"]["uri"] for each in results_of(log)}
     assert places == {"test_it.py"}
     assert (tmp_path / "job.md").read_text().startswith("## Audits\n\n**A privacy claim is violated in 3 of 4.**")
+
+
+def test_pytest_puts_properties_where_the_family_has_them(pytester):
+    pytester.makepyfile(test_it=TESTS)
+    pytester.runpytest_inprocess("-k", "marked or plain", "--junitxml", "out.xml", "-o", "junit_family=xunit1", "-p", "no:cacheprovider")
+    tree = ET.parse(pytester.path / "out.xml")
+    assert tree.find(".//testsuite/properties") is None
+    cases = {case.get("name"): {each.get("name"): each.get("value") for each in case.iter("property")} for case in tree.iter("testcase")}
+    assert cases["test_plain"] == {} and cases["test_marked"]["dpwitness.claim"] == "pure:1"
+    assert cases["test_marked"]["dpwitness.verdict"] == "NOT_REFUTED" and float(cases["test_marked"]["dpwitness.detectable"]) > 1
 
 
 DOCS = HERE.parents[2] / "docs"
@@ -445,9 +460,10 @@ def test_the_workflow_uses_options_that_exist(capsys):
     for tool, words in re.findall(r"^\s*(?:python -m )?(dpwitness|pytest) (.*)$", runs, re.MULTILINE):
         verb = words.split()[0] if tool == "dpwitness" else ""
         shown = subprocess.run([sys.executable, "-m", *filter(None, [tool, verb]), "--help"], capture_output=True, text=True).stdout
-        for option in re.findall(r"(?<!\S)(--?[a-z][a-z-]*)", words):
+        for option in re.findall(r"(?<!\S)(--?[a-z][a-z0-9-]*)", words):
             seen += 1
-            assert re.search(rf"(?<![\w-]){option}(?![\w-])", shown), (tool, option)
+            told = option.replace("--junitxml", "--junit-xml")  # pytest takes both and tells one
+            assert re.search(rf"(?<![\w-]){told}(?![\w-])", shown), (tool, option)
     assert seen >= 6
 
 
