@@ -202,11 +202,11 @@ class _Merged:
         from dpwitness.reports.audit.report import write_report
         from dpwitness.reports.formats.step_summary import append_summary, summary_file
 
-        head = {"title": f"Audits{self.cut}", "command": f"pytest --dp-report {self.place}"}
-        self.written = write_report(merged, self.folder, **head, stem=self.stem)
+        title, command = f"Audits{self.cut}", f"pytest --dp-report {self.place}"
+        self.written = write_report(merged, self.folder, title=title, command=command, stem=self.stem)
         file = summary_file()
         if file is not None:
-            attempt("summary", lambda: append_summary(document_of(merged, **head), file))
+            attempt("summary", lambda: append_summary(document_of(merged, title=title, command=command), file))
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
         """How many audits, and where the report lies."""

@@ -21,8 +21,8 @@ def junit(document: Json) -> str:
     time = f"{sum(float(case.get('time', 0)) for case in cases):.3f}"
     tally = {tag: sum(case.find(tag) is not None for case in cases) for tag in ("failure", "error", "skipped")}
     counts = {"tests": str(len(cases)), "failures": str(tally["failure"]), "errors": str(tally["error"]), "time": time}
-    suites = ET.Element("testsuites", name="dpwitness", **counts)
-    suite = ET.SubElement(suites, "testsuite", name=plain(document["title"], 200), skipped=str(tally["skipped"]), **counts)
+    suites = ET.Element("testsuites", {"name": "dpwitness", **counts})
+    suite = ET.SubElement(suites, "testsuite", {"name": plain(document["title"], 200), "skipped": str(tally["skipped"]), **counts})
     properties = ET.SubElement(suite, "properties")
     for name, value in {"command": document.get("command"), **(document.get("environment") or {})}.items():
         if value:

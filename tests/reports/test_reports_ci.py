@@ -434,10 +434,11 @@ def test_pytest_with_workers_writes_valid_xml_with_what_audits_found(tmp_path, m
     assert (tmp_path / "job.md").read_text().startswith("## Audits\n\n**A privacy claim is violated in 3 of 4.**")
 
 
-def test_pytest_puts_properties_where_the_family_has_them(pytester):
-    pytester.makepyfile(test_it=TESTS)
-    pytester.runpytest_inprocess("-k", "marked or plain", "--junitxml", "out.xml", "-o", "junit_family=xunit1", "-p", "no:cacheprovider")
-    tree = ET.parse(pytester.path / "out.xml")
+def test_pytest_puts_properties_where_the_family_has_them(tmp_path):
+    (tmp_path / "test_it.py").write_text(TESTS)
+    command = [sys.executable, "-m", "pytest", "-k", "marked or plain", "--junitxml", "out.xml", "-o", "junit_family=xunit1"]
+    subprocess.run(command, cwd=tmp_path, capture_output=True, check=True)
+    tree = ET.parse(tmp_path / "out.xml")
     assert tree.find(".//testsuite/properties") is None
     cases = {case.get("name"): {each.get("name"): each.get("value") for each in case.iter("property")} for case in tree.iter("testcase")}
     assert cases["test_plain"] == {} and cases["test_marked"]["dpwitness.claim"] == "pure:1"
