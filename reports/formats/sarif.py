@@ -206,7 +206,7 @@ def _place(file: object, line: object) -> Json | None:
 
 
 def _physical(file: str, line: int) -> Json:
-    # all four numbers are required in the subset that is documented
+    # in full: readers differ in what they take an absent end for
     region = {"startLine": line, "startColumn": 1, "endLine": line, "endColumn": 2}
     uri = quote(file.encode("utf-8", "surrogatepass"), safe="/")
     return {"artifactLocation": {"uri": uri, "uriBaseId": "%SRCROOT%"}, "region": region}
