@@ -41,7 +41,12 @@ def running(parser: argparse.ArgumentParser, seconds: str = "") -> None:
         budget.add_argument("--seconds", type=SECONDS, metavar="S", help=told)
     parser.add_argument("--seed", type=SEED, metavar="S", help="root of all randomness: the same seed gives the same counts")
     parser.add_argument("--workers", type=WORKERS, default=1, metavar="K", help="threads for dpwitness' own kernels, processes otherwise")
-    parser.add_argument("--report", metavar="DIR", help="write audit.md, audit.json, plots, and witness-*.json for each violation")
+    parser.add_argument(
+        "--report", metavar="DIR", help="write audit.md, audit.sarif, audit.json, plots, and witness-*.json for each violation"
+    )
+    parser.add_argument(
+        "--summary", metavar="FILE", help="append a short summary in markdown; without it, where GITHUB_STEP_SUMMARY names a file, to that"
+    )
     parser.add_argument("--json", action="store_true", help="print results as JSON")
 
 
@@ -120,6 +125,7 @@ def conclude(
     report, lost = None, False
     if args.report is not None:
         report, lost = attempt("report", lambda: write_report(data, args.report, title=title, command=command_line()))
+    lost |= summarize(args, data, title)
     if args.json:
         print_json(data[0] if len(data) == 1 else data)
     else:
@@ -131,6 +137,18 @@ def conclude(
         print("\n\n".join(told))
     codes = {settled(exit_code(result, bits=bits), shown, bits=bits) for result, shown in zip(results, data, strict=True)}
     return after(next((code for code in (VIOLATED, NO_VERDICT) if code in codes), OK), lost)
+
+
+def summarize(args: argparse.Namespace, results: Sequence[Result | Json], title: str) -> bool:
+    """Append the summary, if there is a file for it; whether one that was asked for could not be written."""
+    from dpwitness.reports.audit.document import document_of
+    from dpwitness.reports.formats.step_summary import append_summary, summary_file
+
+    file = summary_file(args.summary)
+    if file is None:
+        return False
+    _, lost = attempt("summary", lambda: append_summary(document_of(results, title=title, command=command_line()), file))
+    return lost and args.summary is not None
 
 
 def tell_stale(entries: Sequence[Accepted]) -> None:

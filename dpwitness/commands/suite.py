@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from dpwitness.commands.common import CONFIDENCE, Command, accepted, accepting, command_line, print_json, running, tell_stale
+from dpwitness.commands.common import CONFIDENCE, Command, accepted, accepting, command_line, print_json, running, summarize, tell_stale
 from dpwitness.console import bar
 from dpwitness.ending import NO_VERDICT, OK, VIOLATED, after, apart, attempt
 from dpwitness.expressions import matches
@@ -73,6 +73,7 @@ def run(args: argparse.Namespace) -> int:
     report, lost = None, False
     if args.report is not None:
         report, lost = attempt("report", lambda: _pages(found, outcomes, missing, args.report))
+    lost |= summarize(args, [o.json for o in outcomes], f"Suite {found.name}")
     print(_tally(outcomes, len(chosen) - len(missing)) + (f"; {len(missing)} not installed" if missing else ""), file=out)
     if report is not None:
         print(f"report: {report}", file=out)

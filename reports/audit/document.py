@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from dpwitness.auditors.results.verdicts import Result, Verdict, environment, strict
+from dpwitness.auditors.targets.places import place_of
 from dpwitness.mechanisms.terms.reading import (
     Json,
     Rule,
@@ -31,14 +32,17 @@ from dpwitness.reports.words.wording import slugs
 SCHEMA = 1
 
 
-def result_json(result: Result | Mapping[str, Any]) -> Json:
-    """A result as the JSON that a report is made of: what `to_json` gives, and under ``"witness"`` what replay needs.
+def result_json(result: Result | Mapping[str, Any], here: Path | None = None) -> Json:
+    """A result as the JSON that a report is made of: what `to_json` gives, ``"witness"``, what replay needs, and ``"source"``.
 
-    This is what a worker process sends to the one that writes the report.
+    The source is file and line of what was run, relative to `here` (the current folder), or None where that is not known. This is what a
+    worker process sends to the one that writes the report.
     """
     if isinstance(result, Mapping):
         return dict(result)
-    return result.to_json() | {"witness": getattr(result, "witness", None)}
+    told = result.to_json()
+    found = next((thing for name in ("mechanism", "function") if (thing := getattr(result, name, None)) is not None), None)
+    return told | {"witness": getattr(result, "witness", None), "source": place_of(found, told.get("target"), here)}
 
 
 def document_of(results: Sequence[Result | Mapping[str, Any]], *, title: str, command: str | None = None) -> Json:
@@ -93,7 +97,9 @@ _FIELDS = {  # of a result: what the formats take apart; others are told as they
     "test": text(2000),
     "tally": _TALLY,
     "alpha": number(lambda a: 0 <= a < 1, "in [0, 1)"),
+    "source": nullable(record(file=text(1000), line=whole(1))),
     "findings": listing(items(anything)),
+    "target": nullable(items(anything)),
     "accepted": nullable(record(reason=text(), expires=text(40), rules=listing(text(40)))),
 } | dict.fromkeys(
     (

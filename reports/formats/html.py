@@ -12,8 +12,7 @@ from markupsafe import Markup
 from dpwitness.auditors.targets.trust import words_for
 from dpwitness.mechanisms.terms.reading import Json
 from dpwitness.mechanisms.terms.writing import json_text
-from dpwitness.reports.cards.cards import facts_of, what_to_do
-from dpwitness.reports.cards.kinds import calls_table
+from dpwitness.reports.cards.cards import below_facts, facts_of, what_to_do
 from dpwitness.reports.cards.whole import SEVERITY, Column, answer, columns, how_sure, legend, worst_first
 from dpwitness.reports.cards.whole import what_to_do as steps
 from dpwitness.reports.formats.pages import block, render
@@ -116,7 +115,7 @@ def _card(entry: Entry, chosen: set[tuple[str, str]], album: Album, room: list[i
         {"text": PLOTS[kind].text, "svg": Markup(inline_svg(album.svg(entry, kind), f"{entry.slug}-{kind}", text_of(kind, entry)))}
         for kind in kinds
     ]
-    calls = calls_table(result) if result.get("kind") == "trace" else []
+    below = below_facts(entry)
     return {
         "slug": entry.slug,
         "name": _told(entry.name),
@@ -129,7 +128,7 @@ def _card(entry: Entry, chosen: set[tuple[str, str]], album: Album, room: list[i
         "sides": [(name, [(_told(text), differs) for text, differs in parts]) for name, parts in differing(pair)] if pair else [],
         "pictures": pictures,
         "facts": [fact for fact in facts_of(entry) if fact[0] not in _PAIR],
-        "calls": block("\n".join(calls)) if calls else "",
+        "below": block("\n".join(below)) if below else "",
         "notes": [_told(note) for note in result.get("notes") or []],
     }
 
