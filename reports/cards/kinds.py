@@ -110,7 +110,7 @@ def checks_table(result: Json) -> list[str]:
 
 
 # What stands below the facts of a card: lines of markdown, by kind
-TABLES: dict[str, Callable[[Json], list[str]]] = {"trace": calls_table, "check": checks_table}
+TABLES: dict[str, Callable[[Json], list[str]]] = {"trace": calls_table, "checks": checks_table}
 
 # kind -> its facts, and advice by verdict where it differs from that of the black box
 CARDS: dict[str, tuple[Card, Mapping[str, str]]] = {
@@ -121,7 +121,7 @@ CARDS: dict[str, tuple[Card, Mapping[str, str]]] = {
             Verdict.NOT_REFUTED.value: "nothing has to change on this evidence, which is one pair of runs and no proof over others.",
         },
     ),
-    "check": (_check, {Verdict.VIOLATED.value: "look at the checks that failed: the reason stands beside each."}),
+    "checks": (_check, {Verdict.VIOLATED.value: "look at the checks that failed: the reason stands beside each."}),
     "white box": (
         _white_box,
         {

@@ -39,7 +39,7 @@ def block(text: str) -> Markup:
 
 
 def render(template: str, *, pages: Sequence[tuple[str, str]] = (), here: str = "", **values: Any) -> str:
-    """A page from its template: `pages` are those of the navigation, of which `here` is this one. The policy names the hashes of what runs."""
+    """A page from its template; `pages` are those of the navigation, of which `here` is this one. The policy names hashes of what runs."""
     style, script = _part("style.css"), _part("script.js")
     policy = "; ".join(
         [

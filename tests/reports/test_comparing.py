@@ -195,7 +195,7 @@ def test_worst_first_in_all_forms(tmp_path, capsys):
     assert {file.name for file in (tmp_path / "r").iterdir()} == {"compare.md", "compare.html", "compare.json"}
     text, shown = ((tmp_path / "r" / f"compare.{suffix}").read_text() for suffix in ("md", "html"))
     assert "The same within their error: 1." in text and "release nothing under a claim that is newly violated" in text
-    assert "<script" not in shown and "&lt;script&gt;" in shown
+    assert shown.count("<script") == 1 and "&lt;script&gt;" in shown  # the page's own
     opened = []
     parser = HTMLParser()
     parser.handle_starttag = lambda tag, _: opened.append(tag)
@@ -210,7 +210,7 @@ def test_worst_first_in_all_forms(tmp_path, capsys):
 
 
 def test_the_title_of_a_page_is_text():
-    assert "<title>&lt;b&gt; &amp;</title>" in page("<b> &", "<p>x</p>") and "<p>x</p>" in page("t", "<p>x</p>")
+    assert "<title>&lt;b&gt; &amp;</title>" in page("<b> &", "x") and "<p>x</p>" in page("t", "x")
 
 
 def test_empty_reports_are_compared():

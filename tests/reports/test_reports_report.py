@@ -160,7 +160,7 @@ def test_names_cannot_leave_the_folder(tmp_path, name):
     write_report([audit(name), audit(name.upper())], folder, title="t", plots=False)
     assert sorted(p.name for p in tmp_path.rglob("*") if p.is_file() and p.parent != folder) == []
     files = sorted(p.name for p in folder.iterdir())
-    assert len(files) == 5 and all(len(f) < 90 and f == f.lower() and ".." not in f for f in files)
+    assert len(files) == 6 and all(len(f) < 90 and f == f.lower() and ".." not in f for f in files)
 
 
 def test_slugs_differ_even_where_a_suffix_is_taken():
