@@ -85,5 +85,5 @@ def _edges(line: FloatArray, cuts: FloatArray) -> FloatArray:
     plain = np.linspace(low, high, _BINS + 1)
     kept = plain[[not len(near) or np.abs(near - edge).min() > _NEAR * width for edge in plain]]
     ends = [low - width if len(near) and low in near else low, high + width if len(near) and high in near else high]
-    edges = np.unique(np.concatenate([kept, near, ends]))
-    return edges[np.concatenate([[True], np.diff(edges) > 1e-12 * max(abs(low), abs(high))])]
+    edges: FloatArray = np.unique(np.concatenate([kept, near, ends]))
+    return edges[np.append(True, np.diff(edges) > 1e-12 * max(abs(low), abs(high)))]

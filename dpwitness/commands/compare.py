@@ -5,9 +5,9 @@ from __future__ import annotations
 import argparse
 
 from dpwitness.commands.common import Command, chosen, exit_code, print_json
-from dpwitness.console import plain
 from dpwitness.ending import after, attempt
 from dpwitness.mechanisms.terms.validation import InvalidArgument
+from dpwitness.reports.words.wording import plain
 
 FORMATS = ("md", "html")
 

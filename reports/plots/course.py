@@ -71,7 +71,7 @@ def draw_pairs(axes: Axes, result: Json) -> None:
         length = min(value, 1.2 * most)
         axes.barh(row, length, height=0.55, facecolor=BLUE if pair["confirmed"] else "none", edgecolor=BLUE)
         words = (f"{value:.3g}" if np.isfinite(value) else "no bound") + (", tested" if pair["confirmed"] else "")
-        style = {"bbox": {"facecolor": "white", "edgecolor": "none", "pad": 0.6}, "va": "center", "fontsize": 7}
+        style: Any = {"bbox": {"facecolor": "white", "edgecolor": "none", "pad": 0.6}, "va": "center", "fontsize": 7}
         axes.annotate(words, (length, row), xytext=(3, 0), textcoords="offset points", **style)
     if claim is not None:
         axes.axvline(claim.parameter, color=INK, linestyle="--", linewidth=1.3)

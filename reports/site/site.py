@@ -58,12 +58,12 @@ def build(folder: Path | str) -> list[Path]:
         texts = {name: (place / f"{name}.md").read_text(encoding="utf-8") for name, _, _ in there}
         write_text(draft / "index.html", page("dpwitness: published results", _index(there, texts), pages=pages, here="index.html"))
         for name, text in texts.items():
-            title, at = text.splitlines()[0].lstrip("# "), {"pages": pages, "here": f"{name}.html"}
+            title, here = text.splitlines()[0].lstrip("# "), f"{name}.html"
             if name in AUDITS:
                 document = read_document(place / f"{name}.json")
-                write_text(draft / f"{name}.html", html(document, entries_of(document), Album(), **at))
+                write_text(draft / f"{name}.html", html(document, entries_of(document), Album(), pages=pages, here=here))
             else:
-                write_text(draft / f"{name}.html", page(title, text, pictures=picture, **at))
+                write_text(draft / f"{name}.html", page(title, text, pages=pages, here=here, pictures=picture))
     return [place / file for file, _ in pages]
 
 
