@@ -289,7 +289,7 @@ def _needed(chance_of: Callable[[int], float], power: float) -> int | None:
     if high == LEAST:
         return LEAST
     unit: int = 10 ** max(0, len(str(high)) - 3)
-    sizes = [*range(high // 2, high, unit), high]
+    sizes: list[int] = [*range(high // 2, high, unit), high]
     return sizes[bisect_left(sizes, True, key=lambda runs: chance_of(runs) >= power)]
 
 

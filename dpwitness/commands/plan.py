@@ -6,10 +6,11 @@ import argparse
 from contextlib import nullcontext
 
 from dpwitness.commands.common import CONFIDENCE, SECONDS, TRIALS, WORKERS, Command, interpreter, print_json, subject
-from dpwitness.console import announce, plain
+from dpwitness.console import announce
 from dpwitness.ending import NO_VERDICT, OK, apart
 from dpwitness.mechanisms.terms.validation import InvalidArgument
 from dpwitness.numbers import real
+from dpwitness.reports.words.wording import plain
 
 
 def arguments(command: Command) -> None:

@@ -84,15 +84,17 @@ def written(axes: Axes) -> str:
     """The figure of these axes as the text of an SVG: the same from the same data."""
     few_ticks(axes)
     text = StringIO()
-    axes.figure.savefig(text, format="svg", metadata=_METADATA)
+    figure: Any = axes.figure
+    figure.savefig(text, format="svg", metadata=_METADATA)
     return _NO_XML.sub("\ufffd", text.getvalue())
 
 
 def save(axes: Axes, path: Path) -> None:
     """The figure of these axes as a file."""
     few_ticks(axes)
+    figure: Any = axes.figure
     with aside(path) as draft:
-        axes.figure.savefig(draft, metadata=_METADATA if Path(path).suffix == ".svg" else {}, dpi=120)
+        figure.savefig(draft, metadata=_METADATA if Path(path).suffix == ".svg" else {}, dpi=120)
 
 
 def few_ticks(axes: Axes) -> None:
