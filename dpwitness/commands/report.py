@@ -7,6 +7,8 @@ from pathlib import Path
 
 from dpwitness.commands.common import Command, chosen
 from dpwitness.ending import OK
+from dpwitness.mechanisms.terms.reading import printable
+from dpwitness.mechanisms.terms.validation import InvalidArgument, said
 
 
 def arguments(command: Command) -> None:
@@ -30,6 +32,10 @@ def run(args: argparse.Namespace) -> int:
     document = read_document(args.file)
     folder = check_writable(args.report if args.report is not None else Path(args.file).parent)
     stem = Path(args.file).stem
-    for file in write_document(document, folder, formats, stem=stem, plots=not args.no_plots):
+    try:
+        files = write_document(document, folder, formats, stem=stem, plots=not args.no_plots)
+    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:  # numbers or curves that do not fit each other
+        raise InvalidArgument(f"{printable(Path(args.file).name)} cannot be shown: {said(error)}") from error
+    for file in files:
         print(file)
     return OK
