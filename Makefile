@@ -15,7 +15,7 @@ test: $(STAMP)
 	$(VENV)/bin/python -m pytest -n auto
 
 docs: $(VENV)/.docs
-	$(VENV)/bin/python -m sphinx -W -n --keep-going docs out/docs
+	$(VENV)/bin/python -m sphinx -E -W -n --keep-going docs out/docs
 	@echo "The pages lie in out/docs/index.html"
 
 release-check: $(STAMP) docs

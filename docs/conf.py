@@ -34,10 +34,11 @@ nitpick_ignore_regex = [("py:.*", r"(?!dpwitness\.).*")]  # words of docstrings 
 programoutput_prompt_template = "$ {command}\n{output}"
 
 
-def _set_the_table() -> None:
-    """A fresh copy of the examples, and the commands of this interpreter."""
-    shutil.rmtree(WORK, ignore_errors=True)
-    shutil.copytree(HERE / "examples", WORK)
+def _set_the_table(app: Any) -> None:
+    """A copy of the examples, and the commands of this interpreter; files that commands have written stay while their output is kept."""
+    if not app.env.all_docs:
+        shutil.rmtree(WORK, ignore_errors=True)
+    shutil.copytree(HERE / "examples", WORK, dirs_exist_ok=True)
     os.environ["PATH"] = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")])
     os.environ |= {"COLUMNS": "100", "OPENBLAS_NUM_THREADS": "1", "PYTHONDONTWRITEBYTECODE": "1"}
 
@@ -68,6 +69,6 @@ def _block(writer: Any, node: nodes.math_block) -> None:
 
 def setup(app: Any) -> None:
     """Formulas by the converter of docutils: MathML, which browsers draw without a script or a network."""
-    _set_the_table()
     app.add_html_math_renderer("mathml", (_inline, None), (_block, None))
+    app.connect("builder-inited", _set_the_table)
     app.connect("source-read", _inside)
