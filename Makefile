@@ -6,7 +6,7 @@ STAMP := $(VENV)/.installed
 # One linear algebra thread a process: the tests run on all cores already.
 export OPENBLAS_NUM_THREADS ?= 1
 
-.PHONY: audit test release-check clean
+.PHONY: audit test docs release-check clean
 
 audit: $(STAMP)
 	@status=0; $(VENV)/bin/dpwitness suite zoo --workers $$(getconf _NPROCESSORS_ONLN) --report out/zoo || status=$$?; echo "The report lies in out/zoo/audit.md"; exit $$status
@@ -14,9 +14,17 @@ audit: $(STAMP)
 test: $(STAMP)
 	$(VENV)/bin/python -m pytest -n auto
 
-release-check: $(STAMP)
+docs: $(VENV)/.docs
+	$(VENV)/bin/python -m sphinx -E -W -n --keep-going docs out/docs
+	@echo "The pages lie in out/docs/index.html"
+
+release-check: $(STAMP) docs
 	$(VENV)/bin/python -m pip install --quiet --disable-pip-version-check build
 	$(VENV)/bin/python tests/release.py
+
+$(VENV)/.docs: $(STAMP)
+	$(VENV)/bin/python -m pip install --quiet --disable-pip-version-check --no-build-isolation -c requirements.lock -e '.[docs]'
+	touch $@
 
 $(STAMP): requirements.lock pyproject.toml
 	$(PYTHON) -m venv $(VENV)

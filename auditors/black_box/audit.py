@@ -86,7 +86,7 @@ def audit(
     claim : Claim or str, optional
         The promise; ``mechanism.claim`` if left out.
     pair : Pair or list of Pair, optional
-        Where to look. Of several, a pilot with 20 % of the budget picks at most three.
+        Where to look. Of several, a pilot with 20 % of the budget picks the one to test.
     domain : Domain, optional
         Pairs are taken from the catalogue for this domain; ``mechanism.domain`` if neither pair nor domain is given.
     trials : int

@@ -29,9 +29,10 @@ _DISTINCT = 16  # records of a drawn crowd that differ
 
 @dataclass(frozen=True, slots=True)
 class LabelledBall(Domain):
-    """`LabelledVectors` of `size` records (multiplicities counted): |x| <= `radius` in `dimension` dimensions, y in `labels`.
+    """`LabelledVectors` of `size` records (multiplicities counted): ``|x| <= radius`` in `dimension` dimensions, y in `labels`.
 
-    `norm` says which |x|: ``l2``, or ``linf`` for the largest entry. Under ``add-remove`` any number of records up to `size`, at least one.
+    `norm` says which ``|x|``: ``l2``, or ``linf`` for the largest entry. Under ``add-remove`` any number of records up to
+    `size`, at least one.
     """
 
     dimension: int

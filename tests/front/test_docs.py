@@ -1,0 +1,158 @@
+"""The pages of docs/: links lead somewhere, examples run and print what is shown, every name and command is there, options exist.
+
+The pages are built, with warnings as errors, by `make docs` (a part of `make release-check`): that runs commands for a minute.
+"""
+
+import ast
+import contextlib
+import doctest
+import io
+import itertools
+import re
+import shlex
+import shutil
+import sys
+from pathlib import Path
+
+import pytest
+from markdown_it import MarkdownIt
+
+import dpwitness
+from dpwitness import cli
+
+ROOT = Path(dpwitness.__file__).resolve().parent.parent
+DOCS = ROOT / "docs"
+PAGES = sorted(DOCS.glob("*.md"))
+MARKDOWN = MarkdownIt("commonmark").enable("table")
+
+
+def tokens(text):
+    for token in MARKDOWN.parse(text):
+        yield token
+        yield from token.children or ()
+
+
+def fences(page, kind):
+    return [token.content for token in tokens(page.read_text(encoding="utf-8")) if token.type == "fence" and token.info == kind]
+
+
+def links(text):
+    return [str(token.attrs["href"]) for token in tokens(text) if token.type == "link_open"]
+
+
+def anchors(text):
+    """Slugs of headings, as the parser of the pages and the repository's host make them, and named places."""
+    slugs, parsed = set(), MARKDOWN.parse(text)
+    for opened, inline in itertools.pairwise(parsed):
+        if opened.type == "heading_open":
+            title = "".join(child.content for child in inline.children)
+            slugs.add(re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-"))
+    return slugs | set(re.findall(r"^\((\S+)\)=$", text, re.MULTILINE))
+
+
+def lost(text, folder):
+    """Links of a page in `folder` that lead nowhere, or are not of the form https://host/path."""
+    found = []
+    for link in links(text):
+        place, _, anchor = link.partition("#")
+        target = folder / place
+        if "://" in link:
+            found += [] if re.fullmatch(r"https://[\w.-]+\.\w+(/[\w./~-]*)?", link) else [link]
+        elif not (target.is_file() and (not anchor or anchor in anchors(target.read_text(encoding="utf-8")))):
+            found.append(link)
+    return found
+
+
+def commands(page):
+    """Command lines that a page shows or runs."""
+    text = page.read_text(encoding="utf-8")
+    shown = [line[2:] for block in fences(page, "console") for line in block.splitlines() if line.startswith("$ dpwitness")]
+    return shown + re.findall(r"^```\{command-output\} (dpwitness .*)$", text, re.MULTILINE)
+
+
+def options(parser):
+    """Option strings by command, such as "claims check"."""
+    found = {"": {name for action in parser._actions for name in action.option_strings}}
+    for action in parser._actions:
+        if isinstance(action.choices, dict):
+            for name, below in action.choices.items():
+                found |= {f"{name} {rest}".strip(): own for rest, own in options(below).items()}
+    return found
+
+
+def misused(line, known):
+    """Words of a command line, maybe with placeholders, that are no command and no option of it."""
+    words = line.split()[1:]
+    name = max((name for name in known if f"{' '.join(words)} ".startswith(f"{name} ")), key=len, default="")
+    wrong = [word for word in words if word.startswith("-") and word.strip("[].") not in known[name]]
+    return wrong + ([] if name or words[0].startswith("-") else words[:1])
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_links_lead_somewhere(page):
+    assert lost(page.read_text(encoding="utf-8"), DOCS) == []
+
+
+def test_a_lost_link_would_be_seen():
+    text = "# A b\n\n[x](index.md#the-words) [x](index.md#no-words) [x](nowhere.md) [x](http://a.example) [x](https://a.example/b)"
+    assert lost(text, DOCS) == ["index.md#no-words", "nowhere.md", "http://a.example"]
+
+
+def test_every_page_is_in_the_table():
+    listed = {line for block in fences(DOCS / "index.md", "{toctree}") for line in block.splitlines() if line and not line.startswith(":")}
+    pages = {file.relative_to(DOCS).with_suffix("").as_posix() for file in DOCS.rglob("*.md")}
+    assert listed | {"index"} == pages
+
+
+def test_published_pages_show_files_that_exist():
+    for file in (DOCS / "published").glob("*.md"):
+        origin = file.read_text(encoding="utf-8").split()[1]
+        assert (DOCS / "published" / origin).resolve() in {ROOT / file.name, ROOT / "reports" / "published" / file.name}
+        assert (DOCS / "published" / origin).is_file()
+
+
+def test_every_public_name_is_in_the_reference():
+    stub = ast.parse((ROOT / "dpwitness" / "__init__.pyi").read_text(encoding="utf-8"))
+    names = {alias.asname or alias.name for node in stub.body if isinstance(node, ast.ImportFrom) for alias in node.names}
+    directives = re.findall(r"^\.\. auto\w+:: dpwitness\.(\w+)$", (DOCS / "reference.md").read_text(encoding="utf-8"), re.MULTILINE)
+    assert len(names) > 20 and names - set(directives) == set()
+
+
+def test_every_command_tells_its_options():
+    assert {f"dpwitness {name} --help" for name in cli.COMMANDS} <= set(commands(DOCS / "commands.md"))
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_command_lines_can_be_given(page, capsys):
+    parser = cli._parser()
+    for line in commands(page):
+        with contextlib.suppress(SystemExit) as ended:
+            parser.parse_args(shlex.split(line)[1:])
+        assert "see dpwitness" not in capsys.readouterr().err, (line, ended)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_options_in_the_text_exist(page):
+    known = options(cli._parser())
+    told = [t.content for t in tokens(page.read_text(encoding="utf-8")) if t.type == "code_inline" and t.content.startswith("dpwitness ")]
+    assert [(line, wrong) for line in told if (wrong := misused(line, known))] == []
+
+
+def test_a_wrong_option_would_be_seen():
+    known = options(cli._parser())
+    assert misused("dpwitness audit TARGET --sceonds 5", known) == ["--sceonds"] and misused("dpwitness adit x", known) == ["adit"]
+    assert misused("dpwitness claims check all --report DIR", known) == [] and "--set" in known["claims check"]
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if fences(page, "pycon")], ids=lambda page: page.stem)
+def test_examples_print_what_is_shown(page, tmp_path, monkeypatch):
+    """One session a page, in a copy of the examples."""
+    shutil.copytree(DOCS / "examples", tmp_path / "examples")
+    monkeypatch.chdir(tmp_path / "examples")
+    monkeypatch.syspath_prepend(str(tmp_path / "examples"))
+    for name in ("mine", "repaired", "density"):
+        monkeypatch.delitem(sys.modules, name, raising=False)
+    session = doctest.DocTestParser().get_doctest("\n".join(fences(page, "pycon")), {"__name__": "page"}, page.name, str(page), 0)
+    told = io.StringIO()
+    found = doctest.DocTestRunner(verbose=False).run(session, out=told.write)
+    assert found.attempted and not found.failed, told.getvalue()
