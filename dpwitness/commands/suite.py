@@ -8,9 +8,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from dpwitness.colors import verdict_marked
 from dpwitness.commands.common import CONFIDENCE, Command, command_line, print_json, running
 from dpwitness.console import bar
-from dpwitness.ending import NO_VERDICT, OK, VIOLATED, after, apart, attempt
+from dpwitness.ending import NO_VERDICT, OK, VIOLATED, after, apart, attempt, show
 from dpwitness.expressions import matches
 from dpwitness.mechanisms.terms.validation import InvalidArgument
 from dpwitness.reports.words.wording import plain
@@ -57,7 +58,7 @@ def run(args: argparse.Namespace) -> int:
         if drawn is not None:
             drawn.close()
         outcomes.append(outcome)
-        print(plain(outcome.line(width)), file=out, flush=True)
+        show(verdict_marked(plain(outcome.line(width)), at=width + 2), out)
         if outcome.interrupted:
             break
     report, lost = None, False
