@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import re
-from typing import TextIO
+from io import TextIOBase
 
 WHEN = ("auto", "always", "never")
 
@@ -44,7 +44,7 @@ def verdict_marked(text: str, at: int = 0) -> str:
     return text[:at] + marked(found[0], found[0]) + text[found.end() :] if found else text
 
 
-def wanted(choice: str, stream: TextIO) -> bool:
+def wanted(choice: str, stream: TextIOBase) -> bool:
     """Whether to send colours: as was chosen, by default to a terminal that has them, unless NO_COLOR (https://no-color.org) is set."""
     if choice != "auto":
         return choice == "always"

@@ -56,12 +56,12 @@ class Result(ABC):
         return f"<{type(self).__name__} {self.name!s:.60}: {told if len(told) <= _SHOWN else told[: _SHOWN - 3] + '...'}>"
 
     def _repr_html_(self) -> str | None:
-        return self._shown("html")
+        return self._card("html")
 
     def _repr_markdown_(self) -> str | None:
-        return self._shown("markdown")
+        return self._card("markdown")
 
-    def _shown(self, form: str) -> str | None:
+    def _card(self, form: str) -> str | None:
         """A card for a notebook; None, for which it shows the repr, where none can be made."""
         try:
             return str(getattr(import_module(self.shown_by), form)(self))

@@ -74,6 +74,7 @@ CELLS = {
     "SensitivityResult": "dpw.audit_sensitivity(np.mean, 0.2, m.Records(4), evaluations=200)",
     "UtilityResult": "dpw.audit_utility(lambda size, rng: rng.exponential(size=size), MeanBound(2.0, deviation=1.0), runs=2_000)",
     "TraceResult": "dpw.trace(m.Laplace(epsilon=1.0))",
+    "ClaimFinding": "from dpwitness.proofs_checks import check; check('CM-01', quick=True)",
     "CheckReport": "dpw.check_mechanism(m.Laplace(epsilon=1.0), trials=20_000, checks=['check_few_records'])",
 }
 
@@ -126,7 +127,7 @@ def test_texts_from_outside_stay_texts():
     assert result.verdict is dpw.Verdict.VIOLATED and "alert" in page
     found = Fragment(page)
     assert "script" not in found.tags and not [key for key, _ in found.attributes if key.startswith("on")]
-    assert {value.split(",")[0] for key, value in found.attributes if key == "href"} == {"data:application/json;base64"}
+    assert {value.split(",")[0] for key, value in found.attributes if key == "href" and value[0] != "#"} == {"data:application/json;base64"}
     assert not set(page + text) & set("\u202e\ue000\x1b") and "<script" not in re.sub(r"`[^`]*`", "", text)
 
 
