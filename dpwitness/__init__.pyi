@@ -7,6 +7,8 @@ from .auditors.loss.limit import limit as limit
 from .auditors.measured.sensitivity import audit_sensitivity as audit_sensitivity
 from .auditors.measured.utility import audit_utility as audit_utility
 from .auditors.pairs.search import search as search
+from .auditors.planning.plan import Plan as Plan
+from .auditors.planning.plan import plan as plan
 from .auditors.replaying.replay import replay as replay
 from .auditors.results.audit_result import AuditResult as AuditResult
 from .auditors.results.certify_result import CertifyResult as CertifyResult
@@ -23,4 +25,5 @@ from .mechanisms.terms.notions import PureDP as PureDP
 from .mechanisms.terms.notions import parse_claim as parse_claim
 from .mechanisms.terms.pairs import Pair as Pair
 from .mechanisms.terms.validation import InvalidArgument as InvalidArgument
+from .reports.comparing.compare import compare as compare
 from .reports.plots.family import plot as plot

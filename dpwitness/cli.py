@@ -9,13 +9,14 @@ from collections.abc import Sequence
 from typing import NoReturn
 
 from dpwitness.colors import wanted
-from dpwitness.commands import audit, bench, check, claims, listing, replay, report, suite, targets, trace
+from dpwitness.commands import audit, bench, check, claims, compare, listing, plan, replay, report, suite, targets, trace
 from dpwitness.commands.common import coloring
 from dpwitness.ending import OK, TRACEBACK, USAGE, Stream, guarded, streams
 from dpwitness.interrupts import heard, last
 
 COMMANDS = {
     "audit": audit,
+    "plan": plan,
     "trace": trace,
     "suite": suite,
     "claims": claims,
@@ -23,6 +24,7 @@ COMMANDS = {
     "check": check,
     "replay": replay,
     "report": report,
+    "compare": compare,
     "list": listing,
     "bench": bench,
 }
@@ -71,7 +73,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
         return guarded("", told)
     if args.command is None:
-        parser.error("a command is needed: audit, trace, check, targets, suite, claims, replay, report, list or bench")
+        parser.error(f"a command is needed: {', '.join(list(COMMANDS)[:-1])} or {list(COMMANDS)[-1]}")
     with heard():
         code = guarded(args.command, lambda: _run(args))
         return last(code) if argv is None else code

@@ -158,6 +158,7 @@ def describe(result: Result, data: Json, *, bits: bool = False, next_step: str) 
     from dpwitness.auditors.results.certify_result import CertifyResult
     from dpwitness.auditors.results.trace_result import TraceResult
     from dpwitness.auditors.results.verdicts import Verdict
+    from dpwitness.reports.words.summary import acceptance
 
     notes = list(data.get("notes", []))
     if isinstance(result, CertifyResult):
@@ -168,6 +169,7 @@ def describe(result: Result, data: Json, *, bits: bool = False, next_step: str) 
         told, in_headline = _traced(result, data), [Verdict.ERROR]
     else:  # the headline tells the measure
         told, in_headline = [_pair(data)] if data.get("pair") else [], [Verdict.ERROR]
+    told += [("accepted", acceptance(data))] if data.get("accepted") else []
     told += [("note", note) for note in (notes[1:] if result.verdict in in_headline else notes)]
     lines = [verdict_marked(plain(result.headline())), ""]
     for name, text in [*told, ("next", next_step)]:

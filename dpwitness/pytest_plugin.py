@@ -41,6 +41,8 @@ def pytest_configure(config: pytest.Config) -> None:
         merged = _Merged(config.invocation_params.dir / place, place)
         config.stash[_REPORT] = merged
         config.pluginmanager.register(merged, "dpwitness-report")
+    if config.getoption("xmlpath", None) and not hasattr(config, "workerinput"):
+        config.pluginmanager.register(_Properties(config), "dpwitness-junit")
 
 
 @pytest.fixture
@@ -65,7 +67,7 @@ def _auditor(item: pytest.Item) -> Auditor:
     from dpwitness.testing import Auditor
 
     found = item.stash.setdefault(_FOUND, [])
-    wanted = item.config.getoption("--dp-report") is not None
+    wanted = item.config.getoption("--dp-report") is not None or bool(item.config.getoption("xmlpath", None))
     return Auditor(item.nodeid, found.append if wanted else None, _witness_folder(item.config), item.config.invocation_params.dir)
 
 
@@ -116,11 +118,47 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
 @pytest.hookimpl(hookwrapper=True)
 def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> Generator[None, Any, None]:
     """Give the test's report its audits to carry, as text: that is how they travel from a worker to the controller."""
-    outcome = yield
     found = item.stash.get(_FOUND, [])
+    if found and item.config.getini("junit_family") in _WITH_PROPERTIES:
+        item.user_properties += _properties(found)
+    outcome = yield
     if found:
         outcome.get_result().dp_audits = [json.dumps(data) for data in found]
         found.clear()
+
+
+_WITH_PROPERTIES = ("xunit1", "legacy")  # the schema of xunit2 has no properties of a test case, only of the suite
+
+
+def _properties(audits: list[Json]) -> list[tuple[str, str]]:
+    """What the XML tells of a test's audits."""
+    from dpwitness.reports.words.plain import plain
+
+    keys = {"verdict": "verdict", "claim": "claim", "certified": "parameter_lower", "detectable": "detectable", "confidence": "confidence"}
+    found = []
+    for i, data in enumerate(audits, start=1):
+        place = "dpwitness" if len(audits) == 1 else f"dpwitness.{i}"
+        found += [(f"{place}.{name}", plain(data[key], 200)) for name, key in keys.items() if data.get(key) is not None]
+    return found
+
+
+class _Properties:
+    """What ``--junitxml`` tells of audits, written on the controller: for the suite, each under the name of its test."""
+
+    def __init__(self, config: pytest.Config) -> None:
+        self.config = config
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        from _pytest.junitxml import xml_key  # the fixture record_testsuite_property would write to nothing in a worker
+
+        xml = self.config.stash.get(xml_key, None)
+        carried = getattr(report, "dp_audits", None)
+        if xml is None or not carried or self.config.getini("junit_family") in _WITH_PROPERTIES:
+            return
+        from dpwitness.reports.words.plain import plain
+
+        for name, value in _properties([json.loads(text) for text in carried]):
+            xml.add_global_property(f"{plain(report.nodeid, 500)} {name}", value)
 
 
 class _Merged:
@@ -159,10 +197,16 @@ class _Merged:
             self.untouched = "no audit was run"
         if self.untouched:
             return
+        from dpwitness.ending import attempt
+        from dpwitness.reports.audit.document import document_of
         from dpwitness.reports.audit.report import write_report
+        from dpwitness.reports.formats.step_summary import append_summary, summary_file
 
-        command = f"pytest --dp-report {self.place}"
-        self.written = write_report(merged, self.folder, title=f"Audits{self.cut}", command=command, stem=self.stem)
+        title, command = f"Audits{self.cut}", f"pytest --dp-report {self.place}"
+        self.written = write_report(merged, self.folder, title=title, command=command, stem=self.stem)
+        file = summary_file()
+        if file is not None:
+            attempt("summary", lambda: append_summary(document_of(merged, title=title, command=command), file))
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
         """How many audits, and where the report lies."""

@@ -106,7 +106,7 @@ class Auditor:
         __tracebackhide__ = True
         self._audits += 1
         if self._keep is not None:
-            data = result_json(result) | {"test": self._test}
+            data = result_json(result, self._here) | {"test": self._test}
             data.pop("seconds", None)  # the report is the same for any number of workers
             self._keep(strict(data))
         level = getattr(result, "bit_level", None)

@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike
 
 from dpwitness.auditors.black_box.course import Course, Progress, Request
 from dpwitness.auditors.black_box.stages import EARLY_ALPHA, certify_event, probe, search_and_test
-from dpwitness.auditors.black_box.timing import price, require_enough, require_seconds, told_in_time
+from dpwitness.auditors.black_box.timing import LEAST, Price, price, require_enough, require_seconds, told_in_time
 from dpwitness.auditors.events.detection import detectable
 from dpwitness.auditors.events.divergence import Binned
 from dpwitness.auditors.events.learning import Learned
@@ -149,7 +149,7 @@ def audit(
     trials = TRIALS if trials is None else trials
     asked = _request(mechanism, claim, trials, confidence, seed, executor, name, time_limit, progress, target, stop, bits)
     state = _begin(asked, None if near is None else require_numbers("near", near, "audit").ravel())
-    pairs = _pairs(mechanism, pair, domain)
+    pairs = pairs_of(mechanism, pair, domain)
     every = scores_of(scores, mechanism, "audit")
 
     def work() -> None:
@@ -159,6 +159,26 @@ def audit(
         search_and_test(state, pairs)
 
     return _kept(state, work, executor is None)
+
+
+def timed(mechanism: Any, *, claim: Claim, pair: Pair, executor: Executor | None = None, seed: int = 0, name: str | None = None) -> Price:
+    """What a run on this pair costs: what an audit that is given a time finds out first.
+
+    Raises
+    ------
+    MechanismFailed
+        If it crashes or hangs.
+    """
+    asked = _request(mechanism, claim, LEAST, 0.99, seed, executor, name, 300.0, None, None)
+    try:
+        return _priced(_begin(asked), pair, None)
+    finally:
+        if executor is None:
+            asked.executor.shutdown(wait=False)
+
+
+def _priced(state: Course, pair: Pair, seconds: float | None) -> Price:
+    return price(lambda size: state.stage(pair, Phase.TIMING, 0, size, size), state.asked.claim, state.asked.executor, seconds)
 
 
 def confirm(
@@ -272,7 +292,8 @@ def _kept(state: Course, work: Callable[[], None], own_executor: bool) -> AuditR
     return replace(_conclude(state, interrupted, failure), seconds=time.perf_counter() - started)
 
 
-def _pairs(mechanism: Any, pair: Pair | Sequence[Pair] | None, domain: Domain | None) -> list[Pair]:
+def pairs_of(mechanism: Any, pair: Pair | Sequence[Pair] | None, domain: Domain | None = None) -> list[Pair]:
+    """The pairs that an audit looks at: those given, or those of the domain."""
     if isinstance(pair, Pair):
         return [pair]
     if pair is not None:
@@ -294,7 +315,7 @@ def _plan(state: Course, pairs: Sequence[Pair], seconds: float | None, announce:
     InvalidArgument
         If the time does not allow for the least audit.
     """
-    found = price(lambda size: state.stage(pairs[0], Phase.TIMING, 0, size, size), state.asked.claim, state.asked.executor, seconds)
+    found = _priced(state, pairs[0], seconds)
     trials = state.planned
     if seconds is not None:
         trials = found.trials(seconds, len(pairs))

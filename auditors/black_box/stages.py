@@ -54,18 +54,34 @@ EARLY_ALPHA = 0.05  # of alpha, for all looks but the last together: early looks
 LOOK = EARLY_ALPHA / len(LOOKS)  # of alpha, for each: those before the last, and the one at the end of an earlier event's test
 
 
+def probe_chunk(planned: int, pairs: int) -> int:
+    """Rounds in a probe's chunk, of which four are run on each pair."""
+    return max(LEAST_PROBE, min(PROBE, int(PROBE_SHARE / 4 * planned / pairs)))
+
+
+def bit_rounds(budget: int, pairs: int) -> int:
+    """Rounds that the low bits may take, where there are any."""
+    return min(int(BIT_SHARE * budget), BIT_ROUNDS * min(pairs, 4))
+
+
+def training_rounds(budget: int, width: int) -> int:
+    """Rounds that train an event, of those that are left to train and test it."""
+    share = TRAIN_SHARE * min(1.0, TRAIN_WHOLE / max(budget, 1)) ** 0.25
+    return int(min(share * budget, TRAIN_ROUNDS, TRAIN_VALUES // width))
+
+
 def search_and_test(state: Course, pairs: list[Pair]) -> None:
     """All stages: probes, low bits, the pilot where there are several pairs, and the test of those that it picks."""
     most = max(1, state.planned // RUNS_A_PAIR)
     if len(pairs) > most:
         state.notes.append(f"only the first {most} of {len(pairs)} pairs were tried: more need more trials")
         pairs = pairs[:most]
-    state.probe = max(LEAST_PROBE, min(PROBE, int(PROBE_SHARE / 4 * state.planned / len(pairs))))
+    state.probe = probe_chunk(state.planned, len(pairs))
     pairs, probes = _fit(state, pairs)
     width = max(width for width, _ in probes)
     budget = state.left
     if state.asked.bits and any(floats for _, floats in probes):
-        spend = min(int(BIT_SHARE * budget), BIT_ROUNDS * min(len(pairs), 4))
+        spend = bit_rounds(budget, len(pairs))
         _test_bits(state, pairs, spend, width)
         budget = min(budget - spend, state.left)
     best, seen = 0, list[BothSides]()
@@ -188,9 +204,8 @@ def _test(state: Course, pair: Pair, index: int, seen: list[BothSides], budget: 
     Where rounds are few, those that test this event train a better one, which the rounds left test: one certificate from both
     (`combination`). Binned laws (RDP, zCDP) are tested once, for they have no p-value at a parameter that could be combined cheaply.
     """
-    share = TRAIN_SHARE * min(1.0, TRAIN_WHOLE / max(budget, 1)) ** 0.25
     known = sum(len(side) for sides in seen for side in sides)
-    wanted = int(min(share * budget, TRAIN_ROUNDS, TRAIN_VALUES // width))
+    wanted = training_rounds(budget, width)
     train = wanted - known
     if train > PROBE or not seen:
         seen = [*seen, _train(state, pair, index, Phase.TRAIN, train, width)]

@@ -15,6 +15,7 @@ from dpwitness.auditors.pairs.catalogue import pairs_for
 from dpwitness.auditors.results.audit_result import AuditResult
 from dpwitness.auditors.results.verdicts import Result, Verdict
 from dpwitness.auditors.running.engine import Inline, MechanismFailed, Phase, Stage
+from dpwitness.auditors.targets.naming import describe_target
 from dpwitness.mechanisms.foreign.slots import MissingLibrary, TargetError
 from dpwitness.mechanisms.foreign.target import Target
 from dpwitness.mechanisms.terms.notions import PureDP
@@ -47,6 +48,7 @@ class CheckReport(Result):
 
     name: str
     findings: tuple[CheckFinding, ...]
+    mechanism: Any = None
 
     @property
     def failed(self) -> tuple[CheckFinding, ...]:
@@ -76,6 +78,7 @@ class CheckReport(Result):
             "verdict": self.verdict.value,
             "headline": self.headline(),
             "evidence": self.evidence,
+            "target": describe_target(self.mechanism) if self.mechanism is not None else None,
             "findings": [{"check": f.check, "status": f.status, "reason": f.reason} for f in self.findings],
         }
 
@@ -148,7 +151,7 @@ def check_mechanism(
             findings.append(_find(name, check, dataclasses.replace(subject, runs=runs[name]), expected))
             if progress is not None:
                 progress(findings[-1])
-    return CheckReport(subject.name, tuple(findings))
+    return CheckReport(subject.name, tuple(findings), mechanism)
 
 
 def _subject(mechanism: Any, pair: Pair | list[Pair] | None, seed: int, trials: int | None, executor: Executor | None = None) -> Subject:

@@ -74,7 +74,7 @@ def picture(event: Event, sides: tuple[Outputs, Outputs]) -> Picture | None:
 
 
 def _edges(line: FloatArray, cuts: FloatArray) -> FloatArray:
-    """Edges of about equal width over all but the tails; the event's own cuts are among them, so that no bin has two guesses."""
+    """Edges of about equal width over all but the tails; the event's own cuts are among them where they can be seen."""
     low, high = np.quantile(line, [_TAIL, 1 - _TAIL])
     cuts = np.unique(cuts[np.isfinite(cuts)])
     near = cuts[(cuts > low - (high - low)) & (cuts < high + (high - low))]  # one further out would flatten all that can be seen
@@ -86,4 +86,5 @@ def _edges(line: FloatArray, cuts: FloatArray) -> FloatArray:
     kept = plain[[not len(near) or np.abs(near - edge).min() > _NEAR * width for edge in plain]]
     ends = [low - width if len(near) and low in near else low, high + width if len(near) and high in near else high]
     edges = np.unique(np.concatenate([kept, near, ends]))
-    return edges[np.concatenate([[True], np.diff(edges) > 1e-12 * max(abs(low), abs(high))])]
+    apart: FloatArray = edges[np.append(True, np.diff(edges) > 1e-12 * max(abs(low), abs(high)))]
+    return apart

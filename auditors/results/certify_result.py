@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Any
 
 from dpwitness.auditors.loss.search import WorstOutput
 from dpwitness.auditors.results.ends import grade_of
@@ -71,6 +72,7 @@ class CertifyResult(Result):
     notes: tuple[str, ...] = ()
     target: Json | None = None
     seconds: float = 0.0
+    mechanism: Any = None
 
     @property
     def evidence(self) -> str:

@@ -120,7 +120,7 @@ def certify(
     name = name or name_of(mechanism)
     check = min(trials, _MOST_CHECKED)
     common: dict[str, Any] = {"name": name, "claim": claim, "pair": pair, "confidence": confidence, "seed": seed}
-    common["target"] = target or describe_target(mechanism)
+    common |= {"target": target or describe_target(mechanism), "mechanism": mechanism}
     try:
         checked = check_oracle(mechanism, pair, check, streams[0])
         proved = None if route == "sampling" else proved_ends(mechanism, pair, claim)

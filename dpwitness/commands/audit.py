@@ -7,7 +7,7 @@ import math
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from dpwitness.commands.common import CONFIDENCE, SECONDS, Command, conclude, interpreter, running, subject
+from dpwitness.commands.common import CONFIDENCE, SECONDS, Command, accepted, accepting, conclude, interpreter, running, subject
 from dpwitness.console import announce, bar
 from dpwitness.ending import apart
 from dpwitness.mechanisms.terms.validation import InvalidArgument
@@ -45,6 +45,7 @@ def arguments(command: Command) -> None:
     )
     interpreter(audit)
     _where(audit)
+    accepting(audit)
     running(audit, "the audit")
 
 
@@ -66,6 +67,7 @@ def run(args: argparse.Namespace) -> int:
 
     if args.report is not None:
         check_writable(args.report)
+    known = accepted(args)
     options = {"in_process": args.in_process, "density": args.white_box or args.search}
     mechanism, name, target = load(args.target, keywords(args.kwargs), args.python, args.time_limit, args.memory, **options)
     pair, given = pair_of(args.d0, args.d1, args.relation, mechanism), scores(args.scores)
@@ -74,7 +76,7 @@ def run(args: argparse.Namespace) -> int:
         results = examine(mechanism, pair, args, name=name, executor=executor, progress=drawn, target=target, scores=given)
     if drawn is not None:
         drawn.close()
-    return conclude(args, results, title=f"Audit of {name}", bits=args.bits)
+    return conclude(args, results, title=f"Audit of {name}", bits=args.bits, known=known)
 
 
 def examine(

@@ -7,7 +7,7 @@ import sys
 from typing import TYPE_CHECKING, Any, TextIO
 
 from dpwitness.colors import marked
-from dpwitness.commands.common import SECONDS, Command, command_line, interpreter, print_json, running
+from dpwitness.commands.common import SECONDS, Command, command_line, interpreter, print_json, running, summarize
 from dpwitness.console import announce
 from dpwitness.ending import NO_VERDICT, OK, USAGE, VIOLATED, after, attempt, show
 from dpwitness.expressions import matches
@@ -71,6 +71,7 @@ def run(args: argparse.Namespace) -> int:
         page, lost = attempt("report", lambda: write(reports, args.report, command=command_line()))
         if page is not None:
             print(f"report: {page}", file=out)
+    lost |= summarize(args, reports, f"Checks of {file}")
     if args.json:
         print_json([report.to_json() for report in reports])
     verdicts = {report.verdict for report in reports}

@@ -8,13 +8,18 @@ import shlex
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from dpwitness.auditors.results.verdicts import Result, Verdict, strict
 from dpwitness.colors import WHEN
-from dpwitness.console import describe
+from dpwitness.console import announce, describe
 from dpwitness.ending import NO_VERDICT, OK, VIOLATED, after, attempt, show
+from dpwitness.mechanisms.terms.reading import Json
+from dpwitness.mechanisms.terms.validation import InvalidArgument
 from dpwitness.numbers import real, whole
+
+if TYPE_CHECKING:
+    from dpwitness.reports.comparing.accepted import Accepted
 
 Command = Callable[[str, str], argparse.ArgumentParser]
 
@@ -43,13 +48,21 @@ def running(parser: argparse.ArgumentParser, seconds: str = "") -> None:
         budget.add_argument("--seconds", type=SECONDS, metavar="S", help=told)
     parser.add_argument("--seed", type=SEED, metavar="S", help="root of all randomness: the same seed gives the same counts")
     parser.add_argument("--workers", type=WORKERS, default=1, metavar="K", help="threads for dpwitness' own kernels, processes otherwise")
-    parser.add_argument("--report", metavar="DIR", help="write audit.md, audit.json, plots, and witness-*.json for each violation")
+    parser.add_argument(
+        "--report", metavar="DIR", help="write audit.md, audit.sarif, audit.json, plots, and witness-*.json for each violation"
+    )
+    parser.add_argument(
+        "--summary", metavar="FILE", help="append a short summary in markdown; without it, where GITHUB_STEP_SUMMARY names a file, to that"
+    )
     parser.add_argument("--json", action="store_true", help="print results as JSON")
 
 
-def subject(parser: argparse.ArgumentParser) -> None:
+def subject(parser: argparse.ArgumentParser, *, optional: bool = False) -> None:
     """Options of commands that run one mechanism on a pair: what is run, what it claims, and where."""
-    parser.add_argument("target", metavar="MODULE:NAME", help="a mechanism or a function f(dataset, size, rng); FILE.py:NAME works too")
+    how: dict[str, Any] = {"nargs": "?"} if optional else {}
+    parser.add_argument(
+        "target", **how, metavar="MODULE:NAME", help="a mechanism or a function f(dataset, size, rng); FILE.py:NAME works too"
+    )
     parser.add_argument("--claim", help="pure:EPS, approx:EPS,DELTA, zcdp:RHO, rdp:ALPHA,EPS or gdp:MU; default: the mechanism's own")
     parser.add_argument("--d0", metavar="JSON", help="a dataset: a list of numbers is a float64 array, anything else stays what JSON says")
     parser.add_argument("--d1", metavar="JSON", help="its neighbour; without --d0 and --d1 pairs are taken from the mechanism's domain")
@@ -59,10 +72,31 @@ def subject(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def accepting(parser: argparse.ArgumentParser) -> None:
+    """``--baseline``."""
+    told = "accepted findings (TOML: name or target, claim, reason, expires): shown with their reason, and no failure until they expire"
+    parser.add_argument("--baseline", metavar="FILE", help=told)
+
+
+def accepted(args: argparse.Namespace) -> tuple[Accepted, ...] | None:
+    """What ``--baseline`` names, read before anything is run."""
+    from dpwitness.reports.comparing.accepted import read_accepted
+
+    return None if args.baseline is None else read_accepted(args.baseline)
+
+
 def interpreter(parser: argparse.ArgumentParser) -> None:
     """Options of commands that run targets in their own interpreter."""
     parser.add_argument("--python", metavar="PATH", help="run it in worker processes of this interpreter, or of an environment by its name")
     parser.add_argument("--memory", type=GIGABYTES, default=0.0, metavar="GB", help="address space of each worker; default: no limit")
+
+
+def chosen(text: str, names: Sequence[str], option: str = "--format") -> list[str]:
+    """The names in a list with commas. Raises InvalidArgument, with those that exist, where one does not, or none is given."""
+    found = [name.strip() for name in text.split(",")]
+    if not set(found) <= set(names):
+        raise InvalidArgument(f"{option} must name some of {', '.join(names)}, got {text!r}")
+    return list(dict.fromkeys(found))
 
 
 def exit_code(result: Result, *, bits: bool = False) -> int:
@@ -73,26 +107,61 @@ def exit_code(result: Result, *, bits: bool = False) -> int:
     return NO_VERDICT if result.verdict in (Verdict.INCONCLUSIVE, Verdict.ERROR) else OK
 
 
-def conclude(args: argparse.Namespace, results: Sequence[Result], *, title: str, bits: bool = False) -> int:
-    """Write the report, print, and return the exit code: that of the worst result."""
+def settled(code: int, data: Json, *, bits: bool = False) -> int:
+    """An exit code once all that a result breaks is accepted: what still is no verdict stays none."""
+    from dpwitness.reports.comparing.accepted import open_rules
+
+    if not data.get("accepted") or open_rules(data, bits=bits):
+        return code
+    traced = "TRACE" in data["accepted"]["rules"]
+    return NO_VERDICT if not traced and data["verdict"] in (Verdict.INCONCLUSIVE.value, Verdict.ERROR.value) else OK
+
+
+def conclude(
+    args: argparse.Namespace, results: Sequence[Result], *, title: str, bits: bool = False, known: Sequence[Accepted] | None = None
+) -> int:
+    """Write the report, print, and return the exit code: that of the worst result, but for what is `known` and accepted."""
     from dpwitness.reports.audit.document import result_json
     from dpwitness.reports.audit.report import write_report
+    from dpwitness.reports.comparing.accepted import judge
     from dpwitness.reports.words.wording import slugs
 
-    data = [result_json(result) for result in results]
+    judged = judge([result_json(result) for result in results], known or ())
+    data = judged.results
+    tell_stale(judged.stale)
     report, lost = None, False
     if args.report is not None:
         report, lost = attempt("report", lambda: write_report(data, args.report, title=title, command=command_line()))
+    lost |= summarize(args, data, title)
     if args.json:
         print_json(data[0] if len(data) == 1 else data)
     else:
         told = []
         for result, shown, slug in zip(results, data, slugs(result.name for result in results), strict=True):
             file = report.parent / f"witness-{slug}.json" if report and shown["witness"] else None
-            told.append(describe(result, shown, bits=bits, next_step=_next(args, result, exit_code(result, bits=bits), report, file)))
+            step = _next(args, result, settled(exit_code(result, bits=bits), shown, bits=bits), report, file)
+            told.append(describe(result, shown, bits=bits, next_step=step))
         show("\n\n".join(told))
-    codes = {exit_code(result, bits=bits) for result in results}
+    codes = {settled(exit_code(result, bits=bits), shown, bits=bits) for result, shown in zip(results, data, strict=True)}
     return after(next((code for code in (VIOLATED, NO_VERDICT) if code in codes), OK), lost)
+
+
+def summarize(args: argparse.Namespace, results: Sequence[Result | Json], title: str) -> bool:
+    """Append the summary, if there is a file for it; whether one that was asked for could not be written."""
+    from dpwitness.reports.audit.document import document_of
+    from dpwitness.reports.formats.step_summary import append_summary, summary_file
+
+    file = summary_file(args.summary)
+    if file is None:
+        return False
+    _, lost = attempt("summary", lambda: append_summary(document_of(results, title=title, command=command_line()), file))
+    return lost and args.summary is not None
+
+
+def tell_stale(entries: Sequence[Accepted]) -> None:
+    """Name the accepted findings that are none, on standard error."""
+    for entry in entries:
+        announce(f"baseline: no violation of this run matches the entry of {entry}")
 
 
 def command_line() -> str:
@@ -115,6 +184,8 @@ def _next(args: argparse.Namespace, result: Result, code: int, report: Path | No
             step = "the trace shows it again: look at the lines that the findings name"
         else:
             step = "the witness was not confirmed: raise --trials, or check that the mechanism is the one that was audited"
+    elif result.verdict is Verdict.VIOLATED and code == OK:
+        step = "the violation is accepted for a time: repair the mechanism before that ends"
     elif code == VIOLATED or leaky:
         recorded = [score.to_json() for score in getattr(result, "scores", ())]
         words = [part for word in words_for(getattr(result, "target", None), recorded) for part in ("--allow", word)]

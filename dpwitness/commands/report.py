@@ -5,10 +5,11 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from dpwitness.commands.common import Command
+from dpwitness.commands.common import Command, chosen
 from dpwitness.console import summary
 from dpwitness.ending import OK, show
-from dpwitness.mechanisms.terms.validation import InvalidArgument
+from dpwitness.mechanisms.terms.reading import printable
+from dpwitness.mechanisms.terms.validation import InvalidArgument, said
 
 
 def arguments(command: Command) -> None:
@@ -31,16 +32,17 @@ def run(args: argparse.Namespace) -> int:
 
     if args.show and args.report is not None:
         raise InvalidArgument("--show writes nothing: leave out --report")
-    formats = [name.strip() for name in args.format.split(",")]
-    for name in formats:
-        if name not in FORMATS:
-            raise InvalidArgument(f"--format must name some of {', '.join(FORMATS)}, got {args.format!r}")
+    formats = chosen(args.format, FORMATS)
     document = read_document(args.file)
     if args.show:
         show(summary(entries_of(document)))
         return OK
     folder = check_writable(args.report if args.report is not None else Path(args.file).parent)
     stem = Path(args.file).stem
-    for file in write_document(document, folder, formats, stem=stem, plots=not args.no_plots):
+    try:
+        files = write_document(document, folder, formats, stem=stem, plots=not args.no_plots)
+    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:  # numbers or curves that do not fit each other
+        raise InvalidArgument(f"{printable(Path(args.file).name)} cannot be shown: {said(error)}") from error
+    for file in files:
         print(file)
     return OK

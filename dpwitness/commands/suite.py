@@ -5,11 +5,12 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dpwitness.colors import verdict_marked
-from dpwitness.commands.common import CONFIDENCE, Command, command_line, print_json, running
+from dpwitness.commands.common import CONFIDENCE, Command, accepted, accepting, command_line, print_json, running, summarize, tell_stale
 from dpwitness.console import bar
 from dpwitness.ending import NO_VERDICT, OK, VIOLATED, after, apart, attempt, show
 from dpwitness.expressions import matches
@@ -26,6 +27,7 @@ def arguments(command: Command) -> None:
     suite.add_argument("name", help="see `dpwitness list`")
     suite.add_argument("-k", dest="keyword", default="", metavar="EXPR", help="only cases whose name matches: words with and, or, not")
     suite.add_argument("--confidence", type=CONFIDENCE, metavar="C", help="of each verdict; default: the suite's")
+    accepting(suite)
     running(suite, "each audit")
 
 
@@ -33,10 +35,13 @@ def run(args: argparse.Namespace) -> int:
     """``dpwitness suite``: one line a case as it ends, then the count of right and wrong verdicts."""
     from dpwitness.inputs import workers
     from dpwitness.reports.audit.report import check_writable
+    from dpwitness.reports.comparing.accepted import judge, open_rules
+    from dpwitness.reports.words.summary import acceptance
     from dpwitness.suites import run_case, suite_of
 
     if args.report is not None:
         check_writable(args.report)
+    known = accepted(args)
     found = suite_of(args.name)
     chosen = [case for case in found.cases() if matches(args.keyword, case.name)]
     if not chosen:
@@ -57,21 +62,34 @@ def run(args: argparse.Namespace) -> int:
             )
         if drawn is not None:
             drawn.close()
+        noted = len(outcome.json["notes"])
+        outcome = replace(outcome, json=judge([outcome.json], known or ()).results[0])
         outcomes.append(outcome)
         show(verdict_marked(plain(outcome.line(width)), at=width + 2), out)
+        accepted_now = [f"accepted {acceptance(outcome.json)}"] if outcome.json.get("accepted") else []
+        for line in [*accepted_now, *outcome.json["notes"][noted:]]:
+            print(plain(f"{'':<{width}}  {line}"), file=out, flush=True)
         if outcome.interrupted:
             break
     report, lost = None, False
     if args.report is not None:
         report, lost = attempt("report", lambda: _pages(found, outcomes, missing, args.report))
+    lost |= summarize(args, [o.json for o in outcomes], f"Suite {found.name}")
     print(_tally(outcomes, len(chosen) - len(missing)) + (f"; {len(missing)} not installed" if missing else ""), file=out)
     if report is not None:
         print(f"report: {report}", file=out)
     if args.json:
         print_json([o.json for o in outcomes])
-    if any(o.wrong for o in outcomes):
+    tell_stale(judge([o.json for o in outcomes], known or ()).stale)
+    if any((o.wrong and not _excused(o)) or (known is not None and open_rules(o.json)) for o in outcomes):
         return VIOLATED
     return after(NO_VERDICT if not outcomes or any(o.unfinished for o in outcomes) else OK, lost)
+
+
+def _excused(outcome: Outcome) -> bool:
+    """Whether a verdict is wrong only as it refutes what is thought to be kept, and that is accepted."""
+    truth = outcome.case.truth
+    return "accepted" in outcome.json and truth is not None and not truth.breaks(outcome.result.claim)
 
 
 def _pages(suite: Suite, outcomes: Sequence[Outcome], missing: dict[str, str], folder: str) -> Path:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from dpwitness.commands.common import CONFIDENCE, SECONDS, Command, conclude, interpreter, running, subject
+from dpwitness.commands.common import CONFIDENCE, SECONDS, Command, accepted, accepting, conclude, interpreter, running, subject
 from dpwitness.console import bar
 from dpwitness.ending import apart
 from dpwitness.numbers import whole
@@ -25,6 +25,7 @@ def arguments(command: Command) -> None:
     trace.add_argument("--confidence", type=CONFIDENCE, default=0.99, metavar="C", help="of that audit; default 0.99")
     trace.add_argument("--time-limit", type=SECONDS, default=60.0, metavar="SECONDS", help="that one run may take; default 60")
     trace.add_argument("--in-process", action="store_true", help="run it in this process")
+    accepting(trace)
     interpreter(trace)
     running(trace)
 
@@ -38,6 +39,7 @@ def run(args: argparse.Namespace) -> int:
 
     if args.report is not None:
         check_writable(args.report)
+    known = accepted(args)
     if args.no_confirm and args.trials is not None:
         raise InvalidArgument("--trials is for the audit that --no-confirm leaves out")
     mechanism, name, target = load(
@@ -65,4 +67,4 @@ def run(args: argparse.Namespace) -> int:
         )
     if drawn is not None:
         drawn.close()
-    return conclude(args, [result], title=f"Trace of {name}")
+    return conclude(args, [result], title=f"Trace of {name}", known=known)

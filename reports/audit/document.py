@@ -7,8 +7,11 @@ from pathlib import Path
 from typing import Any
 
 from dpwitness.auditors.results.verdicts import Result, Verdict, environment, strict
+from dpwitness.auditors.targets.places import place_of
 from dpwitness.mechanisms.terms.reading import (
+    TEXT,
     Json,
+    Rule,
     anything,
     boolean,
     items,
@@ -30,31 +33,47 @@ from dpwitness.reports.words.wording import slugs
 SCHEMA = 1
 
 
-def result_json(result: Result | Mapping[str, Any]) -> Json:
-    """A result as the JSON that a report is made of: what `to_json` gives, and under ``"witness"`` what replay needs.
+def result_json(result: Result | Mapping[str, Any], here: Path | None = None) -> Json:
+    """A result as the JSON that a report is made of: what `to_json` gives, ``"witness"``, what replay needs, and ``"source"``.
 
-    This is what a worker process sends to the one that writes the report.
+    The source is file and line of what was run, relative to `here` (the current folder), or None where that is not known. This is what a
+    worker process sends to the one that writes the report.
     """
     if isinstance(result, Mapping):
         return dict(result)
-    return result.to_json() | {"witness": getattr(result, "witness", None)}
+    told = result.to_json()
+    found = next((thing for name in ("mechanism", "function") if (thing := getattr(result, name, None)) is not None), None)
+    return told | {"witness": getattr(result, "witness", None), "source": place_of(found, told.get("target"), here)}
 
 
 def document_of(results: Sequence[Result | Mapping[str, Any]], *, title: str, command: str | None = None) -> Json:
     """The document of a report over `results`: what ``audit.json`` holds."""
-    data = [strict(dict(result_json(result))) for result in results]
+    data = [_readable(strict(dict(result_json(result)))) for result in results]
     for result, slug in zip(data, slugs(str(result.get("name", "")) for result in data), strict=True):
         result["witness_file"] = f"witness-{slug}.json" if result.get("witness") else None
     together = family(data)
     return {
         "schema_version": SCHEMA,
-        "title": title,
-        "command": command,
+        "title": _short(title),
+        "command": _short(command),
         "environment": strict(environment()),
         "verdicts": tally_of_verdicts(data),
         "holm": {"error": together.error, "adjusted": [together.adjusted.get(i) for i in range(len(data))]} if together else None,
         "results": data,
     }
+
+
+def _readable(result: Json) -> Json:
+    """The result with texts cut that no reader of these files would take; a witness stays as it is."""
+    return {key: value if key == "witness" else _short(value) for key, value in result.items()}
+
+
+def _short(value: Any) -> Any:
+    if isinstance(value, str) and len(value) > TEXT:
+        return f"{value[: TEXT - 100]} ... ({len(value):,} characters)"
+    if isinstance(value, dict):
+        return {_short(key): _short(part) for key, part in value.items()}
+    return [_short(part) for part in value] if isinstance(value, list) else value
 
 
 def entries_of(document: Json) -> list[Entry]:
@@ -70,28 +89,48 @@ def entries_of(document: Json) -> list[Entry]:
 
 
 _extended = nullable(number(words_allowed=("inf", "-inf", "nan")))
-_texts = listing(text(200_000))
-_PAIR = nullable(record({"relation": text(200), "why": text()}, d0=anything, d1=anything))
+_texts = listing(text(TEXT))
+_PAIR = nullable(record({"relation": text(TEXT), "why": text(TEXT)}, d0=anything, d1=anything))
+_TALLY = nullable(record(correct=whole(), wrong=whole(), rounds=whole(), directions=whole(1, 2)))
+_VERDICT = one_of(*(verdict.value for verdict in Verdict))
 _FIELDS = {  # of a result: what the formats take apart; others are told as they are, or not at all
     "kind": text(200),
-    "headline": text(200_000),
-    "claim": nullable(text(200_000)),
-    "relation": nullable(text(2000)),
+    "headline": text(TEXT),
+    "claim": nullable(text(TEXT)),
+    "relation": nullable(text(TEXT)),
     "parameter": text(200),
     "notes": _texts,
     "pair": _PAIR,
-    "environment": items(text(2000)),
+    "environment": items(text(TEXT)),
     "witness": nullable(items(anything)),
     "witness_file": nullable(text(1000)),
-    "description": nullable(text(200_000)),
+    "description": nullable(text(TEXT)),
     "seed": nullable(whole()),
     "right": nullable(boolean),
-    "expected": nullable(text(2000)),
-    "test": text(2000),
+    "expected": nullable(text(TEXT)),
+    "test": text(TEXT),
+    "tally": _TALLY,
+    "alpha": number(lambda a: 0 <= a < 1, "in [0, 1)"),
+    "source": nullable(record(file=text(1000), line=whole(1))),
+    "findings": listing(items(anything)),
+    "target": nullable(items(anything)),
+    "accepted": nullable(record(reason=text(), expires=text(40), rules=listing(text(40)))),
 } | dict.fromkeys(
-    ("parameter_lower", "parameter_upper", "epsilon_lower", "confidence", "p_value", "limit", "detectable", "seconds", "bound"), _extended
+    (
+        *("parameter_lower", "parameter_upper", "epsilon_lower", "confidence", "p_value", "limit", "detectable", "seconds", "bound"),
+        *("ratio", "ratio_lower", "ratio_upper", "estimate", "lower", "upper"),
+    ),
+    _extended,
 )
-_DOCUMENT = {"title": text(2000), "command": nullable(text(200_000)), "environment": items(text(2000))}
+_DOCUMENT = {"title": text(TEXT), "command": nullable(text(TEXT)), "environment": items(text(TEXT))}
+
+
+_BITS = {"verdict": _VERDICT, "tally": _TALLY, "epsilon_lower": _extended, "pair": _PAIR}
+_NESTED = {
+    "bit_level": _BITS,
+    "enclosure": {"parameter_lower": _extended, "parameter_upper": _extended},
+    "audit": _FIELDS | {"verdict": _VERDICT},
+}
 
 
 def read_document(path: str | Path) -> Json:
@@ -102,8 +141,11 @@ def read_document(path: str | Path) -> Json:
     InvalidArgument
         If it is no regular file, no complete JSON, of another tool, or of a newer schema: one line that names the file and the field.
     """
-    name = printable(Path(path).name)
-    found = read_json(path)
+    return checked_document(read_json(path), printable(Path(path).name))
+
+
+def checked_document(found: Any, name: str = "document") -> Json:
+    """A document that came from anywhere, if it is one. Raises InvalidArgument, with `name` before the field, as `read_document` does."""
     if not isinstance(found, Mapping) or "results" not in found or "schema_version" not in found:
         raise InvalidArgument(f"{name} must be a report of dpwitness, such as audit.json: it has no schema_version and results")
     try:
@@ -111,15 +153,23 @@ def read_document(path: str | Path) -> Json:
             raise InvalidArgument(
                 f"schema_version must be at most {SCHEMA}, got {found['schema_version']}: the file is of a newer dpwitness"
             )
-        for field, rule in _DOCUMENT.items():
-            if field in found:
-                rule(found[field], field)
+        _present(_DOCUMENT, found, "")
         for i, result in enumerate(listing(items(anything))(found["results"], "results")):
             at = f"results[{i}]"
-            record(dict.fromkeys(result, anything), name=text(200_000), verdict=one_of(*(verdict.value for verdict in Verdict)))(result, at)
-            for field, rule in _FIELDS.items():
-                if field in result:
-                    rule(result[field], f"{at}.{field}")
+            others = {key: anything for key in result if key not in ("name", "verdict")}
+            record(others, name=text(TEXT), verdict=_VERDICT)(result, at)
+            _present(_FIELDS, result, f"{at}.")
+            for field, rules in _NESTED.items():
+                if result.get(field) is not None:
+                    _present(rules, items(anything)(result[field], f"{at}.{field}"), f"{at}.{field}.")
     except InvalidArgument as error:
         raise InvalidArgument(f"{name}: {error}") from None
-    return {"title": "Audits", "command": None, "environment": {}} | dict(found)
+    usual = {"title": "Audits", "command": None, "environment": {}}
+    return dict(found) | {key: value for key, value in usual.items() if key not in found}
+
+
+def _present(rules: Mapping[str, Rule], found: Mapping[str, Any], at: str) -> None:
+    """Hold the fields that are there against their rules."""
+    for field, rule in rules.items():
+        if field in found:
+            rule(found[field], f"{at}{field}")

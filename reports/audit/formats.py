@@ -2,4 +2,4 @@
 
 SUFFIXES = {"md": ".md", "html": ".html", "sarif": ".sarif", "junit": ".junit.xml"}
 FORMATS = tuple(SUFFIXES)
-USUAL = ("md", "html")  # written beside the JSON where no formats are asked for
+USUAL = ("md", "html", "sarif")  # written beside the JSON where no formats are asked for

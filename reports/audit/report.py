@@ -101,7 +101,7 @@ def write_document(document: Json, folder: Path, formats: Sequence[str] = USUAL,
 def _markdown(document: Json, entries: Sequence[Entry], folder: Path, stem: str, album: Album) -> None:
     shown, overview = [], album.overview(document["results"])
     for entry in entries:
-        kinds = [kind for kind in album.kinds(entry) if kind in BESIDE]
+        kinds = album.kinds(entry)[:BESIDE]
         for kind in kinds:
             write_text(folder / f"{kind}-{entry.slug}.svg", album.svg(entry, kind))
         shown.append(replace(entry, plots=tuple((text_of(kind, entry), f"{kind}-{entry.slug}.svg") for kind in kinds)))

@@ -11,9 +11,9 @@ from collections.abc import Callable, Mapping
 from dpwitness.auditors.results.verdicts import Verdict
 from dpwitness.mechanisms.terms.pairs import RELATIONS
 from dpwitness.mechanisms.terms.reading import Json
-from dpwitness.reports.cards.kinds import CARDS, calls_table
+from dpwitness.reports.cards.kinds import CARDS, TABLES
 from dpwitness.reports.words.facts import Card, Entry, Facts, _environment, claim_of, enclosure, pair_facts, run_facts
-from dpwitness.reports.words.summary import error_of, violated_in_bits
+from dpwitness.reports.words.summary import acceptance, error_of, violated_in_bits
 from dpwitness.reports.words.wording import beyond, code, count, dataset, figure, number, prose, table, verdict
 
 
@@ -34,6 +34,8 @@ def card(entry: Entry) -> list[str]:
     if result.get("headline"):
         lines += [f"**{prose(result['headline'])}**", ""]
     lines += [f"What to do: {what_to_do(entry)}", ""]
+    if result.get("accepted"):
+        lines += [f"Accepted {prose(acceptance(result))}.", ""]
     if entry.witness_file:
         lines += [
             f"Witness: [{entry.witness_file}]({entry.witness_file}). Anyone can reach this verdict again, with fresh randomness:",
@@ -49,8 +51,8 @@ def card(entry: Entry) -> list[str]:
                 "",
             ]
     lines += [*table(("", ""), facts_of(entry)), ""]
-    if result.get("kind") == "trace":
-        lines += [*calls_table(result), ""]
+    if below := below_facts(entry):
+        lines += [*below, ""]
     for text, file in entry.plots:
         lines += [f"![{text}]({file})", ""]
     notes = result.get("notes") or []
@@ -63,6 +65,12 @@ def facts_of(entry: Entry) -> Facts:
     """What results of this kind show, as (label, markdown)."""
     found = _CARDS.get(str(entry.result.get("kind")), (_plain_facts, {}))[0](entry)
     return [fact for fact in found if fact[1]]
+
+
+def below_facts(entry: Entry) -> list[str]:
+    """Lines of markdown that stand below the facts: calls of a trace, checks of a target."""
+    found = TABLES.get(str(entry.result.get("kind")))
+    return found(entry.result) if found else []
 
 
 def what_to_do(entry: Entry) -> str:

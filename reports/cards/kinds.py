@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Callable, Mapping
 
 from dpwitness.auditors.results.verdicts import Verdict
 from dpwitness.mechanisms.terms.pairs import RELATIONS
@@ -95,6 +96,22 @@ def calls_table(result: Json) -> list[str]:
     return table(header, rows) if rows else []
 
 
+def _check(entry: Entry) -> Facts:
+    result = entry.result
+    found = Counter(str(finding.get("status")) for finding in result.get("findings") or [])
+    told = ", ".join(f"{n} {status}" for status, n in found.items())
+    return [("claim", code(result.get("claim") or "")), ("checks", prose(told)), *run_facts(result)]
+
+
+def checks_table(result: Json) -> list[str]:
+    """The checks of a target, a row each."""
+    rows = [(code(f["check"]), prose(f["status"]), prose(f["reason"])) for f in result.get("findings") or []]
+    return table(["check", "status", "reason"], rows) if rows else []
+
+
+# What stands below the facts of a card: lines of markdown, by kind
+TABLES: dict[str, Callable[[Json], list[str]]] = {"trace": calls_table, "checks": checks_table}
+
 # kind -> its facts, and advice by verdict where it differs from that of the black box
 CARDS: dict[str, tuple[Card, Mapping[str, str]]] = {
     "trace": (
@@ -104,6 +121,7 @@ CARDS: dict[str, tuple[Card, Mapping[str, str]]] = {
             Verdict.NOT_REFUTED.value: "nothing has to change on this evidence, which is one pair of runs and no proof over others.",
         },
     ),
+    "checks": (_check, {Verdict.VIOLATED.value: "look at the checks that failed: the reason stands beside each."}),
     "white box": (
         _white_box,
         {

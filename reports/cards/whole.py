@@ -138,7 +138,8 @@ def columns(entries: Sequence[Entry]) -> list[Column]:
 
 def _shown_verdict(entry: Entry) -> str:
     shown = verdict(entry.result.get("verdict"))
-    return f"**{shown}**" if entry.result.get("verdict") == Verdict.VIOLATED.value else shown
+    accepted = " (accepted)" if entry.result.get("accepted") else ""
+    return (f"**{shown}**" if entry.result.get("verdict") == Verdict.VIOLATED.value else shown) + accepted
 
 
 def _least(result: Json) -> float | None:

@@ -12,8 +12,7 @@ from markupsafe import Markup
 from dpwitness.auditors.targets.trust import words_for
 from dpwitness.mechanisms.terms.reading import Json
 from dpwitness.mechanisms.terms.writing import json_text
-from dpwitness.reports.cards.cards import facts_of, what_to_do
-from dpwitness.reports.cards.kinds import calls_table
+from dpwitness.reports.cards.cards import below_facts, facts_of, what_to_do
 from dpwitness.reports.cards.whole import SEVERITY, Column, answer, columns, how_sure, legend, worst_first
 from dpwitness.reports.cards.whole import what_to_do as steps
 from dpwitness.reports.formats.pages import block, render
@@ -23,7 +22,7 @@ from dpwitness.reports.plots.inline import inline_svg
 from dpwitness.reports.words.differing import differing
 from dpwitness.reports.words.facts import Entry
 from dpwitness.reports.words.scope import QUESTION, claim_facts, untested
-from dpwitness.reports.words.summary import family
+from dpwitness.reports.words.summary import acceptance, family
 from dpwitness.reports.words.wording import plain, shortened
 
 PICTURES = 200  # of one page: about 1 MB, and a few seconds
@@ -32,7 +31,7 @@ _LONGEST = 2_000  # characters of a text from outside
 _PAIR = ("D0", "D1", "where they differ")  # facts that the page shows in a way of its own
 
 
-def html(document: Json, entries: Sequence[Entry], album: Album) -> str:
+def html(document: Json, entries: Sequence[Entry], album: Album, *, pages: Sequence[tuple[str, str]] = (), here: str = "") -> str:
     """The page.
 
     Parameters
@@ -43,6 +42,8 @@ def html(document: Json, entries: Sequence[Entry], album: Album) -> str:
         Its audits.
     album : Album
         Their pictures.
+    pages, here : sequence of (str, str), str
+        Navigation, where the page belongs to a site.
     """
     ranked, together, results = worst_first(entries), family(document["results"]), document["results"]
     shown, overview = columns(entries), album.overview(results)
@@ -52,6 +53,8 @@ def html(document: Json, entries: Sequence[Entry], album: Album) -> str:
     seeds = sorted({str(result["seed"]) for result in results if result.get("seed") is not None})
     return render(
         "audit.html",
+        pages=pages,
+        here=here,
         document={**document, "title": _told(document["title"]), "command": plain(str(document["command"] or ""))[:_LONGEST]},
         question=QUESTION,
         answer=lines,
@@ -114,8 +117,7 @@ def card(entry: Entry, chosen: set[tuple[str, str]], album: Album, room: list[in
         {"text": PLOTS[kind].text, "svg": Markup(inline_svg(album.svg(entry, kind), f"{entry.slug}-{kind}", text_of(kind, entry)))}
         for kind in kinds
     ]
-    accepted = result.get("accepted")
-    calls = calls_table(result) if result.get("kind") == "trace" else []
+    below = below_facts(entry)
     return {
         "slug": entry.slug,
         "name": _told(entry.name),
@@ -123,12 +125,12 @@ def card(entry: Entry, chosen: set[tuple[str, str]], album: Album, room: list[in
         "words": _words(entry),
         "headline": _told(result.get("headline") or ""),
         "todo": what_to_do(entry),
-        "accepted": _told(f"{accepted.get('reason')} (until {accepted.get('expires')})") if isinstance(accepted, dict) else "",
+        "accepted": _told(acceptance(result)) if result.get("accepted") else "",
         "witness": _witness(entry, room),
         "sides": [(name, [(_told(text), differs) for text, differs in parts]) for name, parts in differing(pair)] if pair else [],
         "pictures": pictures,
         "facts": [fact for fact in facts_of(entry) if fact[0] not in _PAIR],
-        "calls": block("\n".join(calls)) if calls else "",
+        "below": block("\n".join(below)) if below else "",
         "notes": [_told(note) for note in result.get("notes") or []],
     }
 

@@ -9,7 +9,7 @@ from dpwitness.reports.cards.whole import answer, columns, how_sure, legend, wha
 from dpwitness.reports.words.facts import Entry
 from dpwitness.reports.words.scope import claim_facts, untested
 from dpwitness.reports.words.summary import Family
-from dpwitness.reports.words.wording import prose, table
+from dpwitness.reports.words.wording import plain, prose, table
 
 
 def markdown(
@@ -46,7 +46,7 @@ def markdown(
         lines += card(entry)
     lines += ["## Run", ""]
     if command:
-        lines += ["```", " ".join(command.split()).replace("```", "'''"), "```", ""]
+        lines += ["```", plain(" ".join(command.split())).replace("```", "'''"), "```", ""]
     lines += table(("", ""), [(prose(name), prose(value)) for name, value in environment.items()])
     return "\n".join(lines).rstrip() + "\n"
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
+from collections.abc import Sequence
 from functools import cache
 from typing import Any
 
@@ -54,8 +55,8 @@ def fragment(template: str, style: str, **values: Any) -> str:
     return _environment().get_template(template).render(style=Markup(_part(style)), **values)
 
 
-def render(template: str, **values: Any) -> str:
-    """A page from its template, with the frame's style and script and a policy that names their hashes."""
+def render(template: str, *, pages: Sequence[tuple[str, str]] = (), here: str = "", **values: Any) -> str:
+    """A page from its template; `pages` are those of the navigation, of which `here` is this one. The policy names hashes of what runs."""
     style, script = _part("style.css"), _part("script.js")
     policy = "; ".join(
         [
@@ -67,7 +68,8 @@ def render(template: str, **values: Any) -> str:
             "form-action 'none'",
         ]
     )
-    return _environment().get_template(template).render(style=Markup(style), script=Markup(script), policy=policy, **values)
+    frame = {"style": Markup(style), "script": Markup(script), "policy": policy, "pages": pages, "here": here}
+    return _environment().get_template(template).render(**frame, **values)
 
 
 @cache

@@ -10,7 +10,7 @@ from dpwitness.reports.plots.drawing import blank, styled, written
 from dpwitness.reports.plots.family import PLOTS, new_axes, plots_of
 from dpwitness.reports.words.facts import Entry
 
-BESIDE = ("event", "profile", "search", "scaling", "calls")  # of a file each, beside markdown; the page holds the others too
+BESIDE = 2  # pictures of an audit as files of their own, beside markdown; the page holds the others too
 
 
 class Album:

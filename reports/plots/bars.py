@@ -12,7 +12,7 @@ from dpwitness.auditors.results.verdicts import Verdict
 from dpwitness.mechanisms.terms.reading import Json
 from dpwitness.reports.plots.drawing import BLUE, GREY, INK, RED, SMALL, dots, short_name
 from dpwitness.reports.words.facts import claim_of
-from dpwitness.reports.words.wording import number
+from dpwitness.reports.words.wording import number, shortened
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -79,7 +79,7 @@ def losses_of_calls(result: Json) -> list[tuple[str, float, str]]:
     found = []
     for call in result.get("calls") or []:
         epsilon, total, scale = (number(call[key]) for key in ("epsilon", "total", "scale"))
-        short = f"{'.'.join(call['primitive'].split('.')[-2:])}" + (f" x {call['times']}" if call["times"] > 1 else "")
+        short = shortened(".".join(call["primitive"].split(".")[-2:]), 60) + (f" x {call['times']}" if call["times"] > 1 else "")
         if epsilon is not None and 0 < epsilon < math.inf:
             found.append((short, epsilon, f"epsilon = {epsilon:.4g}"))
         elif epsilon == math.inf and total and scale and math.isfinite(total):

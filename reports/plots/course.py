@@ -71,7 +71,7 @@ def draw_pairs(axes: Axes, result: Json) -> None:
         length = min(value, 1.2 * most)
         axes.barh(row, length, height=0.55, facecolor=BLUE if pair["confirmed"] else "none", edgecolor=BLUE)
         words = (f"{value:.3g}" if np.isfinite(value) else "no bound") + (", tested" if pair["confirmed"] else "")
-        style = {"bbox": {"facecolor": "white", "edgecolor": "none", "pad": 0.6}, "va": "center", "fontsize": 7}
+        style: Any = {"bbox": {"facecolor": "white", "edgecolor": "none", "pad": 0.6}, "va": "center", "fontsize": 7}
         axes.annotate(words, (length, row), xytext=(3, 0), textcoords="offset points", **style)
     if claim is not None:
         axes.axvline(claim.parameter, color=INK, linestyle="--", linewidth=1.3)
@@ -106,7 +106,7 @@ def draw_scaling(axes: Axes, result: Json) -> None:
     label = f"fitted: power {slope:.3g} ± {2 * float(result['standard_error']):.2g}"
     axes.plot(grid, float(result["constant"]) * grid**slope, color=BLUE, linewidth=1.4, label=label)
     axes.errorbar(x, y, yerr=2 * spread, color=INK, linestyle="none", marker="o", markerfacecolor="white", capsize=3, label="measured")
-    axes.set(xscale="log", yscale="log", xlabel=str(result["regressor"]), ylabel="error")
+    axes.set(xscale="log", yscale="log", xlabel=shortened(result["regressor"], 40), ylabel="error")
     axes.set_xticks(x, [f"{v:.4g}" for v in x])
     low, high = axes.get_ylim()
     ticks = ticks_between(low, high)

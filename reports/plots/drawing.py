@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from io import StringIO
@@ -14,6 +15,7 @@ import numpy as np
 from dpwitness.mechanisms.numerics.evolution import windowless
 from dpwitness.mechanisms.terms.reading import Json
 from dpwitness.mechanisms.terms.writing import aside
+from dpwitness.reports.words.wording import shortened
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -21,6 +23,7 @@ if TYPE_CHECKING:
 INK, GREY, RED, BLUE = "#111111", "#767676", "#b3261e", "#1f5fa8"
 WIDTH, HEIGHT = 4.1, 3.0  # inches of one picture: 400 px wide in a browser
 SMALL = 8.0  # points of labels
+_NO_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")  # characters that no XML may hold
 _METADATA = {"Date": None, "Creator": "dpwitness"}
 Margins = tuple[float, float, float, float]
 MARGINS = (0.72, 0.45, 0.12, 0.55)
@@ -81,15 +84,17 @@ def written(axes: Axes) -> str:
     """The figure of these axes as the text of an SVG: the same from the same data."""
     few_ticks(axes)
     text = StringIO()
-    axes.figure.savefig(text, format="svg", metadata=_METADATA)
-    return text.getvalue()
+    figure: Any = axes.figure
+    figure.savefig(text, format="svg", metadata=_METADATA)
+    return _NO_XML.sub("\ufffd", text.getvalue())
 
 
 def save(axes: Axes, path: Path) -> None:
     """The figure of these axes as a file."""
     few_ticks(axes)
+    figure: Any = axes.figure
     with aside(path) as draft:
-        axes.figure.savefig(draft, metadata=_METADATA if Path(path).suffix == ".svg" else {}, dpi=120)
+        figure.savefig(draft, metadata=_METADATA if Path(path).suffix == ".svg" else {}, dpi=120)
 
 
 def few_ticks(axes: Axes) -> None:
@@ -115,8 +120,7 @@ def ticks_between(low: float, high: float) -> list[float]:
 
 def short_name(result: Json, most: int = 36) -> str:
     """The name of what was audited, as long as a title may be."""
-    name = " ".join(str(result.get("name", "")).split())
-    return name if len(name) <= most else f"{name[: most - 3]}..."
+    return shortened(result.get("name", ""), most)
 
 
 def dots(axes: Axes, x: Any, y: Any, **style: Any) -> None:

@@ -47,7 +47,7 @@ def draw_event(axes: Axes, result: Json) -> None:
             low, high = max(spans, key=lambda span: span[1] - span[0])
             place = min(max((low + high) / 2, edges[0] + 0.1 * np.ptp(edges)), edges[-1] - 0.1 * np.ptp(edges))
             axes.text(place, 0.99, words, color=color, fontsize=SMALL, ha="center", va="top", transform=axes.get_xaxis_transform())
-    axes.set(xlim=(edges[0], edges[-1]), xlabel=found["axis"], ylabel="share of runs")
+    axes.set(xlim=(edges[0], edges[-1]), xlabel=shortened(found["axis"], 60), ylabel="share of runs")
     axes.legend(handles=_handles(), loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=2)
 
 

@@ -20,7 +20,7 @@ _COLORS = {
 }
 _DROPPED = {"metadata", "style", "title"}
 _NUMBER = re.compile(r"-?\d+\.\d{2,}")
-_LINK = re.compile(r"url\(#([^)]+)\)|^#(.+)$")
+_LINK = re.compile(r"url\(#([^)]+)\)")
 
 
 def inline_svg(svg: str, name: str, text: str) -> str:
@@ -71,7 +71,9 @@ def _attributes(tag: str, node: ElementTree.Element, ids: dict[str, str]) -> dic
             found |= {"id": ids[value]} if value in ids else {}
         elif key not in ("space", "version", "gid"):
             found[key] = _colored(value)
-    found = {key: _LINK.sub(lambda m: _linked(m, ids), value) for key, value in found.items()}
+    found = {key: _LINK.sub(lambda m: f"url(#{ids[m[1]]})", value) for key, value in found.items()}
+    if found.get("href", "").startswith("#"):
+        found["href"] = f"#{ids[found['href'][1:]]}"
     for key in ("d", "x", "y", "transform", "points", "height", "width", "stroke-width"):
         if key in found:
             found[key] = _NUMBER.sub(lambda m: f"{float(m.group()):.1f}".removesuffix(".0"), found[key]).replace("\n", "").strip()
@@ -83,7 +85,7 @@ def _attributes(tag: str, node: ElementTree.Element, ids: dict[str, str]) -> dic
 
 def _plain(tag: str, found: dict[str, str]) -> dict[str, str]:
     """Without what the page's style says for all pictures."""
-    if found.get("stroke") == "var(--line)":
+    if found.get("stroke") == "var(--line)" and tag == "path" and found.get("fill") == "none":
         return {"class": "grid", "d": found["d"]}
     if tag == "use":
         found = {key: value for key, value in found.items() if not key.startswith("stroke")}
@@ -95,8 +97,3 @@ def _plain(tag: str, found: dict[str, str]) -> dict[str, str]:
 
 def _colored(value: str) -> str:
     return _COLORS.get(value.lower(), value)
-
-
-def _linked(match: re.Match[str], ids: dict[str, str]) -> str:
-    inside, whole = match.groups()
-    return f"url(#{ids[inside]})" if inside else f"#{ids[whole]}"

@@ -19,9 +19,9 @@ def differing(pair: Json) -> list[tuple[str, list[Part]]]:
 
     Examples
     --------
-    >>> rows = differing({"d0": [0, 0, 0, 0, 0, 0], "d1": [0, 0, 0, 0, 0, 1]})
+    >>> rows = differing({"d0": [0] * 20, "d1": [0] * 19 + [1]})
     >>> rows[1]
-    ('D1', [('... 2 records', False), ('0', False), ('0', False), ('0', False), ('1', True)])
+    ('D1', [('... 16 records', False), ('0', False), ('0', False), ('0', False), ('1', True)])
     """
     sides = [_records(pair["d0"]), _records(pair["d1"])]
     if any(side is None or len(side) > _MOST for side in sides):

@@ -79,3 +79,9 @@ def tally_of_verdicts(results: Sequence[Json]) -> dict[str, int]:
 def violated_in_bits(result: Json) -> bool:
     """Whether the low bits of the outputs break the claim."""
     return (result.get("bit_level") or {}).get("verdict") == Verdict.VIOLATED.value
+
+
+def acceptance(result: Json) -> str:
+    """Why and until when violations of a result are accepted; empty where none is."""
+    found = result.get("accepted")
+    return f"until {found['expires']}: {found['reason']} ({', '.join(found['rules'])})" if found else ""

@@ -64,8 +64,8 @@ def plain(text: str) -> str:
 
 
 def shortened(text: Any, most: int) -> str:
-    """Text on one line, cut to so many characters."""
-    clean = " ".join(str(text).split())
+    """Text on one line, cut to so many characters, with what is invisible shown."""
+    clean = plain(" ".join(str(text)[: 20 * most].split()))
     return clean if len(clean) <= most else f"{clean[: most - 3]}..."
 
 

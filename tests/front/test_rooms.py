@@ -52,6 +52,7 @@ ROOMS = [
     "dpwitness.reports.papers",
     "dpwitness.reports.third_party",
     "dpwitness.reports.reproductions",
+    "dpwitness.reports.site",
     "dpwitness.reports",
     "dpwitness",
     "dpwitness.suites",

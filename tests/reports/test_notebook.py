@@ -86,7 +86,7 @@ def test_a_cell_shows_the_card_of_its_result(shell, kind):
     (shown,) = shell.values
     page, told = shown["text/html"], " ".join(ran.result.headline().split())
     found = Fragment(page)
-    assert f'<span class="verdict {ran.result.verdict.value}">' in page and "What to do:" in page
+    assert f'<span class="verdict {ran.result.to_json()["verdict"]}">' in page and "What to do:" in page
     assert not found.tags & {"script", "button"} and len(found.ids) == len(set(found.ids))
     assert shown["text/plain"] == repr(ran.result) and told.split(":")[0] in shown["text/markdown"]
     assert shown["text/markdown"].startswith("### ")

@@ -160,7 +160,7 @@ def test_names_cannot_leave_the_folder(tmp_path, name):
     write_report([audit(name), audit(name.upper())], folder, title="t", plots=False)
     assert sorted(p.name for p in tmp_path.rglob("*") if p.is_file() and p.parent != folder) == []
     files = sorted(p.name for p in folder.iterdir())
-    assert len(files) == 4 and all(len(f) < 90 and f == f.lower() and ".." not in f for f in files)
+    assert len(files) == 6 and all(len(f) < 90 and f == f.lower() and ".." not in f for f in files)
 
 
 def test_slugs_differ_even_where_a_suffix_is_taken():
@@ -214,7 +214,7 @@ def test_plots_are_valid_and_the_same_twice(tmp_path):
         assert first == (tmp_path / "two" / file).read_bytes(), file
         assert ET.fromstring(first).tag == "{http://www.w3.org/2000/svg}svg" and f"({file})" in text
     words = (tmp_path / "one" / "profile-pure-1-x.svg").read_text()
-    assert "epsilon &gt; 1.106 at delta = 0" in words and "violated here" in words and "pure:1 $x: privacy profile (VIOLATED)" in words
+    assert "epsilon &gt; 1.106 at delta = 0" in words and "violated here" in words and "claimed: pure:1" in words
     assert "violated here" not in (tmp_path / "one" / "profile-zero.svg").read_text()
     assert "enclosure: at most" in (tmp_path / "one" / "profile-exact.svg").read_text()
 

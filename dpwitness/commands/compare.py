@@ -1,0 +1,47 @@
+"""``dpwitness compare``: a report against an earlier one."""
+
+from __future__ import annotations
+
+import argparse
+
+from dpwitness.commands.common import Command, chosen, exit_code, print_json
+from dpwitness.ending import after, attempt
+from dpwitness.mechanisms.terms.validation import InvalidArgument
+from dpwitness.reports.words.wording import plain
+
+FORMATS = ("md", "html")
+
+
+def arguments(command: Command) -> None:
+    """Declare the command."""
+    compare = command(
+        "compare", "hold a report against an earlier one: new violations, changed verdicts, numbers that moved beyond their error"
+    )
+    compare.add_argument("old", metavar="OLD.json", help="audit.json of the earlier report")
+    compare.add_argument("new", metavar="NEW.json", help="audit.json of the later one; a violation that is new in it: exit code 1")
+    compare.add_argument("--report", metavar="DIR", help="write compare.json, and compare.md or what --format names")
+    compare.add_argument("--format", metavar="F,F", help=f"of {', '.join(FORMATS)}, for --report; default {FORMATS[0]}")
+    compare.add_argument("--json", action="store_true", help="print the comparison as JSON")
+
+
+def run(args: argparse.Namespace) -> int:
+    """``dpwitness compare``."""
+    from dpwitness.reports.audit.report import check_writable
+    from dpwitness.reports.comparing.compare import compare
+    from dpwitness.reports.comparing.page import terminal, write
+
+    if args.format is not None and args.report is None:
+        raise InvalidArgument("--format must go with --report DIR, where it is written")
+    formats = chosen(args.format or FORMATS[0], FORMATS)
+    if args.report is not None:
+        check_writable(args.report)
+    found, lost = compare(args.old, args.new), False
+    if args.json:
+        print_json(found.to_json())
+    else:
+        print(plain(terminal(found)))
+    if args.report is not None:
+        file, lost = attempt("report", lambda: write(found, args.report, formats)[0])
+        if file is not None and not args.json:
+            print(f"report: {file}")
+    return after(exit_code(found), lost)

@@ -1,0 +1,65 @@
+"""``dpwitness plan``: how many runs find a violation, what a number of runs can find, and how long it takes."""
+
+from __future__ import annotations
+
+import argparse
+from contextlib import nullcontext
+
+from dpwitness.commands.common import CONFIDENCE, SECONDS, TRIALS, WORKERS, Command, interpreter, print_json, subject
+from dpwitness.console import announce
+from dpwitness.ending import NO_VERDICT, OK, apart
+from dpwitness.mechanisms.terms.validation import InvalidArgument
+from dpwitness.numbers import real
+from dpwitness.reports.words.wording import plain
+
+
+def arguments(command: Command) -> None:
+    """Declare the command."""
+    plan = command("plan", "say, before anything is run, how many runs find a violation and how long they take")
+    subject(plan, optional=True)
+    plan.add_argument("--find", type=real("find", 0.0, 1e6), metavar="X", help="parameter of the violation, in the claim's notion")
+    plan.add_argument("--trials", type=TRIALS, metavar="N", help="runs of which to say what they find")
+    shape = plan.add_mutually_exclusive_group()
+    told = {
+        "coin": "a randomised response, which takes the fewest runs at its epsilon (the default; with a TARGET its own law if it has one)",
+        "laplace": "Laplace noise",
+        "gaussian": "Gaussian noise",
+    }
+    for name, text in told.items():
+        shape.add_argument(f"--{name}", dest="shape", action="store_const", const=name, help=f"the violation is that of {text}")
+    plan.add_argument("--power", type=real("power", 0.0, 1.0, ends="()"), default=0.9, metavar="P", help="probability; default 0.9")
+    plan.add_argument("--confidence", type=CONFIDENCE, default=0.99, metavar="C", help="of the audit; default 0.99")
+    plan.add_argument("--workers", type=WORKERS, default=1, metavar="K", help="of the audit: TARGET is timed on as many")
+    plan.add_argument("--time-limit", type=SECONDS, default=300.0, metavar="SECONDS", help="that one chunk of runs may take; default 300")
+    plan.add_argument("--in-process", action="store_true", help="run TARGET in this process")
+    plan.add_argument("--json", action="store_true", help="print the plan as JSON")
+    interpreter(plan)
+
+
+def run(args: argparse.Namespace) -> int:
+    """``dpwitness plan``."""
+    from dpwitness.auditors.planning.plan import plan
+    from dpwitness.inputs import keywords, load, pair_of, workers
+    from dpwitness.mechanisms.terms.protocol import MechanismFailed
+
+    mechanism, name, pair = None, None, None
+    if args.target is None:
+        idle = {"--d0": args.d0, "--d1": args.d1, "--kwargs": args.kwargs, "--relation": args.relation, "--python": args.python}
+        if given := [option for option, value in idle.items() if value is not None]:
+            raise InvalidArgument(f"{given[0]} needs a target MODULE:NAME")
+    else:
+        options = {"in_process": args.in_process, "density": True}
+        mechanism, name, _ = load(args.target, keywords(args.kwargs), args.python, args.time_limit, args.memory, **options)
+        pair = pair_of(args.d0, args.d1, args.relation, mechanism)
+    common = {"find": args.find, "trials": args.trials, "shape": args.shape, "power": args.power, "confidence": args.confidence}
+    try:
+        with workers(args.workers, mechanism) if mechanism is not None else nullcontext() as executor, apart():
+            found = plan(args.claim, mechanism=mechanism, pair=pair, executor=executor, name=name, **common)
+    except MechanismFailed as error:
+        announce(f"dpwitness plan: {error}")
+        return NO_VERDICT
+    if args.json:
+        print_json(found.to_json())
+    else:
+        print(plain(str(found)))
+    return NO_VERDICT if found.impossible else OK

@@ -1,0 +1,72 @@
+"""A report as JUnit XML, by the schema that xUnit 2 is validated with (junit-10.xsd): a test case for each audit."""
+
+from __future__ import annotations
+
+import xml.etree.ElementTree as ET
+
+from dpwitness.auditors.results.verdicts import Verdict
+from dpwitness.mechanisms.terms.reading import Json
+from dpwitness.reports.formats.excuses import excused
+from dpwitness.reports.words.plain import plain
+from dpwitness.reports.words.summary import violated_in_bits
+from dpwitness.reports.words.wording import number
+
+
+def junit(document: Json) -> str:
+    """The XML: failure where a claim or its low bits are violated, error where the audit failed, skipped where it has no verdict.
+
+    In a suite, whose mechanisms may be wrong on purpose, failure is a verdict that is not what is known of them.
+    """
+    cases = [_case(result) for result in document["results"]]
+    time = f"{sum(float(case.get('time', 0)) for case in cases):.3f}"
+    tally = {tag: sum(case.find(tag) is not None for case in cases) for tag in ("failure", "error", "skipped")}
+    counts = {"tests": str(len(cases)), "failures": str(tally["failure"]), "errors": str(tally["error"]), "time": time}
+    suites = ET.Element("testsuites", {"name": "dpwitness", **counts})
+    suite = ET.SubElement(suites, "testsuite", {"name": plain(document["title"], 200), "skipped": str(tally["skipped"]), **counts})
+    properties = ET.SubElement(suite, "properties")
+    for name, value in {"command": document.get("command"), **(document.get("environment") or {})}.items():
+        if value:
+            ET.SubElement(properties, "property", name=plain(name, 100), value=plain(value))
+    suite.extend(cases)
+    ET.indent(suites)
+    return f'<?xml version="1.0" encoding="utf-8"?>\n{ET.tostring(suites, encoding="unicode")}\n'
+
+
+def _case(result: Json) -> ET.Element:
+    headline = result.get("headline") or result["verdict"]
+    case = ET.Element("testcase", classname=_class(result), name=plain(result["name"], 300), time=f"{_seconds(result):.3f}")
+    outcome = _outcome(result)
+    if outcome is not None:
+        tag, kind = outcome
+        ET.SubElement(case, tag, type=kind, message=plain(excused(result) or headline, 500)).text = plain(headline)
+    lines = [headline, *(f"{key}: {result[key]}" for key in ("claim", "relation", "seed", "trials") if result.get(key) is not None)]
+    if result.get("source"):
+        lines.append(f"source: {result['source']['file']}:{result['source']['line']}")
+    ET.SubElement(case, "system-out").text = "\n".join(plain(line) for line in lines)
+    return case
+
+
+def _outcome(result: Json) -> tuple[str, str] | None:
+    """Element and type; None for a case that passes."""
+    verdict = result["verdict"]
+    if result.get("right") is False:
+        return "failure", "WRONG"
+    if verdict == Verdict.VIOLATED.value or violated_in_bits(result):
+        if excused(result):
+            return None if result.get("right") is True else ("skipped", "accepted")
+        return "failure", verdict if verdict == Verdict.VIOLATED.value else "VIOLATED in low bits"
+    if verdict == Verdict.ERROR.value:
+        return "error", verdict
+    return ("skipped", verdict) if verdict == Verdict.INCONCLUSIVE.value else None
+
+
+def _class(result: Json) -> str:
+    """The module or file of what was audited, by which readers of JUnit group; the kind of the audit where that is not known."""
+    target = str((result.get("target") or {}).get("target") or "")
+    file = str((result.get("source") or {}).get("file") or "").removesuffix(".py").replace("/", ".")
+    return plain(file or target.rpartition(":")[0] or f"dpwitness.{result.get('kind') or 'audit'}".replace(" ", "_"), 300)
+
+
+def _seconds(result: Json) -> float:
+    found = number(result.get("seconds"))
+    return found if found is not None and 0 <= found < 1e9 else 0.0

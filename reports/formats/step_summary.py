@@ -1,0 +1,101 @@
+"""A report as markdown for the page of a job: the answer in one sentence, then a table, worst first."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from dpwitness.auditors.results.verdicts import Verdict
+from dpwitness.mechanisms.terms.reading import Json
+from dpwitness.reports.formats.excuses import excused
+from dpwitness.reports.words.plain import plain
+from dpwitness.reports.words.summary import tally_of_verdicts, violated_in_bits
+from dpwitness.reports.words.wording import beyond, code, figure, number, prose, table, verdict
+
+VARIABLE = "GITHUB_STEP_SUMMARY"
+_BYTES = 1_000_000  # a forge drops a summary of more than 2**20 bytes, all of it
+_ROWS = 100
+
+_ORDER = [
+    v.value for v in (Verdict.VIOLATED, Verdict.ERROR, Verdict.INCONCLUSIVE, Verdict.NOT_REFUTED, Verdict.SUPPORTED, Verdict.CERTIFIED)
+]
+
+
+def step_summary(document: Json) -> str:
+    """The section, for the end of a page."""
+    ranked = sorted(document["results"], key=_rank)
+    lines = [f"## {_said(document['title'], 200)}", "", _answer(document["results"]), ""]
+    lines += table(
+        ["verdict", "audit", "claim", "certified", "would have been found", "source"], [_row(result) for result in ranked[:_ROWS]]
+    )
+    if len(ranked) > _ROWS:
+        lines += ["", f"And {len(ranked) - _ROWS:,} more, none worse: see the report."]
+    return "\n".join([*lines, "", ""])
+
+
+def append_summary(document: Json, file: Path | str) -> Path:
+    """Append the section to a file, or a line in its place where the file would grow too long to be shown."""
+    path, text = Path(file), step_summary(document)
+    size = path.stat().st_size if path.exists() else 0
+    if size + len(text.encode()) > _BYTES:
+        text = f"\n{_answer(document['results'])} The table is left out, as this page is full.\n"
+    with path.open("a", encoding="utf-8") as page:
+        page.write(text)
+    return path
+
+
+def summary_file(given: str | None = None) -> str | None:
+    """Where a summary goes: the file that was asked for, or else the one that the job's environment names."""
+    return given or os.environ.get(VARIABLE) or None
+
+
+def _answer(results: list[Json]) -> str:
+    found = tally_of_verdicts(results)
+    words = ", ".join(f"{n} {verdict(name).lower()}" for name, n in found.items() if n)
+    leaky = sum(violated_in_bits(result) and result["verdict"] != Verdict.VIOLATED.value for result in results)
+    allowed, wrong = sum(bool(excused(result)) for result in results), sum(result.get("right") is False for result in results)
+    more = [f"{leaky} violated in low bits only"] * bool(leaky) + [f"{allowed} accepted or expected"] * bool(allowed)
+    more += [f"{wrong} not what is known of the mechanism"] * bool(wrong)
+    if found["VIOLATED"] or leaky:
+        first = f"**A privacy claim is violated in {found['VIOLATED'] + leaky} of {len(results)}.**"
+    elif found["ERROR"] + found["INCONCLUSIVE"] == len(results):
+        first = "**No verdict was reached: nothing is known of these claims.**"
+    else:
+        first = f"**No violation was found in {len(results) - found['ERROR'] - found['INCONCLUSIVE']} of {len(results)}.**"
+    return f"{first} Verdicts: {'; '.join([words or 'none', *more])}."
+
+
+def _rank(result: Json) -> tuple[bool, int, bool]:
+    """What asks for something first, then the graver verdict; low bits count as a violation, after those of values."""
+    order = _ORDER.index(result["verdict"])
+    bits = violated_in_bits(result) and order > 0
+    return (bool(excused(result)), 0 if bits else order, bits)
+
+
+def _row(result: Json) -> tuple[str, ...]:
+    symbol, least, seen = plain(result.get("parameter") or "epsilon", 40), result.get("parameter_lower"), number(result.get("detectable"))
+    bits = violated_in_bits(result) and result["verdict"] != Verdict.VIOLATED.value
+    excuse = f" ({_said(excused(result), 120)})" if excused(result) else ""
+    said = verdict(result["verdict"]) + (", VIOLATED in low bits" if bits else "") + excuse
+    bound = beyond(symbol, least) if number(least) is not None else _said(result.get("headline") or "", 120)
+    source = result.get("source")
+    return (
+        said,
+        code(plain(result["name"], 120)),
+        code(plain(result.get("claim") or "", 80)),
+        prose(bound),
+        prose(f"{symbol} = {figure(seen)}") if seen is not None else "",
+        code(plain(f"{source['file']}:{source['line']}", 160)) if source else "",
+    )
+
+
+def _said(text: object, most: int) -> str:
+    """Text as text: no link, no mark-up."""
+    return (
+        prose(plain(text, most))
+        .replace("_", "\\_")
+        .replace("~", "\\~")
+        .replace("](", "] (")
+        .replace("://", ":&#8203;//")
+        .replace("@", "&#64;")
+    )

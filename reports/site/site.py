@@ -1,0 +1,91 @@
+"""The published pages as a site: every page of markdown in the common frame, one navigation, an index; nothing that needs a server."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from dpwitness.mechanisms.terms.validation import InvalidArgument
+from dpwitness.mechanisms.terms.writing import all_together, write_text
+from dpwitness.reports.audit.document import entries_of, read_document
+from dpwitness.reports.formats.html import html
+from dpwitness.reports.formats.page import page
+from dpwitness.reports.plots.album import Album
+
+PAGES = (  # of the navigation; those whose file is there
+    ("zoo", "Zoo", "mechanisms, right and wrong, whose true privacy is known"),
+    ("papers", "Papers", "every claim of four papers, checked"),
+    ("papers-checks", "Checks", "the checks behind these claims, one by one"),
+    ("third-party", "Libraries", "releases of others, each run in its own interpreter"),
+    ("reproductions", "Figures", "published figures, computed again"),
+    ("power", "Power", "how near an audit comes to an oracle"),
+    ("trust", "Trust", "how often the tool itself errs"),
+)
+AUDITS = ("zoo",)  # reports of audits, shown as such from their JSON
+
+
+def build(folder: Path | str) -> list[Path]:
+    """Write ``index.html`` and a page for each published page of markdown, beside it.
+
+    Parameters
+    ----------
+    folder : Path
+        With the published pages.
+
+    Returns
+    -------
+    list of Path
+        The files, the index first.
+
+    Raises
+    ------
+    InvalidArgument
+        If the folder holds no published page.
+    """
+    place = Path(folder)
+    there = [(name, label, told) for name, label, told in PAGES if (place / f"{name}.md").is_file()]
+    if not there:
+        raise InvalidArgument(f"site: folder must hold a published page such as papers.md, got {str(folder)!r}")
+    pages = [("index.html", "Overview"), *((f"{name}.html", label) for name, label, _ in there)]
+
+    def picture(file: str) -> str | None:
+        path = place / file
+        return path.read_text(encoding="utf-8") if re.fullmatch(r"[\w.-]+\.svg", file) and path.is_file() else None
+
+    with all_together(place) as draft:
+        texts = {name: (place / f"{name}.md").read_text(encoding="utf-8") for name, _, _ in there}
+        write_text(draft / "index.html", page("dpwitness: published results", _index(there, texts), pages=pages, here="index.html"))
+        for name, text in texts.items():
+            title, here = text.splitlines()[0].lstrip("# "), f"{name}.html"
+            if name in AUDITS:
+                document = read_document(place / f"{name}.json")
+                write_text(draft / f"{name}.html", html(document, entries_of(document), Album(), pages=pages, here=here))
+            else:
+                write_text(draft / f"{name}.html", page(title, text, pages=pages, here=here, pictures=picture))
+    return [place / file for file, _ in pages]
+
+
+def _index(there: Sequence[tuple[str, str, str]], texts: dict[str, str]) -> str:
+    """What there is, and what each page says first."""
+    lines = ["# Does this implementation keep the privacy promise it makes?", ""]
+    told = "Results that dpwitness publishes: about itself, four papers and the libraries of others. Each page names its command."
+    lines += [told, ""]
+    for name, label, told in there:
+        lines += [f"## [{label}]({name}.md): {told}", "", _first(texts[name]), ""]
+    return "\n".join(lines)
+
+
+def _first(text: str) -> str:
+    """The first paragraph below the title."""
+    parts = [part for part in text.split("\n\n") if part.strip() and not part.startswith(("#", "|", "!", "<", "    ", "- "))]
+    return parts[0] if parts else ""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """``python -m dpwitness.reports.site [FOLDER]``."""
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    for file in build(given[0] if given else "reports/published"):
+        print(file)
+    return 0

@@ -1,0 +1,428 @@
+"""Two reports held against each other: what counts as moved, how often that is false, what is new, what is accepted."""
+
+import copy
+import datetime
+import json
+import math
+import re
+from html.parser import HTMLParser
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+import dpwitness as dpw
+from dpwitness.auditors.black_box import stages
+from dpwitness.auditors.measured.sensitivity import audit_sensitivity
+from dpwitness.auditors.measured.utility import audit_utility
+from dpwitness.auditors.measured.utility_claims import MeanBound
+from dpwitness.cli import main
+from dpwitness.commands.suite import _excused
+from dpwitness.mechanisms import Gaussian, Laplace, NoisyMax, Records, TruncatedGeometric
+from dpwitness.reports.audit.document import document_of
+from dpwitness.reports.comparing import intervals as limits
+from dpwitness.reports.comparing.accepted import judge, open_rules, read_accepted
+from dpwitness.reports.comparing.intervals import BITS, VALUE, Guesses, intervals
+from dpwitness.reports.comparing.page import html, markdown, page, terminal
+from dpwitness.reports.words.fingerprint import fingerprint, rules_of
+
+NEAR = dpw.Pair(np.array([0.0]), np.array([1.0]))
+TALLY = {"correct": 7_400, "wrong": 2_600, "rounds": 20_000, "directions": 2}
+TODAY = datetime.date(2026, 6, 30)
+
+
+def row(name="m", verdict="NOT_REFUTED", *, tally=TALLY, bits=None, **more):
+    """The JSON of an audit as far as it is compared."""
+    found = {"name": name, "kind": "black box", "claim": "pure:1", "relation": "replace-one", "verdict": verdict, "confidence": 0.99}
+    found |= {"parameter": "epsilon", "parameter_lower": 0.9, "tally": tally, "event": {"kind": "a"}, "pair": NEAR.to_json()}
+    return found | ({"bit_level": {"verdict": bits, "epsilon_lower": 2.0}} if bits else {}) | more
+
+
+def report(*results):
+    return document_of(results, title="t")
+
+
+def changes(old, new):
+    return {found.name: found.changes for found in dpw.compare(report(*old), report(*new)).rows}
+
+
+# -- what counts as moved -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("claim", ["pure:1", "approx:1,1e-3", "gdp:1", "zcdp:0.5"])
+def test_each_end_misses_as_often_as_it_says(claim):
+    """3000 runs of one event, ends at error 0.05 each: misses beyond the bounds below have probability below 1e-7 (binomial)."""
+    claim, rng, error, runs = dpw.parse_claim(claim), np.random.default_rng(3), 0.05, 3000
+    s, theta, rounds = 0.4, 0.7, 4_000
+    truth = float(limits.parameter_shown(claim, np.array(s), np.array(theta), 2))
+    misses = np.zeros(2)
+    for made in rng.binomial(rounds, s, runs):
+        correct = int(rng.binomial(made, theta))
+        low, high = Guesses(claim, correct, int(made) - correct, rounds, 2, error).limits()
+        misses += low > truth, high < truth
+    assert np.all(misses <= 225)  # mean at most 150, standard deviation 12
+    assert not claim.is_pure or np.all(misses >= 75)  # exact: of one limit alone, no slack
+
+
+def test_two_events_that_show_the_same_move_less_often_than_stated():
+    """4000 pairs of runs at confidence 0.5, whose bound on false alarms is 0.5: above 0.56 has probability below 1e-13."""
+    rng, alarms, pairs = np.random.default_rng(5), 0, 4000
+    for made in rng.binomial(4_000, 0.4, (pairs, 2)):
+        counts = [(int(c), int(m - c)) for m, c in zip(made, rng.binomial(made, 0.7), strict=True)]
+        both = [row(confidence=0.5, tally=TALLY | {"correct": c, "wrong": w}) for c, w in counts]
+        old, new = (intervals(each)[VALUE] for each in both)
+        alarms += old.above(new) or new.above(old)
+    assert alarms / pairs <= 0.56
+
+
+def test_all_looks_are_paid_for():
+    assert len(stages.LOOKS) == limits.LOOKS
+    with_looks, without = (
+        intervals(row(bits="VIOLATED") | {"bit_level": {"verdict": "VIOLATED", "tally": TALLY}})[k] for k in (VALUE, BITS)
+    )
+    assert with_looks.guesses.error == pytest.approx(0.01 / 4 / 8) and without.guesses.error == pytest.approx(0.01 / 4)
+
+
+@pytest.fixture(scope="module")
+def runs():
+    """Audits of one mechanism on ten seeds, with events learned anew and pairs of its domain."""
+    return [dpw.audit(TruncatedGeometric(1.0), trials=4_000, confidence=0.99, seed=seed, name="geometric") for seed in range(10)]
+
+
+def test_seeds_do_not_move(runs):
+    """45 pairs of runs, none with a probability of a false alarm above 0.01 by the criterion if their events show the same; measured: 0."""
+    found = [dpw.compare(report(a), report(b)) for i, a in enumerate(runs) for b in runs[i + 1 :]]
+    assert sum(c.counts["rose"] + c.counts["fell"] for c in found) == 0
+    assert all(c.verdict is dpw.Verdict.NOT_REFUTED for c in found)
+    assert len({r.parameter_lower for r in runs}) == 10  # and yet each certified another bound
+
+
+def test_a_pair_that_a_pilot_missed_has_not_moved():
+    """Of few runs a pilot picks pairs that tell little: what they show lies apart, and the mechanism is the same."""
+    runs = [dpw.audit(NoisyMax(1.0), trials=4_000, confidence=0.99, seed=seed, name="n") for seed in (2, 8)]
+    assert runs[0].pair.why != runs[1].pair.why
+    assert dpw.compare(report(runs[0]), report(runs[1])).rows[0].changes == ("higher elsewhere",)
+    assert dpw.compare(report(runs[1]), report(runs[0])).rows[0].changes == ("lower elsewhere",)
+
+
+def test_half_the_noise_rises():
+    old = dpw.audit(Laplace(1.0), claim="pure:4", pair=NEAR, trials=20_000, seed=1, name="x")
+    new = dpw.audit(Laplace(1.0, noise_multiplier=0.5), claim="pure:4", pair=NEAR, trials=20_000, seed=2, name="x")
+    assert "rose" in dpw.compare(report(old), report(new)).rows[0].changes
+    assert "fell" in dpw.compare(report(new), report(old)).rows[0].changes
+    assert dpw.compare(report(old), report(old)).rows[0].changes == ("same",)
+
+
+def test_enclosures_and_measures():
+    exact = [dpw.certify(Laplace(1.0, noise_multiplier=m), NEAR, "pure:4", name="x") for m in (1.0, 0.9)]
+    assert changes([exact[0]], [exact[1]]) == {"x": ("rose",)} and changes([exact[1]], [exact[0]]) == {"x": ("fell",)}
+    elsewhere = dpw.certify(Laplace(1.0), dpw.Pair(np.array([0.0]), np.array([0.5])), "pure:4", name="x")
+    assert changes([exact[0]], [elsewhere]) == {"x": ("lower elsewhere",)}
+    mean = audit_sensitivity(np.mean, 0.25, Records(4), evaluations=200, name="s").to_json()
+    larger = mean | {"ratio": 1.3, "ratio_lower": 1.3, "ratio_upper": 1.3}
+    assert changes([mean], [larger]) == {"s": ("rose",)} and changes([mean], [mean | {"ratio": 1.0}]) == {"s": ("same",)}
+    errors = [
+        audit_utility(lambda size, rng, mean=mean: rng.uniform(0, 2 * mean, size), MeanBound(2.0, high=4.0), runs=4_000, seed=i, name="u")
+        for i, mean in enumerate((1.0, 1.0, 1.5))
+    ]
+    assert changes(errors[:1], errors[1:2]) == {"u": ("same",)} and changes(errors[:1], errors[2:]) == {"u": ("rose",)}
+
+
+def test_low_bits_of_another_event_are_not_compared():
+    tallies = [{"correct": c, "wrong": 0, "rounds": 1000, "directions": 1} for c in (600, 60)]
+    (old, new), event = [row(bits="VIOLATED") for _ in tallies], {"kind": "low bits"}
+    for each, tally in zip((old, new), tallies, strict=True):
+        each["bit_level"] |= {"tally": tally | {"wrong": 5 if tally["correct"] == 600 else 50}, "event": event, "pair": each["pair"]}
+    assert changes([old], [new]) == {"m": ("fell",)}
+    new["bit_level"]["event"] = {"kind": "lattice"}  # which may have been missed
+    assert changes([old], [new]) == {"m": ("lower elsewhere",)}
+
+
+# -- rows and verdicts ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "change", "verdict"),
+    [
+        ([row()], [row(verdict="VIOLATED")], ("new violation", "verdict changed"), "VIOLATED"),
+        ([], [row(verdict="VIOLATED")], ("new violation", "came"), "VIOLATED"),
+        ([row(bits="NOT_REFUTED")], [row(bits="VIOLATED")], ("new violation", "verdict changed"), "VIOLATED"),
+        ([row(verdict="VIOLATED")], [row(verdict="VIOLATED", bits="VIOLATED")], ("new violation", "verdict changed"), "VIOLATED"),
+        ([row(verdict="VIOLATED")], [row(verdict="VIOLATED")], ("same",), "NOT_REFUTED"),
+        ([row(verdict="VIOLATED")], [row()], ("verdict changed",), "NOT_REFUTED"),
+        ([row()], [row(verdict="ERROR", relation=None, tally=None)], ("no verdict", "verdict changed"), "INCONCLUSIVE"),
+        ([row(verdict="ERROR", relation=None, tally=None)], [row()], ("verdict changed",), "NOT_REFUTED"),
+        ([row(verdict="VIOLATED")], [], ("went",), "NOT_REFUTED"),
+        ([], [row()], ("came",), "NOT_REFUTED"),
+    ],
+)
+def test_changes_and_verdict(old, new, change, verdict):
+    found = dpw.compare(report(*old), report(*new))
+    assert [each.changes for each in found.rows] == [change] and found.verdict.value == verdict
+
+
+def test_rows_are_matched_by_all_that_names_them():
+    old = [row(), row(test="a"), row(claim="pure:2"), row(relation="add-remove"), row(kind="white box"), row("other")]
+    found = dpw.compare(report(*old), report(*reversed(copy.deepcopy(old))))
+    assert [each.changes for each in found.rows] == [("same",)] * 6
+    new = copy.deepcopy(old)
+    new[1]["verdict"] = "VIOLATED"
+    (broken, *rest) = dpw.compare(report(*old), report(*new)).rows
+    assert broken.test == "a" and all(each.changes == ("same",) for each in rest)
+    assert broken.violations[0].fingerprint == fingerprint(new[1], "VALUE")
+
+
+def test_duplicates_are_matched_in_their_order():
+    low, high = row(), row(tally=TALLY | {"correct": 9_400, "wrong": 600})
+    assert [each.changes for each in dpw.compare(report(low, high), report(low, high)).rows] == [("same",), ("same",)]
+    found = dpw.compare(report(low, high), report(high, low, low))
+    assert sorted(each.changes[0] for each in found.rows) == ["came", "fell", "rose"]
+
+
+def test_worst_first_in_all_forms(tmp_path, capsys):
+    evil = row("<script>|x`", verdict="VIOLATED")
+    old = report(row("b"), row("gone"), row("same"))
+    new = report(row("same"), row("b", tally=TALLY | {"correct": 9_400, "wrong": 600}), evil)
+    for name, document in (("old", old), ("new", new)):
+        (tmp_path / f"{name}.json").write_text(json.dumps(document))
+    files = [str(tmp_path / f"{name}.json") for name in ("old", "new")]
+    assert main(["compare", *files, "--report", str(tmp_path / "r"), "--format", "md,html"]) == 1
+    told = capsys.readouterr().out
+    assert told.startswith("VIOLATED: 1 new violation, 1 rose, 1 went, 1 same")
+    places = [told.index(word) for word in ("new violation (VALUE)", "rose   ", "went   ", "A number has moved")]
+    assert places == sorted(places)
+    assert {file.name for file in (tmp_path / "r").iterdir()} == {"compare.md", "compare.html", "compare.json"}
+    text, shown = ((tmp_path / "r" / f"compare.{suffix}").read_text() for suffix in ("md", "html"))
+    assert "The same within their error: 1." in text and "release nothing under a claim that is newly violated" in text
+    assert shown.count("<script") == 1 and "&lt;script&gt;" in shown  # the page's own
+    opened = []
+    parser = HTMLParser()
+    parser.handle_starttag = lambda tag, _: opened.append(tag)
+    parser.feed(shown)
+    assert opened.count("tr") == 4 and opened.count("td") == 18
+    assert main(["compare", *files, "--json"]) == 1
+    data = json.loads(capsys.readouterr().out)
+    assert data == json.loads((tmp_path / "r" / "compare.json").read_text())
+    assert [each["name"] for each in data["rows"]] == ["<script>|x`", "b", "gone", "same"] and "disjoint" in data["criterion"]
+    assert data["rows"][0]["new_violations"][0]["rule"] == "VALUE" and data["rows"][1]["moves"][0]["change"] == "rose"
+    assert main(["compare", files[0], files[0]]) == 0 and main(["compare", *reversed(files)]) == 0
+
+
+def test_the_title_of_a_page_is_text():
+    assert "<title>&lt;b&gt; &amp;</title>" in page("<b> &", "x") and "<p>x</p>" in page("t", "x")
+
+
+def test_empty_reports_are_compared():
+    found = dpw.compare(report(), report())
+    assert found.headline() == "NO NEW VIOLATION: no audits" and "Nothing." in markdown(found)
+    assert terminal(found) and html(found)
+    with pytest.raises(TypeError, match="no truth value"):
+        bool(found)
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ('{"schema_version": 1, "results": [', "is no complete JSON file"),
+        ('{"schema_version": 99, "results": []}', "schema_version must be at most 1, got 99"),
+        ('{"version": "2.1.0", "runs": []}', "must be a report of dpwitness"),
+        (json.dumps(report(row(tally={"correct": "x"}))), "results[0].tally.wrong is missing"),
+        (json.dumps(report(row(tally=TALLY | {"rounds": 1}))), "correct + wrong must be at most rounds"),
+        (json.dumps(report(row(bit_level=3))), "results[0].bit_level must be an object, got 3"),
+        (json.dumps(report(row(accepted={"reason": 1}))), "results[0].accepted."),
+        (json.dumps(report(row(kind="trace", audit={"verdict": "so so"}))), "results[0].audit.verdict must be one of"),
+    ],
+)
+def test_bad_files_are_one_line(text, told, tmp_path, capsys):
+    (tmp_path / "bad.json").write_text(text)
+    (tmp_path / "good.json").write_text(json.dumps(report(row())))
+    for files in (("bad.json", "good.json"), ("good.json", "bad.json")):
+        assert main(["compare", *(str(tmp_path / name) for name in files)]) == 2
+        shown = capsys.readouterr()
+        assert told in shown.err and shown.err.count("\n") == 1 and shown.out == ""
+
+
+def test_what_is_asked_is_checked(tmp_path):
+    with pytest.raises(dpw.InvalidArgument, match="compare: old must be a path or a document, got int"):
+        dpw.compare(3, report())
+    with pytest.raises(dpw.InvalidArgument, match="compare: new must be a report of dpwitness"):
+        dpw.compare(report(), {})
+    (tmp_path / "a.json").write_text(json.dumps(report()))
+    assert main(["compare", str(tmp_path / "a.json"), str(tmp_path / "a.json"), "--format", "md"]) == 2
+    assert main(["compare", str(tmp_path / "a.json"), str(tmp_path / "a.json"), "--report", str(tmp_path), "--format", "pdf"]) == 2
+
+
+# -- accepted findings ----------------------------------------------------------------------------------------------------
+
+ENTRY = {"name": '"m"', "claim": '"pure:1"', "reason": '"known"', "expires": "2026-06-30"}
+
+
+def write_entry(tmp_path, **fields):
+    lines = [f"{key} = {value}" for key, value in (ENTRY | fields).items() if value is not None]
+    (tmp_path / "known.toml").write_text("\n".join(["[[accepted]]", *lines]))
+
+
+def accepted(tmp_path, **fields):
+    write_entry(tmp_path, **fields)
+    return read_accepted(tmp_path / "known.toml")
+
+
+@pytest.mark.parametrize(
+    ("fields", "fits"),
+    [
+        ({}, True),
+        ({"claim": '"pure:1.0"'}, True),
+        ({"claim": '"pure:2"'}, False),
+        ({"name": '"n"'}, False),
+        ({"rule": '"VALUE"'}, True),
+        ({"rule": '"BITS"'}, False),
+        ({"relation": '"replace-one"'}, True),
+        ({"relation": '"add-remove"'}, False),
+        ({"name": None, "target": '"a.py:f"'}, True),
+        ({"target": '"a.py:g"'}, False),
+    ],
+)
+def test_an_entry_accepts_what_it_names(fields, fits, tmp_path):
+    entries = accepted(tmp_path, **fields)
+    found = judge([row(verdict="VIOLATED", target={"target": "a.py:f"}), row("kept")], entries, TODAY)
+    assert open_rules(found.results[0]) == ([] if fits else ["VALUE"]) and len(found.stale) == (not fits)
+    assert found.results[0].get("accepted") == ({"reason": "known", "expires": "2026-06-30", "rules": ["VALUE"]} if fits else None)
+    assert "accepted" not in found.results[1]
+
+
+def test_an_entry_expires_after_its_day_and_says_so(tmp_path):
+    found = judge([row(verdict="VIOLATED", notes=["n"])], accepted(tmp_path), TODAY + datetime.timedelta(days=1))
+    assert open_rules(found.results[0]) == ["VALUE"] and "accepted" not in found.results[0] and found.stale == ()
+    assert found.results[0]["notes"] == ["n", "VALUE was accepted until 2026-06-30 and counts again: known"]
+
+
+def test_one_rule_accepted_does_not_accept_another(tmp_path):
+    found = judge([row(verdict="VIOLATED", bits="VIOLATED")], accepted(tmp_path, rule='"BITS"'), TODAY).results[0]
+    assert open_rules(found) == ["VALUE"] and found["accepted"]["rules"] == ["BITS"]
+
+
+def test_what_has_grown_is_accepted_no_more(tmp_path, runs):
+    """A bound certified on one seed accepts the runs on all others (criterion as above), and not one with half the noise."""
+    data = [run.to_json() | {"verdict": "VIOLATED"} for run in runs]
+    for bound in (data[0]["parameter_lower"], min(each["parameter_lower"] for each in data)):
+        entries = accepted(tmp_path, name='"geometric"', bound=bound)
+        assert all(open_rules(each) == [] for each in judge(data, entries, TODAY).results)
+    grown = dpw.audit(TruncatedGeometric(2.0), claim="pure:1", trials=4_000, confidence=0.99, seed=1, name="geometric").to_json()
+    (found,) = judge([grown], entries, TODAY).results
+    assert open_rules(found) == ["VALUE"] and "has grown beyond its error" in found["notes"][-1]
+
+
+def test_a_bound_for_every_kind():
+    interval = intervals(row())[VALUE]
+    assert not interval.has_grown(interval.low) and interval.has_grown(0.5 * interval.low) and interval.has_grown(0.0)
+    assert interval.guesses.upper_of(interval.low) == pytest.approx(interval.high, rel=1e-6)
+    sure = intervals(row(tally={"correct": 500, "wrong": 0, "rounds": 1000, "directions": 1}))[VALUE]
+    assert math.isinf(sure.high) and sure.has_grown(1.0) and not sure.has_grown(sure.low + 0.1)
+    exact = intervals(dpw.certify(Gaussian(1.0, 1e-5), name="g").to_json())[VALUE]
+    assert not exact.has_grown(exact.low) and exact.has_grown(0.99 * exact.low)
+
+
+@pytest.mark.parametrize(
+    ("fields", "told"),
+    [
+        ({"raeson": '"x"'}, "accepted[0].raeson is no field that is known, those are name, target, relation, rule, bound, claim, reason"),
+        ({"reason": None}, "accepted[0].reason is missing"),
+        ({"reason": '"  "'}, "accepted[0].reason must be a non-empty text"),
+        ({"expires": None}, "accepted[0].expires is missing"),
+        ({"expires": '"2026-01-01"'}, "accepted[0].expires must be a date such as 2027-01-31"),
+        ({"expires": "2026-01-01T00:00:00"}, "accepted[0].expires must be a date such as 2027-01-31"),
+        ({"claim": None}, "accepted[0].claim is missing"),
+        ({"name": None}, "accepted[0] must have a name or a target"),
+        ({"rule": '"VALU"'}, 'accepted[0].rule must be one of "VALUE", "BITS"'),
+        ({"bound": "inf"}, "accepted[0].bound must be a finite number"),
+        ({"relation": "["}, "known.toml must be TOML"),
+    ],
+)
+def test_a_bad_entry_is_one_line(fields, told, tmp_path):
+    with pytest.raises(dpw.InvalidArgument, match=r"^known\.toml") as error:
+        accepted(tmp_path, **fields)
+    assert told in str(error.value) and "\n" not in str(error.value)
+
+
+def test_the_file_in_the_readme_is_read(tmp_path):
+    text = re.search(r"^```toml\n(.*?)^```", (Path(__file__).parents[2] / "README.md").read_text(), re.MULTILINE | re.DOTALL)[1]
+    (tmp_path / "known.toml").write_text(text)
+    (entry,) = read_accepted(tmp_path / "known.toml")
+    assert (entry.name, entry.rule, entry.bound, entry.expires.year) == ("noisy_sum", "VALUE", 1.05, 2099)
+
+
+def test_other_tables_are_refused(tmp_path):
+    (tmp_path / "known.toml").write_text("[[acepted]]\n")
+    with pytest.raises(dpw.InvalidArgument, match="acepted is no field that is known, those are accepted"):
+        read_accepted(tmp_path / "known.toml")
+
+
+def test_suite_and_audit_with_a_baseline(tmp_path, capsys):
+    suite = ["suite", "zoo", "-k", "broken-svt", "--trials", "4000"]
+    audit = ["audit", "dpwitness.mechanisms:Laplace", "--kwargs", '{"epsilon": 1.0, "noise_multiplier": 0.4}', "--trials", "4000", "--json"]
+
+    def run(command, **fields):
+        write_entry(tmp_path, **fields)
+        code = main([*command, "--baseline", str(tmp_path / "known.toml"), "--report", str(tmp_path / "r")])
+        return code, capsys.readouterr()
+
+    name = '"broken-svt"'
+    assert main(suite) == 0  # what is known to be wrong is found wrong
+    capsys.readouterr()
+    code, shown = run(suite, name=name, expires="2999-01-01")
+    assert code == 0 and "accepted until 2999-01-01: known (VALUE)" in shown.out and "baseline" not in shown.err
+    assert "**VIOLATED** (accepted)" in (tmp_path / "r" / "audit.md").read_text()
+    assert json.loads((tmp_path / "r" / "audit.json").read_text())["results"][0]["accepted"]["reason"] == "known"
+    code, shown = run(suite, name=name, expires="2020-01-01")
+    assert code == 1 and "was accepted until 2020-01-01 and counts again: known" in shown.out
+    code, shown = run(suite)
+    assert code == 1 and "no violation of this run matches the entry of name m, claim pure:1" in shown.err
+    code, shown = run(audit, name=None, target='"dpwitness.mechanisms:Laplace"', expires="2999-01-01")
+    assert code == 0 and json.loads(shown.out)["accepted"]["rules"][0] == "VALUE"
+    code, shown = run(audit, name=None, target='"dpwitness.mechanisms:Laplace"', expires="2999-01-01", bound=0.5)
+    assert code == 1 and "has grown beyond its error" in json.loads(shown.out)["notes"][-1]
+    assert run(audit, rule='"VALU"')[0] == 2
+
+
+def test_a_violation_that_is_accepted_is_not_new(tmp_path):
+    (known,) = judge([row(verdict="VIOLATED")], accepted(tmp_path), TODAY).results
+    found = dpw.compare(report(row()), report(known))
+    assert found.verdict is dpw.Verdict.NOT_REFUTED and found.rows[0].changes == ("verdict changed",)
+    assert "accepted until 2026-06-30: known" in markdown(found)
+
+
+# -- ids ------------------------------------------------------------------------------------------------------------------
+
+
+def test_a_fingerprint_is_of_what_is_broken_and_not_of_the_run():
+    first = row(target={"target": "a:F", "kwargs": {"file": "f.py", "python": "/one", "time_limit": 3.0}})
+    again = row("renamed", target={"target": "a:F", "kwargs": {"file": "f.py", "python": "/two"}}, seed=9, parameter_lower=3.0)
+    assert fingerprint(first, "VALUE") == fingerprint(again, "VALUE") and len(fingerprint(first, "VALUE")) == 32
+    others = [row(target=None), first | {"claim": "pure:2"}, first | {"relation": "l1"}, first | {"target": {"target": "a:G"}}]
+    assert len({fingerprint(each, "VALUE") for each in (first, *others)} | {fingerprint(first, "BITS")}) == 6
+
+
+@pytest.mark.parametrize(
+    ("result", "rules"),
+    [
+        (row(), []),
+        (row(verdict="ERROR"), []),
+        (row(kind="white box", verdict="VIOLATED"), ["VALUE"]),
+        (row(kind="sensitivity", verdict="VIOLATED"), ["SENSITIVITY"]),
+        (row(kind="utility", verdict="VIOLATED"), ["UTILITY"]),
+        (row(kind="trace", verdict="VIOLATED", findings=[{}]), ["VALUE", "TRACE"]),
+        (row(kind="checks", verdict="ERROR", findings=[{"status": "failed"}]), ["CHECK"]),
+        (row(kind="checks", findings=[{"status": "passed"}]), []),
+    ],
+)
+def test_rules_of_a_result(result, rules):
+    assert rules_of(result) == rules
+
+
+@pytest.mark.parametrize(("kept", "taken", "excused"), [(4.0, True, False), (1.0, True, True), (1.0, False, False)])
+def test_a_suite_excuses_only_what_was_accepted(kept, taken, excused):
+    """A violation of what is thought to be kept may be accepted; what is wrong for another reason stays wrong."""
+    case = SimpleNamespace(truth=SimpleNamespace(breaks=lambda claim: kept > claim.parameter))
+    outcome = SimpleNamespace(case=case, result=SimpleNamespace(claim=dpw.PureDP(1.0)), json={"accepted": {}} if taken else {})
+    assert _excused(outcome) is excused

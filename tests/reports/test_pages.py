@@ -1,0 +1,263 @@
+"""The page of a report and the site, as text: what they hold, what they never hold. In a browser: `test_browser`."""
+
+from __future__ import annotations
+
+import errno
+import json
+import re
+from html.parser import HTMLParser
+from pathlib import Path
+
+import numpy as np
+import pytest
+from markdown_it import MarkdownIt
+
+import dpwitness as dpw
+from dpwitness.cli import main
+from dpwitness.mechanisms.terms import writing
+from dpwitness.mechanisms.terms.validation import InvalidArgument
+from dpwitness.reports.audit.document import document_of, entries_of, read_document
+from dpwitness.reports.audit.report import write_report
+from dpwitness.reports.formats.html import PICTURES, html
+from dpwitness.reports.formats.page import page
+from dpwitness.reports.formats.pages import inline
+from dpwitness.reports.plots.album import Album
+from dpwitness.reports.plots.inline import inline_svg
+from dpwitness.reports.site.site import build
+from dpwitness.reports.words.differing import differing
+
+NEAR = dpw.Pair(np.array([0.0, 0.0, 5.0]), np.array([0.0, 1.0, 5.0]))
+EVIL = "<script>window.hit=1</script>](javascript:alert(1)) \x1b[31m \u202egnp.exe `x` <img src=x onerror=window.hit=1> " + "y" * 100_000
+
+
+def leaky(dataset, size, rng):
+    return np.sum(dataset) + rng.laplace(0.0, 0.3, size)
+
+
+@pytest.fixture(scope="module")
+def found():
+    return [
+        dpw.audit(leaky, claim="pure:1", pair=NEAR, trials=8000, name="leaky"),
+        dpw.certify(dpw.mechanisms.Laplace(epsilon=1.0), name="exact"),
+        dpw.audit(leaky, claim="pure:5", pair=NEAR, trials=8000, name=EVIL),
+    ]
+
+
+def made(results, **options):
+    document = document_of(results, title="t", command="dpwitness audit")
+    return html(document, entries_of(document), Album(**options))
+
+
+class Seen(HTMLParser):
+    """Tags and texts of a page."""
+
+    def __init__(self, text):
+        super().__init__()
+        self.tags, self.ids, self.links, self.text = [], [], [], []
+        self.feed(text)
+
+    def handle_starttag(self, tag, attributes):
+        self.tags.append(tag)
+        found = dict(attributes)
+        self.ids += [found["id"]] if "id" in found else []
+        self.links += [value for key, value in attributes if key in ("href", "src")]
+        assert not any(key.startswith("on") or key == "style" for key, _ in attributes), (tag, attributes)
+
+    def handle_data(self, data):
+        self.text.append(data)
+
+
+def test_the_order_of_the_page(found):
+    seen = Seen(made(found))
+    text = "".join(seen.text).partition("To the content")[2]
+    parts = [
+        "Does this implementation keep",
+        "VIOLATED in 1 of 3 audits",
+        "What was not tested",
+        "unit of privacy",
+        "All audits, worst first",
+    ]
+    parts += ["VIOLATED leaky", "The run"]
+    places = [text.index(part) for part in parts]
+    assert places == sorted(places)
+    for word in ("neighbouring relation", "trust model", "evidence", "one record of the dataset", "pure differential privacy"):
+        assert word in text, word
+    assert seen.tags.count("h1") == 1 and seen.tags.count("article") == 3 and seen.tags.count("script") == 1 == seen.tags.count("style")
+    assert len(seen.ids) == len(set(seen.ids))
+    assert {link[1:] for link in seen.links if link.startswith("#")} <= set(seen.ids)
+
+
+def test_nothing_from_outside_runs_or_is_fetched(found):
+    page_of = made(found)
+    seen = Seen(page_of)
+    assert "img" not in seen.tags and not any(re.match(r"(https?:)?//|javascript:", link) for link in seen.links)
+    assert EVIL not in page_of and "\x1b" not in page_of and "\u202e" not in page_of and "yyyy" * 1000 not in page_of
+    assert "&lt;script&gt;window.hit=1" in page_of
+    policy = re.search(r'Content-Security-Policy" content="([^"]*)"', page_of)[1]
+    assert "default-src &#39;none&#39;" in policy and "unsafe" not in policy and policy.count("sha256-") == 2
+
+
+@pytest.mark.parametrize("evil", [EVIL, "a\x00b", "\ud800", "]]>", "</svg><script>1</script>", "$\\alpha$", "|\n# x"])
+def test_hostile_texts_in_every_place_and_format(tmp_path, evil):
+    result = dpw.audit(leaky, claim="pure:1", pair=NEAR, trials=4000, name="x")
+    data = json.loads(json.dumps(result.to_json()))
+    data |= {"name": evil, "headline": evil, "notes": [evil], "test": evil, "expected": evil, "method": evil, "description": evil}
+    data["pairs"] = [{"why": evil, "expected": 1.0, "confirmed": True}] * 2
+    data["picture"] |= {"axis": "", "edges": [], "names": [evil], "d1": [1], "d0": [2], "guesses": [1]}
+    data["pair"]["why"] = data["relation"] = evil
+    write_report([data], tmp_path, title=evil, command=evil)
+    assert main(["report", str(tmp_path / "audit.json"), "--format", "html,md,sarif,junit", "--report", str(tmp_path / "again")]) == 0
+    seen = Seen((tmp_path / "again" / "audit.html").read_text())
+    assert seen.tags.count("script") == 1 and "img" not in seen.tags and seen.tags.count("article") == 1
+    for file in (tmp_path / "again").iterdir():
+        text = file.read_text()
+        assert file.suffix == ".json" or ("\x1b" not in text and "\u202e" not in text), file
+        shown = MarkdownIt("commonmark", {"html": True}).enable("table").render(text) if file.suffix == ".md" else text
+        assert file.suffix not in (".html", ".md", ".xml") or "<script>window" not in shown, file
+        assert (tmp_path / file.name).read_text() == text if file.suffix != ".xml" else True
+
+
+def test_many_audits_leave_pictures_out_and_say_so(found):
+    data = [document_of([each], title="t")["results"][0] | {"name": f"{each.name[:20]} {i}"} for i in range(34) for each in found]
+    text = made(data)
+    assert len(text.encode()) < 2_000_000
+    assert text.count("<figure>") == PICTURES + 1 and "pictures are left out" in text
+    assert "pictures are left out" not in made(found)
+
+
+def test_the_record_that_differs_is_marked():
+    assert differing({"d0": [1, 2, 3], "d1": [1, 9, 3]})[1] == ("D1", [("1", False), ("9", True), ("3", False)])
+    added = differing({"d0": [1, 2], "d1": [1, 7, 2]})
+    assert added[0] == ("D0", [("1", False), ("2", False)]) and added[1][1][1] == ("7", True)
+    table = {"$type": "array", "dtype": "<f8", "shape": [2, 2], "value": [0.0, 1.0, 2.0, 3.0]}
+    other = table | {"value": [0.0, 1.0, 2.0, 4.0]}
+    assert differing({"d0": table, "d1": other})[1] == ("D1", [("[0, 1]", False), ("[2, 4]", True)])
+    assert differing({"d0": {"$type": "float", "value": 1.0}, "d1": 2.0})[0][1][0][1]
+
+
+def test_markdown_in_the_page_is_text_and_no_markup():
+    assert inline("a <b> [x](javascript:alert(1)) **y**") == "a &lt;b&gt; [x](javascript:alert(1)) <strong>y</strong>"
+
+
+def test_a_picture_in_a_page_has_no_style_and_its_own_ids():
+    result = dpw.audit(leaky, claim="pure:1", pair=NEAR, trials=4000)
+    document = document_of([result], title="t")
+    entry, album = entries_of(document)[0], Album()
+    for kind in album.kinds(entry):
+        first, second = (inline_svg(album.svg(entry, kind), name, 'it "is"') for name in ("a", "b"))
+        assert "style" not in first and "#111111" not in first and 'aria-label="it &quot;is&quot;"' in first
+        assert not set(re.findall(r'id="([^"]+)"', first)) & set(re.findall(r'id="([^"]+)"', second))
+        assert set(re.findall(r'(?:url\(#|href="#)([^")]+)', first)) <= set(re.findall(r'id="([^"]+)"', first))
+        Seen(first)
+
+
+# -- files ----------------------------------------------------------------------------------------------------------
+
+
+def test_an_old_run_is_shown_anew_from_its_json_alone(tmp_path, found):
+    write_report(found[:2], tmp_path / "one", title="t", command="c")
+    (tmp_path / "two").mkdir()
+    (tmp_path / "two" / "audit.json").write_text((tmp_path / "one" / "audit.json").read_text())
+    assert main(["report", str(tmp_path / "two" / "audit.json")]) == 0
+    names = sorted(file.name for file in (tmp_path / "one").iterdir())
+    assert "audit.html" in names and "witness-leaky.json" in names
+    assert names == sorted(file.name for file in (tmp_path / "two").iterdir())
+    for name in names:
+        assert (tmp_path / "one" / name).read_bytes() == (tmp_path / "two" / name).read_bytes(), name
+
+
+@pytest.mark.parametrize(
+    ("content", "reason"),
+    [
+        ('{"schema_version": 99, "results": []}', "schema_version must be at most 1, got 99"),
+        ('{"schema_version": 1, "results": [{"name": "a"', "no complete JSON"),
+        ('{"runs": [], "version": "2.1.0"}', "must be a report of dpwitness"),
+        ("[1]", "must be a report of dpwitness"),
+        ('{"schema_version": 1, "results": [{"name": "a", "verdict": "FINE"}]}', "results[0].verdict must be one of"),
+        ('{"schema_version": 1, "results": [{"name": "a", "verdict": "ERROR", "claim": 3}]}', "results[0].claim must be a text, got 3"),
+        ('{"schema_version": 1, "results": 3}', "results must be a list"),
+    ],
+)
+def test_a_file_that_is_no_report_is_one_line(tmp_path, capsys, content, reason):
+    (tmp_path / "a.json").write_text(content)
+    assert main(["report", str(tmp_path / "a.json")]) == 2
+    error = capsys.readouterr().err
+    assert error.count("\n") == 1 and reason in error and "a.json" in error
+    assert [file.name for file in tmp_path.iterdir()] == ["a.json"]
+    with pytest.raises(InvalidArgument, match=r"a\.json"):
+        read_document(tmp_path / "a.json")
+
+
+def test_a_disk_that_fills_up_leaves_the_old_report_whole(tmp_path, monkeypatch, found):
+    write_report(found[:2], tmp_path, title="old")
+    before = {file.name: file.read_bytes() for file in tmp_path.iterdir()}
+    real, written = writing.write_text, []
+
+    def full(path, text):
+        written.append(path)
+        if Path(path).suffix == ".html":
+            raise OSError(errno.ENOSPC, "No space left on device")
+        real(path, text)
+
+    monkeypatch.setattr("dpwitness.reports.audit.report.write_text", full)
+    with pytest.raises(OSError, match="No space left"):
+        write_report(found[1:2], tmp_path, title="new")
+    assert len(written) > 1 and before == {file.name: file.read_bytes() for file in tmp_path.iterdir()}
+
+
+def test_the_site_is_linked(tmp_path):
+    (tmp_path / "papers.md").write_text("# Papers\n\nFirst, [a check](papers-checks.md#cm-01).\n\n![it](p.svg)\n\n| a |\n| --- |\n| 1 |\n")
+    (tmp_path / "papers-checks.md").write_text('# Checks\n\nAll.\n\n<a id="cm-01"></a>\n#### `CM-01`\n\n<script>alert(1)</script>\n')
+    write_report([dpw.certify(dpw.mechanisms.Laplace(epsilon=1.0), name="exact")], tmp_path, title="zoo", stem="zoo", plots=False)
+    (tmp_path / "p.svg").write_text('<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 9 9"><path d="M 0 0 L 1 1"/></svg>')
+    files = build(tmp_path)
+    assert [file.name for file in files] == ["index.html", "zoo.html", "papers.html", "papers-checks.html"]
+    pages = {file.name: Seen(file.read_text()) for file in files}
+    for name, seen in pages.items():
+        assert seen.tags.count("nav") == 1 and seen.tags.count("script") == 1, name
+        for link in seen.links:
+            file, _, place = link.partition("#")
+            assert not file or link.startswith("data:") or (tmp_path / file).exists(), link
+            assert not place or place in pages[file or name].ids, link
+    assert "svg" in pages["papers.html"].tags and "First, a check." in "".join(pages["index.html"].text)
+    with pytest.raises(InvalidArgument, match="folder must hold a published page"):
+        build(tmp_path / "nothing")
+
+
+def test_markup_in_a_page_is_text():
+    shown = page("<i>", 'a <b onclick=x>c</b> <a id="x" onclick="y"></a>\n\n<details><summary>More</summary>\n\nx\n\n</details>\n')
+    seen = Seen(shown)
+    assert "<title>&lt;i&gt;</title>" in shown and "b" not in seen.tags and "details" in seen.tags and "x" not in seen.ids
+
+
+# -- pictures -------------------------------------------------------------------------------------------------------
+
+
+def test_plot_gives_axes_and_names_what_there_is(found):
+    axes = dpw.plot(found[0], "looks")
+    assert axes.get_xlabel() == "runs of the mechanism" and "leaky" in axes.figure.get_suptitle()
+    assert dpw.plot(found[0], "profile", axes=axes) is axes
+    with pytest.raises(InvalidArgument, match=r"kind must be one of event, profile, tradeoff, looks, got 'calls'"):
+        dpw.plot(found[0], "calls")
+
+
+def test_the_picture_of_an_event_counts_runs_of_the_test():
+    result = dpw.audit(leaky, claim="pure:1", pair=NEAR, trials=30_000, seed=5)
+    shown = result.picture
+    assert shown.axis == "output 0" and shown.counts.sum() == shown.rounds <= result.tally.rounds
+    assert len(shown.edges) == shown.counts.shape[1] + 1 == len(shown.guesses) + 1
+    guessed = shown.counts[0][shown.guesses > 0].sum() + shown.counts[1][shown.guesses < 0].sum()
+    wrong = shown.counts[0][shown.guesses < 0].sum() + shown.counts[1][shown.guesses > 0].sum()
+    assert guessed / (guessed + wrong) == pytest.approx(result.tally.correct / (result.tally.correct + result.tally.wrong), abs=0.05)
+    assert [runs for runs, _ in result.looks] == sorted(runs for runs, _ in result.looks) and result.looks[-1][1] == result.parameter_lower
+
+
+def test_outputs_that_are_no_numbers_have_a_picture_of_bars():
+    result = dpw.audit(
+        lambda data, size, rng: [("yes" if rng.random() < 0.4 + 0.5 * data[0] else "no") for _ in range(size)],
+        claim="pure:1",
+        pair=dpw.Pair(np.array([0.0]), np.array([1.0])),
+        trials=4000,
+    )
+    assert any("'no'" in name for name in result.picture.names) and result.picture.counts.sum() == result.picture.rounds
+    assert "guess D0" in " ".join(text.get_text() for text in dpw.plot(result, "event").get_yticklabels())
