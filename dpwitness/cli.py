@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import argparse
 import os
+import sys
 from collections.abc import Sequence
 from typing import NoReturn
 
+from dpwitness.colors import wanted
 from dpwitness.commands import audit, bench, check, claims, compare, listing, plan, replay, report, suite, targets, trace
-from dpwitness.ending import OK, TRACEBACK, USAGE, guarded, streams
+from dpwitness.commands.common import coloring
+from dpwitness.ending import OK, TRACEBACK, USAGE, Stream, guarded, streams
 from dpwitness.interrupts import heard, last
 
 COMMANDS = {
@@ -48,6 +51,7 @@ def _parser() -> argparse.ArgumentParser:
 
     def command(name: str, text: str) -> argparse.ArgumentParser:
         found: argparse.ArgumentParser = commands.add_parser(name, help=text, description=text, epilog=_EXIT_CODES, allow_abbrev=False)
+        coloring(found)
         return found
 
     for each in COMMANDS.values():
@@ -80,4 +84,7 @@ def _run(args: argparse.Namespace) -> int:
     # They are counted when NumPy is loaded, which no command does before it runs.
     for name in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"):
         os.environ.setdefault(name, "1")
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, Stream):
+            stream.colored = wanted(getattr(args, "color", "auto"), stream)
     return int(COMMANDS[args.command].run(args))

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import shutil
 import sys
+import textwrap
 import time
-from collections.abc import Callable
-from typing import TYPE_CHECKING, TextIO
+from collections.abc import Callable, Sequence
+from itertools import zip_longest
+from typing import TYPE_CHECKING, Any, Self, TextIO
 
+from dpwitness.colors import verdict_marked
 from dpwitness.mechanisms.terms.reading import Json
 from dpwitness.reports.words.wording import plain
 
@@ -16,18 +19,21 @@ if TYPE_CHECKING:
     from dpwitness.auditors.results.certify_result import CertifyResult
     from dpwitness.auditors.results.trace_result import TraceResult
     from dpwitness.auditors.results.verdicts import Result
+    from dpwitness.reports.words.facts import Entry
 
 _WIDTH = 30
 _CALLS = 12  # lines of a trace
+_TABLE = ("verdict", "audit", "claim", "certified", "detectable", "cost")  # columns of a report on a terminal
+_GAP, _NARROW, _NARROWEST = "  ", 12, 4
+_LABEL = 13  # characters before the text of a line
 
 
-class Bar:
-    """A progress callback that draws one line, with rate and time left; `close` wipes it."""
+class Progress:
+    """A progress callback, at most ten times a second; this one shows nothing. `close`, or leaving a ``with``, wipes what is shown."""
 
-    def __init__(self, stream: TextIO, clock: Callable[[], float] = time.monotonic) -> None:
-        self._stream, self._clock = stream, clock
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
         self._started = self._shown = clock()
-        self._length = 0
 
     def __call__(self, done: int, planned: int) -> None:
         now = self._clock()
@@ -37,7 +43,29 @@ class Bar:
         share = min(1.0, done / max(planned, 1))
         rate = done / max(now - self._started, 1e-9)
         left = (planned - done) / rate if rate else 0.0
-        told = f" {share:4.0%}  {rate:.3g} runs/s  {_clock(max(left, 0.0))} left"
+        self._draw(share, f" {share:4.0%}  {rate:.3g} runs/s  {_clock(max(left, 0.0))} left")
+
+    def _draw(self, share: float, told: str) -> None:
+        pass
+
+    def close(self) -> None:
+        """Leave the place as if nothing had been there."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+class Bar(Progress):
+    """Draws one line on a terminal, with rate and time left."""
+
+    def __init__(self, stream: TextIO, clock: Callable[[], float] = time.monotonic) -> None:
+        super().__init__(clock)
+        self._stream, self._length = stream, 0
+
+    def _draw(self, share: float, told: str) -> None:
         room = shutil.get_terminal_size((80, 24)).columns - 1
         width = min(_WIDTH, room - len(told) - 2)
         full = round(share * width)
@@ -47,11 +75,34 @@ class Bar:
         self._length = len(line)
 
     def close(self) -> None:
-        """Leave the line as if nothing had been there."""
         if self._length:
             self._stream.write("\r" + " " * self._length + "\r")
             self._stream.flush()
             self._length = 0
+
+
+class Cell(Progress):
+    """Draws a bar below a notebook's cell, and keeps it up to date in its place."""
+
+    def __init__(self, display: Callable[..., Any], clock: Callable[[], float] = time.monotonic) -> None:
+        super().__init__(clock)
+        self._display = display
+        self._handle: Any = None
+
+    def _draw(self, share: float, told: str) -> None:
+        self._put(f'<progress max="1" value="{share:.3f}" aria-label="runs"></progress> <small>{told}</small>', told.strip())
+
+    def close(self) -> None:
+        if self._handle is not None:
+            self._put("", "")
+            self._handle = None
+
+    def _put(self, html: str, text: str) -> None:
+        data = {"text/html": html, "text/plain": text}
+        if self._handle is None:
+            self._handle = self._display(data, raw=True, display_id=True)
+        else:
+            self._handle.update(data, raw=True)
 
 
 def _clock(seconds: float) -> str:
@@ -65,13 +116,33 @@ def bar() -> Bar | None:
     return Bar(sys.stderr) if sys.stderr.isatty() else None
 
 
+def progress_bar() -> Progress:
+    """A callback for ``progress=`` of `audit` and the others, which shows how far it is.
+
+    In a notebook that is a bar below the cell, on a terminal a line, elsewhere nothing. `close`, or the end of a ``with``, wipes it.
+
+    Examples
+    --------
+    >>> from dpwitness import audit, mechanisms
+    >>> with progress_bar() as shown:
+    ...     result = audit(mechanisms.Laplace(epsilon=1.0), trials=20_000, progress=shown)
+    """
+    ipython = sys.modules.get("IPython")  # imported by whoever runs in it
+    shell = ipython.get_ipython() if ipython is not None else None
+    if shell is not None and "text/html" in shell.display_formatter.active_types:
+        from IPython.display import display
+
+        return Cell(display)
+    return bar() or Progress()
+
+
 def announce(line: str) -> None:
     """One line on standard error, also where that is no terminal."""
     print(plain(line), file=sys.stderr, flush=True)
 
 
 def describe(result: Result, data: Json, *, bits: bool = False, next_step: str) -> str:
-    """A result for a person: verdict, number, how sure, what to do next.
+    """A result for a person: verdict, number, how sure, what to do next; verdicts are marked (`colors`).
 
     Parameters
     ----------
@@ -100,7 +171,47 @@ def describe(result: Result, data: Json, *, bits: bool = False, next_step: str) 
         told, in_headline = [_pair(data)] if data.get("pair") else [], [Verdict.ERROR]
     told += [("accepted", acceptance(data))] if data.get("accepted") else []
     told += [("note", note) for note in (notes[1:] if result.verdict in in_headline else notes)]
-    return plain("\n".join([result.headline(), "", *(f"  {name:<10} {text}" for name, text in [*told, ("next", next_step)])]))
+    lines = [verdict_marked(plain(result.headline())), ""]
+    for name, text in [*told, ("next", next_step)]:
+        line = plain(f"  {name:<10} {text}")
+        lines.append(verdict_marked(line, at=_LABEL) if name in ("low bits", "audit") else line)
+    return "\n".join(lines)
+
+
+def summary(entries: Sequence[Entry]) -> str:
+    """The answer and the table of a report, in the page's words, fitted to the terminal; verdicts are marked (`colors`).
+
+    Parameters
+    ----------
+    entries : sequence of Entry
+        As `document.entries_of` gives them.
+    """
+    from dpwitness.reports.cards.whole import answer, columns, worst_first
+    from dpwitness.reports.formats.pages import text
+
+    found = {column.head: column for column in columns(entries)}
+    told = [[text(found[head].text(entry)) for head in _TABLE] for entry in worst_first(entries)]
+    rows = [list(_TABLE), *[[plain(cell) for cell in row] for row in told]]
+    widths = _fitted(list(zip(*rows, strict=True)), shutil.get_terminal_size((10**6, 24)).columns)
+    lines = [verdict_marked(plain(text(line))) for line in answer(entries)] + [""]
+    for row in rows if entries else []:
+        cells = [textwrap.wrap(cell, width) or [""] for cell, width in zip(row, widths, strict=True)]
+        for parts in zip_longest(*cells, fillvalue=""):
+            line = _GAP.join(part.ljust(width) for part, width in zip(parts, widths, strict=True)).rstrip()
+            lines.append(verdict_marked(line))
+    return "\n".join(lines).rstrip()
+
+
+def _fitted(columns: Sequence[Sequence[str]], room: int) -> list[int]:
+    """The widths of columns: the widest are broken between words first, then within; verdicts, the first, never."""
+    widths = [max(map(len, column)) for column in columns]
+    room -= len(_GAP) * (len(columns) - 1)
+    for i in sorted(range(1, len(columns)), key=lambda i: -widths[i]):
+        if sum(widths) > room:
+            widths[i] = min(widths[i], max(_NARROW, *(len(word) for cell in columns[i] for word in cell.split())))
+    while sum(widths) > room and max(widths[1:]) > _NARROWEST:
+        widths[widths.index(max(widths[1:]), 1)] -= 1
+    return widths
 
 
 def _traced(result: TraceResult, data: Json) -> list[tuple[str, str]]:

@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from dpwitness.colors import CODES, NO_CODES
 from dpwitness.mechanisms.terms.validation import InvalidArgument, said
 
 OK, VIOLATED, USAGE, NO_VERDICT = 0, 1, 2, 3
@@ -25,8 +26,11 @@ _CONTROLS = {code: f"\\x{code:02x}" for code in (*range(32), *range(127, 160)) i
 class Stream(io.TextIOBase):
     """A standard stream that cannot fail: once it cannot be written, what follows is dropped and `error` says why.
 
-    Control characters are shown, not sent. A reader that has seen enough (``| head -1``) changes nothing in what is computed.
+    Control characters are shown, not sent; the codes that colour our own text come from `show` alone.
+    A reader that has seen enough (``| head -1``) changes nothing in what is computed.
     """
+
+    colored = False  # until a command says otherwise
 
     def __init__(self, inner: Any) -> None:
         self.inner = inner
@@ -37,6 +41,11 @@ class Stream(io.TextIOBase):
     def write(self, text: str) -> int:
         self._do(lambda: self.inner.write(text.translate(_CONTROLS)))
         return len(text)
+
+    def show(self, text: str) -> None:
+        """A line with marks (`colors`): verdicts in colour, or just without them."""
+        self._do(lambda: self.inner.write(f"{text}\n".translate(_CONTROLS | (CODES if self.colored else NO_CODES))))
+        self.flush()
 
     def flush(self) -> None:
         self._do(lambda: self.inner.flush())
@@ -97,6 +106,15 @@ def apart() -> Iterator[None]:
         if saved is not None:
             os.dup2(saved, 1)
             os.close(saved)
+
+
+def show(text: str, stream: Any = None) -> None:
+    """Print text with marks (`colors`), on standard output by default; what is no `Stream` gets it without them."""
+    chosen = sys.stdout if stream is None else stream
+    if isinstance(chosen, Stream):
+        chosen.show(text)
+    else:
+        print(text.translate(NO_CODES), file=chosen, flush=True)
 
 
 def guarded(name: str, run: Callable[[], int]) -> int:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import enum
 import math
-import platform
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from functools import cache
-from importlib.metadata import PackageNotFoundError, version
-from typing import Any
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, ClassVar
 
-from dpwitness.mechanisms.terms.reading import Json
+if TYPE_CHECKING:
+    from dpwitness.mechanisms.terms.reading import Json
 
 SCHEMA = 1
 _SHOWN = 400  # characters of a headline in a repr
@@ -36,6 +36,7 @@ class Result(ABC):
 
     name: str
     verdict: Verdict
+    shown_by: ClassVar[str] = ""  # the module with `html` and `markdown` of a result, named by the front door: it stands above this room
 
     @property
     def evidence(self) -> str:
@@ -53,6 +54,19 @@ class Result(ABC):
     def __repr__(self) -> str:
         told = " ".join(self.headline().split())
         return f"<{type(self).__name__} {self.name!s:.60}: {told if len(told) <= _SHOWN else told[: _SHOWN - 3] + '...'}>"
+
+    def _repr_html_(self) -> str | None:
+        return self._card("html")
+
+    def _repr_markdown_(self) -> str | None:
+        return self._card("markdown")
+
+    def _card(self, form: str) -> str | None:
+        """A card for a notebook; None, for which it shows the repr, where none can be made."""
+        try:
+            return str(getattr(import_module(self.shown_by), form)(self))
+        except Exception:
+            return None
 
     def __bool__(self) -> bool:
         raise TypeError("a result is no truth value: compare its verdict, as in `result.verdict is Verdict.VIOLATED`")
@@ -74,6 +88,9 @@ def strict(value: Any) -> Any:
 @cache
 def environment() -> dict[str, str]:
     """Versions that an audit ran with."""
+    import platform  # here, as the front door loads this module
+    from importlib.metadata import PackageNotFoundError, version
+
     found = {"python": platform.python_version(), "machine": platform.machine()}
     for package in ("dpwitness", "numpy", "scipy", "numba"):
         try:

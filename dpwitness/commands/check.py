@@ -6,9 +6,10 @@ import argparse
 import sys
 from typing import TYPE_CHECKING, Any, TextIO
 
+from dpwitness.colors import marked
 from dpwitness.commands.common import SECONDS, Command, command_line, interpreter, print_json, running, summarize
 from dpwitness.console import announce
-from dpwitness.ending import NO_VERDICT, OK, USAGE, VIOLATED, after, attempt
+from dpwitness.ending import NO_VERDICT, OK, USAGE, VIOLATED, after, attempt, show
 from dpwitness.expressions import matches
 from dpwitness.mechanisms.terms.validation import InvalidArgument
 from dpwitness.reports.words.wording import plain
@@ -83,7 +84,10 @@ def _check_one(target: Target, args: argparse.Namespace, checks: list[str], out:
     from dpwitness.inputs import shown, workers
 
     def tell(finding: CheckFinding) -> None:
-        print(plain(f"  {finding.status:<16}  {finding.check}  {finding.reason}".rstrip()), file=out, flush=True)
+        line = plain(f"  {finding.status:<16}  {finding.check}  {finding.reason}".rstrip())
+        if finding.status == "failed":
+            line = line.replace("failed", marked("failed", "VIOLATED" if finding.violation else "ERROR"), 1)
+        show(line, out)
 
     with shown():
         print(f"{target.__name__}: claim {target.claim}, domain {target.domain}", file=out)

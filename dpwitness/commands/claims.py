@@ -10,7 +10,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from dpwitness.commands.common import SECONDS, SEED, WORKERS, Command, print_json
+from dpwitness.commands.common import SECONDS, SEED, WORKERS, Command, coloring, print_json
 from dpwitness.ending import NO_VERDICT, OK, VIOLATED, after, attempt
 from dpwitness.mechanisms.terms import reading
 from dpwitness.mechanisms.terms.reading import Json
@@ -39,6 +39,7 @@ def arguments(command: Command) -> None:
             action.add_argument("--workers", type=WORKERS, default=1, metavar="K", help="processes, for all")
             action.add_argument("--report", metavar="DIR", help="write papers.md, papers.json, plots and witnesses, for all")
         action.add_argument("--json", action="store_true", help="print as JSON")
+        coloring(action)
 
 
 def run(args: argparse.Namespace) -> int:

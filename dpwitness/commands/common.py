@@ -11,8 +11,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dpwitness.auditors.results.verdicts import Result, Verdict, strict
+from dpwitness.colors import WHEN
 from dpwitness.console import announce, describe
-from dpwitness.ending import NO_VERDICT, OK, VIOLATED, after, attempt
+from dpwitness.ending import NO_VERDICT, OK, VIOLATED, after, attempt, show
 from dpwitness.mechanisms.terms.reading import Json
 from dpwitness.mechanisms.terms.validation import InvalidArgument
 from dpwitness.numbers import real, whole
@@ -28,6 +29,12 @@ WORKERS = whole("workers", 1, 1024)
 CONFIDENCE = real("confidence", 0.0, 1.0, ends="()")
 SECONDS = real("seconds", 0.0, 1e6)
 GIGABYTES = real("memory", 0.0, 1e6, ends="[]")
+
+
+def coloring(parser: argparse.ArgumentParser) -> None:
+    """The option of every command; without a default, as that of an action under a command would replace what the command was given."""
+    told = "colour verdicts; default auto: on a terminal, unless NO_COLOR is set"
+    parser.add_argument("--color", choices=WHEN, default=argparse.SUPPRESS, help=told)
 
 
 def running(parser: argparse.ArgumentParser, seconds: str = "") -> None:
@@ -134,7 +141,7 @@ def conclude(
             file = report.parent / f"witness-{slug}.json" if report and shown["witness"] else None
             step = _next(args, result, settled(exit_code(result, bits=bits), shown, bits=bits), report, file)
             told.append(describe(result, shown, bits=bits, next_step=step))
-        print("\n\n".join(told))
+        show("\n\n".join(told))
     codes = {settled(exit_code(result, bits=bits), shown, bits=bits) for result, shown in zip(results, data, strict=True)}
     return after(next((code for code in (VIOLATED, NO_VERDICT) if code in codes), OK), lost)
 

@@ -6,7 +6,8 @@ import argparse
 from pathlib import Path
 
 from dpwitness.commands.common import Command, chosen
-from dpwitness.ending import OK
+from dpwitness.console import summary
+from dpwitness.ending import OK, show
 from dpwitness.mechanisms.terms.reading import printable
 from dpwitness.mechanisms.terms.validation import InvalidArgument, said
 
@@ -19,17 +20,23 @@ def arguments(command: Command) -> None:
     report.add_argument("file", metavar="AUDIT.json", help="what --report has written")
     report.add_argument("--format", default=",".join(USUAL), metavar="F,F", help=f"of {', '.join(FORMATS)}; default {','.join(USUAL)}")
     report.add_argument("--report", metavar="DIR", help="where to write; default: the folder of the file")
+    report.add_argument("--show", action="store_true", help="print a table of its audits, worst first, and write nothing")
     report.add_argument("--no-plots", action="store_true", help="draw nothing")
 
 
 def run(args: argparse.Namespace) -> int:
     """``dpwitness report``."""
-    from dpwitness.reports.audit.document import read_document
+    from dpwitness.reports.audit.document import entries_of, read_document
     from dpwitness.reports.audit.formats import FORMATS
     from dpwitness.reports.audit.report import check_writable, write_document
 
+    if args.show and args.report is not None:
+        raise InvalidArgument("--show writes nothing: leave out --report")
     formats = chosen(args.format, FORMATS)
     document = read_document(args.file)
+    if args.show:
+        show(summary(entries_of(document)))
+        return OK
     folder = check_writable(args.report if args.report is not None else Path(args.file).parent)
     stem = Path(args.file).stem
     try:

@@ -9,9 +9,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from dpwitness.colors import verdict_marked
 from dpwitness.commands.common import CONFIDENCE, Command, accepted, accepting, command_line, print_json, running, summarize, tell_stale
 from dpwitness.console import bar
-from dpwitness.ending import NO_VERDICT, OK, VIOLATED, after, apart, attempt
+from dpwitness.ending import NO_VERDICT, OK, VIOLATED, after, apart, attempt, show
 from dpwitness.expressions import matches
 from dpwitness.mechanisms.terms.validation import InvalidArgument
 from dpwitness.reports.words.wording import plain
@@ -64,7 +65,7 @@ def run(args: argparse.Namespace) -> int:
         noted = len(outcome.json["notes"])
         outcome = replace(outcome, json=judge([outcome.json], known or ()).results[0])
         outcomes.append(outcome)
-        print(plain(outcome.line(width)), file=out, flush=True)
+        show(verdict_marked(plain(outcome.line(width)), at=width + 2), out)
         accepted_now = [f"accepted {acceptance(outcome.json)}"] if outcome.json.get("accepted") else []
         for line in [*accepted_now, *outcome.json["notes"][noted:]]:
             print(plain(f"{'':<{width}}  {line}"), file=out, flush=True)

@@ -67,7 +67,8 @@ def html(document: Json, entries: Sequence[Entry], album: Album, *, pages: Seque
         legend=[legend(entries)] if legend(entries) else [],
         overview=Markup(inline_svg(overview, "overview", "Certified over claimed, all audits")) if overview else None,
         entries=entries,
-        cards=[_card(entry, chosen, album, room) for entry in ranked],
+        cards=[card(entry, chosen, album, room) for entry in ranked],
+        foldable=True,
         left_out=left_out,
         seeds=", ".join(seeds[:40]) + (f" and {len(seeds) - 40} more" if len(seeds) > 40 else ""),
     )
@@ -108,7 +109,8 @@ def _sorted_by(value: Any) -> str:
     return "" if value is None else _told(value)
 
 
-def _card(entry: Entry, chosen: set[tuple[str, str]], album: Album, room: list[int]) -> Json:
+def card(entry: Entry, chosen: set[tuple[str, str]], album: Album, room: list[int]) -> Json:
+    """What the template ``card.html`` shows of an audit: its `chosen` pictures, and its witness where the `room` has bytes left for it."""
     result, pair = entry.result, entry.result.get("pair")
     kinds = [kind for kind in album.kinds(entry) if (entry.slug, kind) in chosen]
     pictures = [
@@ -142,8 +144,9 @@ def _witness(entry: Entry, room: list[int]) -> Json | None:
     inside = len(content) <= room[0]
     room[0] -= len(content) if inside else 0
     words = [part for word in words_for(witness.get("target"), witness.get("scores") or ()) for part in ("--allow", word)]
+    command = shlex.join(["dpwitness", "replay", entry.witness_file, *words])
     return {
         "file": entry.witness_file,
         "href": f"data:application/json;base64,{content}" if inside else entry.witness_file,
-        "replay": shlex.join(["dpwitness", "replay", entry.witness_file, *words]),
+        "replay": command if witness.get("target") else f'dpwitness.replay("{entry.witness_file}", mechanism=...)',
     }

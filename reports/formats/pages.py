@@ -38,6 +38,23 @@ def block(text: str) -> Markup:
     return Markup(_markdown().render(str(text)))
 
 
+def text(line: str) -> str:
+    """One line of markdown as the text that a reader of the page sees.
+
+    Examples
+    --------
+    >>> text("[`a_b`](#c) is **VIOLATED** &lt;")
+    'a_b is VIOLATED <'
+    """
+    found = _markdown().parseInline(str(line))[0].children or []
+    return "".join(token.content for token in found)
+
+
+def fragment(template: str, style: str, **values: Any) -> str:
+    """A part of somebody's page from its template, with a style of its own."""
+    return _environment().get_template(template).render(style=Markup(_part(style)), **values)
+
+
 def render(template: str, *, pages: Sequence[tuple[str, str]] = (), here: str = "", **values: Any) -> str:
     """A page from its template; `pages` are those of the navigation, of which `here` is this one. The policy names hashes of what runs."""
     style, script = _part("style.css"), _part("script.js")

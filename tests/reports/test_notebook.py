@@ -1,0 +1,224 @@
+"""Results and the progress bar in a notebook, in a real IPython shell whose displays are caught."""
+
+import base64
+import io
+import json
+import pickle
+import re
+import sys
+from html.parser import HTMLParser
+
+import numpy as np
+import pytest
+from IPython.core.displaypub import CapturingDisplayPublisher
+from IPython.core.interactiveshell import InteractiveShell
+
+import dpwitness as dpw
+from dpwitness import mechanisms as m
+from dpwitness.auditors.results.verdicts import Result
+from dpwitness.console import Bar, Cell, Progress, progress_bar
+from dpwitness.reports.formats.notebook import html, markdown
+
+PAIR = dpw.Pair(np.array([0.0, 3.0]), np.array([1.0, 3.0]))
+HOSTILE = '<script>alert("x")</script>`*[a](javascript:b)\u202e\ue000\x1b'
+
+
+def leaky(dataset, size, rng):
+    return np.sum(dataset) + rng.laplace(0.0, 0.5, size)
+
+
+@pytest.fixture(scope="module")
+def violated():
+    return dpw.audit(leaky, claim="pure:1", pair=PAIR, trials=20_000, seed=1)
+
+
+@pytest.fixture
+def shell(monkeypatch):
+    """An interactive shell that shows HTML, as a kernel's does: `values` of its cells, and `display_pub.outputs`, are caught."""
+    found = InteractiveShell.instance()
+    found.values = []
+    monkeypatch.setattr(found, "display_pub", CapturingDisplayPublisher(parent=found))
+    monkeypatch.setattr(found.displayhook, "write_format_data", lambda data, metadata=None: found.values.append(data))
+    yield found
+    InteractiveShell.clear_instance()
+
+
+class Fragment(HTMLParser):
+    """What a browser would make of a card: ids, links, tags, attributes; complains of tags that do not match."""
+
+    def __init__(self, text):
+        super().__init__()
+        self.ids, self.tags, self.attributes, self.open = [], set(), [], []
+        self.feed(text)
+        assert self.open == []
+
+    def handle_starttag(self, tag, attributes):
+        self.tags.add(tag)
+        self.attributes += attributes
+        self.ids += [value for key, value in attributes if key == "id"]
+        if tag not in ("img", "br"):
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag, attributes):
+        self.handle_starttag(tag, attributes)
+        self.open.pop()
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+
+
+IMPORTS = "import dpwitness as dpw, numpy as np\nfrom dpwitness import mechanisms as m\nfrom dpwitness.auditors import MeanBound"
+CELLS = {
+    "AuditResult": "dpw.audit(m.Laplace(epsilon=1.0), trials=20_000)",
+    "CertifyResult": "dpw.certify(m.Laplace(epsilon=1.0))",
+    "SensitivityResult": "dpw.audit_sensitivity(np.mean, 0.2, m.Records(4), evaluations=200)",
+    "UtilityResult": "dpw.audit_utility(lambda size, rng: rng.exponential(size=size), MeanBound(2.0, deviation=1.0), runs=2_000)",
+    "TraceResult": "dpw.trace(m.Laplace(epsilon=1.0))",
+    "ClaimFinding": "from dpwitness.proofs_checks import check; check('CM-01', quick=True)",
+    "CheckReport": "dpw.check_mechanism(m.Laplace(epsilon=1.0), trials=20_000, checks=['check_few_records'])",
+}
+
+
+@pytest.mark.parametrize("kind", CELLS)
+def test_a_cell_shows_the_card_of_its_result(shell, kind):
+    ran = shell.run_cell(f"{IMPORTS}\n{CELLS[kind]}")
+    assert ran.success and type(ran.result).__name__ == kind
+    (shown,) = shell.values
+    page, told = shown["text/html"], " ".join(ran.result.headline().split())
+    found = Fragment(page)
+    assert f'<span class="verdict {ran.result.to_json()["verdict"]}">' in page and "What to do:" in page
+    assert not found.tags & {"script", "button"} and len(found.ids) == len(set(found.ids))
+    assert shown["text/plain"] == repr(ran.result) and told.split(":")[0] in shown["text/markdown"]
+    assert shown["text/markdown"].startswith("### ")
+    assert page.count("<svg") == {"AuditResult": 2, "CertifyResult": 2, "SensitivityResult": 1, "TraceResult": 1}.get(kind, 0)
+
+
+def test_a_card_has_the_pair_and_the_witness_inside(violated):
+    page = html(violated)
+    assert "<strong>D0</strong> <mark>0</mark> <span>3</span>" in page and "<strong>D1</strong> <mark>1</mark> <span>3</span>" in page
+    witness = re.search(r'href="data:application/json;base64,([^"]+)" download="witness-leaky.json"', page)
+    again = dpw.replay(json.loads(base64.b64decode(witness[1])), mechanism=leaky)
+    assert again.verdict is dpw.Verdict.VIOLATED
+
+
+def test_two_cards_share_no_id_and_no_rule_leaves_the_card(violated):
+    first, second = html(violated), html(violated)
+    ids = [set(Fragment(page).ids) for page in (first, second)]
+    assert len(ids[0]) >= 3 and not ids[0] & ids[1]
+    for page, own in zip((first, second), ids, strict=True):
+        links = set(re.findall(r"url\(#([^)]+)\)", page)) | {value for key, value in Fragment(page).attributes if key == "aria-labelledby"}
+        assert links and links <= own
+    style = re.search(r"<style>(.*?)</style>", first, re.S)[1]
+    selectors = [part.strip() for head in re.findall(r"([^{}]+)\{", style) if "@media" not in head for part in head.split(",")]
+    assert len(selectors) > 20 and all(re.search(r"(^| )\.dpwitness\b", selector) for selector in selectors)
+
+
+def test_markdown_has_no_link_to_a_file_that_is_not_there(violated):
+    text = markdown(violated)
+    assert "](" not in text and "`witness-leaky.json`" in text and "<a id" not in text
+
+
+def test_texts_from_outside_stay_texts():
+    def mechanism(dataset, size, rng):
+        return [HOSTILE if draw < 0.1 + 0.8 * float(dataset[0]) else "no" for draw in rng.random(size)]
+
+    result = dpw.audit(mechanism, claim="pure:1", pair=PAIR, trials=5_000, name=HOSTILE)
+    page, text = html(result), markdown(result)
+    assert result.verdict is dpw.Verdict.VIOLATED and "alert" in page
+    found = Fragment(page)
+    assert "script" not in found.tags and not [key for key, _ in found.attributes if key.startswith("on")]
+    assert {value.split(",")[0] for key, value in found.attributes if key == "href" and value[0] != "#"} == {"data:application/json;base64"}
+    assert not set(page + text) & set("\u202e\ue000\x1b") and "<script" not in re.sub(r"`[^`]*`", "", text)
+
+
+class Unshown(Result):
+    name, verdict = "unshown", dpw.Verdict.ERROR
+
+    def headline(self):
+        return "ERROR: nothing"
+
+    def to_json(self):
+        raise RuntimeError("no JSON")
+
+
+def test_a_card_that_fails_leaves_the_repr(shell, monkeypatch, capsys):
+    shell.user_ns["result"] = Unshown()
+    assert shell.run_cell("result").success
+    assert shell.values == [{"text/plain": "<Unshown unshown: ERROR: nothing>"}] and "Traceback" not in "".join(capsys.readouterr())
+    monkeypatch.setattr(Result, "shown_by", "")
+    assert Unshown()._repr_html_() is None and Unshown()._repr_markdown_() is None
+
+
+def test_results_travel_as_before(violated):
+    assert pickle.loads(pickle.dumps(dpw.certify(m.Laplace(epsilon=1.0)))).shown_by == "dpwitness.reports.formats.notebook"
+    assert "shown_by" not in violated.to_json() and "shown_by" not in repr(violated)
+
+
+def _clock():
+    times = iter(range(10**6))
+    return lambda: float(next(times))
+
+
+def test_the_bar_is_updated_in_its_place(shell):
+    shell.user_ns["clock"] = _clock()
+    ran = shell.run_cell(
+        f"{IMPORTS}\nwith dpw.progress_bar() as bar:\n    bar._clock, bar._shown = clock, -1.0\n"
+        "    found = dpw.audit(m.Laplace(epsilon=1.0), trials=200_000, bits=False, progress=bar)"
+    )
+    assert ran.success and isinstance(shell.user_ns["bar"], Cell)
+    first, *updates, last = shell.display_pub.outputs
+    assert not first.get("update") and all(it["update"] for it in (*updates, last)) and len(updates) >= 2
+    assert len({it["transient"]["display_id"] for it in (first, *updates, last)}) == 1
+    shares = [float(re.search(r'<progress max="1" value="([0-9.]+)"', it["data"]["text/html"])[1]) for it in (first, *updates)]
+    assert shares == sorted(shares) and 0 < shares[0] < shares[-1] <= 1 and "runs/s" in first["data"]["text/plain"]
+    assert last["data"] == {"text/html": "", "text/plain": ""}
+
+
+class Shown:
+    """Stands for `IPython.display.display`: what is displayed, and what is updated."""
+
+    def __init__(self):
+        self.calls = []
+
+    def __call__(self, data, *, raw, display_id):
+        self.calls.append(("display", data["text/html"]))
+        return self
+
+    def update(self, data, *, raw):
+        self.calls.append(("update", data["text/html"]))
+
+
+def test_a_bar_is_displayed_once_and_wiped_at_the_end():
+    display = Shown()
+    with Cell(display, _clock()) as bar:
+        assert display.calls == []
+        for done in (1, 2, 3):
+            bar(done * 10, 40)
+    bar.close()
+    assert [how for how, _ in display.calls] == ["display", "update", "update", "update"]
+    assert 'value="0.750"' in display.calls[2][1] and display.calls[3][1] == ""
+
+
+def test_the_bar_of_a_terminal_and_of_a_pipe(monkeypatch):
+    class Terminal(io.StringIO):
+        def isatty(self):
+            return True
+
+    monkeypatch.setitem(sys.modules, "IPython", None)
+    monkeypatch.setattr(sys, "stderr", Terminal())
+    with progress_bar() as bar:
+        assert type(bar) is Bar
+        bar._clock = _clock()
+        bar._shown = -1.0
+        bar(1, 2)
+    assert "50%" in sys.stderr.getvalue() and sys.stderr.getvalue().endswith(" \r")
+    monkeypatch.setattr(sys, "stderr", io.StringIO())
+    with progress_bar() as bar:
+        assert type(bar) is Progress
+        bar(1, 2)
+    assert sys.stderr.getvalue() == ""
+
+
+def test_ipython_in_a_terminal_has_the_bar_of_a_terminal(shell, monkeypatch):
+    monkeypatch.setattr(shell.display_formatter, "active_types", ["text/plain"])
+    assert not isinstance(progress_bar(), Cell)
