@@ -6,13 +6,17 @@ STAMP := $(VENV)/.installed
 # One linear algebra thread a process: the tests run on all cores already.
 export OPENBLAS_NUM_THREADS ?= 1
 
-.PHONY: audit test docs release-check clean
+.PHONY: audit test site docs release-check clean
 
 audit: $(STAMP)
-	@status=0; $(VENV)/bin/dpwitness suite zoo --workers $$(getconf _NPROCESSORS_ONLN) --report out/zoo || status=$$?; echo "The report lies in out/zoo/audit.md"; exit $$status
+	@status=0; $(VENV)/bin/dpwitness suite zoo --workers $$(getconf _NPROCESSORS_ONLN) --report out/zoo || status=$$?; echo "The report lies in out/zoo/audit.html"; exit $$status
 
 test: $(STAMP)
+	@tests/browser.sh $(VENV)/axe
 	$(VENV)/bin/python -m pytest -n auto
+
+site: $(STAMP)
+	$(VENV)/bin/python -m dpwitness.reports.site reports/published
 
 docs: $(VENV)/.docs
 	$(VENV)/bin/python -m sphinx -E -W -n --keep-going docs out/docs

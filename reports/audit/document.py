@@ -164,7 +164,7 @@ def checked_document(found: Any, name: str = "document") -> Json:
                     _present(rules, items(anything)(result[field], f"{at}.{field}"), f"{at}.{field}.")
     except InvalidArgument as error:
         raise InvalidArgument(f"{name}: {error}") from None
-    usual = {"title": "Audits", "command": None, "environment": {}}
+    usual: Json = {"title": "Audits", "command": None, "environment": {}}
     return dict(found) | {key: value for key, value in usual.items() if key not in found}
 
 
