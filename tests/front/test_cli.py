@@ -21,8 +21,10 @@ def test_violation_found_witness_written_and_replayed_from_elsewhere(shell):
     assert lines[0].startswith("VIOLATED: epsilon > 1.") and "confidence 0.99" in lines[0]
     assert lines[-1].split(":")[1].strip() == "dpwitness replay out/witness-leaky.json; report"
     assert sorted(p.name for p in (shell.folder / "out").iterdir() if p.suffix != ".svg") == [
+        "audit.html",
         "audit.json",
         "audit.md",
+        "audit.sarif",
         "witness-leaky.json",
     ]
     elsewhere = shell.folder / "elsewhere"
