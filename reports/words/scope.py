@@ -75,9 +75,10 @@ def untested(results: Sequence[Json]) -> list[str]:
     found = []
     if kinds["black box"]:
         tried = sum(max(1, len(r.get("pairs") or [])) for r in results if r.get("kind") == "black box")
+        others = f"the {tried:,} pairs of neighbours" if tried > 1 else "the one pair of neighbours"
         found.append(
-            f"Other pairs of neighbours than the {tried:,} on which mechanisms were run, and violations smaller than those that each audit "
-            "would have found, or of another kind, such as a raw value in one of a million outputs."
+            f"Pairs other than {others} that mechanisms were run on; violations smaller than those that would have been found, or of "
+            "another kind, such as a raw value in one of a million outputs."
         )
     if kinds["white box"]:
         found.append(
