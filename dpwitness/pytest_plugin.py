@@ -132,13 +132,13 @@ _WITH_PROPERTIES = ("xunit1", "legacy")  # the schema of xunit2 has no propertie
 
 def _properties(audits: list[Json]) -> list[tuple[str, str]]:
     """What the XML tells of a test's audits."""
-    from dpwitness.reports.words.plain import plain
+    from dpwitness.reports.words.wording import line
 
     keys = {"verdict": "verdict", "claim": "claim", "certified": "parameter_lower", "detectable": "detectable", "confidence": "confidence"}
     found = []
     for i, data in enumerate(audits, start=1):
         place = "dpwitness" if len(audits) == 1 else f"dpwitness.{i}"
-        found += [(f"{place}.{name}", plain(data[key], 200)) for name, key in keys.items() if data.get(key) is not None]
+        found += [(f"{place}.{name}", line(data[key], 200)) for name, key in keys.items() if data.get(key) is not None]
     return found
 
 
@@ -155,10 +155,10 @@ class _Properties:
         carried = getattr(report, "dp_audits", None)
         if xml is None or not carried or self.config.getini("junit_family") in _WITH_PROPERTIES:
             return
-        from dpwitness.reports.words.plain import plain
+        from dpwitness.reports.words.wording import line
 
         for name, value in _properties([json.loads(text) for text in carried]):
-            xml.add_global_property(f"{plain(report.nodeid, 500)} {name}", value)
+            xml.add_global_property(f"{line(report.nodeid, 500)} {name}", value)
 
 
 class _Merged:

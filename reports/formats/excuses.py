@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dpwitness.mechanisms.terms.reading import Json
 from dpwitness.reports.words.fingerprint import rules_of
-from dpwitness.reports.words.plain import plain
+from dpwitness.reports.words.wording import line
 
 
 def excuse(result: Json, rule: str) -> str:
@@ -17,9 +17,9 @@ def excuse(result: Json, rule: str) -> str:
     """
     accepted = result.get("accepted")
     if accepted and rule in accepted["rules"]:
-        return f"accepted until {plain(accepted['expires'], 40)}: {plain(accepted['reason'])}"
+        return f"accepted until {line(accepted['expires'], 40)}: {line(accepted['reason'])}"
     if result.get("right") is True:
-        return f"expected by the suite: {plain(result.get('expected') or 'wrong on purpose')}"
+        return f"expected by the suite: {line(result.get('expected') or 'wrong on purpose')}"
     return ""
 
 

@@ -23,7 +23,7 @@ from dpwitness.reports.words.differing import differing
 from dpwitness.reports.words.facts import Entry
 from dpwitness.reports.words.scope import QUESTION, claim_facts, untested
 from dpwitness.reports.words.summary import acceptance, family
-from dpwitness.reports.words.wording import plain, shortened
+from dpwitness.reports.words.wording import line
 
 PICTURES = 200  # of one page: about 1 MB, and a few seconds
 WITNESSES = 300_000  # bytes of witnesses inside the page; the others are linked
@@ -49,13 +49,13 @@ def html(document: Json, entries: Sequence[Entry], album: Album, *, pages: Seque
     shown, overview = columns(entries), album.overview(results)
     chosen, left_out = _chosen(ranked, album)
     room = [WITNESSES]
-    lines = [line for line in (*answer(entries), how_sure(entries, together), steps(entries)) if line]
+    lines = list(filter(None, (*answer(entries), how_sure(entries, together), steps(entries))))
     seeds = sorted({str(result["seed"]) for result in results if result.get("seed") is not None})
     return render(
         "audit.html",
         pages=pages,
         here=here,
-        document={**document, "title": _told(document["title"]), "command": plain(str(document["command"] or ""))[:_LONGEST]},
+        document={**document, "title": _told(document["title"]), "command": line(document["command"] or "", _LONGEST)},
         question=QUESTION,
         answer=lines,
         answer_plain=_told(lines[0].replace("`", "").replace("\\", "")),
@@ -76,7 +76,7 @@ def html(document: Json, entries: Sequence[Entry], album: Album, *, pages: Seque
 
 def _told(text: Any) -> str:
     """Text from outside: on one line, nothing invisible, cut where it is long."""
-    return plain(shortened(text, _LONGEST))
+    return line(text, _LONGEST)
 
 
 def _chosen(ranked: Sequence[Entry], album: Album) -> tuple[set[tuple[str, str]], str]:

@@ -7,9 +7,8 @@ import xml.etree.ElementTree as ET
 from dpwitness.auditors.results.verdicts import Verdict
 from dpwitness.mechanisms.terms.reading import Json
 from dpwitness.reports.formats.excuses import excused
-from dpwitness.reports.words.plain import plain
 from dpwitness.reports.words.summary import violated_in_bits
-from dpwitness.reports.words.wording import number
+from dpwitness.reports.words.wording import line, number
 
 
 def junit(document: Json) -> str:
@@ -22,11 +21,11 @@ def junit(document: Json) -> str:
     tally = {tag: sum(case.find(tag) is not None for case in cases) for tag in ("failure", "error", "skipped")}
     counts = {"tests": str(len(cases)), "failures": str(tally["failure"]), "errors": str(tally["error"]), "time": time}
     suites = ET.Element("testsuites", {"name": "dpwitness", **counts})
-    suite = ET.SubElement(suites, "testsuite", {"name": plain(document["title"], 200), "skipped": str(tally["skipped"]), **counts})
+    suite = ET.SubElement(suites, "testsuite", {"name": line(document["title"], 200), "skipped": str(tally["skipped"]), **counts})
     properties = ET.SubElement(suite, "properties")
     for name, value in {"command": document.get("command"), **(document.get("environment") or {})}.items():
         if value:
-            ET.SubElement(properties, "property", name=plain(name, 100), value=plain(value))
+            ET.SubElement(properties, "property", name=line(name, 100), value=line(value))
     suite.extend(cases)
     ET.indent(suites)
     return f'<?xml version="1.0" encoding="utf-8"?>\n{ET.tostring(suites, encoding="unicode")}\n'
@@ -34,15 +33,15 @@ def junit(document: Json) -> str:
 
 def _case(result: Json) -> ET.Element:
     headline = result.get("headline") or result["verdict"]
-    case = ET.Element("testcase", classname=_class(result), name=plain(result["name"], 300), time=f"{_seconds(result):.3f}")
+    case = ET.Element("testcase", classname=_class(result), name=line(result["name"], 300), time=f"{_seconds(result):.3f}")
     outcome = _outcome(result)
     if outcome is not None:
         tag, kind = outcome
-        ET.SubElement(case, tag, type=kind, message=plain(excused(result) or headline, 500)).text = plain(headline)
+        ET.SubElement(case, tag, type=kind, message=line(excused(result) or headline, 500)).text = line(headline)
     lines = [headline, *(f"{key}: {result[key]}" for key in ("claim", "relation", "seed", "trials") if result.get(key) is not None)]
     if result.get("source"):
         lines.append(f"source: {result['source']['file']}:{result['source']['line']}")
-    ET.SubElement(case, "system-out").text = "\n".join(plain(line) for line in lines)
+    ET.SubElement(case, "system-out").text = "\n".join(map(line, lines))
     return case
 
 
@@ -64,7 +63,7 @@ def _class(result: Json) -> str:
     """The module or file of what was audited, by which readers of JUnit group; the kind of the audit where that is not known."""
     target = str((result.get("target") or {}).get("target") or "")
     file = str((result.get("source") or {}).get("file") or "").removesuffix(".py").replace("/", ".")
-    return plain(file or target.rpartition(":")[0] or f"dpwitness.{result.get('kind') or 'audit'}".replace(" ", "_"), 300)
+    return line(file or target.rpartition(":")[0] or f"dpwitness.{result.get('kind') or 'audit'}".replace(" ", "_"), 300)
 
 
 def _seconds(result: Json) -> float:

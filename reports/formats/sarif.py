@@ -15,8 +15,7 @@ from dpwitness.auditors.results.verdicts import Verdict
 from dpwitness.mechanisms.terms.reading import Json
 from dpwitness.reports.formats.excuses import excuse
 from dpwitness.reports.words.fingerprint import RULES, fingerprint, rules_of
-from dpwitness.reports.words.plain import plain
-from dpwitness.reports.words.wording import slugs
+from dpwitness.reports.words.wording import line, slugs
 
 SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
 _NIST = "https://doi.org/10.6028/NIST.SP.800-226"  # guidelines for evaluating claims of differential privacy
@@ -92,14 +91,14 @@ def sarif(document: Json) -> Json:
     if len(found) > MOST:
         notices.append({"level": "warning", "message": {"text": f"{len(found) - MOST:,} of {len(found):,} results were left out"}})
         found = sorted(found, key=lambda each: _GRAVITY.index(each["level"]))[:MOST]
-    call = {"commandLine": plain(document["command"], 4000)} if document.get("command") else {}
+    call = {"commandLine": line(document["command"], 4000)} if document.get("command") else {}
     driver = {
         "name": "dpwitness",
-        "version": plain((document.get("environment") or {}).get("dpwitness", "unknown"), 100),
+        "version": line((document.get("environment") or {}).get("dpwitness", "unknown"), 100),
         "informationUri": _NIST,
         "rules": [_rule(rule) for rule in RULES],
     }
-    part = slugs([plain(document["title"]).partition(" (")[0]])[0]  # not: what was broken off, which differs between runs of one command
+    part = slugs([line(document["title"]).partition(" (")[0]])[0]  # not: what was broken off, which differs between runs of one command
     run = {
         "tool": {"driver": driver},
         "automationDetails": {"id": f"dpwitness/{part}/"},
@@ -135,7 +134,7 @@ def _result(result: Json, rule: str, mark: str, again: int) -> Json:
         "message": {"text": _message(result, rule)},
         "locations": [_location(result, rule)],
         "partialFingerprints": {"dpwitness/v1": mark, "primaryLocationLineHash": f"{mark}:{again}"},
-        "properties": {key: plain(result[key]) for key in ("verdict", "claim", "relation", "evidence", "test") if result.get(key)},
+        "properties": {key: line(result[key]) for key in ("verdict", "claim", "relation", "evidence", "test") if result.get(key)},
     }
     related = [found for finding in _findings(result, rule)[1:] if (found := _where(finding.get("where")))]
     if related:
@@ -155,16 +154,16 @@ def _message(result: Json, rule: str) -> str:
     said = result.get("headline") or result["verdict"]
     if rule == "TRACE":
         parts = [f"{f.get('kind')}: {f.get('told') or FINDINGS.get(str(f.get('kind')), '')}" for f in _findings(result, rule)]
-        said = "; ".join(plain(part, 300) for part in parts)
+        said = "; ".join(line(part, 300) for part in parts)
     elif rule == "BITS":
         level = result["bit_level"]
         said = f"low bits: epsilon > {level.get('epsilon_lower')}: {level.get('description') or ''}"
     elif rule == "CHECK":
         failed = [finding for finding in result.get("findings") or [] if finding.get("status") == "failed"]
-        said = "; ".join(plain(f"{f.get('check')}: {f.get('reason')}", 300) for f in failed) or said
-    against = f" (claim {plain(result['claim'], 100)})" if result.get("claim") else ""
+        said = "; ".join(line(f"{f.get('check')}: {f.get('reason')}", 300) for f in failed) or said
+    against = f" (claim {line(result['claim'], 100)})" if result.get("claim") else ""
     unknown = "" if _known(result, rule) else " [its source is not known]"
-    return f"{_text(plain(result['name'], 200))}: {_text(plain(said))}{_text(against)}{unknown}"
+    return f"{_text(line(result['name'], 200))}: {_text(line(said))}{_text(against)}{unknown}"
 
 
 def _text(text: str) -> str:
@@ -174,13 +173,13 @@ def _text(text: str) -> str:
 
 def _without_verdict(result: Json) -> Json:
     level = "error" if result["verdict"] == Verdict.ERROR.value else "warning"
-    text = f"{plain(result['name'], 200)}: {plain(result.get('headline') or result['verdict'])}; nothing is said about its claim"
+    text = f"{line(result['name'], 200)}: {line(result.get('headline') or result['verdict'])}; nothing is said about its claim"
     return {"level": level, "message": {"text": _text(text)}, "locations": [_location(result, "")]}
 
 
 def _location(result: Json, rule: str) -> Json:
     place = _known(result, rule) or _physical(_UNKNOWN, 1)
-    name = plain(result["name"], 200)
+    name = line(result["name"], 200)
     return {"physicalLocation": place, "logicalLocations": [{"fullyQualifiedName": name, "kind": "function"}]}
 
 
@@ -196,8 +195,8 @@ def _known(result: Json, rule: str) -> Json | None:
 
 def _where(text: object) -> Json | None:
     """Of ``FILE:LINE``."""
-    file, _, line = str(text or "").rpartition(":")
-    return _place(file, int(line)) if line.isdecimal() and len(line) < 10 else None
+    file, _, number = str(text or "").rpartition(":")
+    return _place(file, int(number)) if number.isdecimal() and len(number) < 10 else None
 
 
 def _place(file: object, line: object) -> Json | None:

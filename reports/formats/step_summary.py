@@ -8,9 +8,8 @@ from pathlib import Path
 from dpwitness.auditors.results.verdicts import Verdict
 from dpwitness.mechanisms.terms.reading import Json
 from dpwitness.reports.formats.excuses import excused
-from dpwitness.reports.words.plain import plain
 from dpwitness.reports.words.summary import tally_of_verdicts, violated_in_bits
-from dpwitness.reports.words.wording import beyond, code, figure, number, prose, table, verdict
+from dpwitness.reports.words.wording import beyond, code, figure, line, number, prose, table, verdict
 
 VARIABLE = "GITHUB_STEP_SUMMARY"
 _BYTES = 1_000_000  # a forge drops a summary of more than 2**20 bytes, all of it
@@ -73,7 +72,7 @@ def _rank(result: Json) -> tuple[bool, int, bool]:
 
 
 def _row(result: Json) -> tuple[str, ...]:
-    symbol, least, seen = plain(result.get("parameter") or "epsilon", 40), result.get("parameter_lower"), number(result.get("detectable"))
+    symbol, least, seen = line(result.get("parameter") or "epsilon", 40), result.get("parameter_lower"), number(result.get("detectable"))
     bits = violated_in_bits(result) and result["verdict"] != Verdict.VIOLATED.value
     excuse = f" ({_said(excused(result), 120)})" if excused(result) else ""
     said = verdict(result["verdict"]) + (", VIOLATED in low bits" if bits else "") + excuse
@@ -81,18 +80,18 @@ def _row(result: Json) -> tuple[str, ...]:
     source = result.get("source")
     return (
         said,
-        code(plain(result["name"], 120)),
-        code(plain(result.get("claim") or "", 80)),
+        code(line(result["name"], 120)),
+        code(line(result.get("claim") or "", 80)),
         prose(bound),
         prose(f"{symbol} = {figure(seen)}") if seen is not None else "",
-        code(plain(f"{source['file']}:{source['line']}", 160)) if source else "",
+        code(line(f"{source['file']}:{source['line']}", 160)) if source else "",
     )
 
 
 def _said(text: object, most: int) -> str:
     """Text as text: no link, no mark-up."""
     return (
-        prose(plain(text, most))
+        prose(line(text, most))
         .replace("_", "\\_")
         .replace("~", "\\~")
         .replace("](", "] (")

@@ -63,6 +63,23 @@ def plain(text: str) -> str:
     return "".join(shown)
 
 
+def line(text: Any, most: int = 1000) -> str:
+    """One line of at most about `most` characters; what is no printable character is shown as an escape.
+
+    Examples
+    --------
+    >>> line("a\\x1b[31mb\\n\\u202ec")
+    'a\\\\x1b[31mb \\\\u202ec'
+    >>> line("x" * 50, most=10)
+    'xxxxxxxxxx ... (50 characters)'
+    """
+    whole = str(text)
+    joined = " ".join(whole[: 8 * most].split())  # a text of many megabytes is not looked at as a whole
+    shown = plain(joined[:most])[:most]
+    cut = len(joined) > most or len(whole) > 8 * most
+    return f"{shown} ... ({len(whole):,} characters)" if cut else shown
+
+
 def shortened(text: Any, most: int) -> str:
     """Text on one line, cut to so many characters, with what is invisible shown."""
     clean = plain(" ".join(str(text)[: 20 * most].split()))
