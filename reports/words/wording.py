@@ -9,7 +9,6 @@ import unicodedata
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-_UNSEEN = ("Cc", "Cf", "Cs", "Co", "Zl", "Zp")
 _SHOWN = 8  # entries of a long dataset
 _LONGEST_PROSE = 600
 _LONGEST_SLUG = 60
@@ -59,7 +58,7 @@ def plain(text: str) -> str:
     >>> plain("a\\x1b[31mb")
     'a\\\\x1b[31mb'
     """
-    shown = (char if char == "\n" or unicodedata.category(char) not in _UNSEEN else ascii(char)[1:-1] for char in text)
+    shown = (char if char == "\n" or char.isprintable() else ascii(char)[1:-1] for char in text)
     return "".join(shown)
 
 
