@@ -19,7 +19,7 @@ limit. For an upper limit, bet on 1 - X. On K cells the product needs the counts
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -68,6 +68,27 @@ class Binned(Event):
     @property
     def directions(self) -> int:
         return 2
+
+    @property
+    def axis(self) -> str:
+        lines = {event.axis for event in self.events}
+        return lines.pop() if len(lines) == 1 else ""
+
+    def position(self, outputs: Outputs) -> FloatArray:
+        return self.events[0].position(outputs)
+
+    def cuts(self) -> FloatArray:
+        return np.concatenate([event.cuts() for event in self.events])
+
+    def guess_at(self, places: FloatArray) -> Guesses:
+        return self._side(np.sum([event.guess_at(places) > 0 for event in self.events], axis=0))
+
+    def cell(self, outputs: Outputs) -> NDArray[np.intp]:
+        return np.array([2, 0, 1])[self._side(self.guess(outputs))]
+
+    def _side(self, cells: NDArray[Any]) -> Guesses:
+        """The dataset that a cell speaks for: +1 for D1, -1 for D0."""
+        return (np.sign(self.loss) * (1 if self.forward else -1)).astype(np.int8)[cells]
 
     def describe(self) -> str:
         way = "D1 to D0" if self.forward else "D0 to D1"

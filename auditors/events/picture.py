@@ -13,6 +13,7 @@ from dpwitness.mechanisms.terms.reading import Json
 
 _BINS = 40
 _TAIL = 0.002  # of the outputs on either side, that the outermost bins hold
+_FAR = 1e300  # numbers beyond which differences overflow
 _NEAR = 0.2  # of a bin, within which an edge gives way to one of the event's
 
 
@@ -64,7 +65,7 @@ def picture(event: Event, sides: tuple[Outputs, Outputs]) -> Picture | None:
         counts = np.array([np.bincount(event.cell(side), minlength=len(names)) for side in sides], dtype=float)
         return Picture("", np.empty(0), names, counts, np.array(guesses, dtype=float), rounds)
     lines = [event.position(side) for side in sides]
-    finite = np.concatenate([line[np.isfinite(line)] for line in lines])
+    finite = np.concatenate([line[np.abs(line) < _FAR] for line in lines])
     if not len(finite):
         return None
     edges = _edges(finite, event.cuts())
@@ -76,7 +77,7 @@ def picture(event: Event, sides: tuple[Outputs, Outputs]) -> Picture | None:
 def _edges(line: FloatArray, cuts: FloatArray) -> FloatArray:
     """Edges of about equal width over all but the tails; the event's own cuts are among them where they can be seen."""
     low, high = np.quantile(line, [_TAIL, 1 - _TAIL])
-    cuts = np.unique(cuts[np.isfinite(cuts)])
+    cuts = np.unique(cuts[np.abs(cuts) < _FAR])
     near = cuts[(cuts > low - (high - low)) & (cuts < high + (high - low))]  # one further out would flatten all that can be seen
     low, high = min([low, *near]), max([high, *near])
     if not high > low:

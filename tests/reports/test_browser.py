@@ -31,6 +31,7 @@ QUIET = [
     "--disable-sync",
     "--no-first-run",
 ]
+PUBLISHED = Path(dpw.__file__).resolve().parent.parent / "reports" / "published"
 EVIL = "<script>window.hit=1</script>](javascript:alert(1)) \x1b[31m \u202egnp <img src=x onerror=window.hit=1> " + "w" * 400
 NARROW = {"viewport": {"width": 400, "height": 800}}
 NEAR = dpw.Pair(np.array([0.0, 0.0, 5.0]), np.array([0.0, 1.0, 5.0]))
@@ -220,6 +221,25 @@ def test_everybody_can_use_it(opened, options):
     found = page.evaluate("axe.run(document, {resultTypes: ['violations']})")["violations"]
     told = [(each["id"], each["impact"], each["nodes"][0]["html"][:200]) for each in found]
     assert not [each for each in told if each[1] in ("serious", "critical")], told
+
+
+@pytest.mark.parametrize("file", sorted(PUBLISHED.glob("*.html")), ids=lambda file: file.stem)
+def test_published_pages(opened, file):
+    """Each opens, leads to the others, and fits a narrow screen; nothing is asked of a network."""
+    page = opened(file, **NARROW)
+    assert page.evaluate("document.documentElement.scrollWidth") <= 400
+    links = page.locator("nav a").evaluate_all("links => links.map(link => link.getAttribute('href'))")
+    assert links[0] == "index.html" and set(links) == {other.name for other in PUBLISHED.glob("*.html")}
+    assert page.locator("nav [aria-current]").get_attribute("href") == file.name
+
+
+@pytest.mark.skipif(not AXE.exists(), reason="axe-core is not installed: tests/browser.sh installs it where npm is")
+@pytest.mark.parametrize("name", ["index", "power"])
+def test_everybody_can_use_the_site(opened, name):
+    page = opened(PUBLISHED / f"{name}.html", bypass_csp=True)
+    page.evaluate(AXE.read_text())
+    found = page.evaluate("axe.run(document, {resultTypes: ['violations']})")["violations"]
+    assert not [(each["id"], each["nodes"][0]["html"][:200]) for each in found if each["impact"] in ("serious", "critical")]
 
 
 @pytest.mark.benchmark

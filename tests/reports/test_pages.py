@@ -224,6 +224,19 @@ def test_the_site_is_linked(tmp_path):
         build(tmp_path / "nothing")
 
 
+def test_the_published_site_is_that_of_the_published_pages(tmp_path):
+    """All but the pictures of the zoo, which are drawn anew."""
+    place = Path(dpw.__file__).resolve().parent.parent / "reports" / "published"
+    for file in place.iterdir():
+        if file.suffix in (".md", ".svg") or file.name == "zoo.json":
+            (tmp_path / file.name).write_bytes(file.read_bytes())
+    for file in build(tmp_path):
+        if file.name != "zoo.html":
+            assert file.read_bytes() == (place / file.name).read_bytes(), f"{file.name}: run `make site`"
+    texts = [re.sub("<figure>.*?</figure>", "", (folder / "zoo.html").read_text(), flags=re.DOTALL) for folder in (tmp_path, place)]
+    assert texts[0] == texts[1], "zoo.html: run `make site`"
+
+
 def test_markup_in_a_page_is_text():
     shown = page("<i>", 'a <b onclick=x>c</b> <a id="x" onclick="y"></a>\n\n<details><summary>More</summary>\n\nx\n\n</details>\n')
     seen = Seen(shown)
