@@ -109,11 +109,11 @@ def log_density_by_hand(mechanism, w, dataset):
 
     def noise(point):
         margins = dataset.y * (dataset.x @ point)
-        slope = -(dataset.weights * dataset.y / (1 + np.exp(margins))) @ dataset.x
+        slope = -(dataset.weights * dataset.y / (1 + np.exp(np.minimum(margins, 700.0)))) @ dataset.x
         return -(dataset.n * mechanism.regularization * point + slope)
 
-    d, step = len(w), 1e-5 * (1 + np.abs(w).max())
-    jacobian = np.column_stack([(noise(w + step * e) - noise(w - step * e)) / (2 * step) for e in np.eye(d)])
+    steps = np.diag(1e-5 * (1 + np.abs(w)))  # of each coordinate: one may be of 1e8 and another near zero, where the curvature is
+    jacobian = np.column_stack([(noise(w + step) - noise(w - step)) / (2 * step.sum()) for step in steps])
     rate = mechanism.epsilon / 2  # b / n against a mean of losses: |b| has density exp(-eps |b| / 2)
     return -rate * np.linalg.norm(noise(w)) + math.log(abs(np.linalg.det(jacobian)))
 
