@@ -8,11 +8,14 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from dpwitness.mechanisms.terms.validation import InvalidArgument
-from dpwitness.mechanisms.terms.writing import all_together, write_text
+from dpwitness.mechanisms.terms.writing import all_together, write_json, write_text
 from dpwitness.reports.audit.document import entries_of, read_document
+from dpwitness.reports.audit.report import check_writable
 from dpwitness.reports.formats.html import html
+from dpwitness.reports.formats.markdown import markdown
 from dpwitness.reports.formats.page import page
 from dpwitness.reports.plots.album import Album
+from dpwitness.reports.words.summary import family
 
 PAGES = (  # of the navigation; those whose file is there
     ("zoo", "Zoo", "mechanisms, right and wrong, whose true privacy is known"),
@@ -67,6 +70,27 @@ def build(folder: Path | str) -> list[Path]:
     return [place / file for file, _ in pages]
 
 
+def publish_zoo(report: Path | str, folder: Path | str) -> None:
+    """Publish a report of ``dpwitness suite zoo``: ``zoo.json``, ``zoo.md``, and ``zoo/witness-NAME.json`` for each violation.
+
+    Raises
+    ------
+    InvalidArgument
+        If `report` is no ``audit.json``.
+    """
+    document, place = read_document(report), check_writable(Path(folder) / "zoo").parent
+    for stale in (place / "zoo").glob("witness-*.json"):
+        stale.unlink()
+    for result in document["results"]:
+        if result.get("witness_file") and result.get("witness"):
+            result["witness_file"] = f"zoo/{Path(result['witness_file']).name}"
+            write_json(place / result["witness_file"], result["witness"])
+    head = {key: document[key] for key in ("title", "command", "environment")}
+    text = markdown(entries_of(document), **head, together=family(document["results"]), overview=None)
+    write_text(place / "zoo.md", text)
+    write_json(place / "zoo.json", document)
+
+
 def _index(there: Sequence[tuple[str, str, str]], texts: dict[str, str]) -> str:
     """What there is, and what each page says first."""
     lines = ["# Does this implementation keep the privacy promise it makes?", ""]
@@ -84,8 +108,12 @@ def _first(text: str) -> str:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """``python -m dpwitness.reports.site [FOLDER]``."""
+    """``python -m dpwitness.reports.site FOLDER [AUDIT.json of the zoo]``."""
     given = list(sys.argv[1:] if arguments is None else arguments)
-    for file in build(given[0] if given else "reports/published"):
+    if len(given) not in (1, 2):
+        raise SystemExit("usage: python -m dpwitness.reports.site FOLDER [AUDIT.json of the zoo]")
+    if len(given) == 2:
+        publish_zoo(given[1], given[0])
+    for file in build(given[0]):
         print(file)
     return 0
