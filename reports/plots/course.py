@@ -49,12 +49,12 @@ def draw_looks(axes: Axes, result: Json) -> None:
     axes.step(steps[:, 0], steps[:, 1], where="post", color=BLUE, linewidth=1.6)
     dots(axes, steps[-1:, 0], steps[-1:, 1], **_end(result))
     words = f"{steps[-1, 1]:.4g} certified"
-    axes.annotate(words, tuple(steps[-1]), xytext=(-4, -10), textcoords="offset points", ha="right", va="top", fontsize=SMALL)
+    axes.text(0.98, 0.04, words, ha="right", fontsize=SMALL, transform=axes.transAxes)  # below a curve that rises there is room
     low, high = steps[0, 0], steps[-1, 0]
     top, least = max([*levels, *steps[:, 1]]) or 1.0, min([*levels, *steps[:, 1]])
     room = top - least
     seen = (least - 0.3 * room, top + 0.4 * room) if least > 0.6 * top else (0.0, 1.2 * top)  # far from zero nothing shows how it grew
-    axes.set(xscale="log", xlim=(low / 1.1, high * 1.05), ylim=seen)
+    axes.set(xscale="log", xlim=(low / 1.1, high * 1.1), ylim=seen)
     ticks = ticks_between(low, high) or [low, high]
     axes.set_xticks(ticks, [f"{v:g}" for v in ticks])
     axes.set(xlabel="runs of the mechanism", ylabel=f"certified {result.get('parameter', 'epsilon')}")

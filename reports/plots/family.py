@@ -35,7 +35,7 @@ PLOTS = {
     "event": Plot("Where outputs fall", has_event, draw_event),
     "profile": Plot("Privacy profile", has_profile, draw_profile),
     "tradeoff": Plot("Trade-off curve", has_tradeoff, draw_tradeoff),
-    "looks": Plot("Certified against runs", has_looks, draw_looks),
+    "looks": Plot("Certified against runs", has_looks, draw_looks, (0.72, 0.45, 0.2, 0.25)),
     "pairs": Plot("Pairs that were tried", has_pairs, draw_pairs, NAMED),
     "search": Plot("Ratio over the search", lambda r: r.get("kind") == "sensitivity" and bool(r.get("trace")), draw_search),
     "scaling": Plot("Error and its power", lambda r: r.get("kind") == "utility" and len(r.get("points") or []) > 1, draw_scaling),
