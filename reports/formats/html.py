@@ -9,6 +9,7 @@ from typing import Any
 
 from markupsafe import Markup
 
+from dpwitness.auditors.results.verdicts import Verdict
 from dpwitness.auditors.targets.trust import words_for
 from dpwitness.mechanisms.terms.reading import Json
 from dpwitness.mechanisms.terms.writing import json_text
@@ -25,7 +26,7 @@ from dpwitness.reports.words.scope import QUESTION, claim_facts, untested
 from dpwitness.reports.words.summary import acceptance, family
 from dpwitness.reports.words.wording import line
 
-PICTURES = 200  # of one page: about 1 MB, and a few seconds
+PICTURES = 120  # of one page: about .6 MB, and 4 s
 WITNESSES = 300_000  # bytes of witnesses inside the page; the others are linked
 _LONGEST = 2_000  # characters of a text from outside
 _PAIR = ("D0", "D1", "where they differ")  # facts that the page shows in a way of its own
@@ -80,8 +81,16 @@ def _told(text: Any) -> str:
 
 
 def _chosen(ranked: Sequence[Entry], album: Album) -> tuple[set[tuple[str, str]], str]:
-    """The pictures that have room: of each kind in turn, the worst audits first; and a line on those that have none."""
-    every = [(entry.slug, kind) for kind in PLOTS for entry in ranked if kind in album.kinds(entry)]
+    """The pictures that have room, and a line on those that have none.
+
+    The first of each audit, then all of what is violated, then those of one kind after another; of each the worst first.
+    """
+    there = {entry.slug: album.kinds(entry) for entry in ranked}
+    violated = [entry.slug for entry in ranked if entry.result.get("verdict") == Verdict.VIOLATED.value]
+    first = [(slug, kinds[0]) for slug, kinds in there.items() if kinds]
+    second = [(slug, kind) for slug in violated for kind in there[slug]]
+    third = [(slug, kind) for kind in PLOTS for slug, kinds in there.items() if kind in kinds]
+    every = list(dict.fromkeys([*first, *second, *third]))
     lost = len(every) - PICTURES
     told = f"{lost} pictures are left out for want of room; dpwitness.plot draws each from its result." if lost > 0 else ""
     return set(every[:PICTURES]), told
