@@ -26,7 +26,7 @@ from dpwitness.reports.words.scope import QUESTION, claim_facts, untested
 from dpwitness.reports.words.summary import acceptance, family
 from dpwitness.reports.words.wording import line
 
-PICTURES = 120  # of one page: about .6 MB, and 4 s
+PICTURES = 110  # of one page: about .6 MB, and 4 s
 WITNESSES = 300_000  # bytes of witnesses inside the page; the others are linked
 _LONGEST = 2_000  # characters of a text from outside
 _PAIR = ("D0", "D1", "where they differ")  # facts that the page shows in a way of its own
