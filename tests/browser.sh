@@ -5,7 +5,7 @@ place=${1:?folder for axe-core}
 if ! command -v chromium chromium-browser google-chrome >/dev/null && [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; then
     echo "installing chromium for the tests of the pages"
     export DEBIAN_FRONTEND=noninteractive
-    { timeout 120 apt-get update -qq && timeout 240 apt-get install -y -qq --no-install-recommends chromium; } >/dev/null 2>&1 ||
+    timeout 180 sh -c 'apt-get update -qq && apt-get install -y -qq --no-install-recommends chromium' >/dev/null 2>&1 </dev/null ||
         echo "chromium could not be installed: the tests of the pages will be skipped"
 fi
 if [ ! -f "$place/node_modules/axe-core/axe.min.js" ] && command -v npm >/dev/null; then

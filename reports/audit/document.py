@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,7 @@ from dpwitness.mechanisms.terms.reading import (
     printable,
     read_json,
     record,
+    refuse,
     text,
     whole,
 )
@@ -31,6 +33,7 @@ from dpwitness.reports.words.summary import family, tally_of_verdicts
 from dpwitness.reports.words.wording import slugs
 
 SCHEMA = 1
+WITNESS = re.compile(r"witness-[A-Za-z0-9._-]+\.json")
 
 
 def result_json(result: Result | Mapping[str, Any], here: Path | None = None) -> Json:
@@ -88,6 +91,20 @@ def entries_of(document: Json) -> list[Entry]:
     ]
 
 
+def _witness_file(value: Any, path: str) -> Any:
+    """A file beside the report, or in a folder beside it, and no address: pages link to it."""
+    return (
+        value
+        if isinstance(value, str) and WITNESS.fullmatch(re.sub("^[a-z-]+/", "", value))
+        else refuse(path, "be named witness-NAME.json", value)
+    )
+
+
+def _symbol(value: Any, path: str) -> Any:
+    """A parameter's name: formats print it as it is."""
+    return value if isinstance(value, str) and re.fullmatch("[A-Za-z]{1,40}", value) else refuse(path, "be a word of letters", value)
+
+
 _extended = nullable(number(words_allowed=("inf", "-inf", "nan")))
 _texts = listing(text(TEXT))
 _PAIR = nullable(record({"relation": text(TEXT), "why": text(TEXT)}, d0=anything, d1=anything))
@@ -98,12 +115,12 @@ _FIELDS = {  # of a result: what the formats take apart; others are told as they
     "headline": text(TEXT),
     "claim": nullable(text(TEXT)),
     "relation": nullable(text(TEXT)),
-    "parameter": text(200),
+    "parameter": _symbol,
     "notes": _texts,
     "pair": _PAIR,
     "environment": items(text(TEXT)),
     "witness": nullable(items(anything)),
-    "witness_file": nullable(text(1000)),
+    "witness_file": nullable(_witness_file),
     "description": nullable(text(TEXT)),
     "seed": nullable(whole()),
     "right": nullable(boolean),

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import re
 import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -15,15 +14,13 @@ from dpwitness.auditors.results.verdicts import Result
 from dpwitness.mechanisms.terms.reading import Json
 from dpwitness.mechanisms.terms.validation import InvalidArgument
 from dpwitness.mechanisms.terms.writing import all_together, write_json, write_text
-from dpwitness.reports.audit.document import document_of, entries_of
+from dpwitness.reports.audit.document import WITNESS, document_of, entries_of
 from dpwitness.reports.audit.formats import SUFFIXES, USUAL
 from dpwitness.reports.formats.markdown import markdown
 from dpwitness.reports.plots.album import BESIDE, Album, text_of
 from dpwitness.reports.words.facts import Entry
 from dpwitness.reports.words.summary import family
 from dpwitness.reports.words.wording import slugs
-
-_WITNESS = re.compile(r"witness-[A-Za-z0-9._-]+\.json")
 
 
 def check_writable(folder: Path | str) -> Path:
@@ -89,7 +86,7 @@ def write_document(document: Json, folder: Path, formats: Sequence[str] = USUAL,
     with all_together(folder) as draft:
         write_json(draft / f"{stem}.json", document)
         for entry in entries:
-            if entry.witness_file and _WITNESS.fullmatch(entry.witness_file) and entry.result.get("witness"):
+            if entry.witness_file and WITNESS.fullmatch(entry.witness_file) and entry.result.get("witness"):
                 write_json(draft / entry.witness_file, entry.result["witness"])
         for name in formats:
             _WRITERS[name](document, entries, draft, stem, album)
@@ -139,6 +136,6 @@ def _stale_witnesses(folder: Path, stem: str, kept: set[str | None]) -> list[Pat
     with contextlib.suppress(InvalidArgument, OSError, ValueError, AttributeError, TypeError, KeyError):
         for result in json.loads((folder / f"{stem}.json").read_text(encoding="utf-8"))["results"]:
             name = result.get("witness_file")
-            if isinstance(name, str) and _WITNESS.fullmatch(name) and name not in kept:
+            if isinstance(name, str) and WITNESS.fullmatch(name) and name not in kept:
                 found.append(folder / name)
     return found

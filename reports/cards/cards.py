@@ -9,10 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from dpwitness.auditors.results.verdicts import Verdict
-from dpwitness.mechanisms.terms.pairs import RELATIONS
 from dpwitness.mechanisms.terms.reading import Json
 from dpwitness.reports.cards.kinds import CARDS, TABLES
-from dpwitness.reports.words.facts import Card, Entry, Facts, _environment, claim_of, enclosure, pair_facts, run_facts
+from dpwitness.reports.words.facts import Card, Entry, Facts, _environment, claim_of, enclosure, pair_facts, relation_fact, run_facts
 from dpwitness.reports.words.summary import acceptance, error_of, violated_in_bits
 from dpwitness.reports.words.wording import beyond, code, count, dataset, figure, number, prose, table, verdict
 
@@ -119,11 +118,8 @@ def _plain_facts(entry: Entry) -> Facts:
 
 def _black_box_facts(entry: Entry) -> Facts:
     result = entry.result
-    symbol, relation = result.get("parameter", "epsilon"), result.get("relation")
-    facts = [
-        ("claim", code(result.get("claim"))),
-        ("relation", f"{relation}: {RELATIONS[relation]}" if relation in RELATIONS else prose(relation or "")),
-    ]
+    symbol = result.get("parameter", "epsilon")
+    facts = [("claim", code(result.get("claim"))), relation_fact(result)]
     if result.get("verdict") != Verdict.ERROR.value:
         facts += [
             ("certified", _certified(result)),

@@ -6,16 +6,15 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 
 from dpwitness.auditors.results.verdicts import Verdict
-from dpwitness.mechanisms.terms.pairs import RELATIONS
 from dpwitness.mechanisms.terms.reading import Json
-from dpwitness.reports.words.facts import Card, Entry, Facts, enclosure, pair_facts, run_facts
+from dpwitness.reports.words.facts import Card, Entry, Facts, enclosure, pair_facts, relation_fact, run_facts
 from dpwitness.reports.words.wording import code, count, figure, prose, table
 
 
 def _white_box(entry: Entry) -> Facts:
     result = entry.result
-    symbol, relation = result.get("parameter", "epsilon"), str(result.get("relation"))
-    facts = [("claim", code(result.get("claim"))), ("relation", f"{relation}: {RELATIONS.get(relation, '')}")]
+    symbol = result.get("parameter", "epsilon")
+    facts = [("claim", code(result.get("claim"))), relation_fact(result)]
     if result.get("verdict") != Verdict.ERROR.value:
         facts += [(symbol, f"in {enclosure(result)}, both orders of the pair")]
         if symbol != "epsilon":
@@ -65,8 +64,8 @@ def _utility(entry: Entry) -> Facts:
 
 def _trace(entry: Entry) -> Facts:
     result = entry.result
-    relation, symbol = str(result.get("relation")), result.get("parameter", "epsilon")
-    facts = [("claim", code(result.get("claim"))), ("relation", f"{relation}: {RELATIONS.get(relation, '')}")]
+    symbol = result.get("parameter", "epsilon")
+    facts = [("claim", code(result.get("claim"))), relation_fact(result)]
     facts += [("finding", _finding(each)) for each in result.get("findings") or []]
     if result.get("verdict") != Verdict.ERROR.value:
         loss = result.get("loss")

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from dpwitness.mechanisms.terms.notions import Claim, exact_claim, parse_claim
+from dpwitness.mechanisms.terms.pairs import RELATIONS
 from dpwitness.mechanisms.terms.reading import Json
 from dpwitness.mechanisms.terms.validation import InvalidArgument
 from dpwitness.reports.words.wording import code, dataset, differences, figure, number, prose
@@ -47,6 +48,12 @@ def run_facts(result: Json) -> Facts:
         ("environment", _environment(result)),
         ("time", f"{figure(result.get('seconds'), 3)} s" if result.get("seconds") else ""),
     ]
+
+
+def relation_fact(result: Json) -> tuple[str, str]:
+    """The relation and what it means; one that is not known comes from outside."""
+    relation = str(result.get("relation") or "")
+    return "relation", f"{relation}: {RELATIONS[relation]}" if relation in RELATIONS else prose(relation)
 
 
 def pair_facts(result: Json) -> Facts:

@@ -175,6 +175,14 @@ def test_an_old_run_is_shown_anew_from_its_json_alone(tmp_path, found):
         ("[1]", "must be a report of dpwitness"),
         ('{"schema_version": 1, "results": [{"name": "a", "verdict": "FINE"}]}', "results[0].verdict must be one of"),
         ('{"schema_version": 1, "results": [{"name": "a", "verdict": "ERROR", "claim": 3}]}', "results[0].claim must be a text, got 3"),
+        (
+            '{"schema_version": 1, "results": [{"name": "a", "verdict": "VIOLATED", "witness_file": "javascript:alert(1)//witness-a.json"}]}',
+            "results[0].witness_file must be named witness-NAME.json",
+        ),
+        (
+            '{"schema_version": 1, "results": [{"name": "a", "verdict": "ERROR", "parameter": "<b>"}]}',
+            "parameter must be a word of letters",
+        ),
         ('{"schema_version": 1, "results": 3}', "results must be a list"),
     ],
 )

@@ -13,13 +13,13 @@ document.querySelectorAll("table.sortable").forEach((table) => {
       table.querySelectorAll("th[aria-sort]").forEach((other) => other.removeAttribute("aria-sort"));
       head.setAttribute("aria-sort", down ? "descending" : "ascending");
       const key = (row) => {
-        const cell = row.cells[column];
-        const number = parseFloat(cell.dataset.value);
-        return Number.isNaN(number) ? cell.textContent.trim() : number;
+        const shown = row.cells[column].textContent.trim();
+        return shown === "-" ? shown : row.cells[column].dataset.value || shown;
       };
       const order = (a, b) => {
         const [x, y] = [key(a), key(b)];
-        const found = typeof x === "number" && typeof y === "number" ? x - y : String(x).localeCompare(String(y), undefined, { numeric: true });
+        if (x === "-" || y === "-") return (x === "-") - (y === "-"); // what is not there stands last, whichever way
+        const found = x - y || x.localeCompare(y, undefined, { numeric: true }); // texts have no difference: NaN
         return down ? -found : found;
       };
       [...body.rows].sort(order).forEach((row) => body.append(row));
