@@ -93,11 +93,8 @@ def entries_of(document: Json) -> list[Entry]:
 
 def _witness_file(value: Any, path: str) -> Any:
     """A file beside the report, or in a folder beside it, and no address: pages link to it."""
-    return (
-        value
-        if isinstance(value, str) and WITNESS.fullmatch(re.sub("^[a-z-]+/", "", value))
-        else refuse(path, "be named witness-NAME.json", value)
-    )
+    fits = isinstance(value, str) and WITNESS.fullmatch(re.sub("^[a-z-]+/", "", value))
+    return value if fits else refuse(path, "be named witness-NAME.json", value)
 
 
 def _symbol(value: Any, path: str) -> Any:
