@@ -88,7 +88,8 @@ class Binned(Event):
 
     def _side(self, cells: NDArray[Any]) -> Guesses:
         """The dataset that a cell speaks for: +1 for D1, -1 for D0."""
-        return (np.sign(self.loss) * (1 if self.forward else -1)).astype(np.int8)[cells]
+        sides = (np.sign(self.loss) * (1 if self.forward else -1)).astype(np.int8)
+        return np.asarray(sides[cells], dtype=np.int8)
 
     def describe(self) -> str:
         way = "D1 to D0" if self.forward else "D0 to D1"
