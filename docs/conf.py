@@ -51,7 +51,7 @@ def _inside(app: Any, docname: str, source: list[str]) -> None:
         app.env.note_dependency(str(origin))
         text = origin.read_text(encoding="utf-8")
         text = re.sub(r"\]\(([\w./-]+\.(?:json|svg))\)", lambda m: f"]({os.path.relpath(origin.parent / m[1], HERE / 'published')})", text)
-        text = re.sub(r'^<a id="([\w-]+)"></a>$', r"(\1)=", text, flags=re.MULTILINE) if docname.endswith("-checks") else text
+        text = re.sub(r'^<a id="([\w.-]+)"></a>$', r"(\1)=", text, flags=re.MULTILINE) if docname.endswith(("-checks", "zoo")) else text
         source[0] = text.replace("](papers-checks.md#", "](#")
 
 
