@@ -103,7 +103,7 @@ def draw_profile(axes: Axes, result: Json) -> None:
         axes.plot(exact[0], at_least, color=BLUE, linewidth=1.3, label="enclosure: at least")
         axes.plot(exact[0], at_most, color=BLUE, linestyle="-.", linewidth=1.3, label="enclosure: at most")
         axes.fill_between(exact[0], at_least, at_most, facecolor=BLUE, alpha=0.15, linewidth=0)
-    axes.set(xlim=(0, end), yscale="log", ylim=(floor, 1.2), xlabel="epsilon", ylabel="delta")
+    axes.set(xscale="linear", xlim=(0, end), yscale="log", ylim=(floor, 1.2), xlabel="epsilon", ylabel="delta")
     axes.legend(loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=2, columnspacing=1.0, handlelength=1.8)
 
 
