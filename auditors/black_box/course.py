@@ -17,7 +17,7 @@ from dpwitness.auditors.events.picture import Picture
 from dpwitness.auditors.events.rules import Event
 from dpwitness.auditors.events.scores import Score
 from dpwitness.auditors.results.audit_result import BitLevel, PairScore
-from dpwitness.auditors.running.engine import Chunk, Pace, Stage, audit_key
+from dpwitness.auditors.running.engine import Ledger, Pace, Segment, Stage, audit_key
 from dpwitness.auditors.running.health import Unfit
 from dpwitness.auditors.running.repeats import Repeats
 from dpwitness.auditors.running.rounds import Run
@@ -77,6 +77,7 @@ class Course:
     probed: dict[int, Probed] = field(default_factory=dict)
     repeats: Repeats = field(default_factory=Repeats)
     costs: Costs = field(default_factory=Costs)
+    ledger: Ledger | None = None  # where what is counted is written down
 
     @property
     def scored(self) -> int:
@@ -86,20 +87,21 @@ class Course:
     def stage(self, pair: Pair, phase: int, index: int, rounds: int, chunk: int) -> Stage:
         chunk = min(chunk, self.batch or chunk)
         key = (audit_key(self.asked.name), index, phase)
-        return Stage(self.run, pair, self.asked.seed, key, rounds, chunk, self.asked.time_limit, index in self.single, self.shared)
+        asked, seeded = self.asked, bool(getattr(self.asked.mechanism, "seeded", True))
+        return Stage(self.run, pair, asked.seed, key, rounds, chunk, asked.time_limit, index in self.single, self.shared, seeded)
 
     @property
     def left(self) -> int:
         return self.planned - self.done
 
-    def take(self, index: int, found: Chunk, rounds: int) -> None:
-        """Note what a chunk on pair number `index` tells of the mechanism. Raises Unfit if its outputs have been there before."""
+    def take(self, index: int, stage: Stage, found: Segment) -> None:
+        """Note what a segment on pair number `index` tells of the mechanism. Raises Unfit if its outputs have been there before."""
         if found.single or found.lost:
             self.single.add(index)
         if self.repeats.add(found.marks):
             raise Unfit("mechanism ignores rng or keeps its noise: rounds repeat, the outputs of one chunk came again in another")
-        self.costs.add(index, rounds, found.single, found.seconds)
-        self.advance(rounds)
+        self.costs.add((index, stage.chunk, found.single), found.rounds, found.seconds)
+        self.advance(found.rounds)
 
     def note(self, *notes: str) -> None:
         self.notes.extend(note for note in notes if note not in self.notes)

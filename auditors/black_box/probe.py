@@ -119,7 +119,7 @@ def _replay(stage: Stage) -> tuple[Sides, tuple[int, ...], bool]:
     if of_this_project(stage.run):
         sides, rngs = stage.flip(0)
         return sides, _words(rngs), False
-    with stage.seeded(0):
+    with stage.globally_seeded(0):
         before = global_generators.fingerprint()
         sides, rngs = stage.flip(0)
         return sides, _words(rngs), global_generators.fingerprint() != before

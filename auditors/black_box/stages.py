@@ -22,7 +22,7 @@ from dpwitness.auditors.events.picture import picture
 from dpwitness.auditors.events.rules import Event
 from dpwitness.auditors.results.audit_result import BitLevel, PairScore
 from dpwitness.auditors.results.verdicts import Verdict
-from dpwitness.auditors.running.engine import Chunk, Phase, Stage, collect, counts, outputs
+from dpwitness.auditors.running.engine import Phase, Segment, Stage, collect, counts, outputs
 from dpwitness.auditors.running.health import check_drift, check_training
 from dpwitness.auditors.statistics.certificate import Tally, certified
 from dpwitness.auditors.statistics.combination import Part, combined, combined_p_value
@@ -34,7 +34,8 @@ BothSides = tuple[Outputs, Outputs]  # of D1 and of D0; of `engine.Sides`, those
 
 LEAST_PROBE = 16  # where pairs are many and runs are few
 PROBE_SHARE = 0.05  # of the runs, that probes may take before their chunks shrink
-CHUNKS = 512  # in a stage, at least about half as many
+CHUNKS = 512  # in a stage, at least, where chunks need not be larger
+LARGEST_CHUNK = 2**18  # rounds, where outputs are narrow
 PILOT_SHARE = 0.2
 TRAIN_SHARE = 0.3  # of few rounds; of more, a share that falls with the fourth root: events get better more slowly than tests
 TRAIN_WHOLE = 20_000  # rounds of which that share is trained on
@@ -142,16 +143,15 @@ def _chunk(rounds: int, width: int) -> int:
     It depends on nothing but what was asked: how fast the mechanism is decides only how many chunks a task takes (`Pace`).
     """
     wanted = 2 ** int(math.log2(max(rounds / CHUNKS, 128)))
-    return int(min(wanted, 2**16, max(256, 2 ** int(math.log2(2**21 / max(width, 1))))))
+    return int(min(wanted, LARGEST_CHUNK, max(256, 2 ** int(math.log2(2**21 / max(width, 1))))))
 
 
 def _train(state: Course, pair: Pair, index: int, phase: int, rounds: int, width: int) -> BothSides:
     stage = state.stage(pair, phase, index, rounds, min(_chunk(rounds, width), max(rounds // 4, 16)))
     chunks: list[BothSides] = []
-    for number, found in enumerate(outputs(stage, state.asked.executor, state.pace)):
-        assert found.sides is not None and found.sides[0] is not None and found.sides[1] is not None  # none is lost: `engine.outputs`
-        chunks.append((found.sides[0], found.sides[1]))
-        state.take(index, found, stage.size(number))
+    for found in outputs(stage, state.asked.executor, state.pace, ledger=state.ledger):
+        chunks += [(one, zero) for one, zero in found.sides if one is not None and zero is not None]  # all: `engine.outputs`
+        state.take(index, stage, found)
     check_training(chunks)
     sides = _joined(chunks)
     for side in sides:
@@ -254,18 +254,18 @@ def _count(
     kept: list[BothSides] = []
     cells = np.zeros((2, len(binned.loss) if binned else 0), dtype=np.int64)
     share = tested.alpha * (0.5 if binned else 1.0)
-    looks = {max(1, round(look * stage.chunks)): share * part for look, part in spent.items()}
+    looks = {max(1, round(look * stage.segments)): share * part for look, part in spent.items()}
     events = [event, binned] if binned else [event]
     stop = False
     pictured = PICTURED if weight is None else stage.rounds
-    for number, found in enumerate(counts(stage, events, state.asked.executor, state.pace, keep=pictured), start=1):
+    segments = counts(stage, events, state.asked.executor, state.pace, keep=pictured, ledger=state.ledger)
+    for number, found in enumerate(segments, start=1):
         tables.append(found.tables[0])
         tested.parts[-1] = tested.parts[-1].plus(_tally(found, event.directions), found.lost)
         if binned:
             cells += found.tables[1]
-        if found.sides is not None and found.sides[0] is not None and found.sides[1] is not None:
-            kept.append((found.sides[0], found.sides[1]))
-        state.take(index, found, stage.size(number - 1))
+        kept += [(one, zero) for one, zero in found.sides if one is not None and zero is not None]
+        state.take(index, stage, found)
         if number in looks and _look(state, tested, looks[number]):
             stop = True
             break
@@ -309,10 +309,10 @@ def _test_bits(state: Course, pairs: list[Pair], budget: int, width: int) -> Non
     rounds = budget // 2
     stage = state.stage(pairs[index], Phase.BIT_TEST, index, rounds, _chunk(rounds, width))
     tally, lost = Tally(0, 0, 0, event.directions), 0
-    for number, chunk in enumerate(counts(stage, [event], state.asked.executor, state.pace)):
-        tally += _tally(chunk, event.directions)
-        lost += chunk.lost
-        state.take(index, chunk, stage.size(number))
+    for found in counts(stage, [event], state.asked.executor, state.pace, ledger=state.ledger):
+        tally += _tally(found, event.directions)
+        lost += found.lost
+        state.take(index, stage, found)
     numbers = (tally.correct, tally.wrong, tally.rounds, state.asked.alpha, tally.directions, lost)
     refuted = float(certified(state.asked.claim, *numbers)) > state.asked.claim.parameter
     verdict = Verdict.VIOLATED if refuted else Verdict.NOT_REFUTED
@@ -331,7 +331,7 @@ def _look(state: Course, tested: UnderTest, alpha: float) -> bool:
     return refuted and (state.asked.stop == "violation" or (state.asked.stop == "gross" and tested.lower > 3 * claim.parameter + 2))
 
 
-def _tally(found: Chunk, directions: int) -> Tally:
+def _tally(found: Segment, directions: int) -> Tally:
     """From cells (abstain, D1, D0) of both sides to right and wrong guesses; lost rounds are wrong ones."""
     table, lost = found.tables[0], found.lost
     return Tally(int(table[0, 1] + table[1, 2]), int(table[0, 2] + table[1, 1]) + lost, int(table.sum()) + lost, directions)

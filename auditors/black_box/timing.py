@@ -138,23 +138,25 @@ def told_in_time(seconds: float) -> str:
 
 @dataclass(slots=True)
 class Costs:
-    """Seconds of all chunks of an audit, in order: those of one pair and size may be compared."""
+    """Seconds a run of all segments of an audit, in order: those of one pair, and of one size of chunk, may be compared."""
 
-    seconds: dict[tuple[int, int, bool], list[float]] = field(default_factory=dict)
+    each: dict[tuple[int, int, bool], list[float]] = field(default_factory=dict)
+    seconds: dict[tuple[int, int, bool], float] = field(default_factory=dict)
 
-    def add(self, pair: int, rounds: int, single: bool, seconds: float) -> None:
-        """Note what a chunk of so many rounds took."""
-        self.seconds.setdefault((pair, rounds, single), []).append(seconds)
+    def add(self, of: tuple[int, int, bool], rounds: int, seconds: float) -> None:
+        """Note what a segment of so many rounds took; `of` names its pair, its chunks and whether rounds were run one at a time."""
+        self.each.setdefault(of, []).append(seconds / rounds)
+        self.seconds[of] = self.seconds.get(of, 0.0) + seconds
 
     def growth(self) -> str:
-        """A note where nearly all of the last chunks cost far more than nearly all of the first; empty otherwise."""
+        """A note where nearly all of the last segments cost far more than nearly all of the first; empty otherwise."""
         told = ""
-        for (_, rounds, _), series in self.seconds.items():
+        for of, series in self.each.items():
             quarter = len(series) // 4
-            if quarter < 2 or sum(series) < 0.2:
+            if quarter < 2 or self.seconds[of] < 0.2:
                 continue
             first, last = np.array(series[:quarter]), np.array(series[-quarter:])
             if np.quantile(last, 0.1) > _GREW * np.quantile(first, 0.9):
-                cost = [told_in_time(float(np.median(part)) / rounds) for part in (first, last)]
+                cost = [told_in_time(float(np.median(part))) for part in (first, last)]
                 told = f"the cost of a run grew from {cost[0]} to {cost[1]} during the audit: the mechanism, or its library, keeps state"
         return told

@@ -1,300 +1,214 @@
-"""Running a mechanism: chunks of rounds with streams of their own, on any executor, counted where they are run.
+"""Running a stage on any executor: tasks in flight, answers in whatever order they come, segments in the order of the plan.
 
-What happens in a chunk is a function of (seed, audit, pair, phase, chunk) and of nothing else, so the counts of a run do not depend on how
-many workers made them, in which order, or how fast. Test rounds travel as counts; only those that train events travel as outputs, a
-bounded number.
+Test rounds travel as counts; only those that train events, and a few that are drawn, travel as outputs. With a `Ledger` what is answered is
+written down, and what has been written down before is not run again.
 """
 
 from __future__ import annotations
 
-import hashlib
-import os
-import threading
-from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+import queue
+import time
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
 from collections.abc import Generator as Generated
 from concurrent.futures import BrokenExecutor, Executor, Future, wait
-from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
-from time import perf_counter
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, Protocol
 
-import numpy as np
-from numpy.random import SFC64, Generator, SeedSequence
-from numpy.typing import NDArray
-
-from dpwitness.auditors.events.outputs import Outputs, WrongShape
+from dpwitness.auditors.events.outputs import WrongShape
 from dpwitness.auditors.events.rules import Event
+from dpwitness.auditors.running.health import Unfit
 from dpwitness.auditors.running.inline import Inline
-from dpwitness.auditors.running.repeats import mark
-from dpwitness.auditors.running.rounds import batch, of_this_project, run_side, singles
-from dpwitness.mechanisms.foreign import global_generators
-from dpwitness.mechanisms.terms.pairs import Pair
+from dpwitness.auditors.running.pace import Pace, workers_of
+from dpwitness.auditors.running.rounds import run_side
+from dpwitness.auditors.running.spans import Segment, Span, require_sound, run_span
+from dpwitness.auditors.running.stage import Phase, Sides, Stage
+from dpwitness.auditors.running.streams import audit_key, stream
+from dpwitness.auditors.running.turns import renew
 from dpwitness.mechanisms.terms.protocol import MechanismFailed
 from dpwitness.mechanisms.terms.validation import InvalidArgument
 
-__all__ = ["Chunk", "Inline", "MechanismFailed", "Pace", "Phase", "Stage", "collect", "counts", "outputs", "run_side", "stream"]
+__all__ = [
+    "Inline",
+    "Ledger",
+    "MechanismFailed",
+    "Pace",
+    "Phase",
+    "Segment",
+    "Sides",
+    "Stage",
+    "audit_key",
+    "collect",
+    "counts",
+    "outputs",
+    "run_side",
+    "stream",
+]
 
-Sides = tuple[Outputs | None, Outputs | None]
+_Asked = tuple[Stage, Sequence[Event], int, bool]  # see `run_span`
 
-_TASK = 0.25  # seconds of work that are worth a task of their own
-_SLACK = 10  # times what the rounds before took: longer than that is taken for hung
-
-
-class _Turns:
-    """Who may use the process' global generators: one chunk that draws from them, or any number of chunks that have not been seen to.
-
-    The two must not overlap: a chunk that turns out to draw from them would take numbers from another one's seeded stream, and what that
-    one puts back would hide it.
-    """
-
-    def __init__(self) -> None:
-        self.free = threading.Condition()
-        self.watched = self.wanted = 0
-        self.held = False
-
-    @contextmanager
-    def watching(self) -> Iterator[None]:
-        """For a chunk that has not been seen to draw from them. Chunks that wait to seed them go first."""
-        with self.free:
-            self.free.wait_for(lambda: not (self.held or self.wanted))
-            self.watched += 1
-        try:
-            yield
-        finally:
-            with self.free:
-                self.watched -= 1
-                self.free.notify_all()
-
-    @contextmanager
-    def seeding(self) -> Iterator[None]:
-        """For one that draws from them, alone."""
-        with self.free:
-            self.wanted += 1
-            self.free.wait_for(lambda: not (self.held or self.watched))
-            self.wanted -= 1
-            self.held = True
-        try:
-            yield
-        finally:
-            with self.free:
-                self.held = False
-                self.free.notify_all()
+_AHEAD = 16  # answers that wait for an earlier one, for each task in flight
+_TICK = 0.25  # seconds after which late tasks are looked for
 
 
-_GLOBALS = [_Turns()]
+class Ledger(Protocol):
+    """Where answers are written down: see `dpwitness.auditors.storing`."""
+
+    def spans(self, stage: Stage) -> dict[int, int]:
+        """First and last chunk of what is there of a stage."""
+
+    def read(self, stage: Stage, first: int) -> Span:
+        """The one that begins at this chunk."""
+
+    def write(self, stage: Stage, span: Span) -> None:
+        """Add one. Whatever is wrong with the file, this does not raise."""
 
 
-def _new_turns() -> None:
-    _GLOBALS[0] = _Turns()
-
-
-os.register_at_fork(after_in_child=_new_turns)
-
-
-class Phase:
-    """Numbers of the phases in the streams' keys."""
-
-    PROBE, PILOT, SECOND_PILOT, TRAIN, TEST, BIT_TRAIN, BIT_TEST, TIMING, SCORES, SECOND_BIT_TRAIN, FIRST_TEST = range(11)
-
-
-def audit_key(name: str) -> int:
-    """A 64-bit number for an audit's name, the same in every process."""
-    return int.from_bytes(hashlib.blake2b(name.encode(errors="backslashreplace"), digest_size=8).digest())
-
-
-def stream(seed: int, *key: int) -> Generator:
-    """The generator of one part of one chunk."""
-    return Generator(SFC64(SeedSequence(entropy=seed, spawn_key=key)))
-
-
-@dataclass(frozen=True, slots=True)
-class Stage:
-    """Rounds of one phase on one pair.
-
-    Parameters
-    ----------
-    run : callable
-        ``run(dataset, size, rng)``; picklable if the executor uses processes.
-    pair : Pair
-    seed, key : int, tuple of int
-        Root seed, and (audit, pair, phase).
-    rounds, chunk : int
-        Rounds in all and in one chunk; the last chunk may be shorter.
-    time_limit : float
-        Seconds that one chunk may take, or ten times what the chunks before it took if that is more.
-    single : bool
-        Whether rounds are run one at a time, because earlier stages have seen a batch raise (`rounds`).
-    shared : bool
-        Whether earlier stages have seen the mechanism draw from a global generator: it then runs in one thread at a time. Chunks of others
-        that turn out to draw from one are run once more in that way, with the same streams: what they do until then cannot depend on it.
-    """
-
-    run: Callable[[Any, int, Generator], Any]
-    pair: Pair
-    seed: int
-    key: tuple[int, int, int]
-    rounds: int
-    chunk: int
-    time_limit: float
-    single: bool = False
-    shared: bool = False
-
-    @property
-    def chunks(self) -> int:
-        return -(-self.rounds // self.chunk)
-
-    def size(self, index: int) -> int:
-        return min(self.chunk, self.rounds - index * self.chunk)
-
-    def sample(self, index: int) -> Sides:
-        """Run chunk `index`: outputs on D1 and on D0, after a fair coin has been flipped for every round. None for a batch that raised."""
-        if of_this_project(self.run):
-            return self.flip(index)[0]
-        if not self.shared:
-            with _GLOBALS[0].watching():
-                before = global_generators.fingerprint()
-                sides, _ = self.flip(index)
-                untouched = global_generators.fingerprint() == before
-            if untouched:
-                return sides
-        with self.seeded(index):
-            return self.flip(index)[0]
-
-    @contextmanager
-    def seeded(self, index: int) -> Iterator[None]:
-        """The global generators seeded for this chunk and held by this thread."""
-        words = [int(word) for word in stream(self.seed, *self.key, index, 3).integers(2**32, size=4)]
-        with _GLOBALS[0].seeding(), global_generators.seeded(words):
-            yield
-
-    def flip(self, index: int) -> tuple[Sides, list[Generator]]:
-        """The chunk's outputs, and the generators that they were drawn from as they were left.
-
-        The datasets' turns come in random order, so that what a mechanism keeps from call to call does not tell them apart.
-        """
-        size = self.size(index)
-        coins = stream(self.seed, *self.key, index, 0)
-        ones = int(coins.binomial(size, 0.5))
-        sizes, datasets = (ones, size - ones), (self.pair.d1, self.pair.d0)
-        rngs = [stream(self.seed, *self.key, index, part) for part in (1, 2)]
-        if self.single:
-            first, second = singles(self.run, datasets, coins.permutation(np.repeat([0, 1], sizes)), rngs)
-            return (first, second), rngs
-        found: list[Outputs | None] = [None, None]
-        for side in (0, 1) if coins.random() < 0.5 else (1, 0):
-            found[side] = batch(self.run, datasets[side], sizes[side], rngs[side])
-        return (found[0], found[1]), rngs
-
-
-@dataclass(frozen=True, slots=True)
-class Chunk:
-    """What one chunk gave: `tables` of each event's cells (2, cells), D1 in row 0, where there are events; the outputs of both `sides`.
-
-    `lost` rounds belong to batches that raised (`rounds`); `marks` tell repeated outputs (`repeats`); `single` is the stage's; `seconds`
-    are those of the runs alone.
-    """
-
-    tables: list[NDArray[np.int64]]
-    sides: Sides | None
-    lost: int
-    marks: tuple[int, ...]
-    single: bool
-    seconds: float = 0.0
-
-
-@dataclass(slots=True)
-class Pace:
-    """How fast the rounds of an audit run. It decides how many chunks go into one task and how long one may take: never what is counted."""
-
-    seconds: float = 0.0
-    rounds: int = 0
-    under_way: list[Future[Any]] = field(default_factory=list)  # tasks that no longer could be cancelled when an error stopped the others
-
-    def took(self, seconds: float, rounds: int) -> None:
-        self.seconds, self.rounds = 0.9 * self.seconds + seconds, int(0.9 * self.rounds) + rounds
-
-    def chunks(self, stage: Stage, left: int, workers: int) -> int:
-        """How many chunks the next task takes."""
-        each = self.seconds / max(self.rounds, 1) * stage.chunk
-        wanted = int(_TASK / each) if each > 0 else 1
-        return max(1, min(wanted, left // (2 * workers), 4096))
-
-    def limit(self, stage: Stage, rounds: int) -> float:
-        """Seconds that so many rounds may take."""
-        return max(stage.time_limit, _SLACK * self.seconds / max(self.rounds, 1) * rounds)
-
-
-def _run_chunks(stage: Stage, events: Sequence[Event], keep: int, first: int, last: int) -> tuple[list[Chunk], float]:
-    """Chunks first, ..., last - 1, up to the first that loses rounds, and the seconds they took. Events are counted here."""
-    done: list[Chunk] = []
-    started = perf_counter()
-    for index in range(first, last):
-        began = perf_counter()
-        sides = stage.sample(index)
-        took = perf_counter() - began
-        lost = stage.size(index) - sum(len(side) for side in sides if side is not None)
-        marks = tuple(found for side in sides if side is not None and (found := mark(side)) is not None)
-        tables = [np.array([_tabulate(event, side) for side in sides], dtype=np.int64) for event in events]
-        done.append(Chunk(tables, sides if index * stage.chunk < keep else None, lost, marks, stage.single, took))
-        if lost:
-            break
-    return done, perf_counter() - started
-
-
-def _tabulate(event: Event, side: Outputs | None) -> NDArray[np.int64]:
-    return event.tabulate(Outputs(np.empty((0, 1)), np.empty(0)) if side is None else side)
-
-
-def counts(stage: Stage, events: Sequence[Event], executor: Executor, pace: Pace | None = None, *, keep: int = 0) -> Iterator[Chunk]:
-    """Cell counts of each event in the stage's chunks, in order. Once a chunk has lost rounds, the later ones are run singly.
+def counts(
+    stage: Stage, events: Sequence[Event], executor: Executor, pace: Pace | None = None, *, keep: int = 0, ledger: Ledger | None = None
+) -> Iterator[Segment]:
+    """Cell counts of each event in the stage's segments, in order. Once a chunk has lost rounds, the later ones are run singly.
 
     The outputs of the first `keep` rounds come too, for events that later rounds will test, and for pictures.
     """
-    return _in_order(stage, events, executor, pace or Pace(), keep=keep, again=False)
+    return _in_order(stage, events, keep, False, executor, pace or Pace(), ledger)
 
 
-def outputs(stage: Stage, executor: Executor, pace: Pace | None = None) -> Iterator[Chunk]:
-    """Encoded outputs of the stage's chunks, in order, for training: they are kept. From a batch that raises on, rounds are run singly."""
-    return _in_order(stage, [], executor, pace or Pace(), keep=stage.rounds, again=True)
+def outputs(stage: Stage, executor: Executor, pace: Pace | None = None, *, ledger: Ledger | None = None) -> Iterator[Segment]:
+    """Encoded outputs of the stage's segments, in order, for training: all are kept. From a batch that raises on, rounds are run singly."""
+    return _in_order(stage, [], stage.rounds, True, executor, pace or Pace(), ledger)
 
 
-def _in_order(stage: Stage, events: Sequence[Event], executor: Executor, pace: Pace, *, keep: int, again: bool) -> Iterator[Chunk]:
-    """The stage's chunks; `again`: one that lost rounds is run singly too, which is for outputs that certify nothing."""
-    done = 0
+def _in_order(
+    stage: Stage, events: Sequence[Event], keep: int, again: bool, executor: Executor, pace: Pace, ledger: Ledger | None
+) -> Iterator[Segment]:
+    """The stage's segments; `again`: a chunk that lost rounds is run singly too, which is for outputs that certify nothing."""
+    done, segment = 0, Segment()
     while done < stage.chunks:
-        under_way = _tasks(stage, events, keep, executor, pace, done)
-        for found in under_way:
-            if found.lost and again:
+        spans = _Flight((stage, events, keep, again), executor, pace, ledger, done).spans()
+        for span in spans:
+            done = span.last
+            for place, part in span.parts:
+                segment.add(part)
+                if place != span.parts[-1][0] or stage.end(place) == done:
+                    yield segment
+                    segment = Segment()
+            if span.raised:
                 break
-            done += 1
-            yield found
-            if found.lost:
-                break
-        under_way.close()
+        spans.close()
         stage = replace(stage, single=True)  # read only where the loop was left early
 
 
-def _tasks(stage: Stage, events: Sequence[Event], keep: int, executor: Executor, pace: Pace, first: int) -> Generated[Chunk, None, None]:
-    workers = getattr(executor, "_max_workers", 8)
-    waiting: deque[tuple[Future[Any], int]] = deque()
-    try:
-        while first < stage.chunks or waiting:
-            while first < stage.chunks and len(waiting) < 2 * workers + 1:
-                last = first + pace.chunks(stage, stage.chunks - first, workers)
-                rounds = min(last * stage.chunk, stage.rounds) - first * stage.chunk
-                waiting.append((executor.submit(_run_chunks, stage, events, keep, first, last), rounds))
-                first = last
-            future, rounds = waiting.popleft()
-            chunks, seconds = collect(future, stage, pace.limit(stage, rounds))
-            pace.took(seconds, rounds)
-            yield from chunks
-    except GeneratorExit:  # stopped early: let the few tasks under way end, for a process pool may hang on cancelled ones (CPython 3.11.2)
-        wait([future for future, _ in waiting], timeout=stage.time_limit)
-        raise
-    except BaseException:
-        pace.under_way = [future for future, _ in waiting if not future.cancel()]
-        raise
+@dataclass(slots=True)
+class _Task:
+    first: int
+    last: int
+    copied: bool = False
+
+
+class _Flight:
+    """The tasks of a stage from chunk `at` on."""
+
+    def __init__(self, asked: _Asked, executor: Executor, pace: Pace, ledger: Ledger | None, at: int) -> None:
+        self.asked, self.stage, self.executor, self.pace, self.ledger = asked, asked[0], executor, pace, ledger
+        self.workers = workers_of(executor)
+        self.window = pace.window or 2 * self.workers + 1
+        self.held = {} if ledger is None else {first: last for first, last in ledger.spans(self.stage).items() if first >= at}
+        self.borders = sorted(self.held)
+        self.at = self.next = at  # the chunk that is due, and the first that is in no task yet
+        self.flying: dict[Future[Span], _Task] = {}
+        self.copies: dict[Future[Span], Span] = {}  # still run, though the answer is there
+        self.answered: queue.SimpleQueue[Future[Span]] = queue.SimpleQueue()
+        self.ready: dict[int, Span] = {}
+        self.since = time.monotonic()  # when the task that is due became so
+
+    def spans(self) -> Generated[Span, None, None]:
+        """In order, without gaps, until one has raised."""
+        try:
+            while self.at < self.stage.chunks:
+                self._fill()
+                while (span := self._due()) is None:
+                    self._gather()
+                    self._fill()
+                yield span
+        except GeneratorExit:  # stopped early: let the few tasks under way end, for a process pool may hang on cancelled ones (CPython 3.11.2)
+            wait(self.flying, timeout=self.stage.time_limit)
+            raise
+        except BaseException:
+            self.pace.under_way = [future for future in (*self.flying, *self.copies) if not future.cancel()]
+            raise
+        finally:
+            self.pace.copies.update(self.copies)
+
+    def _due(self) -> Span | None:
+        """The next span in order, where it is there."""
+        span = self.ready.pop(self.at, None)
+        if span is None and self.at in self.held and self.ledger is not None:
+            span = self.ledger.read(self.stage, self.at)
+        if span is not None:
+            self.at, self.since = span.last, time.monotonic()
+        return span
+
+    def _fill(self) -> None:
+        """Send tasks until enough are in flight, or enough answers wait for an earlier one."""
+        while len(self.flying) < self.window and len(self.ready) < _AHEAD * self.window:
+            while self.next in self.held:
+                self.next = self.held[self.next]
+            if self.next >= self.stage.chunks:
+                return
+            border = bisect_right(self.borders, self.next)
+            end = self.borders[border] if border < len(self.borders) else self.stage.chunks
+            last = min(end, self.next + self.pace.chunks(self.stage, self.stage.chunks - self.next, self.workers))
+            self._send(_Task(self.next, last))
+            self.next = last
+
+    def _send(self, task: _Task) -> None:
+        future = self.executor.submit(run_span, *self.asked, task.first, task.last)
+        self.flying[future] = task
+        future.add_done_callback(self.answered.put)
+
+    def _gather(self) -> None:
+        """Take the next answer, or see that one is late."""
+        try:
+            future = self.answered.get(timeout=_TICK)
+        except queue.Empty:
+            self._late(next(task for task in self.flying.values() if task.first == self.at))
+            return
+        if future in self.copies:
+            require_agreement(future, self.copies.pop(future))
+            return
+        task = self.flying.pop(future)
+        span = collect(future, self.stage)
+        require_sound(self.stage, span)
+        self.pace.took(span.seconds, self.stage.size(task.first, task.last))
+        for other in [other for other, same in self.flying.items() if same.first == task.first]:
+            del self.flying[other]
+            self.copies[other] = span
+        self.ready[task.first] = span
+        if self.ledger is not None:
+            self.ledger.write(self.stage, span)
+
+    def _late(self, task: _Task) -> None:
+        """Run what is due once more, where a worker is free and it takes long; give up where it takes far too long."""
+        waited, rounds = time.monotonic() - self.since, self.stage.size(task.first, task.last)
+        limit = self.pace.limit(self.stage, rounds)
+        if waited > limit:
+            renew()  # the one that hangs may hold them
+            raise MechanismFailed(_too_long(self.stage, limit))
+        free = len(self.flying) + len(self.copies) < self.workers
+        if free and self.stage.repeatable and not task.copied and self.pace.straggles(rounds, waited):
+            task.copied = True
+            self._send(_Task(task.first, task.last, True))
+
+
+def require_agreement(future: Future[Span], span: Span) -> None:
+    """Raise Unfit if a span that was run twice gave two answers; the first counts."""
+    if future.cancelled() or future.exception() is not None:
+        return
+    if not future.result().agrees(span):
+        raise Unfit(
+            f"chunks {span.first} to {span.last - 1} gave other counts when they were run twice: the mechanism is not a function of its seed"
+        )
 
 
 def collect(future: Future[Any], stage: Stage, limit: float | None = None) -> Any:
@@ -307,9 +221,8 @@ def collect(future: Future[Any], stage: Stage, limit: float | None = None) -> An
     except TimeoutError:
         if future.done():  # the mechanism's own TimeoutError cannot get here, it is an output
             raise
-        _new_turns()  # the one that hangs may hold them
-        allowed = f"time_limit = {stage.time_limit:g} s" + (f" and than {limit:.3g} s" if limit > stage.time_limit else "")
-        raise MechanismFailed(f"a chunk of {stage.chunk} rounds took longer than {allowed}; raise time_limit or lower trials") from None
+        renew()
+        raise MechanismFailed(_too_long(stage, limit)) from None
     except WrongShape as error:
         raise MechanismFailed(str(error)) from None
     except BrokenExecutor as error:
@@ -320,3 +233,8 @@ def collect(future: Future[Any], stage: Stage, limit: float | None = None) -> An
         if "pickle" in f"{type(error).__name__} {error}".lower():
             raise InvalidArgument(f"mechanism must be importable from a module to run in processes: {error}") from None
         raise
+
+
+def _too_long(stage: Stage, limit: float) -> str:
+    allowed = f"time_limit = {stage.time_limit:g} s" + (f" and than {limit:.3g} s" if limit > stage.time_limit else "")
+    return f"a chunk of {stage.chunk} rounds took longer than {allowed}; raise time_limit or lower trials"

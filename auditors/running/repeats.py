@@ -9,6 +9,7 @@ e^-52 = 2.6e-23, and any two of a million chunks with probability 1.3e-11.
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Iterable
 
 import numpy as np
 
@@ -43,7 +44,7 @@ class Repeats:
         self._seen: set[int] = set()
         self._step = 1
 
-    def add(self, marks: tuple[int, ...]) -> bool:
+    def add(self, marks: Iterable[int]) -> bool:
         """Whether one of them has been there before."""
         for value in marks:
             if value % self._step:

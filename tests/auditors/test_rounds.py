@@ -89,8 +89,7 @@ def test_shares_of_exceptions_are_those_of_single_runs():
     share = math.exp(1 - BEYOND) / 2
     stage = Stage(tight, PAIR, 3, (1, 0, Phase.TRAIN), 80_000, 1_000, 60.0, single=True)
     raised = runs = 0
-    for chunk in outputs(stage, Inline()):
-        side = chunk.sides[0]
+    for side in [one for found in outputs(stage, Inline()) for one, _ in found.sides]:
         raised += sum(side.names[code].startswith("raises") for code in side.codes)
         runs += len(side)
     assert abs(raised / runs - share) < 6 * math.sqrt(share * (1 - share) / runs)
@@ -124,7 +123,7 @@ class RaisesLate:
 def test_lost_rounds_are_wrong_guesses_and_later_rounds_single():
     """Chunk 3 of 8 loses the rounds of D1; they are never seen, the counts of the others are those of their own draws."""
     probe = Stage(RaisesLate(-1.0).sample, PAIR, 5, (1, 0, Phase.TEST), 8_000, 1_000, 60.0)
-    first = float(stream(5, 1, 0, Phase.TEST, 3, 1).random())
+    first = float(probe.streams(3)[0][1].random())
     stage = Stage(RaisesLate(first).sample, PAIR, 5, (1, 0, Phase.TEST), 8_000, 1_000, 60.0)
     event = Intervals(0, np.array([0.5]), np.array([-1.0, 1.0]))
     plain, found = list(counts(probe, [event], Inline())), list(counts(stage, [event], Inline()))

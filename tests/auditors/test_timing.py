@@ -84,11 +84,11 @@ def test_costs_that_do_not_grow_are_not_told():
     rng = np.random.default_rng(1)
     costs = Costs()
     for number in range(200):
-        costs.add(0, 128, False, 0.01 * (1 + rng.exponential()) * (5 if number < 10 or 90 < number < 110 else 1))
-        costs.add(0, 2048 if number > 100 else 16, False, 0.1 if number > 100 else 0.001)
+        costs.add((0, 128, False), 128, 0.01 * (1 + rng.exponential()) * (5 if number < 10 or 90 < number < 110 else 1))
+        costs.add((0, 2048 if number > 100 else 16, False), 2048 if number > 100 else 16, 0.1 if number > 100 else 0.001)
     assert costs.growth() == ""
     for number in range(40):
-        costs.add(1, 128, False, 0.01 * (1 + number))
+        costs.add((1, 128, False), 128, 0.01 * (1 + number))
     assert "grew from " in costs.growth()
 
 
