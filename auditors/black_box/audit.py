@@ -7,13 +7,14 @@ import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import BrokenExecutor, Executor, wait
 from dataclasses import replace
+from os import PathLike
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from dpwitness.auditors.black_box.course import Course, Progress, Request
-from dpwitness.auditors.black_box.stages import EARLY_ALPHA, certify_event, probe, search_and_test
+from dpwitness.auditors.black_box.stages import EARLY_ALPHA, certify_event, extend, extended_share, probe, search_and_test
 from dpwitness.auditors.black_box.timing import LEAST, Price, price, require_enough, require_seconds, told_in_time
 from dpwitness.auditors.events.detection import detectable
 from dpwitness.auditors.events.divergence import Binned
@@ -27,6 +28,9 @@ from dpwitness.auditors.results.verdicts import Verdict
 from dpwitness.auditors.running.engine import Inline, MechanismFailed, Phase, collect
 from dpwitness.auditors.running.health import Unfit
 from dpwitness.auditors.running.scored import Scored, try_scores
+from dpwitness.auditors.storing.identity import identity_of
+from dpwitness.auditors.storing.ledger import AuditLedger
+from dpwitness.auditors.storing.store import open_store
 from dpwitness.mechanisms.domains import Domain
 from dpwitness.mechanisms.foreign.target import Target
 from dpwitness.mechanisms.terms.notions import Claim, promised
@@ -72,6 +76,9 @@ def audit(
     progress: Progress | None = None,
     announce: Callable[[str], None] | None = None,
     target: Json | None = None,
+    store: str | PathLike[str] | None = None,
+    extend_to: int | None = None,
+    window: int | None = None,
 ) -> AuditResult:
     """Look for a violation of a privacy claim by running the mechanism, and certify what is found.
 
@@ -119,9 +126,19 @@ def audit(
     progress : callable, optional
         Called with (runs done, runs planned).
     announce : callable, optional
-        Called once, before the audit begins, with a line that says how many runs and how much time are expected.
+        Called before the audit begins, with a line that says how many runs and how much time are expected, and with a store what of it
+        is done.
     target : dict, optional
         How to find the mechanism again, for the witness; found out by itself for importable mechanisms.
+    store : path, optional
+        A file where what is planned and counted is written down (SQLite; it may hold other audits too). The same audit, stopped at any
+        moment, goes on from there and ends with the counts of one that was not. One process at a time may write to it.
+    extend_to : int, optional
+        Runs in all, more than were planned, for an audit of the store that has come to its end: the event that it tested meets more rounds.
+        The k-th extension spends 2^-k of alpha besides, whatever the results before it were, and the result's confidence is that of all
+        its statements together.
+    window : int, optional
+        Tasks in flight on the executor; twice its workers and one more if left out.
 
     Returns
     -------
@@ -152,13 +169,35 @@ def audit(
     pairs = pairs_of(mechanism, pair, domain)
     every = scores_of(scores, mechanism, "audit")
 
+    longer = None if extend_to is None else require_integer("extend_to", extend_to, "audit", least=1000, most=10**12)
+    if longer is not None and store is None:
+        raise InvalidArgument(f"audit: extend_to needs the store of the audit that is extended, got extend_to={longer} without one")
+    state.pace.window = None if window is None else require_integer("window", window, "audit", least=1)
+
     def work() -> None:
         _score(state, pairs[0], every)
         if seconds is not None or announce is not None:
             _plan(state, pairs, None if seconds is None else float(seconds), announce)
         search_and_test(state, pairs)
+        for number, total in enumerate(totals, start=1):
+            if state.tested[-1].stopped:
+                state.note("not extended: the violation was certified before the rounds were over")
+                break
+            extend(state, number, total)
 
-    return _kept(state, work, executor is None)
+    totals: list[int] = []
+    if store is None:
+        return _kept(state, work, executor is None)
+    with open_store(store) as opened:
+        content = {"claim": str(claim), "seed": seed, "confidence": confidence, "stop": stop, "bits": bool(bits)}
+        budget = {"trials": trials if seconds is None else None, "seconds": seconds}
+        identity = identity_of(mechanism, asked.target, pairs, every, state.near, **content, **budget)
+        state.ledger = AuditLedger(opened, identity, asked.name, trials)
+        if announce is not None:
+            announce(state.ledger.told())
+        if longer is not None:
+            totals = _totals(state.ledger, longer)
+        return _kept(state, work, executor is None)
 
 
 def timed(mechanism: Any, *, claim: Claim, pair: Pair, executor: Executor | None = None, seed: int = 0, name: str | None = None) -> Price:
@@ -219,6 +258,9 @@ def _score(state: Course, pair: Pair, scores: Sequence[Score]) -> None:
     kept, notes, runs = collect(state.asked.executor.submit(try_scores, stage, scores), stage)
     state.advance(runs)
     state.note(*notes)
+    given = {score.name: score for score in scores}
+    fit = state.settled("scores", lambda: [[score.name, list(score.keys)] for score in kept])
+    kept = tuple(replace(given[name], keys=tuple(keys)) for name, keys in fit)
     if state.near is not None:
         state.near = None
         state.note("balls around a given output are not tried beside scores")
@@ -289,7 +331,17 @@ def _kept(state: Course, work: Callable[[], None], own_executor: bool) -> AuditR
             state.asked.mechanism.close()  # workers that are still busy
             wait(state.pace.under_way, timeout=_ENDING)
             state.asked.mechanism.close()  # and those that a task under way has started since
-    return replace(_conclude(state, interrupted, failure), seconds=time.perf_counter() - started)
+        if state.ledger is not None:
+            state.ledger.flush()
+    result = replace(_conclude(state, interrupted, failure), seconds=time.perf_counter() - started)
+    if state.ledger is not None:
+        state.ledger.finish(result, state.done, state.planned)
+        if state.ledger.trouble:
+            told = (
+                f"{state.ledger.store.path} could not be written to the end ({state.ledger.trouble}): what is not in it would be run again"
+            )
+            result = replace(result, notes=(*result.notes, told))
+    return result
 
 
 def pairs_of(mechanism: Any, pair: Pair | Sequence[Pair] | None, domain: Domain | None = None) -> list[Pair]:
@@ -318,7 +370,7 @@ def _plan(state: Course, pairs: Sequence[Pair], seconds: float | None, announce:
     found = _priced(state, pairs[0], seconds)
     trials = state.planned
     if seconds is not None:
-        trials = found.trials(seconds, len(pairs))
+        trials = state.settled("trials", lambda: found.trials(seconds, len(pairs)))
         require_enough(found, trials, seconds, "audit")
         state.planned = trials
         state.note(
@@ -328,6 +380,27 @@ def _plan(state: Course, pairs: Sequence[Pair], seconds: float | None, announce:
     if announce is not None:
         expected = told_in_time(found.time(trials, len(pairs)))
         announce(f"{state.asked.name}: {trials:,} runs at {told_in_time(found.run)} each, about {expected} expected")
+
+
+def _totals(ledger: AuditLedger, longer: int) -> list[int]:
+    """The runs in all after each extension up to this one, which is added if it is new.
+
+    Raises
+    ------
+    InvalidArgument
+        If the audit has not come to its end, or has been extended to other numbers, all of them above this one or none.
+    """
+    known: list[int] = ledger.value("extensions", [])
+    if longer not in known:
+        least = known[-1] if known else ledger.entry.planned
+        if ledger.entry.verdict is None:
+            raise InvalidArgument(f"audit: extend_to needs an audit that has come to its end, which that in {ledger.store.path} has not")
+        if longer <= least:
+            raise InvalidArgument(f"audit: extend_to must be above the {least:,} runs that are planned already, got {longer:,}")
+        known = [*known, longer]
+        ledger.put("extensions", known)
+        ledger.reopen(longer)
+    return known[: known.index(longer) + 1]
 
 
 def _conclude(state: Course, interrupted: bool, failure: str) -> AuditResult:
@@ -352,7 +425,7 @@ def _conclude(state: Course, interrupted: bool, failure: str) -> AuditResult:
     if not state.tested:
         note = failure or "interrupted before the test began: no event has been tried yet"
         return replace(base, verdict=Verdict.ERROR if failure else Verdict.INCONCLUSIVE, notes=(note, *base.notes))
-    best = max(state.tested, key=lambda t: (t.lower, t.epsilon))
+    best, share = max(state.tested, key=lambda t: (t.lower, t.epsilon)), extended_share(state.extensions)
     refuted = best.lower > base.claim.parameter
     verdict = Verdict.VIOLATED if refuted else Verdict.NOT_REFUTED
     notes = list(base.notes)
@@ -366,7 +439,8 @@ def _conclude(state: Course, interrupted: bool, failure: str) -> AuditResult:
         verdict=verdict,
         epsilon_lower=best.epsilon,
         parameter_lower=best.lower,
-        p_value=min(1.0, min(t.p_value for t in state.tested)),
+        p_value=min(1.0, min(t.p_value for t in state.tested) * share),
+        confidence=1 - share * asked.alpha if share > 1 else asked.confidence,
         detectable=detectable(base.claim, best.law, best.planned, best.alpha * (1 - EARLY_ALPHA)) if best.tally.rounds else math.inf,
         pair=best.pair,
         event=best.event,

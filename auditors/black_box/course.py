@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from concurrent.futures import Executor
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,20 +14,23 @@ from dpwitness.auditors.black_box.probe import Probed
 from dpwitness.auditors.black_box.timing import Costs
 from dpwitness.auditors.events.detection import ScoreLaw
 from dpwitness.auditors.events.picture import Picture
+from dpwitness.auditors.events.reading import read_event
 from dpwitness.auditors.events.rules import Event
 from dpwitness.auditors.events.scores import Score
 from dpwitness.auditors.results.audit_result import BitLevel, PairScore
-from dpwitness.auditors.running.engine import Ledger, Pace, Segment, Stage, audit_key
+from dpwitness.auditors.running.engine import Pace, Segment, Stage, audit_key
 from dpwitness.auditors.running.health import Unfit
 from dpwitness.auditors.running.repeats import Repeats
 from dpwitness.auditors.running.rounds import Run
 from dpwitness.auditors.statistics.certificate import Tally
 from dpwitness.auditors.statistics.combination import Part
+from dpwitness.auditors.storing.ledger import AuditLedger
 from dpwitness.mechanisms.terms.notions import Claim
 from dpwitness.mechanisms.terms.pairs import Pair
 from dpwitness.mechanisms.terms.reading import Json
 
 Progress = Callable[[int, int], None]
+T = TypeVar("T")
 
 PROBE = 64  # rounds in a probe's chunk, of which four are run in all
 
@@ -77,7 +80,9 @@ class Course:
     probed: dict[int, Probed] = field(default_factory=dict)
     repeats: Repeats = field(default_factory=Repeats)
     costs: Costs = field(default_factory=Costs)
-    ledger: Ledger | None = None  # where what is counted is written down
+    ledger: AuditLedger | None = None  # where what is counted is written down
+    best: int = 0  # number of the pair in the test
+    extensions: int = 0  # of the plan, that have been begun
 
     @property
     def scored(self) -> int:
@@ -108,8 +113,20 @@ class Course:
 
     def advance(self, rounds: int) -> None:
         self.done += rounds
+        if self.ledger is not None:
+            self.ledger.progress(self.done, self.planned)
         if self.asked.progress is not None:
             self.asked.progress(self.done, self.planned)
+
+    def settled(self, key: str, find: Callable[[], T]) -> T:
+        """A plain value on which the plan of what follows depends: as an earlier run of this audit settled it, or as it is found now."""
+        return find() if self.ledger is None else self.ledger.fact(key, find)
+
+    def fixed(self, phase: int, index: int, event: Event) -> Event:
+        """The event to be tested in a phase: the one whose test has begun, should this machine have learned another from the same outputs."""
+        told = event.to_json()
+        kept = self.settled(f"{event.kind} {phase} {index}", lambda: told)
+        return event if kept == told else read_event(kept)
 
 
 @dataclass(slots=True)
@@ -128,6 +145,7 @@ class UnderTest:
     law: ScoreLaw | None = None
     looks: list[tuple[int, float]] = field(default_factory=list)  # runs made by then, and what was certified
     picture: Picture | None = None
+    stopped: bool = False  # by a look, before its rounds were over
 
     @property
     def tally(self) -> Tally:

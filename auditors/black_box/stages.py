@@ -13,22 +13,24 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpwitness.auditors.black_box.course import PROBE, Course, UnderTest
-from dpwitness.auditors.black_box.probe import probe_stage, replay_stage, told_of
+from dpwitness.auditors.black_box.probe import Probed, probe_stage, replay_stage, told_of
 from dpwitness.auditors.events.bits import floating, learn_lattice
 from dpwitness.auditors.events.divergence import Binned, binned_bound
 from dpwitness.auditors.events.learning import Learned, learn
 from dpwitness.auditors.events.outputs import Outputs, concatenate
 from dpwitness.auditors.events.picture import picture
+from dpwitness.auditors.events.reading import columns_of
 from dpwitness.auditors.events.rules import Event
 from dpwitness.auditors.results.audit_result import BitLevel, PairScore
 from dpwitness.auditors.results.verdicts import Verdict
 from dpwitness.auditors.running.engine import Phase, Segment, Stage, collect, counts, outputs
-from dpwitness.auditors.running.health import check_drift, check_training
+from dpwitness.auditors.running.health import check_drift, check_training, digest
 from dpwitness.auditors.statistics.certificate import Tally, certified
 from dpwitness.auditors.statistics.combination import Part, combined, combined_p_value
 from dpwitness.mechanisms.foreign.target import Target
 from dpwitness.mechanisms.terms.pairs import Pair
 from dpwitness.mechanisms.terms.protocol import AlwaysRaises
+from dpwitness.mechanisms.terms.validation import InvalidArgument
 
 BothSides = tuple[Outputs, Outputs]  # of D1 and of D0; of `engine.Sides`, those on which no batch raised
 
@@ -53,6 +55,7 @@ PICTURED = 2**14  # rounds of a test whose outputs are drawn
 LOOKS = (1 / 128, 1 / 64, 1 / 32, 1 / 16, 1 / 8, 1 / 4, 1 / 2, 1.0)
 EARLY_ALPHA = 0.05  # of alpha, for all looks but the last together: early looks are for gross violations
 LOOK = EARLY_ALPHA / len(LOOKS)  # of alpha, for each: those before the last, and the one at the end of an earlier event's test
+_SPENT = {look: LOOK if look < 1 else 1 - EARLY_ALPHA for look in LOOKS}
 
 
 def probe_chunk(planned: int, pairs: int) -> int:
@@ -122,11 +125,27 @@ def probe(state: Course, pair: Pair, index: int) -> tuple[int, bool]:
     state.note(*found.notes)
     if not seeded and not isinstance(state.asked.mechanism, Target):
         state.note("not reproducible: the mechanism says that it takes no seed, so the same seed gives other counts")
-    if found.single:
-        state.single.add(index)
-    state.shared |= found.shared
     state.probed[index] = found
-    return max(1, *(side.values.shape[1] for side in found.sides)), floating(found.sides[0], found.sides[1], first=state.scored)
+    plan = state.settled(f"probe {index}", lambda: _plan_of(state, found))
+    if seeded and plan["outputs"] not in ("", digest(found.sides)):
+        raise InvalidArgument(
+            "store must hold this audit, got one whose runs gave other outputs under the same seed: the target, or a library below it, has changed"
+        )
+    if plan["single"]:
+        state.single.add(index)
+    state.shared |= plan["shared"]
+    return plan["width"], plan["floats"]
+
+
+def _plan_of(state: Course, found: Probed) -> dict[str, Any]:
+    """What a probe settles for the stages to come; `outputs` is empty where the last bits may differ from run to run."""
+    return {
+        "single": found.single,
+        "shared": found.shared,
+        "width": max(1, *(side.values.shape[1] for side in found.sides)),
+        "floats": bool(floating(found.sides[0], found.sides[1], first=state.scored)),
+        "outputs": "" if any("last bits" in note for note in found.notes) else digest(found.sides),
+    }
 
 
 def settle(state: Course, pair: Pair, index: int) -> None:
@@ -215,7 +234,8 @@ def _test(state: Course, pair: Pair, index: int, seen: list[BothSides], budget: 
     state.tested.append(tested)
     if budget <= STAGED and wanted >= LEAST_STAGE and not claim.bounds_renyi:
         stage = state.stage(pair, Phase.FIRST_TEST, index, wanted, _chunk(wanted, width))
-        kept = _count(state, tested, stage, learned, index, {1.0: LOOK}, weight=math.sqrt(wanted / rounds))
+        first = Part(Tally(0, 0, 0, learned.event.directions), math.sqrt(wanted / rounds))
+        kept = _count(state, tested, stage, learned, index, {1.0: LOOK}, first)
         if kept:
             left, error = rounds - wanted, alpha * (1 - EARLY_ALPHA)
             learned = learn(*_joined([*seen, *kept]), claim, alpha=error, rounds=left, near=state.near, earlier=learned)
@@ -233,23 +253,48 @@ def certify_event(state: Course, pair: Pair, index: int, learned: Learned, round
     settle(state, pair, index)
 
 
+def extended_share(number: int) -> float:
+    """Error of the first plan and of as many extensions together, over that of the first: the k-th spends 2^-k of it."""
+    return 2.0 - 2.0**-number
+
+
+def extend(state: Course, number: int, total: int) -> None:
+    """Extension `number`: the event that was tested meets more rounds, up to `total` runs, and is looked at with all that it has met.
+
+    An extension is asked for by somebody who has seen the result before it. Whatever made them ask, it errs with probability 2^-number
+    alpha at most, for its event was fixed before any of the rounds; the error of all statements together is the sum (`extended_share`).
+    """
+    tested = state.tested[-1]
+    state.planned, tested.planned, tested.alpha = total, total, state.asked.alpha * 2.0**-number
+    index, rounds = state.best, total - state.done
+    learned = Learned(tested.event, 0.0, tested.method, None, tested.law)
+    stage = state.stage(tested.pair, Phase.EXTENSION + number - 1, index, rounds, _chunk(rounds, columns_of(tested.event)))
+    state.extensions = number
+    _count(state, tested, stage, learned, index, _SPENT, tested.parts.pop())
+    settle(state, tested.pair, index)
+
+
 def _last(state: Course, tested: UnderTest, learned: Learned, index: int, rounds: int, width: int) -> None:
     """Test an event to the end of the budget."""
+    state.best = index
     stage = state.stage(tested.pair, Phase.TEST, index, rounds, _chunk(rounds, width))
-    _count(state, tested, stage, learned, index, {look: LOOK if look < 1 else 1 - EARLY_ALPHA for look in LOOKS})
+    _count(state, tested, stage, learned, index, _SPENT)
 
 
 def _count(
-    state: Course, tested: UnderTest, stage: Stage, learned: Learned, index: int, spent: dict[float, float], weight: float | None = None
+    state: Course, tested: UnderTest, stage: Stage, learned: Learned, index: int, spent: dict[float, float], begun: Part | None = None
 ) -> list[BothSides]:
     """Count an event in a stage's rounds, with looks at shares of them at these shares of alpha.
 
-    With a `weight` other stages follow, and the outputs are kept; none if a look said to stop. A binned rule (RDP, zCDP) is tested at the
-    end, on half of alpha.
+    `begun` is what the event has counted before. Of `Phase.FIRST_TEST`, which other stages follow, the outputs are kept; none if a look
+    said to stop. A binned rule (RDP, zCDP) is tested at the end, on half of alpha.
     """
-    binned, event = learned.binned, learned.event
+    phase = stage.key[2]
+    event = state.fixed(phase, index, learned.event)
+    binned = state.fixed(phase, index, learned.binned) if learned.binned else None
+    assert binned is None or isinstance(binned, Binned)
     tested.event, tested.method, tested.law = event, learned.method, learned.law
-    tested.parts.append(Part(Tally(0, 0, 0, event.directions), 1.0 if weight is None else weight))
+    tested.parts.append(begun or Part(Tally(0, 0, 0, event.directions), 1.0))
     tables: list[NDArray[np.int64]] = []
     kept: list[BothSides] = []
     cells = np.zeros((2, len(binned.loss) if binned else 0), dtype=np.int64)
@@ -257,7 +302,7 @@ def _count(
     looks = {max(1, round(look * stage.segments)): share * part for look, part in spent.items()}
     events = [event, binned] if binned else [event]
     stop = False
-    pictured = PICTURED if weight is None else stage.rounds
+    pictured = PICTURED if phase != Phase.FIRST_TEST else stage.rounds
     segments = counts(stage, events, state.asked.executor, state.pace, keep=pictured, ledger=state.ledger)
     for number, found in enumerate(segments, start=1):
         tables.append(found.tables[0])
@@ -267,7 +312,7 @@ def _count(
         kept += [(one, zero) for one, zero in found.sides if one is not None and zero is not None]
         state.take(index, stage, found)
         if number in looks and _look(state, tested, looks[number]):
-            stop = True
+            stop = tested.stopped = True
             break
     lost = tested.parts[-1].lost
     if binned and not stop and not lost:  # its cells have no place for rounds that nobody saw
@@ -306,6 +351,7 @@ def _test_bits(state: Course, pairs: list[Pair], budget: int, width: int) -> Non
     if event is None:
         return
     index = next(iter(scores))
+    event = state.fixed(Phase.BIT_TEST, index, event)
     rounds = budget // 2
     stage = state.stage(pairs[index], Phase.BIT_TEST, index, rounds, _chunk(rounds, width))
     tally, lost = Tally(0, 0, 0, event.directions), 0
@@ -327,6 +373,8 @@ def _look(state: Course, tested: UnderTest, alpha: float) -> bool:
     tested.epsilon = max(tested.epsilon, lower if wanted is claim or claim.is_pure else combined(wanted, tested.parts, alpha))
     tested.p_value = min(tested.p_value, combined_p_value(claim, tested.parts) * state.asked.alpha / alpha)
     tested.looks.append((state.done, tested.lower))
+    if state.ledger is not None:
+        state.ledger.look(state.done, tested.lower)
     refuted = tested.lower > claim.parameter
     return refuted and (state.asked.stop == "violation" or (state.asked.stop == "gross" and tested.lower > 3 * claim.parameter + 2))
 

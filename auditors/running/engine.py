@@ -131,7 +131,9 @@ class _Flight:
                     self._gather()
                     self._fill()
                 yield span
-        except GeneratorExit:  # stopped early: let the few tasks under way end, for a process pool may hang on cancelled ones (CPython 3.11.2)
+        except (
+            GeneratorExit
+        ):  # stopped early: let the few tasks under way end, for a process pool may hang on cancelled ones (CPython 3.11.2)
             wait(self.flying, timeout=self.stage.time_limit)
             raise
         except BaseException:

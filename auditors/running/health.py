@@ -5,6 +5,7 @@ Every check has a false-alarm probability below 1e-9 on a sound mechanism: an al
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Sequence
 from itertools import pairwise
 
@@ -28,6 +29,12 @@ _DIFFERENT = 8  # rows beside the commonest one that make a batch random for cer
 def same_outputs(a: Outputs, b: Outputs) -> bool:
     """Equality of two encoded batches, NaN equal to NaN."""
     return len(a) == len(b) and a.names == b.names and np.array_equal(row_keys(a.matrix()), row_keys(b.matrix()))
+
+
+def digest(sides: Sequence[Outputs]) -> str:
+    """A hash of encoded batches."""
+    keys = [row_keys(side.matrix()).tobytes() for side in sides]
+    return hashlib.blake2b(b"".join(keys), digest_size=12).hexdigest()
 
 
 def check_training(chunks: Sequence[tuple[Outputs, Outputs]]) -> None:

@@ -30,6 +30,7 @@ ROOMS = [
     "dpwitness.auditors.loss",
     "dpwitness.auditors.results",
     "dpwitness.auditors.running",
+    "dpwitness.auditors.storing",
     "dpwitness.auditors.pairs",
     "dpwitness.auditors.proved",
     "dpwitness.auditors.white_box",

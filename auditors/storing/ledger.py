@@ -1,0 +1,155 @@
+"""One audit's part of a store: what it has settled, what it has counted, where it has looked."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+import time
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from dpwitness.auditors.results.verdicts import Result, Verdict, strict
+from dpwitness.auditors.running.spans import Span
+from dpwitness.auditors.running.stage import Stage
+from dpwitness.auditors.storing.identity import Identity
+from dpwitness.auditors.storing.payload import pack, unpack
+from dpwitness.auditors.storing.store import Entry, Store
+from dpwitness.mechanisms.terms.protocol import MechanismFailed
+from dpwitness.mechanisms.terms.validation import InvalidArgument
+
+T = TypeVar("T")
+
+_WAIT = 0.5  # seconds between two transactions
+_RETRY = 5.0  # after one that failed
+
+
+class AuditLedger:
+    """Satisfies `dpwitness.auditors.running.engine.Ledger`.
+
+    Writing never stops an audit: where the disk is full, what cannot be written is kept and tried again, and `trouble` says why.
+    """
+
+    def __init__(self, store: Store, identity: Identity, name: str, planned: int) -> None:
+        found = store.find(identity, name)
+        self.store, self.resumed = store, found is not None
+        try:
+            self.entry: Entry = found or store.begin(identity, name, planned)
+        except sqlite3.Error as error:
+            raise InvalidArgument(f"store must be a file that can be written, got {store.path}: {error}") from None
+        self.trouble = ""
+        self._pending: list[tuple[str, tuple[Any, ...]]] = []
+        self._due = 0.0
+        self._stages: dict[tuple[int, int, bool], int] = {}
+
+    def told(self) -> str:
+        """What there is of the audit, in one line."""
+        entry = self.entry
+        if not self.resumed:
+            return f"{self.store.path}: {entry.name} begins"
+        if entry.verdict is not None:
+            return f"{self.store.path}: {entry.name} was run to its end before, nothing is left to run"
+        return f"{self.store.path}: {entry.name} goes on, {entry.done:,} of {entry.planned:,} runs are done"
+
+    def fact(self, key: str, find: Callable[[], T]) -> T:
+        """A plain value that was settled once and for all: by an earlier run, or now."""
+        missing = object()
+        found: Any = self.value(key, missing)
+        if found is missing:
+            found = find()
+            self.put(key, found)
+        kept: T = found
+        return kept
+
+    def value(self, key: str, missing: Any) -> Any:
+        """What is there under a key, or `missing`."""
+        row = self.store.connection.execute("SELECT value FROM facts WHERE audit = ? AND key = ?", (self.entry.id, key)).fetchone()
+        return missing if row is None else json.loads(row[0])
+
+    def put(self, key: str, value: Any) -> None:
+        """Write a plain value under a key, at once."""
+        self._put("INSERT OR REPLACE INTO facts VALUES (?, ?, ?)", self.entry.id, key, json.dumps(value))
+        self.flush()
+
+    def spans(self, stage: Stage) -> dict[int, int]:
+        """First and last chunk of what is there of a stage."""
+        return dict(self.store.connection.execute("SELECT first, last FROM spans WHERE stage = ?", (self._stage(stage),)))
+
+    def read(self, stage: Stage, first: int) -> Span:
+        """The span that begins at this chunk. Raises InvalidArgument if it cannot be read."""
+        query = "SELECT payload FROM spans WHERE stage = ? AND first = ?"
+        try:
+            return unpack(first, self.store.connection.execute(query, (self._stage(stage), first)).fetchone()[0])
+        except (ValueError, KeyError, TypeError, sqlite3.DatabaseError) as error:
+            told = f"the chunks from {first} on of phase {stage.key[2]} cannot be read ({error})"
+            raise InvalidArgument(f"store must be whole, got {self.store.path}: {told}") from None
+
+    def write(self, stage: Stage, span: Span) -> None:
+        """Add a span, with the next transaction."""
+        rounds = sum(part.rounds for _, part in span.parts)
+        self._put("INSERT OR IGNORE INTO spans VALUES (?, ?, ?, ?, ?)", self._stage(stage), span.first, span.last, rounds, pack(span))
+
+    def look(self, runs: int, bound: float) -> None:
+        """Note a look: runs made by then, and what was certified."""
+        self._put("INSERT OR REPLACE INTO looks VALUES (?, ?, ?)", self.entry.id, runs, min(bound, 1e308))
+
+    def progress(self, done: int, planned: int) -> None:
+        """Note how far the audit is."""
+        self._put("UPDATE audits SET done = max(done, ?), planned = ? WHERE id = ?", done, planned, self.entry.id)
+
+    def reopen(self, planned: int) -> None:
+        """The audit has not come to its end after all."""
+        self._put("UPDATE audits SET verdict = NULL, ended = NULL, planned = ? WHERE id = ?", planned, self.entry.id)
+        self.flush()
+
+    def finish(self, result: Result, done: int, planned: int) -> None:
+        """Note the end, and the result where there is a verdict."""
+        self.progress(done, planned)
+        if result.verdict not in (Verdict.ERROR, Verdict.INCONCLUSIVE):
+            told = json.dumps(strict(result.to_json()), allow_nan=False)
+            self._put(
+                "UPDATE audits SET ended = ?, verdict = ?, result = ? WHERE id = ?", time.time(), result.verdict.value, told, self.entry.id
+            )
+        self.flush()
+
+    def flush(self) -> None:
+        """Write what is pending in one transaction."""
+        if not self._pending:
+            return
+        try:
+            with self.store.transaction() as connection:
+                for statement, values in self._pending:
+                    connection.execute(statement, values)
+            self._pending, self.trouble, wait = [], "", _WAIT
+        except sqlite3.Error as error:
+            self.trouble, wait = str(error), _RETRY
+        self._due = time.monotonic() + wait
+
+    def _put(self, statement: str, *values: Any) -> None:
+        self._pending.append((statement, values))
+        if time.monotonic() >= self._due:
+            self.flush()
+
+    def _stage(self, stage: Stage) -> int:
+        """The number of a stage. It is a formula, so that its row may be written with the spans that refer to it.
+
+        Raises
+        ------
+        MechanismFailed
+            If the stage is there with another plan.
+        """
+        _, pair, phase = stage.key
+        key = (phase, pair, stage.single)
+        if key not in self._stages:
+            number = ((self.entry.id * 256 + phase) * 2**20 + pair) * 2 + stage.single
+            row = self.store.connection.execute("SELECT rounds, chunk FROM stages WHERE id = ?", (number,)).fetchone()
+            if row is None:
+                self._put(
+                    "INSERT OR IGNORE INTO stages VALUES (?, ?, ?, ?, ?, ?, ?)", number, self.entry.id, *key, stage.rounds, stage.chunk
+                )
+            elif row != (stage.rounds, stage.chunk):
+                raise MechanismFailed(
+                    f"the plan of this run is not that of {self.store.path}: phase {phase} had {row[0]} rounds in chunks of {row[1]}, "
+                    f"and has {stage.rounds} in chunks of {stage.chunk}"
+                )
+            self._stages[key] = number
+        return self._stages[key]
