@@ -34,6 +34,11 @@ class Progress:
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self._started = self._shown = clock()
+        self._bound = ""
+
+    def looked(self, symbol: str, bound: float) -> None:
+        """Take note of what has been certified so far."""
+        self._bound = f"  {symbol} > {bound:.3g} so far"
 
     def __call__(self, done: int, planned: int) -> None:
         now = self._clock()
@@ -43,7 +48,8 @@ class Progress:
         share = min(1.0, done / max(planned, 1))
         rate = done / max(now - self._started, 1e-9)
         left = (planned - done) / rate if rate else 0.0
-        self._draw(share, f" {share:4.0%}  {rate:.3g} runs/s  {_clock(max(left, 0.0))} left")
+        told = f" {share:4.0%}  {done:.3g} of {planned:.3g} runs  {rate:.3g}/s  {_clock(max(left, 0.0))} left{self._bound}"
+        self._draw(share, told)
 
     def _draw(self, share: float, told: str) -> None:
         pass

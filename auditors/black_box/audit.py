@@ -6,6 +6,7 @@ import math
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import BrokenExecutor, Executor, wait
+from contextlib import nullcontext
 from dataclasses import replace
 from os import PathLike
 from typing import Any
@@ -13,6 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
+from dpwitness.auditors.black_box import ending
 from dpwitness.auditors.black_box.course import Course, Progress, Request
 from dpwitness.auditors.black_box.stages import EARLY_ALPHA, certify_event, extend, extended_share, probe, search_and_test
 from dpwitness.auditors.black_box.timing import LEAST, Price, price, require_enough, require_seconds, told_in_time
@@ -30,7 +32,7 @@ from dpwitness.auditors.running.health import Unfit
 from dpwitness.auditors.running.scored import Scored, try_scores
 from dpwitness.auditors.storing.identity import identity_of
 from dpwitness.auditors.storing.ledger import AuditLedger
-from dpwitness.auditors.storing.store import open_store
+from dpwitness.auditors.storing.store import Store, open_store
 from dpwitness.mechanisms.domains import Domain
 from dpwitness.mechanisms.foreign.target import Target
 from dpwitness.mechanisms.terms.notions import Claim, promised
@@ -76,7 +78,7 @@ def audit(
     progress: Progress | None = None,
     announce: Callable[[str], None] | None = None,
     target: Json | None = None,
-    store: str | PathLike[str] | None = None,
+    store: str | PathLike[str] | Store | None = None,
     extend_to: int | None = None,
     window: int | None = None,
 ) -> AuditResult:
@@ -124,13 +126,13 @@ def audit(
         Seconds that one chunk of rounds may take before the mechanism counts as hung, or ten times what the rounds before it took if that
         is more.
     progress : callable, optional
-        Called with (runs done, runs planned).
+        Called with (runs done, runs planned). If it has a method ``looked(symbol, bound)``, that is told what each look certified.
     announce : callable, optional
         Called before the audit begins, with a line that says how many runs and how much time are expected, and with a store what of it
         is done.
     target : dict, optional
         How to find the mechanism again, for the witness; found out by itself for importable mechanisms.
-    store : path, optional
+    store : path or open Store, optional
         A file where what is planned and counted is written down (SQLite; it may hold other audits too). The same audit, stopped at any
         moment, goes on from there and ends with the counts of one that was not. One process at a time may write to it.
     extend_to : int, optional
@@ -175,28 +177,36 @@ def audit(
     state.pace.window = None if window is None else require_integer("window", window, "audit", least=1)
 
     def work() -> None:
-        _score(state, pairs[0], every)
-        if seconds is not None or announce is not None:
-            _plan(state, pairs, None if seconds is None else float(seconds), announce)
-        search_and_test(state, pairs)
-        for number, total in enumerate(totals, start=1):
+        ends = {} if state.ledger is None else state.ledger.values("end ")
+        begun = max((number for number in range(len(totals) + 1) if f"end {number}" in ends), default=None)
+        if begun is None or begun < len(totals):
+            _score(state, pairs[0], every)
+        if begun is not None:
+            ending.restore(state, pairs, ends[f"end {begun}"])
+        else:
+            if seconds is not None or announce is not None:
+                _plan(state, pairs, None if seconds is None else float(seconds), announce)
+            search_and_test(state, pairs)
+            _ended(state, pairs, 0)
+        for number in range((begun or 0) + 1, len(totals) + 1):
             if state.tested[-1].stopped:
                 state.note("not extended: the violation was certified before the rounds were over")
                 break
-            extend(state, number, total)
+            extend(state, number, totals[number - 1])
+            _ended(state, pairs, number)
 
     totals: list[int] = []
     if store is None:
         return _kept(state, work, executor is None)
-    with open_store(store) as opened:
+    with nullcontext(store) if isinstance(store, Store) else open_store(store) as opened:
         content = {"claim": str(claim), "seed": seed, "confidence": confidence, "stop": stop, "bits": bool(bits)}
         budget = {"trials": trials if seconds is None else None, "seconds": seconds}
         identity = identity_of(mechanism, asked.target, pairs, every, state.near, **content, **budget)
         state.ledger = AuditLedger(opened, identity, asked.name, trials)
-        if announce is not None:
-            announce(state.ledger.told())
         if longer is not None:
             totals = _totals(state.ledger, longer)
+        if announce is not None:
+            announce(state.ledger.told())
         return _kept(state, work, executor is None)
 
 
@@ -380,6 +390,12 @@ def _plan(state: Course, pairs: Sequence[Pair], seconds: float | None, announce:
     if announce is not None:
         expected = told_in_time(found.time(trials, len(pairs)))
         announce(f"{state.asked.name}: {trials:,} runs at {told_in_time(found.run)} each, about {expected} expected")
+
+
+def _ended(state: Course, pairs: Sequence[Pair], number: int) -> None:
+    """Write down the end of the plan, or of an extension."""
+    if state.ledger is not None:
+        state.ledger.end(number, ending.told(state, pairs))
 
 
 def _totals(ledger: AuditLedger, longer: int) -> list[int]:

@@ -118,12 +118,20 @@ class Course:
         if self.asked.progress is not None:
             self.asked.progress(self.done, self.planned)
 
+    def looked(self, symbol: str, bound: float) -> None:
+        """Note a look, where somebody wants to know."""
+        if self.ledger is not None:
+            self.ledger.look(self.done, bound)
+        tell = getattr(self.asked.progress, "looked", None)
+        if tell is not None:
+            tell(symbol, bound)
+
     def settled(self, key: str, find: Callable[[], T]) -> T:
         """A plain value on which the plan of what follows depends: as an earlier run of this audit settled it, or as it is found now."""
         return find() if self.ledger is None else self.ledger.fact(key, find)
 
     def fixed(self, phase: int, index: int, event: Event) -> Event:
-        """The event to be tested in a phase: the one whose test has begun, should this machine have learned another from the same outputs."""
+        """The event to be tested in a phase: that whose test has begun, should this machine have learned another from the same outputs."""
         told = event.to_json()
         kept = self.settled(f"{event.kind} {phase} {index}", lambda: told)
         return event if kept == told else read_event(kept)

@@ -129,7 +129,8 @@ def probe(state: Course, pair: Pair, index: int) -> tuple[int, bool]:
     plan = state.settled(f"probe {index}", lambda: _plan_of(state, found))
     if seeded and plan["outputs"] not in ("", digest(found.sides)):
         raise InvalidArgument(
-            "store must hold this audit, got one whose runs gave other outputs under the same seed: the target, or a library below it, has changed"
+            "store must hold this audit, got one whose runs gave other outputs under the same seed: "
+            "the target, or a library below it, has changed"
         )
     if plan["single"]:
         state.single.add(index)
@@ -264,7 +265,10 @@ def extend(state: Course, number: int, total: int) -> None:
     An extension is asked for by somebody who has seen the result before it. Whatever made them ask, it errs with probability 2^-number
     alpha at most, for its event was fixed before any of the rounds; the error of all statements together is the sum (`extended_share`).
     """
-    tested = state.tested[-1]
+    tested, done = state.tested[-1], state.done
+    if state.best not in state.probed:
+        probe(state, tested.pair, state.best)
+        state.done = done  # of the plan's runs; the probe's own are told of nowhere
     state.planned, tested.planned, tested.alpha = total, total, state.asked.alpha * 2.0**-number
     index, rounds = state.best, total - state.done
     learned = Learned(tested.event, 0.0, tested.method, None, tested.law)
@@ -312,7 +316,7 @@ def _count(
         kept += [(one, zero) for one, zero in found.sides if one is not None and zero is not None]
         state.take(index, stage, found)
         if number in looks and _look(state, tested, looks[number]):
-            stop = tested.stopped = True
+            stop = tested.stopped = state.pace.stopped = True
             break
     lost = tested.parts[-1].lost
     if binned and not stop and not lost:  # its cells have no place for rounds that nobody saw
@@ -373,8 +377,7 @@ def _look(state: Course, tested: UnderTest, alpha: float) -> bool:
     tested.epsilon = max(tested.epsilon, lower if wanted is claim or claim.is_pure else combined(wanted, tested.parts, alpha))
     tested.p_value = min(tested.p_value, combined_p_value(claim, tested.parts) * state.asked.alpha / alpha)
     tested.looks.append((state.done, tested.lower))
-    if state.ledger is not None:
-        state.ledger.look(state.done, tested.lower)
+    state.looked(claim.symbol, tested.lower)
     refuted = tested.lower > claim.parameter
     return refuted and (state.asked.stop == "violation" or (state.asked.stop == "gross" and tested.lower > 3 * claim.parameter + 2))
 

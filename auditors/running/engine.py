@@ -9,8 +9,8 @@ from __future__ import annotations
 import queue
 import time
 from bisect import bisect_right
-from collections.abc import Iterator, Sequence
 from collections.abc import Generator as Generated
+from collections.abc import Iterator, Sequence
 from concurrent.futures import BrokenExecutor, Executor, Future, wait
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
@@ -131,10 +131,10 @@ class _Flight:
                     self._gather()
                     self._fill()
                 yield span
-        except (
-            GeneratorExit
-        ):  # stopped early: let the few tasks under way end, for a process pool may hang on cancelled ones (CPython 3.11.2)
-            wait(self.flying, timeout=self.stage.time_limit)
+        except GeneratorExit:  # none is cancelled, for a process pool may hang on that (CPython 3.11.2)
+            if self.pace.stopped:
+                wait(self.flying, timeout=self.stage.time_limit)
+            self.pace.under_way = [future for future in (*self.flying, *self.copies) if not future.done()]
             raise
         except BaseException:
             self.pace.under_way = [future for future in (*self.flying, *self.copies) if not future.cancel()]
@@ -209,7 +209,8 @@ def require_agreement(future: Future[Span], span: Span) -> None:
         return
     if not future.result().agrees(span):
         raise Unfit(
-            f"chunks {span.first} to {span.last - 1} gave other counts when they were run twice: the mechanism is not a function of its seed"
+            f"chunks {span.first} to {span.last - 1} gave other counts when they were run twice: "
+            "the mechanism is not a function of its seed"
         )
 
 

@@ -22,6 +22,7 @@ class Pace:
     window: int | None = None  # tasks in flight; None: twice the workers and one more
     seconds: float = 0.0
     rounds: int = 0
+    stopped: bool = False  # early, by a look: what is in flight may come to its end
     under_way: list[Future[Any]] = field(default_factory=list)  # tasks that no longer could be cancelled when an error stopped the others
     copies: dict[Future[Span], Span] = field(default_factory=dict)  # tasks whose answer came from another worker first
 

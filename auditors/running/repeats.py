@@ -44,6 +44,10 @@ class Repeats:
         self._seen: set[int] = set()
         self._step = 1
 
+    def kept(self) -> list[int]:
+        """The marks that are remembered."""
+        return sorted(self._seen)
+
     def add(self, marks: Iterable[int]) -> bool:
         """Whether one of them has been there before."""
         for value in marks:

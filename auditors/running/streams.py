@@ -28,7 +28,7 @@ class _Words(ISpawnableSeedSequence):
 
     __slots__ = ("words",)
 
-    def __init__(self, words: NDArray[np.uint64]) -> None:
+    def __init__(self, words: NDArray[Any]) -> None:
         self.words = words
 
     def generate_state(self, n_words: int, dtype: Any = np.uint32) -> Any:
@@ -36,12 +36,13 @@ class _Words(ISpawnableSeedSequence):
             return self.words
         return SeedSequence(self.words.tolist()).generate_state(n_words, dtype)
 
-    def spawn(self, n_children: int) -> list[SeedSequence]:
+    def spawn(self, n_children: int) -> list[Any]:
         return SeedSequence(self.words.tolist()).spawn(n_children)
 
 
 def streams(seed: int, key: tuple[int, ...], count: int) -> tuple[list[Generator], list[int]]:
     """`count` generators of one key from one seed sequence, and four words of 32 bits more."""
     words = SeedSequence(entropy=seed, spawn_key=key).generate_state(_WORDS * count + 2, np.uint64)
-    generators = [Generator(SFC64(_Words(words[_WORDS * i : _WORDS * (i + 1)]))) for i in range(count)]
+    seeds: list[Any] = [_Words(words[_WORDS * i : _WORDS * (i + 1)]) for i in range(count)]
+    generators = [Generator(SFC64(seed)) for seed in seeds]
     return generators, words[-2:].view(np.uint32).tolist()

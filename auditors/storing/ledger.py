@@ -6,14 +6,17 @@ import json
 import sqlite3
 import time
 from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import replace
 from typing import Any, TypeVar
 
 from dpwitness.auditors.results.verdicts import Result, Verdict, strict
 from dpwitness.auditors.running.spans import Span
 from dpwitness.auditors.running.stage import Stage
 from dpwitness.auditors.storing.identity import Identity
-from dpwitness.auditors.storing.payload import pack, unpack
-from dpwitness.auditors.storing.store import Entry, Store
+from dpwitness.auditors.storing.payload import ARCHIVE, pack, unpack
+from dpwitness.auditors.storing.store import Entry, Store, stage_number
+from dpwitness.auditors.targets.places import place_of
 from dpwitness.mechanisms.terms.protocol import MechanismFailed
 from dpwitness.mechanisms.terms.validation import InvalidArgument
 
@@ -65,6 +68,21 @@ class AuditLedger:
         row = self.store.connection.execute("SELECT value FROM facts WHERE audit = ? AND key = ?", (self.entry.id, key)).fetchone()
         return missing if row is None else json.loads(row[0])
 
+    def values(self, prefix: str) -> dict[str, Any]:
+        """All that is there under keys with a prefix."""
+        rows = self.store.connection.execute("SELECT key, value FROM facts WHERE audit = ?", (self.entry.id,))
+        return {key: json.loads(value) for key, value in rows if key.startswith(prefix)}
+
+    def end(self, number: int, told: Any) -> None:
+        """Write down how the plan, or an extension, has ended. From here on outputs are no longer needed, counts stay."""
+        self.flush()
+        self._put("INSERT OR REPLACE INTO facts VALUES (?, ?, ?)", self.entry.id, f"end {number}", json.dumps(told))
+        spans = "DELETE FROM spans WHERE stage IN (SELECT id FROM stages WHERE audit = ?) AND substr(payload, 1, 1) = ?"
+        self._put(spans, self.entry.id, ARCHIVE)
+        self.flush()
+        with suppress(sqlite3.Error):
+            self.store.connection.execute("PRAGMA incremental_vacuum").fetchall()
+
     def put(self, key: str, value: Any) -> None:
         """Write a plain value under a key, at once."""
         self._put("INSERT OR REPLACE INTO facts VALUES (?, ?, ?)", self.entry.id, key, json.dumps(value))
@@ -100,12 +118,15 @@ class AuditLedger:
         """The audit has not come to its end after all."""
         self._put("UPDATE audits SET verdict = NULL, ended = NULL, planned = ? WHERE id = ?", planned, self.entry.id)
         self.flush()
+        self.entry = replace(self.entry, verdict=None, planned=planned)
 
     def finish(self, result: Result, done: int, planned: int) -> None:
         """Note the end, and the result where there is a verdict."""
         self.progress(done, planned)
         if result.verdict not in (Verdict.ERROR, Verdict.INCONCLUSIVE):
-            told = json.dumps(strict(result.to_json()), allow_nan=False)
+            mechanism, target = getattr(result, "mechanism", None), result.to_json().get("target")
+            whole = result.to_json() | {"witness": getattr(result, "witness", None), "source": place_of(mechanism, target)}
+            told = json.dumps(strict(whole), allow_nan=False)
             self._put(
                 "UPDATE audits SET ended = ?, verdict = ?, result = ? WHERE id = ?", time.time(), result.verdict.value, told, self.entry.id
             )
@@ -140,7 +161,7 @@ class AuditLedger:
         _, pair, phase = stage.key
         key = (phase, pair, stage.single)
         if key not in self._stages:
-            number = ((self.entry.id * 256 + phase) * 2**20 + pair) * 2 + stage.single
+            number = stage_number(self.entry.id, *key)
             row = self.store.connection.execute("SELECT rounds, chunk FROM stages WHERE id = ?", (number,)).fetchone()
             if row is None:
                 self._put(

@@ -12,7 +12,7 @@ from dpwitness.auditors.events.outputs import Outputs
 from dpwitness.auditors.running.spans import Segment, Span
 from dpwitness.auditors.running.stage import Sides
 
-_JSON, _ARCHIVE = b"J", b"Z"
+JSON, ARCHIVE = b"J", b"Z"  # what the bytes begin with
 
 
 def pack(span: Span) -> bytes:
@@ -21,10 +21,10 @@ def pack(span: Span) -> bytes:
     head = {"last": span.last, "raised": span.raised, "seconds": span.seconds, "parts": [_told(p, s, arrays) for p, s in span.parts]}
     text = json.dumps(head, separators=(",", ":")).encode()
     if not arrays:
-        return _JSON + text
+        return JSON + text
     file = io.BytesIO()
     np.savez(file, head=np.frombuffer(text, dtype=np.uint8), **arrays)
-    return _ARCHIVE + file.getvalue()
+    return ARCHIVE + file.getvalue()
 
 
 def unpack(first: int, data: bytes) -> Span:
@@ -36,9 +36,9 @@ def unpack(first: int, data: bytes) -> Span:
         If these are not the bytes of a span.
     """
     kind, rest = data[:1], data[1:]
-    if kind == _JSON:
+    if kind == JSON:
         head, arrays = json.loads(rest), {}
-    elif kind == _ARCHIVE:
+    elif kind == ARCHIVE:
         with np.load(io.BytesIO(rest), allow_pickle=False) as archive:
             arrays = dict(archive)
         head = json.loads(arrays["head"].tobytes())

@@ -57,6 +57,7 @@ class Store:
 
     def __init__(self, path: Path, connection: sqlite3.Connection, lock: int | None) -> None:
         self.path, self.connection, self._lock = path, connection, lock
+        self.renewed = False  # of a suite, whose cases keep their names when it is run anew with other settings
 
     def __enter__(self) -> Self:
         return self
@@ -88,10 +89,11 @@ class Store:
         """The audits in the order in which they were begun."""
         columns = "id, hash, name, identity, begun, planned, done, ended, verdict, result"
         rows = self.connection.execute(f"SELECT {columns} FROM audits ORDER BY begun, id").fetchall()
-        return [Entry(*row[:3], json.loads(row[3]), *row[4:9], None if row[9] is None else json.loads(row[9])) for row in rows]
+        told = [(*row[:3], json.loads(row[3]), *row[4:9], None if row[9] is None else json.loads(row[9])) for row in rows]
+        return [Entry(*row) for row in told]
 
     def find(self, identity: Identity, name: str) -> Entry | None:
-        """The entry of this audit.
+        """The entry of this audit. Where the store is `renewed`, one of its name with other content is dropped.
 
         Raises
         ------
@@ -103,7 +105,9 @@ class Store:
             if entry.hash == wanted:
                 return entry
         for entry in entries:
-            if entry.name == name:
+            if entry.name == name and self.renewed:
+                self.drop(entry)
+            elif entry.name == name:
                 told = differences(entry.identity, identity)
                 raise InvalidArgument(
                     f"store must hold this audit or none of its name, got {self.path}, where {name} has other content: {told}"
@@ -129,6 +133,11 @@ class Store:
                 connection.execute(f"DELETE FROM {table} WHERE audit = ?", (entry.id,))
             if not only_chunks:
                 connection.execute("DELETE FROM audits WHERE id = ?", (entry.id,))
+
+
+def stage_number(audit: int, phase: int, pair: int, single: bool) -> int:
+    """The row of a stage: a formula, so that it may be written together with the spans that refer to it."""
+    return ((audit * 2**8 + phase) * 2**20 + pair) * 2 + int(single)
 
 
 def open_store(path: str | os.PathLike[str]) -> Store:
@@ -198,6 +207,7 @@ def _take(lock: int, path: Path) -> None:
 def _prepare(store: Store) -> None:
     empty = store.connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0] == 0
     if empty and not store.connection.execute("PRAGMA application_id").fetchone()[0]:
+        store.connection.execute("PRAGMA auto_vacuum = INCREMENTAL")
         store.connection.executescript(f"BEGIN; {_SCHEMA} PRAGMA application_id = {APPLICATION}; PRAGMA user_version = {VERSION}; COMMIT;")
     _check(store)
     with store.transaction() as connection:  # shows besides that the file can be written

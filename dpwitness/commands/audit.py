@@ -7,7 +7,19 @@ import math
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from dpwitness.commands.common import CONFIDENCE, SECONDS, Command, accepted, accepting, conclude, interpreter, running, subject
+from dpwitness.commands.common import (
+    CONFIDENCE,
+    SECONDS,
+    TRIALS,
+    Command,
+    accepted,
+    accepting,
+    conclude,
+    interpreter,
+    running,
+    storing,
+    subject,
+)
 from dpwitness.console import announce, bar
 from dpwitness.ending import apart
 from dpwitness.mechanisms.terms.validation import InvalidArgument
@@ -46,6 +58,9 @@ def arguments(command: Command) -> None:
     interpreter(audit)
     _where(audit)
     accepting(audit)
+    storing(audit)
+    told = "runs in all, more than were planned, for an audit in --store that has come to its end: its event meets more rounds"
+    audit.add_argument("--extend", type=TRIALS, metavar="N", help=told)
     running(audit, "the audit")
 
 
@@ -101,6 +116,10 @@ def examine(
         raise InvalidArgument(f"--white-box needs a mechanism with log_density, {name} has none")
     if args.search_seconds is not None and not args.search:
         raise InvalidArgument("--search-seconds needs --search")
+    if args.store is not None and (args.search or args.white_box):
+        raise InvalidArgument("--store is for audits of a given pair or of the domain's own: leave out --search and --white-box")
+    if args.extend is not None and args.store is None:
+        raise InvalidArgument("--extend needs the --store of the audit that is extended")
     if args.search and pair is not None:
         raise InvalidArgument("--search looks for the pair itself: leave out --d0 and --d1")
     if args.white_box and not args.search and args.seconds is not None:
@@ -119,6 +138,7 @@ def examine(
         results.append(replace(enclosed, notes=(*enclosed.notes, *notes)))
     if args.search or not args.white_box:
         options = {"stop": args.stop, "time_limit": args.time_limit, "executor": executor, "progress": progress, "near": near}
+        options |= {"store": args.store, "extend_to": args.extend}
         budget = {"trials": args.trials, "seconds": args.seconds, "announce": announce, "scores": scores or None}
         result = audit(mechanism, pair=pairs or None, **budget, **common, **options)
         results.append(replace(result, notes=(*result.notes, *notes)))

@@ -72,6 +72,11 @@ def subject(parser: argparse.ArgumentParser, *, optional: bool = False) -> None:
     )
 
 
+def storing(parser: argparse.ArgumentParser, told: str = "") -> None:
+    """``--store``."""
+    parser.add_argument("--store", metavar="FILE", help=f"write down what is counted: stopped, the same command goes on from there{told}")
+
+
 def accepting(parser: argparse.ArgumentParser) -> None:
     """``--baseline``."""
     told = "accepted findings (TOML: name or target, claim, reason, expires): shown with their reason, and no failure until they expire"
@@ -196,8 +201,10 @@ def _next(args: argparse.Namespace, result: Result, code: int, report: Path | No
         step = result.advice
     elif result.verdict in (Verdict.CERTIFIED, Verdict.SUPPORTED):
         step = "nothing has to change for this pair" + ("" if args.search else "; --search looks for a worse one")
+    elif result.verdict is Verdict.INCONCLUSIVE and isinstance(result, CertifyResult):
+        step = "raise --trials, which narrows the enclosure"
     elif result.verdict is Verdict.INCONCLUSIVE:
-        step = "raise --trials, which narrows the enclosure" if isinstance(result, CertifyResult) else "run again to the end"
+        step = f"go on with: {command_line()}" if getattr(args, "store", None) else "run again to the end; with --store FILE it would go on"
     elif code == NO_VERDICT:
         step = "repair what the first line names, then run again"
     else:

@@ -5,12 +5,24 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dpwitness.colors import verdict_marked
-from dpwitness.commands.common import CONFIDENCE, Command, accepted, accepting, command_line, print_json, running, summarize, tell_stale
+from dpwitness.commands.common import (
+    CONFIDENCE,
+    Command,
+    accepted,
+    accepting,
+    command_line,
+    print_json,
+    running,
+    storing,
+    summarize,
+    tell_stale,
+)
 from dpwitness.console import bar
 from dpwitness.ending import NO_VERDICT, OK, VIOLATED, after, apart, attempt, show
 from dpwitness.expressions import matches
@@ -18,6 +30,7 @@ from dpwitness.mechanisms.terms.validation import InvalidArgument
 from dpwitness.reports.words.wording import plain
 
 if TYPE_CHECKING:
+    from dpwitness.auditors.storing.store import Store
     from dpwitness.suites import Outcome, Suite
 
 
@@ -28,6 +41,7 @@ def arguments(command: Command) -> None:
     suite.add_argument("-k", dest="keyword", default="", metavar="EXPR", help="only cases whose name matches: words with and, or, not")
     suite.add_argument("--confidence", type=CONFIDENCE, metavar="C", help="of each verdict; default: the suite's")
     accepting(suite)
+    storing(suite, "; default: store.db in the folder of --report")
     running(suite, "each audit")
 
 
@@ -49,28 +63,36 @@ def run(args: argparse.Namespace) -> int:
     out = sys.stderr if args.json else sys.stdout
     width = max(len(case.name) for case in chosen)
     outcomes, missing = [], {}
-    for case in chosen:
-        if needed := case.missing():
-            missing[case.name] = needed
-            print(f"{case.name:<{width}}  not installed: {needed}", file=out, flush=True)
-            continue
-        drawn = bar()
-        with workers(args.workers, case.mechanism) as executor, apart():
-            budget = {"trials": args.trials, "seconds": args.seconds}
-            outcome = run_case(
-                case, **budget, confidence=args.confidence, seed=args.seed, defaults=found, executor=executor, progress=drawn
-            )
-        if drawn is not None:
-            drawn.close()
-        noted = len(outcome.json["notes"])
-        outcome = replace(outcome, json=judge([outcome.json], known or ()).results[0])
-        outcomes.append(outcome)
-        show(verdict_marked(plain(outcome.line(width)), at=width + 2), out)
-        accepted_now = [f"accepted {acceptance(outcome.json)}"] if outcome.json.get("accepted") else []
-        for line in [*accepted_now, *outcome.json["notes"][noted:]]:
-            print(plain(f"{'':<{width}}  {line}"), file=out, flush=True)
-        if outcome.interrupted:
-            break
+    with _stored(args) as store:
+        for case in chosen:
+            if needed := case.missing():
+                missing[case.name] = needed
+                print(f"{case.name:<{width}}  not installed: {needed}", file=out, flush=True)
+                continue
+            drawn = bar()
+            with workers(args.workers, case.mechanism) as executor, apart():
+                budget = {"trials": args.trials, "seconds": args.seconds}
+                outcome = run_case(
+                    case,
+                    **budget,
+                    confidence=args.confidence,
+                    seed=args.seed,
+                    defaults=found,
+                    executor=executor,
+                    progress=drawn,
+                    store=store,
+                )
+            if drawn is not None:
+                drawn.close()
+            noted = len(outcome.json["notes"])
+            outcome = replace(outcome, json=judge([outcome.json], known or ()).results[0])
+            outcomes.append(outcome)
+            show(verdict_marked(plain(outcome.line(width)), at=width + 2), out)
+            accepted_now = [f"accepted {acceptance(outcome.json)}"] if outcome.json.get("accepted") else []
+            for line in [*accepted_now, *outcome.json["notes"][noted:]]:
+                print(plain(f"{'':<{width}}  {line}"), file=out, flush=True)
+            if outcome.interrupted:
+                break
     report, lost = None, False
     if args.report is not None:
         report, lost = attempt("report", lambda: _pages(found, outcomes, missing, args.report))
@@ -84,6 +106,17 @@ def run(args: argparse.Namespace) -> int:
     if any((o.wrong and not _excused(o)) or (known is not None and open_rules(o.json)) for o in outcomes):
         return VIOLATED
     return after(NO_VERDICT if not outcomes or any(o.unfinished for o in outcomes) else OK, lost)
+
+
+def _stored(args: argparse.Namespace) -> AbstractContextManager[Store | None]:
+    """The store that is named, or that of the report's folder. Cases that have come to their end in it are not run again."""
+    from dpwitness.auditors.storing.store import open_store
+
+    if args.store is None and args.report is None:
+        return nullcontext()
+    store = open_store(args.store or Path(args.report) / "store.db")
+    store.renewed = True
+    return store
 
 
 def _excused(outcome: Outcome) -> bool:

@@ -12,6 +12,7 @@ from dpwitness.auditors.black_box.audit import Progress, audit
 from dpwitness.auditors.results.audit_result import AuditResult
 from dpwitness.auditors.results.certify_result import CertifyResult
 from dpwitness.auditors.results.verdicts import Verdict
+from dpwitness.auditors.storing.store import Store
 from dpwitness.auditors.white_box.certify import certify
 from dpwitness.mechanisms.terms.notions import Claim
 from dpwitness.mechanisms.terms.pairs import Pair
@@ -137,6 +138,7 @@ def run_case(
     defaults: Suite | None = None,
     executor: Executor | None = None,
     progress: Progress | None = None,
+    store: Store | None = None,
 ) -> Outcome:
     """Audit one case and compare. What is not given comes from the case, then from the suite `defaults`."""
     it = defaults or Suite("", "", list, 2_000_000)
@@ -153,6 +155,7 @@ def run_case(
         bits=case.bits,
         stop=case.stop,
         progress=progress,
+        store=store,
     )
     enclosed = _enclosed(case, result)
     right, why = compare(case, result, enclosed)

@@ -155,14 +155,14 @@ def edited(witness, **change):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (lambda w: {"bound": w["bound"] * 1.01}, "bound must be what the counts certify, 1.1"),
-        (lambda w: {"counts": w["counts"] | {"correct": w["counts"]["correct"] + 3000}}, "bound must be what the counts certify, 1.1"),
+        (lambda w: {"bound": w["bound"] * 1.01}, "bound must be what the counts certify, 1[.]"),
+        (lambda w: {"counts": w["counts"] | {"correct": w["counts"]["correct"] + 3000}}, "bound must be what the counts certify, 1[.]"),
         (lambda w: {"counts": w["counts"] | {"wrong": 10**9}}, "counts.correct [+] counts.wrong must be at most counts.rounds"),
         (lambda w: {"counts": w["counts"] | {"directions": 1}}, "counts.directions must be that of the event, 2, got 1"),
         (lambda w: {"confidence": 0.9}, None),  # the bound is less than the counts then certify, which is no lie
         (lambda w: {"claim_numbers": [1.0, 0.5]}, "claim must be that of claim_numbers, got pure:1"),
         (lambda w: {"claim": "pure:2"}, "claim must be that of claim_numbers, got pure:2"),
-        (lambda w: {"claim": "pure:2", "claim_numbers": [2.0, 0.0]}, "bound must exceed the claim, epsilon = 2, got 1.1"),
+        (lambda w: {"claim": "pure:2", "claim_numbers": [2.0, 0.0]}, "bound must exceed the claim, epsilon = 2, got 1[.]"),
         (
             lambda w: {"claim": "pure:0.9", "claim_numbers": [0.9, 0.0]},
             "claim must be the mechanism's own, as the witness says it is: pure:1",

@@ -1,0 +1,93 @@
+"""The end of an audit as plain JSON: what its result is made of, and what an extension goes on from."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from dpwitness.auditors.black_box.course import Course, UnderTest
+from dpwitness.auditors.events.detection import ScoreLaw
+from dpwitness.auditors.events.picture import Picture
+from dpwitness.auditors.events.reading import read_event
+from dpwitness.auditors.results.audit_result import BitLevel, PairScore
+from dpwitness.auditors.results.verdicts import Verdict
+from dpwitness.auditors.statistics.certificate import Tally
+from dpwitness.auditors.statistics.combination import Part
+from dpwitness.mechanisms.terms.jsonable import from_jsonable, to_jsonable
+from dpwitness.mechanisms.terms.pairs import Pair
+from dpwitness.mechanisms.terms.reading import Json
+
+_PLAIN = ("done", "planned", "best", "extensions", "probe", "shared")  # of the course
+_NUMBERS = ("alpha", "planned", "method", "lower", "p_value", "epsilon", "stopped")  # of what was tested
+
+
+def told(state: Course, pairs: Sequence[Pair]) -> Json:
+    """What an audit on these pairs has come to."""
+    place = {id(pair): number for number, pair in enumerate(pairs)}
+    level = state.bit_level
+    return {
+        **{name: getattr(state, name) for name in _PLAIN},
+        "notes": state.notes,
+        "single": sorted(state.single),
+        "marks": [f"{mark:x}" for mark in state.repeats.kept()],
+        "pairs": [[place[id(score.pair)], to_jsonable(score.expected), score.confirmed] for score in state.pairs],
+        "tested": [_tested(tested, place[id(tested.pair)]) for tested in state.tested],
+        "bits": level
+        and {
+            "verdict": level.verdict.value,
+            "lower": to_jsonable(level.epsilon_lower),
+            "pair": None if level.pair is None else place[id(level.pair)],
+            "event": level.event and level.event.to_json(),
+            "tally": level.tally and list(dataclasses.astuple(level.tally)),
+        },
+    }
+
+
+def restore(state: Course, pairs: Sequence[Pair], data: Json) -> None:
+    """Bring an audit to where it was when `told` was called."""
+    for name in _PLAIN:
+        setattr(state, name, data[name])
+    state.notes, state.single = list(data["notes"]), set(data["single"])
+    state.repeats.add(int(mark, 16) for mark in data["marks"])
+    state.pairs = [PairScore(pairs[at], from_jsonable(expected), confirmed) for at, expected, confirmed in data["pairs"]]
+    state.tested = [_read_tested(each, pairs) for each in data["tested"]]
+    bits = data["bits"]
+    if bits is not None:
+        pair, event = bits["pair"], bits["event"]
+        state.bit_level = BitLevel(
+            Verdict(bits["verdict"]),
+            from_jsonable(bits["lower"]),
+            None if pair is None else pairs[pair],
+            None if event is None else read_event(event),
+            None if bits["tally"] is None else Tally(*bits["tally"]),
+        )
+
+
+def _tested(tested: UnderTest, place: int) -> Json:
+    law, picture = tested.law, tested.picture
+    return {
+        **{name: to_jsonable(getattr(tested, name)) for name in _NUMBERS},
+        "pair": place,
+        "event": tested.event.to_json(),
+        "parts": [[list(dataclasses.astuple(part.tally)), part.weight, part.lost] for part in tested.parts],
+        "looks": [[runs, to_jsonable(bound)] for runs, bound in tested.looks],
+        "law": law and [to_jsonable(law.mass), to_jsonable(law.loss), law.size],
+        "picture": picture and {field.name: to_jsonable(getattr(picture, field.name)) for field in dataclasses.fields(picture)},
+    }
+
+
+def _read_tested(data: Json, pairs: Sequence[Pair]) -> UnderTest:
+    plain: dict[str, Any] = {name: from_jsonable(data[name]) for name in _NUMBERS}
+    law, picture = data["law"], data["picture"]
+    return UnderTest(
+        pair=pairs[data["pair"]],
+        event=read_event(data["event"]),
+        parts=[Part(Tally(*tally), weight, lost) for tally, weight, lost in data["parts"]],
+        looks=[(runs, from_jsonable(bound)) for runs, bound in data["looks"]],
+        law=None if law is None else ScoreLaw(np.asarray(from_jsonable(law[0])), np.asarray(from_jsonable(law[1])), law[2]),
+        picture=None if picture is None else Picture(**{name: from_jsonable(value) for name, value in picture.items()}),
+        **plain,
+    )
