@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import BrokenExecutor, Executor, wait
 from contextlib import nullcontext
@@ -321,7 +320,6 @@ def _begin(asked: Request, near: FloatArray | None = None) -> Course:
 
 def _kept(state: Course, work: Callable[[], None], own_executor: bool) -> AuditResult:
     """Do the work; whatever stops it, keep what was measured."""
-    started = time.perf_counter()
     interrupted, failure = False, ""
     try:
         work()
@@ -343,7 +341,7 @@ def _kept(state: Course, work: Callable[[], None], own_executor: bool) -> AuditR
             state.asked.mechanism.close()  # and those that a task under way has started since
         if state.ledger is not None:
             state.ledger.flush()
-    result = replace(_conclude(state, interrupted, failure), seconds=time.perf_counter() - started)
+    result = replace(_conclude(state, interrupted, failure), seconds=state.took)
     if state.ledger is not None:
         state.ledger.finish(result, state.done, state.planned)
         if state.ledger.trouble:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from concurrent.futures import Executor
 from dataclasses import dataclass, field
@@ -83,6 +84,8 @@ class Course:
     ledger: AuditLedger | None = None  # where what is counted is written down
     best: int = 0  # number of the pair in the test
     extensions: int = 0  # of the plan, that have been begun
+    seconds: float = 0.0  # that earlier starts took to the end that is gone on from
+    started: float = field(default_factory=time.perf_counter)
 
     @property
     def scored(self) -> int:
@@ -94,6 +97,11 @@ class Course:
         key = (audit_key(self.asked.name), index, phase)
         asked, seeded = self.asked, bool(getattr(self.asked.mechanism, "seeded", True))
         return Stage(self.run, pair, asked.seed, key, rounds, chunk, asked.time_limit, index in self.single, self.shared, seeded)
+
+    @property
+    def took(self) -> float:
+        """Seconds by the clock so far."""
+        return self.seconds + time.perf_counter() - self.started
 
     @property
     def left(self) -> int:

@@ -30,6 +30,7 @@ def told(state: Course, pairs: Sequence[Pair]) -> Json:
     level = state.bit_level
     return {
         **{name: getattr(state, name) for name in _PLAIN},
+        "seconds": state.took,
         "notes": state.notes,
         "single": sorted(state.single),
         "marks": [f"{mark:x}" for mark in state.repeats.kept()],
@@ -50,6 +51,7 @@ def restore(state: Course, pairs: Sequence[Pair], data: Json) -> None:
     """Bring an audit to where it was when `told` was called."""
     for name in _PLAIN:
         setattr(state, name, data[name])
+    state.seconds = data["seconds"]
     state.notes, state.single = list(data["notes"]), set(data["single"])
     state.repeats.add(int(mark, 16) for mark in data["marks"])
     state.pairs = [PairScore(pairs[at], from_jsonable(expected), confirmed) for at, expected, confirmed in data["pairs"]]

@@ -81,7 +81,7 @@ class AuditLedger:
         self._put(spans, self.entry.id, ARCHIVE)
         self.flush()
         with suppress(sqlite3.Error):
-            self.store.connection.execute("PRAGMA incremental_vacuum").fetchall()
+            self.store.connection.executescript("PRAGMA incremental_vacuum")
 
     def put(self, key: str, value: Any) -> None:
         """Write a plain value under a key, at once."""

@@ -182,11 +182,8 @@ def read_store(path: str | os.PathLike[str]) -> Store:
 
 
 def _connect(path: Path, mode: str) -> sqlite3.Connection:
-    connection = sqlite3.connect(
-        f"{path.absolute().as_uri()}?mode={mode}", uri=True, timeout=10.0, isolation_level=None, check_same_thread=False
-    )
-    connection.execute("PRAGMA synchronous = NORMAL")  # a power cut may take the last transaction, which is run again; it cannot tear one
-    return connection
+    place = f"{path.absolute().as_uri()}?mode={mode}"
+    return sqlite3.connect(place, uri=True, timeout=10.0, isolation_level=None, check_same_thread=False)
 
 
 def _take(lock: int, path: Path) -> None:
@@ -198,13 +195,14 @@ def _take(lock: int, path: Path) -> None:
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:
+        who = "another process"
         with contextlib.suppress(Exception), contextlib.closing(_connect(path, "ro")) as connection:
-            process, host = connection.execute("SELECT process, host FROM writer").fetchone()
-            raise InvalidArgument(f"store must be free, got {path}: process {process} on {host} is at work on it") from None
-        raise InvalidArgument(f"store must be free, got {path}: another process is at work on it") from None
+            who = "process {} on {}".format(*connection.execute("SELECT process, host FROM writer").fetchone())
+        raise InvalidArgument(f"store must be free, got {path}: {who} is at work on it") from None
 
 
 def _prepare(store: Store) -> None:
+    store.connection.execute("PRAGMA synchronous = NORMAL")  # a power cut may take the last transaction, and can tear none
     empty = store.connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0] == 0
     if empty and not store.connection.execute("PRAGMA application_id").fetchone()[0]:
         store.connection.execute("PRAGMA auto_vacuum = INCREMENTAL")

@@ -140,8 +140,8 @@ def _told(entry: Entry) -> dict[str, Any]:
 
 def _parts(store: Store, entry: Entry) -> dict[str, Any]:
     stages = store.connection.execute(
-        "SELECT phase, pair, stages.rounds, coalesce(sum(spans.rounds), 0), count(first) FROM stages LEFT JOIN spans ON spans.stage = stages.id "
-        "WHERE audit = ? GROUP BY stages.id ORDER BY stages.id",
+        "SELECT phase, pair, stages.rounds, coalesce(sum(spans.rounds), 0), count(first) "
+        "FROM stages LEFT JOIN spans ON spans.stage = stages.id WHERE audit = ? GROUP BY stages.id ORDER BY stages.id",
         (entry.id,),
     )
     looks = store.connection.execute("SELECT runs, bound FROM looks WHERE audit = ? ORDER BY runs", (entry.id,))
