@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from bisect import bisect_left
 from collections.abc import Callable
+from concurrent.futures import wait
 from dataclasses import replace
 from time import perf_counter
 from typing import Any
@@ -23,7 +24,7 @@ from dpwitness.auditors.events.reading import columns_of
 from dpwitness.auditors.events.rules import Event
 from dpwitness.auditors.results.audit_result import BitLevel, PairScore
 from dpwitness.auditors.results.verdicts import Verdict
-from dpwitness.auditors.running.engine import Phase, Segment, Stage, collect, counts, outputs
+from dpwitness.auditors.running.engine import Phase, Segment, Stage, collect, counts, outputs, require_agreement
 from dpwitness.auditors.running.health import check_drift, check_training, digest
 from dpwitness.auditors.statistics.certificate import Tally, certified
 from dpwitness.auditors.statistics.combination import Part, combined, combined_p_value
@@ -48,6 +49,7 @@ FIRST_LOOKS = (2**13, 2**16)  # rounds, at most, on every pair, and on each of t
 LEAST_LOOK = 200
 FINALISTS = 5  # pairs of which a second look is taken
 STAGED = 100_000  # rounds up to which an event is tested on rounds that train a better one; of more, learning twice would cost too much
+_LATE = 2.0  # seconds that are waited for tasks whose answer came from another worker
 LEAST_STAGE = 500  # rounds of such a test
 BIT_SHARE = 0.1
 BIT_ROUNDS = 2**16  # a leak of bits is gross by nature: more rounds would only slow the audit
@@ -150,7 +152,12 @@ def _plan_of(state: Course, found: Probed) -> dict[str, Any]:
 
 
 def settle(state: Course, pair: Pair, index: int) -> None:
-    """After a test: the probe's chunk once more. Raises Unfit if what was run since has changed it."""
+    """After a test: the probe's chunk once more, and what was run twice. Raises Unfit if what was run since has changed something."""
+    wait(state.pace.copies, timeout=_LATE)
+    for future, span in state.pace.copies.items():
+        if future.done():
+            require_agreement(future, span)
+    state.pace.copies.clear()
     if getattr(state.asked.mechanism, "seeded", True):
         stage = state.stage(pair, Phase.PROBE, index, state.probe, state.probe)
         stage = replace(stage, single=state.probed[index].single)

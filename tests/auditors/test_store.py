@@ -1,4 +1,4 @@
-"""The store: stopped at any moment an audit ends with the counts of an undisturbed one; what is no store is refused; two agree or say so."""
+"""The store: a stopped audit ends with the counts of an undisturbed one; what is no store is refused; two agree or say so."""
 
 import json
 import os
@@ -9,7 +9,6 @@ import subprocess
 import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -17,14 +16,13 @@ from scipy.special import expit
 
 from dpwitness import Pair, audit
 from dpwitness.auditors.black_box import stages
-from dpwitness.auditors.black_box.course import Course, UnderTest
+from dpwitness.auditors.black_box.course import UnderTest
 from dpwitness.auditors.events.outputs import Outputs
 from dpwitness.auditors.events.rules import Intervals
 from dpwitness.auditors.results.verdicts import Verdict
 from dpwitness.auditors.running.spans import Segment, Span
-from dpwitness.auditors.statistics.combination import Part
 from dpwitness.auditors.statistics.certificate import Tally
-from dpwitness.auditors.storing.ledger import AuditLedger
+from dpwitness.auditors.statistics.combination import Part
 from dpwitness.auditors.storing.merging import merge
 from dpwitness.auditors.storing.payload import pack, unpack
 from dpwitness.auditors.storing.store import open_store, read_store
