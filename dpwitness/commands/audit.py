@@ -117,7 +117,7 @@ def examine(
     if args.search_seconds is not None and not args.search:
         raise InvalidArgument("--search-seconds needs --search")
     if args.store is not None and (args.search or args.white_box):
-        raise InvalidArgument("--store is for audits of a given pair or of the domain's own: leave out --search and --white-box")
+        raise InvalidArgument("--store is for audits that run the mechanism on known pairs: leave out --search and --white-box")
     if args.extend is not None and args.store is None:
         raise InvalidArgument("--extend needs the --store of the audit that is extended")
     if args.search and pair is not None:

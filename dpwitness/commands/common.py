@@ -189,6 +189,9 @@ def _next(args: argparse.Namespace, result: Result, code: int, report: Path | No
             step = "the trace shows it again: look at the lines that the findings name"
         else:
             step = "the witness was not confirmed: raise --trials, or check that the mechanism is the one that was audited"
+    elif result.verdict is Verdict.INCONCLUSIVE and not isinstance(result, CertifyResult | TraceResult):
+        step = f"go on with: {command_line()}" if getattr(args, "store", None) else "run again to the end"
+        step += "; with --store FILE it would go on" if getattr(args, "store", "") is None else ""
     elif result.verdict is Verdict.VIOLATED and code == OK:
         step = "the violation is accepted for a time: repair the mechanism before that ends"
     elif code == VIOLATED or leaky:
@@ -201,10 +204,8 @@ def _next(args: argparse.Namespace, result: Result, code: int, report: Path | No
         step = result.advice
     elif result.verdict in (Verdict.CERTIFIED, Verdict.SUPPORTED):
         step = "nothing has to change for this pair" + ("" if args.search else "; --search looks for a worse one")
-    elif result.verdict is Verdict.INCONCLUSIVE and isinstance(result, CertifyResult):
-        step = "raise --trials, which narrows the enclosure"
     elif result.verdict is Verdict.INCONCLUSIVE:
-        step = f"go on with: {command_line()}" if getattr(args, "store", None) else "run again to the end; with --store FILE it would go on"
+        step = "raise --trials, which narrows the enclosure"
     elif code == NO_VERDICT:
         step = "repair what the first line names, then run again"
     else:
