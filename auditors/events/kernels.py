@@ -19,6 +19,7 @@ from dpwitness.mechanisms.terms.protocol import FloatArray
 Kernel = tuple[Callable[..., None], tuple[Any, ...]]  # the compiled function and its arguments
 Keys = NDArray[np.uint64]
 Cells = NDArray[np.int8]
+Slots = tuple[Keys, Cells, np.uint64, np.uint64, int]
 
 _FEW = 8  # edges that are compared with one by one
 _GRID = 4096
@@ -103,28 +104,36 @@ def _add(table: NDArray[np.int64], rows: int, plus: int, minus: int) -> None:
     table[2] += minus
 
 
-def _slots(keys: Keys, guesses: Cells) -> tuple[Keys, Cells]:
-    """An open table of the sorted keys that have a guess; the first of equal ones counts. At most half of it is full."""
+def _slots(keys: Keys, guesses: Cells) -> Slots:
+    """A table of the sorted keys that have a guess, each within so many slots of where it is sought; the first of equal ones counts.
+
+    Of some ways to spread them the one with the shortest search is taken: it has a fixed length, for nobody could predict when it ends.
+    """
     _, first = np.unique(keys, return_index=True)
     first = first[guesses[first] != 0]
-    size = 16
-    while size < 2 * len(first):
-        size *= 2
-    known, said = np.zeros(size, dtype=np.uint64), np.zeros(size, dtype=np.int8)
-    for key, guess in zip(keys[first].tolist(), guesses[first].tolist(), strict=True):
-        slot = (key * int(_SPREAD) % 2**64 >> 32) % size
-        while said[slot]:
-            slot = (slot + 1) % size
-        known[slot], said[slot] = key, np.sign(guess)
-    return known, said
+    count = len(first)
+    size = max(6, int(4 * count).bit_length())
+    best: Slots | None = None
+    for turn in range(16):
+        spread = np.uint64((int(_SPREAD) * (2 * turn + 1)) % 2**64)
+        wanted = ((keys[first] * spread) >> np.uint64(64 - size)).astype(np.int64)
+        order = np.argsort(wanted, kind="stable")
+        found = np.maximum.accumulate(wanted[order] - np.arange(count)) + np.arange(count)  # the next free slot
+        reach = int(np.max(found - wanted[order], initial=0)) + 1
+        if best is None or reach < best[4]:
+            known, said = np.zeros(2**size + count, dtype=np.uint64), np.zeros(2**size + count, dtype=np.int8)
+            known[found], said[found] = keys[first][order], np.sign(guesses[first][order])
+            best = known, said, spread, np.uint64(64 - size), reach
+    assert best is not None
+    return best
 
 
 @jit
-def _look_up(key: np.uint64, keys: Keys, guesses: Cells) -> int:
-    slot = int((key * _SPREAD) >> np.uint64(32)) & (len(keys) - 1)
-    while guesses[slot] != 0 and keys[slot] != key:
-        slot = (slot + 1) & (len(keys) - 1)
-    return int(guesses[slot])
+def _look_up(key: np.uint64, keys: Keys, guesses: Cells, spread: np.uint64, shift: np.uint64, reach: int) -> int:
+    slot, guess = int((key * spread) >> shift), 0
+    for k in range(reach):
+        guess = int(guesses[slot + k]) if keys[slot + k] == key else guess
+    return guess
 
 
 @jit
@@ -150,6 +159,9 @@ def count_atoms(
     start: np.uint64,
     keys: Keys,
     guesses: Cells,
+    spread: np.uint64,
+    shift: np.uint64,
+    reach: int,
     columns: int,
     first: NDArray[np.int64],
     values: FloatArray,
@@ -169,7 +181,7 @@ def count_atoms(
                         found = x
                 x = found
             key = _mixed(key, x)
-        guess = _look_up(key, keys, guesses)
+        guess = _look_up(key, keys, guesses, spread, shift, reach)
         plus += guess > 0
         minus += guess < 0
     _add(table, len(rows), plus, minus)
@@ -194,12 +206,22 @@ def of_lattice(column: int, keys: Keys, guesses: Cells) -> Kernel:
 
 
 @jit
-def count_lattice(column: int, start: np.uint64, keys: Keys, guesses: Cells, rows: FloatArray, table: NDArray[np.int64]) -> None:
+def count_lattice(
+    column: int,
+    start: np.uint64,
+    keys: Keys,
+    guesses: Cells,
+    spread: np.uint64,
+    shift: np.uint64,
+    reach: int,
+    rows: FloatArray,
+    table: NDArray[np.int64],
+) -> None:
     """Classes of the float bits of one column."""
     plus, minus = 0, 0
     for i in range(len(rows)):
         first, second = _bits(rows[i, column])
-        guess = _look_up(_mixed(_mixed(start, first), second), keys, guesses)
+        guess = _look_up(_mixed(_mixed(start, first), second), keys, guesses, spread, shift, reach)
         plus += guess > 0
         minus += guess < 0
     _add(table, len(rows), plus, minus)

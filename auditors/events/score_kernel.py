@@ -6,6 +6,8 @@ loops that the compiler can vectorise.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -74,55 +76,82 @@ class _Tables:
 
 
 def of_threshold(event: Threshold, code: float) -> Kernel | None:
-    """The kernel for outputs with this structure code; None where a ramp is longer than a float."""
+    """The kernel for outputs with this structure code; None where a ramp is so long or so short that its slope is no float."""
     tables = _Tables()
     for block, weights in event.score.blocks:
         with np.errstate(over="ignore"):
-            if isinstance(block, Ramps) and not np.isfinite(block.knots[-1] - block.knots[0]):
+            if isinstance(block, Ramps) and not (np.diff(block.knots).min() > 1e-200 and block.knots[-1] - block.knots[0] < np.inf):
                 return None
         tables.add(block, weights)
     inputs = np.array(list(tables.inputs) or [(0, 0.0, 0.0)])
     columns = inputs[:, 0].astype(np.int64), np.ascontiguousarray(inputs[:, 1]), np.ascontiguousarray(inputs[:, 2])
     blocks = np.array(tables.blocks, dtype=np.int64).reshape(-1, 4)
     score = (float(event.score.offset), event.score.unit, float(event.low), float(event.high))
-    return count_scores, (code, *columns, blocks, np.array(tables.whole, dtype=np.int64), np.array(tables.real, dtype=np.float64), *score)
+    count = _counter(frozenset(kind for kind, _, _, _ in tables.blocks))
+    return count, (code, *columns, blocks, np.array(tables.whole, dtype=np.int64), np.array(tables.real, dtype=np.float64), *score)
 
 
-@jit
-def count_scores(
-    code: float,
-    columns: Columns,
-    centers: FloatArray,
-    scales: FloatArray,
-    blocks: Columns,
-    whole: Columns,
-    real: FloatArray,
-    offset: float,
-    unit: float,
-    low: float,
-    high: float,
-    rows: FloatArray,
-    table: NDArray[np.int64],
-) -> None:
-    """Scores above `high` are D1, below `low` D0."""
-    x = np.empty((len(columns), _ROWS))
-    total = np.empty(_ROWS)
-    plus, minus = 0, 0
-    for start in range(0, len(rows), _ROWS):
-        size = min(_ROWS, len(rows) - start)
-        for k in range(len(columns)):
-            _lay_out(code, columns[k], centers[k], scales[k], rows[start : start + size], x[k])
-        total[:] = offset
-        for b in range(len(blocks)):
-            kind, length = blocks[b, 0], blocks[b, 1]
-            _add_block(kind, length, whole[blocks[b, 2] :], real[blocks[b, 3] :], x, size, total)
-        for i in range(size):
-            score = np.rint(total[i] / unit) * unit
-            plus += (score > high) and not (score < low)
-            minus += (score < low) and not (score > high)
-    table[0] += len(rows) - plus - minus
-    table[1] += plus
-    table[2] += minus
+@cache
+def _counter(kinds: frozenset[int]) -> Callable[..., None]:
+    """The kernel for scores with blocks of these kinds: others are not compiled, which is what takes seconds."""
+    levels, ramps, affine, signed_log, products = (kind in kinds for kind in (_LEVELS, _RAMPS, _AFFINE, _SIGNED_LOG, _PRODUCTS))
+    in_order, distances, places, trees = (kind in kinds for kind in (_SORTED, _DISTANCES, _PLACES, _TREES))
+
+    @jit
+    def count_scores(
+        code: float,
+        columns: Columns,
+        centers: FloatArray,
+        scales: FloatArray,
+        blocks: Columns,
+        whole: Columns,
+        real: FloatArray,
+        offset: float,
+        unit: float,
+        low: float,
+        high: float,
+        rows: FloatArray,
+        table: NDArray[np.int64],
+    ) -> None:
+        """Scores above `high` are D1, below `low` D0."""
+        x = np.empty((len(columns), _ROWS))
+        total = np.empty(_ROWS)
+        plus, minus = 0, 0
+        for start in range(0, len(rows), _ROWS):
+            size = min(_ROWS, len(rows) - start)
+            for k in range(len(columns)):
+                _lay_out(code, columns[k], centers[k], scales[k], rows[start : start + size], x[k])
+            for i in range(size):
+                total[i] = offset
+            for b in range(len(blocks)):
+                kind, n, at, real_of = blocks[b, 0], blocks[b, 1], whole[blocks[b, 2] :], real[blocks[b, 3] :]
+                if levels and kind == _LEVELS:  # the names are constants here, and what they rule out is dropped
+                    _levels(real_of[:n], real_of[n:], x[at[0]], size, total)
+                elif ramps and kind == _RAMPS:
+                    _ramps(real_of[: n + 1], real_of[n + 1 :], x[at[0]], x[max(at[1], 0)], at[1] >= 0, size, total)
+                elif affine and kind == _AFFINE:
+                    _affine(at[:n], real_of, x, size, total)
+                elif signed_log and kind == _SIGNED_LOG:
+                    _signed_log(at[:n], real_of, x, size, total)
+                elif products and kind == _PRODUCTS:
+                    _products(at[:n], real_of, x, size, total)
+                elif in_order and kind == _SORTED:
+                    _sorted(at[:n], real_of, x, size, total)
+                elif distances and kind == _DISTANCES:
+                    _distances(at[:n], real_of, x, size, total)
+                elif places and kind == _PLACES:
+                    _places(at[:n], real_of[0], real_of[1:], x, size, total)
+                elif trees and kind == _TREES:
+                    _trees(n, at, real_of, x[:, :size], total)
+            for i in range(size):
+                score = np.rint(total[i] / unit) * unit
+                plus += (score > high) and not (score < low)
+                minus += (score < low) and not (score > high)
+        table[0] += len(rows) - plus - minus
+        table[1] += plus
+        table[2] += minus
+
+    return count_scores
 
 
 @jit
@@ -139,34 +168,6 @@ def _lay_out(code: float, column: int, center: float, scale: float, rows: FloatA
 
 
 @jit
-def _add_block(kind: int, length: int, whole: Columns, real: FloatArray, x: FloatArray, size: int, total: FloatArray) -> None:
-    if kind == _LEVELS:
-        _levels(real[:length], real[length:], x[whole[0]], size, total)
-    elif kind == _RAMPS:
-        _ramps(real[: length + 1], real[length + 1 :], x[whole[0]], x[max(whole[1], 0)], whole[1] >= 0, size, total)
-    elif kind == _AFFINE:
-        for k in range(length):
-            column, weight = x[whole[k]], real[k]
-            for i in range(size):
-                total[i] += column[i] * weight
-    elif kind == _SIGNED_LOG:
-        for k in range(length):
-            column, weight = x[whole[k]], real[k]
-            for i in range(size):
-                total[i] += np.copysign(np.log1p(abs(column[i])), column[i]) * weight
-    elif kind == _PRODUCTS:
-        _products(whole[:length], real, x, size, total)
-    elif kind == _SORTED:
-        _sorted(whole[:length], real, x, size, total)
-    elif kind == _DISTANCES:
-        _distances(whole[:length], real, x, size, total)
-    elif kind == _PLACES:
-        _places(whole[:length], real[0], real[1:], x, size, total)
-    else:
-        _trees(length, whole, real, x, size, total)
-
-
-@jit
 def _levels(keys: FloatArray, weights: FloatArray, column: FloatArray, size: int, total: FloatArray) -> None:
     for k in range(len(keys)):
         key, weight = keys[k], weights[k]
@@ -178,12 +179,29 @@ def _levels(keys: FloatArray, weights: FloatArray, column: FloatArray, size: int
 @jit
 def _ramps(knots: FloatArray, weights: FloatArray, column: FloatArray, less: FloatArray, gap: bool, size: int, total: FloatArray) -> None:
     for k in range(len(knots) - 1):
-        left, right, weight = knots[k], knots[k + 1], weights[k]
+        left, right = knots[k], knots[k + 1]
+        slope = weights[k] / (right - left)
         for i in range(size):
             value = column[i] - less[i] if gap else column[i]
             value = value if value > left else left  # NaN too
             value = value if value < right else right
-            total[i] += (value - left) / (right - left) * weight
+            total[i] += (value - left) * slope
+
+
+@jit
+def _affine(at: Columns, weights: FloatArray, x: FloatArray, size: int, total: FloatArray) -> None:
+    for k in range(len(at)):
+        column, weight = x[at[k]], weights[k]
+        for i in range(size):
+            total[i] += column[i] * weight
+
+
+@jit
+def _signed_log(at: Columns, weights: FloatArray, x: FloatArray, size: int, total: FloatArray) -> None:
+    for k in range(len(at)):
+        column, weight = x[at[k]], weights[k]
+        for i in range(size):
+            total[i] += np.copysign(np.log1p(abs(column[i])), column[i]) * weight
 
 
 @jit
@@ -203,7 +221,8 @@ def _sorted(at: Columns, weights: FloatArray, x: FloatArray, size: int, total: F
     count = len(at)
     z = np.empty((count, size))
     for k in range(count):
-        z[k] = x[at[k], :size]
+        for i in range(size):
+            z[k, i] = x[at[k], i]
     for turn in range(count):
         for k in range(turn % 2, count - 1, 2):
             for i in range(size):
@@ -248,10 +267,12 @@ def _places(at: Columns, wanted: float, weights: FloatArray, x: FloatArray, size
 
 
 @jit
-def _trees(nodes: int, whole: Columns, real: FloatArray, x: FloatArray, size: int, total: FloatArray) -> None:
+def _trees(nodes: int, whole: Columns, real: FloatArray, x: FloatArray, total: FloatArray) -> None:
     feature, left, right = whole[1 : nodes + 1], whole[nodes + 1 : 2 * nodes + 1], whole[2 * nodes + 1 : 3 * nodes + 1]
     roots = whole[3 * nodes + 1 : 3 * nodes + 1 + whole[0]]
-    total[:size] += real[2 * nodes] * sum_of_trees(x[:, :size].T, feature, real[:nodes], left, right, real[nodes : 2 * nodes], roots)
+    sums = sum_of_trees(x.T, feature, real[:nodes], left, right, real[nodes : 2 * nodes], roots)
+    for i in range(len(sums)):
+        total[i] += real[2 * nodes] * sums[i]
 
 
 @jit
