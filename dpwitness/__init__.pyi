@@ -17,6 +17,7 @@ from .auditors.results.verdicts import Verdict as Verdict
 from .auditors.white_box.certify import certify as certify
 from .console import progress_bar as progress_bar
 from .mechanisms.foreign.target import Target as Target
+from .mechanisms.numerics.drawing import Draws as Draws
 from .mechanisms.terms.notions import GDP as GDP
 from .mechanisms.terms.notions import RDP as RDP
 from .mechanisms.terms.notions import ZCDP as ZCDP

@@ -5,7 +5,8 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,9 +18,12 @@ from dpwitness.mechanisms.terms.protocol import FloatArray
 from dpwitness.mechanisms.terms.reading import Json
 from dpwitness.mechanisms.terms.validation import InvalidArgument
 
+if TYPE_CHECKING:
+    from dpwitness.auditors.events.kernels import Kernel
+
 Guesses = NDArray[np.int8]
 
-_MANY = 2**13  # numbers that are worth a compiled kernel
+_MANY = 2**13  # outputs that are worth a compiled kernel
 _LISTED = 6  # outputs of a picture
 
 
@@ -41,8 +45,18 @@ class Event(ABC):
     def describe(self) -> str:
         """The rule in one line, for a person."""
 
+    def kernel(self, width: int, code: float) -> Kernel | None:
+        """The rule compiled, for outputs of so many numbers and this structure: see `kernels`. None where it has no such form."""
+        return None
+
     def count(self, outputs: Outputs) -> tuple[int, int]:
         """How many outputs are named D1, and how many D0."""
+        if len(outputs) >= _MANY and np.array_equal(outputs.codes, np.full(len(outputs), outputs.codes[0])):
+            found = kernel_of(self, outputs.values.shape[1], float(outputs.codes[0]))
+            if found is not None:
+                table = np.zeros(3, dtype=np.int64)
+                found[0](*found[1], np.ascontiguousarray(outputs.values, dtype=np.float64), table)
+                return int(table[1]), int(table[2])
         guesses = self.guess(outputs)
         return int(np.count_nonzero(guesses > 0)), int(np.count_nonzero(guesses < 0))
 
@@ -79,6 +93,12 @@ class Event(ABC):
     def to_json(self) -> Json:
         """Plain JSON types; `event_reading.read_event` is the inverse."""
         return {"kind": self.kind, "rule": to_jsonable(self)}
+
+
+@lru_cache(maxsize=16)
+def kernel_of(event: Event, width: int, code: float) -> Kernel | None:
+    """The event's kernel, whose tables are built once: an event is known by its identity."""
+    return event.kernel(width, code)
 
 
 def _directions(guesses: Any) -> int:
@@ -123,14 +143,15 @@ class Intervals(Event):
     def guess_at(self, places: FloatArray) -> Guesses:
         return np.sign(self.guesses)[np.searchsorted(self.edges, places, side="left")].astype(np.int8)
 
-    def count(self, outputs: Outputs) -> tuple[int, int]:
-        x = self._column(outputs)
-        if len(self.edges) > 8 and len(x) >= _MANY and 1e-290 < np.ptp(self.edges) < np.inf:
-            from dpwitness.auditors.events.interval_kernel import count_in_intervals  # loads Numba
+    def kernel(self, width: int, code: float) -> Kernel | None:
+        from dpwitness.auditors.events.kernels import of_intervals  # loads Numba
 
-            return count_in_intervals(np.ascontiguousarray(x), self.edges, np.sign(self.guesses).astype(np.int8), self.missing)
+        return of_intervals(self.column, self.edges, self.guesses, int(self.missing)) if self.column < width else None
+
+    def count(self, outputs: Outputs) -> tuple[int, int]:
         if len(self.edges) > 8:
             return Event.count(self, outputs)
+        x = self._column(outputs)
         # a comparison an edge is several times faster than a search
         below = np.array([np.count_nonzero(x <= edge) for edge in self.edges], dtype=np.int64)
         finite = len(x) if self.missing == 0 and self.guesses[-1] == 0 else len(x) - int(np.count_nonzero(x != x))
@@ -161,13 +182,17 @@ class WeightedScore:
     offset: float = 0.0
     structures: tuple[tuple[str, float], ...] = ()  # what kinds of output there are and what each adds, to be printed
 
+    @property
+    def unit(self) -> float:
+        """Scores are multiples of it, of 1e-9 of the weights' size, so that rounding noise decides nothing."""
+        return 1e-9 * max([1e-3, *(float(np.abs(weights).max()) for _, weights in self.blocks)])
+
     def __call__(self, matrix: FloatArray) -> FloatArray:
-        """Scores of the rows, quantised to 1e-9 of the weights' size so that rounding noise decides nothing."""
+        """Scores of the rows."""
         total = np.full(len(matrix), self.offset)
         for block, weights in self.blocks:
             total += block.columns(matrix) @ weights
-        unit = 1e-9 * max([1e-3, *(float(np.abs(weights).max()) for _, weights in self.blocks)])
-        return np.rint(total / unit) * unit
+        return np.rint(total / self.unit) * self.unit
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -182,6 +207,11 @@ class Threshold(Event):
 
     def guess(self, outputs: Outputs) -> Guesses:
         return self.guess_at(self.position(outputs))
+
+    def kernel(self, width: int, code: float) -> Kernel | None:
+        from dpwitness.auditors.events.score_kernel import of_threshold  # loads Numba
+
+        return of_threshold(self, code) if self.score.width <= width else None
 
     axis: ClassVar[str] = "score of the output"
 
@@ -229,6 +259,12 @@ class Atoms(Event):
     def guess(self, outputs: Outputs) -> Guesses:
         matrix = outputs.matrix(self.rows.shape[1] - 1)
         return _look_up(self._sorted, matrix if self.exact is None else only_exact(matrix, self.exact))
+
+    def kernel(self, width: int, code: float) -> Kernel | None:
+        from dpwitness.auditors.events.kernels import of_atoms  # loads Numba
+
+        columns = self.rows.shape[1] - 1
+        return of_atoms(*self._sorted, columns, self.exact, code) if columns <= width else None
 
     def listed(self) -> tuple[tuple[str, ...], tuple[int, ...]]:
         shown = self._heaviest(_LISTED)
@@ -339,6 +375,11 @@ class Lattice(Event):
         column = outputs.matrix(self.column + 1, structure=False)[:, self.column]
         return _look_up(self._sorted, lattice(column))
 
+    def kernel(self, width: int, code: float) -> Kernel | None:
+        from dpwitness.auditors.events.kernels import of_lattice  # loads Numba
+
+        return of_lattice(self.column, *self._sorted) if self.column < width else None
+
     @property
     def directions(self) -> int:
         return _directions(self.guesses)
@@ -362,6 +403,11 @@ class LowBits(Event):
 
     def guess(self, outputs: Outputs) -> Guesses:
         return self.guess_at(self.position(outputs))
+
+    def kernel(self, width: int, code: float) -> Kernel | None:
+        from dpwitness.auditors.events.kernels import count_low_bits  # loads Numba
+
+        return (count_low_bits, (self.column, float(self.below), int(self.side))) if self.column < width else None
 
     @property
     def axis(self) -> str:
@@ -403,6 +449,11 @@ class Ball(Event):
 
     def guess(self, outputs: Outputs) -> Guesses:
         return self.guess_at(self.position(outputs))
+
+    def kernel(self, width: int, code: float) -> Kernel | None:
+        from dpwitness.auditors.events.kernels import of_ball  # loads Numba
+
+        return of_ball(self.center, self.inner, self.outer, int(self.inside)) if len(self.center) <= width else None
 
     axis: ClassVar[str] = "distance from the center"
 

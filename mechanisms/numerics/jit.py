@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import hashlib
 import os
 import stat
 import tempfile
@@ -14,6 +15,8 @@ from typing import Any, TypeVar, cast
 import numba
 from numba import njit
 from numba.core import caching
+from numba.core.dispatcher import Dispatcher
+from numba.core.serialize import dumps
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -45,7 +48,11 @@ _FunctionCache: Any = caching.FunctionCache
 
 
 class _Cache(_FunctionCache):  # type: ignore[misc]
-    """Numba's cache of one function, which goes without where a disk is full or a file is torn."""
+    """Numba's cache of one function, which goes without where a disk is full or a file is torn.
+
+    Kernels that the function has closed over or calls count by name and by the stamp of their source: a change in one is seen, where Numba
+    looks at the function's own file alone, and takes one that was closed over for another in each process.
+    """
 
     def save_overload(self, sig: Any, data: Any) -> None:
         with contextlib.suppress(OSError):
@@ -56,6 +63,35 @@ class _Cache(_FunctionCache):  # type: ignore[misc]
             return super().load_overload(sig, target_context)
         except Exception:
             return None
+
+    def _save_overload(self, sig: Any, data: Any) -> None:
+        with contextlib.suppress(_Unstamped):
+            super()._save_overload(sig, data)
+
+    def _index_key(self, sig: Any, codegen: Any) -> Any:
+        return sig, codegen.magic_tuple(), hashlib.sha256(_source(self._py_func, set())).hexdigest()
+
+
+class _Unstamped(Exception):
+    """A kernel that has no cache of its own: nobody knows what it was compiled from."""
+
+
+def _source(function: Callable[..., Any], seen: set[int]) -> bytes:
+    """What a function is compiled from: its code, what it has closed over, and the kernels that it calls."""
+    held = [cell.cell_contents for cell in function.__closure__ or ()]
+    named = [function.__globals__.get(name) for name in function.__code__.co_names]
+    parts = [function.__code__.co_code]
+    for value in [*held, *(value for value in named if isinstance(value, Dispatcher))]:
+        if not isinstance(value, Dispatcher):
+            parts.append(dumps(value))
+        elif not isinstance(value._cache, _FunctionCache):
+            raise _Unstamped
+        elif id(value) not in seen:
+            seen.add(id(value))
+            kernel = value.py_func
+            stamp = value._cache._cache_file._source_stamp  # as it was when the kernel was imported
+            parts += [repr((kernel.__module__, kernel.__qualname__, stamp)).encode(), _source(kernel, seen)]
+    return b"\0".join(parts)
 
 
 def _cache(function: Callable[..., Any]) -> Any:

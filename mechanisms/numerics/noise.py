@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.random import Generator
 
+from dpwitness.mechanisms.numerics.drawing import Draws
 from dpwitness.mechanisms.numerics.jit import jit
 from dpwitness.mechanisms.terms.protocol import FloatArray
 from dpwitness.mechanisms.terms.validation import require
@@ -53,12 +54,17 @@ class SphericalNoise:
         """Whether the density is unbounded, so that no shift of it is private at any epsilon."""
         return self.kind == "laplace_radius" and self.dimension > 1
 
-    def sample(self, size: int, rng: Generator, center: FloatArray | None = None) -> FloatArray:
-        """`size` rows center + b. The low bits of a row betray the center, as those of all unrounded floating-point noise do."""
-        out = np.empty((size, self.dimension))
-        middle = np.zeros(self.dimension) if center is None else np.ascontiguousarray(center, dtype=np.float64)
-        _fill(_KINDS[self.kind], self.rate, middle, out, rng)
-        return out
+    def draws(self, center: FloatArray, grid: float = 0.0) -> Draws:
+        """Rows center + b, rounded to multiples of a positive `grid`.
+
+        Without one the low bits of a row betray the center, as those of all unrounded floating-point noise do.
+        """
+        middle = np.array(center, dtype=np.float64)
+        return Draws(fill_spherical, (_KINDS[self.kind], float(self.rate), middle, float(grid)), int(self.dimension))
+
+    def sample(self, size: int, rng: Generator) -> FloatArray:
+        """`size` rows b."""
+        return self.draws(np.zeros(self.dimension)).sample(size, rng)
 
     def log_density(self, b: FloatArray) -> FloatArray:
         """Log-density at each row of b: shape (size,)."""
@@ -77,15 +83,21 @@ class SphericalNoise:
 
 
 @jit
-def _fill(kind: int, rate: float, center: FloatArray, out: FloatArray, rng: Generator) -> None:
+def on_grid(value: float, grid: float) -> float:
+    """The nearest multiple of a positive `grid`: post-processing, after which the low bits tell no more than the value."""
+    return float(np.rint(value / grid) * grid) if grid > 0 else value
+
+
+@jit
+def fill_spherical(kind: int, rate: float, center: FloatArray, grid: float, out: FloatArray, rng: Generator) -> None:
+    """Rows center + b, rounded to multiples of a positive `grid`."""
     size, d = out.shape
     scale = 1.0 / rate
-    if d == 1 and kind != GAUSSIAN:
-        for i in range(size):
-            # The difference of two exponentials is a Laplace variable, without a draw for its sign.
-            out[i, 0] = center[0] + scale * (rng.standard_exponential() - rng.standard_exponential())
-        return
     for i in range(size):
+        if d == 1 and kind != GAUSSIAN:
+            # The difference of two exponentials is a Laplace variable, without a draw for its sign.
+            out[i, 0] = on_grid(center[0] + scale * (rng.standard_exponential() - rng.standard_exponential()), grid)
+            continue
         square = 0.0
         for j in range(d):
             out[i, j] = rng.standard_normal()
@@ -102,4 +114,4 @@ def _fill(kind: int, rate: float, center: FloatArray, out: FloatArray, rng: Gene
                 length = rng.standard_gamma(d)
             factor = scale * length / np.sqrt(square)
         for j in range(d):
-            out[i, j] = center[j] + factor * out[i, j]
+            out[i, j] = on_grid(center[j] + factor * out[i, j], grid)

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.random import Generator
 
 from dpwitness.mechanisms.numerics.jit import jit
-from dpwitness.mechanisms.numerics.laws import laplace_log_cdf, laplace_log_density, laplace_nodes
+from dpwitness.mechanisms.numerics.laws import fair_coins, laplace_log_cdf, laplace_log_density, laplace_nodes
 from dpwitness.mechanisms.terms.protocol import FloatArray
 
 ABOVE, BELOW, NOT_ASKED = 1.0, 0.0, -1.0
@@ -31,28 +31,35 @@ class Noise(NamedTuple):
 
 
 @jit
-def run(
-    answers: FloatArray, center: float, b: float, s: float, cutoff: int, reset: bool, release: bool, size: int, rng: Generator
-) -> FloatArray:
-    """(size, k) rows of calls, NOT_ASKED after the halt."""
-    out = np.full((size, answers.size), -1.0)
-    for i in range(size):
-        threshold = center + b * (rng.standard_exponential() - rng.standard_exponential())
-        above = 0
+def fill_calls(
+    answers: FloatArray, center: float, b: float, s: float, cutoff: int, reset: bool, release: bool, out: FloatArray, rng: Generator
+) -> None:
+    """Rows of calls, NOT_ASKED after the halt."""
+    for i in range(len(out)):
+        out[i] = NOT_ASKED
+        threshold, above, coins, fresh = center, 0, 1, True
         for j in range(answers.size):
+            if fresh:
+                if coins == 1:
+                    coins = fair_coins(rng)
+                noise = b * rng.standard_exponential()
+                threshold = center + (noise if coins & 1 else -noise)
+                coins >>= 1
             noisy = answers[j]
             if s > 0:
-                noisy += s * (rng.standard_exponential() - rng.standard_exponential())
-            if noisy < threshold:
-                out[i, j] = 0.0
-                continue
-            out[i, j] = noisy if release else 1.0
-            above += 1
+                if coins == 1:
+                    coins = fair_coins(rng)
+                noise = s * rng.standard_exponential()
+                noisy += noise if coins & 1 else -noise
+                coins >>= 1
+            called = noisy >= threshold
+            out[i, j] = (
+                noisy if called and release else ABOVE if called else BELOW
+            )  # without a branch on the call, which nobody can predict
+            above += called
             if above == cutoff:
                 break
-            if reset:
-                threshold = center + b * (rng.standard_exponential() - rng.standard_exponential())
-    return out
+            fresh = reset and called
 
 
 def patterns(length: int, cutoff: int) -> FloatArray:

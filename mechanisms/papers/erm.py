@@ -12,6 +12,7 @@ import numpy as np
 from numpy.random import Generator
 from scipy.optimize import brentq
 
+from dpwitness.mechanisms.numerics.drawing import Draws
 from dpwitness.mechanisms.numerics.losses import Loss
 from dpwitness.mechanisms.numerics.noise import SphericalNoise
 from dpwitness.mechanisms.numerics.solvers import Problem, minimise, minimise_perturbed, noise_that_yields
@@ -48,9 +49,9 @@ def admissible(dataset: object, owner: str, *, radius: float, clip: bool, binary
     return LabelledVectors(dataset.x / np.maximum(1.0, lengths / radius)[:, None], dataset.y, dataset.multiplicity)
 
 
-def sample_output(problem: Problem, noise: SphericalNoise, size: int, rng: Generator, grid: float) -> FloatArray:
+def output_draws(problem: Problem, noise: SphericalNoise, grid: float) -> Draws:
     """Rows w* + b."""
-    return rounded(noise.sample(size, rng, minimise(problem).w), grid)
+    return noise.draws(minimise(problem).w, grid)
 
 
 def output_log_density(problem: Problem, noise: SphericalNoise, outputs: FloatArray, grid: float) -> FloatArray:

@@ -16,6 +16,7 @@ from flint import arb, fmpq
 
 from dpwitness.mechanisms.balls.ball import Ball, Box, NotEnclosed, pick, softmax
 from dpwitness.mechanisms.domains import Costs
+from dpwitness.mechanisms.numerics.drawing import Draws
 from dpwitness.mechanisms.numerics.jit import jit_uncached
 from dpwitness.mechanisms.terms.datasets import LinearCosts
 from dpwitness.mechanisms.terms.notions import ApproxDP
@@ -23,15 +24,7 @@ from dpwitness.mechanisms.terms.optional import offered_when
 from dpwitness.mechanisms.terms.pairs import Pair
 from dpwitness.mechanisms.terms.protocol import FloatArray, Truth
 from dpwitness.mechanisms.terms.validation import InvalidArgument, require, shown
-from dpwitness.mechanisms.textbook.categorical import (
-    SoftmaxDraw,
-    cumulative,
-    draw_index,
-    draw_rows,
-    log_softmax,
-    output_rows,
-    sum_of_entries,
-)
+from dpwitness.mechanisms.textbook.categorical import SoftmaxDraw, draw_index, index_draws, log_softmax, output_rows, sum_of_entries
 
 LambdaRule = Literal["printed", "with_log_p"]
 # adversary(t, actions, record, cost): writes the cost of round t (from 0) from its record and the actions 0..t played so far.
@@ -122,10 +115,15 @@ class PrivateFTRL:
         """theta_1, ..., theta_T for oblivious costs: (T, p)."""
         return np.exp(self._table(dataset))
 
+    @offered_when(lambda self: self.adversary is None)
+    def draws(self, dataset: LinearCosts) -> Draws:
+        """How actions are drawn under oblivious costs."""
+        return index_draws(self._table(dataset))
+
     def sample(self, dataset: LinearCosts, size: int, rng: np.random.Generator) -> FloatArray:
         """(size, T) actions."""
         if self.adversary is None:
-            return draw_rows(cumulative(self._table(dataset)), size, rng)
+            return self.draws(dataset).sample(size, rng)
         out = np.zeros((size, self.horizon))
         self._play(out, dataset, rng)
         return out

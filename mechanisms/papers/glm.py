@@ -13,6 +13,7 @@ from numpy.random import Generator
 
 from dpwitness.mechanisms.balls.erm import ObjectiveBalls, OutputBalls
 from dpwitness.mechanisms.domains import LabelledBall
+from dpwitness.mechanisms.numerics.drawing import Draws
 from dpwitness.mechanisms.numerics.labelled_pairs import axis, far_response, lone_record, opposed_records, replaced
 from dpwitness.mechanisms.numerics.losses import Loss
 from dpwitness.mechanisms.numerics.noise import SphericalNoise
@@ -23,9 +24,9 @@ from dpwitness.mechanisms.papers.erm import (
     largest_loss,
     logistic_shift,
     objective_log_density,
+    output_draws,
     output_log_density,
     sample_objective,
-    sample_output,
 )
 from dpwitness.mechanisms.terms.datasets import LabelledVectors
 from dpwitness.mechanisms.terms.notions import ApproxDP, PureDP
@@ -155,9 +156,13 @@ class GLMOutputPerturbation(OutputBalls, _GLM):
         top = self._labels()[-1] if self.loss.name == "linear" else reach
         return self._pair(top, -top, "W14: slope +L against -L" if self.loss.name == "linear" else "W6: far responses of both signs")
 
+    def draws(self, dataset: LabelledVectors) -> Draws:
+        """How outputs are drawn."""
+        return output_draws(*self._risk(dataset), self.grid)
+
     def sample(self, dataset: LabelledVectors, size: int, rng: Generator) -> FloatArray:
         """Run `size` times: (size, p)."""
-        return sample_output(*self._risk(dataset), size, rng, self.grid)
+        return self.draws(dataset).sample(size, rng)
 
     def log_density(self, outputs: FloatArray, dataset: LabelledVectors) -> FloatArray:
         """Exact log-density at each row of `outputs`: (size,)."""

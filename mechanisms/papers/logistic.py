@@ -13,6 +13,7 @@ from numpy.random import Generator
 
 from dpwitness.mechanisms.balls.erm import ObjectiveBalls, OutputBalls
 from dpwitness.mechanisms.domains import LabelledBall
+from dpwitness.mechanisms.numerics.drawing import Draws
 from dpwitness.mechanisms.numerics.labelled_pairs import axis, opposed_records, replaced
 from dpwitness.mechanisms.numerics.noise import SphericalNoise
 from dpwitness.mechanisms.numerics.solvers import Problem
@@ -22,9 +23,9 @@ from dpwitness.mechanisms.papers.erm import (
     largest_loss,
     logistic_shift,
     objective_log_density,
+    output_draws,
     output_log_density,
     sample_objective,
-    sample_output,
 )
 from dpwitness.mechanisms.terms.datasets import LabelledVectors
 from dpwitness.mechanisms.terms.notions import PureDP
@@ -116,10 +117,13 @@ class LogisticOutputPerturbation(OutputBalls, _Logistic):
         first[1], second[1] = math.sqrt(1 - (k / reach) ** 2), -math.sqrt(1 - (k / reach) ** 2)
         return replaced(self.records, (first, 1.0), (second, 1.0), "W2", [(axis(self.dimension, t), 1.0, copies)])
 
+    def draws(self, dataset: LabelledVectors) -> Draws:
+        """How outputs are drawn."""
+        return output_draws(*self._risk(dataset), self.grid)
+
     def sample(self, dataset: LabelledVectors, size: int, rng: Generator) -> FloatArray:
         """Run `size` times: (size, d)."""
-        problem, noise = self._risk(dataset)
-        return sample_output(problem, noise, size, rng, self.grid)
+        return self.draws(dataset).sample(size, rng)
 
     def log_density(self, outputs: FloatArray, dataset: LabelledVectors) -> FloatArray:
         """Exact log-density at each row of `outputs`: (size,)."""

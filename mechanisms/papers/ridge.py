@@ -17,11 +17,11 @@ from dpwitness.mechanisms.balls.erm import ObjectiveBalls
 from dpwitness.mechanisms.balls.law import Clamped, LineLaw
 from dpwitness.mechanisms.balls.risk import RiskLaw
 from dpwitness.mechanisms.domains import LabelledBall
+from dpwitness.mechanisms.numerics.drawing import Draws
 from dpwitness.mechanisms.numerics.jit import jit
 from dpwitness.mechanisms.numerics.losses import Loss
-from dpwitness.mechanisms.numerics.noise import SphericalNoise
+from dpwitness.mechanisms.numerics.noise import SphericalNoise, on_grid
 from dpwitness.mechanisms.numerics.solvers import Problem
-from dpwitness.mechanisms.papers.erm import rounded
 from dpwitness.mechanisms.terms.datasets import LabelledVectors
 from dpwitness.mechanisms.terms.notions import PureDP
 from dpwitness.mechanisms.terms.optional import offered_when
@@ -132,11 +132,13 @@ class PrivateRidge(ObjectiveBalls):
         d0, d1 = (LabelledVectors([r[k] for r in rows][keep], [y[k] for y in labels][keep], copies) for k in (0, 1))
         return Pair(d0, d1, "replace-one", why)
 
+    def draws(self, dataset: LabelledVectors) -> Draws:
+        """How estimates are drawn."""
+        return Draws(fill_estimates, (*self._spectrum(dataset), self.rate, self._limit, float(self.grid)), int(self.dimension))
+
     def sample(self, dataset: LabelledVectors, size: int, rng: np.random.Generator) -> FloatArray:
         """(size, p) estimates."""
-        values, basis, target = self._spectrum(dataset)
-        coordinates = _estimates(values, target, self.rate, self._limit, size, rng)
-        return rounded(np.ascontiguousarray(coordinates @ basis.T), self.grid)
+        return self.draws(dataset).sample(size, rng)
 
     @offered_when(lambda self: self.grid == 0)
     def log_density(self, outputs: FloatArray, dataset: LabelledVectors) -> FloatArray:
@@ -200,12 +202,20 @@ def check_records(
 
 
 @jit
-def _estimates(values: FloatArray, target: FloatArray, rate: float, limit: float, size: int, rng: np.random.Generator) -> FloatArray:
-    """(size, p) minimisers in the eigenbasis, in which the isotropic noise has the same law."""
+def fill_estimates(
+    values: FloatArray,
+    basis: FloatArray,
+    target: FloatArray,
+    rate: float,
+    limit: float,
+    grid: float,
+    out: FloatArray,
+    rng: np.random.Generator,
+) -> None:
+    """Minimisers, found in the eigenbasis, in which the isotropic noise has the same law."""
     p = values.size
-    out = np.empty((size, p))
-    right = np.empty(p)
-    for i in range(size):
+    right, solution = np.empty(p), np.empty(p)
+    for i in range(len(out)):
         square = 0.0
         for j in range(p):
             right[j] = rng.standard_normal()
@@ -213,8 +223,12 @@ def _estimates(values: FloatArray, target: FloatArray, rate: float, limit: float
         scale = 0.5 * rng.standard_gamma(float(p)) / (rate * math.sqrt(square))
         for j in range(p):
             right[j] = target[j] + scale * right[j]
-        constrained_solution(values, right, limit, out[i])
-    return out
+        constrained_solution(values, right, limit, solution)
+        for j in range(p):
+            total = 0.0
+            for k in range(p):
+                total += basis[j, k] * solution[k]
+            out[i, j] = on_grid(total, grid)
 
 
 @jit

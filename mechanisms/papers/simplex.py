@@ -28,7 +28,7 @@ from dpwitness.mechanisms.terms.optional import offered_when
 from dpwitness.mechanisms.terms.pairs import Pair
 from dpwitness.mechanisms.terms.protocol import FloatArray, Truth
 from dpwitness.mechanisms.terms.validation import InvalidArgument, require, require_integer, require_one_of, require_probability, shown
-from dpwitness.mechanisms.textbook.categorical import SoftmaxDraw, draw_frequencies, log_softmax, output_rows
+from dpwitness.mechanisms.textbook.categorical import SoftmaxDraw, frequency_draws, log_softmax, output_rows
 
 Draws = Literal["pure", "approximate", "approximate_repaired"]
 _MOST_ROWS = 1_000_000
@@ -181,7 +181,7 @@ class SimplexSampling:
 
     def sample(self, dataset: LabelledVectors, size: int, rng: np.random.Generator) -> FloatArray:
         """(size, p) frequencies k/m."""
-        return draw_frequencies(np.exp(self.minimiser(dataset).log_theta), self.count, size, rng)
+        return frequency_draws(np.exp(self.minimiser(dataset).log_theta), self.count).sample(size, rng)
 
     def log_density(self, outputs: FloatArray, dataset: LabelledVectors) -> FloatArray:
         """Exact log-mass (multinomial); minus infinity where m times a row is no vector of counts."""

@@ -13,7 +13,7 @@ from typing import ClassVar, Literal
 import numpy as np
 
 from dpwitness.mechanisms.numerics.jit import jit
-from dpwitness.mechanisms.numerics.laws import laplace_kernel, laplace_log_density
+from dpwitness.mechanisms.numerics.laws import laplace_draws, laplace_log_density
 from dpwitness.mechanisms.papers.erm import rounded
 from dpwitness.mechanisms.papers.learner import LearnerMechanism
 from dpwitness.mechanisms.papers.ridge import constrained_solution
@@ -104,15 +104,14 @@ class TestDataDependentLearner(LearnerMechanism):
 
     def sample(self, dataset: LabelledVectors, size: int, rng: np.random.Generator) -> FloatArray:
         """(size, T) answers, or (size, d) weights, or (size, T) coefficients for a kernel other than the linear one."""
-        truths = self.learner.fit(dataset)(self.test_points)
+        answers = laplace_draws(self.learner.fit(dataset)(self.test_points), self.noise_scale)
         if self.release == "answers":
-            return rounded(laplace_kernel(truths, self.noise_scale, size, rng), self.grid)
+            return rounded(answers.sample(size, rng), self.grid)
         left, singular, right = self._decomposition()
         out = np.empty((size, right.shape[1]))
         for start in range(0, size, _CHUNK):
             rows = out[start : start + _CHUNK]
-            answers = rounded(laplace_kernel(truths, self.noise_scale, len(rows), rng), self.grid)
-            rows[:] = self._fit(answers, left, singular, right)
+            rows[:] = self._fit(rounded(answers.sample(len(rows), rng), self.grid), left, singular, right)
         return out
 
     def weights(self, answers: FloatArray) -> FloatArray:

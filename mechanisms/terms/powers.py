@@ -24,6 +24,12 @@ def offers(mechanism: Any, power: Any) -> bool:
     return all(hasattr(mechanism, name) for name in vars(power) if not name.startswith("_"))
 
 
+class HasDraws(Protocol):
+    """How its outputs on a dataset are drawn, as a compiled kernel: a `dpwitness.Draws`. Audits then count them where they are drawn."""
+
+    def draws(self, dataset: Any, /) -> Any: ...
+
+
 class HasDomain(Protocol):
     """The domain on which the claim is made, whose pairs are tried where none is given."""
 

@@ -18,16 +18,17 @@ from numpy.random import Generator
 from dpwitness.mechanisms.balls.law import BallsOnLine, GeometricLaw, LaplaceLaw, LineLaw, NormalLaw, RoundedNormalLaw
 from dpwitness.mechanisms.balls.shift import Shift
 from dpwitness.mechanisms.domains import Records
+from dpwitness.mechanisms.numerics.drawing import Draws
 from dpwitness.mechanisms.numerics.jit import jit
 from dpwitness.mechanisms.numerics.laws import (
     as_vector,
     as_whole,
     column,
-    geometric_kernel,
+    geometric_draws,
     geometric_log_cdf,
     geometric_log_mass,
     geometric_reach,
-    laplace_kernel,
+    laplace_draws,
     laplace_log_density,
 )
 from dpwitness.mechanisms.terms.notions import GDP, ApproxDP, PureDP
@@ -115,12 +116,16 @@ class Laplace(BallsOnLine):
         records = as_vector(dataset, "Laplace")
         return float(records.sum()) if self.arithmetic == "float" else _grid_steps(records)
 
-    def sample(self, dataset: Any, size: int, rng: Generator) -> FloatArray:
-        """Run `size` times: (size, 1)."""
+    def draws(self, dataset: Any) -> Draws:
+        """How outputs are drawn."""
         center = self._center(dataset)
         if self.arithmetic == "float":
-            return laplace_kernel(np.array([center]), self.scale, size, rng)
-        return geometric_kernel(center, self._step / self.scale, -np.inf, np.inf, self._step, size, rng)
+            return laplace_draws(np.array([center]), self.scale)
+        return geometric_draws(center, self._step / self.scale, step=self._step)
+
+    def sample(self, dataset: Any, size: int, rng: Generator) -> FloatArray:
+        """Run `size` times: (size, 1)."""
+        return self.draws(dataset).sample(size, rng)
 
     def log_density(self, outputs: FloatArray, dataset: Any) -> FloatArray:
         """Log-density, or in grid and discrete arithmetic log-mass, at each output: (size,)."""
@@ -187,9 +192,13 @@ class Geometric(BallsOnLine):
         """The number of ones."""
         return float(as_whole(dataset, type(self).__name__).sum())
 
+    def draws(self, dataset: Any) -> Draws:
+        """How outputs are drawn."""
+        return geometric_draws(self._count(dataset), self.epsilon)
+
     def sample(self, dataset: Any, size: int, rng: Generator) -> FloatArray:
         """Run `size` times: (size, 1)."""
-        return geometric_kernel(self._count(dataset), self.epsilon, -np.inf, np.inf, 1.0, size, rng)
+        return self.draws(dataset).sample(size, rng)
 
     def log_density(self, outputs: FloatArray, dataset: Any) -> FloatArray:
         """Log-mass at each output: (size,)."""
@@ -232,9 +241,9 @@ class TruncatedGeometric(Geometric):
     def worst_pair(self) -> Pair:
         return _one_more_one(self.records, self.low)
 
-    def sample(self, dataset: Any, size: int, rng: Generator) -> FloatArray:
-        """Run `size` times: (size, 1)."""
-        return geometric_kernel(self._count(dataset), self.epsilon, float(self.low), float(self.high), 1.0, size, rng)
+    def draws(self, dataset: Any) -> Draws:
+        """How outputs are drawn."""
+        return geometric_draws(self._count(dataset), self.epsilon, self.low, self.high)
 
     def log_density(self, outputs: FloatArray, dataset: Any) -> FloatArray:
         """Log-mass at each output: (size,)."""
@@ -258,13 +267,11 @@ def _one_more_one(records: int, ones: int) -> Pair:
 
 
 @jit
-def _gaussian(center: float, sigma: float, step: float, size: int, rng: Generator) -> FloatArray:
-    """(size, 1) rows center + N(0, sigma^2); for a positive `step` the noise is rounded to it, and the center counts steps."""
-    out = np.empty((size, 1))
-    for i in range(size):
+def fill_gaussian(center: float, sigma: float, step: float, out: FloatArray, rng: Generator) -> None:
+    """Rows center + N(0, sigma^2); for a positive `step` the noise is rounded to it, and the center counts steps."""
+    for i in range(len(out)):
         noise = sigma * rng.standard_normal()
         out[i, 0] = (center + np.floor(noise / step + 0.5)) * step if step > 0 else center + noise
-    return out
 
 
 @lru_cache(maxsize=256)
@@ -365,9 +372,13 @@ class Gaussian(BallsOnLine):
         records = as_vector(dataset, "Gaussian")
         return float(records.sum()) if self.arithmetic == "float" else _grid_steps(records)
 
+    def draws(self, dataset: Any) -> Draws:
+        """How outputs are drawn."""
+        return Draws(fill_gaussian, (self._center(dataset), self.sigma, GRID if self.arithmetic == "grid" else 0.0), 1)
+
     def sample(self, dataset: Any, size: int, rng: Generator) -> FloatArray:
         """Run `size` times: (size, 1)."""
-        return _gaussian(self._center(dataset), self.sigma, GRID if self.arithmetic == "grid" else 0.0, size, rng)
+        return self.draws(dataset).sample(size, rng)
 
     def log_density(self, outputs: FloatArray, dataset: Any) -> FloatArray:
         """Log-density, or on the grid log-mass, at each output: (size,)."""

@@ -14,6 +14,7 @@ from flint import arb
 from numpy.typing import NDArray
 
 from dpwitness.mechanisms.balls.ball import Ball, Box, Listed, pick, softmax
+from dpwitness.mechanisms.numerics.drawing import Draws
 from dpwitness.mechanisms.numerics.jit import jit
 from dpwitness.mechanisms.terms.protocol import FloatArray
 from dpwitness.mechanisms.terms.validation import InvalidArgument, require, shown
@@ -53,14 +54,16 @@ def draw_index(sums: FloatArray, uniform: float) -> int:
 
 
 @jit
-def draw_rows(sums: FloatArray, size: int, rng: np.random.Generator) -> FloatArray:
-    """(size, T) indices, column t drawn from row t of the (T, p) cumulative sums."""
-    rounds = sums.shape[0]
-    out = np.empty((size, rounds))
-    for i in range(size):
-        for t in range(rounds):
+def fill_indices(sums: FloatArray, out: FloatArray, rng: np.random.Generator) -> None:
+    """Rows of indices, column t drawn from row t of the (T, p) cumulative sums."""
+    for i in range(len(out)):
+        for t in range(len(sums)):
             out[i, t] = draw_index(sums[t], rng.random())
-    return out
+
+
+def index_draws(log_probabilities: FloatArray) -> Draws:
+    """T indices, the one at t drawn from row t of the (T, p) log-probabilities."""
+    return Draws(fill_indices, (cumulative(log_probabilities),), len(log_probabilities))
 
 
 @jit
@@ -95,15 +98,14 @@ def alias_table(probabilities: FloatArray) -> tuple[FloatArray, IntArray]:
 
 
 @jit
-def draw_frequencies(probabilities: FloatArray, draws: int, size: int, rng: np.random.Generator) -> FloatArray:
-    """(size, p) frequencies of `draws` independent draws each."""
+def fill_frequencies(
+    probabilities: FloatArray, tails: FloatArray, keep: FloatArray, other: IntArray, draws: int, out: FloatArray, rng: np.random.Generator
+) -> None:
+    """Rows of frequencies of `draws` independent draws each; `tails` sums the probabilities from each on, the alias table is theirs."""
     p = probabilities.size
-    out = np.empty((size, p))
     counts = np.empty(p, dtype=np.int64)
-    tails = np.cumsum(probabilities[::-1])[::-1]
-    keep, other = alias_table(probabilities)
     by_alias = draws <= 8 * p  # a draw by alias costs about an eighth of a binomial
-    for i in range(size):
+    for i in range(len(out)):
         counts[:] = 0
         if by_alias:
             for _ in range(draws):
@@ -122,7 +124,12 @@ def draw_frequencies(probabilities: FloatArray, draws: int, size: int, rng: np.r
             counts[p - 1] += left
         for j in range(p):
             out[i, j] = counts[j] / draws
-    return out
+
+
+def frequency_draws(probabilities: FloatArray, draws: int) -> Draws:
+    """Frequencies of `draws` independent draws from p probabilities."""
+    tails = np.ascontiguousarray(np.cumsum(probabilities[::-1])[::-1])
+    return Draws(fill_frequencies, (probabilities, tails, *alias_table(probabilities), int(draws)), len(probabilities))
 
 
 @jit
@@ -169,9 +176,13 @@ class SoftmaxDraw(Listed):
     def __post_init__(self) -> None:
         require(self).integer("actions")
 
+    def draws(self, dataset: FloatArray) -> Draws:
+        """How an index is drawn."""
+        return index_draws(self._table(dataset))
+
     def sample(self, dataset: FloatArray, size: int, rng: np.random.Generator) -> FloatArray:
         """(size, 1) indices."""
-        return draw_rows(cumulative(self._table(dataset)), size, rng)
+        return self.draws(dataset).sample(size, rng)
 
     def log_density(self, outputs: FloatArray, dataset: FloatArray) -> FloatArray:
         """Exact log-mass of each row."""

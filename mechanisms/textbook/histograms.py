@@ -9,7 +9,8 @@ import numpy as np
 from numpy.random import Generator
 
 from dpwitness.mechanisms.domains import Records
-from dpwitness.mechanisms.numerics.laws import as_whole, laplace_kernel, laplace_log_density
+from dpwitness.mechanisms.numerics.drawing import Draws
+from dpwitness.mechanisms.numerics.laws import as_whole, laplace_draws, laplace_log_density
 from dpwitness.mechanisms.terms.notions import PureDP
 from dpwitness.mechanisms.terms.pairs import Pair
 from dpwitness.mechanisms.terms.protocol import FloatArray, Truth
@@ -80,9 +81,13 @@ class NoisyHistogram:
             raise InvalidArgument(f"NoisyHistogram: records must lie between 0 and {self.bins - 1}, got {records.tolist()!r}")
         return np.bincount(records.astype(np.int64), minlength=self.bins).astype(np.float64)
 
+    def draws(self, dataset: Any) -> Draws:
+        """How outputs are drawn."""
+        return laplace_draws(self._counts(dataset), self.scale)
+
     def sample(self, dataset: Any, size: int, rng: Generator) -> FloatArray:
         """Run `size` times: (size, bins)."""
-        return laplace_kernel(self._counts(dataset), self.scale, size, rng)
+        return self.draws(dataset).sample(size, rng)
 
     def log_density(self, outputs: FloatArray, dataset: Any) -> FloatArray:
         """Log-density at each row: (size,)."""

@@ -6,6 +6,7 @@ Warner (1965) and Kairouz, Oh and Viswanath (2016) for randomised response; Erli
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -17,6 +18,7 @@ from numpy.random import Generator
 
 from dpwitness.mechanisms.balls.ball import Ball, Box, Listed, pick
 from dpwitness.mechanisms.domains import Records
+from dpwitness.mechanisms.numerics.drawing import Draws
 from dpwitness.mechanisms.numerics.jit import jit
 from dpwitness.mechanisms.numerics.laws import as_whole, column
 from dpwitness.mechanisms.terms.notions import PureDP
@@ -33,14 +35,12 @@ def _value(dataset: Any, values: int, owner: str) -> int:
 
 
 @jit
-def _randomized_response(value: int, categories: int, lie: float, size: int, rng: Generator) -> FloatArray:
-    """(size, 1) rows: `value` with probability 1 - lie, otherwise one of the others, evenly."""
-    out = np.empty((size, 1))
-    for i in range(size):
+def fill_response(value: int, categories: int, lie: float, out: FloatArray, rng: Generator) -> None:
+    """`value` with probability 1 - lie, otherwise one of the others, evenly."""
+    for i in range(len(out)):
         u = rng.random()
         other = min(np.floor(u / lie * (categories - 1)), categories - 2.0) if u < lie else -1.0  # the product may round up
         out[i, 0] = value if u >= lie else (other if other < value else other + 1.0)
-    return out
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,9 +80,13 @@ class RandomizedResponse(Listed):
     def _lie(self) -> float:
         return (self.categories - 1) / (math.exp(self.epsilon) + self.categories - 1)
 
+    def draws(self, dataset: Any) -> Draws:
+        """How outputs are drawn."""
+        return Draws(fill_response, (_value(dataset, self.categories, "RandomizedResponse"), int(self.categories), self._lie), 1)
+
     def sample(self, dataset: Any, size: int, rng: Generator) -> FloatArray:
         """Run `size` times: (size, 1)."""
-        return _randomized_response(_value(dataset, self.categories, "RandomizedResponse"), self.categories, self._lie, size, rng)
+        return self.draws(dataset).sample(size, rng)
 
     def log_density(self, outputs: FloatArray, dataset: Any) -> FloatArray:
         """Log-mass at each output: (size,)."""
@@ -131,31 +135,28 @@ def _farthest(values: int, hashes: int, bits: int) -> tuple[int, int, int]:
 
 
 @jit
-def _permanent(bloom: FloatArray, f: float, size: int, rng: Generator) -> FloatArray:
-    """(size, bits): each bit becomes 1 with probability f/2, 0 with probability f/2, and stays otherwise."""
-    out = np.empty((size, bloom.size))
-    for i in range(size):
+def fill_permanent(bloom: FloatArray, f: float, out: FloatArray, rng: Generator) -> None:
+    """Each bit becomes 1 with probability f/2, 0 with probability f/2, and stays otherwise."""
+    for i in range(len(out)):
         for j in range(bloom.size):
             u = rng.random()
             out[i, j] = 1.0 if u < 0.5 * f else (0.0 if u < f else bloom[j])
-    return out
 
 
 @jit
-def _instantaneous(bits: FloatArray, p: float, q: float, rng: Generator) -> FloatArray:
-    """(size, bits): a bit reads 1 with probability q if it is 1, p if it is 0."""
-    out = np.empty_like(bits)
-    for i in range(bits.shape[0]):
-        for j in range(bits.shape[1]):
-            out[i, j] = 1.0 if rng.random() < (q if bits[i, j] == 1.0 else p) else 0.0
-    return out
+def fill_instantaneous(bloom: FloatArray, f: float, p: float, q: float, out: FloatArray, rng: Generator) -> None:
+    """The same, and then each bit reads 1 with probability q if it is 1, p if it is 0."""
+    for i in range(len(out)):
+        fill_permanent(bloom, f, out[i : i + 1], rng)
+        for j in range(bloom.size):
+            out[i, j] = 1.0 if rng.random() < (q if out[i, j] == 1.0 else p) else 0.0
 
 
 RapporFactor = tuple[RandomizedResponse, FloatArray, FloatArray]
 
 
 @dataclass(frozen=True, slots=True)
-class _BloomReport:
+class _BloomReport(ABC):
     """A Bloom filter whose bits are flipped independently, each with odds e^(epsilon / 2h): what both forms of RAPPOR release."""
 
     epsilon: float
@@ -183,6 +184,14 @@ class _BloomReport:
     def worst_pair(self) -> Pair:
         first, second, differing = _farthest(self.values, self.hashes, self.bits)
         return Pair(np.array([float(first)]), np.array([float(second)]), "replace-one", f"Bloom filters {differing} bits apart")
+
+    @abstractmethod
+    def draws(self, dataset: Any) -> Draws:
+        """How reports are drawn."""
+
+    def sample(self, dataset: Any, size: int, rng: Generator) -> FloatArray:
+        """Run `size` times: (size, bits)."""
+        return self.draws(dataset).sample(size, rng)
 
     def _bloom(self, dataset: Any) -> FloatArray:
         return np.asarray(_bloom_filters(self.values, self.hashes, self.bits)[_value(dataset, self.values, type(self).__name__)])
@@ -227,9 +236,9 @@ class OneTimeRappor(_BloomReport):
     def f(self) -> float:
         return 2.0 / (1.0 + math.exp(self.epsilon / (2 * self.hashes)))
 
-    def sample(self, dataset: Any, size: int, rng: Generator) -> FloatArray:
-        """Run `size` times: (size, bits)."""
-        return _permanent(self._bloom(dataset), self.f, size, rng)
+    def draws(self, dataset: Any) -> Draws:
+        """How reports are drawn."""
+        return Draws(fill_permanent, (self._bloom(dataset), self.f), self.bits)
 
 
 @dataclass(frozen=True, slots=True)
@@ -259,6 +268,6 @@ class Rappor(_BloomReport):
     def q(self) -> float:
         return (1.0 / (1.0 + math.exp(-self.epsilon / (2 * self.hashes))) - self.f / 2) / (1 - self.f)
 
-    def sample(self, dataset: Any, size: int, rng: Generator) -> FloatArray:
-        """Run `size` times: (size, bits)."""
-        return _instantaneous(_permanent(self._bloom(dataset), self.f, size, rng), 1 - self.q, self.q, rng)
+    def draws(self, dataset: Any) -> Draws:
+        """How reports are drawn."""
+        return Draws(fill_instantaneous, (self._bloom(dataset), float(self.f), 1 - self.q, self.q), self.bits)

@@ -21,8 +21,9 @@ from numpy.random import Generator
 from dpwitness.mechanisms.balls.ball import Ball, Box, Listed, Span, pick, product, softmax
 from dpwitness.mechanisms.balls.maximum import max_between, max_log_density, max_loss, max_mass
 from dpwitness.mechanisms.domains import Answers
+from dpwitness.mechanisms.numerics.drawing import Draws
 from dpwitness.mechanisms.numerics.jit import jit
-from dpwitness.mechanisms.numerics.laws import as_vector, column, laplace_log_cdf, laplace_log_density, laplace_nodes
+from dpwitness.mechanisms.numerics.laws import as_vector, column, fair_coins, laplace_log_cdf, laplace_log_density, laplace_nodes
 from dpwitness.mechanisms.terms.notions import PureDP
 from dpwitness.mechanisms.terms.optional import offered_when
 from dpwitness.mechanisms.terms.pairs import Pair
@@ -44,15 +45,13 @@ def _underdog(queries: int, low: float, high: float, why: str) -> Pair:
 
 
 @jit
-def _by_weight(cumulative: FloatArray, size: int, rng: Generator) -> FloatArray:
-    """(size, 1) indices, drawn by inverting the cumulative weights."""
-    out = np.empty((size, 1))
-    for i in range(size):
+def fill_by_weight(cumulative: FloatArray, out: FloatArray, rng: Generator) -> None:
+    """Indices, drawn by inverting the cumulative weights."""
+    for i in range(len(out)):
         u, k = rng.random() * cumulative[-1], 0
         while cumulative[k] <= u and k < cumulative.size - 1:
             k += 1
         out[i, 0] = k
-    return out
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +98,14 @@ class _Selection(Listed, ABC):
     def support(self, dataset: Any) -> FloatArray:
         return np.arange(float(self.queries))[:, None]
 
+    @abstractmethod
+    def draws(self, dataset: Any) -> Draws:
+        """How outputs are drawn."""
+
+    def sample(self, dataset: Any, size: int, rng: Generator) -> FloatArray:
+        """Run `size` times: (size, 1), or (size, 2) where an index and a value are released."""
+        return self.draws(dataset).sample(size, rng)
+
 
 @dataclass(frozen=True, slots=True)
 class ExponentialMechanism(_Selection):
@@ -131,9 +138,9 @@ class ExponentialMechanism(_Selection):
     def worst_pair(self) -> Pair:
         return _underdog(self.queries, self.low, self.high, "query 0 at the lower end, the others at the upper end")
 
-    def sample(self, dataset: Any, size: int, rng: Generator) -> FloatArray:
-        """Run `size` times: (size, 1) indices."""
-        return _by_weight(np.cumsum(np.exp(self._log_mass(self._answers(dataset)))), size, rng)
+    def draws(self, dataset: Any) -> Draws:
+        """How indices are drawn."""
+        return Draws(fill_by_weight, (np.cumsum(np.exp(self._log_mass(self._answers(dataset)))),), 1)
 
     def _log_mass(self, answers: FloatArray) -> FloatArray:
         weights = self.epsilon / 2 * (answers - answers.max())
@@ -144,12 +151,13 @@ class ExponentialMechanism(_Selection):
 
 
 @jit
-def _permute_and_flip(heads: FloatArray, size: int, rng: Generator) -> FloatArray:
-    """(size, 1) indices: in random order, flip a coin with `heads[i]` for each, and stop at the first head."""
-    out = np.empty((size, 1))
+def fill_permute_and_flip(heads: FloatArray, out: FloatArray, rng: Generator) -> None:
+    """Indices: in random order, flip a coin with `heads[i]` for each, and stop at the first head."""
     order = np.arange(heads.size)
-    for i in range(size):
+    for i in range(len(out)):
         left = heads.size
+        for j in range(left):  # anew in each row, so that none depends on where a block begins
+            order[j] = j
         while True:  # an index of the largest answer has heads = 1, so this ends before `left` reaches 0
             j = int(rng.random() * left)
             k = order[j]
@@ -158,7 +166,6 @@ def _permute_and_flip(heads: FloatArray, size: int, rng: Generator) -> FloatArra
                 break
             left -= 1
             order[j], order[left] = order[left], k
-    return out
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,9 +188,9 @@ class PermuteAndFlip(_Selection):
     def worst_pair(self) -> Pair:
         return _underdog(self.queries, self.low, self.low + 2, "query 0 two below the others, then level with them")
 
-    def sample(self, dataset: Any, size: int, rng: Generator) -> FloatArray:
-        """Run `size` times: (size, 1) indices."""
-        return _permute_and_flip(self._heads(self._answers(dataset)), size, rng)
+    def draws(self, dataset: Any) -> Draws:
+        """How indices are drawn."""
+        return Draws(fill_permute_and_flip, (self._heads(self._answers(dataset)),), 1)
 
     def _heads(self, answers: FloatArray) -> FloatArray:
         return np.asarray(np.exp(self.epsilon / 2 * (answers - answers.max())))
@@ -213,17 +220,22 @@ class PermuteAndFlip(_Selection):
 
 
 @jit
-def _noisy_max(answers: FloatArray, scale: float, size: int, rng: Generator) -> FloatArray:
-    """(size, 2) rows: index of the largest answer + Laplace(scale), and that noisy value."""
-    out = np.empty((size, 2))
-    for i in range(size):
-        best, value = 0, -np.inf
+def fill_noisy_max(answers: FloatArray, scale: float, names: bool, values: bool, out: FloatArray, rng: Generator) -> None:
+    """Rows with the index of the largest answer + Laplace(scale), where `names`, and then that noisy value, where `values`."""
+    for i in range(len(out)):
+        best, value, coins = 0, -np.inf, 1
         for j in range(answers.size):
-            noisy = answers[j] + scale * (rng.standard_exponential() - rng.standard_exponential())
+            if coins == 1:
+                coins = fair_coins(rng)
+            noise = scale * rng.standard_exponential()
+            noisy = answers[j] + (noise if coins & 1 else -noise)
+            coins >>= 1
             if noisy > value:
                 best, value = j, noisy
-        out[i, 0], out[i, 1] = best, value
-    return out
+        if names:
+            out[i, 0] = best
+        if values:
+            out[i, out.shape[1] - 1] = value
 
 
 @lru_cache(maxsize=256)
@@ -290,10 +302,10 @@ class NoisyMax(_Selection):
             return _underdog(self.queries, self.low, self.high, "query 0 at the lower end, the others at the upper end")
         return Pair(np.full(self.queries, self.low), np.full(self.queries, self.low + 1), "linf", "all answers rise by 1")
 
-    def sample(self, dataset: Any, size: int, rng: Generator) -> FloatArray:
-        """Run `size` times: (size, 1), or (size, 2) for both."""
-        rows = _noisy_max(self._answers(dataset), self.scale, size, rng)
-        return rows if self.release == "both" else np.ascontiguousarray(rows[:, :1] if self.release == "index" else rows[:, 1:])
+    def draws(self, dataset: Any) -> Draws:
+        """How what is released is drawn."""
+        names, values = self.release != "value", self.release != "index"
+        return Draws(fill_noisy_max, (self._answers(dataset), self.scale, names, values), names + values)
 
     def _log_mass(self, answers: FloatArray) -> FloatArray:
         return _noisy_max_log_mass(tuple(answers.tolist()), self.scale)

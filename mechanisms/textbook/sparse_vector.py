@@ -22,6 +22,7 @@ from dpwitness.mechanisms.balls.ball import Ball, Box, Listed
 from dpwitness.mechanisms.balls.threshold import pattern_masses
 from dpwitness.mechanisms.domains import Answers
 from dpwitness.mechanisms.numerics import threshold_law
+from dpwitness.mechanisms.numerics.drawing import Draws
 from dpwitness.mechanisms.numerics.laws import as_vector
 from dpwitness.mechanisms.numerics.threshold_law import ABOVE, BELOW, Noise
 from dpwitness.mechanisms.terms.notions import PureDP
@@ -73,10 +74,13 @@ class _ThresholdTest(Listed):
     def _answers(self, dataset: Any) -> FloatArray:
         return as_vector(dataset, type(self).__name__, self.length)
 
+    def draws(self, dataset: Any) -> Draws:
+        """How rows of calls are drawn."""
+        return Draws(threshold_law.fill_calls, (self._answers(dataset), float(self.threshold), *self.noise), self.length)
+
     def sample(self, dataset: Any, size: int, rng: Generator) -> FloatArray:
         """Run `size` times: (size, length)."""
-        n = self.noise
-        return threshold_law.run(self._answers(dataset), self.threshold, n.threshold, n.query, n.cutoff, n.reset, n.release, size, rng)
+        return self.draws(dataset).sample(size, rng)
 
     def log_density(self, outputs: FloatArray, dataset: Any) -> FloatArray:
         """Log-mass of each row (variant 3: log-density in its released numbers): (size,)."""

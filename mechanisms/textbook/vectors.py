@@ -9,7 +9,8 @@ import numpy as np
 from numpy.random import Generator
 
 from dpwitness.mechanisms.domains import Answers, Records
-from dpwitness.mechanisms.numerics.laws import as_vector, laplace_kernel, laplace_log_density
+from dpwitness.mechanisms.numerics.drawing import Draws
+from dpwitness.mechanisms.numerics.laws import as_vector, laplace_draws, laplace_log_density
 from dpwitness.mechanisms.terms.notions import PureDP
 from dpwitness.mechanisms.terms.pairs import Pair
 from dpwitness.mechanisms.terms.protocol import FloatArray, Truth
@@ -66,9 +67,13 @@ class LaplaceVector:
         """The same shift spread evenly: the same epsilon, reached only where all coordinates lie beyond both centers."""
         return Pair(np.zeros(self.length), np.full(self.length, 1.0 / self.length), "l1", "every answer moves by 1 / length")
 
+    def draws(self, dataset: Any) -> Draws:
+        """How outputs are drawn."""
+        return laplace_draws(as_vector(dataset, "LaplaceVector", self.length), 1.0 / self.epsilon)
+
     def sample(self, dataset: Any, size: int, rng: Generator) -> FloatArray:
         """Run `size` times: (size, length)."""
-        return laplace_kernel(as_vector(dataset, "LaplaceVector", self.length), 1.0 / self.epsilon, size, rng)
+        return self.draws(dataset).sample(size, rng)
 
     def log_density(self, outputs: FloatArray, dataset: Any) -> FloatArray:
         """Log-density at each row: (size,)."""
@@ -126,9 +131,13 @@ class PrefixSums:
     def _sums(self, dataset: Any) -> FloatArray:
         return np.asarray(np.cumsum(as_vector(dataset, "PrefixSums", self.length)))
 
+    def draws(self, dataset: Any) -> Draws:
+        """How outputs are drawn."""
+        return laplace_draws(self._sums(dataset), self.scale)
+
     def sample(self, dataset: Any, size: int, rng: Generator) -> FloatArray:
         """Run `size` times: (size, length)."""
-        return laplace_kernel(self._sums(dataset), self.scale, size, rng)
+        return self.draws(dataset).sample(size, rng)
 
     def log_density(self, outputs: FloatArray, dataset: Any) -> FloatArray:
         """Log-density at each row: (size,)."""

@@ -12,7 +12,7 @@ from dpwitness import mechanisms as m
 from dpwitness.mechanisms.numerics.losses import LOSSES, Loss
 from dpwitness.mechanisms.terms.datasets import LabelledVectors
 from dpwitness.mechanisms.terms.validation import InvalidArgument
-from dpwitness.mechanisms.textbook.categorical import draw_frequencies
+from dpwitness.mechanisms.textbook.categorical import frequency_draws
 
 LINEAR = Loss("linear")
 SMOOTH = [name for name in LOSSES if math.isfinite(Loss(name).smoothness)]
@@ -51,7 +51,7 @@ def test_law_by_enumeration(name):
 @pytest.mark.parametrize(("p", "draws"), [(50, 300), (50, 401)])
 def test_alias_and_binomial_draws_have_multinomial_coordinates(p, draws):
     theta = np.random.default_rng(2).dirichlet(np.full(p, 0.3))
-    counts = np.rint(draw_frequencies(theta, draws, 40_000, np.random.default_rng(3)) * draws).astype(int)
+    counts = np.rint(frequency_draws(theta, draws).sample(40_000, np.random.default_rng(3)) * draws).astype(int)
     assert np.all(counts.sum(axis=1) == draws)
     for j in np.argsort(theta)[[p // 3, p // 2, p - 1]]:
         expected = 40_000 * stats.binom.pmf(np.arange(draws + 1), draws, theta[j])

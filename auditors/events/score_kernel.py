@@ -1,0 +1,290 @@
+"""The kernel of `Threshold`: a score as flat tables, worked out column by column over some rows that stay in the cache.
+
+Each number that the score looks at is laid out once, as it is or standardised; each block of features then goes over these columns, in
+loops that the compiler can vectorise.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpwitness.auditors.events.features import (
+    Affine,
+    Block,
+    Columns,
+    Distances,
+    Levels,
+    Numbers,
+    Places,
+    Products,
+    Ramps,
+    SignedLog,
+    Sorted,
+    Trees,
+)
+from dpwitness.mechanisms.numerics.jit import jit
+from dpwitness.mechanisms.terms.protocol import FloatArray
+
+if TYPE_CHECKING:
+    from dpwitness.auditors.events.kernels import Kernel
+    from dpwitness.auditors.events.rules import Threshold
+
+_KINDS = (Levels, Ramps, Affine, SignedLog, Products, Sorted, Distances, Places, Trees)
+_LEVELS, _RAMPS, _AFFINE, _SIGNED_LOG, _PRODUCTS, _SORTED, _DISTANCES, _PLACES, _TREES = range(len(_KINDS))
+_ROWS = 256
+
+
+class _Tables:
+    """What the kernel reads: columns to lay out, and of each block its kind, length, and where its whole and real numbers begin."""
+
+    def __init__(self) -> None:
+        self.inputs: dict[tuple[int, float, float], int] = {}
+        self.blocks: list[tuple[int, int, int, int]] = []
+        self.whole: list[int] = []
+        self.real: list[float] = []
+
+    def input(self, column: int, center: float = 0.0, scale: float = 0.0) -> int:
+        """The place of a column, plain where the scale is 0."""
+        return self.inputs.setdefault((int(column), float(center), float(scale)), len(self.inputs))
+
+    def add(self, block: Block, weights: FloatArray) -> None:
+        begin = _KINDS.index(type(block)), len(self.whole), len(self.real)
+        length, whole, real = self._of(block)
+        self.blocks.append((begin[0], length, begin[1], begin[2]))
+        self.whole += [int(number) for number in whole]
+        self.real += [float(number) for part in (*real, weights) for number in part]
+
+    def _of(self, block: Any) -> tuple[int, list[Any], tuple[Any, ...]]:
+        """Length, whole numbers, and real numbers before the weights."""
+        if isinstance(block, Levels):
+            return len(block.keys), [self.input(block.column)], (block.keys,)
+        if isinstance(block, Ramps):
+            less = -1 if block.less < 0 else self.input(block.less)
+            return len(block.knots) - 1, [self.input(block.column), less], (block.knots,)
+        if isinstance(block, Places):
+            return len(block.at), [self.input(column) for column in block.at], ((block.value,),)
+        if isinstance(block, Numbers):
+            inputs = [self.input(*each) for each in zip(block.at, block.center, block.scale, strict=True)]
+            return len(inputs), inputs, (block.one, block.zero) if isinstance(block, Distances) else ()
+        feature = [self.input(column) if left >= 0 else 0 for column, left in zip(block.feature, block.left, strict=True)]
+        return len(feature), [len(block.roots), *feature, *block.left, *block.right, *block.roots], (block.threshold, block.value)
+
+
+def of_threshold(event: Threshold, code: float) -> Kernel | None:
+    """The kernel for outputs with this structure code; None where a ramp is so long or so short that its slope is no float."""
+    tables = _Tables()
+    for block, weights in event.score.blocks:
+        with np.errstate(over="ignore"):
+            if isinstance(block, Ramps) and not (np.diff(block.knots).min() > 1e-200 and block.knots[-1] - block.knots[0] < np.inf):
+                return None
+        tables.add(block, weights)
+    inputs = np.array(list(tables.inputs) or [(0, 0.0, 0.0)])
+    columns = inputs[:, 0].astype(np.int64), np.ascontiguousarray(inputs[:, 1]), np.ascontiguousarray(inputs[:, 2])
+    blocks = np.array(tables.blocks, dtype=np.int64).reshape(-1, 4)
+    score = (float(event.score.offset), event.score.unit, float(event.low), float(event.high))
+    count = _counter(frozenset(kind for kind, _, _, _ in tables.blocks))
+    return count, (code, *columns, blocks, np.array(tables.whole, dtype=np.int64), np.array(tables.real, dtype=np.float64), *score)
+
+
+@cache
+def _counter(kinds: frozenset[int]) -> Callable[..., None]:
+    """The kernel for scores with blocks of these kinds: others are not compiled, which is what takes seconds."""
+    levels, ramps, affine, signed_log, products = (kind in kinds for kind in (_LEVELS, _RAMPS, _AFFINE, _SIGNED_LOG, _PRODUCTS))
+    in_order, distances, places, trees = (kind in kinds for kind in (_SORTED, _DISTANCES, _PLACES, _TREES))
+
+    @jit
+    def count_scores(
+        code: float,
+        columns: Columns,
+        centers: FloatArray,
+        scales: FloatArray,
+        blocks: Columns,
+        whole: Columns,
+        real: FloatArray,
+        offset: float,
+        unit: float,
+        low: float,
+        high: float,
+        rows: FloatArray,
+        table: NDArray[np.int64],
+    ) -> None:
+        """Scores above `high` are D1, below `low` D0."""
+        x = np.empty((len(columns), _ROWS))
+        total = np.empty(_ROWS)
+        plus, minus = 0, 0
+        for start in range(0, len(rows), _ROWS):
+            size = min(_ROWS, len(rows) - start)
+            for k in range(len(columns)):
+                _lay_out(code, columns[k], centers[k], scales[k], rows[start : start + size], x[k])
+            for i in range(size):
+                total[i] = offset
+            for b in range(len(blocks)):
+                kind, n, at, real_of = blocks[b, 0], blocks[b, 1], whole[blocks[b, 2] :], real[blocks[b, 3] :]
+                if levels and kind == _LEVELS:  # the names are constants here, and what they rule out is dropped
+                    _levels(real_of[:n], real_of[n:], x[at[0]], size, total)
+                elif ramps and kind == _RAMPS:
+                    _ramps(real_of[: n + 1], real_of[n + 1 :], x[at[0]], x[max(at[1], 0)], at[1] >= 0, size, total)
+                elif affine and kind == _AFFINE:
+                    _affine(at[:n], real_of, x, size, total)
+                elif signed_log and kind == _SIGNED_LOG:
+                    _signed_log(at[:n], real_of, x, size, total)
+                elif products and kind == _PRODUCTS:
+                    _products(at[:n], real_of, x, size, total)
+                elif in_order and kind == _SORTED:
+                    _sorted(at[:n], real_of, x, size, total)
+                elif distances and kind == _DISTANCES:
+                    _distances(at[:n], real_of, x, size, total)
+                elif places and kind == _PLACES:
+                    _places(at[:n], real_of[0], real_of[1:], x, size, total)
+                elif trees and kind == _TREES:
+                    _trees(n, at, real_of, x[:, :size], total)
+            for i in range(size):
+                score = np.rint(total[i] / unit) * unit
+                plus += (score > high) and not (score < low)
+                minus += (score < low) and not (score > high)
+        table[0] += len(rows) - plus - minus
+        table[1] += plus
+        table[2] += minus
+
+    return count_scores
+
+
+@jit
+def _lay_out(code: float, column: int, center: float, scale: float, rows: FloatArray, out: FloatArray) -> None:
+    """A column of the output matrix, whose first is the structure code; in units of its spread unless `scale` is 0."""
+    for i in range(len(rows)):
+        out[i] = rows[i, column - 1] if column > 0 else code
+    if scale > 0.0:
+        for i in range(len(rows)):
+            z = (out[i] - center) / scale
+            z = z if z == z else 0.0
+            z = z if z < 1e100 else 1e100
+            out[i] = z if z > -1e100 else -1e100
+
+
+@jit
+def _levels(keys: FloatArray, weights: FloatArray, column: FloatArray, size: int, total: FloatArray) -> None:
+    for k in range(len(keys)):
+        key, weight = keys[k], weights[k]
+        for i in range(size):
+            value = column[i] if column[i] == column[i] else np.inf
+            total[i] += weight if value == key else 0.0
+
+
+@jit
+def _ramps(knots: FloatArray, weights: FloatArray, column: FloatArray, less: FloatArray, gap: bool, size: int, total: FloatArray) -> None:
+    for k in range(len(knots) - 1):
+        left, right = knots[k], knots[k + 1]
+        slope = weights[k] / (right - left)
+        for i in range(size):
+            value = column[i] - less[i] if gap else column[i]
+            value = value if value > left else left  # NaN too
+            value = value if value < right else right
+            total[i] += (value - left) * slope
+
+
+@jit
+def _affine(at: Columns, weights: FloatArray, x: FloatArray, size: int, total: FloatArray) -> None:
+    for k in range(len(at)):
+        column, weight = x[at[k]], weights[k]
+        for i in range(size):
+            total[i] += column[i] * weight
+
+
+@jit
+def _signed_log(at: Columns, weights: FloatArray, x: FloatArray, size: int, total: FloatArray) -> None:
+    for k in range(len(at)):
+        column, weight = x[at[k]], weights[k]
+        for i in range(size):
+            total[i] += np.copysign(np.log1p(abs(column[i])), column[i]) * weight
+
+
+@jit
+def _products(at: Columns, weights: FloatArray, x: FloatArray, size: int, total: FloatArray) -> None:
+    place = 0
+    for first in range(len(at)):
+        for second in range(first, len(at)):
+            a, b, weight = x[at[first]], x[at[second]], weights[place]
+            place += 1
+            for i in range(size):
+                total[i] += min(max(a[i], -1e70), 1e70) * min(max(b[i], -1e70), 1e70) * weight
+
+
+@jit
+def _sorted(at: Columns, weights: FloatArray, x: FloatArray, size: int, total: FloatArray) -> None:
+    """Each pass compares neighbours, even and odd in turn: after as many passes as columns all are in order."""
+    count = len(at)
+    z = np.empty((count, size))
+    for k in range(count):
+        for i in range(size):
+            z[k, i] = x[at[k], i]
+    for turn in range(count):
+        for k in range(turn % 2, count - 1, 2):
+            for i in range(size):
+                a, b = z[k, i], z[k + 1, i]
+                z[k, i], z[k + 1, i] = (a if a < b else b), (b if a < b else a)
+    for k in range(count):
+        for i in range(size):
+            total[i] += z[k, i] * weights[k]
+
+
+@jit
+def _distances(at: Columns, real: FloatArray, x: FloatArray, size: int, total: FloatArray) -> None:
+    count = len(at)
+    one, zero = np.zeros(size), np.zeros(size)
+    for k in range(count):
+        column, center1, center0 = x[at[k]], real[k], real[count + k]
+        for i in range(size):
+            one[i] += (column[i] - center1) * (column[i] - center1)
+            zero[i] += (column[i] - center0) * (column[i] - center0)
+    weights = real[2 * count :]
+    for i in range(size):
+        first, second = np.sqrt(one[i]), np.sqrt(zero[i])
+        total[i] += (first - second) * weights[0]
+        total[i] += (np.log(first + 1e-3) - np.log(second + 1e-3)) * weights[1]
+        total[i] += np.log1p(first + second) * weights[2]
+
+
+@jit
+def _places(at: Columns, wanted: float, weights: FloatArray, x: FloatArray, size: int, total: FloatArray) -> None:
+    length = len(at)
+    for i in range(size):
+        first, last, times, before = length, length, 0, False
+        for k in range(length):
+            value = x[at[k], i]
+            hit = (value if value == value else np.inf) == wanted
+            if hit:
+                first, last, times = (k if times == 0 else first), k, times + 1
+                if before:
+                    total[i] += weights[2 * length + 2 + k]
+            before = hit
+        total[i] += weights[first] + weights[length + 1 + last] + times * weights[2 * length + 2]
+
+
+@jit
+def _trees(nodes: int, whole: Columns, real: FloatArray, x: FloatArray, total: FloatArray) -> None:
+    feature, left, right = whole[1 : nodes + 1], whole[nodes + 1 : 2 * nodes + 1], whole[2 * nodes + 1 : 3 * nodes + 1]
+    roots = whole[3 * nodes + 1 : 3 * nodes + 1 + whole[0]]
+    sums = sum_of_trees(x.T, feature, real[:nodes], left, right, real[nodes : 2 * nodes], roots)
+    for i in range(len(sums)):
+        total[i] += real[2 * nodes] * sums[i]
+
+
+@jit
+def sum_of_trees(
+    matrix: FloatArray, feature: Columns, threshold: FloatArray, left: Columns, right: Columns, value: FloatArray, roots: Columns
+) -> FloatArray:
+    """Of each row: from each root to the left where a number is at most the threshold, else (NaN too) to the right, down to a leaf."""
+    total = np.zeros(len(matrix))
+    for i in range(len(matrix)):
+        for root in roots:
+            node = root
+            while left[node] >= 0:
+                node = left[node] if matrix[i, feature[node]] <= threshold[node] else right[node]
+            total[i] += value[node]
+    return total
