@@ -89,12 +89,12 @@ def search_and_test(state: Course, pairs: list[Pair]) -> None:
     if state.asked.bits and any(floats for _, floats in probes):
         spend = bit_rounds(budget, len(pairs))
         _test_bits(state, pairs, spend, width)
-        budget = min(budget - spend, state.left)
+        budget = state.left
     best, seen = 0, list[BothSides]()
     if len(pairs) > 1:
         spend = int(PILOT_SHARE * budget)
         best, seen = _pilot(state, pairs, spend, width)
-        budget = min(budget - spend, state.left)
+        budget = state.left
     _test(state, pairs[best], best, seen, budget, width)
 
 

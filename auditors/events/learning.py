@@ -15,6 +15,7 @@ from threadpoolctl import threadpool_limits
 
 from dpwitness.auditors.events.detection import ScoreLaw, score_law
 from dpwitness.auditors.events.divergence import LEVELS, Binned, train_binned
+from dpwitness.auditors.events.features import values_of
 from dpwitness.auditors.events.outputs import Outputs, concatenate
 from dpwitness.auditors.events.posterior import Choice, Draws, Goal, Table, counts_of, draw_atoms, draw_shares, judged, trusted
 from dpwitness.auditors.events.rules import Event, only_exact
@@ -37,6 +38,7 @@ from dpwitness.mechanisms.terms.protocol import FloatArray
 _WORTH = 0.01  # how much more a later, less simple order must promise
 _PLAIN_ATOMS = 16  # different outputs that need no model beside their counts
 _PILOT_ROWS = 12_000  # of training, where pairs are only ranked
+_ENOUGH = 2**14  # to see whether a model of one number promises more than a threshold on it
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +116,7 @@ def learn(
 def _candidates(
     data: Training, goal: Goal, near: FloatArray | None, rng: np.random.Generator, start: dict[str, float] | None
 ) -> Iterator[_Candidate]:
-    def scored(method: str, scorer: Scorer, score: FloatArray, whole: FloatArray) -> _Candidate:
+    def scored(method: str, scorer: Scorer, score: FloatArray, whole: FloatArray, data: Training = data) -> _Candidate:
         """`score` judges; `whole` is what the event will compare, whose thresholds name as many of the training outputs."""
         table = Table.build(score, data.label)
         cells = np.arange(len(table.total))
@@ -137,7 +139,15 @@ def _candidates(
     alone = few or len(data.varying) <= 1  # a model has nothing to say of atoms beyond their own counts
     if atoms is not None and alone:
         yield _of_atoms(data, goal, *atoms, None, rng)
-    model = None if few else fit_model(data, start=start)
+    simple = few
+    if alone and line is not None and len(data.label) > 2 * _ENOUGH and repeated(values_of(data.matrix)) is None:
+        part = data.rows(np.arange(len(data.label)) % (len(data.label) // _ENOUGH) == 0)
+        tried = fit_model(part, start=start)
+        judge = None if tried is None else held_out_scores(part, tried)
+        if tried is not None and judge is not None:  # a part shows whether a model of one number is worth what it costs to fit
+            own, whole = line.score(part.matrix), tried.score(part.matrix)
+            simple = scored("model", tried, judge, whole, part).choice.expected <= scored("line", line, own, own, part).choice.expected
+    model = None if simple else fit_model(data, start=start)
     scores = held_out_scores(data, model) if model is not None else None
     exact = repeated(model.values) if model is not None else None
     if exact is not None:

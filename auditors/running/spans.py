@@ -11,12 +11,14 @@ from numpy.typing import NDArray
 
 from dpwitness.auditors.events.outputs import Outputs
 from dpwitness.auditors.events.rules import Event
-from dpwitness.auditors.running.health import same_outputs
+from dpwitness.auditors.running.fused import WORTH, Counter, counter
+from dpwitness.auditors.running.health import Unfit, same_outputs
 from dpwitness.auditors.running.repeats import mark
 from dpwitness.auditors.running.stage import Sides, Stage
 from dpwitness.mechanisms.terms.protocol import MechanismFailed
 
 Tables = list[NDArray[np.int64]]
+_Counters = tuple[Counter, Counter]
 
 
 @dataclass(slots=True)
@@ -93,9 +95,15 @@ def run_span(stage: Stage, events: Sequence[Event], keep: int, again: bool, firs
     Outputs of chunks that begin before round `keep` are kept.
     """
     began = perf_counter()
+    counters = _counters(stage, events)
     parts: dict[int, Segment] = {}
     for index in range(first, last):
-        found = _chunk(stage, events, index, index * stage.chunk < keep)
+        if counters is None or index * stage.chunk < keep:
+            found = _sampled(stage, events, index, index * stage.chunk < keep)
+            if counters is not None and index == 0:
+                _require_equal(found, _drawn(stage, counters, index))
+        else:
+            found = _drawn(stage, counters, index)
         if found.lost and again:
             return Span(first, index, list(parts.items()), True, perf_counter() - began)
         parts.setdefault(stage.segment(index), Segment()).add(found)
@@ -104,15 +112,47 @@ def run_span(stage: Stage, events: Sequence[Event], keep: int, again: bool, firs
     return Span(first, last, list(parts.items()), False, perf_counter() - began)
 
 
-def _chunk(stage: Stage, events: Sequence[Event], index: int, kept: bool) -> Segment:
+def _counters(stage: Stage, events: Sequence[Event]) -> _Counters | None:
+    """What counts the one event of a long stage where outputs are drawn, on D1 and on D0; None where it is not worth it, or cannot be."""
+    if stage.single or len(events) != 1 or stage.rounds < WORTH:
+        return None
+    one, zero = (counter(stage.run, dataset, events[0]) for dataset in (stage.pair.d1, stage.pair.d0))
+    return None if one is None or zero is None else (one, zero)
+
+
+def _drawn(stage: Stage, counters: _Counters, index: int) -> Segment:
+    """A chunk of which no output is stored but the first."""
+
+    def work() -> list[tuple[NDArray[np.int64], Outputs]]:
+        sizes, order, rngs, _ = stage.sides(index)
+        found = {side: counters[side].count(sizes[side], rngs[side]) for side in order}
+        return [found[0], found[1]]
+
+    began = perf_counter()
+    found = stage.apart(index, work)
+    took = perf_counter() - began
+    tables = [np.array([table for table, _ in found])]
+    return Segment(tables, [], stage.size(index), 0, _marks(stage, [head for _, head in found]), took, False)
+
+
+def _sampled(stage: Stage, events: Sequence[Event], index: int, kept: bool) -> Segment:
     began = perf_counter()
     sides = stage.sample(index)
     took = perf_counter() - began
     seen = [side for side in sides if side is not None]
-    marks = [found for side in seen if (found := mark(side)) is not None and found % stage.marked == 0]
     tables = [np.array([_tabulate(event, side) for side in sides], dtype=np.int64) for event in events]
     lost = stage.size(index) - sum(map(len, seen))
-    return Segment(tables, [sides] if kept else [], stage.size(index), lost, marks, took, stage.single)
+    return Segment(tables, [sides] if kept else [], stage.size(index), lost, _marks(stage, seen), took, stage.single)
+
+
+def _marks(stage: Stage, seen: Sequence[Outputs]) -> list[int]:
+    return [found for side in seen if (found := mark(side)) is not None and found % stage.marked == 0]
+
+
+def _require_equal(sampled: Segment, drawn: Segment) -> None:
+    """Raise Unfit if a mechanism's ``draws`` are not its ``sample``: what is counted must be what is audited."""
+    if not sampled.lost and (sampled.marks != drawn.marks or not np.array_equal(sampled.tables[0], drawn.tables[0])):
+        raise Unfit("mechanism draws something else than it samples: draws(dataset).sample and sample must give the same outputs")
 
 
 def _tabulate(event: Event, side: Outputs | None) -> NDArray[np.int64]:

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.random import Generator
@@ -24,6 +24,7 @@ from dpwitness.mechanisms.foreign import global_generators
 from dpwitness.mechanisms.terms.pairs import Pair
 
 Sides = tuple[Outputs | None, Outputs | None]
+T = TypeVar("T")
 
 SEGMENTS = 1024  # of a stage, at most
 _MARKS = 2**15  # of a stage, about, that tell repeated outputs
@@ -99,17 +100,21 @@ class Stage:
 
     def sample(self, index: int) -> Sides:
         """Run chunk `index`: outputs on D1 and on D0, after a fair coin has been flipped for every round. None for a batch that raised."""
+        return self.apart(index, lambda: self.flip(index)[0])
+
+    def apart(self, index: int, work: Callable[[], T]) -> T:
+        """Do the work of a chunk, with the global generators seeded for it where it draws from them."""
         if of_this_project(self.run):
-            return self.flip(index)[0]
+            return work()
         if not self.shared:
             with turns().watching():
                 before = global_generators.fingerprint()
-                sides, _ = self.flip(index)
+                found = work()
                 untouched = global_generators.fingerprint() == before
             if untouched:
-                return sides
+                return found
         with self.globally_seeded(index):
-            return self.flip(index)[0]
+            return work()
 
     @contextmanager
     def globally_seeded(self, index: int) -> Iterator[None]:
