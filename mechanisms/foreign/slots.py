@@ -5,8 +5,10 @@ from __future__ import annotations
 import os
 import shutil
 import sys
-from collections.abc import Iterator
+import types
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
+from contextvars import ContextVar
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +17,9 @@ from dpwitness.mechanisms.foreign import environments
 from dpwitness.mechanisms.foreign.process import Slot, Worker, borrow
 from dpwitness.mechanisms.terms.reading import Json
 from dpwitness.mechanisms.terms.validation import InvalidArgument
+
+# On a machine of a cluster: where the files lie that were sent along with a task, by their places on the machine that sent them.
+SENT: ContextVar[Mapping[str, str]] = ContextVar("SENT", default=types.MappingProxyType({}))
 
 
 class TargetError(InvalidArgument):
@@ -54,8 +59,8 @@ def slot_of(file: str, python: str | None, memory_limit: float = 0.0) -> Slot:
     if adapter is not None:
         return Slot(python, str(adapter), (), memory)
     if not file.endswith(".py"):
-        return Slot(python, file, (os.getcwd(),), memory)
-    path = Path(file).resolve()
+        return Slot(python, file, (os.getcwd(), *{os.path.dirname(place): None for place in SENT.get().values()}), memory)
+    path = Path(SENT.get().get(file, file)).resolve()
     if not path.is_file():
         raise TargetError(f"target must name an existing file, got {file!r}")
     return Slot(python, str(path), (str(path.parent),), memory)

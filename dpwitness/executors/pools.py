@@ -9,11 +9,10 @@ import signal
 import sys
 import threading
 from collections.abc import Iterator
-from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures import Executor, ProcessPoolExecutor
 from contextlib import contextmanager
 from multiprocessing import parent_process
 from multiprocessing.connection import wait
-from typing import Any
 
 _PDEATHSIG = 1  # of prctl, see linux/prctl.h
 
@@ -21,7 +20,7 @@ _PDEATHSIG = 1  # of prctl, see linux/prctl.h
 @contextmanager
 def pool(count: int) -> Iterator[ProcessPoolExecutor]:
     """A pool of `count` processes. On the way out nothing is waited for: workers are killed, with what they have started."""
-    executor = ProcessPoolExecutor(count, initializer=_contained, initargs=(os.getpid(),))
+    executor = ProcessPoolExecutor(count, initializer=contained, initargs=(os.getpid(),))
     try:
         yield executor
     finally:
@@ -31,11 +30,38 @@ def pool(count: int) -> Iterator[ProcessPoolExecutor]:
         with _silent(manager):
             executor.shutdown(wait=False, cancel_futures=True)
             for process in alive:
-                _end(process)
+                end(process.pid)
             if results is not None:
                 results.close()  # ours is the last end: else a reader would wait for the rest of what a worker was killed over
             if manager is not None:
                 manager.join(5.0)
+
+
+@contextmanager
+def loky_pool(count: int) -> Iterator[Executor]:
+    """A pool of `count` processes that begin afresh instead of as a fork of this one. Killed on the way out, as those of `pool`."""
+    from loky import ProcessPoolExecutor as Loky
+
+    with unheard():
+        executor = Loky(count, timeout=None, initializer=contained, initargs=(os.getpid(),))
+        executor.submit(int).result()  # starts them all
+    try:
+        yield executor
+    finally:
+        alive = list((executor._processes or {}).values())
+        executor.shutdown(wait=False, kill_workers=True)
+        for process in alive:
+            end(process.pid)
+
+
+@contextmanager
+def unheard() -> Iterator[None]:
+    """Threads and processes that are started here never hear Ctrl-C, not even before `contained` runs in them."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 @contextmanager
@@ -49,33 +75,37 @@ def _silent(thread: threading.Thread | None) -> Iterator[None]:
         threading.excepthook = hook
 
 
-def _end(process: Any) -> None:
-    """A worker may ignore SIGTERM."""
-    with contextlib.suppress(OSError):
-        os.killpg(process.pid, signal.SIGKILL)
-    with contextlib.suppress(OSError, ValueError):
-        process.kill()
+def end(pid: int) -> None:
+    """Kill a worker and its group. It may ignore SIGTERM; one that has not come to `contained` has no group of its own."""
+    for kill in (os.killpg, os.kill):
+        with contextlib.suppress(OSError):
+            kill(pid, signal.SIGKILL)
 
 
-def _contained(parent: int) -> None:
+def contained(parent: int) -> None:
     """In a worker: a group of its own, Ctrl-C is the parent's to handle, and an end with the parent's end."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    for sign in (signal.SIGTERM, signal.SIGHUP):
-        signal.signal(sign, signal.SIG_DFL)  # the parent's handlers came along
     with contextlib.suppress(OSError):
         os.setpgid(0, 0)
-    if sys.platform == "linux":
-        with contextlib.suppress(OSError, AttributeError):
-            ctypes.CDLL(None).prctl(_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+    obedient()
     if os.getppid() != parent:
         os._exit(1)
     threading.Thread(target=_watch, daemon=True).start()
 
 
+def obedient() -> None:
+    """In a worker of any kind: Ctrl-C is the first process' to handle, other signals end it, and so does its parent's end."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    for sign in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(sign, signal.SIG_DFL)  # the parent's handlers came along
+    if sys.platform == "linux":
+        with contextlib.suppress(OSError, AttributeError):
+            ctypes.CDLL(None).prctl(_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+
+
 def _watch() -> None:
     """Where the system does not tell a child that its parent has died, a pipe does."""
     found = parent_process()
-    if found is not None:
+    if found is not None and found.sentinel is not None:  # loky has none
         wait([found.sentinel])
         with contextlib.suppress(OSError):
             os.killpg(0, signal.SIGKILL)

@@ -1,0 +1,171 @@
+"""Dask: a cluster on this machine, or the scheduler of one elsewhere, as an executor.
+
+Tasks go through `Client.get_executor`. Measured (distributed 2026.8.0, Python 3.11, scheduler and two workers in processes of their own,
+NUMBERS
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import logging
+import os
+import pickle
+import tempfile
+import warnings
+from collections import OrderedDict
+from collections.abc import Iterator, Sequence
+from concurrent.futures import Executor, Future
+from contextlib import contextmanager
+from functools import partial
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import cloudpickle
+from distributed import Client, LocalCluster
+
+from dpwitness.executors.pools import end, unheard
+from dpwitness.executors.worker import builds, call
+from dpwitness.mechanisms.foreign.process import close_idle
+from dpwitness.mechanisms.terms.validation import InvalidArgument, said
+
+CONNECT = 10.0  # seconds in which a scheduler must answer
+FIRST = 60.0  # seconds in which a worker must have run a first task
+_GOODBYE = 5.0  # seconds that the end may take
+
+_INLINE = 2**14  # bytes up to which an argument is sent with every task
+_KEPT = 16  # larger arguments that stay on the cluster
+
+
+class Cluster(Executor):
+    """Tasks on a Dask cluster; `files` lie where they run."""
+
+    def __init__(self, client: Any, files: Sequence[str | Path] = ()) -> None:
+        self._client, self._inner = client, client.get_executor(pure=False)
+        self._held: OrderedDict[str, Any] = OrderedDict()
+        self._sent = pickle.dumps(tuple({os.path.abspath(file): _content(file) for file in files}.items()))
+
+    @property
+    def _max_workers(self) -> int:
+        """Threads of all workers, as they are now: clusters grow and shrink."""
+        return max(1, sum(found["nthreads"] for found in self._client.scheduler_info(n_workers=-1)["workers"].values()))
+
+    def submit(self, fn: Any, /, *args: Any, **kwargs: Any) -> Future[Any]:
+        """As any executor does. What goes wrong on the way is the future's exception, as with processes."""
+        try:
+            parts = [self._part(cloudpickle.dumps(part)) for part in (partial(fn, **kwargs) if kwargs else fn, *args)]
+            future: Future[Any] = self._inner.submit(call, builds(), self._part(self._sent), *parts)
+        except Exception as error:
+            future = Future()
+            future.set_exception(error)
+        return future
+
+    def _part(self, pickled: bytes) -> Any:
+        """Large arguments travel once to each worker. They are tasks, not scattered data: what a worker takes along is made again."""
+        if len(pickled) <= _INLINE:
+            return pickled
+        key = f"dpwitness-{hashlib.blake2b(pickled, digest_size=16).hexdigest()}"
+        if key not in self._held:
+            with warnings.catch_warnings():
+                warnings.filterwarnings("ignore", message="Sending large graph")
+                self._held[key] = self._client.submit(bytes, pickled, key=key)
+        self._held.move_to_end(key)
+        if len(self._held) > _KEPT:
+            self._held.popitem(last=False)
+        return self._held[key]
+
+    def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
+        self._held.clear()
+        self._inner.shutdown(wait=wait)
+
+
+@contextmanager
+def local(count: int) -> Iterator[Executor]:
+    """A cluster of `count` processes on this machine. Killed on the way out, with what they have started."""
+    with _quiet(), tempfile.TemporaryDirectory(prefix="dpwitness-", ignore_cleanup_errors=True) as folder:
+        with unheard():
+            found = LocalCluster(
+                n_workers=count,
+                threads_per_worker=1,
+                processes=True,
+                host="127.0.0.1",
+                dashboard_address=None,
+                memory_limit=0,
+                silence_logs=logging.CRITICAL,
+                local_directory=folder,
+                preload="dpwitness.executors.worker",
+            )
+            client = Client(found, set_as_default=False)
+        executor = Cluster(client)
+        try:
+            yield executor
+        finally:
+            for nanny in list(found.workers.values()):
+                nanny.auto_restart = False
+                if nanny.pid is not None:
+                    end(nanny.pid)
+            _leave(executor, client)
+            with contextlib.suppress(Exception):
+                found.close(timeout=_GOODBYE)
+
+
+@contextmanager
+def remote(address: str, files: Sequence[str | Path] = ()) -> Iterator[Executor]:
+    """The cluster of a scheduler that runs already. On the way out our tasks are cancelled, and idle interpreters of targets ended."""
+    with _quiet():
+        try:
+            with unheard():
+                client = Client(address, timeout=CONNECT, set_as_default=False)
+        except (OSError, ValueError) as error:
+            raise InvalidArgument(f"--executor dask://{address}: no scheduler answered within {CONNECT:g} s ({said(error)})") from None
+        executor = Cluster(client, files)
+        try:
+            _agree(client, address)
+            yield executor
+        finally:
+            with contextlib.suppress(Exception):
+                client.sync(client._run, close_idle, on_error="ignore", callback_timeout=_GOODBYE)
+            _leave(executor, client)
+
+
+def _agree(client: Client, address: str) -> None:
+    """Raise InvalidArgument unless there is a worker, and all of them run this dpwitness and this NumPy."""
+    try:
+        client.submit(version, "numpy", pure=False).exception(timeout=FIRST)  # a cluster that grows on demand starts one for it
+    except TimeoutError:
+        raise InvalidArgument(f"--executor dask://{address}: no worker ran a first task within {FIRST:g} s") from None
+    for name, mine in zip(("dpwitness", "numpy"), builds(), strict=True):
+        for worker, found in client.run(version, name, on_error="return").items():
+            if not f"{found}.".startswith(f"{mine}."):
+                has = f"no {name}" if isinstance(found, Exception) else f"{name} {found}"
+                raise InvalidArgument(
+                    f"--executor dask://{address}: worker {worker} has {has}, this process {mine}: install the same there"
+                )
+
+
+def _leave(executor: Cluster, client: Any) -> None:
+    """What still runs is not waited for."""
+    with contextlib.suppress(Exception):
+        executor.shutdown(wait=False)
+    with contextlib.suppress(Exception):
+        client.close(timeout=_GOODBYE)
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Dask logs what it repairs or loses; we say it in our own line."""
+    log = logging.getLogger("distributed")
+    level = log.level
+    log.setLevel(logging.CRITICAL)
+    try:
+        yield
+    finally:
+        log.setLevel(level)
+
+
+def _content(file: str | Path) -> bytes:
+    try:
+        return Path(file).read_bytes()
+    except OSError as error:
+        raise InvalidArgument(f"ship must name files that can be read, got {str(file)!r}: {error.strerror}") from None

@@ -1,0 +1,35 @@
+"""The ranks of an MPI program: the first runs the command, the others its tasks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from concurrent.futures import Executor
+from contextlib import contextmanager
+
+from dpwitness.executors.pools import obedient
+from dpwitness.mechanisms.terms.validation import InvalidArgument, said
+
+LAUNCH = "mpiexec -n 5 python -m mpi4py.futures -m dpwitness ..."
+
+
+@contextmanager
+def ranks() -> Iterator[Executor]:
+    """The other ranks, one task each at a time. They end with the first.
+
+    Raises
+    ------
+    InvalidArgument
+        If no MPI library is found, or unless the program was started by ``mpiexec`` on two ranks or more, under ``-m mpi4py.futures``.
+    """
+    try:
+        from mpi4py import MPI
+        from mpi4py.futures import MPIPoolExecutor
+    except (ImportError, RuntimeError) as error:  # mpi4py is there, the library that it calls is not
+        raise InvalidArgument(f"--executor mpi: mpi4py finds no MPI library ({said(error)})") from None
+    executor = MPIPoolExecutor(initializer=obedient) if MPI.COMM_WORLD.Get_size() > 1 else None
+    if executor is None or executor.num_workers != MPI.COMM_WORLD.Get_size() - 1:
+        raise InvalidArgument(f"--executor mpi needs two ranks or more, start it with: {LAUNCH}")
+    try:
+        yield executor
+    finally:
+        executor.shutdown(wait=False, cancel_futures=True)
