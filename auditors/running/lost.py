@@ -21,7 +21,7 @@ def explained(error: BaseException) -> str | None:
     'a worker process died while it ran the mechanism (it is gone)'
     """
     if isinstance(error, BrokenExecutor):
-        return f"a worker process died while it ran the mechanism ({error})"
+        return f"a worker process died while it ran the mechanism ({' '.join(str(error).split())})"
     kind, module = type(error).__name__, type(error).__module__.partition(".")[0]
     if module == "distributed" and kind == "KilledWorker":
         deaths = getattr(error, "allowed_failures", 0) + 1

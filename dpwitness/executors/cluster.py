@@ -12,12 +12,14 @@ import logging
 import os
 import pickle
 import tempfile
+import time
 import warnings
 from collections import OrderedDict
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Executor, Future
 from contextlib import contextmanager
 from functools import partial
+from importlib import import_module
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -25,8 +27,8 @@ from typing import Any
 import cloudpickle
 from distributed import Client, LocalCluster
 
-from dpwitness.executors.pools import end, unheard
-from dpwitness.executors.worker import builds, call
+from dpwitness.executors.pools import ENGINE, end, unheard
+from dpwitness.executors.worker import builds, call, hush
 from dpwitness.mechanisms.foreign.process import close_idle
 from dpwitness.mechanisms.terms.validation import InvalidArgument, said
 
@@ -97,14 +99,12 @@ def local(count: int) -> Iterator[Executor]:
                 preload="dpwitness.executors.worker",
             )
             client = Client(found, set_as_default=False)
+        client.run(import_module, ENGINE)
         executor = Cluster(client)
         try:
             yield executor
         finally:
-            for nanny in list(found.workers.values()):
-                nanny.auto_restart = False
-                if nanny.pid is not None:
-                    end(nanny.pid)
+            _end(list(found.workers.values()))
             _leave(executor, client)
             with contextlib.suppress(Exception):
                 found.close(timeout=_GOODBYE)
@@ -144,6 +144,17 @@ def _agree(client: Client, address: str) -> None:
                 )
 
 
+def _end(nannies: list[Any]) -> None:
+    """Kill their workers, those too that are just being started again."""
+    for nanny in nannies:
+        nanny.close_gracefully(reason="dpwitness")
+    given_up = time.monotonic() + _GOODBYE
+    while (alive := [nanny.pid for nanny in nannies if nanny.is_alive()]) and time.monotonic() < given_up:
+        for pid in alive:
+            end(pid)
+        time.sleep(0.02)
+
+
 def _leave(executor: Cluster, client: Any) -> None:
     """What still runs is not waited for."""
     with contextlib.suppress(Exception):
@@ -154,14 +165,12 @@ def _leave(executor: Cluster, client: Any) -> None:
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Dask logs what it repairs or loses; we say it in our own line."""
-    log = logging.getLogger("distributed")
-    level = log.level
-    log.setLevel(logging.CRITICAL)
+    before = hush(logging.CRITICAL)
     try:
         yield
     finally:
-        log.setLevel(level)
+        for handler, level in before.items():
+            handler.setLevel(level)
 
 
 def _content(file: str | Path) -> bytes:

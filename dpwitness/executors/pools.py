@@ -11,8 +11,11 @@ import threading
 from collections.abc import Iterator
 from concurrent.futures import Executor, ProcessPoolExecutor
 from contextlib import contextmanager
+from importlib import import_module
 from multiprocessing import parent_process
 from multiprocessing.connection import wait
+
+ENGINE = "dpwitness.auditors.running.engine"  # loaded by workers that begin afresh, lest the first run be taken for a slow one
 
 _PDEATHSIG = 1  # of prctl, see linux/prctl.h
 
@@ -43,7 +46,7 @@ def loky_pool(count: int) -> Iterator[Executor]:
     from loky import ProcessPoolExecutor as Loky
 
     with unheard():
-        executor = Loky(count, timeout=None, initializer=contained, initargs=(os.getpid(),))
+        executor = Loky(count, timeout=None, initializer=_fresh, initargs=(os.getpid(),))
         executor.submit(int).result()  # starts them all
     try:
         yield executor
@@ -90,6 +93,11 @@ def contained(parent: int) -> None:
     if os.getppid() != parent:
         os._exit(1)
     threading.Thread(target=_watch, daemon=True).start()
+
+
+def _fresh(parent: int) -> None:
+    contained(parent)
+    import_module(ENGINE)
 
 
 def obedient() -> None:

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from concurrent.futures import Executor
 from contextlib import contextmanager
+from importlib import import_module
 
-from dpwitness.executors.pools import obedient
+from dpwitness.executors.pools import ENGINE, obedient
 from dpwitness.mechanisms.terms.validation import InvalidArgument, said
 
 LAUNCH = "mpiexec -n 5 python -m mpi4py.futures -m dpwitness ..."
@@ -26,10 +27,15 @@ def ranks() -> Iterator[Executor]:
         from mpi4py.futures import MPIPoolExecutor
     except (ImportError, RuntimeError) as error:  # mpi4py is there, the library that it calls is not
         raise InvalidArgument(f"--executor mpi: mpi4py finds no MPI library ({said(error)})") from None
-    executor = MPIPoolExecutor(initializer=obedient) if MPI.COMM_WORLD.Get_size() > 1 else None
+    executor = MPIPoolExecutor(initializer=_fresh) if MPI.COMM_WORLD.Get_size() > 1 else None
     if executor is None or executor.num_workers != MPI.COMM_WORLD.Get_size() - 1:
         raise InvalidArgument(f"--executor mpi needs two ranks or more, start it with: {LAUNCH}")
     try:
         yield executor
     finally:
         executor.shutdown(wait=False, cancel_futures=True)
+
+
+def _fresh() -> None:
+    obedient()
+    import_module(ENGINE)

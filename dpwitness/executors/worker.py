@@ -6,6 +6,7 @@ Dask itself imports this module (`dask_setup`) where we start the workers.
 from __future__ import annotations
 
 import atexit
+import logging
 import os
 import pickle
 import shutil
@@ -33,6 +34,15 @@ _owners: dict[str, dict[str, str]] = {}  # with which files a module came
 def dask_setup(worker: Any) -> None:
     """In a worker of a cluster that we have started."""
     contained(os.getppid())
+    hush(logging.CRITICAL)
+
+
+def hush(level: int) -> dict[logging.Handler, int]:
+    """Let Dask log nothing below `level` in this process: what it repairs or loses is said in lines of ours. Returns the levels before."""
+    before = {handler: handler.level for handler in logging.getLogger("distributed").handlers}
+    for handler in before:
+        handler.setLevel(level)
+    return before
 
 
 @cache
