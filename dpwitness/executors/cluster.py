@@ -17,7 +17,7 @@ import warnings
 from collections import OrderedDict
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Executor, Future
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from functools import partial
 from importlib import import_module
 from importlib.metadata import version
@@ -28,7 +28,7 @@ import cloudpickle
 from distributed import Client, LocalCluster
 
 from dpwitness.executors.pools import ENGINE, end, unheard
-from dpwitness.executors.worker import builds, call, hush
+from dpwitness.executors.worker import Files, builds, call, hush
 from dpwitness.mechanisms.foreign.process import close_idle
 from dpwitness.mechanisms.terms.validation import InvalidArgument, said
 
@@ -41,12 +41,12 @@ _KEPT = 16  # larger arguments that stay on the cluster
 
 
 class Cluster(Executor):
-    """Tasks on a Dask cluster; `files` lie where they run."""
+    """Tasks on a Dask cluster; the files that are `sent` lie where they run."""
 
-    def __init__(self, client: Any, files: Sequence[str | Path] = ()) -> None:
+    def __init__(self, client: Client, sent: Files = ()) -> None:
         self._client, self._inner = client, client.get_executor(pure=False)
         self._held: OrderedDict[str, Any] = OrderedDict()
-        self._sent = pickle.dumps(tuple({os.path.abspath(file): _content(file) for file in files}.items()))
+        self._sent = pickle.dumps(sent)
 
     @property
     def _max_workers(self) -> int:
@@ -85,7 +85,7 @@ class Cluster(Executor):
 @contextmanager
 def local(count: int) -> Iterator[Executor]:
     """A cluster of `count` processes on this machine. Killed on the way out, with what they have started."""
-    with _quiet(), tempfile.TemporaryDirectory(prefix="dpwitness-", ignore_cleanup_errors=True) as folder:
+    with _quiet(), tempfile.TemporaryDirectory(prefix="dpwitness-", ignore_cleanup_errors=True) as folder, ExitStack() as stack:
         with unheard():
             found = LocalCluster(
                 n_workers=count,
@@ -98,35 +98,30 @@ def local(count: int) -> Iterator[Executor]:
                 local_directory=folder,
                 preload="dpwitness.executors.worker",
             )
+            stack.callback(_close, found)
             client = Client(found, set_as_default=False)
-        client.run(import_module, ENGINE)
-        executor = Cluster(client)
-        try:
-            yield executor
-        finally:
-            _end(list(found.workers.values()))
-            _leave(executor, client)
-            with contextlib.suppress(Exception):
-                found.close(timeout=_GOODBYE)
+            stack.callback(_leave, client)
+            stack.callback(_end, list(found.workers.values()))
+            client.run(import_module, ENGINE)
+        yield Cluster(client)
 
 
 @contextmanager
 def remote(address: str, files: Sequence[str | Path] = ()) -> Iterator[Executor]:
     """The cluster of a scheduler that runs already. On the way out our tasks are cancelled, and idle interpreters of targets ended."""
+    sent = tuple({os.path.abspath(file): _content(file) for file in files}.items())
     with _quiet():
         try:
-            with unheard():
-                client = Client(address, timeout=CONNECT, set_as_default=False)
+            client = Client(address, timeout=CONNECT, set_as_default=False)
         except (OSError, ValueError) as error:
             raise InvalidArgument(f"--executor dask://{address}: no scheduler answered within {CONNECT:g} s ({said(error)})") from None
-        executor = Cluster(client, files)
         try:
             _agree(client, address)
-            yield executor
+            yield Cluster(client, sent)
         finally:
             with contextlib.suppress(Exception):
                 client.sync(client._run, close_idle, on_error="ignore", callback_timeout=_GOODBYE)
-            _leave(executor, client)
+            _leave(client)
 
 
 def _agree(client: Client, address: str) -> None:
@@ -142,6 +137,7 @@ def _agree(client: Client, address: str) -> None:
                 raise InvalidArgument(
                     f"--executor dask://{address}: worker {worker} has {has}, this process {mine}: install the same there"
                 )
+    client.run(import_module, ENGINE)
 
 
 def _end(nannies: list[Any]) -> None:
@@ -155,12 +151,15 @@ def _end(nannies: list[Any]) -> None:
         time.sleep(0.02)
 
 
-def _leave(executor: Cluster, client: Any) -> None:
-    """What still runs is not waited for."""
-    with contextlib.suppress(Exception):
-        executor.shutdown(wait=False)
+def _leave(client: Client) -> None:
+    """Tasks that still run are not waited for: a client that leaves takes its tasks along."""
     with contextlib.suppress(Exception):
         client.close(timeout=_GOODBYE)
+
+
+def _close(found: LocalCluster) -> None:
+    with contextlib.suppress(Exception):
+        found.close(timeout=_GOODBYE)
 
 
 @contextmanager

@@ -12,8 +12,9 @@ from collections.abc import Iterator
 from concurrent.futures import Executor, ProcessPoolExecutor
 from contextlib import contextmanager
 from importlib import import_module
-from multiprocessing import parent_process
+from multiprocessing import parent_process, resource_tracker
 from multiprocessing.connection import wait
+from typing import Any
 
 ENGINE = "dpwitness.auditors.running.engine"  # loaded by workers that begin afresh, lest the first run be taken for a slow one
 
@@ -44,11 +45,13 @@ def pool(count: int) -> Iterator[ProcessPoolExecutor]:
 def loky_pool(count: int) -> Iterator[Executor]:
     """A pool of `count` processes that begin afresh instead of as a fork of this one. Killed on the way out, as those of `pool`."""
     from loky import ProcessPoolExecutor as Loky
+    from loky.backend.resource_tracker import ensure_running
 
-    with unheard():
-        executor = Loky(count, timeout=None, initializer=_fresh, initargs=(os.getpid(),))
-        executor.submit(int).result()  # starts them all
+    ensure_running()
+    executor = Loky(count, timeout=None, initializer=_fresh, initargs=(os.getpid(),))
     try:
+        with unheard():
+            executor.submit(int).result()  # starts them all
         yield executor
     finally:
         alive = list((executor._processes or {}).values())
@@ -59,12 +62,27 @@ def loky_pool(count: int) -> Iterator[Executor]:
 
 @contextmanager
 def unheard() -> Iterator[None]:
-    """Threads and processes that are started here never hear Ctrl-C, not even before `contained` runs in them."""
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    """Processes that are started here never hear Ctrl-C, not even before `contained` runs in them; we hear signals when all have started.
+
+    Half a pool could not be ended in peace.
+    """
+    resource_tracker.ensure_running()  # which unblocks the signal where it starts its process
+    heard: list[tuple[int, Any]] = []
+    handlers = {}
+    with contextlib.suppress(ValueError):  # not in the main thread
+        for sign in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            if callable(found := signal.getsignal(sign)):
+                signal.signal(sign, lambda *told: heard.append(told))
+                handlers[sign] = found
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
         yield
     finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+        for sign, handler in handlers.items():
+            signal.signal(sign, handler)
+        if heard:
+            handlers[heard[0][0]](*heard[0])
 
 
 @contextmanager
