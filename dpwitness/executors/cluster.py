@@ -13,6 +13,7 @@ import os
 import pickle
 import tempfile
 import time
+import uuid
 import warnings
 from collections import OrderedDict
 from collections.abc import Iterator, Sequence
@@ -30,7 +31,7 @@ from distributed import Client, LocalCluster
 from dpwitness.executors.pools import ENGINE, end, unheard
 from dpwitness.executors.worker import Files, builds, call, hush
 from dpwitness.mechanisms.foreign.process import close_idle
-from dpwitness.mechanisms.terms.validation import InvalidArgument, said
+from dpwitness.mechanisms.terms.validation import InvalidArgument
 
 CONNECT = 10.0  # seconds in which a scheduler must answer
 FIRST = 60.0  # seconds in which a worker must have run a first task
@@ -46,7 +47,7 @@ class Cluster(Executor):
     def __init__(self, client: Client, sent: Files = ()) -> None:
         self._client, self._inner = client, client.get_executor(pure=False)
         self._held: OrderedDict[str, Any] = OrderedDict()
-        self._sent = pickle.dumps(sent)
+        self._sent = pickle.dumps((uuid.uuid4().hex, sent))  # each audit imports afresh
 
     @property
     def _max_workers(self) -> int:
@@ -113,8 +114,8 @@ def remote(address: str, files: Sequence[str | Path] = ()) -> Iterator[Executor]
     with _quiet():
         try:
             client = Client(address, timeout=CONNECT, set_as_default=False)
-        except (OSError, ValueError) as error:
-            raise InvalidArgument(f"--executor dask://{address}: no scheduler answered within {CONNECT:g} s ({said(error)})") from None
+        except (OSError, ValueError):
+            raise InvalidArgument(f"--executor dask://{address}: no scheduler answered within {CONNECT:g} s") from None
         try:
             _agree(client, address)
             yield Cluster(client, sent)

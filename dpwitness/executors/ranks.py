@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from importlib import import_module
 
 from dpwitness.executors.pools import ENGINE, obedient
-from dpwitness.mechanisms.terms.validation import InvalidArgument, said
+from dpwitness.mechanisms.terms.validation import InvalidArgument
 
 LAUNCH = "mpiexec -n 5 python -m mpi4py.futures -m dpwitness ..."
 
@@ -25,8 +25,8 @@ def ranks() -> Iterator[Executor]:
     try:
         from mpi4py import MPI
         from mpi4py.futures import MPIPoolExecutor
-    except (ImportError, RuntimeError) as error:  # mpi4py is there, the library that it calls is not
-        raise InvalidArgument(f"--executor mpi: mpi4py finds no MPI library ({said(error)})") from None
+    except (ImportError, RuntimeError):  # mpi4py is there, the library that it calls is not
+        raise InvalidArgument("--executor mpi: mpi4py finds no MPI library; install one, or name its folder in LD_LIBRARY_PATH") from None
     executor = MPIPoolExecutor(initializer=_fresh) if MPI.COMM_WORLD.Get_size() > 1 else None
     if executor is None or executor.num_workers != MPI.COMM_WORLD.Get_size() - 1:
         raise InvalidArgument(f"--executor mpi needs two ranks or more, start it with: {LAUNCH}")

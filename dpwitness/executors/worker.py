@@ -13,22 +13,23 @@ import shutil
 import sys
 import tempfile
 import threading
-from functools import cache
+from functools import cache, lru_cache
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 from dpwitness.executors.pools import contained
-from dpwitness.mechanisms.foreign.slots import SENT
+from dpwitness.mechanisms.foreign.slots import SENT, Sent
 from dpwitness.mechanisms.terms.protocol import MechanismFailed
 from dpwitness.mechanisms.terms.validation import InvalidArgument, said
 
 Files = tuple[tuple[str, bytes], ...]  # where they lie on the machine that sends them, and what they hold
+_KEPT = 16  # audits whose files are kept
 
-SHIP = "send its file with --ship FILE.py (`ship=` in Python), or install it where the workers run"
+SHIP = "send it with --ship FILE.py or PACKAGE.zip (`ship=` in Python), or install it where the workers run"
 
 _reading = threading.Lock()
-_owners: dict[str, dict[str, str]] = {}  # with which files a module came
+_last = [Sent()]  # the files whose modules are loaded
 
 
 def dask_setup(worker: Any) -> None:
@@ -79,15 +80,16 @@ def call(told: tuple[str, str], sent: bytes, *parts: bytes) -> Any:
         SENT.reset(token)
 
 
-def _read(parts: tuple[bytes, ...], files: dict[str, str]) -> list[Any]:
+def _read(parts: tuple[bytes, ...], files: Sent) -> list[Any]:
     """Objects from their pickles; modules that were sent stand before others of their names, also before those of earlier audits."""
     with _reading:
-        for name in [Path(file).stem for file in files.values() if file.endswith(".py")]:
-            if _owners.get(name) is not files:
-                sys.modules.pop(name, None)
-                _owners[name] = files
-        folders = list(dict.fromkeys(str(Path(file).parent) for file in files.values()))
-        sys.path[:] = [*folders, *(place for place in sys.path if place not in folders)]
+        if files is not _last[0]:
+            _forget(_last[0])
+            sys.path[:] = [*files.paths, *(place for place in sys.path if place not in (*files.paths, *_last[0].paths))]
+            for file in files.here.values():
+                if file.endswith(".py"):
+                    sys.modules.pop(Path(file).stem, None)
+            _last[0] = files
         try:
             return [pickle.loads(part) for part in parts]
         except ModuleNotFoundError as error:
@@ -96,20 +98,27 @@ def _read(parts: tuple[bytes, ...], files: dict[str, str]) -> list[Any]:
             raise InvalidArgument(f"the workers have another version of a module that the mechanism needs ({error}): {SHIP}") from None
 
 
-@cache
-def laid_out(sent: bytes) -> dict[str, str]:
-    """Where the files that were sent lie here: at their own places where they are there with the same content, else in one new folder."""
-    files: Files = pickle.loads(sent)
+def _forget(files: Sent) -> None:
+    """Unload what was imported from their folders: another audit may send another version."""
+    for name, module in list(sys.modules.items()):
+        top, file = name.partition(".")[0], str(getattr(module, "__file__", None))
+        places = [os.path.join(place, top) for place in files.paths]
+        if top != "dpwitness" and any(file == f"{place}.py" or file.startswith(f"{place}{os.sep}") for place in places):
+            del sys.modules[name]
+
+
+@lru_cache(_KEPT)
+def laid_out(sent: bytes) -> Sent:
+    """Where the files of an audit lie here: at their own places where they are there with the same content, else in one new folder."""
+    files: Files
+    _, files = pickle.loads(sent)
     if all(_same(Path(place), content) for place, content in files):
-        return {place: place for place, _ in files}
+        return Sent({place: place for place, _ in files})
     folder = Path(tempfile.mkdtemp(prefix="dpwitness-")).resolve()
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
-    found = {}
     for place, content in files:
-        here = folder / Path(place).name
-        here.write_bytes(content)
-        found[place] = str(here)
-    return found
+        (folder / Path(place).name).write_bytes(content)
+    return Sent({place: str(folder / Path(place).name) for place, _ in files})
 
 
 def _same(path: Path, content: bytes) -> bool:
