@@ -87,21 +87,26 @@ def pids(executor):
     return set(executor._client.run(os.getpid).values())
 
 
+def carrying(token):
+    """Processes that carry the token in their environment, but for the trackers of `multiprocessing`, which end with this process."""
+    return [
+        pid for pid in filter(str.isdigit, os.listdir("/proc")) if token in told(pid, "environ") and "tracker" not in told(pid, "cmdline")
+    ]
+
+
+def told(pid, what):
+    try:
+        return Path(f"/proc/{pid}/{what}").read_bytes().decode(errors="replace")
+    except OSError:
+        return ""
+
+
 def left(token):
-    """Processes that still carry the token in their environment, once those that end have had a moment."""
-    for _ in range(100):
-        found = [pid for pid in filter(str.isdigit, os.listdir("/proc")) if carries(pid, token)]
-        if not found:
-            break
+    """Those that still do, once those that end have had a moment."""
+    given_up = time.monotonic() + 5
+    while (found := carrying(token)) and time.monotonic() < given_up:
         time.sleep(0.05)
     return found
-
-
-def carries(pid, token):
-    try:
-        return token.encode() in Path(f"/proc/{pid}/environ").read_bytes()
-    except OSError:
-        return False
 
 
 @pytest.mark.parametrize(
@@ -189,8 +194,7 @@ def test_interpreters_of_targets_end_with_the_executor(spec, target, alone, monk
     monkeypatch.setenv("DPWITNESS_TEST", token)
     with dpw.executor(spec) as executor:
         found = dpw.audit(target, pair=NEAR, trials=1_000, seed=3, bits=False, executor=executor)
-        running = [pid for pid in filter(str.isdigit, os.listdir("/proc")) if carries(pid, token)]
-        assert sum(b"foreign/worker.py" in Path(f"/proc/{pid}/cmdline").read_bytes() for pid in running) >= 2
+        assert sum("foreign/worker.py" in told(pid, "cmdline") for pid in carrying(token)) >= 2
     assert counted(found) == counted(alone)
     target.close()
     assert left(token) == []
@@ -212,7 +216,7 @@ def test_ctrl_c_is_ours_to_handle(shell):
         running.append((token, process, reached))
     for token, process, more in running:
         for _ in range(400):
-            if sum(carries(pid, token) for pid in filter(str.isdigit, os.listdir("/proc"))) >= 5:
+            if len(carrying(token)) >= 4:
                 break
             time.sleep(0.02)
         time.sleep(more / 2)
