@@ -52,7 +52,7 @@ class Cluster(Executor):
     @property
     def _max_workers(self) -> int:
         """Threads of all workers, as they are now: clusters grow and shrink."""
-        return max(1, sum(found["nthreads"] for found in self._client.scheduler_info(n_workers=-1)["workers"].values()))
+        return max(1, sum(int(found["nthreads"]) for found in self._client.scheduler_info(n_workers=-1)["workers"].values()))
 
     def submit(self, fn: Any, /, *args: Any, **kwargs: Any) -> Future[Any]:
         """As any executor does. What goes wrong on the way is the future's exception, as with processes."""

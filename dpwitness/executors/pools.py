@@ -82,7 +82,7 @@ def unheard() -> Iterator[None]:
         for sign, handler in handlers.items():
             signal.signal(sign, handler)
         if heard:
-            handlers[heard[0][0]](*heard[0])
+            handlers[signal.Signals(heard[0][0])](*heard[0])
 
 
 @contextmanager
