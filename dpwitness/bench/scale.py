@@ -45,7 +45,7 @@ class Work:
 
 
 def rounds(stage: Stage, first: int, last: int) -> tuple[int, int, float, float]:
-    """Run chunks first, ..., last - 1, as an audit's test does, and count guesses "D1": (count, process, its processor time before, after)."""
+    """Run chunks first, ..., last - 1, as an audit's test does: guesses "D1", the process, and its processor time before and after."""
     before = time.process_time()
     count = sum(int(np.sum(side.matrix() > 0.5)) for index in range(first, last) for side in stage.sample(index) if side is not None)
     return count, os.getpid(), before, time.process_time()

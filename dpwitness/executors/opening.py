@@ -57,8 +57,11 @@ def executor(spec: str, *, ship: Sequence[str | Path] = ()) -> AbstractContextMa
         case "loky":
             return loky_pool(found.count)
         case "mpi":
-            from dpwitness.executors.ranks import ranks
-
+            try:
+                from dpwitness.executors.ranks import ranks
+            except (ImportError, RuntimeError):  # mpi4py is there, the library that it calls is not
+                told = "--executor mpi: mpi4py finds no MPI library; install one, or name its folder in LD_LIBRARY_PATH"
+                raise InvalidArgument(told) from None
             return ranks()
         case "dask-local":
             from dpwitness.executors.cluster import local

@@ -17,6 +17,7 @@ from multiprocessing.connection import wait
 from typing import Any
 
 ENGINE = "dpwitness.auditors.running.engine"  # loaded by workers that begin afresh, lest the first run be taken for a slow one
+HUNG = [False]  # whether workers still run that only the end of this process ends, and for which its end would wait
 
 _PDEATHSIG = 1  # of prctl, see linux/prctl.h
 
