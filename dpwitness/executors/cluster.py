@@ -74,13 +74,16 @@ class Cluster(Executor):
 
     def __init__(self, client: Client, sent: Files = ()) -> None:
         self._client, self._inner = client, client.get_executor(pure=False)
+        self._threads = 1
         self._held: OrderedDict[str, Any] = OrderedDict()
         self._sent = pickle.dumps((uuid.uuid4().hex, sent))  # each audit imports afresh
 
     @property
     def _max_workers(self) -> int:
-        """Threads of all workers, as they are now: clusters grow and shrink."""
-        return max(1, sum(int(found["nthreads"]) for found in self._client.scheduler_info(n_workers=-1)["workers"].values()))
+        """Threads of all workers, as they are now, for clusters grow and shrink; as they were, if nobody answers."""
+        with contextlib.suppress(Exception):
+            self._threads = max(1, sum(self._client.nthreads().values()))
+        return self._threads
 
     def submit(self, fn: Any, /, *args: Any, **kwargs: Any) -> Future[Any]:
         """As any executor does. What goes wrong on the way is the future's exception, as with processes."""
