@@ -85,8 +85,8 @@ def works() -> list[Work]:
 def scale(
     specs: Sequence[str] = ("processes:1", "threads:1", "threads:2", "processes:2", "dask-local:2"),
 ) -> dict[tuple[str, str, float], float]:
-    """Most rounds a second by executor, mechanism and length of a task: all executors are open, and take turns."""
-    best: dict[Key, float] = {}
+    """Most rounds a second, as `throughput` has them; all executors are open, and take turns."""
+    best: dict[Key, tuple[float, float]] = {}
     given = works()
     with ExitStack() as stack:
         pools = {}

@@ -42,16 +42,15 @@ from functools import partial
 from importlib import import_module
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
-
-import cloudpickle
-import dask
-from distributed import Client, LocalCluster
+from typing import TYPE_CHECKING, Any
 
 from dpwitness.executors.pools import ENGINE, end, unheard
 from dpwitness.executors.worker import Files, builds, call, hush
 from dpwitness.mechanisms.foreign.process import close_idle
 from dpwitness.mechanisms.terms.validation import InvalidArgument
+
+if TYPE_CHECKING:
+    from distributed import Client, LocalCluster
 
 CONNECT = 10.0  # seconds in which a scheduler must answer
 FIRST = 60.0  # seconds in which a worker must have run a first task
@@ -87,6 +86,8 @@ class Cluster(Executor):
 
     def submit(self, fn: Any, /, *args: Any, **kwargs: Any) -> Future[Any]:
         """As any executor does. What goes wrong on the way is the future's exception, as with processes."""
+        import cloudpickle
+
         try:
             parts = [self._part(cloudpickle.dumps(part)) for part in (partial(fn, **kwargs) if kwargs else fn, *args)]
             future: Future[Any] = self._inner.submit(call, builds(), self._part(self._sent), *parts)
@@ -117,6 +118,9 @@ class Cluster(Executor):
 @contextmanager
 def local(count: int) -> Iterator[Executor]:
     """A cluster of `count` processes on this machine. Killed on the way out, with what they have started."""
+    import dask
+    from distributed import Client, LocalCluster
+
     with _quiet(), tempfile.TemporaryDirectory(prefix="dpwitness-", ignore_cleanup_errors=True) as folder, ExitStack() as stack:
         with unheard(), dask.config.set(_OURS):
             found = LocalCluster(
@@ -142,6 +146,8 @@ def local(count: int) -> Iterator[Executor]:
 @contextmanager
 def remote(address: str, files: Sequence[str | Path] = ()) -> Iterator[Executor]:
     """The cluster of a scheduler that runs already. On the way out our tasks are cancelled, and idle interpreters of targets ended."""
+    from distributed import Client
+
     sent = tuple({os.path.abspath(file): _content(file) for file in files}.items())
     with _quiet():
         try:

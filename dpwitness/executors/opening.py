@@ -8,7 +8,9 @@ from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 
+from dpwitness.executors.cluster import local, remote
 from dpwitness.executors.pools import loky_pool, pool
+from dpwitness.executors.ranks import ranks
 from dpwitness.executors.specs import parse
 from dpwitness.mechanisms.terms.validation import InvalidArgument
 
@@ -57,19 +59,10 @@ def executor(spec: str, *, ship: Sequence[str | Path] = ()) -> AbstractContextMa
         case "loky":
             return loky_pool(found.count)
         case "mpi":
-            try:
-                from dpwitness.executors.ranks import ranks
-            except (ImportError, RuntimeError):  # mpi4py is there, the library that it calls is not
-                told = "--executor mpi: mpi4py finds no MPI library; install one, or name its folder in LD_LIBRARY_PATH"
-                raise InvalidArgument(told) from None
             return ranks()
         case "dask-local":
-            from dpwitness.executors.cluster import local
-
             return local(found.count)
         case _:
-            from dpwitness.executors.cluster import remote
-
             return remote(found.address, ship)
 
 
