@@ -82,9 +82,7 @@ def works() -> list[Work]:
     return found
 
 
-def scale(
-    specs: Sequence[str] = ("processes:1", "threads:1", "threads:2", "processes:2", "dask-local:2"),
-) -> dict[tuple[str, str, float], float]:
+def scale(specs: Sequence[str] = SPECS) -> dict[Key, tuple[float, float]]:
     """Most rounds a second, as `throughput` has them; all executors are open, and take turns."""
     best: dict[Key, tuple[float, float]] = {}
     given = works()

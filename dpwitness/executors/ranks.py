@@ -30,7 +30,7 @@ def ranks() -> Iterator[Executor]:
     except (ImportError, RuntimeError):  # mpi4py is there, the library that it calls is not
         raise InvalidArgument("--executor mpi: mpi4py finds no MPI library; install one, or name its folder in LD_LIBRARY_PATH") from None
     size = MPI.COMM_WORLD.Get_size()
-    executor = MPIPoolExecutor(initializer=_fresh) if size > 1 else None
+    executor: Any = MPIPoolExecutor(initializer=_fresh) if size > 1 else None
     if executor is None or executor.num_workers != size - 1:
         raise InvalidArgument(f"--executor mpi needs two ranks or more, start it with: {LAUNCH}")
     plain, under_way = executor.submit, set[Future[Any]]()
