@@ -16,6 +16,7 @@ from .auditors.results.trace_result import TraceResult as TraceResult
 from .auditors.results.verdicts import Verdict as Verdict
 from .auditors.white_box.certify import certify as certify
 from .console import progress_bar as progress_bar
+from .executors.opening import executor as executor
 from .mechanisms.foreign.target import Target as Target
 from .mechanisms.numerics.drawing import Draws as Draws
 from .mechanisms.terms.notions import GDP as GDP

@@ -9,18 +9,18 @@ import math
 import sys
 import traceback
 from collections.abc import Iterator, Sequence
-from concurrent.futures import Executor, ProcessPoolExecutor, ThreadPoolExecutor
+from concurrent.futures import Executor
 from contextlib import ExitStack, contextmanager
 from typing import Any
 
 import numpy as np
 
 from dpwitness.ending import apart
+from dpwitness.executors.opening import executor
 from dpwitness.mechanisms.terms.jsonable import from_jsonable
 from dpwitness.mechanisms.terms.pairs import Pair
 from dpwitness.mechanisms.terms.reading import Json
 from dpwitness.mechanisms.terms.validation import InvalidArgument, said
-from dpwitness.pools import pool
 
 
 def _json(name: str, text: str) -> Any:
@@ -257,20 +257,24 @@ def own(mechanism: Any) -> bool:
 
 
 @contextmanager
-def workers(count: int, mechanism: Any = None) -> Iterator[Executor | None]:
-    """An executor for `count` workers: threads for our own kernels and for targets, processes for other code; None for one.
+def workers(args: Any, mechanism: Any = None, scores: Sequence[Any] = ()) -> Iterator[Executor | None]:
+    """The executor that ``--executor`` names, or that of ``--workers K``: threads for our own kernels and for targets, processes for other
+    code, None for one. To a cluster go the files of the mechanism and of the `scores`, and what ``--ship`` names.
 
     On the way out nothing is waited for: a worker that hangs has had its verdict.
     """
+    from dpwitness.executors.shipping import own_files
     from dpwitness.mechanisms.foreign.target import Target
 
+    spec, ship = args.executor, args.ship
+    if spec is None and args.workers > 1:
+        spec = f"{'threads' if own(mechanism) else 'processes'}:{args.workers}"
+    if spec is not None and spec.startswith("dask://"):
+        ship = [*own_files([mechanism, *(score.function for score in scores)]), *ship]
+    elif ship:
+        raise InvalidArgument(f"--ship is for --executor dask://HOST:PORT, got {spec or 'no executor'}")
     with ExitStack() as stack:
-        executor: ThreadPoolExecutor | ProcessPoolExecutor | None = None
-        if count > 1 and own(mechanism):
-            executor = ThreadPoolExecutor(count, thread_name_prefix="dpwitness")
-            stack.callback(executor.shutdown, wait=False, cancel_futures=True)
-        elif count > 1:
-            executor = stack.enter_context(pool(count))
+        found = None if spec is None else stack.enter_context(executor(spec, ship=ship))
         if isinstance(mechanism, Target):
             stack.callback(mechanism.close)
-        yield executor
+        yield found

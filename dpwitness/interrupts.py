@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from dpwitness.ending import NO_VERDICT
+from dpwitness.executors.pools import HUNG
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
@@ -70,6 +71,8 @@ def heard() -> Iterator[None]:
 
 def last(code: int) -> int:
     """From now on a signal ends this program at once, with `code`: all has been said, and the interpreter only cleans up."""
+    if HUNG[0]:
+        os._exit(code)
     _Heard.last = True
     _Heard.again.cancel()
     exec("")  # forgets an interrupt that fell into another `exec`, after which CPython would end itself by SIGINT

@@ -28,6 +28,7 @@ from dpwitness.auditors.results.audit_result import AuditResult
 from dpwitness.auditors.results.verdicts import Verdict
 from dpwitness.auditors.running.engine import Inline, MechanismFailed, Phase, collect
 from dpwitness.auditors.running.health import Unfit
+from dpwitness.auditors.running.lost import explained
 from dpwitness.auditors.running.scored import Scored, try_scores
 from dpwitness.auditors.storing.identity import identity_of
 from dpwitness.auditors.storing.ledger import AuditLedger
@@ -331,7 +332,7 @@ def _kept(state: Course, work: Callable[[], None], own_executor: bool) -> AuditR
             state.tested.clear()
             state.bit_level = None
     except BrokenExecutor as error:  # from `submit`: the worker died between two chunks
-        failure = f"a worker process died while it ran the mechanism ({error})"
+        failure = explained(error) or str(error)
     finally:
         if own_executor:
             state.asked.executor.shutdown(wait=False)

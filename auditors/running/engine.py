@@ -11,7 +11,7 @@ import time
 from bisect import bisect_right
 from collections.abc import Generator as Generated
 from collections.abc import Iterator, Sequence
-from concurrent.futures import BrokenExecutor, Executor, Future, wait
+from concurrent.futures import Executor, Future, wait
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
@@ -19,6 +19,7 @@ from dpwitness.auditors.events.outputs import WrongShape
 from dpwitness.auditors.events.rules import Event
 from dpwitness.auditors.running.health import Unfit
 from dpwitness.auditors.running.inline import Inline
+from dpwitness.auditors.running.lost import explained
 from dpwitness.auditors.running.pace import Pace, workers_of
 from dpwitness.auditors.running.rounds import run_side
 from dpwitness.auditors.running.spans import Segment, Span, require_sound, run_span
@@ -111,8 +112,6 @@ class _Flight:
 
     def __init__(self, asked: _Asked, executor: Executor, pace: Pace, ledger: Ledger | None, at: int) -> None:
         self.asked, self.stage, self.executor, self.pace, self.ledger = asked, asked[0], executor, pace, ledger
-        self.workers = workers_of(executor)
-        self.window = pace.window or 2 * self.workers + 1
         self.held = {} if ledger is None else {first: last for first, last in ledger.spans(self.stage).items() if first >= at}
         self.borders = sorted(self.held)
         self.at = self.next = at  # the chunk that is due, and the first that is in no task yet
@@ -121,6 +120,16 @@ class _Flight:
         self.answered: queue.SimpleQueue[Future[Span]] = queue.SimpleQueue()
         self.ready: dict[int, Span] = {}
         self.since = time.monotonic()  # when the task that is due became so
+
+    @property
+    def workers(self) -> int:
+        """Tasks that run at once: a cluster may grow."""
+        return workers_of(self.executor)
+
+    @property
+    def window(self) -> int:
+        """Tasks in flight, at most."""
+        return self.pace.window or 2 * self.workers + 1
 
     def spans(self) -> Generated[Span, None, None]:
         """In order, without gaps, until one has raised."""
@@ -228,11 +237,11 @@ def collect(future: Future[Any], stage: Stage, limit: float | None = None) -> An
         raise MechanismFailed(_too_long(stage, limit)) from None
     except WrongShape as error:
         raise MechanismFailed(str(error)) from None
-    except BrokenExecutor as error:
-        raise MechanismFailed(f"a worker process died while it ran the mechanism ({error})") from None
     except (SystemExit, GeneratorExit, MemoryError) as error:
         raise MechanismFailed(f"the mechanism ended its run with {type(error).__name__}: {error}") from None
-    except Exception as error:
+    except BaseException as error:
+        if (told := explained(error)) is not None:
+            raise MechanismFailed(told) from None
         if "pickle" in f"{type(error).__name__} {error}".lower():
             raise InvalidArgument(f"mechanism must be importable from a module to run in processes: {error}") from None
         raise

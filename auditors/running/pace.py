@@ -10,6 +10,7 @@ from dpwitness.auditors.running.spans import Span
 from dpwitness.auditors.running.stage import Stage
 
 TASK = 0.25  # seconds of work that are worth a task of their own
+_MANY = 64  # workers that one coordinator serves at that; of more, tasks are longer
 _SLACK = 10  # times what the rounds before took: longer than that is taken for hung
 _STRAGGLES = (1.0, 4.0)  # seconds, and times what was expected: after both a task is run once more elsewhere
 _UNKNOWN = 8  # workers of an executor that does not tell
@@ -36,7 +37,7 @@ class Pace:
     def chunks(self, stage: Stage, left: int, workers: int) -> int:
         """How many chunks the next task takes."""
         each = self.expected(stage.chunk)
-        wanted = int(TASK / each) if each > 0 else 1
+        wanted = int(TASK * max(1.0, workers / _MANY) / each) if each > 0 else 1
         return max(1, min(wanted, left // (2 * workers), 4096))
 
     def limit(self, stage: Stage, rounds: int) -> float:

@@ -87,7 +87,7 @@ def run(args: argparse.Namespace) -> int:
     mechanism, name, target = load(args.target, keywords(args.kwargs), args.python, args.time_limit, args.memory, **options)
     pair, given = pair_of(args.d0, args.d1, args.relation, mechanism), scores(args.scores)
     drawn = bar()
-    with workers(args.workers, mechanism) as executor, apart():
+    with workers(args, mechanism, given) as executor, apart():
         results = examine(mechanism, pair, args, name=name, executor=executor, progress=drawn, target=target, scores=given)
     if drawn is not None:
         drawn.close()

@@ -93,7 +93,7 @@ def _check_one(target: Target, args: argparse.Namespace, checks: list[str], out:
         print(f"{target.__name__}: claim {target.claim}, domain {target.domain}", file=out)
     for note in target.notes:
         print(plain(f"  note: {note}"), file=out)
-    with workers(args.workers, target) as executor:
+    with workers(args, target) as executor:
         budget = {"trials": args.trials, "seconds": args.seconds, "announce": announce}
         report = check_mechanism(target, seed=args.seed or 0, **budget, checks=checks, executor=executor, progress=tell)
     print(plain(f"{report.headline()}\n"), file=out)

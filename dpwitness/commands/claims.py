@@ -52,7 +52,7 @@ def replay(args: argparse.Namespace, witness: Json) -> int:
     from dpwitness.proofs_checks import settle
     from dpwitness.proofs_checks.engine.ledger import declaration
 
-    for option in ("trials", "workers", "target", "allow", "summary"):
+    for option in ("trials", "workers", "executor", "ship", "target", "allow", "summary"):
         if getattr(args, option, None) not in (None, [], 1):
             raise InvalidArgument(f"--{option} must go with the witness of an audit, a claim is checked where it was found to fail")
     if args.report is not None:

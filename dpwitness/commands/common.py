@@ -14,6 +14,7 @@ from dpwitness.auditors.results.verdicts import Result, Verdict, strict
 from dpwitness.colors import WHEN
 from dpwitness.console import announce, describe
 from dpwitness.ending import NO_VERDICT, OK, VIOLATED, after, attempt, show
+from dpwitness.executors.specs import FORMS, parse
 from dpwitness.mechanisms.terms.reading import Json
 from dpwitness.mechanisms.terms.validation import InvalidArgument
 from dpwitness.numbers import real, whole
@@ -47,7 +48,7 @@ def running(parser: argparse.ArgumentParser, seconds: str = "") -> None:
         told = f"about how long {seconds} may take, instead of --trials: runs are timed, and their number is fixed and told beforehand"
         budget.add_argument("--seconds", type=SECONDS, metavar="S", help=told)
     parser.add_argument("--seed", type=SEED, metavar="S", help="root of all randomness: the same seed gives the same counts")
-    parser.add_argument("--workers", type=WORKERS, default=1, metavar="K", help="threads for dpwitness' own kernels, processes otherwise")
+    workers(parser)
     parser.add_argument(
         "--report", metavar="DIR", help="write audit.md, audit.sarif, audit.json, plots, and witness-*.json for each violation"
     )
@@ -55,6 +56,23 @@ def running(parser: argparse.ArgumentParser, seconds: str = "") -> None:
         "--summary", metavar="FILE", help="append a short summary in markdown; without it, where GITHUB_STEP_SUMMARY names a file, to that"
     )
     parser.add_argument("--json", action="store_true", help="print results as JSON")
+
+
+def workers(parser: argparse.ArgumentParser, told: str = "threads for dpwitness' own kernels, processes otherwise") -> None:
+    """Where the mechanism is run: ``--workers`` or ``--executor``, and ``--ship``."""
+    where = parser.add_mutually_exclusive_group()
+    where.add_argument("--workers", type=WORKERS, default=1, metavar="K", help=told)
+    where.add_argument("--executor", type=spec, metavar="SPEC", help=f"instead of --workers: {FORMS}; counts do not depend on it")
+    told = "a file that the workers of dask://HOST:PORT need beside the target's own, which they are sent in any case; again for more"
+    parser.add_argument("--ship", metavar="FILE", action="append", default=[], help=told)
+
+
+def spec(text: str) -> str:
+    """The name of an executor, as argparse wants it read."""
+    try:
+        return parse(text).text
+    except InvalidArgument as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
 
 
 def subject(parser: argparse.ArgumentParser, *, optional: bool = False) -> None:

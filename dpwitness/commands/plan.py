@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from contextlib import nullcontext
 
-from dpwitness.commands.common import CONFIDENCE, SECONDS, TRIALS, WORKERS, Command, interpreter, print_json, subject
+from dpwitness.commands.common import CONFIDENCE, SECONDS, TRIALS, Command, interpreter, print_json, subject, workers
 from dpwitness.console import announce
 from dpwitness.ending import NO_VERDICT, OK, apart
 from dpwitness.mechanisms.terms.validation import InvalidArgument
@@ -29,7 +29,7 @@ def arguments(command: Command) -> None:
         shape.add_argument(f"--{name}", dest="shape", action="store_const", const=name, help=f"the violation is that of {text}")
     plan.add_argument("--power", type=real("power", 0.0, 1.0, ends="()"), default=0.9, metavar="P", help="probability; default 0.9")
     plan.add_argument("--confidence", type=CONFIDENCE, default=0.99, metavar="C", help="of the audit; default 0.99")
-    plan.add_argument("--workers", type=WORKERS, default=1, metavar="K", help="of the audit: TARGET is timed on as many")
+    workers(plan, "of the audit: TARGET is timed on as many")
     plan.add_argument("--time-limit", type=SECONDS, default=300.0, metavar="SECONDS", help="that one chunk of runs may take; default 300")
     plan.add_argument("--in-process", action="store_true", help="run TARGET in this process")
     plan.add_argument("--json", action="store_true", help="print the plan as JSON")
@@ -39,7 +39,8 @@ def arguments(command: Command) -> None:
 def run(args: argparse.Namespace) -> int:
     """``dpwitness plan``."""
     from dpwitness.auditors.planning.plan import plan
-    from dpwitness.inputs import keywords, load, pair_of, workers
+    from dpwitness.inputs import keywords, load, pair_of
+    from dpwitness.inputs import workers as opened
     from dpwitness.mechanisms.terms.protocol import MechanismFailed
 
     mechanism, name, pair = None, None, None
@@ -53,7 +54,7 @@ def run(args: argparse.Namespace) -> int:
         pair = pair_of(args.d0, args.d1, args.relation, mechanism)
     common = {"find": args.find, "trials": args.trials, "shape": args.shape, "power": args.power, "confidence": args.confidence}
     try:
-        with workers(args.workers, mechanism) if mechanism is not None else nullcontext() as executor, apart():
+        with opened(args, mechanism) if mechanism is not None else nullcontext() as executor, apart():
             found = plan(args.claim, mechanism=mechanism, pair=pair, executor=executor, name=name, **common)
     except MechanismFailed as error:
         announce(f"dpwitness plan: {error}")

@@ -48,7 +48,7 @@ def run(args: argparse.Namespace) -> int:
     with apart():
         mechanism = prepared.load()
     drawn = bar()
-    with workers(args.workers, mechanism) as executor, apart():
+    with workers(args, mechanism) as executor, apart():
         result = prepared.run(mechanism, trials=args.trials, seed=args.seed, executor=executor, progress=drawn)
     if drawn is not None:
         drawn.close()

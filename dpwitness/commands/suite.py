@@ -70,7 +70,7 @@ def run(args: argparse.Namespace) -> int:
                 print(f"{case.name:<{width}}  not installed: {needed}", file=out, flush=True)
                 continue
             drawn = bar()
-            with workers(args.workers, case.mechanism) as executor, apart():
+            with workers(args, case.mechanism) as executor, apart():
                 budget = {"trials": args.trials, "seconds": args.seconds}
                 outcome = run_case(
                     case,

@@ -48,7 +48,7 @@ def run(args: argparse.Namespace) -> int:
     pair = pair_of(args.d0, args.d1, args.relation, mechanism)
     primitives = keywords(args.primitives, "--primitives") if args.primitives else None
     drawn = bar()
-    with workers(args.workers, mechanism) as executor, apart():
+    with workers(args, mechanism) as executor, apart():
         result = trace(
             mechanism,
             pair,

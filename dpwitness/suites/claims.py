@@ -10,7 +10,7 @@ from dpwitness.mechanisms.terms.reading import Json
 
 def run_all(*, seconds: float, quick: bool, seed: int, workers: int = 1) -> Iterator[Json]:
     """Check every claim of the ledger, in order; yields each finding's JSON, and its witness under ``"witness"``."""
-    from dpwitness.pools import pool
+    from dpwitness.executors.pools import pool
     from dpwitness.proofs_checks import declarations
 
     run = partial(_checked, seconds=seconds, quick=quick, seed=seed)

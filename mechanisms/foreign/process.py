@@ -289,6 +289,14 @@ def close_all(slot: Slot | None = None) -> None:
         worker.kill()
 
 
+def close_idle() -> None:
+    """Kill the workers that are between batches: for a process that lives on when its audits have ended."""
+    with _lock:
+        found, _idle[:] = list(_idle), []
+    for worker in found:
+        worker.kill()
+
+
 def _forget() -> None:
     """In a forked child: the workers are the parent's."""
     global _SPAWNER, _lock

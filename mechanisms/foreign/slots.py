@@ -5,8 +5,10 @@ from __future__ import annotations
 import os
 import shutil
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +17,22 @@ from dpwitness.mechanisms.foreign import environments
 from dpwitness.mechanisms.foreign.process import Slot, Worker, borrow
 from dpwitness.mechanisms.terms.reading import Json
 from dpwitness.mechanisms.terms.validation import InvalidArgument
+
+
+@dataclass(frozen=True, eq=False)
+class Sent:
+    """Files that came along with a task, on a machine of a cluster: where each lies `here`, by its place on the machine that sent it."""
+
+    here: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def paths(self) -> tuple[str, ...]:
+        """From where their modules are imported: their folders, and archives themselves."""
+        return tuple(dict.fromkeys(p if p.endswith((".zip", ".whl", ".egg")) else os.path.dirname(p) for p in self.here.values()))
+
+
+_NOTHING = Sent()
+SENT: ContextVar[Sent] = ContextVar("SENT", default=_NOTHING)
 
 
 class TargetError(InvalidArgument):
@@ -54,11 +72,11 @@ def slot_of(file: str, python: str | None, memory_limit: float = 0.0) -> Slot:
     if adapter is not None:
         return Slot(python, str(adapter), (), memory)
     if not file.endswith(".py"):
-        return Slot(python, file, (os.getcwd(),), memory)
-    path = Path(file).resolve()
+        return Slot(python, file, (os.getcwd(), *SENT.get().paths), memory)
+    path = Path(SENT.get().here.get(file, file)).resolve()
     if not path.is_file():
         raise TargetError(f"target must name an existing file, got {file!r}")
-    return Slot(python, str(path), (str(path.parent),), memory)
+    return Slot(python, str(path), tuple(dict.fromkeys((str(path.parent), *SENT.get().paths))), memory)
 
 
 @contextmanager

@@ -14,10 +14,10 @@ from pathlib import Path
 import pytest
 
 from dpwitness import audit
+from dpwitness.executors.pools import pool
 from dpwitness.mechanisms import Pair
 from dpwitness.mechanisms.foreign.keeper import descendants
 from dpwitness.mechanisms.foreign.target import Target
-from dpwitness.pools import pool
 
 HOSTILE = """
 import ctypes

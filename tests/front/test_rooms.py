@@ -55,6 +55,7 @@ ROOMS = [
     "dpwitness.reports.reproductions",
     "dpwitness.reports.site",
     "dpwitness.reports",
+    "dpwitness.executors",
     "dpwitness",
     "dpwitness.suites",
     "dpwitness.bench",

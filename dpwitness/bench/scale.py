@@ -1,0 +1,120 @@
+"""What a second worker brings, and what Dask costs against processes without it: rounds a second, best of several runs by the clock."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections import deque
+from collections.abc import Sequence
+from concurrent.futures import Executor, Future
+from contextlib import ExitStack
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from dpwitness.auditors.running.engine import Stage
+from dpwitness.bench.table import Row, Table
+from dpwitness.executors.opening import executor
+from dpwitness.mechanisms.terms.pairs import Pair
+from dpwitness.mechanisms.textbook.additive import Laplace
+
+SPECS = ("processes:1", "threads:1", "threads:2", "processes:2", "dask-local:2")  # Dask last: it has threads, and processes are forks
+TASKS = (0.25, 1.0)  # seconds
+REPEATS = 3
+SECONDS = 4.0  # of each run, on one worker
+
+Key = tuple[str, str, float]  # executor, mechanism, seconds of a task
+
+_PAIR = Pair(np.array([0.0]), np.array([1.0]))
+
+
+def scalar(dataset: Any, size: int, rng: np.random.Generator) -> Any:
+    """Laplace noise, one number at a time."""
+    return np.array([dataset[0] + rng.laplace(0.0, 1.0) for _ in range(size)])
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """A mechanism, and the rounds of a chunk; `chunks` take `task` seconds together."""
+
+    name: str
+    stage: Stage
+    chunks: int
+    task: float
+
+
+def rounds(stage: Stage, first: int, last: int) -> tuple[int, int, float, float]:
+    """Run chunks first, ..., last - 1, as an audit's test does: guesses "D1", the process, and its processor time before and after."""
+    before = time.process_time()
+    count = sum(int(np.sum(side.matrix() > 0.5)) for index in range(first, last) for side in stage.sample(index) if side is not None)
+    return count, os.getpid(), before, time.process_time()
+
+
+def throughput(pool: Executor, work: Work) -> tuple[float, float]:
+    """Rounds a second with as many tasks under way as an audit has: by the clock, and by processor time, ours and the workers' together."""
+    count = max(4, round(SECONDS / work.task))
+    under_way: deque[Future[Any]] = deque()
+    done = []
+    started, used = time.perf_counter(), time.process_time()
+    for first in range(0, count * work.chunks, work.chunks):
+        under_way.append(pool.submit(rounds, work.stage, first, first + work.chunks))
+        if len(under_way) > 2 * getattr(pool, "_max_workers", 1):
+            done.append(under_way.popleft().result())
+    done += [future.result() for future in under_way]
+    clock, used = time.perf_counter() - started, time.process_time() - used
+    for process in {found[1] for found in done} - {os.getpid()}:
+        used += max(found[3] for found in done if found[1] == process) - min(found[2] for found in done if found[1] == process)
+    whole = count * work.chunks * work.stage.chunk
+    return whole / clock, whole / used
+
+
+def works() -> list[Work]:
+    """Python and jitted, in tasks of a quarter of a second and of a second."""
+    found = []
+    for name, run, chunk in (("Python", scalar, 2**12), ("jitted", Laplace(1.0).sample, 2**16)):
+        stage = Stage(run, _PAIR, 1, (0, 0, 0), 10**9, chunk, 300.0)
+        rounds(stage, 0, 2)
+        started = time.perf_counter()
+        rounds(stage, 0, 20)
+        each = (time.perf_counter() - started) / 20
+        found += [Work(name, stage, max(1, round(task / each)), task) for task in TASKS]
+    return found
+
+
+def scale(specs: Sequence[str] = SPECS) -> dict[Key, tuple[float, float]]:
+    """Most rounds a second, as `throughput` has them; all executors are open, and take turns."""
+    best: dict[Key, tuple[float, float]] = {}
+    given = works()
+    with ExitStack() as stack:
+        pools = {}
+        for spec in specs:
+            pools[spec] = stack.enter_context(executor(spec))
+            for future in [pools[spec].submit(rounds, work.stage, 0, 1) for work in given for _ in range(4)]:
+                future.result()
+        for _ in range(REPEATS):
+            for work in given:
+                for spec, pool in pools.items():
+                    if spec.startswith("threads") and work.name == "Python":  # which holds the interpreter's lock
+                        continue
+                    key = (spec, work.name, work.task)
+                    found, known = throughput(pool, work), best.get(key, (0.0, 0.0))
+                    best[key] = max(found[0], known[0]), max(found[1], known[1])
+    return best
+
+
+def measure() -> Table:
+    """All rows."""
+    best = scale()
+    rows = []
+    for told, one, other, least, names, by in (
+        ("Dask / processes, 2 workers, by the clock", "dask-local:2", "processes:2", 0.9, ("Python", "jitted"), 0),
+        ("Dask / processes, 2 workers, processor time", "dask-local:2", "processes:2", 0.9, ("Python", "jitted"), 1),
+        ("2 processes / 1, by the clock", "processes:2", "processes:1", 1.9, ("Python", "jitted"), 0),
+        ("2 threads / 1, by the clock", "threads:2", "threads:1", 1.9, ("jitted",), 0),
+    ):
+        for name in names:
+            for task in TASKS:
+                ratio = best[one, name, task][by] / best[other, name, task][by]
+                rows.append(Row(f"{told}: {name}, tasks of {task:g} s", least, ratio, "ratio"))
+    return Table("scale", tuple(rows), (f"best of {REPEATS}; by the clock only where nothing else runs on the machine",))

@@ -1,0 +1,1 @@
+"""Where rounds are run: threads, processes, loky, MPI, Dask. Each is a `concurrent.futures.Executor`. May import the mechanisms' rooms."""

@@ -1,0 +1,76 @@
+"""An executor by its name: started or reached, given, and gone at the end."""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Iterator, Sequence
+from concurrent.futures import Executor, ThreadPoolExecutor
+from contextlib import AbstractContextManager, contextmanager
+from pathlib import Path
+
+from dpwitness.executors.cluster import local, remote
+from dpwitness.executors.pools import loky_pool, pool
+from dpwitness.executors.ranks import ranks
+from dpwitness.executors.specs import parse
+from dpwitness.mechanisms.terms.validation import InvalidArgument
+
+_NEEDS = {"dask": ("dask", "distributed"), "dask-local": ("dask", "distributed"), "loky": ("loky", "loky"), "mpi": ("mpi", "mpi4py")}
+
+
+def executor(spec: str, *, ship: Sequence[str | Path] = ()) -> AbstractContextManager[Executor]:
+    """An executor for audits, as a context manager: what it has started ends with the block, whatever still runs.
+
+    Counts do not depend on it: they are a function of the seed.
+
+    Parameters
+    ----------
+    spec : str
+        ``threads:N`` and ``processes:N``, of this machine; ``loky:N``, processes that share nothing with this one; ``dask-local:N``, a
+        Dask cluster of N processes on this machine; ``dask://HOST:PORT``, the scheduler of a cluster; ``mpi``, the other ranks of
+        ``mpiexec -n N python -m mpi4py.futures ...``.
+    ship : list of str or Path
+        For ``dask://``: files that are sent to the workers, the mechanism's module first of all. They lie in one folder there, from which
+        modules are imported.
+
+    Raises
+    ------
+    InvalidArgument
+        If the spec has none of these forms, the extra that it needs is not installed, a file cannot be read, no scheduler or no worker
+        answers in time, or the workers run another dpwitness.
+
+    Examples
+    --------
+    >>> import dpwitness as dpw
+    >>> with dpw.executor("threads:2") as workers:
+    ...     workers.submit(pow, 2, 10).result()
+    1024
+    """
+    found = parse(spec)
+    if ship and found.kind != "dask":
+        raise InvalidArgument(f"executor: files are shipped to dask://HOST:PORT only, got {spec!r} with {str(ship[0])!r}")
+    extra, module = _NEEDS.get(found.kind, ("", "concurrent"))
+    if importlib.util.find_spec(module) is None:
+        raise InvalidArgument(f"--executor {spec} needs the extra dpwitness[{extra}]: pip install 'dpwitness[{extra}]'")
+    match found.kind:
+        case "threads":
+            return threads(found.count)
+        case "processes":
+            return pool(found.count)
+        case "loky":
+            return loky_pool(found.count)
+        case "mpi":
+            return ranks()
+        case "dask-local":
+            return local(found.count)
+        case _:
+            return remote(found.address, ship)
+
+
+@contextmanager
+def threads(count: int) -> Iterator[Executor]:
+    """A pool of `count` threads. On the way out nothing is waited for: a worker that hangs has had its verdict."""
+    found = ThreadPoolExecutor(count, thread_name_prefix="dpwitness")
+    try:
+        yield found
+    finally:
+        found.shutdown(wait=False, cancel_futures=True)

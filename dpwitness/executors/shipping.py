@@ -1,0 +1,41 @@
+"""Which files go to a cluster by themselves."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from dpwitness.auditors.targets.locating import home_of, locate, standard
+from dpwitness.mechanisms.foreign.environments import adapter_file
+from dpwitness.mechanisms.foreign.target import Target
+from dpwitness.mechanisms.terms.validation import InvalidArgument
+
+
+def own_files(found: Sequence[Any]) -> list[str]:
+    """The files that define these objects, where each is a module by itself that nobody has installed.
+
+    Examples
+    --------
+    >>> from dpwitness.mechanisms import Laplace
+    >>> own_files([Target("examples/mine.py", "f"), Target("diffprivlib", "laplace"), Laplace(1.0), len])[0].endswith("examples/mine.py")
+    True
+    >>> own_files([Laplace(1.0), len])
+    []
+    """
+    return [file for each in found if each is not None and (file := _file(each)) is not None]
+
+
+def _file(found: Any) -> str | None:
+    module = home_of(found)
+    if isinstance(found, Target):
+        if found.file.endswith(".py"):
+            return found.file
+        module = "builtins" if found.python or adapter_file(found.file) else found.file
+    if standard(module) or "." in module:
+        return None
+    try:
+        (file,) = locate(module, Path.cwd())
+    except (InvalidArgument, ValueError):
+        return None
+    return None if "site-packages" in file.parts or file.suffix != ".py" else str(file)

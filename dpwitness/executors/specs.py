@@ -1,0 +1,51 @@
+"""Executors by name, read before anything is loaded."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from dpwitness.mechanisms.terms.validation import InvalidArgument, shown
+
+MOST = 1024  # workers that this process starts
+FORMS = "dask://HOST:PORT, dask-local:N, loky:N, mpi, threads:N or processes:N"
+
+_STARTED = ("threads", "processes", "loky", "dask-local")
+_ADDRESS = re.compile(r"(?:(?:tcp|tls|ws|wss|ucx)://)?(?:\[[0-9a-fA-F:.]+\]|[\w.-]+):(\d{1,5})", re.ASCII)
+
+
+@dataclass(frozen=True, slots=True)
+class Spec:
+    """What is asked for: `kind`, and the `count` of workers to start or the `address` of a scheduler."""
+
+    text: str
+    kind: str
+    count: int = 0
+    address: str = ""
+
+
+def parse(text: object) -> Spec:
+    """Read an executor's name.
+
+    Raises
+    ------
+    InvalidArgument
+        If it has none of the forms.
+
+    Examples
+    --------
+    >>> parse("dask-local:2").count
+    2
+    >>> parse("dask://10.0.0.1:8786").address
+    '10.0.0.1:8786'
+    """
+    if isinstance(text, str):
+        kind, _, count = text.partition(":")
+        if text == "mpi":
+            return Spec(text, "mpi")
+        if kind in _STARTED and re.fullmatch(r"[1-9]\d{0,3}", count, re.ASCII) and int(count) <= MOST:
+            return Spec(text, kind, int(count))
+        address = text.removeprefix("dask://")
+        if address != text and (found := _ADDRESS.fullmatch(address)) and 0 < int(found[1]) < 2**16:
+            return Spec(text, "dask", address=address)
+    raise InvalidArgument(f"executor must be {FORMS}, with N between 1 and {MOST}, got {shown(text)}")

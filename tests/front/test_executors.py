@@ -1,0 +1,373 @@
+"""Executors by name: every one gives the counts of a serial audit, survives what happens to workers, and leaves nothing behind."""
+
+import importlib.util
+import os
+import pickle
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+import uuid
+from concurrent.futures import CancelledError
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import dpwitness as dpw
+from dpwitness import cli
+from dpwitness.auditors.running.engine import MechanismFailed
+from dpwitness.auditors.running.lost import explained
+from dpwitness.executors.specs import FORMS, parse
+from dpwitness.mechanisms import Laplace
+
+NEAR = dpw.Pair(np.array([0.0]), np.array([1.0]))
+SLOW = """
+import time
+
+import numpy as np
+
+
+def slow(dataset, size, rng):
+    time.sleep(0.01)
+    return np.round(1024 * (np.sum(dataset) + rng.laplace(0.0, 1.0, size))) / 1024
+
+
+slow.claim = "pure:1"
+"""
+PAIR = ["--claim", "pure:1", "--d0", "[0]", "--d1", "[1]"]
+
+
+def needs(module):
+    return pytest.mark.skipif(importlib.util.find_spec(module) is None, reason=f"{module} is not installed")
+
+
+@pytest.fixture(scope="module")
+def serial():
+    return dpw.audit(Laplace(1.0), pair=NEAR, trials=20_000, seed=3)
+
+
+@pytest.fixture(scope="module")
+def target(tmp_path_factory):
+    file = tmp_path_factory.mktemp("targets") / "slow_target.py"
+    file.write_text(SLOW)
+    return dpw.Target(str(file), "slow")
+
+
+@pytest.fixture(scope="module")
+def alone(target):
+    found = dpw.audit(target, pair=NEAR, trials=1_000, seed=3, bits=False)
+    target.close()
+    return found
+
+
+@pytest.fixture(scope="module")
+def cluster():
+    pytest.importorskip("distributed")
+    with dpw.executor("dask-local:2") as executor:
+        yield executor
+
+
+@pytest.fixture
+def address(cluster):
+    return "dask://" + cluster._client.scheduler.address.removeprefix("tcp://")
+
+
+def counted(result):
+    """What an audit has counted, and where: all that the seed decides."""
+    told = result.to_json()
+    return {key: told[key] for key in ("tally", "event", "bit_level", "epsilon_lower", "trials")}
+
+
+def pids(executor):
+    return set(executor._client.run(os.getpid).values())
+
+
+def carrying(token):
+    """Processes that carry the token in their environment, but for the trackers of `multiprocessing`, which end with this process."""
+    return [
+        pid for pid in filter(str.isdigit, os.listdir("/proc")) if token in told(pid, "environ") and "tracker" not in told(pid, "cmdline")
+    ]
+
+
+def told(pid, what):
+    try:
+        return Path(f"/proc/{pid}/{what}").read_bytes().decode(errors="replace")
+    except OSError:
+        return ""
+
+
+def left(token):
+    """Those that still do, once those that end have had a moment."""
+    given_up = time.monotonic() + 5
+    while (found := carrying(token)) and time.monotonic() < given_up:
+        time.sleep(0.05)
+    return found
+
+
+@pytest.mark.parametrize(
+    ("text", "kind", "count", "where"),
+    [
+        ("threads:1", "threads", 1, ""),
+        ("processes:1024", "processes", 1024, ""),
+        ("loky:3", "loky", 3, ""),
+        ("dask-local:2", "dask-local", 2, ""),
+        ("mpi", "mpi", 0, ""),
+        ("dask://node-1.local:8786", "dask", 0, "node-1.local:8786"),
+        ("dask://tls://10.0.0.1:8786", "dask", 0, "tls://10.0.0.1:8786"),
+        ("dask://[::1]:8786", "dask", 0, "[::1]:8786"),
+    ],
+)
+def test_specs(text, kind, count, where):
+    found = parse(text)
+    assert (found.kind, found.count, found.address) == (kind, count, where)
+
+
+NO_SPECS = ["", "threads", "threads:", "threads:0", "threads:1025", "threads:-1", "threads:2.0", "threads:\u0662", " threads:2", "mpi:2"]
+NO_SPECS += [
+    "loky:",
+    "dask",
+    "dask:2",
+    "dask-local",
+    "dask://",
+    "dask://h",
+    "dask://h:0",
+    "dask://h:65536",
+    "dask://a b:1",
+    "slurm:3",
+    None,
+    2,
+]
+
+
+@pytest.mark.parametrize("text", NO_SPECS)
+def test_what_is_no_spec_is_told_the_forms(text):
+    with pytest.raises(dpw.InvalidArgument, match="executor must be") as told:
+        dpw.executor(text)
+    assert FORMS in str(told.value)
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        (["--executor", "threads:0"], FORMS),
+        (["--executor", "threads:2", "--workers", "2"], "not allowed with"),
+        (["--executor", "threads:2", "--ship", "x.py"], "--ship is for --executor dask://"),
+        (["--ship", "x.py"], "--ship is for --executor dask://"),
+    ],
+)
+def test_options_that_do_not_fit(options, told, capsys):
+    try:
+        code = cli.main(["audit", "dpwitness.mechanisms:Laplace", "--kwargs", '{"epsilon": 1}', *PAIR, *options])
+    except SystemExit as ended:
+        code = ended.code
+    last = capsys.readouterr().err.strip().splitlines()
+    assert code == 2 and told in last[-1] and len(last) == 1
+
+
+@pytest.mark.parametrize(
+    ("spec", "extra"), [("dask-local:2", "dask"), ("dask://127.0.0.1:8786", "dask"), ("loky:2", "loky"), ("mpi", "mpi")]
+)
+def test_an_extra_that_is_missing_is_named(spec, extra, monkeypatch):
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name in ("distributed", "loky", "mpi4py") else True)
+    with pytest.raises(dpw.InvalidArgument) as told:
+        dpw.executor(spec)
+    assert str(told.value).startswith(f"--executor {spec} needs the extra dpwitness[{extra}]")
+
+
+@pytest.mark.parametrize("spec", ["threads:2", "processes:2", pytest.param("loky:2", marks=needs("loky"))])
+def test_counts_are_those_of_a_serial_audit(spec, serial):
+    with dpw.executor(spec) as executor:
+        found = dpw.audit(Laplace(1.0), pair=NEAR, trials=20_000, seed=3, executor=executor)
+        assert executor._max_workers == 2
+    assert counted(found) == counted(serial)
+
+
+@pytest.mark.skipif(not Path("/proc/self/environ").exists(), reason="looks into /proc")
+@pytest.mark.parametrize("spec", [pytest.param("loky:2", marks=needs("loky")), pytest.param("dask-local:2", marks=needs("distributed"))])
+def test_interpreters_of_targets_end_with_the_executor(spec, target, alone, monkeypatch):
+    token = uuid.uuid4().hex
+    monkeypatch.setenv("DPWITNESS_TEST", token)
+    with dpw.executor(spec) as executor:
+        found = dpw.audit(target, pair=NEAR, trials=1_000, seed=3, bits=False, executor=executor)
+        assert sum("foreign/worker.py" in told(pid, "cmdline") for pid in carrying(token)) >= 2
+    assert counted(found) == counted(alone)
+    target.close()
+    assert left(token) == []
+
+
+@pytest.mark.skipif(not Path("/proc/self/environ").exists(), reason="looks into /proc")
+@needs("distributed")
+@needs("loky")
+def test_ctrl_c_is_ours_to_handle(shell):
+    """The whole group hears it, as from a terminal: while workers start, and while rounds run."""
+    (shell.folder / "slow_target.py").write_text(SLOW)
+    running = []
+    for spec, reached in (("dask-local:2", 0.0), ("loky:2", 3.0)):
+        token = uuid.uuid4().hex
+        command = [sys.executable, "-m", "dpwitness", "audit", "slow_target.py:slow", *PAIR, "--trials", "1e8", "--executor", spec]
+        environment = {**shell.environment(), "DPWITNESS_TEST": token}
+        pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+        process = subprocess.Popen(command, cwd=shell.folder, env=environment, start_new_session=True, **pipes)
+        running.append((token, process, reached))
+    for token, process, more in running:
+        for _ in range(400):
+            if len(carrying(token)) >= 4:
+                break
+            time.sleep(0.02)
+        time.sleep(more / 2)
+        os.killpg(process.pid, signal.SIGINT)
+    for token, process, _ in running:
+        _, err = process.communicate(timeout=60)
+        assert process.returncode == 3 and "Traceback" not in err, err
+        assert left(token) == []
+
+
+def test_dask_counts_are_those_of_a_serial_audit(cluster, serial):
+    found = dpw.audit(Laplace(1.0), pair=NEAR, trials=20_000, seed=3, executor=cluster)
+    assert cluster._max_workers == 2
+    assert counted(found) == counted(serial)
+
+
+def test_a_worker_that_is_killed_changes_no_count(cluster, target):
+    """With datasets that stay on the workers: what one takes along is made again."""
+    pair = dpw.Pair(np.zeros(10_000), np.r_[1.0, np.zeros(9_999)])
+    options = {"pair": pair, "trials": 4_000, "seed": 3, "bits": False, "stop": "never"}
+    alone = dpw.audit(target, **options)
+    target.close()
+    before, killed = pids(cluster), []
+
+    def progress(done, planned):
+        if done and not killed:
+            killed.append(min(before))
+            threading.Timer(0.05, os.kill, (killed[0], signal.SIGKILL)).start()
+
+    found = dpw.audit(target, **options, executor=cluster, progress=progress)
+    assert cluster._held and killed
+    cluster._client.wait_for_workers(2)
+    assert killed[0] not in pids(cluster)
+    assert counted(found) == counted(alone)
+
+
+def test_a_large_argument_travels_once(cluster):
+    cluster._held.clear()
+    large = [cluster.submit(len, bytes(2**20)) for _ in range(5)]
+    assert [future.result() for future in large] == 5 * [2**20] and len(cluster._held) == 1
+    assert cluster.submit(pow, 2, 5).result() == 32 and len(cluster._held) == 1
+
+
+def test_a_mechanism_that_ends_its_run_ends_no_worker(cluster):
+    before = pids(cluster)
+    with pytest.raises(MechanismFailed, match="SystemExit: 3"):
+        cluster.submit(sys.exit, 3).result()
+    assert pids(cluster) == before
+
+
+def test_a_task_that_kills_its_workers_is_told(cluster):
+    told = explained(cluster.submit(os._exit, 1).exception(timeout=60))
+    assert told == "4 worker processes died, one after the other, while they ran the same rounds of the mechanism"
+    assert explained(ValueError("CommClosedError")) is None
+
+
+def test_a_module_that_the_workers_lack(address, tmp_path, monkeypatch, serial):
+    (tmp_path / "faraway.py").write_text("def f(dataset, size, rng):\n    return dataset[0] + rng.laplace(0.0, 1.0, size)\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    from faraway import f
+
+    asked = {"claim": "pure:1", "pair": NEAR, "trials": 2_000, "seed": 3, "bits": False}
+    with dpw.executor(address) as executor, pytest.raises(dpw.InvalidArgument, match=r"no module 'faraway'.*--ship FILE\.py"):
+        dpw.audit(f, **asked, executor=executor)
+    with dpw.executor(address, ship=[tmp_path / "faraway.py"]) as executor:
+        assert counted(dpw.audit(f, **asked, executor=executor)) == counted(dpw.audit(f, **asked))
+
+
+def test_tasks_of_who_leaves_are_cancelled(address):
+    with dpw.executor(address) as executor:
+        future = executor.submit(time.sleep, 0.5)
+    with pytest.raises(CancelledError) as told:
+        future.result(timeout=10)
+    assert explained(told.value).startswith("the cluster is lost")
+
+
+def test_workers_of_another_version_are_named(address, monkeypatch):
+    from dpwitness.executors import cluster as module
+
+    here, numpy = module.builds()
+    monkeypatch.setattr(module, "builds", lambda: ("0.0.9", numpy))
+    with pytest.raises(dpw.InvalidArgument, match=f"worker tcp://.* has dpwitness {here}, this process 0.0.9"), dpw.executor(address):
+        pass
+
+
+def test_a_worker_that_came_later_with_another_version(cluster, monkeypatch):
+    from dpwitness.executors import cluster as module
+
+    monkeypatch.setattr(module, "builds", lambda: ("0.0.9", "1.0"))
+    with pytest.raises(dpw.InvalidArgument, match=r"dpwitness 0\.0\.9 with NumPy 1\.0; one runs dpwitness "):
+        cluster.submit(pow, 2, 5).result()
+
+
+@needs("distributed")
+def test_a_scheduler_that_does_not_answer(monkeypatch):
+    from dpwitness.executors import cluster as module
+
+    monkeypatch.setattr(module, "CONNECT", 0.5)
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        spec = f"dask://127.0.0.1:{taken.getsockname()[1]}"
+        started = time.monotonic()
+        with pytest.raises(dpw.InvalidArgument, match=f"--executor {spec}: no scheduler answered within 0.5 s"), dpw.executor(spec):
+            pass
+    assert time.monotonic() - started < 5
+
+
+def test_files_are_laid_out_and_imported_anew_for_each_audit(tmp_path, monkeypatch):
+    """On a machine that has none of them, or another version; and a module that came with the last audit is not used again."""
+    from dpwitness.executors.worker import builds, call
+
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    name, other = (f"sent_{uuid.uuid4().hex}" for _ in range(2))
+    there = tmp_path / f"{name}.py"
+    there.write_text("def f():\n    return 'old'\n")
+    function = f"c{name}\nf\n.".encode()  # the pickle of its f
+
+    def run(text, helper):
+        files = ((str(there), f"from {other} import g\ndef f():\n    return {text!r} + g()\n".encode()),)
+        files += ((f"/nowhere/{other}.py", f"def g():\n    return {helper!r}\n".encode()),) if helper else ()
+        return call(builds(), pickle.dumps((text, files)), function)
+
+    assert [run("a", "1"), run("b", "2"), run("a", "1")] == ["a1", "b2", "a1"]
+    with pytest.raises(dpw.InvalidArgument, match=f"no module {other!r}"):
+        run("c", None)
+
+
+def mpiexec():
+    """A launcher, and the folder of its library; None where there is none."""
+    folders = [str(Path(place).parents[2] / "bin") for place in sys.path if place.endswith("site-packages")]
+    found = shutil.which("mpiexec", path=os.pathsep.join([os.environ.get("PATH", ""), *folders]))
+    return found and (found, str(Path(found).resolve().parents[1] / "lib"))
+
+
+@needs("mpi4py")
+@pytest.mark.skipif(mpiexec() is None, reason="mpiexec is not installed")
+def test_mpi_counts_are_those_of_a_serial_audit(shell, serial):
+    launcher, library = mpiexec()
+    script = (
+        "import dpwitness as dpw, numpy as np\nfrom dpwitness.mechanisms import Laplace\n"
+        "if __name__ == '__main__':\n"
+        "    with dpw.executor('mpi') as executor:\n"
+        "        pair = dpw.Pair(np.array([0.0]), np.array([1.0]))\n"
+        "        print(executor._max_workers, dpw.audit(Laplace(1.0), pair=pair, trials=20_000, seed=3, executor=executor).tally)\n"
+    )
+    (shell.folder / "run.py").write_text(script)
+    places = os.pathsep.join(filter(None, [library, os.environ.get("LD_LIBRARY_PATH")]))
+    environment = {**shell.environment(), "LD_LIBRARY_PATH": places}
+    command = [launcher, "-n", "3", sys.executable, "-m", "mpi4py.futures", "run.py"]
+    ran = subprocess.run(command, cwd=shell.folder, env=environment, capture_output=True, text=True, timeout=60)
+    assert ran.stdout == f"2 {serial.tally}\n", ran.stderr
+    alone = subprocess.run([sys.executable, "run.py"], cwd=shell.folder, env=environment, capture_output=True, text=True, timeout=60)
+    assert "--executor mpi needs two ranks or more" in alone.stderr
