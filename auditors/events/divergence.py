@@ -62,7 +62,7 @@ class Binned(Event):
     def guess(self, outputs: Outputs) -> Guesses:
         return np.asarray(np.sum([event.guess(outputs) > 0 for event in self.events], axis=0), dtype=np.int8)
 
-    def tabulate(self, outputs: Outputs) -> NDArray[np.int64]:
+    def tabulate(self, outputs: Outputs, rounds: int = 0) -> NDArray[np.int64]:
         return np.bincount(self.guess(outputs), minlength=len(self.loss)).astype(np.int64)
 
     @property

@@ -130,9 +130,9 @@ def _slots(keys: Keys, guesses: Cells) -> Slots:
 
 @jit
 def _look_up(key: np.uint64, keys: Keys, guesses: Cells, spread: np.uint64, shift: np.uint64, reach: int) -> int:
-    slot, guess = int((key * spread) >> shift), 0
-    for k in range(reach):
-        guess = int(guesses[slot + k]) if keys[slot + k] == key else guess
+    slot, guess = (key * spread) >> shift, 0
+    for k in range(np.uint64(reach)):
+        guess |= int(guesses[slot + k]) & -int(keys[slot + k] == key)  # a branch here would go either way, unforeseen
     return guess
 
 
@@ -146,12 +146,12 @@ def _mixed(key: np.uint64, x: float) -> np.uint64:
 
 def of_atoms(keys: Keys, guesses: Cells, columns: int, exact: FloatArray | None, code: float) -> Kernel:
     """`keys` and `guesses` of the rows that are listed, by key; `exact` as `only_exact` takes it."""
-    first, values = np.empty(0, dtype=np.int64), np.empty(0)
-    if exact is not None:
-        order = np.argsort(exact[:, 0], kind="stable")
-        values = np.ascontiguousarray(exact[order, 1])
-        first = np.searchsorted(exact[order, 0], np.arange(1, columns + 2)).astype(np.int64)
-    return count_atoms, (row_keys(np.array([[code]]))[0], *_slots(keys, guesses), columns, first, values)
+    table = (row_keys(np.array([[code]]))[0], *_slots(keys, guesses), columns)
+    if exact is None:
+        return count_atoms, table
+    order = np.argsort(exact[:, 0], kind="stable")
+    first = np.searchsorted(exact[order, 0], np.arange(1, columns + 2)).astype(np.int64)
+    return count_exact_atoms, (first, np.ascontiguousarray(exact[order, 1]), *table)
 
 
 @jit
@@ -163,28 +163,45 @@ def count_atoms(
     shift: np.uint64,
     reach: int,
     columns: int,
-    first: NDArray[np.int64],
-    values: FloatArray,
     rows: FloatArray,
     table: NDArray[np.int64],
 ) -> None:
-    """`start` is the key of the structure's code; column j has the exact values from first[j] to first[j + 1], where there are any."""
+    """`start` is the key of the structure's code."""
     plus, minus = 0, 0
     for i in range(len(rows)):
         key = start
         for j in range(columns):
-            x = rows[i, j]
-            if len(first):
-                x, found = (np.inf if x != x else x), np.nan
-                for k in range(first[j], first[j + 1]):
-                    if values[k] == x:
-                        found = x
-                x = found
-            key = _mixed(key, x)
+            key = _mixed(key, rows[i, j])
         guess = _look_up(key, keys, guesses, spread, shift, reach)
         plus += guess > 0
         minus += guess < 0
     _add(table, len(rows), plus, minus)
+
+
+@jit
+def count_exact_atoms(
+    first: NDArray[np.int64],
+    values: FloatArray,
+    start: np.uint64,
+    keys: Keys,
+    guesses: Cells,
+    spread: np.uint64,
+    shift: np.uint64,
+    reach: int,
+    columns: int,
+    rows: FloatArray,
+    table: NDArray[np.int64],
+) -> None:
+    """The exact values of column j are those from first[j] to first[j + 1]; other numbers are all one, NaN."""
+    kept = np.empty((len(rows), columns))
+    for i in range(len(rows)):
+        for j in range(columns):
+            x = rows[i, j] if rows[i, j] == rows[i, j] else np.inf
+            kept[i, j] = np.nan
+            for k in range(first[j], first[j + 1]):
+                if values[k] == x:
+                    kept[i, j] = x
+    count_atoms(start, keys, guesses, spread, shift, reach, columns, kept, table)
 
 
 @jit

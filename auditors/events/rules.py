@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 Guesses = NDArray[np.int8]
 
-_MANY = 2**13  # outputs that are worth a compiled kernel
+WORTH = 2**20  # rounds that are worth compiling a kernel for, which takes a second or two where none lies in the cache on disk
 _LISTED = 6  # outputs of a picture
 
 
@@ -49,9 +49,9 @@ class Event(ABC):
         """The rule compiled, for outputs of so many numbers and this structure: see `kernels`. None where it has no such form."""
         return None
 
-    def count(self, outputs: Outputs) -> tuple[int, int]:
-        """How many outputs are named D1, and how many D0."""
-        if len(outputs) >= _MANY and np.array_equal(outputs.codes, np.full(len(outputs), outputs.codes[0])):
+    def count(self, outputs: Outputs, rounds: int = 0) -> tuple[int, int]:
+        """How many outputs are named D1, and how many D0. From `WORTH` outputs on, or `rounds` of the test they are part of, compiled."""
+        if len(outputs) and max(len(outputs), rounds) >= WORTH and np.array_equal(outputs.codes, np.full(len(outputs), outputs.codes[0])):
             found = kernel_of(self, outputs.values.shape[1], float(outputs.codes[0]))
             if found is not None:
                 table = np.zeros(3, dtype=np.int64)
@@ -60,9 +60,9 @@ class Event(ABC):
         guesses = self.guess(outputs)
         return int(np.count_nonzero(guesses > 0)), int(np.count_nonzero(guesses < 0))
 
-    def tabulate(self, outputs: Outputs) -> NDArray[np.int64]:
+    def tabulate(self, outputs: Outputs, rounds: int = 0) -> NDArray[np.int64]:
         """Counts of the cells abstain, D1, D0."""
-        plus, minus = self.count(outputs)
+        plus, minus = self.count(outputs, rounds)
         return np.array([len(outputs) - plus - minus, plus, minus], dtype=np.int64)
 
     @property
@@ -148,9 +148,9 @@ class Intervals(Event):
 
         return of_intervals(self.column, self.edges, self.guesses, int(self.missing)) if self.column < width else None
 
-    def count(self, outputs: Outputs) -> tuple[int, int]:
+    def count(self, outputs: Outputs, rounds: int = 0) -> tuple[int, int]:
         if len(self.edges) > 8:
-            return Event.count(self, outputs)
+            return Event.count(self, outputs, rounds)
         x = self._column(outputs)
         # a comparison an edge is several times faster than a search
         below = np.array([np.count_nonzero(x <= edge) for edge in self.edges], dtype=np.int64)

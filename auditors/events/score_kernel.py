@@ -253,17 +253,22 @@ def _distances(at: Columns, real: FloatArray, x: FloatArray, size: int, total: F
 @jit
 def _places(at: Columns, wanted: float, weights: FloatArray, x: FloatArray, size: int, total: FloatArray) -> None:
     length = len(at)
+    first, last = np.empty(size, dtype=np.int64), np.empty(size, dtype=np.int64)
+    times, before = np.empty(size, dtype=np.int64), np.empty(size, dtype=np.int64)
     for i in range(size):
-        first, last, times, before = length, length, 0, False
-        for k in range(length):
-            value = x[at[k], i]
-            hit = (value if value == value else np.inf) == wanted
-            if hit:
-                first, last, times = (k if times == 0 else first), k, times + 1
-                if before:
-                    total[i] += weights[2 * length + 2 + k]
-            before = hit
-        total[i] += weights[first] + weights[length + 1 + last] + times * weights[2 * length + 2]
+        first[i], last[i], times[i], before[i] = length, length, 0, 0
+    for k in range(length):
+        column, twice = x[at[k]], weights[2 * length + 2 + k]  # of the first column `before` says 0
+        for i in range(size):
+            value = column[i] if column[i] == column[i] else np.inf
+            hit = 1 if value == wanted else 0
+            first[i] = k if hit > times[i] else first[i]
+            last[i] = k if hit else last[i]
+            times[i] += hit
+            total[i] += twice if hit & before[i] else 0.0
+            before[i] = hit
+    for i in range(size):
+        total[i] += weights[first[i]] + weights[length + 1 + last[i]] + times[i] * weights[2 * length + 2]
 
 
 @jit

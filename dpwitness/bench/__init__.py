@@ -19,6 +19,7 @@ BENCHMARKS: dict[str, str] = {
     "mutation": "dpwitness.bench.mutation",
     "power": "dpwitness.bench.power",
     "scale": "dpwitness.bench.scale",
+    "speed": "dpwitness.bench.speed",
     "white-box": "dpwitness.bench.white_box",
 }
 

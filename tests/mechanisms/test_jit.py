@@ -58,3 +58,78 @@ def test_commands_without_a_home(tmp_path, home, arguments):
     """Not even root can write below /proc."""
     found = _run(ONLY_GIVEN + f"import sys; from dpwitness.cli import main; sys.exit(main({arguments!r}))", TMPDIR=str(tmp_path), **home)
     assert found.returncode == 0 and re.fullmatch(r"(Laplace: 2,000 runs at .* each, about .* expected\n)?", found.stderr)
+
+
+CALLERS = """from dpwitness.mechanisms.numerics.jit import jit
+import kernels
+
+
+def calling(inner):
+    @jit
+    def outer(x):
+        return inner(x) + 1
+    return outer
+
+
+callers = [calling(kernels.one), calling(kernels.two), calling(kernels.scaled(3)), calling(kernels.scaled(4)), calling(kernels.plain)]
+print([outer(5) for outer in callers], kernels.by_name(5))
+print([sum(outer.stats.cache_hits.values()) for outer in [*callers, kernels.by_name]])
+"""
+KERNELS = """from numba import njit
+from dpwitness.mechanisms.numerics.jit import jit
+from deeper import deepest
+
+
+@jit
+def one(x):
+    return 10 * x
+
+
+@jit
+def two(x):
+    return deepest(x)
+
+
+def scaled(by):
+    @jit
+    def inner(x):
+        return by * x
+    return inner
+
+
+@njit
+def plain(x):
+    return -x
+
+
+@jit
+def by_name(x):
+    return deepest(x)
+"""
+DEEPER = """from dpwitness.mechanisms.numerics.jit import jit
+
+
+@jit
+def deepest(x):
+    return 100 * x
+"""
+
+
+def test_what_a_kernel_calls_decides_what_is_taken_from_the_cache(tmp_path):
+    """By closure or by name, however deep; kernels without a cache are compiled anew, for nobody knows what they were compiled from."""
+
+    def run():
+        found = _run("import callers", **environment)
+        assert found.returncode == 0, found.stderr
+        return found.stdout.splitlines()
+
+    environment = {"NUMBA_CACHE_DIR": str(tmp_path / "cache"), "PYTHONPATH": str(tmp_path), "PYTHONDONTWRITEBYTECODE": "1"}
+    for name, text in {"callers": CALLERS, "kernels": KERNELS, "deeper": DEEPER}.items():
+        (tmp_path / f"{name}.py").write_text(text)
+    values = "[51, 501, 16, 21, -4] 500"
+    assert run() == [values, "[0, 0, 0, 0, 0, 0]"]
+    assert run() == [values, "[1, 1, 1, 1, 0, 1]"]
+    (tmp_path / "deeper.py").write_text(DEEPER.replace("100", "2000"))
+    assert run() == ["[51, 10001, 16, 21, -4] 10000", "[1, 0, 1, 1, 0, 0]"]
+    (tmp_path / "kernels.py").write_text(KERNELS.replace("10 * x", "7 * x").replace("-x", "-9 * x"))
+    assert run()[0] == "[36, 10001, 16, 21, -44] 10000"

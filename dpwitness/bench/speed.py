@@ -1,0 +1,75 @@
+"""Speed of the inner loop of a black-box audit: rounds that are drawn and counted in one compiled loop, on one core.
+
+Each row compares two measurements of one run: against the same rounds drawn, stored, encoded and counted by NumPy, and against NumPy's
+drawing of the noise alone. The event of each is learned as an audit learns it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.random import SFC64, Generator
+from threadpoolctl import threadpool_limits
+
+from dpwitness import mechanisms as m
+from dpwitness.auditors.events.learning import learn
+from dpwitness.auditors.running.fused import counter
+from dpwitness.auditors.running.rounds import batch
+from dpwitness.bench.table import Row, Table, best_time
+
+ROUNDS = 2**17
+TRAINING = 2**15  # outputs of each dataset
+
+
+@dataclass(frozen=True, slots=True)
+class SpeedCase:
+    """A mechanism, how NumPy draws its noise for so many rounds, and what is required: rounds against stored ones, time over NumPy's."""
+
+    name: str
+    mechanism: Any
+    noise: Callable[[int, Generator], Any]
+    faster: float
+    over_noise: float
+
+
+CASES = (
+    SpeedCase("Laplace", m.Laplace(1.0), lambda n, rng: rng.laplace(0.0, 1.0, n), 1.0, 0.6),
+    SpeedCase("Gaussian", m.Gaussian(1.0, 1e-5), lambda n, rng: rng.normal(0.0, 1.0, n), 1.0, 1.5),
+    SpeedCase("geometric", m.Geometric(1.0), lambda n, rng: rng.geometric(0.63, n) - rng.geometric(0.63, n), 2.0, 1.0),
+    SpeedCase("noisy max of 5", m.NoisyMax(1.0), lambda n, rng: rng.laplace(0.0, 2.0, (n, 5)).argmax(axis=1), 1.5, 0.5),
+    SpeedCase("sparse vector, 10 queries", m.SparseVector(1.0), lambda n, rng: rng.laplace(0.0, 8.0, (n, 11)), 2.0, 0.5),
+    SpeedCase("randomised response", m.RandomizedResponse(1.0), lambda n, rng: rng.random(n), 2.0, 8.0),
+    SpeedCase("vector of 5", m.LaplaceVector(1.0, 5), lambda n, rng: rng.laplace(0.0, 1.0, (n, 5)), 5.0, 2.0),
+    SpeedCase("vector of 20", m.LaplaceVector(1.0), lambda n, rng: rng.laplace(0.0, 1.0, (n, 20)), 4.0, 1.0),
+)
+
+
+def measure() -> Table:
+    """All rows. Half a minute, the first time longer by the compilation."""
+    with threadpool_limits(1):
+        found = [row for case in CASES for row in _rows(case)]
+    return Table("speed", tuple(found), (f"least processor time of {ROUNDS:,} rounds on D0 of the worst pair; noise by Generator(SFC64)",))
+
+
+def _rows(case: SpeedCase) -> list[Row]:
+    mechanism, pair, rng = case.mechanism, case.mechanism.worst_pair(), Generator(SFC64(1))
+    sides = [batch(mechanism.sample, dataset, TRAINING, rng) for dataset in (pair.d1, pair.d0)]
+    assert sides[0] is not None and sides[1] is not None
+    event = learn(sides[0], sides[1], mechanism.claim, alpha=0.05, rounds=10**6).event
+    fused = counter(mechanism.sample, pair.d0, event)
+    assert fused is not None
+
+    def stored() -> Any:
+        outputs = batch(mechanism.sample, pair.d0, ROUNDS, rng)
+        return event.tabulate(outputs) if outputs is not None else None
+
+    counted = best_time(lambda: fused.count(ROUNDS, rng), 9)
+    drawn = best_time(lambda: case.noise(ROUNDS, rng), 9)
+    return [
+        Row(f"{case.name} ({event.kind}): time of a round", np.inf, counted / ROUNDS * 1e9, "ns", at_most=True),
+        Row(f"{case.name}: rounds against stored ones", case.faster, best_time(stored) / counted, "ratio"),
+        Row(f"{case.name}: time over NumPy's noise", case.over_noise, counted / drawn, "ratio", at_most=True),
+    ]
