@@ -47,10 +47,17 @@ def column(outputs: FloatArray) -> FloatArray:
 
 @jit
 def fill_laplace(center: FloatArray, scale: float, out: FloatArray, rng: Generator) -> None:
-    """Rows center + Laplace(scale): differences of exponentials, 2.6 times faster than Generator.laplace."""
+    """Rows center + Laplace(scale): exponentials with the signs of fair coins, four times faster than Generator.laplace.
+
+    The coins of 32 numbers are drawn together, so rows filled in blocks of a multiple of 32 equal those filled at once.
+    """
+    drawn, coins = 0, 0
     for i in range(len(out)):
         for j in range(center.size):
-            out[i, j] = center[j] + scale * (rng.standard_exponential() - rng.standard_exponential())
+            if drawn & 31 == 0:
+                coins = int(rng.random() * 4294967296.0)
+            out[i, j] = center[j] + scale * (2 * (coins & 1) - 1) * rng.standard_exponential()
+            drawn, coins = drawn + 1, coins >> 1
 
 
 def laplace_draws(center: FloatArray, scale: float) -> Draws:
@@ -69,14 +76,18 @@ def fair_coins(rng: Generator) -> int:
 
 @jit
 def fill_geometric(center: float, rate: float, low: float, high: float, step: float, out: FloatArray, rng: Generator) -> None:
-    """Rows step * clamp(center + G1 - G2), G geometric: P(G >= k) = e^(-rate k). `center`, `low`, `high` count steps.
+    """Rows step * clamp(center + K), P(K = k) in proportion to a^|k|, a = e^-rate. `center`, `low`, `high` count steps.
 
-    The floor of an exponential divided by `rate` is such a G. The noise is a whole number drawn without sight of the center, and
-    sums of whole numbers below 2^53 are exact, so that the low bits of the output carry nothing.
+    P(|K| >= k) = 2 a^k / (1 + a) for k >= 1: of an exponential E that is the chance of floor((E + ln(2 / (1 + a))) / rate) >= k, since
+    2 / (1 + a) <= 1 / a. The sign is a fair coin; those of 32 rows are drawn together (`fill_laplace`). The noise is a whole number drawn
+    without sight of the center, and sums of whole numbers below 2^53 are exact, so that the low bits of the output carry nothing.
     """
-    mean = 1.0 / rate
+    mean, start, coins = 1.0 / rate, np.log(2.0 / (1.0 + np.exp(-rate))), 0
     for i in range(len(out)):
-        noise = np.floor(rng.standard_exponential() * mean) - np.floor(rng.standard_exponential() * mean)
+        if i & 31 == 0:
+            coins = int(rng.random() * 4294967296.0)
+        noise = (2 * (coins & 1) - 1) * np.floor((rng.standard_exponential() + start) * mean)
+        coins >>= 1
         out[i, 0] = min(max(center + noise, low), high) * step
 
 
