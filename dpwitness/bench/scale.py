@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from dpwitness.auditors.running.engine import Stage
+from dpwitness.bench import endurance
 from dpwitness.bench.table import Row, Table
 from dpwitness.executors.opening import executor
 from dpwitness.mechanisms.terms.pairs import Pair
@@ -117,4 +118,5 @@ def measure() -> Table:
             for task in TASKS:
                 ratio = best[one, name, task][by] / best[other, name, task][by]
                 rows.append(Row(f"{told}: {name}, tasks of {task:g} s", least, ratio, "ratio"))
+    rows += endurance.rows()
     return Table("scale", tuple(rows), (f"best of {REPEATS}; by the clock only where nothing else runs on the machine",))

@@ -1,0 +1,114 @@
+"""What an audit survives, and what it costs to go on for long: killed at random moments, memory and store over 1e10 rounds, bookkeeping."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import resource
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from dpwitness.bench.table import Row
+
+KILLS = 100
+RUNS_BETWEEN = 4  # kills of one audit, before it comes to its end
+SHORT, LONG = 10**8, 10**10
+
+_TARGET = """
+import numpy as np
+
+
+def noisy(dataset, size, rng):
+    return np.round(dataset[0] + rng.laplace(0.0, 1.0, size), 2)
+"""
+
+_LONG = """
+import json, resource, sys, time
+import dpwitness as dpw
+from dpwitness.mechanisms import Laplace
+mechanism, trials = Laplace(1.0), int(sys.argv[1])
+dpw.audit(mechanism, pair=mechanism.worst_pair(), trials=10**6, stop="never")  # loads and compiles
+started = time.process_time()
+result = dpw.audit(mechanism, pair=mechanism.worst_pair(), trials=trials, stop="never", store=sys.argv[2])
+print(json.dumps([resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024, time.process_time() - started, result.trials]))
+"""
+
+
+def rows() -> list[Row]:
+    """All rows."""
+    with tempfile.TemporaryDirectory() as folder:
+        return [*killed(Path(folder), KILLS), *long(Path(folder))]
+
+
+def killed(folder: Path, kills: int) -> list[Row]:
+    """An audit of a Python target on two processes, ended by SIGKILL at random moments of its course, and begun again to the end."""
+    (folder / "mine.py").write_text(_TARGET, encoding="utf-8")
+    began = time.monotonic()
+    whole = _audit(folder, "whole.db", None)
+    takes, rng, equal = time.monotonic() - began, random.Random(1), 0
+    families = -(-kills // RUNS_BETWEEN)
+    for number in range(families):
+        for _ in range(RUNS_BETWEEN):
+            _audit(folder, f"{number}.db", rng.uniform(0.0, takes))
+        equal += _audit(folder, f"{number}.db", None) == whole
+        (folder / f"{number}.db").unlink()
+    told = f"killed {families * RUNS_BETWEEN} times: resumed audits with the counts of an undisturbed one"
+    return [Row(told, 1.0, equal / families, "share", counts=(equal, families))]
+
+
+def _audit(folder: Path, store: str, seconds: float | None) -> str:
+    """What the command prints, but for the time; empty where it was killed."""
+    command = [sys.executable, "-m", "dpwitness", "audit", "mine.py:noisy", "--claim", "pure:1", "--d0", "[0]", "--d1", "[1]"]
+    command += ["--in-process", "--workers", "2", "--trials", "2000000", "--store", store, "--json"]
+    process = subprocess.Popen(command, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+    if seconds is not None:
+        time.sleep(seconds)
+        process.send_signal(signal.SIGKILL)
+    out, _ = process.communicate()
+    if not out:
+        return ""
+    told = json.loads(out)
+    return json.dumps({key: value for key, value in told.items() if key != "seconds"})
+
+
+def long(folder: Path) -> list[Row]:
+    """Laplace noise at 1e8 and at 1e10 rounds, each in a process of its own."""
+    found = {}
+    for trials in (SHORT, LONG):
+        command = [sys.executable, "-c", _LONG, str(trials), str(folder / f"{trials}.db")]
+        told = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+        found[trials] = json.loads(told.splitlines()[-1])
+    size = os.path.getsize(folder / f"{LONG}.db") / 1e6
+    return [
+        Row(f"{LONG:.0e} rounds: run of those that were planned", 1.0, found[LONG][2] / LONG, "share"),
+        Row(f"memory at {LONG:.0e} rounds beyond that at {SHORT:.0e}", 10.0, found[LONG][0] - found[SHORT][0], "MiB", at_most=True),
+        Row(f"store at {LONG:.0e} rounds", 50.0, size, "MB", at_most=True),
+        Row("chunk bookkeeping, of processor time", 0.02, bookkeeping(), "share", at_most=True),
+    ]
+
+
+def bookkeeping() -> float:
+    """The share of processor time that a stage of Laplace rounds spends outside of its tasks, of a quarter of a second each."""
+    import numpy as np
+
+    from dpwitness.auditors.events.rules import Intervals
+    from dpwitness.auditors.running.engine import Inline, Pace, Phase, Stage, counts
+    from dpwitness.mechanisms import Laplace
+
+    mechanism = Laplace(1.0)
+    event = Intervals(0, np.array([1.2]), np.array([0.0, 1.0]))
+    stage = Stage(mechanism.sample, mechanism.worst_pair(), 1, (0, 0, Phase.TEST), 2 * 10**9, 2**18, 60.0)
+    executor, pace = Inline(), Pace()
+    list(counts(stage, [event], executor, Pace()))  # compiled, and warm
+    before, within = resource.getrusage(resource.RUSAGE_SELF), 0.0
+    for segment in counts(stage, [event], executor, pace):
+        within += segment.seconds
+    after = resource.getrusage(resource.RUSAGE_SELF)
+    executor.shutdown()
+    spent = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    return max(0.0, 1 - within / spent)
