@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpwitness.auditors.events.outputs import Outputs
-from dpwitness.auditors.events.rules import Event
-from dpwitness.auditors.running.fused import WORTH, Counter, counter
+from dpwitness.auditors.events.rules import WORTH, Event
+from dpwitness.auditors.running.fused import Counter, counter
 from dpwitness.auditors.running.health import Unfit, same_outputs
 from dpwitness.auditors.running.repeats import mark
 from dpwitness.auditors.running.stage import Sides, Stage
@@ -140,7 +140,7 @@ def _sampled(stage: Stage, events: Sequence[Event], index: int, kept: bool) -> S
     sides = stage.sample(index)
     took = perf_counter() - began
     seen = [side for side in sides if side is not None]
-    tables = [np.array([_tabulate(event, side) for side in sides], dtype=np.int64) for event in events]
+    tables = [np.array([_tabulate(event, side, stage.rounds) for side in sides], dtype=np.int64) for event in events]
     lost = stage.size(index) - sum(map(len, seen))
     return Segment(tables, [sides] if kept else [], stage.size(index), lost, _marks(stage, seen), took, stage.single)
 
@@ -155,8 +155,8 @@ def _require_equal(sampled: Segment, drawn: Segment) -> None:
         raise Unfit("mechanism draws something else than it samples: draws(dataset).sample and sample must give the same outputs")
 
 
-def _tabulate(event: Event, side: Outputs | None) -> NDArray[np.int64]:
-    return event.tabulate(Outputs(np.empty((0, 1)), np.empty(0)) if side is None else side)
+def _tabulate(event: Event, side: Outputs | None, rounds: int) -> NDArray[np.int64]:
+    return event.tabulate(Outputs(np.empty((0, 1)), np.empty(0)) if side is None else side, rounds)
 
 
 def require_sound(stage: Stage, span: Span) -> None:

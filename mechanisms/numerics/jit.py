@@ -9,6 +9,7 @@ import os
 import stat
 import tempfile
 from collections.abc import Callable
+from operator import attrgetter
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
@@ -45,6 +46,8 @@ def jit_uncached(function: F) -> F:
 
 _config: Any = numba.config
 _FunctionCache: Any = caching.FunctionCache
+_dumps: Any = dumps
+_cache_of = attrgetter("_cache")
 
 
 class _Cache(_FunctionCache):  # type: ignore[misc]
@@ -83,13 +86,13 @@ def _source(function: Callable[..., Any], seen: set[int]) -> bytes:
     parts = [function.__code__.co_code]
     for value in [*held, *(value for value in named if isinstance(value, Dispatcher))]:
         if not isinstance(value, Dispatcher):
-            parts.append(dumps(value))
-        elif not isinstance(value._cache, _FunctionCache):
+            parts.append(_dumps(value))
+        elif not isinstance(cache := _cache_of(value), _FunctionCache):
             raise _Unstamped
         elif id(value) not in seen:
             seen.add(id(value))
             kernel = value.py_func
-            stamp = value._cache._cache_file._source_stamp  # as it was when the kernel was imported
+            stamp = cache._cache_file._source_stamp  # as it was when the kernel was imported
             parts += [repr((kernel.__module__, kernel.__qualname__, stamp)).encode(), _source(kernel, seen)]
     return b"\0".join(parts)
 
