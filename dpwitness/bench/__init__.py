@@ -18,8 +18,8 @@ BENCHMARKS: dict[str, str] = {
     "mechanisms": "dpwitness.bench.mechanisms",
     "mutation": "dpwitness.bench.mutation",
     "power": "dpwitness.bench.power",
-    "scale": "dpwitness.bench.scale",
-    "speed": "dpwitness.bench.speed",
+    "scale": "dpwitness.bench.pace.scale",
+    "speed": "dpwitness.bench.pace.speed",
     "white-box": "dpwitness.bench.white_box",
 }
 

@@ -60,6 +60,7 @@ ROOMS = [
     "dpwitness.suites",
     "dpwitness.bench",
     "dpwitness.bench.hostile",
+    "dpwitness.bench.pace",
     "dpwitness.commands",
 ]
 FRONT = ("dpwitness.cli", "dpwitness.__main__", "dpwitness.pytest_plugin")  # what stands at the very top, in no room

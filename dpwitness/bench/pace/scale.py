@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from dpwitness.auditors.running.engine import Stage
-from dpwitness.bench import endurance
+from dpwitness.bench.pace import endurance
 from dpwitness.bench.table import Row, Table
 from dpwitness.executors.opening import executor
 from dpwitness.mechanisms.terms.pairs import Pair
