@@ -171,7 +171,7 @@ class Trees(Block):
     roots: Columns
 
     def columns(self, matrix: FloatArray) -> FloatArray:
-        from dpwitness.auditors.events.score_kernel import sum_of_trees  # loads Numba
+        from dpwitness.auditors.events.kernels import sum_of_trees  # loads Numba
 
         return sum_of_trees(np.ascontiguousarray(matrix), self.feature, self.threshold, self.left, self.right, self.value, self.roots)[
             :, None

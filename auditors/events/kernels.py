@@ -17,6 +17,7 @@ from dpwitness.mechanisms.numerics.jit import jit
 from dpwitness.mechanisms.terms.protocol import FloatArray
 
 Kernel = tuple[Callable[..., None], tuple[Any, ...]]  # the compiled function and its arguments
+Whole = NDArray[np.int64]
 Keys = NDArray[np.uint64]
 Cells = NDArray[np.int8]
 Slots = tuple[Keys, Cells, np.uint64, np.uint64, int]
@@ -53,12 +54,12 @@ def count_intervals(
     edges: FloatArray,
     guesses: Cells,
     missing: int,
-    first: NDArray[np.int64],
+    first: Whole,
     grid: Cells,
     low: float,
     scale: float,
     rows: FloatArray,
-    table: NDArray[np.int64],
+    table: Whole,
 ) -> None:
     """Interval i holds edges[i-1] < x <= edges[i]."""
     plus, minus = 0, 0
@@ -98,7 +99,7 @@ def count_intervals(
 
 
 @jit
-def _add(table: NDArray[np.int64], rows: int, plus: int, minus: int) -> None:
+def _add(table: Whole, rows: int, plus: int, minus: int) -> None:
     table[0] += rows - plus - minus
     table[1] += plus
     table[2] += minus
@@ -164,7 +165,7 @@ def count_atoms(
     reach: int,
     columns: int,
     rows: FloatArray,
-    table: NDArray[np.int64],
+    table: Whole,
 ) -> None:
     """`start` is the key of the structure's code."""
     plus, minus = 0, 0
@@ -180,7 +181,7 @@ def count_atoms(
 
 @jit
 def count_exact_atoms(
-    first: NDArray[np.int64],
+    first: Whole,
     values: FloatArray,
     start: np.uint64,
     keys: Keys,
@@ -190,7 +191,7 @@ def count_exact_atoms(
     reach: int,
     columns: int,
     rows: FloatArray,
-    table: NDArray[np.int64],
+    table: Whole,
 ) -> None:
     """The exact values of column j are those from first[j] to first[j + 1]; other numbers are all one, NaN."""
     kept = np.empty((len(rows), columns))
@@ -232,7 +233,7 @@ def count_lattice(
     shift: np.uint64,
     reach: int,
     rows: FloatArray,
-    table: NDArray[np.int64],
+    table: Whole,
 ) -> None:
     """Classes of the float bits of one column."""
     plus, minus = 0, 0
@@ -245,7 +246,7 @@ def count_lattice(
 
 
 @jit
-def count_low_bits(column: int, below: float, side: int, rows: FloatArray, table: NDArray[np.int64]) -> None:
+def count_low_bits(column: int, below: float, side: int, rows: FloatArray, table: Whole) -> None:
     """Lowest set bits below 2^below."""
     hit = 0
     for i in range(len(rows)):
@@ -260,7 +261,7 @@ def of_ball(center: FloatArray, inner: float, outer: float, inside: int) -> Kern
 
 
 @jit
-def count_ball(center: FloatArray, inner: float, outer: float, inside: int, rows: FloatArray, table: NDArray[np.int64]) -> None:
+def count_ball(center: FloatArray, inner: float, outer: float, inside: int, rows: FloatArray, table: Whole) -> None:
     """Within `inner` of the center the guess is `inside`, beyond `outer` the other one."""
     plus, minus = 0, 0
     part = np.empty(8)
@@ -282,3 +283,18 @@ def count_ball(center: FloatArray, inner: float, outer: float, inside: int, rows
         plus += guess * inside > 0
         minus += guess * inside < 0
     _add(table, len(rows), plus, minus)
+
+
+@jit
+def sum_of_trees(
+    matrix: FloatArray, feature: Whole, threshold: FloatArray, left: Whole, right: Whole, value: FloatArray, roots: Whole
+) -> FloatArray:
+    """Of each row: from each root to the left where a number is at most the threshold, else (NaN too) to the right, down to a leaf."""
+    total = np.zeros(len(matrix))
+    for i in range(len(matrix)):
+        for root in roots:
+            node = root
+            while left[node] >= 0:
+                node = left[node] if matrix[i, feature[node]] <= threshold[node] else right[node]
+            total[i] += value[node]
+    return total

@@ -209,9 +209,10 @@ class Threshold(Event):
         return self.guess_at(self.position(outputs))
 
     def kernel(self, width: int, code: float) -> Kernel | None:
-        from dpwitness.auditors.events.score_kernel import of_threshold  # loads Numba
+        from dpwitness.auditors.events.score_kernel import of_score  # loads Numba
 
-        return of_threshold(self, code) if self.score.width <= width else None
+        score = self.score
+        return of_score(score.blocks, score.offset, score.unit, self.low, self.high, code) if score.width <= width else None
 
     axis: ClassVar[str] = "score of the output"
 

@@ -6,9 +6,9 @@ loops that the compiler can vectorise.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,12 +27,9 @@ from dpwitness.auditors.events.features import (
     Sorted,
     Trees,
 )
+from dpwitness.auditors.events.kernels import Kernel, sum_of_trees
 from dpwitness.mechanisms.numerics.jit import jit
 from dpwitness.mechanisms.terms.protocol import FloatArray
-
-if TYPE_CHECKING:
-    from dpwitness.auditors.events.kernels import Kernel
-    from dpwitness.auditors.events.rules import Threshold
 
 _KINDS = (Levels, Ramps, Affine, SignedLog, Products, Sorted, Distances, Places, Trees)
 _LEVELS, _RAMPS, _AFFINE, _SIGNED_LOG, _PRODUCTS, _SORTED, _DISTANCES, _PLACES, _TREES = range(len(_KINDS))
@@ -75,20 +72,20 @@ class _Tables:
         return len(feature), [len(block.roots), *feature, *block.left, *block.right, *block.roots], (block.threshold, block.value)
 
 
-def of_threshold(event: Threshold, code: float) -> Kernel | None:
-    """The kernel for outputs with this structure code; None where a ramp is so long or so short that its slope is no float."""
+def of_score(blocks: Sequence[tuple[Block, FloatArray]], offset: float, unit: float, low: float, high: float, code: float) -> Kernel | None:
+    """A score between two thresholds, on outputs of this structure; None if some slope is no float."""
     tables = _Tables()
-    for block, weights in event.score.blocks:
+    for block, weights in blocks:
         with np.errstate(over="ignore"):
             if isinstance(block, Ramps) and not (np.diff(block.knots).min() > 1e-200 and block.knots[-1] - block.knots[0] < np.inf):
                 return None
         tables.add(block, weights)
     inputs = np.array(list(tables.inputs) or [(0, 0.0, 0.0)])
     columns = inputs[:, 0].astype(np.int64), np.ascontiguousarray(inputs[:, 1]), np.ascontiguousarray(inputs[:, 2])
-    blocks = np.array(tables.blocks, dtype=np.int64).reshape(-1, 4)
-    score = (float(event.score.offset), event.score.unit, float(event.low), float(event.high))
+    begins = np.array(tables.blocks, dtype=np.int64).reshape(-1, 4)
+    numbers = np.array(tables.whole, dtype=np.int64), np.array(tables.real, dtype=np.float64)
     count = _counter(frozenset(kind for kind, _, _, _ in tables.blocks))
-    return count, (code, *columns, blocks, np.array(tables.whole, dtype=np.int64), np.array(tables.real, dtype=np.float64), *score)
+    return count, (code, *columns, begins, *numbers, float(offset), unit, float(low), float(high))
 
 
 @cache
@@ -278,18 +275,3 @@ def _trees(nodes: int, whole: Columns, real: FloatArray, x: FloatArray, total: F
     sums = sum_of_trees(x.T, feature, real[:nodes], left, right, real[nodes : 2 * nodes], roots)
     for i in range(len(sums)):
         total[i] += real[2 * nodes] * sums[i]
-
-
-@jit
-def sum_of_trees(
-    matrix: FloatArray, feature: Columns, threshold: FloatArray, left: Columns, right: Columns, value: FloatArray, roots: Columns
-) -> FloatArray:
-    """Of each row: from each root to the left where a number is at most the threshold, else (NaN too) to the right, down to a leaf."""
-    total = np.zeros(len(matrix))
-    for i in range(len(matrix)):
-        for root in roots:
-            node = root
-            while left[node] >= 0:
-                node = left[node] if matrix[i, feature[node]] <= threshold[node] else right[node]
-            total[i] += value[node]
-    return total

@@ -46,6 +46,7 @@ def jit_uncached(function: F) -> F:
 
 _config: Any = numba.config
 _FunctionCache: Any = caching.FunctionCache
+_IndexDataCacheFile: Any = caching.IndexDataCacheFile
 _dumps: Any = dumps
 _cache_of = attrgetter("_cache")
 
@@ -71,8 +72,26 @@ class _Cache(_FunctionCache):  # type: ignore[misc]
         with contextlib.suppress(_Unstamped):
             super()._save_overload(sig, data)
 
+    def __init__(self, function: Callable[..., Any]) -> None:
+        super().__init__(function)
+        file = self._cache_file
+        self._cache_file = _Files(self._cache_path, self._impl.filename_base, file._source_stamp)
+
     def _index_key(self, sig: Any, codegen: Any) -> Any:
-        return sig, codegen.magic_tuple(), hashlib.sha256(_source(self._py_func, set())).hexdigest()
+        source = repr(self._cache_file._source_stamp).encode() + _source(self._py_func, set())
+        return sig, codegen.magic_tuple(), hashlib.sha256(source).hexdigest()
+
+
+class _Files(_IndexDataCacheFile):  # type: ignore[misc]
+    """Each key's code lies in a file of its own name: of two processes that save at a time none puts its code in the place of the other's.
+
+    Numba counts the files, and both would take the next number; what lies there is run without a further look.
+    """
+
+    def save(self, key: Any, data: Any) -> None:
+        name = self._data_name(int.from_bytes(hashlib.sha256(repr(key).encode()).digest()[:8]))
+        self._save_data(name, data)
+        self._save_index(self._load_index() | {key: name})
 
 
 class _Unstamped(Exception):

@@ -69,9 +69,10 @@ def test_blocks_change_nothing(name):
         found, stored = both_ways(mechanism.sample, dataset, event, size, seed=size)
         assert found == stored and sum(found) == size
     assert np.count_nonzero(found) >= 2
-    draws, rngs = mechanism.draws(dataset), [Generator(SFC64(3)) for _ in range(2)]
-    parts = np.concatenate([draws.sample(size, rngs[0]) for size in (32, 0, 64, 4)])  # of 32 rows the coins are drawn together
-    assert parts.tobytes() == mechanism.sample(dataset, 100, rngs[1]).tobytes()
+    for side in (mechanism.worst_pair().d0, dataset):
+        draws, rngs = mechanism.draws(side), [Generator(SFC64(3)) for _ in range(2)]
+        parts = np.concatenate([draws.sample(size, rngs[0]) for size in (32, 0, 64, 4)])  # of 32 rows the coins are drawn together
+        assert parts.tobytes() == mechanism.sample(side, 100, rngs[1]).tobytes()
 
 
 # -- kernels against guesses -----------------------------------------------------------------------------------------------------
@@ -258,6 +259,15 @@ class Doubled(Mine):
         return 2 * Mine.sample(self, dataset, size, rng)
 
 
+class DoubledLater(Mine):
+    """As its draws say for the first outputs: a class below has a `sample` of its own all the same."""
+
+    def sample(self, dataset, size, rng):
+        rows = Mine.sample(self, dataset, size, rng)
+        rows[100:] *= 2
+        return rows
+
+
 class WithMemory(Mine):
     fill = staticmethod(fill_with_memory)
 
@@ -291,7 +301,7 @@ def test_a_users_own_kernel_is_counted():
 
 def test_only_what_samples_by_its_draws_is_counted():
     dataset = [0.25]
-    for other in (Doubled(), WithMemory(), InPython(), Refuses(), Unlike()):
+    for other in (Doubled(), DoubledLater(), WithMemory(), InPython(), Refuses(), Unlike()):
         assert counter(other.sample, dataset, HALVES) is None, other
     assert counter(lambda d, n, rng: rng.random((n, 2)), dataset, HALVES) is None
     assert counter(m.SimplexSampling(1.0, 40.0, m.Loss("linear"), 2, 1).sample, None, HALVES) is None  # its `draws` is a parameter

@@ -133,3 +133,31 @@ def test_what_a_kernel_calls_decides_what_is_taken_from_the_cache(tmp_path):
     assert run() == ["[51, 10001, 16, 21, -4] 10000", "[1, 0, 1, 1, 0, 0]"]
     (tmp_path / "kernels.py").write_text(KERNELS.replace("10 * x", "7 * x").replace("-x", "-9 * x"))
     assert run()[0] == "[36, 10001, 16, 21, -44] 10000"
+
+
+RACING = """import sys
+from dpwitness.mechanisms.numerics import jit as house
+
+
+def adding(by):
+    @house.jit
+    def add(x):
+        return x + by
+    return add
+
+
+if sys.argv[1:] == ["race"]:  # another process has read the same index, and saves its code last
+    one, two = adding(1), adding(2)
+    one._cache._cache_file._load_index = two._cache._cache_file._load_index = lambda: {}
+    one._cache._cache_file._save_index = lambda _: None  # that of the other one came later
+    two(0), one(0)
+print(adding(1)(0), adding(2)(0))
+"""
+
+
+def test_processes_that_save_at_a_time_keep_their_code_apart(tmp_path):
+    (tmp_path / "racing.py").write_text(RACING)
+    environment = {"NUMBA_CACHE_DIR": str(tmp_path / "cache"), "PYTHONPATH": str(tmp_path)}
+    for argument in ("'race'", ""):
+        found = _run(f"import sys; sys.argv[1:] = [{argument}]; import racing", **environment)
+        assert found.stdout == "1 2\n", found.stderr

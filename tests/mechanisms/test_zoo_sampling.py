@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from scipy.stats import chi2, kstest
 
-from dpwitness.mechanisms import RandomizedResponse, zoo
-from dpwitness.mechanisms.numerics.laws import laplace_log_cdf
+from dpwitness.mechanisms import BrokenSparseVector, NoisyMax, RandomizedResponse, zoo
+from dpwitness.mechanisms.numerics.laws import fair_coins, laplace_log_cdf
 
 ZOO = zoo()
 LEVEL = 1e-6
@@ -157,3 +157,25 @@ def test_impossible_rows_have_no_mass():
     assert np.isneginf(svt.log_density(rows, np.zeros(10))).tolist() == [True, True, True, False]
     assert np.isneginf(ZOO["laplace-grid"].log_density(np.array([0.3, 0.5]), 0.0)).tolist() == [True, False]
     assert np.isneginf(ZOO["rappor"].log_density(np.full((1, 20), 0.5), 0.0)).all()
+
+
+def test_coins_are_fair_and_used_once():
+    """Of 52 coins each falls evenly and no two agree too often: 1,378 z-scores below 6.3, false failure below 5e-7."""
+    rng = np.random.default_rng(1)
+    words = np.array([fair_coins(rng) for _ in range(20_000)])
+    assert np.all(words >> 52 == 1)
+    coins = 1 - 2.0 * ((words[:, None] >> np.arange(52)) & 1)
+    scores = coins.T @ coins / np.sqrt(len(words))
+    assert np.abs(coins.sum(axis=0)).max() / np.sqrt(len(words)) < 6.3
+    assert np.abs(scores[np.triu_indices(52, 1)]).max() < 6.3
+
+
+def test_more_noise_than_coins():
+    """Of 120 equal queries all win alike, those after the 52nd too: chi-square over 119 degrees, false failure 1e-7."""
+    wins = np.bincount(NoisyMax(1.0, queries=120).sample(np.zeros(120), 60_000, np.random.default_rng(2))[:, 0].astype(int), minlength=120)
+    assert ((wins - 500.0) ** 2 / 500).sum() < chi2.isf(1e-7, 119)
+    game = BrokenSparseVector(1.0, length=130)
+    drawn = game.sample(np.zeros(130), 20_000, np.random.default_rng(3))
+    # at the threshold's own center each call is even, and any two agree with one probability, that of two among three
+    near, far = (np.mean(drawn[:, 0] == drawn[:, j]) for j in (1, 110))
+    assert abs(near - far) < 6 * np.sqrt(0.5 / 20_000) and np.abs(drawn.mean(axis=0) - 0.5).max() < 6 * 0.5 / np.sqrt(20_000)
