@@ -75,7 +75,7 @@ def _same(run: Run, dataset: Any, draws: Draws) -> bool:
     """Whether the first outputs of `run` are those of its draws, in blocks and bit for bit, and leave the generator alike."""
     one, two = np.random.default_rng(0), np.random.default_rng(0)
     rows = run(dataset, _TRIED, one)
-    blocks = np.concatenate([draws.sample(size, two) for size in (1, _TRIED // 2, _TRIED // 2 - 1)])
+    blocks = np.concatenate([draws.sample(size, two) for size in (_TRIED // 2, _TRIED // 2)])
     shaped = isinstance(rows, np.ndarray) and rows.dtype == np.float64 and rows.shape == blocks.shape
     return shaped and rows.tobytes() == blocks.tobytes() and one.bytes(8) == two.bytes(8)
 
