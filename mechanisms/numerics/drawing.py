@@ -25,8 +25,8 @@ class Draws:
     ----------
     fill : callable
         ``fill(*arguments, out, rng)``, compiled with Numba, writes independent outputs into the rows of `out`, a C-contiguous float64 array
-        (rows, width): row after row, without reading what was there, and keeping nothing from call to call but what `rng` keeps, so that rows
-        filled in blocks of a multiple of 32 equal those filled at once.
+        (rows, width): row after row, without reading what was there, and keeping nothing from call to call but what `rng` keeps, so that
+        rows filled in blocks of a multiple of 32 equal those filled at once.
     arguments : tuple
         Numbers and arrays that the dataset decides. The kernel must not write into them.
     width : int

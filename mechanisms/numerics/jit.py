@@ -58,6 +58,8 @@ class _Cache(_FunctionCache):  # type: ignore[misc]
     looks at the function's own file alone, and takes one that was closed over for another in each process.
     """
 
+    _cache_file: Any
+
     def save_overload(self, sig: Any, data: Any) -> None:
         with contextlib.suppress(OSError):
             super().save_overload(sig, data)
