@@ -76,8 +76,7 @@ class _Cache(_FunctionCache):  # type: ignore[misc]
 
     def __init__(self, function: Callable[..., Any]) -> None:
         super().__init__(function)
-        file = self._cache_file
-        self._cache_file = _Files(self._cache_path, self._impl.filename_base, file._source_stamp)
+        self._cache_file: Any = _Files(self._cache_path, self._impl.filename_base, self._impl.locator.get_source_stamp())
 
     def _index_key(self, sig: Any, codegen: Any) -> Any:
         source = repr(self._cache_file._source_stamp).encode() + _source(self._py_func, set())
