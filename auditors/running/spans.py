@@ -123,16 +123,24 @@ def _counters(stage: Stage, events: Sequence[Event]) -> _Counters | None:
 def _drawn(stage: Stage, counters: _Counters, index: int) -> Segment:
     """A chunk of which no output is stored but the first."""
 
-    def work() -> list[tuple[NDArray[np.int64], Outputs]]:
+    def work() -> list[tuple[NDArray[np.int64], Outputs | None]]:
         sizes, order, rngs, _ = stage.sides(index)
-        found = {side: counters[side].count(sizes[side], rngs[side]) for side in order}
+        found: dict[int, tuple[NDArray[np.int64], Outputs | None]] = {}
+        for side in order:
+            try:
+                found[side] = counters[side].count(sizes[side], rngs[side])
+            except (MechanismFailed, MemoryError):
+                raise
+            except Exception:  # a batch that raises is lost, as in `rounds`
+                found[side] = np.zeros(3, dtype=np.int64), None
         return [found[0], found[1]]
 
     began = perf_counter()
     found = stage.apart(index, work)
     took = perf_counter() - began
-    tables = [np.array([table for table, _ in found])]
-    return Segment(tables, [], stage.size(index), 0, _marks(stage, [head for _, head in found]), took, False)
+    table = np.array([table for table, _ in found])
+    marks = _marks(stage, [head for _, head in found if head is not None])
+    return Segment([table], [], stage.size(index), stage.size(index) - int(table.sum()), marks, took, False)
 
 
 def _sampled(stage: Stage, events: Sequence[Event], index: int, kept: bool) -> Segment:

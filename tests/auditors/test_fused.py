@@ -320,3 +320,44 @@ def test_only_what_samples_by_its_draws_is_counted():
 def test_draws_are_checked(arguments, message):
     with pytest.raises(dpw.InvalidArgument, match=f"Draws: {message}"):
         dpw.Draws(*arguments)
+
+
+# -- in a stage ------------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["laplace", "noisy-max", "svt1"])
+def test_a_long_stage_counts_what_a_stored_one_does(name, monkeypatch):
+    """Rounds that are counted where they are drawn, and rounds that are stored: the same segments, marks included."""
+    from dpwitness.auditors.running import spans
+    from dpwitness.auditors.running.engine import Inline, Phase, Stage, counts
+
+    mechanism = next(mechanism for key, mechanism in MINE.items() if key.startswith(name))
+    pair = mechanism.worst_pair()
+    event = middle(mechanism, pair.d1)
+    stage = Stage(mechanism.sample, pair, 5, (1, 0, Phase.TEST), 2**20, 2**14, 60.0)
+    drawn = [(s.tables[0].tolist(), s.marks, s.lost) for s in counts(stage, [event], Inline(), keep=2**15)]
+    called = []
+    monkeypatch.setattr(spans, "_counters", lambda stage, events: called.append(1))
+    assert [(s.tables[0].tolist(), s.marks, s.lost) for s in counts(stage, [event], Inline(), keep=2**15)] == drawn and called
+
+
+def test_draws_that_are_not_what_is_sampled_are_told():
+    from dpwitness.auditors.running.engine import Inline, Phase, Stage, counts
+    from dpwitness.auditors.running.health import Unfit
+
+    class Rarely(m.Laplace):
+        """Samples what it draws, but for one chunk in all: what comes after the first outputs."""
+
+        def sample(self, dataset, size, rng):
+            found = self.draws(dataset).sample(size, rng)
+            found[100:] += 1.0
+            return found
+
+        def draws(self, dataset):
+            return m.Laplace.draws(self, dataset)
+
+    mechanism = Rarely(1.0)
+    pair = mechanism.worst_pair()
+    stage = Stage(mechanism.sample, pair, 5, (1, 0, Phase.TEST), 2**20, 2**14, 60.0)
+    with pytest.raises(Unfit, match="mechanism draws something else than it samples"):
+        list(counts(stage, [Intervals(0, np.array([0.5]), np.array([-1.0, 1.0]))], Inline(), keep=2**14))
