@@ -48,7 +48,8 @@ class Progress:
         share = min(1.0, done / max(planned, 1))
         rate = done / max(now - self._started, 1e-9)
         left = (planned - done) / rate if rate else 0.0
-        told = f" {share:4.0%}  {done:.3g} of {planned:.3g} runs  {rate:.3g}/s  {_clock(max(left, 0.0))} left{self._bound}"
+        runs = f"{_whole(done)} of {_whole(planned)}"
+        told = f" {share:4.0%}  {runs}  {rate:.3g} runs/s  {_clock(max(left, 0.0))} left{self._bound}"
         self._draw(share, told)
 
     def _draw(self, share: float, told: str) -> None:
@@ -109,6 +110,10 @@ class Cell(Progress):
             self._handle = self._display(data, raw=True, display_id=True)
         else:
             self._handle.update(data, raw=True)
+
+
+def _whole(count: int) -> str:
+    return f"{count:,}" if count < 10**7 else f"{count:.3g}"
 
 
 def _clock(seconds: float) -> str:

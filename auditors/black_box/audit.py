@@ -196,6 +196,7 @@ def audit(
             _ended(state, pairs, number)
 
     totals: list[int] = []
+    require_type("store", store, (str, PathLike, Store), "be the path of a file, or an open Store", "audit", optional=True)
     if store is None:
         return _kept(state, work, executor is None)
     with nullcontext(store) if isinstance(store, Store) else open_store(store) as opened:
