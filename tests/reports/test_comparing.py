@@ -359,7 +359,7 @@ def test_other_tables_are_refused(tmp_path):
 
 
 def test_suite_and_audit_with_a_baseline(tmp_path, capsys):
-    suite = ["suite", "zoo", "-k", "broken-svt", "--trials", "4000"]
+    suite = ["suite", "zoo", "-k", "broken-svt", "--trials", "20000"]
     audit = ["audit", "dpwitness.mechanisms:Laplace", "--kwargs", '{"epsilon": 1.0, "noise_multiplier": 0.4}', "--trials", "4000", "--json"]
 
     def run(command, **fields):
