@@ -34,6 +34,7 @@ from dpwitness.reports.words.wording import slugs
 
 SCHEMA = 1
 WITNESS = re.compile(r"witness-[A-Za-z0-9._-]+\.json")
+_WITNESS_BESIDE = re.compile(rf"([a-z-]+/)?{WITNESS.pattern}")  # in the report's folder, or in one beside it
 
 
 def result_json(result: Result | Mapping[str, Any], here: Path | None = None) -> Json:
@@ -92,9 +93,8 @@ def entries_of(document: Json) -> list[Entry]:
 
 
 def _witness_file(value: Any, path: str) -> Any:
-    """A file beside the report, or in a folder beside it, and no address: pages link to it."""
-    fits = isinstance(value, str) and WITNESS.fullmatch(re.sub("^[a-z-]+/", "", value))
-    return value if fits else refuse(path, "be named witness-NAME.json", value)
+    """A file and no address: pages link to it."""
+    return value if isinstance(value, str) and _WITNESS_BESIDE.fullmatch(value) else refuse(path, "be named witness-NAME.json", value)
 
 
 def _symbol(value: Any, path: str) -> Any:

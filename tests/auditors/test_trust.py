@@ -62,9 +62,7 @@ def place(tmp_path, monkeypatch):
     (beside / "package" / "inner.py").write_text(MODULE.format(mark=str(beside / "mark")))
     monkeypatch.chdir(here)
     monkeypatch.setattr(sys, "path", [*sys.path, str(beside)])
-    yield tmp_path
-    for name in ("inside_target", "outside_target", "package", "package.inner"):
-        sys.modules.pop(name, None)
+    return tmp_path
 
 
 def naming(witness, target, **kwargs):

@@ -116,14 +116,10 @@ def test_user_errors_are_one_line_and_exit_code_2(shell, monkeypatch, capsys, ar
     from dpwitness.cli import main
 
     monkeypatch.chdir(shell.folder)
-    monkeypatch.setattr(sys, "path", list(sys.path))
-    monkeypatch.delitem(sys.modules, "mine", raising=False)
     try:
         code = main(arguments)
     except SystemExit as error:
         code = error.code
-    finally:
-        sys.modules.pop("mine", None)
     out, err = capsys.readouterr()
     assert (code, out) == (2, "")
     assert err.count("\n") == 1 and err.startswith("dpwitness") and message in err

@@ -47,7 +47,6 @@ def ran(tmp_path, monkeypatch, capsys):
     """Run a command in the folder of `TARGETS`: exit code, standard output, standard error."""
     (tmp_path / "theirs.py").write_text(TARGETS)
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(sys, "path", list(sys.path))
     monkeypatch.delenv("NO_COLOR", raising=False)
 
     def run(*arguments):

@@ -11,7 +11,6 @@ import itertools
 import re
 import shlex
 import shutil
-import sys
 from pathlib import Path
 
 import pytest
@@ -150,8 +149,6 @@ def test_examples_print_what_is_shown(page, tmp_path, monkeypatch):
     shutil.copytree(DOCS / "examples", tmp_path / "examples")
     monkeypatch.chdir(tmp_path / "examples")
     monkeypatch.syspath_prepend(str(tmp_path / "examples"))
-    for name in ("mine", "repaired", "density"):
-        monkeypatch.delitem(sys.modules, name, raising=False)
     session = doctest.DocTestParser().get_doctest("\n".join(fences(page, "pycon")), {"__name__": "page"}, page.name, str(page), 0)
     told = io.StringIO()
     found = doctest.DocTestRunner(verbose=False).run(session, out=told.write)

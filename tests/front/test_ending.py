@@ -143,7 +143,6 @@ def test_a_worker_killed_between_two_chunks_is_an_error_of_the_mechanism():
 )
 def test_options_out_of_bounds_are_one_line_and_exit_code_2(shell, monkeypatch, capsys, arguments):
     monkeypatch.chdir(shell.folder)
-    monkeypatch.setattr(sys, "path", list(sys.path))
     try:
         code = main(arguments)
     except SystemExit as error:
