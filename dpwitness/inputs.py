@@ -129,18 +129,24 @@ def _program(args: argparse.Namespace, options: dict[str, bool]) -> tuple[Any, s
             raise InvalidArgument(f"--command stands alone: leave out {name}")
     if args.text_runs and not args.text:
         raise InvalidArgument("--text-runs needs --text")
-    try:
-        command = shlex.split(args.program)
-    except ValueError as error:
-        raise InvalidArgument(f"--command must be words as a shell splits them, got {_short(args.program)}: {error}") from None
-    if not command or not command[0]:
-        raise InvalidArgument(f"--command must name a program, got {args.program!r}")
+    command = words("--command", args.program)
     text = (args.text_runs or "batch") if args.text else ""
     found = Target(command=command, cwd=args.cwd, text=text, time_limit=args.time_limit, memory_limit=args.memory)
     found.describe()
     recorded = describe_target(found)
     assert recorded is not None
     return found, found.__name__, recorded
+
+
+def words(name: str, text: str) -> list[str]:
+    """A command, split as a shell would."""
+    try:
+        found = shlex.split(text)
+    except ValueError as error:
+        raise InvalidArgument(f"{name} must be words as a shell splits them, got {_short(text)}: {error}") from None
+    if not found or not found[0]:
+        raise InvalidArgument(f"{name} must name a program, got {text!r}")
+    return found
 
 
 def load(

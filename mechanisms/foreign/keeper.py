@@ -6,8 +6,8 @@ Stands alone (standard library); `process` starts it as a script, one for each w
 
 LIFE is the read end of a pipe whose other end the controller holds. When that closes, when the controller dies (Linux) or when the worker
 ends, all descendants are killed: on Linux also those that have left the worker's session, for orphans become children of the keeper. It
-leaves as the worker did: with its exit code, or by its signal. MEMORY limits the worker's address space (bytes; 0: not). The environment tells
-the worker the keeper's process id.
+leaves as the worker did: with its exit code, or by its signal. MEMORY limits the worker's address space (bytes; 0: not). The environment
+tells the worker the keeper's process id.
 """
 
 from __future__ import annotations

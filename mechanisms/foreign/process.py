@@ -1,4 +1,4 @@
-"""Worker processes of targets: started, timed, killed, and kept for the next batch. What is said to them, `interpreter` and `program` know."""
+"""Worker processes of targets: started, timed, killed, and kept. What is said to them, `interpreter` and `program` know."""
 
 from __future__ import annotations
 
@@ -99,10 +99,27 @@ class Process:
 
     def last_lines(self) -> str:
         """What it last printed, to be added to a message."""
-        size = os.fstat(self._log.fileno()).st_size
-        text = os.pread(self._log.fileno(), 4000, max(0, size - 4000)).decode(errors="replace")
+        text = os.pread(self._log.fileno(), 4000, max(0, self.printed - 4000)).decode(errors="replace")
         lines = [line for line in text.splitlines() if line.strip() and not any(part in line for part in self.noise)][-6:]
         return "; it last printed: " + " | ".join(line.strip() for line in lines) if lines else ""
+
+    @property
+    def printed(self) -> int:
+        """Bytes on standard error so far, or since the keeper has thrown some away."""
+        return os.fstat(self._log.fileno()).st_size
+
+    def finish(self, time_limit: float) -> tuple[int | None, bytes]:
+        """Close its standard input: its exit code (None if it goes on) and what it still writes."""
+        assert self._process.stdin is not None
+        self._process.stdin.close()
+        rest = b""
+        with contextlib.suppress(subprocess.TimeoutExpired, TimeoutError):
+            deadline = time.monotonic() + time_limit
+            chunk = memoryview(bytearray(200))
+            while count := self.some(chunk, deadline):
+                rest = rest or bytes(chunk[:count])
+            return self._process.wait(_left(deadline)), rest
+        return None, rest
 
     def kill(self) -> None:
         """End the process and what it has started, at once."""

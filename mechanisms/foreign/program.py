@@ -6,13 +6,14 @@ import hashlib
 import json
 import math
 import os
+import re
 import shutil
 import sys
 import time
 from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import groupby
+from itertools import chain, groupby
 from pathlib import Path
 from typing import Any
 
@@ -37,6 +38,7 @@ _START = 120.0  # seconds that a program may take to say hello
 _AHEAD = 256  # single runs that are asked for before their answers are read: as many as both pipes hold
 _TEXTUAL = str(Path(__file__).resolve().with_name("textual.py"))
 _SHELL = frozenset(["|", "||", "&&", ";", "&", ">", ">>", "<", "<<", "2>", "2>&1", "&>", "|&"])
+_INTERPRETER = re.compile(r"(python|node|deno|bun|java|Rscript|ruby|julia|perl|php|lua|sh|bash)[\d.]*")
 _BUILT_IN = frozenset(["cd", "export", "source", ".", "alias", "set", "eval", "exec", "ulimit", "umask", "unset"])
 
 
@@ -103,8 +105,8 @@ def resolved(command: Sequence[str], cwd: str) -> str:
 
 
 def script_of(command: Sequence[str], cwd: str) -> Path | None:
-    """The file that says what is run: the program, or the first argument that is a file where the program is found on the path."""
-    parts = command if os.sep in command[0] else command[1:]
+    """The file that says what is run: the program, or the first argument of an interpreter that is a file; None if there is none."""
+    parts = command[1:] if _INTERPRETER.fullmatch(os.path.basename(command[0])) or os.sep not in command[0] else command[:1]
     return next((path for path in (Path(cwd, os.path.expanduser(part)) for part in parts) if path.is_file()), None)
 
 
@@ -202,7 +204,8 @@ class Program(Process):
 
     def run(self, sent: Sent, sizes: Sequence[int], seeds: Sequence[Sequence[int]], time_limit: float) -> list[Any]:
         """Its answers to batches of these sizes: arrays, lists, and exceptions."""
-        return joined(self.within(time_limit, lambda deadline: self._run(sent, sizes, seeds, deadline)), len(sizes) > 1)
+        found: list[Any] = self.within(time_limit, lambda deadline: self._run(sent, sizes, seeds, deadline))
+        return found
 
     def _run(self, sent: Sent, sizes: Sequence[int], seeds: Sequence[Sequence[int]], deadline: float) -> list[Any]:
         self.quiet()
@@ -233,7 +236,7 @@ class Program(Process):
             raise Misspoke(f"wrote to standard output what nobody had asked for: {_short(bytes(self._rest[self._at : self._at + 200]))}")
 
     def answer(self, size: int, deadline: float) -> Any:
-        """The next answer, to a batch of `size` runs: an array, a list, or what the batch raised. MechanismFailed where it says `failed`."""
+        """The next answer, to a batch of `size` runs: array, list, or what the batch raised. MechanismFailed where it says `failed`."""
         head = message_of(self.line(HEADER, deadline, "an answer"), "an answer")
         if "failed" in head:
             raise MechanismFailed(f"the program says: {_short(str(head['failed']), 400)}")
@@ -308,17 +311,15 @@ def line_of(message: Json) -> bytes:
     return json.dumps(message, separators=(",", ":"), allow_nan=False).encode() + b"\n"
 
 
-def joined(answers: list[Any], single: bool) -> list[Any]:
-    """Answers as they are; those of single runs so that what is alike is one array or list."""
-    if not single:
-        return answers
+def joined(answers: list[Any]) -> list[Any]:
+    """Answers of single runs, so that what is alike is one array or list."""
 
     def kind(part: Any) -> Any:
         return (part.dtype, part.shape) if isinstance(part, np.ndarray) else "list"
 
     as_lists = [[part] if isinstance(part, Exception) else part for part in answers]
     grouped = ((key, list(same)) for key, same in groupby(as_lists, kind))
-    return [sum(same, []) if key == "list" else np.concatenate(same) for key, same in grouped]
+    return [list(chain.from_iterable(same)) if key == "list" else np.concatenate(same) for key, same in grouped]
 
 
 def message_of(line: bytes, what: str) -> Json:

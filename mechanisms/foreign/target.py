@@ -1,6 +1,8 @@
 """Targets: functions of a target file, run in worker processes of the interpreter that their library needs; and programs in any language.
 
-What a **program** says and is asked stands in docs/protocol.md. A **target file** is plain Python that imports NumPy, the library under test and nothing of dpwitness. Its targets are functions
+What a **program** says and is asked stands in docs/protocol.md.
+
+A **target file** is plain Python that imports NumPy, the library under test and nothing of dpwitness. Its targets are functions
 ``name(dataset, size, rng)`` with an attribute `claim`; ``rng`` is a `numpy.random.Generator` of the worker's NumPy::
 
     LIBRARY = "diffprivlib"              # optional: the distribution whose version is reported
@@ -42,7 +44,7 @@ from dpwitness.mechanisms import domains
 from dpwitness.mechanisms.foreign import wire
 from dpwitness.mechanisms.foreign.interpreter import Interpreter
 from dpwitness.mechanisms.foreign.process import P, Slot, TookTooLong, WorkerDied, borrow, close_all
-from dpwitness.mechanisms.foreign.program import Command, Misspoke, script_of, sent_as, slot_of_command, told_by
+from dpwitness.mechanisms.foreign.program import Command, Misspoke, joined, script_of, sent_as, slot_of_command, told_by
 from dpwitness.mechanisms.foreign.slots import TargetError, build_domain, loaded, slot_of
 from dpwitness.mechanisms.terms.jsonable import from_jsonable
 from dpwitness.mechanisms.terms.notions import Claim, parse_claim
@@ -152,13 +154,16 @@ class Target:
             What the call raised, as a stand-in of the same name and text. Nothing is run again.
         """
         if self.command:
-            return self._run(dataset, [size], rng)[0]
+            (answer,) = self._run(dataset, [size], rng)
+            if isinstance(answer, Exception):
+                raise answer
+            return answer
         return self._read(*self._sample(dataset, size, rng))
 
     def sample_each(self, dataset: Any, size: int, rng: np.random.Generator) -> Any:
         """Run `size` times, one run at a time: what each returned or raised, in order."""
         if self.command:
-            return Parts(self._run(dataset, [1] * size, rng))
+            return Parts(joined(self._run(dataset, [1] * size, rng)))
         return self._read(*self._sample(dataset, size, rng, each=True))
 
     def _read(self, reply: Json, blobs: wire.Blobs) -> Any:
@@ -287,7 +292,7 @@ class Target:
 
     def _hello(self) -> Json:
         try:
-            with borrow(self._command_slot, self.time_limit) as worker:
+            with borrow(self.slot_of_program, self.time_limit) as worker:
                 return worker.about
         except WorkerDied as error:
             raise TargetError(f"{self.__name__} {error}") from None
@@ -319,7 +324,7 @@ class Target:
     def close(self) -> None:
         """Kill the workers of this target, busy ones too: their batches fail. The next call starts new ones."""
         self._state.closed += 1
-        close_all(self._command_slot if self.command else self._slot)
+        close_all(self.slot_of_program if self.command else self._slot)
 
     @property
     def _slot(self) -> Interpreter:
@@ -330,17 +335,15 @@ class Target:
         return self._state.slot
 
     @property
-    def _command_slot(self) -> Command:
+    def slot_of_program(self) -> Command:
+        """What is run, of a target that is a program."""
         return slot_of_command(self.command, self.cwd or "", self.memory_limit, self.text)
 
     def _run(self, dataset: Any, sizes: list[int], rng: np.random.Generator) -> list[Any]:
-        """What a program answers to batches of these sizes: one that raises does so here, unless there are several."""
+        """What a program answers to batches of these sizes: arrays, lists, and what was raised."""
         seeds = rng.integers(2**32, size=(len(sizes), 4), dtype=np.uint32).tolist()
         sent = sent_as(_plain(dataset))
-        found = self._asked(sum(sizes), self._command_slot, lambda worker, limit: worker.run(sent, sizes, seeds, limit))
-        if len(sizes) == 1 and isinstance(found[0], Exception):
-            raise found[0]
-        return found
+        return self._asked(sum(sizes), self.slot_of_program, lambda worker, limit: worker.run(sent, sizes, seeds, limit))
 
     def _sample(self, dataset: Any, size: int, rng: np.random.Generator, each: bool = False) -> tuple[Json, wire.Blobs]:
         # the generator itself goes to the worker and comes back: what is drawn is what would be drawn here

@@ -1,13 +1,14 @@
 """Speaks the protocol for a program that speaks none: starts it for each batch, or for each run, and reads one output a line.
 
-Stands alone (standard library); started as ``python textual.py batch|one PROGRAM ARGUMENTS...``. ``{size}``, ``{seed}`` and ``{dataset}`` in the
-arguments are replaced, and the environment holds DPWITNESS_SIZE, DPWITNESS_SEED and DPWITNESS_DATASET. A line that is a number is a float,
-one of several numbers (between blanks or commas) a list of floats, any other a text, by itself and whatever stands around it. An exit code other
-than 0 is an exception, ``Exit3``; a signal ends this process too.
+Stands alone (standard library); started as ``python textual.py batch|one PROGRAM ARGUMENTS...``. ``{size}``, ``{seed}`` and ``{dataset}``
+in the arguments are replaced, and the environment holds DPWITNESS_SIZE, DPWITNESS_SEED and DPWITNESS_DATASET. A line that is a number is
+a float, one of several numbers (between blanks or commas) a list of floats, any other a text, by itself and whatever stands around it. An
+exit code other than 0 is an exception, ``Exit3``; a signal ends this process too.
 """
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
@@ -64,7 +65,8 @@ def _run(command: list[str], size: int, seed: int, dataset: str) -> list[str] | 
     except OSError as error:
         return {"failed": f"{command[0]} cannot be started: {error.strerror}"}
     if ran.returncode < 0:
-        signal.signal(-ran.returncode, signal.SIG_DFL)
+        with contextlib.suppress(OSError):  # of SIGKILL there is nothing to set
+            signal.signal(-ran.returncode, signal.SIG_DFL)
         os.kill(os.getpid(), -ran.returncode)
     if ran.returncode:
         return {"raised": f"Exit{ran.returncode}"}
