@@ -228,7 +228,7 @@ class Program(Process):
         self.kept[sent.key] = number
         return number, sent.message(number, self.about["datasets"])
 
-    def quiet(self) -> None:
+    def quiet(self, _deadline: float = 0.0) -> None:
         """Raise Misspoke if it has written what nobody asked for."""
         if self._at == len(self._rest) and self._readable.poll(0):
             self._more(time.monotonic() + 1.0)
@@ -252,9 +252,9 @@ class Program(Process):
         columns = head.get("columns")
         if not isinstance(columns, int) or isinstance(columns, bool) or not 0 <= columns <= _COLUMNS or 8 * rows * columns > _BLOCK:
             raise Misspoke(f"columns must be a whole number, of a block of at most {_BLOCK} bytes, got {columns!r}")
-        found = np.empty((rows, columns), dtype=BLOCKS[kind])
+        found = np.empty((rows, columns), dtype=BLOCKS[str(kind)])
         if found.size:
-            self._fill(memoryview(found.reshape(-1).view(np.uint8)), deadline)
+            self._fill(memoryview(found.data).cast("B"), deadline)
         return found[:, 0] if columns == 1 else found
 
     def _value(self, deadline: float, place: int) -> Any:
@@ -317,7 +317,7 @@ def joined(answers: list[Any]) -> list[Any]:
     def kind(part: Any) -> Any:
         return (part.dtype, part.shape) if isinstance(part, np.ndarray) else "list"
 
-    as_lists = [[part] if isinstance(part, Exception) else part for part in answers]
+    as_lists: list[Any] = [[part] if isinstance(part, Exception) else part for part in answers]
     grouped = ((key, list(same)) for key, same in groupby(as_lists, kind))
     return [list(chain.from_iterable(same)) if key == "list" else np.concatenate(same) for key, same in grouped]
 

@@ -35,26 +35,19 @@ def main() -> None:
         words = asked["seed"]
         seed = (words[0] + (words[1] << 32)) % SEEDS
         size = asked["size"]
-        found: list[str] | dict[str, Any] = []
-        if one:
-            for i in range(size):
-                part = _run(command, 1, (seed + 0x9E3779B97F4A7 * i) % SEEDS, datasets[asked["dataset"]])
-                if isinstance(part, dict) or len(part) != 1:
-                    found = part
-                    break
-                found += part
+        outputs: list[Any] = []
+        for i in range(size if one else 1):
+            found = _run(command, 1 if one else size, (seed + 0x9E3779B97F4A7 * i) % SEEDS, datasets[asked["dataset"]])
+            if isinstance(found, dict):
+                _say(found)
+                break
+            outputs += map(_value, found)
         else:
-            found = _run(command, size, seed, datasets[asked["dataset"]])
-        if isinstance(found, dict):
-            _say(found)
-        elif len(found) != size:
-            _say({"failed": f"{name} printed {len(found)} lines for size = {1 if one else size}"})
-        else:
-            _say({"kind": "json", "rows": size}, *map(_value, found))
+            _say({"kind": "json", "rows": size}, *outputs)
 
 
 def _run(command: list[str], size: int, seed: int, dataset: str) -> list[str] | dict[str, Any]:
-    """The lines that it prints, or what it raises."""
+    """The `size` lines that it prints, or what it raises, or why it failed."""
     values = {"size": str(size), "seed": str(seed), "dataset": dataset}
     if len(dataset.encode()) > _ARGUMENT:
         return {"failed": f"a dataset of {len(dataset)} characters does not fit into an argument: the program must speak the protocol"}
@@ -71,7 +64,8 @@ def _run(command: list[str], size: int, seed: int, dataset: str) -> list[str] | 
     if ran.returncode:
         return {"raised": f"Exit{ran.returncode}"}
     text = ran.stdout.decode(errors="backslashreplace").replace("\r\n", "\n")
-    return text.removesuffix("\n").split("\n") if text else []
+    lines = text.removesuffix("\n").split("\n") if text else []
+    return lines if len(lines) == size else {"failed": f"{os.path.basename(command[0])} printed {len(lines)} lines for size = {size}"}
 
 
 def _value(line: str) -> Any:

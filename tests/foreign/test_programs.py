@@ -330,7 +330,7 @@ def tool(name):
 
 @pytest.fixture(scope="session", params=list(TOOLS))
 def shim(request, tmp_path_factory):
-    """The example of a language, compiled: its command, and that of one that prints words of its generator (None in R, which has its own)."""
+    """The example of a language, compiled: its command, and that of one that prints words of its generator (None in R)."""
     language, found = request.param, tool(TOOLS[request.param])
     if found is None:
         pytest.skip(f"{TOOLS[language]} is not installed")
