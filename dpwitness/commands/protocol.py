@@ -5,12 +5,16 @@ from __future__ import annotations
 import argparse
 import sys
 from dataclasses import asdict
-from importlib.resources import files
+from pathlib import Path
 
+from dpwitness import mechanisms
 from dpwitness.colors import marked
 from dpwitness.commands.common import SECONDS, Command, coloring, print_json
 from dpwitness.ending import NO_VERDICT, OK, show
 from dpwitness.mechanisms.terms.validation import InvalidArgument
+
+SHIMS = Path(mechanisms.__path__[0]) / "foreign" / "shims"
+LANGUAGES = ("cpp", "go", "java", "javascript", "r", "rust")
 
 
 def arguments(command: Command) -> None:
@@ -29,16 +33,34 @@ def arguments(command: Command) -> None:
     check.add_argument("--json", action="store_true", help="print as JSON")
     told = "print the test vectors: numbers of the shims' generator, and a conversation to the byte"
     vectors = actions.add_parser("vectors", help=told, description=told, allow_abbrev=False)
-    for each in (check, vectors):
+    told = "write what serves a function in a language, and an example of it, into a folder"
+    shim = actions.add_parser("shim", help=told, description=told, allow_abbrev=False)
+    shim.add_argument("language", choices=LANGUAGES)
+    shim.add_argument("folder", nargs="?", metavar="DIR", default=".", help="default: the current one")
+    for each in (check, vectors, shim):
         coloring(each)
 
 
 def run(args: argparse.Namespace) -> int:
     """``dpwitness protocol``: exit code 3 if anything is wrong."""
     if args.action == "vectors":
-        show((files("dpwitness.mechanisms.foreign") / "shims" / "vectors.json").read_text(encoding="utf-8").rstrip())
+        show((SHIMS / "vectors.json").read_text(encoding="utf-8").rstrip())
         return OK
-    return _check(args)
+    return _shim(SHIMS / args.language, Path(args.folder)) if args.action == "shim" else _check(args)
+
+
+def _shim(source: Path, folder: Path) -> int:
+    found = sorted(path for path in source.rglob("*") if path.is_file())
+    for path in found:
+        written = folder / path.relative_to(source)
+        try:
+            written.parent.mkdir(parents=True, exist_ok=True)
+            with written.open("x", encoding="utf-8") as file:
+                file.write(path.read_text(encoding="utf-8"))
+        except OSError as error:
+            raise InvalidArgument(f"DIR must be one where {written} can be written anew: {error.strerror}") from None
+        show(f"written: {written}")
+    return OK
 
 
 def _check(args: argparse.Namespace) -> int:

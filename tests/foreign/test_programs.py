@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import pickle
+import re
 import runpy
 import shutil
 import subprocess
@@ -18,9 +19,11 @@ import pytest
 
 from dpwitness import InvalidArgument, Pair, Target, Verdict, audit, trace
 from dpwitness.auditors.running.rounds import run_side
+from dpwitness.commands.protocol import LANGUAGES
 from dpwitness.mechanisms.foreign import conformance
 from dpwitness.mechanisms.foreign.conformance import check_protocol
 from dpwitness.mechanisms.foreign.process import _idle
+from dpwitness.mechanisms.foreign.program import hello_of
 from dpwitness.mechanisms.foreign.slots import TargetError
 from dpwitness.mechanisms.terms.protocol import MechanismFailed
 
@@ -383,6 +386,16 @@ def test_a_right_and_a_wrong_mechanism(shim):
     assert wrong.verdict is Verdict.VIOLATED and 1.5 < wrong.epsilon_lower < 2.0
 
 
+def test_the_conversation_of_the_page_is_that_of_the_vectors():
+    page = (Path(conformance.__file__).parents[2] / "docs" / "protocol.md").read_text(encoding="utf-8")
+    hello, *told = re.search(r"```text\n(.*?)```", page, re.DOTALL)[1].splitlines()
+    assert hello_of(hello[2:].encode())["domain"]["kind"] == "Records"
+    for side, mark in (("asked", ">"), ("answered", "<")):
+        shown = [line[2:] for line in told if line[0] == mark]
+        known = [part.rstrip() if isinstance(part, str) else part["hex"] for part in VECTORS["conversation"][side]]
+        assert len(shown) >= 3 and [line for line in known if line in shown] == shown
+
+
 def test_the_vectors_are_those_of_numpy():
     for vector in VECTORS["generator"]:
         bits = np.random.SFC64()
@@ -457,4 +470,7 @@ def test_protocol_tells_each_step(program, capsys):
     assert main(["protocol", "check", "--d0", "[0.25]", "--d1", "[0.5]", *target.command]) == 3
     out = capsys.readouterr().out
     assert "ok       says hello\n" in out and "wrong    ends with its input: ended with exit code 3" in out
+    assert set(LANGUAGES) == set(TOOLS) == {path.name for path in SHIMS.iterdir() if path.is_dir()}
+    assert main(["protocol", "shim", "go", str(Path(target.command[-1]).parent)]) == 0 and "dpwitness.go" in capsys.readouterr().out
+    assert main(["protocol", "shim", "go", str(Path(target.command[-1]).parent)]) == 2 and "written anew" in capsys.readouterr().err
     assert main(["protocol", "vectors"]) == 0 and json.loads(capsys.readouterr().out) == VECTORS
