@@ -13,6 +13,7 @@ audit: $(STAMP)
 
 test: $(STAMP)
 	@tests/browser.sh $(VENV)/axe
+	@tests/compilers.sh
 	$(VENV)/bin/python -m pytest -n auto
 
 site: $(STAMP)

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import NoReturn
 
 from dpwitness.colors import wanted
-from dpwitness.commands import audit, bench, check, claims, compare, listing, plan, replay, report, store, suite, targets, trace
+from dpwitness.commands import audit, bench, check, claims, compare, listing, plan, protocol, replay, report, store, suite, targets, trace
 from dpwitness.commands.common import coloring
 from dpwitness.ending import OK, TRACEBACK, USAGE, Stream, guarded, streams
 from dpwitness.interrupts import heard, last
@@ -22,6 +22,7 @@ COMMANDS = {
     "claims": claims,
     "targets": targets,
     "check": check,
+    "protocol": protocol,
     "replay": replay,
     "report": report,
     "compare": compare,

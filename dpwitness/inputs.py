@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import argparse
 import functools
 import inspect
 import json
 import math
+import shlex
 import sys
 import traceback
 from collections.abc import Iterator, Sequence
@@ -103,6 +105,48 @@ def pair_of(d0: str | None, d1: str | None, relation: str | None, mechanism: Any
             if found[i].shape == (0,) and other.ndim > 1:  # no rows, of the other's width: JSON cannot say it
                 found[i] = found[i].reshape(0, *other.shape[1:])
     return Pair(found[0], found[1], relation or own_relation)
+
+
+def given(args: argparse.Namespace, **options: bool) -> tuple[Any, str, Json]:
+    """What a command is to run, by its target or its ``--command``: as `load`."""
+    if args.program is not None:
+        return _program(args, options)
+    if args.cwd or args.text or args.text_runs:
+        raise InvalidArgument("--cwd, --text and --text-runs are for programs: give --command")
+    if args.target is None:
+        raise InvalidArgument("a target is needed: MODULE:NAME, FILE.py:NAME, or a program by --command")
+    return load(args.target, keywords(args.kwargs), args.python, args.time_limit, args.memory, **options)
+
+
+def _program(args: argparse.Namespace, options: dict[str, bool]) -> tuple[Any, str, Json]:
+    from dpwitness.auditors.targets.naming import describe_target
+    from dpwitness.mechanisms.foreign.target import Target
+
+    others = {"a target": args.target, "--python": args.python, "--kwargs": getattr(args, "kwargs", None)}
+    others["--in-process"] = options.get("in_process") or None
+    for name, value in others.items():
+        if value is not None:
+            raise InvalidArgument(f"--command stands alone: leave out {name}")
+    if args.text_runs and not args.text:
+        raise InvalidArgument("--text-runs needs --text")
+    command = words("--command", args.program)
+    text = (args.text_runs or "batch") if args.text else ""
+    found = Target(command=command, cwd=args.cwd, text=text, time_limit=args.time_limit, memory_limit=args.memory)
+    found.describe()
+    recorded = describe_target(found)
+    assert recorded is not None
+    return found, found.__name__, recorded
+
+
+def words(name: str, text: str) -> list[str]:
+    """A command, split as a shell would."""
+    try:
+        found = shlex.split(text)
+    except ValueError as error:
+        raise InvalidArgument(f"{name} must be words as a shell splits them, got {_short(text)}: {error}") from None
+    if not found or not found[0]:
+        raise InvalidArgument(f"{name} must name a program, got {text!r}")
+    return found
 
 
 def load(

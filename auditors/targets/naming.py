@@ -11,6 +11,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from dpwitness.mechanisms.foreign.program import script_of
 from dpwitness.mechanisms.foreign.target import Target
 from dpwitness.mechanisms.terms.classes import public_name, today
 from dpwitness.mechanisms.terms.jsonable import from_jsonable, to_jsonable
@@ -43,7 +44,11 @@ def describe_target(mechanism: Any) -> Json | None:
         fields = {f.name: to_jsonable(getattr(mechanism, f.name)) for f in dataclasses.fields(mechanism) if f.init}
     except InvalidArgument:
         return None
-    if isinstance(mechanism, Target):
+    if isinstance(mechanism, Target) and mechanism.command:
+        kept = {"time_limit", "memory_limit", "text"}
+        fields = {"command": list(mechanism.command), "cwd": relative(mechanism.cwd or "."), **{key: fields[key] for key in kept}}
+    elif isinstance(mechanism, Target):
+        fields = {key: value for key, value in fields.items() if key not in ("command", "cwd", "text")}
         if os.path.isabs(fields["file"]):
             fields["file"] = relative(fields["file"])
         if fields["python"] and not relative(fields["python"]).startswith(".."):  # others are of this machine in any case
@@ -60,6 +65,9 @@ def source_of(mechanism: Any, target: Json | None) -> Json | None:
     line = None
     if isinstance(mechanism, Target):
         file = mechanism.file if mechanism.file.endswith(".py") else None
+        script = script_of(mechanism.command, mechanism.cwd or "") if mechanism.command else None
+        if script is not None and (digest := sha256_of(script)) is not None:
+            return {"file": relative(script) if not relative(script).startswith("..") else script.name, "sha256": digest}
     else:
         home = home_of(mechanism)
         file = getattr(sys.modules.get(home), "__file__", None)

@@ -5,7 +5,7 @@ A witness names its target, and anybody may have written it. Run are only
 - this project's own mechanisms, and the measures of its claims;
 - targets that lie under the current folder, and objects that such modules define themselves;
 - targets of the environments of ``dpwitness targets``;
-- what the user names: ``--allow MODULE:NAME``, ``--target``, `mechanism`.
+- what the user names: ``--allow MODULE:NAME``, ``--target``, `mechanism`; a program always, by its whole command.
 
 Callables that are built in or of the standard library are never run, whoever names them.
 """
@@ -15,6 +15,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shlex
 import sys
 import sysconfig
 import types
@@ -25,9 +26,10 @@ from typing import Any
 
 from dpwitness.auditors.targets.locating import home_of, imports_of, line_of, locate, standard
 from dpwitness.auditors.targets.naming import FOREIGN, built, imported, named
+from dpwitness.mechanisms.foreign.program import resolved, script_of
 from dpwitness.mechanisms.terms.classes import is_known, public_name
 from dpwitness.mechanisms.terms.jsonable import from_jsonable
-from dpwitness.mechanisms.terms.reading import Json, items, nullable, number, printable, record, shown, text
+from dpwitness.mechanisms.terms.reading import Json, items, listing, nullable, number, printable, record, shown, text
 from dpwitness.mechanisms.terms.validation import InvalidArgument
 
 _NAME = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*")
@@ -45,7 +47,7 @@ class NeedsWord(InvalidArgument):
     """A target that runs only if the user says so; `word` is what to allow."""
 
     def __init__(self, reason: str, word: str) -> None:
-        super().__init__(f"{reason}; if it is to run, say so: --allow {printable(word)}")
+        super().__init__(f"{reason}; if it is to run, say so: --allow {printable(shlex.quote(word))}")
         self.word = word
 
 
@@ -262,6 +264,8 @@ class Trust:
             file=text(1000, empty=False),
             name=text(200, empty=False),
         )
+        if "command" in plan.kwargs:
+            return self._program(plan)
         fields = rule(plan.kwargs, f"{plan.what}.kwargs")
         place, name, python = fields["file"], fields["name"], fields.get("python")
         split_target(f"{place}:{name}", plan.what)
@@ -280,6 +284,19 @@ class Trust:
         return Planned(
             f"{place}:{name}", "dpwitness.mechanisms.foreign.target", "Target", fields, self, plan.what, file, line_of(file, name)
         )
+
+    def _program(self, plan: Planned) -> Planned:
+        """A program runs only where its whole command is named, and its folder if that is not the current one."""
+        rule = record(
+            {"cwd": text(1000), "text": text(10), "time_limit": _limit, "memory_limit": _limit}, command=listing(text(10_000), 1, 1000)
+        )
+        fields = rule(plan.kwargs, f"{plan.what}.kwargs")
+        folder = (self.folder / fields.get("cwd", ".")).resolve()
+        word = shlex.join(fields["command"]) + ("" if folder == self.folder.resolve() else f" in {folder}")
+        if word not in self.allow:
+            raise NeedsWord(f"{plan.what} runs the program {shown(word)}", word)
+        file = script_of(fields["command"], str(folder)) or Path(resolved(fields["command"], str(folder)))
+        return Planned(word, "dpwitness.mechanisms.foreign.target", "Target", fields | {"cwd": str(folder)}, self, plan.what, file)
 
 
 def _small(kwargs: Any, path: str) -> None:

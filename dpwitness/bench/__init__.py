@@ -18,6 +18,7 @@ BENCHMARKS: dict[str, str] = {
     "mechanisms": "dpwitness.bench.mechanisms",
     "mutation": "dpwitness.bench.mutation",
     "power": "dpwitness.bench.power",
+    "programs": "dpwitness.bench.programs",
     "scale": "dpwitness.bench.pace.scale",
     "speed": "dpwitness.bench.pace.speed",
     "white-box": "dpwitness.bench.white_box",

@@ -16,6 +16,7 @@ from dpwitness.commands.common import (
     accepting,
     conclude,
     interpreter,
+    program,
     running,
     storing,
     subject,
@@ -38,7 +39,8 @@ SEARCH_SECONDS = 30.0
 def arguments(command: Command) -> None:
     """Declare the command."""
     audit = command("audit", "look for a violation of one mechanism's promise by running it")
-    subject(audit)
+    subject(audit, optional=True)
+    program(audit)
     audit.add_argument("--confidence", type=CONFIDENCE, default=0.99, metavar="C", help="of the verdict; default 0.99")
     audit.add_argument("--stop", choices=["gross", "violation", "never"], default="gross", help="when to stop before all trials are run")
     audit.add_argument(
@@ -77,14 +79,14 @@ def _where(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """``dpwitness audit``."""
-    from dpwitness.inputs import keywords, load, pair_of, scores, workers
+    from dpwitness.inputs import given as asked
+    from dpwitness.inputs import pair_of, scores, workers
     from dpwitness.reports.audit.report import check_writable
 
     if args.report is not None:
         check_writable(args.report)
     known = accepted(args)
-    options = {"in_process": args.in_process, "density": args.white_box or args.search}
-    mechanism, name, target = load(args.target, keywords(args.kwargs), args.python, args.time_limit, args.memory, **options)
+    mechanism, name, target = asked(args, in_process=args.in_process, density=args.white_box or args.search)
     pair, given = pair_of(args.d0, args.d1, args.relation, mechanism), scores(args.scores)
     drawn = bar()
     with workers(args, mechanism, given) as executor, apart():

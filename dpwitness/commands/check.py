@@ -7,7 +7,7 @@ import sys
 from typing import TYPE_CHECKING, Any, TextIO
 
 from dpwitness.colors import marked
-from dpwitness.commands.common import SECONDS, Command, command_line, interpreter, print_json, running, summarize
+from dpwitness.commands.common import SECONDS, Command, command_line, interpreter, print_json, program, running, summarize
 from dpwitness.console import announce
 from dpwitness.ending import NO_VERDICT, OK, USAGE, VIOLATED, after, attempt, show
 from dpwitness.expressions import matches
@@ -22,7 +22,9 @@ if TYPE_CHECKING:
 def arguments(command: Command) -> None:
     """Declare the command."""
     checked = command("check", "every check that applies to the targets of a file, one line each")
-    checked.add_argument("target", metavar="FILE[:NAME]", help="a target file or an adapter; all its targets, or the one that is named")
+    told = "a target file or an adapter; all its targets, or the one that is named"
+    checked.add_argument("target", nargs="?", metavar="FILE[:NAME]", help=told)
+    program(checked)
     checked.add_argument("-k", dest="keyword", default="", metavar="EXPR", help="only checks whose name matches: words with and, or, not")
     checked.add_argument("--time-limit", type=SECONDS, default=300.0, metavar="SECONDS", help="of one batch of runs; default 300")
     interpreter(checked)
@@ -33,7 +35,7 @@ def run(args: argparse.Namespace) -> int:
     """``dpwitness check``: one line a check; the exit code is that of the worst target."""
     from dpwitness.auditors.checks.run import CHECKS
     from dpwitness.auditors.results.verdicts import Verdict
-    from dpwitness.inputs import shown
+    from dpwitness.inputs import given, shown
     from dpwitness.mechanisms.foreign.slots import targets_in
     from dpwitness.mechanisms.foreign.target import Target
     from dpwitness.reports.audit.report import check_writable
@@ -41,11 +43,17 @@ def run(args: argparse.Namespace) -> int:
     if args.report is not None:
         check_writable(args.report)
 
-    file, name = _split(args.target)
+    file, name = _split(args.target or "")
     checks = [each for each in CHECKS if matches(args.keyword, each)]
     if not checks:
         raise InvalidArgument(f"-k must match a check ({', '.join(CHECKS)}), got {args.keyword!r}")
+    made = None
     with shown():
+        if args.program is not None or not args.target:
+            made, name, _ = given(args)
+            file, missing = name, [word for word in ("claim", "domain") if getattr(made, word) is None]
+            if missing:
+                raise InvalidArgument(f"check needs a program whose hello has a claim and a domain, {name} has no {missing[0]}")
         names = [name] if name else targets_in(file, args.python, args.time_limit, args.memory)
     if not names:
         raise InvalidArgument(f"{file} must hold a function with an attribute `claim`, it has none; see: dpwitness targets new FILE")
@@ -54,7 +62,7 @@ def run(args: argparse.Namespace) -> int:
     code = OK
     for each in names:
         try:
-            reports.append(_check_one(Target(file, each, args.python, {}, args.time_limit, args.memory), args, checks, out))
+            reports.append(_check_one(made or Target(file, each, args.python, {}, args.time_limit, args.memory), args, checks, out))
         except InvalidArgument as error:
             if name:
                 raise

@@ -114,6 +114,18 @@ def interpreter(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--memory", type=GIGABYTES, default=0.0, metavar="GB", help="address space of each worker; default: no limit")
 
 
+def program(parser: argparse.ArgumentParser) -> None:
+    """Options of commands that run programs in any language."""
+    told = "instead of a target, a program that speaks the protocol of docs/protocol.md, with its arguments; no shell reads it"
+    parser.add_argument("--command", dest="program", metavar="TEXT", help=told)
+    parser.add_argument("--cwd", metavar="DIR", help="the folder in which the program runs")
+    told = (
+        "the program prints one output a line: {size}, {seed}, {dataset} in its arguments, or DPWITNESS_SIZE and so on in its environment"
+    )
+    parser.add_argument("--text", action="store_true", help=told)
+    parser.add_argument("--text-runs", choices=["batch", "one"], help="start it for each batch of runs (default), or for each run")
+
+
 def chosen(text: str, names: Sequence[str], option: str = "--format") -> list[str]:
     """The names in a list with commas. Raises InvalidArgument, with those that exist, where one does not, or none is given."""
     found = [name.strip() for name in text.split(",")]

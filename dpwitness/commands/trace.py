@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from dpwitness.commands.common import CONFIDENCE, SECONDS, Command, accepted, accepting, conclude, interpreter, running, subject
+from dpwitness.commands.common import CONFIDENCE, SECONDS, Command, accepted, accepting, conclude, interpreter, program, running, subject
 from dpwitness.console import bar
 from dpwitness.ending import apart
 from dpwitness.numbers import whole
@@ -13,7 +13,8 @@ from dpwitness.numbers import whole
 def arguments(command: Command) -> None:
     """Declare the command."""
     trace = command("trace", "record the noise on one dataset, play it back on its neighbour, and compare everything")
-    subject(trace)
+    subject(trace, optional=True)
+    program(trace)
     trace.add_argument(
         "--primitives",
         metavar="JSON",
@@ -33,7 +34,7 @@ def arguments(command: Command) -> None:
 def run(args: argparse.Namespace) -> int:
     """``dpwitness trace``."""
     from dpwitness.auditors.gray_box.trace import trace
-    from dpwitness.inputs import keywords, load, pair_of, workers
+    from dpwitness.inputs import given, keywords, pair_of, workers
     from dpwitness.mechanisms.terms.validation import InvalidArgument
     from dpwitness.reports.audit.report import check_writable
 
@@ -42,9 +43,9 @@ def run(args: argparse.Namespace) -> int:
     known = accepted(args)
     if args.no_confirm and args.trials is not None:
         raise InvalidArgument("--trials is for the audit that --no-confirm leaves out")
-    mechanism, name, target = load(
-        args.target, keywords(args.kwargs), args.python, args.time_limit, args.memory, in_process=args.in_process
-    )
+    if args.program is not None:
+        raise InvalidArgument("it records the noise of Python functions, a program's cannot be: try `dpwitness audit --command`")
+    mechanism, name, target = given(args, in_process=args.in_process)
     pair = pair_of(args.d0, args.d1, args.relation, mechanism)
     primitives = keywords(args.primitives, "--primitives") if args.primitives else None
     drawn = bar()

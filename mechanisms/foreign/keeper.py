@@ -2,11 +2,12 @@
 
 Stands alone (standard library); `process` starts it as a script, one for each worker, in this interpreter::
 
-    python keeper.py LIFE CONTROLLER INTERPRETER ARGUMENTS...
+    python keeper.py LIFE CONTROLLER MEMORY PROGRAM ARGUMENTS...
 
 LIFE is the read end of a pipe whose other end the controller holds. When that closes, when the controller dies (Linux) or when the worker
 ends, all descendants are killed: on Linux also those that have left the worker's session, for orphans become children of the keeper. It
-leaves as the worker did: with its exit code, or by its signal. Its own process id is the last of the worker's arguments.
+leaves as the worker did: with its exit code, or by its signal. MEMORY limits the worker's address space (bytes; 0: not). The environment
+tells the worker the keeper's process id.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ import select
 import signal
 import sys
 import time
+from collections.abc import Iterator
 
 MOST = 512  # processes that a worker may have started and not ended
 LOG = 2**26  # bytes of what it prints that are kept while it runs
@@ -101,9 +103,25 @@ def _reap(worker: int) -> bool:
         return False
 
 
+@contextlib.contextmanager
+def limited(memory: int) -> Iterator[None]:
+    """A limit on address space, which a process that is started meanwhile keeps."""
+    if not memory:
+        yield
+        return
+    import resource
+
+    before = resource.getrlimit(resource.RLIMIT_AS)
+    resource.setrlimit(resource.RLIMIT_AS, (memory, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_AS, before)
+
+
 def main() -> None:
     """Start the worker, wait, end everything, leave as it did."""
-    life, controller, command = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3:]
+    life, controller, memory, command = int(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3]), sys.argv[4:]
     woken, waker = os.pipe()
     for end in (woken, waker):
         os.set_blocking(end, False)
@@ -119,9 +137,10 @@ def main() -> None:
 
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     os.set_inheritable(life, False)
+    environment = dict(os.environ, DPWITNESS_KEEPER=str(os.getpid()))
     try:
-        # SIGPIPE as this interpreter found it
-        worker = os.posix_spawn(command[0], [*command, str(os.getpid())], os.environ, setpgroup=0, setsigdef=[signal.SIGPIPE])
+        with limited(memory):  # SIGPIPE as this interpreter found it
+            worker = os.posix_spawn(command[0], command, environment, setpgroup=0, setsigdef=[signal.SIGPIPE])
     except OSError as error:
         os.write(2, f"cannot be started: {error.strerror}\n".encode())
         os._exit(127)

@@ -1,12 +1,10 @@
-"""Worker processes of foreign targets: started, asked, timed, killed, and kept for the next batch."""
+"""Worker processes of targets: started, timed, killed, and kept. What is said to them, `interpreter` and `program` know."""
 
 from __future__ import annotations
 
 import atexit
 import contextlib
-import errno
-import hashlib
-import json
+import fcntl
 import os
 import select
 import signal
@@ -15,24 +13,18 @@ import sys
 import tempfile
 import threading
 import time
-from collections import OrderedDict
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol, TypeVar, cast
 
-from dpwitness.mechanisms.foreign import wire
-from dpwitness.mechanisms.terms.reading import Json
 from dpwitness.mechanisms.terms.validation import InvalidArgument
 
-_SCRIPT = str(Path(__file__).resolve().with_name("worker.py"))
 _KEEPER = str(Path(__file__).resolve().with_name("keeper.py"))
-_START = 120.0  # seconds that an interpreter may take to say hello
 _END = 10.0  # seconds in which a worker and all that it has started must have ended
-_INLINE = 4096  # bytes up to which a dataset is sent with every request
 _IDLE = 2 * (os.cpu_count() or 1) + 2  # workers kept for the next batch, of all targets together
 _THREADS = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS", "NUMEXPR_NUM_THREADS")
+_PIPE = 2**20  # bytes that a pipe may hold, where that can be said (Linux): large blocks cost fewer turns
 
 
 class WorkerDied(RuntimeError):
@@ -43,119 +35,56 @@ class TookTooLong(WorkerDied):
     """The process was ended because it did not answer in time."""
 
 
-@dataclass(frozen=True, slots=True)
-class Slot:
-    """What a worker serves: an interpreter (this one if None), a target file or module, and a limit on memory in bytes (0: none)."""
+class Process:
+    """One process with its keeper: its pipes, its end, and what it last printed."""
 
-    python: str | None
-    place: str
-    paths: tuple[str, ...]
-    memory: int = 0
+    noise: tuple[str, ...] = ()  # parts of lines that tell nobody anything
 
-
-class Worker:
-    """One process of the foreign interpreter, which has loaded the target file."""
-
-    def __init__(self, slot: Slot, time_limit: float) -> None:
+    def __init__(self, slot: Slot[Any]) -> None:
         self.slot = slot
-        self.kept: OrderedDict[str, None] = OrderedDict()
         self._log = tempfile.TemporaryFile("a+b")  # noqa: SIM115 - lives as long as the process
         self._process, self._life = _SPAWNER.start(slot, self._log)
-        assert self._process.stdout is not None
-        self._poll = select.poll()
-        self._poll.register(self._process.stdout, select.POLLIN)
-        try:
-            hello, _ = self.ask({"op": "hello"}, [], _START)
-        except WorkerDied as error:
-            self.close()
-            raise InvalidArgument(self._no_start(str(error))) from None
-        if hello.get("protocol") != wire.PROTOCOL:
-            self.close()
-            raise InvalidArgument(f"{self.python} speaks protocol {hello.get('protocol')}, this dpwitness {wire.PROTOCOL}")
-        self.versions = {"python": hello["python"], "numpy": hello["numpy"]}
-        try:
-            self.loaded, _ = self.ask(
-                {"op": "load", "place": slot.place, "paths": list(slot.paths), "front": slot.python is None}, [], time_limit
-            )
-        except WorkerDied as error:
-            self.close()
-            raise InvalidArgument(f"target {slot.place} could not be loaded by {self.python}: {error}") from None
+        assert self._process.stdin is not None and self._process.stdout is not None
+        self._in, self._out = self._process.stdin.fileno(), self._process.stdout.fileno()
+        os.set_blocking(self._in, False)
+        with contextlib.suppress(AttributeError, OSError):
+            fcntl.fcntl(self._out, fcntl.F_SETPIPE_SZ, _PIPE)
+        self._readable, self._writable = select.poll(), select.poll()
+        self._readable.register(self._out, select.POLLIN)
+        self._writable.register(self._in, select.POLLOUT)
 
-    @property
-    def python(self) -> str:
-        return self.slot.python or sys.executable
+    def send(self, parts: Iterable[Any], deadline: float) -> None:
+        """Write all parts. Raises BrokenPipeError where nobody can read them, TimeoutError where nobody does."""
+        for part in parts:
+            left = memoryview(part).cast("B") if len(part) else memoryview(b"")
+            while left:
+                if not self._writable.poll(1000 * _left(deadline)):
+                    continue
+                with contextlib.suppress(BlockingIOError):
+                    left = left[os.write(self._in, left) :]
 
-    def _no_start(self, why: str) -> str:
-        if "No module named 'numpy'" in why:
-            return f"python must have NumPy, {self.python} has not; install it: {self.python} -m pip install numpy"
-        return f"python must be a Python interpreter (3.8 or later), {self.python} did not answer: {why}"
+    def some(self, view: memoryview, deadline: float) -> int:
+        """Read what is there into `view`, at least a byte; 0 if the process has ended. Raises TimeoutError."""
+        while not self._readable.poll(1000 * _left(deadline)):
+            if not self.alive:
+                return 0  # though a process that it forked holds the pipe open
+        return os.readv(self._out, [view])
 
-    def ask(self, header: Json, blobs: wire.Blobs, time_limit: float) -> tuple[Json, wire.Blobs]:
-        """Send a request and wait for its answer.
-
-        Raises
-        ------
-        WorkerDied
-            If the process ends first, or takes longer than `time_limit` seconds and is killed; the message says what it last printed.
-        """
-        deadline = time.monotonic() + time_limit
-        assert self._process.stdin is not None
-        try:
-            for part in wire.message(header, blobs):
-                left = memoryview(part)
-                while left:
-                    left = left[self._process.stdin.write(left) :]
-            found = wire.receive(lambda size: self._read(size, deadline))
-        except BrokenPipeError:
-            found = None
-        except (ValueError, KeyError, TypeError, RecursionError, MemoryError) as error:
-            self.kill()
-            raise WorkerDied(f"answered what is no message: {error}{self._last_lines()}") from None
-        except TimeoutError:
-            self.kill()
-            raise TookTooLong(f"took longer than time_limit = {time_limit:g} s") from None
-        if found is None:
-            raise WorkerDied(self._end())
-        return found
-
-    def _read(self, size: int, deadline: float) -> memoryview:
+    def read(self, size: int, deadline: float) -> memoryview:
         """`size` bytes of the answer, or fewer if the process has ended."""
-        assert self._process.stdout is not None
         whole, have = memoryview(bytearray(size)), 0
         while have < size:
-            left = deadline - time.monotonic()
-            if left <= 0:
-                raise TimeoutError
-            if not self._poll.poll(1000 * min(left, 1.0)):
-                if self.alive:
-                    continue
-                break  # it has ended, though a process that it forked holds the pipe open
-            count = os.readv(self._process.stdout.fileno(), [whole[have:]])
+            count = self.some(whole[have:], deadline)
             if count == 0:
                 break
             have += count
         return whole[:have]
 
-    def dataset(self, packed: Any, blobs: wire.Blobs) -> tuple[Json, wire.Blobs]:
-        """The part of a request that tells the dataset: large ones travel once."""
-        if sum(map(len, blobs)) < _INLINE and len(str(packed)) < _INLINE:
-            return {"data": packed}, blobs
-        digest = hashlib.blake2b(json.dumps(packed).encode(), digest_size=16)
-        for blob in blobs:
-            digest.update(blob)
-        key = digest.hexdigest()
-        if key in self.kept:
-            return {"key": key}, []
-        self.kept[key] = None
-        if len(self.kept) > wire.KEPT:
-            self.kept.popitem(last=False)
-        return {"key": key, "data": packed}, blobs
-
     @property
     def alive(self) -> bool:
         return self._process.poll() is None
 
-    def _end(self) -> str:
+    def ended(self) -> str:
         """How the process ended, and the last lines it printed."""
         try:
             code = self._process.wait(2.0)
@@ -164,16 +93,33 @@ class Worker:
         self.kill()
         if code < 0:
             with contextlib.suppress(ValueError):
-                return f"was killed by signal {-code} ({signal.Signals(-code).name}){self._last_lines()}"
-            return f"was killed by signal {-code}{self._last_lines()}"
-        return f"ended with exit code {code}{self._last_lines()}"
+                return f"was killed by signal {-code} ({signal.Signals(-code).name}){self.last_lines()}"
+            return f"was killed by signal {-code}{self.last_lines()}"
+        return f"ended with exit code {code}{self.last_lines()}"
 
-    def _last_lines(self) -> str:
-        size = os.fstat(self._log.fileno()).st_size
-        text = os.pread(self._log.fileno(), 4000, max(0, size - 4000)).decode(errors="replace")
-        noise = (_SCRIPT, "Extension modules:")  # of faulthandler
-        lines = [line for line in text.splitlines() if line.strip() and not any(part in line for part in noise)][-6:]
+    def last_lines(self) -> str:
+        """What it last printed, to be added to a message."""
+        text = os.pread(self._log.fileno(), 4000, max(0, self.printed - 4000)).decode(errors="replace")
+        lines = [line for line in text.splitlines() if line.strip() and not any(part in line for part in self.noise)][-6:]
         return "; it last printed: " + " | ".join(line.strip() for line in lines) if lines else ""
+
+    @property
+    def printed(self) -> int:
+        """Bytes on standard error so far, or since the keeper has thrown some away."""
+        return os.fstat(self._log.fileno()).st_size
+
+    def finish(self, time_limit: float) -> tuple[int | None, bytes]:
+        """Close its standard input: its exit code (None if it goes on) and what it still writes."""
+        assert self._process.stdin is not None
+        self._process.stdin.close()
+        rest = b""
+        with contextlib.suppress(subprocess.TimeoutExpired, TimeoutError):
+            deadline = time.monotonic() + time_limit
+            chunk = memoryview(bytearray(200))
+            while count := self.some(chunk, deadline):
+                rest = rest or bytes(chunk[:count])
+            return self._process.wait(_left(deadline)), rest
+        return None, rest
 
     def kill(self) -> None:
         """End the process and what it has started, at once."""
@@ -201,6 +147,37 @@ class Worker:
                 pipe.close()
 
 
+P_co = TypeVar("P_co", bound=Process, covariant=True)
+P = TypeVar("P", bound=Process)
+
+
+class Slot(Protocol[P_co]):
+    """What a worker serves; workers of equal slots stand in for each other."""
+
+    @property
+    def memory(self) -> int:
+        """A limit in bytes; 0: none."""
+
+    def argv(self) -> list[str]:
+        """The command line. Raises InvalidArgument for one that cannot be."""
+
+    def folder(self) -> str | None:
+        """Where it runs; the current folder if None."""
+
+    def environment(self) -> dict[str, str]: ...
+
+    def start(self, time_limit: float) -> P_co:
+        """A worker that is ready to be asked."""
+
+
+def _left(deadline: float) -> float:
+    """Seconds to wait before the next look."""
+    left = deadline - time.monotonic()
+    if left <= 0:
+        raise TimeoutError
+    return min(left, 1.0)
+
+
 class _Spawner:
     """Starts processes from one thread that lives on: a worker dies with the thread that started it (Linux, PR_SET_PDEATHSIG)."""
 
@@ -208,32 +185,27 @@ class _Spawner:
         self._lock = threading.Lock()
         self._thread: ThreadPoolExecutor | None = None
 
-    def start(self, slot: Slot, log: Any) -> tuple[subprocess.Popen[bytes], int]:
+    def start(self, slot: Slot[Any], log: Any) -> tuple[subprocess.Popen[bytes], int]:
         with self._lock:
             if self._thread is None:
                 self._thread = ThreadPoolExecutor(1, thread_name_prefix="dpwitness-spawner")
         return self._thread.submit(_start, slot, log).result()
 
 
-def _start(slot: Slot, log: Any) -> tuple[subprocess.Popen[bytes], int]:
+def _start(slot: Slot[Any], log: Any) -> tuple[subprocess.Popen[bytes], int]:
     """The keeper of a new worker, and the end of the pipe that keeps both alive."""
-    environment = dict.fromkeys(_THREADS, "1") | dict(os.environ) | {"PYTHONHASHSEED": "0"}
-    if slot.python is not None:
-        for name in ("PYTHONPATH", "PYTHONHOME"):
-            environment.pop(name, None)  # they are this interpreter's
-    python = slot.python or sys.executable
-    if not os.access(python, os.X_OK):
-        raise InvalidArgument(f"python must be a Python interpreter, got {python!r}: {os.strerror(errno.EACCES)}")
+    command = slot.argv()
     life, ours = os.pipe()
-    keeper = [sys.executable, "-I", "-S", _KEEPER, str(life), str(os.getpid())]
+    keeper = [sys.executable, "-I", "-S", _KEEPER, str(life), str(os.getpid()), str(slot.memory)]
     try:
         process = subprocess.Popen(
-            [*keeper, python, "-u", _SCRIPT, str(slot.memory)],
+            [*keeper, *command],
             bufsize=0,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=log,
-            env=environment,
+            cwd=slot.folder(),
+            env=dict.fromkeys(_THREADS, "1") | slot.environment() | {"PYTHONHASHSEED": "0"},
             pass_fds=[life],
             start_new_session=True,  # Ctrl-C is the controller's to handle
         )
@@ -247,12 +219,12 @@ def _start(slot: Slot, log: Any) -> tuple[subprocess.Popen[bytes], int]:
 
 _SPAWNER = _Spawner()
 _lock = threading.Lock()
-_idle: list[Worker] = []
-_busy: set[Worker] = set()
+_idle: list[Process] = []
+_busy: set[Process] = set()
 
 
 @contextlib.contextmanager
-def borrow(slot: Slot, time_limit: float, *, fresh: bool = False) -> Iterator[Worker]:
+def borrow(slot: Slot[P], time_limit: float, *, fresh: bool = False) -> Iterator[P]:
     """A worker for one batch: an idle one, or a new one (always, if `fresh`). Whatever goes wrong with it, it is not used again."""
     with _lock:
         found = None if fresh else next((w for w in reversed(_idle) if w.slot == slot), None)
@@ -261,7 +233,7 @@ def borrow(slot: Slot, time_limit: float, *, fresh: bool = False) -> Iterator[Wo
     if found is not None and not found.alive:
         found.close()
         found = None
-    worker = found or Worker(slot, time_limit)
+    worker = slot.start(time_limit) if found is None else cast(P, found)
     with _lock:
         _busy.add(worker)
     try:
@@ -280,7 +252,7 @@ def borrow(slot: Slot, time_limit: float, *, fresh: bool = False) -> Iterator[Wo
             _busy.discard(worker)
 
 
-def close_all(slot: Slot | None = None) -> None:
+def close_all(slot: Slot[Any] | None = None) -> None:
     """Kill all workers, or those of one slot; busy ones too: their batches fail."""
     with _lock:
         found = [w for w in (*_idle, *_busy) if slot is None or w.slot == slot]

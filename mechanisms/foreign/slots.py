@@ -14,7 +14,8 @@ from typing import Any
 
 from dpwitness.mechanisms import domains
 from dpwitness.mechanisms.foreign import environments
-from dpwitness.mechanisms.foreign.process import Slot, Worker, borrow
+from dpwitness.mechanisms.foreign.interpreter import Interpreter, Worker
+from dpwitness.mechanisms.foreign.process import borrow
 from dpwitness.mechanisms.terms.reading import Json
 from dpwitness.mechanisms.terms.validation import InvalidArgument
 
@@ -47,7 +48,7 @@ class MissingLibrary(TargetError):
     """A target cannot be used because its library, or the environment that holds it, is not installed."""
 
 
-def slot_of(file: str, python: str | None, memory_limit: float = 0.0) -> Slot:
+def slot_of(file: str, python: str | None, memory_limit: float = 0.0) -> Interpreter:
     """Which worker serves a target file: interpreter, path, and folders that its own imports need.
 
     Raises
@@ -70,17 +71,17 @@ def slot_of(file: str, python: str | None, memory_limit: float = 0.0) -> Slot:
             raise TargetError(f"python must be an interpreter or an environment of `dpwitness targets`, got {python!r}, which is not there")
         python = os.path.abspath(found)
     if adapter is not None:
-        return Slot(python, str(adapter), (), memory)
+        return Interpreter(python, str(adapter), (), memory)
     if not file.endswith(".py"):
-        return Slot(python, file, (os.getcwd(), *SENT.get().paths), memory)
+        return Interpreter(python, file, (os.getcwd(), *SENT.get().paths), memory)
     path = Path(SENT.get().here.get(file, file)).resolve()
     if not path.is_file():
         raise TargetError(f"target must name an existing file, got {file!r}")
-    return Slot(python, str(path), tuple(dict.fromkeys((str(path.parent), *SENT.get().paths))), memory)
+    return Interpreter(python, str(path), tuple(dict.fromkeys((str(path.parent), *SENT.get().paths))), memory)
 
 
 @contextmanager
-def loaded(slot: Slot, time_limit: float) -> Iterator[Worker]:
+def loaded(slot: Interpreter, time_limit: float) -> Iterator[Worker]:
     """A worker that has loaded its target file, or a TargetError that says what to do."""
     with ExitStack() as stack:
         try:
@@ -100,7 +101,7 @@ def loaded(slot: Slot, time_limit: float) -> Iterator[Worker]:
         yield worker
 
 
-def _remedy(slot: Slot, wrong: Json) -> str:
+def _remedy(slot: Interpreter, wrong: Json) -> str:
     adapter = environments.environment_of(Path(slot.place)) if slot.place.startswith(str(environments.FOLDER)) else None
     if adapter is not None:
         return f"make its environment with: dpwitness targets setup {adapter.name}"

@@ -1,4 +1,6 @@
-"""Targets: functions of a target file, run in worker processes of the interpreter that their library needs.
+"""Targets: functions of a target file, run in worker processes of the interpreter that their library needs; and programs in any language.
+
+What a **program** says and is asked stands in docs/protocol.md.
 
 A **target file** is plain Python that imports NumPy, the library under test and nothing of dpwitness. Its targets are functions
 ``name(dataset, size, rng)`` with an attribute `claim`; ``rng`` is a `numpy.random.Generator` of the worker's NumPy::
@@ -32,15 +34,17 @@ import dataclasses
 import os
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
 from dpwitness.mechanisms import domains
 from dpwitness.mechanisms.foreign import wire
-from dpwitness.mechanisms.foreign.process import Slot, TookTooLong, WorkerDied, borrow, close_all
+from dpwitness.mechanisms.foreign.interpreter import Interpreter
+from dpwitness.mechanisms.foreign.process import P, Slot, TookTooLong, WorkerDied, borrow, close_all
+from dpwitness.mechanisms.foreign.program import Command, Misspoke, joined, script_of, sent_as, slot_of_command, told_by
 from dpwitness.mechanisms.foreign.slots import TargetError, build_domain, loaded, slot_of
 from dpwitness.mechanisms.terms.jsonable import from_jsonable
 from dpwitness.mechanisms.terms.notions import Claim, parse_claim
@@ -48,10 +52,12 @@ from dpwitness.mechanisms.terms.protocol import MechanismFailed, Parts
 from dpwitness.mechanisms.terms.reading import Json
 from dpwitness.mechanisms.terms.validation import InvalidArgument, require
 
+Answer = TypeVar("Answer")
+
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Target:
-    """A mechanism that runs in its own interpreter.
+    """A mechanism that runs in its own interpreter, or is a program of its own.
 
     Parameters
     ----------
@@ -68,6 +74,14 @@ class Target:
         Seconds that one batch may take; a slow target's batches may take ten times what its runs before them took.
     memory_limit : float
         Gigabytes of address space of each worker; 0 for no limit.
+    command : list of str
+        Instead of `file` and `name`, a program that speaks the protocol of docs/protocol.md, with its arguments. No shell reads it.
+    cwd : str, optional
+        The folder in which the program runs; the current one if left out.
+    text : {"", "batch", "one"}
+        For a program that speaks no protocol and prints one output a line: it is started anew for each batch of runs, or for each one.
+        Its arguments may hold ``{size}``, ``{seed}`` and ``{dataset}``, its environment holds DPWITNESS_SIZE, DPWITNESS_SEED and
+        DPWITNESS_DATASET.
 
     Notes
     -----
@@ -79,18 +93,28 @@ class Target:
     --------
     >>> target = Target("mine.py", "noisy_sum", python="/opt/old/bin/python")     # doctest: +SKIP
     >>> dpwitness.audit(target)                                                  # doctest: +SKIP
+    >>> Target(command=["./my_mechanism"])                                       # doctest: +SKIP
     """
 
-    file: str
-    name: str
+    file: str = ""
+    name: str = ""
     python: str | None = None
     kwargs: Json = dataclasses.field(default_factory=dict)
     time_limit: float = 300.0
     memory_limit: float = 0.0
+    command: Sequence[str] = ()
+    cwd: str | None = None
+    text: str = ""
     _state: _State = dataclasses.field(default_factory=lambda: _State(), init=False, repr=False)
 
     def __post_init__(self) -> None:
-        require(self).positive("time_limit").nonnegative("memory_limit")
+        require(self).positive("time_limit").nonnegative("memory_limit").one_of("text", ("", "batch", "one"))
+        if len(self.command):
+            self._check_command()
+            return
+        for field, what in (("cwd", self.cwd), ("text", self.text)):
+            if what:
+                raise InvalidArgument(f"Target: {field} is for programs: it needs a command, got {what!r}")
         for field in ("file", "name"):
             if not isinstance(getattr(self, field), str) or not getattr(self, field):
                 raise InvalidArgument(f"Target: {field} must be a non-empty text, got {getattr(self, field)!r}")
@@ -99,11 +123,24 @@ class Target:
         if self.python is not None and os.sep in self.python:
             object.__setattr__(self, "python", os.path.abspath(os.path.expanduser(self.python)))
 
+    def _check_command(self) -> None:
+        given = self.command
+        if isinstance(given, str) or not all(isinstance(part, str) and "\0" not in part for part in given) or not given[0]:
+            raise InvalidArgument(f"Target: command must be a list of texts, the program first, got {given!r}")
+        if self.file or self.name or self.python or self.kwargs:
+            raise InvalidArgument("Target: command stands alone: leave out file, name, python and kwargs; a program's arguments are in it")
+        if self.cwd is not None and not os.path.isdir(os.path.expanduser(self.cwd)):
+            raise InvalidArgument(f"Target: cwd must be a folder, got {self.cwd!r}")
+        object.__setattr__(self, "command", tuple(given))
+        object.__setattr__(self, "cwd", os.path.abspath(os.path.expanduser(self.cwd or "")))
+
     def __reduce__(self) -> Any:
         return type(self), tuple(getattr(self, field.name) for field in dataclasses.fields(self) if field.init)
 
     @property
     def __name__(self) -> str:
+        if self.command:
+            return (script_of(self.command, self.cwd or "") or Path(self.command[0])).name
         return f"{Path(self.file).stem}:{self.name}"
 
     def sample(self, dataset: Any, size: int, rng: np.random.Generator) -> Any:
@@ -116,10 +153,17 @@ class Target:
         Exception
             What the call raised, as a stand-in of the same name and text. Nothing is run again.
         """
+        if self.command:
+            (answer,) = self._run(dataset, [size], rng)
+            if isinstance(answer, Exception):
+                raise answer
+            return answer
         return self._read(*self._sample(dataset, size, rng))
 
     def sample_each(self, dataset: Any, size: int, rng: np.random.Generator) -> Any:
         """Run `size` times, one run at a time: what each returned or raised, in order."""
+        if self.command:
+            return Parts(joined(self._run(dataset, [1] * size, rng)))
         return self._read(*self._sample(dataset, size, rng, each=True))
 
     def _read(self, reply: Json, blobs: wire.Blobs) -> Any:
@@ -133,12 +177,14 @@ class Target:
         return Parts(found["parts"]) if "parts" in found else found["value"]
 
     def draws(self, dataset: Any, size: int, rng: np.random.Generator) -> np.ndarray[Any, np.dtype[np.int64]]:
-        """How many 64-bit words each of `size` single runs takes from its generator: (size,)."""
+        """How many 64-bit words each of `size` single runs takes from its generator: (size,); 0 for a program, which has its own."""
+        if self.command:
+            return np.zeros(size, dtype=np.int64)
         return np.asarray(self._sample(dataset, size, rng, each=True)[0]["draws"], dtype=np.int64)
 
     def words(self, dataset: Any, size: int, rng: np.random.Generator) -> int:
-        """How many 64-bit words one batch of `size` runs takes from its generator."""
-        return int(self._sample(dataset, size, rng)[0]["words"])
+        """How many 64-bit words one batch of `size` runs takes from its generator; 0 for a program."""
+        return 0 if self.command else int(self._sample(dataset, size, rng)[0]["words"])
 
     @property
     def features(self) -> Callable[[Any], Any]:
@@ -215,7 +261,9 @@ class Target:
         """What a report must say: library and version, a version that was not tested, a library that cannot be seeded."""
         found = self.describe()
         notes = []
-        if found["library"]:
+        if self.command:
+            notes.append(told_by(found, self.text))
+        elif found["library"]:
             notes.append(f"{found['library']} {found['version'] or 'of unknown version'}, Python {found['python']}, NumPy {found['numpy']}")
         if found["tested"] and found["version"] and not _inside(found["version"], found["tested"]):
             notes.append(f"{found['library']} {found['version']} is outside the tested range {found['tested']}")
@@ -239,11 +287,20 @@ class Target:
         state = self._state
         with state.lock:
             if state.about is None:
-                request = {"op": "describe", "name": self.name, "kwargs": wire.pack(self._plain_kwargs(), [])}
-                state.about = self._describe(request)
+                state.about = self._hello() if self.command else self._describe()
             return state.about
 
-    def _describe(self, request: Json) -> Json:
+    def _hello(self) -> Json:
+        try:
+            with borrow(self.slot_of_program, self.time_limit) as worker:
+                return worker.about
+        except WorkerDied as error:
+            raise TargetError(f"{self.__name__} {error}") from None
+        except InvalidArgument as error:
+            raise TargetError(str(error)) from None
+
+    def _describe(self) -> Json:
+        request = {"op": "describe", "name": self.name, "kwargs": wire.pack(self._plain_kwargs(), [])}
         with loaded(self._slot, self.time_limit) as worker:
             try:
                 reply, blobs = worker.ask(request, [], self.time_limit)
@@ -267,13 +324,26 @@ class Target:
     def close(self) -> None:
         """Kill the workers of this target, busy ones too: their batches fail. The next call starts new ones."""
         self._state.closed += 1
-        close_all(self._slot)
+        close_all(self.slot_of_program if self.command else self._slot)
 
     @property
-    def _slot(self) -> Slot:
+    def _slot(self) -> Interpreter:
+        if self.command:
+            raise InvalidArgument(f"{self.__name__} is a program: only Python can be looked into")
         if self._state.slot is None:
             self._state.slot = slot_of(self.file, self.python, self.memory_limit)
         return self._state.slot
+
+    @property
+    def slot_of_program(self) -> Command:
+        """What is run, of a target that is a program."""
+        return slot_of_command(self.command, self.cwd or "", self.memory_limit, self.text)
+
+    def _run(self, dataset: Any, sizes: list[int], rng: np.random.Generator) -> list[Any]:
+        """What a program answers to batches of these sizes: arrays, lists, and what was raised."""
+        seeds = rng.integers(2**32, size=(len(sizes), 4), dtype=np.uint32).tolist()
+        sent = sent_as(_plain(dataset))
+        return self._asked(sum(sizes), self.slot_of_program, lambda worker, limit: worker.run(sent, sizes, seeds, limit))
 
     def _sample(self, dataset: Any, size: int, rng: np.random.Generator, each: bool = False) -> tuple[Json, wire.Blobs]:
         # the generator itself goes to the worker and comes back: what is drawn is what would be drawn here
@@ -290,31 +360,42 @@ class Target:
         }
         if hasattr(np.random, rng.bit_generator.state["bit_generator"]):
             request["rng"] = wire.words(rng.bit_generator.state)
+
+        def ask(worker: Any, limit: float) -> tuple[Json, wire.Blobs]:
+            if "error" in worker.loaded:
+                raise MechanismFailed(f"a worker could not load the target again: {worker.loaded['error']}")
+            part, blobs = worker.dataset(packed, data_blobs)
+            found: tuple[Json, wire.Blobs] = worker.ask(request | part, blobs, limit)
+            return found
+
+        reply, found = self._asked(size, self._slot, ask)
+        if "failed" in reply or "error" in reply:
+            raise MechanismFailed(reply.get("failed") or reply["error"])
+        self._state.add(reply["cpu"])
+        if "rng" in reply:
+            rng.bit_generator.state = wire.unworded(reply["rng"])
+        return reply, found
+
+    def _asked(self, size: int, slot: Slot[P], ask: Callable[[P, float], Answer]) -> Answer:
+        """What a worker answers; one that dies is replaced, and its batch done once more, with the same seed."""
         died, limit, closed = "", self._state.limit(self.time_limit, size), self._state.closed
         for attempt in range(2):
             try:
-                with borrow(self._slot, self.time_limit, fresh=attempt > 0) as worker:
-                    if "error" in worker.loaded:
-                        raise MechanismFailed(f"a worker could not load the target again: {worker.loaded['error']}")
-                    part, blobs = worker.dataset(packed, data_blobs)
+                with borrow(slot, self.time_limit, fresh=attempt > 0) as worker:
                     started = time.perf_counter()
-                    reply, found = worker.ask(request | part, blobs, limit)
+                    found = ask(worker, limit)
                     self._state.took(time.perf_counter() - started, size)
+                    return found
             except TookTooLong as error:
                 raise MechanismFailed(f"a batch of {size} runs {error}") from None
+            except Misspoke as error:
+                raise MechanismFailed(f"{self.__name__} {error} (a batch of {size} runs)") from None
             except WorkerDied as error:
                 died = str(error)
                 if self._state.closed > closed:
                     raise MechanismFailed("the target was closed while it ran a batch") from None
-                continue
             except InvalidArgument as error:
                 raise MechanismFailed(str(error)) from None
-            if "failed" in reply or "error" in reply:
-                raise MechanismFailed(reply.get("failed") or reply["error"])
-            self._state.add(reply["cpu"])
-            if "rng" in reply:
-                rng.bit_generator.state = wire.unworded(reply["rng"])
-            return reply, found
         raise MechanismFailed(f"the worker process {died} (a batch of {size} runs, tried twice with the same seed)")
 
 
@@ -341,7 +422,7 @@ class _State:
     def __init__(self) -> None:
         self.lock = threading.Lock()
         self.about: Json | None = None
-        self.slot: Slot | None = None
+        self.slot: Interpreter | None = None
         self.cpu = 0.0
         self.seconds = 0.0
         self.runs = 0

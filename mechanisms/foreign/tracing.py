@@ -7,7 +7,8 @@ from contextlib import contextmanager
 from typing import Any
 
 from dpwitness.mechanisms.foreign import wire
-from dpwitness.mechanisms.foreign.process import TookTooLong, Worker, WorkerDied, borrow
+from dpwitness.mechanisms.foreign.interpreter import Worker
+from dpwitness.mechanisms.foreign.process import TookTooLong, WorkerDied, borrow
 from dpwitness.mechanisms.foreign.slots import TargetError
 from dpwitness.mechanisms.foreign.target import Target
 from dpwitness.mechanisms.recording.recorder import Stopped

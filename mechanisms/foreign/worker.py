@@ -388,17 +388,13 @@ def _is_target(found: Any) -> bool:
     return callable(found) and not isinstance(found, (type, types.ModuleType)) and hasattr(found, "claim")
 
 
-def _begin(memory: int, parent: int) -> None:
-    """Limits, and an end with the controller's end."""
+def _begin(parent: int) -> None:
+    """An end with the controller's end."""
     import faulthandler
     import signal
 
     faulthandler.enable()
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    if memory:
-        import resource
-
-        resource.setrlimit(resource.RLIMIT_AS, (memory, memory))
     if sys.platform == "linux":
         import ctypes
 
@@ -422,7 +418,7 @@ def main() -> None:
     source, sink = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
     os.dup2(2, 1)  # what the library prints must not get between the messages
-    _begin(int(sys.argv[1]), int(sys.argv[2]))
+    _begin(int(os.environ.pop("DPWITNESS_KEEPER")))
     inbox: queue.SimpleQueue[tuple[wire.Message, wire.Blobs]] = queue.SimpleQueue()
 
     def listen() -> None:

@@ -73,7 +73,7 @@ def test_a_mechanism_that_always_raises_is_an_error(shell):
     ("arguments", "message"),
     [
         ((), "a command is needed"),
-        (("audit",), "the following arguments are required: MODULE:NAME"),
+        (("audit",), "a target is needed: MODULE:NAME"),
         (("audit", "mine.py:leaky", *PAIR), "claim must be"),
         (("audit", "mine.py:leaky", "--claim", "pure:1"), "pair must be given, or a domain"),
         (("audit", "mine.py:leaky", "--claim", "pure:-1", *PAIR), "epsilon must be positive and finite, got -1.0"),

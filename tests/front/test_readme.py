@@ -3,6 +3,7 @@
 import json
 import re
 import shlex
+import shutil
 import sys
 from pathlib import Path
 
@@ -24,7 +25,11 @@ def test_everything_as_printed(shell, blocks):
     for name in ("mine.py", "test_privacy.py", "counts.py"):
         (shell.folder / name).write_text(named[name])
     commands = [line[2:] for kind, text in blocks if kind == "console" for line in text.splitlines() if line.startswith("$ ")]
-    audit, replay, pytest_, new, check, their_audit, trace, exact = (shlex.split(command) for command in commands)
+    (cpp,) = (text for kind, text in blocks if kind == "cpp")
+    (shell.folder / "mine.cpp").write_text(cpp)
+    shim, build, program = (shlex.split(command) for command in commands if "cpp" in command or "--command" in command)
+    others = (command for command in commands if "cpp" not in command and "--command" not in command)
+    audit, replay, pytest_, new, check, their_audit, trace, exact = (shlex.split(command) for command in others)
     assert (audit[:2], replay[:2], pytest_[0]) == (["dpwitness", "audit"], ["dpwitness", "replay"], "pytest")
     found = shell.dpwitness(*audit[1:])
     number = r"epsilon > ([\d.]+)"
@@ -49,6 +54,10 @@ def test_everything_as_printed(shell, blocks):
     assert len(json.loads((shell.folder / "out" / "audit.json").read_text())["results"]) == 2
     for command in (new, check, their_audit):
         assert (ran := shell.dpwitness(*command[1:])).returncode == 0, ran.stdout + ran.stderr
+    if shutil.which(build[0]) is not None:
+        assert shell.dpwitness(*shim[1:]).returncode == 0 and shell.run(*build).returncode == 0
+        ran = shell.dpwitness(*program[1:])
+        assert ran.returncode == 1 and "VIOLATED: epsilon > 1.9" in ran.stdout, ran.stdout + ran.stderr
     (shell.folder / "test_theirs.py").write_text(theirs)
     tested = shell.pytest("test_theirs.py")
     assert "14 passed, 4 skipped" in tested.stdout, tested.stdout

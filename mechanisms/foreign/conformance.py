@@ -1,0 +1,333 @@
+"""Does a program keep the protocol? Every message and every error of it, tried one after the other, and what is wrong in a line each."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpwitness.mechanisms.foreign.process import WorkerDied
+from dpwitness.mechanisms.foreign.program import PROTOCOL, Command, Program, Sent, line_of, message_of, run_line, sent_as
+from dpwitness.mechanisms.foreign.slots import build_domain
+from dpwitness.mechanisms.terms.notions import parse_claim
+from dpwitness.mechanisms.terms.protocol import MechanismFailed
+from dpwitness.mechanisms.terms.validation import InvalidArgument
+
+_SEED, _OTHER = (1, 2, 3, 4), (5, 6, 7, 8)
+_ROWS = 1000
+_PAUSE = 0.03  # seconds in which what is too much has come
+_PRINTED = 2**20  # bytes on standard error that are too many
+_END = 5.0  # seconds in which a program ends after its standard input has
+_NUMBER = 1  # what a dataset is called that no worker keeps count of
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """What one step of the check has seen: `status` is ``ok``, ``wrong`` or ``skipped``."""
+
+    step: str
+    status: str
+    reason: str = ""
+
+
+class _Wrong(Exception):
+    """What is wrong, in one sentence."""
+
+
+class _Skip(Exception):
+    """Why a step does not apply."""
+
+
+def check_protocol(slot: Command, pair: tuple[Any, Any] | None = None, time_limit: float = 10.0) -> Iterator[Finding]:
+    """Findings, as they come.
+
+    Parameters
+    ----------
+    slot : Command
+        What is run.
+    pair : tuple, optional
+        Two datasets that it reads; those of the domain that it names if left out, or else ``[0.0]`` and ``[1.0]``.
+    time_limit : float
+        Seconds that each answer may take.
+    """
+    exam = _Exam(slot, pair, time_limit)
+    try:
+        yield from exam.findings()
+    finally:
+        exam.close()
+
+
+class _Exam:
+    """The steps, in order; the program is started anew after one that it did not survive."""
+
+    def __init__(self, slot: Command, pair: tuple[Any, Any] | None, time_limit: float) -> None:
+        self.slot, self.pair, self.limit = slot, pair, time_limit
+        self.running: Program | None = None
+        self.printed = 0
+        self.answers: dict[str, Any] = {}
+
+    def findings(self) -> Iterator[Finding]:
+        for name, step in self.steps():
+            found = self.tried(name, step)
+            yield found
+            if found.status == "wrong" and step in (self.hello, self.one_run):
+                return
+
+    def steps(self) -> list[tuple[str, Callable[[], None]]]:
+        def refusal(what: str, line: bytes) -> tuple[str, Callable[[], None]]:
+            return f"says failed: {what}", lambda: self.refused(what, line)
+
+        run = {"op": "run", "dataset": _NUMBER, "size": 1, "seed": list(_SEED)}
+        return [
+            ("says hello", self.hello),
+            ("claim and domain", self.promise),
+            ("answers a run", self.one_run),
+            ("sizes 1, 2 and 65536", self.sizes),
+            ("numbers are little-endian", self.numbers),
+            ("same seed, same answer", self.same_seed),
+            ("other seed, other answer", self.other_seed),
+            ("same answer after other requests", self.no_memory),
+            ("same answer in a fresh process", self.fresh),
+            ("a second dataset", self.second),
+            ("a dataset in place of another", self.replaced),
+            ("a dataset of 100,000 rows", self.large),
+            ("no records, NaN and infinities", self.special),
+            ("requests ahead of answers", self.ahead),
+            refusal("a size of 0", line_of(run | {"size": 0})),
+            refusal("a size of -1", line_of(run | {"size": -1})),
+            refusal("a dataset that was never sent", line_of(run | {"dataset": 7})),
+            refusal("an operation that is not known", line_of(run | {"op": "dance"})),
+            refusal("a line that is no JSON", b"run 1\n"),
+            ("standard error", self.errors),
+            ("ends with its input", self.end),
+        ]
+
+    def tried(self, name: str, step: Callable[[], None]) -> Finding:
+        """One step, and then a look whether anything else was written."""
+        try:
+            step()
+            if self.running is not None:
+                time.sleep(_PAUSE)
+                self.running.within(self.limit, self.running.quiet)
+                self.look()
+            return Finding(name, "ok")
+        except _Skip as reason:
+            return Finding(name, "skipped", str(reason))
+        except (_Wrong, MechanismFailed, WorkerDied, InvalidArgument) as error:
+            self.close()
+            return Finding(name, "wrong", str(error))
+
+    @property
+    def program(self) -> Program:
+        if self.running is None:
+            self.running = Program(self.slot, self.limit)
+        return self.running
+
+    def close(self) -> None:
+        """End the process; the next step has a new one."""
+        program, self.running = self.running, None
+        if program is not None:
+            self.look(program)
+            program.close()
+
+    def look(self, program: Program | None = None) -> None:
+        """How much it has printed so far."""
+        program = program or self.running
+        if program is not None:
+            with contextlib.suppress(OSError, ValueError):
+                self.printed = max(self.printed, program.printed)
+
+    def data(self, which: int = 0) -> Sent:
+        return sent_as(self.datasets()[which])
+
+    def datasets(self) -> tuple[Any, Any]:
+        if self.pair is None:
+            domain, found = self.program.about["domain"], None
+            if domain is not None:
+                found = next((pair for pair in build_domain(domain, "hello").catalogue() if pair is not None), None)
+            self.pair = (np.array([0.0]), np.array([1.0])) if found is None else (found.d0, found.d1)
+        return self.pair
+
+    def ask(self, seed: tuple[int, ...] = _SEED, size: int = _ROWS, dataset: Any = None) -> Any:
+        return self.program.run(dataset or self.data(), [size], [seed], self.limit)[0]
+
+    def hello(self) -> None:
+        assert self.program.about["protocol"] == PROTOCOL
+
+    def promise(self) -> None:
+        about = self.program.about
+        if about["claim"] is None and about["domain"] is None:
+            raise _Skip("hello has neither; audits are told by --claim, --d0 and --d1")
+        if about["claim"] is not None:
+            parse_claim(about["claim"])
+        if about["domain"] is not None:
+            build_domain(about["domain"], "hello")
+
+    def one_run(self) -> None:
+        self.answers["first"] = self.ask()
+        if isinstance(self.answers["first"], Exception):
+            error = self.answers["first"]
+            raise _Wrong(f"raised {type(error).__name__} ({error}) on its own domain's dataset; other datasets: --d0 and --d1")
+
+    def sizes(self) -> None:
+        for size in (1, 2, 2**16):
+            self.ask(size=size)
+
+    def numbers(self) -> None:
+        found = self.answers["first"]
+        if not isinstance(found, np.ndarray):
+            raise _Skip("it answers in lines")
+        told = _looks_like(found)
+        if told:
+            raise _Wrong(f"hello and header say {found.dtype.name}, the bytes look like {told}")
+
+    def same_seed(self) -> None:
+        again = self.ask()
+        if not self.program.about["seedable"]:
+            if _same(again, self.answers["first"]) and _varies(again):
+                raise _Wrong("two runs of a program that takes no seed gave the same outputs: they are not drawn afresh")
+            raise _Skip("hello says that it takes no seed")
+        if not _same(again, self.answers["first"]):
+            raise _Wrong("one seed gave two answers, though hello says that it is seedable")
+
+    def other_seed(self) -> None:
+        self.needs_seed()
+        if _same(self.ask(_OTHER), self.answers["first"]) and _varies(self.answers["first"]):
+            raise _Wrong("two seeds gave one answer: the seed is ignored, though hello says that it is seedable")
+
+    def no_memory(self) -> None:
+        self.needs_seed()
+        self.ask(_OTHER, 7)
+        self.ask(_OTHER, 3, self.data(1))
+        if not _same(self.ask(), self.answers["first"]):
+            raise _Wrong("the same seed gave another answer after other requests: state is kept between them")
+
+    def fresh(self) -> None:
+        self.needs_seed()
+        self.close()
+        if not _same(self.ask(), self.answers["first"]):
+            raise _Wrong("the same seed gave another answer in a fresh process")
+
+    def needs_seed(self) -> None:
+        if not self.program.about["seedable"]:
+            raise _Skip("hello says that it takes no seed")
+
+    def second(self) -> None:
+        self.ask(dataset=self.data(1))
+        if self.program.about["seedable"] and not _same(self.ask(), self.answers["first"]):
+            raise _Wrong("the first dataset gave another answer once there was a second one")
+
+    def replaced(self) -> None:
+        for which in (1, 0):
+            found = self.raw([*self.message(self.data(which)), run_line(_NUMBER, _ROWS, _SEED)], _ROWS)
+        if self.program.about["seedable"] and not _same(found, self.answers["first"]):
+            raise _Wrong("a dataset that was sent under a number that was taken did not take its place")
+
+    def large(self) -> None:
+        data = self.datasets()[0]
+        if not isinstance(data, np.ndarray) or not data.ndim or not len(data):
+            raise _Skip("its datasets are no arrays")
+        self.ask(size=1, dataset=sent_as(np.resize(data, (100_000, *data.shape[1:]))))
+
+    def special(self) -> None:
+        data = self.datasets()[0]
+        if not isinstance(data, np.ndarray) or data.dtype.kind != "f" or not data.ndim:
+            raise _Skip("its datasets are no arrays of floats")
+        for changed in (data[:0], *(np.full_like(data, value) for value in (np.nan, np.inf, -np.inf))):
+            self.ask(size=2, dataset=sent_as(changed))
+
+    def ahead(self) -> None:
+        asked = b"".join(run_line(_NUMBER, 2, seed) for seed in (_SEED, _OTHER) * 50)
+        self.raw([*self.message(self.data()), asked], 2)
+        for _ in range(99):
+            self.program.within(self.limit, lambda deadline: self.program.answer(2, deadline))
+
+    def refused(self, what: str, line: bytes) -> None:
+        parts = self.message(self.data())
+        try:
+            found = self.raw([*parts, line], 1, any_size=True)
+        except MechanismFailed:
+            found = None
+        if found is not None:
+            raise _Wrong(f"answered {_told(found)} to {what}, it must say failed")
+        self.raw([run_line(_NUMBER, 2, _SEED)], 2)
+
+    def errors(self) -> None:
+        self.look()
+        if self.printed > _PRINTED:
+            raise _Wrong(f"wrote {self.printed} bytes to standard error, more than {_PRINTED}: what is printed costs time")
+
+    def end(self) -> None:
+        self.ask(size=2)
+        program, self.running = self.program, None
+        try:
+            code, rest = program.finish(_END)
+        finally:
+            program.close()
+        if code is None:
+            raise _Wrong(f"still runs {_END:g} s after its standard input has ended")
+        if code or rest:
+            told = f"ended with exit code {code}" if code else f"wrote {rest!r}"
+            raise _Wrong(f"{told} once its standard input had ended, after good answers")
+
+    def message(self, sent: Sent) -> list[Any]:
+        return sent.message(_NUMBER, self.program.about["datasets"])
+
+    def raw(self, parts: list[Any], size: int, *, any_size: bool = False) -> Any:
+        """The answer to bytes; datasets that were sent before may have lost their numbers, and are sent again."""
+        program = self.program
+        program.kept.clear()
+
+        def talk(deadline: float) -> Any:
+            program.quiet()
+            program.send(parts, deadline)
+            if not any_size:
+                return program.answer(size, deadline)
+            head = message_of(program.line(2**16, deadline, "an answer"), "an answer")
+            if "failed" in head:
+                return None
+            self.running = None  # what follows the header is of no known length
+            program.close()
+            return head
+
+        return program.within(self.limit, talk)
+
+
+def _same(one: Any, other: Any) -> bool:
+    if isinstance(one, np.ndarray) and isinstance(other, np.ndarray):
+        return one.dtype == other.dtype and one.shape == other.shape and one.tobytes() == other.tobytes()
+    return type(one).__name__ == type(other).__name__ and repr(one) == repr(other)
+
+
+def _varies(found: Any) -> bool:
+    return len({row.tobytes() for row in found} if isinstance(found, np.ndarray) else set(map(repr, found))) > 1
+
+
+def _looks_like(found: NDArray[Any]) -> str:
+    """What the bytes of a block are, where they make sense as something else only; empty where they may be what they are said to be."""
+    flat = np.ascontiguousarray(found).reshape(-1)
+    flat = flat[flat != 0]
+    if not len(flat) or _sense(flat):
+        return ""
+    for name, dtype in (("big-endian float64", ">f8"), ("big-endian int64", ">i8"), ("float64", "<f8"), ("int64", "<i8")):
+        if np.dtype(dtype) != found.dtype and _sense(flat.view(dtype)):
+            return name
+    return ""
+
+
+def _sense(flat: NDArray[Any]) -> bool:
+    """Whether most numbers are of a size that people use."""
+    with np.errstate(all="ignore"):
+        size = np.abs(flat.astype(np.float64))
+        usual = (size < 2**53) if flat.dtype.kind == "i" else (size > 1e-60) & (size < 1e60)
+    return bool(np.mean(usual) > 0.5)
+
+
+def _told(found: Any) -> str:
+    text = repr(found)
+    return text if len(text) <= 100 else f"{text[:100]}..."

@@ -1,0 +1,476 @@
+"""Programs in any language: the protocol, what breaks it, the shims, text mode, limits, crashes, commands, and replays."""
+
+from __future__ import annotations
+
+import json
+import os
+import pickle
+import re
+import runpy
+import shutil
+import subprocess
+import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from dpwitness import InvalidArgument, Pair, Target, Verdict, audit, trace
+from dpwitness.auditors.running.rounds import run_side
+from dpwitness.commands.protocol import LANGUAGES
+from dpwitness.mechanisms.foreign import conformance
+from dpwitness.mechanisms.foreign.conformance import check_protocol
+from dpwitness.mechanisms.foreign.process import _idle
+from dpwitness.mechanisms.foreign.program import hello_of
+from dpwitness.mechanisms.foreign.slots import TargetError
+from dpwitness.mechanisms.terms.protocol import MechanismFailed
+
+_SPECIMENS = runpy.run_path(str(Path(__file__).with_name("broken_programs.py")))
+BROKEN, GOOD, broken = (_SPECIMENS[name] for name in ("BROKEN", "GOOD", "broken"))
+SHIMS = Path(conformance.__file__).with_name("shims")
+VECTORS = json.loads((SHIMS / "vectors.json").read_text())
+NEAR = Pair(np.array([0.0]), np.array([1.0]))
+PYTHON = [sys.executable, "-I", "-S"]
+ALONE = {"claim": "pure:1", "pair": NEAR, "confidence": 1 - 1e-7}
+
+
+def rng(seed=1):
+    return np.random.default_rng(seed)
+
+
+@pytest.fixture
+def program(tmp_path):
+    """A target of the specimen, with something put in."""
+
+    def make(put_in="", **options):
+        file = tmp_path / f"specimen{len(list(tmp_path.iterdir()))}.py"
+        file.write_text(GOOD.replace("#BREAK", put_in))
+        return Target(command=[*PYTHON, str(file)], **options)
+
+    return make
+
+
+# -- the protocol
+
+
+def first_fault(target, limit):
+    return next((found for found in check_protocol(target.slot_of_program, None, limit) if found.status == "wrong"), None)
+
+
+def test_each_broken_program_is_caught_and_named(tmp_path, monkeypatch):
+    """Each by the step that it breaks, and by no earlier one."""
+    monkeypatch.setattr(conformance, "_END", 0.5)
+
+    def told(name):
+        file = tmp_path / f"{abs(hash(name))}.py"
+        file.write_text(broken(name))
+        waits = "was due" in BROKEN[name][2] or "of a block" in BROKEN[name][2] or "bytes" in BROKEN[name][2]
+        return first_fault(Target(command=[*PYTHON, str(file)]), 1.0 if waits else 20.0)
+
+    with ThreadPoolExecutor(4) as pool:
+        found = dict(zip(BROKEN, pool.map(told, BROKEN), strict=True))
+    wrong = {name: (step, said, found[name]) for name, (_, step, said) in BROKEN.items() if not named(found[name], step, said)}
+    assert len(BROKEN) >= 50 and wrong == {}
+
+
+def named(found, step, said):
+    return found is not None and found.step == step and said in found.reason
+
+
+def test_a_good_program_keeps_the_protocol(program):
+    found = list(check_protocol(program().slot_of_program))
+    assert len(found) == 21 and {finding.status for finding in found} == {"ok"}
+    unseeded = program(
+        "HELLO.update(seedable=False, claim=None, domain=None)\n_draw = draw\ndef draw(v, n, s): return _draw(v, n, time.time())"
+    )
+    found = {finding.step: finding.status for finding in check_protocol(unseeded.slot_of_program)}
+    assert "wrong" not in found.values() and found["same seed, same answer"] == found["claim and domain"] == "skipped"
+
+
+def test_what_is_said_of_a_program(program):
+    target = program("HELLO.update(batch=64, trials=2000, expected_failures={'check_low_bits': 'floats'})")
+    assert str(target.claim) == "pure:1" and target.domain.size == 1 and (target.batch, target.trials) == (64, 2000)
+    assert target.notes == ("specimen 1, a program (protocol 1)",) and target.expected_failures == {"check_low_bits": "floats"}
+    assert target.__name__.startswith("specimen") and pickle.loads(pickle.dumps(target)).command == target.command
+
+
+COUNTS = """
+sent = []
+def keep(number, values):
+    data[number] = values
+    sent.append(number)
+def draw(values, size, seed):
+    return [float(len(sent))] * size
+"""
+
+
+def test_a_dataset_travels_once_to_each_worker(program):
+    count = program(COUNTS)
+    rows = rng().random((100_000, 2))
+    assert [count.sample(rows, 2, rng(i)).tolist() for i in range(4)] == [[1.0, 1.0]] * 4
+    many = [np.full(2, float(i)) for i in range(20)]  # more than there are numbers
+    own = program("def draw(values, size, seed): return [values[0]] * size")
+    for _ in range(2):
+        assert [own.sample(data, 1, rng())[0] for data in many] == list(range(20))
+
+
+def test_datasets_in_json(program):
+    shown = program(
+        "HELLO['datasets'] = ['json']\ndef answer(v, n, s): say({'kind': 'json', 'rows': 1}); write(json.dumps([v]).encode() + b'\\n')"
+    )
+    for value, arrives in [
+        (np.array([[0.5, np.nan], [np.inf, -0.0]]), [[0.5, "NaN"], ["Infinity", -0.0]]),
+        ({"a": (1, None, "é")}, {"a": [1.0, None, "é"]}),
+        ([np.int64(3), True], [3.0, True]),
+        ("text", "text"),
+    ]:
+        assert shown.sample(value, 1, rng()) == [[arrives]]
+    with pytest.raises(MechanismFailed, match="something that JSON can say to go to a program, got one with a set"):
+        shown.sample({1}, 1, rng())
+    with pytest.raises(MechanismFailed, match="reads datasets as float64 only"):
+        program("HELLO['datasets'] = ['float64']").sample({"a": 1}, 1, rng())
+
+
+WHOLE = """
+HELLO["outputs"] = ["int64"]
+def answer(values, size, seed):
+    say({"kind": "int64", "rows": size, "columns": 2})
+    write(struct.pack("<%dq" % (2 * size), *range(2 * size)))
+"""
+LINES = """
+def answer(values, size, seed):
+    say({"kind": "json", "rows": size})
+    write(b"".join([b'1\\n', b'NaN\\n', b'{"a": [-Infinity]}\\n', b'"x"\\n'][:size]))
+"""
+
+
+def test_outputs_of_every_kind(program):
+    whole = program(WHOLE)
+    found = whole.sample(np.zeros(1), 3, rng())
+    assert found.dtype == np.int64 and found.tolist() == [[0, 1], [2, 3], [4, 5]]
+    lines = program(LINES)
+    assert repr(lines.sample(np.zeros(1), 4, rng())) == "[1.0, nan, {'a': [-inf]}, 'x']"
+    assert lines.sample_each(np.zeros(1), 3, rng()) == [[1.0, 1.0, 1.0]]
+
+
+RAISES = """
+def answer(values, size, seed):
+    out = draw(values, size, seed)
+    if max(out) > 2:
+        return say({"raised": "Overflow", "text": "too large"})
+    say({"kind": "float64", "rows": size, "columns": 1})
+    write(pack(out))
+"""
+RAISES_ON_ONE = """
+_answer = answer
+def answer(values, size, seed):
+    say({"raised": "KeyError"}) if values[0] else _answer(values, size, seed)
+"""
+
+
+def test_what_a_batch_raises_is_an_output_of_single_runs(program):
+    """P(Laplace > 2) = 0.068: of 600 single runs 5 to 90 raise but with probability below 1e-6."""
+    target = program(RAISES)
+    with pytest.raises(Exception, match="too large") as error:
+        target.sample(np.zeros(1), 500, rng())
+    assert type(error.value).__name__ == "Overflow"
+    found = run_side(target.sample, np.zeros(1), 600, rng())
+    assert sorted(set(found.names.values()))[0] == "float64[]" and "raises Overflow" in " ".join(found.names.values())
+    assert 5 < sum(found.names[code].startswith("raises") for code in found.codes) < 90
+    only_one = audit(program(RAISES_ON_ONE), trials=2000, seed=1, **ALONE)
+    assert only_one.verdict is Verdict.VIOLATED
+
+
+# -- limits, crashes, processes
+
+
+@pytest.mark.parametrize(
+    ("put_in", "options", "said"),
+    [
+        ("def answer(*_): print('the last words', file=sys.stderr); os.kill(os.getpid(), 11)", {}, r"SIGSEGV.*the last words.*tried twice"),
+        ("def answer(*_): time.sleep(60)", {"time_limit": 0.7}, "a batch of 5 runs took longer than time_limit = 0.7 s"),
+        ("def answer(*_): say({'failed': 'no such table'})", {}, "the program says: no such table"),
+        ("def answer(*_): bytearray(2**32)", {"memory_limit": 1.0}, "MemoryError"),
+        ("def keep(*_): time.sleep(60)", {"time_limit": 0.7}, "time_limit"),
+        (BROKEN["wrong count"][0], {}, r"specimen0.py answered 4 rows for size = 5"),
+    ],
+)
+def test_a_batch_that_fails(program, put_in, options, said):
+    with pytest.raises(MechanismFailed, match=said):
+        program(put_in, **options).sample(np.zeros(1), 5, rng())
+
+
+CRASHES_ONCE = """
+_answer = answer
+def answer(*asked):
+    if not os.path.exists({flag!r}):
+        open({flag!r}, "w").close()
+        os._exit(7)
+    sys.stderr.write("x" * 10**7)
+    _answer(*asked)
+"""
+
+
+def test_one_crash_is_forgiven_and_a_flood_of_errors_does_not_stop_it(program, tmp_path):
+    flag = tmp_path / "flag"
+    once = program(CRASHES_ONCE.format(flag=str(flag)))
+    again = program()
+    assert once.sample(np.zeros(1), 5, rng()).tolist() == again.sample(np.zeros(1), 5, rng()).tolist()
+
+
+def test_what_it_writes_between_two_batches_is_told(program):
+    target = program(
+        "import threading\n_answer = answer\ndef answer(*a): _answer(*a); threading.Timer(0.1, lambda: print('tick', flush=True)).start()"
+    )
+    target.sample(np.zeros(1), 5, rng())
+    time.sleep(0.4)
+    with pytest.raises(MechanismFailed, match="nobody had asked for: 'tick"):
+        target.sample(np.zeros(1), 5, rng())
+
+
+def test_each_thread_has_a_process_and_none_is_left(program):
+    target = program("def draw(v, n, s): time.sleep(0.3); return [float(os.getpid())] * n")
+    with ThreadPoolExecutor(2) as pool:
+        pids = {int(found[0]) for found in pool.map(lambda i: target.sample(np.zeros(1), 1, rng(i)), range(2))}
+    assert len(pids) == 2 and len([w for w in _idle if w.slot == target.slot_of_program]) == 2
+    target.close()
+    assert not any(Path(f"/proc/{pid}").exists() and "Z" not in Path(f"/proc/{pid}/stat").read_text().split()[2] for pid in pids)
+
+
+@pytest.mark.parametrize(
+    ("command", "said"),
+    [
+        (["./nowhere"], "must name a program that is there, got './nowhere'"),
+        (["no-such-program"], "must name a program that is there"),
+        (["cd", "/tmp"], "words of a shell need one: sh -c"),
+        (["A=1", "./x"], "words of a shell need one"),
+        (["./plain 1"], "its arguments are texts of their own"),
+        (["plain"], r"one of the folder .* is named \./plain"),
+        (["cat", "x", "|", "sort"], r"read by no shell, got '\|' in it"),
+        (["./plain"], r"may be executed, got './plain'; make it so: chmod \+x ./plain"),
+        (["./folder"], "which is a folder"),
+        (["./script"], "nor a script whose first line names what runs it"),
+        (["false"], "false ended with exit code 1 .hello was due."),
+    ],
+)
+def test_commands_that_cannot_be(tmp_path, command, said):
+    (tmp_path / "plain").write_text("x")
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "script").write_text("echo 1\n")
+    (tmp_path / "script").chmod(0o755)
+    with pytest.raises(TargetError, match=said):
+        Target(command=command, cwd=str(tmp_path)).describe()
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"command": "./x"}, "command must be a list of texts"),
+        ({"command": ["./x", 3]}, "command must be a list of texts"),
+        ({"command": ["./x"], "file": "a.py"}, "command stands alone"),
+        ({"command": ["./x"], "cwd": "/nowhere"}, "cwd must be a folder"),
+        ({"command": ["./x"], "text": "often"}, "text must be"),
+        ({"file": "a.py", "name": "f", "text": "one"}, "text is for programs"),
+        ({}, "file must be a non-empty text"),
+    ],
+)
+def test_arguments_that_cannot_be(options, said):
+    with pytest.raises(InvalidArgument, match=said):
+        Target(**options)
+
+
+def test_a_program_cannot_be_traced(program):
+    with pytest.raises(InvalidArgument, match="is a program: only Python can be looked into"):
+        trace(program(), NEAR, "pure:1")
+
+
+# -- text mode
+
+NORMAL = "import random, os; g = random.Random(os.environ['DPWITNESS_SEED']); n = int(os.environ['DPWITNESS_SIZE']); "
+
+
+def text(code, *arguments, runs="batch"):
+    return Target(command=[*PYTHON, "-c", code, *arguments], text=runs)
+
+
+def test_one_output_a_line():
+    target = text(NORMAL + "print(*[g.random() for _ in range(n)], sep=chr(10))")
+    assert target.sample(np.zeros(1), 3, rng()) == target.sample(np.zeros(1), 3, rng()) != target.sample(np.zeros(1), 3, rng(2))
+    assert target.seeded and "it is started anew for each batch of runs" in target.notes[0]
+    shown = text("import sys; print('\\n'.join(sys.argv[1:]))", "{size}", "{dataset}", "nan", "1 2,5", "a b")
+    assert repr(shown.sample(np.array([0.5]), 5, rng())) == "[5.0, '[0.5]', nan, [1.0, 2.0, 5.0], 'a b']" and not shown.seeded
+    one = text(NORMAL + "print(g.random())", runs="one")
+    assert len(set(one.sample(np.zeros(1), 4, rng()))) == 4
+    with pytest.raises(MechanismFailed, match="printed 3 lines for size = 2"):
+        text("print('1\\n2\\n3')").sample(np.zeros(1), 2, rng())
+    assert [type(error).__name__ for (error,) in text("raise SystemExit(3)").sample_each(np.zeros(1), 1, rng())] == ["Exit3"]
+    with pytest.raises(MechanismFailed, match="SIGKILL"):
+        text("import os; os.kill(os.getpid(), 9)").sample(np.zeros(1), 1, rng())
+
+
+# -- the shims
+
+JAVA = "public final class Words { public static void main(String[] a) { Dpwitness.Rng r = new Dpwitness.Rng(new long[] {1, 2, 3, 4}); "
+WORDS = {  # print words of the generator in each language
+    "cpp": '#include <cinttypes>\n#include "dpwitness.hpp"\nint main() { const std::uint32_t s[4] = {1, 2, 3, 4}; dpwitness::Rng r(s);'
+    ' for (int i = 0; i < 5; ++i) std::printf("%016" PRIx64 "\\n", r.next()); }',
+    "rust": "#[allow(dead_code)]\nmod dpwitness;\nfn main() { let mut r = dpwitness::Rng::new([1, 2, 3, 4]);"
+    ' for _ in 0..5 { println!("{:016x}", r.next()); } }',
+    "java": JAVA + 'for (int i = 0; i < 5; i++) System.out.println(String.format("%016x", r.next())); } }',
+    "javascript": 'const { Rng } = require("./dpwitness.js"); const r = new Rng([1, 2, 3, 4]);'
+    ' for (let i = 0; i < 5; i++) console.log(r.next().toString(16).padStart(16, "0"));',
+    "go": 'package main\nimport ("fmt"; "example/dpwitness")\nfunc main() { r := dpwitness.NewRng([4]uint32{1, 2, 3, 4});'
+    ' for i := 0; i < 5; i++ { fmt.Printf("%016x\\n", r.Next()) } }',
+}
+TOOLS = {"cpp": "g++", "rust": "rustc", "go": "go", "java": "javac", "javascript": "node", "r": "Rscript"}
+
+
+def tool(name):
+    return shutil.which(name) or shutil.which(name, path=str(Path.home() / ".cargo" / "bin"))
+
+
+@pytest.fixture(scope="session", params=list(TOOLS))
+def shim(request, tmp_path_factory):
+    """The example of a language, compiled: its command, and that of one that prints words of its generator (None in R)."""
+    language, found = request.param, tool(TOOLS[request.param])
+    if found is None:
+        pytest.skip(f"{TOOLS[language]} is not installed")
+    place = tmp_path_factory.mktemp(language) / language
+    shutil.copytree(SHIMS / language, place)
+    source = {"cpp": "words.cpp", "rust": "words.rs", "java": "Words.java", "javascript": "words.js", "go": "words/words.go", "r": "words"}[
+        language
+    ]
+    (place / source).parent.mkdir(exist_ok=True)
+    (place / source).write_text(WORDS.get(language, ""))
+    builds = {
+        "cpp": [[found, "-O1", "-std=c++17", "-Wall", "-Wextra", "-Werror", f"{name}.cpp", "-o", name] for name in ("example", "words")],
+        "rust": [[found, "-O", "-Dwarnings", f"{name}.rs", "-o", name] for name in ("example", "words")],
+        "java": [[found, "Dpwitness.java", "Example.java", "Words.java"]],
+        "go": [[found, "build", "-o", "example.bin", "."], [found, "build", "-o", "words.bin", "./words"]],
+    }
+    for command in builds.get(language, ()):
+        built = subprocess.run(command, cwd=place, capture_output=True, text=True, timeout=300, check=False)
+        assert built.returncode == 0, built.stderr
+    run = {"java": ["java", "-XX:TieredStopAtLevel=1", "-cp", str(place)], "javascript": [found], "r": [found]}.get(language, [])
+    names = {
+        "java": ("Example", "Words"),
+        "javascript": (str(place / "example.js"), str(place / "words.js")),
+        "r": (str(place / "example.R"), ""),
+    }
+    suffix = ".bin" if language == "go" else ""
+    example, words = names.get(language, (str(place / f"example{suffix}"), str(place / f"words{suffix}")))
+    return [*run, example], [*run, words] if language != "r" else None
+
+
+def as_bytes(parts):
+    return b"".join(part.encode() if isinstance(part, str) else bytes.fromhex(part["hex"]) for part in parts)
+
+
+def test_a_shim_keeps_the_protocol_and_draws_the_same_numbers(shim):
+    example, words = shim
+    assert [(found.step, found.reason) for found in check_protocol(Target(command=example).slot_of_program) if found.status != "ok"] == []
+    if words is None:
+        return
+    printed = subprocess.run(words, capture_output=True, text=True, timeout=60, check=True).stdout.split()
+    assert printed == VECTORS["generator"][0]["words"]
+    said = subprocess.run(example, input=as_bytes(VECTORS["conversation"]["asked"]), capture_output=True, timeout=60, check=True).stdout
+    assert said.partition(b"\n")[2] == as_bytes(VECTORS["conversation"]["answered"])
+
+
+def test_a_right_and_a_wrong_mechanism(shim):
+    """Both verdicts fail with probability below 1e-6 for any seed."""
+    right, wrong = (audit(Target(command=[*shim[0], *more]), trials=20_000, seed=3, **ALONE) for more in ((), ("wrong",)))
+    assert right.verdict is Verdict.NOT_REFUTED and right.bit_level.verdict is not Verdict.VIOLATED
+    assert wrong.verdict is Verdict.VIOLATED and 1.5 < wrong.epsilon_lower < 2.0
+
+
+def test_the_conversation_of_the_page_is_that_of_the_vectors():
+    page = (Path(conformance.__file__).parents[2] / "docs" / "protocol.md").read_text(encoding="utf-8")
+    hello, *told = re.search(r"```text\n(.*?)```", page, re.DOTALL)[1].splitlines()
+    assert hello_of(hello[2:].encode())["domain"]["kind"] == "Records"
+    for side, mark in (("asked", ">"), ("answered", "<")):
+        shown = [line[2:] for line in told if line[0] == mark]
+        known = [part.rstrip() if isinstance(part, str) else part["hex"] for part in VECTORS["conversation"][side]]
+        assert len(shown) >= 3 and [line for line in known if line in shown] == shown
+
+
+def test_the_vectors_are_those_of_numpy():
+    for vector in VECTORS["generator"]:
+        bits = np.random.SFC64()
+        state, words = bits.state, vector["seed"]
+        state["state"]["state"] = np.array([words[0] | words[1] << 32, words[2] | words[3] << 32, 0, 1], dtype=np.uint64)
+        bits.state = state
+        bits.random_raw(18)
+        count = len(vector["words"])
+        drawn = bits.random_raw(count)
+        assert [f"{word:016x}" for word in drawn.tolist()] == vector["words"]
+        assert [(word >> 11) * 2.0**-53 for word in drawn.tolist()] == vector["uniform"]
+
+
+# -- the command line
+
+WRONG = "_draw = draw\ndef draw(v, n, s): return [sum(v) + (x - sum(v)) / 2 for x in _draw(v, n, s)]"
+
+
+def test_audit_check_trace_and_replay_of_a_program(shell):
+    (shell.folder / "mine.py").write_text(GOOD.replace("#BREAK", WRONG))
+    command = f"{sys.executable} -S mine.py"
+    found = shell.run("audit", "--command", command, "--trials", "20000", "--report", "out", "--workers", "2")
+    assert found.returncode == 1 and "audited    mine.py, claim pure:1" in found.stdout, found.stdout + found.stderr
+    witness = "out/witness-mine.py.json"
+    assert json.loads((shell.folder / witness).read_text())["target"]["kwargs"]["command"] == command.split()
+    refused = shell.run("replay", witness)
+    assert refused.returncode == 2 and f"if it is to run, say so: --allow '{command}'" in refused.stderr, refused.stderr
+    assert shell.run("replay", witness, "--allow", command).returncode == 1
+    (shell.folder / "elsewhere").mkdir()
+    moved = subprocess.run(
+        [sys.executable, "-m", "dpwitness", "replay", f"../{witness}", "--allow", command],
+        cwd=shell.folder / "elsewhere",
+        env={**os.environ, "OPENBLAS_NUM_THREADS": "1"},
+        capture_output=True,
+        text=True,
+        timeout=100,
+        check=False,
+    )
+    assert moved.returncode == 2, moved.stdout
+    checked = shell.run("check", "--command", command, "-k", "output or played")
+    assert checked.returncode == 0 and "skipped           check_noise_played_back  the noise of a program" in checked.stdout, (
+        checked.stdout + checked.stderr
+    )
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["trace", "--command", "x"], "a program's cannot be"),
+        (["audit"], "a target is needed"),
+        (["audit", "m:f", "--command", "x"], "leave out a target"),
+        (["audit", "--command", "'x"], "must be words as a shell splits them"),
+        (["audit", "--command", ""], "must name a program, got ''"),
+        (["audit", "m:f", "--text"], "are for programs: give --command"),
+        (["audit", "--command", "x", "--text-runs", "one"], "--text-runs needs --text"),
+        (["audit", "--command", "x", "--in-process"], "leave out --in-process"),
+        (["audit", "--command", "cat | sort"], "read by no shell"),
+        (["check", "--command", "cat", "--text"], "has no claim"),
+        (["protocol", "check", "nowhere-at-all"], "must name a program that is there"),
+    ],
+)
+def test_usage(arguments, said, capsys):
+    from dpwitness.cli import main
+
+    assert main(arguments) in (2, 3) and said in "".join(capsys.readouterr())
+
+
+def test_protocol_tells_each_step(program, capsys):
+    from dpwitness.cli import main
+
+    target = program(BROKEN["exit code after good answers"][0])
+    assert main(["protocol", "check", "--d0", "[0.25]", "--d1", "[0.5]", *target.command]) == 3
+    out = capsys.readouterr().out
+    assert "ok       says hello\n" in out and "wrong    ends with its input: ended with exit code 3" in out
+    assert set(LANGUAGES) == set(TOOLS) == {path.name for path in SHIMS.iterdir() if path.is_dir()}
+    assert main(["protocol", "shim", "go", str(Path(target.command[-1]).parent)]) == 0 and "dpwitness.go" in capsys.readouterr().out
+    assert main(["protocol", "shim", "go", str(Path(target.command[-1]).parent)]) == 2 and "written anew" in capsys.readouterr().err
+    assert main(["protocol", "vectors"]) == 0 and json.loads(capsys.readouterr().out) == VECTORS
