@@ -20,6 +20,12 @@ from .executors.opening import executor as executor
 from .mechanisms.foreign.target import Target as Target
 from .mechanisms.numerics.drawing import Draws as Draws
 from .mechanisms.terms.notions import GDP as GDP
+from .mechanisms.terms.notions import TradeoffCurve as TradeoffCurve
+from .mechanisms.terms.notions import RenyiCurve as RenyiCurve
+from .mechanisms.terms.notions import MetricDP as MetricDP
+from .mechanisms.terms.notions import GroupDP as GroupDP
+from .mechanisms.terms.notions import CoordinateDP as CoordinateDP
+from .mechanisms.terms.notions import DPSGD as DPSGD
 from .mechanisms.terms.notions import RDP as RDP
 from .mechanisms.terms.notions import ZCDP as ZCDP
 from .mechanisms.terms.notions import ApproxDP as ApproxDP

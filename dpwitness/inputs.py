@@ -107,6 +107,18 @@ def pair_of(d0: str | None, d1: str | None, relation: str | None, mechanism: Any
     return Pair(found[0], found[1], relation or own_relation)
 
 
+def claim_of(args: argparse.Namespace, mechanism: Any) -> Any:
+    """The claim that was given, with the ``--distance`` that it is to be held against."""
+    from dpwitness.mechanisms.terms.notions import MetricDP, parse_claim, promised
+
+    if args.distance is None:
+        return args.claim
+    claim = promised(mechanism, args.claim, "--distance")
+    if not isinstance(claim, MetricDP):
+        raise InvalidArgument(f"--distance is for claims metric:EPSILON, got {claim}")
+    return parse_claim(f"metric:{claim.epsilon!r},{args.distance}")
+
+
 def given(args: argparse.Namespace, **options: bool) -> tuple[Any, str, Json]:
     """What a command is to run, by its target or its ``--command``: as `load`."""
     if args.program is not None:

@@ -27,6 +27,12 @@ from .papers.transfer import TestDataDependentLearner as TestDataDependentLearne
 from .terms.datasets import LabelledVectors as LabelledVectors
 from .terms.datasets import LinearCosts as LinearCosts
 from .terms.notions import GDP as GDP
+from .terms.notions import TradeoffCurve as TradeoffCurve
+from .terms.notions import RenyiCurve as RenyiCurve
+from .terms.notions import MetricDP as MetricDP
+from .terms.notions import GroupDP as GroupDP
+from .terms.notions import CoordinateDP as CoordinateDP
+from .terms.notions import DPSGD as DPSGD
 from .terms.notions import RDP as RDP
 from .terms.notions import ZCDP as ZCDP
 from .terms.notions import ApproxDP as ApproxDP

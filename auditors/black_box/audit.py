@@ -169,6 +169,8 @@ def audit(
     asked = _request(mechanism, claim, trials, confidence, seed, executor, name, time_limit, progress, target, stop, bits)
     state = _begin(asked, None if near is None else require_numbers("near", near, "audit").ravel())
     pairs = pairs_of(mechanism, pair, domain)
+    for each in pairs:
+        claim.on(each)  # raises where it says nothing of the pair
     every = scores_of(scores, mechanism, "audit")
 
     longer = None if extend_to is None else require_integer("extend_to", extend_to, "audit", least=1000, most=10**12)
@@ -183,6 +185,8 @@ def audit(
             _score(state, pairs[0], every)
         if begun is not None:
             ending.restore(state, pairs, ends[f"end {begun}"])
+            if state.tested:
+                state.hold_to(state.tested[-1].pair)
         else:
             if seconds is not None or announce is not None:
                 _plan(state, pairs, None if seconds is None else float(seconds), announce)
@@ -200,7 +204,7 @@ def audit(
     if store is None:
         return _kept(state, work, executor is None)
     with nullcontext(store) if isinstance(store, Store) else open_store(store) as opened:
-        content = {"claim": str(claim), "seed": seed, "confidence": confidence, "stop": stop, "bits": bool(bits)}
+        content = {"claim": claim.spelled, "seed": seed, "confidence": confidence, "stop": stop, "bits": bool(bits)}
         budget = {"trials": trials if seconds is None else None, "seconds": seconds}
         identity = identity_of(mechanism, asked.target, pairs, every, state.near, **content, **budget)
         state.ledger = AuditLedger(opened, identity, asked.name, trials)
@@ -249,6 +253,7 @@ def confirm(
 ) -> AuditResult:
     """Test one given event, fixed beforehand, on one pair: all rounds certify. Arguments as in `audit`; `scores` with their columns."""
     state = _begin(_request(mechanism, claim, trials, confidence, seed, executor, name, time_limit, progress, target))
+    state.hold_to(pair)
     _use(state, scores)
 
     def test() -> None:

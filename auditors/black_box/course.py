@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from concurrent.futures import Executor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
 import numpy as np
@@ -26,7 +26,7 @@ from dpwitness.auditors.running.rounds import Run
 from dpwitness.auditors.statistics.certificate import Tally
 from dpwitness.auditors.statistics.combination import Part
 from dpwitness.auditors.storing.ledger import AuditLedger
-from dpwitness.mechanisms.terms.notions import Claim
+from dpwitness.mechanisms.terms.notions import Claim, resolved
 from dpwitness.mechanisms.terms.pairs import Pair
 from dpwitness.mechanisms.terms.reading import Json
 
@@ -115,6 +115,18 @@ class Course:
             raise Unfit("mechanism ignores rng or keeps its noise: rounds repeat, the outputs of one chunk came again in another")
         self.costs.add((index, stage.chunk, found.single), found.rounds, found.seconds)
         self.advance(found.rounds)
+
+    def hold_to(self, pair: Pair) -> None:
+        """From here on the claim is what is promised on this pair, the one that is tested."""
+        claim, said = resolved(self.asked.claim, pair)
+        if claim is self.asked.claim and not said:
+            return
+        level = self.bit_level
+        if level is not None and level.pair is not None and self.asked.claim.on(level.pair) != claim:
+            self.bit_level = None
+            self.note(f"low bits were looked at on another pair, where they certify epsilon > {level.epsilon_lower:.4g}")
+        self.asked = replace(self.asked, claim=claim)
+        self.note(*said)
 
     def note(self, *notes: str) -> None:
         self.notes.extend(note for note in notes if note not in self.notes)

@@ -15,7 +15,7 @@ from dpwitness.auditors.results.verdicts import Verdict
 from dpwitness.auditors.running.engine import MechanismFailed, audit_key, stream
 from dpwitness.auditors.running.health import check_training
 from dpwitness.auditors.statistics.certificate import Tally, certified, p_value, two_batches
-from dpwitness.mechanisms.terms.notions import Claim, promised
+from dpwitness.mechanisms.terms.notions import Claim, promised, resolved
 from dpwitness.mechanisms.terms.validation import InvalidArgument, require_integer, require_probability, require_type, said
 
 
@@ -57,7 +57,7 @@ def audit_outputs(
     <Verdict.VIOLATED: 'VIOLATED'>
     """
     started = time.perf_counter()
-    claim = promised(None, claim, "audit_outputs")
+    claim, said = resolved(promised(None, claim, "audit_outputs"), None)
     require_probability("confidence", confidence, "audit_outputs")
     require_type("name", name, str, "be a text", "audit_outputs")
     seed, alpha = require_integer("seed", seed, "audit_outputs", least=0), 1 - confidence
@@ -92,6 +92,7 @@ def audit_outputs(
         alpha=alpha,
         method=learned.method,
         notes=(
+            *said,
             "outputs were given, and nothing was run: neighbours, independence and counts are taken on trust",
             *dict.fromkeys(note for batch in batches for note in told_of(batch)),
         ),

@@ -95,6 +95,7 @@ def search_and_test(state: Course, pairs: list[Pair]) -> None:
         spend = int(PILOT_SHARE * budget)
         best, seen = _pilot(state, pairs, spend, width)
         budget = state.left
+    state.hold_to(pairs[best])
     _test(state, pairs[best], best, seen, budget, width)
 
 
@@ -191,7 +192,12 @@ def _joined(parts: list[BothSides]) -> BothSides:
 
 
 def _race(
-    state: Course, pairs: list[Pair], phases: tuple[int, int], budget: int, width: int, judge: Callable[[BothSides], tuple[float, Any]]
+    state: Course,
+    pairs: list[Pair],
+    phases: tuple[int, int],
+    budget: int,
+    width: int,
+    judge: Callable[[BothSides, Pair], tuple[float, Any]],
 ) -> tuple[dict[int, float], Any]:
     """What each pair promises, the best first, and what was found on it: all are looked at, then the best of them on more rounds."""
     scores: dict[int, float] = {}
@@ -201,7 +207,7 @@ def _race(
         rounds = int(max(min(budget / len(looks) / len(left), most, TRAIN_VALUES // width), LEAST_LOOK))
         best = -math.inf
         for index in left:
-            scores[index], here = judge(_train(state, pairs[index], index, phase, rounds, width))
+            scores[index], here = judge(_train(state, pairs[index], index, phase, rounds, width), pairs[index])
             if scores[index] > best:
                 best, found = scores[index], here
         left = sorted(left, key=lambda i: -scores[i])[:FINALISTS]
@@ -216,8 +222,10 @@ def _pilot(state: Course, pairs: list[Pair], budget: int, width: int) -> tuple[i
     """
     goal = int((1 - PILOT_SHARE) * state.planned)
 
-    def judge(sides: BothSides) -> tuple[float, BothSides]:
-        return learn(*sides, state.asked.claim, alpha=state.asked.alpha, rounds=goal, quick=True).expected, sides
+    def judge(sides: BothSides, pair: Pair) -> tuple[float, BothSides]:
+        claim = state.asked.claim.on(pair)
+        expected = learn(*sides, claim, alpha=state.asked.alpha, rounds=goal, quick=True).expected
+        return expected * (state.asked.claim.parameter / claim.parameter), sides  # over what is promised there, which may differ
 
     scores, seen = _race(state, pairs, (Phase.PILOT, Phase.SECOND_PILOT), budget, width, judge)
     best = next(iter(scores))
@@ -355,7 +363,7 @@ def _test_bits(state: Course, pairs: list[Pair], budget: int, width: int) -> Non
     claim = state.asked.claim.at_delta
     state.bit_level = BitLevel(Verdict.NOT_REFUTED, 0.0)
 
-    def judge(sides: BothSides) -> tuple[float, Event | None]:
+    def judge(sides: BothSides, _: Pair) -> tuple[float, Event | None]:
         return learn_lattice(*sides, claim, alpha=state.asked.alpha, rounds=budget // 2, first=state.scored) or (-math.inf, None)
 
     scores, event = _race(state, pairs, (Phase.BIT_TRAIN, Phase.SECOND_BIT_TRAIN), budget // 2, width, judge)
@@ -371,7 +379,8 @@ def _test_bits(state: Course, pairs: list[Pair], budget: int, width: int) -> Non
         lost += found.lost
         state.take(index, stage, found)
     numbers = (tally.correct, tally.wrong, tally.rounds, state.asked.alpha, tally.directions, lost)
-    refuted = float(certified(state.asked.claim, *numbers)) > state.asked.claim.parameter
+    promise = state.asked.claim.on(pairs[index])
+    refuted = float(certified(promise, *numbers)) > promise.parameter
     verdict = Verdict.VIOLATED if refuted else Verdict.NOT_REFUTED
     state.bit_level = BitLevel(verdict, float(certified(claim, *numbers)), pairs[index], event, tally)
 

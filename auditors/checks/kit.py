@@ -223,9 +223,10 @@ def fail_if_told_apart(subject: Subject, label: Callable[[Any], Labels], what: s
             right = sum(int((guesses > 0).sum()) for guesses in told)
             lost = tested - sum(map(len, told))  # rounds of batches that raised for the first time here are wrong guesses
             wrong = lost + sum(int((guesses < 0).sum()) for guesses in told)
-            lower = float(certified(subject.claim, right, wrong, tested, alpha, lost=lost))
-            if lower > subject.claim.parameter:
-                reason = f"{what}: it certifies {subject.claim.symbol} > {lower:.4g} against {subject.claim} on the pair '{pair.why}'"
+            claim = subject.claim.on(pair)
+            lower = float(certified(claim, right, wrong, tested, alpha, lost=lost))
+            if lower > claim.parameter:
+                reason = f"{what}: it certifies {claim.symbol} > {lower:.4g} against {claim} on the pair '{pair.why}'"
                 raise CheckFailed(reason, violation=True)
     finally:
         if subject.executor is None:

@@ -78,6 +78,7 @@ class Examiner:
     seed: int
     seeded: bool
     asked: tuple[str, ...] = ()
+    promise: Claim | None = None  # of which the claim is what it is on the pair that is looked at
     runs: int = 0
     cpu: float = 0.0
 
@@ -96,8 +97,14 @@ class Examiner:
     def _seed(self) -> int:
         return (self.seed << 20) + self.runs
 
+    def _hold_to(self, pair: Pair) -> None:
+        """From here on the claim is what is promised on this pair."""
+        self.promise = self.promise or self.claim
+        self.claim = self.promise.on(pair)
+
     def glance(self, pair: Pair) -> float:
         """How bad a pair looks after one recording and one replay: what a search over pairs climbs by."""
+        self._hold_to(pair)
         first, second, left_out = _sides(pair)
         recorded = self.record(first)
         replayed = self.replay(recorded["key"], second, left_out=left_out)
@@ -120,6 +127,7 @@ class Examiner:
 
     def examine(self, pair: Pair) -> Seen:
         """All that recordings of one pair show."""
+        self._hold_to(pair)
         first, second, left_out = _sides(pair)
         recordings = [self.record(first)]
         again = self.replay(recordings[0]["key"], first)

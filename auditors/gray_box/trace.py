@@ -20,7 +20,7 @@ from dpwitness.auditors.targets.naming import describe_target
 from dpwitness.mechanisms.domains import Domain
 from dpwitness.mechanisms.recording.catalogue import given
 from dpwitness.mechanisms.recording.recorder import Stopped
-from dpwitness.mechanisms.terms.notions import Claim, promised
+from dpwitness.mechanisms.terms.notions import Claim, promised, resolved
 from dpwitness.mechanisms.terms.pairs import Pair
 from dpwitness.mechanisms.terms.protocol import MechanismFailed, name_of
 from dpwitness.mechanisms.terms.reading import Json
@@ -137,6 +137,8 @@ def trace(
         except (MechanismFailed, Stopped) as error:
             late = isinstance(error, Stopped) and str(error) in ("", "time limit")
             return _failed(named, examiner, f"a run took longer than time_limit = {time_limit:g} s" if late else str(error), begin)
+    named["claim"], said = resolved(claim, seen.pair)
+    seen.notes += said
     result: AuditResult | None = None
     tried = [f for f in (*seen.findings, *seen.suspicions) if f.kind not in _UNCONFIRMED]
     if confirm and tried:

@@ -55,7 +55,7 @@ def limit(mechanism: Any, pair: Pair, claim: Claim | str, trials: int, confidenc
     0.968
     """
     require_type("pair", pair, Pair, "be a Pair", "limit")
-    claim = promised(None, claim, "limit")
+    claim = promised(None, claim, "limit").on(pair)
     trials = require_integer("trials", trials, "limit", most=10**12)
     require_probability("confidence", confidence, "limit")
     law = loss_law(mechanism, pair)

@@ -123,7 +123,7 @@ def search(
         If the domain is empty or has no neighbours, or the mechanism cannot be run.
     """
     require_neighbours(domain, "search")
-    claim = promised(None, claim, "search")
+    claim = promised(None, claim, "search").on(None)
     require_callable("score", score, "search", arguments=1, optional=True)
     require_positive("seconds", seconds, "search")
     evaluations, keep = require_integer("evaluations", evaluations, "search", most=10**12), require_integer("keep", keep, "search")

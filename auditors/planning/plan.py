@@ -17,7 +17,7 @@ from dpwitness.auditors.planning.power import FEW, budget_of, chance, error_of
 from dpwitness.auditors.planning.shapes import SHAPES, law_with, parameter_of
 from dpwitness.auditors.results.verdicts import SCHEMA, strict
 from dpwitness.auditors.statistics.loss_law import LossLaw
-from dpwitness.mechanisms.terms.notions import Claim, promised
+from dpwitness.mechanisms.terms.notions import Claim, promised, resolved
 from dpwitness.mechanisms.terms.pairs import Pair
 from dpwitness.mechanisms.terms.protocol import name_of
 from dpwitness.mechanisms.terms.reading import Json
@@ -217,11 +217,12 @@ def plan(
     trials = None if trials is None else require_integer("trials", trials, "plan", least=LEAST, most=MOST)
     if shape is not None:
         require_one_of("shape", shape, SHAPES, "plan")
-    if find is not None and require_positive("find", find, "plan") <= claim.parameter:
-        raise InvalidArgument(f"plan: find must be larger than the claim's {claim.symbol} = {claim.parameter:g}, got {shown(find)}")
     if mechanism is None and pair is not None:
         raise InvalidArgument("plan: pair must be left out without a mechanism to run on it")
     pairs = [] if mechanism is None else pairs_of(mechanism, pair)
+    claim, said = resolved(claim, pairs[0] if pairs else None)
+    if find is not None and require_positive("find", find, "plan") <= claim.parameter:
+        raise InvalidArgument(f"plan: find must be larger than the claim's {claim.symbol} = {claim.parameter:g}, got {shown(find)}")
     own = _own_law(mechanism, pairs, claim) if shape is None and find is None else None
     if own is None and find is None and trials is None:
         raise InvalidArgument("plan: find or trials must be given, got neither")
@@ -268,7 +269,7 @@ def plan(
         seconds_per_run=price.run if price else None,
         expected_seconds=price.time(planned, count) if price and planned else None,
         rows=rows,
-        assumes=_assumptions(claim, shape, count, confidence, price),
+        assumes=(*_assumptions(claim, shape, count, confidence, price), *said),
     )
 
 

@@ -76,8 +76,10 @@ def _renyi(claim: Claim, law: LossLaw) -> float:
 def _gaussian_shift(claim: Claim, find: float) -> float:
     """Shift over standard deviation: D_a = a mu^2/2."""
     if claim.bounds_renyi:
-        return math.sqrt(2 * find / getattr(claim, "alpha", 1.0))
-    return _root(lambda mu: float(GDP(mu).delta(find)) - claim.delta_budget, find) if claim.bounds_epsilon else find
+        return math.sqrt(2 * find * min(claim.divergence_at(order) / order for order in claim.orders_among([2.0])))
+    if claim.bounds_epsilon:
+        return _root(lambda mu: float(GDP(mu).delta(find)) - claim.delta_budget, find)
+    return find if isinstance(claim, GDP) else _root(lambda mu: parameter_of(claim, elementary.gaussian(mu)) - find, find)
 
 
 def _root(excess: Callable[[float], float], find: float) -> float:

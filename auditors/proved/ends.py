@@ -22,7 +22,7 @@ from dpwitness.auditors.proved.shift import Shifted
 from dpwitness.auditors.proved.space import cells_of, check_balls, of_draw
 from dpwitness.mechanisms.balls.ball import PRECISION, NotEnclosed, Span
 from dpwitness.mechanisms.terms.jsonable import same_value
-from dpwitness.mechanisms.terms.notions import GDP, RDP, ZCDP, Claim
+from dpwitness.mechanisms.terms.notions import GDP, RDP, ZCDP, Claim, RenyiCurve
 from dpwitness.mechanisms.terms.pairs import Pair
 from dpwitness.mechanisms.terms.powers import HasAxisBall, HasDensityBall, HasDrawsBall, HasFactors, HasPlaneBall, HasShiftBall, offers
 from dpwitness.mechanisms.terms.protocol import FloatArray
@@ -166,8 +166,9 @@ def _covered(mechanism: Any, d1: Any, d0: Any, seconds: float) -> tuple[Sequence
 def _parameter(sides: Sequence[Side], claim: Claim) -> Span | None:
     if claim.bounds_epsilon:
         return _larger([side.epsilon(claim.delta_budget, edge=claim.parameter * (1 + _AGREES)) for side in sides])
-    if isinstance(claim, RDP):
-        return _larger([side.renyi(claim.alpha) for side in sides])
+    if isinstance(claim, RDP | RenyiCurve):
+        spans = [(side.renyi(order), claim.divergence_at(order)) for side in sides for order in claim.orders_among([])]
+        return _larger([(math.nextafter(low / unit, 0.0), math.nextafter(high / unit, math.inf)) for (low, high), unit in spans])
     if isinstance(claim, ZCDP):
         return _larger([side.concentrated() for side in sides])
     if isinstance(claim, GDP):

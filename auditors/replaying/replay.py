@@ -287,7 +287,7 @@ def _score(recorded: Json, i: int, trust: Trust, given: tuple[Score, ...]) -> Sc
 def _claims(found: Witness, mechanism: Any) -> tuple[str, ...]:
     """The claim of the witness against the mechanism's own, where it has one."""
     own = getattr(mechanism, "claim", None)
-    if not isinstance(own, Claim) or own == found.claim:
+    if not isinstance(own, Claim) or own.on(found.pair) == found.claim:
         return ()
     if found.raw.get("own_claim"):
         raise InvalidArgument(

@@ -38,7 +38,7 @@ def witness_of(result: Violation, level: str, pair: Pair, bound: float, more: Js
     mechanism = getattr(result, "mechanism", None)
     source = source_of(mechanism, result.target) if mechanism is not None else None
     own = getattr(mechanism, "claim", None)
-    known = ({"source": source} if source else {}) | ({"own_claim": own == result.claim} if isinstance(own, Claim) else {})
+    known = ({"source": source} if source else {}) | ({"own_claim": own.on(pair) == result.claim} if isinstance(own, Claim) else {})
     found = {
         "schema_version": SCHEMA,
         "name": result.name,

@@ -27,7 +27,7 @@ from dpwitness.auditors.targets.naming import describe_target
 from dpwitness.auditors.white_box.law_ends import add_worst, from_law, worst_of
 from dpwitness.auditors.white_box.sampled_ends import confirmed, from_samples, near_worst
 from dpwitness.mechanisms.numerics.solvers import ConvergenceError
-from dpwitness.mechanisms.terms.notions import Claim, promised
+from dpwitness.mechanisms.terms.notions import Claim, promised, resolved
 from dpwitness.mechanisms.terms.pairs import Pair
 from dpwitness.mechanisms.terms.protocol import name_of
 from dpwitness.mechanisms.terms.reading import Json
@@ -116,6 +116,7 @@ def certify(
         pair = search(mechanism, domain, claim, evaluations=len(pairs_for(domain)), seed=seed, keep=1)[0][0]
     if not isinstance(pair, Pair):
         raise InvalidArgument(f"certify: pair must be a Pair, got {type(pair).__name__}")
+    claim, said = resolved(claim, pair)
     streams = [np.random.Generator(np.random.SFC64(s)) for s in np.random.SeedSequence(seed, spawn_key=(0xCE27,)).spawn(5)]
     name = name or name_of(mechanism)
     check = min(trials, _MOST_CHECKED)
@@ -164,7 +165,7 @@ def certify(
         parameter_lower=low.value,
         parameter_upper=high.value,
         **{key: getattr(found, key) for key in ("epsilons", "delta_lower", "delta_upper", "fpr", "tpr_lower", "tpr_upper", "worst")},
-        notes=tuple(found.notes),
+        notes=(*found.notes, *said),
         mismatch=mismatch,
         **common,
         trials=2 * check + spent,

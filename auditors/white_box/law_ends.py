@@ -39,7 +39,7 @@ def from_law(law: EnclosedLaw, claim: Claim) -> Found:
         low, high, notes = _parameters(claim, lower, upper)
         parameters = [low, high]
         if not claim.bounds_renyi:
-            label = "assumed: events of probability below 1e-9 need no larger mu"
+            label = f"assumed: events of probability below 1e-9 need no larger {claim.symbol}"
     if delta == 0:
         # any loss may hide in a mass that no output accounts for
         if law.missing > 0:
@@ -99,15 +99,15 @@ def profile_grid(claim: Claim, upper: float, size: int) -> FloatArray:
 
 
 def _parameters(claim: Claim, lower: list[LossLaw], upper: list[LossLaw]) -> tuple[float, float, list[str]]:
-    """Smallest parameter of GDP, zCDP or RDP that the laws allow, from below and from above, over both orders.
+    """Smallest parameter of a curve, of zCDP or RDP that the laws allow, from below and from above, over both orders.
 
-    GDP: its curve is concave, and so is the attacker's; the vertices of the latter decide. zCDP: D_a <= sup L, so that the orders from some
+    A curve, such as that of GDP: it is concave, and so is the attacker's; the vertices of the latter decide. zCDP: D_a <= sup L, so that the orders from some
     a on need no more than sup L / a.
     """
     orders = claim.orders_among(ORDERS.tolist())
     ends = np.array([[max(law.renyi(a) for law in laws) / claim.divergence_at(a) for a in orders] for laws in (lower, upper)])
-    if len(orders) == 1:
-        return float(ends[0, 0]), float(ends[1, 0]), []
+    if claim.bounds_renyi and len(orders) < len(ORDERS):  # its own
+        return float(ends[0].max()), float(ends[1].max()), []
     if claim.bounds_renyi:
         with np.errstate(invalid="ignore"):
             resolved = (ends[1] - ends[0] <= 1e-2 * ends[1] + 1e-9) | (ends[0] == ends[1])

@@ -110,6 +110,7 @@ def examine(
     """The results that were asked for: the enclosure first, where there is one."""
     from dpwitness.auditors.black_box.audit import audit
     from dpwitness.auditors.white_box.certify import certify
+    from dpwitness.inputs import claim_of
     from dpwitness.mechanisms.terms.notions import promised
     from dpwitness.mechanisms.terms.powers import offers
     from dpwitness.mechanisms.terms.protocol import WhiteBox
@@ -131,10 +132,16 @@ def examine(
     seed, pairs, near = args.seed or 0, [pair] if pair else [], None
     notes: tuple[str, ...] = ()
     if args.search:
-        claim = promised(mechanism, args.claim, "audit")
+        claim = promised(mechanism, claim_of(args, mechanism), "audit")
         pairs, near, notes = _found(mechanism, claim, args.search_seconds or SEARCH_SECONDS, seed, name)
     results: list[AuditResult | CertifyResult] = []
-    common: dict[str, Any] = {"claim": args.claim, "confidence": args.confidence, "seed": seed, "name": name, "target": target}
+    common: dict[str, Any] = {
+        "claim": claim_of(args, mechanism),
+        "confidence": args.confidence,
+        "seed": seed,
+        "name": name,
+        "target": target,
+    }
     if args.white_box:
         enclosed = certify(mechanism, pairs[0] if pairs else None, trials=args.trials or 100_000, **common)
         results.append(replace(enclosed, notes=(*enclosed.notes, *notes)))

@@ -39,7 +39,7 @@ def arguments(command: Command) -> None:
 def run(args: argparse.Namespace) -> int:
     """``dpwitness plan``."""
     from dpwitness.auditors.planning.plan import plan
-    from dpwitness.inputs import keywords, load, pair_of
+    from dpwitness.inputs import claim_of, keywords, load, pair_of
     from dpwitness.inputs import workers as opened
     from dpwitness.mechanisms.terms.protocol import MechanismFailed
 
@@ -55,7 +55,7 @@ def run(args: argparse.Namespace) -> int:
     common = {"find": args.find, "trials": args.trials, "shape": args.shape, "power": args.power, "confidence": args.confidence}
     try:
         with opened(args, mechanism) if mechanism is not None else nullcontext() as executor, apart():
-            found = plan(args.claim, mechanism=mechanism, pair=pair, executor=executor, name=name, **common)
+            found = plan(claim_of(args, mechanism), mechanism=mechanism, pair=pair, executor=executor, name=name, **common)
     except MechanismFailed as error:
         announce(f"dpwitness plan: {error}")
         return NO_VERDICT

@@ -20,7 +20,7 @@ def noisy_sum(dataset, size, rng):
     return np.round(noisy * 1024) / 1024  # the low bits of a sum that is not rounded to a grid leak
 
 
-noisy_sum.claim = "pure:1"  # pure:EPS, approx:EPS,DELTA, zcdp:RHO, rdp:ALPHA,EPS or gdp:MU
+noisy_sum.claim = "pure:1"  # or approx:EPS,DELTA, zcdp:RHO, rdp:ALPHA,EPS, gdp:MU and others
 noisy_sum.domain = {"kind": "Records", "size": 3, "low": 0.0, "high": 1.0, "relation": "replace-one"}
 '''
 

@@ -34,7 +34,7 @@ def arguments(command: Command) -> None:
 def run(args: argparse.Namespace) -> int:
     """``dpwitness trace``."""
     from dpwitness.auditors.gray_box.trace import trace
-    from dpwitness.inputs import given, keywords, pair_of, workers
+    from dpwitness.inputs import claim_of, given, keywords, pair_of, workers
     from dpwitness.mechanisms.terms.validation import InvalidArgument
     from dpwitness.reports.audit.report import check_writable
 
@@ -53,7 +53,7 @@ def run(args: argparse.Namespace) -> int:
         result = trace(
             mechanism,
             pair,
-            args.claim,
+            claim_of(args, mechanism),
             primitives,
             pairs=args.pairs,
             confirm=not args.no_confirm,

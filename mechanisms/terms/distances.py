@@ -59,6 +59,38 @@ def too_far(d0: Any, d1: Any, relation: str) -> str:
     return f"their distance is {_told(_size(steps, relation), relation)}, at most 1 is allowed"
 
 
+def distance_of(d0: Any, d1: Any, norm: str) -> float | None:
+    """How far two vectors are apart, rounded up; None where they are no vectors of one length.
+
+    Examples
+    --------
+    >>> distance_of([0.0, 2.0], [1.0, 0.0], "l1"), distance_of(0.0, [1.0], "l1")
+    (3.0, None)
+    """
+    steps = _steps(d0, d1)
+    if steps is None:
+        return None
+    size = _size(steps, norm)
+    exact = size * size if norm != "l2" else size
+    found = math.sqrt(size) if norm == "l2" else float(size)
+    while Fraction(found) ** 2 < exact:
+        found = math.nextafter(found, math.inf)
+    return found
+
+
+def moved_in(d0: Any, d1: Any) -> list[bool] | None:
+    """Which entries of two vectors differ; None where they are no vectors of one length."""
+    steps = _steps(d0, d1)
+    return None if steps is None else [step != 0 for step in steps]
+
+
+def _steps(d0: Any, d1: Any) -> list[Fraction] | None:
+    left, right = _numbers(d0), _numbers(d1)
+    if left is None or right is None or np.shape(d0) != np.shape(d1) or not all(map(math.isfinite, [*left, *right])):
+        return None
+    return [abs(Fraction(a) - Fraction(b)) for a, b in zip(left, right, strict=True)]
+
+
 def _negative_zero(number: Number) -> bool:
     return isinstance(number, float) and number == 0 and math.copysign(1, number) < 0
 

@@ -16,6 +16,7 @@ RELATIONS = {
     "l1": "a vector of answers moves by at most 1 in L1 norm",
     "l2": "a vector of answers moves by at most 1 in L2 norm",
     "linf": "each of several answers moves by at most 1",
+    "stated": "any two datasets: that they are neighbours is stated, and was not checked",
 }
 
 

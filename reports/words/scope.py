@@ -20,6 +20,7 @@ _UNITS = {
     "l1": "whatever moves the vector of answers by at most 1 in L1 norm",
     "l2": "whatever moves the vector of answers by at most 1 in L2 norm",
     "linf": "whatever moves each answer by at most 1",
+    "stated": "whatever tells the two datasets apart, as stated: it was not checked",
 }
 _NOTIONS = {
     "pure": "pure differential privacy",
@@ -27,6 +28,11 @@ _NOTIONS = {
     "zcdp": "zero-concentrated differential privacy",
     "rdp": "Rényi differential privacy",
     "gdp": "Gaussian differential privacy",
+    "fdp": "f-differential privacy: a whole trade-off curve",
+    "dpsgd": "the privacy of DP-SGD, as dp-accounting computes it",
+    "metric": "metric privacy",
+    "percoordinate": "pure differential privacy with a budget for each coordinate",
+    "group": "differential privacy of groups",
 }
 _EVIDENCE = {
     "statistical": "statistical: counts of runs and exact limits, at the confidence of each card",

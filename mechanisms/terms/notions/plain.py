@@ -10,12 +10,13 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
-from typing import ClassVar
+from itertools import pairwise
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from dpwitness.mechanisms.terms.validation import InvalidArgument, require, require_positive, require_probability, require_type, shown
+from dpwitness.mechanisms.terms.validation import InvalidArgument, require, require_integer, require_positive, require_probability, shown
 
 FloatArray = NDArray[np.float64]
 
@@ -40,6 +41,45 @@ class Claim(ABC):
     def at_delta(self) -> Claim:
         """The notion of this claim's delta whose parameter is an epsilon: the claim itself, or pure DP."""
         return self if self.bounds_epsilon else PureDP(1.0)
+
+    @property
+    def remark(self) -> str:
+        """What a report says beside the claim, such as how its curve was made of what was given; mostly nothing."""
+        return ""
+
+    def on(self, pair: Any) -> Claim:
+        """What is promised on this pair of datasets: the claim itself, but for those that depend on the pair (`budgets`)."""
+        return self
+
+    def group(self, size: int) -> Claim:
+        """What the claim promises to groups of `size` records: for each notion the exact conversion, or the best that is known.
+
+        Raises
+        ------
+        InvalidArgument
+            If `size` is no whole number of at least 1, or nothing follows for such a group.
+
+        Examples
+        --------
+        >>> print(PureDP(0.5).group(3), GDP(0.5).group(3), ZCDP(0.5).group(3))
+        pure:1.5 gdp:1.5 zcdp:4.5
+        >>> print(ApproxDP(1.0, 1e-6).group(2))  # delta (1 + e)
+        approx:2,3.71828e-06
+        """
+        size = require_integer("size", size, "group", most=10**6)
+        return self if size == 1 else self._grouped(size)
+
+    def _grouped(self, size: int) -> Claim:
+        raise InvalidArgument(f"group: {self} speaks of all distances already, there is no form of it for groups")
+
+    def of(self, numbers: Sequence[float]) -> Claim:
+        """The claim of this kind with these `numbers`, exactly."""
+        return type(self)(*numbers)
+
+    @property
+    def spelled(self) -> str:
+        """Its text with all digits."""
+        return f"{self.kind}:{','.join(repr(number) for number in self.numbers)}"
 
     def orders_among(self, orders: Sequence[float]) -> Sequence[float]:
         """Of some orders those at which the notion bounds the Renyi divergence, or its own; none if it is no such notion."""
@@ -116,7 +156,7 @@ class ApproxDP(Claim):
     --------
     >>> float(ApproxDP(1.0, 1e-5).tradeoff(0.1).round(4))
     0.2718
-    >>> str(parse_claim("approx:1,1e-5"))
+    >>> str(ApproxDP(1.0, 1e-5))
     'approx:1,1e-05'
     """
 
@@ -157,6 +197,13 @@ class ApproxDP(Claim):
         odds = (1.0 + np.exp(np.minimum(eps, 700.0))) / (1.0 + math.exp(min(self.epsilon, 700.0)))
         return np.where(eps >= self.epsilon, self.delta_budget, 1.0 - (1.0 - self.delta_budget) * odds)
 
+    def _grouped(self, size: int) -> ApproxDP:
+        """The curve composed with itself, e^eps q + delta again and again: delta (e^(k eps) - 1)/(e^eps - 1)."""
+        delta = self.delta_budget * math.expm1(min(size * self.epsilon, 700.0)) / math.expm1(min(self.epsilon, 700.0))
+        if delta >= 1:
+            raise InvalidArgument(f"group: {self} promises nothing to groups of {size}: delta would be {delta:.3g}")
+        return ApproxDP(size * self.epsilon, delta)
+
     def __repr__(self) -> str:
         return f"ApproxDP(epsilon={self.epsilon!r}, delta={self.delta_budget!r})"
 
@@ -184,6 +231,17 @@ class PureDP(ApproxDP):
     def with_parameter(self, value: float) -> PureDP:
         return PureDP(value)
 
+    def of(self, numbers: Sequence[float]) -> PureDP:
+        epsilon, none = numbers
+        return PureDP(epsilon if none == 0 else math.nan)
+
+    @property
+    def spelled(self) -> str:
+        return f"pure:{self.epsilon!r}"
+
+    def _grouped(self, size: int) -> PureDP:
+        return PureDP(size * self.epsilon)
+
     def __repr__(self) -> str:
         return f"PureDP(epsilon={self.epsilon!r})"
 
@@ -205,6 +263,9 @@ class GDP(Claim):
 
     def with_parameter(self, value: float) -> GDP:
         return GDP(value)
+
+    def _grouped(self, size: int) -> GDP:
+        return GDP(size * self.mu)
 
     def tradeoff(self, fpr: ArrayLike) -> FloatArray:
         from scipy.special import ndtr, ndtri
@@ -253,6 +314,19 @@ def _largest_tpr(claim: Claim, fpr: ArrayLike) -> FloatArray:
     return np.where(claim.parameter_at(q, np.ones_like(q)) <= claim.parameter, 1.0, high)
 
 
+def renyi_of_group(alpha: float, epsilon: float, size: int, claim: Claim) -> tuple[float, float]:
+    """(alpha / 2^c, 3^c epsilon) for groups of 2^c and alpha >= 2^(c + 1): Mironov 2017, Proposition 2. No more is known in general.
+
+    Groups between two powers of 2 are counted as the larger.
+    """
+    doublings = (size - 1).bit_length()
+    if alpha < 2 ** (doublings + 1):
+        raise InvalidArgument(
+            f"group: {claim} promises nothing to groups of {size}: that takes an order of at least {2 ** (doublings + 1)}"
+        )
+    return alpha / 2**doublings, 3**doublings * epsilon
+
+
 @dataclass(frozen=True, slots=True)
 class RDP(Claim):
     """(alpha, epsilon)-Renyi DP: D_alpha(P || Q) <= epsilon, both orders of the pair. `alpha` is fixed, epsilon is the parameter."""
@@ -272,6 +346,9 @@ class RDP(Claim):
     def with_parameter(self, value: float) -> RDP:
         return RDP(self.alpha, value)
 
+    def _grouped(self, size: int) -> RDP:
+        return RDP(*renyi_of_group(self.alpha, self.epsilon, size, self))
+
     def orders_among(self, orders: Sequence[float]) -> Sequence[float]:
         return (self.alpha,)
 
@@ -290,6 +367,79 @@ class RDP(Claim):
 
 
 @dataclass(frozen=True, slots=True)
+class RenyiCurve(Claim):
+    """Renyi DP at several orders at once: D_a(P || Q) <= epsilon_a for each of them, both orders of the pair (Mironov 2017).
+
+    Its free parameter is a factor on all of the epsilons, 1 for the claim itself.
+
+    Parameters
+    ----------
+    orders : tuple of float
+        Above 1, rising.
+    epsilons : tuple of float
+        One for each. Positive.
+
+    Examples
+    --------
+    >>> print(RenyiCurve((2.0, 4.0, 8.0), (0.3, 0.7, 1.6)).group(2))
+    rdp:2=2.1,4=4.8
+    """
+
+    orders: tuple[float, ...]
+    epsilons: tuple[float, ...]
+    factor: float = 1.0
+
+    kind: ClassVar[str] = "rdp"
+    symbol: ClassVar[str] = "factor"
+    bounds_renyi: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        if len(self.orders) != len(self.epsilons) or not self.orders:
+            raise InvalidArgument(f"RenyiCurve: orders and epsilons must be as many, got {len(self.orders)} and {len(self.epsilons)}")
+        for name in ("orders", "epsilons"):
+            object.__setattr__(self, name, tuple(require_positive(name, value, "RenyiCurve") for value in getattr(self, name)))
+        if self.orders[0] <= 1 or any(b <= a for a, b in pairwise(self.orders)):
+            raise InvalidArgument(f"RenyiCurve: orders must be greater than 1 and rise, got {shown(self.orders)}")
+        require(self).positive("factor")
+
+    @property
+    def numbers(self) -> tuple[float, ...]:
+        return tuple(number for each in zip(self.orders, self.epsilons, strict=True) for number in each)
+
+    def of(self, numbers: Sequence[float]) -> RenyiCurve:
+        return RenyiCurve(tuple(numbers[::2]), tuple(numbers[1::2]))
+
+    def with_parameter(self, value: float) -> RenyiCurve:
+        return RenyiCurve(self.orders, self.epsilons, value)
+
+    def _grouped(self, size: int) -> RenyiCurve:
+        least = 2 ** ((size - 1).bit_length() + 1)
+        kept = [renyi_of_group(a, e, size, self) for a, e in zip(self.orders, self.epsilons, strict=True) if a >= least]
+        return RenyiCurve(*zip(*(kept or [renyi_of_group(self.orders[-1], 1.0, size, self)]), strict=True))
+
+    def orders_among(self, orders: Sequence[float]) -> Sequence[float]:
+        return self.orders
+
+    def divergence_at(self, order: float) -> float:
+        return self.epsilons[self.orders.index(order)]
+
+    def tradeoff(self, fpr: ArrayLike) -> FloatArray:
+        return _largest_tpr(self, fpr)
+
+    def parameter_at(self, fpr: ArrayLike, tpr: ArrayLike) -> FloatArray:
+        q, p = np.broadcast_arrays(np.asarray(fpr, dtype=float), np.asarray(tpr, dtype=float))
+        factors = binary_renyi(np.array(self.orders), p[..., None], q[..., None]) / np.array(self.epsilons)
+        return np.where(p > q, factors.max(axis=-1), 0.0)
+
+    @property
+    def spelled(self) -> str:
+        return "rdp:" + ",".join(f"{a!r}={e!r}" for a, e in zip(self.orders, self.epsilons, strict=True))
+
+    def __str__(self) -> str:
+        return "rdp:" + ",".join(f"{a:g}={e:g}" for a, e in zip(self.orders, self.epsilons, strict=True))
+
+
+@dataclass(frozen=True, slots=True)
 class ZCDP(Claim):
     """rho-zero-concentrated DP: D_a(P || Q) <= rho a for every order a > 1, both orders of the pair."""
 
@@ -305,6 +455,10 @@ class ZCDP(Claim):
 
     def with_parameter(self, value: float) -> ZCDP:
         return ZCDP(value)
+
+    def _grouped(self, size: int) -> ZCDP:
+        """Bun and Steinke 2016, Proposition 1.9: k^2 rho."""
+        return ZCDP(size**2 * self.rho)
 
     def orders_among(self, orders: Sequence[float]) -> Sequence[float]:
         return orders
@@ -327,67 +481,3 @@ class ZCDP(Claim):
 class _CoarseZCDP(ZCDP):
     __slots__ = ()
     orders = 1.0 + np.geomspace(1e-2, 1e3, 16)
-
-
-_FORMS: dict[str, tuple[type[Claim], str]] = {
-    "pure": (PureDP, "pure:EPSILON"),
-    "approx": (ApproxDP, "approx:EPSILON,DELTA"),
-    "zcdp": (ZCDP, "zcdp:RHO"),
-    "rdp": (RDP, "rdp:ALPHA,EPSILON"),
-    "gdp": (GDP, "gdp:MU"),
-}
-
-
-def parse_claim(text: str) -> Claim:
-    """Read a claim written as ``pure:1``, ``approx:1,1e-5``, ``zcdp:0.5``, ``rdp:2,0.3`` or ``gdp:1``.
-
-    Raises
-    ------
-    InvalidArgument
-        If the form is unknown, a number is missing, or a number is out of range.
-
-    Examples
-    --------
-    >>> parse_claim("rdp:2,0.3")
-    RDP(alpha=2.0, epsilon=0.3)
-    """
-    require_type("claim", text, str, "be a text like 'pure:1'", "parse_claim")
-    kind, _, rest = text.partition(":")
-    if kind not in _FORMS:
-        forms = ", ".join(form for _, form in _FORMS.values())
-        raise InvalidArgument(f"claim must be one of {forms}, got {shown(text)}")
-    cls, form = _FORMS[kind]
-    try:
-        numbers = [float(part) for part in rest.split(",")]
-        if len(numbers) != form.count(",") + 1:
-            raise ValueError
-    except ValueError:
-        raise InvalidArgument(f"claim must have the form {form}, got {shown(text)}") from None
-    return cls(*numbers)
-
-
-def exact_claim(text: str, numbers: Sequence[float]) -> Claim:
-    """The claim of these numbers, which its text rounds.
-
-    Examples
-    --------
-    >>> exact_claim("pure:1", [1.00000049, 0.0])
-    PureDP(epsilon=1.00000049)
-    """
-    rounded = parse_claim(text)
-    try:
-        claim = type(rounded)(*numbers[: _FORMS[rounded.kind][1].count(",") + 1])
-    except (TypeError, ValueError, OverflowError) as error:
-        raise InvalidArgument(f"claim must be that of claim_numbers: {error}") from None
-    if str(claim) != str(rounded) or list(claim.numbers) != list(numbers):
-        raise InvalidArgument(f"claim must be that of claim_numbers, got {text} and {numbers}")
-    return claim
-
-
-def promised(mechanism: object, claim: Claim | str | None, owner: str) -> Claim:
-    """The claim that was given, as text or not, or else the mechanism's own. An InvalidArgument on behalf of `owner` if there is none."""
-    found = getattr(mechanism, "claim", None) if claim is None else claim
-    found = parse_claim(found) if isinstance(found, str) else found
-    if not isinstance(found, Claim):
-        raise InvalidArgument(f"{owner}: claim must be a privacy notion or a text like 'pure:1', got {shown(found)}")
-    return found

@@ -1,0 +1,28 @@
+"""Privacy notions: the plain ones, those that are curves, those that depend on the pair of datasets, and how all of them are written."""
+
+from dpwitness.mechanisms.terms.notions.budgets import CoordinateDP, GroupDP, MetricDP, PairClaim, resolved
+from dpwitness.mechanisms.terms.notions.curves import DPSGD, Curve, TradeoffCurve
+from dpwitness.mechanisms.terms.notions.parsing import exact_claim, parse_claim, promised
+from dpwitness.mechanisms.terms.notions.plain import GDP, RDP, ZCDP, ApproxDP, Claim, PureDP, RenyiCurve, binary_renyi
+
+__all__ = [
+    "DPSGD",
+    "GDP",
+    "RDP",
+    "ZCDP",
+    "ApproxDP",
+    "Claim",
+    "CoordinateDP",
+    "Curve",
+    "GroupDP",
+    "MetricDP",
+    "PairClaim",
+    "PureDP",
+    "RenyiCurve",
+    "TradeoffCurve",
+    "binary_renyi",
+    "exact_claim",
+    "parse_claim",
+    "promised",
+    "resolved",
+]

@@ -1,0 +1,201 @@
+"""Claims as people have them: read, converted, resolved on pairs, and bad ones refused in one line."""
+
+import json
+import math
+
+import numpy as np
+import pytest
+from scipy.special import ndtr, ndtri
+
+from dpwitness.mechanisms import (
+    DPSGD,
+    GDP,
+    RDP,
+    ZCDP,
+    ApproxDP,
+    CoordinateDP,
+    GroupDP,
+    MetricDP,
+    Pair,
+    PureDP,
+    RenyiCurve,
+    TradeoffCurve,
+    parse_claim,
+)
+from dpwitness.mechanisms.terms.notions import exact_claim
+from dpwitness.mechanisms.terms.validation import InvalidArgument
+
+HALF = 1 / (1 + math.e)
+TEXTS = [
+    "pure:1", "approx:1,1e-05", "zcdp:0.5", "rdp:2,0.3", "rdp:2=0.3,4=0.7,8=1.6", "gdp:1", "dpsgd:0.01,1,1000", "dpsgd:0.01,1,1000,1e-05",
+    "metric:1", "metric:0.5,2.5", "metric:0.5,l2", "percoordinate:0.5,1,2", "group:3,pure:0.5", "group:2,rdp:4=0.3,8=0.6",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("text", TEXTS)
+def test_a_claim_is_read_back_from_its_text_its_spelling_and_its_numbers(text):
+    claim = parse_claim(text)
+    assert str(claim) == text and str(parse_claim(claim.spelled)) == text
+    assert exact_claim(text, list(claim.numbers)) == claim == parse_claim(claim.spelled)
+
+
+def test_digits_that_the_text_rounds_come_back_from_the_numbers():
+    claim = RenyiCurve((2.0, 4.0), (0.3000000049, 0.7))
+    assert str(claim) == "rdp:2=0.3,4=0.7" and exact_claim(str(claim), claim.numbers) == claim != parse_claim(str(claim))
+    with pytest.raises(InvalidArgument, match="must be that of claim_numbers"):
+        exact_claim("rdp:2=0.3,4=0.7", [2.0, 0.4, 4.0, 0.7])
+
+
+def file_of(folder, name, content):
+    path = folder / name
+    path.write_text(content if isinstance(content, str) else json.dumps(content))
+    return f"fdp:{path}"
+
+
+def test_a_curve_is_read_from_csv_and_json_and_stands_in_a_witness_without_its_file(tmp_path):
+    rows = [[0, 1], [HALF, HALF], [1, 0]]
+    csv = "\n".join(f"{a!r},{b!r}" for a, b in rows)
+    found = [
+        parse_claim(file_of(tmp_path, "a.csv", csv)),
+        parse_claim(file_of(tmp_path, "b.csv", f"alpha, beta\n{csv}\n")),
+        parse_claim(file_of(tmp_path, "c.json", rows)),
+        parse_claim(file_of(tmp_path, "d.json", {"alpha": [0, HALF, 1], "beta": [1, HALF, 0]})),
+    ]
+    assert len({claim.points for claim in found}) == 1 and str(found[0]) == "fdp:a.csv"
+    assert exact_claim("fdp:gone.csv", found[0].numbers) == found[0]
+    assert np.allclose(found[0].tradeoff(np.linspace(0, 1, 50)), PureDP(1.0).tradeoff(np.linspace(0, 1, 50)))
+
+
+def test_the_hull_is_taken_and_said_and_the_curve_made_symmetric():
+    bent = TradeoffCurve([0, 0.2, 0.5, 1], [1, 0.75, 0.2, 0])  # the second point lies above the straight line of its neighbours
+    assert "1 of its 4 points lie above the lower convex envelope" in bent.remark and len(bent.points) == 3
+    assert "both orders" in bent.remark
+    q = np.linspace(0, 1, 101)
+    given = np.interp(q, [0, 0.5, 1], [0, 0.8, 1])
+    assert np.all(bent.tradeoff(q) <= given + 1e-12) and np.any(bent.tradeoff(q) < given - 0.01)
+    assert np.allclose(1 - bent.tradeoff(1 - bent.tradeoff(q)), q, atol=1e-9)  # its own mirror image
+    assert TradeoffCurve([0, HALF, 1], [1, HALF, 0]).remark == ""
+
+
+def test_a_fine_curve_of_gdp_is_gdp():
+    """Between 400 points the straight curve differs from Phi by less than 1e-3, and certified points ask for the same."""
+    a = np.concatenate([[0.0], np.geomspace(1e-7, 0.5, 200), 1 - np.geomspace(1e-7, 0.5, 200)[-2::-1], [1.0]])
+    curve, gdp = TradeoffCurve(a, ndtr(ndtri(1 - a) - 1.0)), GDP(1.0)
+    q = np.linspace(0.001, 0.999, 300)
+    assert np.abs(curve.tradeoff(q) - gdp.tradeoff(q)).max() < 1e-3
+    assert np.all(curve.tradeoff(q) <= gdp.tradeoff(q) + 1e-12)  # straight between points of a concave curve: below it
+    assert np.abs(curve.parameter_at(q, gdp.tradeoff(q)) - 1).max() < 0.01
+    eps = np.array([0.0, 0.5, 1.0, 2.0])
+    assert np.abs(curve.delta(eps) - gdp.delta(eps)).max() < 1e-3
+
+
+def test_the_factor_is_the_parameter_that_the_family_needs():
+    curve = TradeoffCurve([0, 0.1, 0.4, 1], [0.95, 0.5, 0.15, 0])
+    rng = np.random.default_rng(3)
+    for factor in (1.0, 1.3, 4.0):
+        q = rng.uniform(0.0, 0.9, 200)
+        p = curve.with_parameter(factor).tradeoff(q)
+        sharp = p < 1 - 1e-9
+        assert np.allclose(curve.parameter_at(q[sharp], p[sharp]), factor, rtol=1e-9)
+
+
+def test_dpsgd_is_the_curve_of_the_accountant():
+    """Full batches are the Gaussian mechanism composed: sqrt(steps)/sigma - GDP."""
+    curve, gdp = DPSGD(1.0, 4.0, 16), GDP(1.0)
+    q = np.linspace(0.001, 0.999, 200)
+    assert np.all(curve.tradeoff(q) >= gdp.tradeoff(q) - 1e-9) and np.abs(curve.tradeoff(q) - gdp.tradeoff(q)).max() < 3e-3
+    at = parse_claim("dpsgd:1,4,16,1e-5")
+    assert isinstance(at, ApproxDP) and abs(float(gdp.delta(at.epsilon)) / 1e-5 - 1) < 0.01 and "dp-accounting says" in at.remark
+
+
+def test_groups_by_the_exact_conversions():
+    assert ApproxDP(0.5, 1e-6).group(3) == ApproxDP(1.5, 1e-6 * math.expm1(1.5) / math.expm1(0.5))
+    assert (GDP(0.4).group(5), ZCDP(0.1).group(3), PureDP(1.0).group(1)) == (GDP(2.0), ZCDP(0.1 * 9), PureDP(1.0))
+    assert RDP(8.0, 0.1).group(4) == RDP(2.0, 0.1 * 9)  # Mironov 2017, Proposition 2 with c = 2
+    q = np.linspace(0, 1, 101)
+    a = np.linspace(0, 1, 101)
+    fine = TradeoffCurve(a, ndtr(ndtri(1 - a) - 0.3))
+    assert np.abs(fine.group(2).tradeoff(q) - fine.tradeoff(fine.tradeoff(q))).max() < 1e-9
+    assert np.all(fine.group(9).tradeoff(q) >= fine.group(2).tradeoff(fine.tradeoff(q)) - 1e-9)  # of many corners, a curve above
+    assert np.abs(fine.group(3).tradeoff(q) - GDP(0.9).tradeoff(q)).max() < 0.02
+    pure = TradeoffCurve([0, HALF, 1], [1, HALF, 0]).group(3)
+    assert np.allclose(pure.tradeoff(q), np.minimum(PureDP(3.0).tradeoff(q), 1), atol=1e-9)
+
+
+def test_what_is_promised_on_a_pair():
+    far = Pair(np.array([0.0, 0.0]), np.array([3.0, 4.0]), relation="stated")
+    assert [MetricDP(0.5, norm).on(far).epsilon for norm in ("l1", "l2", "linf", None, 2.0)] == [3.5, 2.5, 2.0, 3.5, 1.0]
+    assert MetricDP(0.5).on(Pair([0.0, 0.0], [0.6, 0.6], relation="l2")).epsilon == pytest.approx(0.3 * math.sqrt(2))
+    budgets = CoordinateDP((0.5, 1.0, 2.0))
+    pairs = [Pair([0.0, 0.0, 0.0], moved, relation="linf") for moved in ([1.0, 0.0, 0.0], [0.0, 0.5, 1.0])]
+    assert [budgets.on(pair).epsilon for pair in pairs] == [0.5, 3.0]
+    assert GroupDP(2, GDP(0.5)).on(far) == GDP(1.0)
+
+
+@pytest.mark.parametrize(
+    ("text", "rule"),
+    [
+        ("fdp:", "claim must have the form fdp:FILE"),
+        ("fdp:none.csv", "must be readable"),
+        ("fdp:0=1,0.5=0.6,1=0", "beta must be at most 1 - alpha, got beta = 0.6 at alpha = 0.5"),
+        ("fdp:0=1,0.2=0.3,0.5=0.4,1=0", "beta must not rise, got beta = 0.4 at alpha = 0.5"),
+        ("fdp:0=1,0.5=-0.1,1=0", r"beta must lie in \[0, 1\], got -0.1"),
+        ("fdp:0=1,0.5=nan,1=0", r"beta must lie in \[0, 1\], got nan"),
+        ("fdp:0.1=0.8,1=0", "alpha must go from 0 to 1, got 0.1 to 1"),
+        ("fdp:0=1,0.5=0.4,0.5=0.3,1=0", "alpha must name each rate once"),
+        ("fdp:0=0,1=0", "allows every test"),
+        ("dpsgd:0.01,1", r"claim must have the form dpsgd:SAMPLING,NOISE,STEPS\[,DELTA\]"),
+        ("dpsgd:2,1,10", r"sampling_probability must lie in \(0, 1\], got 2.0"),
+        ("dpsgd:0.01,1,10.5", "steps must be a whole number"),
+        ("dpsgd:1,0.01,1000", "promises nothing that runs could refute"),
+        ("dpsgd:0.01,1,1000,0", r"delta must lie in \(0, 1\)"),
+        ("rdp:2=0.3,2=0.4", "orders must be greater than 1 and rise"),
+        ("rdp:1=0.3,2=0.4", "orders must be greater than 1 and rise"),
+        ("rdp:2=0.3,4", "claim must have the form rdp:"),
+        ("rdp:2=0.3,4=-1", "epsilons must be positive and finite, got -1.0"),
+        ("metric:0", "epsilon must be positive and finite, got 0.0"),
+        ("metric:1,l3", "distance must be one of 'l1', 'l2', 'linf', got 'l3'"),
+        ("metric:1,-2", "distance must be positive and finite, got -2.0"),
+        ("percoordinate:1,0", "epsilon must be positive and finite, got 0.0"),
+        ("percoordinate:", "claim must have the form percoordinate:"),
+        ("group:0,pure:1", "size must be a whole number, between 1 and 1000000, got 0.0"),
+        ("group:2,metric:1", "claim must be one about single records, got 'metric:1'"),
+        ("group:4,rdp:4,1", "promises nothing to groups of 4: that takes an order of at least 8"),
+        ("group:9,approx:5,0.01", "promises nothing to groups of 9: delta would be"),
+        ("group:2", "claim must be one of pure:EPSILON"),
+    ],
+)
+def test_bad_claims_are_refused_in_one_line(text, rule):
+    with pytest.raises(InvalidArgument, match=rule):
+        parse_claim(text)
+
+
+def test_bad_files_name_themselves(tmp_path):
+    for name, content, rule in [
+        ("a.csv", "alpha,beta\n0,1\n0.5,x\n", "must hold pairs of numbers"),
+        ("b.csv", "", "got none"),
+        ("c.json", "{", "c.json"),
+        ("d.json", {"alpha": [0, 1], "beta": [1]}, "must have as many numbers in alpha as in beta"),
+        ("e.json", 5, "must hold pairs of numbers"),
+        ("f.csv", "0,1\n0.5,0.2,7\n1,0", "must hold pairs of numbers"),
+    ]:
+        with pytest.raises(InvalidArgument, match=rule) as error:
+            parse_claim(file_of(tmp_path, name, content))
+        assert name in str(error.value)
+
+
+def test_pairs_that_a_claim_says_nothing_of():
+    words = Pair(["a", "b"], ["a", "c"])
+    with pytest.raises(InvalidArgument, match="distance must be given for datasets that are no vectors"):
+        MetricDP(1.0).on(words)
+    with pytest.raises(InvalidArgument, match="vectors of 2 numbers, one for each budget, got vectors of 3"):
+        CoordinateDP((1.0, 2.0)).on(Pair([0.0, 0.0, 0.0], [1.0, 0.0, 0.0]))
+    assert MetricDP(1.0, 2.0).on(words) == PureDP(2.0)
+
+
+def test_without_the_accountant_the_line_that_installs_it(monkeypatch):
+    import sys
+
+    monkeypatch.setitem(sys.modules, "dp_accounting.pld.privacy_loss_distribution", None)
+    with pytest.raises(InvalidArgument, match="pip install dp-accounting"):
+        DPSGD(0.013, 1.0, 10).lines()
