@@ -101,8 +101,8 @@ def profile_grid(claim: Claim, upper: float, size: int) -> FloatArray:
 def _parameters(claim: Claim, lower: list[LossLaw], upper: list[LossLaw]) -> tuple[float, float, list[str]]:
     """Smallest parameter of a curve, of zCDP or RDP that the laws allow, from below and from above, over both orders.
 
-    A curve, such as that of GDP: it is concave, and so is the attacker's; the vertices of the latter decide. zCDP: D_a <= sup L, so that the orders from some
-    a on need no more than sup L / a.
+    A curve, such as that of GDP, is concave, and so is the attacker's; the vertices of the latter decide. zCDP: D_a <= sup L, so that the
+    orders from some a on need no more than sup L / a.
     """
     orders = claim.orders_among(ORDERS.tolist())
     ends = np.array([[max(law.renyi(a) for law in laws) / claim.divergence_at(a) for a in orders] for laws in (lower, upper)])

@@ -84,7 +84,7 @@ def subject(parser: argparse.ArgumentParser, *, optional: bool = False) -> None:
     told = "pure:EPS, approx:EPS,DELTA, zcdp:RHO, rdp:ALPHA,EPS, rdp:ALPHA=EPS,..., gdp:MU, fdp:FILE, dpsgd:SAMPLING,NOISE,STEPS[,DELTA], "
     told += "metric:EPS[,DISTANCE], percoordinate:EPS,... or group:SIZE,CLAIM; default: the mechanism's own"
     parser.add_argument("--claim", help=told)
-    told = "of the two datasets, for a claim metric:EPS: a number, or the norm l1, l2 or linf of vectors of answers; default: the relation's, or l1"
+    told = "of the datasets, for a claim metric:EPS: a number, or the norm l1, l2 or linf of vectors; default: the relation's, or l1"
     parser.add_argument("--distance", metavar="X", help=told)
     parser.add_argument("--d0", metavar="JSON", help="a dataset: a list of numbers is a float64 array, anything else stays what JSON says")
     parser.add_argument("--d1", metavar="JSON", help="its neighbour; without --d0 and --d1 pairs are taken from the mechanism's domain")

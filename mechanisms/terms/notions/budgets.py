@@ -70,7 +70,7 @@ class MetricDP(PairClaim):
     epsilon : float
         For each unit of distance. Positive, finite.
     distance : float or {"l1", "l2", "linf"}, optional
-        Of the two datasets, or the norm by which it is taken from vectors of answers. Left out, the norm of the pair's relation, or else l1.
+        Of the two datasets, or the norm by which it is taken from vectors. Left out, the norm of the pair's relation, or else l1.
 
     Examples
     --------
@@ -124,8 +124,8 @@ class MetricDP(PairClaim):
 class CoordinateDP(PairClaim):
     """A budget for each coordinate: of vectors that differ in coordinate i alone, epsilon_i; in several, the sum of theirs.
 
-    That the budgets add up is no further promise: it follows by changing one coordinate after the other. As in personalised privacy (Jorgensen,
-    Yu and Cormode 2015), with coordinates for people.
+    That the budgets add up is no further promise: it follows by changing one coordinate after the other. As in personalised privacy
+    (Jorgensen, Yu and Cormode 2015), with coordinates for people.
 
     Parameters
     ----------

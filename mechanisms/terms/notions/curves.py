@@ -268,7 +268,7 @@ def _needed(slopes: FloatArray, deltas: FloatArray) -> Lines:
 
 
 def read_curve(path: str) -> TradeoffCurve:
-    """The curve of a file: CSV with two columns, alpha and beta, with or without a header; or JSON, a list of pairs or ``{"alpha", "beta"}``.
+    """The curve of a file: CSV of two columns, alpha and beta, with a header or without; JSON, a list of pairs or ``{"alpha", "beta"}``.
 
     Raises
     ------

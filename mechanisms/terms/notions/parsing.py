@@ -73,8 +73,8 @@ def parse_claim(text: str) -> Claim:
     """Read a claim as a person writes it.
 
     ``pure:1``, ``approx:1,1e-5``, ``zcdp:0.5``, ``rdp:2,0.3`` (alpha, epsilon), ``rdp:2=0.3,4=0.7`` (several orders at once), ``gdp:1``;
-    ``fdp:FILE`` (points alpha, beta of a trade-off curve, CSV or JSON), ``dpsgd:0.01,1.1,1000`` (sampling, noise, steps; a delta as fourth for
-    the accountant's epsilon there); ``metric:1`` (epsilon for each unit of distance; the distance, or its norm, as second),
+    ``fdp:FILE`` (points alpha, beta of a trade-off curve, CSV or JSON), ``dpsgd:0.01,1.1,1000`` (sampling, noise, steps; a delta as
+    fourth for the accountant's epsilon there); ``metric:1`` (epsilon for each unit of distance; the distance, or its norm, as second),
     ``percoordinate:0.5,1,2``, ``group:3,CLAIM``.
 
     Raises
