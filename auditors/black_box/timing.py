@@ -21,6 +21,9 @@ LEAST = 1000  # runs of an audit
 _MOST = 10**10  # that a time may come to
 _LARGEST = 2**14  # rounds of a timed batch
 _SHARE = 0.02  # of the time that was asked for, for one timed batch
+_BATCH = 128  # rounds, at least, of a batch in an audit: what each batch costs by itself is told in these
+_LONGER = 3.0  # seconds that another batch may take to tell it, where no time was asked for; of a time a share of
+_LONGER_SHARE = 0.1
 _PATIENCE = 10.0  # seconds that a run may take and be timed twice, where no time was asked for
 _CHEAP = 2e-5  # seconds a run below which what is counted costs as much as what is run
 _LEARNT = 4  # times as long as the quick learning that is timed is that of an event to be tested
@@ -66,7 +69,8 @@ def price(stage: Callable[[int], Stage], claim: Claim, executor: Executor, secon
     """
     enough = 0.05 if seconds is None else min(max(_SHARE * seconds, 0.02), 0.5)
     workers = getattr(executor, "_max_workers", 1)
-    began, runs, size, each, single = perf_counter(), 0, 1, math.inf, False
+    began, runs, size, each, single, took = perf_counter(), 0, 1, math.inf, False, 0.0
+    longer = _LONGER if seconds is None else _LONGER_SHARE * seconds
     most = stage(_LARGEST).chunk
     sides: list[Outputs] = []
     while True:
@@ -77,13 +81,15 @@ def price(stage: Callable[[int], Stage], claim: Claim, executor: Executor, secon
             done = [collect(future, batch) for future in futures]
         finally:  # whoever closes the workers next must not meet one that is about to start
             wait(futures, timeout=batch.time_limit)
-        took = perf_counter() - started
+        before, took = took, perf_counter() - started
         runs += size * workers
         if any(side is None for side in done[0]):  # a batch raises: from here on, one run at a time
             single = True
             continue
         sides, each = list(done[0]), took / (size * workers)
-        if size > 1 and (took > enough or size >= most):  # the first call of all may load and compile
+        # four times the runs in less than twice the time: what was timed is the start of a batch, as of a program that is started for each
+        starting = took < 2 * before and size < min(_BATCH, most) and 4 * took < longer
+        if size > 1 and (took > enough or size >= most) and not starting:  # the first call of all may load and compile
             break
         if size == 1 and took > (_PATIENCE if seconds is None else seconds):  # so slow that a second look would be missed
             break

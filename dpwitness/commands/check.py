@@ -25,6 +25,9 @@ def arguments(command: Command) -> None:
     told = "a target file or an adapter; all its targets, or the one that is named"
     checked.add_argument("target", nargs="?", metavar="FILE[:NAME]", help=told)
     program(checked)
+    checked.add_argument("--claim", help="what the program promises, where its hello does not say so: pure:1, ...")
+    told = 'where pairs come from, where its hello does not say so: {"kind": "Records", "size": 1, "low": 0, "high": 1}'
+    checked.add_argument("--domain", metavar="JSON", help=told)
     checked.add_argument("-k", dest="keyword", default="", metavar="EXPR", help="only checks whose name matches: words with and, or, not")
     checked.add_argument("--time-limit", type=SECONDS, default=300.0, metavar="SECONDS", help="of one batch of runs; default 300")
     interpreter(checked)
@@ -35,7 +38,7 @@ def run(args: argparse.Namespace) -> int:
     """``dpwitness check``: one line a check; the exit code is that of the worst target."""
     from dpwitness.auditors.checks.run import CHECKS
     from dpwitness.auditors.results.verdicts import Verdict
-    from dpwitness.inputs import given, shown
+    from dpwitness.inputs import given, keywords, shown
     from dpwitness.mechanisms.foreign.slots import targets_in
     from dpwitness.mechanisms.foreign.target import Target
     from dpwitness.reports.audit.report import check_writable
@@ -48,12 +51,15 @@ def run(args: argparse.Namespace) -> int:
     if not checks:
         raise InvalidArgument(f"-k must match a check ({', '.join(CHECKS)}), got {args.keyword!r}")
     made = None
+    if args.program is None and (args.claim, args.domain) != (None, None):
+        raise InvalidArgument("--claim and --domain are for programs: a target file says both")
     with shown():
         if args.program is not None or not args.target:
             made, name, _ = given(args)
-            file, missing = name, [word for word in ("claim", "domain") if getattr(made, word) is None]
+            made.state(args.claim, None if args.domain is None else keywords(args.domain, "--domain"))
+            file, missing = name, [f"--{word}" for word in ("claim", "domain") if getattr(made, word) is None]
             if missing:
-                raise InvalidArgument(f"check needs a program whose hello has a claim and a domain, {name} has no {missing[0]}")
+                raise InvalidArgument(f"check needs a claim and a domain, which {name} does not say: give {' and '.join(missing)}")
         names = [name] if name else targets_in(file, args.python, args.time_limit, args.memory)
     if not names:
         raise InvalidArgument(f"{file} must hold a function with an attribute `claim`, it has none; see: dpwitness targets new FILE")

@@ -8,6 +8,7 @@ from typing import Any
 
 from dpwitness.auditors.targets.locating import home_of, locate, standard
 from dpwitness.mechanisms.foreign.environments import adapter_file
+from dpwitness.mechanisms.foreign.program import files_of
 from dpwitness.mechanisms.foreign.target import Target
 from dpwitness.mechanisms.terms.validation import InvalidArgument
 
@@ -23,7 +24,9 @@ def own_files(found: Sequence[Any]) -> list[str]:
     >>> own_files([Laplace(1.0), len])
     []
     """
-    return [file for each in found if each is not None and (file := _file(each)) is not None]
+    programs = [file for each in found if isinstance(each, Target) and each.command for file in files_of(each.command, each.cwd or "")]
+    others = [each for each in found if each is not None and not (isinstance(each, Target) and each.command)]
+    return [*programs, *(file for each in others if (file := _file(each)) is not None)]
 
 
 def _file(found: Any) -> str | None:

@@ -24,9 +24,10 @@ from dpwitness.mechanisms.terms.protocol import MechanismFailed
 from dpwitness.mechanisms.terms.validation import InvalidArgument, said
 
 Files = tuple[tuple[str, bytes], ...]  # where they lie on the machine that sends them, and what they hold
+_MISSING = ("no module named", "existing file", "program that is there")
 _KEPT = 16  # audits whose files are kept
 
-SHIP = "send it with --ship FILE.py or PACKAGE.zip (`ship=` in Python), or install it where the workers run"
+SHIP = "send it with --ship FILE or PACKAGE.zip (`ship=` in Python), or install it where the workers run"
 
 _reading = threading.Lock()
 _last = [Sent()]  # the files whose modules are loaded
@@ -71,7 +72,7 @@ def call(told: tuple[str, str], sent: bytes, *parts: bytes) -> Any:
         function, *args = _read(parts, files)
         return function(*args)
     except MechanismFailed as error:
-        if "no module named" in str(error).lower() or "existing file" in str(error):
+        if any(missing in str(error).lower() for missing in _MISSING):
             raise InvalidArgument(f"{error}; {SHIP}") from None
         raise
     except (SystemExit, GeneratorExit, KeyboardInterrupt) as error:  # Dask would end the worker
@@ -118,6 +119,7 @@ def laid_out(sent: bytes) -> Sent:
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     for place, content in files:
         (folder / Path(place).name).write_bytes(content)
+        (folder / Path(place).name).chmod(0o700)  # it may be a program
     return Sent({place: str(folder / Path(place).name) for place, _ in files})
 
 

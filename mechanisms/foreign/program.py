@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from dpwitness.mechanisms.foreign import wire
 from dpwitness.mechanisms.foreign.process import Process, TookTooLong, WorkerDied
-from dpwitness.mechanisms.foreign.slots import TargetError
+from dpwitness.mechanisms.foreign.slots import SENT, TargetError
 from dpwitness.mechanisms.terms.protocol import MechanismFailed
 from dpwitness.mechanisms.terms.reading import Json
 
@@ -36,6 +36,7 @@ _COLUMNS = 2**20
 _BLOCK = 2**33  # bytes
 _START = 120.0  # seconds that a program may take to say hello
 _AHEAD = 256  # single runs that are asked for before their answers are read: as many as both pipes hold
+_INSTALLED = ("/usr/", "/bin/", "/opt/", sys.prefix + os.sep, sys.base_prefix + os.sep)
 _TEXTUAL = str(Path(__file__).resolve().with_name("textual.py"))
 _SHELL = frozenset(["|", "||", "&&", ";", "&", ">", ">>", "<", "<<", "2>", "2>&1", "&>", "|&"])
 _INTERPRETER = re.compile(r"(python|node|deno|bun|java|Rscript|ruby|julia|perl|php|lua|sh|bash)[\d.]*")
@@ -71,8 +72,16 @@ class Command:
 
 
 def slot_of_command(command: Sequence[str], cwd: str, memory_limit: float, text: str) -> Command:
-    """Which worker serves a program."""
-    return Command(tuple(command), cwd, round(memory_limit * 2**30), text)
+    """Which worker serves a program; of files that came along with a task, those that lie here."""
+    sent = SENT.get()
+    found = tuple(sent.here.get(place_of(part, cwd), part) for part in command)
+    folder = cwd if not sent.here or os.path.isdir(cwd) else sent.paths[0]
+    return Command(found, folder, round(memory_limit * 2**30), text)
+
+
+def place_of(part: str, cwd: str) -> str:
+    """The place that a word of a command names, if it names one."""
+    return os.path.normpath(os.path.join(cwd, os.path.expanduser(part)))
 
 
 def resolved(command: Sequence[str], cwd: str) -> str:
@@ -102,6 +111,12 @@ def resolved(command: Sequence[str], cwd: str) -> str:
     if not os.access(path, os.X_OK):
         raise TargetError(f"command must name a program that may be executed, got {name!r}; make it so: chmod +x {name}")
     return path
+
+
+def files_of(command: Sequence[str], cwd: str) -> list[str]:
+    """The files that a command names by their place: the program, if it is no installed one, and arguments."""
+    found = [place_of(part, cwd) for i, part in enumerate(command) if i > 0 or os.sep in part]
+    return [path for path in found if os.path.isfile(path) and not path.startswith(_INSTALLED)]
 
 
 def script_of(command: Sequence[str], cwd: str) -> Path | None:
@@ -260,7 +275,7 @@ class Program(Process):
     def _value(self, deadline: float, place: int) -> Any:
         line = self.line(LINE, deadline, f"output {place + 1}")
         try:
-            return json.loads(line, parse_int=float)
+            return json.loads(line, parse_int=_whole)
         except (ValueError, RecursionError):
             raise Misspoke(f"output {place + 1} must be a line of JSON, got {_short(line)}") from None
 
@@ -299,6 +314,12 @@ class Program(Process):
                 raise EOFError
             have += count
         self._due = ""
+
+
+def _whole(text: str) -> int | float:
+    """A whole number: a float, as languages write 1 for 1.0 and 0.5 beside it, but where a float would round it."""
+    value = int(text)
+    return float(value) if abs(value) <= 2**53 else value
 
 
 def run_line(number: int, size: int, seed: Sequence[int]) -> bytes:

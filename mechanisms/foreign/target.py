@@ -40,14 +40,13 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from dpwitness.mechanisms import domains
 from dpwitness.mechanisms.foreign import wire
+from dpwitness.mechanisms.foreign.described import Described
 from dpwitness.mechanisms.foreign.interpreter import Interpreter
 from dpwitness.mechanisms.foreign.process import P, Slot, TookTooLong, WorkerDied, borrow, close_all
-from dpwitness.mechanisms.foreign.program import Command, Misspoke, joined, script_of, sent_as, slot_of_command, told_by
-from dpwitness.mechanisms.foreign.slots import TargetError, build_domain, loaded, slot_of
+from dpwitness.mechanisms.foreign.program import Command, Misspoke, joined, script_of, sent_as, slot_of_command
+from dpwitness.mechanisms.foreign.slots import SENT, TargetError, loaded, slot_of
 from dpwitness.mechanisms.terms.jsonable import from_jsonable
-from dpwitness.mechanisms.terms.notions import Claim, parse_claim
 from dpwitness.mechanisms.terms.protocol import MechanismFailed, Parts
 from dpwitness.mechanisms.terms.reading import Json
 from dpwitness.mechanisms.terms.validation import InvalidArgument, require
@@ -56,7 +55,7 @@ Answer = TypeVar("Answer")
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class Target:
+class Target(Described):
     """A mechanism that runs in its own interpreter, or is a program of its own.
 
     Parameters
@@ -129,7 +128,7 @@ class Target:
             raise InvalidArgument(f"Target: command must be a list of texts, the program first, got {given!r}")
         if self.file or self.name or self.python or self.kwargs:
             raise InvalidArgument("Target: command stands alone: leave out file, name, python and kwargs; a program's arguments are in it")
-        if self.cwd is not None and not os.path.isdir(os.path.expanduser(self.cwd)):
+        if self.cwd is not None and not os.path.isdir(os.path.expanduser(self.cwd)) and not SENT.get().here:
             raise InvalidArgument(f"Target: cwd must be a folder, got {self.cwd!r}")
         object.__setattr__(self, "command", tuple(given))
         object.__setattr__(self, "cwd", os.path.abspath(os.path.expanduser(self.cwd or "")))
@@ -206,72 +205,6 @@ class Target:
         return self._read(reply, blobs)
 
     @property
-    def claim(self) -> Claim | None:
-        """What the target file promises. Raises TargetError where the library itself reports no finite promise."""
-        text = self.describe()["claim"]
-        if text is None:
-            return None
-        numbers = [part.strip().lower() for part in str(text).partition(":")[2].split(",")]
-        if any(number in ("inf", "infinity", "+inf", "nan") for number in numbers):
-            raise TargetError(
-                f"{self.__name__}: claim must be finite, the target reports {text!r}: it promises nothing that could be refuted"
-            )
-        try:
-            return parse_claim(text)
-        except InvalidArgument as error:
-            raise TargetError(f"{self.__name__}: {error}") from None
-
-    @property
-    def domain(self) -> domains.Domain | None:
-        """The declared domain, built by name."""
-        found = self.describe()["domain"]
-        if found is not None and "own" in found:
-            raise TargetError(f"{self.__name__}: its domain is of a class of its own, {found['own']}; use it in this process: --in-process")
-        return None if found is None else build_domain(found, self.__name__)
-
-    @property
-    def seeded(self) -> bool:
-        """Whether the library takes a seed; where it does not, no count can be reproduced."""
-        return bool(self.describe()["seeded"])
-
-    @property
-    def expected_failures(self) -> dict[str, str]:
-        """Checks that are known to fail, with the reason."""
-        return dict(self.describe()["expected_failures"])
-
-    @property
-    def expected_findings(self) -> dict[str, str]:
-        """Kinds of findings of a trace that are known to be no fault, with the reason."""
-        return dict(self.describe()["expected_findings"])
-
-    @property
-    def batch(self) -> int | None:
-        """Most runs in one batch."""
-        found: int | None = self.describe()["batch"]
-        return found
-
-    @property
-    def trials(self) -> int | None:
-        """Runs of one audit where nobody says how many."""
-        found: int | None = self.describe()["trials"]
-        return found
-
-    @property
-    def notes(self) -> tuple[str, ...]:
-        """What a report must say: library and version, a version that was not tested, a library that cannot be seeded."""
-        found = self.describe()
-        notes = []
-        if self.command:
-            notes.append(told_by(found, self.text))
-        elif found["library"]:
-            notes.append(f"{found['library']} {found['version'] or 'of unknown version'}, Python {found['python']}, NumPy {found['numpy']}")
-        if found["tested"] and found["version"] and not _inside(found["version"], found["tested"]):
-            notes.append(f"{found['library']} {found['version']} is outside the tested range {found['tested']}")
-        if not found["seeded"]:
-            notes.append("not reproducible: the library takes no seed, so the same seed gives other counts")
-        return tuple(notes)
-
-    @property
     def cpu_seconds(self) -> float:
         """Processor time that the function itself has taken in this process' batches so far."""
         return float(self._state.cpu)
@@ -289,6 +222,11 @@ class Target:
             if state.about is None:
                 state.about = self._hello() if self.command else self._describe()
             return state.about
+
+    def state(self, claim: str | None, domain: Json | None) -> None:
+        """What the program does not say of itself, said by whoever runs it."""
+        stated = {"claim": claim, "domain": domain}
+        self.describe().update({key: value for key, value in stated.items() if value is not None})
 
     def _hello(self) -> Json:
         try:
@@ -448,9 +386,3 @@ def _plain(dataset: Any) -> Any:
     if dataclasses.is_dataclass(dataset) and not isinstance(dataset, type):
         return {field.name: _plain(getattr(dataset, field.name)) for field in dataclasses.fields(dataset)}
     return dataset
-
-
-def _inside(version: str, tested: str) -> bool:
-    from packaging.specifiers import SpecifierSet
-
-    return SpecifierSet(tested).contains(version, prereleases=True)

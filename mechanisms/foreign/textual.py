@@ -2,7 +2,7 @@
 
 Stands alone (standard library); started as ``python textual.py batch|one PROGRAM ARGUMENTS...``. ``{size}``, ``{seed}`` and ``{dataset}``
 in the arguments are replaced, and the environment holds DPWITNESS_SIZE, DPWITNESS_SEED and DPWITNESS_DATASET. A line that is a number is
-a float, one of several numbers (between blanks or commas) a list of floats, any other a text, by itself and whatever stands around it. An
+a number, one of several numbers (between blanks or commas) a list of them, any other a text, by itself and whatever stands around it. An
 exit code other than 0 is an exception, ``Exit3``; a signal ends this process too.
 """
 
@@ -72,7 +72,7 @@ def _value(line: str) -> Any:
     """A line as an output: by its own form alone, so that equal lines are equal outputs."""
     parts = [part for part in re.split(r"[\s,]+", line.strip()) if part]
     try:
-        numbers = [float(part.replace("_", "no number")) for part in parts]
+        numbers = [int(part) if re.fullmatch(r"[+-]?\d+", part) else float(part.replace("_", "no number")) for part in parts]
     except ValueError:
         return line
     return numbers[0] if len(numbers) == 1 else numbers or line

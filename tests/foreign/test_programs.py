@@ -18,13 +18,19 @@ import numpy as np
 import pytest
 
 from dpwitness import InvalidArgument, Pair, Target, Verdict, audit, trace
+from dpwitness.auditors.black_box.audit import timed
+from dpwitness.auditors.events.outputs import encode
 from dpwitness.auditors.running.rounds import run_side
 from dpwitness.commands.protocol import LANGUAGES
+from dpwitness.executors import worker
+from dpwitness.executors.opening import executor
+from dpwitness.executors.shipping import own_files
 from dpwitness.mechanisms.foreign import conformance
 from dpwitness.mechanisms.foreign.conformance import check_protocol
 from dpwitness.mechanisms.foreign.process import _idle
 from dpwitness.mechanisms.foreign.program import hello_of
 from dpwitness.mechanisms.foreign.slots import TargetError
+from dpwitness.mechanisms.terms.notions import parse_claim
 from dpwitness.mechanisms.terms.protocol import MechanismFailed
 
 _SPECIMENS = runpy.run_path(str(Path(__file__).with_name("broken_programs.py")))
@@ -155,6 +161,21 @@ def test_outputs_of_every_kind(program):
     assert lines.sample_each(np.zeros(1), 3, rng()) == [[1.0, 1.0, 1.0]]
 
 
+BIG = """
+def answer(values, size, seed):
+    say({"kind": "json", "rows": size})
+    write(b"".join([b'9007199254740993\\n', b'[-9007199254740993, 3]\\n', b'7\\n', b'123456789012345678901234567890\\n'][:size]))
+"""
+
+
+def test_whole_numbers_are_not_rounded(program):
+    found = program(BIG).sample(np.zeros(1), 4, rng())
+    assert repr(found) == "[9007199254740993, [-9007199254740993, 3.0], 7.0, 123456789012345678901234567890]"
+    printed = text("print('9007199254740993\\n+7\\n0.5')").sample(np.zeros(1), 3, rng())
+    assert repr(printed) == "[9007199254740993, 7.0, 0.5]"
+    assert encode(found[:1], 1).values.tolist() == [[2.0**53, 1.0]]  # what the float misses is a column of its own
+
+
 RAISES = """
 def answer(values, size, seed):
     out = draw(values, size, seed)
@@ -195,11 +216,13 @@ def test_what_a_batch_raises_is_an_output_of_single_runs(program):
         ("def answer(*_): bytearray(2**32)", {"memory_limit": 1.0}, "MemoryError"),
         ("def keep(*_): time.sleep(60)", {"time_limit": 0.7}, "time_limit"),
         (BROKEN["wrong count"][0], {}, r"specimen0.py answered 4 rows for size = 5"),
+        ("def answer(*_):\n    while True: sys.stderr.write('no end ' * 1000)", {"time_limit": 0.7}, "took longer than time_limit = 0.7 s"),
     ],
 )
 def test_a_batch_that_fails(program, put_in, options, said):
-    with pytest.raises(MechanismFailed, match=said):
+    with pytest.raises(MechanismFailed, match=said) as error:
         program(put_in, **options).sample(np.zeros(1), 5, rng())
+    assert "\n" not in str(error.value) and len(str(error.value)) < 1000
 
 
 CRASHES_ONCE = """
@@ -247,6 +270,8 @@ def test_each_thread_has_a_process_and_none_is_left(program):
         (["cd", "/tmp"], "words of a shell need one: sh -c"),
         (["A=1", "./x"], "words of a shell need one"),
         (["./plain 1"], "its arguments are texts of their own"),
+        (["./plain | sort"], "its arguments are texts of their own"),
+        (["~/nowhere"], "must name a program that is there, got '~/nowhere'"),
         (["plain"], r"one of the folder .* is named \./plain"),
         (["cat", "x", "|", "sort"], r"read by no shell, got '\|' in it"),
         (["./plain"], r"may be executed, got './plain'; make it so: chmod \+x ./plain"),
@@ -260,8 +285,54 @@ def test_commands_that_cannot_be(tmp_path, command, said):
     (tmp_path / "folder").mkdir()
     (tmp_path / "script").write_text("echo 1\n")
     (tmp_path / "script").chmod(0o755)
-    with pytest.raises(TargetError, match=said):
+    with pytest.raises(TargetError, match=said) as error:
         Target(command=command, cwd=str(tmp_path)).describe()
+    assert "\n" not in str(error.value)
+
+
+def test_a_home_is_no_matter_of_a_shell(tmp_path, monkeypatch):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    (tmp_path / "mine").write_text(f"#!{sys.executable} -S\n{GOOD}")
+    (tmp_path / "mine").chmod(0o755)
+    assert str(Target(command=["~/mine"]).claim) == "pure:1"
+
+
+# -- executors
+
+
+@pytest.mark.parametrize("spec", ["processes:2", "loky:2"])
+def test_programs_on_other_processes_give_the_counts_of_this_one(program, spec):
+    if spec.startswith("loky"):
+        pytest.importorskip("loky")
+    target = program(WRONG)
+    with executor(spec) as pool:
+        there = audit(target, trials=4000, seed=4, executor=pool, **ALONE)
+    here = audit(target, trials=4000, seed=4, **ALONE)
+    assert there.tally == here.tally and there.verdict is here.verdict is Verdict.VIOLATED
+
+
+def test_the_files_of_a_program_go_along_and_a_missing_one_is_named(program, tmp_path):
+    (tmp_path / "tool").write_text(f"#!{sys.executable} -S\n{GOOD}")
+    (tmp_path / "tool").chmod(0o755)
+    target = Target(command=["./tool", "data.txt", "--fast"], cwd=str(tmp_path))
+    (tmp_path / "data.txt").write_text("1")
+    assert own_files([target, None]) == [str(tmp_path / name) for name in ("tool", "data.txt")]
+    plain = program()
+    assert own_files([plain]) == [plain.command[-1]]  # not the interpreter, which is installed
+    expected = target.sample(np.zeros(1), 3, rng()).tolist()
+    sent = pickle.dumps((0, tuple((file, Path(file).read_bytes()) for file in own_files([target]))))
+    parts = [pickle.dumps(part) for part in (sample_of, target)]
+    target.close()
+    shutil.rmtree(tmp_path)  # as on another machine
+    assert worker.call(worker.builds(), sent, *parts) == expected
+    assert Path(worker.laid_out(sent).here[str(tmp_path / "tool")]).stat().st_mode & 0o100
+    tmp_path.mkdir()
+    with pytest.raises(InvalidArgument, match=r"must name a program that is there, got '\./tool'; send it with --ship FILE"):
+        worker.call(worker.builds(), pickle.dumps((0, ())), *parts)
+
+
+def sample_of(target):
+    return target.sample(np.zeros(1), 3, rng()).tolist()
 
 
 @pytest.mark.parametrize(
@@ -308,6 +379,14 @@ def test_one_output_a_line():
     assert [type(error).__name__ for (error,) in text("raise SystemExit(3)").sample_each(np.zeros(1), 1, rng())] == ["Exit3"]
     with pytest.raises(MechanismFailed, match="SIGKILL"):
         text("import os; os.kill(os.getpid(), 9)").sample(np.zeros(1), 1, rng())
+
+
+def test_a_program_that_is_started_for_each_batch_is_priced_by_batches():
+    """A start costs tens of milliseconds: of four runs each would be said to take as much as a hundred do."""
+    target = text(NORMAL + "print(*[g.random() for _ in range(n)], sep=chr(10))")
+    assert timed(target, claim=parse_claim("pure:1"), pair=NEAR).runs >= 1 + 4 + 16 + 64 + 256
+    slow = text(NORMAL + "import time; time.sleep(0.002 * n); print(*[g.random() for _ in range(n)], sep=chr(10))")
+    assert timed(slow, claim=parse_claim("pure:1"), pair=NEAR).run > 0.003
 
 
 # -- the shims
@@ -453,7 +532,11 @@ def test_audit_check_trace_and_replay_of_a_program(shell):
         (["audit", "--command", "x", "--text-runs", "one"], "--text-runs needs --text"),
         (["audit", "--command", "x", "--in-process"], "leave out --in-process"),
         (["audit", "--command", "cat | sort"], "read by no shell"),
-        (["check", "--command", "cat", "--text"], "has no claim"),
+        (["check", "--command", "cat", "--text"], "which cat does not say: give --claim and --domain"),
+        (["check", "--command", "cat", "--text", "--claim", "pure:1"], "which cat does not say: give --domain"),
+        (["check", "mine.py", "--claim", "pure:1"], "--claim and --domain are for programs"),
+        (["check", "--command", "cat", "--text", "--claim", "pure:x"], "claim must have the form pure:EPSILON"),
+        (["check", "--command", "cat", "--text", "--domain", '{"kind": "Nothing"}'], "domain kind must be one of"),
         (["protocol", "check", "nowhere-at-all"], "must name a program that is there"),
     ],
 )
@@ -461,6 +544,18 @@ def test_usage(arguments, said, capsys):
     from dpwitness.cli import main
 
     assert main(arguments) in (2, 3) and said in "".join(capsys.readouterr())
+
+
+def test_check_of_a_program_that_prints(tmp_path, capsys):
+    from dpwitness.cli import main
+
+    (tmp_path / "noise.py").write_text(NORMAL + "import sys; x = sum(eval(sys.argv[1]))\nfor _ in range(n): print(x + g.gauss(0, 1))")
+    command = f"{sys.executable} -S {tmp_path / 'noise.py'} {{dataset}}"
+    domain = '{"kind": "Records", "size": 1, "low": 0, "high": 1}'
+    stated = ["check", "--command", command, "--text", "--claim", "gdp:1", "--domain", domain, "-k", "one_output"]
+    assert main([*stated, "--trials", "4000"]) == 0
+    out = capsys.readouterr().out
+    assert "noise.py: claim gdp:1, domain Records(size=1" in out and "failed" not in out
 
 
 def test_protocol_tells_each_step(program, capsys):

@@ -100,7 +100,8 @@ class MetricDP(PairClaim):
         return (self.epsilon, float(self.distance)) if isinstance(self.distance, int | float) else (self.epsilon,)
 
     def of(self, numbers: Sequence[float]) -> MetricDP:
-        return MetricDP(*numbers) if len(numbers) == 2 else MetricDP(*numbers, distance=self.distance)
+        epsilon, *distance = numbers
+        return MetricDP(epsilon, *(distance or [self.distance]))
 
     def on(self, pair: Any) -> Claim:
         if pair is None or isinstance(self.distance, int | float):

@@ -415,7 +415,8 @@ class RenyiCurve(Claim):
     def _grouped(self, size: int) -> RenyiCurve:
         least = 2 ** ((size - 1).bit_length() + 1)
         kept = [renyi_of_group(a, e, size, self) for a, e in zip(self.orders, self.epsilons, strict=True) if a >= least]
-        return RenyiCurve(*zip(*(kept or [renyi_of_group(self.orders[-1], 1.0, size, self)]), strict=True))
+        orders, epsilons = zip(*(kept or [renyi_of_group(self.orders[-1], 1.0, size, self)]), strict=True)  # of none: raises
+        return RenyiCurve(orders, epsilons)
 
     def orders_among(self, orders: Sequence[float]) -> Sequence[float]:
         return self.orders
