@@ -16,9 +16,12 @@ from dpwitness.mechanisms.terms.validation import InvalidArgument
 class Described(ABC):
     """Read from `describe`, which asks the worker once."""
 
-    __name__: str
     command: Sequence[str]
     text: str
+
+    @property
+    @abstractmethod
+    def __name__(self) -> str: ...
 
     @abstractmethod
     def describe(self) -> Json:

@@ -21,6 +21,7 @@ from typing import Any, Protocol, TypeVar, cast
 from dpwitness.mechanisms.terms.validation import InvalidArgument
 
 _KEEPER = str(Path(__file__).resolve().with_name("keeper.py"))
+_TOLD = 600  # characters of what a process last printed that a message holds
 _END = 10.0  # seconds in which a worker and all that it has started must have ended
 _IDLE = 2 * (os.cpu_count() or 1) + 2  # workers kept for the next batch, of all targets together
 _THREADS = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS", "NUMEXPR_NUM_THREADS")
@@ -101,7 +102,8 @@ class Process:
         """What it last printed, to be added to a message."""
         text = os.pread(self._log.fileno(), 4000, max(0, self.printed - 4000)).decode(errors="replace")
         lines = [line for line in text.splitlines() if line.strip() and not any(part in line for part in self.noise)][-6:]
-        return "; it last printed: " + " | ".join(line.strip() for line in lines) if lines else ""
+        told = " | ".join(line.strip() for line in lines)
+        return f"; it last printed: {told if len(told) <= _TOLD else '... ' + told[-_TOLD:]}" if told else ""
 
     @property
     def printed(self) -> int:

@@ -101,7 +101,7 @@ class MetricDP(PairClaim):
 
     def of(self, numbers: Sequence[float]) -> MetricDP:
         epsilon, *distance = numbers
-        return MetricDP(epsilon, *(distance or [self.distance]))
+        return MetricDP(epsilon, distance[0] if distance else self.distance)
 
     def on(self, pair: Any) -> Claim:
         if pair is None or isinstance(self.distance, int | float):
