@@ -35,7 +35,7 @@ from dpwitness.auditors.storing.ledger import AuditLedger
 from dpwitness.auditors.storing.store import Store, open_store
 from dpwitness.mechanisms.domains import Domain
 from dpwitness.mechanisms.foreign.target import Target
-from dpwitness.mechanisms.terms.notions import Claim, promised
+from dpwitness.mechanisms.terms.notions import Claim, TradeoffCurve, promised
 from dpwitness.mechanisms.terms.pairs import Pair
 from dpwitness.mechanisms.terms.protocol import FloatArray, name_of
 from dpwitness.mechanisms.terms.reading import Json
@@ -204,7 +204,8 @@ def audit(
     if store is None:
         return _kept(state, work, executor is None)
     with nullcontext(store) if isinstance(store, Store) else open_store(store) as opened:
-        content = {"claim": claim.spelled, "seed": seed, "confidence": confidence, "stop": stop, "bits": bool(bits)}
+        told = claim.spelled if isinstance(claim, TradeoffCurve) else str(claim)  # the name of a file is not what it holds
+        content = {"claim": told, "seed": seed, "confidence": confidence, "stop": stop, "bits": bool(bits)}
         budget = {"trials": trials if seconds is None else None, "seconds": seconds}
         identity = identity_of(mechanism, asked.target, pairs, every, state.near, **content, **budget)
         state.ledger = AuditLedger(opened, identity, asked.name, trials)

@@ -22,6 +22,7 @@ from dpwitness.mechanisms.terms.validation import InvalidArgument, shown
 SHAPES = ("coin", "laplace", "gaussian")
 
 _ROUNDED = 1e-9
+_FAR = 8.0  # of a shift whose events all have rates that are resolved
 _LARGEST = 30.0  # of a shift or of log-odds; what lies beyond shows in every run
 
 
@@ -79,11 +80,11 @@ def _gaussian_shift(claim: Claim, find: float) -> float:
         return math.sqrt(2 * find * min(claim.divergence_at(order) / order for order in claim.orders_among([2.0])))
     if claim.bounds_epsilon:
         return _root(lambda mu: float(GDP(mu).delta(find)) - claim.delta_budget, find)
-    return find if isinstance(claim, GDP) else _root(lambda mu: parameter_of(claim, elementary.gaussian(mu)) - find, find)
+    return find if isinstance(claim, GDP) else _root(lambda mu: parameter_of(claim, elementary.gaussian(mu)) - find, find, _FAR)
 
 
-def _root(excess: Callable[[float], float], find: float) -> float:
+def _root(excess: Callable[[float], float], find: float, largest: float = _LARGEST) -> float:
     """Where a rising function passes zero."""
-    if not excess(_LARGEST) > 0:
+    if not excess(largest) > 0:
         raise InvalidArgument(f"plan: find must be so small that it takes runs to be seen, got {shown(find)}")
-    return float(brentq(lambda x: min(excess(x), 1e9), 1e-9, _LARGEST, xtol=1e-13))
+    return float(brentq(lambda x: min(excess(x), 1e9), 1e-9, largest, xtol=1e-13))
