@@ -22,7 +22,15 @@ from numpy.typing import ArrayLike
 
 from dpwitness.mechanisms.terms.notions.plain import ApproxDP, Claim, FloatArray
 from dpwitness.mechanisms.terms.reading import parse, read_bytes
-from dpwitness.mechanisms.terms.validation import InvalidArgument, require, require_integer, require_positive, require_probability, shown
+from dpwitness.mechanisms.terms.validation import (
+    InvalidArgument,
+    require,
+    require_integer,
+    require_positive,
+    require_probability,
+    require_type,
+    shown,
+)
 
 Lines = tuple[FloatArray, FloatArray]  # epsilons of at least 0, which fall, and deltas
 
@@ -158,6 +166,7 @@ class TradeoffCurve(Curve):
     kind: ClassVar[str] = "fdp"
 
     def __init__(self, alpha: ArrayLike, beta: ArrayLike, *, name: str = "", factor: float = 1.0) -> None:
+        require_type("name", name, str, "be a text", "TradeoffCurve")
         a, b = _checked(alpha, beta)
         kept = _envelope(a, b)
         object.__setattr__(self, "points", tuple(zip(a[kept].tolist(), b[kept].tolist(), strict=True)))
@@ -202,7 +211,7 @@ def _checked(alpha: ArrayLike, beta: ArrayLike) -> tuple[FloatArray, FloatArray]
     owner = "TradeoffCurve"
     try:
         a, b = np.asarray(alpha, dtype=float), np.asarray(beta, dtype=float)
-    except (TypeError, ValueError):
+    except Exception:  # ragged, too large, or an object that cannot be looked at
         raise InvalidArgument(f"{owner}: alpha and beta must be rows of numbers, got {shown(alpha)}") from None
     if a.ndim != 1 or a.shape != b.shape or not 2 <= a.size <= _MOST:
         raise InvalidArgument(f"{owner}: alpha and beta must be two rows of 2 to {_MOST} numbers, got shapes {a.shape} and {b.shape}")

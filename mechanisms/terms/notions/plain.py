@@ -16,7 +16,15 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from dpwitness.mechanisms.terms.validation import InvalidArgument, require, require_integer, require_positive, require_probability, shown
+from dpwitness.mechanisms.terms.validation import (
+    InvalidArgument,
+    require,
+    require_integer,
+    require_positive,
+    require_probability,
+    require_type,
+    shown,
+)
 
 FloatArray = NDArray[np.float64]
 
@@ -394,6 +402,8 @@ class RenyiCurve(Claim):
     bounds_renyi: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
+        for name in ("orders", "epsilons"):
+            require_type(name, getattr(self, name), (tuple, list), "be a tuple of numbers", "RenyiCurve")
         if len(self.orders) != len(self.epsilons) or not self.orders:
             raise InvalidArgument(f"RenyiCurve: orders and epsilons must be as many, got {len(self.orders)} and {len(self.epsilons)}")
         for name in ("orders", "epsilons"):
