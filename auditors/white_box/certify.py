@@ -164,7 +164,7 @@ def certify(
         parameter_lower=low.value,
         parameter_upper=high.value,
         **{key: getattr(found, key) for key in ("epsilons", "delta_lower", "delta_upper", "fpr", "tpr_lower", "tpr_upper", "worst")},
-        notes=tuple(found.notes),
+        notes=(*found.notes, *([pair.unchecked] if pair.unchecked else [])),
         mismatch=mismatch,
         **common,
         trials=2 * check + spent,

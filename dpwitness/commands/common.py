@@ -82,11 +82,18 @@ def subject(parser: argparse.ArgumentParser, *, optional: bool = False) -> None:
         "target", **how, metavar="MODULE:NAME", help="a mechanism or a function f(dataset, size, rng); FILE.py:NAME works too"
     )
     parser.add_argument("--claim", help="pure:EPS, approx:EPS,DELTA, zcdp:RHO, rdp:ALPHA,EPS or gdp:MU; default: the mechanism's own")
-    parser.add_argument("--d0", metavar="JSON", help="a dataset: a list of numbers is a float64 array, anything else stays what JSON says")
+    parser.add_argument(
+        "--d0",
+        metavar="JSON",
+        help="a dataset: a list of numbers is a float64 array, FILE.parquet or FILE.csv a pandas frame, anything else what JSON says",
+    )
     parser.add_argument("--d1", metavar="JSON", help="its neighbour; without --d0 and --d1 pairs are taken from the mechanism's domain")
     parser.add_argument("--kwargs", metavar="JSON", help="keyword arguments for a class, or for a function")
     parser.add_argument(
-        "--relation", metavar="R", help="why they are neighbours: replace-one (default), add-remove, substitution, l1, l2, linf"
+        "--relation",
+        metavar="R",
+        help="why they are neighbours: replace-one (default), add-remove, add-remove:unit=COLUMN, replace-one:k=K, l1, l2, linf, stated, ... "
+        "(dpwitness list relations), or FILE.py:NAME of a Relation of your own",
     )
 
 

@@ -54,7 +54,7 @@ def domain_of(domain: Any) -> Dict[str, Any] | None:  # noqa: UP006
     if domain is None or isinstance(domain, dict):
         return domain
     cls = type(domain)
-    if not (cls.__module__ + ".").startswith(_DOMAINS + ".") or not dataclasses.is_dataclass(cls):
+    if not (cls.__module__ + ".").startswith(_DOMAINS + ".") or not dataclasses.is_dataclass(cls) or cls.__name__ == "Relation":
         return {"own": cls.__name__}
     return dict({field.name: getattr(domain, field.name) for field in dataclasses.fields(cls) if field.init}, kind=cls.__name__)
 

@@ -138,7 +138,10 @@ def test_the_same_seed_finds_the_same():
 @pytest.mark.parametrize(
     ("domain", "message"),
     [
-        ("anything", "domain must be one of Answers, Counts, Records, Rows, LabelledBall or Costs, got 'anything'"),
+        (
+            "anything",
+            "domain must be one of Records, Rows, Table, Events, Texts, Graph, Answers, Counts, LabelledBall, Costs or a Relation",
+        ),
         (None, "LabelledBall or Costs, got None"),
         (Records, "LabelledBall or Costs, got <class"),
     ],
