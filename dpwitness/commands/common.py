@@ -92,8 +92,8 @@ def subject(parser: argparse.ArgumentParser, *, optional: bool = False) -> None:
     parser.add_argument(
         "--relation",
         metavar="R",
-        help="why they are neighbours: replace-one (default), add-remove, add-remove:unit=COLUMN, replace-one:k=K, l1, l2, linf, stated, ... "
-        "(dpwitness list relations), or FILE.py:NAME of a Relation of your own",
+        help="why they are neighbours: replace-one (default), add-remove, add-remove:unit=COLUMN, replace-one:k=K, l1, l2, linf, "
+        "stated, ... (dpwitness list relations), or FILE.py:NAME of a Relation of your own",
     )
 
 

@@ -142,6 +142,9 @@ class Worker:
         with self._users_own(f"{name}.claim raises"):
             claim = getattr(found, "claim", None)
             plain = about.is_plain(found, claim, getattr(found, "domain", None))
+        if plain:
+            about.check_keys(found, name)
+        with self._users_own(f"{name}.claim raises"):
             if callable(claim):
                 claim = claim(**kwargs) if not isinstance(found, type) else claim()
         if claim is not None and not isinstance(claim, str):
