@@ -22,6 +22,7 @@ from .mechanisms.domains.frames import Table as Table
 from .mechanisms.domains.graphs import Graph as Graph
 from .mechanisms.domains.own import Relation as Relation
 from .mechanisms.domains.texts import Texts as Texts
+from .mechanisms.foreign.sql import Query as Query
 from .mechanisms.foreign.target import Target as Target
 from .mechanisms.numerics.drawing import Draws as Draws
 from .mechanisms.terms.notions import GDP as GDP

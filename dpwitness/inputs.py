@@ -144,6 +144,11 @@ def relation_of(text: str) -> Any:
 
 def given(args: argparse.Namespace, **options: bool) -> tuple[Any, str, Json]:
     """What a command is to run, by its target or its ``--command``: as `load`."""
+    if getattr(args, "dsn", None) is not None:
+        return _query(args)
+    for option in ("query", "table", "setup"):
+        if getattr(args, option, None) is not None:
+            raise InvalidArgument(f"--{option} is for databases: give --dsn")
     if args.program is not None:
         return _program(args, options)
     if args.cwd or args.text or args.text_runs:
@@ -151,6 +156,33 @@ def given(args: argparse.Namespace, **options: bool) -> tuple[Any, str, Json]:
     if args.target is None:
         raise InvalidArgument("a target is needed: MODULE:NAME, FILE.py:NAME, or a program by --command")
     return load(args.target, keywords(args.kwargs), args.python, args.time_limit, args.memory, **options)
+
+
+def _query(args: argparse.Namespace) -> tuple[Any, str, Json]:
+    """A database query, in worker processes of this interpreter."""
+    from dpwitness.auditors.targets.naming import QUERY
+    from dpwitness.mechanisms.foreign.target import Isolated
+
+    for name, value in {"a target": args.target, "--command": args.program, "--python": args.python, "--kwargs": args.kwargs}.items():
+        if value is not None:
+            raise InvalidArgument(f"--dsn stands alone: leave out {name}")
+    if args.query is None:
+        raise InvalidArgument("--dsn needs a --query")
+    kwargs = {"dsn": args.dsn, "query": args.query}
+    kwargs |= {key: getattr(args, key) for key in ("table", "setup") if getattr(args, key) is not None}
+    if args.domain is not None:
+        kwargs["domain"] = keywords(args.domain, "--domain")
+    found = Isolated(*QUERY.split(":"), None, kwargs, args.time_limit, args.memory)
+    with shown():
+        found.describe()
+    return found, "query", {"target": QUERY, "kwargs": kwargs}
+
+
+def domain_of(text: str | None) -> Any:
+    """The domain that ``--domain`` declares, as a target file does."""
+    from dpwitness.mechanisms.foreign.slots import build_domain
+
+    return None if text is None else build_domain(keywords(text, "--domain"), "--domain")
 
 
 def _program(args: argparse.Namespace, options: dict[str, bool]) -> tuple[Any, str, Json]:

@@ -370,7 +370,7 @@ def pairs_of(mechanism: Any, pair: Pair | Sequence[Pair] | None, domain: Domain 
             raise InvalidArgument(f"pair must be a Pair or a non-empty list of Pairs, got {shown(pair)}")
         for side, dataset in ((side, getattr(p, side)) for p in found for side in ("d0", "d1")):
             if isinstance(domain, Domain) and (wrong := domain.other_columns(dataset)):
-                raise InvalidArgument(f"pair: {side} is none of the domain: {wrong}")
+                raise InvalidArgument(f"pair: {side.upper()} is none of the domain: {wrong}")
         return list(found)
     if domain is None:
         raise InvalidArgument("pair must be given, or a domain to take pairs from, got neither")

@@ -19,6 +19,7 @@ from dpwitness.mechanisms.terms.reading import Json
 from dpwitness.mechanisms.terms.validation import InvalidArgument
 
 FOREIGN = "dpwitness.mechanisms.foreign:Target"
+QUERY = "dpwitness.mechanisms.foreign.sql:Query"
 
 
 def relative(path: str | Path) -> str:

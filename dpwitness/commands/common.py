@@ -133,6 +133,17 @@ def program(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--text-runs", choices=["batch", "one"], help="start it for each batch of runs (default), or for each run")
 
 
+def database(parser: argparse.ArgumentParser) -> None:
+    """Options of commands that run database queries, and the domain of what names none."""
+    told = "instead of a target, a database: sqlite:///:memory: or duckdb:///FILE, which is opened read only and copied to memory"
+    parser.add_argument("--dsn", metavar="DSN", help=told)
+    parser.add_argument("--query", metavar="SQL", help="one SELECT; its rows are the output of a run, which may only read")
+    parser.add_argument("--table", metavar="NAME", help="what the query calls the dataset; default data")
+    parser.add_argument("--setup", metavar="SQL", help="statements that are run before: views, macros")
+    told = """the datasets, as a target file declares them: '{"kind": "Table", "columns": {"age": [0, 120]}}'; see dpwitness list domains"""
+    parser.add_argument("--domain", metavar="JSON", help=told)
+
+
 def chosen(text: str, names: Sequence[str], option: str = "--format") -> list[str]:
     """The names in a list with commas. Raises InvalidArgument, with those that exist, where one does not, or none is given."""
     found = [name.strip() for name in text.split(",")]

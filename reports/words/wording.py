@@ -161,6 +161,8 @@ def dataset(value: Any) -> str:
     if isinstance(value, dict) and value.get("$type") == "graph":
         held = {"nodes": [node for node, _ in value["nodes"]], "edges": [edge[:2] for edge in value["edges"]]}
         return f"{value['form']}: " + ", ".join(f"{name} {_entries(items, '[]')}" for name, items in held.items())
+    if isinstance(value, dict) and value and "$type" not in value:
+        return "{" + ", ".join(f"{name}: {dataset(part)}" for name, part in value.items()) + "}"
     if isinstance(value, list):
         return _entries(value, "[]")
     return _entry(value)
