@@ -160,7 +160,7 @@ def test_a_reference_leads_nowhere_else(tmp_path):
     held["pair"]["d0"]["file"] = "../secret.parquet"
     del held["sha256"]
     path.write_text(json.dumps(held))
-    with pytest.raises(dpw.InvalidArgument, match="parquet.file must be named by its content"):
+    with pytest.raises(dpw.InvalidArgument, match=r"parquet\.file must be named by its content"):
         dpw.replay(path, mechanism=count)
 
 
