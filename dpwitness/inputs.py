@@ -172,7 +172,8 @@ def _query(args: argparse.Namespace) -> tuple[Any, str, Json]:
     kwargs |= {key: getattr(args, key) for key in ("table", "setup") if getattr(args, key) is not None}
     if args.domain is not None:
         kwargs["domain"] = keywords(args.domain, "--domain")
-    found = Isolated(*QUERY.split(":"), None, kwargs, args.time_limit, args.memory)
+    place, _, name = QUERY.partition(":")
+    found = Isolated(place, name, None, kwargs, args.time_limit, args.memory)
     with shown():
         found.describe()
     return found, "query", {"target": QUERY, "kwargs": kwargs}

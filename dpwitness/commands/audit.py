@@ -92,8 +92,8 @@ def run(args: argparse.Namespace) -> int:
     pair, given = pair_of(args.d0, args.d1, args.relation, mechanism), scores(args.scores)
     domain, drawn = domain_of(args.domain), bar()
     with workers(args, mechanism, given) as executor, apart():
-        asked = {"name": name, "executor": executor, "progress": drawn, "target": target, "scores": given, "domain": domain}
-        results = examine(mechanism, pair, args, **asked)
+        more: dict[str, Any] = {"name": name, "executor": executor, "progress": drawn, "target": target, "scores": given, "domain": domain}
+        results = examine(mechanism, pair, args, **more)
     if drawn is not None:
         drawn.close()
     return conclude(args, results, title=f"Audit of {name}", bits=args.bits, known=known)

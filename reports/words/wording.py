@@ -9,7 +9,6 @@ import unicodedata
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from dpwitness.mechanisms.terms.jsonable import from_jsonable
 from dpwitness.mechanisms.terms.reading import Json
 
 _SHOWN = 8  # entries of a long dataset
@@ -175,6 +174,8 @@ def rows_of(frame: Json) -> list[Json]:
 
 
 def _column(column: Json) -> list[Any]:
+    from dpwitness.mechanisms.terms.jsonable import from_jsonable
+
     values = from_jsonable(column["values"])
     found = values.astype(str).tolist() if values.dtype.kind in "mM" else values.tolist()
     if column["categories"] is not None:

