@@ -150,7 +150,8 @@ class Worker:
         if claim is not None and not isinstance(claim, str):
             if not hasattr(claim, "kind"):
                 raise Wrong(f"{name}.claim must be text like 'pure:1', or a function that returns such text, got {claim!r}")
-            claim = f"{claim.kind}:{','.join(repr(float(v)) for v in claim.numbers)}"
+            numbers = claim.numbers if claim.kind in ("approx", "rdp") else claim.numbers[:1]  # the others' delta is 0
+            claim = f"{claim.kind}:{','.join(repr(float(v)) for v in numbers)}"
         return {
             "claim": claim,
             "domain": wire.pack(about.domain_of(getattr(found, "domain", None)), out),

@@ -99,3 +99,13 @@ def test_a_noisy_count_stands_and_rows_clipped_in_place_of_users_fall():
         dpw.replay(users.witness)
     again = dpw.replay(users.witness, allow=[f"sqlite:///:memory: {wrong}"])
     assert again.verdict is dpw.Verdict.VIOLATED
+
+
+def test_a_promise_that_is_an_object_reaches_the_command_line():
+    from dpwitness.mechanisms.foreign.target import Isolated
+
+    for claim in ("pure:1", "approx:1,1e-05", "zcdp:0.5", "rdp:2,1", "gdp:1"):
+        kwargs = {"dsn": "sqlite:///:memory:", "query": "SELECT 1", "claim": claim, "domain": SPENT}
+        found = Isolated("dpwitness.mechanisms.foreign.sql", "Query", None, kwargs)
+        assert str(found.claim) == claim and not found.seeded
+        assert found.domain == dpw.Table(SPENT["columns"], frame="dict")
