@@ -142,8 +142,8 @@ def test_the_same_seed_finds_the_same():
             "anything",
             "domain must be one of Records, Rows, Table, Events, Texts, Graph, Answers, Counts, LabelledBall, Costs or a Relation",
         ),
-        (None, "LabelledBall or Costs, got None"),
-        (Records, "LabelledBall or Costs, got <class"),
+        (None, "LabelledBall, Costs or a Relation, got None"),
+        (Records, "LabelledBall, Costs or a Relation, got <class"),
     ],
 )
 def test_what_is_no_domain_is_refused(domain, message):

@@ -108,4 +108,4 @@ def test_a_promise_that_is_an_object_reaches_the_command_line():
         kwargs = {"dsn": "sqlite:///:memory:", "query": "SELECT 1", "claim": claim, "domain": SPENT}
         found = Isolated("dpwitness.mechanisms.foreign.sql", "Query", None, kwargs)
         assert str(found.claim) == claim and not found.seeded
-        assert found.domain == dpw.Table(SPENT["columns"], frame="dict")
+        assert found.domain.held == dpw.Table(SPENT["columns"], frame="dict").held
