@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, Dict, List  # noqa: UP035
 import numpy as np
 
 if TYPE_CHECKING or __name__ != "wire":
-    from dpwitness.mechanisms.terms import libraries as libraries
+    from dpwitness.mechanisms.terms import libraries
 else:  # in a worker, whose interpreter may have no dpwitness
     _place = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "terms", "libraries.py")
     _spec = importlib.util.spec_from_file_location("libraries", _place)

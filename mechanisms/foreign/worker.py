@@ -45,6 +45,7 @@ import numpy as np
 
 if TYPE_CHECKING:
     from dpwitness.mechanisms.foreign import about, global_generators, wire
+    from dpwitness.mechanisms.terms import libraries
 else:
 
     def _beside(name):
@@ -55,6 +56,7 @@ else:
         return module
 
     about, wire, global_generators = _beside("about"), _beside("wire"), _beside("global_generators")
+    libraries = wire.libraries
 
 
 def _recording() -> Any:
@@ -296,12 +298,12 @@ class Worker:
         if key in self.ready:  # a copy of it cannot reach the next batch, so it is looked at in the first calls only
             built, before = self.ready[key]
             self.watched[key] += 1
-            return wire.libraries.light_copy(built), before if self.watched[key] < _WATCHED else None
+            return libraries.light_copy(built), before if self.watched[key] < _WATCHED else None
         try:
             dataset = wire.unpack(*found)
-        except wire.libraries.Unheld as error:
+        except libraries.Unheld as error:
             raise Wrong(f"the dataset cannot be built here: {error}") from None
-        before, light = _looks(dataset), wire.libraries.light_copy(dataset)
+        before, light = _looks(dataset), libraries.light_copy(dataset)
         if key and light is not None:
             self.ready[key], self.watched[key] = (dataset, before), 0
             return light, before
@@ -408,7 +410,7 @@ def _looks(dataset: Any) -> Any:
     blobs: wire.Blobs = []
     try:
         return wire.pack_dataset(dataset, blobs), blobs
-    except wire.libraries.Unheld as error:
+    except libraries.Unheld as error:
         return str(error), []
 
 
