@@ -119,7 +119,7 @@ def test_a_truncated_message_is_the_end():
 @pytest.mark.parametrize("name", ["worker.py", "wire.py", "about.py", "keeper.py", "global_generators.py", "../terms/libraries.py"])
 def test_the_worker_stands_alone(name):
     """It is read by Python 3.8, imports the standard library and NumPy alone, and knows no pickle."""
-    tree = ast.parse(Path(wire.__file__).with_name(name).read_text(), feature_version=(3, 8))
+    tree = ast.parse((Path(wire.__file__).parent / name).read_text(), feature_version=(3, 8))
     for_types = [id(node) for outer in ast.walk(tree) if isinstance(outer, ast.If) for node in outer.body if "TYPE" in ast.dump(outer.test)]
     names = {alias.name.partition(".")[0] for node in ast.walk(tree) if isinstance(node, ast.Import) for alias in node.names}
     names |= {n.module.partition(".")[0] for n in ast.walk(tree) if isinstance(n, ast.ImportFrom) and id(n) not in for_types}
