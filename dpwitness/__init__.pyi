@@ -17,6 +17,12 @@ from .auditors.results.verdicts import Verdict as Verdict
 from .auditors.white_box.certify import certify as certify
 from .console import progress_bar as progress_bar
 from .executors.opening import executor as executor
+from .mechanisms.domains.frames import Events as Events
+from .mechanisms.domains.frames import Table as Table
+from .mechanisms.domains.graphs import Graph as Graph
+from .mechanisms.domains.own import Relation as Relation
+from .mechanisms.domains.texts import Texts as Texts
+from .mechanisms.foreign.sql import Query as Query
 from .mechanisms.foreign.target import Target as Target
 from .mechanisms.numerics.drawing import Draws as Draws
 from .mechanisms.terms.notions import DPSGD as DPSGD

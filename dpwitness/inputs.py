@@ -47,6 +47,8 @@ def _short(text: str) -> str:
 def dataset(name: str, text: str, *, arrays: bool = True) -> Any:
     """A dataset from JSON: lists of numbers are float64 arrays (unless `arrays` is off), tagged values what they were; the rest stays.
 
+    The name of a Parquet or CSV file gives the pandas frame that it holds.
+
     Examples
     --------
     >>> dataset("d0", "[[1, 2], [3, 4]]").shape
@@ -54,6 +56,8 @@ def dataset(name: str, text: str, *, arrays: bool = True) -> Any:
     >>> dataset("d0", '["a", "b"]')
     ['a', 'b']
     """
+    if text.endswith((".parquet", ".csv")):
+        return _frame(name, text)
     value = _json(f"--{name}", text)
     try:
         found = from_jsonable(value)
@@ -65,6 +69,18 @@ def dataset(name: str, text: str, *, arrays: bool = True) -> Any:
         except (ValueError, OverflowError):  # ragged, or beyond the floats
             return found
     return found
+
+
+def _frame(name: str, file: str) -> Any:
+    from dpwitness.mechanisms.terms.libraries import Unheld, library
+
+    try:
+        pandas = library("pandas")
+        return (pandas.read_parquet if file.endswith(".parquet") else pandas.read_csv)(file)
+    except Unheld as error:
+        raise InvalidArgument(f"--{name}: {error}") from None
+    except Exception as error:  # whatever the file may hold
+        raise InvalidArgument(f"--{name} must be a frame that pandas reads, got {_short(file)}: {said(error)}") from None
 
 
 def _numeric(value: Any) -> bool:
@@ -104,7 +120,26 @@ def pair_of(d0: str | None, d1: str | None, relation: str | None, mechanism: Any
         for i, other in ((0, found[1]), (1, found[0])):
             if found[i].shape == (0,) and other.ndim > 1:  # no rows, of the other's width: JSON cannot say it
                 found[i] = found[i].reshape(0, *other.shape[1:])
-    return Pair(found[0], found[1], relation or own_relation)
+    return Pair(found[0], found[1], relation_of(relation or own_relation))
+
+
+def relation_of(text: str) -> Any:
+    """A relation from ``--relation``: as it is spelled, or by FILE.py:NAME one of the user's own, whose check runs in this process."""
+    if ".py:" not in text:
+        return text
+    from dpwitness.auditors.targets.naming import load_target
+
+    try:
+        with apart():
+            found = load_target(text)
+    except InvalidArgument as error:
+        raise InvalidArgument(f"--relation: {error}") from None
+    except (Exception, SystemExit) as error:
+        _show(error)
+        raise InvalidArgument(f"--relation: {text!r} could not be loaded: {said(error)}") from None
+    if not callable(getattr(found, "check", None)):
+        raise InvalidArgument(f"--relation: {text!r} must be a dpwitness.Relation, it is of type {type(found).__name__}")
+    return found
 
 
 def claim_of(args: argparse.Namespace, mechanism: Any) -> Any:
@@ -121,6 +156,11 @@ def claim_of(args: argparse.Namespace, mechanism: Any) -> Any:
 
 def given(args: argparse.Namespace, **options: bool) -> tuple[Any, str, Json]:
     """What a command is to run, by its target or its ``--command``: as `load`."""
+    if getattr(args, "dsn", None) is not None:
+        return _query(args)
+    for option in ("query", "table", "setup"):
+        if getattr(args, option, None) is not None:
+            raise InvalidArgument(f"--{option} is for databases: give --dsn")
     if args.program is not None:
         return _program(args, options)
     if args.cwd or args.text or args.text_runs:
@@ -128,6 +168,34 @@ def given(args: argparse.Namespace, **options: bool) -> tuple[Any, str, Json]:
     if args.target is None:
         raise InvalidArgument("a target is needed: MODULE:NAME, FILE.py:NAME, or a program by --command")
     return load(args.target, keywords(args.kwargs), args.python, args.time_limit, args.memory, **options)
+
+
+def _query(args: argparse.Namespace) -> tuple[Any, str, Json]:
+    """A database query, in worker processes of this interpreter."""
+    from dpwitness.auditors.targets.naming import QUERY
+    from dpwitness.mechanisms.foreign.target import Isolated
+
+    for name, value in {"a target": args.target, "--command": args.program, "--python": args.python, "--kwargs": args.kwargs}.items():
+        if value is not None:
+            raise InvalidArgument(f"--dsn stands alone: leave out {name}")
+    if args.query is None:
+        raise InvalidArgument("--dsn needs a --query")
+    kwargs = {"dsn": args.dsn, "query": args.query}
+    kwargs |= {key: getattr(args, key) for key in ("table", "setup") if getattr(args, key) is not None}
+    if args.domain is not None:
+        kwargs["domain"] = keywords(args.domain, "--domain")
+    place, _, name = QUERY.partition(":")
+    found = Isolated(place, name, None, kwargs, args.time_limit, args.memory)
+    with shown():
+        found.describe()
+    return found, "query", {"target": QUERY, "kwargs": kwargs}
+
+
+def domain_of(text: str | None) -> Any:
+    """The domain that ``--domain`` declares, as a target file does."""
+    from dpwitness.mechanisms.foreign.slots import build_domain
+
+    return None if text is None else build_domain(keywords(text, "--domain"), "--domain")
 
 
 def _program(args: argparse.Namespace, options: dict[str, bool]) -> tuple[Any, str, Json]:

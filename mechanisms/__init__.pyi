@@ -2,9 +2,14 @@ from .domains import Answers as Answers
 from .domains import Costs as Costs
 from .domains import Counts as Counts
 from .domains import Domain as Domain
+from .domains import Events as Events
+from .domains import Graph as Graph
 from .domains import LabelledBall as LabelledBall
 from .domains import Records as Records
+from .domains import Relation as Relation
 from .domains import Rows as Rows
+from .domains import Table as Table
+from .domains import Texts as Texts
 from .numerics.kernels import Kernel as Kernel
 from .numerics.losses import Loss as Loss
 from .numerics.solvers import ConvergenceError as ConvergenceError

@@ -169,6 +169,7 @@ def audit(
     asked = _request(mechanism, claim, trials, confidence, seed, executor, name, time_limit, progress, target, stop, bits)
     state = _begin(asked, None if near is None else require_numbers("near", near, "audit").ravel())
     pairs = pairs_of(mechanism, pair, domain)
+    state.note(*_cautions(pairs))
     for each in pairs:
         claim.on(each)  # raises where it says nothing of the pair
     every = scores_of(scores, mechanism, "audit")
@@ -256,6 +257,7 @@ def confirm(
     state = _begin(_request(mechanism, claim, trials, confidence, seed, executor, name, time_limit, progress, target))
     state.hold_to(pair)
     _use(state, scores)
+    state.note(*_cautions([pair]))
 
     def test() -> None:
         width, _ = probe(state, pair, 0)
@@ -360,15 +362,22 @@ def _kept(state: Course, work: Callable[[], None], own_executor: bool) -> AuditR
     return result
 
 
+def _cautions(pairs: Sequence[Pair]) -> list[str]:
+    """What must be told of pairs that were not compared."""
+    return list(dict.fromkeys(pair.unchecked for pair in pairs if pair.unchecked))
+
+
 def pairs_of(mechanism: Any, pair: Pair | Sequence[Pair] | None, domain: Domain | None = None) -> list[Pair]:
     """The pairs that an audit looks at: those given, or those of the domain."""
-    if isinstance(pair, Pair):
-        return [pair]
-    if pair is not None:
-        if not isinstance(pair, list | tuple) or not pair or not all(isinstance(p, Pair) for p in pair):
-            raise InvalidArgument(f"pair must be a Pair or a non-empty list of Pairs, got {shown(pair)}")
-        return list(pair)
     domain = getattr(mechanism, "domain", None) if domain is None else domain
+    if pair is not None:
+        found = [pair] if isinstance(pair, Pair) else pair
+        if not isinstance(found, list | tuple) or not found or not all(isinstance(p, Pair) for p in found):
+            raise InvalidArgument(f"pair must be a Pair or a non-empty list of Pairs, got {shown(pair)}")
+        for side, dataset in ((side, getattr(p, side)) for p in found for side in ("d0", "d1")):
+            if isinstance(domain, Domain) and (wrong := domain.other_columns(dataset)):
+                raise InvalidArgument(f"pair: {side.upper()} is none of the domain: {wrong}")
+        return list(found)
     if domain is None:
         raise InvalidArgument("pair must be given, or a domain to take pairs from, got neither")
     require_neighbours(domain, "audit")

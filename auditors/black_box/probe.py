@@ -22,7 +22,6 @@ from dpwitness.auditors.running.health import Unfit, check_structure, same_outpu
 from dpwitness.auditors.running.rounds import of_this_project
 from dpwitness.mechanisms.foreign import global_generators
 from dpwitness.mechanisms.foreign.wire import text_of
-from dpwitness.mechanisms.terms.jsonable import to_jsonable
 from dpwitness.mechanisms.terms.protocol import AlwaysRaises, MechanismFailed
 
 _BETWEEN = (1, 2)  # calls between the replays
@@ -188,4 +187,5 @@ def _raises(side: Outputs, how: Callable[[Any], bool] = any) -> bool:
 
 
 def _shown(stage: Stage) -> str:
-    return repr([to_jsonable(dataset) for dataset in (stage.pair.d0, stage.pair.d1)])
+    told = stage.pair.to_json()
+    return repr([told["d0"], told["d1"]])

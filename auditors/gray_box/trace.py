@@ -196,6 +196,8 @@ def _told(seen: Seen, result: AuditResult | None, examiner: Examiner, named: Jso
         notes += [f"seen in a few runs, which may be chance, and not confirmed: {finding}" for finding in seen.suspicions]
     if result is not None and result.verdict is Verdict.ERROR:
         notes.append(f"the audit ended in {result.headline()}")
+    if seen.pair.unchecked:
+        notes.append(seen.pair.unchecked)
     verdict = Verdict.VIOLATED if confirmed else Verdict.INCONCLUSIVE if findings else Verdict.NOT_REFUTED
     return TraceResult(
         verdict=verdict,

@@ -11,8 +11,7 @@ from itertools import islice
 
 import numpy as np
 
-from dpwitness.mechanisms.domains import Domain
-from dpwitness.mechanisms.terms.jsonable import to_jsonable
+from dpwitness.mechanisms.domains import KINDS, Domain
 from dpwitness.mechanisms.terms.pairs import Pair
 from dpwitness.mechanisms.terms.validation import InvalidArgument, shown
 
@@ -47,8 +46,7 @@ def pairs_for(domain: Domain) -> list[Pair]:
 def require_neighbours(domain: Domain, owner: str) -> None:
     """An InvalidArgument unless it is a domain; each of those has neighbours, as it was built."""
     if not isinstance(domain, Domain):
-        kinds = "Answers, Counts, Records, Rows, LabelledBall or Costs"
-        raise InvalidArgument(f"{owner}: domain must be one of {kinds}, got {shown(domain)}")
+        raise InvalidArgument(f"{owner}: domain must be one of {', '.join(KINDS)} or a Relation, got {shown(domain)}")
 
 
 def _new(found: Iterable[Pair | None], seen: set[frozenset[str]]) -> Iterator[Pair]:
@@ -56,7 +54,8 @@ def _new(found: Iterable[Pair | None], seen: set[frozenset[str]]) -> Iterator[Pa
     for pair in found:
         if pair is None:
             continue
-        key = frozenset(json.dumps(to_jsonable(d)) for d in (pair.d0, pair.d1))
+        told = pair.to_json()
+        key = frozenset(json.dumps(told[side]) for side in ("d0", "d1"))
         if len(key) == 2 and key not in seen:
             seen.add(key)
             yield pair

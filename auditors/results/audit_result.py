@@ -140,7 +140,7 @@ class AuditResult(Result):
             pair, event, tally, bound = level.pair, level.event, level.tally, level.epsilon_lower
         else:
             return None
-        if pair is None or event is None or tally is None:
+        if pair is None or not pair.writable or event is None or tally is None:
             return None
         parts = (self.stages if value else ()) or (Part(tally),)
         earlier = {"stages": [part.to_json() for part in parts[:-1]], "lost": parts[-1].lost} if len(parts) > 1 else {}

@@ -12,12 +12,13 @@ from typing import Any
 from dpwitness.auditors.events.divergence import Binned
 from dpwitness.auditors.events.reading import read_event
 from dpwitness.auditors.events.rules import Event
+from dpwitness.auditors.results.beside import has_beside, taken_in
 from dpwitness.auditors.statistics.certificate import Tally
 from dpwitness.auditors.statistics.combination import Part, combined
 from dpwitness.mechanisms.terms.classes import Resolver
 from dpwitness.mechanisms.terms.jsonable import from_jsonable
 from dpwitness.mechanisms.terms.notions import Claim, exact_claim
-from dpwitness.mechanisms.terms.pairs import RELATIONS, Pair
+from dpwitness.mechanisms.terms.pairs import Pair
 from dpwitness.mechanisms.terms.reading import (
     Json,
     Rule,
@@ -36,6 +37,7 @@ from dpwitness.mechanisms.terms.reading import (
     whole,
     within_limits,
 )
+from dpwitness.mechanisms.terms.relations import parse_relation
 from dpwitness.mechanisms.terms.validation import InvalidArgument
 
 SCHEMA = 1
@@ -48,7 +50,17 @@ _positive = number(lambda v: v > 0, "positive and finite")
 _bound = number(lambda v: v > 0, 'positive, or "inf"', words_allowed=("inf",))
 _target = nullable(record({"kwargs": items(anything)}, target=text(1000, empty=False)))
 _function = record({"kwargs": items(anything)}, target=text(1000, empty=False))
-_pair = record(d0=anything, d1=anything, relation=one_of(*RELATIONS), why=text())
+
+
+def relation_rule(value: Any, path: str) -> str:
+    """The spelling of a relation."""
+    try:
+        return str(parse_relation(text(500, empty=False)(value, path), path))
+    except InvalidArgument as error:
+        raise InvalidArgument(str(error).replace(": relation", "", 1)) from None
+
+
+_pair = record(d0=anything, d1=anything, relation=relation_rule, why=text())
 _tallied: dict[str, Rule] = {"correct": whole(), "wrong": whole(), "rounds": whole(1, RUNS), "directions": whole(1, 2)}
 _weight = number(lambda v: 0 <= v <= 1, "a number in [0, 1]")
 _stage = record(None, **_tallied, lost=whole(), weight=_weight)
@@ -198,11 +210,23 @@ def load_json(source: str | Path | Json) -> tuple[Json, str]:
     if not isinstance(data, dict) or "schema_version" not in data:
         raise InvalidArgument(f"replay: {name} is no witness: it has no schema_version")
     check_schema(data, name)
+    if not isinstance(source, dict) and has_beside(data):
+        data = _whole(data, name, Path(source).parent)
     try:
         _SCHEMAS[_kind(data)](data, "")
         return data, name
     except InvalidArgument as error:
         raise _incomplete(name, error) from None
+
+
+def _whole(data: Json, name: str, folder: Path) -> Json:
+    """The witness with the frames that lie beside it, sealed anew: its own seal covers their hashes."""
+    notes = check_seal(data, name)
+    try:
+        found: Json = taken_in(data, folder)
+    except InvalidArgument as error:
+        raise InvalidArgument(f"replay: {name}: {error}") from None
+    return found if notes else seal(found)
 
 
 def _kind(data: Json) -> str:

@@ -15,10 +15,12 @@ from dpwitness.mechanisms.foreign.program import script_of
 from dpwitness.mechanisms.foreign.target import Target
 from dpwitness.mechanisms.terms.classes import public_name, today
 from dpwitness.mechanisms.terms.jsonable import from_jsonable, to_jsonable
+from dpwitness.mechanisms.terms.notions import Claim
 from dpwitness.mechanisms.terms.reading import Json
 from dpwitness.mechanisms.terms.validation import InvalidArgument
 
 FOREIGN = "dpwitness.mechanisms.foreign:Target"
+QUERY = "dpwitness.mechanisms.foreign.sql:Query"
 
 
 def relative(path: str | Path) -> str:
@@ -41,7 +43,7 @@ def describe_target(mechanism: Any) -> Json | None:
     if not dataclasses.is_dataclass(mechanism):
         return None
     try:
-        fields = {f.name: to_jsonable(getattr(mechanism, f.name)) for f in dataclasses.fields(mechanism) if f.init}
+        fields = {f.name: to_jsonable(_field(getattr(mechanism, f.name))) for f in dataclasses.fields(mechanism) if f.init}
     except InvalidArgument:
         return None
     if isinstance(mechanism, Target) and mechanism.command:
@@ -54,6 +56,11 @@ def describe_target(mechanism: Any) -> Json | None:
         if fields["python"] and not relative(fields["python"]).startswith(".."):  # others are of this machine in any case
             fields["python"] = relative(fields["python"]) if os.path.isabs(fields["python"]) else fields["python"]
     return target | {"kwargs": fields}
+
+
+def _field(value: Any) -> Any:
+    """A field as it can be given again: a claim by its spelling."""
+    return str(value) if isinstance(value, Claim) else value
 
 
 def source_of(mechanism: Any, target: Json | None) -> Json | None:

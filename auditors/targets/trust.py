@@ -5,7 +5,7 @@ A witness names its target, and anybody may have written it. Run are only
 - this project's own mechanisms, and the measures of its claims;
 - targets that lie under the current folder, and objects that such modules define themselves;
 - targets of the environments of ``dpwitness targets``;
-- what the user names: ``--allow MODULE:NAME``, ``--target``, `mechanism`; a program always, by its whole command.
+- what the user names: ``--allow MODULE:NAME``, ``--target``, `mechanism`; a program always, by its whole command, and so a database query.
 
 Callables that are built in or of the standard library are never run, whoever names them.
 """
@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import Any
 
 from dpwitness.auditors.targets.locating import home_of, imports_of, line_of, locate, standard
-from dpwitness.auditors.targets.naming import FOREIGN, built, imported, named
+from dpwitness.auditors.targets.naming import FOREIGN, QUERY, built, imported, named
 from dpwitness.mechanisms.foreign.program import resolved, script_of
 from dpwitness.mechanisms.terms.classes import is_known, public_name
 from dpwitness.mechanisms.terms.jsonable import from_jsonable
@@ -40,6 +40,11 @@ _OWN_FUNCTIONS = tuple(f"dpwitness.auditors{room}:feature_distance" for room in 
 _INSTALLED = {"site-packages", "dist-packages"}
 _TARGET = record({"kwargs": items(lambda value, _: value)}, target=text(1000, empty=False))
 _limit = number(lambda v: 0 <= v <= 1e9, "a number, at least 0")
+_sql = text(20_000)
+_any = items(lambda value, _: value)
+_QUERY = record(
+    {"table": text(100), "setup": _sql, "claim": nullable(lambda v, _: v), "domain": nullable(_any)}, dsn=text(1000), query=_sql
+)
 _SIZE = 200_000  # dimensions, lengths, rounds of a mechanism
 
 
@@ -166,6 +171,8 @@ class Trust:
         plan = Planned(fields["target"], place, name, fields.get("kwargs", {}), self, what)
         if fields["target"] == FOREIGN:
             return self._foreign(plan)
+        if fields["target"] == QUERY:
+            return self._query(plan)
         if place.partition(".")[0] == "dpwitness" and not place.endswith(".py"):
             if not _OWN.fullmatch(place) and fields["target"] not in _OWN_FUNCTIONS:
                 raise InvalidArgument(f"{what} {shown(plan.target)} is no mechanism of this project")
@@ -227,7 +234,7 @@ class Trust:
         if plan.file is None:
             runs = isinstance(found, type) and callable(getattr(found, "sample", None)) and is_known(public_name(found))
             measured = isinstance(found, types.FunctionType) and home.startswith("dpwitness.proofs_checks.") and _OWN.fullmatch(home)
-            if not (runs or measured or plan.target in (*_OWN_FUNCTIONS, FOREIGN)):
+            if not (runs or measured or plan.target in (*_OWN_FUNCTIONS, FOREIGN, QUERY)):
                 raise InvalidArgument(f"{plan.what} {shown(plan.target)} is no mechanism of this project")
             return
         expected = plan.file.stem if plan.place.endswith(".py") else plan.place
@@ -253,6 +260,14 @@ class Trust:
         if not isinstance(found, type):
             raise InvalidArgument(f"{path} must name a class, got {shown(name)}")
         return found
+
+    def _query(self, plan: Planned) -> Planned:
+        """A database query: it may read files, so it runs where the user names its database and its text."""
+        held = _QUERY(plan.kwargs, f"{plan.what}.kwargs")
+        told = [held["dsn"], held["query"], *filter(None, [held.get("setup")])]
+        if (word := " ".join(told)) not in self.allow:
+            raise NeedsWord(f"{plan.what} is a database query, which runs only if it is named", word)
+        return plan
 
     def _foreign(self, plan: Planned) -> Planned:
         """A target that runs in an interpreter of its own: its file, its name and the interpreter are judged."""

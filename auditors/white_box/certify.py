@@ -165,7 +165,7 @@ def certify(
         parameter_lower=low.value,
         parameter_upper=high.value,
         **{key: getattr(found, key) for key in ("epsilons", "delta_lower", "delta_upper", "fpr", "tpr_lower", "tpr_upper", "worst")},
-        notes=(*found.notes, *said),
+        notes=(*found.notes, *said, *([pair.unchecked] if pair.unchecked else [])),
         mismatch=mismatch,
         **common,
         trials=2 * check + spent,

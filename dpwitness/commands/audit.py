@@ -15,6 +15,7 @@ from dpwitness.commands.common import (
     accepted,
     accepting,
     conclude,
+    database,
     interpreter,
     program,
     running,
@@ -41,6 +42,7 @@ def arguments(command: Command) -> None:
     audit = command("audit", "look for a violation of one mechanism's promise by running it")
     subject(audit, optional=True)
     program(audit)
+    database(audit)
     audit.add_argument("--confidence", type=CONFIDENCE, default=0.99, metavar="C", help="of the verdict; default 0.99")
     audit.add_argument("--stop", choices=["gross", "violation", "never"], default="gross", help="when to stop before all trials are run")
     audit.add_argument(
@@ -79,8 +81,8 @@ def _where(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """``dpwitness audit``."""
+    from dpwitness.inputs import domain_of, pair_of, scores, workers
     from dpwitness.inputs import given as asked
-    from dpwitness.inputs import pair_of, scores, workers
     from dpwitness.reports.audit.report import check_writable
 
     if args.report is not None:
@@ -88,9 +90,10 @@ def run(args: argparse.Namespace) -> int:
     known = accepted(args)
     mechanism, name, target = asked(args, in_process=args.in_process, density=args.white_box or args.search)
     pair, given = pair_of(args.d0, args.d1, args.relation, mechanism), scores(args.scores)
-    drawn = bar()
+    domain, drawn = domain_of(args.domain), bar()
     with workers(args, mechanism, given) as executor, apart():
-        results = examine(mechanism, pair, args, name=name, executor=executor, progress=drawn, target=target, scores=given)
+        more: dict[str, Any] = {"name": name, "executor": executor, "progress": drawn, "target": target, "scores": given, "domain": domain}
+        results = examine(mechanism, pair, args, **more)
     if drawn is not None:
         drawn.close()
     return conclude(args, results, title=f"Audit of {name}", bits=args.bits, known=known)
@@ -106,6 +109,7 @@ def examine(
     progress: Progress | None,
     target: Any,
     scores: Any = None,
+    domain: Any = None,
 ) -> list[AuditResult | CertifyResult]:
     """The results that were asked for: the enclosure first, where there is one."""
     from dpwitness.auditors.black_box.audit import audit
@@ -129,11 +133,13 @@ def examine(
         raise InvalidArgument("--seconds is for audits that run the mechanism: with --white-box give --trials")
     if args.white_box and not args.search and args.scores:
         raise InvalidArgument("--scores is for audits that run the mechanism: leave out --white-box")
+    if domain is not None and args.white_box:
+        raise InvalidArgument("--domain is for audits that run the mechanism: leave out --white-box")
     seed, pairs, near = args.seed or 0, [pair] if pair else [], None
     notes: tuple[str, ...] = ()
     if args.search:
         claim = promised(mechanism, claim_of(args, mechanism), "audit")
-        pairs, near, notes = _found(mechanism, claim, args.search_seconds or SEARCH_SECONDS, seed, name)
+        pairs, near, notes = _found(mechanism, domain, claim, args.search_seconds or SEARCH_SECONDS, seed, name)
     results: list[AuditResult | CertifyResult] = []
     common: dict[str, Any] = {
         "claim": claim_of(args, mechanism),
@@ -149,19 +155,19 @@ def examine(
         options = {"stop": args.stop, "time_limit": args.time_limit, "executor": executor, "progress": progress, "near": near}
         options |= {"store": args.store, "extend_to": args.extend}
         budget = {"trials": args.trials, "seconds": args.seconds, "announce": announce, "scores": scores or None}
-        result = audit(mechanism, pair=pairs or None, **budget, **common, **options)
+        result = audit(mechanism, pair=pairs or None, domain=domain, **budget, **common, **options)
         results.append(replace(result, notes=(*result.notes, *notes)))
     return results
 
 
-def _found(mechanism: Any, claim: Claim, seconds: float, seed: int, name: str) -> tuple[list[Pair], Any, tuple[str, ...]]:
+def _found(mechanism: Any, domain: Any, claim: Claim, seconds: float, seed: int, name: str) -> tuple[list[Pair], Any, tuple[str, ...]]:
     """The worst pairs of the domain, best first; an output near which one of them betrays itself; and a note on it."""
     from dpwitness.auditors.loss.search import worst_output
     from dpwitness.auditors.pairs.search import search
     from dpwitness.mechanisms.terms.powers import offers
     from dpwitness.mechanisms.terms.protocol import WhiteBox
 
-    domain = getattr(mechanism, "domain", None)
+    domain = getattr(mechanism, "domain", None) if domain is None else domain
     if domain is None:
         raise InvalidArgument(f"--search needs a mechanism with a domain, {name} has none")
     found = search(mechanism, domain, claim, seconds=seconds, seed=seed)

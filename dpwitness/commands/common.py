@@ -86,13 +86,18 @@ def subject(parser: argparse.ArgumentParser, *, optional: bool = False) -> None:
     parser.add_argument("--claim", help=told)
     told = "of the datasets, for a claim metric:EPS: a number, or the norm l1, l2 or linf of vectors; default: the relation's, or l1"
     parser.add_argument("--distance", metavar="X", help=told)
-    parser.add_argument("--d0", metavar="JSON", help="a dataset: a list of numbers is a float64 array, anything else stays what JSON says")
+    parser.add_argument(
+        "--d0",
+        metavar="JSON",
+        help="a dataset: a list of numbers is a float64 array, FILE.parquet or FILE.csv a pandas frame, anything else what JSON says",
+    )
     parser.add_argument("--d1", metavar="JSON", help="its neighbour; without --d0 and --d1 pairs are taken from the mechanism's domain")
     parser.add_argument("--kwargs", metavar="JSON", help="keyword arguments for a class, or for a function")
     parser.add_argument(
         "--relation",
         metavar="R",
-        help="why they are neighbours: replace-one (default), add-remove, substitution, l1, l2, linf, or stated (not checked)",
+        help="why they are neighbours: replace-one (default), add-remove, add-remove:unit=COLUMN, replace-one:k=K, l1, l2, linf, "
+        "stated, ... (dpwitness list relations), or FILE.py:NAME of a Relation of your own",
     )
 
 
@@ -130,6 +135,17 @@ def program(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--text", action="store_true", help=told)
     parser.add_argument("--text-runs", choices=["batch", "one"], help="start it for each batch of runs (default), or for each run")
+
+
+def database(parser: argparse.ArgumentParser) -> None:
+    """Options of commands that run database queries, and the domain of what names none."""
+    told = "instead of a target, a database: sqlite:///:memory: or duckdb:///FILE, which is opened read only and copied to memory"
+    parser.add_argument("--dsn", metavar="DSN", help=told)
+    parser.add_argument("--query", metavar="SQL", help="one SELECT; its rows are the output of a run, which may only read")
+    parser.add_argument("--table", metavar="NAME", help="what the query calls the dataset; default data")
+    parser.add_argument("--setup", metavar="SQL", help="statements that are run before: views, macros")
+    told = """the datasets, as a target file declares them: '{"kind": "Table", "columns": {"age": [0, 120]}}'; see dpwitness list domains"""
+    parser.add_argument("--domain", metavar="JSON", help=told)
 
 
 def chosen(text: str, names: Sequence[str], option: str = "--format") -> list[str]:

@@ -15,8 +15,8 @@ Rows = list[Json]
 
 def arguments(command: Command) -> None:
     """Declare the command."""
-    listing = command("list", "what there is: specimens of the zoo, mechanisms, suites, benchmarks")
-    listing.add_argument("what", nargs="?", choices=["zoo", "mechanisms", "suites", "bench"], help="only this")
+    listing = command("list", "what there is: specimens of the zoo, mechanisms, domains, relations, suites, benchmarks")
+    listing.add_argument("what", nargs="?", choices=["zoo", "mechanisms", "domains", "relations", "suites", "bench"], help="only this")
     listing.add_argument("--json", action="store_true", help="print as JSON")
 
 
@@ -36,7 +36,14 @@ def run(args: argparse.Namespace) -> int:
 
 def everything(rooms: Collection[str] | None = None) -> dict[str, Rows]:
     """Room -> rows, each with a name and a line of text, and for the zoo the claim and whether it is kept."""
-    known: dict[str, Callable[[], Rows]] = {"zoo": _zoo, "mechanisms": _mechanisms, "suites": _suites, "bench": _bench}
+    known: dict[str, Callable[[], Rows]] = {
+        "zoo": _zoo,
+        "mechanisms": _mechanisms,
+        "domains": _domains,
+        "relations": _relations,
+        "suites": _suites,
+        "bench": _bench,
+    }
     return {name: rows() for name, rows in known.items() if rooms is None or name in rooms}
 
 
@@ -62,6 +69,28 @@ def _mechanisms() -> Rows:
         if isinstance(found, type) and not protocol and hasattr(found, "sample") and hasattr(found, "claim"):
             rows.append({"name": name, "text": (inspect.getdoc(found) or "").partition("\n")[0]})
     return rows
+
+
+def _domains() -> Rows:
+    """Each domain, then its keys as a target file gives them."""
+    from dpwitness.mechanisms.domains import KINDS, keys_of
+
+    rows = []
+    for name, kind in KINDS.items():
+        text = (inspect.getdoc(kind) or "").partition("\n\n")[0]
+        rows.append({"name": name, "text": " ".join(text.split()).replace("`", ""), "keys": keys_of(kind)})
+        rows += [{"name": f"  {key}", "text": told} for key, told in keys_of(kind).items()]
+    return rows
+
+
+def _relations() -> Rows:
+    """Each relation, with the options that it takes."""
+    from dpwitness.mechanisms.terms.relations import OPTIONS, RELATIONS
+
+    return [
+        {"name": name + (f":{','.join(f'{option}=' for option in OPTIONS[name])}" if name in OPTIONS else ""), "text": text}
+        for name, text in RELATIONS.items()
+    ]
 
 
 def _suites() -> Rows:

@@ -22,6 +22,17 @@ def noisy_sum(dataset, size, rng):
 
 noisy_sum.claim = "pure:1"  # or approx:EPS,DELTA, zcdp:RHO, rdp:ALPHA,EPS, gdp:MU and others
 noisy_sum.domain = {"kind": "Records", "size": 3, "low": 0.0, "high": 1.0, "relation": "replace-one"}
+
+# What else a target may say of itself:
+# noisy_sum.domain = {"kind": "Table", "columns": {"age": (0, 120), "city": ["Ulm", "Bern"]}, "user": "user"}
+#     a pandas frame whose neighbours differ in all rows of one user; every kind and its keys: dpwitness list domains
+# noisy_sum.trials = 20_000          runs of one audit where nobody says how many
+# noisy_sum.batch = 64               most runs in one call, for slow targets
+# noisy_sum.seeded = False           the library takes no seed: no count can be reproduced
+# noisy_sum.expected_failures = {"check_...": "why"}   checks that are known to fail
+# noisy_sum.expected_findings = {"kind": "why"}        findings of a trace that are no fault
+# noisy_sum.primitives = {"module.add_noise": {"law": "laplace", "input": "value"}}   noise that a trace is to record
+# noisy_sum.features = np.abs        numbers of outputs that may tell datasets apart
 '''
 
 

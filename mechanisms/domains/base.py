@@ -45,6 +45,10 @@ class Domain(ABC):
     def contains(self, dataset: Any) -> bool:
         """Whether the dataset is one of the domain's."""
 
+    def other_columns(self, dataset: Any) -> str:
+        """Why nothing can be run on a dataset that a user gave: its columns are not those that the domain names. Empty if they are."""
+        return ""
+
     def holds(self, pair: Pair) -> bool:
         """Whether both datasets are the domain's, and neighbours by its relation."""
         return pair.relation == self.relation and self.contains(pair.d0) and self.contains(pair.d1)

@@ -27,7 +27,7 @@ from dpwitness.mechanisms.domains.patterns import (
     ranked,
     shorter_tables,
 )
-from dpwitness.mechanisms.domains.tables import Table
+from dpwitness.mechanisms.domains.tables import Tabular
 from dpwitness.mechanisms.terms.pairs import Pair
 from dpwitness.mechanisms.terms.protocol import FloatArray
 from dpwitness.mechanisms.terms.validation import InvalidArgument, require
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Records(Table):
+class Records(Tabular):
     """`size` records, each a number in [low, high]; whole numbers if `integer`; numbers of `categories`, whose order means nothing.
 
     Neighbours by ``replace-one``, or by ``add-remove``, where the number of records is no public matter: any up to `size`. With `missing`

@@ -13,7 +13,7 @@ from numpy.random import Generator
 from dpwitness.mechanisms.domains.base import Shape
 from dpwitness.mechanisms.domains.fields import LONGEST, columns, flags, items, labels_of, sized
 from dpwitness.mechanisms.domains.patterns import NAMED_LABELS, PLACES, between, far_outside, inserted, matching, ranked
-from dpwitness.mechanisms.domains.tables import Table
+from dpwitness.mechanisms.domains.tables import Tabular
 from dpwitness.mechanisms.terms.pairs import Pair
 from dpwitness.mechanisms.terms.protocol import FloatArray
 from dpwitness.mechanisms.terms.validation import InvalidArgument, require, require_finite, shown
@@ -22,7 +22,7 @@ Change = tuple[str, FloatArray, FloatArray]
 
 
 @dataclass(frozen=True, slots=True)
-class Rows(Table):
+class Rows(Tabular):
     """A plain (`size`, k) array, one record a row: columns in `features`, an interval each, then a label where `labels` names any.
 
     Neighbours by ``replace-one``, or by ``add-remove`` with any number of rows up to `size`. With `every_label` each label occurs in both

@@ -24,7 +24,7 @@ _LEAST = 0.1  # so that no part is given up
 _MATTERS = 0.05  # of the score: a part that moves it by more matters
 
 
-class Table(Domain):
+class Tabular(Domain):
     """Domains whose datasets are records of the same columns: features, and a label where `label_values` names any."""
 
     size: int
@@ -67,10 +67,10 @@ class Table(Domain):
         return TableDraws(self, rng)
 
 
-class TableDraws(Draws[Table]):
+class TableDraws(Draws[Tabular]):
     """Tables at random."""
 
-    def __init__(self, domain: Table, rng: Generator) -> None:
+    def __init__(self, domain: Tabular, rng: Generator) -> None:
         super().__init__(domain, rng)
         self.ends = domain.columns
         self.width = len(self.ends) + bool(domain.label_values)

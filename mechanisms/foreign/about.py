@@ -44,6 +44,16 @@ def check_call(found: Any, name: str, kwargs: dict[str, Any]) -> None:
         raise Unfit(f"target must be callable as f(dataset, size, rng) once kwargs are bound, {name}{signature}: {error}") from None
 
 
+_KEYS = ["claim", "domain", "seeded", "batch", "trials", "features", "primitives", "expected_failures", "expected_findings", "cause"]
+
+
+def check_keys(found: Any, name: str) -> None:
+    """Refuse what a target file says of a function under a name that means nothing."""
+    for key in vars(found) if inspect.isfunction(found) else ():
+        if key[0] != "_" and key not in _KEYS:
+            raise Unfit(f"a target has the keys {', '.join(_KEYS)}, got {name}.{key}")
+
+
 def is_plain(found: Any, claim: Any, domain: Any) -> bool:
     """Whether it is written as a target file says, without dpwitness: then datasets arrive as plain types."""
     return isinstance(claim, str) or isinstance(domain, dict) or (claim is not None and not hasattr(claim, "kind"))
@@ -54,7 +64,7 @@ def domain_of(domain: Any) -> Dict[str, Any] | None:  # noqa: UP006
     if domain is None or isinstance(domain, dict):
         return domain
     cls = type(domain)
-    if not (cls.__module__ + ".").startswith(_DOMAINS + ".") or not dataclasses.is_dataclass(cls):
+    if not (cls.__module__ + ".").startswith(_DOMAINS + ".") or not dataclasses.is_dataclass(cls) or cls.__name__ == "Relation":
         return {"own": cls.__name__}
     return dict({field.name: getattr(domain, field.name) for field in dataclasses.fields(cls) if field.init}, kind=cls.__name__)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import hashlib
 import json
@@ -15,6 +16,8 @@ from typing import Any
 
 from dpwitness.mechanisms.foreign import wire
 from dpwitness.mechanisms.foreign.process import Process, TookTooLong, WorkerDied
+from dpwitness.mechanisms.terms.libraries import Unheld, fixed
+from dpwitness.mechanisms.terms.protocol import MechanismFailed
 from dpwitness.mechanisms.terms.reading import Json
 from dpwitness.mechanisms.terms.validation import InvalidArgument
 
@@ -108,17 +111,51 @@ class Worker(Process):
             raise WorkerDied(self.ended())
         return found
 
-    def dataset(self, packed: Any, blobs: wire.Blobs) -> tuple[Json, wire.Blobs]:
+    def dataset(self, sent: Sent) -> tuple[Json, wire.Blobs]:
         """The part of a request that tells the dataset: large ones travel once."""
-        if sum(map(len, blobs)) < _INLINE and len(str(packed)) < _INLINE:
-            return {"data": packed}, blobs
+        if not sent.key:
+            return {"data": sent.packed}, sent.blobs
+        if sent.key in self.kept:
+            return {"key": sent.key}, []
+        self.kept[sent.key] = None
+        if len(self.kept) > wire.KEPT:
+            self.kept.popitem(last=False)
+        return {"key": sent.key, "data": sent.packed}, sent.blobs
+
+
+@dataclass(frozen=True, slots=True)
+class Sent:
+    """A dataset as it goes to a worker; large ones have a key, which is a hash of their content."""
+
+    packed: Any
+    blobs: wire.Blobs
+    key: str
+
+
+def sent_as(dataset: Any) -> Sent:
+    """A dataset in the form of the wire. Raises MechanismFailed for a frame or a graph that has none."""
+    number = fixed(dataset)
+    if number in _PACKED:
+        return _PACKED[number]
+    blobs: wire.Blobs = []
+    try:
+        packed = wire.pack_dataset(dataset, blobs)
+    except Unheld as error:
+        raise MechanismFailed(f"the dataset cannot be sent to a worker: {error}") from None
+    key = ""
+    if sum(map(len, blobs)) >= _INLINE or len(str(packed)) >= _INLINE:
         digest = hashlib.blake2b(json.dumps(packed).encode(), digest_size=16)
         for blob in blobs:
             digest.update(blob)
         key = digest.hexdigest()
-        if key in self.kept:
-            return {"key": key}, []
-        self.kept[key] = None
-        if len(self.kept) > wire.KEPT:
-            self.kept.popitem(last=False)
-        return {"key": key, "data": packed}, blobs
+    found = Sent(packed, blobs, key)
+    if number:
+        _PACKED[number] = found
+        while len(_PACKED) > _FEW:
+            with contextlib.suppress(KeyError, RuntimeError):  # another thread was first
+                del _PACKED[next(iter(_PACKED))]
+    return found
+
+
+_PACKED: dict[int, Sent] = {}  # of datasets that are fixed, by their number
+_FEW = 4

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import hashlib
 import json
 import math
@@ -23,6 +24,7 @@ from numpy.typing import NDArray
 from dpwitness.mechanisms.foreign import wire
 from dpwitness.mechanisms.foreign.process import Process, TookTooLong, WorkerDied
 from dpwitness.mechanisms.foreign.slots import SENT, TargetError
+from dpwitness.mechanisms.terms.libraries import apart, library_of, values_of
 from dpwitness.mechanisms.terms.protocol import MechanismFailed
 from dpwitness.mechanisms.terms.reading import Json
 
@@ -163,9 +165,16 @@ def _numbers(value: Any) -> NDArray[np.float64]:
 
 
 def json_of(value: Any) -> Any:
-    """A dataset in JSON: arrays and tuples are lists; NaN and infinities are texts, for JSON has no such numbers."""
+    """A dataset in JSON: arrays and tuples are lists, frames dicts of columns, graphs nodes and edges; NaN, infinities and dates texts."""
     if value is None or isinstance(value, bool | str):
         return value
+    if library_of(value):
+        parts = apart(value)
+        if "nodes" in parts:
+            return {"nodes": json_of(parts["nodes"]), "edges": json_of(parts["edges"])}
+        return {str(name): json_of(column) for name, column in values_of(parts).items()}
+    if isinstance(value, np.datetime64 | np.timedelta64 | datetime.date):
+        return str(value)
     if isinstance(value, np.ndarray | np.generic) and value.dtype.kind in "fiubU":
         return json_of(value.tolist())
     if isinstance(value, int):

@@ -119,11 +119,14 @@ def build_domain(found: Any, owner: str) -> domains.Domain:
     """A domain from its declaration: ``{"kind": NAME, **arguments}``."""
     if not isinstance(found, dict) or "kind" not in found:
         raise TargetError(f"{owner}: domain must be a dict with a kind and its arguments, got {found!r}")
-    kinds = {name: cls for name, cls in vars(domains).items() if isinstance(cls, type) and issubclass(cls, domains.Domain)}
-    cls = kinds.get(found["kind"])
-    if cls is None or cls is domains.Domain:
-        known = ", ".join(name for name in kinds if name != "Domain")
-        raise TargetError(f"{owner}: domain kind must be one of {known}, got {found['kind']!r}")
+    kinds = domains.KINDS
+    cls = kinds.get(found["kind"]) if isinstance(found["kind"], str) else None
+    if cls is None:
+        raise TargetError(f"{owner}: domain kind must be one of {', '.join(kinds)}, got {found['kind']!r}")
+    known = domains.keys_of(cls)
+    for key in found:
+        if key != "kind" and key not in known:
+            raise TargetError(f"{owner}: domain {cls.__name__} has the keys {', '.join(known)}, got {key!r}")
     try:
         return cls(**{key: value for key, value in found.items() if key != "kind"})
     except (TypeError, InvalidArgument) as error:

@@ -43,6 +43,7 @@ import numpy as np
 from dpwitness.mechanisms.foreign import wire
 from dpwitness.mechanisms.foreign.described import Described
 from dpwitness.mechanisms.foreign.interpreter import Interpreter
+from dpwitness.mechanisms.foreign.interpreter import sent_as as packed_as
 from dpwitness.mechanisms.foreign.process import P, Slot, TookTooLong, WorkerDied, borrow, close_all
 from dpwitness.mechanisms.foreign.program import Command, Misspoke, joined, script_of, sent_as, slot_of_command
 from dpwitness.mechanisms.foreign.slots import SENT, TargetError, loaded, slot_of
@@ -286,8 +287,7 @@ class Target(Described):
     def _sample(self, dataset: Any, size: int, rng: np.random.Generator, each: bool = False) -> tuple[Json, wire.Blobs]:
         # the generator itself goes to the worker and comes back: what is drawn is what would be drawn here
         seed = copy.deepcopy(rng).integers(2**32, size=4, dtype=np.uint32).tolist()
-        data_blobs: wire.Blobs = []
-        packed = wire.pack(self._sent(dataset), data_blobs)
+        sent = packed_as(self._sent(dataset))
         request = {
             "op": "sample",
             "name": self.name,
@@ -302,7 +302,7 @@ class Target(Described):
         def ask(worker: Any, limit: float) -> tuple[Json, wire.Blobs]:
             if "error" in worker.loaded:
                 raise MechanismFailed(f"a worker could not load the target again: {worker.loaded['error']}")
-            part, blobs = worker.dataset(packed, data_blobs)
+            part, blobs = worker.dataset(sent)
             found: tuple[Json, wire.Blobs] = worker.ask(request | part, blobs, limit)
             return found
 

@@ -61,7 +61,7 @@ class ForeignSession:
         blobs: wire.Blobs = []
         request = {"op": "trace", "step": step, **more}
         if dataset is not None:
-            request["data"] = wire.pack(self._target._sent(dataset), blobs)
+            request["data"] = wire.pack_dataset(self._target._sent(dataset), blobs)
         request["arguments"] = wire.pack(arguments, blobs)
         try:
             reply, found = self._worker.ask(request, blobs, self._limit + _GRACE)

@@ -1,24 +1,33 @@
 """Messages between a foreign worker and its controller: values as JSON and raw little-endian bytes. Nothing is pickled.
 
-Stands alone (standard library and NumPy, Python 3.8 or later), for both sides of the pipe read it. A message is a length (4 bytes,
-little-endian), a JSON header of that many bytes, and the bytes of the arrays that the header refers to; ``header["blobs"]`` holds their
-sizes.
+Stands alone with `libraries` (standard library and NumPy, Python 3.8 or later), for both sides of the pipe read it. A message is a length
+(4 bytes, little-endian), a JSON header of that many bytes, and the bytes of the arrays that the header refers to; ``header["blobs"]``
+holds their sizes.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import datetime
-import importlib
+import importlib.util
 import json
+import os
 import struct
 import sys
 from collections.abc import Callable
 from decimal import Decimal
 from fractions import Fraction
-from typing import Any, Dict, List  # noqa: UP035
+from typing import TYPE_CHECKING, Any, Dict, List  # noqa: UP035
 
 import numpy as np
+
+if TYPE_CHECKING or __name__ != "wire":
+    from dpwitness.mechanisms.terms import libraries
+else:  # in a worker, whose interpreter may have no dpwitness
+    _place = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "terms", "libraries.py")
+    _spec = importlib.util.spec_from_file_location("libraries", _place)
+    libraries = importlib.util.module_from_spec(_spec)
+    _spec.loader.exec_module(libraries)
 
 PROTOCOL = 1
 KEPT = 16  # large datasets that a worker keeps, and its controller knows that it keeps
@@ -72,6 +81,23 @@ def pack(value: Any, blobs: Blobs) -> Any:
     if fields is not None:
         return {_TAG: "fields", "class": kind.__name__, "items": [[name, pack(v, blobs)] for name, v in fields]}
     return {_TAG: "other", "class": kind.__name__, "text": text_of(value, repr)}
+
+
+def pack_dataset(value: Any, blobs: Blobs) -> Any:
+    """`pack`, but frames and graphs, also inside lists, tuples and dicts, travel as what they are. Raises `libraries.Unheld`."""
+    if libraries.library_of(value):
+        return {_TAG: "held", "parts": pack(libraries.apart(value), blobs)}
+    if type(value) in (list, tuple) and any(map(_holds, value)):
+        return {_TAG: type(value).__name__, "items": [pack_dataset(part, blobs) for part in value]}
+    if type(value) is dict and any(map(_holds, value.values())):
+        return {_TAG: "dict", "items": [[pack(key, blobs), pack_dataset(part, blobs)] for key, part in value.items()]}
+    return pack(value, blobs)
+
+
+def _holds(value: Any) -> bool:
+    if type(value) in (list, tuple, dict):
+        return any(map(_holds, value.values() if type(value) is dict else value))
+    return bool(libraries.library_of(value))
 
 
 def _array(value: Any, blobs: Blobs) -> Message:
@@ -187,6 +213,8 @@ def unpack(value: Any, blobs: Blobs) -> Any:
         return (stand_in(value["class"], base) if "class" in value else base)(items)
     if tag == "kin":
         return stand_in(value["class"], {"int": int, "float": float, "str": str}[value["base"]])(unpack(value["value"], blobs))
+    if tag == "held":
+        return libraries.whole(unpack(value["parts"], blobs))
     if tag == "own":  # of a fixed table; only where both sides are this interpreter
         known = importlib.import_module("dpwitness.mechanisms.terms.classes").known_class
         return known(value["class"])(**{key: unpack(v, blobs) for key, v in value["fields"].items()})

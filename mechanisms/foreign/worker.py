@@ -45,6 +45,7 @@ import numpy as np
 
 if TYPE_CHECKING:
     from dpwitness.mechanisms.foreign import about, global_generators, wire
+    from dpwitness.mechanisms.terms import libraries
 else:
 
     def _beside(name):
@@ -55,6 +56,7 @@ else:
         return module
 
     about, wire, global_generators = _beside("about"), _beside("wire"), _beside("global_generators")
+    libraries = wire.libraries
 
 
 def _recording() -> Any:
@@ -71,6 +73,7 @@ def _recording() -> Any:
 
 
 _LOG = 2**20  # bytes of what the library prints that are kept
+_WATCHED = 8  # batches in which a frame is looked at after the run
 _LEFT = 32  # processes that may still run after a batch
 
 
@@ -93,6 +96,8 @@ class Worker:
         self.looks = 8
         self.rng: Any = None
         self.kept: OrderedDict[str, tuple[Any, wire.Blobs]] = OrderedDict()
+        self.ready: dict[str, tuple[Any, Any]] = {}  # frames that were built, and what they look like
+        self.watched: dict[str, int] = {}
         self.session: Any = None
 
     def answer(self, header: wire.Message, blobs: wire.Blobs) -> tuple[wire.Message, wire.Blobs]:
@@ -139,12 +144,16 @@ class Worker:
         with self._users_own(f"{name}.claim raises"):
             claim = getattr(found, "claim", None)
             plain = about.is_plain(found, claim, getattr(found, "domain", None))
+        if plain:
+            about.check_keys(found, name)
+        with self._users_own(f"{name}.claim raises"):
             if callable(claim):
                 claim = claim(**kwargs) if not isinstance(found, type) else claim()
         if claim is not None and not isinstance(claim, str):
             if not hasattr(claim, "kind"):
                 raise Wrong(f"{name}.claim must be text like 'pure:1', or a function that returns such text, got {claim!r}")
-            claim = getattr(claim, "spelled", None) or f"{claim.kind}:{','.join(repr(float(v)) for v in claim.numbers)}"
+            numbers = claim.numbers if claim.kind in ("approx", "rdp") else claim.numbers[:1]  # the others' delta is 0
+            claim = getattr(claim, "spelled", None) or f"{claim.kind}:{','.join(repr(float(v)) for v in numbers)}"
         return {
             "claim": claim,
             "domain": wire.pack(about.domain_of(getattr(found, "domain", None)), out),
@@ -186,7 +195,7 @@ class Worker:
         left = about.left_behind()
         if left > _LEFT:
             return {"failed": f"mechanism leaves processes behind: {left} still run after a batch; it must end what it starts"}
-        if _packed(dataset) != before:
+        if before is not None and _looks(dataset) != before:
             return {"failed": "mechanism changes its dataset in place; it must leave it as it found it"}
         if self._reused(value):
             reason = "an output changes with the next call; return a new array each time"
@@ -282,11 +291,23 @@ class Worker:
             if key:
                 self.kept[key] = found
                 if len(self.kept) > wire.KEPT:
-                    self.kept.popitem(last=False)
+                    gone, _ = self.kept.popitem(last=False)
+                    self.ready.pop(gone, None)
         else:
             found = self.kept[key]
-        dataset = wire.unpack(*found)
-        return dataset, _packed(dataset)
+        if key in self.ready:  # a copy of it cannot reach the next batch, so it is looked at in the first calls only
+            built, before = self.ready[key]
+            self.watched[key] += 1
+            return libraries.light_copy(built), before if self.watched[key] < _WATCHED else None
+        try:
+            dataset = wire.unpack(*found)
+        except libraries.Unheld as error:
+            raise Wrong(f"the dataset cannot be built here: {error}") from None
+        before, light = _looks(dataset), libraries.light_copy(dataset)
+        if key and light is not None:
+            self.ready[key], self.watched[key] = (dataset, before), 0
+            return light, before
+        return dataset, before
 
     @contextlib.contextmanager
     def _users_own(self, what: str, **more: Any) -> Iterator[None]:
@@ -379,9 +400,18 @@ def _drawn(rng: Any) -> int:
     return int(state["state"]["state"][3]) if state["bit_generator"] == "SFC64" else 0
 
 
-def _packed(dataset: Any) -> Any:
+def _packed(value: Any) -> Any:
     blobs: wire.Blobs = []
-    return wire.pack(dataset, blobs), blobs
+    return wire.pack(value, blobs), blobs
+
+
+def _looks(dataset: Any) -> Any:
+    """What a dataset looks like: what has no form after a run has been changed."""
+    blobs: wire.Blobs = []
+    try:
+        return wire.pack_dataset(dataset, blobs), blobs
+    except libraries.Unheld as error:
+        return str(error), []
 
 
 def _is_target(found: Any) -> bool:

@@ -1,4 +1,4 @@
-"""How far a vector of answers moves, in exact arithmetic: a float is the rational number that it is.
+"""How far a vector of answers moves, in exact arithmetic: a float is the rational number that it is; and how far two graphs are apart.
 
 A float that is no whole number was rounded when it was written, 0.1 or 1/sqrt(2): it may stand for any number that rounds to it, half a
 unit in the last place away. A step over several answers that was divided by its L1 or L2 norm may carry one rounding of 1 for each of
@@ -8,14 +8,16 @@ them. Whole numbers stand for themselves, however large.
 from __future__ import annotations
 
 import math
+from collections import Counter
+from collections.abc import Hashable
 from fractions import Fraction
 from typing import Any
 
 import numpy as np
 
+from dpwitness.mechanisms.terms.relations import Relation
 from dpwitness.mechanisms.terms.validation import InvalidArgument
 
-NORMS = {"l1": 1.0, "l2": 2.0, "linf": math.inf}
 _ROUNDING = Fraction(1, 2**52)
 
 Number = int | float
@@ -33,7 +35,7 @@ def too_far(d0: Any, d1: Any, relation: str) -> str:
     """
     vectors = []
     for name, dataset in (("D0", d0), ("D1", d1)):
-        numbers = _numbers(dataset)
+        numbers = numbers_in(dataset)
         if numbers is None:
             return f"both must be numeric vectors, of floats of at most 64 bits, {name} is none"
         if not all(math.isfinite(number) for number in numbers if isinstance(number, float)):
@@ -85,7 +87,7 @@ def moved_in(d0: Any, d1: Any) -> list[bool] | None:
 
 
 def _steps(d0: Any, d1: Any) -> list[Fraction] | None:
-    left, right = _numbers(d0), _numbers(d1)
+    left, right = numbers_in(d0), numbers_in(d1)
     if left is None or right is None or np.shape(d0) != np.shape(d1) or not all(map(math.isfinite, [*left, *right])):
         return None
     return [abs(Fraction(a) - Fraction(b)) for a, b in zip(left, right, strict=True)]
@@ -112,7 +114,7 @@ def _told(size: Fraction, relation: str) -> str:
     return f"{value:.6g}"
 
 
-def _numbers(dataset: Any) -> list[Number] | None:
+def numbers_in(dataset: Any) -> list[Number] | None:
     """The entries of a vector, or the one number; None for anything else."""
     if isinstance(dataset, np.ndarray | np.generic):
         long = dataset.dtype.kind == "f" and dataset.dtype.itemsize > 8
@@ -123,3 +125,56 @@ def _numbers(dataset: Any) -> list[Number] | None:
     if not all(isinstance(item, int | float | np.integer | np.float32 | np.float16) and not isinstance(item, bool) for item in items):
         return None
     return [float(item) if isinstance(item, float | np.floating) else int(item) for item in items]
+
+
+def too_far_graphs(d0: Any, d1: Any, relation: Relation) -> str:
+    """An empty string where two graphs of networkx differ in as many edges or nodes as the relation allows, otherwise how they differ."""
+    if type(d0) is not type(d1):
+        return f"D0 is a {type(d0).__name__}, D1 a {type(d1).__name__}"
+    if d0.graph != d1.graph:
+        return "the attributes of the graphs differ, which belong to no node and no edge"
+    nodes, edges = zip(*(_nodes_and_edges(graph) for graph in (d0, d1)), strict=True)
+    if nodes[0] == nodes[1] and edges[0] == edges[1]:
+        raise InvalidArgument("Pair: D0 and D1 are identical, which can show no violation; change an edge or a node of one of them")
+    k, most = relation.k, f"at most {relation.k} may"
+    alone = [node for node in {**nodes[0], **nodes[1]} if (node in nodes[0]) != (node in nodes[1])]
+    changed = [node for node in nodes[0] if node in nodes[1] and nodes[0][node] != nodes[1][node]]
+    gone, new = edges[0] - edges[1], edges[1] - edges[0]
+    if relation.name in ("edge", "replace-edge"):
+        if alone or changed:
+            return f"{len(alone) + len(changed)} nodes differ, none may"
+        if relation.name == "edge":
+            return (
+                "" if gone.total() + new.total() <= k else f"{gone.total() + new.total()} edges stand in one and not in the other, {most}"
+            )
+        if gone.total() != new.total():
+            return f"they have {edges[0].total()} and {edges[1].total()} edges, the number may not differ"
+        return "" if gone.total() <= k else f"{gone.total()} edges differ, {most}"
+    if relation.name == "node":
+        if changed:
+            return f"{len(changed)} nodes have other attributes, a node is added or removed"
+        apart = [edge for edge in (gone + new) if edge[0] not in alone and edge[1] not in alone]
+        if apart:
+            return f"{len(apart)} edges differ between nodes that are in both"
+        return "" if len(alone) <= k else f"{len(alone)} nodes stand in one and not in the other, {most}"
+    if alone:
+        return f"{len(alone)} nodes stand in one and not in the other, the nodes may not differ"
+    return "" if _covered(set(changed), [edge[:2] for edge in gone + new], k) else f"what differs belongs to more than {k} nodes, {most}"
+
+
+def _nodes_and_edges(graph: Any) -> tuple[dict[Hashable, str], Counter[tuple[Hashable, Hashable, str]]]:
+    """Nodes with their attributes, and how often each edge occurs, of an undirected graph in one order."""
+    held = {node: repr(sorted(about.items(), key=repr)) for node, about in graph.nodes(data=True)}
+    edges: Counter[tuple[Hashable, Hashable, str]] = Counter()
+    for one, other, about in graph.edges(data=True):
+        ends = (one, other) if graph.is_directed() else sorted((one, other), key=lambda node: (type(node).__name__, repr(node)))
+        edges[ends[0], ends[1], repr(sorted(about.items(), key=repr))] += 1
+    return held, edges
+
+
+def _covered(nodes: set[Hashable], edges: list[tuple[Hashable, Hashable]], k: int) -> bool:
+    """Whether these nodes and some others, k in all, touch all edges: one end of the first that is left, or the other."""
+    if len(nodes) > k:
+        return False
+    left = next((edge for edge in edges if not nodes & set(edge)), None)
+    return left is None or any(_covered({*nodes, end}, edges, k) for end in left)

@@ -7,16 +7,34 @@ text of a file is imported, evaluated or called.
 from __future__ import annotations
 
 import dataclasses
+import datetime
 import json
 import math
+from collections.abc import Callable
+from decimal import Decimal
 from typing import Any
 
 import numpy as np
 
 from dpwitness.mechanisms.terms.arrays import read_array, write_array
 from dpwitness.mechanisms.terms.classes import Resolver, is_known, known_class, public_name
-from dpwitness.mechanisms.terms.reading import DIGITS, Json, items, listing, one_of, record, refuse, text, whole, within_limits
-from dpwitness.mechanisms.terms.validation import InvalidArgument
+from dpwitness.mechanisms.terms.libraries import EXTRAS, GRAPHS, Parts, Unheld, apart, library_of
+from dpwitness.mechanisms.terms.libraries import whole as built
+from dpwitness.mechanisms.terms.reading import (
+    DIGITS,
+    Json,
+    Rule,
+    items,
+    listing,
+    nullable,
+    one_of,
+    record,
+    refuse,
+    text,
+    whole,
+    within_limits,
+)
+from dpwitness.mechanisms.terms.validation import InvalidArgument, said
 
 Dataset = Any  # an array, a list, a scalar, a string, None, or a dataclass of these
 
@@ -42,12 +60,22 @@ def to_jsonable(value: Any, _depth: int = 0) -> Any:
         return _tagged("complex", value=[to_jsonable(value.real), to_jsonable(value.imag)])
     if isinstance(value, bytes | bytearray):
         return _tagged("bytes" if isinstance(value, bytes) else "bytearray", hex=value.hex())
+    if type(value) in (datetime.date, datetime.datetime):
+        if getattr(value, "tzinfo", None) not in (None, datetime.UTC):
+            raise InvalidArgument("dataset must be writable as JSON, got a time in a zone of its own: give it in UTC")
+        return _tagged(type(value).__name__, value=value.isoformat())
+    if type(value) is datetime.timedelta:
+        return _tagged("timedelta", value=[value.days, value.seconds, value.microseconds])
+    if type(value) is Decimal:
+        return _tagged("decimal", value=str(value))
     if _depth >= _DEPTH:
         raise InvalidArgument(f"dataset must be writable as JSON, got one nested more than {_DEPTH} deep, or within itself")
 
     def inner(part: Any) -> Any:
         return to_jsonable(part, _depth + 1)
 
+    if library_of(value):
+        return _written(value, inner)
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         fields = {f.name: inner(getattr(value, f.name)) for f in dataclasses.fields(value) if f.init}
         return _tagged("object", **{"class": public_name(type(value)), "fields": fields})
@@ -65,6 +93,16 @@ def to_jsonable(value: Any, _depth: int = 0) -> Any:
             return {str(k): inner(v) for k, v in value.items()}
         return _tagged("dict", items=[[inner(k), inner(v)] for k, v in value.items()])
     raise InvalidArgument(f"dataset must be writable as JSON, got {type(value).__name__}")
+
+
+def _written(value: Any, inner: Callable[[Any], Any]) -> Json:
+    """A frame, column by column, or a graph, by its nodes and edges."""
+    try:
+        parts = apart(value)
+    except Unheld as error:
+        raise InvalidArgument(f"dataset must be writable as JSON: {error}") from None
+    tag = "graph" if "nodes" in parts else "frame"
+    return _tagged(tag, **{key: inner(part) for key, part in parts.items() if key != ("library" if tag == "graph" else "form")})
 
 
 def _tagged(tag: str, **fields: Any) -> Json:
@@ -182,6 +220,47 @@ class _Reader:
             refuse(f"{path}.mask", "be an array of yes and no for the data", fields["mask"])
         return np.ma.MaskedArray(data, mask, fill_value=fill[()], hard_mask=fields["hard"])
 
+    def _date(self, fields: Json, path: str) -> Any:
+        return datetime.date.fromisoformat(fields["value"])
+
+    def _datetime(self, fields: Json, path: str) -> Any:
+        return datetime.datetime.fromisoformat(fields["value"])
+
+    def _timedelta(self, fields: Json, path: str) -> Any:
+        return datetime.timedelta(*fields["value"])
+
+    def _decimal(self, fields: Json, path: str) -> Any:
+        return Decimal(fields["value"])
+
+    def _frame(self, fields: Json, path: str) -> Any:
+        columns = [self._column(column, f"{path}.columns[{i}]", fields["rows"]) for i, column in enumerate(fields["columns"])]
+        index = None if fields["index"] is None else self._column(fields["index"], f"{path}.index", fields["rows"])
+        return self._built({**fields, "columns": columns, "index": index}, path)
+
+    def _column(self, fields: Json, path: str, rows: int | None) -> Parts:
+        fields = _COLUMN(fields, path)
+        values, missing = self.read(fields["values"], f"{path}.values"), self.read(fields["missing"], f"{path}.missing")
+        for name, array in (("values", values), ("missing", missing)):
+            if not (isinstance(array, np.ndarray) and array.ndim == 1 and rows in (None, len(array))) and (name, array) != (
+                "missing",
+                None,
+            ):
+                refuse(f"{path}.{name}", f"be an array of {'one axis' if rows is None else f'{rows} entries'}", fields[name])
+        known = None if fields["categories"] is None else self._column(fields["categories"], f"{path}.categories", None)
+        return {**fields, "values": values, "missing": missing, "categories": known}
+
+    def _graph(self, fields: Json, path: str) -> Any:
+        held = {key: self.read(fields[key], f"{path}.{key}") for key in ("about", "nodes", "edges")}
+        return self._built({"library": "networkx", "form": fields["form"], **held}, path)
+
+    def _built(self, parts: Parts, path: str) -> Any:
+        try:
+            return built(parts)
+        except Unheld as error:
+            raise InvalidArgument(f"{path}: {error}") from None
+        except Exception as error:  # whatever the library says to what a file holds
+            raise InvalidArgument(f"{path} must be a {parts['library']} {parts['form']}: {said(error)}") from None
+
     def _object(self, fields: Json, path: str) -> Any:
         name = fields["class"]
         cls = known_class(name)
@@ -221,10 +300,23 @@ def _column(value: Any, path: str) -> Any:
     return text()(name, path), array
 
 
+def _either(one: Rule, other: Rule) -> Rule:
+    return lambda value, path: one(value, path) if isinstance(value, str) else other(value, path)
+
+
 _hex = text(2**25)
 _shape = listing(whole(most=2**31), most=32)
 _bool = one_of(True, False)
+_name = nullable(_either(text(1000), whole(None)))
+_COLUMN = record(name=_name, type=text(200), values=_same, missing=_same, categories=nullable(_same), ordered=_bool)
 _TAGS: dict[str, Json] = {
+    "date": {"value": text(40)},
+    "datetime": {"value": text(40)},
+    "timedelta": {"value": listing(whole(None), 3, 3)},
+    "decimal": {"value": text(1000)},
+    "frame": {"library": one_of(*(n for n, extra in EXTRAS.items() if extra == "frames")), "rows": whole(most=10**8)}
+    | {"columns": listing(_same, most=10_000), "index": nullable(_same)},
+    "graph": {"form": one_of(*GRAPHS), "about": _same, "nodes": listing(listing(_same, 2, 2)), "edges": listing(listing(_same, 3, 4))},
     "float": {"value": one_of("inf", "-inf", "nan")},
     "int": {"hex": text(60_000)},
     "complex": {"value": listing(_same, 2, 2)},

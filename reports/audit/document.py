@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from dpwitness.auditors.results.beside import has_beside, taken_in
 from dpwitness.auditors.results.verdicts import Result, Verdict, environment, strict
 from dpwitness.auditors.targets.places import place_of
 from dpwitness.mechanisms.terms.reading import (
@@ -155,7 +156,13 @@ def read_document(path: str | Path) -> Json:
     InvalidArgument
         If it is no regular file, no complete JSON, of another tool, or of a newer schema: one line that names the file and the field.
     """
-    return checked_document(read_json(path), printable(Path(path).name))
+    name, found = printable(Path(path).name), read_json(path)
+    if has_beside(found):
+        try:
+            found = taken_in(found, Path(path).parent)
+        except InvalidArgument as error:
+            raise InvalidArgument(f"{name}: {error}") from None
+    return checked_document(found, name)
 
 
 def checked_document(found: Any, name: str = "document") -> Json:

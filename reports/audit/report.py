@@ -10,7 +10,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from dpwitness.auditors.results.beside import has_beside, put_beside
 from dpwitness.auditors.results.verdicts import Result
+from dpwitness.auditors.results.witness_reading import seal
 from dpwitness.mechanisms.terms.reading import Json
 from dpwitness.mechanisms.terms.validation import InvalidArgument
 from dpwitness.mechanisms.terms.writing import all_together, write_json, write_text
@@ -84,15 +86,21 @@ def write_document(document: Json, folder: Path, formats: Sequence[str] = USUAL,
     album = Album(empty=not plots)
     stale = _stale_witnesses(folder, stem, kept)
     with all_together(folder) as draft:
-        write_json(draft / f"{stem}.json", document)
+        write_json(draft / f"{stem}.json", put_beside(document, draft))
         for entry in entries:
             if entry.witness_file and WITNESS.fullmatch(entry.witness_file) and entry.result.get("witness"):
-                write_json(draft / entry.witness_file, entry.result["witness"])
+                write_json(draft / entry.witness_file, _with_frames_beside(entry.result["witness"], draft))
         for name in formats:
             _WRITERS[name](document, entries, draft, stem, album)
     for file in stale:
         file.unlink(missing_ok=True)
     return [folder / f"{stem}{SUFFIXES[name]}" for name in formats]
+
+
+def _with_frames_beside(witness: Json, folder: Path) -> Json:
+    """The witness with its large frames in files of their own, which its seal covers by their hashes."""
+    found: Json = put_beside(witness, folder)
+    return seal(found) if has_beside(found) and "sha256" in found else found
 
 
 def _markdown(document: Json, entries: Sequence[Entry], folder: Path, stem: str, album: Album) -> None:

@@ -21,8 +21,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from dpwitness.auditors.results.witness_reading import relation_rule
 from dpwitness.mechanisms.terms.notions import parse_claim
-from dpwitness.mechanisms.terms.pairs import RELATIONS
 from dpwitness.mechanisms.terms.reading import Json, listing, number, one_of, printable, read_bytes, record, refuse, text
 from dpwitness.mechanisms.terms.validation import InvalidArgument
 from dpwitness.reports.comparing.intervals import BITS, VALUE, intervals
@@ -49,7 +49,7 @@ _REQUIRED = {"claim": text(2000, empty=False), "reason": _reason, "expires": _da
 _OPTIONAL = {
     "name": text(2000, empty=False),
     "target": text(2000, empty=False),
-    "relation": one_of(*RELATIONS),
+    "relation": relation_rule,
     "rule": one_of(*RULES),
     "bound": number(),
 }

@@ -6,7 +6,7 @@ from difflib import SequenceMatcher
 from typing import Any
 
 from dpwitness.mechanisms.terms.reading import Json
-from dpwitness.reports.words.wording import dataset
+from dpwitness.reports.words.wording import dataset, rows_of
 
 Part = tuple[str, bool]  # text, and whether it differs
 
@@ -36,6 +36,10 @@ def _records(value: Any) -> list[Any] | None:
     """The records of an array or a list; None for anything else."""
     if isinstance(value, list):
         return value
+    if isinstance(value, dict) and value.get("$type") == "frame":
+        return rows_of(value)
+    if isinstance(value, dict) and value.get("$type") == "graph":
+        return [*(node for node, _ in value["nodes"]), *(edge[:2] for edge in value["edges"])]
     if isinstance(value, dict) and value.get("$type") == "array" and value.get("shape"):
         entries, shape = value["value"], value["shape"]
         if len(shape) == 1:

@@ -6,8 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from dpwitness.mechanisms.terms.notions import Claim, exact_claim, parse_claim
-from dpwitness.mechanisms.terms.pairs import RELATIONS
 from dpwitness.mechanisms.terms.reading import Json
+from dpwitness.mechanisms.terms.relations import parse_relation, told_of
 from dpwitness.mechanisms.terms.validation import InvalidArgument
 from dpwitness.reports.words.wording import code, dataset, differences, figure, number, prose
 
@@ -53,7 +53,7 @@ def run_facts(result: Json) -> Facts:
 def relation_fact(result: Json) -> tuple[str, str]:
     """The relation and what it means; one that is not known comes from outside."""
     relation = str(result.get("relation") or "")
-    return "relation", f"{relation}: {RELATIONS[relation]}" if relation in RELATIONS else prose(relation)
+    return "relation", prose(f"{relation}: {told_of(relation)}" if told_of(relation) else relation)
 
 
 def pair_facts(result: Json) -> Facts:
@@ -65,8 +65,15 @@ def pair_facts(result: Json) -> Facts:
         ("D0", code(dataset(pair["d0"]))),
         ("D1", code(dataset(pair["d1"]))),
         ("where they differ", prose(differences(pair["d0"], pair["d1"]))),
-        ("why this pair", f"{prose(pair.get('why', ''))}; checked to be {prose(pair.get('relation', ''))} neighbours"),
+        ("why this pair", f"{prose(pair.get('why', ''))}; {_checked(str(pair.get('relation', '')))}"),
     ]
+
+
+def _checked(relation: str) -> str:
+    """Whether the two were compared."""
+    if told_of(relation) and not parse_relation(relation).checked:
+        return f"that they are neighbours was stated ({prose(relation)}), and not checked here"
+    return f"checked to be {prose(relation)} neighbours"
 
 
 def enclosure(result: Json, digits: int = 6) -> str:

@@ -7,8 +7,8 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from dpwitness.auditors.results.verdicts import Verdict
-from dpwitness.mechanisms.terms.pairs import RELATIONS
 from dpwitness.mechanisms.terms.reading import Json
+from dpwitness.mechanisms.terms.relations import told_of
 from dpwitness.reports.words.wording import code, figure, number, prose
 
 QUESTION = "Does this implementation keep the privacy promise it makes?"
@@ -56,7 +56,7 @@ def claim_facts(results: Sequence[Json]) -> list[tuple[str, str]]:
     )
     return [
         ("unit of privacy", _counted(_UNITS.get(r, r) for r in relations)),
-        ("neighbouring relation", _counted(f"{r}: {RELATIONS[r]}" if r in RELATIONS else r for r in relations)),
+        ("neighbouring relation", _counted(f"{r}: {told_of(r)}" if told_of(r) else r for r in relations)),
         ("notion", _counted(notions)),
         ("parameters claimed", _counted(claims, quote=True)),
         ("trust model", f"{seen}; {level}"),

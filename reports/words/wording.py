@@ -9,6 +9,8 @@ import unicodedata
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from dpwitness.mechanisms.terms.reading import Json
+
 _SHOWN = 8  # entries of a long dataset
 _LONGEST_PROSE = 600
 _LONGEST_SLUG = 60
@@ -153,9 +155,34 @@ def dataset(value: Any) -> str:
         return f"masked {dataset(value['data'])}, mask {dataset(value['mask'])}"
     if isinstance(value, dict) and value.get("$type") == "structured":
         return f"({', '.join(f'{name}={dataset(column)}' for name, column in value['columns'])})"
+    if isinstance(value, dict) and value.get("$type") == "frame":
+        return _entries(rows_of(value), "[]", f"a {value['library']} frame")
+    if isinstance(value, dict) and value.get("$type") == "graph":
+        held = {"nodes": [node for node, _ in value["nodes"]], "edges": [edge[:2] for edge in value["edges"]]}
+        return f"{value['form']}: " + ", ".join(f"{name} {_entries(items, '[]')}" for name, items in held.items())
+    if isinstance(value, dict) and value and "$type" not in value:
+        return "{" + ", ".join(f"{name}: {dataset(part)}" for name, part in value.items()) + "}"
     if isinstance(value, list):
         return _entries(value, "[]")
     return _entry(value)
+
+
+def rows_of(frame: Json) -> list[Json]:
+    """The rows of a frame in its JSON form, each a dict by column."""
+    held = {str(column["name"]): _column(column) for column in frame["columns"]}
+    return [dict(zip(held, row, strict=True)) for row in zip(*held.values(), strict=True)]
+
+
+def _column(column: Json) -> list[Any]:
+    from dpwitness.mechanisms.terms.jsonable import from_jsonable
+
+    values = from_jsonable(column["values"])
+    found = values.astype(str).tolist() if values.dtype.kind in "mM" else values.tolist()
+    if column["categories"] is not None:
+        known = _column(column["categories"])
+        return [None if code < 0 else known[code] for code in found]
+    gone = [False] * len(found) if column["missing"] is None else from_jsonable(column["missing"]).tolist()
+    return [None if away or value != value else value for value, away in zip(found, gone, strict=True)]
 
 
 def _entries(values: Sequence[Any], brackets: str, extra: str = "") -> str:

@@ -138,9 +138,12 @@ def test_the_same_seed_finds_the_same():
 @pytest.mark.parametrize(
     ("domain", "message"),
     [
-        ("anything", "domain must be one of Answers, Counts, Records, Rows, LabelledBall or Costs, got 'anything'"),
-        (None, "LabelledBall or Costs, got None"),
-        (Records, "LabelledBall or Costs, got <class"),
+        (
+            "anything",
+            "domain must be one of Records, Rows, Table, Events, Texts, Graph, Answers, Counts, LabelledBall, Costs or a Relation",
+        ),
+        (None, "LabelledBall, Costs or a Relation, got None"),
+        (Records, "LabelledBall, Costs or a Relation, got <class"),
     ],
 )
 def test_what_is_no_domain_is_refused(domain, message):

@@ -101,11 +101,11 @@ def test_large_datasets_travel_once_to_each_worker(tmp_path):
     for _ in range(2):
         for i, dataset in enumerate(data):
             assert target.sample(dataset, 1, np.random.default_rng(0))[0] == 10_000.0 * i
+    from dpwitness.mechanisms.foreign.interpreter import sent_as
     from dpwitness.mechanisms.foreign.process import borrow
 
     with borrow(target._slot, 10.0) as worker:
-        packed = wire.pack(data[-1], blobs := [])
-        part, sent = worker.dataset(packed, blobs)
+        part, sent = worker.dataset(sent_as(data[-1]))
         assert set(part) == {"key"} and sent == []
 
 
@@ -116,10 +116,10 @@ def test_a_truncated_message_is_the_end():
         wire.receive(io.BytesIO(whole[:8]).read)
 
 
-@pytest.mark.parametrize("name", ["worker.py", "wire.py", "about.py", "keeper.py", "global_generators.py"])
+@pytest.mark.parametrize("name", ["worker.py", "wire.py", "about.py", "keeper.py", "global_generators.py", "../terms/libraries.py"])
 def test_the_worker_stands_alone(name):
     """It is read by Python 3.8, imports the standard library and NumPy alone, and knows no pickle."""
-    tree = ast.parse(Path(wire.__file__).with_name(name).read_text(), feature_version=(3, 8))
+    tree = ast.parse((Path(wire.__file__).parent / name).read_text(), feature_version=(3, 8))
     for_types = [id(node) for outer in ast.walk(tree) if isinstance(outer, ast.If) for node in outer.body if "TYPE" in ast.dump(outer.test)]
     names = {alias.name.partition(".")[0] for node in ast.walk(tree) if isinstance(node, ast.Import) for alias in node.names}
     names |= {n.module.partition(".")[0] for n in ast.walk(tree) if isinstance(n, ast.ImportFrom) and id(n) not in for_types}

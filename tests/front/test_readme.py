@@ -20,7 +20,7 @@ def blocks():
 def test_everything_as_printed(shell, blocks):
     python = [text for kind, text in blocks if kind == "python"]
     named = {re.match(r"# (\w+\.py)", text).group(1): text for text in python if re.match(r"# \w+\.py", text)}
-    assert set(named) == {"mine.py", "test_privacy.py", "test_theirs.py", "counts.py", "exact.py"}
+    assert set(named) == {"mine.py", "test_privacy.py", "test_theirs.py", "counts.py", "exact.py", "users.py"}
     theirs = named["test_theirs.py"]
     for name in ("mine.py", "test_privacy.py", "counts.py"):
         (shell.folder / name).write_text(named[name])
@@ -45,6 +45,9 @@ def test_everything_as_printed(shell, blocks):
     assert enclosed.returncode == 1 and enclosed.stdout.startswith("VIOLATED: no finite epsilon holds on this pair")
     assert float(re.search(r"VIOLATED: epsilon > ([\d.]+) certified", enclosed.stdout)[1]) > 4
     assert (ran := shell.run(sys.executable, "-c", named["exact.py"])).returncode == 0, ran.stderr
+    pytest.importorskip("pandas")
+    ran = shell.run(sys.executable, "-c", named["users.py"])
+    assert ran.stdout.split() == ["add-remove", "NOT_REFUTED", "add-remove:unit=user", "VIOLATED"], ran.stderr
     (script,) = (text for text in python if text not in named.values())
     ran = shell.run(sys.executable, "-c", script)
     assert ran.returncode == 0, ran.stderr

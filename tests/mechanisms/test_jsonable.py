@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import collections
 import dataclasses
-import decimal
+import fractions
 import inspect
 import json
 import math
@@ -89,7 +89,7 @@ def test_what_has_no_exact_form_is_refused():
         nested(40),
         loop,
         np.array([object()]),
-        decimal.Decimal(1),
+        fractions.Fraction(1),
         np.zeros((1, 1)).view(np.matrix),
         aligned,
         np.zeros(2, "V3"),

@@ -1,0 +1,291 @@
+"""Frames of columns with a type each, and streams of events: a neighbour changes a row, all rows of a user, or some columns of a row.
+
+Pairs are those of `Rows`, whose numbers stand for the values of columns: a category by its place, a date by its day, a missing value by a
+column beside. Where users, or several records, count as one, the changed row stands there several times, alike or one for each category.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.random import Generator
+
+from dpwitness.mechanisms.domains.base import Domain, Draws, Moves, Shape
+from dpwitness.mechanisms.domains.columns import FRAMES, Column, built, column, lists_of
+from dpwitness.mechanisms.domains.fields import LONGEST, sized
+from dpwitness.mechanisms.domains.patterns import changed_place
+from dpwitness.mechanisms.domains.rows import Rows
+from dpwitness.mechanisms.terms.pairs import Pair
+from dpwitness.mechanisms.terms.protocol import FloatArray
+from dpwitness.mechanisms.terms.relations import Relation, parse_relation
+from dpwitness.mechanisms.terms.validation import InvalidArgument, require, require_integer, require_type, shown
+
+
+@dataclass(frozen=True, slots=True)
+class Table(Domain):
+    """Frames of up to `size` rows: pandas, polars, arrow, a dict of columns, or records, a list of dicts (`frame`).
+
+    `columns` says by name what each holds: (low, high) for floats, whole numbers or dates, a list of texts for categories, or a dict with
+    the keys low, high, categories and missing. `user` names the column that says whose a row is; then neighbours differ in all rows of one
+    user (``add-remove:unit=USER`` if no `relation` is given), of which there are up to `per_user`. Relations: ``replace-one``,
+    ``add-remove``, both with ``unit=`` the user's column or with ``k=``, ``attribute:columns=``, ``label:columns=`` and ``event``.
+    `time` names a column that numbers the rows.
+    """
+
+    columns: Mapping[str, Any]
+    size: int = 8
+    user: str | None = None
+    relation: str = ""
+    per_user: int = 4
+    frame: str = "pandas"
+    time: str | None = None
+    held: tuple[Column, ...] = field(init=False, repr=False, compare=False, default=())
+    rows: Rows = field(init=False, repr=False, compare=False, default=None)  # type: ignore[assignment]
+
+    def __post_init__(self) -> None:
+        owner = type(self).__name__
+        require(self).integer("size", most=LONGEST).one_of("frame", list(FRAMES))
+        require_integer("per_user", self.per_user, owner)
+        for name in ("user", "time"):
+            require_type(name, getattr(self, name), str, "be the name of a column", owner, optional=True)
+        if not isinstance(self.columns, Mapping) or not self.columns:
+            raise InvalidArgument(f"{owner}: columns must be a dict of names and what each holds, got {shown(self.columns)}")
+        if self.time in self.columns or (self.user is not None and self.user == self.time):
+            raise InvalidArgument(f"{owner}: time must name a column of its own, got {self.time!r}")
+        given = [column(name, held, owner) for name, held in self.columns.items()]
+        ends = (0.0, float(self.size + self.per_user))
+        number = [Column(name, "integer", *ends) for name in (self.user, self.time) if name is not None and name not in self.columns]
+        object.__setattr__(self, "held", (*number, *given))
+        object.__setattr__(self, "relation", self.relation or (f"add-remove:unit={self.user}" if self.user else "replace-one"))
+        asked = self._asked(owner)
+        whole = [i for i, each in enumerate(self._moving) if each.kind != "float"]
+        flags = [len(self._moving) + i for i in range(len(self._absent))]
+        names = [i for i, each in enumerate(self._moving) if each.kind == "category"]
+        copies = self._copies(asked)[0]
+        if self.size < copies:
+            raise InvalidArgument(f"{owner}: size must be at least the {copies} rows that may differ, got {self.size}")
+        features = [(each.low, each.high) for each in self._moving] + [(0.0, 1.0)] * len(flags)
+        kind = "add-remove" if asked.name in ("add-remove", "event") else "replace-one"
+        try:
+            rows = Rows(self.size - copies + 1, tuple(features), (), kind, integer=(*whole, *flags), categories=(*names, *flags))
+        except InvalidArgument as error:
+            raise InvalidArgument(str(error).replace("Rows: ", f"{owner}: ", 1)) from None
+        object.__setattr__(self, "rows", rows)
+
+    def _asked(self, owner: str) -> Relation:
+        asked = parse_relation(self.relation, owner)
+        names = [each.name for each in self.held]
+        if asked.name not in ("replace-one", "add-remove", "attribute", "label", "event"):
+            raise InvalidArgument(f"{owner}: relation must be replace-one, add-remove, attribute, label or event, got {self.relation!r}")
+        if asked.unit not in ("", self.user):
+            raise InvalidArgument(f"{owner}: the unit of the relation must be the user's column, {self.user}, got {asked.unit!r}")
+        if any(name not in names or name in (self.user, self.time) for name in asked.columns):
+            raise InvalidArgument(
+                f"{owner}: columns of the relation must be among {', '.join(self.columns)}, got {'+'.join(asked.columns)}"
+            )
+        if asked.name == "label" and not asked.columns:
+            raise InvalidArgument(f"{owner}: relation label must name its column, label:columns=NAME, got {self.relation!r}")
+        object.__setattr__(self, "relation", str(asked))
+        return asked
+
+    @property
+    def _moving(self) -> list[Column]:
+        """Columns that hold what is told of a record: not whose it is, and when."""
+        return [each for each in self.held if each.name not in (self.user, self.time)]
+
+    @property
+    def _absent(self) -> list[int]:
+        return [i for i, each in enumerate(self._moving) if each.missing]
+
+    def _copies(self, asked: Relation) -> list[int]:
+        """How many rows the changed one stands for, by turns."""
+        most = self.per_user if asked.unit else asked.k
+        return list(dict.fromkeys([most, most, max(most // 2, 1), 1])) if asked.unit else [most]
+
+    def contains(self, dataset: Any) -> bool:
+        """A frame of this library with these columns, each value as allowed, and as many rows as allowed."""
+        return self.why_not(dataset) == ""
+
+    def why_not(self, dataset: Any) -> str:
+        """Why a dataset is none of the domain; an empty text for one that is."""
+        if told := self.other_columns(dataset):
+            return told
+        found = lists_of(dataset, self.frame)
+        assert not isinstance(found, str)
+        for each in self.held:
+            wrong = [value for value in found.get(each.name, ()) if each.number(value) is None]
+            if wrong:
+                return f"column {each.name} holds {shown(wrong[0])}, which the domain does not allow"
+        count = len(next(iter(found.values()), ()))
+        asked = parse_relation(self.relation)
+        fixed = not asked.unit and asked.name in ("replace-one", "attribute", "label")
+        return "" if sized(count, self.size, "replace-one" if fixed else "add-remove") else f"it has {count} rows, the domain {self.size}"
+
+    def other_columns(self, dataset: Any) -> str:
+        """Why a dataset is no frame of these columns."""
+        found = lists_of(dataset, self.frame)
+        if isinstance(found, str):
+            return found
+        names = [each.name for each in self.held]
+        if (found or self.frame != "records") and set(found) != set(names):
+            return f"it has the columns {', '.join(map(str, found)) or 'none'}; the domain names {', '.join(names)}"
+        return ""
+
+    def catalogue(self) -> Iterable[Pair | None]:
+        """The shapes of `Rows`, in frames."""
+        return [told for turn, pair in enumerate(self.rows.catalogue()) for told in self._turns(pair, turn)]
+
+    def _turns(self, pair: Pair | None, turn: int) -> list[Pair | None]:
+        """Of the first pairs each number of rows of a user, of the others one by turns."""
+        if pair is None:
+            return []
+        styles = self.styles
+        return [self.told(pair, style) for style in (range(styles) if turn < 3 else [turn])]
+
+    @property
+    def styles(self) -> int:
+        """In how many ways a changed row stands for several."""
+        copies = self._copies(parse_relation(self.relation))
+        return len(copies) + (copies[0] > 1 and any(each.kind == "category" for each in self._moving))
+
+    def told(self, pair: Pair, style: int = 0) -> Pair | None:
+        """A pair of `Rows` in frames; None where it is none of the domain."""
+        asked = parse_relation(self.relation)
+        copies = [*self._copies(asked), self._copies(asked)[0]][style % self.styles]
+        spread = style % self.styles >= len(self._copies(asked))
+        shorter, longer = sorted((np.asarray(pair.d0, dtype=float), np.asarray(pair.d1, dtype=float)), key=len)
+        at = changed_place(longer, shorter)
+        crowd, after = np.delete(longer, at, axis=0), self._rows_of(longer[at], copies, spread)
+        before = after[:0] if len(shorter) < len(longer) else self._rows_of(shorter[at], copies, spread)
+        if style // self.styles % 2 == 0:  # by turns what is changed is there, whatever else is
+            after[:, len(self._moving) :] = before[:, len(self._moving) :] = 0.0
+        if asked.name in ("attribute", "label"):
+            free = [each.name in asked.columns for each in self._moving]
+            free += [free[i] for i in self._absent]
+            after[:, np.logical_not(free)] = before[:, np.logical_not(free)]
+        others = np.arange(1, len(crowd) + 1)
+        whose = others if not asked.unit or style % 2 == 0 else 1 + others % 2
+        sides = []
+        for rows in (before, after):
+            mine = np.zeros(len(rows)) if asked.unit else len(crowd) + 1 + np.arange(len(rows))
+            owners = np.concatenate([whose[:at], mine, whose[at:]])
+            times = np.concatenate([np.arange(at), at + np.arange(len(rows)), at + len(after) + np.arange(len(crowd) - at)])
+            sides.append(self._dataset(np.concatenate([crowd[:at], rows, crowd[at:]]), owners, times))
+        many = f", {copies} rows{' of one user' if asked.unit else ''}{', each category' if spread else ''}" if copies > 1 else ""
+        return self.pair(sides[0], sides[1], pair.why + many)
+
+    def _rows_of(self, row: FloatArray, copies: int, spread: bool) -> FloatArray:
+        """A row several times; `spread`: its categories one after the other."""
+        rows = np.tile(row, (copies, 1))
+        for i, each in enumerate(self._moving):
+            if spread and each.kind == "category":
+                rows[:, i] = (row[i] + np.arange(copies)) % len(each.categories)
+        return rows
+
+    def _dataset(self, matrix: FloatArray, owners: FloatArray, times: FloatArray) -> Any:
+        moving, absent = self._moving, self._absent
+        held = {}
+        for i, each in enumerate(moving):
+            gone = matrix[:, len(moving) + absent.index(i)] > 0 if i in absent else np.zeros(len(matrix), dtype=bool)
+            held[each.name] = [None if away else each.value(number) for number, away in zip(matrix[:, i], gone, strict=True)]
+        for each in self.held:
+            if each.name == self.user:
+                known = len(each.categories) if each.kind == "category" else int(each.high - each.low) + 1
+                held[each.name] = [each.value(each.low * (each.kind != "category") + int(owner) % known) for owner in owners]
+            elif each.name == self.time:
+                held[each.name] = [int(time) for time in times]
+        return built(self.frame, self.held, [held[each.name] for each in self.held], type(self).__name__)
+
+    def _matrix(self, dataset: Any) -> FloatArray:
+        """The inverse, of a dataset of the domain, without whose and when."""
+        found = lists_of(dataset, self.frame)
+        assert not isinstance(found, str)
+        columns = [np.array([each.number(value) for value in found.get(each.name, ())], dtype=float) for each in self._moving]
+        flags = [np.isnan(columns[i]).astype(float) for i in self._absent]
+        low = [np.where(np.isnan(held), each.low, held) for each, held in zip(self._moving, columns, strict=True)]
+        return np.column_stack([*low, *flags])
+
+    def rows_pair(self, pair: Pair) -> Pair | None:
+        """The pair of `Rows` that a pair of frames stands for, where each row counts by itself."""
+        asked = parse_relation(self.relation)
+        if asked.unit or asked.k > 1 or asked.name not in ("replace-one", "add-remove"):
+            return None
+        return self.rows.pair(self._matrix(pair.d0), self._matrix(pair.d1), pair.why)
+
+    def draws(self, rng: Generator) -> Draws[Table]:
+        return _Drawn(self, rng)
+
+    def shape(self, rng: Generator, turn: int) -> Shape:
+        inner = self.rows.shape(rng, turn)
+
+        def decode(z: FloatArray) -> Pair | None:
+            pair = inner.decode(z)
+            return None if pair is None else self.told(pair, turn)
+
+        return Shape(inner.size, decode)
+
+    @property
+    def records(self) -> int:
+        return self.size
+
+    @property
+    def whole(self) -> bool:
+        return self.rows.whole
+
+    @property
+    def unordered(self) -> bool:
+        return self.rows.unordered
+
+
+class _Drawn(Draws[Table]):
+    def __init__(self, domain: Table, rng: Generator) -> None:
+        super().__init__(domain, rng)
+        self._inner, self._turn = domain.rows.draws(rng), itertools.count()
+
+    def drawn(self, turn: int, corners: bool) -> Pair | None:
+        pair = self._inner.drawn(turn, corners)
+        return None if pair is None else self.domain.told(pair, next(self._turn))
+
+    def moves(self) -> Moves | None:
+        asked = parse_relation(self.domain.relation)
+        return None if asked.unit or asked.k > 1 or asked.name not in ("replace-one", "add-remove") else _Moves(self.domain, self._inner)
+
+
+class _Moves(Moves):
+    """Steps of `Rows`, in frames."""
+
+    def __init__(self, domain: Table, inner: Draws[Any]) -> None:
+        moves = inner.moves()
+        assert moves is not None
+        self._domain, self._moves = domain, moves
+
+    def step(self, pair: Pair) -> tuple[int, Pair | None]:
+        inner = self._domain.rows_pair(pair)
+        if inner is None:
+            return 0, None
+        part, found = self._moves.step(inner)
+        return part, None if found is None else self._domain.told(found, self._domain.styles)
+
+    def learn(self, part: int, before: float, after: float) -> None:
+        self._moves.learn(part, before, after)
+
+
+@dataclass(frozen=True, slots=True)
+class Events(Table):
+    """Streams of up to `size` events, in order: a list of dicts with `columns`, the number of the event under `time`, and a `user`.
+
+    Columns as in `Table`. Neighbours by ``event``: one is added or removed, the others keep their order and their time; or by user,
+    ``add-remove:unit=USER``.
+    """
+
+    frame: str = "records"
+    time: str | None = "time"
+
+    def __post_init__(self) -> None:
+        if not self.relation and self.user is None:
+            object.__setattr__(self, "relation", "event")
+        Table.__post_init__(self)

@@ -1,0 +1,109 @@
+"""Lists of texts, one a person."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from numpy.random import Generator
+
+from dpwitness.mechanisms.domains.base import Domain, Draws, Shape
+from dpwitness.mechanisms.domains.fields import LONGEST, items, sized
+from dpwitness.mechanisms.domains.patterns import PLACES
+from dpwitness.mechanisms.terms.pairs import Pair
+from dpwitness.mechanisms.terms.validation import InvalidArgument, require, shown
+
+
+@dataclass(frozen=True, slots=True)
+class Texts(Domain):
+    """`size` texts of up to `longest` words out of `words`, a blank between two; neighbours by ``replace-one`` or ``add-remove``."""
+
+    size: int
+    words: tuple[str, ...] = ("a", "b", "c")
+    longest: int = 8
+    relation: str = "replace-one"
+
+    def __post_init__(self) -> None:
+        require(self).integer("size", "longest", most=LONGEST).one_of("relation", ["replace-one", "add-remove"])
+        words = items("words", self.words, "Texts")
+        if not words or not all(isinstance(word, str) and word and " " not in word for word in words) or len(set(words)) < len(words):
+            raise InvalidArgument(f"Texts: words must be texts without blanks, each once, got {shown(self.words)}")
+        object.__setattr__(self, "words", tuple(words))
+
+    def contains(self, dataset: Any) -> bool:
+        """A list of as many texts as allowed, of these words."""
+        if not isinstance(dataset, list | tuple) or not sized(len(dataset), self.size, self.relation):
+            return False
+        return all(isinstance(text, str) and self._fits(text) for text in dataset)
+
+    def _fits(self, text: str) -> bool:
+        parts = text.split(" ") if text else []
+        return len(parts) <= self.longest and set(parts) <= set(self.words)
+
+    def changed(self, crowd: Sequence[str], before: str, after: str, turn: int, why: str) -> Pair | None:
+        """One text among others, in a place that goes round."""
+        where, place = PLACES[turn % 3]
+        at = place(len(crowd))
+        first = list(crowd) if self.relation == "add-remove" else [*crowd[:at], before, *crowd[at:]]
+        return self.pair(first, [*crowd[:at], after, *crowd[at:]], f"{why}, {where}")
+
+    def catalogue(self) -> Iterable[Pair | None]:
+        """A text of one word many times, of all words, or of none, among others that are empty, alike, or of all words."""
+        first, last = self.words[0], self.words[-1]
+        every = " ".join((self.words * self.longest)[: self.longest])
+        changes = {
+            "one word to another": (first, last),
+            "nothing to one word many times": ("", " ".join([last] * self.longest)),
+            "one word many times to another": (" ".join([first] * self.longest), " ".join([last] * self.longest)),
+            "nothing to all words": ("", every),
+            "one word to nothing": (first, ""),
+        }
+        crowds = {"others empty": [""], "others alike": [first], "others of all words": [every], "others in turn": list(self.words)}
+        turn = 0
+        for among, texts in crowds.items():
+            crowd = [texts[i % len(texts)] for i in range(self.size - 1)]
+            for why, (before, after) in changes.items():
+                yield self.changed(crowd, before, after, turn, f"{why}, {among}")
+                turn += 1
+
+    def draws(self, rng: Generator) -> Draws[Texts]:
+        return _Drawn(self, rng)
+
+    def shape(self, rng: Generator, turn: int) -> Shape:
+        """Nothing to climb by: texts have no coordinates."""
+        return Shape(0, lambda _: None)
+
+    def simpler(self, pair: Pair) -> Iterator[Pair]:
+        """With the texts that both have made empty."""
+        common = set(pair.d0) & set(pair.d1) - {""}
+        if common:
+            sides = [["" if text in common else text for text in side] for side in (pair.d0, pair.d1)]
+            found = self.pair(sides[0], sides[1], pair.why)
+            if found is not None:
+                yield found
+
+    @property
+    def records(self) -> int:
+        return self.size
+
+    @property
+    def whole(self) -> bool:
+        return True
+
+    @property
+    def unordered(self) -> bool:
+        return True
+
+
+class _Drawn(Draws[Texts]):
+    def drawn(self, turn: int, corners: bool) -> Pair | None:
+        """Texts of random words; in corners, of as many as there may be."""
+        domain = self.domain
+        crowd = [self.text(corners) for _ in range(domain.size - 1)]
+        return domain.changed(crowd, self.text(corners), self.text(corners), turn, f"drawn {turn}: random words")
+
+    def text(self, corners: bool) -> str:
+        """One text."""
+        count = self.domain.longest if corners else int(self.rng.integers(self.domain.longest + 1))
+        return " ".join(self.rng.choice(self.domain.words, count).tolist()) if count else ""

@@ -1,0 +1,262 @@
+"""Datasets as other libraries hold them, taken apart and built again: frames of pandas, polars and Arrow, graphs of networkx.
+
+Stands alone (standard library and NumPy, Python 3.8 or later), for workers of other interpreters read it too. A frame is its columns: a
+name, the library's name of the type, an array of values, where they are missing, and for categories what they are. Types that have no such
+form are refused, and so is an index that holds more than row numbers or one unnamed column of them.
+"""
+
+from __future__ import annotations
+
+import importlib
+import itertools
+import weakref
+from typing import Any, Dict, List  # noqa: UP035
+
+import numpy as np
+
+Parts = Dict[str, Any]  # noqa: UP006 - read by Python 3.8
+
+EXTRAS = {"pandas": "frames", "polars": "frames", "pyarrow": "frames", "networkx": "graphs"}
+GRAPHS = ("Graph", "DiGraph", "MultiGraph", "MultiDiGraph")
+_HELD = {("pandas", "DataFrame"), ("polars", "DataFrame"), ("pyarrow", "Table"), *(("networkx", form) for form in GRAPHS)}
+_NUMBERS = [f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)]
+_POLARS = ("Boolean", "String", "Date", "Categorical", "Enum", "Float32", "Float64", *(n.title().replace("Ui", "UI") for n in _NUMBERS))
+_ARROW = {
+    **{"bool": "bool", "string": "U", "large_string": "U", "date32[day]": "int32", "float": "float32", "double": "float64"},
+    **{name: name for name in _NUMBERS},
+    **{f"timestamp[{unit}]": "int64" for unit in ("s", "ms", "us", "ns")},
+}
+_MASKED = {"boolean", "Float32", "Float64", *_POLARS[7:]}  # of pandas, with the names that polars has
+
+
+class Unheld(ValueError):
+    """What has no plain form, or a library that is not installed; in one line."""
+
+
+def library_of(value: Any) -> str:
+    """``pandas``, ``polars``, ``pyarrow`` or ``networkx`` for a frame or a graph of theirs, otherwise an empty text. Imports nothing."""
+    kind = type(value)
+    root = kind.__module__.partition(".")[0]
+    return root if (root, kind.__name__) in _HELD else ""
+
+
+def library(name: str) -> Any:
+    """The library itself. Raises Unheld where it is not installed."""
+    try:
+        return importlib.import_module(name)
+    except ImportError:
+        raise Unheld(f"{name} is not installed: pip install 'dpwitness[{EXTRAS[name.partition('.')[0]]}]'") from None
+
+
+_FIXED: dict[int, Any] = {}  # id of a frame or graph -> a reference to it, and a number of its own
+_NUMBERED = itertools.count(1)
+
+
+def fix(value: Any) -> None:
+    """Note that a frame or graph stays as it is from now on, as the datasets of a pair do: it need not be read again to be sent again."""
+    if library_of(value):
+        key = id(value)
+        _FIXED[key] = weakref.ref(value, lambda _: _FIXED.pop(key, None)), next(_NUMBERED)
+
+
+def fixed(value: Any) -> int:
+    """The number of what was fixed last; 0 for what was not."""
+    reference, number = _FIXED.get(id(value), (None, 0))
+    return number if reference is not None and reference() is value else 0
+
+
+def light_copy(value: Any) -> Any:
+    """A copy that costs next to nothing and can be changed without the original; None where there is none."""
+    name = library_of(value)
+    if name == "pandas" and int(library(name).__version__.partition(".")[0]) >= 3:
+        return value.copy(deep=False)  # written to, it parts from the original
+    return value.clone() if name == "polars" else value if name == "pyarrow" else None
+
+
+def apart(value: Any) -> Parts:
+    """The plain parts of a frame or graph: texts, numbers, arrays, and lists and dicts of them. Raises Unheld."""
+    name = library_of(value)
+    if name == "networkx":
+        form = type(value).__name__
+        nodes = [[node, dict(held)] for node, held in value.nodes(data=True)]
+        edges = [list(edge) for edge in (value.edges(keys=True, data=True) if form.startswith("Multi") else value.edges(data=True))]
+        return {"library": name, "form": form, "about": dict(value.graph), "nodes": nodes, "edges": [[*e[:-1], dict(e[-1])] for e in edges]}
+    if name == "pandas":
+        names = list(value.columns)
+        columns = [_of_pandas(column, value.iloc[:, i]) for i, column in enumerate(names)]
+        index = None if _is_range(value.index) else _of_pandas(value.index.name, value.index.to_series())
+    elif name == "polars":
+        names, index = value.columns, None
+        columns = [_of_polars(column, value[column]) for column in names]
+    else:
+        names, index = value.column_names, None
+        columns = [_of_arrow(column, value.column(i)) for i, column in enumerate(names)]
+    for column in names:
+        if type(column) not in (str, int):
+            raise Unheld(f"names of columns must be texts or whole numbers, got {column!r}")
+    if len(set(names)) < len(names):
+        raise Unheld(f"names of columns must differ, got {', '.join(map(str, names))}")
+    return {"library": name, "form": "frame", "columns": columns, "index": index, "rows": len(value)}
+
+
+def whole(parts: Parts) -> Any:
+    """The inverse of `apart`. Raises Unheld where the library is not installed."""
+    name, found = parts["library"], library(parts["library"])
+    if name == "networkx":
+        graph = getattr(found, parts["form"])(**parts["about"])
+        graph.add_nodes_from([(node, held) for node, held in parts["nodes"]])
+        graph.add_edges_from([tuple(edge) for edge in parts["edges"]])
+        return graph
+    columns = {column["name"]: column for column in parts["columns"]}
+    if name == "pandas":
+        index = parts["index"]
+        rows = found.RangeIndex(parts["rows"]) if index is None else found.Index(_pandas(index, found), name=index["name"])
+        types = {key: "object" if column["type"] == "object" else None for key, column in columns.items()}
+        held = {key: found.Series(_pandas(column, found), index=rows, dtype=types[key]) for key, column in columns.items()}
+        return found.DataFrame(held, index=rows)
+    if name == "polars":
+        return found.DataFrame([_polars(key, column, found) for key, column in columns.items()])
+    return found.table({key: _arrow(column, found) for key, column in columns.items()})
+
+
+def values_of(parts: Parts) -> dict[Any, list[Any]]:
+    """The columns of a frame as lists, missing entries None; dates are `datetime64`."""
+    return {column["name"]: _listed(column) for column in parts["columns"]}
+
+
+def _listed(column: Parts) -> list[Any]:
+    kind, values = column["type"], column["values"]
+    if kind in ("Date", "date32[day]"):
+        values = values.astype("M8[D]")
+    elif kind.startswith(("Datetime ", "timestamp[")):
+        values = values.astype(f"M8[{kind[9:]}]" if kind[0] == "D" else f"M8[{kind[10:-1]}]")
+    found = list(values) if values.dtype.kind in "mM" else values.tolist()
+    if column["categories"] is not None:
+        known = _listed(column["categories"])
+        return [None if code < 0 else known[code] for code in found]
+    if column["missing"] is not None:
+        return [None if gone else value for value, gone in zip(found, column["missing"].tolist())]  # noqa: B905 - Python 3.8
+    return found
+
+
+def _column(name: Any, kind: str, values: Any, missing: Any = None, categories: Any = None, ordered: bool = False) -> Parts:
+    if missing is not None:
+        missing = np.asarray(missing, dtype=bool)
+        missing = missing if missing.any() else None
+    held = {"name": name, "type": kind, "values": np.array(values), "missing": missing, "categories": categories, "ordered": ordered}
+    return held
+
+
+def _texts(name: Any, items: List[Any]) -> Any:  # noqa: UP006
+    """Texts as an array; those that are missing are to be "" by then."""
+    odd = set(map(type, items)) - {str}
+    if odd:
+        raise Unheld(f"column {name!r} holds values of type {sorted(kind.__name__ for kind in odd)[0]}: give columns of one type")
+    if "\0" in "".join(items):  # NumPy ends a text there
+        raise Unheld(f"column {name!r} must hold texts without null characters")
+    return np.array(items, dtype="U") if items else np.empty(0, dtype="U1")
+
+
+def _is_range(index: Any) -> bool:
+    return type(index).__name__ == "RangeIndex" and index.start == 0 and index.step == 1 and index.name is None
+
+
+def _of_pandas(name: Any, series: Any) -> Parts:
+    dtype, kind = series.dtype, str(series.dtype)
+    if isinstance(dtype, np.dtype) and dtype.kind in "biufMm":
+        return _column(name, dtype.str, series.to_numpy())
+    if kind == "category":
+        categories = _of_pandas(None, series.cat.categories.to_series())
+        return _column(name, "category", series.cat.codes.to_numpy(), None, categories, bool(series.cat.ordered))
+    if type(dtype).__name__ == "StringDtype" or kind == "object":
+        if kind != "object":
+            kind = "str" if isinstance(getattr(dtype, "na_value", None), float) else f"string[{dtype.storage}]"
+        gone = series.isna().to_numpy()
+        items = series.to_numpy(dtype=object, copy=True)
+        if kind == "object" and any(item is not None for item in items[gone]):
+            raise Unheld(f"column {name!r} holds objects and NaN: give None where a text is missing")
+        items[gone] = ""
+        return _column(name, kind, _texts(name, items.tolist()), gone)
+    if type(dtype).__name__ == "DatetimeTZDtype":
+        return _column(name, kind, series.dt.tz_convert("UTC").dt.tz_localize(None).to_numpy())
+    if kind in _MASKED:
+        return _column(name, kind, series.to_numpy(dtype=dtype.numpy_dtype, na_value=0), series.isna().to_numpy())
+    raise Unheld(f"column {name!r} has type {kind}, which has no plain form: convert it")
+
+
+def _pandas(column: Parts, pandas: Any) -> Any:
+    kind, values, missing = column["type"], column["values"], column["missing"]
+    if column["categories"] is not None:
+        return pandas.Categorical.from_codes(values, pandas.Index(_pandas(column["categories"], pandas)), ordered=column["ordered"])
+    if kind.startswith("datetime64[") and "," in kind:
+        return pandas.DatetimeIndex(values).tz_localize("UTC").tz_convert(kind[:-1].partition(", ")[2])
+    if values.dtype.kind == "U":
+        items = values.astype(object)
+        items[[] if missing is None else missing] = None
+        return pandas.array(items, dtype=kind) if kind != "object" else items
+    if kind != values.dtype.str:
+        found = pandas.array(values, dtype=kind)
+        if missing is not None:
+            found[missing] = pandas.NA
+        return found
+    return values.copy()
+
+
+def _of_polars(name: str, series: Any) -> Parts:
+    kind = str(series.dtype.base_type())
+    gone = series.is_null().to_numpy()
+    if kind in ("Categorical", "Enum", "String"):
+        known = _column(None, "String", _texts(name, series.dtype.categories.to_list())) if kind == "Enum" else None
+        texts = series.to_list()
+        if known is not None:
+            places = {text: i for i, text in enumerate(known["values"].tolist())}
+            return _column(name, kind, np.array([-1 if t is None else places[t] for t in texts], dtype=np.int64), None, known)
+        return _column(name, kind, _texts(name, ["" if text is None else text for text in texts]), gone)
+    if kind == "Datetime" and series.dtype.time_zone is None:
+        return _column(name, f"Datetime {series.dtype.time_unit}", series.to_physical().fill_null(0).to_numpy(), gone)
+    if kind not in _POLARS:
+        raise Unheld(f"column {name!r} has type {series.dtype}, which has no plain form: convert it")
+    return _column(name, kind, series.to_physical().fill_null(False if kind == "Boolean" else 0).to_numpy(), gone)
+
+
+def _polars(name: str, column: Parts, polars: Any) -> Any:
+    kind, _, unit = column["type"].partition(" ")
+    if kind == "Enum":
+        texts = _listed(column["categories"])
+        return polars.Series(name, _listed(column), dtype=polars.Enum(texts))
+    dtype = polars.Datetime(unit) if unit else getattr(polars, kind)
+    values = column["values"].tolist() if column["values"].dtype.kind == "U" else column["values"]
+    found = polars.Series(name, values, dtype=polars.String if kind == "Categorical" else None).cast(dtype)
+    if column["missing"] is None:
+        return found
+    return polars.select(polars.when(polars.Series(~column["missing"])).then(found).alias(name)).to_series()
+
+
+def _of_arrow(name: str, held: Any) -> Parts:
+    kind = str(held.type)
+    chunk = held.combine_chunks()
+    chunk = chunk.chunk(0) if hasattr(chunk, "num_chunks") and chunk.num_chunks else chunk
+    if kind.startswith("dictionary<"):
+        categories = _of_arrow(None, library("pyarrow").chunked_array([chunk.dictionary]))  # type: ignore[arg-type]
+        codes = chunk.indices.fill_null(-1).to_numpy(zero_copy_only=False)
+        return _column(name, f"dictionary {held.type.index_type}", codes, None, categories, bool(held.type.ordered))
+    if kind not in _ARROW:
+        raise Unheld(f"column {name!r} has type {kind}, which has no plain form: convert it")
+    gone = chunk.is_null().to_numpy(zero_copy_only=False)
+    if _ARROW[kind] == "U":
+        return _column(name, kind, _texts(name, chunk.fill_null("").to_pylist()), gone)
+    plain = chunk.cast(_ARROW[kind]) if kind.startswith(("date", "time")) else chunk
+    return _column(name, kind, plain.fill_null(False if kind == "bool" else 0).to_numpy(zero_copy_only=False), gone)
+
+
+def _arrow(column: Parts, arrow: Any) -> Any:
+    kind, values, missing = column["type"], column["values"], column["missing"]
+    if column["categories"] is not None:
+        known = _arrow(column["categories"], arrow)
+        codes = arrow.array(values, mask=values < 0, type=arrow.type_for_alias(kind.partition(" ")[2]))
+        return arrow.DictionaryArray.from_arrays(codes, known, ordered=column["ordered"])
+    if values.dtype.kind == "U":
+        return arrow.array([None if v is None else v for v in _listed(column)], type=arrow.type_for_alias(kind))
+    if kind.startswith(("date", "time")):
+        return arrow.array(values, mask=missing, type=arrow.type_for_alias(_ARROW[kind])).cast(arrow.type_for_alias(kind))
+    return arrow.array(values, mask=missing, type=arrow.type_for_alias(kind))

@@ -1,0 +1,181 @@
+"""Frames and graphs reach a target in its worker as they are, once each, and witnesses hold them."""
+
+import json
+
+import numpy as np
+import pytest
+
+import dpwitness as dpw
+from dpwitness.auditors.results.beside import ENTRIES, has_beside
+from dpwitness.auditors.results.witness_reading import load_json
+from dpwitness.mechanisms.foreign import interpreter
+from dpwitness.mechanisms.terms.jsonable import from_jsonable
+from dpwitness.reports.audit.document import read_document
+from dpwitness.reports.audit.report import write_document, write_report
+
+pd, pl, nx = (pytest.importorskip(name) for name in ("pandas", "polars", "networkx"))
+
+TARGETS = """
+import numpy as np
+
+def rows(frame, size, rng):
+    return np.array([[float(type(frame).__name__ == "DataFrame"), len(frame)]] * size)
+
+def total(frame, size, rng):
+    return frame["x"].clip(0, 1).sum() + rng.laplace(0, 1, size)
+
+def changes(frame, size, rng):
+    frame.iloc[0, 0] = 7
+    return rng.laplace(0, 1, size)
+
+def edges(graph, size, rng):
+    graph.add_edge("a", "b")
+    return np.full(size, graph.number_of_edges())
+
+def parts(both, size, rng):
+    return np.full(size, len(both[0]) + both[1]["more"].height)
+
+def spelled(frame, size, rng):
+    return np.zeros(size)
+
+for target in (rows, total, changes, edges, parts, spelled):
+    target.claim = "pure:1"
+total.domain = {"kind": "Table", "columns": {"x": (0.0, 9.0)}, "user": "user"}
+spelled.domain = {"kind": "Table", "columns": {"x": (0.0, 9.0)}, "users": "user"}
+rows.trails = 3
+"""
+
+
+@pytest.fixture
+def target(tmp_path):
+    (tmp_path / "frames.py").write_text(TARGETS)
+    return lambda name: dpw.Target(str(tmp_path / "frames.py"), name)
+
+
+def big(rows=100_000):
+    rng = np.random.default_rng(0)
+    texts = rng.choice(["a", "bb", "ccc"], rows)
+    frame = pd.DataFrame({"user": rng.integers(0, 5000, rows), "x": rng.random(rows), "text": texts, "kind": pd.Categorical(texts)})
+    frame.loc[3, "text"] = None
+    return frame
+
+
+def test_a_frame_of_many_rows_is_one_transfer_a_worker(target, monkeypatch):
+    """2.9 MB each: two datasets are sent once each, however many batches are run on them."""
+    sent = []
+    send = interpreter.Worker.send
+
+    def counted(self, parts, deadline):
+        sent.append(sum(len(part) for part in parts))
+        return send(self, parts, deadline)
+
+    monkeypatch.setattr(interpreter.Worker, "send", counted)
+    frame = big()
+    pair = dpw.Pair(frame, frame[frame.user != 7], "add-remove", unit="user")
+    found = target("total")
+    for batch in range(20):
+        for side in (pair.d0, pair.d1):
+            found.sample(side, 10, np.random.default_rng(batch))
+    assert sum(size > 1_000_000 for size in sent) == 2
+    assert sorted(sent)[-3] < 1000 and len(sent) >= 40
+
+
+def test_a_frame_that_changed_before_it_was_paired_again_is_sent_anew(target):
+    frame, found = pd.DataFrame({"x": [1.0, 0.0]}), target("total")
+    dpw.Pair(frame, frame.iloc[:1], "add-remove")
+    first = found.sample(frame, 1, np.random.default_rng(0))[0]
+    frame.loc[1, "x"] = 1.0
+    dpw.Pair(frame, frame.iloc[:1], "add-remove")
+    assert found.sample(frame, 1, np.random.default_rng(0))[0] == pytest.approx(first + 1)
+
+
+def test_what_a_target_does_to_its_dataset(target):
+    frame, graph = pd.DataFrame({"x": [1.0] * 600}), nx.path_graph(4)
+    assert target("parts").sample((frame, {"more": pl.DataFrame({"y": [1]})}), 1, np.random.default_rng(0))[0] == 601
+    for name, dataset in (("changes", frame), ("edges", graph)):
+        with pytest.raises(Exception, match="mechanism changes its dataset in place"):
+            target(name).sample(dataset, 1, np.random.default_rng(0))
+
+
+def test_unknown_keys_are_refused_with_those_that_exist(target):
+    with pytest.raises(dpw.InvalidArgument, match=r"domain Table has the keys columns, size, user, .*, got 'users'"):
+        _ = target("spelled").domain
+    with pytest.raises(dpw.InvalidArgument, match=r"a target has the keys claim, domain, .*, got rows.trails"):
+        target("rows").describe()
+
+
+def test_a_violation_by_users_is_found_and_not_by_rows(target):
+    """Rows are clipped, users are not: epsilon 4 by users (false-failure probability below 1e-9), 1 by rows."""
+    found = dpw.audit(target("total"), trials=4_000, seed=1)
+    assert found.verdict is dpw.Verdict.VIOLATED and found.epsilon_lower > 1.5
+    assert found.pair.relation == "add-remove:unit=user"
+    alone = pd.DataFrame({"user": [1, 2], "x": [0.5, 1.0]})
+    rows = dpw.Pair(alone, alone.iloc[:1], "add-remove", unit="user")
+    assert dpw.audit(target("total"), pair=rows, trials=4_000, seed=1).verdict is dpw.Verdict.NOT_REFUTED
+    with pytest.raises(dpw.InvalidArgument, match="D0 is none of the domain: it has the columns y; the domain names user, x"):
+        dpw.audit(target("total"), pair=dpw.Pair(pd.DataFrame({"y": [1, 2]}), pd.DataFrame({"y": [1]}), "add-remove"), trials=1000)
+
+
+def violated(d0, d1, relation):
+    def count(dataset, size, rng):
+        return 9.0 * len(dataset) + rng.laplace(0.0, 1.0, size)
+
+    return dpw.audit(count, claim="pure:1", pair=dpw.Pair(d0, d1, relation), trials=5000, seed=1, target={"target": "mine:count"}), count
+
+
+def test_large_frames_lie_beside_their_witness(tmp_path):
+    pytest.importorskip("pyarrow")
+    frame = big(ENTRIES)
+    result, count = violated(frame, frame.iloc[1:], "add-remove")
+    write_report([result], tmp_path, title="T", plots=False)
+    files = sorted(tmp_path.glob("frame-*.parquet"))
+    assert len(files) == 2
+    held = json.loads((tmp_path / "witness-count.json").read_text())
+    assert has_beside(held) and (tmp_path / "witness-count.json").stat().st_size < 10_000
+    raw, _ = load_json(tmp_path / "witness-count.json")
+    pd.testing.assert_frame_equal(from_jsonable(raw["pair"]["d0"]), frame)
+    again = dpw.replay(tmp_path / "witness-count.json", mechanism=count, trials=2000)
+    assert again.verdict is dpw.Verdict.VIOLATED
+    document = read_document(tmp_path / "audit.json")
+    other = tmp_path / "other"
+    other.mkdir()
+    write_document(document, other, plots=False)  # a report that is made anew holds all that it names
+    assert dpw.replay(other / "witness-count.json", mechanism=count, trials=2000).verdict is dpw.Verdict.VIOLATED
+    content = files[0].read_bytes()
+    files[0].write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
+    with pytest.raises(dpw.InvalidArgument, match=r"frame-\w+.parquet is not the file that was written"):
+        dpw.replay(tmp_path / "witness-count.json", mechanism=count)
+    files[0].unlink()
+    with pytest.raises(dpw.InvalidArgument, match="the frame that lies beside it, must be readable"):
+        dpw.replay(tmp_path / "witness-count.json", mechanism=count)
+
+
+def test_a_reference_leads_nowhere_else(tmp_path):
+    pytest.importorskip("pyarrow")
+    frame = big(ENTRIES)
+    result, count = violated(frame, frame.iloc[1:], "add-remove")
+    write_report([result], tmp_path, title="T", plots=False)
+    path = tmp_path / "witness-count.json"
+    held = json.loads(path.read_text())
+    held["pair"]["d0"]["file"] = "../secret.parquet"
+    del held["sha256"]
+    path.write_text(json.dumps(held))
+    with pytest.raises(dpw.InvalidArgument, match=r"parquet\.file must be named by its content"):
+        dpw.replay(path, mechanism=count)
+
+
+def test_stated_pairs_say_that_they_were_not_checked(tmp_path):
+    result, _ = violated([1], [1, 2, 3], "stated")
+    assert result.notes == ("that the two datasets are neighbours was stated, and not checked (relation stated)",)
+    write_report([result], tmp_path, title="T", plots=False)
+    told = (tmp_path / "audit.md").read_text()
+    assert "that they are neighbours was stated (stated), and not checked here" in told and "checked to be stated" not in told
+
+    class Plain:
+        def __len__(self):
+            return self.size
+
+    objects = Plain(), Plain()
+    objects[0].size, objects[1].size = 1, 2
+    result, _ = violated(*objects, "stated")
+    assert result.verdict is dpw.Verdict.VIOLATED and result.witness is None

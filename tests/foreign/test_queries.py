@@ -1,0 +1,111 @@
+"""Database queries as mechanisms: the right one stands, the wrong one falls, and none writes."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import dpwitness as dpw
+from dpwitness.mechanisms.terms.protocol import MechanismFailed
+
+EXAMPLES = Path(__file__).parents[2] / "docs" / "examples"
+ENGINES = ["sqlite", "duckdb"]
+SPENT = {"kind": "Table", "columns": {"spent": (0.0, 9.0)}, "frame": "dict"}
+
+
+def query(engine, sql, **more):
+    if engine == "duckdb":
+        pytest.importorskip("duckdb")
+    return dpw.Query(f"{engine}:///:memory:", sql, **more)
+
+
+def run(found, dataset=None, size=1):
+    return found.sample({"a": [3, 1, None]} if dataset is None else dataset, size, np.random.default_rng(0))
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_datasets_are_tables_and_outputs_rows(engine):
+    assert run(query(engine, "SELECT count(a) FROM data"), size=2).tolist() == [2.0, 2.0]
+    grouped = query(engine, "SELECT city, count(*) FROM data GROUP BY city ORDER BY city")
+    assert run(grouped, {"city": ["b", "a", "b"]}) == [[("a", 1), ("b", 2)]]
+    assert run(grouped, [{"city": "b"}]) == [[("b", 1)]]
+    assert run(query(engine, "SELECT sum(c0) FROM records", table="records"), np.array([1.0, 2.0])).tolist() == [3.0]
+    assert run(query(engine, "SELECT count(*) FROM grown", setup="CREATE VIEW grown AS SELECT 1 AS x"))[0] == 1
+    assert run(query(engine, "SELECT count(*) FROM data"), {"a": []}).tolist() == [0.0]
+    pandas = pytest.importorskip("pandas")
+    frame = pandas.DataFrame({"day": pandas.to_datetime(["2024-01-01", None]), "x": [0.5, np.nan]})
+    assert run(query(engine, "SELECT count(day) + sum(x) FROM data"), frame).tolist() == [1.5]
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "DELETE FROM data",
+        "INSERT INTO data VALUES (1)",
+        "UPDATE data SET a = 1 RETURNING a",
+        "CREATE TABLE other (a INT)",
+        "WITH x AS (SELECT 1) DELETE FROM data",
+        "ATTACH 'other.db' AS other",
+        "PRAGMA table_info(data)",
+    ],
+)
+def test_a_query_that_does_more_than_read_is_refused(engine, sql):
+    with pytest.raises(MechanismFailed, match="the query must only read"):
+        run(query(engine, sql))
+
+
+def test_what_a_function_of_the_engine_changes_is_seen(monkeypatch):
+    """The check of the content after a run, were the engine's own guard to fail."""
+    monkeypatch.setattr("dpwitness.mechanisms.foreign.sql._only_reading", lambda *_: 0)
+    with pytest.raises(MechanismFailed, match="the query changes the table data; it must leave it as it found it"):
+        run(query("sqlite", "UPDATE data SET a = 9"))
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_what_cannot_be_run(engine):
+    with pytest.raises(MechanismFailed, match=r"the query cannot be run: .*nope"):
+        run(query(engine, "SELECT nope FROM data"))
+    with pytest.raises(MechanismFailed, match="the setup of the query raises"):
+        run(query(engine, "SELECT 1", setup="CREATE nothing"))
+    with pytest.raises(MechanismFailed, match="a query needs a dataset"):
+        run(query(engine, "SELECT 1"), 3 + 4j if engine == "sqlite" else {})
+    with pytest.raises(MechanismFailed, match=r"the database missing.db cannot be read"):
+        run(dpw.Query(f"{engine}:///missing.db", "SELECT 1"))
+    for bad, told in (
+        (("oracle:///x", "SELECT 1"), "dsn must be sqlite:///FILE or duckdb:///FILE"),
+        (("sqlite:///:memory:", " "), "must be a SELECT"),
+    ):
+        with pytest.raises(dpw.InvalidArgument, match=told):
+            dpw.Query(*bad)
+
+
+def test_seeds():
+    drawn = query("duckdb", "SELECT random()")
+    assert run(drawn, size=3).tolist() == run(drawn, size=3).tolist()
+    assert drawn.seeded and not query("sqlite", "SELECT random()").seeded
+
+
+def test_a_noisy_count_stands_and_rows_clipped_in_place_of_users_fall():
+    """The wrong one lets a user move the sum by 4: false-failure probability below 1e-9. The right one falls with probability 1e-6."""
+    d0 = {"age": [40, 20]}
+    count = query("sqlite", (EXAMPLES / "noisy_count.sql").read_text(), claim="pure:1")
+    right = dpw.audit(count, pair=dpw.Pair(d0, {"age": [40, 20, 50]}, "add-remove"), trials=10_000, confidence=1 - 1e-6)
+    assert right.verdict is dpw.Verdict.NOT_REFUTED and right.epsilon_lower > 0.3
+    wrong = (EXAMPLES / "bounded_sum.sql").read_text()
+    users = dpw.audit(query("sqlite", wrong, claim="pure:1", domain=SPENT | {"user": "user", "size": 4}), trials=4_000)
+    assert users.verdict is dpw.Verdict.VIOLATED and users.epsilon_lower > 1.5
+    with pytest.raises(dpw.InvalidArgument, match=r"is a database query, which runs only if it is named; .*--allow"):
+        dpw.replay(users.witness)
+    again = dpw.replay(users.witness, allow=[f"sqlite:///:memory: {wrong}"])
+    assert again.verdict is dpw.Verdict.VIOLATED
+
+
+def test_a_promise_that_is_an_object_reaches_the_command_line():
+    from dpwitness.mechanisms.foreign.target import Isolated
+
+    for claim in ("pure:1", "approx:1,1e-05", "zcdp:0.5", "rdp:2,1", "gdp:1"):
+        kwargs = {"dsn": "sqlite:///:memory:", "query": "SELECT 1", "claim": claim, "domain": SPENT}
+        found = Isolated("dpwitness.mechanisms.foreign.sql", "Query", None, kwargs)
+        assert str(found.claim) == claim and not found.seeded
+        assert found.domain.held == dpw.Table(SPENT["columns"], frame="dict").held

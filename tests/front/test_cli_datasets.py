@@ -1,0 +1,74 @@
+"""Frames, relations, domains and queries on the command line."""
+
+import pytest
+
+from dpwitness import cli
+
+COUNT = "SELECT count(*) + (random() + 0.5) / 18446744073709551616.0 FROM data"  # noise of no use
+TABLE = '{"kind": "Table", "columns": {"age": [0, 120]}, "frame": "dict", "relation": "add-remove"}'
+MINE = """
+import dpwitness as dpw
+import numpy as np
+
+near = dpw.Relation(lambda a, b: abs(len(a) - len(b)) <= 3, title="near")
+
+def size(frame, runs, rng):
+    return 9.0 * len(frame) + rng.laplace(0, 1, runs)
+"""
+
+
+def test_a_query_is_audited_and_replayed(shell):
+    ran = shell.dpwitness(
+        *("audit", "--dsn", "sqlite:///:memory:", "--query", COUNT, "--claim", "pure:1", "--d0", '{"age": [1]}', "--d1", '{"age": [1, 2]}'),
+        *("--relation", "add-remove", "--trials", "2000", "--report", "out"),
+    )
+    assert ran.returncode == 1 and "VIOLATED" in ran.stdout, ran.stderr
+    assert shell.dpwitness("replay", "out/witness-query.json").returncode == 2
+    ran = shell.dpwitness("replay", "out/witness-query.json", "--allow", f"sqlite:///:memory: {COUNT}")
+    assert ran.returncode == 1, ran.stdout + ran.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (["--dsn", "sqlite:///:memory:"], "--dsn needs a --query"),
+        (["mine.py:size", "--query", "SELECT 1"], "--query is for databases: give --dsn"),
+        (["mine.py:size", "--domain", '{"kind": "Tabel"}'], "domain kind must be one of Records, Rows, Table"),
+        (["mine.py:size", "--domain", '{"kind": "Table", "columns": {"x": [0, 1]}, "usr": 1}'], "has the keys columns, size, user"),
+        (["mine.py:size", "--d0", "a.csv", "--d1", "b.csv", "--relation", "add-remove:z=1"], "takes unit=... and k=..."),
+        (["mine.py:size", "--d0", "gone.csv", "--d1", "b.csv"], "--d0 must be a frame that pandas reads"),
+        (["mine.py:size", "--d0", "a.csv", "--d1", "b.csv", "--relation", "mine.py:size"], "must be a dpwitness.Relation"),
+        (
+            ["mine.py:size", "--d0", "a.csv", "--d1", "b.csv", "--relation", "stated", "--domain", TABLE.replace("dict", "pandas")],
+            "it has the columns user, x",
+        ),
+    ],
+)
+def test_what_is_wrong_is_told_in_one_line(tmp_path, monkeypatch, capsys, arguments, told):
+    pytest.importorskip("pandas")
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "mine.py").write_text(MINE)
+    for name, rows in (("a.csv", "1,2\n2,3\n2,4\n"), ("b.csv", "1,2\n")):
+        (tmp_path / name).write_text("user,x\n" + rows)
+    assert cli.main(["audit", *arguments, "--claim", "pure:1", "--trials", "1000"]) == 2
+    assert told in capsys.readouterr().err.splitlines()[-1]
+
+
+def test_frames_and_relations(shell):
+    pytest.importorskip("pandas")
+    (shell.folder / "mine.py").write_text(MINE)
+    for name, rows in (("a.csv", "1,2\n2,3\n2,4\n"), ("b.csv", "1,2\n")):
+        (shell.folder / name).write_text("user,x\n" + rows)
+    pair = ["audit", "mine.py:size", "--claim", "pure:1", "--d0", "a.csv", "--d1", "b.csv", "--trials", "2000"]
+    ran = shell.dpwitness(*pair)
+    assert ran.returncode == 2 and "they are neighbours under add-remove:unit=user" in ran.stderr
+    for relation in ("add-remove:unit=user", "mine.py:near"):
+        ran = shell.dpwitness(*pair, "--relation", relation)
+        assert ran.returncode == 1, ran.stdout + ran.stderr
+        assert ("not checked" in ran.stdout) == (relation != "add-remove:unit=user")
+
+
+def test_lists(shell):
+    found = shell.dpwitness("list", "domains").stdout
+    assert all(name in found for name in ("Table", "per_user", "Graph", "Texts", "Events"))
+    assert "add-remove:unit=,k=" in shell.dpwitness("list", "relations").stdout
