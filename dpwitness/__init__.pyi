@@ -19,6 +19,12 @@ from .console import progress_bar as progress_bar
 from .executors.opening import executor as executor
 from .mechanisms.foreign.target import Target as Target
 from .mechanisms.numerics.drawing import Draws as Draws
+from .mechanisms.objects.adversaries import Adversary as Adversary
+from .mechanisms.objects.estimators import from_estimator as from_estimator
+from .mechanisms.objects.runs import fresh as fresh
+from .mechanisms.objects.runs import one_run as one_run
+from .mechanisms.objects.sessions import Session as Session
+from .mechanisms.objects.sessions import interactive as interactive
 from .mechanisms.terms.notions import GDP as GDP
 from .mechanisms.terms.notions import RDP as RDP
 from .mechanisms.terms.notions import ZCDP as ZCDP

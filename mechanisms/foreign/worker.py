@@ -70,6 +70,17 @@ def _recording() -> Any:
     return sys.modules["dpwitness_recording"]
 
 
+def _doors() -> None:
+    """In an interpreter without dpwitness, the folder of objects stands for it, so that a target file may import it all the same."""
+    if importlib.util.find_spec("dpwitness") is None:
+        folder = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "objects")
+        spec: Any = importlib.util.spec_from_file_location(
+            "dpwitness", os.path.join(folder, "__init__.py"), submodule_search_locations=[folder]
+        )
+        sys.modules["dpwitness"] = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(sys.modules["dpwitness"])
+
+
 _LOG = 2**20  # bytes of what the library prints that are kept
 _LEFT = 32  # processes that may still run after a batch
 
@@ -116,6 +127,7 @@ class Worker:
             sys.path[:0] = [path for path in header["paths"] if path not in sys.path]
         sys.path.extend(path for path in header["paths"] if path not in sys.path)
         with self._users_own("is not importable", **about.install_line(self.place)):
+            _doors()
             if self.place.endswith(".py"):
                 spec: Any = importlib.util.spec_from_file_location("dpwitness_target", self.place)
                 self.module = sys.modules["dpwitness_target"] = importlib.util.module_from_spec(spec)
@@ -156,6 +168,9 @@ class Worker:
             "expected_findings": dict(getattr(found, "expected_findings", None) or {}),
             "batch": getattr(found, "batch", None),
             "trials": getattr(found, "trials", None),
+            "notes": [note for note in getattr(found, "notes", ()) if isinstance(note, str)],
+            "queries": wire.pack(getattr(found, "queries", None), out),
+            "rounds": getattr(found, "rounds", None),
             "doc": (getattr(found, "__doc__", None) or "").strip().partition("\n")[0],
             "cause": str(getattr(found, "cause", "") or ""),
         }
@@ -181,6 +196,8 @@ class Worker:
         except (SystemExit, GeneratorExit, KeyboardInterrupt) as error:
             return {"failed": f"the mechanism ended its run with {type(error).__name__}: {wire.text_of(error, str)}"}
         except Exception as error:
+            if _is_failure(error):
+                return {"failed": wire.text_of(error, str)}
             value = Raised(error)
         seconds, words = time.process_time() - started, _drawn(rng) - at
         left = about.left_behind()
@@ -311,6 +328,11 @@ def _ours(file: str) -> bool:
     return file == __file__ or "importlib" in file
 
 
+def _is_failure(error: Exception) -> bool:
+    """Whether it says that there can be no output, as the objects of `mechanisms/objects` do, with dpwitness at hand and without."""
+    return any(cls.__name__ == "MechanismFailed" for cls in type(error).__mro__)
+
+
 class Parts(list):  # type: ignore[type-arg]
     """Runs made one by one: arrays, lists and lists of exceptions, in order."""
 
@@ -333,6 +355,8 @@ def _each(run: Callable[..., Any], dataset: Any, size: int, rng: Any, kwargs: di
         except MemoryError:
             raise
         except Exception as error:
+            if _is_failure(error):
+                raise
             done.append(Raised(error))
         draws.append(_drawn(rng) - at)
     return Parts(_joined(kind, list(same)) for kind, same in itertools.groupby(done, _kind)), draws
