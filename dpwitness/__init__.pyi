@@ -6,6 +6,8 @@ from .auditors.gray_box.trace import trace as trace
 from .auditors.loss.limit import limit as limit
 from .auditors.measured.sensitivity import audit_sensitivity as audit_sensitivity
 from .auditors.measured.utility import audit_utility as audit_utility
+from .auditors.pairs.adversaries import FoundAdversary as FoundAdversary
+from .auditors.pairs.adversaries import find_adversary as find_adversary
 from .auditors.pairs.search import search as search
 from .auditors.planning.plan import Plan as Plan
 from .auditors.planning.plan import plan as plan

@@ -273,6 +273,11 @@ class Target:
         return tuple(notes)
 
     @property
+    def warned(self) -> tuple[str, ...]:
+        """What its first batches have warned of so far, each once."""
+        return tuple(self._state.warned)
+
+    @property
     def cpu_seconds(self) -> float:
         """Processor time that the function itself has taken in this process' batches so far."""
         return float(self._state.cpu)
@@ -312,7 +317,7 @@ class Target:
             raise TargetError(
                 f"{reply.get('what', self.__name__)}: {reply['error']}".removeprefix(f"{self.__name__}: "), reply["traceback"]
             )
-        about["domain"] = wire.unpack(about["domain"], blobs)
+        about["domain"], about["queries"] = wire.unpack(about["domain"], blobs), wire.unpack(about["queries"], blobs)
         return about
 
     def _sent(self, dataset: Any) -> Any:
@@ -373,6 +378,7 @@ class Target:
         if "failed" in reply or "error" in reply:
             raise MechanismFailed(reply.get("failed") or reply["error"])
         self._state.add(reply["cpu"])
+        self._state.warned.update(dict.fromkeys(reply["warned"]))
         if "rng" in reply:
             rng.bit_generator.state = wire.unworded(reply["rng"])
         return reply, found
@@ -428,6 +434,7 @@ class _State:
         self.seconds = 0.0
         self.runs = 0
         self.closed = 0  # times
+        self.warned: dict[str, None] = {}
 
     def limit(self, least: float, size: int) -> float:
         """Seconds that a batch may take: what the user allows, or ten times what runs have taken so far if that is more."""

@@ -37,6 +37,7 @@ import threading
 import time
 import traceback
 import types
+import warnings
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
@@ -102,6 +103,7 @@ class Worker:
         self.built: dict[str, Any] = {}
         self.last: Any = None
         self.looks = 8
+        self.hears = 16  # batches whose warnings are told
         self.rng: Any = None
         self.kept: OrderedDict[str, tuple[Any, wire.Blobs]] = OrderedDict()
         self.session: Any = None
@@ -186,11 +188,13 @@ class Worker:
         size, draws = header["size"], []
         global_generators.seed(header["seed"])
         started, at = time.process_time(), _drawn(rng)
+        warned: list[str] = []
         try:
-            if header.get("each"):
-                value, draws = _each(run, dataset, size, rng, kwargs)
-            else:
-                value = run(dataset, size, rng, **kwargs)
+            with _heard(warned) if self.hears else contextlib.nullcontext():
+                if header.get("each"):
+                    value, draws = _each(run, dataset, size, rng, kwargs)
+                else:
+                    value = run(dataset, size, rng, **kwargs)
         except MemoryError as error:
             return {"failed": f"the mechanism ran out of memory: {wire.text_of(error, str)}".rstrip(": ")}
         except (SystemExit, GeneratorExit, KeyboardInterrupt) as error:
@@ -199,7 +203,7 @@ class Worker:
             if _is_failure(error):
                 return {"failed": wire.text_of(error, str)}
             value = Raised(error)
-        seconds, words = time.process_time() - started, _drawn(rng) - at
+        seconds, words, self.hears = time.process_time() - started, _drawn(rng) - at, max(self.hears - 1, 0)
         left = about.left_behind()
         if left > _LEFT:
             return {"failed": f"mechanism leaves processes behind: {left} still run after a batch; it must end what it starts"}
@@ -210,12 +214,12 @@ class Worker:
             return {"failed": "mechanism returns one buffer again and again: " + reason}
         try:
             if isinstance(value, Raised):
-                return {"raised": wire.pack(value.error, out), "cpu": seconds, "words": words}
+                return {"raised": wire.pack(value.error, out), "cpu": seconds, "words": words, "warned": warned}
             parts = isinstance(value, Parts)
             packed = [wire.pack(part, out) for part in value] if parts else wire.pack(value, out)
         except RecursionError:
             return {"failed": "mechanism returned an output that is nested too deeply to be read, or contains itself"}
-        return {"parts" if parts else "value": packed, "cpu": seconds, "words": words, "draws": draws}
+        return {"parts" if parts else "value": packed, "cpu": seconds, "words": words, "draws": draws, "warned": warned}
 
     def do_trace(self, header: wire.Message, blobs: wire.Blobs, out: wire.Blobs) -> wire.Message:
         recording = _recording()
@@ -326,6 +330,17 @@ class Worker:
 
 def _ours(file: str) -> bool:
     return file == __file__ or "importlib" in file
+
+
+@contextlib.contextmanager
+def _heard(told: list[str]) -> Iterator[None]:
+    """What is warned of meanwhile, each kind and text once; what the target ignores, or turns into an error, stays so."""
+    with warnings.catch_warnings(record=True) as found:
+        warnings.filterwarnings("always", append=True)
+        try:
+            yield
+        finally:
+            told.extend(dict.fromkeys(about.told_of_warning(each) for each in found or ()))
 
 
 def _is_failure(error: Exception) -> bool:

@@ -7,7 +7,7 @@ from typing import Any, Callable, Optional, Tuple, Union
 import numpy as np
 
 from .errors import InvalidArgument, MechanismFailed, require_callable, shown
-from .runs import PerRun, named, made, told
+from .runs import PerRun, made, named, told
 
 
 def from_estimator(

@@ -8,7 +8,7 @@ import numpy as np
 
 from .adversaries import Adversary, adversary_of
 from .errors import InvalidArgument, MechanismFailed, require_callable, shown
-from .runs import PerRun, named, made
+from .runs import PerRun, made, named
 
 _GIVEN = "the session is given the audit's generator, and each run has a session of its own"
 
@@ -65,10 +65,11 @@ def interactive(
     session : callable
         Makes a new session for each run: a class, or a function without arguments. It has ``start(dataset, rng)`` and ``ask(query)``.
     adversary : list, Adversary or callable, optional
-        The queries in order; or ``f(answers)``, which gives the next query, or None at the end. Left out, all `queries` in order, or one that
-        a search is to find (`find_adversary`, ``--search``).
+        The queries in order; or ``f(answers)``, which gives the next query, or None at the end. Left out: all `queries` in order, until a
+        search finds a better one (`find_adversary`, ``--search``).
     queries : list or dict, optional
-        What may be asked: a list of queries, or a set of vectors, ``{"ball": radius, "dimension": d}`` or ``{"low": [...], "high": [...]}``.
+        What may be asked: a list of queries, or a set of vectors, ``{"ball": radius, "dimension": d}`` or
+        ``{"low": [...], "high": [...]}``.
     rounds : int, optional
         Queries in all that a search may ask; ten, or the length of the adversary's list, if left out.
     **declared
