@@ -1,7 +1,9 @@
 """Adversaries of an interactive mechanism: which queries, and which after what answer, betray most.
 
-Scored as pairs are, by what an event learned on a pilot is expected to certify. A climb from single queries and random strategies, by one
-change at a time, then the finalists again on more runs, all apart from the rounds that certify. Only a fresh audit says anything.
+A climb from single queries and random strategies, by one change at a time. Ranked is what an event learned on summaries of transcripts is
+expected to certify: how often each kind of answer comes, and when, and the numbers in them. That is cheaper than whole transcripts, and
+steadier on few runs. The finalists are ranked by whole transcripts on more runs. All of it is apart from the rounds that certify: only a
+fresh audit says anything.
 """
 
 from __future__ import annotations
@@ -17,23 +19,24 @@ import numpy as np
 from numpy.random import Generator
 
 from dpwitness.auditors.events.learning import learn
-from dpwitness.auditors.events.outputs import WrongShape
+from dpwitness.auditors.events.outputs import Outputs, WrongShape, encode
 from dpwitness.auditors.pairs.catalogue import pairs_for, require_neighbours
-from dpwitness.auditors.running.engine import run_side, stream
+from dpwitness.auditors.running.engine import stream
 from dpwitness.mechanisms.domains import Domain
 from dpwitness.mechanisms.foreign.target import Target
 from dpwitness.mechanisms.objects.adversaries import Adversary, kind_of
 from dpwitness.mechanisms.objects.sessions import Interactive, require_queries
 from dpwitness.mechanisms.terms.notions import Claim, promised
 from dpwitness.mechanisms.terms.pairs import Pair
+from dpwitness.mechanisms.terms.protocol import MechanismFailed
 from dpwitness.mechanisms.terms.validation import InvalidArgument, require_integer, require_positive, shown
 
 _WARM = 64  # transcripts that show the kinds of answers
-_RUNS, _FINAL = 600, 4000  # of each side, for a score; for a finalist's
+_RUNS, _FINAL = 1000, 3000  # of each side, for a score; for a finalist's
 _FINALISTS, _PARENTS, _PAIRS = 5, 4, 6
 _SINGLE = 24  # queries of a list that are each asked alone to begin with
 _STAGES = 12
-EVALUATIONS = 150  # where nobody says how many
+EVALUATIONS = 300  # where nobody says how many
 _HORIZON = 200_000  # rounds that the audit may have, for the expected certificate
 _KEY = 0xAD  # first word of the streams' keys, which are of no audit
 
@@ -182,13 +185,13 @@ class _Search:
         self.kinds = self.seen(rng)
         best: list[_Scored] = []
         for adversary, pair in self.candidates(best, rng):
-            best.append(_Scored(adversary, pair, self.score(adversary, pair, _RUNS, 1)))
+            best.append(_Scored(adversary, pair, self.promise(adversary, pair)))
             best.sort(key=lambda scored: -scored.value)
             del best[4 * _FINALISTS :]
             self.tried += 1
             if self.tried >= evaluations or time.monotonic() > deadline:
                 break
-        finalists = [replace(scored, value=self.score(scored.adversary, scored.pair, _FINAL, 2)) for scored in best[:_FINALISTS]]
+        finalists = [replace(scored, value=self.expected(scored.adversary, scored.pair)) for scored in best[:_FINALISTS]]
         winner = max(finalists, key=lambda scored: scored.value)
         mechanism = against(self.mechanism, winner.adversary)
         return FoundAdversary(mechanism, winner.adversary, self.pairs[winner.pair], winner.value, self.tried)
@@ -208,24 +211,27 @@ class _Search:
     def candidates(self, best: list[_Scored], rng: Generator) -> Iterator[tuple[Adversary, int]]:
         """Each query of a list alone, all in order, strategies at random; then, most of the time, changes of the best so far."""
         listed, count = self.queries.listed, len(self.pairs)
-        usual = self.kinds[min(1, len(self.kinds) - 1)]
         for number, query in enumerate(listed[:_SINGLE]):
             yield Adversary([[query]], self.rounds), number % count
         if listed:
             yield Adversary([listed], max(self.rounds, len(listed)) if len(listed) <= self.rounds else self.rounds), 0
         for pair in range(count):
-            yield self.drawn(rng, usual), pair
+            yield self.drawn(rng), pair
         while True:
-            if not best or rng.random() < 0.25:
-                yield self.drawn(rng, usual), int(rng.integers(count))
+            if not best or rng.random() < (0.5 if self.tried < _SINGLE else 0.1):
+                yield self.drawn(rng), int(rng.integers(count))
                 continue
             parent = best[int(rng.integers(min(_PARENTS, len(best))))]
             pair = int(rng.integers(count)) if count > 1 and rng.random() < 0.15 else parent.pair
             yield self.changed(parent.adversary, rng), pair
 
-    def drawn(self, rng: Generator, usual: str) -> Adversary:
-        stages = [[self.queries.draw(rng) for _ in range(1 + int(rng.integers(2)))] for _ in range(1 + int(rng.integers(3)))]
-        return Adversary(stages, self.rounds, usual)
+    def kind(self, rng: Generator) -> str:
+        """One of the kinds that were seen."""
+        return self.kinds[int(rng.integers(min(1, len(self.kinds) - 1), len(self.kinds)))]
+
+    def drawn(self, rng: Generator) -> Adversary:
+        stages = [[self.queries.draw(rng) for _ in range(1 + int(rng.random() < 0.3))] for _ in range(1 + int(rng.random() < 0.3))]
+        return Adversary(stages, self.rounds, self.kind(rng))
 
     def changed(self, parent: Adversary, rng: Generator) -> Adversary:
         """One change: a query, a stage more or less, a query more or less in a stage, another usual answer, other rounds."""
@@ -233,34 +239,74 @@ class _Search:
         rounds = parent.rounds
         place = int(rng.integers(len(stages)))
         stage, turn = stages[place], rng.random()
-        if turn < 0.5:
+        if turn < 0.4:
             at = int(rng.integers(len(stage)))
             stage[at] = self.queries.near(stage[at], rng)
-        elif turn < 0.65 and len(stages) < _STAGES:
-            stages.insert(place + 1, [self.queries.near(stage[-1], rng)])
-            usual = usual or self.kinds[-1]
-        elif turn < 0.75 and len(stages) > 1:
+        elif turn < 0.7 and len(stages) < _STAGES:
+            if len(stages) == 1:
+                usual = self.kind(rng)
+            last = stages[-1][-1]
+            stages.append([self.queries.near(last, rng) if rng.random() < 0.5 else self.queries.draw(rng)])
+        elif turn < 0.77 and len(stages) > 1:
             del stages[place]
         elif turn < 0.85:
             stage.insert(int(rng.integers(len(stage) + 1)), self.queries.draw(rng))
         elif turn < 0.92 and len(stage) > 1:
             del stage[int(rng.integers(len(stage)))]
         elif turn < 0.96:
-            usual = self.kinds[int(rng.integers(len(self.kinds)))]
+            usual = self.kind(rng)
         else:
             rounds = max(1, min(self.rounds, int(rng.integers(1, self.rounds + 1))))
         return Adversary(stages, rounds, usual)
 
-    def score(self, adversary: Adversary, pair: int, runs: int, part: int) -> float:
-        """What an event learned on a pilot is expected to certify."""
+    def promise(self, adversary: Adversary, pair: int) -> float:
+        """What an event learned on summaries is expected to certify; the same randomness for all: what differs is the adversary."""
+        found = [np.array([self.summary(answers) for answers in side]) for side in self.sides(adversary, pair, _RUNS, 1)]
+        return self.certified(encode(found[0], _RUNS), encode(found[1], _RUNS))
+
+    def summary(self, answers: Any) -> list[float]:
+        """Of a transcript: how often each kind comes, the first time that the usual one does not, sums of numbers, all and when unusual."""
+        if not isinstance(answers, list):
+            return [0.0] * (len(self.kinds) + 3)
+        kinds = [kind_of(answer) for answer in answers]
+        usual = self.kinds[min(1, len(self.kinds) - 1)]
+        first = next((i for i, kind in enumerate(kinds) if kind != usual), len(kinds))
+        numbers = [_number(answer) for answer in answers]
+        odd = sum(number for number, kind in zip(numbers, kinds, strict=True) if kind != usual)
+        return [float(len(kinds)), *(float(kinds.count(kind)) for kind in self.kinds[1:]), float(first), sum(numbers), odd]
+
+    def sides(self, adversary: Adversary, pair: int, runs: int, part: int) -> Iterator[list[Any]]:
+        """Transcripts on D1 and on D0; those of runs that raise are what was raised."""
         run, place = _run(against(self.mechanism, adversary)), self.pairs[pair]
-        key = (self.seed, _KEY, part)  # the same randomness for all: what differs is the adversary
+        for i, dataset in enumerate((place.d1, place.d0)):
+            rng = stream(self.seed, _KEY, part, i)
+            try:
+                yield list(run(dataset, runs, rng))
+            except MechanismFailed:
+                raise
+            except Exception as error:
+                yield [error] * runs
+
+    def expected(self, adversary: Adversary, pair: int) -> float:
+        """What an event learned on whole transcripts is expected to certify."""
         try:
-            first, second = (run_side(run, data, runs, stream(*key, i)) for i, data in enumerate((place.d1, place.d0)))
+            one, zero = (encode(found, _FINAL) for found in self.sides(adversary, pair, _FINAL, 2))
         except WrongShape as error:
             raise InvalidArgument(f"find_adversary: {error}") from None
-        found = learn(first, second, self.claim, alpha=0.01, rounds=_HORIZON, quick=True).expected
+        return self.certified(one, zero)
+
+    def certified(self, one: Outputs, zero: Outputs) -> float:
+        """The expected certificate of an event learned on these."""
+        found = learn(one, zero, self.claim, alpha=0.01, rounds=_HORIZON, quick=True).expected
         return -math.inf if math.isnan(found) else found
+
+
+def _number(answer: Any) -> float:
+    """The finite numbers in an answer, added up."""
+    if isinstance(answer, list | tuple):
+        return sum(map(_number, answer))
+    real = isinstance(answer, int | float | np.integer | np.floating) and not isinstance(answer, bool)
+    return float(answer) if real and math.isfinite(answer) else 0.0
 
 
 def against(mechanism: Any, adversary: Adversary) -> Any:

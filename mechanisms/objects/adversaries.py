@@ -7,7 +7,7 @@ look for it and a witness can hold it.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Dict, List, Sequence, Tuple
+from typing import Any, Dict, Generator, List, Sequence, Tuple
 
 import numpy as np
 
@@ -51,15 +51,23 @@ class Adversary:
 
     def __call__(self, answers: List[Any]) -> Any:
         """The next query; None at the end."""
-        if len(answers) >= self.rounds:
-            return None
+        asking = self.turns()
+        query = next(asking)
+        for answer in answers:
+            try:
+                query = asking.send(answer)
+            except StopIteration:
+                return None
+        return query
+
+    def turns(self) -> Generator[Any, Any, None]:
+        """The queries, one after the other, each sent the answer to the one before."""
         stage = begun = 0
-        if self.usual and len(self.stages) > 1:
-            for number, answer in enumerate(answers, start=1):
-                if stage + 1 < len(self.stages) and kind_of(answer) != self.usual:
-                    stage, begun = stage + 1, number
-        asked = self.stages[stage]
-        return asked[(len(answers) - begun) % len(asked)]
+        for number in range(self.rounds):
+            asked = self.stages[stage]
+            answer = yield asked[(number - begun) % len(asked)]
+            if self.usual and stage + 1 < len(self.stages) and kind_of(answer) != self.usual:
+                stage, begun = stage + 1, number + 1
 
     def told(self) -> Dict[str, Any]:
         """As JSON has it: the keyword `adversary` of a target, in a witness or on a command line."""

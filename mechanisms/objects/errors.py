@@ -20,6 +20,7 @@ else:
             """Shown by the controller."""
 
         def shown(value: object) -> str:
+            """In a message, on one short line."""
             text = " ".join(repr(value).split())
             return text if len(text) <= 80 else text[:77] + "..."
 

@@ -249,6 +249,7 @@ def _kind(value: Any) -> Tuple[Any, Tuple[int, ...]]:
 
 
 def named(found: Any) -> str:
+    """What messages call a function or a class, also inside of a partial."""
     for _ in range(8):
         found = getattr(found, "func", found)  # of functools.partial
     return str(getattr(found, "__name__", type(found).__name__))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Callable, Dict, List, Optional, Protocol
+from typing import Any, Callable, Dict, Generator, List, Optional, Protocol
 
 import numpy as np
 
@@ -114,14 +114,27 @@ def transcript(session: Any, dataset: Any, rng: Any, adversary: Callable[[List[A
             )
     session.start(dataset, rng)
     answers: List[Any] = []
-    while (query := adversary(answers)) is not None:
+    asking = adversary.turns() if isinstance(adversary, Adversary) else _turns(adversary)
+    query = next(asking, None)
+    while query is not None:
         try:
             answers.append(session.ask(query))
         except MechanismFailed:
             raise
         except Exception as error:
             answers.append(error.with_traceback(None))
+        try:
+            query = asking.send(answers[-1])
+        except StopIteration:
+            break
     return answers
+
+
+def _turns(adversary: Callable[[List[Any]], Any]) -> Generator[Any, Any, None]:
+    """A function of the answers, as `Adversary.turns`."""
+    answers: List[Any] = []
+    while (query := adversary(list(answers))) is not None:
+        answers.append((yield query))
 
 
 def require_queries(queries: Any) -> None:
