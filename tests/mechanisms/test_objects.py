@@ -186,7 +186,7 @@ def test_bad_arguments_are_refused(make, text):
 
 
 def test_a_certificate_of_a_density_is_refused_for_lack_of_one():
-    with pytest.raises(dpw.InvalidArgument, match="log_density"):
+    with pytest.raises(dpw.InvalidArgument, match="must have a method"):
         dpw.certify(right, PAIR, "pure:1")
 
 
