@@ -151,7 +151,8 @@ class Queries:
         dimension = int(self.given["dimension"])
         length = 1.0 if rng.random() < 0.5 else rng.random() ** (1 / dimension)
         drawn = rng.standard_normal(dimension)
-        return (float(self.given["ball"]) * (1 - 1e-12) * length * drawn / np.linalg.norm(drawn)).tolist()
+        found = np.asarray(float(self.given["ball"]) * (1 - 1e-12) * length * drawn / np.linalg.norm(drawn))
+        return found.tolist()
 
     def near(self, query: Any, rng: Generator) -> Any:
         """A step from it towards another: a convex set is not left."""

@@ -43,6 +43,7 @@ class TargetCase(Case):
         row, about = self.row, self.mechanism.describe()
         assert row is not None
         known = {key: about.get(key) for key in ("library", "version", "python", "numpy", "seeded", "doc", "cause")}
+        known["doc"], known["cause"] = known["doc"] or f"{about['library']} as a program.", known["cause"] or row.cause
         more = {"key": row.key, "environment": row.environment, "target": row.target, "truth": row.truth, "bits_safe": row.bits}
         cost = {"cpu_seconds": round(self.mechanism.cpu_seconds, 1), "limit": self._limit(result)}
         return {"third_party": strict(known | more | cost | {"gray_box": gray_box(row)})}

@@ -4,11 +4,9 @@ Stands alone (standard library and NumPy, Python 3.8 or later): in an interprete
 ``import dpwitness``, the worker lets this folder stand for it (`mechanisms/foreign/worker`).
 """
 
-from .adversaries import Adversary as Adversary
-from .estimators import from_estimator as from_estimator
-from .runs import fresh as fresh
-from .runs import one_run as one_run
-from .sessions import Session as Session
-from .sessions import interactive as interactive
+from .adversaries import Adversary
+from .estimators import from_estimator
+from .runs import fresh, one_run
+from .sessions import Session, interactive
 
 __all__ = ["Adversary", "Session", "fresh", "from_estimator", "interactive", "one_run"]

@@ -38,7 +38,7 @@ class PerRun:
             setattr(self, key, value)
         self._name, self._once, self._rebuilt, self._limit = name, once, rebuilt, float(limit)
         self.notes = (*notes, "runs are single calls, one after the other")
-        self.__module__ = _caller()
+        self.__module__, self.__doc__ = _caller(), inspect.getdoc(unbound(rebuilt[1][0]))
 
     def __getattr__(self, name: str) -> Any:
         """`__qualname__`, the name under which its module holds it: it has none where it is in no module, as in a function."""
@@ -51,10 +51,6 @@ class PerRun:
     @property
     def __name__(self) -> str:
         return getattr(self, "__qualname__", self._name)
-
-    @property
-    def __doc__(self) -> Optional[str]:  # type: ignore[override]
-        return inspect.getdoc(self._rebuilt[1][0])
 
     def __repr__(self) -> str:
         return f"<{self._rebuilt[0].__name__} of {self._name}>"
@@ -85,8 +81,8 @@ def one_run(function: Callable[..., Any], *, time_limit: float = 60.0, **declare
     Parameters
     ----------
     function : callable
-        Returns one output, of any kind. By the names `rng`, `random_state` or `seed` it is given its randomness; a second argument of another
-        name is the generator too. A module of PyTorch gets a tensor and gives one; gradients are off.
+        Returns one output, of any kind. By the names `rng`, `random_state` or `seed` it is given its randomness; a second argument of
+        another name is the generator too. A module of PyTorch gets a tensor and gives one; gradients are off.
     time_limit : float
         Seconds that a coroutine may take.
     **declared
@@ -248,10 +244,16 @@ def _kind(value: Any) -> Tuple[Any, Tuple[int, ...]]:
     return value.dtype, value.shape
 
 
+def unbound(found: Any) -> Any:
+    """The function or class inside of partials."""
+    for _ in range(8):
+        found = getattr(found, "func", found)
+    return found
+
+
 def named(found: Any) -> str:
     """What messages call a function or a class, also inside of a partial."""
-    for _ in range(8):
-        found = getattr(found, "func", found)  # of functools.partial
+    found = unbound(found)
     return str(getattr(found, "__name__", type(found).__name__))
 
 

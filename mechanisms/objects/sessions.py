@@ -102,7 +102,7 @@ def interactive(
         asked = list(queries) if not isinstance(queries, dict) else [corner(queries)]
         adversary = Adversary([asked], rounds or max(10, len(asked)))
     adversary = adversary_of(adversary)
-    return Interactive(session, adversary, queries, int(rounds or getattr(adversary, "rounds", 10)), None, declared)
+    return Interactive(session, adversary, queries, int(rounds if rounds is not None else getattr(adversary, "rounds", 10)), None, declared)
 
 
 def transcript(session: Any, dataset: Any, rng: Any, adversary: Callable[[List[Any]], Any]) -> List[Any]:

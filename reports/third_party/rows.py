@@ -20,6 +20,7 @@ from dpwitness.reports.third_party import laws as law
 INF = math.inf
 KEPT = 0.0  # the promise is kept, by how much is not said
 THEORY = "analysis of the mechanism"
+UNROUNDED = "Noise is added to the answer as a 64-bit float and not rounded to a grid; neighbouring answers reach different sets of floats."
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +43,8 @@ class Row:
         K1 to K20; where the truth comes from.
     settled : bool
         Whether that many runs settle the verdict.
+    cause : str
+        Why it fails, for a program, which does not say it itself.
     """
 
     environment: str
@@ -55,6 +58,7 @@ class Row:
     key: str = ""
     source: str = THEORY
     settled: bool = True
+    cause: str = ""
 
     @property
     def name(self) -> str:
@@ -320,8 +324,8 @@ ROWS: tuple[Row, ...] = (
     _sessions("odometer"),
     _fresh("bounded_sum_object"),
     _fresh("count_object", law=_GEOMETRIC),
-    _stdlib("laplace", bits=False, law=_LAPLACE),
+    _stdlib("laplace", bits=False, law=_LAPLACE, cause=UNROUNDED),
     _stdlib("geometric", law=_GEOMETRIC),
-    _boost("laplace", bits=False, law=_LAPLACE),
+    _boost("laplace", bits=False, law=_LAPLACE, cause=UNROUNDED),
     _boost("geometric", law=_GEOMETRIC),
 )

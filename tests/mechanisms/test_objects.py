@@ -22,7 +22,7 @@ PAIR = dpw.Pair(np.zeros(4), np.array([1.0, 0, 0, 0]), relation="replace-one")
 RNG = np.random.default_rng
 
 
-def audited(mechanism, trials=8000, **options):
+def audited(mechanism, trials=4000, **options):
     options = {"claim": "pure:1", "pair": PAIR, "seed": 1, "confidence": 1 - 1e-9} | options
     return dpw.audit(mechanism, trials=trials, **options)
 
@@ -83,13 +83,13 @@ def importable(monkeypatch):
 @pytest.mark.parametrize("mechanism", [right, counter, waited])
 def test_right_ones_are_not_refuted(mechanism):
     result = audited(mechanism)
-    assert result.verdict is Verdict.NOT_REFUTED and result.epsilon_lower > 0.5
+    assert result.verdict is Verdict.NOT_REFUTED and result.epsilon_lower > 0.4
     assert any("single calls" in note for note in result.notes)
 
 
 def test_a_wrong_estimator_is_found():
     result = audited(wrong)
-    assert result.verdict is Verdict.VIOLATED and 1.5 < result.epsilon_lower < 2.5
+    assert result.verdict is Verdict.VIOLATED and 1.3 < result.epsilon_lower < 2.5
     assert any("random_state, drawn anew for each run" in note for note in result.notes)
 
 
@@ -103,7 +103,7 @@ def test_each_run_has_an_object_and_randomness_of_its_own():
 
 def test_found_again_by_name():
     module = sys.modules[right.__module__]
-    assert right.__qualname__ == "right" and getattr(module, "right") is right
+    assert right.__qualname__ == "right" and module.right is right
     assert describe_target(right)["target"].endswith(":right")
     local = dpw.from_estimator(Mean, "mean_", label=None, claim="pure:1")
     assert not hasattr(local, "__qualname__") and describe_target(local) is None and local.__name__ == "Mean"

@@ -75,7 +75,7 @@ class Answers(Spent):
 
 sparse = dpw.interactive(Sparse, queries=[0, 1], rounds=16, claim="pure:1")
 forgets = dpw.interactive(Forgets, queries=[0, 1], rounds=16, claim="pure:1")
-REPEAT = {"stages": [[0], [1]], "rounds": 16, "usual": "False"}
+REPEAT = {"stages": [[0] * 6 + [1] * 10], "rounds": 16, "usual": ""}
 
 
 @pytest.fixture(autouse=True)
@@ -83,7 +83,7 @@ def importable(monkeypatch):
     monkeypatch.setitem(sys.modules, __name__, sys.modules.get(__name__) or types.SimpleNamespace(**globals()))
 
 
-def audited(mechanism, pair=DOWN, trials=10_000, claim="pure:1"):
+def audited(mechanism, pair=DOWN, trials=6_000, claim="pure:1"):
     return dpw.audit(mechanism, claim=claim, pair=pair, trials=trials, seed=5, confidence=1 - 1e-9)
 
 
@@ -117,7 +117,7 @@ def test_right_sessions_are_not_refuted():
     assert audited(sparse.against(REPEAT)).verdict is Verdict.NOT_REFUTED
     pair = dpw.Pair(np.array([0.0]), np.array([1.0]))
     result = audited(dpw.interactive(Spent, [0, 0, 0, 0]), pair)
-    assert result.verdict is Verdict.NOT_REFUTED and result.epsilon_lower > 0.5
+    assert result.verdict is Verdict.NOT_REFUTED and result.epsilon_lower > 0.4
 
 
 def test_a_threshold_that_is_not_drawn_again_is_found():
@@ -144,12 +144,13 @@ def test_a_witness_holds_the_adversary_and_is_replayed(monkeypatch):
 
 
 def test_a_search_finds_an_adversary_that_certifies():
-    """Alone, either query is far from it: the tool has to ask one until a top comes, and others in turn."""
-    found = dpw.find_adversary(forgets, DOWN, "pure:1", evaluations=60, seconds=600, seed=2)
-    assert found.tried == 60 and "search of 60" in found.describe()
-    result = audited(found.mechanism, found.pair)
+    """Alone, either query tells little: the two have to be asked in turn."""
+    found = dpw.find_adversary(forgets, DOWN, "pure:1", evaluations=16, seconds=600, seed=2)
+    assert found.tried == 16 and "search of 16" in found.describe()
+    result = audited(found.mechanism, found.pair, trials=12_000)
     assert result.verdict is Verdict.VIOLATED and result.epsilon_lower > 1.2
-    assert found.adversary == dpw.find_adversary(forgets, DOWN, "pure:1", evaluations=60, seconds=600, seed=2).adversary
+    first, again = (dpw.find_adversary(forgets, DOWN, "pure:1", evaluations=5, seconds=600, seed=3) for _ in range(2))
+    assert first.adversary == again.adversary and first.expected == again.expected
 
 
 @pytest.mark.parametrize(
@@ -201,7 +202,7 @@ def test_the_session_follows_the_algorithm():
 def test_the_papers_algorithm_is_refuted_at_test_points_that_the_tool_finds():
     it, pair = few_updates()
     answers = dpw.interactive(lambda: PredictionSession(it), queries={"ball": 1.0, "dimension": 2}, rounds=3)
-    found = dpw.find_adversary(answers, pair, "approx:1,1e-6", evaluations=40, seconds=600)
+    found = dpw.find_adversary(answers, pair, "approx:1,1e-6", evaluations=10, seconds=600)
     assert all(np.linalg.norm(query) <= 1 for stage in found.adversary.stages for query in stage)
     result = audited(found.mechanism, pair, claim="approx:1,1e-6")
     assert result.verdict is Verdict.VIOLATED and 1.2 < result.epsilon_lower < it.answer_loss

@@ -77,6 +77,7 @@ class _Budget:
 
 budget = dpw.interactive(
     _Budget,
+    expected_findings={"SOURCE": "entries in the accountant are played back, so that nothing is spent in the second run"},
     queries=["mean", "sum"],
     rounds=6,
     claim="pure:1",
