@@ -6,6 +6,8 @@ from .auditors.gray_box.trace import trace as trace
 from .auditors.loss.limit import limit as limit
 from .auditors.measured.sensitivity import audit_sensitivity as audit_sensitivity
 from .auditors.measured.utility import audit_utility as audit_utility
+from .auditors.pairs.adversaries import FoundAdversary as FoundAdversary
+from .auditors.pairs.adversaries import find_adversary as find_adversary
 from .auditors.pairs.search import search as search
 from .auditors.planning.plan import Plan as Plan
 from .auditors.planning.plan import plan as plan
@@ -25,6 +27,12 @@ from .mechanisms.domains.texts import Texts as Texts
 from .mechanisms.foreign.sql import Query as Query
 from .mechanisms.foreign.target import Target as Target
 from .mechanisms.numerics.drawing import Draws as Draws
+from .mechanisms.objects.adversaries import Adversary as Adversary
+from .mechanisms.objects.estimators import from_estimator as from_estimator
+from .mechanisms.objects.runs import fresh as fresh
+from .mechanisms.objects.runs import one_run as one_run
+from .mechanisms.objects.sessions import Session as Session
+from .mechanisms.objects.sessions import interactive as interactive
 from .mechanisms.terms.notions import DPSGD as DPSGD
 from .mechanisms.terms.notions import GDP as GDP
 from .mechanisms.terms.notions import RDP as RDP

@@ -35,6 +35,7 @@ from dpwitness.auditors.storing.ledger import AuditLedger
 from dpwitness.auditors.storing.store import Store, open_store
 from dpwitness.mechanisms.domains import Domain
 from dpwitness.mechanisms.foreign.target import Target
+from dpwitness.mechanisms.objects.runs import PerRun
 from dpwitness.mechanisms.terms.notions import Claim, TradeoffCurve, promised
 from dpwitness.mechanisms.terms.pairs import Pair
 from dpwitness.mechanisms.terms.protocol import FloatArray, name_of
@@ -323,8 +324,8 @@ def _request(
 
 def _begin(asked: Request, near: FloatArray | None = None) -> Course:
     state = Course(asked, getattr(asked.mechanism, "sample", asked.mechanism), asked.trials, near)
-    if isinstance(asked.mechanism, Target):
-        state.batch, state.notes = asked.mechanism.batch, list(asked.mechanism.notes)
+    if isinstance(asked.mechanism, Target | PerRun):
+        state.batch, state.notes = getattr(asked.mechanism, "batch", None), list(asked.mechanism.notes)
     return state
 
 

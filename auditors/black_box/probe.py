@@ -8,6 +8,7 @@ each time, and draws as much. One that keeps noise, grows it, counts its calls o
 from __future__ import annotations
 
 import contextlib
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
@@ -21,11 +22,14 @@ from dpwitness.auditors.running.engine import Sides, Stage, run_side, stream
 from dpwitness.auditors.running.health import Unfit, check_structure, same_outputs
 from dpwitness.auditors.running.rounds import of_this_project
 from dpwitness.mechanisms.foreign import global_generators
+from dpwitness.mechanisms.foreign.about import told_of_warning
+from dpwitness.mechanisms.foreign.target import Target
 from dpwitness.mechanisms.foreign.wire import text_of
 from dpwitness.mechanisms.terms.protocol import AlwaysRaises, MechanismFailed
 
 _BETWEEN = (1, 2)  # calls between the replays
 _SIZE = 8  # of each of them
+_WARNINGS = 4  # that are told
 _CLOSE = 1e-9  # relative difference of outputs that only the last bits of a computation make
 
 _STATE = "keeps state between rounds or ignores rng (a mechanism whose library takes no seed says so: `seeded = False`)"
@@ -53,11 +57,15 @@ def probe_stage(stage: Stage, seeded: bool) -> Probed:
     """
     if of_this_project(stage.run):
         return _probe(stage, seeded)
-    before = global_generators.snapshot()
+    before, owner = global_generators.snapshot(), getattr(stage.run, "__self__", None)
     try:
-        return _probe(stage, seeded)
+        with warnings.catch_warnings(record=True) as heard:
+            warnings.filterwarnings("always", append=True)  # what the mechanism ignores, or turns into an error, stays so
+            found = _probe(stage, seeded)
     finally:
         global_generators.restore(before)
+    told = owner.warned if isinstance(owner, Target) else [told_of_warning(each) for each in heard or ()]
+    return replace(found, notes=(*found.notes, *list(dict.fromkeys(told))[:_WARNINGS]))
 
 
 def _probe(stage: Stage, seeded: bool, spent: int = 0) -> Probed:

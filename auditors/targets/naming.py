@@ -13,6 +13,8 @@ from typing import Any
 
 from dpwitness.mechanisms.foreign.program import script_of
 from dpwitness.mechanisms.foreign.target import Target
+from dpwitness.mechanisms.objects.adversaries import Adversary
+from dpwitness.mechanisms.objects.sessions import Interactive
 from dpwitness.mechanisms.terms.classes import public_name, today
 from dpwitness.mechanisms.terms.jsonable import from_jsonable, to_jsonable
 from dpwitness.mechanisms.terms.notions import Claim
@@ -33,6 +35,10 @@ def relative(path: str | Path) -> str:
 
 def describe_target(mechanism: Any) -> Json | None:
     """How to build the mechanism again: module, name and, for a dataclass, its fields. None if it cannot be imported."""
+    if isinstance(mechanism, Interactive) and mechanism.base is not None:
+        base, adversary = describe_target(mechanism.base), mechanism.adversary
+        told = base is not None and isinstance(adversary, Adversary)
+        return base | {"kwargs": {"adversary": adversary.told()}} if told else None  # type: ignore[operator]
     owner = mechanism if hasattr(mechanism, "__qualname__") else type(mechanism)
     module, name = getattr(owner, "__module__", None), getattr(owner, "__qualname__", "")
     if module in (None, "__main__") or "<" in name:
@@ -161,4 +167,6 @@ def built(found: Any, name: str, kwargs: Json) -> Any:
             return found(**kwargs)
         except TypeError as error:
             raise InvalidArgument(f"kwargs must fit {name}: {error}") from None
+    if isinstance(found, Interactive) and set(kwargs) == {"adversary"}:
+        return found.against(kwargs["adversary"])
     return functools.partial(found, **kwargs) if kwargs else found

@@ -74,7 +74,9 @@ def _where(parser: argparse.ArgumentParser) -> None:
         "--white-box", action="store_true", help="enclose the exact privacy loss from the output density, instead of running the mechanism"
     )
     parser.add_argument(
-        "--search", action="store_true", help="search the domain for the worst pair, then audit it on fresh runs; with --white-box both"
+        "--search",
+        action="store_true",
+        help="search the domain for the worst pair, and for an interactive mechanism the worst adversary, then audit it on fresh runs",
     )
     parser.add_argument("--search-seconds", type=real("search seconds", 0.0, 1e6), metavar="S", help="that the search may take; default 30")
 
@@ -127,7 +129,8 @@ def examine(
         raise InvalidArgument("--store is for audits that run the mechanism on known pairs: leave out --search and --white-box")
     if args.extend is not None and args.store is None:
         raise InvalidArgument("--extend needs the --store of the audit that is extended")
-    if args.search and pair is not None:
+    asks = _asks(mechanism)
+    if args.search and pair is not None and not asks:
         raise InvalidArgument("--search looks for the pair itself: leave out --d0 and --d1")
     if args.white_box and not args.search and args.seconds is not None:
         raise InvalidArgument("--seconds is for audits that run the mechanism: with --white-box give --trials")
@@ -137,7 +140,9 @@ def examine(
         raise InvalidArgument("--domain is for audits that run the mechanism: leave out --white-box")
     seed, pairs, near = args.seed or 0, [pair] if pair else [], None
     notes: tuple[str, ...] = ()
-    if args.search:
+    if args.search and asks:
+        mechanism, target, pairs, notes = _asked(mechanism, target, pairs, args, seed)
+    elif args.search:
         claim = promised(mechanism, claim_of(args, mechanism), "audit")
         pairs, near, notes = _found(mechanism, domain, claim, args.search_seconds or SEARCH_SECONDS, seed, name)
     results: list[AuditResult | CertifyResult] = []
@@ -158,6 +163,31 @@ def examine(
         result = audit(mechanism, pair=pairs or None, domain=domain, **budget, **common, **options)
         results.append(replace(result, notes=(*result.notes, *notes)))
     return results
+
+
+def _asks(mechanism: Any) -> bool:
+    """Whether it is a session of which it is told what may be asked, so that an adversary can be searched for."""
+    from dpwitness.mechanisms.foreign.target import Target
+
+    told = mechanism.describe().get("queries") if isinstance(mechanism, Target) else getattr(mechanism, "queries", None)
+    return told is not None
+
+
+def _asked(
+    mechanism: Any, target: Any, pairs: list[Pair], args: argparse.Namespace, seed: int
+) -> tuple[Any, Any, list[Pair], tuple[str, ...]]:
+    """The session against the adversary that a search finds, how a witness says where it is, the pair, and a note on it."""
+    from dpwitness.auditors.pairs.adversaries import EVALUATIONS, find_adversary
+    from dpwitness.auditors.targets.naming import FOREIGN, describe_target
+    from dpwitness.inputs import claim_of
+
+    seconds = args.search_seconds or SEARCH_SECONDS
+    most = 10**6 if args.search_seconds else EVALUATIONS
+    found = find_adversary(mechanism, pairs or None, claim_of(args, mechanism), seconds=seconds, evaluations=most, seed=seed)
+    recorded = describe_target(found.mechanism)
+    if target["target"] != FOREIGN:
+        recorded = target | {"kwargs": {**target.get("kwargs", {}), "adversary": found.adversary.told()}}
+    return found.mechanism, recorded, [found.pair], (found.describe(),)
 
 
 def _found(mechanism: Any, domain: Any, claim: Claim, seconds: float, seed: int, name: str) -> tuple[list[Pair], Any, tuple[str, ...]]:

@@ -42,7 +42,8 @@ class TargetCase(Case):
         """What the published page says beside the verdict."""
         row, about = self.row, self.mechanism.describe()
         assert row is not None
-        known = {key: about[key] for key in ("library", "version", "python", "numpy", "seeded", "doc", "cause")}
+        known = {key: about.get(key) for key in ("library", "version", "python", "numpy", "seeded", "doc", "cause")}
+        known["doc"], known["cause"] = known["doc"] or f"{about['library']} as a program.", known["cause"] or row.cause
         more = {"key": row.key, "environment": row.environment, "target": row.target, "truth": row.truth, "bits_safe": row.bits}
         cost = {"cpu_seconds": round(self.mechanism.cpu_seconds, 1), "limit": self._limit(result)}
         return {"third_party": strict(known | more | cost | {"gray_box": gray_box(row)})}
@@ -56,11 +57,21 @@ class TargetCase(Case):
         return None if exact is None else limit_of_law(exact, result.claim, result.trials, 1 - result.confidence)
 
 
-def gray_box(row: Row) -> Json:
+def target_of(row: Row) -> Target:
+    """Its adapter's function in the environment's interpreter, or its program."""
+    found = environments()[row.environment]
+    if found.programs:
+        return Target(command=found.command(row.adapter, row.target))
+    return Target(row.adapter, row.target, python=row.environment)
+
+
+def gray_box(row: Row) -> Json | None:
     """The trace of a row, in a few runs: what it finds, whether an audit on that pair confirms it, and what it costs."""
-    target = Target(row.adapter, row.target, python=row.environment)
+    target = target_of(row)
     domain = target.domain
     assert domain is not None
+    if target.command:  # a program's noise is not seen from here
+        return None
     try:
         found = trace(target, pairs_for(domain)[: min(row.pairs, _PAIRS)], trials=min(row.trials, _TRIALS), confidence=_CONFIDENCE)
     finally:
@@ -83,5 +94,5 @@ def cases() -> Iterator[TargetCase]:
     for row in sorted(ROWS, key=lambda row: (int(row.key[1:]) if row.key else 1000, ROWS.index(row))):
         truth = None if row.truth is None else Truth(row.truth, row.source, row.bits)
         stop = "never" if row.law is not None else "gross"
-        target = Target(row.adapter, row.target, python=row.environment)
+        target = target_of(row)
         yield TargetCase(row.name, target, truth=truth, settled=row.settled, trials=row.trials, stop=stop, row=row)

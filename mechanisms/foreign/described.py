@@ -89,6 +89,7 @@ class Described(ABC):
             notes.append(f"{found['library']} {found['version'] or 'of unknown version'}, Python {found['python']}, NumPy {found['numpy']}")
         if found["tested"] and found["version"] and not _inside(found["version"], found["tested"]):
             notes.append(f"{found['library']} {found['version']} is outside the tested range {found['tested']}")
+        notes += found["notes"]
         if not found["seeded"]:
             notes.append("not reproducible: the library takes no seed, so the same seed gives other counts")
         return tuple(notes)

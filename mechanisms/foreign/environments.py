@@ -20,6 +20,7 @@ from dpwitness.mechanisms.terms.validation import InvalidArgument
 from dpwitness.mechanisms.terms.writing import write_text
 
 FOLDER = Path(__file__).resolve().parent / "adapters"
+PROGRAMS = FOLDER / "programs"
 PINS = "environments.toml"
 
 
@@ -52,6 +53,10 @@ class Environment:
         What pip installs afterwards without looking at what it needs.
     targets : tuple of str
         Adapters that run in it: names of files of `adapters`.
+    npm : tuple of str
+        What npm installs, pinned, for programs in JavaScript.
+    programs : tuple of str
+        Sources of `adapters/programs` that stand for an adapter: JavaScript is run by node, C++ compiled by g++.
     python : str
         A version such as ``3.10``; this interpreter's if empty.
     note : str
@@ -62,6 +67,8 @@ class Environment:
     requirements: tuple[str, ...] = ()
     no_deps: tuple[str, ...] = ()
     targets: tuple[str, ...] = ()
+    npm: tuple[str, ...] = ()
+    programs: tuple[str, ...] = ()
     python: str = ""
     note: str = ""
 
@@ -71,12 +78,32 @@ class Environment:
 
     @property
     def interpreter(self) -> Path:
+        if self.programs:
+            return self.folder / (Path(self.programs[0]).stem if self.programs[0].endswith(".cpp") else "node_modules")
         return self.folder / ("Scripts/python.exe" if os.name == "nt" else "bin/python")
 
     @property
     def pins(self) -> str:
         """A digest of what is to be installed."""
-        return hashlib.blake2b(json.dumps([self.requirements, self.no_deps, self.python]).encode(), digest_size=8).hexdigest()
+        pinned: list[Any] = [self.requirements, self.no_deps, self.python]
+        if self.programs:
+            pinned += [self.npm, [(PROGRAMS / name).read_text(encoding="utf-8") for name in self.programs]]
+        return hashlib.blake2b(json.dumps(pinned).encode(), digest_size=8).hexdigest()
+
+    def command(self, program: str, target: str) -> list[str]:
+        """How a target of a program is started."""
+        if program.endswith(".js"):
+            return ["node", str(PROGRAMS / program), target, str(self.folder)]
+        return [str(self.folder / Path(program).stem), target]
+
+    def _commands(self) -> list[list[str]]:
+        """What makes the environment of programs."""
+        found = [["npm", "install", "--silent", "--no-audit", "--no-fund", "--prefix", str(self.folder), *self.npm]] if self.npm else []
+        shim, flags = str(FOLDER.parent / "shims" / "cpp"), ["-O2", "-std=c++17"]
+        for name in self.programs:
+            if name.endswith(".cpp"):
+                found.append(["g++", *flags, "-I", shim, str(PROGRAMS / name), "-o", str(self.folder / Path(name).stem)])
+        return found
 
     @property
     def state(self) -> str:
@@ -104,14 +131,17 @@ class Environment:
             raise InvalidArgument(f"environment {self.name} needs python{self.python} on the PATH, which is not there")
         if self.folder.exists():
             shutil.rmtree(self.folder)
+        self.folder.mkdir(parents=True)
         pip = [str(self.interpreter), "-m", "pip", "--disable-pip-version-check", "install", "--quiet"]
-        commands = [[base, "-m", "venv", str(self.folder)]]
+        commands = self._commands() if self.programs else [[base, "-m", "venv", str(self.folder)]]
         if self.requirements:
             commands.append([*pip, *self.requirements])
         if self.no_deps:
             commands.append([*pip, "--no-deps", *self.no_deps])
         for command in commands:
             say(f"{self.name}: {' '.join(command)}")
+            if shutil.which(command[0]) is None:
+                raise InvalidArgument(f"environment {self.name} needs {command[0]} on the PATH, which is not there")
             done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
             if done.returncode:
                 last = " | ".join(done.stdout.strip().splitlines()[-5:])

@@ -411,7 +411,13 @@ def hello_of(line: bytes) -> Json:
         raise Misspoke("; ".join(faults))
     optional: Json = {"version": "", "claim": None, "domain": None, "batch": None, "trials": None}
     told = optional | found | {"seeded": found["seedable"], "library": found["name"], "tested": None, "features": False}
-    return told | {"expected_failures": found.get("expected_failures") or {}, "expected_findings": {}}
+    return told | {
+        "expected_failures": found.get("expected_failures") or {},
+        "expected_findings": {},
+        "notes": [],
+        "queries": None,
+        "rounds": None,
+    }
 
 
 def told_by(about: Json, text: str) -> str:

@@ -206,6 +206,11 @@ class Target(Described):
         return self._read(reply, blobs)
 
     @property
+    def warned(self) -> tuple[str, ...]:
+        """What its first batches have warned of so far, each once."""
+        return tuple(self._state.warned)
+
+    @property
     def cpu_seconds(self) -> float:
         """Processor time that the function itself has taken in this process' batches so far."""
         return float(self._state.cpu)
@@ -250,7 +255,7 @@ class Target(Described):
             raise TargetError(
                 f"{reply.get('what', self.__name__)}: {reply['error']}".removeprefix(f"{self.__name__}: "), reply["traceback"]
             )
-        about["domain"] = wire.unpack(about["domain"], blobs)
+        about["domain"], about["queries"] = wire.unpack(about["domain"], blobs), wire.unpack(about["queries"], blobs)
         return about
 
     def _sent(self, dataset: Any) -> Any:
@@ -310,6 +315,7 @@ class Target(Described):
         if "failed" in reply or "error" in reply:
             raise MechanismFailed(reply.get("failed") or reply["error"])
         self._state.add(reply["cpu"])
+        self._state.warned.update(dict.fromkeys(reply["warned"]))
         if "rng" in reply:
             rng.bit_generator.state = wire.unworded(reply["rng"])
         return reply, found
@@ -365,6 +371,7 @@ class _State:
         self.seconds = 0.0
         self.runs = 0
         self.closed = 0  # times
+        self.warned: dict[str, None] = {}
 
     def limit(self, least: float, size: int) -> float:
         """Seconds that a batch may take: what the user allows, or ten times what runs have taken so far if that is more."""

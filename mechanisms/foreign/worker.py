@@ -37,6 +37,7 @@ import threading
 import time
 import traceback
 import types
+import warnings
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
@@ -72,6 +73,17 @@ def _recording() -> Any:
     return sys.modules["dpwitness_recording"]
 
 
+def _doors() -> None:
+    """In an interpreter without dpwitness, the folder of objects stands for it, so that a target file may import it all the same."""
+    if importlib.util.find_spec("dpwitness") is None:
+        folder = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "objects")
+        spec: Any = importlib.util.spec_from_file_location(
+            "dpwitness", os.path.join(folder, "__init__.py"), submodule_search_locations=[folder]
+        )
+        sys.modules["dpwitness"] = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(sys.modules["dpwitness"])
+
+
 _LOG = 2**20  # bytes of what the library prints that are kept
 _WATCHED = 8  # batches in which a frame is looked at after the run
 _LEFT = 32  # processes that may still run after a batch
@@ -94,6 +106,7 @@ class Worker:
         self.built: dict[str, Any] = {}
         self.last: Any = None
         self.looks = 8
+        self.hears = 16  # batches whose warnings are told
         self.rng: Any = None
         self.kept: OrderedDict[str, tuple[Any, wire.Blobs]] = OrderedDict()
         self.ready: dict[str, tuple[Any, Any]] = {}  # frames that were built, and what they look like
@@ -121,6 +134,7 @@ class Worker:
             sys.path[:0] = [path for path in header["paths"] if path not in sys.path]
         sys.path.extend(path for path in header["paths"] if path not in sys.path)
         with self._users_own("is not importable", **about.install_line(self.place)):
+            _doors()
             if self.place.endswith(".py"):
                 spec: Any = importlib.util.spec_from_file_location("dpwitness_target", self.place)
                 self.module = sys.modules["dpwitness_target"] = importlib.util.module_from_spec(spec)
@@ -165,6 +179,9 @@ class Worker:
             "expected_findings": dict(getattr(found, "expected_findings", None) or {}),
             "batch": getattr(found, "batch", None),
             "trials": getattr(found, "trials", None),
+            "notes": [note for note in getattr(found, "notes", ()) if isinstance(note, str)],
+            "queries": wire.pack(getattr(found, "queries", None), out),
+            "rounds": getattr(found, "rounds", None),
             "doc": (getattr(found, "__doc__", None) or "").strip().partition("\n")[0],
             "cause": str(getattr(found, "cause", "") or ""),
         }
@@ -180,18 +197,22 @@ class Worker:
         size, draws = header["size"], []
         global_generators.seed(header["seed"])
         started, at = time.process_time(), _drawn(rng)
+        warned: list[str] = []
         try:
-            if header.get("each"):
-                value, draws = _each(run, dataset, size, rng, kwargs)
-            else:
-                value = run(dataset, size, rng, **kwargs)
+            with _heard(warned) if self.hears else contextlib.nullcontext():
+                if header.get("each"):
+                    value, draws = _each(run, dataset, size, rng, kwargs)
+                else:
+                    value = run(dataset, size, rng, **kwargs)
         except MemoryError as error:
             return {"failed": f"the mechanism ran out of memory: {wire.text_of(error, str)}".rstrip(": ")}
         except (SystemExit, GeneratorExit, KeyboardInterrupt) as error:
             return {"failed": f"the mechanism ended its run with {type(error).__name__}: {wire.text_of(error, str)}"}
         except Exception as error:
+            if _is_failure(error):
+                return {"failed": wire.text_of(error, str)}
             value = Raised(error)
-        seconds, words = time.process_time() - started, _drawn(rng) - at
+        seconds, words, self.hears = time.process_time() - started, _drawn(rng) - at, max(self.hears - 1, 0)
         left = about.left_behind()
         if left > _LEFT:
             return {"failed": f"mechanism leaves processes behind: {left} still run after a batch; it must end what it starts"}
@@ -202,12 +223,12 @@ class Worker:
             return {"failed": "mechanism returns one buffer again and again: " + reason}
         try:
             if isinstance(value, Raised):
-                return {"raised": wire.pack(value.error, out), "cpu": seconds, "words": words}
+                return {"raised": wire.pack(value.error, out), "cpu": seconds, "words": words, "warned": warned}
             parts = isinstance(value, Parts)
             packed = [wire.pack(part, out) for part in value] if parts else wire.pack(value, out)
         except RecursionError:
             return {"failed": "mechanism returned an output that is nested too deeply to be read, or contains itself"}
-        return {"parts" if parts else "value": packed, "cpu": seconds, "words": words, "draws": draws}
+        return {"parts" if parts else "value": packed, "cpu": seconds, "words": words, "draws": draws, "warned": warned}
 
     def do_trace(self, header: wire.Message, blobs: wire.Blobs, out: wire.Blobs) -> wire.Message:
         recording = _recording()
@@ -332,6 +353,22 @@ def _ours(file: str) -> bool:
     return file == __file__ or "importlib" in file
 
 
+@contextlib.contextmanager
+def _heard(told: list[str]) -> Iterator[None]:
+    """What is warned of meanwhile, each kind and text once; what the target ignores, or turns into an error, stays so."""
+    with warnings.catch_warnings(record=True) as found:
+        warnings.filterwarnings("always", append=True)
+        try:
+            yield
+        finally:
+            told.extend(dict.fromkeys(about.told_of_warning(each) for each in found or ()))
+
+
+def _is_failure(error: Exception) -> bool:
+    """Whether it says that there can be no output, as the objects of `mechanisms/objects` do, with dpwitness at hand and without."""
+    return any(cls.__name__ == "MechanismFailed" for cls in type(error).__mro__)
+
+
 class Parts(list):  # type: ignore[type-arg]
     """Runs made one by one: arrays, lists and lists of exceptions, in order."""
 
@@ -354,6 +391,8 @@ def _each(run: Callable[..., Any], dataset: Any, size: int, rng: Any, kwargs: di
         except MemoryError:
             raise
         except Exception as error:
+            if _is_failure(error):
+                raise
             done.append(Raised(error))
         draws.append(_drawn(rng) - at)
     return Parts(_joined(kind, list(same)) for kind, same in itertools.groupby(done, _kind)), draws

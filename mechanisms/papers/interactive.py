@@ -5,6 +5,7 @@ Jain and Thakurta (2013), Algorithm 1 (PINP) and Theorem 9. Claims JK-06 to JK-0
 
 from __future__ import annotations
 
+import functools
 import math
 import warnings
 from collections.abc import Callable
@@ -15,13 +16,15 @@ import numpy as np
 
 from dpwitness.mechanisms.numerics.jit import jit_uncached
 from dpwitness.mechanisms.papers.interactive_kernels import adaptive_transcripts, transcript_log_densities, transcripts
-from dpwitness.mechanisms.papers.learner import LearnerMechanism
+from dpwitness.mechanisms.papers.learner import LearnerMechanism, Predictor
 from dpwitness.mechanisms.terms.datasets import LabelledVectors
 from dpwitness.mechanisms.terms.optional import offered_when
 from dpwitness.mechanisms.terms.pairs import Pair
 from dpwitness.mechanisms.terms.protocol import FloatArray, Truth
 from dpwitness.mechanisms.terms.validation import InvalidArgument, require, shown
 from dpwitness.mechanisms.textbook.categorical import output_rows
+
+_MEMO = 4096  # predictions and values of the kernel that sessions keep
 
 Constants = Literal["printed", "theorem9", "repaired"]
 # rule(t, points, answers, weights, z): writes test point t (from 0) into z, from what is public: earlier rows of points, answers, weights.
@@ -209,6 +212,72 @@ class PrivateInteractivePrediction(LearnerMechanism):
             text = f"rule must choose points with |phi(z)| at most {self.learner.radius!r}, it did not in round {bad + 1}"
             raise InvalidArgument(f"{type(self).__name__}: {text}")
         return np.asarray(logs)
+
+
+@dataclass
+class PredictionSession:
+    """The same algorithm as a session: a query is a test point, an answer is (whether it is a top, the number), None after the halt.
+
+    With `interactive` adversaries choose the test points; the laws are those of `PrivateInteractivePrediction` with a rule.
+
+    Parameters
+    ----------
+    mechanism : PrivateInteractivePrediction
+        Its parameters; its test points or rule are not asked.
+    """
+
+    mechanism: PrivateInteractivePrediction
+
+    def start(self, dataset: LabelledVectors, rng: np.random.Generator) -> None:
+        """Fit w*, once for each dataset: nothing of it is random."""
+        parts = (np.ascontiguousarray(part).tobytes() for part in (dataset.x, dataset.y, dataset.multiplicity))
+        self._known = _known(self.mechanism, *parts)
+        self._rng, self._left, self._state = rng, self._known.updates, list[tuple[bytes, float]]()
+
+    def ask(self, query: Any) -> tuple[bool, float] | None:
+        """Answer one test point."""
+        if self._left == 0:
+            return None
+        it, point = self._known, np.asarray(query, dtype=float).tobytes()
+        noisy = it.prediction(point) + it.scale * float(self._rng.laplace())
+        public = sum(weight * it.kernel(point, other) for other, weight in self._state)
+        if abs(noisy - public) <= it.threshold:
+            return False, public
+        self._left -= 1
+        self._state.append((point, math.copysign(it.step, noisy - public)))
+        return True, noisy
+
+
+class _Known:
+    """The algorithm's constants, and what is computed of test points, by their bytes, once: the sessions of a batch ask for the same."""
+
+    def __init__(self, mechanism: PrivateInteractivePrediction, predictor: Predictor) -> None:
+        self.updates, self.threshold, self.step = math.ceil(mechanism.updates), mechanism.threshold, mechanism.step
+        self.scale = 1 / mechanism.answer_epsilon
+        self._learner, self._predictor = mechanism.learner, predictor
+        self._memo: dict[tuple[bytes, ...], float] = {}
+
+    def prediction(self, point: bytes) -> float:
+        return self._of((point,), lambda: float(self._predictor(self._checked(point))[0]))
+
+    def kernel(self, point: bytes, other: bytes) -> float:
+        return self._of((point, other), lambda: float(self._predictor.kernel(self._checked(point), self._checked(other))[0, 0]))
+
+    def _checked(self, point: bytes) -> FloatArray:
+        return self._learner.check_points(np.frombuffer(point)[None, :], "PredictionSession", "query")
+
+    def _of(self, key: tuple[bytes, ...], compute: Callable[[], float]) -> float:
+        if key not in self._memo:
+            if len(self._memo) >= _MEMO:
+                self._memo.clear()
+            self._memo[key] = compute()
+        return self._memo[key]
+
+
+@functools.lru_cache(maxsize=8)
+def _known(mechanism: PrivateInteractivePrediction, x: bytes, y: bytes, counts: bytes) -> _Known:
+    rows = np.frombuffer(x).reshape(-1, mechanism.learner.dimension)
+    return _Known(mechanism, mechanism.learner.fit(LabelledVectors(rows, np.frombuffer(y), np.frombuffer(counts, dtype=np.int64))))
 
 
 def hold_gap(weights: tuple[float, float], gap: float) -> Rule:

@@ -100,7 +100,9 @@ def _library(library: str, group: Sequence[Found], witnesses: str) -> list[str]:
     ]
     lines = table(header, [_line(row, witnesses) for row in group])
     causes = [_cause(row) for row in group if row["verdict"] == "VIOLATED" or row["bit_verdict"] == "VIOLATED"]
-    where = f"Python {group[0]['python']}, NumPy {group[0]['numpy']}."
+    where = (
+        f"Python {group[0]['python']}, NumPy {group[0]['numpy']}." if group[0]["python"] else "A program, driven over its standard input."
+    )
     return [f"## {library}", where, "\n".join(lines), *causes, *_traces(group)]
 
 

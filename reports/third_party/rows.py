@@ -20,6 +20,7 @@ from dpwitness.reports.third_party import laws as law
 INF = math.inf
 KEPT = 0.0  # the promise is kept, by how much is not said
 THEORY = "analysis of the mechanism"
+UNROUNDED = "Noise is added to the answer as a 64-bit float and not rounded to a grid; neighbouring answers reach different sets of floats."
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +30,7 @@ class Row:
     Parameters
     ----------
     environment, adapter, target : str
-        A table of the file of pins, a file of ``mechanisms/third_party`` and a function in it.
+        A table of the file of pins, a file of ``mechanisms/foreign/adapters`` and a function in it, or a program and what it is asked for.
     truth : float, optional
         Smallest parameter that it keeps at the level of values; 0 if it keeps its claim; None if not known.
     bits : bool, optional
@@ -42,6 +43,8 @@ class Row:
         K1 to K20; where the truth comes from.
     settled : bool
         Whether that many runs settle the verdict.
+    cause : str
+        Why it fails, for a program, which does not say it itself.
     """
 
     environment: str
@@ -55,6 +58,7 @@ class Row:
     key: str = ""
     source: str = THEORY
     settled: bool = True
+    cause: str = ""
 
     @property
     def name(self) -> str:
@@ -128,6 +132,12 @@ _pipeline = _in("pipeline-dp", "pipeline_dp_targets", trials=20_000, pairs=6, bi
 _synth = _in("smartnoise-synth", "smartnoise_synth_targets", trials=4000, pairs=4, bits=None)
 _synth5 = _in("smartnoise-synth-1.0.5", "smartnoise_synth_targets", trials=20_000, pairs=6, bits=None)
 _levels = _in("ldp-hierarchical", "ldp_hierarchical_targets", trials=100_000, pairs=6, bits=None)
+
+_objects = _in("diffprivlib", "diffprivlib_objects_targets", bits=None)
+_sessions = _in("opendp", "opendp_objects_targets", trials=20_000, pairs=4)
+_fresh = _in("pydp", "pydp_objects_targets", trials=100_000, pairs=6)
+_stdlib = _in("stdlib-js", "stdlib.js", trials=400_000)
+_boost = _in("boost", "boost.cpp", trials=1_000_000)
 
 _SUE, _OUE = (_logistic(0.25), 1 - _logistic(0.25)), (0.5, 1 - _logistic(0.5))
 _MISSED_RESET = tuple((1 - (1 - p) * (1 - q), q) for p, q in (_SUE, _OUE))  # release 1.1.2: either coin sets the item's bit
@@ -303,4 +313,19 @@ ROWS: tuple[Row, ...] = (
     _levels("direct"),
     _levels("unary"),
     _levels("direct_one_level"),
+    # objects as people have them, sessions, and programs that are no Python
+    _objects("linear_regression_object", trials=40_000, pairs=6, truth=33.0, source="0.99 / 0.01 in a third of epsilon"),
+    _objects("gaussian_nb_object", trials=30_000, pairs=6, truth=33.0, source="a change by 101 for 1 in a third of epsilon"),
+    _objects("decision_tree_object", trials=20_000, pairs=6, bits=True),
+    _objects("standard_scaler_object", trials=20_000, pairs=4),
+    _objects("budget", trials=20_000, pairs=4, source="four answers of a quarter of epsilon, and a refusal that no data decide"),
+    _sessions("adaptive_composition"),
+    _sessions("privacy_filter"),
+    _sessions("odometer"),
+    _fresh("bounded_sum_object"),
+    _fresh("count_object", law=_GEOMETRIC),
+    _stdlib("laplace", bits=False, law=_LAPLACE, cause=UNROUNDED),
+    _stdlib("geometric", law=_GEOMETRIC),
+    _boost("laplace", bits=False, law=_LAPLACE, cause=UNROUNDED),
+    _boost("geometric", law=_GEOMETRIC),
 )

@@ -20,7 +20,7 @@ def blocks():
 def test_everything_as_printed(shell, blocks):
     python = [text for kind, text in blocks if kind == "python"]
     named = {re.match(r"# (\w+\.py)", text).group(1): text for text in python if re.match(r"# \w+\.py", text)}
-    assert set(named) == {"mine.py", "test_privacy.py", "test_theirs.py", "counts.py", "exact.py", "users.py"}
+    assert set(named) == {"mine.py", "test_privacy.py", "test_theirs.py", "counts.py", "exact.py", "users.py", "objects.py", "module.py"}
     theirs = named["test_theirs.py"]
     for name in ("mine.py", "test_privacy.py", "counts.py"):
         (shell.folder / name).write_text(named[name])
@@ -28,7 +28,7 @@ def test_everything_as_printed(shell, blocks):
     (cpp,) = (text for kind, text in blocks if kind == "cpp")
     (shell.folder / "mine.cpp").write_text(cpp)
     shim, build, program = (shlex.split(command) for command in commands if "cpp" in command or "--command" in command)
-    others = (command for command in commands if "cpp" not in command and "--command" not in command)
+    others = (command for command in commands if not any(word in command for word in ("cpp", "--command", "objects.py")))
     audit, replay, pytest_, new, check, their_audit, trace, exact = (shlex.split(command) for command in others)
     assert (audit[:2], replay[:2], pytest_[0]) == (["dpwitness", "audit"], ["dpwitness", "replay"], "pytest")
     found = shell.dpwitness(*audit[1:])
@@ -69,3 +69,27 @@ def test_everything_as_printed(shell, blocks):
 def test_links_lead_somewhere():
     for target in re.findall(r"\]\(([^)]+)\)", README.read_text()):
         assert (README.parent / target).exists()
+
+
+def test_objects_as_printed(shell, blocks):
+    """A line each; PyTorch's is run where PyTorch is."""
+    named = {match[1]: text for kind, text in blocks if kind == "python" and (match := re.match(r"# (objects|module)\.py", text))}
+    (shell.folder / "objects.py").write_text(named["objects"])
+    estimator, session = (
+        shlex.split(line[2:]) for kind, text in blocks if kind == "console" for line in text.splitlines() if "objects.py" in line
+    )
+    found = shell.dpwitness(*estimator[1:])
+    assert found.returncode == 1 and "VIOLATED: epsilon > 1.8" in found.stdout, found.stdout + found.stderr
+    found = shell.dpwitness(*session[1:])
+    assert found.returncode == 0 and "adversary found by a search" in found.stdout, found.stdout + found.stderr
+    for name in ("stateful", "coroutine"):
+        found = shell.dpwitness("audit", f"objects.py:{name}", "--d0", "[0, 0]", "--d1", "[0, 1]", "--trials", "2000")
+        assert found.returncode == 0 and "NOT REFUTED" in found.stdout, found.stdout + found.stderr
+
+
+def test_module_of_pytorch_as_printed(shell, blocks):
+    pytest.importorskip("torch", reason="PyTorch is not installed")
+    (text,) = (text for kind, text in blocks if kind == "python" and text.startswith("# module.py"))
+    (shell.folder / "module.py").write_text(text)
+    found = shell.dpwitness("audit", "module.py:module", "--d0", "[0, 0]", "--d1", "[0, 1]", "--trials", "2000")
+    assert found.returncode == 0 and "NOT REFUTED" in found.stdout, found.stdout + found.stderr

@@ -21,6 +21,7 @@ ROOMS = [
     "dpwitness.mechanisms.balls",
     "dpwitness.mechanisms.textbook",
     "dpwitness.mechanisms.papers",
+    "dpwitness.mechanisms.objects",
     "dpwitness.mechanisms.recording",
     "dpwitness.mechanisms.foreign",
     "dpwitness.mechanisms",

@@ -1,0 +1,29 @@
+"""PyDP's algorithms as the objects that they are: made anew for each run, or asked for parts of their budget."""
+
+import pydp.algorithms.laplacian as dp
+
+import dpwitness as dpw
+
+LIBRARY = "python-dp"
+TESTED = ">=1.1.5,<2"
+INSTALL = "pip install python-dp==1.1.5"
+
+_RECORDS = {"kind": "Records", "size": 5, "low": 0, "high": 1, "relation": "add-remove"}
+_LIMITS = {"epsilon": 1.0, "l0_sensitivity": 1, "linf_sensitivity": 1}
+
+
+def _bounded_sum():
+    return dp.BoundedSum(lower_bound=0, upper_bound=1, dtype="float", **_LIMITS)
+
+
+def _count():
+    return dp.Count(dtype="float", **_LIMITS)
+
+
+def _result(algorithm, dataset):
+    algorithm.add_entries([float(value) for value in dataset])
+    return float(algorithm.result())
+
+
+bounded_sum_object = dpw.fresh(_bounded_sum, _result, claim="pure:1", domain=_RECORDS, seeded=False)
+count_object = dpw.fresh(_count, _result, claim="pure:1", domain=_RECORDS, seeded=False)

@@ -1,0 +1,164 @@
+"""Interactive mechanisms: a session answers queries that are chosen from its answers; the transcript is the output."""
+
+from __future__ import annotations
+
+from typing import Any, Callable, Dict, Generator, List, Optional, Protocol
+
+import numpy as np
+
+from .adversaries import Adversary, adversary_of
+from .errors import InvalidArgument, MechanismFailed, require_callable, shown
+from .runs import PerRun, made, named
+
+_GIVEN = "the session is given the audit's generator, and each run has a session of its own"
+
+
+class Session(Protocol):
+    """What answers. What `ask` raises is an answer too: a refusal is seen."""
+
+    def start(self, dataset: Any, rng: np.random.Generator, /) -> Any:
+        """Begin on a dataset; nothing has been asked yet."""
+
+    def ask(self, query: Any, /) -> Any:
+        """The answer, of any kind."""
+
+
+class Interactive(PerRun):
+    """A session against an adversary as a mechanism, whose output is the list of answers."""
+
+    def __init__(self, session: Callable[[], Any], adversary: Any, queries: Any, rounds: int, base: Any, declared: Dict[str, Any]) -> None:
+        begin = made("interactive", session)
+        self.adversary, self.queries, self.rounds, self.base = adversary, queries, rounds, base
+        self._declared = declared
+
+        def once(dataset: Any, rng: Any) -> List[Any]:
+            return transcript(begin(rng), dataset, rng, self.adversary)
+
+        rebuilt = (interactive, (session, adversary), {"queries": queries, "rounds": rounds})
+        super().__init__(named(session) if base is None else base.__name__, once, rebuilt, (_GIVEN,), 60.0, declared)
+
+    def __getattr__(self, name: str) -> Any:
+        if name == "__qualname__" and self.base is not None:
+            raise AttributeError(name)
+        return PerRun.__getattr__(self, name)
+
+    def __call__(self, dataset: Any, size: int, rng: np.random.Generator, adversary: Any = None) -> Any:
+        return PerRun.__call__(self if adversary is None else self.against(adversary), dataset, size, rng)
+
+    def __reduce__(self) -> Any:
+        return PerRun.__reduce__(self) if self.base is None else (_against, (self.base, self.adversary))
+
+    def against(self, adversary: Any) -> Interactive:
+        """The same session against another adversary: one as `interactive` takes it, or what `Adversary.told` says."""
+        base = self if self.base is None else self.base
+        session = self._rebuilt[1][0]
+        return Interactive(session, adversary_of(adversary), self.queries, self.rounds, base, self._declared)
+
+
+def interactive(
+    session: Callable[[], Session], adversary: Any = None, *, queries: Any = None, rounds: Optional[int] = None, **declared: Any
+) -> Interactive:
+    """A mechanism from a session and an adversary; its output is the transcript, the list of answers.
+
+    Parameters
+    ----------
+    session : callable
+        Makes a new session for each run: a class, or a function without arguments. It has ``start(dataset, rng)`` and ``ask(query)``.
+    adversary : list, Adversary or callable, optional
+        The queries in order; or ``f(answers)``, which gives the next query, or None at the end. Left out: all `queries` in order, until a
+        search finds a better one (`find_adversary`, ``--search``).
+    queries : list or dict, optional
+        What may be asked: a list of queries, or a set of vectors, ``{"ball": radius, "dimension": d}`` or
+        ``{"low": [...], "high": [...]}``.
+    rounds : int, optional
+        Queries in all that a search may ask; ten, or the length of the adversary's list, if left out.
+    **declared
+        As in `one_run`.
+
+    Raises
+    ------
+    InvalidArgument
+        If neither an adversary nor queries are given, or one of them is none.
+
+    Examples
+    --------
+    >>> class Once:
+    ...     def start(self, dataset, rng):
+    ...         self.data, self.rng, self.left = dataset, rng, 1
+    ...     def ask(self, query):
+    ...         self.left -= 1
+    ...         return float(self.data[query] + self.rng.laplace()) if self.left >= 0 else None
+    >>> [len(run) for run in interactive(Once, [0, 1])([0.0, 1.0], 2, np.random.default_rng(1))]
+    [2, 2]
+    """
+    require_callable("interactive", "session", session)
+    if queries is not None:
+        require_queries(queries)
+    if adversary is None and queries is None:
+        raise InvalidArgument("interactive: an adversary must be given, or queries from which a search can make one, got neither")
+    if rounds is not None and (isinstance(rounds, bool) or not isinstance(rounds, (int, np.integer)) or not 1 <= rounds <= 10**6):
+        raise InvalidArgument(f"interactive: rounds must be a whole number from 1 to 10^6, got {shown(rounds)}")
+    if adversary is None:
+        asked = list(queries) if not isinstance(queries, dict) else [corner(queries)]
+        adversary = Adversary([asked], rounds or max(10, len(asked)))
+    adversary = adversary_of(adversary)
+    return Interactive(session, adversary, queries, int(rounds if rounds is not None else getattr(adversary, "rounds", 10)), None, declared)
+
+
+def transcript(session: Any, dataset: Any, rng: Any, adversary: Callable[[List[Any]], Any]) -> List[Any]:
+    """The answers to an adversary, to the end."""
+    for name in ("start", "ask"):
+        if not callable(getattr(session, name, None)):
+            raise MechanismFailed(
+                f"interactive: a session must have start(dataset, rng) and ask(query), {type(session).__name__} has no {name}"
+            )
+    session.start(dataset, rng)
+    answers: List[Any] = []
+    asking = adversary.turns() if isinstance(adversary, Adversary) else _turns(adversary)
+    query = next(asking, None)
+    while query is not None:
+        try:
+            answers.append(session.ask(query))
+        except MechanismFailed:
+            raise
+        except Exception as error:
+            answers.append(error.with_traceback(None))
+        try:
+            query = asking.send(answers[-1])
+        except StopIteration:
+            break
+    return answers
+
+
+def _turns(adversary: Callable[[List[Any]], Any]) -> Generator[Any, Any, None]:
+    """A function of the answers, as `Adversary.turns`."""
+    answers: List[Any] = []
+    while (query := adversary(list(answers))) is not None:
+        answers.append((yield query))
+
+
+def require_queries(queries: Any) -> None:
+    """An InvalidArgument unless it is a list of queries, a ball or a box."""
+    if isinstance(queries, dict):
+        numbers = [np.asarray(value, dtype=float) for value in queries.values() if isinstance(value, (int, float, list, tuple, np.ndarray))]
+        ball = set(queries) == {"ball", "dimension"} and len(numbers) == 2 and numbers[0] > 0 and 1 <= numbers[1] == int(numbers[1])
+        box = set(queries) == {"low", "high"} and len(numbers) == 2 and numbers[0].shape == numbers[1].shape and numbers[0].ndim == 1
+        if (ball or (box and len(numbers[0]) and np.all(numbers[0] <= numbers[1]))) and all(np.all(np.isfinite(n)) for n in numbers):
+            return
+    elif isinstance(queries, (list, tuple, np.ndarray)) and len(queries):
+        return
+    raise InvalidArgument(
+        'interactive: queries must be a non-empty list, {"ball": radius, "dimension": d} or {"low": [...], "high": [...]}, '
+        f"got {shown(queries)}"
+    )
+
+
+def corner(queries: Dict[str, Any]) -> List[float]:
+    """A query of a set of vectors: the end of its first axis."""
+    if "ball" in queries:
+        return [float(queries["ball"]), *[0.0] * (int(queries["dimension"]) - 1)]
+    return [float(value) for value in queries["high"]]
+
+
+def _against(base: Interactive, adversary: Any) -> Interactive:
+    return base.against(adversary)
