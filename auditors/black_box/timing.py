@@ -87,8 +87,8 @@ def price(stage: Callable[[int], Stage], claim: Claim, executor: Executor, secon
             single = True
             continue
         sides, each = list(done[0]), took / (size * workers)
-        # four times the runs in less than twice the time: what was timed is the start of a batch, as of a program that is started for each
-        starting = took < 2 * before and size < min(_BATCH, most) and 4 * took < longer
+        # four times the runs in less than three times the time: that is the start of a batch, as of a program that is started for each
+        starting = took < 3 * before and size < min(_BATCH, most) and 4 * took < longer
         if size > 1 and (took > enough or size >= most) and not starting:  # the first call of all may load and compile
             break
         if size == 1 and took > (_PATIENCE if seconds is None else seconds):  # so slow that a second look would be missed

@@ -143,3 +143,16 @@ def test_outputs_that_are_given_need_the_distance():
     found = dpw.audit_outputs(*outputs, "metric:1,2")
     assert found.verdict is dpw.Verdict.NOT_REFUTED and found.claim == m.PureDP(2.0)
     assert dpw.audit_outputs(*outputs, "metric:0.8,2").verdict is dpw.Verdict.VIOLATED
+
+
+def test_the_distance_of_the_command_line(tmp_path, capsys, monkeypatch):
+    from dpwitness.cli import main
+
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "mine.py").write_text("def f(dataset, size, rng):\n    return dataset.sum() + rng.laplace(0.0, 1.0, size)\n")
+    asked = ["audit", "mine.py:f", "--d0", "[0]", "--d1", "[3]", "--relation", "stated", "--trials", "20000", "--confidence", "0.9999999"]
+    assert main([*asked, "--claim", "metric:0.5", "--distance", "l1"]) == 1 and "is pure:1.5 on this pair" in capsys.readouterr().out
+    assert main([*asked, "--claim", "metric:0.5", "--distance", "6"]) == 0 and "is pure:3 on this pair" in capsys.readouterr().out
+    assert (
+        main([*asked, "--claim", "gdp:1", "--distance", "6"]) == 2 and "--distance is for claims metric:EPSILON" in capsys.readouterr().err
+    )

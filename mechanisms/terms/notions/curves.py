@@ -416,8 +416,9 @@ class AccountedDP(ApproxDP):
 
 def _loss_reach(sampling: float, noise: float, steps: float) -> float:
     """About the largest loss that is ever seen: of one step, and of all by the central limit (Dong, Roth and Su 2022, Corollary 5.4)."""
-    mu = sampling * math.sqrt(steps * math.expm1(min(noise**-2, 700.0)))
-    return max(0.5 / noise**2 + 10 / noise, 0.5 * mu**2 + 10 * mu)
+    signal = min(1 / noise, 1e6)
+    mu = sampling * math.sqrt(steps * math.expm1(min(signal**2, 700.0)))
+    return max(0.5 * signal**2 + 10 * signal, 0.5 * mu**2 + 10 * mu)
 
 
 @lru_cache(maxsize=16)
