@@ -147,7 +147,7 @@ class Queries:
         if not isinstance(self.given, dict):
             return self.listed[int(rng.integers(len(self.listed)))]
         if "low" in self.given:
-            return rng.uniform(self.given["low"], self.given["high"]).tolist()
+            return np.asarray(rng.uniform(self.given["low"], self.given["high"])).tolist()
         dimension = int(self.given["dimension"])
         length = 1.0 if rng.random() < 0.5 else rng.random() ** (1 / dimension)
         drawn = rng.standard_normal(dimension)

@@ -62,7 +62,7 @@ standard_scaler_object = dpw.from_estimator(
 
 
 class _Budget:
-    """Means of the whole data and counts of its halves, a quarter of epsilon each, until the accountant refuses."""
+    """Means and sums of the data, a quarter of epsilon each, until the accountant refuses."""
 
     def start(self, dataset, rng):
         self.data, self.state = np.array(dataset), np.random.RandomState(rng.integers(2**32, dtype=np.uint64))
