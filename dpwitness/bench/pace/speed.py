@@ -20,6 +20,7 @@ from dpwitness.auditors.black_box.audit import audit
 from dpwitness.auditors.events.learning import learn
 from dpwitness.auditors.running.fused import counter
 from dpwitness.auditors.running.rounds import batch
+from dpwitness.bench.pace import noise
 from dpwitness.bench.table import Row, Table, best_time
 
 ROUNDS = 2**17
@@ -51,9 +52,9 @@ CASES = (
 
 
 def measure() -> Table:
-    """All rows. Half a minute, the first time longer by the compilation."""
+    """All rows. Four minutes, of which three go to the law of the noise."""
     with threadpool_limits(1):
-        found = [*(row for case in CASES for row in _rows(case)), _whole_audit()]
+        found = [*(row for case in CASES for row in _rows(case)), _whole_audit(), *noise.rows()]
     return Table("speed", tuple(found), (f"least processor time of {ROUNDS:,} rounds on D0 of the worst pair; noise by Generator(SFC64)",))
 
 
