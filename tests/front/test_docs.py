@@ -170,7 +170,7 @@ def _done(file):
 
 
 def test_an_audit_that_is_killed_goes_on_as_printed(tmp_path):
-    """The page's own commands on two Dask workers: killed once most is counted, and run again, they end as an audit that was never stopped."""
+    """The page's own command on two Dask workers, killed and run again, ends as an audit that was never stopped."""
     pytest.importorskip("distributed")
     shutil.copy(DOCS / "examples" / "mine.py", tmp_path)
     printed = next(block for block in fences(DOCS / "scale.md", "console") if "Killed" in block).splitlines()
