@@ -404,8 +404,9 @@ def _plan(state: Course, pairs: Sequence[Pair], seconds: float | None, announce:
             f"a time is not reproducible, the same counts come again with trials={trials}"
         )
     if announce is not None:
-        expected = told_in_time(found.time(trials, len(pairs)))
-        announce(f"{state.asked.name}: {trials:,} runs at {told_in_time(found.run)} each, about {expected} expected")
+        left = trials if state.ledger is None else max(0, trials - state.ledger.entry.done)
+        expected = told_in_time(found.time(left, len(pairs)))
+        announce(f"{state.asked.name}: {left:,} runs at {told_in_time(found.run)} each, about {expected} expected")
 
 
 def _ended(state: Course, pairs: Sequence[Pair], number: int) -> None:

@@ -101,7 +101,7 @@ def learn(
         best: _Candidate | None = None
         precision: dict[str, float] | None = None
         for candidate in _candidates(data, goal, near, rng, earlier.precision if earlier else None):
-            if best is None or candidate.choice.expected > best.choice.expected + _WORTH * abs(best.choice.expected):
+            if best is None or _beats(candidate, best):
                 best = candidate
             if isinstance(candidate.scorer, ModelScorer):
                 precision = candidate.scorer.precision
@@ -146,7 +146,7 @@ def _candidates(
         judge = None if tried is None else held_out_scores(part, tried)
         if tried is not None and judge is not None:  # a part shows whether a model of one number is worth what it costs to fit
             own, whole = line.score(part.matrix), tried.score(part.matrix)
-            simple = scored("model", tried, judge, whole, part).choice.expected <= scored("line", line, own, own, part).choice.expected
+            simple = not _beats(scored("model", tried, judge, whole, part), scored("line", line, own, own, part))
     model = None if simple else fit_model(data, start=start)
     scores = held_out_scores(data, model) if model is not None else None
     exact = repeated(model.values) if model is not None else None
@@ -168,6 +168,12 @@ def _candidates(
         yield scored("distance", distance, own, own)
     if atoms is not None and not alone:
         yield _of_atoms(data, goal, *atoms, found, rng)
+
+
+def _beats(later: _Candidate, earlier: _Candidate) -> bool:
+    """Whether a less simple order promises enough more to be worth it."""
+    least = earlier.choice.expected
+    return later.choice.expected > least + _WORTH * abs(least)
 
 
 def _between(ordered: FloatArray, rank: int) -> float:

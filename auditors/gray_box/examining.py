@@ -131,7 +131,8 @@ class Examiner:
         first, second, left_out = _sides(pair)
         recordings = [self.record(first)]
         again = self.replay(recordings[0]["key"], first)
-        if _unlike(again) and self.session.uncompile():
+        unseen = _unlike(again) or not recordings[0]["calls"]  # two runs of whole numbers may be alike by luck
+        if unseen and self.session.uncompile():
             recordings = [self.record(first)]
             again = self.replay(recordings[0]["key"], first)
         faithful = not _unlike(again)

@@ -52,8 +52,10 @@ def check_training(chunks: Sequence[tuple[Outputs, Outputs]]) -> None:
         keys = [row_keys(batch.matrix(width)) for batch in batches]
         for first, second in pairwise(keys):
             n = min(len(first), len(second))
+            if not np.array_equal(first[:n], second[:n]):
+                continue
             _, counts = np.unique(first[:n], return_counts=True)
-            if n - counts.max() >= _DIFFERENT and np.array_equal(first[:n], second[:n]):
+            if n - counts.max() >= _DIFFERENT:
                 raise Unfit(f"mechanism ignores rng: two calls on {name} with different streams returned identical outputs")
         constant = [np.all(key == key[0]) for key in keys]
         if len(keys) > 1 and all(constant) and len({int(key[0]) for key in keys}) > 1 and min(map(len, keys)) >= 32:

@@ -46,6 +46,12 @@ def column(outputs: FloatArray) -> FloatArray:
 
 
 @jit
+def standard_laplace(coin: int, rng: Generator) -> float:
+    """Laplace(1): an exponential with the sign of a coin, 0 or 1; one primitive of a trace (`recording/tables/dpwitness.toml`)."""
+    return (2 * coin - 1) * rng.standard_exponential()
+
+
+@jit
 def fill_laplace(center: FloatArray, scale: float, out: FloatArray, rng: Generator) -> None:
     """Rows center + Laplace(scale): exponentials with the signs of fair coins, four times faster than Generator.laplace.
 
@@ -56,7 +62,7 @@ def fill_laplace(center: FloatArray, scale: float, out: FloatArray, rng: Generat
         for j in range(center.size):
             if drawn & 31 == 0:
                 coins = int(rng.random() * 4294967296.0)
-            out[i, j] = center[j] + scale * (2 * (coins & 1) - 1) * rng.standard_exponential()
+            out[i, j] = center[j] + scale * standard_laplace(coins & 1, rng)
             drawn, coins = drawn + 1, coins >> 1
 
 

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.random import Generator
 
 from dpwitness.mechanisms.numerics.jit import jit
-from dpwitness.mechanisms.numerics.laws import fair_coins, laplace_log_cdf, laplace_log_density, laplace_nodes
+from dpwitness.mechanisms.numerics.laws import fair_coins, laplace_log_cdf, laplace_log_density, laplace_nodes, standard_laplace
 from dpwitness.mechanisms.terms.protocol import FloatArray
 
 ABOVE, BELOW, NOT_ASKED = 1.0, 0.0, -1.0
@@ -42,15 +42,13 @@ def fill_calls(
             if fresh:
                 if coins == 1:
                     coins = fair_coins(rng)
-                noise = b * rng.standard_exponential()
-                threshold = center + (noise if coins & 1 else -noise)
+                threshold = center + b * standard_laplace(coins & 1, rng)
                 coins >>= 1
             noisy = answers[j]
             if s > 0:
                 if coins == 1:
                     coins = fair_coins(rng)
-                noise = s * rng.standard_exponential()
-                noisy += noise if coins & 1 else -noise
+                noisy += s * standard_laplace(coins & 1, rng)
                 coins >>= 1
             called = noisy >= threshold
             out[i, j] = (

@@ -23,7 +23,15 @@ from dpwitness.mechanisms.balls.maximum import max_between, max_log_density, max
 from dpwitness.mechanisms.domains import Answers
 from dpwitness.mechanisms.numerics.drawing import Draws
 from dpwitness.mechanisms.numerics.jit import jit
-from dpwitness.mechanisms.numerics.laws import as_vector, column, fair_coins, laplace_log_cdf, laplace_log_density, laplace_nodes
+from dpwitness.mechanisms.numerics.laws import (
+    as_vector,
+    column,
+    fair_coins,
+    laplace_log_cdf,
+    laplace_log_density,
+    laplace_nodes,
+    standard_laplace,
+)
 from dpwitness.mechanisms.terms.notions import PureDP
 from dpwitness.mechanisms.terms.optional import offered_when
 from dpwitness.mechanisms.terms.pairs import Pair
@@ -227,8 +235,7 @@ def fill_noisy_max(answers: FloatArray, scale: float, names: bool, values: bool,
         for j in range(answers.size):
             if coins == 1:
                 coins = fair_coins(rng)
-            noise = scale * rng.standard_exponential()
-            noisy = answers[j] + (noise if coins & 1 else -noise)
+            noisy = answers[j] + scale * standard_laplace(coins & 1, rng)
             coins >>= 1
             if noisy > value:
                 best, value = j, noisy

@@ -11,6 +11,9 @@ import itertools
 import re
 import shlex
 import shutil
+import subprocess
+import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -18,6 +21,8 @@ from markdown_it import MarkdownIt
 
 import dpwitness
 from dpwitness import cli
+from dpwitness.auditors.storing.store import read_store
+from dpwitness.mechanisms.terms.validation import InvalidArgument
 
 ROOT = Path(dpwitness.__file__).resolve().parent.parent
 DOCS = ROOT / "docs"
@@ -153,3 +158,42 @@ def test_examples_print_what_is_shown(page, tmp_path, monkeypatch):
     told = io.StringIO()
     found = doctest.DocTestRunner(verbose=False).run(session, out=told.write)
     assert found.attempted and not found.failed, told.getvalue()
+
+
+def _done(file):
+    """Runs that a store holds, of the one audit in it."""
+    if not file.exists():
+        return 0
+    with contextlib.suppress(InvalidArgument), read_store(file) as store:  # made at this moment
+        return sum(entry.done for entry in store.entries())
+    return 0
+
+
+def test_an_audit_that_is_killed_goes_on_as_printed(tmp_path):
+    """The page's own command on two Dask workers, killed and run again, ends as an audit that was never stopped."""
+    pytest.importorskip("distributed")
+    shutil.copy(DOCS / "examples" / "mine.py", tmp_path)
+    printed = next(block for block in fences(DOCS / "scale.md", "console") if "Killed" in block).splitlines()
+    first, again = (line[2:] for line in printed if line.startswith("$ "))
+    assert first == again and "--executor dask-local:2 --store run.db" in first
+
+    def begun(line):
+        return subprocess.Popen(
+            [sys.executable, "-m", *shlex.split(line)], cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        )
+
+    with begun(first) as process:
+        while _done(tmp_path / "run.db") < 5_000_000 and process.poll() is None:
+            time.sleep(0.05)
+        assert process.poll() is None
+        process.kill()
+        _, told_first = process.communicate()
+    with begun(again) as process:
+        out, told_again = process.communicate()
+    with begun(first.partition(" --executor")[0]) as process:
+        whole, _ = process.communicate()
+    assert out == whole and process.returncode == 1
+    number = re.compile(r"[\d,.]+")
+    shape = [number.sub("N", line) for line in printed if not line.startswith("$ ") and line != "Killed"]
+    told = [number.sub("N", line) for line in (told_first + told_again).splitlines() if "noisy_sum" in line]
+    assert [line.replace("ms", "ns").replace("us", "ns") for line in told] == shape

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import random
 import resource
@@ -86,6 +87,7 @@ def long(folder: Path) -> list[Row]:
     size = os.path.getsize(folder / f"{LONG}.db") / 1e6
     return [
         Row(f"{LONG:.0e} rounds: run of those that were planned", 1.0, found[LONG][2] / LONG, "share"),
+        Row(f"{LONG:.0e} rounds: processor time", math.inf, found[LONG][1], "s", at_most=True),
         Row(f"memory at {LONG:.0e} rounds beyond that at {SHORT:.0e}", 10.0, found[LONG][0] - found[SHORT][0], "MiB", at_most=True),
         Row(f"store at {LONG:.0e} rounds", 50.0, size, "MB", at_most=True),
         Row("chunk bookkeeping, of processor time", 0.02, bookkeeping(), "share", at_most=True),
@@ -96,13 +98,14 @@ def bookkeeping() -> float:
     """The share of processor time that a stage of Laplace rounds spends outside of its tasks, of a quarter of a second each."""
     import numpy as np
 
+    from dpwitness.auditors.black_box.stages import LARGEST_CHUNK
     from dpwitness.auditors.events.rules import Intervals
     from dpwitness.auditors.running.engine import Inline, Pace, Phase, Stage, counts
     from dpwitness.mechanisms import Laplace
 
     mechanism = Laplace(1.0)
     event = Intervals(0, np.array([1.2]), np.array([0.0, 1.0]))
-    stage = Stage(mechanism.sample, mechanism.worst_pair(), 1, (0, 0, Phase.TEST), 2 * 10**9, 2**18, 60.0)
+    stage = Stage(mechanism.sample, mechanism.worst_pair(), 1, (0, 0, Phase.TEST), 2 * 10**9, LARGEST_CHUNK, 60.0)
     executor, pace = Inline(), Pace()
     list(counts(stage, [event], executor, Pace()))  # compiled, and warm
     before, within = resource.getrusage(resource.RUSAGE_SELF), 0.0

@@ -13,7 +13,9 @@ from typing import Any
 
 import numpy as np
 
-from dpwitness.auditors.running.engine import Stage
+from dpwitness.auditors.events.rules import Intervals
+from dpwitness.auditors.running.spans import run_span
+from dpwitness.auditors.running.stage import Stage
 from dpwitness.bench.pace import endurance
 from dpwitness.bench.table import Row, Table
 from dpwitness.executors.opening import executor
@@ -28,6 +30,7 @@ SECONDS = 4.0  # of each run, on one worker
 Key = tuple[str, str, float]  # executor, mechanism, seconds of a task
 
 _PAIR = Pair(np.array([0.0]), np.array([1.0]))
+_EVENT = Intervals(0, np.array([0.5]), np.array([0.0, 1.0]))
 
 
 def scalar(dataset: Any, size: int, rng: np.random.Generator) -> Any:
@@ -46,10 +49,10 @@ class Work:
 
 
 def rounds(stage: Stage, first: int, last: int) -> tuple[int, int, float, float]:
-    """Run chunks first, ..., last - 1, as an audit's test does: guesses "D1", the process, and its processor time before and after."""
+    """Run chunks first, ..., last - 1, as an audit's test does: rounds, the process, and its processor time before and after."""
     before = time.process_time()
-    count = sum(int(np.sum(side.matrix() > 0.5)) for index in range(first, last) for side in stage.sample(index) if side is not None)
-    return count, os.getpid(), before, time.process_time()
+    span = run_span(stage, [_EVENT], 0, False, first, last)
+    return sum(part.rounds for _, part in span.parts), os.getpid(), before, time.process_time()
 
 
 def throughput(pool: Executor, work: Work) -> tuple[float, float]:
@@ -73,7 +76,7 @@ def throughput(pool: Executor, work: Work) -> tuple[float, float]:
 def works() -> list[Work]:
     """Python and jitted, in tasks of a quarter of a second and of a second."""
     found = []
-    for name, run, chunk in (("Python", scalar, 2**12), ("jitted", Laplace(1.0).sample, 2**16)):
+    for name, run, chunk in (("Python", scalar, 2**12), ("jitted", Laplace(1.0).sample, 2**18)):
         stage = Stage(run, _PAIR, 1, (0, 0, 0), 10**9, chunk, 300.0)
         rounds(stage, 0, 2)
         started = time.perf_counter()
