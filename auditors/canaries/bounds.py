@@ -1,9 +1,8 @@
-"""From numbers of right guesses to the largest parameter that they refute, for either theorem, and how the number of guesses is paid for."""
+"""From numbers of right guesses to the largest parameter that they refute, and how the choice of the number of guesses is paid for."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -12,34 +11,28 @@ from dpwitness.auditors.canaries.curves import lines_of
 from dpwitness.mechanisms.terms.notions import Claim
 from dpwitness.mechanisms.terms.protocol import FloatArray
 
+Law = Callable[[FloatArray, FloatArray, FloatArray, float, int], FloatArray]
+
 _HALVINGS = 40
 _MOST = 200.0  # of an epsilon
-_MAIN = 0.9  # of the error goes to the number of guesses at which Gaussian noise shows best, the rest to one smaller and one larger
-_OTHERS = (1 / 6, 2.5)
+_MAIN = 0.95  # of the error goes to the number of guesses at which Gaussian noise shows best, the rest to a smaller one and a larger one
+_OTHERS = (1 / 6, 6.0)
 
 
-@dataclass(frozen=True, slots=True)
-class Try:
-    """So many guesses, of which so many were right, tested at this error: what they refute."""
-
-    guesses: int
-    right: int
-    alpha: float
-    lower: float
-
-
-def epsilons_refuted(right: FloatArray, guesses: FloatArray, delta: float, canaries: int, alpha: float) -> FloatArray:
-    """Largest epsilon that each of these counts refutes by `counting.p_value`, rounded down; 0 where it refutes none.
+def epsilons_refuted(
+    right: FloatArray, guesses: FloatArray, delta: float, canaries: int, alpha: float, law: Law = counting.p_value
+) -> FloatArray:
+    """Largest epsilon that each of these counts refutes by `counting`, rounded down; 0 where it refutes none.
 
     Examples
     --------
     >>> epsilons_refuted(np.array([90.0, 60.0]), np.array([100.0, 100.0]), 1e-5, 1000, 0.05).round(3).tolist()
-    [1.602, 0.059]
+    [1.628, 0.05]
     """
     right, guesses = np.asarray(right, dtype=float), np.asarray(guesses, dtype=float)
 
     def refuted(epsilon: FloatArray) -> np.ndarray:
-        return np.asarray(counting.p_value(right, guesses, epsilon, delta, canaries) <= alpha)
+        return np.asarray(law(right, guesses, epsilon, delta, canaries) <= alpha)
 
     low, high = np.zeros_like(right), np.full_like(right, _MOST)
     some = refuted(low)
@@ -81,13 +74,13 @@ def schedule(canaries: int, most: int, alpha: float) -> list[tuple[int, float]]:
 
     Examples
     --------
-    >>> schedule(5000, 2900, 0.05)
-    [(390, 0.045), (65, 0.0025), (976, 0.0025)]
+    >>> [(guesses, round(share, 5)) for guesses, share in schedule(5000, 2900, 0.05)]
+    [(390, 0.0475), (65, 0.00125), (2340, 0.00125)]
     """
     main = max(1, min(most, round(0.45 * canaries), int(36 * canaries**0.28)))
     others = sorted({max(1, min(most, round(part * main))) for part in _OTHERS} - {main})
     share = (1 - _MAIN) * alpha / len(others) if others else 0.0
-    return [(main, alpha - share * len(others)), *((guesses, share) for guesses in others)]
+    return [(main, _MAIN * alpha if others else alpha), *((guesses, share) for guesses in others)]
 
 
 def sizes(most: int) -> np.ndarray:

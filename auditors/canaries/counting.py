@@ -24,9 +24,9 @@ q_k <= q_j + sum_{j < i <= k} z_i / (i w_i). Multiply by w_j w_k and sum over j 
 
     P(C >= v) P(B < v) <= P(C < v) P(B >= v) + sum_i z_i G_i,    G_i = P(B < min(v, i)) P(B >= max(v, i)) / (i w_i),
 
-that is P(C >= v) <= P(B >= v) + m delta max_i G_i. Binomial laws are log-concave: P(B >= i) / w_i falls in i, and for i <= v, with
-i w_i = e^epsilon (r - i + 1) w_{i-1}, P(B <= i - 1) / w_{i-1} and 1 / (r - i + 1) rise. So the largest is G_v. For r = m a law with z_v alone
-positive attains it: no bound from these coins alone is smaller. Steinke, Nasr and Jagielski (2023) is `steinke`; this one is below it.
+that is P(C >= v) <= P(B >= v) + m delta max_i G_i. Binomial laws are log-concave: P(B >= i) / w_i falls in i, and for i <= v,
+with i w_i = e^epsilon (r - i + 1) w_{i-1}, P(B <= i - 1) / w_{i-1} and 1 / (r - i + 1) rise. So the largest is G_v. For r = m it is
+attained, by counts whose z_v alone is positive and Y = S with as many coins turned, at random places (`tests/auditors/test_canaries.py`).
 
 **Any number of guesses.** If r itself is a function of Y and of coins of canaries that are not named, the lemma holds for sets T of pairs
 (r, k) and the proof for each r, with one sum of all z at most m delta. Let P(B >= v_r) <= a and m delta P(B >= v_r) / (v_r w_{v_r}) <= b
@@ -63,7 +63,7 @@ def chance(right: ArrayLike, guesses: ArrayLike, epsilon: ArrayLike, delta: Arra
     Examples
     --------
     >>> float(chance(90, 100, 1.0, 0.0, 1000).round(6)), float(chance(90, 100, 1.5, 1e-5, 1000).round(4))
-    (2e-05, 0.0248)
+    (2.7e-05, 0.0175)
     """
     v, r, eps, d = np.broadcast_arrays(*(np.asarray(x, dtype=float) for x in (right, guesses, epsilon, delta)))
     up = tail(v, r, eps)
@@ -80,7 +80,7 @@ def p_value(right: ArrayLike, guesses: ArrayLike, epsilon: ArrayLike, delta: flo
     Examples
     --------
     >>> float(p_value(90, 100, 1.5, 1e-5, 1000).round(4))
-    0.0249
+    0.0177
     """
     v, r, eps = np.broadcast_arrays(*(np.asarray(x, dtype=float) for x in (right, guesses, epsilon)))
     up = tail(v, r, eps)

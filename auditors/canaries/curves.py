@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, ClassVar
@@ -11,7 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.optimize import brentq
 
-from dpwitness.mechanisms.terms.notions import GDP, Claim
+from dpwitness.mechanisms.terms.notions import GDP, Claim, exact_claim, parse_claim
 from dpwitness.mechanisms.terms.protocol import FloatArray
 from dpwitness.mechanisms.terms.validation import InvalidArgument, require, require_integer, require_positive
 
@@ -178,6 +179,26 @@ def lines_of(claim: Claim) -> Lines:
     far = claim.parameter**2 / 2 + _FARTHEST * claim.parameter
     epsilons = np.linspace(far, -far, _TANGENTS)
     return epsilons, np.asarray(claim.delta(epsilons), dtype=float)
+
+
+def read_claim(text: str, numbers: Sequence[float] | None = None) -> Claim:
+    """A claim about canaries from its text: those of `parse_claim`, and ``dpsgd:NOISE,RATE,STEPS``; `numbers` are its exact ones.
+
+    Examples
+    --------
+    >>> read_claim("dpsgd:1.1,0.01,1000")
+    DPSGD(noise_multiplier=1.1, sampling_probability=0.01, steps=1000)
+    """
+    kind, _, rest = text.partition(":") if isinstance(text, str) else ("", "", "")
+    if kind == TradeoffCurve.kind and numbers is not None:
+        return TradeoffCurve(numbers[1::2], numbers[2::2], numbers[0])
+    if kind != DPSGD.kind:
+        return parse_claim(text) if numbers is None else exact_claim(text, numbers)
+    try:
+        noise, rate, steps = (float(part) for part in rest.split(",")) if numbers is None else numbers
+    except ValueError:
+        raise InvalidArgument(f"claim must have the form dpsgd:NOISE,RATE,STEPS, got {text!r}") from None
+    return DPSGD(noise, rate, require_integer("steps", steps, "DPSGD", most=10**7))
 
 
 def epsilon_at(claim: Claim, delta: float) -> float:

@@ -14,9 +14,11 @@ import numpy as np
 
 from dpwitness.mechanisms.terms.protocol import FloatArray
 
-_MIDDLE, _OTHERS = 0.4, 0.02  # shares of the canaries whose coins are given away: the middle scores, and of the others
+_MIDDLE, _OTHERS = 0.55, 0.02  # shares of the canaries whose coins are given away: the middle scores, and of the others
 _FITTED = 20_000  # coins that the regression looks at, at most
-_PRIOR = np.array([0.05, 0.5, 0.05])  # standard deviations: of log-odds at the middle; of the slope, which is 0.5 before anything is seen; of its
+_PRIOR = np.array(
+    [0.05, 0.25, 0.05]
+)  # standard deviations: of log-odds at the middle; of the slope, which is 0.25 before anything is seen; of its
 # difference between the sides
 _LARGEST = 12.0  # log-odds, and distances from the middle in its own units
 
@@ -48,7 +50,7 @@ class Guesses:
         return np.concatenate([[0.0], np.cumsum(1 / (1 + np.exp(-self.odds)))])
 
 
-def guesses(scores: FloatArray, coins: np.ndarray, rng: np.random.Generator) -> Guesses:
+def ordered(scores: FloatArray, coins: np.ndarray, rng: np.random.Generator) -> Guesses:
     """Order canaries by how sure a guess about them is; `coins` is looked at only where it is given away."""
     shuffled = rng.permutation(scores.size)
     order = shuffled[np.argsort(scores[shuffled], kind="stable")]
@@ -76,7 +78,7 @@ def _features(scores: FloatArray, order: np.ndarray) -> FloatArray:
 
 def _fit(features: FloatArray, coins: np.ndarray) -> FloatArray:
     """The mode of the posterior of a logistic regression, by Newton's method."""
-    center, precision = np.array([0.0, 0.5, 0.0]), 1 / _PRIOR**2
+    center, precision = np.array([0.0, 0.25, 0.0]), 1 / _PRIOR**2
     found = center.copy()
     for _ in range(30):
         p = 1 / (1 + np.exp(-np.clip(features @ found, -30, 30)))

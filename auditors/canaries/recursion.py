@@ -10,11 +10,11 @@ c / (r - c) times B_c - B_{c+1}.
 
 If A + B exceeds r / m on the way, P(C >= v) < alpha under every mechanism that obeys g.
 
-*Proof.* Suppose P(C >= v) >= alpha, and let p be the law of C. Moving probability from a count k >= 1 to k - 1 lowers A_k, raises B_{k-1} and
-leaves all other A_c and B_{c-1}, c <= k, no harder to satisfy: A_c does not rise and B_{c-1} does not fall. So, of the inequalities for
-c <= v, none breaks when all that lies above v is moved to v, when what P(C >= v) has beyond alpha is moved to v - 1, or when, going
-down from c = v, what lies at c - 1 beyond the need of B_{c-1} >= h(A_c) is moved to c - 2. What is left of this is the recursion, as
-A + B = (r / m) times the probability so far, and the rest lies at 0. Probability never exceeds one, so neither does A + B exceed r / m.
+*Proof.* Suppose P(C >= v) >= alpha, and let p be the law of C. Moving probability from a count k to k - 1 lowers A_k and raises B_{k-1}
+by as much, and so every A_c and B_{c-1} with c <= k: these inequalities get easier. Only that of c = k + 1 gets harder, as B_k falls. Use
+those of c <= v alone. Then all that lies above v may be moved down to v, what P(C >= v) has beyond alpha to v - 1, and, going down from
+c = v, whatever at c - 1 goes beyond the need of B_{c-1} >= h(A_c) to c - 2. What is left is the recursion, and a rest at 0: each A + B is
+r / m times the probability at counts from c - 1 on, which never exceeds one.
 
 The curve is given by lines, g(q) = min_j (e^{epsilon_j} q + delta_j): any valid lines give a valid g, so h(a) = max_j e^{-epsilon_j}
 (a - delta_j) errs on the safe side, whatever their number. A rises on the way, so the best line is found by walking: a step costs O(1), and
