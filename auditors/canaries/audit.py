@@ -71,7 +71,8 @@ def audit_canaries(
     scores_in, scores_out : array_like, or list of array_like
         Scores of canaries that were included, and of those left out; of several runs, a list of them each.
     claim : Claim or str
-        ``pure:EPS``, ``approx:EPS,DELTA``, ``gdp:MU``, ``dpsgd:NOISE,RATE,STEPS``; or a `DPSGD` or `TradeoffCurve`. Between data sets that differ in one canary.
+        ``pure:EPS``, ``approx:EPS,DELTA``, ``gdp:MU``, ``dpsgd:NOISE,RATE,STEPS``; or a `DPSGD` or
+        `TradeoffCurve`. Between data sets that differ in one canary.
     confidence : float
         In (0, 1).
     seed : int

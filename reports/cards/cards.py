@@ -36,15 +36,17 @@ def card(entry: Entry) -> list[str]:
     if result.get("accepted"):
         lines += [f"Accepted {prose(acceptance(result))}.", ""]
     if entry.witness_file:
+        counted = result.get("kind") == "canaries"
+        how = "from its counts" if counted else "with fresh randomness"
         lines += [
-            f"Witness: [{entry.witness_file}]({entry.witness_file}). Anyone can reach this verdict again, with fresh randomness:",
+            f"Witness: [{entry.witness_file}]({entry.witness_file}). Anyone can reach this verdict again, {how}:",
             "",
             "```",
             f"dpwitness replay {entry.witness_file}",
             "```",
             "",
         ]
-        if not (result.get("witness") or {}).get("target"):
+        if not counted and not (result.get("witness") or {}).get("target"):
             lines += [
                 "The file names no mechanism, as this one stands in no module: call `dpwitness.replay(file, mechanism=...)` instead.",
                 "",
