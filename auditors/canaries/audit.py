@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -135,10 +134,8 @@ def audit_canaries(
     if delta > 0:
         gaussian = best.lower if by_curve and isinstance(claim, GDP) else _by_curve(GDP(1.0), right, schedule(size, most, alpha), size)[0]
         gaussian = epsilon_at(GDP(gaussian), delta) if gaussian > 0 else 0.0
-
-    def lower(r: int, v: int) -> float:
-        return lower_of(method, claim, v, r, size, delta, alpha)
-
+    asked = np.unique(np.geomspace(1, most, _COURSE).astype(int)) if not isinstance(claim, DPSGD) else np.empty(0, dtype=int)
+    course = zip(asked.tolist(), right[asked].tolist(), _alone(method, claim, right[asked], asked, size, delta, alpha), strict=True)
     return CanaryResult(
         name=name or "canaries",
         claim=claim,
@@ -160,7 +157,7 @@ def audit_canaries(
         gaussian_lower=gaussian,
         detectable=detectable(claim, size, alpha, delta, by_curve),
         tested=tuple(tested),
-        picture=_picture(canaries, named, right, best, None if isinstance(claim, DPSGD) else lower),
+        picture=_picture(canaries, named, best, tuple(course)),
         notes=(*notes, ASSUMED, *([_POOLED] if canaries.runs > 1 else []), *canaries.notes),
         target=target,
         seconds=time.perf_counter() - begin,
@@ -240,9 +237,15 @@ def _error(method: str, claim: Claim, each: Guessed, size: int, delta: float, fi
     return math.exp(high)
 
 
-def _picture(
-    canaries: Canaries, named: Guesses, right: np.ndarray, best: Guessed, lower: Callable[[int, int], float] | None
-) -> CanaryPicture:
+def _alone(method: str, claim: Claim, right: np.ndarray, guesses: np.ndarray, size: int, delta: float, alpha: float) -> list[float]:
+    """What each number of guesses would certify, had it been the only one."""
+    if method == "counting":
+        return [float(lower) for lower in epsilons_refuted(right, guesses, delta, size, alpha, counting.chance)]
+    each = zip(right.tolist(), guesses.tolist(), strict=True)
+    return [lower_of(method, claim, v, r, size, delta, alpha) for v, r in each]
+
+
+def _picture(canaries: Canaries, named: Guesses, best: Guessed, course: tuple[tuple[int, int, float], ...]) -> CanaryPicture:
     """For a person: it certifies nothing. Far scores stand in the outermost cells."""
     low, high = np.quantile(canaries.scores, [0.001, 0.999])
     edges = np.linspace(low, high, _CELLS + 1) if high > low else np.linspace(low - 0.5, high + 0.5, _CELLS + 1)
@@ -252,12 +255,11 @@ def _picture(
     def counted(which: Any) -> tuple[int, ...]:
         return tuple(np.bincount(cell[which], minlength=_CELLS).tolist())
 
-    asked = np.unique(np.geomspace(1, named.chosen.size, _COURSE).astype(int)).tolist() if lower is not None else []
     return CanaryPicture(
         edges=tuple(edges.tolist()),
         included=counted(canaries.coins),
         left_out=counted(~canaries.coins),
         guessed_in=counted(chosen[says_in]),
         guessed_out=counted(chosen[~says_in]),
-        course=tuple((r, int(right[r]), lower(r, int(right[r]))) for r in asked if lower is not None),
+        course=course,
     )

@@ -34,7 +34,7 @@ class Curve(Claim):
     def tradeoff(self, fpr: ArrayLike) -> FloatArray:
         q = np.asarray(fpr, dtype=float)
         epsilons, deltas = self.lines()
-        return np.minimum(1.0, (np.exp(epsilons) * q[..., None] + deltas).min(axis=-1))
+        return np.asarray(np.minimum(1.0, (np.exp(epsilons) * q[..., None] + deltas).min(axis=-1)))
 
     def parameter_at(self, fpr: ArrayLike, tpr: ArrayLike) -> FloatArray:
         raise InvalidArgument(f"claim must be pure, approx, zcdp, rdp or gdp where single events are counted, got {self}")

@@ -38,7 +38,8 @@ def read(scores_in: Any, scores_out: Any, ids_in: Any = None, ids_out: Any = Non
     grouped = (groups if many else [groups]) if groups is not None else [None] * len(ins)
     if any(len(each) != len(ins) for each in (*named, grouped)):
         raise InvalidArgument(f"{_OWNER}: ids_in, ids_out and groups must have as many runs as scores_in, {len(ins)}")
-    read_runs = [_run(*each, f" of run {i}" if many else "") for i, each in enumerate(zip(ins, outs, *named, grouped, strict=True))]
+    told = [f" of run {i}" if many else "" for i in range(len(ins))]
+    read_runs = [_run(*each) for each in zip(ins, outs, *named, grouped, told, strict=True)]
     scores = np.concatenate([run.scores for run in read_runs])
     coins = np.concatenate([run.coins for run in read_runs])
     return Canaries(scores, coins, len(ins), tuple(dict.fromkeys(note for run in read_runs for note in run.notes)))

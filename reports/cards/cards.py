@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from dpwitness.auditors.results.verdicts import Verdict
 from dpwitness.mechanisms.terms.reading import Json
 from dpwitness.reports.cards.kinds import CARDS, TABLES
-from dpwitness.reports.words.facts import Card, Entry, Facts, _environment, claim_of, enclosure, pair_facts, relation_fact, run_facts
+from dpwitness.reports.words.facts import Card, Entry, Facts, _environment, again, claim_of, enclosure, pair_facts, relation_fact, run_facts
 from dpwitness.reports.words.summary import acceptance, error_of, violated_in_bits
 from dpwitness.reports.words.wording import beyond, code, count, dataset, figure, number, prose, table, verdict
 
@@ -37,9 +37,8 @@ def card(entry: Entry) -> list[str]:
         lines += [f"Accepted {prose(acceptance(result))}.", ""]
     if entry.witness_file:
         counted = result.get("kind") == "canaries"
-        how = "from its counts" if counted else "with fresh randomness"
         lines += [
-            f"Witness: [{entry.witness_file}]({entry.witness_file}). Anyone can reach this verdict again, {how}:",
+            f"Witness: [{entry.witness_file}]({entry.witness_file}). Anyone can reach this verdict again, {again(result)}:",
             "",
             "```",
             f"dpwitness replay {entry.witness_file}",
