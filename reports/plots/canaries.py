@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -56,7 +56,7 @@ def draw_course(axes: Axes, result: Json) -> None:
     if claim is not None:
         levels.append(claim.parameter)
         axes.axhline(claim.parameter, color=INK, linestyle="--", linewidth=1.3)
-        told = {"xycoords": ("axes fraction", "data"), "xytext": (0, 2), "textcoords": "offset points"}
+        told: Any = {"xycoords": ("axes fraction", "data"), "xytext": (0, 2), "textcoords": "offset points"}
         axes.annotate(f"claimed {claim}", (0.01, claim.parameter), fontsize=SMALL, **told)
     axes.plot(course[:, 0], course[:, 1], color=BLUE, linewidth=1.4, marker=".")
     broken = claim is not None and certified > claim.parameter
