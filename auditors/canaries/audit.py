@@ -189,8 +189,10 @@ def _tested(
     if fixed is not None:
         planned = [(fixed, alpha)]
     elif method == "counting":  # the expected bound chooses: the coins of the guesses are not looked at
-        asked = sizes(most)
-        planned = [(int(asked[epsilons_refuted(named.expected()[asked], asked, delta, size, alpha).argmax()]), alpha)]
+        asked, expected = sizes(most), named.expected()
+        bound = epsilons_refuted(expected[asked], asked, delta, size, alpha)
+        clear = (expected[asked] - asked / 2) / np.sqrt(asked)  # decides where nothing is expected to be refuted
+        planned = [(int(asked[np.lexsort((clear, bound))[-1]]), alpha)]
     elif method == "steinke":
         planned = [(max(1, round(_FEWER * schedule(size, most, alpha)[0][0])), alpha)]
     else:

@@ -10,7 +10,7 @@ from scipy.special import expit, ndtr
 from scipy.stats import binom
 
 from dpwitness.auditors.canaries.bounds import epsilons_refuted, largest, parameter_refuted, schedule, sizes
-from dpwitness.auditors.canaries.counting import p_value
+from dpwitness.auditors.canaries.counting import chance, p_value
 from dpwitness.auditors.canaries.curves import Curve, epsilon_at, gaussian_with, lines_of
 from dpwitness.auditors.canaries.recursion import refutes
 from dpwitness.auditors.results.verdicts import SCHEMA, strict
@@ -146,7 +146,7 @@ def certified(mu: float, canaries: int, alpha: float, delta: float, by_curve: bo
     guesses, p = shares(mu, canaries)
     right = binom.ppf(1 - power, guesses, p)
     if not by_curve:
-        lower = epsilons_refuted(right, guesses, delta, canaries, alpha)
+        lower = epsilons_refuted(right, guesses, delta, canaries, alpha, chance)
         return int(guesses[lower.argmax()]), float(lower.max())
     best, chosen = 0.0, int(guesses[-1])
     for r, v in zip(guesses.tolist(), right.astype(int).tolist(), strict=True):

@@ -166,7 +166,7 @@ class CanaryResult(Result):
             "included": self.included,
             "runs": self.runs,
             "guesses": self.guesses,
-            "right": self.right,
+            "guessed_right": self.right,
             "alpha": self.alpha,
             "tested": [each.to_json() for each in self.tested],
             "picture": self.picture.to_json() if self.picture else None,

@@ -83,7 +83,7 @@ def _canaries(entry: Entry) -> Facts:
     symbol, delta = result.get("parameter", "epsilon"), result.get("delta")
     at = f"at delta = {figure(delta)}"
     gaussian = result.get("gaussian_lower")
-    right, guesses = number(result.get("right")) or 0.0, number(result.get("guesses")) or 1.0
+    right, guesses = number(result.get("guessed_right")) or 0.0, number(result.get("guesses")) or 1.0
     chosen = "fixed before the scores were seen" if result.get("fixed") else "chosen from scores and coins that were given away"
     facts = [
         ("claim", code(result.get("claim"))),

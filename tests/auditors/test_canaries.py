@@ -350,4 +350,4 @@ def test_the_command(tmp_path, capsys, monkeypatch):
         assert main(["canaries", bad, "--claim", "gdp:1"]) == 2
         assert told in capsys.readouterr().err
     assert main(["plan", "--canaries", "1000", "--claim", "approx:8,1e-5", "--confidence", "0.95"]) == 0
-    assert "at most epsilon = 3.04 of 8" in capsys.readouterr().out
+    assert "at most epsilon = 3.05 of 8" in capsys.readouterr().out
