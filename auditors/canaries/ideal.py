@@ -11,12 +11,12 @@ from scipy.stats import binom
 
 from dpwitness.auditors.canaries.bounds import epsilons_refuted, largest, parameter_refuted, schedule, sizes
 from dpwitness.auditors.canaries.counting import chance, p_value
-from dpwitness.auditors.canaries.curves import Curve, epsilon_at, gaussian_with, lines_of
+from dpwitness.auditors.canaries.curves import Curve, epsilon_at, gaussian_with, lines_of, read_claim
 from dpwitness.auditors.canaries.recursion import refutes
 from dpwitness.auditors.results.verdicts import SCHEMA, strict
-from dpwitness.mechanisms.terms.notions import GDP, Claim, parse_claim
+from dpwitness.mechanisms.terms.notions import GDP, Claim
 from dpwitness.mechanisms.terms.reading import Json
-from dpwitness.mechanisms.terms.validation import InvalidArgument, require_integer, require_probability, require_type
+from dpwitness.mechanisms.terms.validation import InvalidArgument, require_integer, require_one_of, require_probability, require_type
 
 _SIZES = 40
 _MOST = 64.0  # of an epsilon that is looked for
@@ -83,7 +83,8 @@ def canary_limit(
     ----------
     claim : Claim or str
         ``approx:EPSILON,DELTA``: the theorem for (epsilon, delta)-DP, at the Gaussian noise of that epsilon and delta. ``gdp:MU``, or
-        with ``method="curve"`` an approximate claim too: that for Gaussian curves.
+        with ``method="curve"`` an approximate claim too: that for Gaussian curves. A `DPSGD` or `TradeoffCurve` stands for the Gaussian
+        curve with its epsilon at `delta`.
     canaries, runs : int
         Canaries of each run, included and left out together, and runs.
     delta : float
@@ -103,13 +104,16 @@ def canary_limit(
     (3.0, 4.8)
     """
     owner = "canary_limit"
-    claim = parse_claim(claim) if isinstance(claim, str) else claim
+    claim = read_claim(claim) if isinstance(claim, str) else claim
     require_type("claim", claim, Claim, "be a claim", owner)
     size = require_integer("canaries", canaries, owner, least=10, most=MOST)
     many = require_integer("runs", runs, owner, most=10**6)
     alpha = 1 - require_probability("confidence", confidence, owner)
-    if isinstance(claim, Curve) or not (isinstance(claim, GDP) or claim.bounds_epsilon) or claim.is_pure:
-        raise InvalidArgument(f"{owner}: claim must be approx:EPSILON,DELTA or gdp:MU, whose noise may be Gaussian, got {claim}")
+    require_one_of("method", method, ("best", "curve"), owner)
+    if isinstance(claim, Curve):
+        claim = gaussian_with(epsilon_at(claim, require_probability("delta", delta, owner)), delta)
+    if not (isinstance(claim, GDP) or claim.bounds_epsilon) or claim.is_pure:
+        raise InvalidArgument(f"{owner}: claim must be approx:EPSILON,DELTA, gdp:MU or a curve, whose noise may be Gaussian, got {claim}")
     if claim.bounds_epsilon:
         delta = claim.delta_budget
     else:

@@ -272,6 +272,12 @@ def test_limits(epsilon, canaries, counted, curve):
     assert dpw.canary_limit(claim, canaries, runs=10).epsilon > counted
 
 
+def test_the_limit_of_a_training_is_that_of_the_gaussian_with_its_epsilon():
+    assert dpw.canary_limit(DPSGD(1.0, 1.0, 1), 1000).epsilon == pytest.approx(dpw.canary_limit("gdp:1", 1000).epsilon, rel=0.01)
+    with pytest.raises(InvalidArgument, match="claim must be approx:EPSILON,DELTA, gdp:MU or a curve"):
+        dpw.canary_limit("pure:1", 1000)
+
+
 def test_curves():
     assert epsilon_at(DPSGD(1.0, 1.0, 1), 1e-5) == pytest.approx(epsilon_at(dpw.GDP(1.0), 1e-5), rel=1e-3)
     epsilons, deltas = DPSGD(1.0, 1.0, 1).lines()
