@@ -5,6 +5,11 @@ from .auditors.canaries.curves import DPSGD as DPSGD
 from .auditors.canaries.curves import TradeoffCurve as TradeoffCurve
 from .auditors.canaries.ideal import CanaryLimit as CanaryLimit
 from .auditors.canaries.ideal import canary_limit as canary_limit
+from .auditors.canaries.implied import ImpliedTraining as ImpliedTraining
+from .auditors.canaries.implied import implied_training as implied_training
+from .auditors.canaries.making import GradientCanaries as GradientCanaries
+from .auditors.canaries.making import canary_records as canary_records
+from .auditors.canaries.making import prediction_scores as prediction_scores
 from .auditors.checks.run import check_mechanism as check_mechanism
 from .auditors.checks.run import parametrize_with_checks as parametrize_with_checks
 from .auditors.gray_box.trace import trace as trace

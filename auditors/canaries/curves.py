@@ -5,8 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import lru_cache
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -15,12 +14,12 @@ from scipy.optimize import brentq
 from dpwitness.mechanisms.terms.notions import GDP, Claim, exact_claim, parse_claim
 from dpwitness.mechanisms.terms.protocol import FloatArray
 from dpwitness.mechanisms.terms.validation import InvalidArgument, require, require_integer, require_positive
+from dpwitness.mechanisms.textbook.gradient_steps import subsampled_gaussian_loss
 
 Lines = tuple[FloatArray, FloatArray]  # epsilons, which fall, and deltas
 
 _TANGENTS = 600
 _FARTHEST = 8.0  # standard deviations of the loss that tangents reach to
-_STEP = 1e-3  # of the privacy loss that dp-accounting convolves
 _SPAN = 60.0  # largest epsilon of a DP-SGD curve
 
 
@@ -87,23 +86,15 @@ class DPSGD(Curve):
         return np.concatenate([epsilons[::-1], -epsilons[1:]]), np.concatenate([deltas[::-1], below])
 
     def delta(self, epsilon: ArrayLike) -> FloatArray:
-        return np.asarray(_loss(*self.numbers).get_delta_for_epsilon(np.atleast_1d(np.asarray(epsilon, dtype=float))))
+        return np.asarray(subsampled_gaussian_loss(*self.numbers).get_delta_for_epsilon(np.atleast_1d(np.asarray(epsilon, dtype=float))))
 
     def __str__(self) -> str:
         return f"dpsgd:{self.noise_multiplier:g},{self.sampling_probability:g},{self.steps}"
 
 
-@lru_cache(maxsize=64)
-def _loss(noise: float, sampling: float, steps: float) -> Any:
-    from dp_accounting.pld.privacy_loss_distribution import from_gaussian_mechanism
-
-    one = from_gaussian_mechanism(noise, sampling_prob=sampling, value_discretization_interval=_STEP, use_connect_dots=True)
-    return one.self_compose(int(steps)) if steps > 1 else one
-
-
 def _reach(claim: DPSGD) -> float:
     """An epsilon beyond which nothing is left to tell."""
-    return float(min(_SPAN, max(1.0, _loss(*claim.numbers).get_epsilon_for_delta(1e-12))))
+    return float(min(_SPAN, max(1.0, subsampled_gaussian_loss(*claim.numbers).get_epsilon_for_delta(1e-12))))
 
 
 @dataclass(frozen=True, slots=True, init=False, repr=False)
