@@ -59,9 +59,10 @@ class ImpliedTraining:
                 "every step obeys the step's law: assumed here, not shown"
             )
         return (
-            f"the step is VIOLATED: epsilon >= {self.step_lower:.4g} where {self.step_claimed:.4g} is promised, as with a noise multiplier of "
-            f"at most {self.noise_multiplier:.4g}; an accountant told so prints at least {self.implied:.4g} for {training}, in place of "
-            f"{self.claimed:.4g}. Implied, not certified: the training's claim has lost its proof, and only an audit of the training refutes it"
+            f"the step is VIOLATED: epsilon >= {self.step_lower:.4g} where {self.step_claimed:.4g} is promised, as with a noise "
+            f"multiplier of at most {self.noise_multiplier:.4g}; an accountant told so prints at least {self.implied:.4g} for {training}, "
+            f"in place of {self.claimed:.4g}. Implied, not certified: the training's claim has lost its proof, and only an audit of the "
+            "training refutes it"
         )
 
     def to_json(self) -> Json:
