@@ -171,7 +171,7 @@ def prediction_scores(predictions: ArrayLike, labels: ArrayLike, kind: str = "ma
         if not np.isin(known, (-1, 1)).all():
             raise InvalidArgument(f"{owner}: labels must be -1 or 1 for one number a canary, got {_odd(known, (-1, 1))}")
         margins = known * found
-        return margins if kind == "margin" else -np.logaddexp(0.0, -margins)
+        return np.asarray(margins if kind == "margin" else -np.logaddexp(0.0, -margins))
     classes = found.shape[1]
     if classes < 2 or not np.isin(known, np.arange(classes)).all():
         raise InvalidArgument(f"{owner}: labels must be 0 to {classes - 1}, of at least two classes, got {_odd(known, range(classes))}")
