@@ -45,9 +45,9 @@ class Guesses:
         """How many of the first r guesses are right, for r = 0, 1, ..."""
         return np.concatenate([[0], np.cumsum(coins[self.chosen] == self.included)])
 
-    def expected(self) -> FloatArray:
-        """The same, as the fit has it."""
-        return np.concatenate([[0.0], np.cumsum(1 / (1 + np.exp(-self.odds)))])
+    def expected(self, factor: float = 1.0) -> FloatArray:
+        """The same, as the fit has it, were its log-odds larger by a factor."""
+        return np.concatenate([[0.0], np.cumsum(1 / (1 + np.exp(-factor * self.odds)))])
 
 
 def ordered(scores: FloatArray, coins: np.ndarray, rng: np.random.Generator) -> Guesses:
