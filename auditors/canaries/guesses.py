@@ -17,7 +17,7 @@ from dpwitness.mechanisms.terms.protocol import FloatArray
 _MIDDLE, _OTHERS = 0.55, 0.02  # shares of the canaries whose coins are given away: the middle scores, and of the others
 _FITTED = 20_000  # coins that the regression looks at, at most
 _PRIOR = np.array(
-    [0.05, 0.25, 0.05]
+    [0.02, 0.12, 0.02]
 )  # standard deviations: of log-odds at the middle; of the slope, which is 0.25 before anything is seen; of its
 # difference between the sides
 _LARGEST = 12.0  # log-odds, and distances from the middle in its own units

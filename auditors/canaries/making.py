@@ -71,8 +71,8 @@ class GradientCanaries:
     def scores(self, update: ArrayLike) -> FloatArray:
         """Inner product of each canary's direction with a noisy sum of gradients, to be added up over steps: (count,).
 
-        For an update that goes against the gradient, such as a change of the model's parameters, it has the other sign; `audit_canaries`
-        learns the sign.
+        An update that goes against the gradient, such as a change of the model's parameters, is to be turned around first: large scores
+        speak for canaries that were included.
         """
         found = np.asarray(require_numbers("update", update, "GradientCanaries"), dtype=float).ravel()
         if found.size != self.dimension:
