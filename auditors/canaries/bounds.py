@@ -15,7 +15,7 @@ Law = Callable[[FloatArray, FloatArray, FloatArray, float, int], FloatArray]
 
 _HALVINGS = 40
 _MOST = 200.0  # of an epsilon
-_MAIN = 0.95  # of the error goes to the number of guesses at which Gaussian noise shows best, the rest to a smaller one and a larger one
+_MAIN = 0.98  # of the error goes to the number of guesses at which Gaussian noise shows best, the rest to a smaller one and a larger one
 _OTHERS = (1 / 6, 6.0)
 
 
@@ -75,7 +75,7 @@ def schedule(canaries: int, most: int, alpha: float) -> list[tuple[int, float]]:
     Examples
     --------
     >>> [(guesses, round(share, 5)) for guesses, share in schedule(5000, 2900, 0.05)]
-    [(358, 0.0475), (60, 0.00125), (2148, 0.00125)]
+    [(358, 0.049), (60, 0.0005), (2148, 0.0005)]
     """
     main = max(1, min(most, round(0.45 * canaries), int(33 * canaries**0.28)))
     others = sorted({max(1, min(most, round(part * main))) for part in _OTHERS} - {main})
