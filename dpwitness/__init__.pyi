@@ -1,5 +1,13 @@
 from .auditors.black_box.audit import audit as audit
 from .auditors.black_box.given import audit_outputs as audit_outputs
+from .auditors.canaries.audit import audit_canaries as audit_canaries
+from .auditors.canaries.ideal import CanaryLimit as CanaryLimit
+from .auditors.canaries.ideal import canary_limit as canary_limit
+from .auditors.canaries.implied import ImpliedTraining as ImpliedTraining
+from .auditors.canaries.implied import implied_training as implied_training
+from .auditors.canaries.making import GradientCanaries as GradientCanaries
+from .auditors.canaries.making import canary_records as canary_records
+from .auditors.canaries.making import prediction_scores as prediction_scores
 from .auditors.checks.run import check_mechanism as check_mechanism
 from .auditors.checks.run import parametrize_with_checks as parametrize_with_checks
 from .auditors.gray_box.trace import trace as trace
@@ -13,6 +21,7 @@ from .auditors.planning.plan import Plan as Plan
 from .auditors.planning.plan import plan as plan
 from .auditors.replaying.replay import replay as replay
 from .auditors.results.audit_result import AuditResult as AuditResult
+from .auditors.results.canary_result import CanaryResult as CanaryResult
 from .auditors.results.certify_result import CertifyResult as CertifyResult
 from .auditors.results.trace_result import TraceResult as TraceResult
 from .auditors.results.verdicts import Verdict as Verdict

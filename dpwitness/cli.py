@@ -9,7 +9,23 @@ from collections.abc import Sequence
 from typing import NoReturn
 
 from dpwitness.colors import wanted
-from dpwitness.commands import audit, bench, check, claims, compare, listing, plan, protocol, replay, report, store, suite, targets, trace
+from dpwitness.commands import (
+    audit,
+    bench,
+    canaries,
+    check,
+    claims,
+    compare,
+    listing,
+    plan,
+    protocol,
+    replay,
+    report,
+    store,
+    suite,
+    targets,
+    trace,
+)
 from dpwitness.commands.common import coloring
 from dpwitness.ending import OK, TRACEBACK, USAGE, Stream, guarded, streams
 from dpwitness.interrupts import heard, last
@@ -18,6 +34,7 @@ COMMANDS = {
     "audit": audit,
     "plan": plan,
     "trace": trace,
+    "canaries": canaries,
     "suite": suite,
     "claims": claims,
     "targets": targets,

@@ -54,6 +54,7 @@ from .textbook.additive import Geometric as Geometric
 from .textbook.additive import Laplace as Laplace
 from .textbook.additive import TruncatedGeometric as TruncatedGeometric
 from .textbook.categorical import SoftmaxDraw as SoftmaxDraw
+from .textbook.gradient_steps import GradientSteps as GradientSteps
 from .textbook.histograms import NoisyHistogram as NoisyHistogram
 from .textbook.local import OneTimeRappor as OneTimeRappor
 from .textbook.local import RandomizedResponse as RandomizedResponse

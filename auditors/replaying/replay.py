@@ -12,12 +12,14 @@ from pathlib import Path
 from typing import Any
 
 from dpwitness.auditors.black_box.audit import Progress, confirm
+from dpwitness.auditors.canaries.again import certified_again
 from dpwitness.auditors.events.scores import Score, own_score, scores_of
 from dpwitness.auditors.measured.sensitivity import SensitivityResult
 from dpwitness.auditors.measured.utility import UtilityResult
 from dpwitness.auditors.replaying.measured import judged, read_measured
 from dpwitness.auditors.replaying.traces import traced_again
 from dpwitness.auditors.results.audit_result import AuditResult
+from dpwitness.auditors.results.canary_result import CanaryResult
 from dpwitness.auditors.results.certify_result import CertifyResult
 from dpwitness.auditors.results.trace_result import TraceResult
 from dpwitness.auditors.results.verdicts import Verdict
@@ -32,7 +34,7 @@ from dpwitness.mechanisms.terms.protocol import name_of
 from dpwitness.mechanisms.terms.reading import Json, shown
 from dpwitness.mechanisms.terms.validation import InvalidArgument, require_integer, require_runner, require_type
 
-AnyResult = AuditResult | CertifyResult | SensitivityResult | UtilityResult | TraceResult
+AnyResult = AuditResult | CertifyResult | SensitivityResult | UtilityResult | TraceResult | CanaryResult
 
 
 def replay(
@@ -74,7 +76,7 @@ def replay(
 
     Returns
     -------
-    AuditResult, CertifyResult, SensitivityResult, UtilityResult or TraceResult
+    AuditResult, CertifyResult, SensitivityResult, UtilityResult, TraceResult or CanaryResult
         Of the target that ran. A bit-level witness is judged at the bit level: then the verdict and bounds are those of the bits.
 
     Raises
@@ -103,6 +105,8 @@ class Replay:
         return "; score ".join([self._told(), *(score.told() for score in self.scores if isinstance(score, Planned))])
 
     def _told(self) -> str:
+        if self.raw.get("kind") == "canaries":
+            return "the counts of the file: no training is run"
         if self.plan is not None:
             return self.plan.told()
         found = describe_target(self.given)
@@ -137,6 +141,10 @@ class Replay:
         require_runner(executor, progress, None, "replay")
         notes = check_seal(self.raw, self.file)
         result: AnyResult
+        if self.raw.get("kind") == "canaries":
+            with _about(self.file):
+                counted = certified_again(self.raw)
+            return replace(counted, notes=("replay of a canary witness: its bound, computed from its counts again", *notes, *counted.notes))
         if self.raw.get("kind") in KINDS:
             with _about(self.file):
                 measured = read_measured(self.raw, self.trust)
@@ -258,12 +266,12 @@ def prepare(
 
 def _prepared(raw: Json, file: str, trust: Trust, mechanism: Any, called: str, given: tuple[Score, ...]) -> Replay:
     theirs = foreign_classes(raw)
-    if raw.get("kind") not in (*KINDS, "trace") and not theirs:
+    if raw.get("kind") not in (*KINDS, "trace", "canaries") and not theirs:
         read_checked(raw, file)  # what is wrong with the file is said before anything of its target
     for name in theirs:
         trust.plan({"target": name}, "class")
     plan = None
-    if mechanism is None:
+    if mechanism is None and raw.get("kind") != "canaries":
         if raw["target"] is None:
             raise InvalidArgument("mechanism must be given, the witness names no importable target")
         plan = trust.plan(raw["target"])

@@ -146,6 +146,23 @@ _SCHEMAS: dict[str, Rule] = {
         runs=whole(1, 10**9),
         primitives=items(items(text(400))),
     ),
+    "canaries": record(
+        _more,
+        kind=one_of("canaries"),
+        schema_version=whole(1),
+        name=text(2000),
+        target=_target,
+        claim=text(200),
+        claim_numbers=listing(number(), 1, 200_000),
+        method=one_of("counting", "steinke", "curve"),
+        fixed=boolean,
+        delta=number(lambda v: 0 <= v < 1, "a number in [0, 1)"),
+        counts=record(canaries=whole(1, 10**9), included=whole(), runs=whole(1, 10**6), guesses=whole(1, 10**9), right=whole()),
+        alpha=_confidence,
+        bound=_bound,
+        confidence=_confidence,
+        seed=whole(0, 2**128),
+    ),
     "claim": record(
         {"sha256": text(64), "audit": anything, "evidence": anything, "scope": anything},
         kind=one_of("claim"),
@@ -232,8 +249,8 @@ def _whole(data: Json, name: str, folder: Path) -> Json:
 def _kind(data: Json) -> str:
     if data.get("kind") is None and "kind" not in data:
         return "white box" if data.get("level") == "white box" else "audit"
-    if data["kind"] not in (*KINDS, "trace", "claim") or not isinstance(data["kind"], str):
-        refuse("kind", f"be one of {', '.join((*KINDS, 'trace', 'claim'))}, or missing", data["kind"])
+    if data["kind"] not in (*KINDS, "trace", "canaries", "claim") or not isinstance(data["kind"], str):
+        refuse("kind", f"be one of {', '.join((*KINDS, 'trace', 'canaries', 'claim'))}, or missing", data["kind"])
     return str(data["kind"])
 
 

@@ -12,6 +12,7 @@ __all__ = ["BENCHMARKS", "Row", "Table", "bench", "format_table"]
 BENCHMARKS: dict[str, str] = {
     "audit": "dpwitness.bench.audit",
     "calibration": "dpwitness.bench.calibration",
+    "canaries": "dpwitness.bench.canaries",
     "foreign": "dpwitness.bench.foreign",
     "fuzz": "dpwitness.bench.hostile.fuzz",
     "gray-box": "dpwitness.bench.gray_box",

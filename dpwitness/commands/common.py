@@ -228,6 +228,7 @@ def command_line() -> str:
 
 def _next(args: argparse.Namespace, result: Result, code: int, report: Path | None, witness: Path | None) -> str:
     """What to do now, in one line."""
+    from dpwitness.auditors.results.canary_result import CanaryResult
     from dpwitness.auditors.results.certify_result import CertifyResult
     from dpwitness.auditors.results.trace_result import TraceResult
     from dpwitness.auditors.targets.trust import words_for
@@ -239,6 +240,8 @@ def _next(args: argparse.Namespace, result: Result, code: int, report: Path | No
             step = "the violation is confirmed: repair the mechanism or withdraw its claim"
         elif isinstance(result, TraceResult) and result.findings:
             step = "the trace shows it again: look at the lines that the findings name"
+        elif isinstance(result, CanaryResult):
+            step = "the counts do not break this claim"
         else:
             step = "the witness was not confirmed: raise --trials, or check that the mechanism is the one that was audited"
     elif result.verdict is Verdict.INCONCLUSIVE and not isinstance(result, CertifyResult | TraceResult):
@@ -254,6 +257,8 @@ def _next(args: argparse.Namespace, result: Result, code: int, report: Path | No
         step += "" if result.verdict is Verdict.VIOLATED else "; round outputs to a grid"
     elif isinstance(result, TraceResult) and result.verdict is not Verdict.ERROR:
         step = result.advice
+    elif isinstance(result, CanaryResult):
+        step = "nothing has to change on this evidence; more canaries or runs find smaller violations: dpwitness plan --canaries M --runs R"
     elif result.verdict in (Verdict.CERTIFIED, Verdict.SUPPORTED):
         step = "nothing has to change for this pair" + ("" if args.search else "; --search looks for a worse one")
     elif result.verdict is Verdict.INCONCLUSIVE:

@@ -9,7 +9,7 @@ from dpwitness.commands.common import CONFIDENCE, SECONDS, TRIALS, Command, inte
 from dpwitness.console import announce
 from dpwitness.ending import NO_VERDICT, OK, apart
 from dpwitness.mechanisms.terms.validation import InvalidArgument
-from dpwitness.numbers import real
+from dpwitness.numbers import real, whole
 from dpwitness.reports.words.wording import plain
 
 
@@ -19,6 +19,9 @@ def arguments(command: Command) -> None:
     subject(plan, optional=True)
     plan.add_argument("--find", type=real("find", 0.0, 1e6), metavar="X", help="parameter of the violation, in the claim's notion")
     plan.add_argument("--trials", type=TRIALS, metavar="N", help="runs of which to say what they find")
+    canaries = whole("canaries", 10, 10**7)
+    plan.add_argument("--canaries", type=canaries, metavar="M", help="of private training: say what M canaries of a run certify at best")
+    plan.add_argument("--runs", type=whole("runs", 1, 10**6), metavar="R", help="with --canaries: runs of the training; default 1")
     shape = plan.add_mutually_exclusive_group()
     told = {
         "coin": "a randomised response, which takes the fewest runs at its epsilon (the default; with a TARGET its own law if it has one)",
@@ -43,6 +46,10 @@ def run(args: argparse.Namespace) -> int:
     from dpwitness.inputs import workers as opened
     from dpwitness.mechanisms.terms.protocol import MechanismFailed
 
+    if args.canaries is not None:
+        return _canaries(args)
+    if args.runs is not None:
+        raise InvalidArgument("--runs needs --canaries")
     mechanism, name, pair = None, None, None
     if args.target is None:
         idle = {"--d0": args.d0, "--d1": args.d1, "--kwargs": args.kwargs, "--relation": args.relation, "--python": args.python}
@@ -64,3 +71,25 @@ def run(args: argparse.Namespace) -> int:
     else:
         print(plain(str(found)))
     return NO_VERDICT if found.impossible else OK
+
+
+def _canaries(args: argparse.Namespace) -> int:
+    """What canaries certify at best: by the theorem for the claim, and by that for Gaussian curves."""
+    from dpwitness.auditors.canaries.curves import read_claim
+    from dpwitness.auditors.canaries.ideal import canary_limit
+
+    idle = {"TARGET": args.target, "--find": args.find, "--trials": args.trials, "--shape": args.shape}
+    if given := [option for option, value in idle.items() if value is not None]:
+        raise InvalidArgument(f"{given[0]} is not for --canaries, which plans the audit of a training")
+    if args.claim is None:
+        raise InvalidArgument("--canaries needs --claim approx:EPS,DELTA or gdp:MU")
+    claim = read_claim(args.claim)
+    methods = ("best", "curve") if claim.bounds_epsilon else ("best",)
+    found = [canary_limit(claim, args.canaries, args.runs or 1, confidence=args.confidence, method=method) for method in methods]
+    if args.json:
+        print_json([each.to_json() for each in found])
+        return OK
+    names = ("(epsilon, delta)", "Gaussian curve") if len(found) > 1 else ("Gaussian curve",)
+    print("\n".join(f"{name}: {each.headline()}" for name, each in zip(names, found, strict=True)))
+    print("\n  assumes  Gaussian noise, scores that do not disturb each other, fair coins, the best number of guesses known beforehand")
+    return OK

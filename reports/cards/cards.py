@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from dpwitness.auditors.results.verdicts import Verdict
 from dpwitness.mechanisms.terms.reading import Json
 from dpwitness.reports.cards.kinds import CARDS, TABLES
-from dpwitness.reports.words.facts import Card, Entry, Facts, _environment, claim_of, enclosure, pair_facts, relation_fact, run_facts
+from dpwitness.reports.words.facts import Card, Entry, Facts, _environment, again, claim_of, enclosure, pair_facts, relation_fact, run_facts
 from dpwitness.reports.words.summary import acceptance, error_of, violated_in_bits
 from dpwitness.reports.words.wording import beyond, code, count, dataset, figure, number, prose, table, verdict
 
@@ -36,15 +36,16 @@ def card(entry: Entry) -> list[str]:
     if result.get("accepted"):
         lines += [f"Accepted {prose(acceptance(result))}.", ""]
     if entry.witness_file:
+        counted = result.get("kind") == "canaries"
         lines += [
-            f"Witness: [{entry.witness_file}]({entry.witness_file}). Anyone can reach this verdict again, with fresh randomness:",
+            f"Witness: [{entry.witness_file}]({entry.witness_file}). Anyone can reach this verdict again, {again(result)}:",
             "",
             "```",
             f"dpwitness replay {entry.witness_file}",
             "```",
             "",
         ]
-        if not (result.get("witness") or {}).get("target"):
+        if not counted and not (result.get("witness") or {}).get("target"):
             lines += [
                 "The file names no mechanism, as this one stands in no module: call `dpwitness.replay(file, mechanism=...)` instead.",
                 "",

@@ -1,4 +1,4 @@
-"""Cards of traces, white-box, sensitivity and utility results."""
+"""Cards of traces, canaries, white-box, sensitivity and utility results."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from dpwitness.auditors.results.verdicts import Verdict
 from dpwitness.mechanisms.terms.reading import Json
 from dpwitness.reports.words.facts import Card, Entry, Facts, enclosure, pair_facts, relation_fact, run_facts
-from dpwitness.reports.words.wording import code, count, figure, prose, table
+from dpwitness.reports.words.wording import code, count, figure, number, prose, table
 
 
 def _white_box(entry: Entry) -> Facts:
@@ -78,6 +78,30 @@ def _trace(entry: Entry) -> Facts:
     return [*facts, ("budget", f"{count(result.get('runs'))} runs for the trace"), *pair_facts(result), *run_facts(result)]
 
 
+def _canaries(entry: Entry) -> Facts:
+    result = entry.result
+    symbol, delta = result.get("parameter", "epsilon"), result.get("delta")
+    at = f"at delta = {figure(delta)}"
+    gaussian = result.get("gaussian_lower")
+    right, guesses = number(result.get("guessed_right")) or 0.0, number(result.get("guesses")) or 1.0
+    chosen = "fixed before the scores were seen" if result.get("fixed") else "chosen from scores and coins that were given away"
+    facts = [
+        ("claim", code(result.get("claim"))),
+        ("certified", f"{symbol} > {figure(result.get('parameter_lower'), 6)}"),
+        ("as an epsilon", f"epsilon > {figure(result.get('epsilon_lower'), 6)} {at}" if symbol != "epsilon" else ""),
+        ("if the curve is Gaussian", f"epsilon > {figure(gaussian, 6)} {at}" if gaussian not in (None, "nan") else ""),
+        ("how sure", f"confidence {figure(result.get('confidence'), 12)}; p-value {figure(result.get('p_value'), 3)}"),
+        ("guesses", f"{count(result.get('right'))} of {count(result.get('guesses'))} right ({right / guesses:.1%}); {chosen}"),
+        ("theorem", prose(result.get("method", ""))),
+        ("would have been found", f"epsilon = {figure(result.get('detectable'))} {at}, with probability 0.9, isolated canaries"),
+        (
+            "budget",
+            f"{count(result.get('canaries'))} canaries, {count(result.get('included'))} included; runs: {count(result.get('runs'))}",
+        ),
+    ]
+    return [*facts, *run_facts(result)]
+
+
 def _finding(finding: Json) -> str:
     where = f" at {code(finding['where'])}" if finding.get("where") else ""
     return f"**{prose(finding['kind'])}**: {prose(finding['told'])}{where}"
@@ -118,6 +142,15 @@ CARDS: dict[str, tuple[Card, Mapping[str, str]]] = {
         {
             Verdict.INCONCLUSIVE.value: "look at the lines that the findings name: two runs show them, no certificate does.",
             Verdict.NOT_REFUTED.value: "nothing has to change on this evidence, which is one pair of runs and no proof over others.",
+        },
+    ),
+    "canaries": (
+        _canaries,
+        {
+            Verdict.VIOLATED.value: "the training leaks more than claimed, if inclusion was as assumed below: check sampling, clipping, "
+            "noise and accounting; the witness holds the counts.",
+            Verdict.NOT_REFUTED.value: "nothing has to change on this evidence, which is no proof: one run certifies a part of epsilon. "
+            "`dpwitness plan --canaries` says which; more canaries or runs find smaller violations.",
         },
     ),
     "checks": (_check, {Verdict.VIOLATED.value: "look at the checks that failed: the reason stands beside each."}),

@@ -21,7 +21,7 @@ from dpwitness.reports.plots.album import Album, text_of
 from dpwitness.reports.plots.family import PLOTS
 from dpwitness.reports.plots.inline import inline_svg
 from dpwitness.reports.words.differing import differing
-from dpwitness.reports.words.facts import Entry
+from dpwitness.reports.words.facts import Entry, again
 from dpwitness.reports.words.scope import QUESTION, claim_facts, untested
 from dpwitness.reports.words.summary import acceptance, family
 from dpwitness.reports.words.wording import line
@@ -159,5 +159,8 @@ def _witness(entry: Entry, room: list[int]) -> Json | None:
     return {
         "file": entry.witness_file,
         "href": f"data:application/json;base64,{content}" if inside else entry.witness_file,
-        "replay": command if witness.get("target") else f'dpwitness.replay("{entry.witness_file}", mechanism=...)',
+        "how": again(entry.result),
+        "replay": command
+        if witness.get("target") or witness.get("kind") == "canaries"
+        else f'dpwitness.replay("{entry.witness_file}", mechanism=...)',
     }

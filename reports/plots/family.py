@@ -10,6 +10,7 @@ from dpwitness.auditors.results.verdicts import Result, strict
 from dpwitness.mechanisms.terms.reading import Json
 from dpwitness.mechanisms.terms.validation import InvalidArgument
 from dpwitness.reports.plots.bars import draw_calls, losses_of_calls
+from dpwitness.reports.plots.canaries import draw_course, draw_scores, has_course, has_scores
 from dpwitness.reports.plots.course import draw_looks, draw_pairs, draw_scaling, draw_search, has_looks, has_pairs
 from dpwitness.reports.plots.curves import draw_profile, draw_tradeoff, has_profile, has_tradeoff
 from dpwitness.reports.plots.drawing import MARGINS, SMALL, Margins, blank, few_ticks, short_name, styled
@@ -40,6 +41,8 @@ PLOTS = {
     "search": Plot("Ratio over the search", lambda r: r.get("kind") == "sensitivity" and bool(r.get("trace")), draw_search),
     "scaling": Plot("Error and its power", lambda r: r.get("kind") == "utility" and len(r.get("points") or []) > 1, draw_scaling),
     "calls": Plot("Loss by call", lambda r: r.get("kind") == "trace" and bool(losses_of_calls(r)), draw_calls, (0.15, 0.45, 0.12, 0.3)),
+    "canaries": Plot("Scores of canaries", has_scores, draw_scores, (0.72, 0.45, 0.12, 0.3)),
+    "guesses": Plot("Certified against guesses", has_course, draw_course, (0.72, 0.45, 0.12, 0.3)),
 }
 
 
@@ -57,8 +60,8 @@ def plot(result: Result | Json, kind: str | None = None, *, axes: Axes | None = 
         What `audit`, `certify`, `trace` and the others return, or its JSON.
     kind : str, optional
         ``event`` (where outputs fall, and what is guessed), ``profile``, ``tradeoff``, ``looks`` (the bound over the runs), ``pairs``
-        (that were tried), ``search`` (of a sensitivity), ``scaling`` (of a utility) or ``calls`` (of a trace); by default the first
-        that there is.
+        (that were tried), ``search`` (of a sensitivity), ``scaling`` (of a utility), ``calls`` (of a trace), ``canaries`` (their scores) or
+        ``guesses`` (the bound over their number); by default the first that there is.
     axes : matplotlib.axes.Axes, optional
         Where to draw; new axes of the house's size if left out.
 

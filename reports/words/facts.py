@@ -56,6 +56,11 @@ def relation_fact(result: Json) -> tuple[str, str]:
     return "relation", prose(f"{relation}: {told_of(relation)}" if told_of(relation) else relation)
 
 
+def again(result: Json) -> str:
+    """How a replay reaches the verdict of a result."""
+    return "from its counts" if result.get("kind") == "canaries" else "with fresh randomness"
+
+
 def pair_facts(result: Json) -> Facts:
     """The pair of a result, and why it is one."""
     pair = result.get("pair")

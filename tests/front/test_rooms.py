@@ -39,6 +39,7 @@ ROOMS = [
     "dpwitness.auditors.gray_box",
     "dpwitness.auditors.checks",
     "dpwitness.auditors.measured",
+    "dpwitness.auditors.canaries",
     "dpwitness.auditors.replaying",
     "dpwitness.auditors.planning",
     "dpwitness.auditors",

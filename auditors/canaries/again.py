@@ -1,0 +1,52 @@
+"""Replaying a witness of canaries: the bound is computed from its counts once more. Nothing is trained or run."""
+
+from __future__ import annotations
+
+import math
+
+from dpwitness.auditors.canaries.audit import ASSUMED, lower_of
+from dpwitness.auditors.canaries.curves import epsilon_at, read_claim
+from dpwitness.auditors.results.canary_result import CanaryResult, Guessed
+from dpwitness.auditors.results.verdicts import Verdict
+from dpwitness.mechanisms.terms.reading import Json, refuse
+
+
+def certified_again(raw: Json) -> CanaryResult:
+    """What the counts of a checked witness certify. Raises InvalidArgument where they do not fit together."""
+    claim, counts = read_claim(raw["claim"], raw["claim_numbers"]), raw["counts"]
+    size, guesses, right, alpha, delta = (*(counts[key] for key in ("canaries", "guesses", "right")), raw["alpha"], raw["delta"])
+    for path, least, most in (
+        ("counts.guesses", right, guesses),
+        ("counts.canaries", guesses, size),
+        ("counts.included", counts["included"], size),
+    ):
+        if least > most:
+            refuse(
+                path, f"be at {'most ' + str(size) if path.endswith('included') else 'least ' + str(least)}", counts[path.partition(".")[2]]
+            )
+    if alpha > (1 - raw["confidence"]) * (1 + 1e-9):
+        refuse("alpha", f"be at most 1 - confidence, {1 - raw['confidence']:g}", alpha)
+    lower = lower_of(raw["method"], claim, right, guesses, size, delta, alpha, fixed=raw["fixed"])
+    if not math.isclose(lower, float(raw["bound"]), rel_tol=1e-3):
+        refuse("bound", f"be what the counts certify, {lower:.9g}", raw["bound"])
+    return CanaryResult(
+        name=raw["name"],
+        claim=claim,
+        verdict=Verdict.VIOLATED if lower > claim.parameter else Verdict.NOT_REFUTED,
+        confidence=raw["confidence"],
+        seed=raw["seed"],
+        method=raw["method"],
+        fixed=raw["fixed"],
+        canaries=size,
+        included=counts["included"],
+        runs=counts["runs"],
+        delta=delta,
+        guesses=guesses,
+        right=right,
+        alpha=alpha,
+        parameter_lower=lower,
+        epsilon_lower=epsilon_at(claim.with_parameter(lower), delta) if lower > 0 else 0.0,
+        p_value=math.nan,
+        tested=(Guessed(guesses, right, alpha, lower),),
+        notes=(ASSUMED,),
+    )

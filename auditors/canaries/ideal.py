@@ -1,0 +1,183 @@
+"""What canaries can certify at best: Gaussian noise of a known size on scores that do not disturb each other."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.special import expit, ndtr
+from scipy.stats import binom
+
+from dpwitness.auditors.canaries.bounds import epsilons_refuted, largest, parameter_refuted, schedule, sizes
+from dpwitness.auditors.canaries.counting import chance, p_value
+from dpwitness.auditors.canaries.curves import Curve, epsilon_at, gaussian_with, lines_of, read_claim
+from dpwitness.auditors.canaries.recursion import refutes
+from dpwitness.auditors.results.verdicts import SCHEMA, strict
+from dpwitness.mechanisms.terms.notions import GDP, Claim
+from dpwitness.mechanisms.terms.reading import Json
+from dpwitness.mechanisms.terms.validation import InvalidArgument, require_integer, require_one_of, require_probability, require_type
+
+_SIZES = 40
+_MOST = 64.0  # of an epsilon that is looked for
+_GUESSED, _SURE = 0.44, 0.8  # of the canaries, what may be guessed; of the error, as the number of guesses is not known beforehand
+MOST = 10**7  # canaries
+
+
+@dataclass(frozen=True, slots=True)
+class CanaryLimit:
+    """The most that canaries can certify.
+
+    Attributes
+    ----------
+    epsilon, parameter : float
+        Half of the audits with ideal scores certify less than this, with the number of guesses that is best for this very law and known
+        beforehand: an epsilon at `delta`, and the claim's own parameter.
+    guesses : int
+        That number.
+    true : float
+        The true epsilon at `delta`.
+    detectable : float
+        Smallest true epsilon whose excess over the claim is found with probability 0.9; infinity if none is.
+    """
+
+    claim: Claim
+    delta: float
+    canaries: int
+    runs: int
+    confidence: float
+    true: float
+    epsilon: float
+    parameter: float
+    guesses: int
+    detectable: float
+
+    def headline(self) -> str:
+        """In one line."""
+        runs = f"{self.runs} runs" if self.runs > 1 else "one run"
+        at = f" at delta = {self.delta:g}" if self.delta else ""
+        found = f"a true epsilon of {self.detectable:.4g} refutes the claim with probability 0.9"
+        if math.isinf(self.detectable):
+            found = "no epsilon refutes the claim with probability 0.9"
+        return (
+            f"at most epsilon = {self.epsilon:.3g} of {self.true:.4g}{at} is certified by {self.canaries:,} canaries in each of {runs} "
+            f"(median, {self.guesses:,} guesses, {self.claim}, confidence {self.confidence:g}); {found}"
+        )
+
+    def to_json(self) -> Json:
+        fields = ("delta", "canaries", "runs", "confidence", "true", "epsilon", "parameter", "guesses", "detectable")
+        found = {name: strict(getattr(self, name)) for name in fields}
+        told = {"claim": str(self.claim), "claim_numbers": list(self.claim.numbers), "headline": self.headline()}
+        return {"schema_version": SCHEMA, "kind": "canary limit", **told, **found}
+
+    def __str__(self) -> str:
+        return f"{self.headline()}\n\n  assumes  Gaussian noise, scores that do not disturb each other, fair coins, both kinds of guesses"
+
+
+def canary_limit(
+    claim: Claim | str, canaries: int, runs: int = 1, *, delta: float = 1e-5, confidence: float = 0.95, method: str = "best"
+) -> CanaryLimit:
+    """The most that canaries can certify where the claim is kept exactly, by Gaussian noise: no audit of one run does much better.
+
+    Parameters
+    ----------
+    claim : Claim or str
+        ``approx:EPSILON,DELTA``: the theorem for (epsilon, delta)-DP, at the Gaussian noise of that epsilon and delta. ``gdp:MU``, or
+        with ``method="curve"`` an approximate claim too: that for Gaussian curves. A `DPSGD` or `TradeoffCurve` stands for the Gaussian
+        curve with its epsilon at `delta`.
+    canaries, runs : int
+        Canaries of each run, included and left out together, and runs.
+    delta : float
+        At which a GDP claim is told as an epsilon.
+    confidence : float
+    method : {"best", "curve"}
+
+    Raises
+    ------
+    InvalidArgument
+        If an argument breaks its rule.
+
+    Examples
+    --------
+    >>> found = canary_limit("approx:8,1e-5", 1000)
+    >>> round(found.epsilon, 1), round(canary_limit("approx:8,1e-5", 1000, method="curve").epsilon, 1)
+    (3.0, 4.8)
+    """
+    owner = "canary_limit"
+    claim = read_claim(claim) if isinstance(claim, str) else claim
+    require_type("claim", claim, Claim, "be a claim", owner)
+    size = require_integer("canaries", canaries, owner, least=10, most=MOST)
+    many = require_integer("runs", runs, owner, most=10**6)
+    alpha = 1 - require_probability("confidence", confidence, owner)
+    require_one_of("method", method, ("best", "curve"), owner)
+    if isinstance(claim, Curve):
+        claim = gaussian_with(epsilon_at(claim, require_probability("delta", delta, owner)), delta)
+    if not (isinstance(claim, GDP) or claim.bounds_epsilon) or claim.is_pure:
+        raise InvalidArgument(f"{owner}: claim must be approx:EPSILON,DELTA, gdp:MU or a curve, whose noise may be Gaussian, got {claim}")
+    if claim.bounds_epsilon:
+        delta = claim.delta_budget
+    else:
+        require_probability("delta", delta, owner)
+    by_curve = isinstance(claim, GDP) or method == "curve"
+    truth = claim if isinstance(claim, GDP) else gaussian_with(claim.parameter, delta)
+    guesses, parameter = certified(truth.parameter, size * many, alpha, delta, by_curve)
+    epsilon = epsilon_at(GDP(parameter), delta) if by_curve and parameter > 0 else parameter
+    return CanaryLimit(
+        claim=claim,
+        delta=delta,
+        canaries=size,
+        runs=many,
+        confidence=confidence,
+        true=epsilon_at(truth, delta),
+        epsilon=epsilon,
+        parameter=parameter if by_curve == isinstance(claim, GDP) else epsilon,
+        guesses=guesses,
+        detectable=detectable(truth if by_curve else claim, size * many, alpha, delta, by_curve),
+    )
+
+
+def shares(mu: float, canaries: int) -> tuple[np.ndarray, np.ndarray]:
+    """Numbers of guesses, half of them in and half out, and the probability that one is right."""
+    guesses = np.unique(np.geomspace(4, canaries, _SIZES).astype(int))
+    grid = np.linspace(mu / 2, mu / 2 + 12, 4_000)  # thresholds of the guess "in"
+    named = 0.5 * (ndtr(-grid) + ndtr(mu - grid))
+    at = np.interp(-guesses / (2 * canaries), -named, grid)
+    return guesses, ndtr(mu - at) / (ndtr(-at) + ndtr(mu - at))
+
+
+def certified(mu: float, canaries: int, alpha: float, delta: float, by_curve: bool, power: float = 0.5) -> tuple[int, float]:
+    """The best number of guesses, and the parameter that it certifies with this probability, mu or epsilon."""
+    guesses, p = shares(mu, canaries)
+    right = binom.ppf(1 - power, guesses, p)
+    if not by_curve:
+        lower = epsilons_refuted(right, guesses, delta, canaries, alpha, chance)
+        return int(guesses[lower.argmax()]), float(lower.max())
+    best, chosen = 0.0, int(guesses[-1])
+    for r, v in zip(guesses.tolist(), right.astype(int).tolist(), strict=True):
+        found = parameter_refuted(GDP(1.0), v, r, canaries, alpha, best)
+        best, chosen = (found, r) if found > best else (best, chosen)
+    return chosen, best
+
+
+def detectable(claim: Claim, canaries: int, alpha: float, delta: float, by_curve: bool) -> float:
+    """Smallest true epsilon at delta, of Gaussian noise or randomized response, that refutes the claim with probability 0.9."""
+    lines = lines_of(claim) if by_curve else None
+    most = round(_GUESSED * canaries)
+
+    def missed(epsilon: float) -> bool:
+        if delta:
+            guesses, p = shares(gaussian_with(epsilon, delta).mu, canaries)
+        else:
+            guesses = sizes(most)
+            p = np.full(guesses.size, expit(epsilon))
+        right = binom.ppf(0.1, guesses, p)
+        if lines is None:
+            return not bool((p_value(right, guesses, claim.parameter, delta, canaries) <= _SURE * alpha).any())
+        for r, share in schedule(canaries, most, alpha):
+            v = int(np.interp(r, guesses, right))
+            if refutes(v, r, canaries, *lines, share):
+                return False
+        return True
+
+    low = epsilon_at(claim, delta)
+    return math.inf if missed(_MOST) else largest(missed, low)

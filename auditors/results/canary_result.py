@@ -1,0 +1,178 @@
+"""What an audit of canaries returns: how many guesses were right, what that refutes, and what was taken for granted."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from dpwitness.auditors.results.verdicts import SCHEMA, Result, Verdict, environment, strict
+from dpwitness.auditors.results.witness_reading import seal
+from dpwitness.mechanisms.terms.notions import Claim
+from dpwitness.mechanisms.terms.reading import Json
+
+
+@dataclass(frozen=True, slots=True)
+class Guessed:
+    """So many guesses, of which so many were right, tested at the error `alpha`, and the parameter of the claim that they refute."""
+
+    guesses: int
+    right: int
+    alpha: float
+    lower: float
+
+    def to_json(self) -> Json:
+        return {"guesses": self.guesses, "right": self.right, "alpha": self.alpha, "lower": strict(self.lower)}
+
+
+@dataclass(frozen=True, slots=True)
+class CanaryPicture:
+    """Histograms of the scores by cell: of both sides, and of those guessed in or out; and the bound by number of guesses."""
+
+    edges: tuple[float, ...]
+    included: tuple[int, ...]
+    left_out: tuple[int, ...]
+    guessed_in: tuple[int, ...]
+    guessed_out: tuple[int, ...]
+    course: tuple[tuple[int, int, float], ...]  # guesses, right ones, and the parameter that this number alone would refute
+
+    def to_json(self) -> Json:
+        shown = {name: list(getattr(self, name)) for name in ("edges", "included", "left_out", "guessed_in", "guessed_out")}
+        return shown | {"course": [[r, v, strict(lower)] for r, v, lower in self.course]}
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class CanaryResult(Result):
+    """Result of an audit of private training by canaries.
+
+    Attributes
+    ----------
+    verdict : Verdict
+        VIOLATED where the claim is refuted at the confidence, else NOT_REFUTED.
+    parameter_lower : float
+        Certified lower bound on the claim's own parameter: epsilon, mu, or that of the curve.
+    epsilon_lower : float
+        The same as an epsilon at `delta`. For the claim of a curve it is the epsilon of that curve: it says nothing of other curves.
+    gaussian_lower : float
+        Epsilon at `delta` of the largest Gaussian curve that is refuted, at the same confidence and by itself: of use where the noise is
+        known to be Gaussian. NaN where delta is 0.
+    detectable : float
+        Smallest epsilon at `delta` of Gaussian noise (of randomized response where delta is 0) on isolated canaries which would have been
+        refuted with probability 0.9.
+    p_value : float
+        Smallest error at which the claim is refuted, the choice of the number of guesses paid for.
+    guesses, right : int
+        The guesses that certify, and how many of them were right.
+    tested : tuple of Guessed
+        All numbers of guesses that share the error.
+    canaries, runs : int
+        All canaries of all runs, and the runs.
+    method : str
+        ``counting``, ``steinke`` or ``curve``.
+    fixed : bool
+        Whether the numbers of guesses were fixed before the scores were seen.
+    """
+
+    name: str
+    claim: Claim
+    verdict: Verdict
+    confidence: float
+    seed: int
+    method: str
+    fixed: bool
+    canaries: int
+    included: int
+    runs: int
+    delta: float
+    guesses: int
+    right: int
+    alpha: float
+    parameter_lower: float
+    epsilon_lower: float
+    p_value: float
+    gaussian_lower: float = math.nan
+    detectable: float = math.inf
+    tested: tuple[Guessed, ...] = ()
+    picture: CanaryPicture | None = None
+    notes: tuple[str, ...] = ()
+    seconds: float = 0.0
+    target: Json | None = None
+
+    @property
+    def evidence(self) -> str:
+        """``statistical``: counts and a theorem, for independent fair coins."""
+        return "statistical"
+
+    @property
+    def witness(self) -> Json | None:
+        """Counts, from which `dpwitness.replay` computes the bound again; None unless the claim is violated."""
+        if self.verdict is not Verdict.VIOLATED:
+            return None
+        counts = {"canaries": self.canaries, "included": self.included, "runs": self.runs, "guesses": self.guesses, "right": self.right}
+        return seal(
+            {
+                "schema_version": SCHEMA,
+                "kind": "canaries",
+                "name": self.name,
+                "target": None,
+                "claim": str(self.claim),
+                "claim_numbers": list(self.claim.numbers),
+                "method": self.method,
+                "fixed": self.fixed,
+                "delta": self.delta,
+                "counts": counts,
+                "alpha": self.alpha,
+                "bound": strict(self.parameter_lower),
+                "confidence": self.confidence,
+                "seed": self.seed,
+                "versions": environment(),
+            }
+        )
+
+    def headline(self) -> str:
+        """Verdict, bound, how sure, and from what."""
+        symbol, sure = self.claim.symbol, f"confidence {self.confidence:.12g}"
+        at = f" (epsilon > {self.epsilon_lower:.4g} at delta = {self.delta:g})" if symbol != "epsilon" else ""
+        of = f"{self.right} of {self.guesses} guesses right, {self.canaries:,} canaries, {self.runs} run{'s' if self.runs > 1 else ''}"
+        bound = f"{symbol} > {self.parameter_lower:.4g}{at} certified"
+        if self.verdict is Verdict.VIOLATED:
+            return f"VIOLATED: {bound} against the claim {self.claim} ({sure}; {of})"
+        law = "Gaussian noise" if self.delta else "randomized response"
+        found = f"{law} of epsilon = {self.detectable:.4g} on isolated canaries would have been found with probability 0.9"
+        if math.isinf(self.detectable):
+            found = f"so few canaries find no epsilon of {law} with probability 0.9"
+        return f"NOT REFUTED: no violation of {self.claim} found; {bound} ({sure}; {of}); {found}"
+
+    def to_json(self) -> Json:
+        return {
+            "schema_version": SCHEMA,
+            "kind": "canaries",
+            "name": self.name,
+            "claim": str(self.claim),
+            "claim_numbers": list(self.claim.numbers),
+            "relation": None,
+            "verdict": self.verdict.value,
+            "headline": self.headline(),
+            "evidence": self.evidence,
+            "confidence": self.confidence,
+            "method": self.method,
+            "parameter": self.claim.symbol,
+            "parameter_lower": strict(self.parameter_lower),
+            "epsilon_lower": strict(self.epsilon_lower),
+            "delta": self.delta,
+            "gaussian_lower": strict(self.gaussian_lower),
+            "p_value": self.p_value,
+            "detectable": strict(self.detectable),
+            "canaries": self.canaries,
+            "included": self.included,
+            "runs": self.runs,
+            "guesses": self.guesses,
+            "guessed_right": self.right,
+            "alpha": self.alpha,
+            "tested": [each.to_json() for each in self.tested],
+            "picture": self.picture.to_json() if self.picture else None,
+            "seed": self.seed,
+            "notes": list(self.notes),
+            "target": self.target,
+            "environment": environment(),
+            "seconds": round(self.seconds, 3),
+        }

@@ -1,0 +1,50 @@
+"""``dpwitness canaries``: scores of canaries in a file, against a claim."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from dpwitness.commands.common import CONFIDENCE, SEED, Command, accepted, accepting, conclude
+from dpwitness.ending import apart
+from dpwitness.numbers import real, whole
+
+
+def arguments(command: Command) -> None:
+    """Declare the command."""
+    canaries = command("canaries", "audit private training by the scores of examples that fair coins put into its data or left out")
+    canaries.add_argument(
+        "file",
+        metavar="FILE",
+        help="scores: .npz with arrays scores_in, scores_out; or .npz, .csv or .parquet with columns score, included and, if there are, "
+        "run, id, group",
+    )
+    canaries.add_argument("--claim", required=True, help="pure:EPS, approx:EPS,DELTA, gdp:MU or dpsgd:NOISE,RATE,STEPS")
+    canaries.add_argument("--method", choices=("best", "counting", "steinke", "curve"), default="best", help="theorem; default best")
+    told = "a number of guesses that was fixed before the scores were seen; without it, it is chosen and paid for"
+    canaries.add_argument("--guesses", type=whole("guesses", 1, 10**9), metavar="R", help=told)
+    told = "at which bounds on curves are told as an epsilon; default 1e-5"
+    canaries.add_argument("--delta", type=real("delta", 0.0, 1.0, ends="()"), default=1e-5, metavar="D", help=told)
+    canaries.add_argument("--confidence", type=CONFIDENCE, default=0.95, metavar="C", help="default 0.95")
+    canaries.add_argument("--name", help="what was trained, for the report; default: the file")
+    canaries.add_argument("--seed", type=SEED, default=0, metavar="S", help="of the coins that are given away, and of equal scores")
+    canaries.add_argument("--report", metavar="DIR", help="write audit.md, audit.sarif, audit.json, plots, and a witness if violated")
+    canaries.add_argument("--summary", metavar="FILE", help="append a short summary in markdown")
+    canaries.add_argument("--json", action="store_true", help="print the result as JSON")
+    accepting(canaries)
+
+
+def run(args: argparse.Namespace) -> int:
+    """``dpwitness canaries``."""
+    from dpwitness.auditors.canaries.audit import audit_canaries
+    from dpwitness.auditors.canaries.files import read_file
+    from dpwitness.reports.audit.report import check_writable
+
+    if args.report is not None:
+        check_writable(args.report)
+    known = accepted(args)
+    name = args.name or Path(args.file).name
+    options = {key: getattr(args, key) for key in ("confidence", "seed", "delta", "method", "guesses")}
+    with apart():
+        result = audit_canaries(**read_file(args.file), claim=args.claim, name=name, **options)
+    return conclude(args, [result], title=f"Canaries of {name}", known=known)
