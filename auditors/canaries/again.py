@@ -5,15 +5,16 @@ from __future__ import annotations
 import math
 
 from dpwitness.auditors.canaries.audit import ASSUMED, lower_of
-from dpwitness.auditors.canaries.curves import epsilon_at, read_claim
+from dpwitness.auditors.canaries.curves import epsilon_at, held
 from dpwitness.auditors.results.canary_result import CanaryResult, Guessed
 from dpwitness.auditors.results.verdicts import Verdict
+from dpwitness.mechanisms.terms.notions import exact_claim
 from dpwitness.mechanisms.terms.reading import Json, refuse
 
 
 def certified_again(raw: Json) -> CanaryResult:
     """What the counts of a checked witness certify. Raises InvalidArgument where they do not fit together."""
-    claim, counts = read_claim(raw["claim"], raw["claim_numbers"]), raw["counts"]
+    claim, counts = held(exact_claim(raw["claim"], raw["claim_numbers"]), "witness"), raw["counts"]
     size, guesses, right, alpha, delta = (*(counts[key] for key in ("canaries", "guesses", "right")), raw["alpha"], raw["delta"])
     for path, least, most in (
         ("counts.guesses", right, guesses),

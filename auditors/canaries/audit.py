@@ -10,13 +10,13 @@ import numpy as np
 
 from dpwitness.auditors.canaries import counting, recursion, steinke
 from dpwitness.auditors.canaries.bounds import epsilons_refuted, largest, parameter_refuted, schedule, sizes
-from dpwitness.auditors.canaries.curves import DPSGD, Curve, epsilon_at, gaussian_with, lines_of, read_claim
+from dpwitness.auditors.canaries.curves import Training, epsilon_at, gaussian_with, held, lines_of
 from dpwitness.auditors.canaries.guesses import Guesses, ordered
 from dpwitness.auditors.canaries.ideal import detectable
 from dpwitness.auditors.canaries.reading import Canaries, read
 from dpwitness.auditors.results.canary_result import CanaryPicture, CanaryResult, Guessed
 from dpwitness.auditors.results.verdicts import Verdict
-from dpwitness.mechanisms.terms.notions import GDP, Claim
+from dpwitness.mechanisms.terms.notions import GDP, Claim, Curve, parse_claim
 from dpwitness.mechanisms.terms.reading import Json
 from dpwitness.mechanisms.terms.validation import (
     InvalidArgument,
@@ -71,7 +71,7 @@ def audit_canaries(
     scores_in, scores_out : array_like, or list of array_like
         Scores of canaries that were included, and of those left out; of several runs, a list of them each.
     claim : Claim or str
-        ``pure:EPS``, ``approx:EPS,DELTA``, ``gdp:MU``, ``dpsgd:NOISE,RATE,STEPS``; or a `DPSGD` or
+        ``pure:EPS``, ``approx:EPS,DELTA``, ``gdp:MU``, ``dpsgd:SAMPLING,NOISE,STEPS``; or a `DPSGD` or
         `TradeoffCurve`. Between data sets that differ in one canary.
     confidence : float
         In (0, 1).
@@ -111,7 +111,8 @@ def audit_canaries(
     <Verdict.VIOLATED: 'VIOLATED'>
     """
     begin = time.perf_counter()
-    claim = read_claim(claim) if isinstance(claim, str) else require_type("claim", claim, Claim, "be a claim", _OWNER)
+    claim = parse_claim(claim) if isinstance(claim, str) else require_type("claim", claim, Claim, "be a claim", _OWNER)
+    claim = held(claim, _OWNER)
     alpha = 1 - require_probability("confidence", confidence, _OWNER)
     seed = require_integer("seed", seed, _OWNER, least=0)
     require_type("name", name, str, "be a text", _OWNER, optional=True)
@@ -135,7 +136,7 @@ def audit_canaries(
     if delta > 0:
         gaussian = best.lower if by_curve and isinstance(claim, GDP) else _by_curve(GDP(1.0), right, schedule(size, most, alpha), size)[0]
         gaussian = epsilon_at(GDP(gaussian), delta) if gaussian > 0 else 0.0
-    asked = np.unique(np.geomspace(1, most, _COURSE).astype(int)) if not isinstance(claim, DPSGD) else np.empty(0, dtype=int)
+    asked = np.unique(np.geomspace(1, most, _COURSE).astype(int)) if not isinstance(claim, Training) else np.empty(0, dtype=int)
     course = zip(asked.tolist(), right[asked].tolist(), _alone(method, claim, right[asked], asked, size, delta, alpha), strict=True)
     return CanaryResult(
         name=name or "canaries",

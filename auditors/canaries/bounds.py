@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 import numpy as np
 
 from dpwitness.auditors.canaries import counting, recursion
-from dpwitness.auditors.canaries.curves import lines_of
-from dpwitness.mechanisms.terms.notions import Claim
+from dpwitness.auditors.canaries.curves import harmless, lines_of
+from dpwitness.mechanisms.terms.notions import Claim, Curve
 from dpwitness.mechanisms.terms.protocol import FloatArray
+from dpwitness.mechanisms.terms.validation import InvalidArgument
 
 Law = Callable[[FloatArray, FloatArray, FloatArray, float, int], FloatArray]
 
 _HALVINGS = 40
 _MOST = 200.0  # of an epsilon
+_LONGEST = 40.0  # logarithm of a factor
 _MAIN = 0.98  # of the error goes to the number of guesses at which Gaussian noise shows best, the rest to a smaller one and a larger one
 _OTHERS = (1 / 6, 6.0)
 
@@ -47,19 +50,25 @@ def parameter_refuted(claim: Claim, right: int, guesses: int, canaries: int, alp
     """Largest parameter of the claim's curve that `recursion` refutes, rounded down; `above` where it refutes none beyond that."""
 
     def refuted(parameter: float) -> bool:
-        return recursion.refutes(right, guesses, canaries, *lines_of(claim.with_parameter(parameter)), alpha)
+        try:
+            member = claim.with_parameter(parameter)
+        except InvalidArgument:  # of so large a loss that nothing is promised
+            return False
+        return recursion.refutes(right, guesses, canaries, *lines_of(member), alpha)
 
-    return largest(refuted, above)
+    least = max(above, harmless(claim))
+    found = largest(refuted, least, math.exp(_LONGEST) if isinstance(claim, Curve) else _MOST)
+    return found if found > least else above
 
 
-def largest(refuted: Callable[[float], bool], above: float = 0.0) -> float:
+def largest(refuted: Callable[[float], bool], above: float = 0.0, most: float = _MOST) -> float:
     """The last parameter that is refuted, rounded down to 1e-4 of it; `above` if nothing beyond that is."""
     low, high = above, max(2 * above, 0.5)
     if not refuted(low + 1e-3 * max(low, 0.05)):
         return above
     while refuted(high):
         low, high = high, 2 * high
-        if high > _MOST:
+        if high > most:
             return low
     while high - low > 1e-4 * high:
         middle = 0.5 * (low + high)

@@ -11,10 +11,10 @@ from scipy.stats import binom
 
 from dpwitness.auditors.canaries.bounds import epsilons_refuted, largest, parameter_refuted, schedule, sizes
 from dpwitness.auditors.canaries.counting import chance, p_value
-from dpwitness.auditors.canaries.curves import Curve, epsilon_at, gaussian_with, lines_of, read_claim
+from dpwitness.auditors.canaries.curves import epsilon_at, gaussian_with, held, lines_of
 from dpwitness.auditors.canaries.recursion import refutes
 from dpwitness.auditors.results.verdicts import SCHEMA, strict
-from dpwitness.mechanisms.terms.notions import GDP, Claim
+from dpwitness.mechanisms.terms.notions import GDP, Claim, Curve, parse_claim
 from dpwitness.mechanisms.terms.reading import Json
 from dpwitness.mechanisms.terms.validation import InvalidArgument, require_integer, require_one_of, require_probability, require_type
 
@@ -104,8 +104,8 @@ def canary_limit(
     (3.0, 4.8)
     """
     owner = "canary_limit"
-    claim = read_claim(claim) if isinstance(claim, str) else claim
-    require_type("claim", claim, Claim, "be a claim", owner)
+    claim = parse_claim(claim) if isinstance(claim, str) else claim
+    claim = held(require_type("claim", claim, Claim, "be a claim", owner), owner)
     size = require_integer("canaries", canaries, owner, least=10, most=MOST)
     many = require_integer("runs", runs, owner, most=10**6)
     alpha = 1 - require_probability("confidence", confidence, owner)

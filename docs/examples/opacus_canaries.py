@@ -108,7 +108,7 @@ def audit(case, epsilon, seed=1):
     included = np.random.default_rng(seed).random(CANARIES) < 0.5
     scores, right = train(included, case, NOISE[epsilon], seed)
     told = RATE / 4 if case == "wrong sampling rate" else RATE  # what the accountant was told
-    claim = dpw.DPSGD(NOISE[epsilon], told, STEPS)
+    claim = dpw.DPSGD(told, NOISE[epsilon], STEPS)
     result = dpw.audit_canaries(scores[included], scores[~included], claim, name=f"Opacus, {case}")
     return result, right, time.process_time() - begin
 

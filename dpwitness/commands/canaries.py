@@ -19,7 +19,7 @@ def arguments(command: Command) -> None:
         help="scores: .npz with arrays scores_in, scores_out; or .npz, .csv or .parquet with columns score, included and, if there are, "
         "run, id, group",
     )
-    canaries.add_argument("--claim", required=True, help="pure:EPS, approx:EPS,DELTA, gdp:MU or dpsgd:NOISE,RATE,STEPS")
+    canaries.add_argument("--claim", required=True, help="pure:EPS, approx:EPS,DELTA, gdp:MU, fdp:FILE or dpsgd:SAMPLING,NOISE,STEPS")
     canaries.add_argument("--method", choices=("best", "counting", "steinke", "curve"), default="best", help="theorem; default best")
     told = "a number of guesses that was fixed before the scores were seen; without it, it is chosen and paid for"
     canaries.add_argument("--guesses", type=whole("guesses", 1, 10**9), metavar="R", help=told)

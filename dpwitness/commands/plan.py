@@ -75,15 +75,15 @@ def run(args: argparse.Namespace) -> int:
 
 def _canaries(args: argparse.Namespace) -> int:
     """What canaries certify at best: by the theorem for the claim, and by that for Gaussian curves."""
-    from dpwitness.auditors.canaries.curves import read_claim
     from dpwitness.auditors.canaries.ideal import canary_limit
+    from dpwitness.mechanisms.terms.notions import parse_claim
 
     idle = {"TARGET": args.target, "--find": args.find, "--trials": args.trials, "--shape": args.shape}
     if given := [option for option, value in idle.items() if value is not None]:
         raise InvalidArgument(f"{given[0]} is not for --canaries, which plans the audit of a training")
     if args.claim is None:
         raise InvalidArgument("--canaries needs --claim approx:EPS,DELTA or gdp:MU")
-    claim = read_claim(args.claim)
+    claim = parse_claim(args.claim)
     methods = ("best", "curve") if claim.bounds_epsilon else ("best",)
     found = [canary_limit(claim, args.canaries, args.runs or 1, confidence=args.confidence, method=method) for method in methods]
     if args.json:

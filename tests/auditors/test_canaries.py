@@ -11,9 +11,10 @@ from scipy.stats import binom
 
 import dpwitness as dpw
 from dpwitness.auditors.canaries import bounds, counting, recursion, steinke
-from dpwitness.auditors.canaries.curves import DPSGD, epsilon_at, gaussian_with, lines_of, read_claim
+from dpwitness.auditors.canaries.curves import epsilon_at, gaussian_with, lines_of
 from dpwitness.auditors.canaries.guesses import ordered
 from dpwitness.cli import main
+from dpwitness.mechanisms import DPSGD
 from dpwitness.mechanisms.terms.validation import InvalidArgument
 
 
@@ -280,12 +281,14 @@ def test_the_limit_of_a_training_is_that_of_the_gaussian_with_its_epsilon():
 
 def test_curves():
     assert epsilon_at(DPSGD(1.0, 1.0, 1), 1e-5) == pytest.approx(epsilon_at(dpw.GDP(1.0), 1e-5), rel=1e-3)
-    epsilons, deltas = DPSGD(1.0, 1.0, 1).lines()
+    epsilons, deltas = lines_of(DPSGD(1.0, 1.0, 1))
     assert np.all(deltas >= dpw.GDP(1.0).delta(epsilons) - 1e-9) and np.max(deltas - dpw.GDP(1.0).delta(epsilons)) < 2e-3
+    curve = dpw.TradeoffCurve([0, 1 / (1 + math.e), 1], [1, 1 / (1 + math.e), 0])
+    assert lines_of(curve)[0] == pytest.approx([1.0, -1.0]) and lines_of(curve)[1] == pytest.approx([0.0, 1 - 1 / math.e])
     q = np.linspace(0, 1, 50)
-    curve = dpw.TradeoffCurve(q, np.minimum(1, np.minimum(math.e * q, 1 - (1 - q) / math.e)))
-    assert float(curve.delta(np.array([1.0]))[0]) == pytest.approx(0.0, abs=1e-9)
-    assert read_claim(str(DPSGD(1.5, 0.1, 10))) == DPSGD(1.5, 0.1, 10)
+    for each in (curve, curve.with_parameter(1.7), DPSGD(0.1, 1.5, 10)):
+        epsilons, deltas = lines_of(each)
+        assert np.minimum(1, (np.exp(epsilons) * q[:, None] + deltas).min(axis=1)) == pytest.approx(each.tradeoff(q), abs=1e-9)
 
 
 BAD = {
@@ -315,18 +318,13 @@ def test_bad_input_is_told_in_one_line(case):
     assert "\n" not in str(error.value)
 
 
-@pytest.mark.parametrize(
-    ("points", "told"),
-    [
-        (([0, 0.5, 1], [0, 0.5, 0.9]), "end at 1"),
-        (([0, 0.2, 0.4, 1], [0, 0.3, 0.9, 1]), "concave"),
-        (([0, 0.4, 0.2, 1], [0, 0.5, 0.6, 1]), "fpr must increase"),
-        (([0, 0.5, 1], [0, 0.4, 1]), "tpr must be at least fpr"),
-    ],
-)
-def test_a_curve_that_is_none_names_the_rule(points, told):
-    with pytest.raises(InvalidArgument, match=told):
-        dpw.TradeoffCurve(*points)
+def test_a_curve_that_is_not_concave_is_refused():
+    bent = dpw.TradeoffCurve([0, 0.2, 0.5, 1], [1, 0.75, 0.2, 0])
+    for ask in (lambda: dpw.audit_canaries(np.arange(40.0) + 0.5, np.arange(40.0), bent), lambda: dpw.canary_limit(bent, 1000)):
+        with pytest.raises(
+            InvalidArgument, match="claim must be a concave curve, got fdp:3 points: 1 of its points lie above the concave hull"
+        ):
+            ask()
 
 
 def test_groups_and_ties_are_named():

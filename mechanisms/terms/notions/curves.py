@@ -161,6 +161,7 @@ class TradeoffCurve(Curve):
     points: tuple[tuple[float, float], ...]
     name: str = field(compare=False)
     factor: float
+    above: int = field(compare=False)  # of the points given, those that lie above the envelope
     said: str = field(compare=False)
 
     kind: ClassVar[str] = "fdp"
@@ -173,6 +174,7 @@ class TradeoffCurve(Curve):
         object.__setattr__(self, "name", name or f"{len(kept)} points")
         object.__setattr__(self, "factor", require_positive("factor", factor, "TradeoffCurve"))
         above = int(np.sum(b > np.interp(a, a[kept], b[kept]) + _ROUNDED))
+        object.__setattr__(self, "above", above)
         said = [f"{above} of its {len(a)} points lie above the lower convex envelope of all, which is what is claimed"] if above else []
         one_way = np.interp(a[kept], a[kept], b[kept]) < 1 - self.tradeoff(a[kept]) - _ROUNDED
         said += ["it is taken for both orders of the neighbours: the larger of the curve and its inverse"] if one_way.any() else []
