@@ -53,7 +53,7 @@ def _parquet(path: Path) -> dict[str, Any]:
     try:
         from pyarrow.parquet import read_table
     except ImportError:
-        raise InvalidArgument("canaries: .parquet files need pyarrow: pip install 'dpwitness[parquet]'") from None
+        raise InvalidArgument("canaries: .parquet files need pyarrow: pip install 'dpwitness[frames]'") from None
     found = read_table(path)
     return {name: found[name].to_pylist() for name in found.column_names}
 
