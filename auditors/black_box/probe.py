@@ -20,6 +20,7 @@ from dpwitness.auditors.events.outputs import Outputs, encode
 from dpwitness.auditors.running.engine import Sides, Stage, run_side, stream
 from dpwitness.auditors.running.health import Unfit, check_structure, same_outputs
 from dpwitness.auditors.running.rounds import of_this_project
+from dpwitness.auditors.running.turns import one_task
 from dpwitness.mechanisms.foreign import global_generators
 from dpwitness.mechanisms.foreign.wire import text_of
 from dpwitness.mechanisms.terms.jsonable import to_jsonable
@@ -56,7 +57,8 @@ def probe_stage(stage: Stage, seeded: bool) -> Probed:
         return _probe(stage, seeded)
     before = global_generators.snapshot()
     try:
-        return _probe(stage, seeded)
+        with one_task():
+            return _probe(stage, seeded)
     finally:
         global_generators.restore(before)
 
