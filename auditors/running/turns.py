@@ -61,7 +61,7 @@ def turns() -> Turns:
 
 @contextmanager
 def one_task() -> Iterator[None]:
-    """It ends with the turns that it began with, so that one which was left behind holds up nobody with its later chunks."""
+    """For a task, which ends with the turns that it began with: one that was left behind holds up nobody with its later chunks."""
     _THREAD.turns = turns()
     try:
         yield
