@@ -21,6 +21,7 @@ from dpwitness.auditors.events.outputs import Outputs, encode
 from dpwitness.auditors.running.engine import Sides, Stage, run_side, stream
 from dpwitness.auditors.running.health import Unfit, check_structure, same_outputs
 from dpwitness.auditors.running.rounds import of_this_project
+from dpwitness.auditors.running.turns import one_task
 from dpwitness.mechanisms.foreign import global_generators
 from dpwitness.mechanisms.foreign.about import told_of_warning
 from dpwitness.mechanisms.foreign.target import Target
@@ -59,7 +60,7 @@ def probe_stage(stage: Stage, seeded: bool) -> Probed:
         return _probe(stage, seeded)
     before, owner = global_generators.snapshot(), getattr(stage.run, "__self__", None)
     try:
-        with warnings.catch_warnings(record=True) as heard:
+        with one_task(), warnings.catch_warnings(record=True) as heard:
             warnings.filterwarnings("always", append=True)  # what the mechanism ignores, or turns into an error, stays so
             found = _probe(stage, seeded)
     finally:

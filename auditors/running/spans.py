@@ -15,6 +15,7 @@ from dpwitness.auditors.running.fused import Counter, counter
 from dpwitness.auditors.running.health import Unfit, same_outputs
 from dpwitness.auditors.running.repeats import mark
 from dpwitness.auditors.running.stage import Sides, Stage
+from dpwitness.auditors.running.turns import one_task
 from dpwitness.mechanisms.terms.protocol import MechanismFailed
 
 Tables = list[NDArray[np.int64]]
@@ -94,6 +95,11 @@ def run_span(stage: Stage, events: Sequence[Event], keep: int, again: bool, firs
 
     Outputs of chunks that begin before round `keep` are kept.
     """
+    with one_task():
+        return _run(stage, events, keep, again, first, last)
+
+
+def _run(stage: Stage, events: Sequence[Event], keep: int, again: bool, first: int, last: int) -> Span:
     began = perf_counter()
     counters = _counters(stage, events)
     parts: dict[int, Segment] = {}

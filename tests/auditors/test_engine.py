@@ -211,3 +211,31 @@ def test_streams_of_a_key_are_independent_and_can_spawn():
     assert len({int(g.integers(2**63)) for g in (one, two, three, *one.spawn(2), *streams(7, (1, 2, 4), 3)[0], stream(7, 1, 2, 3))}) == 9
     drawn = np.stack([g.random(20_000) for g in streams(1, (5,), 3)[0]])
     assert np.abs(np.corrcoef(drawn) - np.eye(3)).max() < 6 / np.sqrt(20_000)
+
+
+def test_a_task_that_was_left_behind_holds_up_nobody():
+    """A chunk that hangs is given up; when it wakes, the later chunks of its task keep to the turns that it began with."""
+    from dpwitness.auditors.running.turns import renew, turns
+
+    calls, wake, end = threading.Semaphore(0), threading.Semaphore(0), threading.Event()
+
+    def hangs(dataset, size, rng):
+        calls.release()
+        if not end.is_set():
+            wake.acquire()
+        return noisy(dataset, size, rng)
+
+    executor = Inline()
+    future = executor.submit(run_span, stage_of(hangs), [EVENT], 0, False, 0, 3)
+    calls.acquire()
+    left = turns()
+    renew()  # what `collect` and `counts` do once a task took too long
+    wake.release(2)
+    for _ in range(2):  # the other side, and the first side of the next chunk
+        calls.acquire()
+    with turns().free:
+        assert (turns().watched, left.watched) == (0, 1)
+    end.set()
+    wake.release(8)
+    assert future.result().last == 3 and left.watched == 0
+    executor.shutdown()

@@ -13,8 +13,9 @@ from typing import Any, ClassVar
 
 from numpy.typing import ArrayLike
 
-from dpwitness.mechanisms.terms.distances import NORMS, distance_of, moved_in
+from dpwitness.mechanisms.terms.distances import distance_of, moved_in
 from dpwitness.mechanisms.terms.notions.plain import Claim, FloatArray, PureDP
+from dpwitness.mechanisms.terms.relations import NORMS
 from dpwitness.mechanisms.terms.validation import InvalidArgument, require, require_integer, require_positive, require_type, shown
 
 
