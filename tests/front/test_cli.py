@@ -83,7 +83,7 @@ def test_a_mechanism_that_always_raises_is_an_error(shell):
         (("audit", "mine.py:leaky", "--claim", "pure:1", "--d0", "[0", "--d1", "[1]"), "--d0 must be JSON, got '[0'"),
         (("audit", "mine.py:leaky", "--claim", "pure:1", "--d0", "[NaN]", "--d1", "[1]"), "NaN is no JSON number"),
         (("audit", "mine.py:leaky", "--claim", "pure:1", "--d0", "[0, 0]", "--d1", "[1, 1]"), "2 records differ (rows 0, 1)"),
-        (("audit", "mine.py:leaky", "--claim", "pure:1", *PAIR, "--relation", "friends"), "relation must be one of 'replace-one'"),
+        (("audit", "mine.py:leaky", "--claim", "pure:1", *PAIR, "--relation", "friends"), "relation must be one of replace-one"),
         (("audit", "mine.py:leaky", "--claim", "pure:1", *PAIR, "--trials", "10"), "trials must be a whole number, between 1000"),
         (("audit", "mine.py:leaky", "--claim", "pure:1", *PAIR, "--trials", "1e5.5"), "must be a whole number such as"),
         (("audit", "mine.py:leaky", "--claim", "pure:1", *PAIR, "--confidence", "1"), "confidence must lie in (0, 1), got 1.0"),
