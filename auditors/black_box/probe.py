@@ -45,6 +45,7 @@ class Probed:
     notes: tuple[str, ...]
 
 
+@one_task()
 def probe_stage(stage: Stage, seeded: bool) -> Probed:
     """Probe the stage's one chunk, in the process in which this is called. `seeded`: equal streams must give equal outputs.
 
@@ -57,8 +58,7 @@ def probe_stage(stage: Stage, seeded: bool) -> Probed:
         return _probe(stage, seeded)
     before = global_generators.snapshot()
     try:
-        with one_task():
-            return _probe(stage, seeded)
+        return _probe(stage, seeded)
     finally:
         global_generators.restore(before)
 
