@@ -48,6 +48,7 @@ class Probed:
     notes: tuple[str, ...]
 
 
+@one_task()
 def probe_stage(stage: Stage, seeded: bool) -> Probed:
     """Probe the stage's one chunk, in the process in which this is called. `seeded`: equal streams must give equal outputs.
 
@@ -60,7 +61,7 @@ def probe_stage(stage: Stage, seeded: bool) -> Probed:
         return _probe(stage, seeded)
     before, owner = global_generators.snapshot(), getattr(stage.run, "__self__", None)
     try:
-        with one_task(), warnings.catch_warnings(record=True) as heard:
+        with warnings.catch_warnings(record=True) as heard:
             warnings.filterwarnings("always", append=True)  # what the mechanism ignores, or turns into an error, stays so
             found = _probe(stage, seeded)
     finally:

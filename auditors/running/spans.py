@@ -90,16 +90,12 @@ class Span:
         return told[0] == told[1] and all(a.agrees(b) for (_, a), (_, b) in zip(self.parts, other.parts, strict=True))
 
 
+@one_task()
 def run_span(stage: Stage, events: Sequence[Event], keep: int, again: bool, first: int, last: int) -> Span:
     """Run chunks first, ..., last - 1, up to the first that loses rounds, or with `again` up to the one before it.
 
     Outputs of chunks that begin before round `keep` are kept.
     """
-    with one_task():
-        return _run(stage, events, keep, again, first, last)
-
-
-def _run(stage: Stage, events: Sequence[Event], keep: int, again: bool, first: int, last: int) -> Span:
     began = perf_counter()
     counters = _counters(stage, events)
     parts: dict[int, Segment] = {}

@@ -52,7 +52,7 @@ CASES = (
 
 
 def measure() -> Table:
-    """All rows. Four minutes, of which three go to the law of the noise."""
+    """All rows. A minute and a half, of which one goes to the law of the noise; the first time longer by the compilation."""
     with threadpool_limits(1):
         found = [*(row for case in CASES for row in _rows(case)), _whole_audit(), *noise.rows()]
     return Table("speed", tuple(found), (f"least processor time of {ROUNDS:,} rounds on D0 of the worst pair; noise by Generator(SFC64)",))
