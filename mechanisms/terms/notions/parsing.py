@@ -121,9 +121,9 @@ def exact_claim(text: str, numbers: Sequence[float]) -> Claim:
             rounded = parse_claim(text)
         claim = rounded.of(numbers)
     except (TypeError, ValueError, OverflowError, IndexError) as error:
-        raise InvalidArgument(f"claim must be that of claim_numbers: {error}") from None
+        raise InvalidArgument(f"claim must be that of claim_numbers, got {text} and {shown(numbers)}: {error}") from None
     if str(claim) != str(rounded) or list(claim.numbers) != list(numbers):
-        raise InvalidArgument(f"claim must be that of claim_numbers, got {text} and {numbers}")
+        raise InvalidArgument(f"claim must be that of claim_numbers, got {text} and {shown(numbers)}")
     return claim
 
 

@@ -240,8 +240,10 @@ class PureDP(ApproxDP):
         return PureDP(value)
 
     def of(self, numbers: Sequence[float]) -> PureDP:
-        epsilon, none = numbers
-        return PureDP(epsilon if none == 0 else math.nan)
+        epsilon, delta = numbers
+        if delta != 0:
+            raise InvalidArgument(f"delta must be 0 in pure DP, got {shown(delta)}")
+        return PureDP(epsilon)
 
     @property
     def spelled(self) -> str:
