@@ -36,7 +36,7 @@ Draw = Callable[[np.random.Generator, np.ndarray], np.ndarray]
 
 def measure() -> Table:
     """The tables of the issue: what must be reached, and what the median audit reached."""
-    rows, notes = [], []
+    rows, details = [], []
     for method, told in METHODS.items():
         found = np.median([_epsilon(drawn(seed, 20_000, 1.0), "approx:4,1e-6", method) for seed in range(SEEDS)])
         rows.append(Row(f"10,000 a side, unit shift: {told}", WANTED[method], float(found), "epsilon"))
@@ -48,13 +48,21 @@ def measure() -> Table:
                 found = np.median([_epsilon(drawn(seed, size, mu), claim, method) for seed in range(IDEAL_SEEDS)])
                 rows.append(Row(f"{size:,} ideal canaries, epsilon = {epsilon:g}: {told}", least, float(found), "epsilon"))
                 most = canary_limit(claim, size, method=method)
-                notes.append(
-                    f"{size:,} canaries, epsilon = {epsilon:g}, {told}: ceiling {most.epsilon:.3f} at {most.guesses} guesses known"
+                details.append(
+                    {
+                        "canaries": size,
+                        "epsilon": epsilon,
+                        "theorem": told,
+                        "found": float(found),
+                        "most": most.epsilon,
+                        "guesses": most.guesses,
+                    }
                 )
     rows += [_alarms(name, draw, claim) for name, (draw, claim) in LAWS.items()]
     rows += [_million(claim) for claim in ("approx:4,1e-6", "gdp:0.5")]
     compared, said = _beside_jax_privacy()
-    return Table("canaries", (*rows, *compared), (*said, *notes))
+    notes = [f"{at['canaries']:,} canaries, epsilon = {at['epsilon']:g}, {at['theorem']}: ceiling {at['most']:.3f}" for at in details]
+    return Table("canaries", (*rows, *compared), (*said, *notes), tuple(details))
 
 
 def drawn(seed: int, size: int, shift: float) -> Scores:

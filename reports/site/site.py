@@ -24,6 +24,7 @@ PAGES = (  # of the navigation; those whose file is there
     ("third-party", "Libraries", "releases of others, each run in its own interpreter"),
     ("reproductions", "Figures", "published figures, computed again"),
     ("power", "Power", "how near an audit comes to an oracle"),
+    ("canaries", "Canaries", "what one run of a training certifies, beside a published tool"),
     ("trust", "Trust", "how often the tool itself errs"),
 )
 AUDITS = ("zoo",)  # reports of audits, shown as such from their JSON

@@ -1,0 +1,108 @@
+"""The page on canaries: what one run of a training certifies, beside a published tool, from the JSON of `dpwitness bench canaries`.
+
+``python -m dpwitness.reports.canaries_page FOLDER canaries.json`` writes ``canaries.md`` and its plot. Nothing on it is typed by hand.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from dpwitness.mechanisms.terms.validation import InvalidArgument
+from dpwitness.mechanisms.terms.writing import write_text
+from dpwitness.reports.plots.drawing import drawing
+from dpwitness.reports.trust_page import read_tables
+from dpwitness.reports.words.wording import figure, table
+
+_INTRODUCTION = (
+    "A training is audited from one run by canaries: examples that fair coins put into its data or left out, each with a score. What "
+    "such scores certify, at confidence 0.95, with every choice (threshold, number of guesses) paid for. `dpwitness bench canaries` prints "
+    "these rows; what it asks for stands beside."
+)
+# How the rows of a section are found, its heading, and what its numbers mean.
+_SECTIONS = (
+    (
+        "against",
+        "Beside a published tool",
+        "jax-privacy's own case: 10,000 scores a side, normal laws one apart, epsilon at delta = 1e-6 (the truth is 4.89). *Asked* is "
+        "what that tool certifies: in the rows of quantiles on the very same scores, in the same run, elsewhere as its tests have it.",
+    ),
+    ("unit shift", "The same case, from random scores", "Medians of 20 seeds."),
+    (
+        "ideal canaries",
+        "Ideal canaries",
+        "Scores of isolated canaries: normal laws, apart as those of a Gaussian mechanism with this epsilon at delta = 1e-5. Medians "
+        "of 200 seeds. The ceiling is what the best number of guesses, known beforehand, certifies in the median.",
+    ),
+    (
+        "false alarms",
+        "False alarms",
+        "Claims that hold with nothing to spare, audited again and again: the share of VIOLATED at an error of 5 %. *Asked* is 5 % and "
+        "three standard errors.",
+    ),
+    ("", "Time", "One audit."),
+)
+
+
+def page(found: Mapping[str, Any], plot_name: str) -> str:
+    """The page from the table of `bench canaries`."""
+    lines = ["# Canaries: what one run of a training certifies", "", _INTRODUCTION, "", f"![Certified against the truth]({plot_name})", ""]
+    left = list(found["rows"])
+    for words, heading, told in _SECTIONS:
+        rows = [row for row in left if words in row["case"]]
+        left = [row for row in left if words not in row["case"]]
+        if rows:
+            lines += [f"## {heading}", "", told, "", *_rows(rows, found["details"])]
+    said = [note for note in found["notes"] if "jax-privacy" in note]
+    return "\n".join([*lines, *(f"{note[0].upper()}{note[1:]}." for note in said)]) + "\n"
+
+
+def _rows(rows: Sequence[Mapping[str, Any]], details: Sequence[Mapping[str, Any]]) -> list[str]:
+    ceilings = {f"{at['canaries']:,} ideal canaries, epsilon = {at['epsilon']:g}: {at['theorem']}": at["most"] for at in details}
+
+    def line(row: Mapping[str, Any]) -> list[str]:
+        asked, measured, most = float(row["required"]), float(row["measured"]), bool(row["at_most"])
+        met = measured <= asked if most else measured >= asked
+        ceiling = [figure(ceilings[row["case"]], 3)] if row["case"] in ceilings else []
+        told = [row["case"], f"{'at most' if most else 'at least'} {figure(asked, 3)}", figure(measured, 3)]
+        return [*told, *ceiling, "met" if met else "**missed**"]
+
+    extra = ["ceiling"] if rows[0]["case"] in ceilings else []
+    return [*table(["case", "asked", "measured", *extra, ""], [line(row) for row in rows]), ""]
+
+
+def plot(details: Sequence[Mapping[str, Any]], path: Path) -> None:
+    """Certified over true epsilon, a line for each theorem and number of canaries; ceilings dotted."""
+    with drawing(path) as axes:
+        lines = sorted({(at["theorem"], at["canaries"]) for at in details}, key=lambda each: (each[0], -each[1]))
+        for (theorem, canaries), (mark, face) in zip(lines, (("o", "black"), ("o", "white"), ("s", "black"), ("s", "white")), strict=False):
+            points = [at for at in details if (at["theorem"], at["canaries"]) == (theorem, canaries)]
+            x = [at["epsilon"] for at in points]
+            axes.plot(x, [at["most"] for at in points], ":", color="gray", linewidth=1)
+            told = f"{theorem}, {canaries:,} canaries"
+            axes.plot(
+                x, [at["found"] for at in points], mark + "-", color="black", markerfacecolor=face, linewidth=1, markersize=5, label=told
+            )
+        axes.set_xlabel("true epsilon")
+        axes.set_ylabel("certified epsilon (dotted: ceiling)")
+        axes.legend(loc="upper left", fontsize=8)
+
+
+def main(arguments: Sequence[str], told: Callable[[str], Any] = print) -> int:
+    """Write the page and its plot. Raises InvalidArgument if the file holds no such table."""
+    if len(arguments) != 2:
+        told("usage: python -m dpwitness.reports.canaries_page FOLDER CANARIES.json")
+        return 2
+    folder, file = map(Path, arguments)
+    found = [entry for entry in read_tables(file) if entry["name"] == "canaries" and entry.get("details")]
+    if len(found) != 1:
+        raise InvalidArgument(f"{file} must hold one table of `dpwitness bench canaries` with its details, got {len(found)}")
+    plot(found[0]["details"], folder / "canaries.svg")
+    write_text(folder / "canaries.md", page(found[0], "canaries.svg"))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
