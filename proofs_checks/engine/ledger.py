@@ -15,6 +15,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, TypeAlias, TypeVar
 
+from flint import ctx
+
 from dpwitness.mechanisms.terms.validation import InvalidArgument, require_integer, require_one_of, require_positive
 from dpwitness.proofs_checks.engine.declaration import Declaration
 from dpwitness.proofs_checks.engine.enclosures import Box, Contradiction, Enclosure, SignMap, branch_and_bound
@@ -28,6 +30,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 KINDS = ("certificate", "counterexample", "experiment")
 TIGHT = 1e-6  # a claim holds tightly where a relative excess above -TIGHT is proved to be reached
 CELLS = 4_000
+_BITS = 53  # of balls, whatever the caller has set: the same numbers always
 STATED = 1e-6  # relative: how near a proved number must be to the one that an entry states
 ENOUGH = 0.02  # share of the box left undecided around the border of a claim that fails
 _LEDGER: dict[str, Declaration] = {}
@@ -221,11 +224,12 @@ def settle(
     box = _restricted(declared, settings or {})
     effort = Effort(quick, seconds, seed, time.monotonic())
     try:
-        if declared.boxed:
-            whole = dict(box) == dict(declared.domain)
-            evidence = _over_the_box(declared.function, box, seconds, cells, "domain" if whole else "ranges asked for")
-        else:
-            evidence = declared.function(effort, **{name: low for name, (low, _) in box.items()})
+        with ctx.workprec(_BITS):
+            if declared.boxed:
+                whole = dict(box) == dict(declared.domain)
+                evidence = _over_the_box(declared.function, box, seconds, cells, "domain" if whole else "ranges asked for")
+            else:
+                evidence = declared.function(effort, **{name: low for name, (low, _) in box.items()})
     except OutOfTime as out:
         where = "" if out.reached is None else f"; reached [{out.reached.lower:.6g}, {out.reached.upper:.6g}]"
         evidence = Evidence(ClaimVerdict.INCONCLUSIVE, f"time limit of {seconds:g} s{where}", "none", out.reached)

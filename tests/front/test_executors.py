@@ -279,7 +279,7 @@ def test_a_module_that_the_workers_lack(address, tmp_path, monkeypatch, serial):
     from faraway import f
 
     asked = {"claim": "pure:1", "pair": NEAR, "trials": 2_000, "seed": 3, "bits": False}
-    with dpw.executor(address) as executor, pytest.raises(dpw.InvalidArgument, match=r"no module 'faraway'.*--ship FILE\.py"):
+    with dpw.executor(address) as executor, pytest.raises(dpw.InvalidArgument, match=r"no module 'faraway'.*--ship FILE"):
         dpw.audit(f, **asked, executor=executor)
     with dpw.executor(address, ship=[tmp_path / "faraway.py"]) as executor:
         assert counted(dpw.audit(f, **asked, executor=executor)) == counted(dpw.audit(f, **asked))
