@@ -6,24 +6,28 @@ import contextlib
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
+from itertools import islice
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dpwitness.mechanisms.foreign.process import WorkerDied
-from dpwitness.mechanisms.foreign.program import PROTOCOL, Command, Program, Sent, line_of, message_of, run_line, sent_as
+from dpwitness.mechanisms.foreign.program import KEPT, PROTOCOL, Command, Program, Sent, json_of, line_of, message_of, run_line, sent_as
 from dpwitness.mechanisms.foreign.slots import build_domain
 from dpwitness.mechanisms.terms.notions import parse_claim
 from dpwitness.mechanisms.terms.protocol import MechanismFailed
-from dpwitness.mechanisms.terms.validation import InvalidArgument
+from dpwitness.mechanisms.terms.validation import InvalidArgument, said
 
-_SEED, _OTHER = (1, 2, 3, 4), (5, 6, 7, 8)
+_SEED, _OTHER = (1, 2, 3, 4), (2**32 - 1, 2**31, 2**32 - 3, 2**31 + 7)  # one that fits into any number, one that does not
 _ROWS = 1000
 _PAUSE = 0.03  # seconds in which what is too much has come
 _PRINTED = 2**20  # bytes on standard error that are too many
 _END = 5.0  # seconds in which a program ends after its standard input has
-_NUMBER = 1  # what a dataset is called that no worker keeps count of
+_NUMBER = KEPT - 1  # the last that a dataset may have, of which no worker keeps count
+_AHEAD = range(1, 65)  # sizes of requests that are sent at once
+_PAIRS = 4  # of a domain's catalogue, of which one must move an answer
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +72,7 @@ class _Exam:
     def __init__(self, slot: Command, pair: tuple[Any, Any] | None, time_limit: float) -> None:
         self.slot, self.pair, self.limit = slot, pair, time_limit
         self.running: Program | None = None
+        self.chosen: list[tuple[Any, Any]] = []
         self.printed = 0
         self.answers: dict[str, Any] = {}
 
@@ -94,6 +99,8 @@ class _Exam:
             ("same answer after other requests", self.no_memory),
             ("same answer in a fresh process", self.fresh),
             ("a second dataset", self.second),
+            ("other data, other answer", self.other_data),
+            ("a dataset in JSON", self.in_json),
             ("a dataset in place of another", self.replaced),
             ("a dataset of 100,000 rows", self.large),
             ("no records, NaN and infinities", self.special),
@@ -146,12 +153,15 @@ class _Exam:
         return sent_as(self.datasets()[which])
 
     def datasets(self) -> tuple[Any, Any]:
-        if self.pair is None:
-            domain, found = self.program.about["domain"], None
-            if domain is not None:
-                found = next((pair for pair in build_domain(domain, "hello").catalogue() if pair is not None), None)
-            self.pair = (np.array([0.0]), np.array([1.0])) if found is None else (found.d0, found.d1)
-        return self.pair
+        return self.pairs()[0]
+
+    def pairs(self) -> list[tuple[Any, Any]]:
+        if not self.chosen:
+            domain = self.program.about["domain"]
+            known = [] if domain is None or self.pair else build_domain(domain, "hello").catalogue()
+            found = islice(((pair.d0, pair.d1) for pair in known if pair is not None), _PAIRS)
+            self.chosen = list(found) or [self.pair or (np.array([0.0]), np.array([1.0]))]
+        return self.chosen
 
     def ask(self, seed: tuple[int, ...] = _SEED, size: int = _ROWS, dataset: Any = None) -> Any:
         return self.program.run(dataset or self.data(), [size], [seed], self.limit)[0]
@@ -172,7 +182,7 @@ class _Exam:
         self.answers["first"] = self.ask()
         if isinstance(self.answers["first"], Exception):
             error = self.answers["first"]
-            raise _Wrong(f"raised {type(error).__name__} ({error}) on its own domain's dataset; other datasets: --d0 and --d1")
+            raise _Wrong(f"raised {said(error)} on its own domain's dataset; other datasets: --d0 and --d1")
 
     def sizes(self) -> None:
         for size in (1, 2, 2**16):
@@ -197,8 +207,11 @@ class _Exam:
 
     def other_seed(self) -> None:
         self.needs_seed()
-        if _same(self.ask(_OTHER), self.answers["first"]) and _varies(self.answers["first"]):
+        one, other = self.answers["first"], self.ask(_OTHER)
+        if _same(other, one) and _varies(one):
             raise _Wrong("two seeds gave one answer: the seed is ignored, though hello says that it is seedable")
+        if not _same(other, one) and not _varies(one) and not _varies(other):
+            raise _Wrong(f"{_ROWS} runs of a request gave one output, with another seed another one: runs must be independent")
 
     def no_memory(self) -> None:
         self.needs_seed()
@@ -208,9 +221,12 @@ class _Exam:
             raise _Wrong("the same seed gave another answer after other requests: state is kept between them")
 
     def fresh(self) -> None:
-        self.needs_seed()
         self.close()
-        if not _same(self.ask(), self.answers["first"]):
+        same = _same(self.ask(), self.answers["first"])
+        if not self.program.about["seedable"] and same and _varies(self.answers["first"]):
+            raise _Wrong("two processes of a program that takes no seed gave the same outputs: each must seed itself afresh")
+        self.needs_seed()
+        if not same:
             raise _Wrong("the same seed gave another answer in a fresh process")
 
     def needs_seed(self) -> None:
@@ -221,6 +237,19 @@ class _Exam:
         self.ask(dataset=self.data(1))
         if self.program.about["seedable"] and not _same(self.ask(), self.answers["first"]):
             raise _Wrong("the first dataset gave another answer once there was a second one")
+
+    def other_data(self) -> None:
+        self.needs_seed()
+        if all(_same(self.ask(dataset=sent_as(data)), self.answers["first"]) for pair in self.pairs() for data in pair):
+            raise _Wrong("other datasets gave the same answer: are they read? Such as must tell apart may be given: --d0 and --d1")
+
+    def in_json(self) -> None:
+        data = self.datasets()[0]
+        if len(self.program.about["datasets"]) < 2 or not isinstance(data, np.ndarray):
+            raise _Skip("it reads one encoding only, or its datasets are no arrays")
+        found = self.ask(dataset=Sent(b"in JSON", None, json_of(data)))
+        if self.program.about["seedable"] and not _same(found, self.answers["first"]):
+            raise _Wrong("a dataset in JSON gave another answer than the same one as float64, though hello names both")
 
     def replaced(self) -> None:
         for which in (1, 0):
@@ -242,10 +271,10 @@ class _Exam:
             self.ask(size=2, dataset=sent_as(changed))
 
     def ahead(self) -> None:
-        asked = b"".join(run_line(_NUMBER, 2, seed) for seed in (_SEED, _OTHER) * 50)
-        self.raw([*self.message(self.data()), asked], 2)
-        for _ in range(99):
-            self.program.within(self.limit, lambda deadline: self.program.answer(2, deadline))
+        asked = b"".join(run_line(_NUMBER, size, _OTHER) for size in _AHEAD)
+        self.raw([*self.message(self.data()), asked], _AHEAD[0])
+        for size in _AHEAD[1:]:
+            self.program.within(self.limit, partial(self.program.answer, size))
 
     def refused(self, what: str, line: bytes) -> None:
         parts = self.message(self.data())
@@ -311,7 +340,7 @@ def _varies(found: Any) -> bool:
 def _looks_like(found: NDArray[Any]) -> str:
     """What the bytes of a block are, where they make sense as something else only; empty where they may be what they are said to be."""
     flat = np.ascontiguousarray(found).reshape(-1)
-    flat = flat[flat != 0]
+    flat = flat[np.isfinite(flat) & (flat != 0)]
     if not len(flat) or _sense(flat):
         return ""
     for name, dtype in (("big-endian float64", ">f8"), ("big-endian int64", ">i8"), ("float64", "<f8"), ("int64", "<i8")):

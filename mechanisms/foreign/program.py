@@ -27,6 +27,7 @@ from dpwitness.mechanisms.foreign.slots import SENT, TargetError
 from dpwitness.mechanisms.terms.libraries import apart, library_of, values_of
 from dpwitness.mechanisms.terms.protocol import MechanismFailed
 from dpwitness.mechanisms.terms.reading import Json
+from dpwitness.mechanisms.terms.validation import said
 
 PROTOCOL = 1
 KEPT = 16  # numbers of datasets: a new one takes the place of the one that was used the longest ago
@@ -263,19 +264,19 @@ class Program(Process):
         """The next answer, to a batch of `size` runs: array, list, or what the batch raised. MechanismFailed where it says `failed`."""
         head = message_of(self.line(HEADER, deadline, "an answer"), "an answer")
         if "failed" in head:
-            raise MechanismFailed(f"the program says: {_short(str(head['failed']), 400)}")
+            raise MechanismFailed(f"the program says: {said(Exception(head['failed'])).removeprefix('Exception: ')}")
         if "raised" in head:
             return _raised(head)
         kind, rows = head.get("kind"), head.get("rows")
         if kind not in self.about["outputs"]:
-            raise Misspoke(f"answered the kind {kind!r}, hello names {', '.join(self.about['outputs'])}")
-        if rows != size or isinstance(rows, bool):
-            raise Misspoke(f"answered {rows!r} rows for size = {size}")
+            raise Misspoke(f"answered the kind {_short(repr(kind))}, hello names {', '.join(self.about['outputs'])}")
+        if type(rows) is not int or rows != size:
+            raise Misspoke(f"answered {_short(repr(rows))} rows for size = {size}")
         if kind == "json":
             return [self._value(deadline, i) for i in range(size)]
         columns = head.get("columns")
-        if not isinstance(columns, int) or isinstance(columns, bool) or not 0 <= columns <= _COLUMNS or 8 * rows * columns > _BLOCK:
-            raise Misspoke(f"columns must be a whole number, of a block of at most {_BLOCK} bytes, got {columns!r}")
+        if type(columns) is not int or not 0 <= columns <= _COLUMNS or 8 * rows * columns > _BLOCK:
+            raise Misspoke(f"columns must be a whole number, of a block of at most {_BLOCK} bytes, got {_short(repr(columns))}")
         found = np.empty((rows, columns), dtype=BLOCKS[str(kind)])
         if found.size:
             self._fill(memoryview(found.data).cast("B"), deadline)
@@ -284,7 +285,7 @@ class Program(Process):
     def _value(self, deadline: float, place: int) -> Any:
         line = self.line(LINE, deadline, f"output {place + 1}")
         try:
-            return json.loads(line, parse_int=_whole)
+            return json.loads(line.decode(), parse_int=_whole)
         except (ValueError, RecursionError):
             raise Misspoke(f"output {place + 1} must be a line of JSON, got {_short(line)}") from None
 
@@ -355,7 +356,7 @@ def joined(answers: list[Any]) -> list[Any]:
 def message_of(line: bytes, what: str) -> Json:
     """A line of JSON that is an object. Raises Misspoke."""
     try:
-        found = json.loads(line)
+        found = json.loads(line.decode())  # of bytes, JSON would take what is no UTF-8, and a mark of byte order
     except (ValueError, RecursionError):
         found = None
     if not isinstance(found, dict):
@@ -365,16 +366,20 @@ def message_of(line: bytes, what: str) -> Json:
 
 def _raised(head: Json) -> Exception:
     name, text = head["raised"], head.get("text", "")
-    if not isinstance(name, str) or not name or len(name) > 200 or not isinstance(text, str):
+    if name == "" or not _is_name(name) or not isinstance(text, str):
         raise Misspoke(f"raised must be the name of an exception, and text a text, got {_short(repr(head))}")
     found: Exception = wire.stand_in(name, Exception)(text)
     return found
 
 
+def _is_name(value: Any) -> bool:
+    return isinstance(value, str) and len(value) <= 200 and value.isprintable()
+
+
 _HELLO: dict[str, tuple[bool, str, Any]] = {  # key: needed, what it must be, whether it is
     "protocol": (True, "a whole number", lambda v: type(v) is int),
-    "name": (True, "a text that is not empty", lambda v: isinstance(v, str) and v != ""),
-    "version": (False, "a text", lambda v: isinstance(v, str)),
+    "name": (True, "a text of 1 to 200 characters in a line", lambda v: v != "" and _is_name(v)),
+    "version": (False, "a text of at most 200 characters in a line", _is_name),
     "seedable": (True, "true or false", lambda v: isinstance(v, bool)),
     "datasets": (True, f"a list of some of {', '.join(ENCODINGS)}", lambda v: _some_of(v, ENCODINGS)),
     "outputs": (True, f"a list of some of {', '.join(BLOCKS)}, json", lambda v: _some_of(v, (*BLOCKS, "json"))),

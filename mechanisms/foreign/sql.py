@@ -1,7 +1,7 @@
 """A mechanism that is a database query: SQLite (of the standard library) or DuckDB (extra ``sql``), one run a query.
 
-The dataset is a table in a database of its own, in memory, and what the query returns is the output of one run. A query that changes the
-table, or anything else, is no query: SQLite refuses it, and after a batch the table must hold what was loaded.
+The dataset is a table in a database of its own, in memory, and what the query returns is the output of one run. It is loaded once in each
+thread; from then on the engine lets nobody write, and a query that tries is no query.
 """
 
 from __future__ import annotations
@@ -9,12 +9,15 @@ from __future__ import annotations
 import datetime
 import importlib
 import math
+import pickle
 import re
 import sqlite3
-from collections.abc import Iterator, Sequence
-from contextlib import closing, contextmanager
+import threading
+from collections.abc import Sequence
+from contextlib import closing
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
+from urllib.parse import quote
 
 import numpy as np
 from numpy.random import Generator
@@ -27,6 +30,8 @@ from dpwitness.mechanisms.terms.protocol import MechanismFailed
 from dpwitness.mechanisms.terms.validation import InvalidArgument, require_type, said, shown
 
 ENGINES = ("sqlite", "duckdb")
+_KEPT = 4  # datasets of a thread that stay loaded
+_THREAD = threading.local()
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,60}")
 _READ = {getattr(sqlite3, f"SQLITE_{word}") for word in ("SELECT", "READ", "FUNCTION", "RECURSIVE")}
 Rows = list[tuple[Any, ...]]
@@ -107,36 +112,46 @@ class Query:
         MechanismFailed
             If the query changes the table, or the engine refuses it.
         """
-        columns = columns_of(dataset)
+        base = self._loaded(columns_of(dataset))
+        base.seed(float(rng.random()))
+        try:
+            base.check(self.query)
+            return _outputs([base.rows(self.query) for _ in range(size)])
+        except Exception as error:
+            _THREAD.kept = [each for each in _THREAD.kept if each[2] is not base]  # DuckDB lets nothing run after an error
+            if isinstance(error, RefusedStatement) or base.refuses(error):
+                raise MechanismFailed(f"the query must only read: {said(error)}") from None
+            raise MechanismFailed(f"the query cannot be run: {said(error)}") from None
+
+    def _loaded(self, columns: dict[str, list[Any]]) -> _Base:
+        """The database with the dataset in it, kept for the next batches of this thread."""
         if not columns:
             raise MechanismFailed("a query needs a dataset with columns, got none: give a frame, or columns as a dict")
-        with self._opened() as base:
-            base.load(self.table, columns)
-            before = base.rows(f'SELECT * FROM "{self.table}"')
-            base.seed(float(rng.random()))
-            try:
-                found = [base.rows(self.query, guarded=True) for _ in range(size)]
-            except _Refused as error:
-                raise MechanismFailed(f"the query must only read: {error}") from None
-            except Exception as error:
-                raise MechanismFailed(f"the query cannot be run: {said(error)}") from None
-            if base.rows(f'SELECT * FROM "{self.table}"') != before:
-                raise MechanismFailed(f"the query changes the table {self.table}; it must leave it as it found it")
-        return _outputs(found)
-
-    @contextmanager
-    def _opened(self) -> Iterator[_Base]:
+        kept, looks = _THREAD.__dict__.setdefault("kept", []), pickle.dumps(columns)
+        for query, known, base in kept:
+            if query is self and known == looks:
+                return cast(_Base, base)
         engine, _, file = self.dsn.partition(":///")
-        with closing((_SQLite if engine == "sqlite" else _DuckDB)(file)) as base:
-            try:
-                base.run(self.setup)
-            except Exception as error:
-                raise MechanismFailed(f"the setup of the query raises {said(error)}") from None
-            yield base
+        base = (_SQLite if engine == "sqlite" else _DuckDB)(file)
+        try:
+            base.run(self.setup)
+        except Exception as error:
+            raise MechanismFailed(f"the setup of the query raises {said(error)}") from None
+        if base.has(self.table):
+            raise MechanismFailed(f"the table {self.table} must be the dataset, the database or the setup has made one: give another name")
+        try:
+            base.load(self.table, columns)
+            base.lock()
+        except Exception as error:
+            raise MechanismFailed(f"the dataset cannot be made the table {self.table}: {said(error)}") from None
+        kept.append((self, looks, base))
+        if len(kept) > _KEPT:
+            kept.pop(0)[2].held.close()
+        return base
 
 
-class _Refused(Exception):
-    """What the engine says to a statement that would write."""
+class RefusedStatement(Exception):
+    """Why a statement is none that only reads."""
 
 
 class _Base:
@@ -151,19 +166,36 @@ class _Base:
         """Several statements."""
         raise NotImplementedError
 
-    def rows(self, query: str, guarded: bool = False) -> Rows:
-        """What a query returns; `guarded`: one that may only read."""
+    def rows(self, query: str) -> Rows:
+        """What a query returns."""
+        found: Rows = self.held.execute(query).fetchall()
+        return found
+
+    def has(self, table: str) -> bool:
+        """Whether anything is called so."""
+        try:
+            self.rows(f'SELECT 1 FROM "{table}" LIMIT 1')
+        except Exception:
+            return False
+        return True
+
+    def lock(self) -> None:
+        """From now on nothing is written."""
         raise NotImplementedError
+
+    def check(self, query: str) -> None:
+        """Raise RefusedStatement for what is not one SELECT."""
+
+    def refuses(self, error: Exception) -> bool:
+        """Whether the engine says that something would write."""
+        return "read-only" in str(error)
 
     def seed(self, number: float) -> None:
         """Seed random(), where it takes a seed."""
 
-    def close(self) -> None:
-        self.held.close()
-
     def load(self, table: str, columns: dict[str, list[Any]]) -> None:
         """Make the table."""
-        names = ", ".join(f'"{name}" {self.type_of(values)}' for name, values in columns.items())
+        names = ", ".join(f'"{name.replace(chr(34), 2 * chr(34))}" {self.type_of(values)}' for name, values in columns.items())
         self.held.execute(f'CREATE TABLE "{table}" ({names})')
         self.fill(table, list(columns.values()))
 
@@ -184,13 +216,15 @@ class _SQLite(_Base):
         self.held = sqlite3.connect(":memory:", isolation_level=None)
         if file != ":memory:":
             try:
-                with closing(sqlite3.connect(f"file:{file}?mode=ro", uri=True)) as given:
+                with closing(sqlite3.connect(f"file:{quote(file)}?mode=ro", uri=True)) as given:
                     given.backup(self.held)
             except sqlite3.Error as error:
                 raise MechanismFailed(f"the database {file} cannot be read: {said(error)}") from None
 
     def run(self, statements: str) -> None:
+        self.held.set_authorizer(lambda action, *_: sqlite3.SQLITE_DENY if action == sqlite3.SQLITE_ATTACH else sqlite3.SQLITE_OK)
         self.held.executescript(statements)
+        self.held.set_authorizer(None)
 
     def load(self, table: str, columns: dict[str, list[Any]]) -> None:
         plain = {name: [v.isoformat() if isinstance(v, datetime.date) else v for v in values] for name, values in columns.items()}
@@ -199,26 +233,27 @@ class _SQLite(_Base):
     def type_of(self, values: Sequence[Any]) -> str:
         return {"VARCHAR": "TEXT", "DOUBLE": "REAL"}.get(found := super().type_of(values), found)
 
-    def rows(self, query: str, guarded: bool = False) -> Rows:
-        self.held.set_authorizer(_only_reading if guarded else None)
-        try:
-            found: Rows = self.held.execute(query).fetchall()
-            return found
-        except sqlite3.DatabaseError as error:
-            if guarded and "not authorized" in str(error):
-                raise _Refused(said(error)) from None
-            raise
+    def lock(self) -> None:
+        self.held.execute("PRAGMA query_only = 1")
+        self.held.set_authorizer(lambda action, *_: sqlite3.SQLITE_OK if action in _READ else sqlite3.SQLITE_DENY)
 
+    def rows(self, query: str) -> Rows:
+        found = self.held.execute(query)
+        if found.description is None:
+            raise RefusedStatement("it is no SELECT")
+        return list(found)
 
-def _only_reading(action: int, *_: Any) -> int:
-    return sqlite3.SQLITE_OK if action in _READ else sqlite3.SQLITE_DENY
+    def refuses(self, error: Exception) -> bool:
+        return "not authorized" in str(error) or "readonly" in str(error)
 
 
 class _DuckDB(_Base):
     def __init__(self, file: str) -> None:
         engine = _duckdb()
         try:
-            self.held = engine.connect(":memory:", config={"threads": 1})
+            self.held = engine.connect(
+                ":memory:", config={"threads": 1, "python_enable_replacements": False, "autoinstall_known_extensions": False}
+            )
             if file != ":memory:":
                 path = file.replace("'", "''")
                 self.held.execute(f"ATTACH '{path}' AS given (READ_ONLY); COPY FROM DATABASE given TO memory; DETACH given")
@@ -226,16 +261,20 @@ class _DuckDB(_Base):
             raise MechanismFailed(f"the database {file} cannot be read: {said(error)}") from None
 
     def run(self, statements: str) -> None:
+        if found := self._kinds(statements) & {"ATTACH", "COPY", "COPY_DATABASE", "EXPORT"}:
+            raise RefusedStatement(f"it holds {', '.join(sorted(found))}, which may write files")
         if statements.strip():
             self.held.execute(statements)
 
-    def rows(self, query: str, guarded: bool = False) -> Rows:
-        if guarded:
-            kinds = {statement.type.name for statement in self.held.extract_statements(query)}
-            if kinds - {"SELECT", "SELECT_STATEMENT"}:
-                raise _Refused(f"it holds {', '.join(sorted(kinds))}")
-        found: Rows = self.held.execute(query).fetchall()
-        return found
+    def _kinds(self, statements: str) -> set[str]:
+        return {statement.type.name for statement in self.held.extract_statements(statements)}
+
+    def lock(self) -> None:
+        self.held.execute("BEGIN TRANSACTION READ ONLY")
+
+    def check(self, query: str) -> None:
+        if self._kinds(query) != {"SELECT"} or len(self.held.extract_statements(query)) != 1:
+            raise RefusedStatement(f"it must be one SELECT, it holds {', '.join(sorted(self._kinds(query))) or 'nothing'}")
 
     def fill(self, table: str, columns: list[list[Any]]) -> None:
         if columns[0]:  # of a whole column at once: row by row takes a thousand times as long
@@ -271,6 +310,8 @@ def columns_of(dataset: Any) -> dict[str, list[Any]]:
             found = {f"c{i}": column.tolist() for i, column in enumerate(table.T)}
     except (Unheld, TypeError, ValueError, IndexError) as error:
         raise MechanismFailed(f"a query needs a dataset that is a table, got {shown(dataset)}: {said(error)}") from None
+    if len(set(map(len, found.values()))) > 1:
+        raise MechanismFailed(f"a query needs columns of one length, got {', '.join(f'{name}: {len(v)}' for name, v in found.items())}")
     return {name: [_plain(value) for value in values] for name, values in found.items()}
 
 

@@ -123,6 +123,20 @@ def line():
 """
 
 
+_REVERSE = """
+HELLO["datasets"] = ["json"]
+waiting = []
+def line():
+    if not waiting:
+        text = b""
+        while text[-1:] != b"\\n" and (more := os.read(0, 2**16)):
+            text += more
+        found = text.splitlines(keepends=True)
+        waiting.extend(sorted(reversed(found), key=lambda each: b'"encoding"' not in each))
+    return waiting.pop(0) if waiting else b""
+"""
+
+
 # name: (what is put in, the step that must see it, what it must say)
 BROKEN = {
     "no hello": ("def hello(): pass", "says hello", "hello was due"),
@@ -162,7 +176,7 @@ BROKEN = {
     "floats of 32 bits": (_answer(_HEAD, "write(struct.pack('<%df' % size, *out))"), _RUN, "4000 of 8000 bytes"),
     "long block": (_answer(_HEAD, "write(pack(out + out[:1]))"), _RUN, "nobody had asked for"),
     "answers twice": (_answer("for _ in range(2):", f"    {_HEAD}; write(pack(out))"), _RUN, "nobody had asked for"),
-    "raises on its own data": (_answer("say({'raised': 'KeyError', 'text': 'x'})"), _RUN, "raised KeyError (x)"),
+    "raises on its own data": (_answer("say({'raised': 'KeyError', 'text': 'x'})"), _RUN, "raised KeyError: x on its own"),
     "raises nothing": (_answer("say({'raised': ''})"), _RUN, "raised must be the name of an exception"),
     "NaN that is no JSON": (
         _answer("say({'kind': 'json', 'rows': size})", "write(b'nan\\n' * size)"),
@@ -250,6 +264,35 @@ BROKEN = {
         "says failed: a size of 0",
         "it must say failed",
     ),
+    "a mark of byte order": ("def hello(): write(b'\\xef\\xbb\\xbf'); say(HELLO)", "says hello", "where hello was due"),
+    "a name of two lines": ("HELLO['name'] = 'a\\nb'", "says hello", "name must be a text of 1 to 200 characters in a line"),
+    "count as a float": (_answer("say({'kind': 'float64', 'rows': float(size), 'columns': 1})"), _RUN, "answered 1000.0 rows"),
+    "kind without end": (_answer("say({'kind': 'x' * 60000, 'rows': size})"), _RUN, "xx, hello names float64, json"),
+    "fails in two lines": (_answer("say({'failed': 'one\\n\\x1b[31mtwo'})"), _RUN, "one \\x1b[31mtwo"),
+    "seeds of 31 bits": (
+        _draw("return usual(values, size, seed) if max(seed) < 2**31 else 1 / 0"),
+        "other seed, other answer",
+        "division by",
+    ),
+    "one run copied": (_draw("return usual(values, 1, seed) * size"), "other seed, other answer", "runs must be independent"),
+    "nobody seeds it": (
+        "HELLO['seedable'] = False\n_g = random.Random(1)\ndef draw(v, n, s): return [sum(v) + _g.gauss(0, 1) for _ in range(n)]",
+        "same answer in a fresh process",
+        "each must seed itself afresh",
+    ),
+    "ignores its data": (_draw("return usual([0.5], size, seed)"), "other data, other answer", "are they read?"),
+    "nothing but NaN": (_draw("return [math.nan] * size"), "other data, other answer", "are they read?"),
+    "reads no JSON": (
+        "_parsed = parsed\ndef parsed(t): return {} if b'json' in t else _parsed(t)",
+        "a dataset in JSON",
+        "the program says",
+    ),
+    "room for two datasets": (
+        "def keep(number, values): data.update({number: values}) if number == 15 or number < 2 else os._exit(8)",
+        "a dataset in JSON",
+        "exit code 8",
+    ),
+    "last come, first served": (_REVERSE, "requests ahead of answers", "answered 64 rows for size = 1"),
     "floods standard error": (
         _answer("sys.stderr.write('x' * 2**20)", _HEAD, "write(pack(out))"),
         "standard error",

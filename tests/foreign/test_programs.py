@@ -82,12 +82,12 @@ def test_each_broken_program_is_caught_and_named(tmp_path, monkeypatch):
 
 
 def named(found, step, said):
-    return found is not None and found.step == step and said in found.reason
+    return found is not None and found.step == step and said in found.reason and len(found.reason.splitlines()) == 1
 
 
 def test_a_good_program_keeps_the_protocol(program):
     found = list(check_protocol(program().slot_of_program))
-    assert len(found) == 21 and {finding.status for finding in found} == {"ok"}
+    assert len(found) == 23 and {finding.status for finding in found} == {"ok"}
     unseeded = program(
         "HELLO.update(seedable=False, claim=None, domain=None)\n_draw = draw\ndef draw(v, n, s): return _draw(v, n, time.time())"
     )
@@ -449,7 +449,8 @@ def as_bytes(parts):
 
 def test_a_shim_keeps_the_protocol_and_draws_the_same_numbers(shim):
     example, words = shim
-    assert [(found.step, found.reason) for found in check_protocol(Target(command=example).slot_of_program) if found.status != "ok"] == []
+    missed = [(found.step, found.status) for found in check_protocol(Target(command=example).slot_of_program) if found.status != "ok"]
+    assert missed in ([], [("a dataset in JSON", "skipped")])
     if words is None:
         return
     printed = subprocess.run(words, capture_output=True, text=True, timeout=60, check=True).stdout.split()
@@ -496,7 +497,7 @@ WRONG = "_draw = draw\ndef draw(v, n, s): return [sum(v) + (x - sum(v)) / 2 for 
 def test_audit_check_trace_and_replay_of_a_program(shell):
     (shell.folder / "mine.py").write_text(GOOD.replace("#BREAK", WRONG))
     command = f"{sys.executable} -S mine.py"
-    found = shell.run("audit", "--command", command, "--trials", "20000", "--report", "out", "--workers", "2")
+    found = shell.run("audit", "--command", command, "--trials", "5000", "--report", "out", "--workers", "2")
     assert found.returncode == 1 and "audited    mine.py, claim pure:1" in found.stdout, found.stdout + found.stderr
     witness = "out/witness-mine.py.json"
     assert json.loads((shell.folder / witness).read_text())["target"]["kwargs"]["command"] == command.split()
@@ -514,7 +515,7 @@ def test_audit_check_trace_and_replay_of_a_program(shell):
         check=False,
     )
     assert moved.returncode == 2, moved.stdout
-    checked = shell.run("check", "--command", command, "-k", "output or played")
+    checked = shell.run("check", "--command", command, "-k", "output or played", "--trials", "2000")
     assert checked.returncode == 0 and "skipped           check_noise_played_back  the noise of a program" in checked.stdout, (
         checked.stdout + checked.stderr
     )

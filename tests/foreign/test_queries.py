@@ -1,11 +1,13 @@
 """Database queries as mechanisms: the right one stands, the wrong one falls, and none writes."""
 
+import sqlite3
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 import dpwitness as dpw
+from dpwitness.mechanisms.foreign import sql
 from dpwitness.mechanisms.terms.protocol import MechanismFailed
 
 EXAMPLES = Path(__file__).parents[2] / "docs" / "examples"
@@ -13,10 +15,10 @@ ENGINES = ["sqlite", "duckdb"]
 SPENT = {"kind": "Table", "columns": {"spent": (0.0, 9.0)}, "frame": "dict"}
 
 
-def query(engine, sql, **more):
+def query(engine, text, **more):
     if engine == "duckdb":
         pytest.importorskip("duckdb")
-    return dpw.Query(f"{engine}:///:memory:", sql, **more)
+    return dpw.Query(f"{engine}:///:memory:", text, **more)
 
 
 def run(found, dataset=None, size=1):
@@ -39,7 +41,7 @@ def test_datasets_are_tables_and_outputs_rows(engine):
 
 @pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize(
-    "sql",
+    "text",
     [
         "DELETE FROM data",
         "INSERT INTO data VALUES (1)",
@@ -48,18 +50,41 @@ def test_datasets_are_tables_and_outputs_rows(engine):
         "WITH x AS (SELECT 1) DELETE FROM data",
         "ATTACH 'other.db' AS other",
         "PRAGMA table_info(data)",
+        "-- nothing",
     ],
 )
-def test_a_query_that_does_more_than_read_is_refused(engine, sql):
+def test_a_query_that_does_more_than_read_is_refused(engine, text):
     with pytest.raises(MechanismFailed, match="the query must only read"):
-        run(query(engine, sql))
+        run(query(engine, text))
 
 
-def test_what_a_function_of_the_engine_changes_is_seen(monkeypatch):
-    """The check of the content after a run, were the engine's own guard to fail."""
-    monkeypatch.setattr("dpwitness.mechanisms.foreign.sql._only_reading", lambda *_: 0)
-    with pytest.raises(MechanismFailed, match="the query changes the table data; it must leave it as it found it"):
-        run(query("sqlite", "UPDATE data SET a = 9"))
+@pytest.mark.parametrize("engine", ENGINES)
+def test_the_engine_itself_lets_nobody_write(engine, monkeypatch):
+    """Were our look at the statement to fail."""
+    monkeypatch.setattr("dpwitness.mechanisms.foreign.sql._DuckDB.check", lambda *_: None)
+    monkeypatch.setattr("dpwitness.mechanisms.foreign.sql.sqlite3.SQLITE_DENY", sqlite3.SQLITE_OK)
+    with pytest.raises(MechanismFailed, match="the query must only read"):
+        run(query(engine, "UPDATE data SET a = 9"))
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_a_setup_neither_writes_files_nor_makes_the_table(engine, tmp_path):
+    with pytest.raises(MechanismFailed, match="the setup of the query raises"):
+        run(query(engine, "SELECT 1", setup=f"ATTACH '{tmp_path / 'new.db'}' AS other"))
+    assert not list(tmp_path.iterdir())
+    for made in ("CREATE TABLE data (a INT)", "CREATE TEMP TABLE data (a INT)", "CREATE VIEW data AS SELECT 7 AS a"):
+        with pytest.raises(MechanismFailed, match="the table data must be the dataset"):
+            run(query(engine, "SELECT count(*) FROM data", setup=made))
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_a_dataset_is_loaded_once_and_an_equal_one_of_another_type_anew(engine, monkeypatch):
+    loads = []
+    load = sql._Base.load
+    monkeypatch.setattr(sql._Base, "load", lambda self, *given: (loads.append(given), load(self, *given))[1])
+    halves = query(engine, "SELECT typeof(a) FROM data")
+    told = [run(halves, {"a": [value]}) for value in (3, 3.0, 3, 3.0)]
+    assert told[0] == told[2] != told[1] == told[3] and len(loads) == 2
 
 
 @pytest.mark.parametrize("engine", ENGINES)
@@ -70,6 +95,12 @@ def test_what_cannot_be_run(engine):
         run(query(engine, "SELECT 1", setup="CREATE nothing"))
     with pytest.raises(MechanismFailed, match="a query needs a dataset"):
         run(query(engine, "SELECT 1"), 3 + 4j if engine == "sqlite" else {})
+    for columns in ({"a": [2**70]}, {"a": [1], "A": [2]}, {"a": [1], "b": [1, 2]}):  # no output of the query
+        with pytest.raises(MechanismFailed, match=r"cannot be made the table data|columns of one length"):
+            run(query(engine, "SELECT 1"), columns)
+    assert run(query(engine, "SELECT 1"), {'a"b': [1]}).tolist() == [1.0]
+    with pytest.raises(MechanismFailed):
+        run(query(engine, "SELECT 1; SELECT 2"))
     with pytest.raises(MechanismFailed, match=r"the database missing.db cannot be read"):
         run(dpw.Query(f"{engine}:///missing.db", "SELECT 1"))
     for bad, told in (
