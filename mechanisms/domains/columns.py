@@ -89,6 +89,8 @@ def column(name: Any, given: Any, owner: str) -> Column:
         raise InvalidArgument(f"{where}: low and high must be both numbers or both dates, got {shown(given.get('high'))}")
     dates = isinstance(ends[0], datetime.date)
     kind = "date" if dates else "integer" if all(isinstance(end, int) for end in ends) else "float"
+    if kind == "integer" and max(map(abs, ends)) > 2**53:  # drawn as floats
+        raise InvalidArgument(f"{where}: low and high of whole numbers must be between -2^53 and 2^53, got {shown(max(ends, key=abs))}")
     low, high = (float((end - _DAY).days) if dates else float(end) for end in ends)
     if not (low < high or (missing and low == high)):
         raise InvalidArgument(f"{where}: high must exceed low, got {shown(given.get('low'))} and {shown(given.get('high'))}")

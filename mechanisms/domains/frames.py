@@ -21,7 +21,7 @@ from dpwitness.mechanisms.domains.patterns import changed_place
 from dpwitness.mechanisms.domains.rows import Rows
 from dpwitness.mechanisms.terms.pairs import Pair
 from dpwitness.mechanisms.terms.protocol import FloatArray
-from dpwitness.mechanisms.terms.relations import Relation, parse_relation
+from dpwitness.mechanisms.terms.relations import SpelledRelation, parse_relation
 from dpwitness.mechanisms.terms.validation import InvalidArgument, require, require_integer, require_type, shown
 
 
@@ -76,7 +76,7 @@ class Table(Domain):
             raise InvalidArgument(str(error).replace("Rows: ", f"{owner}: ", 1)) from None
         object.__setattr__(self, "rows", rows)
 
-    def _asked(self, owner: str) -> Relation:
+    def _asked(self, owner: str) -> SpelledRelation:
         asked = parse_relation(self.relation, owner)
         names = [each.name for each in self.held]
         if asked.name not in ("replace-one", "add-remove", "attribute", "label", "event"):
@@ -101,7 +101,7 @@ class Table(Domain):
     def _absent(self) -> list[int]:
         return [i for i, each in enumerate(self._moving) if each.missing]
 
-    def _copies(self, asked: Relation) -> list[int]:
+    def _copies(self, asked: SpelledRelation) -> list[int]:
         """How many rows the changed one stands for, by turns."""
         most = self.per_user if asked.unit else asked.k
         return list(dict.fromkeys([most, most, max(most // 2, 1), 1])) if asked.unit else [most]

@@ -10,6 +10,7 @@ from .adversaries import Adversary, adversary_of
 from .errors import InvalidArgument, MechanismFailed, require_callable, shown
 from .runs import PerRun, made, named
 
+_MOST = 10_000  # queries of a function, which may forget to end
 _GIVEN = "the session is given the audit's generator, and each run has a session of its own"
 
 
@@ -65,7 +66,7 @@ def interactive(
     session : callable
         Makes a new session for each run: a class, or a function without arguments. It has ``start(dataset, rng)`` and ``ask(query)``.
     adversary : list, Adversary or callable, optional
-        The queries in order; or ``f(answers)``, which gives the next query, or None at the end. Left out: all `queries` in order, until a
+        The queries in order; or ``f(answers)``, which gives the next query, or None at the end, after at most 10,000. Left out: all `queries` in order, until a
         search finds a better one (`find_adversary`, ``--search``).
     queries : list or dict, optional
         What may be asked: a list of queries, or a set of vectors, ``{"ball": radius, "dimension": d}`` or
@@ -134,6 +135,8 @@ def _turns(adversary: Callable[[List[Any]], Any]) -> Generator[Any, Any, None]:
     """A function of the answers, as `Adversary.turns`."""
     answers: List[Any] = []
     while (query := adversary(list(answers))) is not None:
+        if len(answers) == _MOST:
+            raise MechanismFailed(f"interactive: an adversary must give None at the end, {named(adversary)} has asked {_MOST} queries")
         answers.append((yield query))
 
 

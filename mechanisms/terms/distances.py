@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from dpwitness.mechanisms.terms.relations import Relation
+from dpwitness.mechanisms.terms.relations import SpelledRelation
 from dpwitness.mechanisms.terms.validation import InvalidArgument
 
 _ROUNDING = Fraction(1, 2**52)
@@ -127,7 +127,7 @@ def numbers_in(dataset: Any) -> list[Number] | None:
     return [float(item) if isinstance(item, float | np.floating) else int(item) for item in items]
 
 
-def too_far_graphs(d0: Any, d1: Any, relation: Relation) -> str:
+def too_far_graphs(d0: Any, d1: Any, relation: SpelledRelation) -> str:
     """An empty string where two graphs of networkx differ in as many edges or nodes as the relation allows, otherwise how they differ."""
     if type(d0) is not type(d1):
         return f"D0 is a {type(d0).__name__}, D1 a {type(d1).__name__}"

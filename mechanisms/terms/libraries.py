@@ -149,9 +149,12 @@ def _column(name: Any, kind: str, values: Any, missing: Any = None, categories: 
 
 def _texts(name: Any, items: List[Any]) -> Any:  # noqa: UP006
     """Texts as an array; those that are missing are to be "" by then."""
-    odd = set(map(type, items)) - {str}
+    odd = sorted(kind.__name__ for kind in set(map(type, items)) - {str})
     if odd:
-        raise Unheld(f"column {name!r} holds values of type {sorted(kind.__name__ for kind in odd)[0]}: give columns of one type")
+        where = "the index" if name is None else f"column {name!r}"
+        raise Unheld(
+            f"{where} must hold texts, or numbers of 64 bits, truth values or dates, all of one type; it holds values of type {odd[0]}"
+        )
     if "\0" in "".join(items):  # NumPy ends a text there
         raise Unheld(f"column {name!r} must hold texts without null characters")
     return np.array(items, dtype="U") if items else np.empty(0, dtype="U1")

@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 from dpwitness.mechanisms.terms.distances import too_far, too_far_graphs
 from dpwitness.mechanisms.terms.jsonable import Dataset, to_jsonable
 from dpwitness.mechanisms.terms.libraries import Parts, Unheld, apart, library_of
-from dpwitness.mechanisms.terms.relations import GRAPHS, NORMS, RELATIONS, Relation, parse_relation
+from dpwitness.mechanisms.terms.relations import GRAPHS, NORMS, RELATIONS, SpelledRelation, parse_relation
 from dpwitness.mechanisms.terms.validation import InvalidArgument, said
 
 _WAY_OUT = "give an array with one record a row, a list of records, or columns of one length as a tuple or dict of arrays"
@@ -168,7 +168,7 @@ def _edits(left: list[Hashable], right: list[Hashable], k: int) -> int:
     return before.get(len(right), k + 1)
 
 
-def _too_many_units(first: _Read, second: _Read, asked: Relation) -> str:
+def _too_many_units(first: _Read, second: _Read, asked: SpelledRelation) -> str:
     """Users, or whatever the unit is: all that is told of one counts as one."""
     sides = []
     for side, read in (("D0", first), ("D1", second)):
@@ -197,7 +197,7 @@ def _too_many_units(first: _Read, second: _Read, asked: Relation) -> str:
     return "" if count <= asked.k else f"the records of {count} values of {asked.unit} differ, {_most(asked.k)}"
 
 
-def _other_columns(first: _Read, second: _Read, asked: Relation, rows: list[int]) -> str:
+def _other_columns(first: _Read, second: _Read, asked: SpelledRelation, rows: list[int]) -> str:
     """Whether records differ in the named columns only; of a label, in the column `label`, `y` or the last numbered one."""
     names = list(first.fields or {})
     usual = [name for name in ("label", "y") if name in names] or (names[-1:] if names and names[-1].isdecimal() else [])
@@ -229,7 +229,7 @@ def _counted(dataset: Dataset) -> bool:
     return dataclasses.is_dataclass(dataset) and callable(getattr(dataset, "counts", None))
 
 
-def _too_many_counted(d0: Dataset, d1: Dataset, asked: Relation) -> str:
+def _too_many_counted(d0: Dataset, d1: Dataset, asked: SpelledRelation) -> str:
     """Datasets with multiplicities are multisets: compared by how often each record occurs, never copy by copy."""
     if type(d0) is not type(d1):
         return f"one is {type(d0).__name__}, the other {type(d1).__name__}"

@@ -109,17 +109,20 @@ class Pair:
 
 def _check_own(relation: Any, d0: Dataset, d1: Dataset) -> None:
     """Ask the check of a relation of the user's own."""
-    try:
-        found = relation.check(d0, d1)
-    except Exception as error:
-        raise InvalidArgument(f"Pair: the check of {relation.name} raises {said(error)}") from None
-    if found is True or found == "":
-        return
-    if found is not False and not isinstance(found, str):
-        raise InvalidArgument(
-            f"Pair: the check of {relation.name} must return True, or False or a text that says why not, got {shown(found)}"
-        )
-    raise InvalidArgument(f"Pair: D1 is no {relation.name} neighbour of D0: {found or 'its check says no'}")
+    for first, second in ((d0, d1), (d1, d0)):
+        try:
+            found = relation.check(first, second)
+        except Exception as error:
+            raise InvalidArgument(f"Pair: the check of {relation.name} raises {said(error)}") from None
+        if not isinstance(found, bool | np.bool_ | str):
+            raise InvalidArgument(
+                f"Pair: the check of {relation.name} must return True, or False or a text that says why not, got {shown(found)}"
+            )
+        if found == "" or (found and not isinstance(found, str)):
+            continue
+        if first is not d0:
+            raise InvalidArgument(f"Pair: the check of {relation.name} must be symmetric, it accepts (D0, D1) and refuses (D1, D0)")
+        raise InvalidArgument(f"Pair: D1 is no {relation.name} neighbour of D0: {found if isinstance(found, str) else 'its check says no'}")
 
 
 def _instead(d0: Dataset, d1: Dataset) -> str:

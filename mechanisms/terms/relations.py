@@ -41,7 +41,7 @@ OPTIONS: Mapping[str, tuple[str, ...]] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Relation:
+class SpelledRelation:
     """A relation as it was spelled: its name, and its options.
 
     Parameters
@@ -75,7 +75,7 @@ class Relation:
         return self.name not in ("stated", OWN)
 
 
-def parse_relation(text: object, owner: str = "Pair") -> Relation:
+def parse_relation(text: object, owner: str = "Pair") -> SpelledRelation:
     """A relation from its spelling.
 
     Raises
@@ -86,11 +86,11 @@ def parse_relation(text: object, owner: str = "Pair") -> Relation:
     Examples
     --------
     >>> parse_relation("add-remove:unit=user,k=2")
-    Relation(name='add-remove', unit='user', k=2, columns=())
+    SpelledRelation(name='add-remove', unit='user', k=2, columns=())
     """
     name, _, rest = text.partition(":") if isinstance(text, str) else ("", "", "")
     if name == OWN and rest:
-        return Relation(OWN, rest)
+        return SpelledRelation(OWN, rest)
     if name not in RELATIONS:
         raise InvalidArgument(f"{owner}: relation must be one of {', '.join(RELATIONS)}, got {shown(text)}")
     known = OPTIONS.get(name, ())
@@ -107,7 +107,7 @@ def parse_relation(text: object, owner: str = "Pair") -> Relation:
     columns = tuple(found["columns"].split("+")) if "columns" in found else ()
     if name == "attribute" and not columns:
         raise InvalidArgument(f"{owner}: relation attribute must name columns, as attribute:columns=NAME+NAME, got {shown(text)}")
-    return Relation(name, found.get("unit", ""), int(k), columns)
+    return SpelledRelation(name, found.get("unit", ""), int(k), columns)
 
 
 def composed(relation: str, unit: str | None, k: int) -> str:

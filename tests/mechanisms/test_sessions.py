@@ -153,6 +153,11 @@ def test_a_search_finds_an_adversary_that_certifies():
     assert first.adversary == again.adversary and first.expected == again.expected
 
 
+def test_an_adversary_that_never_ends_is_stopped():
+    with pytest.raises(RuntimeError, match="must give None at the end"):
+        dpw.interactive(Sparse, lambda answers: 0)([0.0, 1.0], 1, RNG(1))
+
+
 @pytest.mark.parametrize(
     ("arguments", "text"),
     [
