@@ -198,7 +198,7 @@ def _tested(
     elif method == "steinke":
         planned = [(max(1, round(_FEWER * schedule(size, most, alpha)[0][0])), alpha)]
     else:
-        planned = schedule(size, most, alpha)
+        planned = schedule(size, most, alpha, claim.mu if isinstance(claim, GDP) else 1.0)
     chosen = fixed is not None or method != "counting"
     return [
         Guessed(r, int(right[r]), share, lower_of(method, claim, int(right[r]), r, size, delta, share, fixed=chosen))
