@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from dpwitness.auditors.canaries.audit import ASSUMED, lower_of
-from dpwitness.auditors.canaries.curves import epsilon_at, held
+from dpwitness.auditors.canaries.curves import epsilon_told, held
 from dpwitness.auditors.results.canary_result import CanaryResult, Guessed
 from dpwitness.auditors.results.verdicts import Verdict
 from dpwitness.mechanisms.terms.notions import exact_claim
@@ -46,7 +46,7 @@ def certified_again(raw: Json) -> CanaryResult:
         right=right,
         alpha=alpha,
         parameter_lower=lower,
-        epsilon_lower=epsilon_at(claim.with_parameter(lower), delta) if lower > 0 else 0.0,
+        epsilon_lower=epsilon_told(claim, lower, delta),
         p_value=math.nan,
         tested=(Guessed(guesses, right, alpha, lower),),
         notes=(ASSUMED,),

@@ -10,13 +10,13 @@ import numpy as np
 
 from dpwitness.auditors.canaries import counting, recursion, steinke
 from dpwitness.auditors.canaries.bounds import epsilons_refuted, largest, parameter_refuted, schedule, sizes
-from dpwitness.auditors.canaries.curves import Training, epsilon_at, gaussian_with, held, lines_of
+from dpwitness.auditors.canaries.curves import Training, epsilon_told, gaussian_with, held, lines_of
 from dpwitness.auditors.canaries.guesses import Guesses, ordered
 from dpwitness.auditors.canaries.ideal import detectable
 from dpwitness.auditors.canaries.reading import Canaries, read
 from dpwitness.auditors.results.canary_result import CanaryPicture, CanaryResult, Guessed
 from dpwitness.auditors.results.verdicts import Verdict
-from dpwitness.mechanisms.terms.notions import GDP, Claim, Curve, parse_claim
+from dpwitness.mechanisms.terms.notions import GDP, Claim, Curve, parse_claim, resolved
 from dpwitness.mechanisms.terms.reading import Json
 from dpwitness.mechanisms.terms.validation import (
     InvalidArgument,
@@ -112,6 +112,7 @@ def audit_canaries(
     """
     begin = time.perf_counter()
     claim = parse_claim(claim) if isinstance(claim, str) else require_type("claim", claim, Claim, "be a claim", _OWNER)
+    said = resolved(claim, None)[1]
     claim = held(claim, _OWNER)
     alpha = 1 - require_probability("confidence", confidence, _OWNER)
     seed = require_integer("seed", seed, _OWNER, least=0)
@@ -135,7 +136,7 @@ def audit_canaries(
     gaussian = math.nan
     if delta > 0:
         gaussian = best.lower if by_curve and isinstance(claim, GDP) else _by_curve(GDP(1.0), right, schedule(size, most, alpha), size)[0]
-        gaussian = epsilon_at(GDP(gaussian), delta) if gaussian > 0 else 0.0
+        gaussian = epsilon_told(GDP(1.0), gaussian, delta)
     asked = np.unique(np.geomspace(1, most, _COURSE).astype(int)) if not isinstance(claim, Training) else np.empty(0, dtype=int)
     course = zip(asked.tolist(), right[asked].tolist(), _alone(method, claim, right[asked], asked, size, delta, alpha), strict=True)
     return CanaryResult(
@@ -154,13 +155,13 @@ def audit_canaries(
         right=best.right,
         alpha=best.alpha,
         parameter_lower=best.lower,
-        epsilon_lower=epsilon_at(claim.with_parameter(best.lower), delta) if best.lower > 0 else 0.0,
+        epsilon_lower=epsilon_told(claim, best.lower, delta),
         p_value=p,
         gaussian_lower=gaussian,
         detectable=detectable(claim, size, alpha, delta, by_curve),
         tested=tuple(tested),
         picture=_picture(canaries, named, best, tuple(course)),
-        notes=(*notes, ASSUMED, *([_POOLED] if canaries.runs > 1 else []), *canaries.notes),
+        notes=(*said, *notes, ASSUMED, *([_POOLED] if canaries.runs > 1 else []), *canaries.notes),
         target=target,
         seconds=time.perf_counter() - begin,
     )
@@ -198,7 +199,7 @@ def _tested(
     elif method == "steinke":
         planned = [(max(1, round(_FEWER * schedule(size, most, alpha)[0][0])), alpha)]
     else:
-        planned = schedule(size, most, alpha)
+        planned = schedule(size, most, alpha, claim.mu if isinstance(claim, GDP) else 1.0)
     chosen = fixed is not None or method != "counting"
     return [
         Guessed(r, int(right[r]), share, lower_of(method, claim, int(right[r]), r, size, delta, share, fixed=chosen))

@@ -20,6 +20,7 @@ _MOST = 200.0  # of an epsilon
 _LONGEST = 40.0  # logarithm of a factor
 _MAIN = 0.98  # of the error goes to the number of guesses at which Gaussian noise shows best, the rest to a smaller one and a larger one
 _OTHERS = (1 / 6, 6.0)
+_WEAK = 0.329  # mu below which more guesses are better
 
 
 def epsilons_refuted(
@@ -76,17 +77,20 @@ def largest(refuted: Callable[[float], bool], above: float = 0.0, most: float = 
     return low
 
 
-def schedule(canaries: int, most: int, alpha: float) -> list[tuple[int, float]]:
-    """Numbers of guesses for the recursion and the error of each, which depend on nothing but the number of canaries.
+def schedule(canaries: int, most: int, alpha: float, mu: float = 1.0) -> list[tuple[int, float]]:
+    """Numbers of guesses for the recursion and the error of each, which depend on nothing but the number of canaries and the claim.
 
-    33 m^0.28 is within some percent of the best number for Gaussian noise of epsilon from 1 to 8 (delta = 1e-5) and m from 200 to 1e5.
+    33 m^0.28 is within some percent of the best number for Gaussian noise of epsilon from 2 to 8 (delta = 1e-5) and m from 200 to 1e5;
+    weaker signals show best in more guesses, so a claim of little `mu` is held against more.
 
     Examples
     --------
     >>> [(guesses, round(share, 5)) for guesses, share in schedule(5000, 2900, 0.05)]
     [(358, 0.049), (60, 0.0005), (2148, 0.0005)]
+    >>> schedule(5000, 2900, 0.05, mu=0.2)[0][0]
+    589
     """
-    main = max(1, min(most, round(0.45 * canaries), int(33 * canaries**0.28)))
+    main = max(1, min(most, round(0.45 * canaries), int(33 * canaries**0.28 * max(1.0, _WEAK / mu))))
     others = sorted({max(1, min(most, round(part * main))) for part in _OTHERS} - {main})
     share = (1 - _MAIN) * alpha / len(others) if others else 0.0
     return [(main, _MAIN * alpha if others else alpha), *((guesses, share) for guesses in others)]

@@ -33,7 +33,8 @@ class Training(DPSGD):
 
 
 def held(claim: Claim, owner: str) -> Claim:
-    """The claim as canaries are held against it. Raises InvalidArgument for a curve that is not concave."""
+    """The claim as canaries are held against it: between nearest neighbours. Raises InvalidArgument for a curve that is not concave."""
+    claim = claim.on(None)
     if isinstance(claim, TradeoffCurve) and claim.above:
         told = f"{claim.above} of its points lie above the concave hull of all; give the hull"
         raise InvalidArgument(f"{owner}: claim must be a concave curve, got {claim}: {told}")
@@ -76,6 +77,12 @@ def epsilon_at(claim: Claim, delta: float) -> float:
         if high > 1e4:
             return math.inf
     return float(brentq(lambda e: float(np.max(claim.delta(np.array([e])))) - delta, 0.0, high, xtol=1e-9))
+
+
+def epsilon_told(claim: Claim, lower: float, delta: float) -> float:
+    """The same of a certified parameter; 0 where nothing is certified, or the curve has no epsilon at delta whatever its parameter."""
+    found = epsilon_at(claim.with_parameter(lower), delta) if lower > 0 else 0.0
+    return found if math.isfinite(found) else 0.0
 
 
 def gaussian_with(epsilon: float, delta: float) -> GDP:

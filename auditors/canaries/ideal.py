@@ -170,11 +170,11 @@ def detectable(claim: Claim, canaries: int, alpha: float, delta: float, by_curve
         else:
             guesses = sizes(most)
             p = np.full(guesses.size, expit(epsilon))
-        right = binom.ppf(0.1, guesses, p)
         if lines is None:
+            right = binom.ppf(0.1, guesses, p)
             return not bool((p_value(right, guesses, claim.parameter, delta, canaries) <= _SURE * alpha).any())
-        for r, share in schedule(canaries, most, alpha):
-            v = int(np.interp(r, guesses, right))
+        for r, share in schedule(canaries, most, alpha, claim.mu if isinstance(claim, GDP) else 1.0):
+            v = int(binom.ppf(0.1, r, np.interp(r, guesses, p)))
             if refutes(v, r, canaries, *lines, share):
                 return False
         return True

@@ -48,7 +48,7 @@ def read(scores_in: Any, scores_out: Any, ids_in: Any = None, ids_out: Any = Non
 def _many(scores: Any) -> bool:
     if isinstance(scores, np.ndarray):
         return scores.ndim == 2
-    return isinstance(scores, list | tuple) and bool(scores) and all(isinstance(run, list | tuple | np.ndarray) for run in scores)
+    return isinstance(scores, list | tuple) and bool(scores) and all(hasattr(run, "__len__") and not isinstance(run, str) for run in scores)
 
 
 def _run(scores_in: Any, scores_out: Any, ids_in: Any, ids_out: Any, groups: Any, which: str) -> Canaries:
@@ -102,6 +102,8 @@ def _require_once(ids_in: Any, ids_out: Any, sizes: tuple[int, int], which: str)
             got = len(listed) if isinstance(listed, list) else 1
             raise InvalidArgument(f"{_OWNER}: {name}{which} must be as many as scores, {size}, got {got}")
         for each in listed:
+            if isinstance(each, list | dict | set):
+                raise InvalidArgument(f"{_OWNER}: {name}{which} must be one name a canary, got {shown(each)}")
             if each in seen:
                 raise InvalidArgument(f"{_OWNER}: {name}{which} must name each canary once, on one side, got {shown(each)} again")
             seen.add(each)

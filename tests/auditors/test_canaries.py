@@ -355,3 +355,23 @@ def test_the_command(tmp_path, capsys, monkeypatch):
         assert told in capsys.readouterr().err
     assert main(["plan", "--canaries", "1000", "--claim", "approx:8,1e-5", "--confidence", "0.95"]) == 0
     assert "at most epsilon = 3.05 of 8" in capsys.readouterr().out
+
+
+def test_few_canaries_are_held_against_steep_and_weak_curves():
+    """Of few canaries the smallest number of guesses is one or two; weak claims are held against more guesses."""
+    half = 1 / (1 + math.exp(3.0))
+    found = dpw.audit_canaries(*normal_scores(1, 37, 1.0), dpw.TradeoffCurve([0, half, 1], [1, half, 0]))
+    assert found.verdict is dpw.Verdict.NOT_REFUTED and found.detectable > 1
+    assert bounds.schedule(1000, 440, 0.05, 0.268)[0][0] > bounds.schedule(1000, 440, 0.05, 0.5)[0][0] == 228
+
+
+def test_claims_about_pairs_are_those_of_nearest_neighbours_and_a_curve_without_epsilon_tells_none():
+    sides = normal_scores(2, 400, 1.0)
+    for text, plain in (("group:2,gdp:0.5", dpw.GDP(1.0)), ("metric:2", dpw.PureDP(2.0)), ("percoordinate:1,2", dpw.PureDP(2.0))):
+        found = dpw.audit_canaries(*sides, text)
+        assert found.claim == plain and any(f"{text} is {plain}" in note for note in found.notes)
+    assert dpw.canary_limit("group:2,gdp:0.5", 400) == dpw.canary_limit("gdp:1", 400)
+    bare = dpw.audit_canaries(*sides, dpw.TradeoffCurve([0, 0.9, 1], [0.5, 0, 0]))
+    assert bare.parameter_lower > 0 == bare.epsilon_lower
+    with pytest.raises(InvalidArgument, match="ids_in must be one name a canary, got"):
+        dpw.audit_canaries(*sides, "pure:1", ids_in=[[1]] * sides[0].size, ids_out=range(sides[1].size))

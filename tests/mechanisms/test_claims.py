@@ -57,7 +57,7 @@ def test_a_curve_is_read_from_csv_and_json_and_stands_in_a_witness_without_its_f
     csv = "\n".join(f"{a!r},{b!r}" for a, b in rows)
     found = [
         parse_claim(file_of(tmp_path, "a.csv", csv)),
-        parse_claim(file_of(tmp_path, "b.csv", f"alpha, beta\n{csv}\n")),
+        parse_claim(file_of(tmp_path, "b.csv", f"\ufeffalpha, beta\n{csv}\n")),
         parse_claim(file_of(tmp_path, "c.json", rows)),
         parse_claim(file_of(tmp_path, "d.json", {"alpha": [0, HALF, 1], "beta": [1, HALF, 0]})),
     ]
@@ -150,6 +150,9 @@ def test_what_is_promised_on_a_pair():
         ("dpsgd:0.01,1,10.5", "steps must be a whole number"),
         ("dpsgd:1,0.01,1000", "promises nothing that runs could refute"),
         ("dpsgd:0.01,1,1000,0", r"delta must lie in \(0, 1\)"),
+        ("dpsgd:0.01,1e160,10", r"noise_multiplier must be at most 1e\+06, got 1e\+160"),
+        ("dpsgd:0.01,1,10,0.99", "delta must be one at which dpsgd:0.01,1,10 has a positive and finite epsilon, got 0.99, where it is 0"),
+        ("metric:1e308,1e308", "epsilon times distance must be positive and finite, got inf"),
         ("rdp:2=0.3,2=0.4", "orders must be greater than 1 and rise"),
         ("rdp:1=0.3,2=0.4", "orders must be greater than 1 and rise"),
         ("rdp:2=0.3,4", "claim must have the form rdp:"),
@@ -158,6 +161,7 @@ def test_what_is_promised_on_a_pair():
         ("metric:1,l3", "distance must be one of 'l1', 'l2', 'linf', got 'l3'"),
         ("metric:1,-2", "distance must be positive and finite, got -2.0"),
         ("percoordinate:1,0", "epsilon must be positive and finite, got 0.0"),
+        ("percoordinate:1e308,1e308", "sum of epsilons must be positive and finite, got inf"),
         ("percoordinate:", "claim must have the form percoordinate:"),
         ("group:0,pure:1", "size must be a whole number, between 1 and 1000000, got 0.0"),
         ("group:2,metric:1", "claim must be one about single records, got 'metric:1'"),
@@ -177,6 +181,8 @@ def test_bad_files_name_themselves(tmp_path):
         ("b.csv", "", "got none"),
         ("c.json", "{", "c.json"),
         ("d.json", {"alpha": [0, 1], "beta": [1]}, "must have as many numbers in alpha as in beta"),
+        ("g.json", {"alpha": 5, "beta": [1]}, "must have as many numbers in alpha as in beta"),
+        ("h.csv", "0;1\n0.3;0.4\n1;0", "between commas"),
         ("e.json", 5, "must hold pairs of numbers"),
         ("f.csv", "0,1\n0.5,0.2,7\n1,0", "must hold pairs of numbers"),
     ]:

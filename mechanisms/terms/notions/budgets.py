@@ -91,6 +91,7 @@ class MetricDP(PairClaim):
             require(self).one_of("distance", list(NORMS))
         elif self.distance is not None:
             require(self).positive("distance")
+            require_positive("epsilon times distance", self.epsilon * self.distance, "MetricDP")
 
     @property
     def nominal(self) -> PureDP:
@@ -150,6 +151,7 @@ class CoordinateDP(PairClaim):
         found = tuple(require_positive("epsilon", value, "CoordinateDP") for value in self.epsilons)
         if not found:
             raise InvalidArgument("CoordinateDP: epsilons must hold at least one number, got none")
+        require_positive("sum of epsilons", sum(found), "CoordinateDP")
         object.__setattr__(self, "epsilons", found)
 
     @property

@@ -38,6 +38,7 @@ _MOST = 1000  # points of a file
 _BYTES = 2**20  # of it
 _TANGENTS = 120  # lines of a computed curve; fewer only widen it
 _COARSE = 24
+_MOST_NOISE = 1e6
 _LARGEST_LOSS = 1000.0  # of DP-SGD; beyond, nothing is promised that could be refuted
 _ROUNDED = 1e-9
 
@@ -279,7 +280,7 @@ def _needed(slopes: FloatArray, deltas: FloatArray) -> Lines:
 
 
 def read_curve(path: str) -> TradeoffCurve:
-    """The curve of a file: CSV of two columns, alpha and beta, with a header or without; JSON, a list of pairs or ``{"alpha", "beta"}``.
+    """The curve of a file: CSV with the header ``alpha,beta`` or without; JSON, a list of pairs or ``{"alpha", "beta"}``.
 
     Raises
     ------
@@ -296,15 +297,17 @@ def read_curve(path: str) -> TradeoffCurve:
 
 def _of_json(content: bytes) -> tuple[list[float], list[float]]:
     found = parse(content)
-    rows = list(zip(found.get("alpha", ()), found.get("beta", ()), strict=False)) if isinstance(found, dict) else found
-    if isinstance(found, dict) and len(found.get("alpha", ())) != len(found.get("beta", ())):
+    if not isinstance(found, dict):
+        return _columns(found)
+    alpha, beta = found.get("alpha", []), found.get("beta", [])
+    if not (isinstance(alpha, list) and isinstance(beta, list) and len(alpha) == len(beta)):
         raise InvalidArgument("must have as many numbers in alpha as in beta")
-    return _columns(rows)
+    return _columns(zip(alpha, beta, strict=True))
 
 
 def _of_csv(content: bytes) -> tuple[list[float], list[float]]:
     try:
-        rows = [row for row in csv.reader(io.StringIO(content.decode())) if row]
+        rows = [row for row in csv.reader(io.StringIO(content.decode("utf-8-sig"))) if row]
     except (UnicodeDecodeError, csv.Error):
         raise InvalidArgument("must be text in two columns, alpha and beta") from None
     head = [cell.strip().lower() for cell in rows[0]] if rows else []
@@ -315,7 +318,7 @@ def _columns(rows: Any) -> tuple[list[float], list[float]]:
     try:
         pairs = [(float(a), float(b)) for a, b in rows]
     except (TypeError, ValueError):
-        raise InvalidArgument("must hold pairs of numbers, alpha and beta") from None
+        raise InvalidArgument("must hold pairs of numbers, alpha and beta, between commas; a header, if any, alpha,beta") from None
     if not pairs:
         raise InvalidArgument("must hold pairs of numbers, alpha and beta, got none")
     return [a for a, _ in pairs], [b for _, b in pairs]
@@ -357,6 +360,8 @@ class DPSGD(Curve):
         require(self).positive("sampling_probability", "noise_multiplier", "factor").integer("steps", most=10**7)
         if self.sampling_probability > 1:
             raise InvalidArgument(f"DPSGD: sampling_probability must lie in (0, 1], got {self.sampling_probability!r}")
+        if self.noise_multiplier > _MOST_NOISE:  # whose squares the accountant cannot hold
+            raise InvalidArgument(f"DPSGD: noise_multiplier must be at most {_MOST_NOISE:g}, got {self.noise_multiplier!r}")
         if _loss_reach(*self.numbers) > _LARGEST_LOSS:
             raise InvalidArgument(f"DPSGD: {self} promises nothing that runs could refute: its losses reach beyond {_LARGEST_LOSS:g}")
 
@@ -379,6 +384,10 @@ class DPSGD(Curve):
         """The one point (epsilon, delta) of the curve."""
         delta = require_probability("delta", delta, "DPSGD")
         epsilon = float(_loss(*self.numbers).get_epsilon_for_delta(delta))
+        if not 0 < epsilon < math.inf:
+            raise InvalidArgument(
+                f"DPSGD: delta must be one at which {self} has a positive and finite epsilon, got {delta:g}, where it is {epsilon:g}"
+            )
         return AccountedDP(epsilon, delta, self)
 
     def __str__(self) -> str:
