@@ -66,8 +66,8 @@ def interactive(
     session : callable
         Makes a new session for each run: a class, or a function without arguments. It has ``start(dataset, rng)`` and ``ask(query)``.
     adversary : list, Adversary or callable, optional
-        The queries in order; or ``f(answers)``, which gives the next query, or None at the end, after at most 10,000. Left out: all `queries` in order, until a
-        search finds a better one (`find_adversary`, ``--search``).
+        The queries in order; or ``f(answers)``, which gives the next query, or None at the end, after at most 10,000. Left out: all
+        `queries` in order, until a search finds a better one (`find_adversary`, ``--search``).
     queries : list or dict, optional
         What may be asked: a list of queries, or a set of vectors, ``{"ball": radius, "dimension": d}`` or
         ``{"low": [...], "high": [...]}``.

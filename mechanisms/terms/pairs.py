@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import InitVar, dataclass
 from typing import Any
 
+import numpy as np
+
 from dpwitness.mechanisms.terms.distances import numbers_in
 from dpwitness.mechanisms.terms.jsonable import Dataset, to_jsonable
 from dpwitness.mechanisms.terms.libraries import fix

@@ -97,7 +97,7 @@ def test_the_white_box_sees_every_fault():
 
 @pytest.mark.parametrize("fault", ["not clipped", "clipped to twice", "half the noise", "twice the rate"])
 def test_the_black_box_refutes_what_breaks_the_promise(fault):
-    found = dpw.audit(step(delta=1e-2, **BROKEN[fault]), pair=step().worst_pair(), trials=10_000, bits=False, confidence=0.999)
+    found = dpw.audit(step(delta=1e-2, **BROKEN[fault]), pair=step().worst_pair(), trials=20_000, bits=False, confidence=0.999)
     assert found.verdict is dpw.Verdict.VIOLATED
 
 
