@@ -165,9 +165,9 @@ def test_overlapping_intervals_are_refused():
 
 
 def test_thresholds_never_cross():
-    """On noise that says next to nothing the two thresholds may want to cross; 200 learned events name each output once."""
+    """On noise that says next to nothing the two thresholds may want to cross; 60 learned events name each output once."""
     rng = np.random.default_rng(5)
-    for _ in range(200):
+    for _ in range(60):
         ones, zeros = (encode(np.rint(1024 * rng.laplace(0.01 * side, 1, 400)) / 1024, 400) for side in (1, 0))
         event = learn(ones, zeros, PureDP(1.0), alpha=0.05, rounds=5_000).event
         plus, minus = event.count(ones)

@@ -16,22 +16,11 @@ from dpwitness.proofs_checks.engine.evidence import unsatisfiable
 from dpwitness.proofs_checks.engine.ledger import Effort, settle
 
 HOLDS, FAILS = ClaimVerdict.HOLDS, ClaimVerdict.FAILS
-VERDICTS = {
-    "ZOO-NOISY-MAX": HOLDS, "ZOO-NOISY-MAX-half-noise": FAILS, "ZOO-NOISY-MAX-monotone": HOLDS, "ZOO-NOISY-MAX-value": FAILS,
-    "ZOO-SVT": HOLDS, "ZOO-SVT-less-noise": FAILS, "ZOO-SVT-no-threshold-noise": FAILS, "ZOO-SVT-no-threshold-noise-cost": FAILS,
-    "ZOO-SVT-uncut": FAILS,
-}  # fmt: skip
 EPSILON = Real("epsilon")
 
 
 def proved(obligations):
     return unsatisfiable(Effort(False, 20.0, 0, time.monotonic()), *obligations, text="proved").verdict
-
-
-@pytest.mark.parametrize("id", VERDICTS)
-def test_verdicts(id):
-    found = check(id, quick=True)
-    assert found.claim_verdict is VERDICTS[id], found.headline()
 
 
 @pytest.mark.parametrize("cutoff", [1, 5, 20, Real("c")])
@@ -68,12 +57,12 @@ def test_winner_alignment():
 
 
 def test_losses_of_broken_variants():
-    assert check("ZOO-SVT-uncut").evidence.result.parameter_lower == pytest.approx(4.0308, abs=1e-3)
-    less = check("ZOO-SVT-less-noise", epsilon=0.5, cutoff=3)
+    assert check("ZOO-SVT-uncut", quick=True).evidence.result.parameter_lower == pytest.approx(4.0308, abs=1e-3)
+    less = check("ZOO-SVT-less-noise", quick=True, epsilon=0.5, cutoff=3)
     assert less.evidence.numbers["alignment_cost"] == 19 * 0.5 / 4
     assert 0.9 * 19 * 0.5 / 4 < less.evidence.result.parameter_lower <= 19 * 0.5 / 4
     for answers in (3, 8):
-        value = check("ZOO-NOISY-MAX-value", epsilon=2.0, answers=answers)
+        value = check("ZOO-NOISY-MAX-value", quick=True, epsilon=2.0, answers=answers)
         assert value.evidence.result.parameter_lower == pytest.approx(answers, rel=1e-6)
 
 

@@ -23,7 +23,7 @@ from dpwitness.proofs_checks.claims.logistic_sensitivity_claims import line_exce
 from dpwitness.proofs_checks.claims.logistic_utility_claims import gamma_tail, least_records, wrong_side
 from dpwitness.proofs_checks.engine.evidence import audited, identities, unsatisfiable
 
-HOLDS, TIGHT, FAILS, OPEN = ClaimVerdict.HOLDS, ClaimVerdict.HOLDS_TIGHT, ClaimVerdict.FAILS, ClaimVerdict.INCONCLUSIVE
+HOLDS, TIGHT, FAILS = ClaimVerdict.HOLDS, ClaimVerdict.HOLDS_TIGHT, ClaimVerdict.FAILS
 
 
 def mutated(id, quick=True, settings=None, **changes):
@@ -208,27 +208,6 @@ def test_the_floor_of_the_example():
         measured = float(np.mean(first > records * 1e-3)) / 2
         assert measured - 0.005 < float(wrong_side(arb(records)).mid()) < measured + 6 * 0.25 / math.sqrt(400_000)
     assert check("CM-10-errors").evidence.signs.positive == 1
-
-
-@pytest.mark.parametrize(
-    ("id", "word"),
-    [
-        ("CM-03", "HOLDS"),
-        ("CM-05-line", "HOLDS"),
-        ("CM-05-repair", "HOLDS_TIGHT"),
-        ("CM-06-printed", "FAILS"),
-        ("CM-07-repair", "HOLDS"),
-        ("CM-08-quadratic", "HOLDS"),
-        ("CM-08-repair", "HOLDS"),
-        ("CM-08-repair-2011", "HOLDS"),
-        ("CM-08-runs", "FAILS"),
-        ("CM-09", "UNDERSPECIFIED"),
-        ("CM-10", "HOLDS"),
-        ("CM-10-order", "NOT_REFUTED"),
-    ],
-)
-def test_verdicts(id, word):
-    assert check(id, quick=True).claim_verdict.value == word
 
 
 # -- mutations ---------------------------------------------------------------------------------------------------------------
