@@ -212,6 +212,9 @@ class _Exam:
             raise _Wrong("two seeds gave one answer: the seed is ignored, though hello says that it is seedable")
         if not _same(other, one) and not _varies(one) and not _varies(other):
             raise _Wrong(f"{_ROWS} runs of a request gave one output, with another seed another one: runs must be independent")
+        used = sum(not _same(self.ask(tuple(word + (i == place) for i, word in enumerate(_SEED))), one) for place in range(4))
+        if _varies(one) and used < 2:  # of as many batches as an audit has, two would get one seed of 32 bits
+            raise _Wrong(f"{used} of the four words of a seed change an answer: all must, or at least two")
 
     def no_memory(self) -> None:
         self.needs_seed()

@@ -274,6 +274,7 @@ BROKEN = {
         "other seed, other answer",
         "division by",
     ),
+    "one word of the seed": (_draw("return usual(values, size, seed[0])"), "other seed, other answer", "1 of the four words"),
     "one run copied": (_draw("return usual(values, 1, seed) * size"), "other seed, other answer", "runs must be independent"),
     "nobody seeds it": (
         "HELLO['seedable'] = False\n_g = random.Random(1)\ndef draw(v, n, s): return [sum(v) + _g.gauss(0, 1) for _ in range(n)]",
