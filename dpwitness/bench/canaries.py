@@ -35,7 +35,7 @@ Draw = Callable[[np.random.Generator, np.ndarray], np.ndarray]
 
 
 def measure() -> Table:
-    """The tables of the issue: what must be reached, and what the median audit reached."""
+    """What must be reached, and what the median audit reached."""
     rows, details = [], []
     for method, told in METHODS.items():
         found = np.median([_epsilon(drawn(seed, 20_000, 1.0), "approx:4,1e-6", method) for seed in range(SEEDS)])
