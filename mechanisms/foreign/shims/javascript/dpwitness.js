@@ -85,8 +85,11 @@ function serve(options, f) {
   }
 }
 
+let room = new Float64Array(0); // of one answer after the other: new memory costs time
+
 function answer(f, batch, dataset, size, rng) {
-  let out = new Float64Array(size);
+  if (room.length < size) room = new Float64Array(size);
+  const out = room.subarray(0, size).fill(0);
   if (batch) {
     f(dataset, size, rng, out);
     return say({ kind: "float64", rows: size, columns: 1 }, out);
