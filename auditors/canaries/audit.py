@@ -135,7 +135,7 @@ def audit_canaries(
     by_curve = method == "curve"
     gaussian = math.nan
     if delta > 0:
-        gaussian = best.lower if by_curve and isinstance(claim, GDP) else _by_curve(GDP(1.0), right, schedule(size, most, alpha), size)[0]
+        gaussian = best.lower if by_curve and isinstance(claim, GDP) else _by_curve(GDP(1.0), right, schedule(size, most, alpha), size)
         gaussian = epsilon_told(GDP(1.0), gaussian, delta)
     asked = np.unique(np.geomspace(1, most, _COURSE).astype(int)) if not isinstance(claim, Training) else np.empty(0, dtype=int)
     course = zip(asked.tolist(), right[asked].tolist(), _alone(method, claim, right[asked], asked, size, delta, alpha), strict=True)
@@ -217,13 +217,12 @@ def lower_of(method: str, claim: Claim, right: int, guesses: int, size: int, del
     return float(epsilons_refuted(np.array([right]), np.array([guesses]), delta, size, alpha, law)[0])
 
 
-def _by_curve(claim: Claim, right: np.ndarray, planned: list[tuple[int, float]], size: int) -> tuple[float, int]:
+def _by_curve(claim: Claim, right: np.ndarray, planned: list[tuple[int, float]], size: int) -> float:
     """The largest parameter of the curve that one of these numbers of guesses refutes."""
-    best, chosen = 0.0, planned[0][0]
+    best = 0.0
     for r, share in planned:
-        found = parameter_refuted(claim, int(right[r]), r, size, share, best)
-        best, chosen = (found, r) if found > best else (best, chosen)
-    return best, chosen
+        best = parameter_refuted(claim, int(right[r]), r, size, share, best)
+    return best
 
 
 def _error(method: str, claim: Claim, each: Guessed, size: int, delta: float, fixed: bool) -> float:

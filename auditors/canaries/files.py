@@ -12,6 +12,8 @@ import numpy as np
 from dpwitness.mechanisms.terms.validation import InvalidArgument
 
 _SIDES = ("scores_in", "scores_out")
+_BESIDE = ("ids_in", "ids_out", "groups")
+_ROWS = ("score", "included", "id", "group", "run")
 _TRUE, _FALSE = ("1", "1.0", "true", "in", "yes"), ("0", "0.0", "false", "out", "no")
 
 
@@ -19,18 +21,24 @@ def read_file(path: str | Path) -> dict[str, Any]:
     """Arguments of `audit_canaries` from a file: scores, and ids and groups where it has them. Raises InvalidArgument."""
     path = Path(path)
     readers = {".npz": _npz, ".csv": _csv, ".parquet": _parquet}
-    if path.suffix not in readers:
+    suffix = path.suffix.lower()
+    if suffix not in readers:
         raise InvalidArgument(f"canaries: file must end in .npz, .csv or .parquet, got {path.name!r}")
     if not path.is_file():
         raise InvalidArgument(f"canaries: file must be there, got {str(path)!r}")
     try:
-        columns = readers[path.suffix](path)
+        columns = readers[suffix](path)
     except InvalidArgument:
         raise
     except Exception as error:  # whatever a damaged file makes of its reader
         raise InvalidArgument(f"canaries: {path.name} must be readable: {type(error).__name__}: {str(error)[:200]}") from None
     if all(side in columns for side in _SIDES):
-        return {side: columns[side] for side in _SIDES}
+        other = next((name for name in _ROWS if name in columns), None)
+        if other is not None:
+            raise InvalidArgument(
+                f"canaries: {path.name} must have {', '.join(_BESIDE)} beside scores_in and scores_out, or none of these, got {other}"
+            )
+        return {name: columns[name] for name in (*_SIDES, *_BESIDE) if name in columns}
     if not {"score", "included"} <= set(columns):
         raise InvalidArgument(
             f"canaries: {path.name} must have scores_in and scores_out, or score and included, got {', '.join(columns) or 'nothing'}"

@@ -12,6 +12,7 @@ from scipy.stats import binom
 import dpwitness as dpw
 from dpwitness.auditors.canaries import bounds, counting, recursion, steinke
 from dpwitness.auditors.canaries.curves import epsilon_at, gaussian_with, lines_of
+from dpwitness.auditors.canaries.files import read_file
 from dpwitness.auditors.canaries.guesses import ordered
 from dpwitness.cli import main
 from dpwitness.mechanisms import DPSGD
@@ -355,6 +356,21 @@ def test_the_command(tmp_path, capsys, monkeypatch):
         assert told in capsys.readouterr().err
     assert main(["plan", "--canaries", "1000", "--claim", "approx:8,1e-5", "--confidence", "0.95"]) == 0
     assert "at most epsilon = 3.05 of 8" in capsys.readouterr().out
+
+
+def test_names_and_groups_of_a_file_are_used(tmp_path):
+    inside, outside = normal_scores(2, 400, 1.0)
+    sides = {"scores_in": inside, "scores_out": outside}
+    groups = np.random.default_rng(0).integers(0, 20, 400)
+    np.savez(tmp_path / "g.npz", **sides, groups=groups, ids_in=np.arange(inside.size), ids_out=np.arange(outside.size) + inside.size)
+    (tmp_path / "g.npz").rename(tmp_path / "g.NPZ")
+    assert any("share 20 groups" in note for note in dpw.audit_canaries(**read_file(tmp_path / "g.NPZ"), claim="gdp:1").notes)
+    np.savez(tmp_path / "twice.npz", **sides, ids_in=np.arange(inside.size), ids_out=np.arange(outside.size))
+    with pytest.raises(dpw.InvalidArgument, match="each canary once, on one side, got 0 again"):
+        dpw.audit_canaries(**read_file(tmp_path / "twice.npz"), claim="gdp:1")
+    np.savez(tmp_path / "odd.npz", **sides, group=groups)
+    with pytest.raises(dpw.InvalidArgument, match="or none of these, got group"):
+        read_file(tmp_path / "odd.npz")
 
 
 def test_few_canaries_are_held_against_steep_and_weak_curves():

@@ -177,7 +177,7 @@ class TradeoffCurve(Curve):
         above = int(np.sum(b > np.interp(a, a[kept], b[kept]) + _ROUNDED))
         object.__setattr__(self, "above", above)
         said = [f"{above} of its {len(a)} points lie above the lower convex envelope of all, which is what is claimed"] if above else []
-        one_way = np.interp(a[kept], a[kept], b[kept]) < 1 - self.tradeoff(a[kept]) - _ROUNDED
+        one_way = b[kept] < 1 - self.tradeoff(a[kept]) - _ROUNDED
         said += ["it is taken for both orders of the neighbours: the larger of the curve and its inverse"] if one_way.any() else []
         object.__setattr__(self, "said", f"{self}: {'; '.join(said)}" if said else "")
 
@@ -300,14 +300,16 @@ def _of_json(content: bytes) -> tuple[list[float], list[float]]:
     if not isinstance(found, dict):
         return _columns(found)
     alpha, beta = found.get("alpha", []), found.get("beta", [])
-    if not (isinstance(alpha, list) and isinstance(beta, list) and len(alpha) == len(beta)):
-        raise InvalidArgument("must have as many numbers in alpha as in beta")
+    if not all(isinstance(side, list) and all(type(number) in (int, float) for number in side) for side in (alpha, beta)):
+        raise InvalidArgument("must hold lists of numbers, alpha and beta")
+    if len(alpha) != len(beta):
+        raise InvalidArgument(f"must have as many numbers in alpha as in beta, got {len(alpha)} and {len(beta)}")
     return _columns(zip(alpha, beta, strict=True))
 
 
 def _of_csv(content: bytes) -> tuple[list[float], list[float]]:
     try:
-        rows = [row for row in csv.reader(io.StringIO(content.decode("utf-8-sig"))) if row]
+        rows = [row for row in csv.reader(io.StringIO(content.decode("utf-8-sig"))) if any(map(str.strip, row))]
     except (UnicodeDecodeError, csv.Error):
         raise InvalidArgument("must be text in two columns, alpha and beta") from None
     head = [cell.strip().lower() for cell in rows[0]] if rows else []
@@ -317,7 +319,7 @@ def _of_csv(content: bytes) -> tuple[list[float], list[float]]:
 def _columns(rows: Any) -> tuple[list[float], list[float]]:
     try:
         pairs = [(float(a), float(b)) for a, b in rows]
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         raise InvalidArgument("must hold pairs of numbers, alpha and beta, between commas; a header, if any, alpha,beta") from None
     if not pairs:
         raise InvalidArgument("must hold pairs of numbers, alpha and beta, got none")
