@@ -1,6 +1,6 @@
 """Pairs of large datasets on their way to processes of this machine: written to a file once, and read once by each process.
 
-A pool pickles each task, and with it the stage and its pair. Measured with frames of 100,000 rows (6.6 MB a pair), two processes and 60 tasks:
+A pool pickles each task, and with it the stage and its pair. Measured with frames of 100,000 rows (6.6 MB a pair), two processes, 60 tasks:
 3.3 seconds in all where the pair goes with each task, 2.7 like this.
 """
 

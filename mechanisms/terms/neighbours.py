@@ -172,13 +172,14 @@ def _too_many_units(first: _Read, second: _Read, asked: SpelledRelation) -> str:
     """Users, or whatever the unit is: all that is told of one counts as one."""
     sides = []
     for side, read in (("D0", first), ("D1", second)):
-        if read.fields is None or asked.unit not in read.fields:
-            names = ", ".join(list(read.fields or {})[:20]) or "none"
+        fields = read.fields or {}
+        if asked.unit not in fields and (read.keys or fields):  # no records need no columns
+            names = ", ".join(list(fields)[:20]) or "none"
             raise InvalidArgument(
                 f"Pair: unit must be a column, key or place of the records of {side}, which are {names}; got {asked.unit!r}"
             )
         rows: dict[Hashable, Counter[Hashable]] = {}
-        for owner, key in zip(read.fields[asked.unit], read.keys, strict=True):
+        for owner, key in zip(fields.get(asked.unit, ()), read.keys, strict=True):
             rows.setdefault(owner, Counter())[key] += 1
         sides.append(rows)
     left, right = sides
