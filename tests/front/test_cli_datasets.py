@@ -10,7 +10,10 @@ MINE = """
 import dpwitness as dpw
 import numpy as np
 
-near = dpw.Relation(lambda a, b: abs(len(a) - len(b)) <= 3, title="near")
+def lists(most):
+    return dpw.Relation(lambda a, b: abs(len(a) - len(b)) <= 3, lambda rng: ([], [0.0] * most), title="near")
+
+near, far = lists(3), lists(4)
 
 def size(frame, runs, rng):
     return 9.0 * len(frame) + rng.laplace(0, 1, runs)
@@ -38,6 +41,9 @@ def test_a_query_is_audited_and_replayed(shell):
         (["mine.py:size", "--d0", "a.csv", "--d1", "b.csv", "--relation", "add-remove:z=1"], "takes unit=... and k=..."),
         (["mine.py:size", "--d0", "gone.csv", "--d1", "b.csv"], "--d0 must be a frame that pandas reads"),
         (["mine.py:size", "--d0", "a.csv", "--d1", "b.csv", "--relation", "mine.py:size"], "must be a dpwitness.Relation"),
+        (["mine.py:size", "--relation", "mine.py:near"], "one that generates pairs goes as --domain mine.py:near"),
+        (["mine.py:size", "--domain", "mine.py:size"], "must be a domain or a dpwitness.Relation, it is of type function"),
+        (["mine.py:size", "--domain", "mine.py:far"], "the check of own:near rejects a pair that its own generate made (drawn 0)"),
         (
             ["mine.py:size", "--d0", "a.csv", "--d1", "b.csv", "--relation", "stated", "--domain", TABLE.replace("dict", "pandas")],
             "it has the columns user, x",
@@ -66,6 +72,14 @@ def test_frames_and_relations(shell):
         ran = shell.dpwitness(*pair, "--relation", relation)
         assert ran.returncode == 1, ran.stdout + ran.stderr
         assert ("not checked" in ran.stdout) == (relation != "add-remove:unit=user")
+
+
+def test_the_pairs_of_a_relation_of_ones_own(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "mine.py").write_text(MINE)
+    asked = ["audit", "mine.py:size", "--in-process", "--domain", "mine.py:near", "--claim", "pure:1", "--trials", "2000"]
+    assert cli.main(asked) == 1
+    assert "was told by a function of the user's (own:near)" in capsys.readouterr().out
 
 
 def test_lists(shell):
