@@ -116,9 +116,9 @@ class Table(Domain):
 
     def why_not(self, dataset: Any) -> str:
         """Why a dataset is none of the domain; an empty text for one that is."""
-        if told := self.other_columns(dataset):
-            return told
         found = lists_of(dataset, self.frame)
+        if told := self._other_columns(found):
+            return told
         assert not isinstance(found, str)
         for each in self.held:
             wrong = [value for value in found.get(each.name, ()) if each.number(value) is None]
@@ -131,7 +131,9 @@ class Table(Domain):
 
     def other_columns(self, dataset: Any) -> str:
         """Why a dataset is no frame of these columns."""
-        found = lists_of(dataset, self.frame)
+        return self._other_columns(lists_of(dataset, self.frame))
+
+    def _other_columns(self, found: dict[Any, list[Any]] | str) -> str:
         if isinstance(found, str):
             return found
         names = [each.name for each in self.held]
