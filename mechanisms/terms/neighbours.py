@@ -30,7 +30,7 @@ from dpwitness.mechanisms.terms.libraries import Parts, Unheld, apart, library_o
 from dpwitness.mechanisms.terms.relations import GRAPHS, NORMS, RELATIONS, SpelledRelation, parse_relation
 from dpwitness.mechanisms.terms.validation import InvalidArgument, said
 
-_WAY_OUT = "give an array with one record a row, a list of records, or columns of one length as a tuple or dict of arrays"
+_WAY_OUT = "give an array with one record a row, a list of records, a frame, or columns of one length as a tuple or dict of arrays"
 _FEW = 10  # records, units, events, nodes or edges, up to which a number of them is told
 _COLUMNS = 64  # that may be units or labels
 _NESTED = ("a list", "a tuple", "a dict")

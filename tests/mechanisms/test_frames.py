@@ -298,6 +298,16 @@ def test_graphs(relation, directed):
     assert all(len(simple.d0.edges) < len(pairs[3].d0.edges) for simple in domain.simpler(pairs[3]))
 
 
+@pytest.mark.parametrize(
+    ("relation", "nodes", "edges"), [("edge:k=3", 0, 3), ("replace-edge:k=3", 0, 6), ("node:k=2", 2, 7), ("replace-node:k=2", 0, 7)]
+)
+def test_as_many_edges_or_nodes_change_as_may(relation, nodes, edges):
+    pairs = pairs_for(Graph(5, relation))
+    assert len(pairs) >= 15
+    assert max(abs(len(pair.d0) - len(pair.d1)) for pair in pairs) == nodes
+    assert max(len({frozenset(e) for e in pair.d0.edges} ^ {frozenset(e) for e in pair.d1.edges}) for pair in pairs) == edges
+
+
 def test_texts_and_events():
     texts = pairs_for(Texts(3, relation="add-remove"))
     assert len(texts) >= 20 and all(abs(len(pair.d0) - len(pair.d1)) == 1 for pair in texts)
