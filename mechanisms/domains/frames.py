@@ -255,7 +255,7 @@ class Table(Domain):
         return [tuple(None if number is None or math.isnan(number) else number for number in row) for row in zip(*columns, strict=True)]
 
     def _framed(self, rows: list[_Row]) -> Any:
-        values = [[None if row[i] is None else each.value(row[i]) for row in rows] for i, each in enumerate(self.held)]
+        values = [[None if (number := row[i]) is None else each.value(number) for row in rows] for i, each in enumerate(self.held)]
         return built(self.frame, self.held, values, type(self).__name__)
 
     def _short(self, row: _Row, digits: int) -> _Row:
