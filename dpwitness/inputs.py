@@ -106,7 +106,8 @@ def pair_of(d0: str | None, d1: str | None, relation: str | None, mechanism: Any
     """The pair that was given; None if pairs are to come from the mechanism's domain."""
     if d0 is None and d1 is None:
         if relation is not None:
-            raise InvalidArgument("--relation needs --d0 and --d1: without them the mechanism's domain has its own")
+            more = f"; one that generates pairs goes as --domain {relation}" if ".py:" in relation else ""
+            raise InvalidArgument(f"--relation needs --d0 and --d1: without them the mechanism's domain has its own{more}")
         return None
     if d0 is None or d1 is None:
         raise InvalidArgument("--d0 and --d1 must be given together")
@@ -127,19 +128,24 @@ def relation_of(text: str) -> Any:
     """A relation from ``--relation``: as it is spelled, or by FILE.py:NAME one of the user's own, whose check runs in this process."""
     if ".py:" not in text:
         return text
+    found = _loaded("--relation", text)
+    if not callable(getattr(found, "check", None)):
+        raise InvalidArgument(f"--relation: {text!r} must be a dpwitness.Relation, it is of type {type(found).__name__}")
+    return found
+
+
+def _loaded(option: str, text: str) -> Any:
+    """What FILE.py:NAME holds."""
     from dpwitness.auditors.targets.naming import load_target
 
     try:
         with apart():
-            found = load_target(text)
+            return load_target(text)
     except InvalidArgument as error:
-        raise InvalidArgument(f"--relation: {error}") from None
+        raise InvalidArgument(f"{option}: {error}") from None
     except (Exception, SystemExit) as error:
         _show(error)
-        raise InvalidArgument(f"--relation: {text!r} could not be loaded: {said(error)}") from None
-    if not callable(getattr(found, "check", None)):
-        raise InvalidArgument(f"--relation: {text!r} must be a dpwitness.Relation, it is of type {type(found).__name__}")
-    return found
+        raise InvalidArgument(f"{option}: {text!r} could not be loaded: {said(error)}") from None
 
 
 def claim_of(args: argparse.Namespace, mechanism: Any) -> Any:
@@ -192,10 +198,16 @@ def _query(args: argparse.Namespace) -> tuple[Any, str, Json]:
 
 
 def domain_of(text: str | None) -> Any:
-    """The domain that ``--domain`` declares, as a target file does."""
+    """The domain that ``--domain`` declares as a target file does, or names as FILE.py:NAME, also a relation of the user's own."""
+    from dpwitness.mechanisms.domains import Domain
     from dpwitness.mechanisms.foreign.slots import build_domain
 
-    return None if text is None else build_domain(keywords(text, "--domain"), "--domain")
+    if text is None or ".py:" not in text or text.lstrip().startswith("{"):
+        return None if text is None else build_domain(keywords(text, "--domain"), "--domain")
+    found = _loaded("--domain", text)
+    if not isinstance(found, Domain):
+        raise InvalidArgument(f"--domain: {text!r} must be a domain or a dpwitness.Relation, it is of type {type(found).__name__}")
+    return found
 
 
 def _program(args: argparse.Namespace, options: dict[str, bool]) -> tuple[Any, str, Json]:

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.random import Generator
 
 from dpwitness.auditors.black_box.type_slip import check_types
-from dpwitness.auditors.events.outputs import Outputs, encode
+from dpwitness.auditors.events.outputs import ONE_RUN, Outputs, encode
 from dpwitness.auditors.running.engine import Sides, Stage, run_side, stream
 from dpwitness.auditors.running.health import Unfit, check_structure, same_outputs
 from dpwitness.auditors.running.rounds import of_this_project
@@ -188,7 +188,7 @@ def _check_output(stage: Stage, rounds: int, *sides: Outputs) -> None:
     try:
         getattr(stage.run, "run", stage.run)(stage.pair.d0, 1, stream(stage.seed, *stage.key, 3))
     except Exception as error:
-        told = f": {text_of(error, str)}"
+        told = f": {text_of(error, str)}" + (f"; {ONE_RUN}" if "but 3 were given" in str(error) else "")
     raise AlwaysRaises(f"mechanism always {name}{told}", rounds)
 
 

@@ -16,6 +16,8 @@ from numpy.typing import NDArray
 from dpwitness.auditors.events.leaves import Leaves, code_of, columns_of, walk
 from dpwitness.mechanisms.terms.protocol import FloatArray, Parts
 
+ONE_RUN = "dpwitness.one_run makes a mechanism of a function of one run, also of an async one"
+
 _NAMES = 4096  # structures and texts that are kept to be printed
 
 
@@ -108,7 +110,7 @@ def encode(raw: Any, size: int) -> Outputs:
         code = code_of("float")  # as in a list of mixed outputs, only faster
         return Outputs(np.asarray(raw)[:, None], np.full(size, code), {code: "float"})
     if not isinstance(raw, np.ndarray):
-        raise WrongShape(f"mechanism must return an array or a list of size = {size} outputs, got {type(raw).__name__}")
+        raise WrongShape(f"mechanism must return an array or a list of size = {size} outputs, got {type(raw).__name__}; {ONE_RUN}")
     if raw.ndim == 0 or raw.shape[0] != size:
         raise WrongShape(f"mechanism returned shape {raw.shape} for size = {size}; the first axis must count the runs")
     plain = columns_of(raw)

@@ -13,10 +13,12 @@ from collections.abc import Generator as Generated
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Executor, Future, wait
 from dataclasses import dataclass, replace
+from multiprocessing.reduction import ForkingPickler
 from typing import Any, Protocol
 
 from dpwitness.auditors.events.outputs import WrongShape
 from dpwitness.auditors.events.rules import Event
+from dpwitness.auditors.running.handed import reduced
 from dpwitness.auditors.running.health import Unfit
 from dpwitness.auditors.running.inline import Inline
 from dpwitness.auditors.running.lost import explained
@@ -26,6 +28,7 @@ from dpwitness.auditors.running.spans import Segment, Span, require_sound, run_s
 from dpwitness.auditors.running.stage import Phase, Sides, Stage
 from dpwitness.auditors.running.streams import audit_key, stream
 from dpwitness.auditors.running.turns import renew
+from dpwitness.mechanisms.terms.pairs import Pair
 from dpwitness.mechanisms.terms.protocol import MechanismFailed
 from dpwitness.mechanisms.terms.validation import InvalidArgument
 
@@ -50,6 +53,8 @@ _Asked = tuple[Stage, Sequence[Event], int, bool]  # see `run_span`
 
 _AHEAD = 16  # answers that wait for an earlier one, for each task in flight
 _TICK = 0.25  # seconds after which late tasks are looked for
+
+ForkingPickler.register(Pair, reduced)  # of every process pool, also one of the user's own
 
 
 class Ledger(Protocol):

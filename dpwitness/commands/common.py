@@ -144,7 +144,8 @@ def database(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--query", metavar="SQL", help="one SELECT; its rows are the output of a run, which may only read")
     parser.add_argument("--table", metavar="NAME", help="what the query calls the dataset; default data")
     parser.add_argument("--setup", metavar="SQL", help="statements that are run before: views, macros")
-    told = """the datasets, as a target file declares them: '{"kind": "Table", "columns": {"age": [0, 120]}}'; see dpwitness list domains"""
+    told = """the datasets, as a target file declares them: '{"kind": "Table", "columns": {"age": [0, 120]}}'; see dpwitness list domains;
+    or FILE.py:NAME of a domain, or of a Relation of your own that generates pairs"""
     parser.add_argument("--domain", metavar="JSON", help=told)
 
 

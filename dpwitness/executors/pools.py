@@ -48,8 +48,11 @@ def loky_pool(count: int) -> Iterator[Executor]:
     from loky import ProcessPoolExecutor as Loky
     from loky.backend.resource_tracker import ensure_running
 
+    from dpwitness.auditors.running.handed import reduced
+    from dpwitness.mechanisms.terms.pairs import Pair
+
     ensure_running()
-    executor = Loky(count, timeout=None, initializer=_fresh, initargs=(os.getpid(),))
+    executor = Loky(count, {Pair: reduced}, timeout=None, initializer=_fresh, initargs=(os.getpid(),))
     try:
         with unheard():
             executor.submit(int).result()  # starts them all

@@ -7,7 +7,9 @@ column beside. Where users, or several records, count as one, the changed row st
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Mapping
+import math
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -17,12 +19,14 @@ from numpy.random import Generator
 from dpwitness.mechanisms.domains.base import Domain, Draws, Moves, Shape
 from dpwitness.mechanisms.domains.columns import FRAMES, Column, built, column, lists_of
 from dpwitness.mechanisms.domains.fields import LONGEST, sized
-from dpwitness.mechanisms.domains.patterns import changed_place
+from dpwitness.mechanisms.domains.patterns import DIGITS, changed_place, shorter
 from dpwitness.mechanisms.domains.rows import Rows
 from dpwitness.mechanisms.terms.pairs import Pair
 from dpwitness.mechanisms.terms.protocol import FloatArray
 from dpwitness.mechanisms.terms.relations import SpelledRelation, parse_relation
 from dpwitness.mechanisms.terms.validation import InvalidArgument, require, require_integer, require_type, shown
+
+_Row = tuple[float | None, ...]  # None where missing
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,9 +116,9 @@ class Table(Domain):
 
     def why_not(self, dataset: Any) -> str:
         """Why a dataset is none of the domain; an empty text for one that is."""
-        if told := self.other_columns(dataset):
-            return told
         found = lists_of(dataset, self.frame)
+        if told := self._other_columns(found):
+            return told
         assert not isinstance(found, str)
         for each in self.held:
             wrong = [value for value in found.get(each.name, ()) if each.number(value) is None]
@@ -127,7 +131,9 @@ class Table(Domain):
 
     def other_columns(self, dataset: Any) -> str:
         """Why a dataset is no frame of these columns."""
-        found = lists_of(dataset, self.frame)
+        return self._other_columns(lists_of(dataset, self.frame))
+
+    def _other_columns(self, found: dict[Any, list[Any]] | str) -> str:
         if isinstance(found, str):
             return found
         names = [each.name for each in self.held]
@@ -228,6 +234,38 @@ class Table(Domain):
 
         return Shape(inner.size, decode)
 
+    def simpler(self, pair: Pair) -> Iterator[Pair]:
+        """Without rows that both have, all of them first, where their number may change; with these at zero; with fewer digits."""
+        sides = [self._numbers(side) for side in (pair.d0, pair.d1)]
+        both = Counter(sides[0]) & Counter(sides[1])
+        gone = [both, *(Counter([row]) for row in both if both.total() > 1)]
+        ways = [[_without(rows, some) for rows in sides] for some in gone]
+        ways += [[[self._short(row, 0) if row in both else row for row in rows] for rows in sides]]
+        ways += [[[self._short(row, digits) for row in rows] for rows in sides] for digits in DIGITS]
+        for way in ways:
+            found = None if way == sides else self.pair(self._framed(way[0]), self._framed(way[1]), pair.why)
+            if found is not None:
+                yield found
+
+    def _numbers(self, dataset: Any) -> list[_Row]:
+        """The rows of a dataset of the domain as numbers."""
+        found = lists_of(dataset, self.frame)
+        assert not isinstance(found, str)
+        columns = [[each.number(value) for value in found.get(each.name, ())] for each in self.held]
+        return [tuple(None if number is None or math.isnan(number) else number for number in row) for row in zip(*columns, strict=True)]
+
+    def _framed(self, rows: list[_Row]) -> Any:
+        values = [[None if (number := row[i]) is None else each.value(number) for row in rows] for i, each in enumerate(self.held)]
+        return built(self.frame, self.held, values, type(self).__name__)
+
+    def _short(self, row: _Row, digits: int) -> _Row:
+        """A row with zero for each number that is told of a record, or with fewer digits, inside the bounds."""
+        moving = self._moving
+        return tuple(
+            float(shorter(np.array(number), digits, each.low, each.high)) if number is not None and each in moving else number
+            for each, number in zip(self.held, row, strict=True)
+        )
+
     @property
     def records(self) -> int:
         return self.size
@@ -239,6 +277,16 @@ class Table(Domain):
     @property
     def unordered(self) -> bool:
         return self.rows.unordered
+
+
+def _without(rows: list[_Row], gone: Counter[_Row]) -> list[_Row]:
+    left, kept = Counter(gone), []
+    for row in rows:
+        if left[row]:
+            left[row] -= 1
+        else:
+            kept.append(row)
+    return kept
 
 
 class _Drawn(Draws[Table]):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import heapq
 import itertools
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -25,7 +26,8 @@ _MOST = 200  # nodes: a catalogue holds dense graphs
 class Graph(Domain):
     """Simple graphs of networkx on up to `nodes` nodes, numbered from 0, directed ones if `directed`.
 
-    Neighbours by ``edge``, ``replace-edge``, ``node`` (one is removed with all its edges) or ``replace-node`` (its edges change).
+    Neighbours by ``edge``, ``replace-edge``, ``node`` (one is removed with all its edges) or ``replace-node`` (its edges change), and
+    by as many as ``:k=`` says.
     """
 
     nodes: int
@@ -35,9 +37,9 @@ class Graph(Domain):
     def __post_init__(self) -> None:
         require(self).integer("nodes", least=3, most=_MOST)
         flags(self, "directed")
-        asked = parse_relation(self.relation, "Graph")
-        if asked.name not in GRAPHS:
+        if not isinstance(self.relation, str) or self.relation.partition(":")[0] not in GRAPHS:
             raise InvalidArgument(f"Graph: relation must be one of {', '.join(GRAPHS)}, got {self.relation!r}")
+        parse_relation(self.relation, "Graph")
         try:
             library("networkx")
         except Unheld as error:
@@ -51,11 +53,11 @@ class Graph(Domain):
         some = len(dataset) == self.nodes or parse_relation(self.relation).name == "node"
         return known and some and not dataset.graph and not any(held for _, held in dataset.nodes(data=True))
 
-    def _graph(self, edges: Iterable[tuple[int, int]], without: int | None = None) -> Any:
-        networkx = library("networkx")
+    def _graph(self, edges: Iterable[tuple[int, int]], without: Iterable[int] = ()) -> Any:
+        networkx, gone = library("networkx"), set(without)
         found = networkx.DiGraph() if self.directed else networkx.Graph()
-        found.add_nodes_from(node for node in range(self.nodes) if node != without)
-        found.add_edges_from(edge for edge in sorted(edges) if without not in edge)
+        found.add_nodes_from(node for node in range(self.nodes) if node not in gone)
+        found.add_edges_from(edge for edge in sorted(edges) if not gone & {*edge})
         return found
 
     @property
@@ -64,18 +66,21 @@ class Graph(Domain):
         return list((itertools.permutations if self.directed else itertools.combinations)(range(self.nodes), 2))
 
     def changed(self, edges: Edges, node: int, other: int, why: str) -> Pair | None:
-        """The pair in which what the relation names is changed at a node, or between it and another."""
-        name, place = parse_relation(self.relation).name, (min(node, other), max(node, other))
-        if name == "node":
-            return self.pair(self._graph(edges, without=node), self._graph(edges), why)
-        if name == "replace-node":
-            alone = frozenset(edge for edge in edges if node not in edge)
-            joined = alone | {edge for edge in self.places if node in edge}
+        """The pair in which what the relation names is changed at a node, or between it and another; of ``k=`` as many, there first."""
+        asked = parse_relation(self.relation)
+        if asked.name in ("node", "replace-node"):
+            nodes = {*sorted(range(self.nodes), key=lambda n: (n != node, n != other))[: asked.k]}
+            if asked.name == "node":
+                return self.pair(self._graph(edges, without=nodes), self._graph(edges), why)
+            alone = frozenset(edge for edge in edges if not nodes & {*edge})
+            joined = alone | {edge for edge in self.places if nodes & {*edge}}
             return self.pair(self._graph(alone), self._graph(edges if alone != edges else joined), why)
-        if name == "edge":
-            return self.pair(self._graph(edges - {place}), self._graph(edges | {place}), why)
-        free = [edge for edge in self.places if edge not in edges and edge != place]
-        return self.pair(self._graph(edges | {place}), self._graph((edges - {place}) | {free[0]}), why) if free else None
+        between = (min(node, other), max(node, other))
+        mine = frozenset(heapq.nsmallest(asked.k, self.places, key=lambda place: (place != between, node not in place)))
+        if asked.name == "edge":
+            return self.pair(self._graph(edges - mine), self._graph(edges | mine), why)
+        free = [edge for edge in self.places if edge not in edges | mine][: len(mine)]
+        return self.pair(self._graph(edges | mine), self._graph((edges - mine) | {*free}), why) if len(free) == len(mine) else None
 
     def catalogue(self) -> Iterable[Pair | None]:
         """A star, a path, a ring, a clique, halves, nothing; changed where most hangs on it, and where least does."""

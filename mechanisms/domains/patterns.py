@@ -96,13 +96,13 @@ def shorter_tables(first: FloatArray, second: FloatArray, low: float, high: floa
                 continue
             left, right = first.copy(), second.copy()
             for table in (left, right):
-                table[rows] = _shorter(table[rows], digits, low, high)
+                table[rows] = shorter(table[rows], digits, low, high)
             changed = not (np.array_equal(left, first, equal_nan=True) and np.array_equal(right, second, equal_nan=True))
             if changed and not np.array_equal(left, right, equal_nan=True):
                 yield left, right
 
 
-def _shorter(values: FloatArray, digits: int, low: float, high: float) -> FloatArray:
+def shorter(values: FloatArray, digits: int, low: float, high: float) -> FloatArray:
     """Zero, or fewer decimals; the nearest number of so many decimals inside the bounds, and if there is none the nearest bound."""
     scale = 10.0 ** max(digits - 1, 0)
     with np.errstate(over="ignore", invalid="ignore"):

@@ -207,7 +207,8 @@ def _pandas(column: Parts, pandas: Any) -> Any:
 
 def _of_polars(name: str, series: Any) -> Parts:
     kind = str(series.dtype.base_type())
-    gone = series.is_null().to_numpy()
+    some = series.null_count() > 0  # expressions of polars cost more than this
+    gone = series.is_null().to_numpy() if some else None
     if kind in ("Categorical", "Enum", "String"):
         known = _column(None, "String", _texts(name, series.dtype.categories.to_list())) if kind == "Enum" else None
         texts = series.to_list()
@@ -216,10 +217,16 @@ def _of_polars(name: str, series: Any) -> Parts:
             return _column(name, kind, np.array([-1 if t is None else places[t] for t in texts], dtype=np.int64), None, known)
         return _column(name, kind, _texts(name, ["" if text is None else text for text in texts]), gone)
     if kind == "Datetime" and series.dtype.time_zone is None:
-        return _column(name, f"Datetime {series.dtype.time_unit}", series.to_physical().fill_null(0).to_numpy(), gone)
+        return _column(
+            name,
+            f"Datetime {series.dtype.time_unit}",
+            (series.to_physical().fill_null(0) if some else series.to_physical()).to_numpy(),
+            gone,
+        )
     if kind not in _POLARS:
         raise Unheld(f"column {name!r} has type {series.dtype}, which has no plain form: convert it")
-    return _column(name, kind, series.to_physical().fill_null(False if kind == "Boolean" else 0).to_numpy(), gone)
+    plain = series.to_physical()
+    return _column(name, kind, (plain.fill_null(False if kind == "Boolean" else 0) if some else plain).to_numpy(), gone)
 
 
 def _polars(name: str, column: Parts, polars: Any) -> Any:

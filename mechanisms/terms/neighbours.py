@@ -30,7 +30,7 @@ from dpwitness.mechanisms.terms.libraries import Parts, Unheld, apart, library_o
 from dpwitness.mechanisms.terms.relations import GRAPHS, NORMS, RELATIONS, SpelledRelation, parse_relation
 from dpwitness.mechanisms.terms.validation import InvalidArgument, said
 
-_WAY_OUT = "give an array with one record a row, a list of records, or columns of one length as a tuple or dict of arrays"
+_WAY_OUT = "give an array with one record a row, a list of records, a frame, or columns of one length as a tuple or dict of arrays"
 _FEW = 10  # records, units, events, nodes or edges, up to which a number of them is told
 _COLUMNS = 64  # that may be units or labels
 _NESTED = ("a list", "a tuple", "a dict")
@@ -172,13 +172,14 @@ def _too_many_units(first: _Read, second: _Read, asked: SpelledRelation) -> str:
     """Users, or whatever the unit is: all that is told of one counts as one."""
     sides = []
     for side, read in (("D0", first), ("D1", second)):
-        if read.fields is None or asked.unit not in read.fields:
-            names = ", ".join(list(read.fields or {})[:20]) or "none"
+        fields = read.fields or {}
+        if asked.unit not in fields and (read.keys or fields):  # no records need no columns
+            names = ", ".join(list(fields)[:20]) or "none"
             raise InvalidArgument(
                 f"Pair: unit must be a column, key or place of the records of {side}, which are {names}; got {asked.unit!r}"
             )
         rows: dict[Hashable, Counter[Hashable]] = {}
-        for owner, key in zip(read.fields[asked.unit], read.keys, strict=True):
+        for owner, key in zip(fields.get(asked.unit, ()), read.keys, strict=True):
             rows.setdefault(owner, Counter())[key] += 1
         sides.append(rows)
     left, right = sides

@@ -18,7 +18,7 @@ from dpwitness.mechanisms.terms.validation import InvalidArgument, require_integ
 __all__ = ["RELATIONS", "Pair"]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, weakref_slot=True, eq=False)
 class Pair:
     """Two neighbouring datasets, and why they are neighbours.
 

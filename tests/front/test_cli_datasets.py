@@ -10,22 +10,25 @@ MINE = """
 import dpwitness as dpw
 import numpy as np
 
-near = dpw.Relation(lambda a, b: abs(len(a) - len(b)) <= 3, title="near")
+def lists(most):
+    return dpw.Relation(lambda a, b: abs(len(a) - len(b)) <= 3, lambda rng: ([], [0.0] * most), title="near")
+
+near, far = lists(3), lists(4)
 
 def size(frame, runs, rng):
     return 9.0 * len(frame) + rng.laplace(0, 1, runs)
 """
 
 
-def test_a_query_is_audited_and_replayed(shell):
-    ran = shell.dpwitness(
+def test_a_query_is_audited_and_replayed(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    asked = (
         *("audit", "--dsn", "sqlite:///:memory:", "--query", COUNT, "--claim", "pure:1", "--d0", '{"age": [1]}', "--d1", '{"age": [1, 2]}'),
         *("--relation", "add-remove", "--trials", "2000", "--report", "out"),
     )
-    assert ran.returncode == 1 and "VIOLATED" in ran.stdout, ran.stderr
-    assert shell.dpwitness("replay", "out/witness-query.json").returncode == 2
-    ran = shell.dpwitness("replay", "out/witness-query.json", "--allow", f"sqlite:///:memory: {COUNT}")
-    assert ran.returncode == 1, ran.stdout + ran.stderr
+    assert cli.main(asked) == 1 and "VIOLATED" in capsys.readouterr().out
+    assert cli.main(["replay", "out/witness-query.json"]) == 2
+    assert cli.main(["replay", "out/witness-query.json", "--allow", f"sqlite:///:memory: {COUNT}"]) == 1
 
 
 @pytest.mark.parametrize(
@@ -38,6 +41,9 @@ def test_a_query_is_audited_and_replayed(shell):
         (["mine.py:size", "--d0", "a.csv", "--d1", "b.csv", "--relation", "add-remove:z=1"], "takes unit=... and k=..."),
         (["mine.py:size", "--d0", "gone.csv", "--d1", "b.csv"], "--d0 must be a frame that pandas reads"),
         (["mine.py:size", "--d0", "a.csv", "--d1", "b.csv", "--relation", "mine.py:size"], "must be a dpwitness.Relation"),
+        (["mine.py:size", "--relation", "mine.py:near"], "one that generates pairs goes as --domain mine.py:near"),
+        (["mine.py:size", "--domain", "mine.py:size"], "must be a domain or a dpwitness.Relation, it is of type function"),
+        (["mine.py:size", "--domain", "mine.py:far"], "the check of own:near rejects a pair that its own generate made (drawn 0)"),
         (
             ["mine.py:size", "--d0", "a.csv", "--d1", "b.csv", "--relation", "stated", "--domain", TABLE.replace("dict", "pandas")],
             "it has the columns user, x",
@@ -54,18 +60,26 @@ def test_what_is_wrong_is_told_in_one_line(tmp_path, monkeypatch, capsys, argume
     assert told in capsys.readouterr().err.splitlines()[-1]
 
 
-def test_frames_and_relations(shell):
+def test_frames_and_relations(tmp_path, monkeypatch, capsys):
     pytest.importorskip("pandas")
-    (shell.folder / "mine.py").write_text(MINE)
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "mine.py").write_text(MINE)
     for name, rows in (("a.csv", "1,2\n2,3\n2,4\n"), ("b.csv", "1,2\n")):
-        (shell.folder / name).write_text("user,x\n" + rows)
+        (tmp_path / name).write_text("user,x\n" + rows)
     pair = ["audit", "mine.py:size", "--claim", "pure:1", "--d0", "a.csv", "--d1", "b.csv", "--trials", "2000"]
-    ran = shell.dpwitness(*pair)
-    assert ran.returncode == 2 and "they are neighbours under add-remove:unit=user" in ran.stderr
+    assert cli.main(pair) == 2
+    assert "they are neighbours under add-remove:unit=user" in capsys.readouterr().err
     for relation in ("add-remove:unit=user", "mine.py:near"):
-        ran = shell.dpwitness(*pair, "--relation", relation)
-        assert ran.returncode == 1, ran.stdout + ran.stderr
-        assert ("not checked" in ran.stdout) == (relation != "add-remove:unit=user")
+        assert cli.main([*pair, "--relation", relation]) == 1
+        assert ("not checked" in capsys.readouterr().out) == (relation != "add-remove:unit=user")
+
+
+def test_the_pairs_of_a_relation_of_ones_own(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "mine.py").write_text(MINE)
+    asked = ["audit", "mine.py:size", "--in-process", "--domain", "mine.py:near", "--claim", "pure:1", "--trials", "2000"]
+    assert cli.main(asked) == 1
+    assert "was told by a function of the user's (own:near)" in capsys.readouterr().out
 
 
 def test_lists(shell):

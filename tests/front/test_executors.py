@@ -1,5 +1,6 @@
 """Executors by name: every one gives the counts of a serial audit, survives what happens to workers, and leaves nothing behind."""
 
+import gc
 import importlib.util
 import os
 import pickle
@@ -185,6 +186,23 @@ def test_counts_are_those_of_a_serial_audit(spec, serial):
         found = dpw.audit(Laplace(1.0), pair=NEAR, trials=20_000, seed=3, executor=executor)
         assert executor._max_workers == 2
     assert counted(found) == counted(serial)
+
+
+@pytest.mark.parametrize("spec", ["processes:1", pytest.param("loky:1", marks=needs("loky"))])
+def test_a_large_pair_is_read_once_by_each_process(spec, tmp_path, monkeypatch):
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    pair = dpw.Pair(np.zeros(10_000), np.r_[1.0, np.zeros(9_999)])
+    with dpw.executor(spec) as executor:
+        found = dpw.audit(Laplace(1.0), pair=pair, trials=4_000, seed=3, executor=executor)
+        hits, misses, *_ = executor.submit(
+            eval, "tuple(__import__('dpwitness.auditors.running.handed').auditors.running.handed.read.cache_info())"
+        ).result()
+    assert misses == 1 and hits > 4
+    assert counted(found) == counted(dpw.audit(Laplace(1.0), pair=pair, trials=4_000, seed=3))
+    assert len(list(tmp_path.glob("dpwitness-pair-*"))) == 1
+    del pair, found
+    gc.collect()
+    assert not list(tmp_path.glob("dpwitness-pair-*"))
 
 
 @pytest.mark.skipif(not Path("/proc/self/environ").exists(), reason="looks into /proc")

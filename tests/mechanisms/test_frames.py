@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from dpwitness.auditors.pairs.catalogue import pairs_for
+from dpwitness.auditors.pairs.simplify import simplified
 from dpwitness.mechanisms import Events, Graph, InvalidArgument, Pair, Relation, Table, Texts
 from dpwitness.mechanisms.terms.jsonable import from_jsonable, to_jsonable
 from dpwitness.mechanisms.terms.libraries import apart, fix, fixed, whole
@@ -106,6 +107,7 @@ def test_what_a_frame_cannot_hold_is_refused_in_one_line(frame, message):
         (USERS, USERS.assign(x=[1, 2, 7, 4]), "attribute:columns=x"),
         (pl.DataFrame({"a": [1, 2]}), pl.DataFrame({"a": [1, 3]}), "replace-one"),
         (USERS.to_dict("records"), USERS.to_dict("records")[:2], "add-remove:unit=user"),
+        ([], USERS.to_dict("records")[:2], "add-remove:unit=user"),
         (np.array([[1.0, 5], [1, 6], [2, 7]]), np.array([[2.0, 7]]), "add-remove:unit=0"),
         ({"a": 1, "b": 2}, {"a": 1, "b": 3}, "replace-one"),
         ({"a": [1], "b": [2, 3]}, {"a": [1]}, "add-remove:unit=key"),
@@ -225,6 +227,40 @@ def test_a_user_has_many_rows_alike_or_one_of_each_category():
     assert {added[i]["city"].nunique() for i in range(len(added)) if len(added[i]) == 3} >= {1, 3}
 
 
+def records(*rows):
+    return [dict(zip(("x", "city", "user"), row, strict=False)) for row in rows]
+
+
+@pytest.mark.parametrize(
+    ("relation", "user", "given", "simple"),
+    [
+        ("add-remove", None, ([(1.25, "Ulm")], [(1.25, "Ulm"), (9.1234567, "Rom")]), ([], [(9.0, "Rom")])),
+        ("", "user", ([(3.5, "Ulm", 1)], [(9.125, "Rom", 2), (3.5, "Ulm", 1), (9.5, "Rom", 2)]), ([], [(9.0, "Rom", 2), (9.0, "Rom", 2)])),
+        (
+            "replace-one",
+            None,
+            ([(1.0, "Ulm"), (3.5, "Rom")], [(9.125, "Rom"), (3.5, "Rom")]),
+            ([(1.0, "Ulm"), (1.0, "Bern")], [(9.0, "Rom"), (1.0, "Bern")]),
+        ),
+        (
+            "label:columns=x",
+            None,
+            ([(1.0, "Ulm"), (3.5, "Rom")], [(9.125, "Ulm"), (3.5, "Rom")]),
+            ([(1.0, "Ulm"), (1.0, "Bern")], [(9.0, "Ulm"), (1.0, "Bern")]),
+        ),
+    ],
+)
+def test_pairs_of_tables_become_simple(relation, user, given, simple):
+    """What is scored is what x adds up to: common rows go, or to the lowest of their columns, and digits go where enough is left."""
+    columns = {"x": (1.0, 9.5), "city": ["Bern", "Ulm", "Rom"]}
+    domain = Table(columns, size=3 if user else 2, user=user, per_user=2, relation=relation, frame="records")
+    pair = Pair(*(records(*side) for side in given), domain.relation)
+    assert domain.holds(pair)
+    least = 8.0 if user is None else 18.0
+    found = simplified(domain, pair, lambda p: sum(r["x"] for r in p.d1) - sum(r["x"] for r in p.d0), least, seconds=60)
+    assert (found.d0, found.d1) == tuple(records(*side) for side in simple)
+
+
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
@@ -260,6 +296,16 @@ def test_graphs(relation, directed):
     pairs = pairs_for(domain)
     assert len(pairs) >= 20 and all(domain.holds(pair) for pair in pairs)
     assert all(len(simple.d0.edges) < len(pairs[3].d0.edges) for simple in domain.simpler(pairs[3]))
+
+
+@pytest.mark.parametrize(
+    ("relation", "nodes", "edges"), [("edge:k=3", 0, 3), ("replace-edge:k=3", 0, 6), ("node:k=2", 2, 7), ("replace-node:k=2", 0, 7)]
+)
+def test_as_many_edges_or_nodes_change_as_may(relation, nodes, edges):
+    pairs = pairs_for(Graph(5, relation))
+    assert len(pairs) >= 15
+    assert max(abs(len(pair.d0) - len(pair.d1)) for pair in pairs) == nodes
+    assert max(len({frozenset(e) for e in pair.d0.edges} ^ {frozenset(e) for e in pair.d1.edges}) for pair in pairs) == edges
 
 
 def test_texts_and_events():

@@ -87,6 +87,13 @@ def test_right_ones_are_not_refuted(mechanism):
     assert any("single calls" in note for note in result.notes)
 
 
+@pytest.mark.filterwarnings("ignore:coroutine")
+@pytest.mark.parametrize("function", [slow, lambda dataset, size, rng: float(rng.laplace()), hanging])
+def test_a_function_of_one_run_is_told_what_makes_a_mechanism_of_it(function):
+    result = audited(function)
+    assert result.verdict is Verdict.ERROR and "dpwitness.one_run makes a mechanism" in str(result)
+
+
 def test_a_wrong_estimator_is_found():
     result = audited(wrong)
     assert result.verdict is Verdict.VIOLATED and 1.3 < result.epsilon_lower < 2.5

@@ -145,11 +145,11 @@ def test_a_witness_holds_the_adversary_and_is_replayed(monkeypatch):
 
 def test_a_search_finds_an_adversary_that_certifies():
     """Alone, either query tells little: the two have to be asked in turn."""
-    found = dpw.find_adversary(forgets, DOWN, "pure:1", evaluations=16, seconds=600, seed=2)
-    assert found.tried == 16 and "search of 16" in found.describe()
+    found = dpw.find_adversary(forgets, DOWN, "pure:1", evaluations=8, seconds=600, seed=2)
+    assert found.tried == 8 and "search of 8" in found.describe()
     result = audited(found.mechanism, found.pair, trials=12_000)
     assert result.verdict is Verdict.VIOLATED and result.epsilon_lower > 1.2
-    first, again = (dpw.find_adversary(forgets, DOWN, "pure:1", evaluations=5, seconds=600, seed=3) for _ in range(2))
+    first, again = (dpw.find_adversary(forgets, DOWN, "pure:1", rounds=4, evaluations=5, seconds=600, seed=3) for _ in range(2))
     assert first.adversary == again.adversary and first.expected == again.expected
 
 
@@ -207,7 +207,7 @@ def test_the_session_follows_the_algorithm():
 def test_the_papers_algorithm_is_refuted_at_test_points_that_the_tool_finds():
     it, pair = few_updates()
     answers = dpw.interactive(lambda: PredictionSession(it), queries={"ball": 1.0, "dimension": 2}, rounds=3)
-    found = dpw.find_adversary(answers, pair, "approx:1,1e-6", evaluations=10, seconds=600)
+    found = dpw.find_adversary(answers, pair, "approx:1,1e-6", evaluations=5, seconds=600)
     assert all(np.linalg.norm(query) <= 1 for stage in found.adversary.stages for query in stage)
     result = audited(found.mechanism, pair, claim="approx:1,1e-6")
     assert result.verdict is Verdict.VIOLATED and 1.2 < result.epsilon_lower < it.answer_loss
