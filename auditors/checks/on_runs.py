@@ -124,7 +124,8 @@ def check_low_bits(subject: Subject) -> None:
     """The low bits of floating-point outputs keep the claim as well."""
     result = _audit(subject)
     if result.bit_level is None:
-        raise Skip("the outputs are no floating-point numbers")
+        told = (note for note in result.notes if note.startswith("low bits"))
+        raise Skip(next(told, "the outputs are no floating-point numbers"))
     if result.bit_level.verdict is Verdict.VIOLATED:
         reason = f"the low bits certify epsilon > {result.bit_level.epsilon_lower:.4g} against {result.claim}"
         raise CheckFailed(reason, result, violation=True)

@@ -156,3 +156,19 @@ def test_the_distance_of_the_command_line(tmp_path, capsys, monkeypatch):
     assert (
         main([*asked, "--claim", "gdp:1", "--distance", "6"]) == 2 and "--distance is for claims metric:EPSILON" in capsys.readouterr().err
     )
+
+
+@pytest.mark.parametrize(
+    ("claim", "scale", "failed"), [("metric:1", 2.0, set()), ("percoordinate:1,1", 2.0, set()), ("metric:1", 0.5, {"check_claim"})]
+)
+def test_checks_take_claims_by_pair(claim, scale, failed):
+    """Negative zero stands at distance 0 from zero, where such a claim is about nothing; the checks' false alarms are below 1e-8."""
+
+    def mechanism(dataset, size, rng):
+        return np.rint(64 * (np.nan_to_num(dataset, posinf=1, neginf=0).clip(0, 1).sum() + rng.laplace(0.0, scale, size))) / 64
+
+    mechanism.claim, mechanism.domain = claim, m.Records(2)
+    report = dpw.check_mechanism(mechanism, trials=10_000, seed=3)
+    assert {f.check for f in report.failed} & {"check_claim", "check_special_values_inside", "check_few_records"} == failed
+    with pytest.raises(dpw.InvalidArgument, match="datasets must differ in value, these are at distance 0"):
+        dpw.audit(mechanism, pair=m.Pair(np.zeros(2), np.array([-0.0, 0.0]), relation="stated"), trials=1_000)

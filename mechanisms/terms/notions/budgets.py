@@ -112,7 +112,7 @@ class MetricDP(PairClaim):
         found = distance_of(pair.d0, pair.d1, norm)
         if found is None:
             raise InvalidArgument(f"{self}: distance must be given for datasets that are no vectors of one length: metric:EPSILON,DISTANCE")
-        return PureDP(self.epsilon * found)
+        return PureDP(_positive(self, self.epsilon * found))
 
     @property
     def spelled(self) -> str:
@@ -172,7 +172,7 @@ class CoordinateDP(PairClaim):
         if moved is None or len(moved) != len(self.epsilons):
             told = "datasets that are no vectors" if moved is None else f"vectors of {len(moved)}"
             raise InvalidArgument(f"{self}: datasets must be vectors of {len(self.epsilons)} numbers, one for each budget, got {told}")
-        return PureDP(math.fsum(epsilon for epsilon, some in zip(self.epsilons, moved, strict=True) if some))
+        return PureDP(_positive(self, math.fsum(epsilon for epsilon, some in zip(self.epsilons, moved, strict=True) if some)))
 
     def __str__(self) -> str:
         return f"percoordinate:{','.join(f'{epsilon:g}' for epsilon in self.epsilons)}"
@@ -243,6 +243,13 @@ class GroupDP(PairClaim):
 
     def __str__(self) -> str:
         return f"group:{self.size},{self.claim}"
+
+
+def _positive(claim: Claim, epsilon: float) -> float:
+    """The budget of a pair; of none, every difference of the laws is a violation, which is no claim that runs are held against."""
+    if not epsilon:
+        raise InvalidArgument(f"{claim}: datasets must differ in value, these are at distance 0")
+    return epsilon
 
 
 def resolved(claim: Claim, pair: Any) -> tuple[Claim, tuple[str, ...]]:
