@@ -13,6 +13,7 @@ from dpwitness.mechanisms.terms.validation import InvalidArgument, require_numbe
 LEAST = 10  # canaries of a run
 _CHANCE = 1e-6  # of a fair coin, below which it is taken for none
 _OWNER = "audit_canaries"
+_HUGE = 1e300  # beyond which differences may overflow
 _TIED = 0.1  # share of scores that occur more than once, from which on it is said
 
 
@@ -76,6 +77,8 @@ def _run(scores_in: Any, scores_out: Any, ids_in: Any, ids_out: Any, groups: Any
 
 def _standard(scores: FloatArray) -> FloatArray:
     """In units of the middle half around the median, so that runs can stand side by side."""
+    if np.abs(scores).max() > _HUGE:
+        scores = scores * 2.0**-60
     low, middle, high = np.quantile(scores, [0.25, 0.5, 0.75])
     unit = (high - low) or float(np.std(scores)) or float(np.ptp(scores))
     return np.asarray((scores - middle) / unit)

@@ -358,6 +358,14 @@ def test_the_command(tmp_path, capsys, monkeypatch):
     assert "at most epsilon = 3.05 of 8" in capsys.readouterr().out
 
 
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("unit", [1.5e308, 1e-300])
+def test_scores_of_any_unit(unit):
+    inside, outside = (np.clip(side, -1, 1) for side in normal_scores(2, 400, 1.0))
+    found, plain = (dpw.audit_canaries(inside * by, outside * by, "gdp:1") for by in (unit, 1.0))
+    assert (found.right, found.guesses) == (plain.right, plain.guesses)
+
+
 def test_names_and_groups_of_a_file_are_used(tmp_path):
     inside, outside = normal_scores(2, 400, 1.0)
     sides = {"scores_in": inside, "scores_out": outside}
