@@ -66,6 +66,8 @@ class PerRun:
         with _Loop(self._name, self._limit) as loop:
             for _ in range(size):
                 value = self._once(dataset, rng)
+                if inspect.isgenerator(value) or inspect.isasyncgen(value):
+                    raise MechanismFailed(f"{self._name} must return an output, got a generator: return its values in a list")
                 found.append(_plain(loop.result(value) if inspect.isawaitable(value) else value))
         first = found[0] if found else None
         if type(first) is np.ndarray and first.ndim and all(type(v) is np.ndarray and _kind(v) == _kind(first) for v in found):

@@ -64,6 +64,10 @@ async def slow(dataset, rng):
     return float(np.sum(dataset) + rng.laplace())
 
 
+async def yielding(dataset):
+    yield 0.0
+
+
 async def hanging(dataset, rng):
     await asyncio.Event().wait()
 
@@ -153,10 +157,11 @@ ONE = Counter(RNG(1))
         (dpw.from_estimator(Other, "mean_"), "fit must return the estimator itself"),
         (dpw.from_estimator(dict, "mean_"), "must make an object with fit"),
         (dpw.from_estimator(Mean, "mean_", label=4), "label must be a column"),
+        (dpw.one_run(yielding), "yielding must return an output, got a generator"),
         (dpw.one_run(hanging, time_limit=0.05), "a coroutine of hanging took longer than time_limit = 0.05 s"),
         (dpw.interactive(Counter, [1]), "a session must have start"),
     ],
-    ids=range(11),
+    ids=range(12),
 )
 def test_bad_objects_end_in_error_and_are_named(mechanism, text):
     result = audited(mechanism, 1000)
