@@ -1,7 +1,7 @@
 // Serve a function to dpwitness over standard input and output: docs/protocol.md, version 1. Node 14 or later, this file alone.
 //
 //   serve({ name: "mine", claim: "pure:1" }, (dataset, rng) => value)              one run: a number, an array of numbers, or any JSON value
-//   serve({ name: "mine", batch: true }, (dataset, size, rng, out) => {})          a batch: fill out, a Float64Array of size places
+//   serve({ name: "mine", batch: true }, (dataset, size, rng, out) => {})          a batch: fill all of out, a Float64Array of size places
 //
 // dataset is a Float64Array with a property `shape`, or what JSON says. An exception is an output. Print nothing to standard output.
 "use strict";
@@ -89,7 +89,7 @@ let room = new Float64Array(0); // of one answer after the other: new memory cos
 
 function answer(f, batch, dataset, size, rng) {
   if (room.length < size) room = new Float64Array(size);
-  const out = room.subarray(0, size).fill(0);
+  const out = room.subarray(0, size);
   if (batch) {
     f(dataset, size, rng, out);
     return say({ kind: "float64", rows: size, columns: 1 }, out);
