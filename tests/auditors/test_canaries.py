@@ -358,6 +358,17 @@ def test_the_command(tmp_path, capsys, monkeypatch):
     assert "at most epsilon = 3.05 of 8" in capsys.readouterr().out
 
 
+@pytest.mark.parametrize("delta", [0.0, 1e-6, 1e-3])
+def test_choosing_the_number_of_guesses_is_paid_for(delta):
+    """Where something is certified, an error with the choice in hand is no smaller than that without; shares of the error add up to it."""
+    for r, m, epsilon in itertools.product((5, 40, 300), (600, 20_000), (0.3, 2.0, 5.0)):
+        v = np.arange(1, r + 1)
+        free, chosen = counting.chance(v, r, epsilon, delta, m), counting.p_value(v, r, epsilon, delta, m)
+        assert np.all((chosen >= free * (1 - 1e-9)) | (free > 0.5))
+    for m, mu in itertools.product((10, 600, 10**6), (0.05, 1.0)):
+        assert 0.999 * 0.05 < sum(share for _, share in bounds.schedule(m, m // 2, 0.05, mu)) < 0.05 * (1 + 1e-9)
+
+
 @pytest.mark.filterwarnings("error")
 @pytest.mark.parametrize("unit", [1.5e308, 1e-300])
 def test_scores_of_any_unit(unit):
