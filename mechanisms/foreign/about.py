@@ -26,7 +26,12 @@ def built(cls: type, name: str, kwargs: dict[str, Any]) -> Any:
         raise Unfit(f"kwargs must fit {name}: {name}: {error}") from None
     except ValueError:  # no signature is known
         pass
-    return cls(**kwargs)
+    try:
+        return cls(**kwargs)
+    except Exception as error:
+        if type(error).__name__ == "InvalidArgument":  # says it all in a line, and may be another copy's
+            raise Unfit(str(error)) from None
+        raise
 
 
 def check_call(found: Any, name: str, kwargs: dict[str, Any]) -> None:

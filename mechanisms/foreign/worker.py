@@ -350,7 +350,7 @@ class Worker:
 
 
 def _ours(file: str) -> bool:
-    return file == __file__ or "importlib" in file
+    return os.path.dirname(file) == os.path.dirname(__file__) or "importlib" in file
 
 
 @contextlib.contextmanager

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 import dpwitness as dpw
+from dpwitness.cli import main
 from dpwitness.mechanisms.foreign import sql
 from dpwitness.mechanisms.terms.protocol import MechanismFailed
 
@@ -109,6 +110,13 @@ def test_what_cannot_be_run(engine):
     ):
         with pytest.raises(dpw.InvalidArgument, match=told):
             dpw.Query(*bad)
+
+
+def test_the_command_line_says_what_is_wrong_in_a_line(capsys):
+    """The query is built in a worker, whose traceback tells a user nothing that the line does not."""
+    assert main(["audit", "--dsn", "sqlite:a.db", "--query", "SELECT 1", "--claim", "pure:1", "--d0", "[0]", "--d1", "[1]"]) == 2
+    told = capsys.readouterr().err.splitlines()
+    assert told == ["dpwitness audit: Query: dsn must be sqlite:///FILE or duckdb:///FILE, FILE may be :memory:, got 'sqlite:a.db'"]
 
 
 def test_seeds():
