@@ -1,4 +1,4 @@
-"""What canaries can certify at best: Gaussian noise of a known size on scores that do not disturb each other."""
+"""What canaries can certify at best: noise of a known law on scores that do not disturb each other."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from dpwitness.auditors.canaries.counting import chance, p_value
 from dpwitness.auditors.canaries.curves import epsilon_at, gaussian_with, held, lines_of
 from dpwitness.auditors.canaries.recursion import refutes
 from dpwitness.auditors.results.verdicts import SCHEMA, strict
-from dpwitness.mechanisms.terms.notions import GDP, Claim, Curve, parse_claim
+from dpwitness.mechanisms.terms.notions import GDP, Claim, Curve, PureDP, parse_claim
 from dpwitness.mechanisms.terms.reading import Json
 from dpwitness.mechanisms.terms.validation import InvalidArgument, require_integer, require_one_of, require_probability, require_type
 
@@ -54,13 +54,13 @@ class CanaryLimit:
 
     def headline(self) -> str:
         """In one line."""
-        runs = f"{self.runs} runs" if self.runs > 1 else "one run"
+        runs = f"each of {self.runs} runs" if self.runs > 1 else "one run"
         at = f" at delta = {self.delta:g}" if self.delta else ""
         found = f"a true epsilon of {self.detectable:.4g} refutes the claim with probability 0.9"
         if math.isinf(self.detectable):
             found = "no epsilon refutes the claim with probability 0.9"
         return (
-            f"at most epsilon = {self.epsilon:.3g} of {self.true:.4g}{at} is certified by {self.canaries:,} canaries in each of {runs} "
+            f"at most epsilon = {self.epsilon:.3g} of {self.true:.4g}{at} is certified by {self.canaries:,} canaries in {runs} "
             f"(median, {self.guesses:,} guesses, {self.claim}, confidence {self.confidence:g}); {found}"
         )
 
@@ -71,20 +71,27 @@ class CanaryLimit:
         return {"schema_version": SCHEMA, "kind": "canary limit", **told, **found}
 
     def __str__(self) -> str:
-        return f"{self.headline()}\n\n  assumes  Gaussian noise, scores that do not disturb each other, fair coins, both kinds of guesses"
+        return f"{self.headline()}\n\n  assumes  {self.assumed}, both kinds of guesses"
+
+    @property
+    def assumed(self) -> str:
+        noise = "randomized response" if self.claim.is_pure else "Gaussian noise"
+        return f"{noise}, scores that do not disturb each other, fair coins"
 
 
 def canary_limit(
     claim: Claim | str, canaries: int, runs: int = 1, *, delta: float = 1e-5, confidence: float = 0.95, method: str = "best"
 ) -> CanaryLimit:
-    """The most that canaries can certify where the claim is kept exactly, by Gaussian noise: no audit of one run does much better.
+    """The most that canaries can certify where the claim is kept exactly: no audit of one run does much better.
+
+    It is kept by Gaussian noise, or without delta by randomized response of each coin.
 
     Parameters
     ----------
     claim : Claim or str
-        ``approx:EPSILON,DELTA``: the theorem for (epsilon, delta)-DP, at the Gaussian noise of that epsilon and delta. ``gdp:MU``, or
-        with ``method="curve"`` an approximate claim too: that for Gaussian curves. A `DPSGD` or `TradeoffCurve` stands for the Gaussian
-        curve with its epsilon at `delta`.
+        ``pure:EPSILON``. ``approx:EPSILON,DELTA``: the theorem for (epsilon, delta)-DP, at the Gaussian noise of that epsilon and
+        delta. ``gdp:MU``, or with ``method="curve"`` an approximate claim too: that for Gaussian curves. A `DPSGD` or
+        `TradeoffCurve` stands for the Gaussian curve with its epsilon at `delta`.
     canaries, runs : int
         Canaries of each run, included and left out together, and runs.
     delta : float
@@ -112,15 +119,17 @@ def canary_limit(
     require_one_of("method", method, ("best", "curve"), owner)
     if isinstance(claim, Curve):
         claim = gaussian_with(epsilon_at(claim, require_probability("delta", delta, owner)), delta)
-    if not (isinstance(claim, GDP) or claim.bounds_epsilon) or claim.is_pure:
-        raise InvalidArgument(f"{owner}: claim must be approx:EPSILON,DELTA, gdp:MU or a curve, whose noise may be Gaussian, got {claim}")
+    if not (isinstance(claim, GDP) or claim.bounds_epsilon):
+        raise InvalidArgument(f"{owner}: claim must be pure, approx, gdp or a curve, which bound how often guesses are right, got {claim}")
+    if claim.is_pure and method == "curve":
+        raise InvalidArgument(f"{owner}: method must be 'best' for a claim without delta, got 'curve'")
     if claim.bounds_epsilon:
         delta = claim.delta_budget
     else:
         require_probability("delta", delta, owner)
     by_curve = isinstance(claim, GDP) or method == "curve"
-    truth = claim if isinstance(claim, GDP) else gaussian_with(claim.parameter, delta)
-    guesses, parameter = certified(truth.parameter, size * many, alpha, delta, by_curve)
+    truth = claim if isinstance(claim, GDP) or claim.is_pure else gaussian_with(claim.parameter, delta)
+    guesses, parameter = certified(truth, size * many, alpha, delta, by_curve)
     epsilon = epsilon_at(GDP(parameter), delta) if by_curve and parameter > 0 else parameter
     return CanaryLimit(
         claim=claim,
@@ -136,8 +145,11 @@ def canary_limit(
     )
 
 
-def shares(mu: float, canaries: int) -> tuple[np.ndarray, np.ndarray]:
+def shares(truth: Claim, canaries: int) -> tuple[np.ndarray, np.ndarray]:
     """Numbers of guesses, half of them in and half out, and the probability that one is right."""
+    if not isinstance(truth, GDP):  # randomized response, which tells of all coins alike
+        return (guesses := sizes(canaries)), np.full(guesses.size, expit(truth.parameter))
+    mu = truth.mu
     guesses = np.unique(np.geomspace(4, canaries, _SIZES).astype(int))
     grid = np.linspace(mu / 2, mu / 2 + 12, 4_000)  # thresholds of the guess "in"
     named = 0.5 * (ndtr(-grid) + ndtr(mu - grid))
@@ -145,9 +157,9 @@ def shares(mu: float, canaries: int) -> tuple[np.ndarray, np.ndarray]:
     return guesses, ndtr(mu - at) / (ndtr(-at) + ndtr(mu - at))
 
 
-def certified(mu: float, canaries: int, alpha: float, delta: float, by_curve: bool, power: float = 0.5) -> tuple[int, float]:
+def certified(truth: Claim, canaries: int, alpha: float, delta: float, by_curve: bool, power: float = 0.5) -> tuple[int, float]:
     """The best number of guesses, and the parameter that it certifies with this probability, mu or epsilon."""
-    guesses, p = shares(mu, canaries)
+    guesses, p = shares(truth, canaries)
     right = binom.ppf(1 - power, guesses, p)
     if not by_curve:
         lower = epsilons_refuted(right, guesses, delta, canaries, alpha, chance)
@@ -165,11 +177,7 @@ def detectable(claim: Claim, canaries: int, alpha: float, delta: float, by_curve
     most = round(_GUESSED * canaries)
 
     def missed(epsilon: float) -> bool:
-        if delta:
-            guesses, p = shares(gaussian_with(epsilon, delta).mu, canaries)
-        else:
-            guesses = sizes(most)
-            p = np.full(guesses.size, expit(epsilon))
+        guesses, p = shares(gaussian_with(epsilon, delta), canaries) if delta else shares(PureDP(epsilon), most)
         if lines is None:
             right = binom.ppf(0.1, guesses, p)
             return not bool((p_value(right, guesses, claim.parameter, delta, canaries) <= _SURE * alpha).any())

@@ -82,14 +82,14 @@ def _canaries(args: argparse.Namespace) -> int:
     if given := [option for option, value in idle.items() if value is not None]:
         raise InvalidArgument(f"{given[0]} is not for --canaries, which plans the audit of a training")
     if args.claim is None:
-        raise InvalidArgument("--canaries needs --claim approx:EPS,DELTA or gdp:MU")
+        raise InvalidArgument("--canaries needs --claim, such as approx:EPS,DELTA or gdp:MU")
     claim = parse_claim(args.claim)
-    methods = ("best", "curve") if claim.bounds_epsilon else ("best",)
+    methods = ("best", "curve") if claim.bounds_epsilon and not claim.is_pure else ("best",)
     found = [canary_limit(claim, args.canaries, args.runs or 1, confidence=args.confidence, method=method) for method in methods]
     if args.json:
         print_json([each.to_json() for each in found])
         return OK
-    names = ("(epsilon, delta)", "Gaussian curve") if len(found) > 1 else ("Gaussian curve",)
+    names = ("(epsilon, delta)", "Gaussian curve") if len(found) > 1 else (str(claim),)
     print("\n".join(f"{name}: {each.headline()}" for name, each in zip(names, found, strict=True)))
-    print("\n  assumes  Gaussian noise, scores that do not disturb each other, fair coins, the best number of guesses known beforehand")
+    print(f"\n  assumes  {found[0].assumed}, the best number of guesses known beforehand")
     return OK

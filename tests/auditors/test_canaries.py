@@ -276,8 +276,19 @@ def test_limits(epsilon, canaries, counted, curve):
 
 def test_the_limit_of_a_training_is_that_of_the_gaussian_with_its_epsilon():
     assert dpw.canary_limit(DPSGD(1.0, 1.0, 1), 1000).epsilon == pytest.approx(dpw.canary_limit("gdp:1", 1000).epsilon, rel=0.01)
-    with pytest.raises(InvalidArgument, match="claim must be approx:EPSILON,DELTA, gdp:MU or a curve"):
-        dpw.canary_limit("pure:1", 1000)
+    with pytest.raises(InvalidArgument, match="claim must be pure, approx, gdp or a curve"):
+        dpw.canary_limit("zcdp:1", 1000)
+
+
+def test_the_limit_of_a_pure_claim_is_that_of_randomized_response():
+    """All coins are guessed; half of the audits with as many fixed guesses stay below."""
+    limit, rng = dpw.canary_limit("pure:1", 2000), np.random.default_rng(4)
+    assert limit.guesses == 2000 and 0.8 < limit.epsilon < 0.95 and 1 < limit.detectable < 1.5
+    right = rng.binomial(2000, 1 / (1 + math.exp(-1.0)), 200)
+    below = np.sum(bounds.epsilons_refuted(right, np.full(200, 2000), 0.0, 2000, 0.05, counting.chance) <= limit.epsilon)
+    assert abs(below - 100) < 5 * math.sqrt(50)
+    with pytest.raises(InvalidArgument, match="method must be 'best' for a claim without delta"):
+        dpw.canary_limit("pure:1", 1000, method="curve")
 
 
 def test_curves():
