@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
-from concurrent.futures import BrokenExecutor, Executor, wait
+from concurrent.futures import Executor
 from contextlib import nullcontext
 from dataclasses import replace
 from os import PathLike
@@ -14,10 +13,10 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from dpwitness.auditors.black_box import ending
+from dpwitness.auditors.black_box.concluding import kept
 from dpwitness.auditors.black_box.course import Course, Progress, Request
-from dpwitness.auditors.black_box.stages import EARLY_ALPHA, certify_event, extend, extended_share, probe, search_and_test
+from dpwitness.auditors.black_box.stages import certify_event, extend, probe, search_and_test
 from dpwitness.auditors.black_box.timing import LEAST, Price, price, require_enough, require_seconds, told_in_time
-from dpwitness.auditors.events.detection import detectable
 from dpwitness.auditors.events.divergence import Binned
 from dpwitness.auditors.events.learning import Learned
 from dpwitness.auditors.events.reading import columns_of
@@ -25,10 +24,7 @@ from dpwitness.auditors.events.rules import Event
 from dpwitness.auditors.events.scores import Score, scores_of
 from dpwitness.auditors.pairs.catalogue import pairs_for, require_neighbours
 from dpwitness.auditors.results.audit_result import AuditResult
-from dpwitness.auditors.results.verdicts import Verdict
-from dpwitness.auditors.running.engine import Inline, MechanismFailed, Phase, collect
-from dpwitness.auditors.running.health import Unfit
-from dpwitness.auditors.running.lost import explained
+from dpwitness.auditors.running.engine import Inline, Phase, collect
 from dpwitness.auditors.running.scored import Scored, try_scores
 from dpwitness.auditors.storing.identity import identity_of
 from dpwitness.auditors.storing.ledger import AuditLedger
@@ -56,7 +52,6 @@ from dpwitness.mechanisms.terms.validation import (
 __all__ = ["TRIALS", "Progress", "audit", "confirm"]
 
 TRIALS = 1_000_000
-_ENDING = 5.0  # seconds that tasks of a closed target may take to find out
 
 
 def audit(
@@ -204,7 +199,7 @@ def audit(
     totals: list[int] = []
     require_type("store", store, (str, PathLike, Store), "be the path of a file, or an open Store", "audit", optional=True)
     if store is None:
-        return _kept(state, work, executor is None)
+        return kept(state, work, executor is None)
     with nullcontext(store) if isinstance(store, Store) else open_store(store) as opened:
         told = claim.spelled if isinstance(claim, TradeoffCurve) else str(claim)  # the name of a file is not what it holds
         content = {"claim": told, "seed": seed, "confidence": confidence, "stop": stop, "bits": bool(bits)}
@@ -215,7 +210,7 @@ def audit(
             totals = _totals(state.ledger, longer)
         if announce is not None:
             announce(state.ledger.told())
-        return _kept(state, work, executor is None)
+        return kept(state, work, executor is None)
 
 
 def timed(mechanism: Any, *, claim: Claim, pair: Pair, executor: Executor | None = None, seed: int = 0, name: str | None = None) -> Price:
@@ -267,7 +262,7 @@ def confirm(
         wide = max(width, columns_of(event))
         certify_event(state, pair, 0, Learned(plain, 0.0, "given", rule), trials - state.done, state.asked.alpha, wide)
 
-    return _kept(state, test, executor is None)
+    return kept(state, test, executor is None)
 
 
 def _score(state: Course, pair: Pair, scores: Sequence[Score]) -> None:
@@ -327,40 +322,6 @@ def _begin(asked: Request, near: FloatArray | None = None) -> Course:
     if isinstance(asked.mechanism, Target | PerRun):
         state.batch, state.notes = getattr(asked.mechanism, "batch", None), list(asked.mechanism.notes)
     return state
-
-
-def _kept(state: Course, work: Callable[[], None], own_executor: bool) -> AuditResult:
-    """Do the work; whatever stops it, keep what was measured."""
-    interrupted, failure = False, ""
-    try:
-        work()
-    except KeyboardInterrupt:
-        interrupted = True
-    except MechanismFailed as error:
-        failure = str(error)
-        if isinstance(error, Unfit):
-            state.tested.clear()
-            state.bit_level = None
-    except BrokenExecutor as error:  # from `submit`: the worker died between two chunks
-        failure = explained(error) or str(error)
-    finally:
-        if own_executor:
-            state.asked.executor.shutdown(wait=False)
-        if (interrupted or failure) and isinstance(state.asked.mechanism, Target):
-            state.asked.mechanism.close()  # workers that are still busy
-            wait(state.pace.under_way, timeout=_ENDING)
-            state.asked.mechanism.close()  # and those that a task under way has started since
-        if state.ledger is not None:
-            state.ledger.flush()
-    result = replace(_conclude(state, interrupted, failure), seconds=state.took)
-    if state.ledger is not None:
-        state.ledger.finish(result, state.done, state.planned)
-        if state.ledger.trouble:
-            told = (
-                f"{state.ledger.store.path} could not be written to the end ({state.ledger.trouble}): what is not in it would be run again"
-            )
-            result = replace(result, notes=(*result.notes, told))
-    return result
 
 
 def _cautions(pairs: Sequence[Pair]) -> list[str]:
@@ -434,54 +395,3 @@ def _totals(ledger: AuditLedger, longer: int) -> list[int]:
         ledger.put("extensions", known)
         ledger.reopen(longer)
     return known[: known.index(longer) + 1]
-
-
-def _conclude(state: Course, interrupted: bool, failure: str) -> AuditResult:
-    if grown := state.costs.growth():
-        state.note(grown)
-    asked = state.asked
-    base = AuditResult(
-        name=asked.name,
-        claim=asked.claim,
-        verdict=Verdict.ERROR,
-        confidence=asked.confidence,
-        seed=asked.seed,
-        trials=state.done,
-        requested=state.planned,
-        bit_level=state.bit_level,
-        pairs=tuple(state.pairs),
-        notes=tuple(state.notes),
-        target=asked.target,
-        scores=state.scores,
-        mechanism=asked.mechanism,
-    )
-    if not state.tested:
-        note = failure or "interrupted before the test began: no event has been tried yet"
-        return replace(base, verdict=Verdict.ERROR if failure else Verdict.INCONCLUSIVE, notes=(note, *base.notes))
-    best, share = max(state.tested, key=lambda t: (t.lower, t.epsilon)), extended_share(state.extensions)
-    refuted = best.lower > base.claim.parameter
-    verdict = Verdict.VIOLATED if refuted else Verdict.NOT_REFUTED
-    notes = list(base.notes)
-    if interrupted or failure:
-        verdict = Verdict.INCONCLUSIVE if interrupted else Verdict.ERROR
-        notes.insert(0, failure or f"interrupted after {state.done} of {base.requested} runs; the bound is that of the last completed look")
-        if refuted:
-            notes.insert(1, f"a violation had been certified by then: {base.claim.symbol} > {best.lower:.4g}")
-    return replace(
-        base,
-        verdict=verdict,
-        epsilon_lower=best.epsilon,
-        parameter_lower=best.lower,
-        p_value=min(1.0, min(t.p_value for t in state.tested) * share),
-        confidence=1 - share * asked.alpha if share > 1 else asked.confidence,
-        detectable=detectable(base.claim, best.law, best.planned, best.alpha * (1 - EARLY_ALPHA)) if best.tally.rounds else math.inf,
-        pair=best.pair,
-        event=best.event,
-        tally=best.tally,
-        stages=tuple(best.parts) if len(best.parts) > 1 else (),
-        alpha=best.alpha * (1 - EARLY_ALPHA) / (2 if base.claim.bounds_renyi else 1),
-        method=best.method,
-        looks=tuple(best.looks),
-        picture=best.picture,
-        notes=tuple(notes),
-    )

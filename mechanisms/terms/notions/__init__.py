@@ -1,9 +1,11 @@
 """Privacy notions: the plain ones, those that are curves, those that depend on the pair of datasets, and how all of them are written."""
 
+from dpwitness.mechanisms.terms.notions.accounted import DPSGD
 from dpwitness.mechanisms.terms.notions.budgets import CoordinateDP, GroupDP, MetricDP, PairClaim, resolved
-from dpwitness.mechanisms.terms.notions.curves import DPSGD, Curve, TradeoffCurve
+from dpwitness.mechanisms.terms.notions.curves import Curve, TradeoffCurve
 from dpwitness.mechanisms.terms.notions.parsing import exact_claim, parse_claim, promised
-from dpwitness.mechanisms.terms.notions.plain import GDP, RDP, ZCDP, ApproxDP, Claim, PureDP, RenyiCurve, binary_renyi
+from dpwitness.mechanisms.terms.notions.plain import GDP, ApproxDP, Claim, PureDP
+from dpwitness.mechanisms.terms.notions.renyi import RDP, ZCDP, RenyiCurve, binary_renyi
 
 __all__ = [
     "DPSGD",

@@ -1,4 +1,4 @@
-"""Claims that are whole trade-off curves: points of a file, or what an accountant computes for DP-SGD.
+"""Claims that are whole trade-off curves, and the one whose points stand in a file.
 
 A curve is known by its lines: (epsilon_j, delta_j)-DP for all j at once, which is f-DP (Dong, Roth and Su 2022, Propositions 2.5 and 2.12).
 Its family multiplies every e^epsilon_j by one `factor`, 1 for the claim itself: each member is concave, starts at 0 or more and is its own
@@ -20,26 +20,15 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import ArrayLike
 
-from dpwitness.mechanisms.terms.notions.plain import ApproxDP, Claim, FloatArray
+from dpwitness.mechanisms.terms.notions.plain import Claim, FloatArray
 from dpwitness.mechanisms.terms.reading import parse, read_bytes
-from dpwitness.mechanisms.terms.validation import (
-    InvalidArgument,
-    require,
-    require_integer,
-    require_positive,
-    require_probability,
-    require_type,
-    shown,
-)
+from dpwitness.mechanisms.terms.validation import InvalidArgument, require_positive, require_type, shown
 
 Lines = tuple[FloatArray, FloatArray]  # epsilons of at least 0, which fall, and deltas
 
 _MOST = 1000  # points of a file
 _BYTES = 2**20  # of it
-_TANGENTS = 120  # lines of a computed curve; fewer only widen it
 _COARSE = 24
-_MOST_NOISE = 1e6
-_LARGEST_LOSS = 1000.0  # of DP-SGD; beyond, nothing is promised that could be refuted
 _ROUNDED = 1e-9
 
 
@@ -258,10 +247,10 @@ def _lines(points: tuple[tuple[float, float], ...]) -> Lines:
     steep = s >= 1
     slopes = np.concatenate([s[steep], 1 / s[~steep]])
     deltas = np.clip(np.concatenate([d[steep], (s[~steep] + d[~steep] - 1) / s[~steep]]), 0.0, 1.0)
-    return _needed(slopes, deltas)
+    return needed(slopes, deltas)
 
 
-def _needed(slopes: FloatArray, deltas: FloatArray) -> Lines:
+def needed(slopes: FloatArray, deltas: FloatArray) -> Lines:
     """Of lines s q + d those that are lowest somewhere at q >= 0, the steepest first."""
     kept: list[tuple[float, float, float]] = []  # slope, start, and from where on the line is lowest
     for s, d in sorted(zip(slopes.tolist(), deltas.tolist(), strict=True), key=lambda line: (-line[0], line[1])):
@@ -324,130 +313,3 @@ def _columns(rows: Any) -> tuple[list[float], list[float]]:
     if not pairs:
         raise InvalidArgument("must hold pairs of numbers, alpha and beta, got none")
     return [a for a, _ in pairs], [b for _, b in pairs]
-
-
-@dataclass(frozen=True)
-class DPSGD(Curve):
-    """The curve of DP-SGD with Poisson sampling, by dp-accounting's privacy loss distributions, from above: no claim is drawn too strict.
-
-    Neighbours add or remove an example.
-
-    Parameters
-    ----------
-    sampling_probability : float
-        Of an example in each step, in (0, 1].
-    noise_multiplier : float
-        Standard deviation of the noise over the clipping norm. Positive.
-    steps : int
-
-    Raises
-    ------
-    InvalidArgument
-        If a parameter breaks its rule, the losses are so large that nothing is promised, or dp-accounting is not installed.
-
-    Examples
-    --------
-    >>> round(DPSGD(0.01, 1.0, 1000).at(1e-5).epsilon, 2)
-    1.83
-    """
-
-    sampling_probability: float
-    noise_multiplier: float
-    steps: int
-    factor: float = 1.0
-
-    kind: ClassVar[str] = "dpsgd"
-
-    def __post_init__(self) -> None:
-        require(self).positive("sampling_probability", "noise_multiplier", "factor").integer("steps", most=10**7)
-        if self.sampling_probability > 1:
-            raise InvalidArgument(f"DPSGD: sampling_probability must lie in (0, 1], got {self.sampling_probability!r}")
-        if self.noise_multiplier > _MOST_NOISE:  # whose squares the accountant cannot hold
-            raise InvalidArgument(f"DPSGD: noise_multiplier must be at most {_MOST_NOISE:g}, got {self.noise_multiplier!r}")
-        if _loss_reach(*self.numbers) > _LARGEST_LOSS:
-            raise InvalidArgument(f"DPSGD: {self} promises nothing that runs could refute: its losses reach beyond {_LARGEST_LOSS:g}")
-
-    @property
-    def numbers(self) -> tuple[float, ...]:
-        return float(self.sampling_probability), float(self.noise_multiplier), float(self.steps)
-
-    def of(self, numbers: Sequence[float]) -> Claim:
-        sampling, noise, steps, *delta = numbers
-        curve = DPSGD(sampling, noise, require_integer("steps", steps, "DPSGD"))
-        return curve.at(*delta) if delta else curve
-
-    def with_parameter(self, value: float) -> DPSGD:
-        return DPSGD(self.sampling_probability, self.noise_multiplier, self.steps, value)
-
-    def lines(self) -> Lines:
-        return _lines_of_sgd(*self.numbers)
-
-    def at(self, delta: float) -> AccountedDP:
-        """The one point (epsilon, delta) of the curve."""
-        delta = require_probability("delta", delta, "DPSGD")
-        epsilon = float(_loss(*self.numbers).get_epsilon_for_delta(delta))
-        if not 0 < epsilon < math.inf:
-            raise InvalidArgument(
-                f"DPSGD: delta must be one at which {self} has a positive and finite epsilon, got {delta:g}, where it is {epsilon:g}"
-            )
-        return AccountedDP(epsilon, delta, self)
-
-    def __str__(self) -> str:
-        return f"dpsgd:{self.sampling_probability:g},{self.noise_multiplier:g},{self.steps}"
-
-
-@dataclass(frozen=True, init=False, repr=False)
-class AccountedDP(ApproxDP):
-    """(epsilon, delta)-DP with the epsilon that an accountant says at delta."""
-
-    curve: DPSGD
-
-    kind: ClassVar[str] = "dpsgd"
-
-    def __init__(self, epsilon: float, delta: float, curve: DPSGD) -> None:
-        ApproxDP.__init__(self, epsilon, delta)
-        object.__setattr__(self, "curve", curve)
-
-    @property
-    def numbers(self) -> tuple[float, ...]:
-        return *self.curve.numbers, self.delta_budget
-
-    @property
-    def spelled(self) -> str:
-        return f"dpsgd:{','.join(repr(number) for number in self.numbers)}"
-
-    @property
-    def remark(self) -> str:
-        return f"{self}: dp-accounting says epsilon = {self.epsilon:.6g} at delta = {self.delta_budget:g}"
-
-    def of(self, numbers: Sequence[float]) -> Claim:
-        return self.curve.of(numbers)
-
-    def __str__(self) -> str:
-        return f"{self.curve},{self.delta_budget:g}"
-
-
-def _loss_reach(sampling: float, noise: float, steps: float) -> float:
-    """About the largest loss that is ever seen: of one step, and of all by the central limit (Dong, Roth and Su 2022, Corollary 5.4)."""
-    signal = min(1 / noise, 1e6)
-    mu = sampling * math.sqrt(steps * math.expm1(min(signal**2, 700.0)))
-    return max(0.5 * signal**2 + 10 * signal, 0.5 * mu**2 + 10 * mu)
-
-
-@lru_cache(maxsize=16)
-def _loss(sampling: float, noise: float, steps: float) -> Any:
-    try:
-        from dp_accounting.pld.privacy_loss_distribution import from_gaussian_mechanism
-    except ImportError:
-        raise InvalidArgument("DPSGD: the claim needs dp-accounting, which is not installed: pip install dp-accounting") from None
-    step = 1e-4 if _loss_reach(sampling, noise, steps) < 10 else 1e-3
-    one = from_gaussian_mechanism(noise, sampling_prob=sampling, value_discretization_interval=step, use_connect_dots=True)
-    return one.self_compose(int(steps)) if steps > 1 else one
-
-
-@lru_cache(maxsize=16)
-def _lines_of_sgd(*numbers: float) -> Lines:
-    loss = _loss(*numbers)
-    epsilons = np.linspace(max(0.01, float(loss.get_epsilon_for_delta(1e-12))), 0.0, _TANGENTS)
-    deltas = np.asarray(loss.get_delta_for_epsilon(epsilons[::-1]), dtype=float)[::-1]
-    return _needed(np.exp(epsilons), np.clip(deltas, 0.0, 1.0))

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from dpwitness.mechanisms.terms.notions.accounted import DPSGD
 from dpwitness.mechanisms.terms.notions.budgets import CoordinateDP, GroupDP, MetricDP
-from dpwitness.mechanisms.terms.notions.curves import DPSGD, TradeoffCurve, read_curve
-from dpwitness.mechanisms.terms.notions.plain import GDP, RDP, ZCDP, ApproxDP, Claim, PureDP, RenyiCurve
+from dpwitness.mechanisms.terms.notions.curves import TradeoffCurve, read_curve
+from dpwitness.mechanisms.terms.notions.plain import GDP, ApproxDP, Claim, PureDP
+from dpwitness.mechanisms.terms.notions.renyi import RDP, ZCDP, RenyiCurve
 from dpwitness.mechanisms.terms.validation import InvalidArgument, require_integer, require_type, shown
 
 

@@ -1,0 +1,105 @@
+"""The work of an audit, whatever stops it, and the one result that comes of it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from concurrent.futures import BrokenExecutor, wait
+from dataclasses import replace
+
+from dpwitness.auditors.black_box.course import Course
+from dpwitness.auditors.black_box.stages import EARLY_ALPHA, extended_share
+from dpwitness.auditors.events.detection import detectable
+from dpwitness.auditors.results.audit_result import AuditResult
+from dpwitness.auditors.results.verdicts import Verdict
+from dpwitness.auditors.running.engine import MechanismFailed
+from dpwitness.auditors.running.health import Unfit
+from dpwitness.auditors.running.lost import explained
+from dpwitness.mechanisms.foreign.target import Target
+
+_ENDING = 5.0  # seconds that tasks of a closed target may take to find out
+
+
+def kept(state: Course, work: Callable[[], None], own_executor: bool) -> AuditResult:
+    """Do the work; whatever stops it, keep what was measured."""
+    interrupted, failure = False, ""
+    try:
+        work()
+    except KeyboardInterrupt:
+        interrupted = True
+    except MechanismFailed as error:
+        failure = str(error)
+        if isinstance(error, Unfit):
+            state.tested.clear()
+            state.bit_level = None
+    except BrokenExecutor as error:  # from `submit`: the worker died between two chunks
+        failure = explained(error) or str(error)
+    finally:
+        if own_executor:
+            state.asked.executor.shutdown(wait=False)
+        if (interrupted or failure) and isinstance(state.asked.mechanism, Target):
+            state.asked.mechanism.close()  # workers that are still busy
+            wait(state.pace.under_way, timeout=_ENDING)
+            state.asked.mechanism.close()  # and those that a task under way has started since
+        if state.ledger is not None:
+            state.ledger.flush()
+    result = replace(_concluded(state, interrupted, failure), seconds=state.took)
+    if state.ledger is not None:
+        state.ledger.finish(result, state.done, state.planned)
+        if state.ledger.trouble:
+            told = (
+                f"{state.ledger.store.path} could not be written to the end ({state.ledger.trouble}): what is not in it would be run again"
+            )
+            result = replace(result, notes=(*result.notes, told))
+    return result
+
+
+def _concluded(state: Course, interrupted: bool, failure: str) -> AuditResult:
+    if grown := state.costs.growth():
+        state.note(grown)
+    asked = state.asked
+    base = AuditResult(
+        name=asked.name,
+        claim=asked.claim,
+        verdict=Verdict.ERROR,
+        confidence=asked.confidence,
+        seed=asked.seed,
+        trials=state.done,
+        requested=state.planned,
+        bit_level=state.bit_level,
+        pairs=tuple(state.pairs),
+        notes=tuple(state.notes),
+        target=asked.target,
+        scores=state.scores,
+        mechanism=asked.mechanism,
+    )
+    if not state.tested:
+        note = failure or "interrupted before the test began: no event has been tried yet"
+        return replace(base, verdict=Verdict.ERROR if failure else Verdict.INCONCLUSIVE, notes=(note, *base.notes))
+    best, share = max(state.tested, key=lambda t: (t.lower, t.epsilon)), extended_share(state.extensions)
+    refuted = best.lower > base.claim.parameter
+    verdict = Verdict.VIOLATED if refuted else Verdict.NOT_REFUTED
+    notes = list(base.notes)
+    if interrupted or failure:
+        verdict = Verdict.INCONCLUSIVE if interrupted else Verdict.ERROR
+        notes.insert(0, failure or f"interrupted after {state.done} of {base.requested} runs; the bound is that of the last completed look")
+        if refuted:
+            notes.insert(1, f"a violation had been certified by then: {base.claim.symbol} > {best.lower:.4g}")
+    return replace(
+        base,
+        verdict=verdict,
+        epsilon_lower=best.epsilon,
+        parameter_lower=best.lower,
+        p_value=min(1.0, min(t.p_value for t in state.tested) * share),
+        confidence=1 - share * asked.alpha if share > 1 else asked.confidence,
+        detectable=detectable(base.claim, best.law, best.planned, best.alpha * (1 - EARLY_ALPHA)) if best.tally.rounds else math.inf,
+        pair=best.pair,
+        event=best.event,
+        tally=best.tally,
+        stages=tuple(best.parts) if len(best.parts) > 1 else (),
+        alpha=best.alpha * (1 - EARLY_ALPHA) / (2 if base.claim.bounds_renyi else 1),
+        method=best.method,
+        looks=tuple(best.looks),
+        picture=best.picture,
+        notes=tuple(notes),
+    )
