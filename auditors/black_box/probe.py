@@ -22,10 +22,10 @@ from dpwitness.auditors.running.engine import Sides, Stage, run_side, stream
 from dpwitness.auditors.running.health import Unfit, check_structure, same_outputs
 from dpwitness.auditors.running.rounds import of_this_project
 from dpwitness.auditors.running.turns import one_task
-from dpwitness.mechanisms.foreign import global_generators
-from dpwitness.mechanisms.foreign.about import told_of_warning
+from dpwitness.mechanisms.foreign.inside import global_generators
+from dpwitness.mechanisms.foreign.inside.runs import told_of_warning
+from dpwitness.mechanisms.foreign.inside.wire import text_of
 from dpwitness.mechanisms.foreign.target import Target
-from dpwitness.mechanisms.foreign.wire import text_of
 from dpwitness.mechanisms.terms.protocol import AlwaysRaises, MechanismFailed
 
 _BETWEEN = (1, 2)  # calls between the replays

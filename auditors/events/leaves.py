@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dpwitness.mechanisms.foreign.wire import array_in, fields_in, text_of
+from dpwitness.mechanisms.foreign.inside.wire import array_in, fields_in, text_of
 
 _EXACT = 2.0**53  # integers up to here are floats
 _TEXT = 60  # characters of a text that are kept to be printed

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, Protocol
 
-from dpwitness.mechanisms.foreign import global_generators
+from dpwitness.mechanisms.foreign.inside import global_generators
 from dpwitness.mechanisms.foreign.target import Target
 from dpwitness.mechanisms.foreign.tracing import foreign_session
 from dpwitness.mechanisms.recording.catalogue import given, known

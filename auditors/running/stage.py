@@ -20,7 +20,7 @@ from dpwitness.auditors.events.outputs import Outputs
 from dpwitness.auditors.running.rounds import batch, of_this_project, singles
 from dpwitness.auditors.running.streams import streams
 from dpwitness.auditors.running.turns import turns
-from dpwitness.mechanisms.foreign import global_generators
+from dpwitness.mechanisms.foreign.inside import global_generators
 from dpwitness.mechanisms.terms.pairs import Pair
 
 Sides = tuple[Outputs | None, Outputs | None]

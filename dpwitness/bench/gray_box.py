@@ -10,7 +10,7 @@ import numpy as np
 
 from dpwitness.auditors.gray_box.trace import trace
 from dpwitness.bench.table import Row, Table, best_time
-from dpwitness.mechanisms.foreign import global_generators
+from dpwitness.mechanisms.foreign.inside import global_generators
 from dpwitness.mechanisms.recording.catalogue import known
 from dpwitness.mechanisms.recording.session import Session
 from dpwitness.mechanisms.terms.pairs import Pair

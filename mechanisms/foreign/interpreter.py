@@ -14,14 +14,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from dpwitness.mechanisms.foreign import wire
+from dpwitness.mechanisms.foreign.inside import wire
 from dpwitness.mechanisms.foreign.process import Process, TookTooLong, WorkerDied
 from dpwitness.mechanisms.terms.libraries import Unheld, fixed
 from dpwitness.mechanisms.terms.protocol import MechanismFailed
 from dpwitness.mechanisms.terms.reading import Json
 from dpwitness.mechanisms.terms.validation import InvalidArgument
 
-_SCRIPT = str(Path(__file__).resolve().with_name("worker.py"))
+_SCRIPT = str(Path(__file__).resolve().with_name("inside") / "worker.py")
 _START = 120.0  # seconds that an interpreter may take to say hello
 _INLINE = 4096  # bytes up to which a dataset is sent with every request
 

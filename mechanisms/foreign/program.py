@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dpwitness.mechanisms.foreign import wire
+from dpwitness.mechanisms.foreign.inside import wire
 from dpwitness.mechanisms.foreign.process import Process, TookTooLong, WorkerDied
 from dpwitness.mechanisms.foreign.slots import SENT, TargetError
 from dpwitness.mechanisms.terms.libraries import apart, library_of, values_of

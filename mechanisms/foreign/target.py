@@ -40,8 +40,8 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from dpwitness.mechanisms.foreign import wire
 from dpwitness.mechanisms.foreign.described import Described
+from dpwitness.mechanisms.foreign.inside import wire
 from dpwitness.mechanisms.foreign.interpreter import Interpreter
 from dpwitness.mechanisms.foreign.interpreter import sent_as as packed_as
 from dpwitness.mechanisms.foreign.process import P, Slot, TookTooLong, WorkerDied, borrow, close_all

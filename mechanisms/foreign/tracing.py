@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from dpwitness.mechanisms.foreign import wire
+from dpwitness.mechanisms.foreign.inside import wire
 from dpwitness.mechanisms.foreign.interpreter import Worker
 from dpwitness.mechanisms.foreign.process import TookTooLong, WorkerDied, borrow
 from dpwitness.mechanisms.foreign.slots import TargetError

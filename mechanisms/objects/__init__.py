@@ -1,7 +1,7 @@
 """Objects as people have them, as mechanisms: functions of one run, stateful classes, estimators, interactive sessions.
 
 Stands alone (standard library and NumPy, Python 3.8 or later): in an interpreter without dpwitness, whose target file says
-``import dpwitness``, the worker lets this folder stand for it (`mechanisms/foreign/worker`).
+``import dpwitness``, the worker lets this folder stand for it (`mechanisms/foreign/inside/worker`).
 """
 
 from .adversaries import Adversary

@@ -18,7 +18,7 @@ from dpwitness.auditors.events.outputs import encode
 from dpwitness.auditors.running.engine import Inline, Phase, Stage, outputs, stream
 from dpwitness.auditors.running.health import check_training
 from dpwitness.auditors.running.repeats import Repeats, mark
-from dpwitness.mechanisms.foreign import global_generators
+from dpwitness.mechanisms.foreign.inside import global_generators
 from dpwitness.mechanisms.foreign.target import Isolated
 
 sys.path.insert(0, str(Path(__file__).parent))

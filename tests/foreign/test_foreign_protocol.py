@@ -16,7 +16,7 @@ from dpwitness.auditors.events.outputs import WrongShape, encode
 from dpwitness.auditors.running.engine import run_side, stream
 from dpwitness.auditors.running.health import same_outputs
 from dpwitness.mechanisms import LabelledVectors
-from dpwitness.mechanisms.foreign import wire
+from dpwitness.mechanisms.foreign.inside import wire
 from dpwitness.mechanisms.terms.protocol import MechanismFailed
 
 KINDS = [

@@ -212,7 +212,7 @@ def test_interpreters_of_targets_end_with_the_executor(spec, target, alone, monk
     monkeypatch.setenv("DPWITNESS_TEST", token)
     with dpw.executor(spec) as executor:
         found = dpw.audit(target, pair=NEAR, trials=1_000, seed=3, bits=False, executor=executor)
-        assert sum("foreign/worker.py" in told(pid, "cmdline") for pid in carrying(token)) >= 2
+        assert sum("foreign/inside/worker.py" in told(pid, "cmdline") for pid in carrying(token)) >= 2
     assert counted(found) == counted(alone)
     target.close()
     assert left(token) == []

@@ -27,61 +27,58 @@ if __name__ == "__main__" and sys.path and sys.path[0] == __file__.rpartition("/
     del sys.path[0]  # the folder of this script: its modules must not stand before the library's
 
 import contextlib
-import copy
 import functools
 import importlib.util
-import itertools
 import os
 import queue
 import threading
 import time
 import traceback
 import types
-import warnings
 from collections import OrderedDict
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 if TYPE_CHECKING:
-    from dpwitness.mechanisms.foreign import about, global_generators, wire
+    from dpwitness.mechanisms.foreign.inside import about, global_generators, runs, wire
     from dpwitness.mechanisms.terms import libraries
 else:
 
     def _beside(name):
-        """The module of this name in this script's folder."""
-        spec = importlib.util.spec_from_file_location(name, os.path.join(os.path.dirname(__file__), name + ".py"))
-        module = sys.modules.setdefault(name, importlib.util.module_from_spec(spec))
+        """The module of this name in this script's folder; under a name that no library's module bears."""
+        spec = importlib.util.spec_from_file_location(f"dpwitness_{name}", os.path.join(os.path.dirname(__file__), name + ".py"))
+        module = sys.modules[spec.name] = importlib.util.module_from_spec(spec)
         spec.loader.exec_module(module)
         return module
 
-    about, wire, global_generators = _beside("about"), _beside("wire"), _beside("global_generators")
+    about, runs, wire, global_generators = _beside("about"), _beside("runs"), _beside("wire"), _beside("global_generators")
     libraries = wire.libraries
 
 
+def _package(name: str, folder: str) -> Any:
+    """A folder beside `foreign`, as the package of this name."""
+    folder = os.path.join(os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))), folder)
+    spec: Any = importlib.util.spec_from_file_location(name, os.path.join(folder, "__init__.py"), submodule_search_locations=[folder])
+    module = sys.modules[name] = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
 def _recording() -> Any:
-    """The package beside this folder that records primitives."""
-    folder = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "recording")
-    if "dpwitness_recording" not in sys.modules:
-        place = os.path.join(folder, "__init__.py")
-        spec: Any = importlib.util.spec_from_file_location("dpwitness_recording", place, submodule_search_locations=[folder])
-        sys.modules["dpwitness_recording"] = importlib.util.module_from_spec(spec)
-        spec.loader.exec_module(sys.modules["dpwitness_recording"])
-    for name in ("primitives", "recorder", "session"):
-        importlib.import_module(f"dpwitness_recording.{name}")
-    return sys.modules["dpwitness_recording"]
+    """The package that records primitives."""
+    name = "dpwitness_recording"
+    found = sys.modules.get(name) or _package(name, "recording")
+    for part in ("primitives", "recorder", "session"):
+        importlib.import_module(f"{name}.{part}")
+    return found
 
 
 def _doors() -> None:
     """In an interpreter without dpwitness, the folder of objects stands for it, so that a target file may import it all the same."""
     if importlib.util.find_spec("dpwitness") is None:
-        folder = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "objects")
-        spec: Any = importlib.util.spec_from_file_location(
-            "dpwitness", os.path.join(folder, "__init__.py"), submodule_search_locations=[folder]
-        )
-        sys.modules["dpwitness"] = importlib.util.module_from_spec(spec)
-        spec.loader.exec_module(sys.modules["dpwitness"])
+        _package("dpwitness", "objects")
 
 
 _LOG = 2**20  # bytes of what the library prints that are kept
@@ -196,12 +193,12 @@ class Worker:
         rng = self.rng = _generator(header)
         size, draws = header["size"], []
         global_generators.seed(header["seed"])
-        started, at = time.process_time(), _drawn(rng)
+        started, at = time.process_time(), runs.words_drawn(rng)
         warned: list[str] = []
         try:
-            with _heard(warned) if self.hears else contextlib.nullcontext():
+            with runs.heard(warned) if self.hears else contextlib.nullcontext():
                 if header.get("each"):
-                    value, draws = _each(run, dataset, size, rng, kwargs)
+                    value, draws = runs.one_by_one(run, dataset, size, rng, kwargs)
                 else:
                     value = run(dataset, size, rng, **kwargs)
         except MemoryError as error:
@@ -209,10 +206,10 @@ class Worker:
         except (SystemExit, GeneratorExit, KeyboardInterrupt) as error:
             return {"failed": f"the mechanism ended its run with {type(error).__name__}: {wire.text_of(error, str)}"}
         except Exception as error:
-            if _is_failure(error):
+            if runs.is_failure(error):
                 return {"failed": wire.text_of(error, str)}
-            value = Raised(error)
-        seconds, words, self.hears = time.process_time() - started, _drawn(rng) - at, max(self.hears - 1, 0)
+            value = runs.Raised(error)
+        seconds, words, self.hears = time.process_time() - started, runs.words_drawn(rng) - at, max(self.hears - 1, 0)
         left = about.left_behind()
         if left > _LEFT:
             return {"failed": f"mechanism leaves processes behind: {left} still run after a batch; it must end what it starts"}
@@ -222,9 +219,9 @@ class Worker:
             reason = "an output changes with the next call; return a new array each time"
             return {"failed": "mechanism returns one buffer again and again: " + reason}
         try:
-            if isinstance(value, Raised):
+            if isinstance(value, runs.Raised):
                 return {"raised": wire.pack(value.error, out), "cpu": seconds, "words": words, "warned": warned}
-            parts = isinstance(value, Parts)
+            parts = isinstance(value, runs.Parts)
             packed = [wire.pack(part, out) for part in value] if parts else wire.pack(value, out)
         except RecursionError:
             return {"failed": "mechanism returned an output that is nested too deeply to be read, or contains itself"}
@@ -280,7 +277,7 @@ class Worker:
 
     def _reused(self, value: Any) -> bool:
         """Whether what the call before returned has changed since; looked at in a worker's first calls."""
-        if self.looks == 0 or isinstance(value, (Raised, Parts)):
+        if self.looks == 0 or isinstance(value, (runs.Raised, runs.Parts)):
             return False
         self.looks -= 1
         before, self.last = self.last, None
@@ -353,76 +350,6 @@ def _ours(file: str) -> bool:
     return os.path.dirname(file) == os.path.dirname(__file__) or "importlib" in file
 
 
-@contextlib.contextmanager
-def _heard(told: list[str]) -> Iterator[None]:
-    """What is warned of meanwhile, each kind and text once; what the target ignores, or turns into an error, stays so."""
-    with warnings.catch_warnings(record=True) as found:
-        warnings.filterwarnings("always", append=True)
-        try:
-            yield
-        finally:
-            told.extend(dict.fromkeys(about.told_of_warning(each) for each in found or ()))
-
-
-def _is_failure(error: Exception) -> bool:
-    """Whether it says that there can be no output, as the objects of `mechanisms/objects` do, with dpwitness at hand and without."""
-    return any(cls.__name__ == "MechanismFailed" for cls in type(error).__mro__)
-
-
-class Parts(list):  # type: ignore[type-arg]
-    """Runs made one by one: arrays, lists and lists of exceptions, in order."""
-
-
-class Raised:
-    """A call that raised."""
-
-    def __init__(self, error: Exception) -> None:
-        self.error = error.with_traceback(None)
-
-
-def _each(run: Callable[..., Any], dataset: Any, size: int, rng: Any, kwargs: dict[str, Any]) -> Any:
-    """`size` single runs, and the draws that each of them takes."""
-    done: list[Any] = []
-    draws: list[int] = []
-    for _ in range(size):
-        at = _drawn(rng)
-        try:
-            done.append(_own(run(dataset, 1, rng, **kwargs)))
-        except MemoryError:
-            raise
-        except Exception as error:
-            if _is_failure(error):
-                raise
-            done.append(Raised(error))
-        draws.append(_drawn(rng) - at)
-    return Parts(_joined(kind, list(same)) for kind, same in itertools.groupby(done, _kind)), draws
-
-
-def _own(value: Any) -> Any:
-    """A copy, for the library may write into what it returned again; the value itself where it cannot be copied."""
-    if isinstance(value, list) and len(value) == 1 and isinstance(value[0], (float, int, str, bytes, type(None))):
-        return value[:]
-    try:
-        return copy.deepcopy(value)
-    except Exception:
-        return value
-
-
-def _kind(part: Any) -> Any:
-    """Parts of equal kinds, one after the other, can be joined."""
-    if isinstance(part, np.ndarray) and part.shape[:1] == (1,):
-        return part.dtype, part.shape
-    return type(part) if type(part) in (Raised, list) else id(part)
-
-
-def _joined(kind: Any, parts: list[Any]) -> Any:
-    if kind is Raised:
-        return [part.error for part in parts]
-    if kind is list:
-        return [item for part in parts for item in part]
-    return np.concatenate(parts) if isinstance(kind, tuple) else parts[0]
-
-
 def _generator(header: wire.Message) -> Any:
     """The generator of a batch: the controller's own, as it stood, or a new one from a seed."""
     if "rng" not in header:
@@ -431,12 +358,6 @@ def _generator(header: wire.Message) -> Any:
     bits = getattr(np.random, state["bit_generator"])()
     bits.state = state
     return np.random.Generator(bits)
-
-
-def _drawn(rng: Any) -> int:
-    """64-bit words that the generator has given: SFC64 counts them in its state. 0 for others."""
-    state = rng.bit_generator.state
-    return int(state["state"]["state"][3]) if state["bit_generator"] == "SFC64" else 0
 
 
 def _packed(value: Any) -> Any:

@@ -112,13 +112,6 @@ def version(library: str | None) -> str | None:
         return None
 
 
-def told_of_warning(found: Any) -> str:
-    """A recorded warning in one line of at most 200 characters."""
-    text = " ".join(str(found.message).split())
-    text = text if len(text) <= 160 else text[:157] + "..."
-    return f"the mechanism warns: {found.category.__name__}: {text}"
-
-
 def install_line(place: str) -> dict[str, Any]:
     """LIBRARY and INSTALL of a file that cannot be imported, read from its text."""
     import ast

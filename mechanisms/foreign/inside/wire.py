@@ -21,11 +21,11 @@ from typing import TYPE_CHECKING, Any, Dict, List  # noqa: UP035
 
 import numpy as np
 
-if TYPE_CHECKING or __name__ != "wire":
+if TYPE_CHECKING or __name__ != "dpwitness_wire":
     from dpwitness.mechanisms.terms import libraries
 else:  # in a worker, whose interpreter may have no dpwitness
-    _place = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "terms", "libraries.py")
-    _spec = importlib.util.spec_from_file_location("libraries", _place)
+    _place = os.path.join(os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))), "terms", "libraries.py")
+    _spec = importlib.util.spec_from_file_location("dpwitness_libraries", _place)
     libraries = importlib.util.module_from_spec(_spec)
     _spec.loader.exec_module(libraries)
 
