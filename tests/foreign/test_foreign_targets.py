@@ -129,7 +129,7 @@ def test_a_slow_target_gets_small_batches(file):
 
 
 def test_a_library_without_seeds_is_said_to_be_irreproducible(file):
-    result = audit(Target(file, "unseeded"), trials=2000)
+    result = audit(Target(file, "unseeded"), trials=2000, confidence=1 - 1e-9)  # its noise is new each time
     assert result.verdict is Verdict.NOT_REFUTED
     assert [note for note in result.notes if "reproducible" in note] == [
         "not reproducible: the library takes no seed, so the same seed gives other counts"

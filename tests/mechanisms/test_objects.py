@@ -17,6 +17,7 @@ from dpwitness.auditors.results.verdicts import Verdict
 from dpwitness.auditors.targets.naming import describe_target
 from dpwitness.mechanisms.objects.adversaries import kind_of
 from dpwitness.mechanisms.objects.runs import PerRun
+from dpwitness.mechanisms.terms.protocol import MechanismFailed
 
 PAIR = dpw.Pair(np.zeros(4), np.array([1.0, 0, 0, 0]), relation="replace-one")
 RNG = np.random.default_rng
@@ -172,7 +173,7 @@ def test_objects_that_go_round_are_found():
     pool = [Counter(RNG(i)) for i in range(3)]
     turn = iter(range(100))
     mechanism = dpw.fresh(lambda: pool[next(turn) % 3], "release")
-    with pytest.raises(dpw.auditors.black_box.audit.MechanismFailed, match="same object twice"):
+    with pytest.raises(MechanismFailed, match="same object twice"):
         mechanism(np.zeros(4), 4, RNG(1))
 
 

@@ -57,8 +57,8 @@ class Claim(ABC):
 
         Examples
         --------
-        >>> print(PureDP(0.5).group(3), GDP(0.5).group(3), ZCDP(0.5).group(3))
-        pure:1.5 gdp:1.5 zcdp:4.5
+        >>> print(PureDP(0.5).group(3), GDP(0.5).group(3))
+        pure:1.5 gdp:1.5
         >>> print(ApproxDP(1.0, 1e-6).group(2))  # delta (1 + e)
         approx:2,3.71828e-06
         """
@@ -215,7 +215,7 @@ class PureDP(ApproxDP):
     --------
     >>> float(PureDP(1.0).delta(0.5).round(3))
     0.288
-    >>> PureDP(1.0) <= ZCDP(0.5)
+    >>> PureDP(1.0) <= ApproxDP(1.0, 1e-6)
     True
     """
 
