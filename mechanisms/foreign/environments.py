@@ -39,6 +39,14 @@ def _expanded(place: str) -> Path:
         return Path(tempfile.gettempdir()) / place.lstrip("~/.")
 
 
+def _told(place: Path) -> str:
+    """A place from the current folder or from home, where it lies in one of them: witnesses keep it, and are replayed on other machines."""
+    for start, base in ((".", Path.cwd()), ("~", Path(os.path.expanduser("~")))):
+        if place.is_relative_to(base):
+            return f"{start}/{place.relative_to(base).as_posix()}"
+    return str(place)
+
+
 @dataclass(frozen=True, slots=True)
 class Environment:
     """One table of the file of pins.
@@ -93,8 +101,8 @@ class Environment:
     def command(self, program: str, target: str) -> list[str]:
         """How a target of a program is started."""
         if program.endswith(".js"):
-            return ["node", str(PROGRAMS / program), target, str(self.folder)]
-        return [str(self.folder / Path(program).stem), target]
+            return ["node", _told(PROGRAMS / program), target, _told(self.folder)]
+        return [_told(self.folder / Path(program).stem), target]
 
     def _commands(self) -> list[list[str]]:
         """What makes the environment of programs."""

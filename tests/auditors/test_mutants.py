@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 from collections import Counter
 from pathlib import Path
@@ -73,3 +74,4 @@ def test_the_same_seed_gives_the_same_mutants():
 @pytest.mark.parametrize("path", sorted(PUBLISHED.glob("*/witness-*.json")), ids=lambda p: p.stem)
 def test_published_witnesses_are_read(path):
     load_json(path)
+    assert re.findall(r'"/\w[^"]*"', path.read_text(encoding="utf-8")) == []  # a place of one machine: they are replayed on others

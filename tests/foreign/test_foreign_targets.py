@@ -18,7 +18,7 @@ import pytest
 from dpwitness import ApproxDP, InvalidArgument, Pair, Target, Verdict, audit, replay
 from dpwitness.auditors.running.engine import MechanismFailed, stream
 from dpwitness.mechanisms import Records
-from dpwitness.mechanisms.foreign.environments import environments
+from dpwitness.mechanisms.foreign.environments import PROGRAMS, environments
 from dpwitness.mechanisms.foreign.process import _busy, _idle
 from dpwitness.mechanisms.foreign.slots import TargetError, build_domain, targets_in
 
@@ -192,6 +192,21 @@ def test_an_environment_by_its_name(file, foreign, tmp_path, monkeypatch):
     (tmp_path / "environments" / name).symlink_to(Path(foreign).parents[1])
     target = Target(file, "leaky", name)
     assert str(target.claim) == "pure:1" and target._slot.python == str(tmp_path / "environments" / name / "bin" / "python")
+
+
+def test_commands_of_environments_name_no_place_of_this_machine(tmp_path, monkeypatch):
+    """From the current folder or from home, where they lie in one of them."""
+    boost, stdlib = environments()["boost"], environments()["stdlib-js"]
+    for name in ("DPWITNESS_HOME", "XDG_CACHE_HOME"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.chdir(PROGRAMS.parents[3])
+    assert boost.command("boost.cpp", "laplace") == ["~/.cache/dpwitness/environments/boost/boost", "laplace"]
+    program = "./mechanisms/foreign/adapters/programs/stdlib.js"
+    assert stdlib.command("stdlib.js", "laplace") == ["node", program, "laplace", "~/.cache/dpwitness/environments/stdlib-js"]
+    monkeypatch.chdir("/")
+    monkeypatch.setenv("DPWITNESS_HOME", str(tmp_path / "elsewhere"))
+    assert boost.command("boost.cpp", "laplace") == [f".{tmp_path}/elsewhere/environments/boost/boost", "laplace"]
 
 
 def test_modules_and_classes(foreign, tmp_path, monkeypatch):

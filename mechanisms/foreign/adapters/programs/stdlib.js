@@ -1,9 +1,11 @@
 // Noise of the npm packages @stdlib/random-base-laplace and -geometric, drawn from the shim's generator: node stdlib.js laplace FOLDER
 "use strict";
+const os = require("os");
 const path = require("path");
 const { serve } = require(path.join(__dirname, "..", "..", "shims", "javascript", "dpwitness.js"));
 
-const [kind, folder] = process.argv.slice(2);
+const [kind, place] = process.argv.slice(2);
+const folder = path.resolve(place.replace(/^~(?=\/)/, os.homedir()));
 const name = `@stdlib/random-base-${kind}`;
 const found = require.resolve(name, { paths: [folder] });
 const { version } = require(path.join(folder, "node_modules", name, "package.json"));
