@@ -13,9 +13,10 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from dpwitness.auditors.black_box import ending
-from dpwitness.auditors.black_box.concluding import kept
+from dpwitness.auditors.black_box.concluding import concluded, kept
 from dpwitness.auditors.black_box.course import Course, Progress, Request
-from dpwitness.auditors.black_box.stages import certify_event, extend, probe, search_and_test
+from dpwitness.auditors.black_box.fitness import probe, require_same_mechanism
+from dpwitness.auditors.black_box.stages import certify_event, extend, search_and_test
 from dpwitness.auditors.black_box.timing import LEAST, Price, price, require_enough, require_seconds, told_in_time
 from dpwitness.auditors.events.divergence import Binned
 from dpwitness.auditors.events.learning import Learned
@@ -24,6 +25,7 @@ from dpwitness.auditors.events.rules import Event
 from dpwitness.auditors.events.scores import Score, scores_of
 from dpwitness.auditors.pairs.catalogue import pairs_for, require_neighbours
 from dpwitness.auditors.results.audit_result import AuditResult
+from dpwitness.auditors.results.recomputed import recompute_bounds
 from dpwitness.auditors.running.engine import Inline, Phase, collect
 from dpwitness.auditors.running.scored import Scored, try_scores
 from dpwitness.auditors.storing.identity import identity_of
@@ -178,12 +180,13 @@ def audit(
     def work() -> None:
         ends = {} if state.ledger is None else state.ledger.values("end ")
         begun = max((number for number in range(len(totals) + 1) if f"end {number}" in ends), default=None)
-        if begun is None or begun < len(totals):
-            _score(state, pairs[0], every)
+        _score(state, pairs[0], every)
         if begun is not None:
             ending.restore(state, pairs, ends[f"end {begun}"])
+            require_same_mechanism(state, pairs)
             if state.tested:
                 state.hold_to(state.tested[-1].pair)
+            _require_counts_agree(state)
         else:
             if seconds is not None or announce is not None:
                 _plan(state, pairs, None if seconds is None else float(seconds), announce)
@@ -374,6 +377,15 @@ def _ended(state: Course, pairs: Sequence[Pair], number: int) -> None:
     """Write down the end of the plan, or of an extension."""
     if state.ledger is not None:
         state.ledger.end(number, ending.told(state, pairs))
+
+
+def _require_counts_agree(state: Course) -> None:
+    """Raise InvalidArgument unless bounds and verdict of an audit that was restored from a store follow from its counts."""
+    assert state.ledger is not None
+    try:
+        recompute_bounds(replace(concluded(state, False, ""), mechanism=None).to_json())
+    except InvalidArgument as error:
+        raise InvalidArgument(f"store is damaged or edited, got {state.ledger.store.path}: {error}") from None
 
 
 def _totals(ledger: AuditLedger, longer: int) -> list[int]:

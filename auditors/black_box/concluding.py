@@ -8,13 +8,14 @@ from concurrent.futures import BrokenExecutor, wait
 from dataclasses import replace
 
 from dpwitness.auditors.black_box.course import Course
-from dpwitness.auditors.black_box.stages import EARLY_ALPHA, extended_share
+from dpwitness.auditors.black_box.stages import EARLY_ALPHA
 from dpwitness.auditors.events.detection import detectable
 from dpwitness.auditors.results.audit_result import AuditResult
 from dpwitness.auditors.results.verdicts import Verdict
 from dpwitness.auditors.running.engine import MechanismFailed
 from dpwitness.auditors.running.health import Unfit
 from dpwitness.auditors.running.lost import explained
+from dpwitness.auditors.statistics.combination import shares_spent
 from dpwitness.mechanisms.foreign.target import Target
 
 _ENDING = 5.0  # seconds that tasks of a closed target may take to find out
@@ -43,7 +44,7 @@ def kept(state: Course, work: Callable[[], None], own_executor: bool) -> AuditRe
             state.asked.mechanism.close()  # and those that a task under way has started since
         if state.ledger is not None:
             state.ledger.flush()
-    result = replace(_concluded(state, interrupted, failure), seconds=state.took)
+    result = replace(concluded(state, interrupted, failure), seconds=state.took)
     if state.ledger is not None:
         state.ledger.finish(result, state.done, state.planned)
         if state.ledger.trouble:
@@ -54,7 +55,8 @@ def kept(state: Course, work: Callable[[], None], own_executor: bool) -> AuditRe
     return result
 
 
-def _concluded(state: Course, interrupted: bool, failure: str) -> AuditResult:
+def concluded(state: Course, interrupted: bool, failure: str) -> AuditResult:
+    """Build the result of what was measured."""
     if grown := state.costs.growth():
         state.note(grown)
     asked = state.asked
@@ -76,7 +78,7 @@ def _concluded(state: Course, interrupted: bool, failure: str) -> AuditResult:
     if not state.tested:
         note = failure or "interrupted before the test began: no event has been tried yet"
         return replace(base, verdict=Verdict.ERROR if failure else Verdict.INCONCLUSIVE, notes=(note, *base.notes))
-    best, share = max(state.tested, key=lambda t: (t.lower, t.epsilon)), extended_share(state.extensions)
+    best, share = max(state.tested, key=lambda t: (t.lower, t.epsilon)), shares_spent(state.extensions)
     refuted = best.lower > base.claim.parameter
     verdict = Verdict.VIOLATED if refuted else Verdict.NOT_REFUTED
     notes = list(base.notes)
@@ -90,7 +92,7 @@ def _concluded(state: Course, interrupted: bool, failure: str) -> AuditResult:
         verdict=verdict,
         epsilon_lower=best.epsilon,
         parameter_lower=best.lower,
-        p_value=min(1.0, min(t.p_value for t in state.tested) * share),
+        p_value=min(1.0, best.p_value * share),
         confidence=1 - share * asked.alpha if share > 1 else asked.confidence,
         detectable=detectable(base.claim, best.law, best.planned, best.alpha * (1 - EARLY_ALPHA)) if best.tally.rounds else math.inf,
         pair=best.pair,

@@ -80,6 +80,7 @@ class Course:
     single: set[int] = field(default_factory=set)  # pairs on which a batch has been seen to raise
     shared: bool = False  # whether the mechanism has been seen to draw from a global generator
     probed: dict[int, Probed] = field(default_factory=dict)
+    plans: dict[int, Json] = field(default_factory=dict)  # by pair, what its probe settled
     repeats: Repeats = field(default_factory=Repeats)
     costs: Costs = field(default_factory=Costs)
     ledger: AuditLedger | None = None  # where what is counted is written down

@@ -5,17 +5,16 @@ from __future__ import annotations
 import math
 from bisect import bisect_left
 from collections.abc import Callable
-from concurrent.futures import wait
 from dataclasses import replace
-from time import perf_counter
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dpwitness.auditors.black_box.course import PROBE, Course, UnderTest
-from dpwitness.auditors.black_box.probe import Probed, probe_stage, replay_stage, told_of
-from dpwitness.auditors.events.bits import floating, learn_lattice
+from dpwitness.auditors.black_box.fitness import fit, remember_first, require_same_chunks, settle
+from dpwitness.auditors.black_box.probe import told_of
+from dpwitness.auditors.events.bits import learn_lattice
 from dpwitness.auditors.events.divergence import Binned, binned_bound
 from dpwitness.auditors.events.learning import Learned, learn
 from dpwitness.auditors.events.outputs import Outputs, concatenate
@@ -25,14 +24,11 @@ from dpwitness.auditors.events.rules import Event
 from dpwitness.auditors.results.audit_result import BitLevel, PairScore
 from dpwitness.auditors.results.recomputed import Basis
 from dpwitness.auditors.results.verdicts import Verdict
-from dpwitness.auditors.running.engine import Phase, Segment, Stage, collect, counts, outputs, require_agreement
-from dpwitness.auditors.running.health import check_drift, check_training, digest
+from dpwitness.auditors.running.engine import Phase, Segment, Stage, counts, outputs
+from dpwitness.auditors.running.health import check_drift, check_training
 from dpwitness.auditors.statistics.certificate import Tally, certified
-from dpwitness.auditors.statistics.combination import Part, combined_p_value
-from dpwitness.mechanisms.foreign.target import Target
+from dpwitness.auditors.statistics.combination import Part, extension_share, reweight_for_extension
 from dpwitness.mechanisms.terms.pairs import Pair
-from dpwitness.mechanisms.terms.protocol import AlwaysRaises
-from dpwitness.mechanisms.terms.validation import InvalidArgument
 
 BothSides = tuple[Outputs, Outputs]  # of D1 and of D0; of `engine.Sides`, those on which no batch raised
 
@@ -50,6 +46,7 @@ FIRST_LOOKS = (2**13, 2**16)  # rounds, at most, on every pair, and on each of t
 LEAST_LOOK = 200
 FINALISTS = 5  # pairs of which a second look is taken
 STAGED = 100_000  # rounds up to which an event is tested on rounds that train a better one; of more, learning twice would cost too much
+_BINNED = ", binned law"  # of a method
 _LATE = 2.0  # seconds that are waited for tasks whose answer came from another worker
 LEAST_STAGE = 500  # rounds of such a test
 BIT_SHARE = 0.1
@@ -84,7 +81,8 @@ def search_and_test(state: Course, pairs: list[Pair]) -> None:
         state.notes.append(f"only the first {most} of {len(pairs)} pairs were tried: more need more trials")
         pairs = pairs[:most]
     state.probe = probe_chunk(state.planned, len(pairs))
-    pairs, probes = _fit(state, pairs)
+    pairs, probes = fit(state, pairs)
+    require_same_chunks(state, pairs)
     width = max(width for width, _ in probes)
     budget = state.left
     if state.asked.bits and any(floats for _, floats in probes):
@@ -98,72 +96,6 @@ def search_and_test(state: Course, pairs: list[Pair]) -> None:
         budget = state.left
     state.hold_to(pairs[best])
     _test(state, pairs[best], best, seen, budget, width)
-
-
-def _fit(state: Course, pairs: list[Pair]) -> tuple[list[Pair], list[tuple[int, bool]]]:
-    """The pairs on which there is an output to see, with their probes. Raises AlwaysRaises if there is none."""
-    fit, probes, failed = list[Pair](), list[tuple[int, bool]](), list[tuple[Pair, AlwaysRaises]]()
-    for pair in pairs:
-        try:
-            probes.append(probe(state, pair, len(fit)))
-            fit.append(pair)
-        except AlwaysRaises as error:
-            state.advance(error.rounds)
-            failed.append((pair, error))
-    if not fit:
-        raise failed[0][1]
-    if failed:
-        (first, cause), others = failed[0], f" and {len(failed) - 1} more" if len(failed) > 1 else ""
-        state.note(f"skipped, for every run on both datasets raised: pair ({first.why}){others}; {cause}")
-    return fit, probes
-
-
-def probe(state: Course, pair: Pair, index: int) -> tuple[int, bool]:
-    """A few rounds: how wide the outputs are, and whether they have low bits. What they tell of the mechanism goes to `state`."""
-    stage = state.stage(pair, Phase.PROBE, index, state.probe, state.probe)
-    started = perf_counter()
-    seeded = bool(getattr(state.asked.mechanism, "seeded", True))  # a target that says it is not has said so in its notes
-    found = collect(state.asked.executor.submit(probe_stage, stage, seeded), stage, 4 * state.asked.time_limit)  # it makes a dozen calls
-    state.pace.took(perf_counter() - started, found.rounds)
-    state.advance(found.rounds)
-    state.note(*found.notes)
-    if not seeded and not isinstance(state.asked.mechanism, Target):
-        state.note("not reproducible: the mechanism says that it takes no seed, so the same seed gives other counts")
-    state.probed[index] = found
-    plan = state.settled(f"probe {index}", lambda: _plan_of(state, found))
-    if seeded and plan["outputs"] not in ("", digest(found.sides)):
-        raise InvalidArgument(
-            "store must hold this audit, got one whose runs gave other outputs under the same seed: "
-            "the target, or a library below it, has changed"
-        )
-    if plan["single"]:
-        state.single.add(index)
-    state.shared |= plan["shared"]
-    return plan["width"], plan["floats"]
-
-
-def _plan_of(state: Course, found: Probed) -> dict[str, Any]:
-    """What a probe settles for the stages to come; `outputs` is empty where the last bits may differ from run to run."""
-    return {
-        "single": found.single,
-        "shared": found.shared,
-        "width": max(1, *(side.values.shape[1] for side in found.sides)),
-        "floats": bool(floating(found.sides[0], found.sides[1], first=state.scored)),
-        "outputs": "" if any("last bits" in note for note in found.notes) else digest(found.sides),
-    }
-
-
-def settle(state: Course, pair: Pair, index: int) -> None:
-    """After a test: the probe's chunk once more, and what was run twice. Raises Unfit if what was run since has changed something."""
-    wait(state.pace.copies, timeout=_LATE)
-    for future, span in state.pace.copies.items():
-        if future.done():
-            require_agreement(future, span)
-    state.pace.copies.clear()
-    if getattr(state.asked.mechanism, "seeded", True):
-        stage = state.stage(pair, Phase.PROBE, index, state.probe, state.probe)
-        stage = replace(stage, single=state.probed[index].single)
-        collect(state.asked.executor.submit(replay_stage, stage, state.probed[index]), stage, 4 * state.asked.time_limit)
 
 
 def _chunk(rounds: int, width: int) -> int:
@@ -180,6 +112,7 @@ def _train(state: Course, pair: Pair, index: int, phase: int, rounds: int, width
     chunks: list[BothSides] = []
     for found in outputs(stage, state.asked.executor, state.pace, ledger=state.ledger):
         chunks += [(one, zero) for one, zero in found.sides if one is not None and zero is not None]  # all: `engine.outputs`
+        remember_first(state, stage, found)
         state.take(index, stage, found)
     check_training(chunks)
     sides = _joined(chunks)
@@ -251,8 +184,7 @@ def _test(state: Course, pair: Pair, index: int, seen: list[BothSides], budget: 
     state.tested.append(tested)
     if budget <= STAGED and wanted >= LEAST_STAGE and not claim.bounds_renyi:
         stage = state.stage(pair, Phase.FIRST_TEST, index, wanted, _chunk(wanted, width))
-        first = Part(Tally(0, 0, 0, learned.event.directions), math.sqrt(wanted / rounds))
-        kept = _count(state, tested, stage, learned, index, {1.0: LOOK}, first)
+        kept = _count(state, tested, stage, learned, index, {1.0: LOOK}, math.sqrt(wanted / rounds))
         if kept:
             left, error = rounds - wanted, alpha * (1 - EARLY_ALPHA)
             learned = learn(*_joined([*seen, *kept]), claim, alpha=error, rounds=left, near=state.near, earlier=learned)
@@ -270,27 +202,25 @@ def certify_event(state: Course, pair: Pair, index: int, learned: Learned, round
     settle(state, pair, index)
 
 
-def extended_share(number: int) -> float:
-    """Error of the first plan and of as many extensions together, over that of the first: the k-th spends 2^-k of it."""
-    return 2.0 - 2.0**-number
-
-
 def extend(state: Course, number: int, total: int) -> None:
-    """Extension `number`: the event that was tested meets more rounds, up to `total` runs, and is looked at with all that it has met.
+    """Run extension `number`, up to `total` runs: a stage of fresh rounds that the earlier stages' event is tested on.
 
-    An extension is asked for by somebody who has seen the result before it. Whatever made them ask, it errs with probability 2^-number
-    alpha at most, for its event was fixed before any of the rounds; the error of all statements together is the sum (`extended_share`).
+    Whoever asks for an extension has seen the result before it. The stage's weight and its share of alpha are fixed by rule
+    (`combination`), so that neither the reason nor the length matters.
     """
-    tested, done = state.tested[-1], state.done
-    if state.best not in state.probed:
-        probe(state, tested.pair, state.best)
-        state.done = done  # of the plan's runs; the probe's own are told of nowhere
-    state.planned, tested.planned, tested.alpha = total, total, state.asked.alpha * 2.0**-number
+    tested = state.tested[-1]
+    event, rule = tested.event, tested.event if isinstance(tested.event, Binned) else None
+    if rule is not None:
+        event = rule.events[len(rule.events) // 2]
+    state.planned, tested.planned, tested.alpha = total, total, state.asked.alpha * extension_share(number)
     index, rounds = state.best, total - state.done
-    learned = Learned(tested.event, 0.0, tested.method, None, tested.law)
-    stage = state.stage(tested.pair, Phase.EXTENSION + number - 1, index, rounds, _chunk(rounds, columns_of(tested.event)))
+    learned = Learned(event, 0.0, tested.method.removesuffix(_BINNED), rule, tested.law)
+    stage = state.stage(tested.pair, Phase.EXTENSION + number - 1, index, rounds, _chunk(rounds, columns_of(event)))
     state.extensions = number
-    _count(state, tested, stage, learned, index, _SPENT, tested.parts.pop())
+    tested.parts, before = reweight_for_extension(tested.parts), (tested.event, tested.method, tested.basis)
+    _count(state, tested, stage, learned, index, _SPENT)
+    if tested.basis is before[2]:  # nothing more was certified: the bound is still that of the binned law, if there is one
+        tested.event, tested.method = before[:2]
     settle(state, tested.pair, index)
 
 
@@ -302,19 +232,19 @@ def _last(state: Course, tested: UnderTest, learned: Learned, index: int, rounds
 
 
 def _count(
-    state: Course, tested: UnderTest, stage: Stage, learned: Learned, index: int, spent: dict[float, float], begun: Part | None = None
+    state: Course, tested: UnderTest, stage: Stage, learned: Learned, index: int, spent: dict[float, float], weight: float = 1.0
 ) -> list[BothSides]:
     """Count an event in a stage's rounds, with looks at shares of them at these shares of alpha.
 
-    `begun` is what the event has counted before. Of `Phase.FIRST_TEST`, which other stages follow, the outputs are kept; none if a look
-    said to stop. A binned rule (RDP, zCDP) is tested at the end, on half of alpha.
+    `weight` is the stage's. Of `Phase.FIRST_TEST`, which other stages follow, the outputs are kept; none if a look said to stop. A binned
+    rule (RDP, zCDP) is tested at the end, on half of alpha.
     """
     phase = stage.key[2]
     event = state.fixed(phase, index, learned.event)
     binned = state.fixed(phase, index, learned.binned) if learned.binned else None
     assert binned is None or isinstance(binned, Binned)
     tested.event, tested.method, tested.law = event, learned.method, learned.law
-    tested.parts.append(begun or Part(Tally(0, 0, 0, event.directions), 1.0))
+    tested.parts.append(Part(Tally(0, 0, 0, event.directions), weight))
     tables: list[NDArray[np.int64]] = []
     kept: list[BothSides] = []
     cells = np.zeros((2, len(binned.loss) if binned else 0), dtype=np.int64)
@@ -330,6 +260,7 @@ def _count(
         if binned:
             cells += found.tables[1]
         kept += [(one, zero) for one, zero in found.sides if one is not None and zero is not None]
+        remember_first(state, stage, found)
         state.take(index, stage, found)
         if number in looks and _look(state, tested, looks[number]):
             stop = tested.stopped = state.pace.stopped = True
@@ -357,7 +288,7 @@ def _look_at_cells(state: Course, tested: UnderTest, rule: Binned, cells: NDArra
     tested.looks.append((state.done, max(lower, tested.lower)))
     if lower > tested.lower:
         assert tested.basis is not None
-        tested.lower, tested.event, tested.method = lower, rule, tested.method + ", binned law"
+        tested.lower, tested.event, tested.method = lower, rule, tested.method + _BINNED
         tested.basis = replace(tested.basis, cells=tuple(tuple(side) for side in cells.tolist()), cells_alpha=alpha)
 
 
@@ -392,9 +323,9 @@ def _look(state: Course, tested: UnderTest, alpha: float) -> bool:
     """Certify what there is, at this look's share of alpha; whether to stop."""
     claim, basis = state.asked.claim, Basis(alpha, tuple(tested.parts))
     lower, epsilon = basis.bounds(claim, tested.event)
-    if tested.basis is None or (lower, epsilon) > (tested.lower, tested.epsilon):
+    if tested.basis is None or (lower, epsilon) >= (tested.lower, tested.epsilon):
         tested.lower, tested.epsilon, tested.basis = lower, epsilon, basis
-    tested.p_value = min(tested.p_value, combined_p_value(claim, tested.parts) * state.asked.alpha / alpha)
+        tested.p_value = basis.p_value(claim, state.asked.alpha)
     tested.looks.append((state.done, tested.lower))
     state.looked(claim.symbol, tested.lower)
     refuted = tested.lower > claim.parameter

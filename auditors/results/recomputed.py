@@ -16,7 +16,7 @@ from dpwitness.auditors.events.divergence import Binned, binned_bound
 from dpwitness.auditors.events.reading import read_event
 from dpwitness.auditors.results.verdicts import Verdict
 from dpwitness.auditors.statistics.certificate import Tally, certified, cp_lower
-from dpwitness.auditors.statistics.combination import Part, combined
+from dpwitness.auditors.statistics.combination import Part, combined, combined_p_value
 from dpwitness.mechanisms.terms.notions import Claim, exact_claim
 from dpwitness.mechanisms.terms.reading import Json
 from dpwitness.mechanisms.terms.validation import InvalidArgument
@@ -65,6 +65,10 @@ class Basis:
         if self.cells and isinstance(event, Binned):
             lower = binned_bound(claim, event, np.array(self.cells), self.cells_alpha)
         return lower, epsilon
+
+    def p_value(self, claim: Claim, error: float) -> float:
+        """Return the p-value that `parts` give the claim, if all looks together spend `error`."""
+        return min(1.0, combined_p_value(claim, self.parts) * error / self.alpha)
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,6 +157,8 @@ def _black_box(document: Json, verdict: Verdict) -> Recomputed:
         for alpha in (basis.alpha, *([basis.cells_alpha] if basis.cells else [])):
             require_error(document, alpha, error)
         values["parameter_lower"], values["epsilon_lower"] = basis.bounds(claim, event)
+        if not basis.cells:
+            values["p_value"] = basis.p_value(claim, error)
         for key, found in values.items():
             require_stated(document, key, found)
     else:

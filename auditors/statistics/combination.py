@@ -29,6 +29,24 @@ as wrong guesses that show no frequency (`rounds`): p_k rises with them.
 
 Counts pooled over the stages would be no binomial: which event a stage tests depends on the counts before it.
 
+**Extensions.** Somebody who has seen the result of a plan, or of k - 1 extensions, asks for N_k more rounds. N_k may depend on all that
+was seen, and so may the wish to extend. The rounds of extension k are a stage by themselves. Its squared weight is 1/2, and the squared
+weights of all earlier stages are halved (`reweight_for_extension`).
+
+**Theorem.** Statement k, "Z_k(x) reaches Phi^-1(1 - 2^-k alpha)", is made with probability at most 2^-k alpha if the parameter is at most
+x, whatever rule asks for extensions and fixes their lengths. The plan's statement and those of extensions 1 to K are all right with
+probability at least 1 - alpha (1 + 1/2 + ... + 2^-K) = 1 - alpha (2 - 2^-K).
+
+*Proof.* Fix k. The squared weights of statement k are known before the first round: those of the plan times 2^-k, and 2^-(k - j + 1) for
+extension j. Given the past, N_k and the event are fixed, and the counts of fresh rounds are those of the certificate, so p_k is a
+p-value given the past, whatever N_k is. Where extension k is never asked for, let its p-value be 1: the statement is then not made. So
+the theorem above applies to the stages of statement k at error 2^-k alpha. Looks within an extension share that error by the union bound.
+The union bound over k gives the second claim.  []
+
+Counts pooled over an extension would not do: a length that depends on the counts moves weight to the stage that promises more. For
+randomized response at the claim, a plan of 10,000 rounds and the worst length for each count, pooled counts err with 1.68 alpha at
+alpha = 0.01 and 2.43 alpha at 1e-9, where 1.5 alpha is stated; the stages err with 1.31 alpha and 1.36 alpha (exact sums).
+
 **Weights.** The squares are in proportion to the rounds of the stages, which is best where the events are equally good. Weights by what
 events promise in training were tried too: training flatters an early event, and they were worse in 15 of 19 cases.
 """
@@ -37,7 +55,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from scipy.optimize import brentq
@@ -68,6 +86,41 @@ class Part:
         tally = self.tally
         counts = {"correct": tally.correct, "wrong": tally.wrong, "rounds": tally.rounds, "directions": tally.directions}
         return {**counts, "lost": self.lost, "weight": self.weight}
+
+
+def extension_share(number: int) -> float:
+    """Return the error of the statement of extension `number`, as a share of alpha: 2^-number. The plan itself is number 0.
+
+    Examples
+    --------
+    >>> [extension_share(number) for number in range(4)]
+    [1.0, 0.5, 0.25, 0.125]
+    """
+    return 2.0**-number
+
+
+def shares_spent(extensions: int) -> float:
+    """Return the error of the plan and of all extensions made, together, as a share of alpha.
+
+    Examples
+    --------
+    >>> [shares_spent(number) for number in range(4)]
+    [1.0, 1.5, 1.75, 1.875]
+    """
+    return sum(extension_share(number) for number in range(extensions + 1))
+
+
+def reweight_for_extension(parts: Sequence[Part]) -> list[Part]:
+    """Return the stages so far with halved squared weights, which leaves a squared weight of 1/2 to the next stage.
+
+    Examples
+    --------
+    >>> [round(part.weight**2, 3) for part in reweight_for_extension([Part(Tally(7, 3, 10), weight=0.3**0.5), Part(Tally(9, 1, 20))])]
+    [0.15, 0.35]
+    """
+    left = max(0.0, 1.0 - sum(part.weight**2 for part in parts[:-1]))
+    weights = [*(part.weight for part in parts[:-1]), math.sqrt(left)]
+    return [replace(part, weight=weight * math.sqrt(0.5)) for part, weight in zip(parts, weights, strict=True)]
 
 
 def combined(claim: Claim, parts: Sequence[Part], alpha: float) -> float:

@@ -1,13 +1,24 @@
 """Several events, one certificate: exact for one stage, and valid where a stage was chosen by the counts before it."""
 
 import json
+from functools import partial
 
 import numpy as np
 import pytest
+from scipy.special import expit
+from scipy.stats import binom
 
 import dpwitness as dpw
 from dpwitness.auditors.statistics.certificate import Tally, certified, p_value
-from dpwitness.auditors.statistics.combination import Part, combined, combined_p_value
+from dpwitness.auditors.statistics.combination import (
+    Part,
+    _excess,
+    combined,
+    combined_p_value,
+    extension_share,
+    reweight_for_extension,
+    shares_spent,
+)
 from dpwitness.mechanisms import ApproxDP, PureDP
 from dpwitness.mechanisms.terms.notions import GDP
 
@@ -84,3 +95,61 @@ def test_where_one_event_is_tested(trials, claim, stages):
     pair = dpw.Pair(np.zeros(1), np.ones(1))
     result = dpw.audit(dpw.mechanisms.Laplace(1.0), claim=claim, pair=pair, trials=trials, stop="never", bits=False, seed=2)
     assert len(result.stages) == stages
+
+
+# ---- extensions
+
+THETA, PLAN = float(expit(1.0)), 400  # randomized response exactly at the claim; rounds of the plan
+
+
+def least_refuting(refutes, most):
+    """Smallest number of right guesses that refutes; `most` + 1 if none does."""
+    low, high = 0, most + 1
+    while low < high:
+        middle = (low + high) // 2
+        low, high = (low, middle) if middle <= most and refutes(middle) else (middle + 1, high)
+    return low
+
+
+def error_of_one_extension(alpha, lengths, refutes):
+    """Exact error of the plan and of one extension, over alpha: for each count of the plan, the length that helps the accuser most."""
+    claim, total = PureDP(1.0), 0.0
+    least = least_refuting(lambda right: combined(claim, [Part(Tally(right, PLAN - right, PLAN))], alpha) > 1.0, PLAN)
+    spread = np.sqrt(PLAN * THETA * (1 - THETA))
+    for right in range(int(PLAN * THETA - 2 * spread), least):
+        chance = max(
+            binom.sf(least_refuting(partial(refutes, right, length=n, alpha=alpha * extension_share(1)), n) - 1, n, THETA) for n in lengths
+        )
+        total += binom.pmf(right, PLAN, THETA) * chance
+    return (total + binom.sf(least - 1, PLAN, THETA)) / alpha
+
+
+def stages_refute(right, more, *, length, alpha):
+    parts = [*reweight_for_extension([Part(Tally(right, PLAN - right, PLAN))]), Part(Tally(more, length - more, length))]
+    return _excess(PureDP(1.0), parts, 1.0, alpha) > 0
+
+
+def pool_refutes(right, more, *, length, alpha):
+    rounds = PLAN + length
+    return combined(PureDP(1.0), [Part(Tally(right + more, rounds - right - more, rounds))], alpha) > 1.0
+
+
+@pytest.mark.parametrize("alpha", [0.01, 1e-9])
+def test_an_extension_as_long_as_the_accuser_likes_errs_no_more_than_stated(alpha):
+    """Exact, not simulated: binomial sums over all counts of the plan that the extension can follow."""
+    lengths = [1, 13, 60, 400, 3_000]
+    assert 0.4 < error_of_one_extension(alpha, lengths, stages_refute) <= shares_spent(1)
+
+
+def test_counts_pooled_over_an_extension_err_more_than_stated():
+    assert error_of_one_extension(1e-9, [30, 60, 150, 400, 1_000, 3_000], pool_refutes) > shares_spent(1)
+
+
+def test_weights_of_extensions_are_fixed_by_rule():
+    """The k-th extension weighs as much as all before it, whatever the counts and the lengths."""
+    parts = [Part(Tally(3, 1, 10), weight=0.3**0.5), Part(Tally(5, 1, 20))]
+    for number in range(1, 5):
+        parts = [*reweight_for_extension(parts), Part(Tally(1, 0, 10**number))]
+        squares = [part.weight**2 for part in parts[:-1]]
+        assert sum(squares) == pytest.approx(0.5) and squares[0] == pytest.approx(0.3 * 2.0**-number)
+    assert shares_spent(4) == sum(extension_share(number) for number in range(5)) == 2 - 2**-4
