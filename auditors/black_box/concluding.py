@@ -51,7 +51,7 @@ def kept(state: Course, work: Callable[[], None], own_executor: bool) -> AuditRe
             told = (
                 f"{state.ledger.store.path} could not be written to the end ({state.ledger.trouble}): what is not in it would be run again"
             )
-            result = replace(result, notes=(*result.notes, told))
+            result = replace(result, notes=(*result.notes, told), unstored=state.ledger.trouble)
     return result
 
 

@@ -173,7 +173,8 @@ def _first_chunk(stage: Stage) -> Sides:
 
 
 def _first_chunk_of(state: Course, stage: Stage) -> Sides:
-    return collect(state.asked.executor.submit(_first_chunk, stage), stage)
+    found: Sides = collect(state.asked.executor.submit(_first_chunk, stage), stage)
+    return found
 
 
 def _changed(state: Course, stage: Stage) -> InvalidArgument:

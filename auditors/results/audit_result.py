@@ -107,6 +107,7 @@ class AuditResult(Result):
     seconds: float = 0.0
     scores: tuple[Score, ...] = ()  # whose columns stand before the outputs' own
     mechanism: Any = field(default=None, repr=False)
+    unstored: str = ""  # why the store could not be written to the end, if it could not
 
     @property
     def evidence(self) -> str:

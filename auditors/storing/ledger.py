@@ -15,6 +15,7 @@ from dpwitness.auditors.running.spans import Span
 from dpwitness.auditors.running.stage import Stage
 from dpwitness.auditors.storing.identity import Identity
 from dpwitness.auditors.storing.payload import ARCHIVE, pack, unpack
+from dpwitness.auditors.storing.rows import insertion
 from dpwitness.auditors.storing.store import Entry, Store, stage_number
 from dpwitness.auditors.targets.places import place_of
 from dpwitness.mechanisms.terms.protocol import MechanismFailed
@@ -65,58 +66,58 @@ class AuditLedger:
 
     def value(self, key: str, missing: Any) -> Any:
         """What is there under a key, or `missing`."""
-        row = self.store.connection.execute("SELECT value FROM facts WHERE audit = ? AND key = ?", (self.entry.id, key)).fetchone()
-        return missing if row is None else json.loads(row[0])
+        found = self.store.rows("facts", "audit = ? AND key = ?", self.entry.id, key)
+        return json.loads(found[0][2]) if found else missing
 
     def values(self, prefix: str) -> dict[str, Any]:
         """All that is there under keys with a prefix."""
-        rows = self.store.connection.execute("SELECT key, value FROM facts WHERE audit = ?", (self.entry.id,))
-        return {key: json.loads(value) for key, value in rows if key.startswith(prefix)}
+        rows = self.store.rows("facts", "audit = ?", self.entry.id)
+        return {key: json.loads(value) for _, key, value in rows if key.startswith(prefix)}
 
     def end(self, number: int, told: Any) -> None:
         """Write down how the plan, or an extension, has ended. From here on outputs are no longer needed, counts stay."""
         self.flush()
-        self._put("INSERT OR REPLACE INTO facts VALUES (?, ?, ?)", self.entry.id, f"end {number}", json.dumps(told))
+        self._put(*insertion("facts", self.entry.id, f"end {number}", json.dumps(told)))
         spans = "DELETE FROM spans WHERE stage IN (SELECT id FROM stages WHERE audit = ?) AND substr(payload, 1, 1) = ?"
-        self._put(spans, self.entry.id, ARCHIVE)
+        self._put(spans, (self.entry.id, ARCHIVE))
         self.flush()
         with suppress(sqlite3.Error):
             self.store.connection.executescript("PRAGMA incremental_vacuum")
 
     def put(self, key: str, value: Any) -> None:
         """Write a plain value under a key, at once."""
-        self._put("INSERT OR REPLACE INTO facts VALUES (?, ?, ?)", self.entry.id, key, json.dumps(value))
+        self._put(*insertion("facts", self.entry.id, key, json.dumps(value)))
         self.flush()
 
     def spans(self, stage: Stage) -> dict[int, int]:
         """First and last chunk of what is there of a stage."""
-        return dict(self.store.connection.execute("SELECT first, last FROM spans WHERE stage = ?", (self._stage(stage),)))
+        return dict(self.store.query("SELECT first, last FROM spans WHERE stage = ?", self._stage(stage)))
 
     def read(self, stage: Stage, first: int) -> Span:
         """The span that begins at this chunk. Raises InvalidArgument if it cannot be read."""
-        query = "SELECT payload FROM spans WHERE stage = ? AND first = ?"
+        rows = self.store.rows("spans", "stage = ? AND first = ?", self._stage(stage), first)
         try:
-            return unpack(first, self.store.connection.execute(query, (self._stage(stage), first)).fetchone()[0])
-        except (ValueError, KeyError, TypeError, sqlite3.DatabaseError) as error:
+            return unpack(first, rows[0][4])
+        except (ValueError, KeyError, TypeError, IndexError) as error:
             told = f"the chunks from {first} on of phase {stage.key[2]} cannot be read ({error})"
             raise InvalidArgument(f"store must be whole, got {self.store.path}: {told}") from None
 
     def write(self, stage: Stage, span: Span) -> None:
         """Add a span, with the next transaction."""
         rounds = sum(part.rounds for _, part in span.parts)
-        self._put("INSERT OR IGNORE INTO spans VALUES (?, ?, ?, ?, ?)", self._stage(stage), span.first, span.last, rounds, pack(span))
+        self._put(*insertion("spans", self._stage(stage), span.first, span.last, rounds, pack(span), how="OR IGNORE"))
 
     def look(self, runs: int, bound: float) -> None:
         """Note a look: runs made by then, and what was certified."""
-        self._put("INSERT OR REPLACE INTO looks VALUES (?, ?, ?)", self.entry.id, runs, min(bound, 1e308))
+        self._put(*insertion("looks", self.entry.id, runs, float(min(bound, 1e308))))
 
     def progress(self, done: int, planned: int) -> None:
         """Note how far the audit is."""
-        self._put("UPDATE audits SET done = max(done, ?), planned = ? WHERE id = ?", done, planned, self.entry.id)
+        self._put("UPDATE audits SET done = max(done, ?), planned = ? WHERE id = ?", (done, planned, self.entry.id))
 
     def reopen(self, planned: int) -> None:
         """The audit has not come to its end after all."""
-        self._put("UPDATE audits SET verdict = NULL, ended = NULL, planned = ? WHERE id = ?", planned, self.entry.id)
+        self._put("UPDATE audits SET verdict = NULL, ended = NULL, planned = ? WHERE id = ?", (planned, self.entry.id))
         self.flush()
         self.entry = replace(self.entry, verdict=None, planned=planned)
 
@@ -127,9 +128,8 @@ class AuditLedger:
             mechanism, target = getattr(result, "mechanism", None), result.to_json().get("target")
             whole = result.to_json() | {"witness": getattr(result, "witness", None), "source": place_of(mechanism, target)}
             told = json.dumps(strict(whole), allow_nan=False)
-            self._put(
-                "UPDATE audits SET ended = ?, verdict = ?, result = ? WHERE id = ?", time.time(), result.verdict.value, told, self.entry.id
-            )
+            values = (time.time(), result.verdict.value, told, self.entry.id)
+            self._put("UPDATE audits SET ended = ?, verdict = ?, result = ? WHERE id = ?", values)
         self.flush()
 
     def flush(self) -> None:
@@ -140,12 +140,13 @@ class AuditLedger:
             with self.store.transaction() as connection:
                 for statement, values in self._pending:
                     connection.execute(statement, values)
+                self.store.reseal(self.entry.id)
             self._pending, self.trouble, wait = [], "", _WAIT
-        except sqlite3.Error as error:
+        except (sqlite3.Error, InvalidArgument) as error:
             self.trouble, wait = str(error), _RETRY
         self._due = time.monotonic() + wait
 
-    def _put(self, statement: str, *values: Any) -> None:
+    def _put(self, statement: str, values: tuple[Any, ...]) -> None:
         self._pending.append((statement, values))
         if time.monotonic() >= self._due:
             self.flush()
@@ -162,11 +163,10 @@ class AuditLedger:
         key = (phase, pair, stage.single)
         if key not in self._stages:
             number = stage_number(self.entry.id, *key)
-            row = self.store.connection.execute("SELECT rounds, chunk FROM stages WHERE id = ?", (number,)).fetchone()
-            if row is None:
-                self._put(
-                    "INSERT OR IGNORE INTO stages VALUES (?, ?, ?, ?, ?, ?, ?)", number, self.entry.id, *key, stage.rounds, stage.chunk
-                )
+            rows = self.store.rows("stages", "id = ?", number)
+            row = rows[0][5:] if rows else (stage.rounds, stage.chunk)
+            if not rows:
+                self._put(*insertion("stages", number, self.entry.id, *key, stage.rounds, stage.chunk, how="OR IGNORE"))
             elif row != (stage.rounds, stage.chunk):
                 raise MechanismFailed(
                     f"the plan of this run is not that of {self.store.path}: phase {phase} had {row[0]} rounds in chunks of {row[1]}, "

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-import sqlite3
+import json
 from dataclasses import dataclass
+from typing import Any
 
 from dpwitness.auditors.running.spans import Segment
 from dpwitness.auditors.storing.payload import unpack
 from dpwitness.auditors.storing.store import Store, stage_number
 from dpwitness.mechanisms.terms.validation import InvalidArgument
 
-_Row = tuple[int, int, int, bytes]  # first, last, rounds, payload
+_CLOCK = ("seconds", "notes")  # of an audit's end: they depend on how fast the mechanism was, and determine no count
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,66 +33,64 @@ def merge(into: Store, other: Store) -> Merged:
     """
     mine = {entry.hash: entry for entry in into.entries()}
     audits = spans = equal = 0
+    for damage in other.damage(spans=True):
+        raise InvalidArgument(
+            f"store is damaged, got {other.path} ({damage.row}): remove what is damaged with `dpwitness store gc {other.path}`"
+        )
     with into.transaction() as connection:
         for entry in other.entries():
-            here = mine.get(entry.hash)
+            here, theirs = mine.get(entry.hash), other.rows("audits", "id = ?", entry.id)[0]
             if here is None:
                 audits += 1
-                number = _copy_audit(connection, other.connection, entry.id)
+                number = 1 + max([0, *(found for (found,) in into.query("SELECT id FROM audits"))])
+                into.write("audits", number, *theirs[1:])
+                for table in ("facts", "looks"):
+                    for row in other.rows(table, "audit = ?", entry.id):
+                        into.write(table, number, *row[1:])
             else:
                 number = here.id
+                into.require_intact(here)
                 _require_equal_plans(into, other, here.id, entry.id, entry.name)
                 if here.verdict is None and entry.verdict is not None:
-                    row = (entry.done, entry.planned, entry.ended, entry.verdict, _result(other, entry.id), here.id)
-                    connection.execute("UPDATE audits SET done = ?, planned = ?, ended = ?, verdict = ?, result = ? WHERE id = ?", row)
-            added, same = _copy_spans(connection, other, number, entry.id, entry.name)
+                    values = (entry.done, entry.planned, *theirs[7:], here.id)
+                    connection.execute("UPDATE audits SET done = ?, planned = ?, ended = ?, verdict = ?, result = ? WHERE id = ?", values)
+            added, same = _copy_spans(into, other, number, entry.id, entry.name)
             spans, equal = spans + added, equal + same
             connection.execute(
                 "UPDATE audits SET done = max(done, ?) WHERE id = ?", (max(entry.done, here.done if here is not None else 0), number)
             )
+            into.reseal(number)
     return Merged(audits, spans, equal)
-
-
-def _result(store: Store, number: int) -> str | None:
-    found: str | None = store.connection.execute("SELECT result FROM audits WHERE id = ?", (number,)).fetchone()[0]
-    return found
-
-
-def _copy_audit(connection: sqlite3.Connection, other: sqlite3.Connection, theirs: int) -> int:
-    columns = "hash, name, identity, begun, planned, done, ended, verdict, result"
-    row = other.execute(f"SELECT {columns} FROM audits WHERE id = ?", (theirs,)).fetchone()
-    number = int(connection.execute(f"INSERT INTO audits ({columns}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", row).lastrowid or 0)
-    for table, columns in (("facts", "key, value"), ("looks", "runs, bound")):
-        for first, second in other.execute(f"SELECT {columns} FROM {table} WHERE audit = ?", (theirs,)):
-            connection.execute(f"INSERT INTO {table} VALUES (?, ?, ?)", (number, first, second))
-    return number
 
 
 def _require_equal_plans(into: Store, other: Store, mine: int, theirs: int, name: str) -> None:
     """What both have settled must be the same, or the counts are of different events."""
-    facts = [
-        dict(store.connection.execute("SELECT key, value FROM facts WHERE audit = ?", (n,))) for store, n in ((into, mine), (other, theirs))
-    ]
+    facts = [{row[1]: row[2] for row in store.rows("facts", "audit = ?", n)} for store, n in ((into, mine), (other, theirs))]
     for key in facts[0].keys() & facts[1].keys():
-        if facts[0][key] != facts[1][key]:
+        if _counted(key, facts[0][key]) != _counted(key, facts[1][key]):
             raise InvalidArgument(f"stores must agree, got {into.path} and {other.path}, which differ in {key} of {name}")
     for key in facts[1].keys() - facts[0].keys():
-        into.connection.execute("INSERT INTO facts VALUES (?, ?, ?)", (mine, key, facts[1][key]))
+        into.write("facts", mine, key, facts[1][key])
 
 
-def _copy_spans(connection: sqlite3.Connection, other: Store, mine: int, theirs: int, name: str) -> tuple[int, int]:
+def _counted(key: str, text: str) -> Any:
+    """A fact without what depends on the clock."""
+    value = json.loads(text)
+    return {name: part for name, part in value.items() if name not in _CLOCK} if key.startswith("end ") else value
+
+
+def _copy_spans(into: Store, other: Store, mine: int, theirs: int, name: str) -> tuple[int, int]:
     """Add the spans that overlap none that is there; those that some of them cover exactly must agree with these."""
     added = equal = 0
-    query = "SELECT id, phase, pair, single, rounds, chunk FROM stages WHERE audit = ?"
-    for number, *stage in other.connection.execute(query, (theirs,)).fetchall():
+    for number, _, *stage in other.rows("stages", "audit = ?", theirs):
         ours = stage_number(mine, *stage[:3])
-        connection.execute("INSERT OR IGNORE INTO stages VALUES (?, ?, ?, ?, ?, ?, ?)", (ours, mine, *stage))
-        here: list[_Row] = connection.execute("SELECT first, last, rounds, payload FROM spans WHERE stage = ?", (ours,)).fetchall()
-        spans = "SELECT first, last, rounds, payload FROM spans WHERE stage = ? ORDER BY first"
-        for first, last, rounds, payload in other.connection.execute(spans, (number,)).fetchall():
+        if not into.rows("stages", "id = ?", ours):
+            into.write("stages", ours, mine, *stage)
+        here = [row[1:] for row in into.rows("spans", "stage = ?", ours)]
+        for _, first, last, rounds, payload in other.rows("spans", "stage = ?", number):
             within = sorted(row for row in here if row[0] < last and first < row[1])
             if not within:
-                connection.execute("INSERT INTO spans VALUES (?, ?, ?, ?, ?)", (ours, first, last, rounds, payload))
+                into.write("spans", ours, first, last, rounds, payload)
                 added += 1
             elif within[0][0] == first and within[-1][1] == last and sum(row[2] for row in within) == rounds:
                 if not _sum([(row[0], row[3]) for row in within]).agrees(_sum([(first, payload)])):

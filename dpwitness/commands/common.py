@@ -191,6 +191,7 @@ def conclude(
     if args.report is not None:
         report, lost = attempt("report", lambda: write_report(data, args.report, title=title, command=command_line()))
     lost |= summarize(args, data, title)
+    lost |= any(getattr(result, "unstored", "") for result in results)  # told by a note
     if args.json:
         print_json(data[0] if len(data) == 1 else data)
     else:

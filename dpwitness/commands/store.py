@@ -19,10 +19,13 @@ _ACTIONS = ("ls", "show", "merge", "gc", "export")
 
 def arguments(command: Command) -> None:
     """Declare the command."""
-    store = command("store", "audits that were written down: ls FILE; show FILE [NAME]; merge FILE OTHER...; gc FILE; export FILE DIR")
-    store.add_argument("action", choices=_ACTIONS, help="gc removes the chunks of audits that have come to their end, results stay")
+    told = "audits that were written down: ls FILE; show FILE [NAME]; merge FILE OTHER...; gc FILE [NAME]; export FILE DIR"
+    store = command("store", told)
+    told = "gc removes damaged audits, audits that are named, and the chunks of finished audits, whose results stay"
+    store.add_argument("action", choices=_ACTIONS, help=told)
     store.add_argument("file", metavar="FILE", help="the store")
-    store.add_argument("names", nargs="*", metavar="NAME", help="audits to show; stores to merge into FILE; the folder of an export")
+    told = "audits to show or to remove; stores to merge into FILE; the folder of an export"
+    store.add_argument("names", nargs="*", metavar="NAME", help=told)
     store.add_argument("--json", action="store_true", help="print as JSON")
 
 
@@ -38,20 +41,25 @@ def _list(args: argparse.Namespace) -> None:
     _need(args, 0, "no names")
     with read_store(args.file) as store:
         entries = store.entries()
-    if args.json:
-        print_json([_told(entry) for entry in entries])
-        return
-    width = max([len(entry.name) for entry in entries], default=0)
-    for entry in entries:
-        print(f"{entry.name:<{width}}  {_state(entry)}")
-    print(f"{len(entries)} audits, {Path(args.file).stat().st_size / 1e6:.1f} MB")
+        if args.json:
+            print_json([_told(entry) for entry in entries])
+        else:
+            width = max([len(entry.name) for entry in entries], default=0)
+            for entry in entries:
+                print(f"{entry.name:<{width}}  {_state(entry)}")
+            print(f"{len(entries)} audits, {Path(args.file).stat().st_size / 1e6:.1f} MB")
+        _require_intact(store, entries)
 
 
 def _show(args: argparse.Namespace) -> None:
     from dpwitness.auditors.storing.store import read_store
 
     with read_store(args.file) as store:
-        shown = [_told(entry) | _parts(store, entry) for entry in _chosen(store, args.names)]
+        chosen = _chosen(store, args.names)
+        for entry in chosen:
+            store.require_intact(entry)
+            entry.require_consistent()
+        shown = [_told(entry) | _parts(store, entry) for entry in chosen]
     if args.json:
         print_json(shown)
         return
@@ -83,12 +91,16 @@ def _merge(args: argparse.Namespace) -> None:
 def _gc(args: argparse.Namespace) -> None:
     from dpwitness.auditors.storing.store import open_store
 
-    _need(args, 0, "no names")
     with open_store(args.file) as store:
-        before, ended = Path(args.file).stat().st_size, [entry for entry in store.entries() if entry.verdict is not None]
+        before, damaged = Path(args.file).stat().st_size, store.clear_damage()
+        for entry in _chosen(store, args.names) if args.names else ():
+            store.drop(entry.id)
+        ended = [entry for entry in store.entries() if entry.verdict is not None]
         for entry in ended:
-            store.drop(entry, only_chunks=True)
+            store.drop(entry.id, only_chunks=True)
         store.connection.execute("VACUUM")
+    if damaged:
+        print(f"{damaged} damaged audits removed")
     print(f"{len(ended)} audits keep their results alone: {before / 1e6:.1f} MB before, {Path(args.file).stat().st_size / 1e6:.1f} MB now")
 
 
@@ -98,12 +110,26 @@ def _export(args: argparse.Namespace) -> None:
 
     _need(args, 1, "one folder")
     with read_store(args.file) as store:
-        results = [entry.result for entry in store.entries() if entry.result is not None]
+        entries = store.entries()
+        for entry in entries:
+            entry.require_consistent()
+        results = [entry.result for entry in entries if entry.result is not None]
+        if results:
+            report = write_report(results, args.names[0], title=f"Audits of {Path(args.file).name}", command=command_line())
+            print(f"{len(results)} results: {report}")
+        _require_intact(store, entries)
     if not results:
         raise InvalidArgument(f"FILE must hold an audit that has come to its end, got {args.file}, which holds none")
-    print(
-        f"{len(results)} results: {write_report(results, args.names[0], title=f'Audits of {Path(args.file).name}', command=command_line())}"
-    )
+
+
+def _require_intact(store: Store, entries: list[Entry]) -> None:
+    """Raise InvalidArgument if a row of the store is damaged: what was shown is intact."""
+    names = {entry.id: entry.name for entry in entries}
+    for damage in store.damage():
+        where = f" at audit {damage.name or names[damage.audit]}" if damage.name or damage.audit in names else ""
+        raise InvalidArgument(
+            f"store is damaged{where} ({damage.row}), got {store.path}: remove what is damaged with `dpwitness store gc {store.path}`"
+        )
 
 
 def _need(args: argparse.Namespace, count: int, told: str) -> None:
@@ -139,12 +165,12 @@ def _told(entry: Entry) -> dict[str, Any]:
 
 
 def _parts(store: Store, entry: Entry) -> dict[str, Any]:
-    stages = store.connection.execute(
+    stages = store.query(
         "SELECT phase, pair, stages.rounds, coalesce(sum(spans.rounds), 0), count(first) "
         "FROM stages LEFT JOIN spans ON spans.stage = stages.id WHERE audit = ? GROUP BY stages.id ORDER BY stages.id",
-        (entry.id,),
+        entry.id,
     )
-    looks = store.connection.execute("SELECT runs, bound FROM looks WHERE audit = ? ORDER BY runs", (entry.id,))
+    looks = [row[1:] for row in store.rows("looks", "audit = ? ORDER BY runs", entry.id)]
     names = ("phase", "pair", "rounds", "done", "spans")
     return {
         "stages": [dict(zip(names, row, strict=True)) for row in stages],

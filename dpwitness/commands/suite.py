@@ -96,6 +96,7 @@ def run(args: argparse.Namespace) -> int:
     report, lost = None, False
     if args.report is not None:
         report, lost = attempt("report", lambda: _pages(found, outcomes, missing, args.report))
+    lost |= any(getattr(outcome.result, "unstored", "") for outcome in outcomes)  # told by a note
     lost |= summarize(args, [o.json for o in outcomes], f"Suite {found.name}")
     print(_tally(outcomes, len(chosen) - len(missing)) + (f"; {len(missing)} not installed" if missing else ""), file=out)
     if report is not None:

@@ -18,6 +18,7 @@ from dpwitness import Pair, audit
 from dpwitness.auditors.events.outputs import Outputs
 from dpwitness.auditors.results.verdicts import Verdict
 from dpwitness.auditors.running.spans import Segment, Span
+from dpwitness.auditors.storing.ledger import AuditLedger
 from dpwitness.auditors.storing.merging import merge
 from dpwitness.auditors.storing.payload import pack, unpack
 from dpwitness.auditors.storing.store import open_store, read_store
@@ -211,7 +212,7 @@ def test_the_counts_of_what_takes_no_seed_are_compared_with_fresh_runs(tmp_path,
     asked = SMALL | {"confidence": 1 - 1e-9}
     audit(drifting_unseeded, **asked, store=tmp_path / "run.db")
     monkeypatch.setitem(globals(), "LIBRARY", 0.2)
-    with pytest.raises(InvalidArgument, match="another version of this mechanism: .* rounds run now .* probability below 1e-09"):
+    with pytest.raises(InvalidArgument, match=r"another version of this mechanism: .* rounds run now .* probability below 1e-09"):
         audit(drifting_unseeded, **asked, store=tmp_path / "run.db")
 
 
@@ -219,10 +220,9 @@ def test_an_edited_bound_in_a_store_is_refused(tmp_path):
     file = tmp_path / "run.db"
     audit(noisy, **SMALL, store=file)
     with open_store(file) as store:
-        key, value = store.connection.execute("SELECT key, value FROM facts WHERE key = 'end 0'").fetchone()
-        found = json.loads(value)
+        found = json.loads(store.rows("facts", "key = 'end 0'")[0][2])
         found["tested"][0]["lower"] = 1.5
-        store.write("facts", 1, key, json.dumps(found))
+        store.write("facts", 1, "end 0", json.dumps(found))
     with pytest.raises(InvalidArgument, match=r"store is damaged or edited, got .*its counts give parameter_lower = 0\.\d+, it says 1\.5"):
         audit(noisy, **SMALL, store=file)
 
@@ -253,7 +253,7 @@ def _flipped(file):
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (_version, "store must be of version 1, got .* of version 7"),
+        (_version, "store must be of version 1 to 2, got .* of version 7"),
         (_foreign, "store must be a store of dpwitness, got .*: a database of something else"),
         (_truncated, "store must be (whole|a sound file)"),
         (_flipped, "store must be (whole|a sound file)"),
@@ -322,14 +322,25 @@ def test_merged_stores_hold_each_chunk_once(plain, tmp_path):
     assert told(audit(noisy, **SMALL, store=first, progress=progress)) == plain
 
 
+def test_finished_stores_of_one_audit_are_merged_whatever_time_they_took(tmp_path):
+    for name in ("a.db", "b.db"):
+        audit(noisy, **SMALL, store=tmp_path / name)
+    with open_store(tmp_path / "a.db") as store, read_store(tmp_path / "b.db") as other:
+        ends = [json.loads(each.rows("facts", "key = 'end 0'")[0][2]) for each in (store, other)]
+        assert ends[0]["seconds"] != ends[1]["seconds"] and merge(store, other).audits == 0
+        store.write("facts", 1, "end 0", json.dumps(ends[0] | {"done": 1}))
+        with pytest.raises(InvalidArgument, match=r"stores must agree, got .* which differ in end 0 of noisy"):
+            merge(store, other)
+
+
 def test_stores_that_disagree_are_named(tmp_path):
     first, second = halves(tmp_path)
-    with sqlite3.connect(second) as connection:
-        stage, at, payload = connection.execute("SELECT stage, first, payload FROM spans ORDER BY stage, first LIMIT 1").fetchone()
+    with open_store(second) as store:
+        stage, at, last, rounds, payload = store.rows("spans", "1 ORDER BY stage, first LIMIT 1")[0]
         span = unpack(at, payload)
         _, part = span.parts[0]
         part.seconds, part.marks = 0.0, [*part.marks, 1]
-        connection.execute("UPDATE spans SET payload = ? WHERE stage = ? AND first = ?", (pack(span), stage, at))
+        store.write("spans", stage, at, last, rounds, pack(span))
     before = first.read_bytes()
     with (
         open_store(first) as store,
@@ -352,6 +363,102 @@ def test_spans_are_bytes_and_back():
     assert unpack(7, pack(Span(7, 9, parts, True))).parts[0][1].sides[0][0].names == sides[0].names
     with pytest.raises(ValueError, match="no span begins with"):
         unpack(0, b"pickle")
+
+
+# ---- damage
+
+
+@pytest.fixture(scope="module")
+def small_store(tmp_path_factory):
+    """A finished audit of 1,000 runs beside one that was stopped, and the results that both give."""
+    file = tmp_path_factory.mktemp("damage") / "run.db"
+    asked = SMALL | {"trials": 1_000}
+    first = told(audit(noisy, **asked, store=file))
+    audit(noisy, **asked | {"seed": 9}, name="other", store=file, progress=stopping(700))
+    return file.read_bytes(), first
+
+
+def flipped_places(content, count):
+    """Bytes of pages in use: those that are not zero."""
+    used = [place for place, byte in enumerate(content) if byte]
+    return used[:: max(1, len(used) // count)]
+
+
+def test_a_flipped_bit_is_seen_or_changes_nothing(small_store, tmp_path, capsys):
+    """Reading alone: each flip ends in a line that names the store, or shows the results as they are."""
+    content, first = small_store
+    file, lines = tmp_path / "run.db", []
+    for number, place in enumerate(flipped_places(content, 300)):
+        changed = bytearray(content)
+        changed[place] ^= 1 << number % 8
+        file.write_bytes(changed)
+        try:
+            with read_store(file) as store:
+                results = {entry.name: entry.result for entry in store.entries()}
+                for entry in store.entries():
+                    store.require_intact(entry)
+                    store.rows("spans")
+        except InvalidArgument as error:
+            lines.append(str(error))
+            continue
+        for name, result in results.items():
+            assert name in ("noisy", "other") and (result is None or result["verdict"] == first["verdict"])
+        assert main(["store", "ls", str(file)]) in (0, 2)
+        assert "error that it does not know" not in capsys.readouterr().err
+    assert len(lines) > 100 and all(line.startswith("store ") and str(file) in line for line in lines)
+
+
+@pytest.mark.parametrize("table", ["audits", "facts", "looks", "stages", "spans"])
+def test_a_damaged_audit_is_named_and_removed_and_others_stay(small_store, tmp_path, table, capsys):
+    content, first = small_store
+    file, asked = tmp_path / "run.db", SMALL | {"trials": 1_000}
+    file.write_bytes(content)
+    column, where = {
+        "audits": ("begun", "id = 2"),
+        "facts": ("value", "audit = 2 AND key LIKE 'probe%'"),
+        "looks": ("bound", "0"),
+        "stages": ("rounds", "audit = 2"),
+        "spans": ("payload", "stage >= 2 * 2 * 2 << 27"),
+    }[table]
+    with sqlite3.connect(file) as connection:
+        if table == "looks":
+            connection.execute("INSERT INTO looks VALUES (2, 5, 0.5, 'none')")
+        else:
+            connection.execute(f"UPDATE {table} SET {column} = substr({column}, 1, 3) || '7' WHERE {where}")
+    with pytest.raises(InvalidArgument, match=f"store is damaged.*table {table}, "):
+        audit(noisy, **asked | {"seed": 9}, name="other", store=file)
+    assert told(audit(noisy, **asked, store=file)) == first
+    assert main(["store", "ls", str(file)]) == (0 if table == "spans" else 2) and "noisy  NOT_REFUTED" in capsys.readouterr().out
+    assert main(["store", "gc", str(file)]) == 0 and "1 damaged audits removed" in capsys.readouterr().out
+    with read_store(file) as store:
+        assert [entry.name for entry in store.entries()] == ["noisy"] and not store.damage(spans=True)
+
+
+def test_a_store_of_version_1_is_read_and_upgraded(small_store, tmp_path):
+    content, first = small_store
+    file = tmp_path / "run.db"
+    file.write_bytes(content)
+    with sqlite3.connect(file) as connection:
+        for table in ("audits", "facts", "looks", "stages", "spans"):
+            connection.execute(f"ALTER TABLE {table} DROP COLUMN checksum")
+        connection.execute("PRAGMA user_version = 1")
+    before = file.read_bytes()
+    with read_store(file) as store:
+        assert [entry.name for entry in store.entries()] == ["noisy", "other"] and not store.damage(spans=True)
+    assert file.read_bytes() == before
+    assert told(audit(noisy, **SMALL | {"trials": 1_000}, store=file)) == first
+    with read_store(file) as store:
+        assert store.query("PRAGMA user_version") == [(2,)] and not store.damage(spans=True)
+
+
+def test_a_store_that_could_not_be_written_ends_the_command_with_2(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(AuditLedger, "trouble", property(lambda self: "disk full", lambda self, value: None), raising=False)
+    (tmp_path / "mine.py").write_text(SOURCE)
+    arguments = ["audit", "mine.py:noisy", "--claim", "pure:1", "--trials", "1000"]
+    assert main([*arguments, "--d0", "[0]", "--d1", "[1]", "--in-process", "--store", "run.db", "--report", "out"]) == 2
+    assert "NOT REFUTED" in capsys.readouterr().out
+    assert json.loads((tmp_path / "out" / "audit.json").read_text())["results"][0]["verdict"] == "NOT_REFUTED"
 
 
 # ---- extensions
@@ -405,6 +512,8 @@ def test_store_commands(tmp_path, monkeypatch, capsys):
     assert json.loads((tmp_path / "out" / "audit.json").read_text())["results"][0]["verdict"] == "NOT_REFUTED"
     capsys.readouterr()
     assert main(["store", "gc", "a.db"]) == 0 and "1 audits keep their results alone" in capsys.readouterr().out
+    assert main(["store", "gc", "b.db", "noisy"]) == 0 and main(["store", "ls", "b.db"]) == 0
+    assert "0 audits" in capsys.readouterr().out.splitlines()[-1]
     for arguments, message in (
         (("ls", "no.db"), "store must be an existing file, got no.db"),
         (("show", "a.db", "x"), "NAME must be an audit of a.db, got 'x'; there are: noisy"),

@@ -1,0 +1,85 @@
+"""Rows of a store: columns, checksums, and the reader of stores of version 1, which had no checksums.
+
+Each row of an audit ends with a checksum of its other values. A checksum finds damage, such as a flipped bit; it does not find an edit by
+somebody who computes checksums, for which bounds and verdicts are computed again from the counts (`results.recomputed`).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import numbers
+import sqlite3
+from typing import Any
+
+APPLICATION = 0x6470776E  # "dpwn", in the file's header
+VERSION = 2
+
+_FIRST_SCHEMA = """
+CREATE TABLE audits (id INTEGER PRIMARY KEY, hash TEXT NOT NULL UNIQUE, name TEXT NOT NULL, identity TEXT NOT NULL, begun REAL NOT NULL,
+    planned INTEGER NOT NULL DEFAULT 0, done INTEGER NOT NULL DEFAULT 0, ended REAL, verdict TEXT, result TEXT);
+CREATE TABLE facts (audit INTEGER NOT NULL, key TEXT NOT NULL, value TEXT NOT NULL, PRIMARY KEY (audit, key)) WITHOUT ROWID;
+CREATE TABLE looks (audit INTEGER NOT NULL, runs INTEGER NOT NULL, bound REAL NOT NULL, PRIMARY KEY (audit, runs)) WITHOUT ROWID;
+CREATE TABLE stages (id INTEGER PRIMARY KEY, audit INTEGER NOT NULL, phase INTEGER NOT NULL, pair INTEGER NOT NULL,
+    single INTEGER NOT NULL, rounds INTEGER NOT NULL, chunk INTEGER NOT NULL);
+CREATE TABLE spans (stage INTEGER NOT NULL, first INTEGER NOT NULL, last INTEGER NOT NULL, rounds INTEGER NOT NULL, payload BLOB NOT NULL,
+    PRIMARY KEY (stage, first)) WITHOUT ROWID;
+CREATE TABLE writer (process INTEGER NOT NULL, host TEXT NOT NULL, since REAL NOT NULL);
+"""
+COLUMNS = {
+    "audits": ("id", "hash", "name", "identity", "begun", "planned", "done", "ended", "verdict", "result"),
+    "facts": ("audit", "key", "value"),
+    "looks": ("audit", "runs", "bound"),
+    "stages": ("id", "audit", "phase", "pair", "single", "rounds", "chunk"),
+    "spans": ("stage", "first", "last", "rounds", "payload"),
+}
+_KEYS = {"audits": 1, "facts": 2, "looks": 2, "stages": 1, "spans": 2}  # leading columns that name a row
+
+
+def create(connection: sqlite3.Connection) -> None:
+    """Make the tables of an empty file."""
+    connection.execute("PRAGMA auto_vacuum = INCREMENTAL")
+    connection.executescript(f"BEGIN; {_FIRST_SCHEMA} PRAGMA application_id = {APPLICATION}; {_with_checksums()} COMMIT;")
+
+
+def upgrade(connection: sqlite3.Connection) -> None:
+    """Add checksums to a store of version 1, whose rows are taken as they are."""
+    connection.executescript(f"BEGIN; {_with_checksums()}")
+    for table, columns in COLUMNS.items():
+        keys = columns[: _KEYS[table]]
+        where = " AND ".join(f"{key} = ?" for key in keys)
+        for row in connection.execute(f"SELECT {', '.join(columns)} FROM {table}").fetchall():
+            connection.execute(f"UPDATE {table} SET checksum = ? WHERE {where}", (checksum(row), *row[: len(keys)]))
+    connection.execute("COMMIT")
+
+
+def _with_checksums() -> str:
+    added = [f"ALTER TABLE {table} ADD COLUMN checksum TEXT NOT NULL DEFAULT '';" for table in COLUMNS]
+    return " ".join([*added, f"PRAGMA user_version = {VERSION};"])
+
+
+def checksum(values: tuple[Any, ...]) -> str:
+    """Return a checksum of a row's values and their types."""
+    found = hashlib.blake2b(digest_size=8)
+    for value in values:
+        told = value if isinstance(value, bytes) else str(value).encode("utf-8", "surrogateescape")
+        found.update(f"{type(value).__name__} {len(told)} ".encode() + told)
+    return found.hexdigest()
+
+
+def insertion(table: str, *values: Any, how: str = "OR REPLACE") -> tuple[str, tuple[Any, ...]]:
+    """Return the statement that inserts a row with its checksum, and its values."""
+    row = tuple(map(_plain, values))
+    return f"INSERT {how} INTO {table} VALUES ({', '.join('?' * (len(row) + 1))})", (*row, checksum(row))
+
+
+def described(table: str, row: tuple[Any, ...]) -> str:
+    """Name a row by its table and key."""
+    keys = zip(COLUMNS[table][: _KEYS[table]], row, strict=False)
+    return f"table {table}, " + ", ".join(f"{name} {str(value)[:40]!r}" for name, value in keys)
+
+
+def _plain(value: Any) -> Any:
+    """As SQLite gives the value back."""
+    if isinstance(value, numbers.Integral):
+        return int(value)
+    return float(value) if isinstance(value, numbers.Real) else value
