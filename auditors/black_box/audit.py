@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from dpwitness.auditors.black_box import ending
-from dpwitness.auditors.black_box.concluding import concluded, kept
+from dpwitness.auditors.black_box.concluding import kept
 from dpwitness.auditors.black_box.course import Course, Progress, Request
 from dpwitness.auditors.black_box.fitness import probe, require_same_mechanism
 from dpwitness.auditors.black_box.stages import certify_event, extend, search_and_test
@@ -25,7 +25,6 @@ from dpwitness.auditors.events.rules import Event
 from dpwitness.auditors.events.scores import Score, scores_of
 from dpwitness.auditors.pairs.catalogue import pairs_for, require_neighbours
 from dpwitness.auditors.results.audit_result import AuditResult
-from dpwitness.auditors.results.recomputed import recompute_bounds
 from dpwitness.auditors.running.engine import Inline, Phase, collect
 from dpwitness.auditors.running.scored import Scored, try_scores
 from dpwitness.auditors.storing.identity import identity_of
@@ -132,11 +131,12 @@ def audit(
         How to find the mechanism again, for the witness; found out by itself for importable mechanisms.
     store : path or open Store, optional
         A file where what is planned and counted is written down (SQLite; it may hold other audits too). The same audit, stopped at any
-        moment, goes on from there and ends with the counts of one that was not. One process at a time may write to it.
+        moment, goes on from there and ends with the counts of one that was not. One process at a time may write to it. The first rounds are
+        run again before anything stored is believed, of a finished audit too.
     extend_to : int, optional
-        Runs in all, more than were planned, for an audit of the store that has come to its end: the event that it tested meets more rounds.
-        The k-th extension spends 2^-k of alpha besides, whatever the results before it were, and the result's confidence is that of all
-        its statements together.
+        Runs in all, more than were planned, for an audit of the store that has come to its end: its event is tested on a stage of fresh
+        rounds. The k-th extension spends 2^-k of alpha besides, whatever made the user ask for it and however long it is. The result's
+        confidence is that of all its statements together.
     window : int, optional
         Tasks in flight on the executor; twice its workers and one more if left out.
 
@@ -186,18 +186,18 @@ def audit(
             require_same_mechanism(state, pairs)
             if state.tested:
                 state.hold_to(state.tested[-1].pair)
-            _require_counts_agree(state)
+            ending.require_counts_agree(state)
         else:
             if seconds is not None or announce is not None:
                 _plan(state, pairs, None if seconds is None else float(seconds), announce)
             search_and_test(state, pairs)
-            _ended(state, pairs, 0)
+            ending.end(state, pairs, 0)
         for number in range((begun or 0) + 1, len(totals) + 1):
             if state.tested[-1].stopped:
                 state.note("not extended: the violation was certified before the rounds were over")
                 break
             extend(state, number, totals[number - 1])
-            _ended(state, pairs, number)
+            ending.end(state, pairs, number)
 
     totals: list[int] = []
     require_type("store", store, (str, PathLike, Store), "be the path of a file, or an open Store", "audit", optional=True)
@@ -210,7 +210,7 @@ def audit(
         identity = identity_of(mechanism, asked.target, pairs, every, state.near, **content, **budget)
         state.ledger = AuditLedger(opened, identity, asked.name, trials)
         if longer is not None:
-            totals = _totals(state.ledger, longer)
+            totals = ending.totals(state.ledger, longer)
         if announce is not None:
             announce(state.ledger.told())
         return kept(state, work, executor is None)
@@ -371,39 +371,3 @@ def _plan(state: Course, pairs: Sequence[Pair], seconds: float | None, announce:
         left = trials if state.ledger is None else max(0, trials - state.ledger.entry.done)
         expected = told_in_time(found.time(left, len(pairs)))
         announce(f"{state.asked.name}: {left:,} runs at {told_in_time(found.run)} each, about {expected} expected")
-
-
-def _ended(state: Course, pairs: Sequence[Pair], number: int) -> None:
-    """Write down the end of the plan, or of an extension."""
-    if state.ledger is not None:
-        state.ledger.end(number, ending.told(state, pairs))
-
-
-def _require_counts_agree(state: Course) -> None:
-    """Raise InvalidArgument unless bounds and verdict of an audit that was restored from a store follow from its counts."""
-    assert state.ledger is not None
-    try:
-        recompute_bounds(replace(concluded(state, False, ""), mechanism=None).to_json())
-    except InvalidArgument as error:
-        raise InvalidArgument(f"store is damaged or edited, got {state.ledger.store.path}: {error}") from None
-
-
-def _totals(ledger: AuditLedger, longer: int) -> list[int]:
-    """The runs in all after each extension up to this one, which is added if it is new.
-
-    Raises
-    ------
-    InvalidArgument
-        If the audit has not come to its end, or has been extended to other numbers, all of them above this one or none.
-    """
-    known: list[int] = ledger.value("extensions", [])
-    if longer not in known:
-        least = known[-1] if known else ledger.entry.planned
-        if ledger.entry.verdict is None:
-            raise InvalidArgument(f"audit: extend_to needs an audit that has come to its end, which that in {ledger.store.path} has not")
-        if longer <= least:
-            raise InvalidArgument(f"audit: extend_to must be above the {least:,} runs that are planned already, got {longer:,}")
-        known = [*known, longer]
-        ledger.put("extensions", known)
-        ledger.reopen(longer)
-    return known[: known.index(longer) + 1]

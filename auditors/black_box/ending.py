@@ -8,18 +8,21 @@ from typing import Any
 
 import numpy as np
 
+from dpwitness.auditors.black_box.concluding import concluded
 from dpwitness.auditors.black_box.course import Course, UnderTest
 from dpwitness.auditors.events.detection import ScoreLaw
 from dpwitness.auditors.events.picture import Picture
 from dpwitness.auditors.events.reading import read_event
 from dpwitness.auditors.results.audit_result import BitLevel, PairScore
-from dpwitness.auditors.results.recomputed import Basis
+from dpwitness.auditors.results.recomputed import Basis, recompute_bounds
 from dpwitness.auditors.results.verdicts import Verdict
 from dpwitness.auditors.statistics.certificate import Tally
 from dpwitness.auditors.statistics.combination import Part
+from dpwitness.auditors.storing.ledger import AuditLedger
 from dpwitness.mechanisms.terms.jsonable import from_jsonable, to_jsonable
 from dpwitness.mechanisms.terms.pairs import Pair
 from dpwitness.mechanisms.terms.reading import Json
+from dpwitness.mechanisms.terms.validation import InvalidArgument
 
 _PLAIN = ("done", "planned", "best", "extensions", "probe", "shared")  # of the course
 _NUMBERS = ("alpha", "planned", "method", "lower", "p_value", "epsilon", "stopped")  # of what was tested
@@ -100,3 +103,39 @@ def _read_tested(data: Json, pairs: Sequence[Pair]) -> UnderTest:
         picture=None if picture is None else Picture(**{name: from_jsonable(value) for name, value in picture.items()}),
         **plain,
     )
+
+
+def end(state: Course, pairs: Sequence[Pair], number: int) -> None:
+    """Write the end of the plan, or of an extension, to the store."""
+    if state.ledger is not None:
+        state.ledger.end(number, told(state, pairs))
+
+
+def require_counts_agree(state: Course) -> None:
+    """Raise InvalidArgument unless bounds and verdict of an audit that was restored from a store follow from its counts."""
+    assert state.ledger is not None
+    try:
+        recompute_bounds(dataclasses.replace(concluded(state, False, ""), mechanism=None).to_json())
+    except InvalidArgument as error:
+        raise InvalidArgument(f"store is damaged or edited, got {state.ledger.store.path}: {error}") from None
+
+
+def totals(ledger: AuditLedger, longer: int) -> list[int]:
+    """Return the runs in all after each extension up to this one, which is added if it is new.
+
+    Raises
+    ------
+    InvalidArgument
+        If the audit has not come to its end, or has been extended to other numbers, all of them above this one or none.
+    """
+    known: list[int] = ledger.value("extensions", [])
+    if longer not in known:
+        least = known[-1] if known else ledger.entry.planned
+        if ledger.entry.verdict is None:
+            raise InvalidArgument(f"audit: extend_to needs an audit that has come to its end, which that in {ledger.store.path} has not")
+        if longer <= least:
+            raise InvalidArgument(f"audit: extend_to must be above the {least:,} runs that are planned already, got {longer:,}")
+        known = [*known, longer]
+        ledger.put("extensions", known)
+        ledger.reopen(longer)
+    return known[: known.index(longer) + 1]
