@@ -334,7 +334,9 @@ def test_finished_stores_of_one_audit_are_merged_whatever_time_they_took(tmp_pat
 
 
 def test_stores_that_disagree_are_named(tmp_path):
-    first, second = halves(tmp_path)
+    first, second = tmp_path / "a.db", tmp_path / "b.db"
+    audit(noisy, **SMALL, store=first, progress=stopping(9_000))
+    second.write_bytes(first.read_bytes())
     with open_store(second) as store:
         stage, at, last, rounds, payload = store.rows("spans", "1 ORDER BY stage, first LIMIT 1")[0]
         span = unpack(at, payload)
