@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 Floats = NDArray[np.float64]
 Extras = list[tuple[int, Floats | None]]  # blocks of extra columns: how many, and what they hold, None for NaN everywhere
 
+_FEW = 32  # different values in a column of a table that are one category
 _EXACT = 2.0**53  # integers up to here are floats
 
 
@@ -33,6 +34,17 @@ def columns_of(raw: NDArray[Any]) -> tuple[str, Floats, Extras] | None:
         ticks[missing] = np.nan
         return raw.dtype.name, ticks, extras
     return (raw.dtype.name, *floats(flat)) if kind in "fiub" else None
+
+
+def summary(cells: Floats) -> Floats:
+    """Return what a table's columns hold in whatever order: least, largest, mean, how many are different, and a hash of few of them."""
+    seen = ~np.isnan(cells)
+    low, high = (np.where(seen, cells, bound) for bound in (np.inf, -np.inf))
+    with np.errstate(over="ignore", invalid="ignore"):
+        mean = np.where(seen, cells, 0.0).sum(axis=0) / np.maximum(seen.sum(axis=0), 1)
+    known = [np.unique(column) for column in cells.T]
+    codes = [code_of(repr(values.tolist())) if len(values) <= _FEW else np.nan for values in known]
+    return np.concatenate([low.min(axis=0), high.max(axis=0), mean, [float(len(values)) for values in known], codes])
 
 
 def _masked(raw: np.ma.MaskedArray[Any, Any]) -> tuple[str, Floats, Extras] | None:

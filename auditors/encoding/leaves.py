@@ -8,6 +8,7 @@ of the keys of a dict, what is under a mask. The numbers found in texts and the 
 from __future__ import annotations
 
 import datetime
+import math
 from collections.abc import Iterator
 from decimal import Decimal
 from fractions import Fraction
@@ -15,12 +16,14 @@ from typing import Any
 
 import numpy as np
 
-from dpwitness.auditors.encoding.arrays import Extras, Floats, code_of, columns_of
+from dpwitness.auditors.encoding.arrays import Extras, Floats, code_of, columns_of, summary
 from dpwitness.auditors.encoding.numbers import add_decimal, add_fraction, add_time, add_whole, negative_zero, taken_apart, text_columns
 from dpwitness.auditors.encoding.row import Leaves, Texts
 from dpwitness.mechanisms.foreign.inside.parts import array_in, is_built_on, library_form, name_of, parts_of
 from dpwitness.mechanisms.foreign.inside.wire import Opaque, bare, opened, text_of
 
+_TABLES = ("DataFrame", "Series", "Table", "RecordBatch")
+_ROWS = 8  # of a table whose columns are summed up, at least
 _TEXT = 60  # characters of a text that are kept to be printed
 _KEYS = (str, bytes, int, np.integer, bool, np.bool_, type(None))  # keys of a dict that its structure may name
 
@@ -67,6 +70,8 @@ def _plain_array(item: Any, kind: str, main: Floats, extras: Extras, leaves: Lea
     leaves.numbers.extend(main[0].tolist())
     for width, block in extras:
         leaves.block(width, None if block is None else block[0])
+    if leaves.table and 1 <= item.ndim <= 2 and len(item) >= _ROWS and main.size == item.size:
+        leaves.numbers.extend(summary(main[0].reshape(len(item), -1)).tolist())
     if isinstance(item, np.generic):
         return type(item).__name__ if item.dtype.kind in "fc" else kind
     return f"{kind}{list(item.shape)}"
@@ -128,12 +133,14 @@ def _object(item: Any, leaves: Leaves) -> Iterator[str]:
 
 
 def _fields(name: str, fields: list[tuple[str, Any]], leaves: Leaves) -> Iterator[str]:
+    outer, leaves.table = leaves.table, leaves.table or name in _TABLES
     yield f"{name}("
     for field, value in fields:
         yield f"{field}="
         yield from walk(value, leaves)
         yield ", "
     yield ")"
+    leaves.table = outer
 
 
 def _dict(item: dict[Any, Any], leaves: Leaves) -> Iterator[str]:
@@ -190,6 +197,9 @@ def _text_column(items: list[str], leaves: Leaves) -> None:
         leaves.numbers.extend((code, float(len(text))))
         leaves.extra(rest)
         leaves.loose.extend(numbers)
+    if leaves.table and len(items) >= _ROWS:
+        known = sorted(set(items))
+        leaves.numbers.extend((float(len(known)), code_of("\0".join(known)) if len(known) <= _ROWS * 4 else math.nan))
 
 
 def _repr(item: Any) -> str:

@@ -36,6 +36,7 @@ class Leaves:
     texts: list[Texts] = dataclasses.field(default_factory=list)  # `rest`, and `first` where it is negative, count from the extras
     opaque: set[str] = dataclasses.field(default_factory=set)  # types of what cannot be taken apart
     shown: dict[float, str] = dataclasses.field(default_factory=dict)  # what is behind a hash, to be printed
+    table: bool = False  # whether the leaves are cells of a table, whose rows may come in any order
     under_way: list[int] = dataclasses.field(default_factory=list)
 
     def extra(self, *values: float) -> None:

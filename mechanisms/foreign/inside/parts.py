@@ -94,14 +94,16 @@ def array_in(value: Any) -> Any:
         return None
 
 
-@functools.lru_cache(maxsize=1024)
-def library_form(kind: type) -> Any:
+def _library_form(kind: type) -> Any:
     """Return the function that takes objects of a class of a known library apart; None of any other class."""
     for base in kind.__mro__:
         found = _FORMS.get((base.__module__.partition(".")[0], base.__name__))
         if found is not None:
             return found
     return None
+
+
+library_form: Any = functools.lru_cache(maxsize=1024)(_library_form)
 
 
 def _plain_form(value: Any) -> Any:

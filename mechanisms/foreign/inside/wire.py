@@ -155,7 +155,7 @@ def _array(value: Any, blobs: Blobs) -> Message:
 def _sequence(value: Any, blobs: Blobs) -> Message:
     """A list of one kind of number, or of arrays of one shape, is one array; anything else goes item by item."""
     name = next(base.__name__ for base in (list, tuple, set, frozenset) if isinstance(value, base))
-    head = {_TAG: name}
+    head: Message = {_TAG: name}
     if type(value).__name__ != name:
         head["class"] = type(value).__name__
     if hasattr(value, "_fields"):
@@ -198,8 +198,10 @@ class Zone(datetime.tzinfo):
     def __repr__(self) -> str:
         return self.text
 
-    def utcoffset(self, when: Any) -> None:
+    def _unknown(self, when: Any) -> None:
         return None
+
+    utcoffset = dst = tzname = _unknown
 
 
 _NUMBERS: dict[str, Any] = {
@@ -219,7 +221,8 @@ def bare(value: Any) -> bool:
     """Return whether the text of an object says nothing of what it holds: its class has no text of its own, or the text is an address."""
     if isinstance(value, Opaque):
         return value.bare
-    return type(value).__repr__ is object.__repr__ or " at 0x" in text_of(value, repr)
+    plain: Any = object.__repr__
+    return type(value).__repr__ is plain or " at 0x" in text_of(value, repr)
 
 
 def unpack(value: Any, blobs: Blobs) -> Any:
