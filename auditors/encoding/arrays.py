@@ -37,14 +37,15 @@ def columns_of(raw: NDArray[Any]) -> tuple[str, Floats, Extras] | None:
 
 
 def summary(cells: Floats) -> Floats:
-    """Return what a table's columns hold in whatever order: least, largest, mean, how many are different, and a hash of few of them."""
+    """Return what a table's columns hold in whatever order: least, largest, mean, how many are missing and different, a hash of few."""
     seen = ~np.isnan(cells)
     low, high = (np.where(seen, cells, bound) for bound in (np.inf, -np.inf))
     with np.errstate(over="ignore", invalid="ignore"):
         mean = np.where(seen, cells, 0.0).sum(axis=0) / np.maximum(seen.sum(axis=0), 1)
-    known = [np.unique(column) for column in cells.T]
+    known = [np.unique(column[here]) for column, here in zip(cells.T, seen.T, strict=True)]
     codes = [code_of(repr(values.tolist())) if len(values) <= _FEW else np.nan for values in known]
-    return np.concatenate([low.min(axis=0), high.max(axis=0), mean, [float(len(values)) for values in known], codes])
+    gaps = (~seen).sum(axis=0)
+    return np.concatenate([low.min(axis=0), high.max(axis=0), mean, gaps, [float(len(values)) for values in known], codes])
 
 
 def _masked(raw: np.ma.MaskedArray[Any, Any]) -> tuple[str, Floats, Extras] | None:

@@ -126,9 +126,10 @@ def _object(item: Any, leaves: Leaves) -> Iterator[str]:
         else:
             if bare(item):
                 leaves.opaque.add(kind)
-            text = _repr(item)
-            leaves.numbers.append(code_of(text))
-            _rest(kind, text, leaves, len(leaves.numbers) - 1)
+            else:
+                text = _repr(item)
+                leaves.numbers.append(code_of(text))
+                _rest(kind, text, leaves, len(leaves.numbers) - 1)
             yield kind
 
 
