@@ -10,6 +10,7 @@ from dataclasses import replace
 from dpwitness.auditors.black_box.course import Course
 from dpwitness.auditors.black_box.stages import EARLY_ALPHA
 from dpwitness.auditors.events.detection import detectable
+from dpwitness.auditors.events.outputs import UNAUDITED
 from dpwitness.auditors.results.audit_result import AuditResult
 from dpwitness.auditors.results.verdicts import Verdict
 from dpwitness.auditors.running.engine import MechanismFailed
@@ -81,7 +82,9 @@ def concluded(state: Course, interrupted: bool, failure: str) -> AuditResult:
     best, share = max(state.tested, key=lambda t: (t.lower, t.epsilon)), shares_spent(state.extensions)
     refuted = best.lower > base.claim.parameter
     verdict = Verdict.VIOLATED if refuted else Verdict.NOT_REFUTED
-    notes = list(base.notes)
+    notes = sorted(base.notes, key=lambda note: not note.startswith(UNAUDITED))
+    if not refuted and notes and notes[0].startswith(UNAUDITED):
+        verdict = Verdict.INCONCLUSIVE
     if interrupted or failure:
         verdict = Verdict.INCONCLUSIVE if interrupted else Verdict.ERROR
         notes.insert(0, failure or f"interrupted after {state.done} of {base.requested} runs; the bound is that of the last completed look")

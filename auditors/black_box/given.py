@@ -6,10 +6,9 @@ import time
 from dataclasses import replace
 from typing import Any
 
-from dpwitness.auditors.black_box.probe import told_of
 from dpwitness.auditors.events.detection import detectable
 from dpwitness.auditors.events.learning import learn
-from dpwitness.auditors.events.outputs import Outputs, encode
+from dpwitness.auditors.events.outputs import Outputs, encode, opaque_types, unrepeated
 from dpwitness.auditors.results.audit_result import AuditResult
 from dpwitness.auditors.results.recomputed import Basis
 from dpwitness.auditors.results.verdicts import Verdict
@@ -81,10 +80,11 @@ def audit_outputs(
     tally = Tally(right1 + right0, wrong1 + wrong0, rounds, learned.event.directions)
     counts = tally.correct, tally.wrong, tally.rounds
     lower = float(certified(claim, *counts, alpha, tally.directions))
-    at_delta = claim.at_delta
+    at_delta, unaudited = claim.at_delta, [*opaque_types(*batches), *unrepeated(train1, train0)]
+    kept = Verdict.INCONCLUSIVE if unaudited else Verdict.NOT_REFUTED
     return replace(
         result,
-        verdict=Verdict.VIOLATED if lower > claim.parameter else Verdict.NOT_REFUTED,
+        verdict=Verdict.VIOLATED if lower > claim.parameter else kept,
         epsilon_lower=float(certified(at_delta, *counts, alpha, tally.directions)),
         parameter_lower=lower,
         p_value=float(p_value(claim, *counts, tally.directions)),
@@ -94,11 +94,7 @@ def audit_outputs(
         alpha=alpha,
         basis=Basis(alpha, (Part(tally),)),
         method=learned.method,
-        notes=(
-            *said,
-            "outputs were given, and nothing was run: neighbours, independence and counts are taken on trust",
-            *dict.fromkeys(note for batch in batches for note in told_of(batch)),
-        ),
+        notes=(*unaudited, *said, "outputs were given, and nothing was run: neighbours, independence and counts are taken on trust"),
         seconds=time.perf_counter() - started,
     )
 

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.random import Generator
 
 from dpwitness.auditors.black_box.type_slip import check_types
-from dpwitness.auditors.events.outputs import ONE_RUN, Outputs, encode
+from dpwitness.auditors.events.outputs import ONE_RUN, Outputs, encode, opaque_types
 from dpwitness.auditors.running.engine import Sides, Stage, run_side, stream
 from dpwitness.auditors.running.health import Unfit, check_structure, same_outputs
 from dpwitness.auditors.running.rounds import of_this_project
@@ -95,7 +95,7 @@ def _probe(stage: Stage, seeded: bool, spent: int = 0) -> Probed:
     _check_output(stage, rounds, sides[0], sides[1])
     check_types(getattr(stage.run, "run", stage.run), stage.pair.d1, stage.pair.d0, (sides[0], sides[1]))
     for side in (sides[0], sides[1]):
-        notes.update(dict.fromkeys(told_of(side)))
+        notes.update(dict.fromkeys(opaque_types(side)))
     return Probed((sides[0], sides[1]), words, rounds, stage.single, shared, tuple(notes))
 
 
@@ -109,18 +109,6 @@ def replay_stage(stage: Stage, probed: Probed) -> None:
     """
     sides, words, _ = _replay(stage)
     _compare(probed.sides, sides, probed.words, words)
-
-
-def told_of(outputs: Outputs) -> list[str]:
-    """Notes on what an audit does not see in these outputs."""
-    notes = [
-        f"outputs of type {name} are compared as wholes although they hold digits: a sum with little noise is not seen in them; "
-        "return the numbers themselves"
-        for name in sorted(outputs.hashed)
-    ]
-    if any("masked " in name for name in outputs.names.values()):
-        notes.append("what lies under the mask of a masked array is not looked at")
-    return notes
 
 
 def _replay(stage: Stage) -> tuple[Sides, tuple[int, ...], bool]:
@@ -167,17 +155,12 @@ def _check_buffer(stage: Stage, call: int) -> int:
         raise
     except Exception:
         return _SIZE
-    kept = _copied(raw)
+    kept = encode(raw, _SIZE).copied()
     with contextlib.suppress(Exception):
         stage.run(stage.pair.d0, _SIZE, rngs[1])
     if not same_outputs(kept, encode(raw, _SIZE)):
         raise Unfit("mechanism returns one buffer again and again: an output changes with the next call; return a new array each time")
     return 2 * _SIZE
-
-
-def _copied(raw: Any) -> Outputs:
-    found = encode(raw, _SIZE)
-    return Outputs(found.values.copy(), found.codes, found.names)
 
 
 def _check_output(stage: Stage, rounds: int, *sides: Outputs) -> None:

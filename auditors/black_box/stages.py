@@ -13,11 +13,10 @@ from numpy.typing import NDArray
 
 from dpwitness.auditors.black_box.course import PROBE, Course, UnderTest
 from dpwitness.auditors.black_box.fitness import fit, remember_first, require_same_chunks, settle
-from dpwitness.auditors.black_box.probe import told_of
 from dpwitness.auditors.events.bits import learn_lattice
 from dpwitness.auditors.events.divergence import Binned, binned_bound
 from dpwitness.auditors.events.learning import Learned, learn
-from dpwitness.auditors.events.outputs import Outputs, concatenate
+from dpwitness.auditors.events.outputs import Outputs, concatenate, opaque_types, unrepeated
 from dpwitness.auditors.events.picture import picture
 from dpwitness.auditors.events.reading import columns_of
 from dpwitness.auditors.events.rules import Event
@@ -115,10 +114,7 @@ def _train(state: Course, pair: Pair, index: int, phase: int, rounds: int, width
         remember_first(state, stage, found)
         state.take(index, stage, found)
     check_training(chunks)
-    sides = _joined(chunks)
-    for side in sides:
-        state.note(*told_of(side))
-    return sides
+    return _joined(chunks)
 
 
 def _joined(parts: list[BothSides]) -> BothSides:
@@ -179,7 +175,9 @@ def _test(state: Course, pair: Pair, index: int, seen: list[BothSides], budget: 
     if train > PROBE or not seen:
         seen = [*seen, _train(state, pair, index, Phase.TRAIN, train, width)]
     rounds, claim, alpha = budget - max(train, 0), state.asked.claim, state.asked.alpha
-    learned = learn(*_joined(seen), claim, alpha=alpha * (1 - EARLY_ALPHA), rounds=rounds, near=state.near)
+    sides = _joined(seen)
+    state.note(*opaque_types(*sides), *unrepeated(*sides))
+    learned = learn(*sides, claim, alpha=alpha * (1 - EARLY_ALPHA), rounds=rounds, near=state.near)
     tested = UnderTest(pair, alpha, rounds, learned.event, learned.method)
     state.tested.append(tested)
     if budget <= STAGED and wanted >= LEAST_STAGE and not claim.bounds_renyi:

@@ -214,11 +214,22 @@ def _groups(matrix: FloatArray, label: NDArray[np.bool_], values: Values) -> Ite
             yield f"places of {value:g}", [Places(np.array(answers), value)]
     ordered = [j for j in categories if j > 0 and np.count_nonzero(np.isfinite(values[j][0])) >= 3]
     plain = matrix[:, continuous + ordered]
-    good = np.isfinite(plain).all(axis=1)
+    usual = np.isfinite(plain)
     for place, j in enumerate(continuous):
-        good &= ~np.isin(plain[:, place], values[j][0])
+        usual[:, place] &= ~np.isin(plain[:, place], values[j][0])
+    good = usual.all(axis=1)
+    if good.sum() < 20:  # hardly an output has a number in every column
+        plain, good = _without_gaps(plain, usual), np.ones(len(plain), dtype=np.bool_)
     if plain.shape[1] and good.sum() >= 20:
         yield from _of_numbers(plain[good], label[good], np.array(continuous + ordered), len(continuous))
+
+
+def _without_gaps(x: FloatArray, usual: NDArray[np.bool_]) -> FloatArray:
+    """The columns with their medians in the place of what is missing, infinite or a repeated value."""
+    filled = x.copy()
+    for column, here in zip(filled.T, usual.T, strict=True):
+        column[~here] = within_floats(np.median, column[here]) if here.any() else 0.0
+    return filled
 
 
 def _of_numbers(x: FloatArray, label: NDArray[np.bool_], at: Columns, continuous: int) -> Iterator[tuple[str, list[Block]]]:

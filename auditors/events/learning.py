@@ -16,7 +16,7 @@ from threadpoolctl import threadpool_limits
 from dpwitness.auditors.events.detection import ScoreLaw, score_law
 from dpwitness.auditors.events.divergence import LEVELS, Binned, train_binned
 from dpwitness.auditors.events.features import values_of
-from dpwitness.auditors.events.outputs import Outputs, concatenate
+from dpwitness.auditors.events.outputs import Outputs, concatenate, signs_tell
 from dpwitness.auditors.events.posterior import Choice, Draws, Goal, Table, counts_of, draw_atoms, draw_shares, judged, trusted
 from dpwitness.auditors.events.rules import Event, only_exact
 from dpwitness.auditors.events.scorers import (
@@ -93,6 +93,8 @@ def learn(
     """
     goal = Goal(claim, alpha, rounds)
     both = concatenate([outputs1, outputs0])
+    if both.signs and not signs_tell(both, len(outputs1)):
+        both = both.unsigned()
     rng = np.random.default_rng(np.random.SeedSequence(len(both), spawn_key=(0x1EA2, rounds)))
     data = Training.build(both, len(outputs1), rng)
     if quick and len(data.label) > _PILOT_ROWS:

@@ -6,19 +6,27 @@ is a hash of its structure, so that two structures are two atoms; the numbers in
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dpwitness.auditors.events.leaves import Leaves, code_of, columns_of, walk
+from dpwitness.auditors.encoding.arrays import Extras, code_of, columns_of, floats
+from dpwitness.auditors.encoding.leaves import walk
+from dpwitness.auditors.encoding.row import Leaves, Texts
 from dpwitness.mechanisms.terms.protocol import FloatArray, Parts
 
 ONE_RUN = "dpwitness.one_run makes a mechanism of a function of one run, also of an async one"
 
+UNAUDITED = "not audited: "  # where a note begins that forbids the verdict NOT REFUTED
+
 _NAMES = 4096  # structures and texts that are kept to be printed
+_LOOKED_AT = 4096  # outputs of a side whose texts are compared
+_LEAST = 20  # texts in a column, of fewer nothing is concluded
+_SINGLE = 0.25  # of the texts in a column that may occur once
 
 
 class WrongShape(ValueError):
@@ -36,15 +44,21 @@ class Outputs:
     codes : (size,) float array
         The structure of each output, as a whole number below 2^53.
     names : dict
-        What each code stands for, to be printed.
-    hashed : frozenset of str
-        Types of outputs that were compared as wholes although they hold numbers.
+        The structure, or the text, of each code, to be printed.
+    texts : dict
+        Columns that hold hashes of texts, for each code of a structure.
+    opaque : frozenset of str
+        Types of objects in the outputs that cannot be taken apart.
+    signs : int
+        First of the last columns, which hold signs of zeros alone; 0 where there are none.
     """
 
     values: FloatArray
     codes: FloatArray
     names: dict[float, str] = field(default_factory=dict)
-    hashed: frozenset[str] = frozenset()
+    texts: dict[float, tuple[Texts, ...]] = field(default_factory=dict)
+    opaque: frozenset[str] = frozenset()
+    signs: int = 0
 
     def __len__(self) -> int:
         return len(self.values)
@@ -61,7 +75,25 @@ class Outputs:
 
     def take(self, rows: NDArray[np.int64]) -> Outputs:
         """These rows, in this order."""
-        return Outputs(self.values[rows], self.codes[rows], self.names, self.hashed)
+        return replace(self, values=self.values[rows], codes=self.codes[rows])
+
+    def copied(self) -> Outputs:
+        """The same in an array of its own."""
+        return replace(self, values=self.values.copy())
+
+    def unsigned(self) -> Outputs:
+        """The same without the columns of signs of zeros."""
+        return replace(self, values=self.values[:, : self.signs], signs=0) if self.signs else self
+
+    def after(self, columns: FloatArray) -> Outputs:
+        """The same with columns before the numbers."""
+        width = columns.shape[1]
+        texts = {
+            code: tuple(replace(each, first=each.first + width, rest=each.rest + width) for each in held)
+            for code, held in self.texts.items()
+        }
+        signs = self.signs + width if self.signs else 0
+        return replace(self, values=np.column_stack([columns, self.values]), texts=texts, signs=signs)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -76,13 +108,18 @@ def concatenate(parts: Sequence[Outputs]) -> Outputs:
     """Batches one after another."""
     width = max(part.values.shape[1] for part in parts)
     names: dict[float, str] = {}
+    texts: dict[float, tuple[Texts, ...]] = {}
     for part in parts:
         names.update(part.names)
+        texts.update(part.texts)
+    signs = max(part.signs for part in parts)
     return Outputs(
         np.concatenate([part.matrix(width, structure=False) for part in parts]),
         np.concatenate([part.codes for part in parts]),
         names,
-        frozenset().union(*(part.hashed for part in parts)),
+        texts,
+        frozenset().union(*(part.opaque for part in parts)),
+        signs if all(part.signs == signs or part.values.shape[1] <= signs for part in parts) else 0,
     )
 
 
@@ -95,8 +132,7 @@ def encode(raw: Any, size: int) -> Outputs:
         If `raw` does not hold exactly one output for each run, or one that is nested too deeply.
     """
     if isinstance(raw, Seen):
-        found = encode(raw.raw, size)
-        return Outputs(np.column_stack([raw.columns, found.values]), found.codes, found.names, found.hashed)
+        return encode(raw.raw, size).after(raw.columns)
     if isinstance(raw, Parts):
         sizes = [len(part) if isinstance(part, list) or np.ndim(part) else 1 for part in raw]
         if sum(sizes) != size:
@@ -107,8 +143,7 @@ def encode(raw: Any, size: int) -> Outputs:
             raise WrongShape(f"mechanism returned {len(raw)} outputs for size = {size}")
         if not raw or set(map(type, raw)) != {float}:
             return _encode_objects(raw)
-        code = code_of("float")  # as in a list of mixed outputs, only faster
-        return Outputs(np.asarray(raw)[:, None], np.full(size, code), {code: "float"})
+        return _plain("float", *floats(np.asarray(raw)[:, None]), True)  # as in a list of mixed outputs, only faster
     if not isinstance(raw, np.ndarray):
         raise WrongShape(f"mechanism must return an array or a list of size = {size} outputs, got {type(raw).__name__}; {ONE_RUN}")
     if raw.ndim == 0 or raw.shape[0] != size:
@@ -116,15 +151,25 @@ def encode(raw: Any, size: int) -> Outputs:
     plain = columns_of(raw)
     if plain is None:
         return _encode_objects(raw.tolist() if raw.ndim == 1 and raw.dtype.kind != "V" else list(raw))
-    kind, values = plain
-    name = f"{kind}{list(raw.shape[1:])}"
-    code = code_of(name)
-    return Outputs(values, np.full(size, code), {code: name})
+    kind, main, extras = plain
+    signed = (raw.dtype.kind, len(extras)) in (("f", 1), ("c", 1)) and not isinstance(raw, np.ma.MaskedArray)
+    return _plain(f"{kind}{list(raw.shape[1:])}", main, extras, signed)
+
+
+def _plain(name: str, main: FloatArray, extras: Extras, signed: bool) -> Outputs:
+    """Outputs of one structure; the extra columns, signs of zeros if `signed`, end with the last that holds something."""
+    code, size = code_of(name), len(main)
+    filled = 1 + max((place for place, (_, block) in enumerate(extras) if block is not None), default=-1)
+    blocks = [np.full((size, width), np.nan) if block is None else block for width, block in extras[:filled]]
+    values = np.column_stack([main, *blocks]) if blocks else main
+    signs = main.shape[1] if blocks and signed else 0
+    return Outputs(values, np.full(size, code), {code: name}, signs=signs)
 
 
 def _encode_objects(items: Sequence[Any]) -> Outputs:
     rows: list[list[float]] = []
-    codes, names, hashed = np.empty(len(items)), dict[float, str](), set[str]()
+    codes, names, opaque = np.empty(len(items)), dict[float, str](), set[str]()
+    texts: dict[float, tuple[Texts, ...]] = {}
     for i, item in enumerate(items):
         leaves = Leaves()
         try:
@@ -133,15 +178,78 @@ def _encode_objects(items: Sequence[Any]) -> Outputs:
             raise WrongShape("mechanism returned an output that is nested too deeply to be read, or contains itself") from None
         code = code_of(name)
         names.setdefault(code, name)
+        if leaves.texts and code not in texts:
+            texts[code] = leaves.placed()
         codes[i] = code
-        rows.append(leaves.numbers)
-        hashed |= leaves.hashed
+        rows.append(leaves.row())
+        opaque |= leaves.opaque
         if len(names) < _NAMES:
-            names |= leaves.texts
+            names |= leaves.shown
     values = np.full((len(items), max(map(len, rows), default=0)), np.nan)
     for i, numbers in enumerate(rows):
         values[i, : len(numbers)] = numbers
-    return Outputs(values, codes, names, frozenset(hashed))
+    return Outputs(values, codes, names, texts, frozenset(opaque))
+
+
+def signs_tell(outputs: Outputs, ones: int) -> bool:
+    """Return whether the signs of zeros may tell the first `ones` outputs from the others: only then are they worth their columns."""
+    width = outputs.signs
+    values, minus = outputs.values[:, :width], outputs.values[:, width:] == 1
+    zero = values[:, width - minus.shape[1] :] == 0
+    sides = [(zero[part].sum(axis=0), minus[part].sum(axis=0)) for part in (slice(None, ones), slice(ones, None))]
+    (zeros1, minus1), (zeros0, minus0) = sides
+    share = (minus1 + minus0) / np.maximum(zeros1 + zeros0, 1)
+    spread = np.sqrt(share * (1 - share) * (1 / np.maximum(zeros1, 1) + 1 / np.maximum(zeros0, 1)))
+    apart = np.abs(minus1 / np.maximum(zeros1, 1) - minus0 / np.maximum(zeros0, 1))
+    return bool((apart > math.sqrt(9 + 2 * math.log(minus.shape[1])) * spread).any())
+
+
+def opaque_types(*sides: Outputs) -> list[str]:
+    """Return notes on objects that cannot be taken apart."""
+    return [
+        f"{UNAUDITED}objects of type {name} in the outputs, which cannot be taken apart; return the values that they hold"
+        for name in sorted(frozenset().union(*(side.opaque for side in sides)))
+    ]
+
+
+def unrepeated(*sides: Outputs) -> list[str]:
+    """Return notes on texts that an equality test cannot see: most are different, also without the numbers in them.
+
+    A text is its numbers, which are columns, and the rest. A rest that occurs once in a sample tells nothing of others: where more than
+    a quarter of the rests of a column, or of all keys of the dicts, occur once in the sample of a side, the texts are not audited.
+    """
+    kinds = sorted({kind for side in sides for kind in _unrepeated(side)})
+    return [
+        f"{UNAUDITED}the outputs' values of type {kind}: they hardly ever repeat, and what distinguishes them is not a number; "
+        "return numbers or categories, or use more trials"
+        for kind in kinds
+    ]
+
+
+def _unrepeated(side: Outputs) -> Iterator[str]:
+    codes, values = side.codes[:_LOOKED_AT], side.values[:_LOOKED_AT]
+    columns: dict[tuple[str, int], list[NDArray[np.float64]]] = {}
+    different, place = np.unique(codes, return_inverse=True)
+    order = np.argsort(place, kind="stable")
+    ends = np.cumsum(np.bincount(place, minlength=len(different)))
+    for code, rows in zip(different.tolist(), np.split(order, ends[:-1]), strict=True):
+        for each in side.texts.get(code, ()):
+            text = values[rows, each.first : each.first + each.stride * each.count : each.stride]
+            rest = values[rows, each.rest : each.rest + each.count]
+            if rest.shape == text.shape:
+                text = np.where(np.isnan(rest), text, rest)
+            elif rest.shape[1]:  # the last columns of a row may be left out
+                text = np.column_stack([np.where(np.isnan(rest), text[:, : rest.shape[1]], rest), text[:, rest.shape[1] :]])
+            if each.pooled:
+                columns.setdefault((each.kind, -1), []).append(text.ravel())
+                continue
+            for number in range(text.shape[1]):
+                columns.setdefault((each.kind, each.first + each.stride * number), []).append(text[:, number])
+    for (kind, _), parts in columns.items():
+        held = np.concatenate(parts)
+        _, counts = np.unique(held, return_counts=True)
+        if len(held) >= _LEAST and np.count_nonzero(counts == 1) > _SINGLE * len(held):
+            yield kind
 
 
 def row_keys(matrix: FloatArray) -> NDArray[np.uint64]:

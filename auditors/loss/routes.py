@@ -99,7 +99,7 @@ def _enumerated(mechanism: Any, rows: FloatArray, d0: Any, d1: Any, route: str) 
 def _integrated(mechanism: Any, d0: Any, d1: Any, atoms: FloatArray) -> EnclosedLaw | None:
     """Quadrature over the columns that vary continuously, for each combination of the others."""
     rng = np.random.default_rng(np.random.SeedSequence(0, spawn_key=(0x1A3,)))
-    parts = [encode(mechanism.sample(d, _SEEN, rng), _SEEN) for d in (d0, d1)]
+    parts = [encode(mechanism.sample(d, _SEEN, rng), _SEEN).unsigned() for d in (d0, d1)]
     if len(np.unique(np.concatenate([part.codes for part in parts]))) > 1 or parts[0].values.shape != parts[1].values.shape:
         return None
     rows = np.concatenate([part.values for part in parts])

@@ -58,7 +58,7 @@ def batch(run: Run, dataset: Any, size: int, rng: Generator) -> Outputs | None:
         return encode([error], 1) if size == 1 else None
     found = encode(raw, size)
     if isinstance(raw, np.ndarray) and np.may_share_memory(found.values, raw) and not of_this_project(run):
-        return Outputs(found.values.copy(), found.codes, found.names, found.hashed)  # the mechanism may write there again
+        return found.copied()  # the mechanism may write there again
     return found
 
 

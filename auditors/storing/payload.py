@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import dataclasses
 import io
 import json
 from typing import Any
 
 import numpy as np
 
+from dpwitness.auditors.encoding.row import Texts
 from dpwitness.auditors.events.outputs import Outputs
 from dpwitness.auditors.running.spans import Segment, Span
 from dpwitness.auditors.running.stage import Sides
@@ -66,15 +68,17 @@ def _outputs(side: Outputs | None, arrays: dict[str, Any]) -> Any:
         return None
     number = len(arrays) // 2
     arrays[f"values{number}"], arrays[f"codes{number}"] = side.values, side.codes
-    return [number, [[code, name] for code, name in side.names.items()], sorted(side.hashed)]
+    texts = [[code, [list(dataclasses.astuple(each)) for each in held]] for code, held in side.texts.items()]
+    return [number, [[code, name] for code, name in side.names.items()], sorted(side.opaque), texts, side.signs]
 
 
 def _read(part: dict[str, Any], arrays: dict[str, Any]) -> Segment:
     def outputs(told: Any) -> Outputs | None:
         if told is None:
             return None
-        number, names, hashed = told
-        return Outputs(arrays[f"values{number}"], arrays[f"codes{number}"], dict(map(tuple, names)), frozenset(hashed))
+        number, names, opaque, texts, signs = told if len(told) > 3 else (*told[:2], [], [], 0)  # as earlier versions wrote them
+        held = {code: tuple(Texts(*each) for each in several) for code, several in texts}
+        return Outputs(arrays[f"values{number}"], arrays[f"codes{number}"], dict(map(tuple, names)), held, frozenset(opaque), signs)
 
     sides: list[Sides] = [(outputs(one), outputs(zero)) for one, zero in part["sides"]]
     marks = [int(mark, 16) for mark in part["marks"]]

@@ -69,7 +69,8 @@ def test_awkward_outputs_get_the_right_verdict_in_silence(name, claim):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         result = audit(run, claim=claim, pair=PAIR, trials=5000, confidence=1 - 1e-12, seed=3, name=name)
-    assert result.verdict is (Verdict.VIOLATED if name in BROKEN else Verdict.NOT_REFUTED), result.headline()
+    kept = Verdict.INCONCLUSIVE if name == "all different texts" else Verdict.NOT_REFUTED  # texts that never repeat are not audited
+    assert result.verdict is (Verdict.VIOLATED if name in BROKEN else kept), result.headline()
 
 
 @pytest.mark.parametrize("trials", [1000, 1500])

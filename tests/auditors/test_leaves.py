@@ -1,4 +1,4 @@
-"""Numbers of every type are numbers to an audit; what is compared as a whole although it holds digits is named."""
+"""Numbers of every type are numbers to an audit."""
 
 from __future__ import annotations
 
@@ -35,14 +35,6 @@ class Shy(Exception):
     __repr__ = __str__
 
 
-class Written:
-    def __init__(self, value):
-        self.value = value
-
-    def __repr__(self):
-        return f"<{self.value:.17g}>"
-
-
 def structured(values):
     out = np.zeros(len(values), dtype=[("sum", "f8"), ("n", "i4")])
     out["sum"] = values
@@ -75,16 +67,7 @@ def test_a_leak_in_numbers_of_any_type_is_found(kind):
         return HOLDERS[kind](dataset[0] + rng.laplace(0.0, 0.2, size))
 
     result = audit(leaky, claim="pure:1", pair=PAIR, trials=2_000, seed=1, bits=False)
-    assert result.verdict is Verdict.VIOLATED and not any("compared as wholes" in note for note in result.notes)
-
-
-@pytest.mark.parametrize("holder", [Written, str])
-def test_numbers_in_text_are_named_in_a_note(holder):
-    def hidden(dataset, size, rng):
-        return [holder(x) for x in (dataset[0] + rng.laplace(0.0, 0.2, size)).tolist()]
-
-    result = audit(hidden, claim="pure:1", pair=PAIR, trials=2_000, seed=1)
-    assert any(f"outputs of type {holder.__name__} are compared as wholes although they hold digits" in note for note in result.notes)
+    assert result.verdict is Verdict.VIOLATED
 
 
 @pytest.mark.parametrize(
@@ -96,7 +79,7 @@ def test_numbers_in_text_are_named_in_a_note(holder):
         ([Fraction(1, 3)], [1 / 3, float(Fraction(1, 3) - Fraction(1 / 3))]),
         ([datetime.timedelta(microseconds=2**53 + 1)], [2.0**53, 1.0]),
         (np.array(["NaT"], dtype="m8[s]"), [np.nan]),
-        (np.ma.masked_array([[7.0, 8.0]], mask=[[True, False]]), [np.nan, 8.0, 1.0, 0.0]),
+        (np.ma.masked_array([[7.0, 8.0]], mask=[[True, False]]), [np.nan, 8.0, 1.0, 0.0, np.nan, np.nan, 7.0, np.nan]),
         (np.array([np.longdouble(1) / 3]), [1 / 3, float(np.longdouble(1) / 3 - np.longdouble(1 / 3))]),
     ],
 )

@@ -356,7 +356,7 @@ def test_stores_that_disagree_are_named(tmp_path):
 
 
 def test_spans_are_bytes_and_back():
-    sides = (Outputs(np.array([[1.0, np.nan]]), np.array([5.0]), {5.0: "float[2]", 6.0: "'text'"}, frozenset({"X"})), None)
+    sides = (Outputs(np.array([[1.0, np.nan]]), np.array([5.0]), {5.0: "float[2]", 6.0: "'text'"}, opaque=frozenset({"X"})), None)
     parts = [(3, Segment([np.array([[1, 2], [3, 4]])], [sides], 10, 0, [2**127, 5], 0.5, True)), (4, Segment([], [], 0))]
     for parts_ in (parts, parts[1:]):
         span = Span(7, 9, parts_, True, 0.25)

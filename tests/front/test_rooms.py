@@ -27,6 +27,7 @@ ROOMS = [
     "dpwitness.mechanisms",
     "dpwitness.auditors.statistics",
     "dpwitness.auditors.targets",
+    "dpwitness.auditors.encoding",
     "dpwitness.auditors.events",
     "dpwitness.auditors.loss",
     "dpwitness.auditors.results",

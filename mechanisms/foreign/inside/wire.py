@@ -1,12 +1,13 @@
 """Messages between a foreign worker and its controller: values as JSON and raw little-endian bytes. Nothing is pickled.
 
-Stands alone with `libraries` (standard library and NumPy, Python 3.8 or later), for both sides of the pipe read it. A message is a length
+Stands alone with `libraries` and `parts` (standard library and NumPy, Python 3.8 or later), for both sides read it. A message is a length
 (4 bytes, little-endian), a JSON header of that many bytes, and the bytes of the arrays that the header refers to; ``header["blobs"]``
 holds their sizes.
 """
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import datetime
 import importlib.util
@@ -14,7 +15,8 @@ import json
 import os
 import struct
 import sys
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Iterator
 from decimal import Decimal
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any, Dict, List  # noqa: UP035
@@ -22,17 +24,26 @@ from typing import TYPE_CHECKING, Any, Dict, List  # noqa: UP035
 import numpy as np
 
 if TYPE_CHECKING or __name__ != "dpwitness_wire":
+    from dpwitness.mechanisms.foreign.inside import parts
     from dpwitness.mechanisms.terms import libraries
 else:  # in a worker, whose interpreter may have no dpwitness
-    _place = os.path.join(os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))), "terms", "libraries.py")
-    _spec = importlib.util.spec_from_file_location("dpwitness_libraries", _place)
-    libraries = importlib.util.module_from_spec(_spec)
-    _spec.loader.exec_module(libraries)
+    _here = os.path.dirname(os.path.abspath(__file__))
+
+    def _loaded(name, *place):
+        """The module at this place, under a name that no library's module bears."""
+        spec = importlib.util.spec_from_file_location(name, os.path.join(*place))
+        module = sys.modules[name] = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(module)
+        return module
+
+    parts = _loaded("dpwitness_parts", _here, "parts.py")
+    libraries = _loaded("dpwitness_libraries", os.path.dirname(os.path.dirname(_here)), "terms", "libraries.py")
+
+Fields, Named, array_in, parts_of, PLAIN = parts.Fields, parts.Named, parts.array_in, parts.parts_of, parts.PLAIN
 
 PROTOCOL = 1
 KEPT = 16  # large datasets that a worker keeps, and its controller knows that it keeps
 MOST = 2**30  # bytes of a header
-PLAIN = "fiubcmMSU"  # kinds of array dtypes that travel as raw bytes
 _TAG = "$"
 
 Blobs = List[Any]  # noqa: UP006 - read by Python 3.8
@@ -49,7 +60,8 @@ def pack(value: Any, blobs: Blobs) -> Any:
     if isinstance(value, np.generic) and value.dtype.kind in PLAIN:
         return {_TAG: "scalar", "dtype": value.dtype.str, "hex": value.tobytes().hex()}
     if isinstance(value, np.ma.MaskedArray):
-        return {_TAG: "masked", "data": pack(value.data, blobs), "mask": _array(np.ma.getmaskarray(value), blobs)}
+        mask, fill = pack(np.ma.getmaskarray(value), blobs), pack(np.asarray(value.fill_value), blobs)
+        return {_TAG: "masked", "data": pack(value.data, blobs), "mask": mask, "fill": fill}
     if isinstance(value, np.ndarray) and value.dtype.kind in PLAIN:
         return _array(value, blobs)
     if isinstance(value, (np.ndarray, np.void)) and value.dtype.names:
@@ -59,9 +71,13 @@ def pack(value: Any, blobs: Blobs) -> Any:
     if isinstance(value, np.ndarray) and value.dtype.hasobject and value.dtype.kind == "O":
         return {_TAG: "objects", "shape": list(value.shape), "items": [pack(v, blobs) for v in value.ravel()]}
     if isinstance(value, BaseException):
-        return {_TAG: "exception", "class": kind.__name__, "text": text_of(value, str)}
+        more = [[name, pack(v, blobs)] for name, v in sorted(vars(value).items())]
+        return {_TAG: "exception", "class": kind.__name__, "text": text_of(value, str), "items": more}
+    if parts.is_built_on(value) or parts.library_form(kind):
+        return _object(value, blobs)
     if isinstance(value, dict):
-        return {_TAG: "dict", "items": [[pack(k, blobs), pack(v, blobs)] for k, v in value.items()]}
+        head = {_TAG: "dict", "items": [[pack(k, blobs), pack(v, blobs)] for k, v in value.items()]}
+        return head if kind is dict else dict(head, **{"class": kind.__name__})
     if isinstance(value, (list, tuple, set, frozenset)):
         return _sequence(value, blobs)
     if kind in (bytes, bytearray):
@@ -75,12 +91,40 @@ def pack(value: Any, blobs: Blobs) -> Any:
     arguments = _arguments(value)
     if arguments is not None:
         return {_TAG: "number", "class": kind.__name__, "items": arguments}
-    held, fields = array_in(value), fields_in(value)
+    return _object(value, blobs)
+
+
+_open = threading.local()
+
+
+@contextlib.contextmanager
+def opened(value: Any, under_way: list[int]) -> Iterator[str]:
+    """Take an object apart that may hold itself: the context is the text of the reference where it is under way already, else empty."""
+    place = under_way.index(id(value)) if id(value) in under_way else None
+    under_way.append(id(value))
+    try:
+        yield "" if place is None else f"the object {len(under_way) - 1 - place} levels up"
+    finally:
+        under_way.pop()
+
+
+def _object(value: Any, blobs: Blobs) -> Message:
+    """An object that is no number, text or container: its name, the array that it is, its parts, or what its text says."""
+    name, kind = parts.name_of(value), type(value).__name__
+    if name is not None:
+        return {_TAG: "named", "text": name}
+    held = array_in(value)
     if held is not None:
-        return {_TAG: "holder", "class": kind.__name__, "value": pack(held, blobs)}
-    if fields is not None:
-        return {_TAG: "fields", "class": kind.__name__, "items": [[name, pack(v, blobs)] for name, v in fields]}
-    return {_TAG: "other", "class": kind.__name__, "text": text_of(value, repr)}
+        return {_TAG: "holder", "class": kind, "value": pack(held, blobs)}
+    if not hasattr(_open, "ids"):
+        _open.ids = []
+    with opened(value, _open.ids) as reference:
+        if reference:
+            return {_TAG: "named", "text": reference}
+        found = None if isinstance(value, Opaque) else parts_of(value)
+        if found is not None:
+            return {_TAG: "fields", "class": kind, "items": [[part, pack(v, blobs)] for part, v in found]}
+    return {_TAG: "other", "class": kind, "text": text_of(value, repr), "bare": bare(value)}
 
 
 def pack_dataset(value: Any, blobs: Blobs) -> Any:
@@ -111,9 +155,11 @@ def _array(value: Any, blobs: Blobs) -> Message:
 def _sequence(value: Any, blobs: Blobs) -> Message:
     """A list of one kind of number, or of arrays of one shape, is one array; anything else goes item by item."""
     name = next(base.__name__ for base in (list, tuple, set, frozenset) if isinstance(value, base))
-    head = {_TAG: name}
+    head: Message = {_TAG: name}
     if type(value).__name__ != name:
         head["class"] = type(value).__name__
+    if hasattr(value, "_fields"):
+        head["names"] = [str(field) for field in value._fields]
     kinds = set(map(type, value)) if len(value) > 8 and name in ("list", "tuple") else set()
     kind = kinds.pop() if len(kinds) == 1 else None
     if kind in (float, bool) or (kind is int and max(map(abs, value)) < 2**63):
@@ -136,41 +182,31 @@ def _arguments(value: Any) -> list[Any] | None:
         return [value.days, value.seconds, value.microseconds]
     if kind is datetime.date:
         return [value.year, value.month, value.day]
-    if kind is datetime.time and value.tzinfo is None:
-        return [value.hour, value.minute, value.second, value.microsecond]
-    if kind is datetime.datetime and value.tzinfo is None:
-        return [value.year, value.month, value.day, value.hour, value.minute, value.second, value.microsecond]
+    if kind in (datetime.time, datetime.datetime):
+        day = [value.year, value.month, value.day] if kind is datetime.datetime else []
+        zone = None if value.tzinfo is None else text_of(value.tzinfo, repr)
+        return [*day, value.hour, value.minute, value.second, value.microsecond, zone, value.fold]
     return None
+
+
+class Zone(datetime.tzinfo):
+    """Stands for a time zone of which only its text is known."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+
+    def __repr__(self) -> str:
+        return self.text
+
+    def _unknown(self, when: Any) -> None:
+        return None
+
+    utcoffset = dst = tzname = _unknown
 
 
 _NUMBERS: dict[str, Any] = {
     t.__name__: t for t in (complex, Decimal, Fraction, datetime.timedelta, datetime.date, datetime.time, datetime.datetime)
 }
-
-
-def array_in(value: Any) -> Any:
-    """The array in a sparse matrix, a tensor, a series or a frame; None in anything else."""
-    if isinstance(value, (type, np.ndarray, np.generic)):
-        return None
-    try:
-        if hasattr(value, "toarray") or hasattr(value, "__array__"):
-            found = np.asarray(value.toarray() if hasattr(value, "toarray") else value)
-            return found if found.dtype.kind in PLAIN else None
-    except Exception:  # a tensor that is not on this device, and the like
-        return None
-    return None
-
-
-def fields_in(value: Any) -> Any:
-    """Names and values of the fields of a dataclass, or of an object whose text is an address; None of anything else."""
-    if isinstance(value, type):
-        return None
-    if dataclasses.is_dataclass(value):
-        return [(field.name, getattr(value, field.name)) for field in sorted(dataclasses.fields(value), key=lambda field: field.name)]
-    kept: Any = object.__repr__
-    if type(value).__repr__ is kept and getattr(value, "__dict__", None):
-        return sorted(vars(value).items())
-    return None
 
 
 def text_of(value: Any, how: Callable[[Any], str]) -> str:
@@ -179,6 +215,14 @@ def text_of(value: Any, how: Callable[[Any], str]) -> str:
         return how(value)
     except Exception:
         return "<no text>"
+
+
+def bare(value: Any) -> bool:
+    """Return whether the text of an object says nothing of what it holds: its class has no text of its own, or the text is an address."""
+    if isinstance(value, Opaque):
+        return value.bare
+    plain: Any = object.__repr__
+    return type(value).__repr__ is plain or " at 0x" in text_of(value, repr)
 
 
 def unpack(value: Any, blobs: Blobs) -> Any:
@@ -199,7 +243,8 @@ def unpack(value: Any, blobs: Blobs) -> Any:
     if tag == "bytes":
         return (bytearray if value.get("class") == "bytearray" else bytes).fromhex(value["hex"])
     if tag == "dict":
-        return {unpack(k, blobs): unpack(v, blobs) for k, v in value["items"]}
+        held = {unpack(k, blobs): unpack(v, blobs) for k, v in value["items"]}
+        return stand_in(value["class"], dict)(held) if "class" in value else held
     if tag == "objects":
         flat = np.empty(len(value["items"]), dtype=object)
         for i, item in enumerate(value["items"]):
@@ -210,7 +255,7 @@ def unpack(value: Any, blobs: Blobs) -> Any:
         if "of" in value:
             items = list(items) if value["of"] == "items" else items.tolist()
         base = {"list": list, "tuple": tuple, "set": set, "frozenset": frozenset}[tag]
-        return (stand_in(value["class"], base) if "class" in value else base)(items)
+        return (stand_in(value["class"], base, tuple(value.get("names", ()))) if "class" in value else base)(items)
     if tag == "kin":
         return stand_in(value["class"], {"int": int, "float": float, "str": str}[value["base"]])(unpack(value["value"], blobs))
     if tag == "held":
@@ -219,11 +264,16 @@ def unpack(value: Any, blobs: Blobs) -> Any:
         known = importlib.import_module("dpwitness.mechanisms.terms.classes").known_class
         return known(value["class"])(**{key: unpack(v, blobs) for key, v in value["fields"].items()})
     if tag == "exception":
-        return stand_in(value["class"], Exception)(value["text"])
+        error = stand_in(value["class"], Exception)(value["text"])
+        vars(error).update((name, unpack(v, blobs)) for name, v in value.get("items", ()))
+        return error
     if tag == "number":
-        return _NUMBERS[value["class"]](*value["items"])
+        return _number(value["class"], value["items"])
     if tag == "masked":
-        return np.ma.MaskedArray(unpack(value["data"], blobs), mask=unpack(value["mask"], blobs))
+        fill = unpack(value["fill"], blobs) if "fill" in value else None
+        return np.ma.MaskedArray(unpack(value["data"], blobs), mask=unpack(value["mask"], blobs), fill_value=fill)
+    if tag == "named":
+        return Named(value["text"])
     if tag == "columns":
         columns = [(name, unpack(column, blobs)) for name, column in value["items"]]
         whole = np.empty(value["shape"], dtype=[(name, c.dtype, c.shape[len(value["shape"]) :]) for name, c in columns])
@@ -236,13 +286,22 @@ def unpack(value: Any, blobs: Blobs) -> Any:
         return found
     if tag == "fields":
         found = stand_in(value["class"], Fields)()
-        found.__dict__.update((name, unpack(v, blobs)) for name, v in value["items"])
+        found.dpwitness_parts = [(name, unpack(v, blobs)) for name, v in value["items"]]
+        found.__dict__.update(found.dpwitness_parts)
         return found
     if tag == "other":
         found = stand_in(value["class"], Opaque)()
-        found.text = value["text"]
+        found.text, found.bare = value["text"], value.get("bare", True)
         return found
     raise ValueError(f"unknown tag {tag!r}")
+
+
+def _number(name: str, items: list[Any]) -> Any:
+    """A number or a time again; a zone of times is a stand-in."""
+    if name not in ("time", "datetime"):
+        return _NUMBERS[name](*items)
+    *clock, zone, fold = items
+    return _NUMBERS[name](*clock, None if zone is None else Zone(zone), fold=fold)
 
 
 def words(state: Any) -> Any:
@@ -265,6 +324,7 @@ class Opaque:
     """Stands for an object of which only its type's name and its text are known."""
 
     text = ""
+    bare = True
 
     def __repr__(self) -> str:
         return self.text
@@ -274,23 +334,21 @@ class Holder:
     """Stands for an object that is an array."""
 
     value: Any = None
+    dpwitness_holder = True
 
     def __array__(self, dtype: Any = None, copy: Any = None) -> Any:
         return np.asarray(self.value, dtype=dtype)
 
 
-class Fields:
-    """Stands for an object of which its type's name and its fields are known."""
+_STAND_INS: dict[Any, type] = {}
 
 
-_STAND_INS: dict[tuple[str, type], type] = {}
-
-
-def stand_in(name: str, base: type) -> Any:
-    """A class of this name, one for each (name, base)."""
-    if (name, base) not in _STAND_INS:
-        _STAND_INS[name, base] = type(name, (base,), {})
-    return _STAND_INS[name, base]
+def stand_in(name: str, base: type, fields: Any = ()) -> Any:
+    """A class of this name, one for each (name, base, fields); `fields` are the names of the items of a named tuple."""
+    key = name, base, fields
+    if key not in _STAND_INS:
+        _STAND_INS[key] = type(name, (base,), {"_fields": fields} if fields else {})
+    return _STAND_INS[key]
 
 
 def message(header: Message, blobs: Blobs) -> list[bytes]:
