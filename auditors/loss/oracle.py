@@ -1,7 +1,7 @@
 """Is the log-density that of the sampler? Asked before anything is concluded from it.
 
-Bets against it (`oracle_bets`, `scale_bets`), and tests of its total mass and of the ratio of two densities, share the probability `FALSE_ALARM` that a
-right one is refused. What only a computed law contradicts is no reason to refuse a density: the law may be wrong.
+Bets against it (`oracle_bets`, `scale_bets`), and tests of its total mass and of the ratio of two densities, share the probability
+`FALSE_ALARM` that a right one is refused. What only a computed law contradicts is no reason to refuse a density: the law may be wrong.
 
 **Bridge identity** (Meng and Wong 1996). For densities p, g: E_P[g / (p + g)] = E_G[p / (p + g)], both the integral of pg / (p + g). Both
 sides are means of variables in [0, 1], so they can be compared without any assumption on the weights p/g. If the log-density given for P is

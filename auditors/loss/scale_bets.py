@@ -1,9 +1,9 @@
 """Bets on more outputs that the noise has another scale or another center than the log-density states.
 
-The alternatives are fixed before the outputs are drawn, so that all outputs are bet on (theorem in `oracle_bets`). Each is the density under a
-map y -> c + s (y - c) + h with w = 1/2: near p, that is the density of half the change. The changes are the smallest that this number of
-outputs can show, and twice as much, by the Fisher information of scale and center that earlier outputs estimate. Few evaluations of the
-density for each output make these bets much cheaper than those of `oracle_bets`, which look for everything else.
+The alternatives are fixed before the outputs are drawn, so all outputs are bet on (theorem in `oracle_bets`). Each alternative is the
+density under a map y -> c + s (y - c) + h with w = 1/2: near p, that is the density of half the change. The changes are the smallest that
+this number of outputs can show, and twice as much, by the Fisher information of scale and center that earlier outputs estimate. Few
+evaluations of the density for each output make these bets much cheaper than those of `oracle_bets`, which look for everything else.
 """
 
 from __future__ import annotations

@@ -45,8 +45,8 @@ class CertifyResult(Result):
     mismatch : Mismatch or None
         How large a mismatch of sampler and density would have been noticed with probability 0.9, from the runs that were made.
     declared : bool
-        Whether sampler and density follow from one declared law of this package. If not, CERTIFIED needs `mismatch.scale` of at most 0.02 and
-        a claim with room for a noise scale that differs by it.
+        Whether sampler and density follow from one declared law of this package. If not, CERTIFIED needs `mismatch.scale` of at most 0.02
+        and a claim with room for a noise scale that differs by it.
     worst : WorstOutput or None
         For pure DP, the output at which the loss was found largest.
     """
