@@ -285,7 +285,7 @@ def _enclosed(result: CertifyResult, data: Json) -> list[tuple[str, str]]:
             ("route", result.route),
             ("evidence", result.evidence),
             ("upper end", result.upper_end),
-            ("density", result.mismatch),
+            ("density", result.about),
             ("how sure", f"confidence {result.confidence:.12g} of all that was sampled, {result.trials:,} runs, seed {result.seed}"),
             ("event", result.event),
         ]

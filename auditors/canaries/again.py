@@ -15,9 +15,14 @@ from dpwitness.mechanisms.terms.validation import InvalidArgument
 
 _CLOSE = 1e-3  # relative difference between a stated bound and a computed one: limits of curves are bisected to 1e-4
 
+LEAST = 0.95  # confidence, unless the user asks for less; the default of `audit_canaries`
 
-def certified_again(raw: Json) -> CanaryResult:
-    """What the counts of a checked witness certify. Raises InvalidArgument where they do not fit together."""
+
+def certified_again(raw: Json, confidence: float | None = None) -> CanaryResult:
+    """Return what the counts of a checked witness certify. Raise InvalidArgument if the counts contradict each other.
+
+    `confidence` is by default the recorded one, at least `LEAST`: whoever wrote the file chose the recorded one.
+    """
     claim, counts = held(exact_claim(raw["claim"], raw["claim_numbers"]), "witness"), raw["counts"]
     size, guesses, right, alpha, delta = (*(counts[key] for key in ("canaries", "guesses", "right")), raw["alpha"], raw["delta"])
     for path, least, most in (
@@ -34,11 +39,15 @@ def certified_again(raw: Json) -> CanaryResult:
     lower = lower_of(raw["method"], claim, right, guesses, size, delta, alpha, fixed=raw["fixed"])
     if not math.isclose(lower, float(raw["bound"]), rel_tol=1e-3):
         refuse("bound", f"be what the counts certify, {lower:.9g}", raw["bound"])
+    confidence = max(raw["confidence"], LEAST) if confidence is None else confidence
+    if confidence != raw["confidence"]:  # the same share of the error for each of the bounds that were tried
+        alpha *= (1 - confidence) / (1 - raw["confidence"])
+        lower = lower_of(raw["method"], claim, right, guesses, size, delta, alpha, fixed=raw["fixed"])
     return CanaryResult(
         name=raw["name"],
         claim=claim,
         verdict=Verdict.VIOLATED if lower > claim.parameter else Verdict.NOT_REFUTED,
-        confidence=raw["confidence"],
+        confidence=confidence,
         seed=raw["seed"],
         method=raw["method"],
         fixed=raw["fixed"],

@@ -1,7 +1,7 @@
 """Is the log-density that of the sampler? Asked before anything is concluded from it.
 
-Bets against it (`oracle_bets`), and tests of its total mass and of the ratio of two densities, share the probability `FALSE_ALARM` that a
-right one is refused. What only a computed law contradicts is no reason to refuse a density: the law may be wrong.
+Bets against it (`oracle_bets`, `scale_bets`), and tests of its total mass and of the ratio of two densities, share the probability
+`FALSE_ALARM` that a right one is refused. What only a computed law contradicts is no reason to refuse a density: the law may be wrong.
 
 **Bridge identity** (Meng and Wong 1996). For densities p, g: E_P[g / (p + g)] = E_G[p / (p + g)], both the integral of pg / (p + g). Both
 sides are means of variables in [0, 1], so they can be compared without any assumption on the weights p/g. If the log-density given for P is
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 FALSE_ALARM = 1e-6  # of all tests of one oracle together
 _MASS = 1e-6  # tolerance of a total mass that has been added up or integrated
 _PARTS = 8  # of the output space, by the log-ratio
-_BETS, _OTHERS = 0.7 * FALSE_ALARM, 0.3 * FALSE_ALARM
+_BETS, SCALE_ALARM, _OTHERS = 0.5 * FALSE_ALARM, 0.2 * FALSE_ALARM, 0.3 * FALSE_ALARM  # SCALE_ALARM: of `scale_bets`
 _FAINT = -690.0  # log-densities from here on may be the logarithm of a number that underflows
 
 
@@ -55,19 +55,21 @@ def rows_of(mechanism: Any, dataset: Any, size: int, rng: np.random.Generator) -
 
 def log_densities(mechanism: Any, rows: FloatArray, pair: Pair) -> tuple[FloatArray, FloatArray]:
     """(log p, log q) at each row; BadOracle where they are no log-densities."""
-    out = []
-    for name, dataset in (("D1", pair.d1), ("D0", pair.d0)):
-        try:
-            value = np.asarray(mechanism.log_density(rows, dataset), dtype=float)
-        except Exception as error:
-            raise BadOracle(f"log_density on {name} raises {type(error).__name__}: {error}") from error
-        if value.shape != (len(rows),):
-            raise BadOracle(f"log_density on {name} must have shape ({len(rows)},), got {value.shape}")
-        if np.isnan(value).any():
-            at = rows[int(np.flatnonzero(np.isnan(value))[0])]
-            raise BadOracle(f"log_density on {name} is NaN at {np.array2string(at, precision=6, threshold=6)}")
-        out.append(value)
-    return out[0], out[1]
+    return log_density_on(mechanism, rows, pair.d1, "D1"), log_density_on(mechanism, rows, pair.d0, "D0")
+
+
+def log_density_on(mechanism: Any, rows: FloatArray, dataset: Any, name: str) -> FloatArray:
+    """Return the log-density on one dataset at each row; raise BadOracle if a value cannot be a log-density."""
+    try:
+        value = np.asarray(mechanism.log_density(rows, dataset), dtype=float)
+    except Exception as error:
+        raise BadOracle(f"log_density on {name} raises {type(error).__name__}: {error}") from error
+    if value.shape != (len(rows),):
+        raise BadOracle(f"log_density on {name} must have shape ({len(rows)},), got {value.shape}")
+    if np.isnan(value).any():
+        at = rows[int(np.flatnonzero(np.isnan(value))[0])]
+        raise BadOracle(f"log_density on {name} is NaN at {np.array2string(at, precision=6, threshold=6)}")
+    return value
 
 
 @dataclass(frozen=True, eq=False)

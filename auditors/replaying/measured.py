@@ -59,8 +59,8 @@ def _rule(target: Json, what: str, trust: Trust) -> Callable[..., Any]:
     return found
 
 
-def judged(measured: Measured, function: Callable[..., Any], seed: int | None, name: str) -> SensitivityResult | UtilityResult:
-    """Evaluate the pair again, or measure the error again with fresh randomness."""
+def judged(measured: Measured, function: Callable[..., Any], confidence: float, seed: int, name: str) -> SensitivityResult | UtilityResult:
+    """Evaluate the pair again, or measure the error again under `seed`."""
     if not callable(function):
         raise InvalidArgument(f"replay: target must be a function, got {type(function).__name__}")
     raw = measured.raw
@@ -68,8 +68,7 @@ def judged(measured: Measured, function: Callable[..., Any], seed: int | None, n
         if measured.pair is not None:
             return sensitivity_at(function, raw["bound"], measured.pair, measured.norm, name=name)
         assert measured.claim is not None
-        seed = raw["seed"] + 1 if seed is None else seed
-        return audit_utility(function, measured.claim, runs=raw["runs"], confidence=raw["confidence"], seed=seed, name=name)
+        return audit_utility(function, measured.claim, runs=raw["runs"], confidence=confidence, seed=seed, name=name)
     except InvalidArgument:
         raise
     except Exception as error:  # the user's function, on what the file holds

@@ -24,6 +24,7 @@ from dpwitness.auditors.results.certify_result import CertifyResult
 from dpwitness.auditors.results.trace_result import TraceResult
 from dpwitness.auditors.results.verdicts import Verdict
 from dpwitness.auditors.results.witness_reading import KINDS, Witness, check_seal, load_json, read_checked
+from dpwitness.auditors.running.streams import fresh_seed
 from dpwitness.auditors.targets.locating import sha256_of
 from dpwitness.auditors.targets.naming import FOREIGN, describe_target, relative
 from dpwitness.auditors.targets.trust import Planned, Trust
@@ -32,8 +33,9 @@ from dpwitness.mechanisms.terms.jsonable import foreign_classes
 from dpwitness.mechanisms.terms.notions import Claim
 from dpwitness.mechanisms.terms.protocol import name_of
 from dpwitness.mechanisms.terms.reading import Json, shown
-from dpwitness.mechanisms.terms.validation import InvalidArgument, require_integer, require_runner, require_type
+from dpwitness.mechanisms.terms.validation import InvalidArgument, require_integer, require_probability, require_runner, require_type
 
+LEAST = 0.99  # confidence of a replay, unless the user asks for less: whoever wrote the witness chose the recorded one
 AnyResult = AuditResult | CertifyResult | SensitivityResult | UtilityResult | TraceResult | CanaryResult
 
 
@@ -44,14 +46,19 @@ def replay(
     allow: Sequence[str] = (),
     scores: Sequence[Any] | None = None,
     trials: int | None = None,
+    confidence: float | None = None,
     seed: int | None = None,
     executor: Executor | None = None,
     progress: Progress | None = None,
 ) -> AnyResult:
-    """Reach the verdict of a witness again.
+    """Test again what a witness says.
 
     Its event is tested with fresh randomness; a white-box witness has its privacy loss enclosed again, one of a sensitivity its pair
-    evaluated, one of a utility claim its error measured.
+    evaluated, one of a utility claim its error measured. Of a canary witness nothing is run: its counts are those of the file.
+
+    A mechanism that keeps the claim of the witness is VIOLATED with probability at most 1 - `confidence`, whoever wrote the witness. A
+    mechanism that breaks the claim is VIOLATED with high probability if its margin over the claim is large for the number of runs, and
+    with probability of about one half if the bound that these runs certify is just the claim.
 
     A witness is data that anybody may have written. Reading one imports nothing that it names. The target that it names is run if it is
     one of this project's mechanisms, lies under the current folder, or is named in `allow`; callables that are built in or of the standard
@@ -69,8 +76,11 @@ def replay(
         Stand in for the recorded scores of the same names, as `audit` takes them.
     trials : int, optional
         Runs of the mechanism; as many as certified the witness if left out.
+    confidence : float, optional
+        Of the verdict. By default the recorded one, but at least .99 (canaries: .95): the author of the witness chose the recorded one.
     seed : int, optional
-        Root seed; by default the recorded one plus one, so that no stream of the witness is used again.
+        Root seed, to repeat an earlier replay exactly. By default drawn from the operating system's entropy: with a seed that the witness
+        decides, its author could try seeds until a private mechanism seems to violate its claim. The result records the seed.
     executor, progress
         As in `audit`.
 
@@ -85,7 +95,7 @@ def replay(
         If the witness cannot be read or does not fit together, or its target is not there or may not run.
     """
     prepared = prepare(witness, mechanism=mechanism, allow=allow, scores=scores)
-    return prepared.run(prepared.load(), trials=trials, seed=seed, executor=executor, progress=progress)
+    return prepared.run(prepared.load(), trials=trials, confidence=confidence, seed=seed, executor=executor, progress=progress)
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,49 +141,63 @@ class Replay:
         mechanism: Any,
         *,
         trials: int | None = None,
+        confidence: float | None = None,
         seed: int | None = None,
         executor: Executor | None = None,
         progress: Progress | None = None,
     ) -> AnyResult:
-        """Replay on the mechanism that `load` gave."""
-        if seed is not None:
-            seed = require_integer("seed", seed, "replay", least=0)
+        """Replay on the mechanism that `load` gave. Arguments as in `replay`."""
+        drawn = seed is None
+        seed = fresh_seed() if seed is None else require_integer("seed", seed, "replay", least=0)
+        if confidence is not None:
+            require_probability("confidence", confidence, "replay")
         require_runner(executor, progress, None, "replay")
         notes = check_seal(self.raw, self.file)
         result: AnyResult
         if self.raw.get("kind") == "canaries":
             with _about(self.file):
-                counted = certified_again(self.raw)
-            return replace(counted, notes=("replay of a canary witness: its bound, computed from its counts again", *notes, *counted.notes))
+                counted = certified_again(self.raw, confidence)
+            told = (
+                "replay of a canary witness: its bound, computed from its counts again; nothing was run, the counts are those of the file"
+            )
+            return replace(counted, notes=(told, *self._chance(counted.confidence, None), *notes, *counted.notes))
+        sure = max(self.raw.get("confidence", LEAST), LEAST) if confidence is None else confidence
         if self.raw.get("kind") in KINDS:
             with _about(self.file):
                 measured = read_measured(self.raw, self.trust)
-            result = judged(measured, mechanism, seed, self._name(mechanism))
+            result = judged(measured, mechanism, sure, seed, self._name(mechanism))
             told = f"replay of a {self.raw['kind']} witness"
         elif self.raw.get("kind") == "trace":
             with _about(self.file):
-                result = traced_again(self.raw, mechanism, seed, self._name(mechanism), self._target(mechanism), self.trust)
+                result = traced_again(self.raw, mechanism, sure, seed, self._name(mechanism), self._target(mechanism), self.trust)
             told = "replay of a trace: what was found then was " + "; ".join(f["kind"] for f in self.raw["findings"])
         else:
             with _about(self.file):
                 found = read_checked(self.raw, self.file, self.trust.class_of)
                 claims = _claims(found, mechanism)
-            result = self._again(found, mechanism, trials, seed, executor, progress)
+            result = self._again(found, mechanism, trials, sure, seed, executor, progress)
             told = f"replay of a witness at the {found.level} level that certified {found.claim.symbol} > {found.bound:.4g}"
             notes = (*claims, *notes)
-        more = (told, self._ran(result), *self._source(), *notes)
+        more = (told, self._ran(result), *self._chance(sure, seed if drawn else None), *self._source(), *notes)
         # an ERROR, and what was interrupted, is told by its first note: the cause
         cause_first = result.verdict in (Verdict.ERROR, Verdict.INCONCLUSIVE)
         return replace(result, notes=(*result.notes, *more) if cause_first else (*more, *result.notes))
 
     def _again(
-        self, found: Witness, mechanism: Any, trials: int | None, seed: int | None, executor: Executor | None, progress: Progress | None
+        self,
+        found: Witness,
+        mechanism: Any,
+        trials: int | None,
+        confidence: float,
+        seed: int,
+        executor: Executor | None,
+        progress: Progress | None,
     ) -> AuditResult | CertifyResult:
         trials = require_integer("trials", max(found.rounds, 1000) if trials is None else trials, "replay", least=1000, most=10**12)
         common: dict[str, Any] = {
             "claim": found.claim,
-            "confidence": found.confidence,
-            "seed": found.seed + 1 if seed is None else seed,
+            "confidence": confidence,
+            "seed": seed,
             "name": self._name(mechanism),
             "target": self._target(mechanism),
         }
@@ -220,14 +244,31 @@ class Replay:
         recorded = self.raw["name"]
         return told if recorded == result.name else f"{told}; the witness calls it {shown(recorded)}"
 
+    def _chance(self, confidence: float, drawn: int | None) -> tuple[str, ...]:
+        """Notes on the confidence of this replay, and on the seed that was drawn for it."""
+        if self.raw.get("kind") == "sensitivity":
+            return ()
+        notes = []
+        if drawn is not None:
+            notes.append(f"seed {drawn}, drawn for this replay from the operating system's entropy: the same seed repeats it")
+        recorded = self.raw["confidence"]
+        if confidence != recorded:
+            notes.append(f"the replay has confidence {confidence:.12g}; the witness was recorded at {recorded:.12g}")
+        return tuple(notes)
+
     def _source(self) -> tuple[str, ...]:
         """A note where the source of the target is not what it was."""
-        recorded = self.raw.get("source")
-        if not recorded or self.plan is None or self.plan.file is None or self.plan.file.suffix != ".py":
-            return ()
-        if sha256_of(self.plan.file) == recorded["sha256"]:
+        if not self.source_changed or self.plan is None or self.plan.file is None:
             return ()
         return (f"the source of the target, {self.plan.file.name}, is not what it was when the witness was written",)
+
+    @property
+    def source_changed(self) -> bool:
+        """Whether the source of the target that the witness names has changed since the witness was written."""
+        recorded = self.raw.get("source")
+        if not recorded or self.plan is None or self.plan.file is None or self.plan.file.suffix != ".py":
+            return False
+        return bool(sha256_of(self.plan.file) != recorded["sha256"])
 
 
 @contextlib.contextmanager

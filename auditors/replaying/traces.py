@@ -13,9 +13,8 @@ from dpwitness.mechanisms.terms.notions import exact_claim
 from dpwitness.mechanisms.terms.reading import Json
 
 
-def traced_again(raw: Json, mechanism: Any, seed: int | None, name: str, target: Json | None, trust: Trust) -> TraceResult:
-    """The trace of a checked witness, under another seed; nothing that its primitives name is imported for them."""
+def traced_again(raw: Json, mechanism: Any, confidence: float, seed: int, name: str, target: Json | None, trust: Trust) -> TraceResult:
+    """Trace the pair of a checked witness under `seed`; nothing that its primitives name is imported for them."""
     pair, claim = read_pair(raw["pair"], trust.class_of), exact_claim(raw["claim"], raw["claim_numbers"])
     primitives = given(raw["primitives"], "replay", required=False)
-    seed = raw["seed"] + 1 if seed is None else seed
-    return trace(mechanism, pair, claim, primitives, confidence=raw["confidence"], seed=seed, name=name, target=target, confirm=False)
+    return trace(mechanism, pair, claim, primitives, confidence=confidence, seed=seed, name=name, target=target, confirm=False)

@@ -6,6 +6,7 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
+from dpwitness.auditors.loss.mismatch import Mismatch
 from dpwitness.auditors.loss.search import WorstOutput
 from dpwitness.auditors.results.ends import grade_of
 from dpwitness.auditors.results.verdicts import SCHEMA, Result, Verdict, environment, strict
@@ -23,9 +24,9 @@ class CertifyResult(Result):
     Attributes
     ----------
     verdict : Verdict
-        About the density: VIOLATED if the lower end exceeds the claim and is proved or statistical, CERTIFIED (for this pair) if the upper
-        end does not exceed it and is proved or statistical, SUPPORTED if it does not but is numerical or assumed, INCONCLUSIVE otherwise,
-        ERROR if log-density and sampler contradict each other.
+        VIOLATED if the lower end of the density exceeds the claim and is proved or statistical, CERTIFIED (for this pair) if the upper end
+        does not exceed it and is proved or statistical, also for the sampler: see `declared`. SUPPORTED if it does not exceed it but is
+        numerical or assumed, INCONCLUSIVE otherwise, ERROR if log-density and sampler contradict each other.
     evidence : {"proved", "statistical", "numerical", "assumed"}
         What the verdict rests on: the end that decided it.
     route : str
@@ -41,8 +42,11 @@ class CertifyResult(Result):
         The privacy profile.
     fpr, tpr_lower, tpr_upper : array
         The best attacker's true-positive rate at each false-positive rate. Empty where outputs were sampled.
-    mismatch : str
-        How large a mismatch of sampler and density would have been seen.
+    mismatch : Mismatch or None
+        How large a mismatch of sampler and density would have been noticed with probability 0.9, from the runs that were made.
+    declared : bool
+        Whether sampler and density follow from one declared law of this package. If not, CERTIFIED needs `mismatch.scale` of at most 0.02
+        and a claim with room for a noise scale that differs by it.
     worst : WorstOutput or None
         For pure DP, the output at which the loss was found largest.
     """
@@ -68,7 +72,8 @@ class CertifyResult(Result):
     trials: int
     worst: WorstOutput | None = None
     lower_end: str = "numerical"
-    mismatch: str = ""
+    mismatch: Mismatch | None = None
+    declared: bool = False
     notes: tuple[str, ...] = ()
     target: Json | None = None
     seconds: float = 0.0
@@ -103,9 +108,15 @@ class CertifyResult(Result):
             return self.worst.describe()
         return f"outputs whose privacy loss exceeds {self.epsilon_lower:.6g}"
 
+    @property
+    def about(self) -> str:
+        """What the verdict is about, and how large a mismatch of sampler and density would have been noticed."""
+        told = "sampler and density follow from one declared law" if self.declared else "from the density"
+        return told if self.mismatch is None else f"{told}; {self.mismatch.describe()}"
+
     def headline(self) -> str:
         symbol, ends = self.claim.symbol, f"[{self.parameter_lower:.5g}, {self.parameter_upper:.5g}]"
-        how = f"about the density; {self.route}; lower end: {self.lower_end}; upper end: {self.upper_end}"
+        how = f"{self.about}; {self.route}; lower end: {self.lower_end}; upper end: {self.upper_end}"
         if self.verdict is Verdict.VIOLATED and math.isinf(self.parameter_lower):
             return f"VIOLATED: no finite {symbol} holds on this pair, against the claim {self.claim} ({how})"
         if self.verdict is Verdict.VIOLATED:
@@ -143,7 +154,9 @@ class CertifyResult(Result):
             "confidence": self.confidence,
             "seed": self.seed,
             "trials": self.trials,
-            "mismatch": self.mismatch,
+            "mismatch": self.mismatch.describe() if self.mismatch else "",
+            "noticed": self.mismatch.to_json() if self.mismatch else None,
+            "declared": self.declared,
             "notes": list(self.notes),
             "target": self.target,
             "environment": environment(),

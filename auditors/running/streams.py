@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import secrets
 from typing import Any
 
 import numpy as np
@@ -11,11 +12,17 @@ from numpy.random.bit_generator import ISpawnableSeedSequence
 from numpy.typing import NDArray
 
 _WORDS = 3  # of 64 bits, that seed an SFC64
+_FRESH_BITS = 48  # few enough that every JSON reader keeps the number exactly
 
 
 def audit_key(name: str) -> int:
     """A 64-bit number for an audit's name, the same in every process."""
     return int.from_bytes(hashlib.blake2b(name.encode(errors="backslashreplace"), digest_size=8).digest())
+
+
+def fresh_seed() -> int:
+    """Return a seed from the operating system's entropy, which nobody can know or choose in advance."""
+    return secrets.randbits(_FRESH_BITS)
 
 
 def stream(seed: int, *key: int) -> Generator:

@@ -52,7 +52,7 @@ def replay(args: argparse.Namespace, witness: Json) -> int:
     from dpwitness.proofs_checks import settle
     from dpwitness.proofs_checks.engine.ledger import declaration
 
-    for option in ("trials", "workers", "executor", "ship", "target", "allow", "summary"):
+    for option in ("trials", "confidence", "workers", "executor", "ship", "target", "allow", "summary"):
         if getattr(args, option, None) not in (None, [], 1):
             raise InvalidArgument(f"--{option} must go with the witness of an audit, a claim is checked where it was found to fail")
     if args.report is not None:
@@ -62,15 +62,15 @@ def replay(args: argparse.Namespace, witness: Json) -> int:
     if args.target is not None or args.allow:
         raise InvalidArgument("--target and --allow must go with the witness of an audit: a claim names no target")
     settings = {name: tuple(v) if isinstance(v, list) else float(v) for name, v in witness["settings"].items()}
-    found = settle(declaration(witness["name"]), settings, seed=1 if args.seed is None else args.seed)
-    return _tell(args, found)
+    print(f"checks the claim with seed {args.seed}", file=sys.stderr if args.json else sys.stdout, flush=True)
+    found = settle(declaration(witness["name"]), settings, seed=args.seed)
+    return _tell(args, found, {"seed": args.seed})
 
 
-def _tell(args: argparse.Namespace, found: ClaimFinding) -> int:
-    """Print one finding; its exit code."""
-
+def _tell(args: argparse.Namespace, found: ClaimFinding, more: Json | None = None) -> int:
+    """Print one finding, with `more` in its JSON; return its exit code."""
     if args.json:
-        print_json(found.to_json())
+        print_json(found.to_json() | (more or {}))
     else:
         print(f"{found.name}  {found.headline()}  ({found.evidence.method}; {found.grade}, {found.scope}; {found.seconds:.1f} s)")
     return _code([found.claim_verdict.value])

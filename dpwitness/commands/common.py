@@ -38,7 +38,9 @@ def coloring(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--color", choices=WHEN, default=argparse.SUPPRESS, help=told)
 
 
-def running(parser: argparse.ArgumentParser, seconds: str = "") -> None:
+def running(
+    parser: argparse.ArgumentParser, seconds: str = "", seed: str = "root of all randomness: the same seed gives the same counts"
+) -> None:
     """Options of every command that runs mechanisms; `seconds` says what may take a time instead of a number of runs."""
     budget = parser.add_mutually_exclusive_group()
     budget.add_argument(
@@ -47,7 +49,7 @@ def running(parser: argparse.ArgumentParser, seconds: str = "") -> None:
     if seconds:
         told = f"about how long {seconds} may take, instead of --trials: runs are timed, and their number is fixed and told beforehand"
         budget.add_argument("--seconds", type=SECONDS, metavar="S", help=told)
-    parser.add_argument("--seed", type=SEED, metavar="S", help="root of all randomness: the same seed gives the same counts")
+    parser.add_argument("--seed", type=SEED, metavar="S", help=seed)
     workers(parser)
     parser.add_argument(
         "--report", metavar="DIR", help="write audit.md, audit.sarif, audit.json, plots, and witness-*.json for each violation"
@@ -238,12 +240,16 @@ def _next(args: argparse.Namespace, result: Result, code: int, report: Path | No
     level = getattr(result, "bit_level", None)
     leaky = level is not None and level.verdict is Verdict.VIOLATED
     if args.command == "replay":
-        if code == VIOLATED:
+        if code == VIOLATED and isinstance(result, CanaryResult):
+            step = "the bound follows from the counts of the file; nothing was run: audit the canaries again to confirm the counts"
+        elif code == VIOLATED:
             step = "the violation is confirmed: repair the mechanism or withdraw its claim"
         elif isinstance(result, TraceResult) and result.findings:
             step = "the trace shows it again: look at the lines that the findings name"
         elif isinstance(result, CanaryResult):
             step = "the counts do not break this claim"
+        elif getattr(args, "source_changed", False) and result.verdict is not Verdict.ERROR:
+            step = "the witness no longer reproduces; the source has changed since: if it was repaired, audit the repaired source"
         else:
             step = "the witness was not confirmed: raise --trials, or check that the mechanism is the one that was audited"
     elif result.verdict is Verdict.INCONCLUSIVE and not isinstance(result, CertifyResult | TraceResult):

@@ -1,4 +1,4 @@
-"""``dpwitness replay``: the event of a witness again, on fresh randomness."""
+"""``dpwitness replay``: test the event of a witness again, with fresh randomness."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 from dpwitness.commands import claims
-from dpwitness.commands.common import Command, conclude, running
+from dpwitness.commands.common import CONFIDENCE, Command, conclude, running
 from dpwitness.console import bar
 from dpwitness.ending import apart
 
@@ -24,19 +24,24 @@ def arguments(command: Command) -> None:
         default=[],
         help="let the witness run this target of its own although it lies outside the current folder; again for more",
     )
-    running(replay)
+    replay.add_argument(
+        "--confidence", type=CONFIDENCE, metavar="C", help="of the verdict; default: the recorded one, but at least 0.99 (canaries: 0.95)"
+    )
+    running(replay, seed="to repeat an earlier replay exactly; default: drawn from the operating system's entropy, shown and recorded")
 
 
 def run(args: argparse.Namespace) -> int:
     """``dpwitness replay``."""
     from dpwitness.auditors.replaying.replay import arguments_of, prepare
     from dpwitness.auditors.results.witness_reading import check_seal, load_json
+    from dpwitness.auditors.running.streams import fresh_seed
     from dpwitness.inputs import load, workers
     from dpwitness.reports.audit.report import check_writable
 
     raw, file = load_json(args.witness)
     if raw.get("kind") == "claim":
         check_seal(raw, file)
+        args.seed = fresh_seed() if args.seed is None else args.seed
         return claims.replay(args, raw)
     if args.report is not None:
         check_writable(args.report)
@@ -44,12 +49,13 @@ def run(args: argparse.Namespace) -> int:
     if args.target is not None:
         given, _, _ = load(args.target, arguments_of(raw["target"]))
     prepared = prepare(args.witness, mechanism=given, allow=args.allow, called=args.target or "")
+    args.source_changed = prepared.source_changed
     print(f"replays {prepared.told()}", file=sys.stderr if args.json else sys.stdout, flush=True)
     with apart():
         mechanism = prepared.load()
     drawn = bar()
     with workers(args, mechanism) as executor, apart():
-        result = prepared.run(mechanism, trials=args.trials, seed=args.seed, executor=executor, progress=drawn)
+        result = prepared.run(mechanism, trials=args.trials, confidence=args.confidence, seed=args.seed, executor=executor, progress=drawn)
     if drawn is not None:
         drawn.close()
     return conclude(args, [result], title=f"Replay of {Path(args.witness).name}")

@@ -18,6 +18,7 @@ from dpwitness.mechanisms.terms.datasets import LabelledVectors
 from dpwitness.mechanisms.terms.notions import PureDP
 from dpwitness.mechanisms.terms.optional import offered_when
 from dpwitness.mechanisms.terms.pairs import Pair
+from dpwitness.mechanisms.terms.powers import one_law
 from dpwitness.mechanisms.terms.protocol import FloatArray, Truth
 from dpwitness.mechanisms.terms.validation import InvalidArgument, require
 from dpwitness.mechanisms.textbook.categorical import output_rows
@@ -64,6 +65,7 @@ class Organisations:
     __hash__ = None  # type: ignore[assignment]
 
 
+@one_law
 @dataclass(frozen=True, slots=True, eq=False)
 class MirrorAveraging:
     """Each organisation releases a private ridge estimate; the centre averages them by their fit to its own, unprotected records.

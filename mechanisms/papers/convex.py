@@ -24,6 +24,7 @@ from dpwitness.mechanisms.papers.logistic import NOISES, radial_noise
 from dpwitness.mechanisms.terms.datasets import LabelledVectors
 from dpwitness.mechanisms.terms.notions import PureDP
 from dpwitness.mechanisms.terms.pairs import Pair
+from dpwitness.mechanisms.terms.powers import one_law
 from dpwitness.mechanisms.terms.protocol import FloatArray, Truth
 from dpwitness.mechanisms.terms.validation import InvalidArgument, require, shown
 
@@ -73,6 +74,7 @@ class QuadraticPenalty:
         return np.broadcast_to(self.weight * np.eye(w.shape[1]), (*w.shape, w.shape[1]))
 
 
+@one_law
 @dataclass(frozen=True, slots=True)
 class ConvexObjectivePerturbation(ObjectiveBalls):
     """Theorem 3: b = B u with u uniform on the sphere and B Laplace of standard deviation 2 kappa/epsilon; release argmin F(w) + <b, w>.

@@ -22,6 +22,7 @@ from dpwitness.mechanisms.terms.datasets import LinearCosts
 from dpwitness.mechanisms.terms.notions import ApproxDP
 from dpwitness.mechanisms.terms.optional import offered_when
 from dpwitness.mechanisms.terms.pairs import Pair
+from dpwitness.mechanisms.terms.powers import one_law
 from dpwitness.mechanisms.terms.protocol import FloatArray, Truth
 from dpwitness.mechanisms.terms.validation import InvalidArgument, require, shown
 from dpwitness.mechanisms.textbook.categorical import SoftmaxDraw, draw_index, index_draws, log_softmax, output_rows, sum_of_entries
@@ -33,6 +34,7 @@ Adversary = Callable[[int, Any, Any, Any], None]
 _MOST_ROWS = 2_000_000
 
 
+@one_law
 @dataclass(frozen=True, slots=True)
 class PrivateFTRL:
     """Entropic follow the regularised leader over `actions` experts; releases the T actions it plays, numbered from 0.

@@ -31,6 +31,7 @@ from dpwitness.mechanisms.papers.erm import (
 from dpwitness.mechanisms.terms.datasets import LabelledVectors
 from dpwitness.mechanisms.terms.notions import ApproxDP, PureDP
 from dpwitness.mechanisms.terms.pairs import Pair
+from dpwitness.mechanisms.terms.powers import one_law
 from dpwitness.mechanisms.terms.protocol import FloatArray, Truth
 from dpwitness.mechanisms.terms.validation import InvalidArgument, require, require_positive, shown
 
@@ -118,6 +119,7 @@ class _GLM:
         return replaced(self.records, (x, first), (-x if flip else x, second), why, label=self._labels()[-1])
 
 
+@one_law
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GLMOutputPerturbation(OutputBalls, _GLM):
     """Equation (3): theta_hat + b.
@@ -183,6 +185,7 @@ class GLMOutputPerturbation(OutputBalls, _GLM):
         return SphericalNoise(self.noise, rate, dimension)
 
 
+@one_law
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GLMObjectivePerturbation(ObjectiveBalls, _GLM):
     """Equation (4): argmin of the regularised risk plus <b, theta>/n.

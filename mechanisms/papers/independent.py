@@ -27,6 +27,7 @@ from dpwitness.mechanisms.papers.learner import LearnerMechanism
 from dpwitness.mechanisms.terms.datasets import LabelledVectors
 from dpwitness.mechanisms.terms.optional import offered_when
 from dpwitness.mechanisms.terms.pairs import Pair
+from dpwitness.mechanisms.terms.powers import one_law
 from dpwitness.mechanisms.terms.protocol import FloatArray, Truth
 from dpwitness.mechanisms.terms.validation import InvalidArgument, require, require_positive, shown
 from dpwitness.mechanisms.textbook.categorical import output_rows
@@ -35,6 +36,7 @@ _RELEASES = ["full", "outputs", "weights"]
 _MOST_POINTS = 2048  # of a net, whose Gram matrix is held
 
 
+@one_law
 @dataclass(frozen=True, slots=True)
 class TestDataIndependentLearner(LearnerMechanism):
     """B rounds of: draw a point where w_t and w* disagree, test the disagreement with noise, correct w_t if it is large.

@@ -20,6 +20,7 @@ from dpwitness.mechanisms.papers.learner import LearnerMechanism, Predictor
 from dpwitness.mechanisms.terms.datasets import LabelledVectors
 from dpwitness.mechanisms.terms.optional import offered_when
 from dpwitness.mechanisms.terms.pairs import Pair
+from dpwitness.mechanisms.terms.powers import one_law
 from dpwitness.mechanisms.terms.protocol import FloatArray, Truth
 from dpwitness.mechanisms.terms.validation import InvalidArgument, require, shown
 from dpwitness.mechanisms.textbook.categorical import output_rows
@@ -31,6 +32,7 @@ Constants = Literal["printed", "theorem9", "repaired"]
 Rule = Callable[[int, Any, Any, Any, Any], None]
 
 
+@one_law
 @dataclass(frozen=True, slots=True, eq=False)
 class PrivateInteractivePrediction(LearnerMechanism):
     """Answers T test points with w*'s predictions; one row is the T answers, NaN from the halt on.

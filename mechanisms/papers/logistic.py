@@ -30,6 +30,7 @@ from dpwitness.mechanisms.papers.erm import (
 from dpwitness.mechanisms.terms.datasets import LabelledVectors
 from dpwitness.mechanisms.terms.notions import PureDP
 from dpwitness.mechanisms.terms.pairs import Pair
+from dpwitness.mechanisms.terms.powers import one_law
 from dpwitness.mechanisms.terms.protocol import FloatArray, Truth
 from dpwitness.mechanisms.terms.validation import require
 
@@ -69,6 +70,7 @@ class _Logistic:
         return LabelledBall(self.dimension, self.records)
 
 
+@one_law
 @dataclass(frozen=True, slots=True)
 class LogisticOutputPerturbation(OutputBalls, _Logistic):
     """Algorithm 1 (sensitivity method): the minimiser of lambda/2 |w|^2 + mean_i log(1 + exp(-y_i w.x_i)), plus noise.
@@ -136,6 +138,7 @@ class LogisticOutputPerturbation(OutputBalls, _Logistic):
         return Problem.of(data, LOGISTIC, n_lambda), radial_noise(self.noise, n_lambda * self.epsilon / 2, data.dimension)
 
 
+@one_law
 @dataclass(frozen=True, slots=True)
 class LogisticObjectivePerturbation(ObjectiveBalls, _Logistic):
     """Algorithm 2 (new method): argmin_w lambda/2 |w|^2 + b.w/n + mean_i log(1 + exp(-y_i w.x_i)).

@@ -26,6 +26,7 @@ from dpwitness.mechanisms.terms.datasets import LabelledVectors
 from dpwitness.mechanisms.terms.notions import PureDP
 from dpwitness.mechanisms.terms.optional import offered_when
 from dpwitness.mechanisms.terms.pairs import Pair
+from dpwitness.mechanisms.terms.powers import one_law
 from dpwitness.mechanisms.terms.protocol import FloatArray, Truth
 from dpwitness.mechanisms.terms.validation import InvalidArgument, require, require_one_of
 from dpwitness.mechanisms.textbook.categorical import output_rows
@@ -39,6 +40,7 @@ _ON_SPHERE = 1e-11
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(24)
 
 
+@one_law
 @dataclass(frozen=True, slots=True)
 class PrivateRidge(ObjectiveBalls):
     """Releases one private ridge estimate, a vector of length p.

@@ -26,6 +26,7 @@ from dpwitness.mechanisms.terms.datasets import LabelledVectors
 from dpwitness.mechanisms.terms.notions import ApproxDP, PureDP
 from dpwitness.mechanisms.terms.optional import offered_when
 from dpwitness.mechanisms.terms.pairs import Pair
+from dpwitness.mechanisms.terms.powers import one_law
 from dpwitness.mechanisms.terms.protocol import FloatArray, Truth
 from dpwitness.mechanisms.terms.validation import InvalidArgument, require, require_integer, require_one_of, require_probability, shown
 from dpwitness.mechanisms.textbook.categorical import SoftmaxDraw, frequency_draws, log_softmax, output_rows
@@ -34,6 +35,7 @@ Draws = Literal["pure", "approximate", "approximate_repaired"]
 _MOST_ROWS = 1_000_000
 
 
+@one_law
 class SimplexMinimiser(NamedTuple):
     """The minimiser with its certificate.
 
@@ -45,6 +47,7 @@ class SimplexMinimiser(NamedTuple):
     error: float
 
 
+@one_law
 @dataclass(frozen=True, slots=True)
 class SimplexSampling:
     """Releases the frequencies (p numbers) of m indices drawn from the minimiser.

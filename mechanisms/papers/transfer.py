@@ -20,6 +20,7 @@ from dpwitness.mechanisms.papers.ridge import constrained_solution
 from dpwitness.mechanisms.terms.datasets import LabelledVectors
 from dpwitness.mechanisms.terms.optional import offered_when
 from dpwitness.mechanisms.terms.pairs import Pair
+from dpwitness.mechanisms.terms.powers import one_law
 from dpwitness.mechanisms.terms.protocol import FloatArray, Truth
 from dpwitness.mechanisms.terms.validation import require, require_positive
 from dpwitness.mechanisms.textbook.additive import Laplace
@@ -28,6 +29,7 @@ from dpwitness.mechanisms.textbook.categorical import output_rows
 _CHUNK = 1024  # rows whose noisy answers are held at once when only weights are released
 
 
+@one_law
 @dataclass(frozen=True, slots=True, eq=False)
 class TestDataDependentLearner(LearnerMechanism):
     """Noisy predictions of w* at T public points, and the weights fitted to them.

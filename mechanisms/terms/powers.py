@@ -7,9 +7,39 @@ until the two ends agree; it needs `log_density_ball`, and each other power make
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+import inspect
+from pathlib import Path
+from typing import Any, Protocol, TypeVar
 
 from dpwitness.mechanisms.terms.protocol import FloatArray
+
+T = TypeVar("T", bound=type)
+
+_HOME = Path(__file__).parents[1]
+_ONE_LAW: set[type] = set()
+
+
+def one_law(mechanism: T) -> T:
+    """Mark a class whose ``sample`` and ``log_density`` follow from one declared law: that of the parameters in its docstring.
+
+    The project's tests compare both methods, and `certify` takes the density of a marked class for the sampler's. The mark has an effect on
+    classes of this package only: not on a user's class, and not on a subclass of a marked one. No attribute replaces it.
+    """
+    if _written_here(mechanism):
+        _ONE_LAW.add(mechanism)
+    return mechanism
+
+
+def states_one_law(mechanism: Any) -> bool:
+    """Whether sampler and density come from one declared law of this package: see `one_law`."""
+    cls = type(mechanism)
+    return cls in _ONE_LAW and _written_here(cls) and not {"sample", "log_density"} & set(getattr(mechanism, "__dict__", ()))
+
+
+def _written_here(cls: type) -> bool:
+    """Whether both methods are functions whose source lies in this package."""
+    codes = [getattr(getattr(cls, name, None), "__code__", None) for name in ("sample", "log_density")]
+    return all(inspect.iscode(code) and Path(code.co_filename).is_relative_to(_HOME) for code in codes)
 
 
 def offers(mechanism: Any, power: Any) -> bool:

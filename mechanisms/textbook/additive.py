@@ -34,6 +34,7 @@ from dpwitness.mechanisms.numerics.laws import (
 from dpwitness.mechanisms.terms.notions import GDP, ApproxDP, PureDP
 from dpwitness.mechanisms.terms.optional import offered_when
 from dpwitness.mechanisms.terms.pairs import Pair
+from dpwitness.mechanisms.terms.powers import one_law
 from dpwitness.mechanisms.terms.protocol import FloatArray, Truth
 from dpwitness.mechanisms.terms.validation import InvalidArgument, require, require_integer
 
@@ -56,6 +57,7 @@ def _require_grid_multiple(owner: str, sensitivity: float) -> None:
         raise InvalidArgument(f"{owner}: sensitivity must be a multiple of 2^-10 in grid arithmetic, got {sensitivity!r}")
 
 
+@one_law
 @dataclass(frozen=True, slots=True)
 class Laplace(BallsOnLine):
     """The Laplace mechanism on the sum of the records.
@@ -153,6 +155,7 @@ class Laplace(BallsOnLine):
         return np.array([self._center(dataset)])
 
 
+@one_law
 @dataclass(frozen=True, slots=True)
 class Geometric(BallsOnLine):
     """The two-sided geometric mechanism on the number of ones among the records.
@@ -212,6 +215,7 @@ class Geometric(BallsOnLine):
         return np.asarray((self._count(dataset) + np.arange(-reach, reach + 1.0))[:, None])
 
 
+@one_law
 @dataclass(frozen=True, slots=True)
 class TruncatedGeometric(Geometric):
     """The truncated geometric mechanism: `Geometric`, its output clamped to [low, high].
@@ -316,6 +320,7 @@ def _epsilon_of_shift(mu: float, delta: float, steps: int) -> float:
     return float(brentq(excess, 0.0, high, xtol=1e-13, rtol=1e-13))
 
 
+@one_law
 @dataclass(frozen=True, slots=True)
 class Gaussian(BallsOnLine):
     """The Gaussian mechanism on the sum of the records, with the smallest sigma that keeps the promise.

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from dpwitness.mechanisms.balls.ball import Ball, Box, Listed, pick, softmax
 from dpwitness.mechanisms.numerics.drawing import Draws
 from dpwitness.mechanisms.numerics.jit import jit
+from dpwitness.mechanisms.terms.powers import one_law
 from dpwitness.mechanisms.terms.protocol import FloatArray
 from dpwitness.mechanisms.terms.validation import InvalidArgument, require, shown
 
@@ -156,6 +157,7 @@ def output_rows(outputs: Any, width: int, owner: str) -> FloatArray:
     return rows
 
 
+@one_law
 @dataclass(frozen=True, slots=True)
 class SoftmaxDraw(Listed):
     """One index drawn with probability proportional to exp(dataset[j]): a factor of the mechanisms that release several such draws.

@@ -13,11 +13,13 @@ from dpwitness.mechanisms.numerics.drawing import Draws
 from dpwitness.mechanisms.numerics.laws import as_whole, laplace_draws, laplace_log_density
 from dpwitness.mechanisms.terms.notions import PureDP
 from dpwitness.mechanisms.terms.pairs import Pair
+from dpwitness.mechanisms.terms.powers import one_law
 from dpwitness.mechanisms.terms.protocol import FloatArray, Truth
 from dpwitness.mechanisms.terms.validation import InvalidArgument, require
 from dpwitness.mechanisms.textbook.vectors import LaplaceFactor, laplace_factors
 
 
+@one_law
 @dataclass(frozen=True, slots=True)
 class NoisyHistogram:
     """Counts of the records per category, each with Laplace noise.

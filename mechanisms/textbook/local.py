@@ -23,6 +23,7 @@ from dpwitness.mechanisms.numerics.jit import jit
 from dpwitness.mechanisms.numerics.laws import as_whole, column
 from dpwitness.mechanisms.terms.notions import PureDP
 from dpwitness.mechanisms.terms.pairs import Pair
+from dpwitness.mechanisms.terms.powers import one_law
 from dpwitness.mechanisms.terms.protocol import FloatArray, Truth
 from dpwitness.mechanisms.terms.validation import InvalidArgument, require, shown
 
@@ -43,6 +44,7 @@ def fill_response(value: int, categories: int, lie: float, out: FloatArray, rng:
         out[i, 0] = value if u >= lie else (other if other < value else other + 1.0)
 
 
+@one_law
 @dataclass(frozen=True, slots=True)
 class RandomizedResponse(Listed):
     """Tell the truth with probability e^epsilon / (e^epsilon + categories - 1), otherwise name another category, evenly.
@@ -216,6 +218,7 @@ class _BloomReport(ABC):
         return [(bit, np.array([a]), np.array([b])) for a, b in zip(self._bloom(d0), self._bloom(d1), strict=True)]
 
 
+@one_law
 @dataclass(frozen=True, slots=True)
 class OneTimeRappor(_BloomReport):
     """One-time RAPPOR: the permanent randomised response of a Bloom filter, sent once.
@@ -241,6 +244,7 @@ class OneTimeRappor(_BloomReport):
         return Draws(fill_permanent, (self._bloom(dataset), self.f), self.bits)
 
 
+@one_law
 @dataclass(frozen=True, slots=True)
 class Rappor(_BloomReport):
     """RAPPOR: a fresh permanent randomised response of a Bloom filter, then the instantaneous one. One report.

@@ -35,6 +35,7 @@ from dpwitness.mechanisms.numerics.laws import (
 from dpwitness.mechanisms.terms.notions import PureDP
 from dpwitness.mechanisms.terms.optional import offered_when
 from dpwitness.mechanisms.terms.pairs import Pair
+from dpwitness.mechanisms.terms.powers import one_law
 from dpwitness.mechanisms.terms.protocol import FloatArray, Truth
 from dpwitness.mechanisms.terms.validation import InvalidArgument, require
 
@@ -115,6 +116,7 @@ class _Selection(Listed, ABC):
         return self.draws(dataset).sample(size, rng)
 
 
+@one_law
 @dataclass(frozen=True, slots=True)
 class ExponentialMechanism(_Selection):
     """Release index i with probability proportional to e^(epsilon q_i / 2).
@@ -176,6 +178,7 @@ def fill_permute_and_flip(heads: FloatArray, out: FloatArray, rng: Generator) ->
             order[j], order[left] = order[left], k
 
 
+@one_law
 @dataclass(frozen=True, slots=True)
 class PermuteAndFlip(_Selection):
     """In random order, accept index i with probability e^(epsilon (q_i - max q) / 2); release the first accepted.
@@ -257,6 +260,7 @@ def _noisy_max_log_mass(answers: tuple[float, ...], scale: float) -> FloatArray:
     return np.asarray(logsumexp(log_win + log_weights, axis=1))
 
 
+@one_law
 @dataclass(frozen=True, slots=True)
 class NoisyMax(_Selection):
     """Report noisy max: add Laplace(2 / epsilon) to every answer and release who is largest, or how large, or both.

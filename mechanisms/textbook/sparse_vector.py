@@ -28,6 +28,7 @@ from dpwitness.mechanisms.numerics.threshold_law import ABOVE, BELOW, Noise
 from dpwitness.mechanisms.terms.notions import PureDP
 from dpwitness.mechanisms.terms.optional import offered_when
 from dpwitness.mechanisms.terms.pairs import Pair
+from dpwitness.mechanisms.terms.powers import one_law
 from dpwitness.mechanisms.terms.protocol import FloatArray, Truth
 from dpwitness.mechanisms.terms.validation import InvalidArgument, require
 
@@ -102,6 +103,7 @@ def _enumerable(length: int, cutoff: int) -> bool:
     return sum(math.comb(length, above) for above in range(min(cutoff, length) + 1)) <= _MOST_ENUMERATED
 
 
+@one_law
 @dataclass(frozen=True, slots=True)
 class SparseVector(_ThresholdTest):
     """One of the six sparse vector variants of Lyu, Su and Li (2017), Figure 1. All claim epsilon-DP; variants 1 and 2 keep it.
@@ -183,6 +185,7 @@ class SparseVector(_ThresholdTest):
         return _ThresholdTest.worst_pair(self)
 
 
+@one_law
 @dataclass(frozen=True, slots=True)
 class AboveThreshold(_ThresholdTest):
     """The first query above a noisy threshold: threshold noise 2 / epsilon, query noise 4 / epsilon, halt at the first call above.
@@ -204,6 +207,7 @@ class AboveThreshold(_ThresholdTest):
         return Noise(2 / self.epsilon, 4 / self.epsilon, 1)
 
 
+@one_law
 @dataclass(frozen=True, slots=True)
 class BrokenSparseVector(_ThresholdTest):
     """Threshold noise 2 / epsilon, query noise 2 / epsilon, one bit a query and no cut-off: variant 6, as a benchmark of auditors.

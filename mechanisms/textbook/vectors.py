@@ -13,6 +13,7 @@ from dpwitness.mechanisms.numerics.drawing import Draws
 from dpwitness.mechanisms.numerics.laws import as_vector, laplace_draws, laplace_log_density
 from dpwitness.mechanisms.terms.notions import PureDP
 from dpwitness.mechanisms.terms.pairs import Pair
+from dpwitness.mechanisms.terms.powers import one_law
 from dpwitness.mechanisms.terms.protocol import FloatArray, Truth
 from dpwitness.mechanisms.terms.validation import require
 from dpwitness.mechanisms.textbook.additive import Laplace
@@ -26,6 +27,7 @@ def laplace_factors(center0: FloatArray, center1: FloatArray, scale: float) -> l
     return [(one, np.array([a]), np.array([b])) for a, b in zip(center0, center1, strict=True)]
 
 
+@one_law
 @dataclass(frozen=True, slots=True)
 class LaplaceVector:
     """The Laplace mechanism on a vector of answers that moves by at most 1 in L1 norm.
@@ -84,6 +86,7 @@ class LaplaceVector:
         return laplace_factors(first, second, 1.0 / self.epsilon)
 
 
+@one_law
 @dataclass(frozen=True, slots=True)
 class PrefixSums:
     """All prefix sums of the records, each with its own Laplace noise.

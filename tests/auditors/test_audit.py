@@ -209,7 +209,7 @@ def nearly_equal_giants(dataset, size, rng):
 def test_every_part_of_the_output_counts(mechanism):
     result = run(mechanism)
     assert result.verdict is Verdict.VIOLATED, result.headline()
-    assert replay(result.witness, mechanism=mechanism).verdict is Verdict.VIOLATED
+    assert replay(result.witness, mechanism=mechanism, seed=8).verdict is Verdict.VIOLATED
 
 
 def test_an_exception_on_one_dataset_is_named_in_the_event():

@@ -244,7 +244,7 @@ def test_the_result_says_what_was_assumed_and_its_witness_is_replayed():
     result = dpw.audit_canaries(*normal_scores(0, 2000, 2.0), "approx:1,1e-5", ids_in=None)
     assert result.verdict is dpw.Verdict.VIOLATED and result.epsilon_lower > 2.5 and result.p_value < 0.05
     assert any("fair coin" in note for note in result.notes)
-    again = dpw.replay(result.witness)
+    again = dpw.replay(result.witness, seed=8)
     assert again.verdict is dpw.Verdict.VIOLATED and again.parameter_lower == pytest.approx(result.parameter_lower)
     forged = {
         **{key: value for key, value in result.witness.items() if key != "sha256"},
@@ -252,6 +252,12 @@ def test_the_result_says_what_was_assumed_and_its_witness_is_replayed():
     }
     with pytest.raises(InvalidArgument, match="bound must be what the counts certify"):
         dpw.replay(forged)
+    barely = dpw.audit_canaries(*normal_scores(0, 2000, 0.1), "approx:0.001,1e-5", confidence=0.01)
+    assert barely.verdict is dpw.Verdict.VIOLATED
+    again = dpw.replay(barely.witness)
+    assert again.verdict is dpw.Verdict.NOT_REFUTED and again.confidence == 0.95
+    assert again.alpha == pytest.approx(barely.alpha * 0.05 / 0.99)
+    assert dpw.replay(barely.witness, confidence=0.01).verdict is dpw.Verdict.VIOLATED
 
 
 def test_what_would_have_been_found_is_found():

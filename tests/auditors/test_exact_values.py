@@ -41,7 +41,7 @@ def test_a_release_without_noise_is_found(mechanism, trials, least):
     assert result.verdict is Verdict.VIOLATED and result.parameter_lower > least
     assert result.method == "exact values"
     witness = json.loads(json.dumps(result.witness))
-    assert replay(witness, mechanism=mechanism, trials=trials).verdict is Verdict.VIOLATED
+    assert replay(witness, mechanism=mechanism, trials=trials, seed=8).verdict is Verdict.VIOLATED
 
 
 def test_other_numbers_are_not_looked_at():

@@ -17,7 +17,7 @@ def test_every_kind_is_there():
 @pytest.mark.parametrize("path", OLD, ids=lambda path: path.stem)
 def test_an_old_witness_replays(path, capsys):
     allowed = ["--allow", "numpy:mean"] if path.stem == "sensitivity" else []
-    assert main(["replay", str(path), *allowed]) == 1
+    assert main(["replay", str(path), "--seed", "8", *allowed]) == 1
     said = capsys.readouterr().out
     assert "VIOLATED" in said or "FAILS" in said
 

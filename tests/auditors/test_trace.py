@@ -327,8 +327,8 @@ def test_json_card_plot_and_replay(tmp_path):
     assert "| `traced.weak_mechanism` | laplace | 1 |" in text and "**NOISE**" in text and "is made without a seed" in text
     written = {path.name for path in tmp_path.iterdir()}
     assert {"calls-weak-noise.svg", "calls-right.svg", "witness-weak-noise.json", "witness-own-generator.json"} <= written
-    assert dpw.replay(found.witness, mechanism=traced.weak_noise).verdict is dpw.Verdict.VIOLATED
-    again = dpw.replay(bare.witness, mechanism=traced.own_generator)
+    assert dpw.replay(found.witness, mechanism=traced.weak_noise, seed=8).verdict is dpw.Verdict.VIOLATED
+    again = dpw.replay(bare.witness, mechanism=traced.own_generator, seed=8)
     assert again.verdict is dpw.Verdict.INCONCLUSIVE and kinds(again) == {"SOURCE"}
     with pytest.raises(InvalidArgument, match="sha256"):
         dpw.replay(bare.witness | {"claim": "pure:2", "claim_numbers": [2.0, 0.0]}, mechanism=traced.own_generator)

@@ -7,20 +7,40 @@ import numpy as np
 import pytest
 from scipy.stats import laplace, norm
 
+from dpwitness import mechanisms as m
 from dpwitness.auditors.loss.content import content_key
 from dpwitness.auditors.loss.mismatch import smallest_mismatch
 from dpwitness.auditors.loss.oracle import BadOracle, check_oracle
+from dpwitness.auditors.loss.scale_bets import check_scale
 from dpwitness.auditors.results.ends import End, decide
 from dpwitness.auditors.results.verdicts import Verdict
 from dpwitness.auditors.white_box.certify import certify
 from dpwitness.bench.awkward import Law, awkward
 from dpwitness.mechanisms import GDP, RDP, ZCDP, ApproxDP, Pair, PureDP
+from dpwitness.mechanisms.terms.powers import one_law, states_one_law
 
 ZERO_ONE = Pair(np.array([0.0]), np.array([1.0]), "replace-one")
 CASES = {case.name: case for case in awkward()}
 SLOW = ("radial noise in 6-D", "radial noise in 3-D", "correlation -.99")
 NORMAL = Law(lambda d, n, rng: d + rng.standard_normal(n), lambda y, d: norm.logpdf(y[:, 0] - d))
 LAPLACE = Law(lambda d, n, rng: d + rng.laplace(size=n), lambda y, d: -np.abs(y[:, 0] - d) - math.log(2))
+
+
+class Proven:
+    """A user's class: the density of Laplace noise of scale 1 with its proof in balls, beside a sampler."""
+
+    law = m.Laplace(1.0)
+
+    def sample(self, dataset, size, rng):
+        return dataset.sum() + rng.laplace(size=(size, 1))
+
+    def __getattr__(self, name):
+        if name in ("draws", "domain", "claim"):
+            raise AttributeError(name)
+        return getattr(self.law, name)
+
+    def log_density(self, outputs, dataset):
+        return self.law.log_density(outputs, dataset)
 
 
 # ---- grades
@@ -142,21 +162,129 @@ def test_right_densities_pass(law):
         check_oracle(law, ZERO_ONE, 20_000, np.random.default_rng(seed))
 
 
-def test_the_stated_mismatch_is_seen():
-    """A scale off by 1.5 times what the result states: seen in 4 of 4; each is missed with probability below 1e-3."""
-    checked = check_oracle(LAPLACE, ZERO_ONE, 20_000, np.random.default_rng(0))
-    text = smallest_mismatch(checked, np.random.default_rng(1))
-    stated = float(text.split("more than ")[1].split(" %")[0]) / 100
-    assert 0.02 < stated < 0.08 and "would have been seen with probability .9" in text
-    off = Law(lambda d, n, rng: d + (1 + 1.5 * stated) * rng.laplace(size=n), LAPLACE.density)
-    for seed in range(4):
-        with pytest.raises(BadOracle):
-            check_oracle(off, ZERO_ONE, 20_000, np.random.default_rng(seed))
+def noisy(factor, dimension=1, normal=False):
+    """Noise whose scale is `factor`, beside the density of scale 1."""
+    shift = np.eye(dimension)[0]
+
+    def draw(d, n, rng):
+        noise = rng.standard_normal((n, dimension)) if normal else rng.laplace(size=(n, dimension))
+        return d * shift + factor * noise
+
+    log_density = norm.logpdf if normal else laplace.logpdf
+    return Law(draw, lambda y, d: log_density(y - d * shift).sum(axis=1))
+
+
+def refusals(check, seeds):
+    """How many of the seeds end in BadOracle."""
+    refused = 0
+    for seed in seeds:
+        try:
+            check(np.random.default_rng(seed))
+        except BadOracle:
+            refused += 1
+    return refused
+
+
+@pytest.mark.parametrize(("dimension", "normal"), [(1, False), (1, True), (3, False)])
+def test_the_stated_mismatch_is_noticed(dimension, normal):
+    """At the stated size each of 25 runs notices it with probability .9 or more: fewer than 13 do with probability below 1e-6.
+
+    At a quarter of the size a bet passes its threshold with probability below 1e-3: more than 3 of 25 with probability below 1e-6.
+    """
+    checked = check_oracle(noisy(1.0, dimension, normal), ZERO_ONE, 10_000, np.random.default_rng(0))
+    bets = check_scale(noisy(1.0, dimension, normal), ZERO_ONE, checked, 12_000, np.random.default_rng(1))
+    found = smallest_mismatch(checked, np.random.default_rng(2), bets)
+    assert 0.01 < found.scale < 0.06 and found.runs == 44_000 and found.atom == math.inf
+    for sign in (1, -1):
+        times = [
+            refusals(lambda rng, law=law: check_scale(law, ZERO_ONE, checked, 12_000, rng), range(25))
+            for law in (noisy((1 + share * found.scale) ** sign, dimension, normal) for share in (1.0, 0.25))
+        ]
+        assert times[0] >= 13 and times[1] <= 3
+
+
+def test_the_stated_error_of_a_probability_is_noticed():
+    """Randomized response: at 1.5 times the stated error each of 6 runs misses it with probability below 1e-4; none at a quarter."""
+
+    def response(error):
+        p = math.e / (1 + math.e)
+        return Law(
+            lambda d, n, rng: (rng.random(n) < (p + error if d > 0.5 else 1 - p - error)).astype(float),
+            lambda y, d: np.where(y[:, 0] == (d > 0.5), math.log(p), math.log1p(-p)),
+        )
+
+    found = smallest_mismatch(check_oracle(response(0.0), ZERO_ONE, 10_000, np.random.default_rng(0)), np.random.default_rng(1))
+    assert 0.01 < found.atom < 0.06 and found.scale == math.inf and "percentage points" in found.describe()
+    for share, expected in ((1.5, 6), (0.25, 0)):
+        law = response(share * found.atom)
+        assert refusals(lambda rng, law=law: check_oracle(law, ZERO_ONE, 10_000, rng), range(6)) == expected
+
+
+@pytest.mark.parametrize(("trials", "factor"), [(100_000, 0.99), (100_000, 1.01), (20_000, 0.97), (20_000, 1.03)])
+def test_a_scale_off_by_one_percent_is_noticed_with_the_default_budget(trials, factor):
+    """One percent at the default budget, three percent with 20,000 trials: missed with probability below .1 each, with this seed never."""
+    result = certify(noisy(factor), ZERO_ONE, PureDP(1.2), trials=trials, seed=2)
+    assert result.verdict is Verdict.ERROR and "scale off by about" in result.headline()
+
+
+def test_bets_on_a_scale_leave_masses_alone():
+    """A sentinel beside Laplace noise, two bumps, and whole numbers: right densities, refused with probability 2e-7 each."""
+    case = CASES["sentinel of mass 1e-7"].mechanism
+    for law, bet in ((case, True), (CASES["two bumps"].mechanism, True), (m.Geometric(1.0), False)):
+        checked = check_oracle(law, ZERO_ONE, 10_000, np.random.default_rng(0))
+        for seed in range(5):
+            bets = check_scale(law, ZERO_ONE, checked, 50_000, np.random.default_rng(seed))
+            assert (bets is not None) is bet
 
 
 def test_the_result_states_the_mismatch():
     result = certify(LAPLACE, ZERO_ONE, PureDP(1.0), trials=10_000)
-    assert "a scale off by more than" in result.mismatch and result.to_json()["mismatch"] == result.mismatch
+    text = result.mismatch.describe()
+    assert text.startswith("a noise scale that differs by 2.") and text in result.headline()
+    data = result.to_json()
+    assert data["mismatch"] == text and data["declared"] is False
+    assert data["noticed"] == {
+        "scale": result.mismatch.scale,
+        "odd_runs": result.mismatch.odd,
+        "atom": None,
+        "probability": 0.9,
+        "runs": 100_000,
+    }
+
+
+# ---- verdicts about a mechanism, and about its density alone
+
+
+def test_a_tight_claim_is_certified_for_the_density_only():
+    """Balls prove epsilon = 1 for the density; a sampler whose noise is half a percent too small would break it, and passes."""
+    tight, loose = (certify(Proven(), ZERO_ONE, PureDP(epsilon), seed=3) for epsilon in (1.0, 1.1))
+    assert tight.verdict is Verdict.SUPPORTED and tight.evidence == "assumed" and tight.mismatch.scale < 0.02
+    assert "certified for the density, not for the mechanism: the claim leaves no room" in tight.notes[0]
+    assert "assumed: the sampler follows the density, whose upper end is proved" in tight.headline()
+    assert loose.verdict is Verdict.CERTIFIED and loose.evidence == "proved" and "from the density" in loose.headline()
+    few = certify(Proven(), ZERO_ONE, PureDP(1.1), trials=10_000, density_runs=0)
+    assert few.verdict is Verdict.SUPPORTED and "raise trials" in few.notes[0] and few.mismatch.scale > 0.02
+
+
+def test_only_classes_of_this_package_state_one_law():
+    """Neither an attribute nor a mark, a subclass, a module's name or a replaced method takes a density for the sampler's."""
+
+    class Marked(Proven):
+        one_law = declared = states_one_law = True
+
+    Marked.__module__ = "dpwitness.mechanisms.textbook.additive"
+    replaced = m.NoisyMax(1.0)
+    for mechanism in (Proven(), one_law(Marked)(), type("Laplace", (m.Laplace,), {})(1.0), one_law(Proven)()):
+        assert not states_one_law(mechanism)
+    assert states_one_law(m.Laplace(1.0)) and states_one_law(replaced)
+    result = certify(m.Laplace(1.0), ZERO_ONE, trials=10_000)
+    assert result.verdict is Verdict.CERTIFIED and result.declared and result.trials == 20_000
+    assert "sampler and density follow from one declared law; a noise scale that differs by" in result.headline()
+
+
+def test_a_replaced_sampler_states_no_declared_law(monkeypatch):
+    monkeypatch.setattr(m.Laplace, "sample", lambda self, dataset, size, rng: rng.laplace(size=(size, 1)))
+    assert not states_one_law(m.Laplace(1.0))
 
 
 # ---- caches

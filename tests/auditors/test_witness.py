@@ -8,10 +8,12 @@ import math
 import numpy as np
 import pytest
 
-from dpwitness import ApproxDP, InvalidArgument, Pair, Verdict, audit, audit_sensitivity, audit_utility, replay
+from dpwitness import ApproxDP, InvalidArgument, Pair, PureDP, Verdict, audit, audit_sensitivity, audit_utility, certify, replay
 from dpwitness.auditors import FailureBound, MeanBound, Scaling
 from dpwitness.auditors.results.witness_reading import read_witness, seal
-from dpwitness.auditors.targets.naming import load_target
+from dpwitness.auditors.statistics.certificate import Tally
+from dpwitness.auditors.statistics.combination import Part, combined
+from dpwitness.auditors.targets.naming import describe_target, load_target
 from dpwitness.mechanisms import Laplace, Records
 from dpwitness.mechanisms.textbook.zoo import zoo
 from dpwitness.reports.audit.report import write_report
@@ -30,16 +32,50 @@ def witness():
 def test_replay_reaches_the_verdict_with_fresh_randomness(witness, tmp_path):
     file = tmp_path / "witness.json"
     file.write_text(json.dumps(witness))
-    again = replay(file)
+    again = replay(file, seed=8)
     assert again.verdict is Verdict.VIOLATED
     assert again.seed != witness["seed"] and again.tally.correct != witness["counts"]["correct"]
     assert again.event.to_json() == witness["event"]
 
 
+def test_each_replay_draws_a_seed_that_the_file_does_not_decide(witness):
+    """The drawn seeds are equal with probability 2e-14 (four draws of 48 bits)."""
+    utility = audit_utility(errors, MeanBound(0.8)).witness
+    white = certify(Laplace(1.0), PAIR, PureDP(0.5), trials=10_000).witness
+    for raw, options in ((witness, {"trials": 1000}), (utility, {"mechanism": errors}), (white, {})):
+        first, second = replay(raw, **options), replay(raw, **options)
+        assert len({first.seed, second.seed, raw["seed"], raw["seed"] + 1}) == 4
+        assert first.to_json()["seed"] == first.seed and any(f"seed {first.seed}, drawn for this replay" in note for note in first.notes)
+        again = replay(raw, seed=first.seed, **options)
+        ours, theirs = ({key: value for key, value in r.to_json().items() if key not in ("notes", "seconds")} for r in (first, again))
+        assert ours == theirs and not any("drawn for this replay" in note for note in again.notes)
+        assert replay(raw, seed=5, **options).to_json() | {"seconds": 0} != ours | {"seconds": 0}
+
+
+def test_the_author_does_not_choose_the_confidence(witness):
+    """Counts of a private mechanism refute it at confidence .01; a replay needs .99 unless its user asks for less."""
+    sound, tally = Laplace(1.0, arithmetic="grid"), Tally(4600, 1700, 10_000, witness["counts"]["directions"])
+    alpha = 0.99
+    bound = combined(read_witness(witness).claim, [Part(tally)], alpha)
+    counts = {"correct": 4600, "wrong": 1700, "rounds": 10_000, "directions": tally.directions, "alpha": alpha}
+    assert bound > 1
+    target = describe_target(sound)
+    weak = edited(witness, confidence=0.01, counts=counts, bound=bound, target=target, claim="pure:1")
+    again = replay(weak, seed=8)
+    assert again.verdict is Verdict.NOT_REFUTED and again.confidence == 0.99
+    assert "the replay has confidence 0.99; the witness was recorded at 0.01" in again.notes
+    asked = replay(weak, seed=8, confidence=0.01)
+    assert asked.confidence == 0.01 and "confidence 0.01" in asked.headline()
+    utility = seal(edited(audit_utility(errors, MeanBound(0.8)).witness, confidence=0.2))
+    assert replay(utility, mechanism=errors, seed=8).confidence == 0.99
+    with pytest.raises(InvalidArgument, match="confidence must"):
+        replay(weak, confidence=1.0)
+
+
 def test_replay_on_a_repaired_mechanism_does_not(witness):
     """Its true epsilon is 0.83: to be refuted at 1 is beyond ten standard errors."""
     repaired = Laplace(1.0, arithmetic="grid", noise_multiplier=1.2)
-    assert replay(witness, mechanism=repaired).verdict is Verdict.NOT_REFUTED
+    assert replay(witness, mechanism=repaired, seed=8).verdict is Verdict.NOT_REFUTED
 
 
 def test_bit_level_witness(tmp_path):
@@ -47,7 +83,7 @@ def test_bit_level_witness(tmp_path):
     assert result.verdict is Verdict.NOT_REFUTED
     assert result.bit_level.verdict is Verdict.VIOLATED
     assert result.witness["level"] == "bit"
-    again = replay(json.loads(json.dumps(result.witness)))
+    again = replay(json.loads(json.dumps(result.witness)), seed=8)
     assert again.verdict is Verdict.VIOLATED and again.parameter_lower > 2
 
 
@@ -117,9 +153,9 @@ def test_a_sensitivity_is_evaluated_again(norm):
     assert witness["kind"] == "sensitivity" and witness["target"] == {"target": "numpy:mean"}
     with pytest.raises(InvalidArgument, match="outside the current folder; if it is to run, say so: --allow numpy:mean"):
         replay(witness)
-    again = replay(witness, allow=["numpy:mean"])
+    again = replay(witness, allow=["numpy:mean"], seed=8)
     assert again.verdict is Verdict.VIOLATED and again.ratio == pytest.approx(1.25)
-    assert replay(witness, mechanism=lambda d: 0.5 * np.mean(d)).verdict is Verdict.NOT_REFUTED
+    assert replay(witness, mechanism=lambda d: 0.5 * np.mean(d), seed=8).verdict is Verdict.NOT_REFUTED
     assert audit_sensitivity(np.mean, 0.25, Records(4), evaluations=200).witness is None
 
 
@@ -130,7 +166,7 @@ def test_a_sensitivity_is_evaluated_again(norm):
 def test_an_error_is_measured_again(function, claim):
     result = audit_utility(function, claim)
     witness = json.loads(json.dumps(result.witness, allow_nan=False))
-    again = replay(witness, mechanism=function)
+    again = replay(witness, mechanism=function, seed=8)
     assert again.verdict is Verdict.VIOLATED and again.claim == claim
     assert again.estimate != result.estimate and again.estimate == pytest.approx(result.estimate, rel=0.1)
 
@@ -177,7 +213,7 @@ def edited(witness, **change):
 def test_fields_that_do_not_fit_each_other_are_named(witness, change, message):
     raw = edited(witness, **change(witness))
     if message is None:
-        assert replay(raw, trials=1000).seed == witness["seed"] + 1
+        assert replay(raw, trials=1000, seed=8).confidence == 0.99
         return
     for found in (raw, seal(raw)):
         with pytest.raises(InvalidArgument, match=f"^replay: witness: {message}"):
@@ -190,7 +226,7 @@ def test_the_hash_of_the_content_shows_what_nothing_else_does(witness, tmp_path)
         replay(changed)
     with pytest.raises(InvalidArgument, match="sha256 is not that"):
         read_witness(changed)
-    again = replay(edited(changed), trials=1000)
+    again = replay(edited(changed), trials=1000, seed=8)
     assert "the witness has no hash of its content: whether it was edited cannot be seen" in again.notes
     file = tmp_path / "w.json"
     file.write_text(json.dumps(witness, indent=7, sort_keys=True))  # the same content, written otherwise
@@ -199,7 +235,7 @@ def test_the_hash_of_the_content_shows_what_nothing_else_does(witness, tmp_path)
 
 def test_the_report_names_what_ran(witness, tmp_path):
     given = Laplace(1.0, arithmetic="grid")
-    again = replay(edited(witness, name="somebody else's library"), mechanism=given, trials=1000)
+    again = replay(edited(witness, name="somebody else's library"), mechanism=given, trials=1000, seed=8)
     assert again.name == "Laplace" and again.target["kwargs"]["noise_multiplier"] == 1.0
     assert again.notes[1] == 'ran dpwitness.mechanisms:Laplace; the witness calls it "somebody else\'s library"'
     text = write_report([again], tmp_path, title="Replay", plots=False).read_text()
@@ -210,7 +246,7 @@ def test_the_cause_of_an_error_comes_first(witness):
     def broken(dataset, size, rng):
         raise OSError("the disk is gone")
 
-    again = replay(witness, mechanism=broken, trials=1000)
+    again = replay(witness, mechanism=broken, trials=1000, seed=8)
     assert again.verdict is Verdict.ERROR and again.headline() == "ERROR: mechanism always raises OSError: the disk is gone"
     assert any(note.startswith("replay of a witness at the value level") for note in again.notes[1:])
 
@@ -225,9 +261,9 @@ def test_a_changed_source_is_noted(tmp_path, monkeypatch):
     found = json.loads(json.dumps(audit(function, claim="pure:1", pair=PAIR, trials=20_000, seed=1, bits=False).witness))
     assert found["source"]["file"] == "moved_target.py" and found["source"]["line"] == 4 and "/" not in json.dumps(found["target"])
     note = "the source of the target, moved_target.py, is not what it was when the witness was written"
-    assert note not in replay(found, trials=1000).notes
+    assert note not in replay(found, trials=1000, seed=8).notes
     file.write_text(file.read_text() + "\n# another line\n")
-    assert note in replay(found, trials=1000).notes
+    assert note in replay(found, trials=1000, seed=8).notes
 
 
 def test_structured_and_masked_datasets_are_replayed():
@@ -242,4 +278,4 @@ def test_structured_and_masked_datasets_are_replayed():
             return np.round(8 * ((dataset["x"] if dataset.dtype.names else dataset).sum() + rng.laplace(0, 0.2, size))) / 8
 
         found = json.loads(json.dumps(audit(total, claim="pure:1", pair=pair, trials=20_000, seed=1, bits=False).witness))
-        assert replay(found, mechanism=total).verdict is Verdict.VIOLATED
+        assert replay(found, mechanism=total, seed=8).verdict is Verdict.VIOLATED

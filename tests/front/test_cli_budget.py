@@ -61,16 +61,26 @@ def test_scores_by_name_and_those_of_a_mechanism_in_a_worker(shell):
     options = [*PAIR, "--trials", "30000", "--report", "out"]
     found = shell.dpwitness("audit", "timed.py:bits", *options, "--scores", "timed.py:parity")
     assert found.returncode == 1 and "output 0 is the score parity" in found.stdout
-    again = shell.dpwitness("replay", "out/witness-bits.json")
+    again = shell.dpwitness("replay", "out/witness-bits.json", "--seed", "8")
     assert again.returncode == 1 and "; score timed.py:parity (timed.py, line 13)" in again.stdout.splitlines()[0]
-    command = [sys.executable, "-m", "dpwitness", "replay", str(shell.folder / "out/witness-bits.json"), "--allow", "timed.py:bits"]
+    command = [
+        sys.executable,
+        "-m",
+        "dpwitness",
+        "replay",
+        str(shell.folder / "out/witness-bits.json"),
+        "--seed",
+        "8",
+        "--allow",
+        "timed.py:bits",
+    ]
     (shell.folder / "elsewhere").mkdir()
     refused = subprocess.run(command, cwd=shell.folder / "elsewhere", env=shell.environment(), capture_output=True, text=True)
     assert refused.returncode == 2 and "--allow timed.py:parity" in refused.stderr
     suggested = shell.dpwitness("audit", "timed.py:Suggests", *options)
     assert suggested.returncode == 1 and "output 0 is the score features[odd]" in suggested.stdout
     assert "score features[none] was left out: it gave NaN for 64 of 64 outputs" in suggested.stdout
-    assert shell.dpwitness("replay", "out/witness-suggests.json").returncode == 1
+    assert shell.dpwitness("replay", "out/witness-suggests.json", "--seed", "8").returncode == 1
     for name, told in [
         ("timed.py:gone", "which is not there"),
         ("gone.py:parity", "must name an existing file"),

@@ -10,6 +10,8 @@ import pytest
 from dpwitness.auditors.results.witness_reading import seal
 from dpwitness.cli import main
 
+REPAIRED = "def scaled(dataset, size, rng, *, scale):\n    scale = 10.0\n"
+
 
 @pytest.fixture
 def witness(shell):
@@ -36,14 +38,14 @@ def test_target_file_line_and_arguments_are_shown_and_the_witness_travels(shell,
     assert raw["target"] == {"target": "mine.py:scaled", "kwargs": {"scale": 0.5}}
     assert str(shell.folder) not in witness.read_text()
     line = 1 + (shell.folder / "mine.py").read_text().splitlines().index("def scaled(dataset, size, rng, *, scale):")
-    found = shell.dpwitness("replay", "out/witness-scaled.json")
+    found = shell.dpwitness("replay", "out/witness-scaled.json", "--seed", "8")
     assert found.returncode == 1
     assert found.stdout.splitlines()[0] == f'replays mine.py:scaled (mine.py, line {line}), arguments {{"scale": 0.5}}'
     (shell.folder / "moved").mkdir()
     (shell.folder / "mine.py").rename(shell.folder / "moved" / "theirs.py")
     gone = shell.dpwitness("replay", "out/witness-scaled.json")
     assert gone.returncode == 2 and "if it has moved, say where: --target FILE.py:scaled" in gone.stderr
-    again = shell.dpwitness("replay", "out/witness-scaled.json", "--target", "moved/theirs.py:scaled")
+    again = shell.dpwitness("replay", "out/witness-scaled.json", "--seed", "8", "--target", "moved/theirs.py:scaled")
     assert again.returncode == 1 and "ran moved/theirs.py:scaled" in again.stdout
 
 
@@ -57,6 +59,32 @@ def test_hostile_and_edited_witnesses(shell, witness, monkeypatch, capsys):
         ({"seed": 3}, True, ""),
     ):
         witness.write_text(json.dumps(seal(raw | change) if sealed else raw | change))
-        code = main(["replay", "out/witness-scaled.json", "--allow", "os:system"])
+        code = main(["replay", "out/witness-scaled.json", "--seed", "8", "--allow", "os:system"])
         err = capsys.readouterr().err
         assert code == (2 if message else 1) and message in err and err.count("\n") == (1 if message else 0)
+
+
+def test_the_drawn_seed_is_shown_and_repeats_the_replay(shell, witness, monkeypatch, capsys):
+    monkeypatch.chdir(shell.folder)
+
+    def replayed(*options):
+        main(["replay", "out/witness-scaled.json", "--trials", "2000", "--json", *options])
+        return json.loads(capsys.readouterr().out)
+
+    first, second = replayed(), replayed()
+    assert first["seed"] != second["seed"]
+    again = replayed("--seed", str(first["seed"]))
+    assert again["tally"] == first["tally"] and again["seed"] == first["seed"]
+    assert replayed("--confidence", "0.999")["confidence"] == 0.999
+    main(["replay", "out/witness-scaled.json", "--trials", "2000"])
+    assert "drawn for this replay from the operating system's entropy" in capsys.readouterr().out
+
+
+def test_after_a_repair_the_changed_source_is_named(shell, witness, monkeypatch, capsys):
+    """The repaired scale keeps epsilon = .1, far below the claim: refuted with probability below 1e-6."""
+    monkeypatch.chdir(shell.folder)
+    source = shell.folder / "mine.py"
+    source.write_text(source.read_text().replace("def scaled(dataset, size, rng, *, scale):", REPAIRED))
+    assert main(["replay", "out/witness-scaled.json"]) == 0
+    shown = capsys.readouterr().out
+    assert "the witness no longer reproduces; the source has changed since" in shown and "not confirmed" not in shown
