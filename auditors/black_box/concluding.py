@@ -98,6 +98,7 @@ def _concluded(state: Course, interrupted: bool, failure: str) -> AuditResult:
         tally=best.tally,
         stages=tuple(best.parts) if len(best.parts) > 1 else (),
         alpha=best.alpha * (1 - EARLY_ALPHA) / (2 if base.claim.bounds_renyi else 1),
+        basis=best.basis,
         method=best.method,
         looks=tuple(best.looks),
         picture=best.picture,

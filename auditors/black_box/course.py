@@ -19,6 +19,7 @@ from dpwitness.auditors.events.reading import read_event
 from dpwitness.auditors.events.rules import Event
 from dpwitness.auditors.events.scores import Score
 from dpwitness.auditors.results.audit_result import BitLevel, PairScore
+from dpwitness.auditors.results.recomputed import Basis
 from dpwitness.auditors.running.engine import Pace, Segment, Stage, audit_key
 from dpwitness.auditors.running.health import Unfit
 from dpwitness.auditors.running.repeats import Repeats
@@ -170,6 +171,7 @@ class UnderTest:
     lower: float = 0.0
     p_value: float = 1.0
     epsilon: float = 0.0
+    basis: Basis | None = None  # the counts that certified `lower` and `epsilon`
     law: ScoreLaw | None = None
     looks: list[tuple[int, float]] = field(default_factory=list)  # runs made by then, and what was certified
     picture: Picture | None = None

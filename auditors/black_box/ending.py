@@ -13,6 +13,7 @@ from dpwitness.auditors.events.detection import ScoreLaw
 from dpwitness.auditors.events.picture import Picture
 from dpwitness.auditors.events.reading import read_event
 from dpwitness.auditors.results.audit_result import BitLevel, PairScore
+from dpwitness.auditors.results.recomputed import Basis
 from dpwitness.auditors.results.verdicts import Verdict
 from dpwitness.auditors.statistics.certificate import Tally
 from dpwitness.auditors.statistics.combination import Part
@@ -43,6 +44,8 @@ def told(state: Course, pairs: Sequence[Pair]) -> Json:
             "pair": None if level.pair is None else place[id(level.pair)],
             "event": level.event and level.event.to_json(),
             "tally": level.tally and list(dataclasses.astuple(level.tally)),
+            "alpha": level.alpha,
+            "lost": level.lost,
         },
     }
 
@@ -65,6 +68,8 @@ def restore(state: Course, pairs: Sequence[Pair], data: Json) -> None:
             None if pair is None else pairs[pair],
             None if event is None else read_event(event),
             None if bits["tally"] is None else Tally(*bits["tally"]),
+            bits["alpha"],
+            bits["lost"],
         )
 
 
@@ -76,6 +81,7 @@ def _tested(tested: UnderTest, place: int) -> Json:
         "event": tested.event.to_json(),
         "parts": [[list(dataclasses.astuple(part.tally)), part.weight, part.lost] for part in tested.parts],
         "looks": [[runs, to_jsonable(bound)] for runs, bound in tested.looks],
+        "basis": tested.basis and tested.basis.to_json(),
         "law": law and [to_jsonable(law.mass), to_jsonable(law.loss), law.size],
         "picture": picture and {field.name: to_jsonable(getattr(picture, field.name)) for field in dataclasses.fields(picture)},
     }
@@ -88,6 +94,7 @@ def _read_tested(data: Json, pairs: Sequence[Pair]) -> UnderTest:
         pair=pairs[data["pair"]],
         event=read_event(data["event"]),
         parts=[Part(Tally(*tally), weight, lost) for tally, weight, lost in data["parts"]],
+        basis=data["basis"] and Basis.from_json(data["basis"]),
         looks=[(runs, from_jsonable(bound)) for runs, bound in data["looks"]],
         law=None if law is None else ScoreLaw(np.asarray(from_jsonable(law[0])), np.asarray(from_jsonable(law[1])), law[2]),
         picture=None if picture is None else Picture(**{name: from_jsonable(value) for name, value in picture.items()}),

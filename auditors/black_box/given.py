@@ -11,10 +11,12 @@ from dpwitness.auditors.events.detection import detectable
 from dpwitness.auditors.events.learning import learn
 from dpwitness.auditors.events.outputs import Outputs, encode
 from dpwitness.auditors.results.audit_result import AuditResult
+from dpwitness.auditors.results.recomputed import Basis
 from dpwitness.auditors.results.verdicts import Verdict
 from dpwitness.auditors.running.engine import MechanismFailed, audit_key, stream
 from dpwitness.auditors.running.health import check_training
 from dpwitness.auditors.statistics.certificate import Tally, certified, p_value, two_batches
+from dpwitness.auditors.statistics.combination import Part
 from dpwitness.mechanisms.terms.notions import Claim, promised, resolved
 from dpwitness.mechanisms.terms.validation import InvalidArgument, require_integer, require_probability, require_type, said
 
@@ -90,6 +92,7 @@ def audit_outputs(
         event=learned.event,
         tally=tally,
         alpha=alpha,
+        basis=Basis(alpha, (Part(tally),)),
         method=learned.method,
         notes=(
             *said,

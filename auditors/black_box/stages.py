@@ -23,11 +23,12 @@ from dpwitness.auditors.events.picture import picture
 from dpwitness.auditors.events.reading import columns_of
 from dpwitness.auditors.events.rules import Event
 from dpwitness.auditors.results.audit_result import BitLevel, PairScore
+from dpwitness.auditors.results.recomputed import Basis
 from dpwitness.auditors.results.verdicts import Verdict
 from dpwitness.auditors.running.engine import Phase, Segment, Stage, collect, counts, outputs, require_agreement
 from dpwitness.auditors.running.health import check_drift, check_training, digest
 from dpwitness.auditors.statistics.certificate import Tally, certified
-from dpwitness.auditors.statistics.combination import Part, combined, combined_p_value
+from dpwitness.auditors.statistics.combination import Part, combined_p_value
 from dpwitness.mechanisms.foreign.target import Target
 from dpwitness.mechanisms.terms.pairs import Pair
 from dpwitness.mechanisms.terms.protocol import AlwaysRaises
@@ -355,7 +356,9 @@ def _look_at_cells(state: Course, tested: UnderTest, rule: Binned, cells: NDArra
     tested.p_value = min(tested.p_value, (levels[least] if least < len(levels) else 1.0) * state.asked.alpha / alpha)
     tested.looks.append((state.done, max(lower, tested.lower)))
     if lower > tested.lower:
+        assert tested.basis is not None
         tested.lower, tested.event, tested.method = lower, rule, tested.method + ", binned law"
+        tested.basis = replace(tested.basis, cells=tuple(tuple(side) for side in cells.tolist()), cells_alpha=alpha)
 
 
 def _test_bits(state: Course, pairs: list[Pair], budget: int, width: int) -> None:
@@ -382,15 +385,15 @@ def _test_bits(state: Course, pairs: list[Pair], budget: int, width: int) -> Non
     promise = state.asked.claim.on(pairs[index])
     refuted = float(certified(promise, *numbers)) > promise.parameter
     verdict = Verdict.VIOLATED if refuted else Verdict.NOT_REFUTED
-    state.bit_level = BitLevel(verdict, float(certified(claim, *numbers)), pairs[index], event, tally)
+    state.bit_level = BitLevel(verdict, float(certified(claim, *numbers)), pairs[index], event, tally, state.asked.alpha, lost)
 
 
 def _look(state: Course, tested: UnderTest, alpha: float) -> bool:
     """Certify what there is, at this look's share of alpha; whether to stop."""
-    claim, wanted = state.asked.claim, state.asked.claim.at_delta
-    lower = combined(claim, tested.parts, alpha)
-    tested.lower = max(tested.lower, lower)
-    tested.epsilon = max(tested.epsilon, lower if wanted is claim or claim.is_pure else combined(wanted, tested.parts, alpha))
+    claim, basis = state.asked.claim, Basis(alpha, tuple(tested.parts))
+    lower, epsilon = basis.bounds(claim, tested.event)
+    if tested.basis is None or (lower, epsilon) > (tested.lower, tested.epsilon):
+        tested.lower, tested.epsilon, tested.basis = lower, epsilon, basis
     tested.p_value = min(tested.p_value, combined_p_value(claim, tested.parts) * state.asked.alpha / alpha)
     tested.looks.append((state.done, tested.lower))
     state.looked(claim.symbol, tested.lower)

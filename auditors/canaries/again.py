@@ -1,4 +1,4 @@
-"""Replaying a witness of canaries: the bound is computed from its counts once more. Nothing is trained or run."""
+"""Bounds of canaries computed again from the counts of a witness or of a result's JSON document. Nothing is trained or run."""
 
 from __future__ import annotations
 
@@ -7,9 +7,13 @@ import math
 from dpwitness.auditors.canaries.audit import ASSUMED, lower_of
 from dpwitness.auditors.canaries.curves import epsilon_told, held
 from dpwitness.auditors.results.canary_result import CanaryResult, Guessed
+from dpwitness.auditors.results.recomputed import Recomputed, require_error, require_stated, require_verdict
 from dpwitness.auditors.results.verdicts import Verdict
 from dpwitness.mechanisms.terms.notions import exact_claim
 from dpwitness.mechanisms.terms.reading import Json, refuse
+from dpwitness.mechanisms.terms.validation import InvalidArgument
+
+_CLOSE = 1e-3  # relative difference between a stated bound and a computed one: limits of curves are bisected to 1e-4
 
 
 def certified_again(raw: Json) -> CanaryResult:
@@ -51,3 +55,37 @@ def certified_again(raw: Json) -> CanaryResult:
         tested=(Guessed(guesses, right, alpha, lower),),
         notes=(ASSUMED,),
     )
+
+
+def recompute_canaries(document: Json) -> Recomputed:
+    """Compute the bounds and the verdict of a canary result again from the counts of its JSON document.
+
+    Raises
+    ------
+    InvalidArgument
+        If a stated bound or verdict contradicts the counts, or the counts cannot be read.
+    """
+    try:
+        verdict = Verdict(document["verdict"])
+        if "fixed" not in document:  # written by an earlier version, without the exact numbers of the claim
+            return Recomputed(verdict, {}, ("parameter_lower",))
+        claim, size = held(exact_claim(document["claim"], document["claim_numbers"]), "canaries"), int(document["canaries"])
+        delta, fixed, tested = float(document["delta"]), bool(document["fixed"]), document["tested"]
+        require_error(document, sum(float(each["alpha"]) for each in tested), 1 - float(document["confidence"]))
+        found = 0.0
+        for each in tested:
+            right, guesses, alpha = int(each["right"]), int(each["guesses"]), float(each["alpha"])
+            if not 0 <= right <= guesses <= size:
+                raise InvalidArgument(f"canaries: counts must have right <= guesses <= canaries, got {right}, {guesses} and {size}")
+            lower = lower_of(document["method"], claim, right, guesses, size, delta, alpha, fixed=fixed)
+            require_stated({"name": document["name"]} | each, "lower", lower, _CLOSE)
+            found = max(found, lower)
+        require_stated(document, "parameter_lower", found, _CLOSE)
+        stated = float(document["parameter_lower"])
+        require_stated(document, "epsilon_lower", epsilon_told(claim, stated, delta), _CLOSE)
+        require_verdict(document, verdict, stated > claim.parameter, f"a bound of {stated:.6g} against {claim}")
+    except InvalidArgument:
+        raise
+    except (KeyError, TypeError, ValueError, OverflowError) as error:
+        raise InvalidArgument(f"result {document.get('name', '')!r} cannot be read: {error}") from None
+    return Recomputed(verdict, {"parameter_lower": found})

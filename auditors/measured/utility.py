@@ -124,6 +124,7 @@ class UtilityResult(Result):
             "evidence": self.evidence,
             "runs": self.runs,
             "confidence": self.confidence,
+            "claimed": self._claimed(),
             "seed": self.seed,
             **numbers,
             **self._scaling(),
@@ -131,6 +132,13 @@ class UtilityResult(Result):
             "environment": environment(),
             "seconds": round(self.seconds, 3),
         }
+
+    def _claimed(self) -> Json:
+        """Numbers of the claim that decide the verdict, for `recompute_bounds`."""
+        claim = self.claim
+        if isinstance(claim, Scaling):
+            return {"kind": "scaling", "limit": claim.exponent, "margin": _MARGIN}
+        return {"kind": "failures", "limit": claim.beta} if isinstance(claim, FailureBound) else {"kind": "mean", "limit": claim.bound}
 
     def _scaling(self) -> Json:
         """Exponent, parameter and points of a scaling claim."""

@@ -9,6 +9,7 @@ from typing import Any
 from dpwitness.auditors.events.picture import Picture
 from dpwitness.auditors.events.rules import Event
 from dpwitness.auditors.events.scores import Score
+from dpwitness.auditors.results.recomputed import Basis
 from dpwitness.auditors.results.verdicts import SCHEMA, Result, Verdict, environment, strict
 from dpwitness.auditors.results.witness import certifies, witness_of
 from dpwitness.auditors.statistics.certificate import Tally
@@ -30,6 +31,8 @@ class BitLevel:
     pair: Pair | None = None
     event: Event | None = None
     tally: Tally | None = None
+    alpha: float = 0.0  # error at which the tally was tested
+    lost: int = 0  # of the wrong guesses, rounds whose output nobody saw
 
     def to_json(self) -> Json:
         return {
@@ -39,7 +42,7 @@ class BitLevel:
             "event": self.event.to_json() if self.event else None,
             "description": self.event.describe() if self.event else None,
             "tally": _tally(self.tally),
-        }
+        } | ({"alpha": self.alpha, "lost": self.lost} if self.alpha else {})
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +96,7 @@ class AuditResult(Result):
     tally: Tally | None = None
     stages: tuple[Part, ...] = ()  # where several events were tested, each trained on the rounds before it: all, the last being `tally`
     alpha: float = 0.0  # the error at which the last look certified the tally: looks and pairs have taken the rest
+    basis: Basis | None = None  # the counts that certified the bounds: those of the last look, or of an earlier one that certified more
     method: str = ""
     looks: tuple[tuple[int, float], ...] = ()  # runs made by each look at the event, and the bound certified by then
     picture: Picture | None = None
@@ -144,7 +148,7 @@ class AuditResult(Result):
             return None
         parts = (self.stages if value else ()) or (Part(tally),)
         earlier = {"stages": [part.to_json() for part in parts[:-1]], "lost": parts[-1].lost} if len(parts) > 1 else {}
-        alpha = self.alpha if value else 1 - self.confidence
+        alpha = self.alpha if value else level.alpha or 1 - self.confidence  # type: ignore[union-attr]
         claim = self.claim if value else self.claim.at_delta
         shown = {"alpha": alpha} if certifies(claim, event, parts, alpha, bound) else {}
         more = {
@@ -202,6 +206,7 @@ class AuditResult(Result):
             "tally": _tally(self.tally),
             "stages": [part.to_json() for part in self.stages],
             "alpha": self.alpha,
+            **({"basis": self.basis.to_json()} if self.basis else {}),
             "looks": [[runs, strict(lower)] for runs, lower in self.looks],
             "picture": self.picture.to_json() if self.picture else None,
             "certified_point": asdict(self.point) if self.point else None,

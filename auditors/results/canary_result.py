@@ -155,6 +155,7 @@ class CanaryResult(Result):
             "evidence": self.evidence,
             "confidence": self.confidence,
             "method": self.method,
+            "fixed": self.fixed,
             "parameter": self.claim.symbol,
             "parameter_lower": strict(self.parameter_lower),
             "epsilon_lower": strict(self.epsilon_lower),
