@@ -17,6 +17,7 @@ from dpwitness.auditors.results.witness_reading import seal
 from dpwitness.mechanisms.terms.reading import Json, read_json
 from dpwitness.mechanisms.terms.validation import InvalidArgument
 from dpwitness.mechanisms.terms.writing import all_together, real_place, write_json, write_text
+from dpwitness.reports.audit.checking import sealed
 from dpwitness.reports.audit.document import WITNESS, document_of, entries_of
 from dpwitness.reports.audit.formats import SUFFIXES, USUAL
 from dpwitness.reports.formats.markdown import markdown
@@ -98,7 +99,8 @@ def write_document(document: Json, folder: Path, formats: Sequence[str] = USUAL,
     album = Album(empty=not plots)
     stale = _stale_witnesses(folder, stem, kept)
     with all_together(folder) as draft:
-        write_json(draft / f"{stem}.json", put_beside(document, draft))
+        found = document | {"results": [sealed(result) for result in document["results"]]}
+        write_json(draft / f"{stem}.json", put_beside(found, draft))
         for entry in entries:
             if entry.witness_file and WITNESS.fullmatch(entry.witness_file) and entry.result.get("witness"):
                 write_json(draft / entry.witness_file, _with_frames_beside(entry.result["witness"], draft))
