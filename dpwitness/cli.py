@@ -82,7 +82,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line; returns the exit code."""
     parser = _parser()
     with streams():
-        args = parser.parse_args(argv)
+        given = list(sys.argv[1:] if argv is None else argv)
+        if any("\0" in text for text in given):
+            parser.error("arguments must not hold null characters")
+        args = parser.parse_args(given)
     if args.version:
         from importlib.metadata import version
 

@@ -17,7 +17,7 @@ from dpwitness.mechanisms.foreign import environments
 from dpwitness.mechanisms.foreign.interpreter import Interpreter, Worker
 from dpwitness.mechanisms.foreign.process import borrow
 from dpwitness.mechanisms.terms.reading import Json
-from dpwitness.mechanisms.terms.validation import InvalidArgument
+from dpwitness.mechanisms.terms.validation import InvalidArgument, shown
 
 
 @dataclass(frozen=True, eq=False)
@@ -73,6 +73,8 @@ def slot_of(file: str, python: str | None, memory_limit: float = 0.0) -> Interpr
     if adapter is not None:
         return Interpreter(python, str(adapter), (), memory)
     if not file.endswith(".py"):
+        if not all(part.isidentifier() for part in file.split(".")):
+            raise TargetError(f"target must name a module such as package.module, or a file that ends in .py, got {shown(file)}")
         return Interpreter(python, file, (os.getcwd(), *SENT.get().paths), memory)
     path = Path(SENT.get().here.get(file, file)).resolve()
     if not path.is_file():

@@ -112,7 +112,7 @@ def _checked(result: Json, name: str, at: str) -> Json:
     if not determined and "sha256" not in result and result["verdict"] in (*_SETTLED, "CERTIFIED", "SUPPORTED"):
         note = f"as recorded in {name}: the file does not hold the counts from which this verdict follows"
         found["notes"] = [*(each for each in result.get("notes") or [] if not each.startswith("as recorded in ")), note]
-    return found | _headline(result)
+    return found | told_headline(result)
 
 
 def _follows(result: Json) -> bool:
@@ -262,7 +262,7 @@ def _witness(result: Json) -> None:
             _refuse(result, key, f"{witness[key]}, as in its witness", result[key])
 
 
-def _headline(result: Json) -> Json:
+def told_headline(result: Json) -> Json:
     """The headline of an audit from its numbers; nothing where they are not all there."""
     numbers = {key: number(result.get(key)) for key in ("parameter_lower", "confidence", "detectable")}
     claim, notes = claim_of(result), result.get("notes") or []

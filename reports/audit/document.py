@@ -29,7 +29,7 @@ from dpwitness.mechanisms.terms.reading import (
     whole,
 )
 from dpwitness.mechanisms.terms.validation import InvalidArgument
-from dpwitness.reports.audit.checking import check_conclusions, holm_of, sealed
+from dpwitness.reports.audit.checking import check_conclusions, holm_of, sealed, told_headline
 from dpwitness.reports.words.facts import Entry
 from dpwitness.reports.words.summary import family, tally_of_verdicts
 from dpwitness.reports.words.wording import slugs
@@ -55,6 +55,7 @@ def result_json(result: Result | Mapping[str, Any], here: Path | None = None) ->
 def document_of(results: Sequence[Result | Mapping[str, Any]], *, title: str, command: str | None = None) -> Json:
     """The document of a report over `results`: what ``audit.json`` holds."""
     data = [_readable(strict(dict(result_json(result)))) for result in results]
+    data = [result | told_headline(result) for result in data]
     for result, slug in zip(data, slugs(str(result.get("name", "")) for result in data), strict=True):
         result["witness_file"] = f"witness-{slug}.json" if result.get("witness") else None
     together = family(data)
