@@ -115,12 +115,12 @@ def test_counts_of_verdicts_and_the_family_are_computed_again(fresh):
 )
 def test_without_the_seal_counts_still_speak(fresh, key, value):
     with pytest.raises(InvalidArgument, match=r"audit.json: results\[0\]: .*violated"):
-        checked_document(alone(fresh, 0, lambda r: r.update({key: value}) or r.pop("sha256") and r.pop("witness") and None), "audit.json")
+        checked_document(alone(fresh, 0, lambda r: (r.update({key: value}), r.pop("sha256"), r.pop("witness"))), "audit.json")
 
 
 def test_the_verdict_of_an_enclosure_follows_from_its_ends(fresh):
     for edit in ({"verdict": "VIOLATED"}, {"parameter_upper": 9.0}, {"upper_end": "assumed: nothing"}, {"evidence": "statistical"}):
-        assert refused(alone(fresh, 2, lambda r, edit=edit: r.update(edit) or r.pop("sha256") and None)), edit
+        assert refused(alone(fresh, 2, lambda r, edit=edit: (r.update(edit), r.pop("sha256")))), edit
 
 
 def test_published_documents_are_read_and_their_edits_refused(published):
@@ -143,7 +143,7 @@ def test_published_documents_are_read_and_their_edits_refused(published):
 
 
 def test_the_headline_is_made_of_the_numbers(fresh):
-    edit = alone(fresh, 0, lambda r: r.update(headline="VIOLATED: epsilon > 99 certified") or r.pop("sha256") and None)
+    edit = alone(fresh, 0, lambda r: (r.update(headline="VIOLATED: epsilon > 99 certified"), r.pop("sha256")))
     assert checked_document(edit)["results"][0]["headline"] == fresh["results"][0]["headline"]
 
 
