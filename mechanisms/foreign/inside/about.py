@@ -57,9 +57,12 @@ _MOST = 10**12  # runs
 
 
 def _whole(value: Any, least: int) -> int:
-    if isinstance(value, bool) or not (isinstance(value, (numbers.Integral, float)) and value == int(value) and least <= value <= _MOST):
+    if isinstance(value, bool) or not isinstance(value, (numbers.Integral, float)):
         raise ValueError
-    return int(value)
+    found = int(value)
+    if found != value or not least <= found <= _MOST:
+        raise ValueError
+    return found
 
 
 def _flag(value: Any) -> bool:
@@ -80,8 +83,10 @@ def _text(value: Any) -> str:
     return value
 
 
-def _texts(value: Any) -> Any:
-    return [_text(part) for part in (None if isinstance(value, str) else value)]
+def _texts(value: Any) -> List[str]:  # noqa: UP006
+    if isinstance(value, str):
+        raise ValueError
+    return [_text(part) for part in value]
 
 
 def _function(value: Any) -> bool:
