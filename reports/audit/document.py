@@ -185,7 +185,7 @@ def checked_document(found: Any, name: str = "document") -> Json:
             for field, rules in _NESTED.items():
                 if result.get(field) is not None:
                     _present(rules, items(anything)(result[field], f"{at}.{field}"), f"{at}.{field}.")
-        checked = check_conclusions(found, name)
+        checked = check_conclusions(dict(found), name)
     except InvalidArgument as error:
         raise InvalidArgument(f"{name}: {error}") from None
     usual: Json = {"title": "Audits", "command": None, "environment": {}}

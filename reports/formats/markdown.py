@@ -46,8 +46,8 @@ def markdown(
         lines += card(entry)
     lines += ["## Run", ""]
     if command:
-        shown = [prose(command)] if "<" in command else ["```", plain(" ".join(command.split())).replace("```", "'''"), "```"]
-        lines += [*shown, ""]
+        told = [prose(command)] if "<" in command else ["```", plain(" ".join(command.split())).replace("```", "'''"), "```"]
+        lines += [*told, ""]
     lines += table(("", ""), [(prose(name), prose(value)) for name, value in environment.items()])
     return "\n".join(lines).rstrip() + "\n"
 

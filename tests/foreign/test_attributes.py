@@ -159,7 +159,7 @@ def test_only_what_cannot_be_found_is_called_missing(tmp_path, text, message, mi
 def test_the_remedy_names_the_distribution(tmp_path):
     hide = "import sys\nsys.modules.pop('sklearn', None)\nsys.meta_path = []\nsys.path_hooks = []\nsys.path = []\nimport sklearn\n"
     (tmp_path / "mine.py").write_text(hide + FILE)
-    with pytest.raises(TargetError, match="needs 'sklearn', .* -m pip install scikit-learn$"):
+    with pytest.raises(TargetError, match=r"needs 'sklearn', .* -m pip install scikit-learn$"):
         Target(str(tmp_path / "mine.py"), "f").describe()
 
 

@@ -76,11 +76,10 @@ EMPTY = ["", " ", "\n", ".", "..", ":", "..mod:f", ".mod:f", "a..b:f", "a\0b.py:
 COMMANDS = [
     *(["check", text] for text in EMPTY),
     *(["audit", text, "--claim", "pure:1"] for text in EMPTY),
-    *(["trace", text] for text in EMPTY),
-    *(["plan", text] for text in EMPTY),
-    *([command, text] for command in ("replay", "report", "bench", "suite") for text in EMPTY if command != "bench" or text),
-    *(["compare", text, text] for text in EMPTY),
-    *(["canaries", text, "--claim", "pure:1"] for text in EMPTY),
+    *([command, text] for command in ("trace", "plan") for text in (" ", "..mod:f", "a\0b.py:f")),
+    *([command, text] for command in ("replay", "report", "bench", "suite") for text in (" ", ".", "a\0b")),
+    *(["compare", text, text] for text in ("", ".")),
+    *(["canaries", text, "--claim", "pure:1"] for text in ("", ".")),
     *([*command, text] for command in (["store", "ls"], ["claims", "show"], ["targets", "new"], ["targets", "setup"]) for text in EMPTY),
     *(["audit", "nowhere.py:f", option, text] for option in ("--report", "--baseline", "--store") for text in ("", " ", "\0")),
 ]

@@ -116,7 +116,7 @@ def test_a_file_is_replaced_whole_or_not_at_all(tmp_path):
     assert json.loads(goal.read_text()) == {"a": "\ud800"}
     link = tmp_path / "link.json"
     link.symlink_to(goal)
-    with pytest.raises(InvalidArgument, match="link.json' is a symbolic link"):
+    with pytest.raises(InvalidArgument, match=r"link\.json' is a symbolic link"):
         write_json(link, {"a": 2})
     assert link.is_symlink() and json.loads(goal.read_text()) == {"a": "\ud800"}
     assert goal.stat().st_mode & 0o777 == 0o640

@@ -65,9 +65,10 @@ def refused(document):
     try:
         checked_document(document, "audit.json")
     except InvalidArgument as error:
-        assert str(error).startswith("audit.json: ") and len(str(error)) < 1001
-        return True
-    return False
+        told = str(error)
+    else:
+        return False
+    return told.startswith("audit.json: ") and len(told) <= 1000
 
 
 def alone(document, i, edit=None):
