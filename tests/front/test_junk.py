@@ -80,7 +80,11 @@ COMMANDS = [
     *([command, text] for command in ("replay", "report", "bench", "suite") for text in (" ", ".", "a\0b")),
     *(["compare", text, text] for text in ("", ".")),
     *(["canaries", text, "--claim", "pure:1"] for text in ("", ".")),
-    *([*command, text] for command in (["store", "ls"], ["claims", "show"], ["targets", "new"], ["targets", "setup"]) for text in EMPTY),
+    *(
+        [*command, text]
+        for command in (["store", "ls"], ["claims", "show"], ["targets", "new"], ["targets", "setup"])
+        for text in ("", ".")
+    ),
     *(["audit", "nowhere.py:f", option, text] for option in ("--report", "--baseline", "--store") for text in ("", " ", "\0")),
 ]
 
