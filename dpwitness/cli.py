@@ -50,7 +50,7 @@ COMMANDS = {
 
 _EXIT_CODES = (
     "exit codes: 0 nothing refuted, 1 violated, 2 usage or input error, or a file that could not be written, "
-    f"3 inconclusive, a mechanism that failed, or an error that is not known ({TRACEBACK}=1 shows where)"
+    f"3 inconclusive, interrupted, a mechanism that failed, or an error that is not known ({TRACEBACK}=1 shows where)"
 )
 
 
@@ -82,7 +82,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line; returns the exit code."""
     parser = _parser()
     with streams():
-        args = parser.parse_args(argv)
+        given = list(sys.argv[1:] if argv is None else argv)
+        if any("\0" in text for text in given):
+            parser.error("arguments must not hold null characters")
+        args = parser.parse_args(given)
     if args.version:
         from importlib.metadata import version
 

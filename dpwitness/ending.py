@@ -19,8 +19,9 @@ OK, VIOLATED, USAGE, NO_VERDICT = 0, 1, 2, 3
 
 TRACEBACK = "DPWITNESS_TRACEBACK"
 
-# What a terminal would obey: control characters, but for the three that lay out lines.
+# What a terminal would obey: control characters, but for the three that lay out lines, and marks that turn the direction of text.
 _CONTROLS = {code: f"\\x{code:02x}" for code in (*range(32), *range(127, 160)) if chr(code) not in "\n\t\r"}
+_CONTROLS |= {code: f"\\u{code:04x}" for code in (0x61C, 0x200E, 0x200F, *range(0x2028, 0x202F), *range(0x2066, 0x206A))}
 
 
 class Stream(io.TextIOBase):
@@ -131,8 +132,8 @@ def guarded(name: str, run: Callable[[], int]) -> int:
             _trace(error)
             _line(name, str(error).removeprefix(f"{name}: "))
             return USAGE
-        except KeyboardInterrupt:
-            _line(name, "interrupted before anything was measured")
+        except KeyboardInterrupt as error:
+            _line(name, f"interrupted{_signal(error)} before it had a result: every report stays as it was; run the same command again")
             return NO_VERDICT
         except OSError as error:
             _trace(error)
@@ -144,14 +145,21 @@ def guarded(name: str, run: Callable[[], int]) -> int:
             return NO_VERDICT
 
 
+def _signal(error: KeyboardInterrupt) -> str:
+    """Name the signal behind an interrupt, where `interrupts` knows it."""
+    return f" by {error.args[0]}" if error.args else ""
+
+
 def attempt(what: str, write: Callable[[], Path]) -> tuple[Path | None, bool]:
     """The path that `write` returns, and whether it failed, which is told: a verdict is not lost with its report."""
     try:
         return write(), False
+    except KeyboardInterrupt as error:
+        _line("", f"{what} was not written: interrupted{_signal(error)}")
     except Exception as error:
         _trace(error)
-        _line("", f"{what} could not be written: {said(error)}")
-        return None, True
+        _line("", f"{what} could not be written: {error if isinstance(error, InvalidArgument) else said(error)}")
+    return None, True
 
 
 def after(code: int, failed: bool = True) -> int:

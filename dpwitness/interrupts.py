@@ -27,7 +27,7 @@ class _Heard:
 def _handle(sign: int, frame: Any) -> None:
     _Heard.count += 1
     if _Heard.count == 1:
-        raise KeyboardInterrupt
+        raise KeyboardInterrupt(signal.Signals(sign).name)
     with contextlib.suppress(OSError):
         os.write(2, b"\ndpwitness: interrupted twice, ended at once\n")
     os._exit(NO_VERDICT)  # workers end with their parent

@@ -203,7 +203,10 @@ class _Merged:
         from dpwitness.reports.formats.step_summary import append_summary, summary_file
 
         title, command = f"Audits{self.cut}", f"pytest --dp-report {self.place}"
-        self.written = write_report(merged, self.folder, title=title, command=command, stem=self.stem)
+        more: Any = {"title": title, "command": command, "stem": self.stem}
+        self.written, lost = attempt("report", lambda: write_report(merged, self.folder, **more))
+        if lost and session.exitstatus == pytest.ExitCode.OK:
+            session.exitstatus = pytest.ExitCode.INTERNAL_ERROR
         file = summary_file()
         if file is not None:
             attempt("summary", lambda: append_summary(document_of(merged, title=title, command=command), file))

@@ -20,6 +20,7 @@ from dpwitness.auditors.targets.naming import describe_target
 from dpwitness.auditors.targets.trust import words_for
 from dpwitness.auditors.white_box.certify import certify
 from dpwitness.mechanisms.terms.reading import Json
+from dpwitness.mechanisms.terms.validation import InvalidArgument, said
 from dpwitness.mechanisms.terms.writing import write_json
 from dpwitness.reports.audit.document import result_json
 from dpwitness.reports.words.wording import dataset, slugs
@@ -132,7 +133,10 @@ class Auditor:
             lines.append(f"pair:    D0 = {dataset(pair['d0'])}, D1 = {dataset(pair['d1'])}")
         if data["witness"] is None:
             return "\n".join(lines)
-        path = self._write(data["witness"])
+        try:
+            path = self._write(data["witness"])
+        except (InvalidArgument, OSError) as error:
+            return "\n".join([*lines, f"witness: could not be written: {said(error)}"])
         lines.append(f"witness: {path}")
         if data["witness"]["target"] is None:
             lines.append(f"replay:  dpwitness.replay({path!r}, mechanism=...), since the mechanism cannot be imported by name")

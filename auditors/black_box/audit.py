@@ -31,6 +31,7 @@ from dpwitness.auditors.storing.identity import identity_of
 from dpwitness.auditors.storing.ledger import AuditLedger
 from dpwitness.auditors.storing.store import Store, open_store
 from dpwitness.mechanisms.domains import Domain
+from dpwitness.mechanisms.foreign.described import require_attributes
 from dpwitness.mechanisms.foreign.target import Target
 from dpwitness.mechanisms.objects.runs import PerRun
 from dpwitness.mechanisms.terms.notions import Claim, TradeoffCurve, promised
@@ -309,6 +310,7 @@ def _request(
 
     if not callable(getattr(mechanism, "sample", mechanism)) or isinstance(mechanism, type):
         raise InvalidArgument(f"mechanism must be callable or have a method sample(dataset, size, rng), got {shown(mechanism)}")
+    require_attributes(mechanism)
     trials = require_integer("trials", trials, "audit", least=1000, most=10**12)
     require_probability("confidence", confidence, "audit")
     seed = require_integer("seed", seed, "audit", least=0)

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from dpwitness.mechanisms.terms.validation import InvalidArgument
+from dpwitness.mechanisms.terms.validation import InvalidArgument, unimportable
 
 _SIDES = ("scores_in", "scores_out")
 _BESIDE = ("ids_in", "ids_out", "groups")
@@ -60,8 +60,9 @@ def _csv(path: Path) -> dict[str, Any]:
 def _parquet(path: Path) -> dict[str, Any]:
     try:
         from pyarrow.parquet import read_table
-    except ImportError:
-        raise InvalidArgument("canaries: .parquet files need pyarrow: pip install 'dpwitness[frames]'") from None
+    except ImportError as error:
+        why = unimportable("pyarrow", error, "pip install 'dpwitness[frames]'")
+        raise InvalidArgument(f"canaries: .parquet files need pyarrow: {why}") from None
     found = read_table(path)
     return {name: found[name].to_pylist() for name in found.column_names}
 

@@ -16,6 +16,7 @@ from dpwitness.auditors.results.audit_result import AuditResult
 from dpwitness.auditors.results.verdicts import Result, Verdict
 from dpwitness.auditors.running.engine import Inline, MechanismFailed, Phase, Stage
 from dpwitness.auditors.targets.naming import describe_target
+from dpwitness.mechanisms.foreign.described import require_attributes
 from dpwitness.mechanisms.foreign.slots import MissingLibrary, TargetError
 from dpwitness.mechanisms.foreign.target import Target
 from dpwitness.mechanisms.terms.notions import PureDP
@@ -156,6 +157,7 @@ def check_mechanism(
 
 def _subject(mechanism: Any, pair: Pair | list[Pair] | None, seed: int, trials: int | None, executor: Executor | None = None) -> Subject:
     require_runner(executor, None, None, "check_mechanism")
+    require_attributes(mechanism)
     seed = require_integer("seed", seed, "check_mechanism", least=0)
     trials = None if trials is None else require_integer("trials", trials, "check_mechanism", most=10**12)
     given: Any = [pair] if isinstance(pair, Pair) else [] if pair is None else pair

@@ -18,6 +18,7 @@ from dpwitness.auditors.results.trace_result import Finding, TraceResult
 from dpwitness.auditors.results.verdicts import Verdict
 from dpwitness.auditors.targets.naming import describe_target
 from dpwitness.mechanisms.domains import Domain
+from dpwitness.mechanisms.foreign.described import require_attributes
 from dpwitness.mechanisms.recording.catalogue import given
 from dpwitness.mechanisms.recording.recorder import Stopped
 from dpwitness.mechanisms.terms.notions import Claim, promised, resolved
@@ -113,6 +114,7 @@ def trace(
     """
     begin = time.perf_counter()
     require_callable("mechanism", getattr(mechanism, "sample", mechanism), "trace")
+    require_attributes(mechanism)
     claim = promised(mechanism, claim, "trace")
     entries = given(primitives, "trace")
     seed = require_integer("seed", seed, "trace", least=0)

@@ -170,17 +170,8 @@ class AuditResult(Result):
         return self.event.describe() + (f" ({told}; the output's own numbers follow)" if labels else "")
 
     def headline(self) -> str:
-        symbol = self.claim.symbol
-        sure = f"confidence {self.confidence:.12g}"
-        if self.verdict is Verdict.VIOLATED:
-            if math.isinf(self.parameter_lower):
-                return f"VIOLATED: no finite {symbol} holds, certified against the claim {self.claim} ({sure})"
-            return f"VIOLATED: {symbol} > {self.parameter_lower:.4g} certified against the claim {self.claim} ({sure})"
-        if self.verdict is Verdict.NOT_REFUTED:
-            found = f"a violation of this event's kind beyond {symbol} = {self.detectable:.4g} would have been found with probability 0.9"
-            bound = f"{symbol} > {self.parameter_lower:.4g} certified ({sure})"
-            return f"NOT REFUTED: no violation of {self.claim} found; {bound}; at this budget {found}"
-        return f"{self.verdict.value}: {self.notes[0] if self.notes else 'no verdict'}"
+        first = self.notes[0] if self.notes else ""
+        return headline_of(self.claim, self.verdict, self.parameter_lower, self.confidence, self.detectable, first)
 
     def to_json(self) -> Json:
         return {
@@ -221,6 +212,19 @@ class AuditResult(Result):
             "environment": environment(),
             "seconds": round(self.seconds, 3),
         } | ({"scores": [score.to_json() for score in self.scores]} if self.scores else {})
+
+
+def headline_of(claim: Claim, verdict: Verdict, lower: float, confidence: float, detectable: float, note: str) -> str:
+    """Return the headline of an audit from its numbers; `note` is the first of its notes."""
+    symbol, sure = claim.symbol, f"confidence {confidence:.12g}"
+    if verdict is Verdict.VIOLATED:
+        if math.isinf(lower):
+            return f"VIOLATED: no finite {symbol} holds, certified against the claim {claim} ({sure})"
+        return f"VIOLATED: {symbol} > {lower:.4g} certified against the claim {claim} ({sure})"
+    if verdict is Verdict.NOT_REFUTED:
+        found = f"a violation of this event's kind beyond {symbol} = {detectable:.4g} would have been found with probability 0.9"
+        return f"NOT REFUTED: no violation of {claim} found; {symbol} > {lower:.4g} certified ({sure}); at this budget {found}"
+    return f"{verdict.value}: {note or 'no verdict'}"
 
 
 def _tally(tally: Tally | None) -> dict[str, int] | None:

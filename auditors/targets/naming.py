@@ -125,6 +125,8 @@ def imported(place: str, target: str) -> Any:
     """The module, or that of the file; both stay importable by worker processes."""
     if place.endswith(".py"):
         return _of_file(Path(place).resolve(), place)
+    if not all(part.isidentifier() for part in place.split(".")):
+        raise InvalidArgument(f"target must name a module such as package.module, or a file that ends in .py, got {target!r}")
     if str(Path.cwd()) not in sys.path:
         sys.path.insert(0, str(Path.cwd()))
     try:

@@ -46,6 +46,8 @@ def run(args: argparse.Namespace) -> int:
     if args.report is not None:
         check_writable(args.report)
 
+    if args.program is None and not (args.target or "").strip():
+        raise InvalidArgument(f"a target is needed: FILE.py or FILE.py:NAME, or a program by --command, got {args.target!r}")
     file, name = _split(args.target or "")
     checks = [each for each in CHECKS if matches(args.keyword, each)]
     if not checks:

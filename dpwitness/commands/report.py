@@ -37,10 +37,12 @@ def run(args: argparse.Namespace) -> int:
     if args.show:
         show(summary(entries_of(document)))
         return OK
-    folder = check_writable(args.report if args.report is not None else Path(args.file).parent)
     stem = Path(args.file).stem
+    folder = check_writable(args.report if args.report is not None else Path(args.file).parent)
     try:
         files = write_document(document, folder, formats, stem=stem, plots=not args.no_plots)
+    except InvalidArgument:
+        raise
     except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:  # numbers or curves that do not fit each other
         raise InvalidArgument(f"{printable(Path(args.file).name)} cannot be shown: {said(error)}") from error
     for file in files:

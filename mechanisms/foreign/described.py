@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import inspect
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from typing import Any
 
 from dpwitness.mechanisms import domains
+from dpwitness.mechanisms.foreign.inside.about import Unfit, attributes_of
 from dpwitness.mechanisms.foreign.program import told_by
 from dpwitness.mechanisms.foreign.slots import TargetError, build_domain
+from dpwitness.mechanisms.objects.runs import PerRun
 from dpwitness.mechanisms.terms.notions import Claim, parse_claim
 from dpwitness.mechanisms.terms.reading import Json
-from dpwitness.mechanisms.terms.validation import InvalidArgument
+from dpwitness.mechanisms.terms.validation import InvalidArgument, shown
 
 
 class Described(ABC):
@@ -96,6 +100,24 @@ class Described(ABC):
 
 
 def _inside(version: str, tested: str) -> bool:
-    from packaging.specifiers import SpecifierSet
+    from packaging.specifiers import InvalidSpecifier, SpecifierSet
+    from packaging.version import InvalidVersion
 
-    return SpecifierSet(tested).contains(version, prereleases=True)
+    try:
+        return SpecifierSet(tested).contains(version, prereleases=True)
+    except InvalidSpecifier:
+        raise TargetError(f"TESTED must be a range of versions such as '>=1.2,<2', got {shown(tested)}") from None
+    except InvalidVersion:  # a library whose version cannot be compared
+        return False
+
+
+def require_attributes(mechanism: Any) -> None:
+    """Raise InvalidArgument where a function, or a mechanism of single runs, has an attribute that breaks its rule.
+
+    A target in a worker process is checked there, by the same rules, and a class may use these names for parameters.
+    """
+    if inspect.isfunction(mechanism) or isinstance(mechanism, PerRun):
+        try:
+            attributes_of(mechanism)
+        except Unfit as error:
+            raise InvalidArgument(f"{getattr(mechanism, '__name__', 'mechanism')}: {error}") from None

@@ -17,7 +17,7 @@ from dpwitness.mechanisms.foreign import environments
 from dpwitness.mechanisms.foreign.interpreter import Interpreter, Worker
 from dpwitness.mechanisms.foreign.process import borrow
 from dpwitness.mechanisms.terms.reading import Json
-from dpwitness.mechanisms.terms.validation import InvalidArgument
+from dpwitness.mechanisms.terms.validation import InvalidArgument, shown
 
 
 @dataclass(frozen=True, eq=False)
@@ -73,6 +73,8 @@ def slot_of(file: str, python: str | None, memory_limit: float = 0.0) -> Interpr
     if adapter is not None:
         return Interpreter(python, str(adapter), (), memory)
     if not file.endswith(".py"):
+        if not all(part.isidentifier() for part in file.split(".")):
+            raise TargetError(f"target must name a module such as package.module, or a file that ends in .py, got {shown(file)}")
         return Interpreter(python, file, (os.getcwd(), *SENT.get().paths), memory)
     path = Path(SENT.get().here.get(file, file)).resolve()
     if not path.is_file():
@@ -91,7 +93,7 @@ def loaded(slot: Interpreter, time_limit: float) -> Iterator[Worker]:
         wrong = worker.loaded
         if "error" in wrong:
             missing = wrong.get("missing")
-            if missing is None:
+            if missing is None:  # also an error of an installed library while it is imported
                 raise TargetError(f"target {slot.place} could not be loaded: {wrong['error']}", wrong["traceback"])
             if slot.place == missing or slot.place.startswith(f"{missing}."):
                 raise TargetError(f"target must be importable, got {slot.place!r}: no module named {missing!r}")
@@ -101,11 +103,33 @@ def loaded(slot: Interpreter, time_limit: float) -> Iterator[Worker]:
         yield worker
 
 
+_DISTRIBUTIONS = {  # which hold a module of another name
+    "Crypto": "pycryptodome",
+    "PIL": "pillow",
+    "attr": "attrs",
+    "bs4": "beautifulsoup4",
+    "cv2": "opencv-python",
+    "dateutil": "python-dateutil",
+    "dp_accounting": "dp-accounting",
+    "pipeline_dp": "pipeline-dp",
+    "pkg_resources": "setuptools",
+    "pydp": "python-dp",
+    "serial": "pyserial",
+    "skimage": "scikit-image",
+    "sklearn": "scikit-learn",
+    "snsql": "smartnoise-sql",
+    "snsynth": "smartnoise-synth",
+    "tensorflow_privacy": "tensorflow-privacy",
+    "yaml": "PyYAML",
+}
+
+
 def _remedy(slot: Interpreter, wrong: Json) -> str:
     adapter = environments.environment_of(Path(slot.place)) if slot.place.startswith(str(environments.FOLDER)) else None
     if adapter is not None:
         return f"make its environment with: dpwitness targets setup {adapter.name}"
-    line = wrong.get("install") or f"pip install {wrong.get('library') or wrong['missing'].partition('.')[0]}"
+    top = wrong["missing"].partition(".")[0]
+    line = wrong.get("install") or f"pip install {wrong.get('library') or _DISTRIBUTIONS.get(top, top)}"
     return f"install it there: {slot.python or sys.executable} -m {line}"
 
 

@@ -27,7 +27,7 @@ from dpwitness.mechanisms.foreign.slots import build_domain
 from dpwitness.mechanisms.terms.libraries import Unheld, apart, library_of, values_of
 from dpwitness.mechanisms.terms.notions import Claim, parse_claim
 from dpwitness.mechanisms.terms.protocol import MechanismFailed
-from dpwitness.mechanisms.terms.validation import InvalidArgument, require_type, said, shown
+from dpwitness.mechanisms.terms.validation import InvalidArgument, require_type, said, shown, unimportable
 
 ENGINES = ("sqlite", "duckdb")
 _KEPT = 4  # datasets of a thread that stay loaded
@@ -290,8 +290,9 @@ class _DuckDB(_Base):
 def _duckdb() -> Any:
     try:
         return importlib.import_module("duckdb")
-    except ImportError:
-        raise InvalidArgument("Query: duckdb is not installed: pip install 'dpwitness[sql]'") from None
+    except ImportError as error:
+        why = unimportable("duckdb", error, "pip install 'dpwitness[sql]'")
+        raise InvalidArgument(f"Query: {why}") from None
 
 
 def columns_of(dataset: Any) -> dict[str, list[Any]]:

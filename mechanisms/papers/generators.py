@@ -13,7 +13,7 @@ from numpy.random import Generator
 
 from dpwitness.mechanisms.terms.datasets import LabelledVectors
 from dpwitness.mechanisms.terms.protocol import FloatArray
-from dpwitness.mechanisms.terms.validation import InvalidArgument, require_integer, require_nonnegative
+from dpwitness.mechanisms.terms.validation import InvalidArgument, require_integer, require_nonnegative, unimportable
 
 
 class MissingDependency(ImportError):
@@ -42,8 +42,9 @@ def breast_cancer() -> LabelledVectors:
     """
     try:
         from sklearn.datasets import load_breast_cancer
-    except ImportError:
-        raise MissingDependency("breast_cancer: the data come with scikit-learn; install it with `pip install scikit-learn`") from None
+    except ImportError as error:
+        why = unimportable("sklearn", error, "pip install scikit-learn")
+        raise MissingDependency(f"breast_cancer: the data come with scikit-learn: {why}") from None
     x, y = load_breast_cancer(return_X_y=True)
     return LabelledVectors(_into_ball(x), np.where(y == 0, 1.0, -1.0))
 

@@ -41,10 +41,12 @@ def library_of(value: Any) -> str:
 
 
 def library(name: str) -> Any:
-    """The library itself. Raises Unheld where it is not installed."""
+    """The library itself. Raises Unheld where it is not installed, or is and cannot be imported."""
     try:
         return importlib.import_module(name)
-    except ImportError:
+    except ImportError as error:
+        if not isinstance(error, ModuleNotFoundError) or (error.name or "").partition(".")[0] != name.partition(".")[0]:
+            raise Unheld(f"{name} is installed but cannot be imported: {type(error).__name__}: {error}") from None
         raise Unheld(f"{name} is not installed: pip install 'dpwitness[{EXTRAS[name.partition('.')[0]]}]'") from None
 
 

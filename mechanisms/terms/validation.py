@@ -38,6 +38,13 @@ def said(error: BaseException) -> str:
     return f"{type(error).__name__}: {shown if len(shown) <= 300 else shown[:300] + ' ...'}".removesuffix(": ")
 
 
+def unimportable(name: str, error: ImportError, remedy: str) -> str:
+    """Why a library cannot be imported: missing, with the remedy, or installed and broken, with its own error."""
+    if isinstance(error, ModuleNotFoundError) and (error.name or "").partition(".")[0] == name.partition(".")[0]:
+        return f"{name} is not installed: {remedy}"
+    return f"{name} is installed but cannot be imported: {said(error)}"
+
+
 def shown(value: object) -> str:
     """`value` in a message: its repr on one line of at most 80 characters, or its type where it has none."""
     try:

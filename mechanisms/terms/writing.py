@@ -12,6 +12,26 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from dpwitness.mechanisms.terms.validation import InvalidArgument
+
+
+def real_place(path: str | Path) -> Path:
+    """Return `path` in the real folder that holds it.
+
+    Raises
+    ------
+    InvalidArgument
+        If something other than a regular file has this name. A symbolic link is never followed: the file behind the link may be anybody's.
+    """
+    goal = Path(path)
+    if goal.is_symlink():
+        raise InvalidArgument(
+            f"{str(path)!r} is a symbolic link, which dpwitness does not write through: remove it, or choose another place"
+        )
+    if goal.exists() and not goal.is_file():
+        raise InvalidArgument(f"{str(path)!r} exists and is not a regular file: remove it, or choose another place")
+    return goal.parent.resolve() / goal.name
+
 
 @contextlib.contextmanager
 def aside(path: str | Path) -> Iterator[Path]:
@@ -24,8 +44,7 @@ def aside(path: str | Path) -> Iterator[Path]:
     >>> with aside("plot.svg") as file:                     # doctest: +SKIP
     ...     figure.savefig(file)
     """
-    goal = Path(path)
-    goal = goal.resolve() if goal.is_symlink() else goal  # a link stays one
+    goal = real_place(path)
     draft = goal.with_name(f".{goal.stem[:40]}-{os.getpid()}-{secrets.token_hex(4)}{goal.suffix}")
     os.close(os.open(draft, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666))
     try:
@@ -45,18 +64,31 @@ def all_together(folder: str | Path) -> Iterator[Path]:
 
     A disk that fills up half-way, or a writer that is killed, leaves what was there as it was.
     """
-    goal = Path(folder)
+    goal = Path(folder).resolve()
     draft = Path(tempfile.mkdtemp(prefix=".draft-", dir=goal))
     try:
         yield draft
-        for file in sorted(draft.iterdir()):
-            place = goal / file.name
-            place = place.resolve() if place.is_symlink() else place  # a link stays one
-            with contextlib.suppress(OSError):
-                file.chmod(place.stat().st_mode & 0o777)  # of the file that is replaced
-            os.replace(file, place)
+        places = {file: real_place(goal / file.name) for file in sorted(draft.iterdir())}  # all are tried before the first is replaced
+        _rename(list(places.items()))
     finally:
         shutil.rmtree(draft, ignore_errors=True)
+
+
+def _rename(places: list[tuple[Path, Path]]) -> None:
+    """Move all files to their places; an interrupt waits until the last one is there."""
+    interrupt = None
+    while places:
+        try:
+            file, place = places[-1]
+            if file.exists():  # not moved before an interrupt
+                with contextlib.suppress(OSError):
+                    file.chmod(place.stat().st_mode & 0o777)  # of the file that is replaced
+                os.replace(file, place)
+            places.pop()
+        except KeyboardInterrupt as error:
+            interrupt = error
+    if interrupt is not None:
+        raise interrupt
 
 
 def write_text(path: str | Path, text: str) -> None:

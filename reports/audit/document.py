@@ -29,6 +29,7 @@ from dpwitness.mechanisms.terms.reading import (
     whole,
 )
 from dpwitness.mechanisms.terms.validation import InvalidArgument
+from dpwitness.reports.audit.checking import check_conclusions, holm_of, sealed, told_headline
 from dpwitness.reports.words.facts import Entry
 from dpwitness.reports.words.summary import family, tally_of_verdicts
 from dpwitness.reports.words.wording import slugs
@@ -54,6 +55,7 @@ def result_json(result: Result | Mapping[str, Any], here: Path | None = None) ->
 def document_of(results: Sequence[Result | Mapping[str, Any]], *, title: str, command: str | None = None) -> Json:
     """The document of a report over `results`: what ``audit.json`` holds."""
     data = [_readable(strict(dict(result_json(result)))) for result in results]
+    data = [result | told_headline(result) for result in data]
     for result, slug in zip(data, slugs(str(result.get("name", "")) for result in data), strict=True):
         result["witness_file"] = f"witness-{slug}.json" if result.get("witness") else None
     together = family(data)
@@ -63,8 +65,8 @@ def document_of(results: Sequence[Result | Mapping[str, Any]], *, title: str, co
         "command": _short(command),
         "environment": strict(environment()),
         "verdicts": tally_of_verdicts(data),
-        "holm": {"error": together.error, "adjusted": [together.adjusted.get(i) for i in range(len(data))]} if together else None,
-        "results": data,
+        "holm": holm_of(together, len(data)),
+        "results": [sealed(result) for result in data],
     }
 
 
@@ -183,10 +185,11 @@ def checked_document(found: Any, name: str = "document") -> Json:
             for field, rules in _NESTED.items():
                 if result.get(field) is not None:
                     _present(rules, items(anything)(result[field], f"{at}.{field}"), f"{at}.{field}.")
+        checked = check_conclusions(dict(found), name)
     except InvalidArgument as error:
         raise InvalidArgument(f"{name}: {error}") from None
     usual: Json = {"title": "Audits", "command": None, "environment": {}}
-    return dict(found) | {key: value for key, value in usual.items() if key not in found}
+    return dict(found) | {"results": checked} | {key: value for key, value in usual.items() if key not in found}
 
 
 def _present(rules: Mapping[str, Rule], found: Mapping[str, Any], at: str) -> None:

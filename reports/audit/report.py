@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-import json
+import os
+import re
 import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -13,9 +14,10 @@ from typing import Any
 from dpwitness.auditors.results.beside import has_beside, put_beside
 from dpwitness.auditors.results.verdicts import Result
 from dpwitness.auditors.results.witness_reading import seal
-from dpwitness.mechanisms.terms.reading import Json
+from dpwitness.mechanisms.terms.reading import Json, read_json
 from dpwitness.mechanisms.terms.validation import InvalidArgument
-from dpwitness.mechanisms.terms.writing import all_together, write_json, write_text
+from dpwitness.mechanisms.terms.writing import all_together, real_place, write_json, write_text
+from dpwitness.reports.audit.checking import sealed
 from dpwitness.reports.audit.document import WITNESS, document_of, entries_of
 from dpwitness.reports.audit.formats import SUFFIXES, USUAL
 from dpwitness.reports.formats.markdown import markdown
@@ -24,22 +26,33 @@ from dpwitness.reports.words.facts import Entry
 from dpwitness.reports.words.summary import family
 from dpwitness.reports.words.wording import slugs
 
+_MAIN = re.compile(r"(audit|checks|compare)\.(json|md|html|sarif|junit\.xml)")  # files that commands write into a report folder
+
 
 def check_writable(folder: Path | str) -> Path:
-    """Create `folder` if it is missing and try it, so that nobody runs an audit for an hour before learning that it cannot be kept.
+    """Create `folder` if it is missing and try to write there, so that nobody runs an audit for an hour and then loses its report.
 
     Raises
     ------
     InvalidArgument
-        If no file can be written there; the message names the folder and the reason.
+        If no file can be written there, or if a main file or a witness of an earlier report is a symbolic link; the message names the path
+        and the reason.
     """
+    if not os.fspath(folder).strip():
+        raise InvalidArgument(f"report folder must be named, got {os.fspath(folder)!r}; the current folder is '.'")
     path = Path(folder)
     try:
         path.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryFile(dir=path):
             pass
-    except OSError as error:
-        raise InvalidArgument(f"report folder must be writable, got {str(path)!r}: {error.strerror or error}") from None
+        links = [entry.path for entry in os.scandir(path) if entry.is_symlink()]
+    except (OSError, ValueError) as error:  # ValueError: a null character in the name
+        why = "a symbolic link to nothing" if path.is_symlink() and not path.exists() else getattr(error, "strerror", None) or error
+        raise InvalidArgument(f"report folder must be writable, got {str(path)!r}: {why}") from None
+    for link in links:
+        name = os.path.basename(link)
+        if _MAIN.fullmatch(name) or WITNESS.fullmatch(name):
+            real_place(link)
     return path
 
 
@@ -86,7 +99,8 @@ def write_document(document: Json, folder: Path, formats: Sequence[str] = USUAL,
     album = Album(empty=not plots)
     stale = _stale_witnesses(folder, stem, kept)
     with all_together(folder) as draft:
-        write_json(draft / f"{stem}.json", put_beside(document, draft))
+        found = document | {"results": [sealed(result) for result in document["results"]]}
+        write_json(draft / f"{stem}.json", put_beside(found, draft))
         for entry in entries:
             if entry.witness_file and WITNESS.fullmatch(entry.witness_file) and entry.result.get("witness"):
                 write_json(draft / entry.witness_file, _with_frames_beside(entry.result["witness"], draft))
@@ -142,7 +156,7 @@ def _stale_witnesses(folder: Path, stem: str, kept: set[str | None]) -> list[Pat
     """The witnesses of the report that is replaced: one beside a new NOT_REFUTED would speak of a run that is gone."""
     found = []
     with contextlib.suppress(InvalidArgument, OSError, ValueError, AttributeError, TypeError, KeyError):
-        for result in json.loads((folder / f"{stem}.json").read_text(encoding="utf-8"))["results"]:
+        for result in read_json(folder / f"{stem}.json")["results"]:
             name = result.get("witness_file")
             if isinstance(name, str) and WITNESS.fullmatch(name) and name not in kept:
                 found.append(folder / name)

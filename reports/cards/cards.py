@@ -13,7 +13,7 @@ from dpwitness.mechanisms.terms.reading import Json
 from dpwitness.reports.cards.kinds import CARDS, TABLES
 from dpwitness.reports.words.facts import Card, Entry, Facts, _environment, again, claim_of, enclosure, pair_facts, relation_fact, run_facts
 from dpwitness.reports.words.summary import acceptance, error_of, violated_in_bits
-from dpwitness.reports.words.wording import beyond, code, count, dataset, figure, number, prose, table, verdict
+from dpwitness.reports.words.wording import beyond, code, count, dataset, figure, item, number, prose, table, verdict
 
 
 def card_for(kind: str, advice: Mapping[str, str] | None = None) -> Callable[[Card], Card]:
@@ -57,7 +57,7 @@ def card(entry: Entry) -> list[str]:
         lines += [f"![{text}]({file})", ""]
     notes = result.get("notes") or []
     if notes:
-        lines += ["Notes:", "", *(f"- {prose(note)}" for note in notes), ""]
+        lines += ["Notes:", "", *map(item, notes), ""]
     return lines
 
 
@@ -107,7 +107,7 @@ def what_to_do(entry: Entry) -> str:
 
 def _plain_facts(entry: Entry) -> Facts:
     """Whatever is one number, one word or one line."""
-    told = {"schema_version", "name", "verdict", "headline", "notes", "environment", "witness_file"}
+    told = {"schema_version", "name", "verdict", "headline", "notes", "environment", "witness_file", "sha256"}
     facts = []
     for key, value in entry.result.items():
         if key in told or value is None or not isinstance(value, bool | int | float | str):

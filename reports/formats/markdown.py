@@ -46,7 +46,8 @@ def markdown(
         lines += card(entry)
     lines += ["## Run", ""]
     if command:
-        lines += ["```", plain(" ".join(command.split())).replace("```", "'''"), "```", ""]
+        told = [prose(command)] if "<" in command else ["```", plain(" ".join(command.split())).replace("```", "'''"), "```"]
+        lines += [*told, ""]
     lines += table(("", ""), [(prose(name), prose(value)) for name, value in environment.items()])
     return "\n".join(lines).rstrip() + "\n"
 

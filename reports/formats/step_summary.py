@@ -38,8 +38,13 @@ def append_summary(document: Json, file: Path | str) -> Path:
     size = path.stat().st_size if path.exists() else 0
     if size + len(text.encode()) > _BYTES:
         text = f"\n{_answer(document['results'])} The table is left out, as this page is full.\n"
-    with path.open("a", encoding="utf-8") as page:
-        page.write(text)
+    try:
+        with path.open("ab") as page:
+            page.write(text.encode())
+    except OSError:
+        if path.is_file():  # a full disk leaves no half of a section
+            os.truncate(path, size)
+        raise
     return path
 
 

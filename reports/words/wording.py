@@ -61,7 +61,11 @@ def plain(text: str) -> str:
     'a\\\\x1b[31mb'
     """
     shown = (char if char == "\n" or char.isprintable() else ascii(char)[1:-1] for char in text)
-    return "".join(shown)
+    return _COMMAND.sub(lambda found: f"{found[1]}\\x3a" if found[1] is not None else "\\x23", "".join(shown))
+
+
+# What a forge takes for a command in the output of a job: "::" at the start of a line, "##[" anywhere.
+_COMMAND = re.compile(r"^([ \t]*):(?=:)|#(?=#\[)", re.MULTILINE)
 
 
 def line(text: Any, most: int = 1000) -> str:
@@ -88,8 +92,10 @@ def shortened(text: Any, most: int) -> str:
 
 
 def code(text: Any) -> str:
-    """A code span on one line."""
-    clean = plain(shortened(text, _LONGEST_PROSE)).replace("`", "'")
+    """A code span on one line; text with a "<", which a span cannot escape, as prose: a careless reader would take it for HTML."""
+    clean = shortened(text, _LONGEST_PROSE).replace("`", "'")
+    if "<" in clean:
+        return prose(clean)
     return f"`{clean}`" if clean else ""
 
 
@@ -98,7 +104,12 @@ def prose(text: Any) -> str:
     clean = plain(" ".join(str(text).split()))
     if len(clean) > _LONGEST_PROSE:
         clean = f"{clean[:_LONGEST_PROSE]} ... ({len(clean):,} characters)"
-    return re.sub(r"([\\`*\[])", r"\\\1", clean).replace("&", "&amp;").replace("<", "&lt;")
+    return re.sub(r"([\\`*\[]|(?<!\w)_|_(?!\w)|~(?=~))", r"\\\1", clean).replace("&", "&amp;").replace("<", "&lt;")
+
+
+def item(text: Any) -> str:
+    """Text from outside as an item of a list, in which a first mark would open a heading, a quotation or another list."""
+    return "- " + re.sub(r"^(\d*)([#>+=.)-])", r"\1\\\2", prose(text))
 
 
 def cell(text: str) -> str:

@@ -5,6 +5,7 @@ import pytest
 
 import dpwitness as dpw
 from dpwitness.bench.hostile.junk import calls, fault, pair_calls
+from dpwitness.cli import main
 from dpwitness.mechanisms import InvalidArgument, Laplace, Pair, Records
 
 PAIR = Pair(np.array([0.0]), np.array([1.0]))
@@ -69,3 +70,32 @@ def test_whole_floats_count_as_integers():
     """3.0 is 3 from there on: sizes are used as such."""
     domain = Records(3.0)
     assert domain == Records(3) and type(domain.size) is int
+
+
+EMPTY = ["", " ", "\n", ".", "..", ":", "..mod:f", ".mod:f", "a..b:f", "a\0b.py:f", "1:2"]
+COMMANDS = [
+    *(["check", text] for text in EMPTY),
+    *(["audit", text, "--claim", "pure:1"] for text in EMPTY),
+    *([command, text] for command in ("trace", "plan") for text in (" ", "..mod:f", "a\0b.py:f")),
+    *([command, text] for command in ("replay", "report", "bench", "suite") for text in (" ", ".", "a\0b")),
+    *(["compare", text, text] for text in ("", ".")),
+    *(["canaries", text, "--claim", "pure:1"] for text in ("", ".")),
+    *(
+        [*command, text]
+        for command in (["store", "ls"], ["claims", "show"], ["targets", "new"], ["targets", "setup"])
+        for text in ("", ".")
+    ),
+    *(["audit", "nowhere.py:f", option, text] for option in ("--report", "--baseline", "--store") for text in ("", " ", "\0")),
+]
+
+
+@pytest.mark.parametrize("command", COMMANDS, ids=lambda command: " ".join(map(repr, command)))
+def test_empty_and_impossible_names_are_one_line_and_exit_code_2(tmp_path, monkeypatch, capsys, command):
+    monkeypatch.chdir(tmp_path)
+    try:
+        code = main(command)
+    except SystemExit as error:
+        code = error.code
+    out, err = capsys.readouterr()
+    assert (code, err.count("\n")) == (2, 1) and "does not know" not in err, (out, err)
+    assert not list(tmp_path.iterdir())

@@ -112,9 +112,12 @@ def test_a_file_is_replaced_whole_or_not_at_all(tmp_path):
     with pytest.raises(KeyboardInterrupt):
         _interrupted(goal)
     assert json.loads(goal.read_text()) == {"a": 1} and os.listdir(tmp_path) == ["audit.json"]
+    write_json(goal, {"a": "\ud800"})  # a text that is no UTF-8
+    assert json.loads(goal.read_text()) == {"a": "\ud800"}
     link = tmp_path / "link.json"
     link.symlink_to(goal)
-    write_json(link, {"a": "\ud800"})  # a text that is no UTF-8
+    with pytest.raises(InvalidArgument, match=r"link\.json' is a symbolic link"):
+        write_json(link, {"a": 2})
     assert link.is_symlink() and json.loads(goal.read_text()) == {"a": "\ud800"}
     assert goal.stat().st_mode & 0o777 == 0o640
     write_text(tmp_path / "new", "x")

@@ -35,8 +35,10 @@ TODAY = datetime.date(2026, 6, 30)
 def row(name="m", verdict="NOT_REFUTED", *, tally=TALLY, bits=None, **more):
     """The JSON of an audit as far as it is compared."""
     found = {"name": name, "kind": "black box", "claim": "pure:1", "relation": "replace-one", "verdict": verdict, "confidence": 0.99}
-    found |= {"parameter": "epsilon", "parameter_lower": 0.9, "tally": tally, "event": {"kind": "a"}, "pair": NEAR.to_json()}
-    return found | ({"bit_level": {"verdict": bits, "epsilon_lower": 2.0}} if bits else {}) | more
+    lower = 1.1 if verdict == "VIOLATED" else 0.9
+    found |= {"parameter": "epsilon", "parameter_lower": lower, "tally": tally, "event": {"kind": "a"}, "pair": NEAR.to_json()}
+    found |= ({"bit_level": {"verdict": bits, "epsilon_lower": 2.0}} if bits else {}) | more
+    return found | {"pair": found["pair"] | {"relation": found["relation"] or "replace-one"}}
 
 
 def report(*results):
@@ -120,8 +122,9 @@ def test_enclosures_and_measures():
     elsewhere = dpw.certify(Laplace(1.0), dpw.Pair(np.array([0.0]), np.array([0.5])), "pure:4", name="x")
     assert changes([exact[0]], [elsewhere]) == {"x": ("lower elsewhere",)}
     mean = audit_sensitivity(np.mean, 0.25, Records(4), evaluations=200, name="s").to_json()
-    larger = mean | {"ratio": 1.3, "ratio_lower": 1.3, "ratio_upper": 1.3}
-    assert changes([mean], [larger]) == {"s": ("rose",)} and changes([mean], [mean | {"ratio": 1.0}]) == {"s": ("same",)}
+    larger = mean | {"ratio": 1.3, "ratio_lower": 1.3, "ratio_upper": 1.3, "verdict": "VIOLATED", "headline": ""}
+    assert "rose" in changes([mean], [larger])["s"]
+    assert changes([mean], [mean | {"ratio": 1.0, "ratio_upper": 1.0, "ratio_lower": mean["ratio_lower"]}])["s"] == ("same",)
     errors = [
         audit_utility(lambda size, rng, mean=mean: rng.uniform(0, 2 * mean, size), MeanBound(2.0, high=4.0), runs=4_000, seed=i, name="u")
         for i, mean in enumerate((1.0, 1.0, 1.5))
@@ -167,7 +170,7 @@ def test_rows_are_matched_by_all_that_names_them():
     found = dpw.compare(report(*old), report(*reversed(copy.deepcopy(old))))
     assert [each.changes for each in found.rows] == [("same",)] * 6
     new = copy.deepcopy(old)
-    new[1]["verdict"] = "VIOLATED"
+    new[1] |= {"verdict": "VIOLATED", "parameter_lower": 1.1}
     (broken, *rest) = dpw.compare(report(*old), report(*new)).rows
     assert broken.test == "a" and all(each.changes == ("same",) for each in rest)
     assert broken.violations[0].fingerprint == fingerprint(new[1], "VALUE")

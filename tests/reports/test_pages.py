@@ -104,7 +104,7 @@ def test_hostile_texts_in_every_place_and_format(tmp_path, evil):
     data |= {"name": evil, "headline": evil, "notes": [evil], "test": evil, "expected": evil, "method": evil, "description": evil}
     data["pairs"] = [{"why": evil, "expected": 1.0, "confirmed": True}] * 2
     data["picture"] |= {"axis": "", "edges": [], "names": [evil], "d1": [1], "d0": [2], "guesses": [1]}
-    data["pair"]["why"] = data["relation"] = evil
+    data["pair"]["why"] = data["pair"]["relation"] = data["relation"] = evil
     write_report([data], tmp_path, title=evil, command=evil)
     assert main(["report", str(tmp_path / "audit.json"), "--format", "html,md,sarif,junit", "--report", str(tmp_path / "again")]) == 0
     seen = Seen((tmp_path / "again" / "audit.html").read_text())

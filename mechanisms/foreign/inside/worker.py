@@ -34,7 +34,6 @@ import queue
 import threading
 import time
 import traceback
-import types
 from collections import OrderedDict
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
@@ -138,14 +137,17 @@ class Worker:
                 spec.loader.exec_module(self.module)
             else:
                 self.module = importlib.import_module(self.place)
-        library = getattr(self.module, "LIBRARY", None)
-        found = vars(self.module)
+        found, own = vars(self.module), self.place.endswith(".py")  # a library may use these names for something else
+        library, tested, install = (found.get(name) if own else None for name in ("LIBRARY", "TESTED", "INSTALL"))
+        for name, value in (("LIBRARY", library), ("TESTED", tested), ("INSTALL", install)):
+            if value is not None and not (isinstance(value, str) and value):
+                raise Wrong(f"{os.path.basename(self.place)}: {name} must be a non-empty text, got {about.shown(value)}")
         return {
             "library": library,
             "version": about.version(library),
-            "tested": getattr(self.module, "TESTED", None),
-            "install": getattr(self.module, "INSTALL", None),
-            "names": [name for name, f in found.items() if name[0] != "_" and _is_target(f)],
+            "tested": tested,
+            "install": install,
+            "names": [name for name, f in found.items() if name[0] != "_" and about.is_target(f)],
         }
 
     def do_describe(self, header: wire.Message, blobs: wire.Blobs, out: wire.Blobs) -> wire.Message:
@@ -155,33 +157,31 @@ class Worker:
         with self._users_own(f"{name}.claim raises"):
             claim = getattr(found, "claim", None)
             plain = about.is_plain(found, claim, getattr(found, "domain", None))
-        if plain:
-            about.check_keys(found, name)
+        with self._users_own(f"{name}: an attribute raises"):
+            unread = about.check_keys(found, name, plain)
+            try:
+                told = about.attributes_of(found)
+            except about.Unfit as unfit:
+                raise about.Unfit(f"{os.path.basename(self.place)}:{name}: {unfit}") from None
         with self._users_own(f"{name}.claim raises"):
             if callable(claim):
                 claim = claim(**kwargs) if not isinstance(found, type) else claim()
         if claim is not None and not isinstance(claim, str):
             if not hasattr(claim, "kind"):
-                raise Wrong(f"{name}.claim must be text like 'pure:1', or a function that returns such text, got {claim!r}")
+                where = f"{os.path.basename(self.place)}:{name}"
+                raise Wrong(f"{where}: claim must be text like 'pure:1', or a function that returns such text, got {about.shown(claim)}")
             numbers = claim.numbers if claim.kind in ("approx", "rdp") else claim.numbers[:1]  # the others' delta is 0
             claim = getattr(claim, "spelled", None) or f"{claim.kind}:{','.join(repr(float(v)) for v in numbers)}"
-        return {
-            "claim": claim,
-            "domain": wire.pack(about.domain_of(getattr(found, "domain", None)), out),
-            "plain": plain,
-            "density": callable(getattr(found, "log_density", None)),
-            "features": callable(getattr(found, "features", None)),
-            "seeded": bool(getattr(found, "seeded", True)),
-            "expected_failures": dict(getattr(found, "expected_failures", None) or {}),
-            "expected_findings": dict(getattr(found, "expected_findings", None) or {}),
-            "batch": getattr(found, "batch", None),
-            "trials": getattr(found, "trials", None),
-            "notes": [note for note in getattr(found, "notes", ()) if isinstance(note, str)],
-            "queries": wire.pack(getattr(found, "queries", None), out),
-            "rounds": getattr(found, "rounds", None),
-            "doc": (getattr(found, "__doc__", None) or "").strip().partition("\n")[0],
-            "cause": str(getattr(found, "cause", "") or ""),
-        }
+        told["notes"] = told["notes"] + unread
+        return dict(
+            told,
+            claim=claim,
+            domain=wire.pack(about.domain_of(getattr(found, "domain", None)), out),
+            plain=plain,
+            density=callable(getattr(found, "log_density", None)),
+            queries=wire.pack(getattr(found, "queries", None), out),
+            doc=str(getattr(found, "__doc__", None) or "").strip().partition("\n")[0],
+        )
 
     def do_sample(self, header: wire.Message, blobs: wire.Blobs, out: wire.Blobs) -> wire.Message:
         kwargs = wire.unpack(header["kwargs"], blobs)
@@ -341,8 +341,8 @@ class Worker:
             while trace is not None and _ours(trace.tb_frame.f_code.co_filename):
                 trace = trace.tb_next
             text = "".join(traceback.format_exception(type(error), error, trace))
-            if isinstance(error, ImportError):
-                more = dict(more, missing=str(getattr(error, "name", None) or ""))
+            if isinstance(error, ModuleNotFoundError) and about.is_missing(error.name or "", self.place):
+                more = dict(more, missing=error.name)
             raise Wrong(f"{type(error).__name__}: {wire.text_of(error, str)}", text, what=what, **more) from None
 
 
@@ -372,10 +372,6 @@ def _looks(dataset: Any) -> Any:
         return wire.pack_dataset(dataset, blobs), blobs
     except libraries.Unheld as error:
         return str(error), []
-
-
-def _is_target(found: Any) -> bool:
-    return callable(found) and not isinstance(found, (type, types.ModuleType)) and hasattr(found, "claim")
 
 
 def _begin(parent: int) -> None:

@@ -12,7 +12,7 @@ import numpy as np
 
 from dpwitness.mechanisms.terms.notions.curves import Curve, Lines, needed
 from dpwitness.mechanisms.terms.notions.plain import ApproxDP, Claim
-from dpwitness.mechanisms.terms.validation import InvalidArgument, require, require_integer, require_probability
+from dpwitness.mechanisms.terms.validation import InvalidArgument, require, require_integer, require_probability, unimportable
 
 _TANGENTS = 120  # lines of the curve; fewer only widen it
 _MOST_NOISE = 1e6
@@ -131,8 +131,9 @@ def _loss_reach(sampling: float, noise: float, steps: float) -> float:
 def _loss(sampling: float, noise: float, steps: float) -> Any:
     try:
         from dp_accounting.pld.privacy_loss_distribution import from_gaussian_mechanism
-    except ImportError:
-        raise InvalidArgument("DPSGD: the claim needs dp-accounting, which is not installed: pip install dp-accounting") from None
+    except ImportError as error:
+        why = unimportable("dp_accounting", error, "pip install dp-accounting")
+        raise InvalidArgument(f"DPSGD: the claim needs dp-accounting: {why}") from None
     step = 1e-4 if _loss_reach(sampling, noise, steps) < 10 else 1e-3
     one = from_gaussian_mechanism(noise, sampling_prob=sampling, value_discretization_interval=step, use_connect_dots=True)
     return one.self_compose(int(steps)) if steps > 1 else one

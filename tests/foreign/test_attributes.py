@@ -1,0 +1,178 @@
+"""What a target says of itself is checked in one place, and a library that fails on import is not called missing."""
+
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+import dpwitness as dpw
+from dpwitness.cli import main
+from dpwitness.mechanisms.foreign.described import require_attributes
+from dpwitness.mechanisms.foreign.inside.about import Unfit, attributes_of, check_keys
+from dpwitness.mechanisms.foreign.slots import TargetError
+from dpwitness.mechanisms.foreign.target import Target
+from dpwitness.mechanisms.terms.validation import InvalidArgument, unimportable
+
+FILE = """
+import numpy as np
+
+
+def f(dataset, size, rng):
+    return np.sum(dataset) + rng.laplace(size=size)
+
+
+f.claim = "pure:1"
+f.domain = {"kind": "Records", "size": 1, "low": 0.0, "high": 1.0}
+"""
+HUGE = 10**5000
+
+
+class Raises:
+    def __repr__(self):
+        raise RuntimeError("no repr")
+
+    __bool__ = __eq__ = __iter__ = __repr__
+    __hash__ = None
+
+
+WHOLE = [
+    0,
+    -1,
+    True,
+    False,
+    "x",
+    "",
+    "64",
+    1.5,
+    float("nan"),
+    float("inf"),
+    HUGE,
+    -HUGE,
+    1j,
+    [],
+    [64],
+    {},
+    np.array([64]),
+    np.bool_(True),
+    Raises(),
+]
+HOSTILE = {
+    "batch": WHOLE,
+    "rounds": WHOLE,
+    "trials": [*WHOLE, 1, 999, 10**13],
+    "seeded": [0, 1, 2, "no", "", "yes", 1.0, [], Raises(), HUGE],
+    "expected_failures": [3, "check_low_bits", ["check_low_bits"], {"check_low_bits": 3}, {3: "why"}, {"a": None}, True, Raises()],
+    "expected_findings": [3, "kind", {"kind": 1}, [("a", "b")], Raises()],
+    "features": [3, "abs", [np.abs], {}, False, Raises()],
+    "notes": ["a note", 3, [3], [None], True, {1: 2}, Raises()],
+    "cause": [3, ["text"], True, Raises()],
+    "domain": [3, "Records", 1.5, True, ["Records"], {}, {"size": 1}, ("kind",)],
+}
+
+
+def function(**attributes):
+    def f(dataset, size, rng):
+        return rng.laplace(size=size)
+
+    vars(f).update(attributes)
+    return f
+
+
+@pytest.mark.parametrize(
+    ("name", "value"), [(name, value) for name, values in HOSTILE.items() for value in values], ids=lambda v: type(v).__name__
+)
+def test_a_hostile_attribute_is_refused_by_name(name, value):
+    with pytest.raises(Unfit, match=f"^{name} must ") as caught:
+        attributes_of(function(**{name: value}))
+    assert len(str(caught.value)) < 250 and "\n" not in str(caught.value)
+    with pytest.raises(InvalidArgument, match=f"f: {name} must "):
+        require_attributes(function(**{name: value}))
+
+
+def test_natural_values_are_read():
+    found = attributes_of(function(batch=np.int64(64), trials=2e4, seeded=np.bool_(False), notes=("a",), features=np.abs))
+    assert (found["batch"], found["trials"], found["seeded"], found["notes"], found["features"]) == (64, 20_000, False, ["a"], True)
+    assert type(found["batch"]) is int and attributes_of(function())["seeded"] is True
+    assert attributes_of(function(batch=None, trials=None, seeded=None))["batch"] is None
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("f.batch = 0", "mine.py:f: batch must be a positive integer, got 0"),
+        ("f.batch = -1", "mine.py:f: batch must be a positive integer, got -1"),
+        ("f.trials = 'x'", "mine.py:f: trials must be an integer, at least 1000, got 'x'"),
+        ("f.domain = 3", "mine.py:f: domain must be a dict with a kind and its arguments, got 3"),
+        ("f.claim = 3", "mine.py:f: claim must be text like 'pure:1', or a function that returns such text, got 3"),
+        ("f.domian = {}", "got f.domian; did you mean domain?"),
+        ("f.relation = 'l1'", "a target has the keys claim, domain,"),
+        ("LIBRARY = 3", "LIBRARY must be a non-empty text, got 3"),
+        ("TESTED = '1.2 or so'\nLIBRARY = 'numpy'", "TESTED must be a range of versions such as '>=1.2,<2', got '1.2 or so'"),
+    ],
+)
+@pytest.mark.parametrize("command", [["check"], ["audit", "--trials", "1000"]])
+def test_commands_name_file_function_attribute_rule_and_value(tmp_path, monkeypatch, capsys, line, message, command):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "mine.py").write_text(f"{FILE}{line}\n")
+    assert main([command[0], "mine.py:f", *command[1:]]) == 2
+    err = capsys.readouterr().err
+    assert message in err and err.count("\n") == 1
+
+
+def test_the_api_checks_functions_in_this_process_too():
+    pair = dpw.Pair(np.zeros(1), np.ones(1))
+    for run in (
+        lambda f: dpw.audit(f, claim="pure:1", pair=pair),
+        lambda f: dpw.trace(f, pair, "pure:1"),
+        lambda f: dpw.check_mechanism(f, pair=pair),
+    ):
+        with pytest.raises(InvalidArgument, match="f: trials must be an integer"):
+            run(function(trials="x", claim="pure:1"))
+
+
+def test_an_attribute_that_is_not_read_is_noted_with_the_name_that_is():
+    assert check_keys(function(domian=3, helper=4), "f", plain=False) == ["f.domian is not read; did you mean domain?"]
+
+
+@pytest.mark.parametrize(
+    ("text", "message", "missing"),
+    [
+        ("import sklearn_not_here\n", "needs 'sklearn_not_here'", True),
+        ("from numpy import no_such_thing\n", "ImportError: cannot import name 'no_such_thing' from 'numpy'", False),
+        ("import numpy.no_such_part\n", "ModuleNotFoundError: No module named 'numpy.no_such_part'", False),
+        ("import broken\n", "ImportError: cannot import name 'gone' from 'json'", False),
+        ("import needing\n", "needs 'yaml_not_here'", True),
+        ("raise ImportError('numpy 1 is too old', name='numpy')\n", "ImportError: numpy 1 is too old", False),
+        ("raise ModuleNotFoundError('out of reach')\n", "ModuleNotFoundError: out of reach", False),
+    ],
+)
+def test_only_what_cannot_be_found_is_called_missing(tmp_path, text, message, missing):
+    (tmp_path / "broken.py").write_text("from json import gone\n")
+    (tmp_path / "needing.py").write_text("import yaml_not_here\n")
+    (tmp_path / "mine.py").write_text(text + FILE)
+    with pytest.raises(TargetError, match=message) as caught:
+        Target(str(tmp_path / "mine.py"), "f").describe()
+    assert ("install it there" in str(caught.value)) == missing
+
+
+def test_the_remedy_names_the_distribution(tmp_path):
+    hide = "import sys\nsys.modules.pop('sklearn', None)\nsys.meta_path = []\nsys.path_hooks = []\nsys.path = []\nimport sklearn\n"
+    (tmp_path / "mine.py").write_text(hide + FILE)
+    with pytest.raises(TargetError, match=r"needs 'sklearn', .* -m pip install scikit-learn$"):
+        Target(str(tmp_path / "mine.py"), "f").describe()
+
+
+def test_a_broken_library_is_not_called_missing():
+    gone = ModuleNotFoundError("No module named 'duckdb'", name="duckdb")
+    assert unimportable("duckdb", gone, "pip install duckdb") == "duckdb is not installed: pip install duckdb"
+    within = ModuleNotFoundError("No module named 'adbc'", name="adbc")
+    assert "installed but cannot be imported: ModuleNotFoundError: No module named 'adbc'" in unimportable("duckdb", within, "")
+
+
+def test_about_reads_attributes_without_dpwitness(tmp_path):
+    """The checks run in interpreters that have NumPy or nothing at all."""
+    import dpwitness.mechanisms.foreign.inside.about as about
+
+    code = f"import runpy; found = runpy.run_path({about.__file__!r}); print(found['attributes_of'](len)['seeded'])"
+    assert subprocess.run([sys.executable, "-I", "-S", "-c", code], capture_output=True, text=True).stdout == "True\n"
