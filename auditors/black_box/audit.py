@@ -15,6 +15,7 @@ from numpy.typing import ArrayLike
 from dpwitness.auditors.black_box import ending
 from dpwitness.auditors.black_box.concluding import kept
 from dpwitness.auditors.black_box.course import Course, Progress, Request
+from dpwitness.auditors.black_box.exercise import look_wider
 from dpwitness.auditors.black_box.stages import certify_event, extend, probe, search_and_test
 from dpwitness.auditors.black_box.timing import LEAST, Price, price, require_enough, require_seconds, told_in_time
 from dpwitness.auditors.events.divergence import Binned
@@ -188,6 +189,8 @@ def audit(
             if seconds is not None or announce is not None:
                 _plan(state, pairs, None if seconds is None else float(seconds), announce)
             search_and_test(state, pairs)
+            if pair is None:
+                look_wider(state, mechanism.domain if domain is None else domain)
             _ended(state, pairs, 0)
         for number in range((begun or 0) + 1, len(totals) + 1):
             if state.tested[-1].stopped:

@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from dpwitness.auditors.black_box.exercise import Seen
 from dpwitness.auditors.black_box.probe import Probed
 from dpwitness.auditors.black_box.timing import Costs
 from dpwitness.auditors.events.detection import ScoreLaw
@@ -79,6 +80,7 @@ class Course:
     single: set[int] = field(default_factory=set)  # pairs on which a batch has been seen to raise
     shared: bool = False  # whether the mechanism has been seen to draw from a global generator
     probed: dict[int, Probed] = field(default_factory=dict)
+    seen: Seen = field(default_factory=Seen)
     repeats: Repeats = field(default_factory=Repeats)
     costs: Costs = field(default_factory=Costs)
     ledger: AuditLedger | None = None  # where what is counted is written down

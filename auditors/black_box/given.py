@@ -6,6 +6,8 @@ import time
 from dataclasses import replace
 from typing import Any
 
+from dpwitness.auditors.black_box.environment import environment_fault, of_environment
+from dpwitness.auditors.black_box.exercise import Seen, exercised
 from dpwitness.auditors.black_box.probe import told_of
 from dpwitness.auditors.events.detection import detectable
 from dpwitness.auditors.events.learning import learn
@@ -15,6 +17,7 @@ from dpwitness.auditors.results.verdicts import Verdict
 from dpwitness.auditors.running.engine import MechanismFailed, audit_key, stream
 from dpwitness.auditors.running.health import check_training
 from dpwitness.auditors.statistics.certificate import Tally, certified, p_value, two_batches
+from dpwitness.auditors.statistics.combination import Part
 from dpwitness.mechanisms.terms.notions import Claim, promised, resolved
 from dpwitness.mechanisms.terms.validation import InvalidArgument, require_integer, require_probability, require_type, said
 
@@ -57,7 +60,7 @@ def audit_outputs(
     <Verdict.VIOLATED: 'VIOLATED'>
     """
     started = time.perf_counter()
-    claim, said = resolved(promised(None, claim, "audit_outputs"), None)
+    claim, more = resolved(promised(None, claim, "audit_outputs"), None)
     require_probability("confidence", confidence, "audit_outputs")
     require_type("name", name, str, "be a text", "audit_outputs")
     seed, alpha = require_integer("seed", seed, "audit_outputs", least=0), 1 - confidence
@@ -65,6 +68,9 @@ def audit_outputs(
     runs = min(map(len, batches))
     result = AuditResult(name, claim, Verdict.ERROR, confidence, seed, trials=2 * runs, requested=2 * runs)
     try:
+        for raw, where in ((outputs0, "outputs0"), (outputs1, "outputs1")):
+            if all(isinstance(item, Exception) for item in raw) and of_environment(raw[0]):
+                raise environment_fault(where, said(raw[0]))
         check_training([(batches[1], batches[0])])
     except MechanismFailed as error:
         return replace(result, notes=(str(error),))
@@ -79,10 +85,13 @@ def audit_outputs(
     tally = Tally(right1 + right0, wrong1 + wrong0, rounds, learned.event.directions)
     counts = tally.correct, tally.wrong, tally.rounds
     lower = float(certified(claim, *counts, alpha, tally.directions))
-    at_delta = claim.at_delta
+    at_delta, refuted, seen = claim.at_delta, lower > claim.parameter, Seen()
+    seen.add(train1, train0)
+    moved, idle = (True, "") if refuted else exercised(claim, [Part(tally)], seen, 1)
     return replace(
         result,
-        verdict=Verdict.VIOLATED if lower > claim.parameter else Verdict.NOT_REFUTED,
+        verdict=Verdict.VIOLATED if refuted else Verdict.INCONCLUSIVE if moved is False else Verdict.NOT_REFUTED,
+        exercised=moved,
         epsilon_lower=float(certified(at_delta, *counts, alpha, tally.directions)),
         parameter_lower=lower,
         p_value=float(p_value(claim, *counts, tally.directions)),
@@ -92,7 +101,8 @@ def audit_outputs(
         alpha=alpha,
         method=learned.method,
         notes=(
-            *said,
+            *([idle] if idle else []),
+            *more,
             "outputs were given, and nothing was run: neighbours, independence and counts are taken on trust",
             *dict.fromkeys(note for batch in batches for note in told_of(batch)),
         ),

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpwitness.auditors.black_box.course import PROBE, Course, UnderTest
+from dpwitness.auditors.black_box.environment import check_imports
 from dpwitness.auditors.black_box.probe import Probed, probe_stage, replay_stage, told_of
 from dpwitness.auditors.events.bits import floating, learn_lattice
 from dpwitness.auditors.events.divergence import Binned, binned_bound
@@ -182,6 +183,8 @@ def _train(state: Course, pair: Pair, index: int, phase: int, rounds: int, width
         state.take(index, stage, found)
     check_training(chunks)
     sides = _joined(chunks)
+    check_imports(sides)
+    state.seen.add(*sides)
     for side in sides:
         state.note(*told_of(side))
     return sides

@@ -14,7 +14,7 @@ from dpwitness.auditors.black_box.timing import LEAST, Price, told_in_time
 from dpwitness.auditors.loss.limit import limit_of_law
 from dpwitness.auditors.loss.routes import loss_law
 from dpwitness.auditors.planning.power import FEW, budget_of, chance, error_of
-from dpwitness.auditors.planning.shapes import SHAPES, law_with, parameter_of
+from dpwitness.auditors.loss.shapes import SHAPES, law_with, parameter_of
 from dpwitness.auditors.results.verdicts import SCHEMA, strict
 from dpwitness.auditors.statistics.loss_law import LossLaw
 from dpwitness.mechanisms.terms.notions import Claim, promised, resolved
