@@ -16,7 +16,7 @@ from dpwitness.auditors.black_box import ending
 from dpwitness.auditors.black_box.concluding import kept
 from dpwitness.auditors.black_box.course import Course, Progress, Request
 from dpwitness.auditors.black_box.exercise import look_wider
-from dpwitness.auditors.black_box.stages import certify_event, extend, probe, search_and_test
+from dpwitness.auditors.black_box.stages import certify_event, extend, probe, rehearse, search_and_test
 from dpwitness.auditors.black_box.timing import LEAST, Price, price, require_enough, require_seconds, told_in_time
 from dpwitness.auditors.events.divergence import Binned
 from dpwitness.auditors.events.learning import Learned
@@ -227,6 +227,18 @@ def timed(mechanism: Any, *, claim: Claim, pair: Pair, executor: Executor | None
     asked = _request(mechanism, claim, LEAST, 0.99, seed, executor, name, 300.0, None, None)
     try:
         return _priced(_begin(asked), pair, None)
+    finally:
+        if executor is None:
+            asked.executor.shutdown(wait=False)
+
+
+def rehearsal(
+    mechanism: Any, *, claim: Claim, pairs: Sequence[Pair], trials: int, confidence: float, seed: int, executor: Executor | None = None
+) -> list[tuple[Pair, Event, float]]:
+    """Return the pair, event and rounds of each stage of the test that an audit with this plan would make: see `stages.rehearse`."""
+    asked = _request(mechanism, claim, trials, confidence, seed, executor, None, 300.0, None, None, bits=True)
+    try:
+        return rehearse(_begin(asked), list(pairs))
     finally:
         if executor is None:
             asked.executor.shutdown(wait=False)

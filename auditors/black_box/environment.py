@@ -1,9 +1,9 @@
 """Exceptions that the environment causes: a missing module, file or name, or a library of another version. They are not events of privacy.
 
-The rule: where every run on one dataset raises, and none on the other, the exception separates the datasets perfectly. It still says nothing
-about privacy if the code of that dataset could not run at all. This is so for the exceptions of `_KINDS`, for warnings about deprecation that
-were turned into errors, and for texts about names and arguments that a library does not have (`_TEXTS`). ValueError, ZeroDivisionError,
-KeyError, AssertionError and all other exceptions depend on the data, and remain findings.
+The rule: where every run on one dataset raises, and none on the other, the exception separates the datasets perfectly. It still says
+nothing about privacy if the code of that dataset could not run at all. This is so for the exceptions of `_KINDS`, for warnings about
+deprecation that were turned into errors, and for texts about names and arguments that a library does not have (`_TEXTS`). ValueError,
+ZeroDivisionError, KeyError, AssertionError and all other exceptions depend on the data, and remain findings.
 """
 
 from __future__ import annotations

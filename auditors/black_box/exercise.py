@@ -86,7 +86,7 @@ def difference(one: Outputs, zero: Outputs) -> float:
 
 
 def exercised(claim: Claim, parts: Sequence[Part], seen: Seen, pairs: int) -> tuple[bool | None, str]:
-    """Return whether the outputs on D0 and D1 differ, None if the audit lacks the power to say; if they do not, also a note for a person."""
+    """Return whether outputs on D0 and D1 differ, None if the audit lacks the power to say; and a note if they do not."""
     rounds = sum(part.tally.rounds for part in parts)
     if not rounds or not seen.batches or claim.parameter <= 0:
         return None, ""
@@ -128,8 +128,8 @@ def look_wider(state: Course, domain: Domain) -> None:
                 continue
             if any(one is not None and zero is not None and difference(one, zero) < _WIDER_LEVEL for one, zero in sides):
                 state.note(
-                    f"no pair of {_shown(domain)} changes the outputs; {told} do ({runs:,} more runs): declare the domain as {_shown(wide)} "
-                    "if such data can occur; outside of the declared domain nothing refutes the claim"
+                    f"no pair of {_shown(domain)} changes the outputs; {told} do ({runs:,} more runs): declare the domain as "
+                    f"{_shown(wide)} if such data can occur; pairs outside of the declared domain cannot refute the claim"
                 )
                 return
 

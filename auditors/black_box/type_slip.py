@@ -1,4 +1,4 @@
-"""Exceptions on one dataset alone that are not events of privacy: a missing part of the environment, or a slip of type in what was given."""
+"""Exceptions on one dataset alone that are not events of privacy: a fault of the environment, or a slip of type in what was given."""
 
 from __future__ import annotations
 
