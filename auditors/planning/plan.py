@@ -39,6 +39,7 @@ MOST = 10**12  # runs
 OWN = "own"  # the law of the mechanism's own pair
 _TABLE = (0.1, 0.3, 1.0, 3.0, 10.0)  # of the runs, the rows of the table
 _EQUAL = 1e-6  # a law's parameter and the claim's, for laws are computed in floating point
+_SHOWS, _PATIENCE = 0.05, 20.0  # chance from which a target itself leaks; seconds that its rehearsals may take
 _LAWS = 16  # pairs whose law is looked at
 _SMALLEST, _HALVINGS = 1e-6, 14  # of a violation over the claim that is looked for; of the interval around it
 
@@ -228,6 +229,7 @@ def plan(
     claim, said = resolved(claim, pairs[0] if pairs else None)
     if find is not None and require_positive("find", find, "plan") <= claim.parameter:
         raise InvalidArgument(f"plan: find must be larger than the claim's {claim.symbol} = {claim.parameter:g}, got {shown(find)}")
+    shaped = shape is not None
     own = _own_law(mechanism, pairs, claim) if shape is None and find is None else None
     if own is None and find is None and trials is None:
         raise InvalidArgument("plan: find or trials must be given, got neither")
@@ -265,6 +267,11 @@ def plan(
             beyond = max(0.0, _deviations(chance_of(rehearsed, own)) - _deviations(drill.chance(rehearsed)))
             needed = rehearsed
     price = None if mechanism is None else timed(mechanism, claim=claim, pair=pairs[0], executor=executor, name=name)
+    showing = False
+    if price and not own and not shaped and needed is not None and price.run * needed * REPEATS < _PATIENCE and not claim.bounds_renyi:
+        target = Rehearsals(mechanism, claim, pairs, confidence, executor)
+        if needed <= REHEARSED and target.chance(needed) > _SHOWS:  # this target leaks: its audits are what will be run
+            needed, showing = target.needed(needed, power) or needed, True
     center = trials or needed or (10**6 if own else MOST)
     sizes = sorted({min(max(_three_digits(center * part), LEAST), MOST) for part in _TABLE} | {center})
     rows = tuple(
@@ -288,7 +295,7 @@ def plan(
         seconds_per_run=price.run if price else None,
         expected_seconds=price.time(planned, count) if price and planned else None,
         rows=rows,
-        assumes=(*_assumptions(claim, shape, count, confidence, price), *_rehearsed(own is not None and violated, drill), *said),
+        assumes=(*_assumptions(claim, shape, count, confidence, price), *_rehearsed(own is not None and violated, drill, showing), *said),
     )
 
 
@@ -347,7 +354,9 @@ def _violation(value: float) -> str:
     return "none" if math.isinf(value) else f"{value:.6g}"
 
 
-def _rehearsed(own: bool, drill: Rehearsals | None) -> tuple[str, ...]:
+def _rehearsed(own: bool, drill: Rehearsals | None, showing: bool) -> tuple[str, ...]:
+    if showing:
+        return (f"the target itself violates the claim: {REPEATS} rehearsals of its audit ask for no fewer runs",)
     if not own:
         return ()
     if drill is None:

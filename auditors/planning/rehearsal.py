@@ -2,8 +2,10 @@
 
 A rehearsal makes an audit's probes, low bits, pilot and training, with a seed of its own, and ends with the event that the audit would
 test. How often this event guesses right is computed from the mechanism's density on separate outputs: given an output with loss L, the
-output comes from D1 with probability 1 / (1 + e^-L). So the event's rates have no winner's curse, and little noise. Each rehearsal gives the
-chance of the exact test with these rates; their mean counts rehearsals whose pilot picks another pair or whose event is poor.
+output comes from D1 with probability 1 / (1 + e^-L). The rates therefore have no winner's curse and little noise. Without a
+density they are counted, and lowered by a part of their standard error. Each rehearsal gives the
+chance of the exact test at these rates. The mean of the chances also counts rehearsals whose pilot picks another pair or whose event is
+poor.
 """
 
 from __future__ import annotations
@@ -23,17 +25,19 @@ from dpwitness.auditors.loss.limit import Best
 from dpwitness.auditors.planning.power import error_of, of_event
 from dpwitness.mechanisms.terms.notions import Claim
 from dpwitness.mechanisms.terms.pairs import Pair
-from dpwitness.mechanisms.terms.protocol import FloatArray
+from dpwitness.mechanisms.terms.powers import offers
+from dpwitness.mechanisms.terms.protocol import FloatArray, WhiteBox
 
 REPEATS = 8
 MOST = 400_000  # runs of an audit that is rehearsed: learning from the outputs of more takes too long
-_HELD_OUT = 4096  # outputs a side
+_HELD_OUT, _COUNTED = 4096, 2**14  # outputs a side, with a density and without
+_CAUTION = 0.5  # standard errors by which counted rates are lowered
 _SEED = 7_000_003
 _SURE = 1e-12
 
 
 class Rehearsals:
-    """Rehearsals of the audits of a mechanism with a density, for any number of runs."""
+    """Rehearsals of the audits of a mechanism, for any number of runs."""
 
     def __init__(self, mechanism: Any, claim: Claim, pairs: Sequence[Pair], confidence: float, executor: Executor | None) -> None:
         self.mechanism, self.claim, self.pairs = mechanism, claim, pairs
@@ -71,17 +75,24 @@ class Rehearsals:
         return float(ndtr(drift - critical))
 
     def _rates(self, pair: Pair, event: Event) -> Best:
-        outputs, loss = self._outputs(pair)
-        guess, one = event.guess(outputs), expit(loss)
+        outputs, one = self._outputs(pair)
+        guess = event.guess(outputs)
         right = float(np.mean(np.where(guess > 0, one, 0.0) + np.where(guess < 0, 1 - one, 0.0)))
         made = float(np.mean(guess != 0))
+        if not offers(self.mechanism, WhiteBox) and made > 0:
+            right -= _CAUTION * math.sqrt(right * (made - right) / made / len(outputs))
         return Best(right, made - right, event.directions, 1.0 if right > made - right else 0.0)
 
     def _outputs(self, pair: Pair) -> tuple[Outputs, FloatArray]:
-        """Outputs of both sides that train nothing, and their losses."""
+        """Outputs of both sides that train nothing, and the probability that each comes from D1: from the density, or 1 and 0."""
         if id(pair) not in self._held:
-            rng = np.random.default_rng(_SEED)
-            raw = [self.mechanism.sample(dataset, _HELD_OUT, rng) for dataset in (pair.d1, pair.d0)]
-            loss = [self.mechanism.log_density(each, pair.d1) - self.mechanism.log_density(each, pair.d0) for each in raw]
-            self._held[id(pair)] = concatenate([encode(each, _HELD_OUT) for each in raw]), np.nan_to_num(np.concatenate(loss), nan=0.0)
+            dense = offers(self.mechanism, WhiteBox)
+            size, rng = _HELD_OUT if dense else _COUNTED, np.random.default_rng(_SEED)
+            run = getattr(self.mechanism, "sample", self.mechanism)
+            raw = [run(dataset, size, rng) for dataset in (pair.d1, pair.d0)]
+            side = np.repeat([1.0, 0.0], size)
+            if dense:
+                loss = [self.mechanism.log_density(each, pair.d1) - self.mechanism.log_density(each, pair.d0) for each in raw]
+                side = expit(np.nan_to_num(np.concatenate(loss), nan=0.0))
+            self._held[id(pair)] = concatenate([encode(each, size) for each in raw]), side
         return self._held[id(pair)]

@@ -1,6 +1,7 @@
 """Exceptions that the environment causes end in ERROR; exceptions that depend on the data remain findings."""
 
 import warnings
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -45,13 +46,17 @@ def unbound():
     return found
 
 
+def absent():
+    return Path("/no/such/file").read_text()
+
+
 def deprecated():
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         warnings.warn("use the other one", DeprecationWarning, stacklevel=1)
 
 
-@pytest.mark.parametrize("act", [missing, removed, wrapped, unnamed, deprecated, lambda: open("/no/such/file"), lambda: sorted([], by=1)])
+@pytest.mark.parametrize("act", [missing, removed, wrapped, unnamed, deprecated, absent, lambda: sorted([], by=1)])
 def test_the_environment_is_no_event(act):
     result = audit(raising(act), claim="pure:1", pair=PAIR, trials=1_000)
     assert result.verdict is Verdict.ERROR and result.tally is None

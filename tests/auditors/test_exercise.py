@@ -28,20 +28,24 @@ def shifted(by):
 
 def test_ages_below_the_threshold_are_no_evidence_and_ages_around_it_are():
     """False where the laws are equal, except with probability LEVEL for each seed; the violation is gross."""
-    results = [audit(over_forty, claim="pure:1", pair=AGES, trials=20_000, seed=seed) for seed in range(4)]
-    assert sum(result.verdict is Verdict.INCONCLUSIVE and result.exercised is False for result in results) >= 3
-    result = next(result for result in results if result.exercised is False)
+    result = audit(over_forty, claim="pure:1", pair=AGES, trials=15_000, seed=1, bits=False)
+    assert result.verdict is Verdict.INCONCLUSIVE and result.exercised is False
     assert result.headline().startswith("INCONCLUSIVE: this pair may not exercise the mechanism: its outputs on D0 and D1 look the same")
     data = json.loads(json.dumps(result.to_json(), allow_nan=False))
-    assert data["exercised"] is False and data["verdict"] == "INCONCLUSIVE" and data["tally"]["rounds"] > 10_000
-    assert "other values" in what_to_do(Entry("ages", data))
-    found = audit(over_forty, claim="pure:1", pair=Pair(np.array([40.0]), np.array([41.0])), trials=5_000, seed=1)
+    assert data["exercised"] is False and data["verdict"] == "INCONCLUSIVE" and data["tally"]["rounds"] > 5_000
+    assert "other values" in what_to_do(Entry(data, "ages"))
+    found = audit(over_forty, claim="pure:1", pair=Pair(np.array([40.0]), np.array([41.0])), trials=2_000, seed=1)
     assert found.verdict is Verdict.VIOLATED and found.exercised is True
 
 
 @pytest.mark.parametrize(
     ("run", "claim", "trials"),
-    [(shifted(1.0), "pure:1", 20_000), (shifted(0.1), "pure:1", 20_000), (shifted(0.0), "pure:0.1", 20_000), (shifted(0.0), "pure:1", 2_000)],
+    [
+        (shifted(1.0), "pure:1", 20_000),
+        (shifted(0.1), "pure:1", 20_000),
+        (shifted(0.0), "pure:0.1", 20_000),
+        (shifted(0.0), "pure:1", 2_000),
+    ],
 )
 def test_a_reaction_or_a_lack_of_power_remains_not_refuted(run, claim, trials):
     """A mechanism ten times as private as claimed reacts; few runs, or a small claim, do not show that nothing does."""
@@ -95,7 +99,9 @@ def test_stored_audits_end(tmp_path):
     assert longer.exercised is False and longer.trials == 30_000
 
 
-@pytest.mark.parametrize("draw", [np.random.Generator.standard_normal, lambda rng, n: rng.geometric(0.2, n), lambda rng, n: rng.random((n, 3))])
+@pytest.mark.parametrize(
+    "draw", [lambda rng, n: rng.normal(size=n), lambda rng, n: rng.geometric(0.2, n), lambda rng, n: rng.random((n, 3))]
+)
 def test_equal_laws_are_rarely_called_different(draw):
     """The level of the comparison; the test fails with probability 1e-6 at most."""
     rng = np.random.default_rng(2)
