@@ -113,6 +113,18 @@ def test_a_mechanism_is_timed_and_its_own_law_planned_for():
     assert several.pairs > 1 and several.shape == "coin" and "a pilot over" in str(several)
 
 
+def test_runs_of_a_target_that_leaks_are_those_of_its_own_audits():
+    """A coin of this epsilon needs fewer runs than Laplace noise. Planned audits that find with 0.9 fail this test at most once in 1e6."""
+
+    def leaky(dataset, size, rng):
+        return 2.0 * dataset[0] + rng.laplace(size=size)
+
+    found = plan("pure:1", find=2.0, mechanism=leaky, pair=PAIR)
+    assert found.needed >= plan("pure:1", find=2.0).needed and any("8 rehearsals" in text for text in found.assumes)
+    seen = sum(audit(leaky, claim="pure:1", pair=PAIR, trials=found.needed, seed=seed).verdict is Verdict.VIOLATED for seed in range(8))
+    assert seen > binom.ppf(1e-6, 8, 0.9)
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
