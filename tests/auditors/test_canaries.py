@@ -424,7 +424,7 @@ def test_claims_about_pairs_are_those_of_nearest_neighbours_and_a_curve_without_
 
 
 def test_what_is_detectable_by_randomized_response_is_found():
-    """Binary scores: nearly all canaries that may be guessed are. If each audit finds with 0.9, this fails with probability 1e-6 at most."""
+    """Binary scores: nearly all canaries that may be guessed are. If each audit finds with 0.9, this fails at most once in 1e6."""
     size, found = 400, 0
     epsilon = dpw.canary_limit("pure:1", size).detectable
     for seed in range(50):
