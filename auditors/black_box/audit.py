@@ -15,9 +15,9 @@ from numpy.typing import ArrayLike
 from dpwitness.auditors.black_box import ending
 from dpwitness.auditors.black_box.concluding import kept
 from dpwitness.auditors.black_box.course import Course, Progress, Request
-from dpwitness.auditors.black_box.exercise import look_wider
 from dpwitness.auditors.black_box.stages import certify_event, extend, probe, rehearse, search_and_test
 from dpwitness.auditors.black_box.timing import LEAST, Price, price, require_enough, require_seconds, told_in_time
+from dpwitness.auditors.black_box.wider import look_wider
 from dpwitness.auditors.events.divergence import Binned
 from dpwitness.auditors.events.learning import Learned
 from dpwitness.auditors.events.reading import columns_of
