@@ -16,8 +16,9 @@ from dpwitness.auditors.black_box import ending
 from dpwitness.auditors.black_box.concluding import kept
 from dpwitness.auditors.black_box.course import Course, Progress, Request
 from dpwitness.auditors.black_box.fitness import probe, require_same_mechanism
-from dpwitness.auditors.black_box.stages import certify_event, extend, search_and_test
+from dpwitness.auditors.black_box.stages import certify_event, extend, rehearse, search_and_test
 from dpwitness.auditors.black_box.timing import LEAST, Price, price, require_enough, require_seconds, told_in_time
+from dpwitness.auditors.black_box.wider import look_wider
 from dpwitness.auditors.events.divergence import Binned
 from dpwitness.auditors.events.learning import Learned
 from dpwitness.auditors.events.reading import columns_of
@@ -192,6 +193,8 @@ def audit(
             if seconds is not None or announce is not None:
                 _plan(state, pairs, None if seconds is None else float(seconds), announce)
             search_and_test(state, pairs)
+            if pair is None:
+                look_wider(state, mechanism.domain if domain is None else domain)
             ending.end(state, pairs, 0)
         for number in range((begun or 0) + 1, len(totals) + 1):
             if state.tested[-1].stopped:
@@ -228,6 +231,18 @@ def timed(mechanism: Any, *, claim: Claim, pair: Pair, executor: Executor | None
     asked = _request(mechanism, claim, LEAST, 0.99, seed, executor, name, 300.0, None, None)
     try:
         return _priced(_begin(asked), pair, None)
+    finally:
+        if executor is None:
+            asked.executor.shutdown(wait=False)
+
+
+def rehearsal(
+    mechanism: Any, *, claim: Claim, pairs: Sequence[Pair], trials: int, confidence: float, seed: int, executor: Executor | None = None
+) -> list[tuple[Pair, Event, float]]:
+    """Return the pair, event and rounds of each stage of the test that an audit with this plan would make: see `stages.rehearse`."""
+    asked = _request(mechanism, claim, trials, confidence, seed, executor, None, 300.0, None, None, bits=True)
+    try:
+        return rehearse(_begin(asked), list(pairs))
     finally:
         if executor is None:
             asked.executor.shutdown(wait=False)

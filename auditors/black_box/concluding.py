@@ -8,6 +8,7 @@ from concurrent.futures import BrokenExecutor, wait
 from dataclasses import replace
 
 from dpwitness.auditors.black_box.course import Course
+from dpwitness.auditors.black_box.exercise import exercised
 from dpwitness.auditors.black_box.stages import EARLY_ALPHA
 from dpwitness.auditors.events.detection import detectable
 from dpwitness.auditors.events.outputs import UNAUDITED
@@ -90,6 +91,12 @@ def concluded(state: Course, interrupted: bool, failure: str) -> AuditResult:
         notes.insert(0, failure or f"interrupted after {state.done} of {base.requested} runs; the bound is that of the last completed look")
         if refuted:
             notes.insert(1, f"a violation had been certified by then: {base.claim.symbol} > {best.lower:.4g}")
+    moved, idle = (None, "") if interrupted or failure else exercised(base.claim, best.parts, state.seen, max(1, len(state.pairs)))
+    if refuted or (state.bit_level is not None and state.bit_level.epsilon_lower > 0):
+        moved = True
+    if moved is False:
+        verdict = Verdict.INCONCLUSIVE
+        notes.insert(0, idle)
     return replace(
         base,
         verdict=verdict,
@@ -107,5 +114,6 @@ def concluded(state: Course, interrupted: bool, failure: str) -> AuditResult:
         method=best.method,
         looks=tuple(best.looks),
         picture=best.picture,
+        exercised=moved,
         notes=tuple(notes),
     )

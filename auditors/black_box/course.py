@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from dpwitness.auditors.black_box.exercise import Seen
 from dpwitness.auditors.black_box.probe import Probed
 from dpwitness.auditors.black_box.timing import Costs
 from dpwitness.auditors.events.detection import ScoreLaw
@@ -81,6 +82,7 @@ class Course:
     shared: bool = False  # whether the mechanism has been seen to draw from a global generator
     probed: dict[int, Probed] = field(default_factory=dict)
     plans: dict[int, Json] = field(default_factory=dict)  # by pair, what its probe settled
+    seen: Seen = field(default_factory=Seen)
     repeats: Repeats = field(default_factory=Repeats)
     costs: Costs = field(default_factory=Costs)
     ledger: AuditLedger | None = None  # where what is counted is written down

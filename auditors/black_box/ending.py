@@ -10,6 +10,7 @@ import numpy as np
 
 from dpwitness.auditors.black_box.concluding import concluded
 from dpwitness.auditors.black_box.course import Course, UnderTest
+from dpwitness.auditors.black_box.exercise import Seen
 from dpwitness.auditors.events.detection import ScoreLaw
 from dpwitness.auditors.events.picture import Picture
 from dpwitness.auditors.events.reading import read_event
@@ -38,6 +39,7 @@ def told(state: Course, pairs: Sequence[Pair]) -> Json:
         "notes": state.notes,
         "single": sorted(state.single),
         "marks": [f"{mark:x}" for mark in state.repeats.kept()],
+        "seen": dataclasses.astuple(state.seen),
         "pairs": [[place[id(score.pair)], to_jsonable(score.expected), score.confirmed] for score in state.pairs],
         "tested": [_tested(tested, place[id(tested.pair)]) for tested in state.tested],
         "bits": level
@@ -60,6 +62,7 @@ def restore(state: Course, pairs: Sequence[Pair], data: Json) -> None:
     state.seconds = data["seconds"]
     state.notes, state.single = list(data["notes"]), set(data["single"])
     state.repeats.add(int(mark, 16) for mark in data["marks"])
+    state.seen = Seen(*data.get("seen", ()))
     state.pairs = [PairScore(pairs[at], from_jsonable(expected), confirmed) for at, expected, confirmed in data["pairs"]]
     state.tested = [_read_tested(each, pairs) for each in data["tested"]]
     bits = data["bits"]

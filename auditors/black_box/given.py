@@ -6,6 +6,8 @@ import time
 from dataclasses import replace
 from typing import Any
 
+from dpwitness.auditors.black_box.environment import environment_fault, of_environment
+from dpwitness.auditors.black_box.exercise import Seen, exercised
 from dpwitness.auditors.events.detection import detectable
 from dpwitness.auditors.events.learning import learn
 from dpwitness.auditors.events.outputs import Outputs, encode, opaque_types, unrepeated
@@ -58,7 +60,7 @@ def audit_outputs(
     <Verdict.VIOLATED: 'VIOLATED'>
     """
     started = time.perf_counter()
-    claim, said = resolved(promised(None, claim, "audit_outputs"), None)
+    claim, more = resolved(promised(None, claim, "audit_outputs"), None)
     require_probability("confidence", confidence, "audit_outputs")
     require_type("name", name, str, "be a text", "audit_outputs")
     seed, alpha = require_integer("seed", seed, "audit_outputs", least=0), 1 - confidence
@@ -66,6 +68,9 @@ def audit_outputs(
     runs = min(map(len, batches))
     result = AuditResult(name, claim, Verdict.ERROR, confidence, seed, trials=2 * runs, requested=2 * runs)
     try:
+        for raw, where in ((outputs0, "outputs0"), (outputs1, "outputs1")):
+            if all(isinstance(item, Exception) for item in raw) and of_environment(raw[0]):
+                raise environment_fault(where, said(raw[0]))
         check_training([(batches[1], batches[0])])
     except MechanismFailed as error:
         return replace(result, notes=(str(error),))
@@ -81,10 +86,14 @@ def audit_outputs(
     counts = tally.correct, tally.wrong, tally.rounds
     lower = float(certified(claim, *counts, alpha, tally.directions))
     at_delta, unaudited = claim.at_delta, [*opaque_types(*batches), *unrepeated(train1, train0)]
-    kept = Verdict.INCONCLUSIVE if unaudited else Verdict.NOT_REFUTED
+    refuted, seen = lower > claim.parameter, Seen()
+    seen.add(train1, train0)
+    moved, idle = (True, "") if refuted else exercised(claim, [Part(tally)], seen, 1)
+    kept = Verdict.INCONCLUSIVE if unaudited or moved is False else Verdict.NOT_REFUTED
     return replace(
         result,
-        verdict=Verdict.VIOLATED if lower > claim.parameter else kept,
+        verdict=Verdict.VIOLATED if refuted else kept,
+        exercised=moved,
         epsilon_lower=float(certified(at_delta, *counts, alpha, tally.directions)),
         parameter_lower=lower,
         p_value=float(p_value(claim, *counts, tally.directions)),
@@ -94,7 +103,12 @@ def audit_outputs(
         alpha=alpha,
         basis=Basis(alpha, (Part(tally),)),
         method=learned.method,
-        notes=(*unaudited, *said, "outputs were given, and nothing was run: neighbours, independence and counts are taken on trust"),
+        notes=(
+            *([idle] if idle else []),
+            *unaudited,
+            *more,
+            "outputs were given, and nothing was run: neighbours, independence and counts are taken on trust",
+        ),
         seconds=time.perf_counter() - started,
     )
 

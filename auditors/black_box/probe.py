@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.random import Generator
 
-from dpwitness.auditors.black_box.type_slip import check_types
+from dpwitness.auditors.black_box.type_slip import check_one_sided
 from dpwitness.auditors.events.outputs import ONE_RUN, Outputs, encode, opaque_types
 from dpwitness.auditors.running.engine import Sides, Stage, run_side, stream
 from dpwitness.auditors.running.health import Unfit, check_structure, same_outputs
@@ -93,7 +93,7 @@ def _probe(stage: Stage, seeded: bool, spent: int = 0) -> Probed:
             notes.update(dict.fromkeys(_compare(sides, again, words, drawn)))
     assert sides[0] is not None and sides[1] is not None
     _check_output(stage, rounds, sides[0], sides[1])
-    check_types(getattr(stage.run, "run", stage.run), stage.pair.d1, stage.pair.d0, (sides[0], sides[1]))
+    check_one_sided(getattr(stage.run, "run", stage.run), stage.pair.d1, stage.pair.d0, (sides[0], sides[1]))
     for side in (sides[0], sides[1]):
         notes.update(dict.fromkeys(opaque_types(side)))
     return Probed((sides[0], sides[1]), words, rounds, stage.single, shared, tuple(notes))

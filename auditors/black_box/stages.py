@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpwitness.auditors.black_box.course import PROBE, Course, UnderTest
+from dpwitness.auditors.black_box.environment import check_imports
 from dpwitness.auditors.black_box.fitness import fit, remember_first, require_same_chunks, settle
 from dpwitness.auditors.events.bits import learn_lattice
 from dpwitness.auditors.events.divergence import Binned, binned_bound
@@ -75,6 +76,27 @@ def training_rounds(budget: int, width: int) -> int:
 
 def search_and_test(state: Course, pairs: list[Pair]) -> None:
     """All stages: probes, low bits, the pilot where there are several pairs, and the test of those that it picks."""
+    best, pair, seen, width = _chosen(state, pairs)
+    state.hold_to(pair)
+    _test(state, pair, best, seen, state.left, width)
+
+
+def rehearse(state: Course, pairs: list[Pair]) -> list[tuple[Pair, Event, float]]:
+    """Return what an audit of this plan would test: for each stage of its test the pair, the event, and its rounds. Nothing is counted."""
+    best, pair, seen, width = _chosen(state, pairs)
+    state.hold_to(pair)
+    budget = state.left
+    wanted, seen, learned, rounds = _first_event(state, pair, best, seen, budget, width)
+    if not _staged(state, budget, wanted):
+        return [(pair, learned.event, rounds)]
+    seen = [*seen, _train(state, pair, best, Phase.FIRST_TEST, wanted, width)]
+    error = state.asked.alpha * (1 - EARLY_ALPHA)
+    later = learn(*_joined(seen), state.asked.claim, alpha=error, rounds=rounds - wanted, near=state.near, earlier=learned)
+    return [(pair, learned.event, wanted), (pair, later.event, rounds - wanted)]
+
+
+def _chosen(state: Course, pairs: list[Pair]) -> tuple[int, Pair, list[BothSides], int]:
+    """The number of the pair to test, that pair, outputs of it that the pilot has seen, and how wide outputs are."""
     most = max(1, state.planned // RUNS_A_PAIR)
     if len(pairs) > most:
         state.notes.append(f"only the first {most} of {len(pairs)} pairs were tried: more need more trials")
@@ -83,18 +105,12 @@ def search_and_test(state: Course, pairs: list[Pair]) -> None:
     pairs, probes = fit(state, pairs)
     require_same_chunks(state, pairs)
     width = max(width for width, _ in probes)
-    budget = state.left
     if state.asked.bits and any(floats for _, floats in probes):
-        spend = bit_rounds(budget, len(pairs))
-        _test_bits(state, pairs, spend, width)
-        budget = state.left
+        _test_bits(state, pairs, bit_rounds(state.left, len(pairs)), width)
     best, seen = 0, list[BothSides]()
     if len(pairs) > 1:
-        spend = int(PILOT_SHARE * budget)
-        best, seen = _pilot(state, pairs, spend, width)
-        budget = state.left
-    state.hold_to(pairs[best])
-    _test(state, pairs[best], best, seen, budget, width)
+        best, seen = _pilot(state, pairs, int(PILOT_SHARE * state.left), width)
+    return best, pairs[best], seen, width
 
 
 def _chunk(rounds: int, width: int) -> int:
@@ -114,7 +130,10 @@ def _train(state: Course, pair: Pair, index: int, phase: int, rounds: int, width
         remember_first(state, stage, found)
         state.take(index, stage, found)
     check_training(chunks)
-    return _joined(chunks)
+    sides = _joined(chunks)
+    check_imports(sides)
+    state.seen.add(*sides)
+    return sides
 
 
 def _joined(parts: list[BothSides]) -> BothSides:
@@ -169,18 +188,11 @@ def _test(state: Course, pair: Pair, index: int, seen: list[BothSides], budget: 
     Where rounds are few, those that test this event train a better one, which the rounds left test: one certificate from both
     (`combination`). Binned laws (RDP, zCDP) are tested once, for they have no p-value at a parameter that could be combined cheaply.
     """
-    known = sum(len(side) for sides in seen for side in sides)
-    wanted = training_rounds(budget, width)
-    train = wanted - known
-    if train > PROBE or not seen:
-        seen = [*seen, _train(state, pair, index, Phase.TRAIN, train, width)]
-    rounds, claim, alpha = budget - max(train, 0), state.asked.claim, state.asked.alpha
-    sides = _joined(seen)
-    state.note(*opaque_types(*sides), *unrepeated(*sides))
-    learned = learn(*sides, claim, alpha=alpha * (1 - EARLY_ALPHA), rounds=rounds, near=state.near)
+    wanted, seen, learned, rounds = _first_event(state, pair, index, seen, budget, width)
+    claim, alpha = state.asked.claim, state.asked.alpha
     tested = UnderTest(pair, alpha, rounds, learned.event, learned.method)
     state.tested.append(tested)
-    if budget <= STAGED and wanted >= LEAST_STAGE and not claim.bounds_renyi:
+    if _staged(state, budget, wanted):
         stage = state.stage(pair, Phase.FIRST_TEST, index, wanted, _chunk(wanted, width))
         kept = _count(state, tested, stage, learned, index, {1.0: LOOK}, math.sqrt(wanted / rounds))
         if kept:
@@ -190,6 +202,27 @@ def _test(state: Course, pair: Pair, index: int, seen: list[BothSides], budget: 
     else:
         _last(state, tested, learned, index, rounds, width)
     settle(state, pair, index)
+
+
+def _first_event(
+    state: Course, pair: Pair, index: int, seen: list[BothSides], budget: int, width: int
+) -> tuple[int, list[BothSides], Learned, int]:
+    """Rounds that should train the event, all that did, the event, and the rounds that are left to test."""
+    known = sum(len(side) for sides in seen for side in sides)
+    wanted = training_rounds(budget, width)
+    train = wanted - known
+    if train > PROBE or not seen:
+        seen = [*seen, _train(state, pair, index, Phase.TRAIN, train, width)]
+    rounds, error = budget - max(train, 0), state.asked.alpha * (1 - EARLY_ALPHA)
+    sides = _joined(seen)
+    state.note(*opaque_types(*sides), *unrepeated(*sides))
+    learned = learn(*sides, state.asked.claim, alpha=error, rounds=rounds, near=state.near)
+    return wanted, seen, learned, rounds
+
+
+def _staged(state: Course, budget: int, wanted: int) -> bool:
+    """Whether the rounds that test the first event train a better one."""
+    return budget <= STAGED and wanted >= LEAST_STAGE and not state.asked.claim.bounds_renyi
 
 
 def certify_event(state: Course, pair: Pair, index: int, learned: Learned, rounds: int, alpha: float, width: int) -> None:

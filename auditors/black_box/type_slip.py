@@ -1,4 +1,4 @@
-"""An exception that speaks of types, on one of two datasets that differ in type: a slip in what was given, not an event of privacy."""
+"""Exceptions on one dataset alone that are not events of privacy: a fault of the environment, or a slip of type in what was given."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from dpwitness.auditors.black_box.environment import environment_fault, of_environment
 from dpwitness.auditors.events.outputs import Outputs
 from dpwitness.mechanisms.terms.protocol import MechanismFailed
 from dpwitness.mechanisms.terms.validation import said
@@ -20,23 +21,25 @@ _OF_TYPES = re.compile(
 )
 
 
-def check_types(run: Callable[..., Any], d1: Any, d0: Any, sides: tuple[Outputs, Outputs]) -> None:
-    """Hold the outputs of the probe, D1's first, against a slip of type.
+def check_one_sided(run: Callable[..., Any], d1: Any, d0: Any, sides: tuple[Outputs, Outputs]) -> None:
+    """Check why every run of the probe raises on one dataset and none on the other; `sides` are the outputs on D1 and on D0.
 
     Raises
     ------
     MechanismFailed
-        If every run on one dataset raises and none on the other, the text of the exception is about types, and the two datasets differ in
-        type. Where they do not, the exception tells their values apart, and the audit goes on.
+        If the environment causes the exception (`environment`); or if its text is about types, and the two datasets differ in type. Where
+        they do not, the exception separates their values, and the audit goes on.
     """
-    if any(hasattr(dataset, "__len__") and len(dataset) == 0 for dataset in (d0, d1)):
-        return  # what has no records has no type of them either
+    empty = any(hasattr(dataset, "__len__") and len(dataset) == 0 for dataset in (d0, d1))  # no records, so no type of records either
     raising = [[name.startswith("raises ") for name in side.names.values()] for side in sides]
     for (name, dataset, mine), others in zip((("D1", d1, raising[0]), ("D0", d0, raising[1])), reversed(raising), strict=True):
-        if not (mine and all(mine)) or any(others) or type_of(d0) == type_of(d1):
+        if not (mine and all(mine)) or any(others):
             continue
-        told = _told(run, dataset)
-        if _OF_TYPES.search(told):
+        error = _raised(run, dataset)
+        told = "" if error is None else said(error)
+        if error is not None and of_environment(error):
+            raise environment_fault(name, told)
+        if not empty and type_of(d0) != type_of(d1) and _OF_TYPES.search(told):
             types = f"D0 is a {type_of(d0)}, D1 a {type_of(d1)}"
             raise MechanismFailed(f"mechanism always raises on {name} alone: {told}; that is a slip of type and no violation: {types}")
 
@@ -61,10 +64,10 @@ def type_of(dataset: Any) -> str:
     return type(dataset).__name__
 
 
-def _told(run: Callable[..., Any], dataset: Any) -> str:
-    """Type and text of the exception; the text alone where a name was hashed with the outputs."""
+def _raised(run: Callable[..., Any], dataset: Any) -> Exception | None:
+    """The exception of one more run."""
     try:
         run(dataset, 1, np.random.default_rng(0))
     except Exception as error:
-        return said(error)
-    return ""
+        return error
+    return None

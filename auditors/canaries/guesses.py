@@ -71,6 +71,8 @@ def _features(scores: FloatArray, order: np.ndarray) -> FloatArray:
     """One, the distance from the middle in units of the middle half, and its size."""
     n = scores.size
     low, middle, high = (scores[order[int(share * (n - 1))]] for share in (0.25, 0.5, 0.75))
+    if low < high and middle in (low, high):  # few values: the median is one of them, whose guesses would otherwise count as coin flips
+        middle = (low + high) / 2
     unit = 0.7413 * (high - low) or float(np.std(scores)) or 1.0
     x = np.clip((scores - middle) / unit, -_LARGEST, _LARGEST)
     return np.stack([np.ones(n), x, np.abs(x)], axis=1)

@@ -20,7 +20,7 @@ from dpwitness.mechanisms.terms.validation import InvalidArgument, require_integ
 
 _SIZES = 40
 _MOST = 64.0  # of an epsilon that is looked for
-_GUESSED, _SURE = 0.44, 0.8  # of the canaries, what may be guessed; of the error, as the number of guesses is not known beforehand
+_GUESSED, _SURE = 0.43, 0.8  # of the canaries, what may be guessed; of the error, as the number of guesses is not known beforehand
 MOST = 10**7  # canaries
 
 

@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from dpwitness.auditors.black_box.environment import check_told
 from dpwitness.auditors.gray_box.alignment import Alignment, align
 from dpwitness.auditors.gray_box.calls import Calls, inner_scales, records_in
 from dpwitness.auditors.gray_box.sessions import Tracing
@@ -199,6 +200,8 @@ class Examiner:
             for each in replayed["differences"]:
                 seen.add(_KINDS[each["kind"]], each["told"], each["where"])
             raises = replayed["output"].startswith("raises")
+            if raises:
+                check_told("one dataset", replayed["output"].partition("only: ")[2])
             if replayed["output"] and (raises or not replayed["lost"]):  # after the first call that differs, noise is shared no more
                 told = "it " + replayed["output"] if raises else f"with the same noise {replayed['output']}"
                 seen.add("EXCEPTION" if raises else "OUTPUT", told)
@@ -369,6 +372,7 @@ def _always(own: list[Json], others: list[Json]) -> Iterable[Finding]:
     raised = [{bool(r["raised"]) for r in side} for side in (own, others)]
     if all(len(side) == 1 for side in raised) and raised[0] != raised[1]:
         told = next(r["raised"] for r in (*own, *others) if r["raised"])
+        check_told("one dataset", told)
         yield Finding("EXCEPTION", f"it raises on one side only, whatever the noise: {told}")
         return
     sides = [[r for r in side if not r["raised"]] for side in (own, others)]

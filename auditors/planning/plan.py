@@ -9,17 +9,22 @@ from concurrent.futures import Executor
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from scipy.special import ndtr, ndtri
+
 from dpwitness.auditors.black_box.audit import pairs_of, timed
 from dpwitness.auditors.black_box.timing import LEAST, Price, told_in_time
 from dpwitness.auditors.loss.limit import limit_of_law
 from dpwitness.auditors.loss.routes import loss_law
+from dpwitness.auditors.loss.shapes import SHAPES, law_with, parameter_of
 from dpwitness.auditors.planning.power import FEW, budget_of, chance, error_of
-from dpwitness.auditors.planning.shapes import SHAPES, law_with, parameter_of
+from dpwitness.auditors.planning.rehearsal import MOST as REHEARSED
+from dpwitness.auditors.planning.rehearsal import REPEATS, Rehearsals
 from dpwitness.auditors.results.verdicts import SCHEMA, strict
 from dpwitness.auditors.statistics.loss_law import LossLaw
 from dpwitness.mechanisms.terms.notions import Claim, promised, resolved
 from dpwitness.mechanisms.terms.pairs import Pair
-from dpwitness.mechanisms.terms.protocol import name_of
+from dpwitness.mechanisms.terms.powers import offers
+from dpwitness.mechanisms.terms.protocol import WhiteBox, name_of
 from dpwitness.mechanisms.terms.reading import Json
 from dpwitness.mechanisms.terms.validation import (
     InvalidArgument,
@@ -34,6 +39,7 @@ MOST = 10**12  # runs
 OWN = "own"  # the law of the mechanism's own pair
 _TABLE = (0.1, 0.3, 1.0, 3.0, 10.0)  # of the runs, the rows of the table
 _EQUAL = 1e-6  # a law's parameter and the claim's, for laws are computed in floating point
+_SHOWS, _PATIENCE = 0.05, 20.0  # chance from which a target itself leaks; seconds that its rehearsals may take
 _LAWS = 16  # pairs whose law is looked at
 _SMALLEST, _HALVINGS = 1e-6, 14  # of a violation over the claim that is looked for; of the interval around it
 
@@ -223,6 +229,7 @@ def plan(
     claim, said = resolved(claim, pairs[0] if pairs else None)
     if find is not None and require_positive("find", find, "plan") <= claim.parameter:
         raise InvalidArgument(f"plan: find must be larger than the claim's {claim.symbol} = {claim.parameter:g}, got {shown(find)}")
+    shaped = shape is not None
     own = _own_law(mechanism, pairs, claim) if shape is None and find is None else None
     if own is None and find is None and trials is None:
         raise InvalidArgument("plan: find or trials must be given, got neither")
@@ -242,14 +249,33 @@ def plan(
     def median(runs: int) -> float | None:
         return limit_of_law(own, claim, budget_of(runs, count, many)[1], error_of(claim, alpha)) if own else None
 
+    def likely(runs: int) -> float:
+        """The chance of a row: rehearsed where it is stated, and elsewhere by the law, less what rehearsals fall short of the law."""
+        if drill is not None and runs in (needed, trials) and runs <= REHEARSED:
+            return drill.chance(runs)
+        return float(ndtr(_deviations(chance_of(runs, law)) - beyond)) if law else 0.0
+
     violated = law is not None and find is not None and find > claim.parameter
     needed = _needed(lambda runs: chance_of(runs, law), power) if violated and law else None
+    drill, beyond = None, 0.0
+    if own and violated and needed is not None and not claim.bounds_renyi and offers(mechanism, WhiteBox):
+        drill = Rehearsals(mechanism, claim, pairs, confidence, executor)
+        rehearsed = drill.needed(needed, power)
+        if rehearsed is None:
+            drill = None
+        else:
+            beyond = max(0.0, _deviations(chance_of(rehearsed, own)) - _deviations(drill.chance(rehearsed)))
+            needed = rehearsed
     price = None if mechanism is None else timed(mechanism, claim=claim, pair=pairs[0], executor=executor, name=name)
+    showing = False
+    if price and not own and not shaped and needed is not None and price.run * needed * REPEATS < _PATIENCE and not claim.bounds_renyi:
+        target = Rehearsals(mechanism, claim, pairs, confidence, executor)
+        if needed <= REHEARSED and target.chance(needed) > _SHOWS:  # this target leaks: its audits are what will be run
+            needed, showing = target.needed(needed, power) or needed, True
     center = trials or needed or (10**6 if own else MOST)
     sizes = sorted({min(max(_three_digits(center * part), LEAST), MOST) for part in _TABLE} | {center})
     rows = tuple(
-        Row(runs, chance_of(runs, law) if law else None, smallest(runs), median(runs), price.time(runs, count) if price else None)
-        for runs in sizes
+        Row(runs, likely(runs) if law else None, smallest(runs), median(runs), price.time(runs, count) if price else None) for runs in sizes
     )
     given = next((row for row in rows if row.trials == trials), None)
     planned = trials or needed
@@ -269,8 +295,13 @@ def plan(
         seconds_per_run=price.run if price else None,
         expected_seconds=price.time(planned, count) if price and planned else None,
         rows=rows,
-        assumes=(*_assumptions(claim, shape, count, confidence, price), *said),
+        assumes=(*_assumptions(claim, shape, count, confidence, price), *_rehearsed(own is not None and violated, drill, showing), *said),
     )
+
+
+def _deviations(chance: float) -> float:
+    """A probability as standard deviations, where it is neither 0 nor 1."""
+    return float(ndtri(min(max(chance, 1e-12), 1 - 1e-12)))
 
 
 def _own_law(mechanism: Any, pairs: Sequence[Pair], claim: Claim) -> LossLaw | None:
@@ -321,6 +352,16 @@ def _three_digits(value: float) -> int:
 
 def _violation(value: float) -> str:
     return "none" if math.isinf(value) else f"{value:.6g}"
+
+
+def _rehearsed(own: bool, drill: Rehearsals | None, showing: bool) -> tuple[str, ...]:
+    if showing:
+        return (f"the target itself violates the claim: {REPEATS} rehearsals of its audit ask for no fewer runs",)
+    if not own:
+        return ()
+    if drill is None:
+        return ("the best event of that law, less what learning cost on Laplace and Gaussian noise: these runs were not rehearsed",)
+    return (f"events and pairs as {REPEATS} rehearsals of the audit chose them, whose rates are computed from the log_density",)
 
 
 def _assumptions(claim: Claim, shape: str, pairs: int, confidence: float, price: Price | None) -> tuple[str, ...]:

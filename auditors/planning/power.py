@@ -73,7 +73,7 @@ def chance(law: LossLaw, claim: Claim, trials: int, alpha: float, *, pairs: int 
     error = error_of(claim, alpha)
     best = best_event(law if few else _seen(law, train), claim, rounds, error)
     cost = LEARNING_FEW / math.sqrt(max(train, 1)) if few else LEARNING
-    found = float(ndtr(ndtri(_of_event(best, claim, rounds, error)) - cost))
+    found = float(ndtr(ndtri(of_event(best, claim, rounds, error)) - cost))
     return max(found, _of_cells(law, claim, rounds, alpha / 2)) if claim.bounds_renyi else found
 
 
@@ -91,7 +91,7 @@ def _seen(law: LossLaw, train: int) -> LossLaw:
     return LossLaw(loss, p, q)
 
 
-def _of_event(best: Best, claim: Claim, rounds: int, error: float) -> float:
+def of_event(best: Best, claim: Claim, rounds: int, error: float) -> float:
     """Chance of the exact test, in the mean over how many rounds the event guesses."""
     made = best.right + best.wrong
     if best.value <= 0:

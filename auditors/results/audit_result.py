@@ -64,7 +64,11 @@ class AuditResult(Result):
     Attributes
     ----------
     verdict : Verdict
-        VIOLATED, NOT_REFUTED, INCONCLUSIVE (interrupted) or ERROR, at the level of values.
+        VIOLATED, NOT_REFUTED, INCONCLUSIVE (interrupted, or no pair exercises the mechanism) or ERROR, at the level of values.
+    exercised : bool or None
+        True where outputs on D0 and D1 differ. False where they look the same on every pair, although a tenth of the claim would have shown
+        a difference: the audit then says nothing about the claim. None where there were too few runs to judge, the audit was interrupted
+        or failed, or a given event was tested.
     epsilon_lower : float
         Certified lower bound on epsilon at the claim's delta (at delta = 0 for GDP, zCDP and RDP).
     parameter_lower : float
@@ -100,6 +104,7 @@ class AuditResult(Result):
     method: str = ""
     looks: tuple[tuple[int, float], ...] = ()  # runs made by each look at the event, and the bound certified by then
     picture: Picture | None = None
+    exercised: bool | None = None
     bit_level: BitLevel | None = None
     pairs: tuple[PairScore, ...] = ()
     notes: tuple[str, ...] = ()
@@ -191,6 +196,7 @@ class AuditResult(Result):
             "p_value": self.p_value,
             "limit": strict(self.limit),
             "detectable": strict(self.detectable),
+            "exercised": self.exercised,
             "pair": self.pair.to_json() if self.pair else None,
             "event": self.event.to_json() if self.event else None,
             "description": self.description,

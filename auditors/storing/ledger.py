@@ -124,7 +124,8 @@ class AuditLedger:
     def finish(self, result: Result, done: int, planned: int) -> None:
         """Note the end, and the result where there is a verdict."""
         self.progress(done, planned)
-        if result.verdict not in (Verdict.ERROR, Verdict.INCONCLUSIVE):
+        ended = getattr(result, "exercised", None) is False  # with every run made, and without a verdict
+        if ended or result.verdict not in (Verdict.ERROR, Verdict.INCONCLUSIVE):
             mechanism, target = getattr(result, "mechanism", None), result.to_json().get("target")
             whole = result.to_json() | {"witness": getattr(result, "witness", None), "source": place_of(mechanism, target)}
             told = json.dumps(strict(whole), allow_nan=False)

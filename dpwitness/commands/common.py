@@ -252,6 +252,8 @@ def _next(args: argparse.Namespace, result: Result, code: int, report: Path | No
             step = "the witness no longer reproduces; the source has changed since: if it was repaired, audit the repaired source"
         else:
             step = "the witness was not confirmed: raise --trials, or check that the mechanism is the one that was audited"
+    elif getattr(result, "exercised", None) is False:
+        step = "audit a pair whose values change the result: --d0 and --d1, --domain, or --search; see the notes"
     elif result.verdict is Verdict.INCONCLUSIVE and not isinstance(result, CertifyResult | TraceResult):
         step = f"go on with: {command_line()}" if getattr(args, "store", None) else "run again to the end"
         step += "; with --store FILE it would go on" if getattr(args, "store", "") is None else ""

@@ -113,7 +113,7 @@ class Outcome:
     @property
     def interrupted(self) -> bool:
         """Whether the suite is to stop here."""
-        return self.result.verdict is Verdict.INCONCLUSIVE
+        return self.result.verdict is Verdict.INCONCLUSIVE and self.result.exercised is not False
 
     def line(self, width: int) -> str:
         """One line for the terminal: name, verdict, certified and claimed, low bits, right or wrong."""

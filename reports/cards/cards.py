@@ -100,6 +100,11 @@ def what_to_do(entry: Entry) -> str:
         return "nothing has to change, within the domain and the assumptions stated below."
     if found == Verdict.SUPPORTED.value:
         return "nothing has to change on this evidence, which is numerical or assumed and no proof."
+    if result.get("exercised") is False:
+        return (
+            "audit a pair whose values change the result: other values, the pairs of a domain (`--domain`), or a search (`--search`). "
+            "This audit says nothing about the claim, because the outputs on D0 and D1 look the same."
+        )
     if found == Verdict.INCONCLUSIVE.value:
         return "run it again to the end, or with more trials; what was measured so far is kept below."
     return "repair what is named in the notes and run it again; this audit says nothing about the claim."

@@ -427,3 +427,16 @@ def test_claims_about_pairs_are_those_of_nearest_neighbours_and_a_curve_without_
     assert bare.parameter_lower > 0 == bare.epsilon_lower
     with pytest.raises(InvalidArgument, match="ids_in must be one name a canary, got"):
         dpw.audit_canaries(*sides, "pure:1", ids_in=[[1]] * sides[0].size, ids_out=range(sides[1].size))
+
+
+def test_what_is_detectable_by_randomized_response_is_found():
+    """Binary scores: nearly all canaries that may be guessed are. If each audit finds with 0.9, this fails at most once in 1e6."""
+    size, found = 400, 0
+    epsilon = dpw.canary_limit("pure:1", size).detectable
+    for seed in range(50):
+        rng = np.random.default_rng(seed)
+        coins = rng.random(size) < 0.5
+        scores = np.where(rng.random(size) < expit(epsilon), coins, ~coins).astype(float)
+        result = dpw.audit_canaries(scores[coins], scores[~coins], "pure:1", seed=seed)
+        found += result.verdict is dpw.Verdict.VIOLATED
+    assert found >= binom.ppf(1e-6, 50, 0.9) and result.guesses > 0.4 * size

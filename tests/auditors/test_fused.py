@@ -36,7 +36,9 @@ def both_ways(run, dataset, event, size, seed=1):
     found, head = counter(run, dataset, event).count(size, rngs[0])
     stored = batch(run, dataset, size, rngs[1])
     assert rngs[0].bytes(16) == rngs[1].bytes(16)
-    assert head.unsigned().values.tobytes() == stored.unsigned().values[:256].tobytes() and head.codes.tolist() == stored.codes[:256].tolist()
+    assert (
+        head.unsigned().values.tobytes() == stored.unsigned().values[:256].tobytes() and head.codes.tolist() == stored.codes[:256].tolist()
+    )
     assert found.dtype == np.int64
     return found.tolist(), event.tabulate(stored).tolist()
 

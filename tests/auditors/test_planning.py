@@ -9,8 +9,8 @@ from scipy.stats import binom
 
 from dpwitness import InvalidArgument, Pair, Verdict, audit, parse_claim, plan
 from dpwitness.auditors.loss.routes import loss_law
+from dpwitness.auditors.loss.shapes import law_with, parameter_of
 from dpwitness.auditors.planning.power import budget_of
-from dpwitness.auditors.planning.shapes import law_with, parameter_of
 from dpwitness.mechanisms import Gaussian, Laplace, RandomizedResponse
 
 PAIR = Pair(np.array([0.0]), np.array([1.0]))
@@ -111,6 +111,18 @@ def test_a_mechanism_is_timed_and_its_own_law_planned_for():
     assert kept.needed is None and not kept.impossible and kept.headline().startswith("nothing to find")
     several = plan(mechanism=Laplace(1.0), find=1.3)
     assert several.pairs > 1 and several.shape == "coin" and "a pilot over" in str(several)
+
+
+def test_runs_of_a_target_that_leaks_are_those_of_its_own_audits():
+    """A coin of this epsilon needs fewer runs than Laplace noise. Planned audits that find with 0.9 fail this test at most once in 1e6."""
+
+    def leaky(dataset, size, rng):
+        return 2.0 * dataset[0] + rng.laplace(size=size)
+
+    found = plan("pure:1", find=2.0, mechanism=leaky, pair=PAIR)
+    assert found.needed >= plan("pure:1", find=2.0).needed and any("8 rehearsals" in text for text in found.assumes)
+    seen = sum(audit(leaky, claim="pure:1", pair=PAIR, trials=found.needed, seed=seed).verdict is Verdict.VIOLATED for seed in range(8))
+    assert seen > binom.ppf(1e-6, 8, 0.9)
 
 
 @pytest.mark.parametrize(

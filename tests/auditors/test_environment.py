@@ -1,0 +1,102 @@
+"""Exceptions that the environment causes end in ERROR; exceptions that depend on the data remain findings."""
+
+import warnings
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from dpwitness import Pair, Verdict, audit, audit_outputs, trace
+from dpwitness.auditors.black_box.environment import named_so, of_environment
+
+PAIR = Pair(np.array([0.0]), np.array([1.0]))
+
+
+def raising(act):
+    def run(dataset, size, rng):
+        if dataset[0] > 0.5:
+            act()
+        return rng.laplace(size=size)
+
+    return run
+
+
+def missing():
+    import a_module_that_nobody_has  # noqa: F401
+
+
+def removed():
+    return np.a_name_that_was_removed
+
+
+def wrapped():
+    try:
+        missing()
+    except ImportError as error:
+        raise RuntimeError("the solver cannot be loaded") from error
+
+
+def unnamed():
+    return a_name_that_nobody_defines  # noqa: F821
+
+
+def unbound():
+    if not PAIR:
+        found = 1
+    return found
+
+
+def absent():
+    return Path("/no/such/file").read_text()
+
+
+def deprecated():
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        warnings.warn("use the other one", DeprecationWarning, stacklevel=1)
+
+
+@pytest.mark.parametrize("act", [missing, removed, wrapped, unnamed, deprecated, absent, lambda: sorted([], by=1)])
+def test_the_environment_is_no_event(act):
+    result = audit(raising(act), claim="pure:1", pair=PAIR, trials=1_000)
+    assert result.verdict is Verdict.ERROR and result.tally is None
+    assert result.headline().startswith("ERROR: mechanism always raises on D1 alone: ")
+    assert "a fault of the environment and not a violation: install what is missing" in result.headline()
+
+
+@pytest.mark.parametrize("act", [unbound, lambda: 1 / 0, lambda: {}["age"], lambda: int("x"), lambda: None.real_name])
+def test_what_depends_on_the_data_is_an_event(act):
+    assert audit(raising(act), claim="pure:1", pair=PAIR, trials=1_000).verdict is Verdict.VIOLATED
+
+
+def test_a_module_that_some_runs_miss():
+    def run(dataset, size, rng):
+        if dataset[0] > 0.5 and rng.random() < 0.3:
+            missing()
+        return rng.laplace(size=size)
+
+    result = audit(run, claim="pure:1", pair=PAIR, trials=2_000)
+    assert result.verdict is Verdict.ERROR and "ModuleNotFoundError in some runs" in result.headline()
+
+
+def test_given_outputs_and_traces():
+    outputs = [ImportError("No module named 'a'")] * 1_000
+    assert audit_outputs(outputs, np.zeros(1_000), "pure:1").verdict is Verdict.ERROR
+    assert audit_outputs([ValueError("no")] * 1_000, np.zeros(1_000), "pure:1").verdict is Verdict.VIOLATED
+    traced = trace(raising(missing), PAIR, "pure:1")
+    assert traced.verdict is Verdict.ERROR and "a fault of the environment" in traced.headline()
+
+
+@pytest.mark.parametrize(
+    ("kind", "text", "expected"),
+    [
+        ("PermissionError", "", True),  # by its name, from another process
+        ("AttributeError", "`np.float_` was removed in the NumPy 2.0 release. Use `np.float64` instead.", True),
+        ("AttributeError", "'NoneType' object has no attribute 'mean'", False),
+        ("TypeError", "fit() got an unexpected keyword argument 'normalize'", True),
+        ("ValueError", "the row was removed", False),
+        ("UnboundLocalError", "", False),
+    ],
+)
+def test_the_rule(kind, text, expected):
+    assert named_so(kind, text) is expected and not of_environment(AssertionError("a record is missing"))
