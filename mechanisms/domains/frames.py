@@ -216,7 +216,7 @@ class Table(Domain):
         many = f", {copies} rows{' of one user' if asked.unit else ''}{', each category' if spread else ''}" if copies > 1 else ""
         return self.pair(sides[0], sides[1], pair.why + many)
 
-    def _owners(self, crowd: int, asked: SpelledRelation, many: bool) -> FloatArray:
+    def _owners(self, crowd: int, asked: SpelledRelation, many: bool) -> Any:
         """Users of the other rows, counted from 1; 0 is the user that changes. `many`: as many as there are, otherwise few."""
         others = np.arange(1, crowd + 1)
         if not asked.unit:

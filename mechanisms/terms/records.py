@@ -96,13 +96,12 @@ def read_records(dataset: Dataset, side: str, unit: str = "") -> Read:
         fields = {name: dataset[name] for name in dataset.dtype.names} if dataset.dtype.names else None
         if dataset.ndim == 2 and not dataset.dtype.names:
             fields = {str(j): dataset[:, j] for j in range(dataset.shape[1])}
-        masked = isinstance(dataset, np.ma.MaskedArray)
-        return Read(kind, _rows(dataset), None, fields, about={"the fill value": exact(dataset.fill_value)} if masked else {})
+        return Read(kind, _rows(dataset), None, fields, about=_fill_of(dataset))
     if isinstance(dataset, dict):
         held = any(isinstance(v, list | tuple) or (isinstance(v, np.ndarray) and v.ndim) for v in dataset.values())
         if not held or (unit == "key" and "key" not in dataset):
             keys, values = list(dataset), list(dataset.values())
-            both = list(zip(map(exact, keys), map(exact, values), strict=True))
+            both: list[Hashable] = list(zip(map(exact, keys), map(exact, values), strict=True))
             return Read("a dict of entries", both, None, {"key": keys, "value": values}, ordered=False, about=_hidden(dataset))
         names = sorted(dataset, key=lambda name: (str(name), type(name).__name__))
         found = _columns([dataset[name] for name in names], names, f"a dict of {names}", side)
@@ -174,7 +173,9 @@ def _frame(frame: Any, side: str) -> Read:
     types = "; ".join(f"{name} {column['type']}" for name, column in zip(names, columns, strict=True))
     keys: list[Hashable] = list(zip(*map(_entries, columns), strict=True)) if columns else [()] * parts["rows"]
     known = {name: column for name, column in zip(names, columns, strict=True) if column["categories"] is not None}
-    about = {f"the categories of column {name}": (exact(listed(c["categories"])), c["ordered"]) for name, c in known.items()}
+    about: dict[str, Hashable] = {
+        f"the categories of column {name}": (exact(listed(c["categories"])), c["ordered"]) for name, c in known.items()
+    }
     if parts["library"] == "pandas" and frame.attrs:
         about["attrs"] = exact(dict(frame.attrs))
     if parts["library"] == "pyarrow" and frame.schema.metadata:  # pandas writes there how many rows there were
@@ -288,8 +289,12 @@ def _exact_array(value: Any) -> Hashable:
     if array.dtype.hasobject or (array.dtype.kind == "V" and not array.dtype.names):
         raise InvalidArgument(f"dataset must be writable as JSON, got an array of dtype {array.dtype}")
     dtype = "U" if array.dtype.kind == "U" else str(array.dtype) if array.dtype.names else array.dtype.str
-    fill = exact(array.fill_value) if isinstance(array, np.ma.MaskedArray) and array is not np.ma.masked else None
+    fill = () if array is np.ma.masked else tuple(_fill_of(array).items())
     return type(value).__name__, dtype, array.shape, tuple(_rows(array.reshape(1) if array.ndim == 0 else array)), fill
+
+
+def _fill_of(array: Any) -> dict[str, Hashable]:
+    return {"the fill value": exact(array.fill_value)} if isinstance(array, np.ma.MaskedArray) else {}
 
 
 def _hidden(value: Any, _depth: int = 0) -> dict[str, Hashable]:
