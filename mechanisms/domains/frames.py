@@ -111,6 +111,10 @@ class Table(Domain):
             )
         if asked.name == "label" and not asked.columns:
             raise InvalidArgument(f"{owner}: relation label must name its column, label:columns=NAME, got {self.relation!r}")
+        free = [each for each in self.held if each.name in asked.columns]
+        if free and (len(free) == len(names) or not any(each.low < each.high or each.missing for each in free)):
+            why = "each column may change, which is replace-one" if len(free) == len(names) else "these columns hold one value only"
+            raise InvalidArgument(f"{owner}: domain must have neighbors, got {self.relation!r}: {why}; name other columns")
         object.__setattr__(self, "relation", str(asked))
         return asked
 
