@@ -37,7 +37,7 @@ class Table(Domain):
     the keys low, high, categories and missing. `user` names the column that says whose a row is; then neighbours differ in all rows of one
     user (``add-remove:unit=USER`` if no `relation` is given), of which there are up to `per_user`. Relations: ``replace-one``,
     ``add-remove``, both with ``unit=`` the user's column or with ``k=``, ``attribute:columns=``, ``label:columns=`` and ``event``.
-    `time` names a column that numbers the rows.
+    `time` names a column that numbers the rows, in increasing order. The user's column may not have missing values.
     """
 
     columns: Mapping[str, Any]
