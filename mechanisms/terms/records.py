@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import dataclasses
 import enum
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -68,6 +68,24 @@ class Read:
         return dataclasses.replace(self, keys=list(zip(labels, self.keys, strict=True)), fields=fields)
 
 
+class _Places(Mapping[str, Any]):
+    """The columns of a matrix by their places, as texts; none is made before it is needed."""
+
+    def __init__(self, matrix: Any) -> None:
+        self._matrix = matrix
+
+    def __getitem__(self, name: str) -> Any:
+        if not name.isdecimal() or str(int(name)) != name or int(name) >= len(self):
+            raise KeyError(name)
+        return self._matrix[:, int(name)]
+
+    def __iter__(self) -> Iterator[str]:
+        return map(str, range(len(self)))
+
+    def __len__(self) -> int:
+        return int(self._matrix.shape[1])
+
+
 def check_plain(dataset: Dataset, side: str) -> None:
     """Refuse a dataset without an exact JSON form: two of them could not be compared to the last bit, nor replayed."""
     if (type(dataset) is np.ndarray and dataset.dtype.kind in "biuU") or type(dataset) in (int, float):
@@ -93,9 +111,9 @@ def read_records(dataset: Dataset, side: str, unit: str = "") -> Read:
         return _frame(dataset, side)
     if isinstance(dataset, np.ndarray) and dataset.ndim > 0:
         kind = f"{_array(dataset)} with rows of shape {dataset.shape[1:]}" if dataset.ndim > 1 else _array(dataset)
-        fields = {name: dataset[name] for name in dataset.dtype.names} if dataset.dtype.names else None
+        fields: Mapping[str, Any] | None = {name: dataset[name] for name in dataset.dtype.names} if dataset.dtype.names else None
         if dataset.ndim == 2 and not dataset.dtype.names:
-            fields = {str(j): dataset[:, j] for j in range(dataset.shape[1])}
+            fields = _Places(dataset)
         return Read(kind, _rows(dataset), None, fields, about=_fill_of(dataset))
     if isinstance(dataset, dict):
         held = any(isinstance(v, list | tuple) or (isinstance(v, np.ndarray) and v.ndim) for v in dataset.values())
