@@ -39,16 +39,17 @@ class Column:
 
     def number(self, value: Any) -> float | None:
         """What stands for a value, NaN for a missing one; None where the column may not hold it."""
-        if value is None or (isinstance(value, float) and math.isnan(value)) or (isinstance(value, np.datetime64) and np.isnat(value)):
+        if value is None or (isinstance(value, float | np.floating | np.datetime64) and value != value):
             return math.nan if self.missing else None
         if self.kind == "category":
-            return float(self.categories.index(value)) if value in self.categories else None
+            plain = value.item() if isinstance(value, np.generic) else value
+            held = type(plain) is type(self.categories[0]) and plain in self.categories
+            return float(self.categories.index(plain)) if held else None
         if self.kind == "date":
             day = _day_of(value)
             return None if day is None or not self.low <= day <= self.high else float(day)
-        if isinstance(value, bool) or not isinstance(value, int | float | np.integer | np.floating) or not self.low <= value <= self.high:
-            return None
-        return None if self.kind == "integer" and value != int(value) else float(value)
+        known = int | np.integer if self.kind == "integer" else int | float | np.integer | np.floating
+        return float(value) if isinstance(value, known) and not isinstance(value, bool) and self.low <= value <= self.high else None
 
 
 def _day_of(value: Any) -> int | None:

@@ -33,6 +33,7 @@ def vector(dataset: Any) -> FloatArray | None:
         not isinstance(dataset, np.ndarray)
         or dataset.ndim != 1
         or dataset.dtype.kind not in "iuf"
+        or dataset.dtype.itemsize > 8
         or isinstance(dataset, np.ma.MaskedArray)
     ):
         return None

@@ -37,7 +37,7 @@ class Table(Domain):
     the keys low, high, categories and missing. `user` names the column that says whose a row is; then neighbours differ in all rows of one
     user (``add-remove:unit=USER`` if no `relation` is given), of which there are up to `per_user`. Relations: ``replace-one``,
     ``add-remove``, both with ``unit=`` the user's column or with ``k=``, ``attribute:columns=``, ``label:columns=`` and ``event``.
-    `time` names a column that numbers the rows.
+    `time` names a column that numbers the rows, in increasing order. The user's column may not have missing values.
     """
 
     columns: Mapping[str, Any]
@@ -72,13 +72,31 @@ class Table(Domain):
         copies = self._copies(asked)[0]
         if self.size < copies:
             raise InvalidArgument(f"{owner}: size must be at least the {copies} rows that may differ, got {self.size}")
+        most = self._most(owner, asked, copies)
         features = [(each.low, each.high) for each in self._moving] + [(0.0, 1.0)] * len(flags)
         kind = "add-remove" if asked.name in ("add-remove", "event") else "replace-one"
         try:
-            rows = Rows(self.size - copies + 1, tuple(features), (), kind, integer=(*whole, *flags), categories=(*names, *flags))
+            rows = Rows(most - copies + 1, tuple(features), (), kind, integer=(*whole, *flags), categories=(*names, *flags))
         except InvalidArgument as error:
             raise InvalidArgument(str(error).replace("Rows: ", f"{owner}: ", 1)) from None
         object.__setattr__(self, "rows", rows)
+
+    def _most(self, owner: str, asked: SpelledRelation, copies: int) -> int:
+        """How many rows a dataset may have, of as many users as the user's column can name."""
+        if self.user is None:
+            return self.size
+        whose = next(each for each in self.held if each.name == self.user)
+        if whose.missing:
+            raise InvalidArgument(f"{owner}: column {self.user} names the user of each row, so missing must be False, got True")
+        if asked.unit:
+            return min(self.size, (_users(whose) - 1) * self.per_user + copies)
+        most = min(self.size, _users(whose) * self.per_user)
+        if most < self.size and asked.name in ("replace-one", "attribute", "label"):
+            raise InvalidArgument(
+                f"{owner}: size must be at most {most}, for {_users(whose)} users of {self.per_user} rows each, got {self.size}; "
+                f"raise per_user or name more users"
+            )
+        return most
 
     def _asked(self, owner: str) -> SpelledRelation:
         asked = parse_relation(self.relation, owner)
@@ -93,6 +111,10 @@ class Table(Domain):
             )
         if asked.name == "label" and not asked.columns:
             raise InvalidArgument(f"{owner}: relation label must name its column, label:columns=NAME, got {self.relation!r}")
+        free = [each for each in self.held if each.name in asked.columns]
+        if free and (len(free) == len(names) or not any(each.low < each.high or each.missing for each in free)):
+            why = "each column may change, which is replace-one" if len(free) == len(names) else "these columns hold one value only"
+            raise InvalidArgument(f"{owner}: domain must have neighbors, got {self.relation!r}: {why}; name other columns")
         object.__setattr__(self, "relation", str(asked))
         return asked
 
@@ -124,10 +146,25 @@ class Table(Domain):
             wrong = [value for value in found.get(each.name, ()) if each.number(value) is None]
             if wrong:
                 return f"column {each.name} holds {shown(wrong[0])}, which the domain does not allow"
+        if self.frame == "pandas" and (dataset.index.name is not None or dataset.index.dtype.kind not in "iu"):
+            return "its index holds more than row numbers, which the domain does not name: call reset_index()"
+        if problem := self._crowded(found):
+            return problem
         count = len(next(iter(found.values()), ()))
         asked = parse_relation(self.relation)
         fixed = not asked.unit and asked.name in ("replace-one", "attribute", "label")
         return "" if sized(count, self.size, "replace-one" if fixed else "add-remove") else f"it has {count} rows, the domain {self.size}"
+
+    def _crowded(self, found: dict[Any, list[Any]]) -> str:
+        """Whether a user has too many rows, or the rows are not numbered in order."""
+        if self.user is not None and found:
+            user, rows = Counter(found[self.user]).most_common(1)[0] if found[self.user] else (None, 0)
+            if rows > self.per_user:
+                return f"{self.user} {shown(user)} has {rows} rows, at most per_user={self.per_user} may belong to one"
+        times = found.get(self.time, []) if self.time is not None else []
+        if any(later <= earlier for earlier, later in itertools.pairwise(times)):
+            return f"column {self.time} must number the rows in increasing order, got {shown(times)}"
+        return ""
 
     def other_columns(self, dataset: Any) -> str:
         """Why a dataset is no frame of these columns."""
@@ -173,8 +210,7 @@ class Table(Domain):
             free = [each.name in asked.columns for each in self._moving]
             free += [free[i] for i in self._absent]
             after[:, np.logical_not(free)] = before[:, np.logical_not(free)]
-        others = np.arange(1, len(crowd) + 1)
-        whose = others if not asked.unit or style % 2 == 0 else 1 + others % 2
+        whose = self._owners(len(crowd), asked, many=style % 2 == 0)
         sides = []
         for rows in (before, after):
             mine = np.zeros(len(rows)) if asked.unit else len(crowd) + 1 + np.arange(len(rows))
@@ -183,6 +219,16 @@ class Table(Domain):
             sides.append(self._dataset(np.concatenate([crowd[:at], rows, crowd[at:]]), owners, times))
         many = f", {copies} rows{' of one user' if asked.unit else ''}{', each category' if spread else ''}" if copies > 1 else ""
         return self.pair(sides[0], sides[1], pair.why + many)
+
+    def _owners(self, crowd: int, asked: SpelledRelation, many: bool) -> Any:
+        """Users of the other rows, counted from 1; 0 is the user that changes. `many`: as many as there are, otherwise few."""
+        others = np.arange(1, crowd + 1)
+        if not asked.unit:
+            return others
+        known = _users(next(each for each in self.held if each.name == self.user)) - 1
+        if many:
+            return 1 + (others - 1) % max(known, 1)
+        return 1 + others % max(min(known, max(2, -(-crowd // self.per_user))), 1)
 
     def _rows_of(self, row: FloatArray, copies: int, spread: bool) -> FloatArray:
         """A row several times; `spread`: its categories one after the other."""
@@ -200,8 +246,8 @@ class Table(Domain):
             held[each.name] = [None if away else each.value(number) for number, away in zip(matrix[:, i], gone, strict=True)]
         for each in self.held:
             if each.name == self.user:
-                known = len(each.categories) if each.kind == "category" else int(each.high - each.low) + 1
-                held[each.name] = [each.value(each.low * (each.kind != "category") + int(owner) % known) for owner in owners]
+                first = 0.0 if each.kind == "category" else each.low
+                held[each.name] = [each.value(first + int(owner) % _users(each)) for owner in owners]
             elif each.name == self.time:
                 held[each.name] = [int(time) for time in times]
         return built(self.frame, self.held, [held[each.name] for each in self.held], type(self).__name__)
@@ -277,6 +323,11 @@ class Table(Domain):
     @property
     def unordered(self) -> bool:
         return self.rows.unordered
+
+
+def _users(column: Column) -> int:
+    """How many users a column can name: its categories, or its whole numbers or days."""
+    return len(column.categories) if column.kind == "category" else int(column.high - column.low) + 1
 
 
 def _without(rows: list[_Row], gone: Counter[_Row]) -> list[_Row]:

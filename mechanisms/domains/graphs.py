@@ -39,7 +39,7 @@ class Graph(Domain):
         flags(self, "directed")
         if not isinstance(self.relation, str) or self.relation.partition(":")[0] not in GRAPHS:
             raise InvalidArgument(f"Graph: relation must be one of {', '.join(GRAPHS)}, got {self.relation!r}")
-        parse_relation(self.relation, "Graph")
+        object.__setattr__(self, "relation", str(parse_relation(self.relation, "Graph")))
         try:
             library("networkx")
         except Unheld as error:
@@ -49,9 +49,10 @@ class Graph(Domain):
         """A graph without loops and attributes, with all nodes; under ``node`` some may be missing."""
         if library_of(dataset) != "networkx" or type(dataset).__name__ != ("DiGraph" if self.directed else "Graph"):
             return False
-        known = set(dataset.nodes) <= set(range(self.nodes)) and not any(u == v for u, v in dataset.edges)
+        known = all(type(node) is int and 0 <= node < self.nodes for node in dataset.nodes) and not any(u == v for u, v in dataset.edges)
         some = len(dataset) == self.nodes or parse_relation(self.relation).name == "node"
-        return known and some and not dataset.graph and not any(held for _, held in dataset.nodes(data=True))
+        held = [dataset.graph, *(about for _, about in dataset.nodes(data=True)), *(about for _, _, about in dataset.edges(data=True))]
+        return known and some and not any(held)
 
     def _graph(self, edges: Iterable[tuple[int, int]], without: Iterable[int] = ()) -> Any:
         networkx, gone = library("networkx"), set(without)
@@ -76,7 +77,8 @@ class Graph(Domain):
             joined = alone | {edge for edge in self.places if nodes & {*edge}}
             return self.pair(self._graph(alone), self._graph(edges if alone != edges else joined), why)
         between = (min(node, other), max(node, other))
-        mine = frozenset(heapq.nsmallest(asked.k, self.places, key=lambda place: (place != between, node not in place)))
+        k = min(asked.k, len(self.places) // 2) if asked.name == "replace-edge" else asked.k  # where these were, as many must be free
+        mine = frozenset(heapq.nsmallest(k, self.places, key=lambda place: (place != between, node not in place)))
         if asked.name == "edge":
             return self.pair(self._graph(edges - mine), self._graph(edges | mine), why)
         free = [edge for edge in self.places if edge not in edges | mine][: len(mine)]

@@ -83,7 +83,9 @@ class Rows(Tabular):
 
     def contains(self, dataset: Any) -> bool:
         """A table of as many rows as allowed, each column as allowed."""
-        if not isinstance(dataset, np.ndarray) or dataset.ndim != 2 or dataset.dtype.kind not in "iuf":
+        if not isinstance(dataset, np.ndarray) or dataset.ndim != 2 or dataset.dtype.kind not in "iuf" or dataset.dtype.itemsize > 8:
+            return False
+        if isinstance(dataset, np.ma.MaskedArray):
             return False
         k = len(self.features)
         if dataset.shape[1] != k + bool(self.labels) or not sized(len(dataset), self.size, self.relation):

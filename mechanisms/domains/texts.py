@@ -106,4 +106,4 @@ class _Drawn(Draws[Texts]):
     def text(self, corners: bool) -> str:
         """One text."""
         count = self.domain.longest if corners else int(self.rng.integers(self.domain.longest + 1))
-        return " ".join(self.rng.choice(self.domain.words, count).tolist()) if count else ""
+        return " ".join(self.domain.words[i] for i in self.rng.choice(len(self.domain.words), count)) if count else ""

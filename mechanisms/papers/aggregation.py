@@ -51,6 +51,11 @@ class Organisations:
         """p."""
         return self.groups[0].dimension
 
+    @property
+    def sizes(self) -> list[int]:
+        """How many records each organisation has: public."""
+        return [group.n for group in self.groups]
+
     def records(self) -> list[Any]:
         """Every stored record with its organisation's number."""
         return [(m, *record) for m, group in enumerate(self.groups) for record in group.records()]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from typing import Any
 
 import numpy as np
@@ -99,6 +99,27 @@ def _filled(entries: list[Any], dtype: np.dtype[Any], path: str) -> NDArray[Any]
         _all(entries, lambda v: isinstance(v, str) and len(v) == 2 * size and _is_hex(v), f"{2 * size} hexadecimal digits", path)
         return np.frombuffer(bytes.fromhex("".join(entries)), dtype=dtype).copy() if entries and size else np.empty(len(entries), dtype)
     return np.array(entries, dtype=dtype)
+
+
+def row_bits(array: NDArray[Any]) -> list[Hashable]:
+    """Return the bytes of each row in the machine's byte order, without padding; entries behind a mask are all the same."""
+    table = _bits(array)
+    width, data = table.shape[1], table.tobytes()
+    return [data[i * width : (i + 1) * width] for i in range(len(table))]
+
+
+def _bits(array: NDArray[Any]) -> NDArray[np.uint8]:
+    if isinstance(array, np.ma.MaskedArray):
+        return np.hstack([_bits(np.asarray(array.filled())), _bits(np.ma.getmaskarray(array))])
+    if array.dtype.names:  # field by field: what lies between them is no data
+        return np.hstack([np.empty((len(array), 0), np.uint8), *(_bits(array[name]) for name in array.dtype.names)])
+    flat = np.ascontiguousarray(array, dtype=array.dtype.newbyteorder("="))
+    size = flat.itemsize * int(np.prod(flat.shape[1:]))
+    table = np.frombuffer(flat.tobytes(), dtype=np.uint8).reshape(len(flat), size)
+    if array.dtype.char in "gG" and np.finfo(np.longdouble).nmant == 63:  # 80 bits, then padding
+        each = np.dtype(np.longdouble).itemsize
+        table = table.reshape(len(flat), size // each, each)[:, :, :10].reshape(len(flat), size // each * 10)
+    return table
 
 
 _BEYOND = [{"$type": "float", "value": word} for word in ("inf", "-inf", "nan")]

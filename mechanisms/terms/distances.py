@@ -15,8 +15,10 @@ from typing import Any
 
 import numpy as np
 
+from dpwitness.mechanisms.terms.libraries import Unheld
+from dpwitness.mechanisms.terms.records import exact
 from dpwitness.mechanisms.terms.relations import SpelledRelation
-from dpwitness.mechanisms.terms.validation import InvalidArgument
+from dpwitness.mechanisms.terms.validation import InvalidArgument, shown
 
 _ROUNDING = Fraction(1, 2**52)
 
@@ -42,7 +44,7 @@ def too_far(d0: Any, d1: Any, relation: str) -> str:
             return f"answers must be finite, {name} has one that is not"
         vectors.append(numbers)
     left, right = vectors
-    kinds = [d.dtype.name if isinstance(d, np.ndarray) else "number" if np.ndim(d) == 0 else "list" for d in (d0, d1)]
+    kinds = [d.dtype.name if isinstance(d, np.ndarray) else "number" if np.ndim(d) == 0 else type(d).__name__ for d in (d0, d1)]
     if kinds[0] != kinds[1]:
         return f"D0 is of {kinds[0]}, D1 of {kinds[1]}: datasets are of one kind"
     if len(left) != len(right) or np.ndim(d0) != np.ndim(d1):
@@ -51,6 +53,10 @@ def too_far(d0: Any, d1: Any, relation: str) -> str:
     spacing = (lambda x: float(np.spacing(d0.dtype.type(abs(x))))) if single else math.ulp
     if all(a == b and _negative_zero(a) == _negative_zero(b) for a, b in zip(left, right, strict=True)):
         raise InvalidArgument("Pair: D0 and D1 are identical, which can show no violation; move an answer of one of them")
+    other = [] if np.ndim(d0) == 0 or isinstance(d0, np.ndarray) else [i for i in range(len(left)) if _recast(d0[i], d1[i])]
+    if other:
+        types = [type(d[other[0]]).__name__ for d in (d0, d1)]
+        return f"answer {other[0]} is of type {types[0]} in D0 and {types[1]} in D1 and does not move: give both in one type"
     moved = [(a, b) for a, b in zip(left, right, strict=True) if a != b]
     steps = [abs(Fraction(a) - Fraction(b)) for a, b in moved]
     slack = [sum((Fraction(spacing(v)) / 2 for v in pair if isinstance(v, float) and not v.is_integer()), Fraction(0)) for pair in moved]
@@ -93,6 +99,11 @@ def _steps(d0: Any, d1: Any) -> list[Fraction] | None:
     return [abs(Fraction(a) - Fraction(b)) for a, b in zip(left, right, strict=True)]
 
 
+def _recast(a: Any, b: Any) -> bool:
+    """Whether only the type of an answer differs."""
+    return type(a) is not type(b) and a == b
+
+
 def _negative_zero(number: Number) -> bool:
     return isinstance(number, float) and number == 0 and math.copysign(1, number) < 0
 
@@ -131,9 +142,9 @@ def too_far_graphs(d0: Any, d1: Any, relation: SpelledRelation) -> str:
     """An empty string where two graphs of networkx differ in as many edges or nodes as the relation allows, otherwise how they differ."""
     if type(d0) is not type(d1):
         return f"D0 is a {type(d0).__name__}, D1 a {type(d1).__name__}"
-    if d0.graph != d1.graph:
+    if _exact(d0.graph, "an attribute of D0") != _exact(d1.graph, "an attribute of D1"):
         return "the attributes of the graphs differ, which belong to no node and no edge"
-    nodes, edges = zip(*(_nodes_and_edges(graph) for graph in (d0, d1)), strict=True)
+    nodes, edges = zip(*(_nodes_and_edges(graph, side) for graph, side in ((d0, "D0"), (d1, "D1"))), strict=True)
     if nodes[0] == nodes[1] and edges[0] == edges[1]:
         raise InvalidArgument("Pair: D0 and D1 are identical, which can show no violation; change an edge or a node of one of them")
     k, most = relation.k, f"at most {relation.k} may"
@@ -153,26 +164,41 @@ def too_far_graphs(d0: Any, d1: Any, relation: SpelledRelation) -> str:
     if relation.name == "node":
         if changed:
             return f"{len(changed)} nodes have other attributes, a node is added or removed"
-        apart = [edge for edge in (gone + new) if edge[0] not in alone and edge[1] not in alone]
+        apart = [ends for ends, _ in (gone + new) if not set(ends) & {*alone}]
         if apart:
             return f"{len(apart)} edges differ between nodes that are in both"
         return "" if len(alone) <= k else f"{len(alone)} nodes stand in one and not in the other, {most}"
     if alone:
         return f"{len(alone)} nodes stand in one and not in the other, the nodes may not differ"
-    return "" if _covered(set(changed), [edge[:2] for edge in gone + new], k) else f"what differs belongs to more than {k} nodes, {most}"
+    return "" if _covered(set(changed), [ends for ends, _ in gone + new], k) else f"what differs belongs to more than {k} nodes, {most}"
 
 
-def _nodes_and_edges(graph: Any) -> tuple[dict[Hashable, str], Counter[tuple[Hashable, Hashable, str]]]:
-    """Nodes with their attributes, and how often each edge occurs, of an undirected graph in one order."""
-    held = {node: repr(sorted(about.items(), key=repr)) for node, about in graph.nodes(data=True)}
-    edges: Counter[tuple[Hashable, Hashable, str]] = Counter()
-    for one, other, about in graph.edges(data=True):
-        ends = (one, other) if graph.is_directed() else sorted((one, other), key=lambda node: (type(node).__name__, repr(node)))
-        edges[ends[0], ends[1], repr(sorted(about.items(), key=repr))] += 1
+Ends = frozenset[Hashable] | tuple[Hashable, Hashable]  # of an edge; a tuple where it has a direction
+
+
+def _nodes_and_edges(graph: Any, side: str) -> tuple[dict[Hashable, Hashable], Counter[tuple[Ends, Hashable]]]:
+    """Exact keys of the nodes with those of their attributes, and how often each edge occurs with its key and its attributes."""
+    names = {node: _exact(node, f"node {shown(node)} of {side}") for node in graph.nodes}
+    held = {names[node]: _exact(dict(about), f"node {shown(node)} of {side}") for node, about in graph.nodes(data=True)}
+    edges: Counter[tuple[Ends, Hashable]] = Counter()
+    for one, other, *about in graph.edges(data=True, **({"keys": True} if graph.is_multigraph() else {})):
+        ends = (names[one], names[other]) if graph.is_directed() else frozenset((names[one], names[other]))
+        edges[ends, _exact(about, f"edge ({shown(one)}, {shown(other)}) of {side}")] += 1
     return held, edges
 
 
-def _covered(nodes: set[Hashable], edges: list[tuple[Hashable, Hashable]], k: int) -> bool:
+def _exact(value: Any, where: str) -> Hashable:
+    """An exact key of a node or of attributes. Two that cannot be compared exactly might differ everywhere: they are refused."""
+    try:
+        return exact(value)
+    except (InvalidArgument, Unheld) as error:
+        why = str(error).removeprefix("dataset must be writable as JSON, ")
+        raise InvalidArgument(
+            f"Pair: {where} cannot be compared exactly: {why}; give numbers, texts, arrays or containers of them"
+        ) from None
+
+
+def _covered(nodes: set[Hashable], edges: list[Ends], k: int) -> bool:
     """Whether these nodes and some others, k in all, touch all edges: one end of the first that is left, or the other."""
     if len(nodes) > k:
         return False

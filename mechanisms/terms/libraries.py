@@ -123,10 +123,11 @@ def whole(parts: Parts) -> Any:
 
 def values_of(parts: Parts) -> dict[Any, list[Any]]:
     """The columns of a frame as lists, missing entries None; dates are `datetime64`."""
-    return {column["name"]: _listed(column) for column in parts["columns"]}
+    return {column["name"]: listed(column) for column in parts["columns"]}
 
 
-def _listed(column: Parts) -> list[Any]:
+def listed(column: Parts) -> list[Any]:
+    """One column of a frame as a list, missing entries None."""
     kind, values = column["type"], column["values"]
     if kind in ("Date", "date32[day]"):
         values = values.astype("M8[D]")
@@ -134,7 +135,7 @@ def _listed(column: Parts) -> list[Any]:
         values = values.astype(f"M8[{kind[9:]}]" if kind[0] == "D" else f"M8[{kind[10:-1]}]")
     found = list(values) if values.dtype.kind in "mM" else values.tolist()
     if column["categories"] is not None:
-        known = _listed(column["categories"])
+        known = listed(column["categories"])
         return [None if code < 0 else known[code] for code in found]
     if column["missing"] is not None:
         return [None if gone else value for value, gone in zip(found, column["missing"].tolist())]  # noqa: B905 - Python 3.8
@@ -234,8 +235,8 @@ def _of_polars(name: str, series: Any) -> Parts:
 def _polars(name: str, column: Parts, polars: Any) -> Any:
     kind, _, unit = column["type"].partition(" ")
     if kind == "Enum":
-        texts = _listed(column["categories"])
-        return polars.Series(name, _listed(column), dtype=polars.Enum(texts))
+        texts = listed(column["categories"])
+        return polars.Series(name, listed(column), dtype=polars.Enum(texts))
     dtype = polars.Datetime(unit) if unit else getattr(polars, kind)
     values = column["values"].tolist() if column["values"].dtype.kind == "U" else column["values"]
     found = polars.Series(name, values, dtype=polars.String if kind == "Categorical" else None).cast(dtype)
@@ -268,7 +269,7 @@ def _arrow(column: Parts, arrow: Any) -> Any:
         codes = arrow.array(values, mask=values < 0, type=arrow.type_for_alias(kind.partition(" ")[2]))
         return arrow.DictionaryArray.from_arrays(codes, known, ordered=column["ordered"])
     if values.dtype.kind == "U":
-        return arrow.array([None if v is None else v for v in _listed(column)], type=arrow.type_for_alias(kind))
+        return arrow.array([None if v is None else v for v in listed(column)], type=arrow.type_for_alias(kind))
     if kind.startswith(("date", "time")):
         return arrow.array(values, mask=missing, type=arrow.type_for_alias(_ARROW[kind])).cast(arrow.type_for_alias(kind))
     return arrow.array(values, mask=missing, type=arrow.type_for_alias(kind))
