@@ -56,7 +56,12 @@ def _npz(path: Path) -> dict[str, Any]:
 
 def _csv(path: Path) -> dict[str, Any]:
     with path.open(newline="", encoding="utf-8") as file:
-        rows = list(csv.DictReader(file, restkey="", restval=""))
+        reader = csv.DictReader(file, restkey="", restval="")
+        names = list(reader.fieldnames or ())
+        twice = next((name for name in names if names.count(name) > 1), None)
+        if twice is not None:
+            raise InvalidArgument(f"canaries: {path.name} must have each column once, got {twice!r} {names.count(twice)} times: rename one")
+        rows = list(reader)
     return {name: [row[name] for row in rows] for name in (rows[0] if rows else ())}
 
 

@@ -51,7 +51,7 @@ def require_scores(scores_in: Any, scores_out: Any, sides: list[FloatArray], whi
             raise InvalidArgument(
                 f"{_OWNER}: {name}{which} must hold scores, got rising whole numbers, such as places of canaries: {_CALL}"
             )
-    if sides[0].shape == sides[1].shape and np.array_equal(*sides) and _orders(sides[0]) < _CHANCE:
+    if sides[0].shape == sides[1].shape and np.array_equal(sides[0], sides[1]) and _orders(sides[0]) < _CHANCE:
         raise InvalidArgument(f"{_OWNER}: scores_in and scores_out{which} must be of different canaries, got the same array twice: {_CALL}")
 
 
