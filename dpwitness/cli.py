@@ -57,7 +57,7 @@ _EXIT_CODES = (
 class _Parser(argparse.ArgumentParser):
     """Parser with errors in one line, which refuses an option that is given twice: the last one would win silently."""
 
-    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:  # type: ignore[override]
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
         self._seen: set[str] = set()
         return super().parse_known_args(args, namespace)
 
@@ -67,7 +67,7 @@ class _Parser(argparse.ArgumentParser):
             raise argparse.ArgumentError(action, f"is given twice, the second time as {' '.join(arg_strings)!r}: give it once")
         if one:
             self._seen.add(action.dest)
-        return super()._get_values(action, arg_strings)  # type: ignore[misc]
+        return super()._get_values(action, arg_strings)
 
     def error(self, message: str) -> NoReturn:
         self.exit(USAGE, f"{self.prog}: {message} (see {self.prog} --help)\n")

@@ -229,7 +229,7 @@ class Examiner:
         seen.calls = replace(aligned, moved={})
         if self._compare_laws(seen, recordings, first, second):
             return True
-        if seen.laws == "unknown" and self._same_slopes(aligned, recordings[0], first, second, left_out):
+        if seen.laws in ("mixed", "unknown") and self._same_slopes(aligned, recordings[0], first, second, left_out):
             seen.calls = aligned
             return True
         return False
@@ -248,8 +248,8 @@ class Examiner:
             slopes.append(found[1] - found[0])
         return slopes[0].shape == slopes[1].shape and close(*slopes)
 
-    def _law(self, recordings: list[Json], dataset: Any) -> NoiseLaw | None:
-        """The law of the noise on one dataset; None where it is not known, or not the same in two recordings."""
+    def _law(self, recordings: list[Json], dataset: Any) -> NoiseLaw | str:
+        """The law of the noise on one dataset, as `noise_law`; two recordings must agree."""
 
         def own(recorded: Json) -> Callable[[list[Any] | None], Json]:
             def replayed(shifts: list[Any] | None) -> Json:
@@ -259,8 +259,9 @@ class Examiner:
             return replayed
 
         found, again = (noise_law(own(recorded), recorded) for recorded in recordings[:2])
-        same = found is not None and again is not None and found.repeats(again)
-        return found if same else None
+        if isinstance(found, str) or isinstance(again, str):
+            return "mixed" if "mixed" in (found, again) else "unknown"
+        return found if found.repeats(again) else "mixed"
 
     def _compare_laws(self, seen: Seen, recordings: list[Json], first: Any, second: Any) -> bool:
         """Compare the laws of the noise on both datasets, where they are known.
@@ -271,8 +272,8 @@ class Examiner:
         while len(recordings) < 2:
             recordings.append(self.record(first))
         law, other = self._law(recordings, first), self._law([self.record(second), self.record(second)], second)
-        if law is None or other is None:
-            seen.laws = "unknown"
+        if isinstance(law, str) or isinstance(other, str):
+            seen.laws = "mixed" if "mixed" in (law, other) else "unknown"
             return False
         seen.calls = replace(law.calls, moved={}) if seen.calls.moved else seen.calls
         if not law.same_noise(other):
@@ -297,13 +298,15 @@ class Examiner:
             return
         if not seen.laws:
             self._compare_laws(seen, recordings, first, second)
-            if seen.laws != "unknown":
+            if seen.laws in ("same", "different"):
                 seen.findings = [f for f in seen.findings if f.kind != "LOSS"]
                 seen.notes = [note for note in seen.notes if not note.startswith(("the loss of ", "data and noise are mixed"))]
                 self._price(seen, first)
                 self._judge(seen)
-        if seen.laws == "unknown":
+        if seen.laws in ("mixed", "unknown"):
             coupled = seen.coupled()
+            if seen.laws == "mixed" and seen.calls.moved:  # a shift that fits two recordings by chance
+                coupled += [f for f in seen.findings if f.kind == "LOSS"]
             seen.findings = [f for f in seen.findings if f not in coupled]
             seen.suspicions += coupled
 
@@ -335,7 +338,9 @@ class Examiner:
             found.append(Finding(name, f"{each['told']}{WHATEVER}", each["where"]))
         for finding in found:
             seen.add(finding.kind, finding.told, finding.where, certain=sure)
-        if not found:
+        if not found and seen.plain() and not seen.laws:
+            self._compare_laws(seen, recordings, first, second)
+        if not found and seen.laws not in ("same", "different"):
             seen.notes.append("data and noise are mixed in ways that the trace cannot take apart: an audit by runs says more here")
             seen.priced = False
 

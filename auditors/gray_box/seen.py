@@ -25,7 +25,7 @@ class Seen:
     priced: bool = True  # whether that loss is one to hold against the claim
     charged: float = math.nan
     notes: list[str] = field(default_factory=list)
-    laws: str = ""  # of the noise on both sides, once compared: same, different, or unknown
+    laws: str = ""  # of the noise on both sides, once compared: same, different, mixed or unknown
 
     def plain(self) -> bool:
         """Whether generators' own draws are all the randomness: the code may use them as it likes, as long as the law is right."""
