@@ -321,6 +321,13 @@ class Examiner:
             rest = [(c, d) for c, d in zip(recordings, replays, strict=True) if c is not a]
             if self._holds(seen, [a, *(c for c, _ in rest)], [b, *(d for _, d in rest)], first, second, left_out) or seen.findings:
                 return
+        if seen.plain() and not seen.laws:
+            self._compare_laws(seen, recordings, first, second)
+        if seen.laws == "different":
+            for each in (each for replayed in replays for each in replayed["differences"]):
+                seen.add(_KINDS[each["kind"]], each["told"], each["where"])
+        if seen.laws in ("same", "different"):
+            return
         rounds, sure = self._rounds()
         own = recordings + [self.record(first) for _ in range(rounds - len(recordings))]
         others = [self.record(second) for _ in range(rounds)]
@@ -338,9 +345,7 @@ class Examiner:
             found.append(Finding(name, f"{each['told']}{WHATEVER}", each["where"]))
         for finding in found:
             seen.add(finding.kind, finding.told, finding.where, certain=sure)
-        if not found and seen.plain() and not seen.laws:
-            self._compare_laws(seen, recordings, first, second)
-        if not found and seen.laws not in ("same", "different"):
+        if not found:
             seen.notes.append("data and noise are mixed in ways that the trace cannot take apart: an audit by runs says more here")
             seen.priced = False
 
