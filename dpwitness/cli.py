@@ -6,7 +6,7 @@ import argparse
 import os
 import sys
 from collections.abc import Sequence
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from dpwitness.colors import wanted
 from dpwitness.commands import (
@@ -55,7 +55,19 @@ _EXIT_CODES = (
 
 
 class _Parser(argparse.ArgumentParser):
-    """Errors in one line."""
+    """Parser with errors in one line, which refuses an option that is given twice: the last one would win silently."""
+
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
+        self._seen: set[str] = set()
+        return super().parse_known_args(args, namespace)
+
+    def _get_values(self, action: argparse.Action, arg_strings: list[str]) -> Any:
+        one = action.option_strings and action.nargs != 0 and not isinstance(action, argparse._AppendAction)
+        if one and action.dest in self._seen:
+            raise argparse.ArgumentError(action, f"is given twice, the second time as {' '.join(arg_strings)!r}: give it once")
+        if one:
+            self._seen.add(action.dest)
+        return super()._get_values(action, arg_strings)
 
     def error(self, message: str) -> NoReturn:
         self.exit(USAGE, f"{self.prog}: {message} (see {self.prog} --help)\n")

@@ -21,7 +21,7 @@ from dpwitness.ending import apart
 from dpwitness.executors.opening import executor
 from dpwitness.mechanisms.terms.jsonable import from_jsonable
 from dpwitness.mechanisms.terms.pairs import Pair
-from dpwitness.mechanisms.terms.reading import Json
+from dpwitness.mechanisms.terms.reading import Json, each_name_once
 from dpwitness.mechanisms.terms.validation import InvalidArgument, said
 
 
@@ -30,7 +30,7 @@ def _json(name: str, text: str) -> Any:
         raise ValueError(f"{word} is no JSON number")
 
     try:
-        value = json.loads(text, parse_constant=refuse)
+        value = json.loads(text, parse_constant=refuse, object_pairs_hook=each_name_once)
         text.encode()
         json.dumps(value, ensure_ascii=False).encode()
         return value

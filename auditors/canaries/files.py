@@ -40,8 +40,11 @@ def read_file(path: str | Path) -> dict[str, Any]:
             )
         return {name: columns[name] for name in (*_SIDES, *_BESIDE) if name in columns}
     if not {"score", "included"} <= set(columns):
+        near = {"scores": "score", "include": "included", "mask": "included", "coins": "included", "ids": "id", "runs": "run"}
+        renamed = [f"{name} to {near[name]}" for name in columns if name in near and near[name] not in columns]
+        hint = f": rename {' and '.join(renamed)}" if renamed else ""
         raise InvalidArgument(
-            f"canaries: {path.name} must have scores_in and scores_out, or score and included, got {', '.join(columns) or 'nothing'}"
+            f"canaries: {path.name} must have scores_in and scores_out, or score and included, got {', '.join(columns) or 'nothing'}{hint}"
         )
     return _sides(columns, path.name)
 
@@ -53,7 +56,12 @@ def _npz(path: Path) -> dict[str, Any]:
 
 def _csv(path: Path) -> dict[str, Any]:
     with path.open(newline="", encoding="utf-8") as file:
-        rows = list(csv.DictReader(file, restkey="", restval=""))
+        reader = csv.DictReader(file, restkey="", restval="")
+        names = list(reader.fieldnames or ())
+        twice = next((name for name in names if names.count(name) > 1), None)
+        if twice is not None:
+            raise InvalidArgument(f"canaries: {path.name} must have each column once, got {twice!r} {names.count(twice)} times: rename one")
+        rows = list(reader)
     return {name: [row[name] for row in rows] for name in (rows[0] if rows else ())}
 
 
@@ -73,6 +81,8 @@ def _sides(columns: Mapping[str, Any], name: str) -> dict[str, Any]:
         scores = np.asarray([float(value) for value in columns["score"]])
     except (TypeError, ValueError) as error:
         raise InvalidArgument(f"canaries: score in {name} must be numbers: {error}") from None
+    if set(np.unique(scores).tolist()) == {0.0, 1.0} and not all(_is_coin(value) for value in columns["included"]):
+        raise InvalidArgument(f"canaries: included in {name} must be 0 or 1, and score holds only these: exchange the two columns")
     included = np.array([_coin(value, name) for value in columns["included"]], dtype=bool)
     if any(len(columns[key]) != scores.size for key in ("included", "run", "id", "group") if key in columns):
         raise InvalidArgument(f"canaries: columns of {name} must have one length, {scores.size}")
@@ -94,8 +104,11 @@ def _sides(columns: Mapping[str, Any], name: str) -> dict[str, Any]:
     return told
 
 
+def _is_coin(value: Any) -> bool:
+    return str(value).strip().lower() in (*_TRUE, *_FALSE)
+
+
 def _coin(value: Any, name: str) -> bool:
-    word = str(value).strip().lower()
-    if word not in (*_TRUE, *_FALSE):
+    if not _is_coin(value):
         raise InvalidArgument(f"canaries: included in {name} must be 0 or 1, true or false, got {str(value)[:40]!r}")
-    return word in _TRUE
+    return str(value).strip().lower() in _TRUE

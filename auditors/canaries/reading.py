@@ -7,8 +7,10 @@ from typing import Any
 
 import numpy as np
 
+from dpwitness.auditors.canaries.mistakes import one_row, require_fresh, require_not_coins, require_scores
+from dpwitness.auditors.canaries.repeats import require_independent
 from dpwitness.mechanisms.terms.protocol import FloatArray
-from dpwitness.mechanisms.terms.validation import InvalidArgument, require_numbers, shown
+from dpwitness.mechanisms.terms.validation import InvalidArgument, shown
 
 LEAST = 10  # canaries of a run
 _CHANCE = 1e-6  # of a fair coin, below which it is taken for none
@@ -29,6 +31,9 @@ class Canaries:
 
 def read(scores_in: Any, scores_out: Any, ids_in: Any = None, ids_out: Any = None, groups: Any = None) -> Canaries:
     """Scores of one run, or lists of the scores of several, as `audit_canaries` takes them. Raises InvalidArgument."""
+    for name, side in (("scores_in", scores_in), ("scores_out", scores_out)):
+        if not isinstance(side, list | tuple) and getattr(side, "ndim", 1) > 1:  # a table is neither one run nor a list of runs
+            one_row(name, side)
     many = _many(scores_in)
     if many != _many(scores_out):
         raise InvalidArgument(f"{_OWNER}: scores_in and scores_out must both be of one run, or both lists of runs")
@@ -40,33 +45,48 @@ def read(scores_in: Any, scores_out: Any, ids_in: Any = None, ids_out: Any = Non
     if any(len(each) != len(ins) for each in (*named, grouped)):
         raise InvalidArgument(f"{_OWNER}: ids_in, ids_out and groups must have as many runs as scores_in, {len(ins)}")
     told = [f" of run {i}" if many else "" for i in range(len(ins))]
-    read_runs = [_run(*each) for each in zip(ins, outs, *named, grouped, told, strict=True)]
+    try:
+        read_runs = [_run(*each) for each in zip(ins, outs, *named, grouped, told, strict=True)]
+    except _TooFew as error:
+        hint = "; the lists look transposed: pass one list for each run, not one for each canary" if len(ins) > LEAST else ""
+        raise InvalidArgument(f"{error}{hint}") from None
+    require_not_coins(*(np.concatenate([np.asarray(each, dtype=float) for each in side]) for side in (ins, outs)))
+    names = [None if a is None else [*np.asarray(a).tolist(), *np.asarray(b).tolist()] for a, b in zip(*named, strict=True)]
+    require_independent([(run.scores, run.coins) for run in read_runs], names)
     scores = np.concatenate([run.scores for run in read_runs])
     coins = np.concatenate([run.coins for run in read_runs])
+    if scores.min() == scores.max():
+        raise InvalidArgument(f"{_OWNER}: scores must differ, those of each run are all equal")
     return Canaries(scores, coins, len(ins), tuple(dict.fromkeys(note for run in read_runs for note in run.notes)))
 
 
+class _TooFew(InvalidArgument):
+    """A run with fewer than `LEAST` canaries."""
+
+
 def _many(scores: Any) -> bool:
-    if isinstance(scores, np.ndarray):
-        return scores.ndim == 2
-    return isinstance(scores, list | tuple) and bool(scores) and all(hasattr(run, "__len__") and not isinstance(run, str) for run in scores)
+    """Whether these are lists of runs; zero-dimensional arrays and tensors are single scores."""
+    runs = isinstance(scores, list | tuple) and bool(scores)
+    return runs and all(isinstance(run, list | tuple | range) or getattr(run, "ndim", 0) > 0 for run in scores)
 
 
 def _run(scores_in: Any, scores_out: Any, ids_in: Any, ids_out: Any, groups: Any, which: str) -> Canaries:
     sides = []
     for name, side in (("scores_in", scores_in), ("scores_out", scores_out)):
-        found = require_numbers(name + which, side, _OWNER)
-        if found.ndim != 1 or (found.size == 0 and not which):  # of many small runs, coins leave a side of some empty
+        found = one_row(name + which, side)
+        if found.size == 0 and not which:  # of many small runs, coins leave a side of some empty
             raise InvalidArgument(f"{_OWNER}: {name}{which} must be one row of at least one score, got shape {found.shape}")
         sides.append(found)
     size_in, size_out = (side.size for side in sides)
     size = size_in + size_out
     if size < LEAST:
-        raise InvalidArgument(f"{_OWNER}: scores_in and scores_out{which} must hold at least {LEAST} canaries together, got {size}")
+        raise _TooFew(f"{_OWNER}: scores_in and scores_out{which} must hold at least {LEAST} canaries together, got {size}")
+    require_scores(scores_in, scores_out, sides, which)
     _require_fair(size_in, size, which)
     scores = np.concatenate(sides)
-    if scores.min() == scores.max():
-        raise InvalidArgument(f"{_OWNER}: scores{which} must differ, all {size} are {scores[0]:g}")
+    if not which and scores.min() == scores.max():  # a small run among others may be constant by chance
+        raise InvalidArgument(f"{_OWNER}: scores must differ, all {size} are {scores[0]:g}")
+    require_fresh(sides, which)
     _require_once(ids_in, ids_out, (size_in, size_out), which)
     coins = np.arange(size) < size_in
     notes = [*_ties(scores), *_groups(groups, coins, which)]
@@ -80,7 +100,7 @@ def _standard(scores: FloatArray) -> FloatArray:
     if np.abs(scores).max() > _HUGE:
         scores = scores * 2.0**-60
     low, middle, high = np.quantile(scores, [0.25, 0.5, 0.75])
-    unit = (high - low) or float(np.std(scores)) or float(np.ptp(scores))
+    unit = (high - low) or float(np.std(scores)) or float(np.ptp(scores)) or 1.0
     return np.asarray((scores - middle) / unit)
 
 
@@ -89,7 +109,8 @@ def _require_fair(included: int, size: int, which: str) -> None:
 
     if binomtest(included, size, 0.5).pvalue < _CHANCE:
         raise InvalidArgument(
-            f"{_OWNER}: scores_in{which} must be near half of the canaries, each included by a fair coin, got {included} of {size}"
+            f"{_OWNER}: scores_in{which} must be near half of the canaries, each included by a fair coin, got {included} of {size}. "
+            "Pass scores[included] and scores[~included], and draw one coin for each canary"
         )
 
 

@@ -6,7 +6,7 @@ the other: the randomness alignment of Wang, Ding, Wang, Kifer and Zhang (2019),
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,9 +17,9 @@ from dpwitness.auditors.gray_box.calls import Calls, Place
 from dpwitness.mechanisms.terms.protocol import FloatArray
 from dpwitness.mechanisms.terms.reading import Json
 
-_MOST = 24  # numbers of noise that are moved one by one
+MOST = 24  # numbers of noise that are moved one by one
 _CLOSE = 2e-6  # relative: outputs may be rounded to 32 bits
-_WHOLE = ("geometric", "discrete_gaussian", "one_sided_geometric")
+WHOLE = ("geometric", "discrete_gaussian", "one_sided_geometric")
 _LEAST = {"exponential": 0.0, "one_sided_geometric": 1.0}  # smallest value of the noise
 
 
@@ -86,7 +86,7 @@ def align(replay: Callable[[list[Any]], Json], recorded: Json, replayed: Json, c
         found = settled(shift, True)
         if found is not None:
             return found
-    if len(steps) > _MOST:
+    if len(steps) > MOST:
         return None
     columns = [run(steps * (np.arange(len(steps)) == j)) for j in range(len(steps))]
     if any(column is None for column in columns):
@@ -98,7 +98,7 @@ def align(replay: Callable[[list[Any]], Json], recorded: Json, replayed: Json, c
         return found
     told = _out_of_reach(jacobian, goal, size)
     linear = (
-        all(_follows(run(by), y0 + jacobian @ by, size) for by in (steps, -3.0 * steps * np.linspace(0.5, 1.0, len(steps))))
+        all(follows(run(by), y0 + jacobian @ by, size) for by in (steps, -3.0 * steps * np.linspace(0.5, 1.0, len(steps))))
         if told
         else False
     )
@@ -117,17 +117,26 @@ def _out_of_reach(jacobian: FloatArray, goal: FloatArray, size: float) -> str:
     return f"{int(noisy.sum())} noisy numbers of the output have the noise of {rank} only: they differ by what no noise explains"
 
 
-def _follows(found: FloatArray | None, expected: FloatArray, size: float) -> bool:
+def follows(found: FloatArray | None, expected: FloatArray, size: float) -> bool:
+    """Whether an output is as expected, up to rounding to 32 bits."""
     return found is not None and bool(np.max(np.abs(found - expected)) <= 10 * _CLOSE * (size + np.max(np.abs(expected))))
+
+
+def least_shift(jacobian: FloatArray, goal: FloatArray, scales: FloatArray, laws: Sequence[str], drawn: FloatArray) -> FloatArray | None:
+    """The shift of draws of these laws that reaches `goal` at the least price, within their support."""
+    if all(law in ("gaussian", "discrete_gaussian") for law in laws):
+        return _least_squares(jacobian, goal, scales)
+    return _least_loss(jacobian, goal, scales, np.array([_LEAST.get(law, -np.inf) for law in laws]) - drawn)
 
 
 def _about(calls: Calls, i: int, size: int) -> tuple[FloatArray, FloatArray, FloatArray]:
     """Scale, whether it is whole, and lowest value, of each number that a call draws."""
     law = calls.law(i)
-    return np.broadcast_to(_scale(calls, i), size), np.full(size, float(law in _WHOLE)), np.full(size, _LEAST.get(law, -np.inf))
+    return np.broadcast_to(scale_of(calls, i), size), np.full(size, float(law in WHOLE)), np.full(size, _LEAST.get(law, -np.inf))
 
 
-def _scale(calls: Calls, i: int) -> FloatArray:
+def scale_of(calls: Calls, i: int) -> FloatArray:
+    """Scale of the numbers that a call draws; 1 where it is not known."""
     scale = np.atleast_1d(np.asarray(calls.scale(i), dtype=float))
     if calls.law(i) == "one_sided_geometric":
         scale = 1 / -np.log1p(-np.clip(scale, 0.0, 1 - 1e-15))

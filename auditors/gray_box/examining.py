@@ -8,16 +8,18 @@ it is there whatever the noise is, often enough that the claim rules it out.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
-from dpwitness.auditors.black_box.environment import check_told
 from dpwitness.auditors.gray_box.alignment import Alignment, align
 from dpwitness.auditors.gray_box.calls import Calls, inner_scales, records_in
+from dpwitness.auditors.gray_box.noise_laws import NoiseLaw, noise_law
+from dpwitness.auditors.gray_box.seen import WHATEVER, Seen
 from dpwitness.auditors.gray_box.sessions import Tracing
+from dpwitness.auditors.gray_box.sides import always, close, sides, unlike
 from dpwitness.auditors.results.trace_result import Finding
 from dpwitness.mechanisms.terms.notions import Claim
 from dpwitness.mechanisms.terms.pairs import Pair
@@ -37,26 +39,6 @@ _KINDS = {
     "parameter": "PARAMETER",
 }
 _SYSTEM = ("os.urandom", "secrets.randbits", "random.SystemRandom.random", "random.SystemRandom.getrandbits")
-
-
-@dataclass(slots=True)
-class Seen:
-    """What the trace of one pair shows."""
-
-    pair: Pair
-    calls: Calls
-    findings: list[Finding] = field(default_factory=list)
-    suspicions: list[Finding] = field(default_factory=list)  # chance is not ruled out: findings if an audit confirms them
-    loss: float = math.nan
-    priced: bool = True  # whether that loss is one to hold against the claim
-    charged: float = math.nan
-    notes: list[str] = field(default_factory=list)
-
-    def add(self, kind: str, told: str, where: str = "", certain: bool = True) -> None:
-        finding = Finding(kind, told, where)
-        group = self.findings if certain else self.suspicions
-        if not any(f.kind == kind and f.told.partition(":")[0] == told.partition(":")[0] for f in group):
-            group.append(finding)
 
 
 @dataclass(slots=True)
@@ -106,7 +88,7 @@ class Examiner:
     def glance(self, pair: Pair) -> float:
         """How bad a pair looks after one recording and one replay: what a search over pairs climbs by."""
         self._hold_to(pair)
-        first, second, left_out = _sides(pair)
+        first, second, left_out = sides(pair)
         recorded = self.record(first)
         replayed = self.replay(recorded["key"], second, left_out=left_out)
         calls = Calls(replayed["table"])
@@ -129,14 +111,14 @@ class Examiner:
     def examine(self, pair: Pair) -> Seen:
         """All that recordings of one pair show."""
         self._hold_to(pair)
-        first, second, left_out = _sides(pair)
+        first, second, left_out = sides(pair)
         recordings = [self.record(first)]
         again = self.replay(recordings[0]["key"], first)
-        unseen = _unlike(again) or not recordings[0]["calls"]  # two runs of whole numbers may be alike by luck
+        unseen = unlike(again) or not recordings[0]["calls"]  # two runs of whole numbers may be alike by luck
         if unseen and self.session.uncompile():
             recordings = [self.record(first)]
             again = self.replay(recordings[0]["key"], first)
-        faithful = not _unlike(again)
+        faithful = not unlike(again)
         many = recordings[0]["calls"] > _LONG
         recordings += [self.record(first) for _ in range(0 if many else _RECORDINGS - 1)]
         replays = [self.replay(recorded["key"], second, left_out=left_out) for recorded in recordings]
@@ -164,13 +146,14 @@ class Examiner:
         for finding in seen.calls.findings():
             seen.add(finding.kind, finding.told, finding.where)
         self._judge(seen)
+        self._weigh(seen, recordings, first, second)
         return seen
 
     def _sources(self, seen: Seen, recordings: list[Json], replays: list[Json], again: Json, faithful: bool, dataset: Any) -> None:
         """Randomness that the record does not hold, or the seed does not decide."""
         names = set(seen.calls.table["names"])
         if not faithful:
-            told = _unlike(again)
+            told = unlike(again)
             past = self.session.past(recordings[0]["key"], dataset, self._seed())
             by = f"; drawn past the primitives: {', '.join(past)}" if past else "; it is none of the generators that are known"
             missed = [name for name in self.asked if not any(n.endswith(name) for n in names)]
@@ -242,32 +225,92 @@ class Examiner:
             if replayed["differences"] or not self._align(other, recorded, replayed, second, left_out):
                 continue
             sizes = [np.sort(np.abs(np.concatenate([*side.calls.moved.values(), [0.0]]))) for side in (seen, other)]
-            if sizes[0].shape == sizes[1].shape and _close(*sizes):
+            if sizes[0].shape == sizes[1].shape and close(*sizes):
                 return True
-        slopes = [self._slope(seen.calls, recordings[0], dataset, leave) for dataset, leave in ((first, None), (second, left_out))]
-        if slopes[0] is None or slopes[1] is None or slopes[0].shape != slopes[1].shape:
-            seen.calls = replace(seen.calls, moved={})
-            return False
-        if _close(slopes[0], slopes[1]):
+        aligned = seen.calls
+        seen.calls = replace(aligned, moved={})
+        if self._compare_laws(seen, recordings, first, second):
             return True
-        k = int(np.argmax(np.abs(slopes[0] - slopes[1])))
-        if slopes[0][k] * slopes[1][k] != 0:
-            told = f"noise is multiplied by {slopes[0][k]:.6g} on one side and by {slopes[1][k]:.6g} on the other before it is released"
-            seen.add("SCALE", f"number {k} of the output: {told}")
-        seen.calls = replace(seen.calls, moved={})
+        if seen.laws in ("mixed", "unknown") and self._same_slopes(aligned, recordings[0], first, second, left_out):
+            seen.calls = aligned
+            return True
         return False
 
-    def _slope(self, calls: Calls, recorded: Json, dataset: Any, left_out: Any) -> Any:
-        """How much each number of the output moves with the noise; None where that is no constant."""
-        found = []
-        for step in (0.0, 1.0, 3.0):
-            by = [(*calls.place(i), np.full(int(calls.table["size"][i]), step)) for i in range(len(calls)) if calls.free(i) and step]
-            self.runs += 1
-            ended = self.session.replay(recorded["key"], dataset, self._seed(), by, left_out, True)
-            found.append(np.asarray(ended["numbers"]))
-        if len({f.shape for f in found}) > 1 or not _close((found[1] - found[0]) * 3, found[2] - found[0]):
-            return None
-        return found[1] - found[0]
+    def _same_slopes(self, calls: Calls, recorded: Json, first: Any, second: Any, left_out: Any) -> bool:
+        """Whether each number of the output moves as much on both sides when all draws move together."""
+        slopes = []
+        for dataset, leave in ((first, None), (second, left_out)):
+            found = []
+            for step in (0.0, 1.0, 3.0):
+                by = [(*calls.place(i), np.full(int(calls.table["size"][i]), step)) for i in range(len(calls)) if calls.free(i) and step]
+                self.runs += 1
+                found.append(np.asarray(self.session.replay(recorded["key"], dataset, self._seed(), by, leave, True)["numbers"]))
+            if len({f.shape for f in found}) > 1 or not close((found[1] - found[0]) * 3, found[2] - found[0]):
+                return False
+            slopes.append(found[1] - found[0])
+        return slopes[0].shape == slopes[1].shape and close(*slopes)
+
+    def _law(self, recordings: list[Json], dataset: Any) -> NoiseLaw | str:
+        """The law of the noise on one dataset, as `noise_law`; two recordings must agree."""
+
+        def own(recorded: Json) -> Callable[[list[Any] | None], Json]:
+            def replayed(shifts: list[Any] | None) -> Json:
+                self.runs += 1
+                return self.session.replay(recorded["key"], dataset, self._seed(), shifts, None, shifts is not None)
+
+            return replayed
+
+        found, again = (noise_law(own(recorded), recorded) for recorded in recordings[:2])
+        if isinstance(found, str) or isinstance(again, str):
+            return "mixed" if "mixed" in (found, again) else "unknown"
+        return found if found.repeats(again) else "mixed"
+
+    def _compare_laws(self, seen: Seen, recordings: list[Json], first: Any, second: Any) -> bool:
+        """Compare the laws of the noise on both datasets, where they are known.
+
+        Of one law, the differences of coupled runs are not findings: `seen` has the price of the shift that remains. Of two laws, they are
+        findings. Where the laws are not known, they are suspicions, which an audit may confirm. Returns whether the law is the same.
+        """
+        while len(recordings) < 2:
+            recordings.append(self.record(first))
+        law, other = self._law(recordings, first), self._law([self.record(second), self.record(second)], second)
+        if isinstance(law, str) or isinstance(other, str):
+            seen.laws = "mixed" if "mixed" in (law, other) else "unknown"
+            return False
+        seen.calls = replace(law.calls, moved={}) if seen.calls.moved else seen.calls
+        if not law.same_noise(other):
+            seen.laws = "different"
+            a, b = law.deviations(), other.deviations()
+            k = int(np.argmax(np.abs(a - b))) if a.shape == b.shape and not close(a, b) else None
+            scales = "" if k is None else f" has scale {a[k]:.6g} on one side and {b[k]:.6g} on the other"
+            seen.add("SCALE", f"number {k or 0} of the output: its noise{scales or ' has another law on each side'}")
+            return False
+        seen.laws, seen.findings = "same", [f for f in seen.findings if f not in seen.coupled()]
+        found = law.alignment(other)
+        if found is None:
+            seen.add("OUTPUT", "the outputs differ by what no shift of the noise explains")
+            return False
+        seen.calls = replace(law.calls, moved=found.moved)
+        seen.priced = found.only or found.normal or (self.claim.is_pure and not found.some)
+        return True
+
+    def _weigh(self, seen: Seen, recordings: list[Json], first: Any, second: Any) -> None:
+        """Keep findings from coupled runs of plain generators only where the laws of the noise confirm them."""
+        if not seen.plain() or not (seen.coupled() or (seen.calls.moved and any(f.kind == "LOSS" for f in seen.findings))):
+            return
+        if not seen.laws:
+            self._compare_laws(seen, recordings, first, second)
+            if seen.laws in ("same", "different"):
+                seen.findings = [f for f in seen.findings if f.kind != "LOSS"]
+                seen.notes = [note for note in seen.notes if not note.startswith(("the loss of ", "data and noise are mixed"))]
+                self._price(seen, first)
+                self._judge(seen)
+        if seen.laws in ("mixed", "unknown"):
+            coupled = seen.coupled()
+            if seen.laws == "mixed" and seen.calls.moved:  # a shift that fits two recordings by chance
+                coupled += [f for f in seen.findings if f.kind == "LOSS"]
+            seen.findings = [f for f in seen.findings if f not in coupled]
+            seen.suspicions += coupled
 
     def _loose(self, seen: Seen, recordings: list[Json], replays: list[Json], first: Any, second: Any, left_out: Any) -> None:
         """Noise is drawn apart from the data: differences that no shift of the noise explains, and no chance."""
@@ -280,10 +323,17 @@ class Examiner:
             rest = [(c, d) for c, d in zip(recordings, replays, strict=True) if c is not a]
             if self._holds(seen, [a, *(c for c, _ in rest)], [b, *(d for _, d in rest)], first, second, left_out) or seen.findings:
                 return
+        if seen.plain() and not seen.laws:
+            self._compare_laws(seen, recordings, first, second)
+        if seen.laws == "different":
+            for each in (each for replayed in replays for each in replayed["differences"]):
+                seen.add(_KINDS[each["kind"]], each["told"], each["where"])
+        if seen.laws in ("same", "different"):
+            return
         rounds, sure = self._rounds()
         own = recordings + [self.record(first) for _ in range(rounds - len(recordings))]
         others = [self.record(second) for _ in range(rounds)]
-        found = list(_always(own, others))
+        found = list(always(own, others))
         keys, other_keys = [r["key"] for r in own], [r["key"] for r in others]
         across = {tuple(each) for each in self.session.varies(keys[0], other_keys[:1], left_out)}
         within = {tuple(each) for each in (*self.session.varies(keys[0], keys[1:]), *self.session.varies(other_keys[0], other_keys[1:]))}
@@ -294,7 +344,7 @@ class Examiner:
             if "calls" in kinds:
                 continue
             each = told.get(name, {"told": f"call {index} of stream {stream or 'main'} differs", "where": ""})
-            found.append(Finding(name, f"{each['told']}, whatever the noise", each["where"]))
+            found.append(Finding(name, f"{each['told']}{WHATEVER}", each["where"]))
         for finding in found:
             seen.add(finding.kind, finding.told, finding.where, certain=sure)
         if not found:
@@ -349,78 +399,3 @@ class Examiner:
         drawn = sum(calls.law(i) == "gaussian" and not calls.source(i) for i in range(len(calls)))
         if noise and 0 < drawn != len(noise):
             seen.add("ACCOUNT", f"the accountant was told of {len(noise)} noisy steps, noise was drawn {drawn} times")
-
-
-def _unlike(again: Json) -> str:
-    """How a replay on the very dataset that was recorded differs from the record: in output, calls or inputs. Empty if it does not."""
-    if again["output"] or again["differences"]:
-        return str(again["output"] or again["differences"][0]["told"])
-    table = again["table"]
-    for i in range(len(table["primitive"])):
-        if table["linf"][i] > 0 or table["alone"][i]:
-            return f"the input of {table['names'][table['primitive'][i]]} is {table['told'][i]}"
-    return ""
-
-
-def _close(a: Any, b: Any) -> bool:
-    size = float(max(np.abs(a).max(initial=0.0), np.abs(b).max(initial=0.0)))
-    return bool(np.isfinite(size) and np.max(np.abs(a - b), initial=0.0) <= 1e-4 * size)
-
-
-def _always(own: list[Json], others: list[Json]) -> Iterable[Finding]:
-    """Parts of the output that are the same in all runs on each dataset and differ between them."""
-    raised = [{bool(r["raised"]) for r in side} for side in (own, others)]
-    if all(len(side) == 1 for side in raised) and raised[0] != raised[1]:
-        told = next(r["raised"] for r in (*own, *others) if r["raised"])
-        check_told("one dataset", told)
-        yield Finding("EXCEPTION", f"it raises on one side only, whatever the noise: {told}")
-        return
-    sides = [[r for r in side if not r["raised"]] for side in (own, others)]
-    if not all(sides):
-        return
-    sizes = [{np.size(r["numbers"]) for r in side} for side in sides]
-    if all(len(side) == 1 for side in sizes) and sizes[0] != sizes[1]:
-        yield Finding("OUTPUT", f"it has {sizes[0].pop()} numbers and {sizes[1].pop()}, whatever the noise")
-        return
-    if any(len(side) != 1 for side in sizes) or sizes[0] != sizes[1]:
-        return
-    first, second = (np.array([r["numbers"] for r in side], dtype=float) for side in sides)
-    nan = np.flatnonzero(
-        (np.isnan(first).all(axis=0) & ~np.isnan(second).any(axis=0)) | (np.isnan(second).all(axis=0) & ~np.isnan(first).any(axis=0))
-    )
-    if nan.size:
-        yield Finding("OUTPUT", f"number {nan[0]} of the output is NaN on one side only, whatever the noise")
-        return
-    with np.errstate(invalid="ignore"):
-        fixed = ((first == first[0]) | (np.isnan(first) & np.isnan(first[0]))).all(axis=0)
-        fixed &= ((second == second[0]) | (np.isnan(second) & np.isnan(second[0]))).all(axis=0)
-        fixed &= ~((first[0] == second[0]) | (np.isnan(first[0]) & np.isnan(second[0])))
-    if fixed.any():
-        k = int(np.flatnonzero(fixed)[0])
-        yield Finding("OUTPUT", f"number {k} of the output is {first[0, k]:.6g} and {second[0, k]:.6g}, whatever the noise")
-        return
-    texts = [{tuple(r["texts"]) for r in side} for side in sides]
-    if all(len(side) == 1 for side in texts) and texts[0] != texts[1]:
-        yield Finding("OUTPUT", f"it holds {list(texts[0].pop())[:3]} and {list(texts[1].pop())[:3]}, whatever the noise")
-
-
-def _sides(pair: Pair) -> tuple[Any, Any, tuple[int, int] | None]:
-    """The dataset that is recorded, the one that is played back to, and (number of records, place of the one that is absent there).
-
-    The one with more records is recorded: then the draws for a record that is absent on the other side can be left out.
-    """
-    sizes = [records_in(d) for d in (pair.d1, pair.d0)]
-    if None in sizes or sizes[0] == sizes[1]:
-        return pair.d1, pair.d0, None
-    large, small = (pair.d1, pair.d0) if sizes[0] > sizes[1] else (pair.d0, pair.d1)  # type: ignore[operator]
-    if abs(sizes[0] - sizes[1]) != 1:  # type: ignore[operator]
-        return large, small, None
-    place = next((k for k in range(len(small)) if not _same(large[k], small[k])), len(small))
-    return large, small, (len(large), place)
-
-
-def _same(a: Any, b: Any) -> bool:
-    try:
-        return bool(np.array_equal(a, b, equal_nan=True))
-    except (TypeError, ValueError):
-        return bool(a == b)

@@ -9,7 +9,8 @@ from typing import Any
 
 from dpwitness.auditors.black_box.audit import audit
 from dpwitness.auditors.black_box.course import Progress
-from dpwitness.auditors.gray_box.examining import Examiner, Seen
+from dpwitness.auditors.gray_box.examining import Examiner
+from dpwitness.auditors.gray_box.seen import Seen
 from dpwitness.auditors.gray_box.sessions import opened
 from dpwitness.auditors.pairs.catalogue import pairs_for, require_neighbours
 from dpwitness.auditors.pairs.search import explore

@@ -28,6 +28,8 @@ from dpwitness.mechanisms.terms.validation import InvalidArgument, require_calla
 Norm = float | Callable[[Any, Any], float]
 
 _ROUNDING = 1e-9  # relative allowance for values that come without a radius
+_ULPS = 4  # units in the last place by which a function may round its value
+_EXACT = 1e-12  # the slack for whole numbers: only the norm is rounded
 _SLACK = 1e-7  # a ratio this far above 1 is no rounding of the bound, nor of the radii themselves
 
 
@@ -46,7 +48,10 @@ class SensitivityResult(Result):
     pair : Pair or None
         Where it was found.
     rigorous : bool
-        Whether the function gave its error radii. Otherwise its values are taken to be exact to 1e-9 of their size.
+        Whether the function gave its error radii. Otherwise its values are taken to be exact to `precision`.
+    precision : str
+        What values without error radii are taken to be exact to: 1e-9 of the difference, with 4 units in the last place of a
+        floating-point type below float64. Whole numbers are exact. An excess within the rounding is a note, not a violation.
     trace : tuple of (int, float)
         Evaluations so far and best ratio so far, at each improvement.
     skipped : int
@@ -70,6 +75,7 @@ class SensitivityResult(Result):
     seconds: float = field(default=0.0)
     function: Callable[[Any], Any] | None = field(default=None, repr=False)
     norm_used: Norm = field(default=2, repr=False)
+    precision: str = "1e-9"
 
     @property
     def witness(self) -> Json | None:
@@ -89,10 +95,11 @@ class SensitivityResult(Result):
         """Verdict, ratio, and where it was reached."""
         if self.verdict is Verdict.ERROR:
             return f"ERROR: {self.notes[0]}"
-        how = "certified by the solver's error radii" if self.rigorous else "values taken as exact to 1e-9"
+        how = "certified by the solver's error radii" if self.rigorous else f"values taken as exact to {self.precision}"
         where = self.pair.why if self.pair else "no pair"
         if self.verdict is Verdict.VIOLATED:
-            return f"VIOLATED: the function moves by {self.ratio_lower:.6g} times the claimed {self.bound:.6g} ({how}; {where})"
+            times = next(text for text in (f"{self.ratio_lower:.6g}", f"{self.ratio_lower:.17g}") if text != "1")
+            return f"VIOLATED: the function moves by {times} times the claimed {self.bound:.6g} ({how}; {where})"
         found = f"largest ratio found {self.ratio:.6g} of the claimed {self.bound:.6g} in {self.evaluations} evaluations"
         return f"NOT REFUTED: {found} ({how}; {where})"
 
@@ -234,7 +241,16 @@ class _Request:
         """The result: what the pair shows, or ERROR without one."""
         size, error = measure(pair) if pair is not None else (math.nan, 0.0)
         lower = max(size - error, 0.0) / self.bound if pair is not None else math.nan
-        judged = Verdict.VIOLATED if lower > 1 + _SLACK else Verdict.NOT_REFUTED
+        slack = _EXACT if measure.exact else _SLACK
+        judged = Verdict.VIOLATED if lower > 1 + slack else Verdict.NOT_REFUTED
+        if pair is not None and judged is Verdict.NOT_REFUTED and measure.coarse and size / self.bound > 1 + _SLACK:
+            within = (
+                f"the function moves by {size / self.bound:.9g} times the claimed bound, an excess within the rounding of {measure.coarse}"
+            )
+            told["notes"] = (
+                *told.get("notes", ()),
+                f"{within} ({error:.3g} at these values): add the rounding to the bound, or use float64",
+            )
         return SensitivityResult(
             name=self.name or name_of(self.function),
             verdict=judged if pair is not None else Verdict.ERROR,
@@ -248,6 +264,7 @@ class _Request:
             seed=self.seed,
             function=self.function,
             norm_used=self.norm,
+            precision=measure.precision,
             **told,
         )
 
@@ -258,24 +275,56 @@ class _Difference:
     def __init__(self, function: Callable[[Any], Any], norm: Norm) -> None:
         self._function, self._norm = function, norm
         self.rigorous = True
+        self.exact = False  # whole numbers, in the last pair
+        self.coarse = ""  # floating-point type below float64, in the last pair
+        self._wrapped: bool | None = None  # whether all float64 values so far were float32 ones; None before one shows it
+
+    @property
+    def precision(self) -> str:
+        """What values without error radii are taken to be exact to."""
+        return f"{_ULPS} units in the last place of {self.coarse}" if self.coarse else "the last digit" if self.exact else "1e-9"
 
     def __call__(self, pair: Pair) -> tuple[float, float]:
         (first, r0), (second, r1) = (self._value(dataset) for dataset in (pair.d0, pair.d1))
+        self.exact, self.coarse = False, ""
         if callable(self._norm):
-            size = largest = float(self._norm(first, second))
+            distance = self._norm(first, second)
+            size = largest = float(distance)
+            _, unit, self.coarse = _precision(distance)
+            rounding = _ULPS * unit * size if self.coarse else 0.0
         else:
-            left, right = self._vector(first), self._vector(second)
-            if left.shape != right.shape:
-                raise InvalidArgument(f"audit_sensitivity: function must give one shape, got {left.shape} and {right.shape}")
-            size, *both = (float(np.linalg.norm(v, self._norm)) for v in (left - right, left, right))
-            largest = max(both)
+            size, largest, rounding = self._normed(first, second)
         if not math.isfinite(size):
             raise InvalidArgument(f"audit_sensitivity: function must give finite values, got a difference of {size!r}")
         cancelled = 4e-16 * largest  # the difference keeps the rounding of the values themselves
         if r0 is None or r1 is None:
             self.rigorous = False
-            return size, _ROUNDING * size + cancelled
+            return size, 0.0 if self.exact else _ROUNDING * size + cancelled + rounding
+        self.exact = False
         return size, r0 + r1 + cancelled
+
+    def _normed(self, first: Any, second: Any) -> tuple[float, float, float]:
+        """Norm of the difference, the larger norm of the values, and the norm of the rounding of values below float64."""
+        sides = [self._refined(*_precision(value)) for value in (first, second)]
+        shapes = [values.shape for values, _, _ in sides]
+        if shapes[0] != shapes[1]:
+            raise InvalidArgument(f"audit_sensitivity: function must give one shape, got {shapes[0]} and {shapes[1]}")
+        (left, u0, c0), (right, u1, c1) = sides
+        self.coarse, self.exact = c0 or c1 if u0 >= u1 else c1, u0 == u1 == 0
+        with np.errstate(over="ignore", invalid="ignore"):
+            difference = left - right
+            rounding = _ULPS * (u0 * np.abs(left) + u1 * np.abs(right)) if self.coarse else np.zeros(1)
+            size, *both, error = (_norm_of(v, self._norm) for v in (difference, left, right, rounding))
+        return size, max(both), error
+
+    def _refined(self, vector: Any, unit: float, name: str) -> tuple[Any, float, str]:
+        """The precision of float32 for float64 values, if all such values so far come from float32."""
+        if unit == np.finfo(np.float64).eps:
+            found = _of_float32(vector.astype(np.float64))
+            self._wrapped = self._wrapped if found is None else found and self._wrapped is not False
+            if self._wrapped:
+                return vector, float(np.finfo(np.float32).eps), "float32"
+        return vector, unit, name
 
     def _value(self, dataset: Any) -> tuple[Any, float | None]:
         value = self._function(dataset)
@@ -290,8 +339,37 @@ class _Difference:
             raise InvalidArgument(f"audit_sensitivity: function must give a finite error radius, at least 0, got {radius!r}")
         return float(radius)
 
-    def _vector(self, value: Any) -> FloatArray:
-        try:
-            return np.atleast_1d(np.asarray(value, dtype=np.float64)).ravel()
-        except (TypeError, ValueError):
-            raise InvalidArgument(f"audit_sensitivity: function must give a vector of numbers, got {type(value).__name__}") from None
+
+def _norm_of(vector: Any, norm: Any) -> float:
+    return float(np.linalg.norm(vector.astype(np.float64), norm))
+
+
+def _precision(value: Any) -> tuple[Any, float, str]:
+    """A value as a vector that subtracts exactly, its unit roundoff (0 for whole numbers), and its type where that is below float64.
+
+    Whole numbers are Python's, others longdouble.
+    """
+    try:
+        vector = np.atleast_1d(np.asarray(value)).ravel()
+        whole = vector.dtype.kind in "iub" or (vector.dtype == object and all(isinstance(each, int) for each in vector))
+        if whole:
+            return vector.astype(object) * 1, 0.0, ""
+        kinds = {np.asarray(each).dtype for each in value} if isinstance(value, list | tuple) else {vector.dtype}
+        exact = vector.astype(np.longdouble)
+    except (TypeError, ValueError, OverflowError):
+        raise InvalidArgument(f"audit_sensitivity: function must give a vector of numbers, got {type(value).__name__}") from None
+    if vector.dtype.kind not in "fO":
+        raise InvalidArgument(f"audit_sensitivity: function must give a vector of numbers, got {type(value).__name__}")
+    known = [kind for kind in kinds if kind.kind == "f"] or [np.dtype(np.float64)]
+    coarsest = max(known, key=lambda kind: float(np.finfo(kind).eps))
+    unit = float(np.finfo(coarsest).eps)
+    return exact, unit, coarsest.name if unit > np.finfo(np.float64).eps else ""
+
+
+def _of_float32(vector: Any) -> bool | None:
+    """Whether these float64 numbers come from float32; None where they have 20 significant bits at most, which tells nothing."""
+    with np.errstate(over="ignore"):
+        if not (vector.astype(np.float32) == vector).all():
+            return False
+    bits = np.frexp(vector)[0] * 2.0**20
+    return True if np.any(bits != np.round(bits)) else None

@@ -32,7 +32,9 @@ def arguments(command: Command) -> None:
         if name != "list":
             action.add_argument("id", metavar="ID", help="see `dpwitness claims list`" + ("; or all" if name == "check" else ""))
         if name == "check":
-            action.add_argument("--set", metavar="NAME=VALUE", nargs="+", default=[], help="parameters, or ranges NAME=LOW:HIGH")
+            action.add_argument(
+                "--set", metavar="NAME=VALUE", nargs="+", action="extend", default=[], help="parameters, or ranges NAME=LOW:HIGH"
+            )
             action.add_argument("--quick", action="store_true", help="fewer runs and points")
             action.add_argument("--seconds", type=SECONDS, default=60.0, metavar="S", help="time limit of each claim; default 60")
             action.add_argument("--seed", type=SEED, metavar="S", help="root of all randomness")
@@ -213,6 +215,8 @@ def _settings(pairs: list[str]) -> dict[str, float | tuple[float, float]]:
             numbers = []
         if not equals or len(numbers) not in (1, 2):
             raise InvalidArgument(f"--set must be NAME=VALUE or NAME=LOW:HIGH, got {text!r}")
+        if name in found:
+            raise InvalidArgument(f"--set must give each parameter once, got {name!r} twice: a range is {name}=LOW:HIGH")
         found[name] = numbers[0] if len(numbers) == 1 else (numbers[0], numbers[1])
     return found
 

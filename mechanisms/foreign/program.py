@@ -26,7 +26,7 @@ from dpwitness.mechanisms.foreign.process import Process, TookTooLong, WorkerDie
 from dpwitness.mechanisms.foreign.slots import SENT, TargetError
 from dpwitness.mechanisms.terms.libraries import apart, library_of, values_of
 from dpwitness.mechanisms.terms.protocol import MechanismFailed
-from dpwitness.mechanisms.terms.reading import Json
+from dpwitness.mechanisms.terms.reading import Json, each_name_once
 from dpwitness.mechanisms.terms.validation import said
 
 PROTOCOL = 1
@@ -285,7 +285,7 @@ class Program(Process):
     def _value(self, deadline: float, place: int) -> Any:
         line = self.line(LINE, deadline, f"output {place + 1}")
         try:
-            return json.loads(line.decode(), parse_int=_whole)
+            return json.loads(line.decode(), parse_int=_whole, object_pairs_hook=each_name_once)
         except (ValueError, RecursionError):
             raise Misspoke(f"output {place + 1} must be a line of JSON, got {_short(line)}") from None
 
@@ -356,7 +356,8 @@ def joined(answers: list[Any]) -> list[Any]:
 def message_of(line: bytes, what: str) -> Json:
     """A line of JSON that is an object. Raises Misspoke."""
     try:
-        found = json.loads(line.decode())  # of bytes, JSON would take what is no UTF-8, and a mark of byte order
+        # decoded first: of bytes, JSON would take what is not UTF-8, and a byte order mark
+        found = json.loads(line.decode(), object_pairs_hook=each_name_once)
     except (ValueError, RecursionError):
         found = None
     if not isinstance(found, dict):

@@ -30,6 +30,7 @@ _COLUMNS = (
     "inner",
     "size",
     "drawn",
+    "center",
     "told",
 )
 _PLACES = tuple((key, READ.index(key)) for key in _NUMBERS)
@@ -83,7 +84,7 @@ def _row(columns: Any, names: dict[str, int], stream: Any, index: int, then: Cal
         size = float(moves[0])
         start, rest = (
             ("/".join(stream), index, file, line),
-            (None, None, 0, None, 1.0, float(then.output), f"{first:.6g} / {second:.6g}" if size else ""),
+            (None, None, 0, None, 1.0, float(then.output), first, f"{first:.6g} / {second:.6g}" if size else ""),
         )
         plain = (names.setdefault(primitive.name, len(names)), *start, size, size, size, *rest)
         for key, value in zip(_COLUMNS, plain):
@@ -114,6 +115,7 @@ def _row(columns: Any, names: dict[str, int], stream: Any, index: int, then: Cal
         "inner": _inner(then),
         "size": float(then.output.size) if isinstance(then.output, np.ndarray) else 1.0,
         "drawn": _drawn(then) if primitive.law in LOCATION else None,
+        "center": _number(first) if primitive.law in LOCATION else math.nan,
         "told": _told(first, second) if size or not one or alone else "",
     }
     for key, value in values.items():

@@ -78,7 +78,7 @@ def parse(content: bytes | str) -> Any:
             parse_constant=_no_constant,
             parse_int=_integer,
             parse_float=_float,
-            object_pairs_hook=_object,
+            object_pairs_hook=each_name_once,
         )
     except RecursionError:
         raise InvalidArgument(f"must be nested at most {DEPTH} deep") from None
@@ -109,7 +109,8 @@ def _float(digits: str) -> float:
     return value
 
 
-def _object(pairs: list[tuple[str, Any]]) -> Json:
+def each_name_once(pairs: list[tuple[str, Any]]) -> Json:
+    """Return the JSON object of these pairs, as an `object_pairs_hook`. Raise ValueError where a name occurs twice."""
     found = dict(pairs)
     if len(found) < len(pairs):
         seen: set[str] = set()
