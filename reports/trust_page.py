@@ -1,7 +1,7 @@
 """The page on trust: how often this project's own statements are wrong, from the JSON of its benchmarks. Nothing on it is typed by hand.
 
 ``dpwitness bench calibration --json > calibration.json``, the same for ``adversarial``, ``fuzz`` and ``mutation``, and then
-``python -m dpwitness.reports.trust_page trust.md calibration.json adversarial.json fuzz.json mutation.md``. A markdown file is taken as a section.
+``python -m dpwitness.reports.trust_page trust.md calibration.json adversarial.json fuzz.json mutation.md``. A markdown file is a section.
 """
 
 from __future__ import annotations
@@ -114,7 +114,7 @@ def _adversarial(found: Mapping[str, Any]) -> list[str]:
     pairs = zip(found["rows"], found.get("details", ()), strict=True)
     notes = [f"{note[0].upper()}{note[1:]}." for note in found.get("notes", ())]
     words = (
-        "Attacks on the honesty of the program, each with random parameters in every run. A row counts the runs in which the program failed. "
+        "Attacks on the honesty of the program, with random parameters in every run. A row counts the runs in which the program failed. "
         "The p-value is the exact binomial probability of at least this number of failures at the stated rate."
     )
     failures = [f"- {each['attack']}: {text}" for each in found.get("details", ()) for text in each["failures"] if not each["stated"]]

@@ -131,4 +131,5 @@ def response(epsilon: float) -> Callable[..., Any]:
 
 
 def seed_of(rng: Generator) -> int:
+    """Draw the seed of an audit."""
     return int(rng.integers(2**40))

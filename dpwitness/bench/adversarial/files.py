@@ -32,7 +32,10 @@ def edited_report(rng: Generator) -> str:
         write_report([found], folder / "old", title="attack", plots=False)
         file = folder / "old" / "audit.json"
         document = json.loads(file.read_text(encoding="utf-8"))
-        entry, key = document["results"][0], str(rng.choice(["verdict", "parameter_lower", "epsilon_lower", "p_value", "confidence", "tally"]))
+        entry, key = (
+            document["results"][0],
+            str(rng.choice(["verdict", "parameter_lower", "epsilon_lower", "p_value", "confidence", "tally"])),
+        )
         if key == "verdict":
             entry[key] = "NOT_REFUTED" if entry[key] == "VIOLATED" else "VIOLATED"
         elif key == "tally":
@@ -42,7 +45,10 @@ def edited_report(rng: Generator) -> str:
             value = entry[key]
             entry[key] = float(rng.uniform(0.01, 0.9)) if not value or key != "confidence" else value * float(rng.uniform(0.5, 0.95))
         (folder / "new.json").write_text(json.dumps(document), encoding="utf-8")
-        commands = [("report", folder / "new.json", "--format", "md", "--no-plots", "--report", folder / "out"), ("compare", file, folder / "new.json")]
+        commands = [
+            ("report", folder / "new.json", "--format", "md", "--no-plots", "--report", folder / "out"),
+            ("compare", file, folder / "new.json"),
+        ]
         for command in commands:
             code, text = run_command(*map(str, command))
             if code != 2 or "an error that it does not know" in text:

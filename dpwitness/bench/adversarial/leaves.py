@@ -111,9 +111,7 @@ def hidden_leak(leaves: dict[str, Leaf], trials: int, rng: Generator) -> str:
 
     def run(dataset: Any, size: int, draws: Generator) -> list[Any]:
         noise, shows = response(1.0)(dataset, size, draws), draws.random(size) < often
-        return [
-            _nested(leaves[name](float(noise[i]), int(dataset[0]) ^ swap if shows[i] else 0, place), way) for i in range(size)
-        ]
+        return [_nested(leaves[name](float(noise[i]), int(dataset[0]) ^ swap if shows[i] else 0, place), way) for i in range(size)]
 
     found = audit(run, claim=PureDP(1.0), pair=PAIR, trials=trials, seed=seed_of(rng), name="attack")
     return verdict_among(found, (Verdict.VIOLATED, Verdict.INCONCLUSIVE), f"leak in {name}, place {place}, nested {way}, share {often:.2f}")

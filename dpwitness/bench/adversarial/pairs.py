@@ -82,7 +82,9 @@ def _unit_pair(rng: Generator, legal: bool) -> tuple[Any, Any, dict[str, Any]]:
     """Records, or rows of a frame, that belong to users: the rows of one user are removed; if not legal, another user's change too."""
     keyed, users = bool(rng.random() < 0.5), int(rng.integers(3, 6))
     key: Any = int(rng.integers(0, 3)) if keyed else "user"
-    rows = [{key: user, (key + 1 if keyed else "x"): float(rng.integers(0, 9))} for user in range(users) for _ in range(int(rng.integers(1, 4)))]
+    rows = [
+        {key: user, (key + 1 if keyed else "x"): float(rng.integers(0, 9))} for user in range(users) for _ in range(int(rng.integers(1, 4)))
+    ]
     gone = int(rng.integers(users))
     other = [dict(row) for row in rows if row[key] != gone]
     if not legal:

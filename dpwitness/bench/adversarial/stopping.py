@@ -9,15 +9,14 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 from numpy.random import Generator
 from scipy.stats import binom, norm
 
 from dpwitness import Verdict, audit, replay
+from dpwitness.auditors.results.witness_reading import seal
 from dpwitness.auditors.statistics import combination
 from dpwitness.auditors.statistics.certificate import Tally
 from dpwitness.auditors.statistics.combination import Part, combined
-from dpwitness.auditors.results.witness_reading import seal
 from dpwitness.bench.adversarial.attack import PAIR, Attack, Outcome, false_alarm, response, seed_of
 from dpwitness.mechanisms import PureDP
 
@@ -48,7 +47,7 @@ def level(alpha: float, number: int) -> float:
 
 
 def _longer(right: int, rounds: int, share: float, alpha: float) -> int:
-    """Rounds at which the pooled counts are most likely to be significant: few where they nearly are, many where they are to be forgotten."""
+    """Return the rounds at which pooled counts are most likely significant: few if they nearly are, many if they are to be forgotten."""
     z = (right - rounds * share) / math.sqrt(rounds * share * (1 - share))
     return int(rounds * min((float(norm.isf(alpha)) / z) ** 2 if z > 0 else math.inf, _FORGET))
 
@@ -131,7 +130,8 @@ def ground_seed(rng: Generator) -> Outcome:
     else:
         return Outcome("", 0.0)
     witness, tried = found.witness, 0
-    for tried in range(12):
+    while tried < 12:
+        tried += 1
         if replay(witness, mechanism=mechanism).verdict is Verdict.VIOLATED:
             break
         witness = seal({**witness, "seed": int(rng.integers(2**31))})
