@@ -193,8 +193,8 @@ def records_of_a_domain(rng: Generator) -> str:
 ATTACKS = (
     Attack("pair that exercises nothing passes, alpha .05", unexercised, 0.05),
     Attack("pair that a sound mechanism reacts to is called idle", exercised),
-    Attack("datasets that are not neighbors accepted", illegal_pair, runs=2000),
-    Attack("neighbors refused", legal_pair, runs=2000),
+    Attack("datasets that are not neighbors accepted", illegal_pair, runs=1000),
+    Attack("neighbors refused", legal_pair, runs=1000),
     Attack("pairs of a table with users leave it", users_of_a_table),
     Attack("pairs of records leave their domain", records_of_a_domain),
 )
