@@ -17,7 +17,7 @@ from dpwitness.bench.adversarial.attack import PAIR, Attack, response, seed_of, 
 from dpwitness.mechanisms import PureDP
 
 _Left, _Right = namedtuple("_Left", "value"), namedtuple("_Right", "value")
-_CLASSES = (_Left, _Right)
+_CLASSES: tuple[Any, ...] = (_Left, _Right)
 _Color = enum.Enum("_Color", "RED BLUE")
 
 
