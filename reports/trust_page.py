@@ -1,7 +1,7 @@
 """The page on trust: how often this project's own statements are wrong, from the JSON of its benchmarks. Nothing on it is typed by hand.
 
-``dpwitness bench calibration --json > calibration.json``, the same for ``fuzz`` and ``mutation``, and then
-``python -m dpwitness.reports.trust_page trust.md calibration.json fuzz.json mutation.md``. A markdown file is taken as a section.
+``dpwitness bench calibration --json > calibration.json``, the same for ``adversarial``, ``fuzz`` and ``mutation``, and then
+``python -m dpwitness.reports.trust_page trust.md calibration.json adversarial.json fuzz.json mutation.md``. A markdown file is a section.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ def page(tables: Sequence[Mapping[str, Any]], sections: Sequence[str] = ()) -> s
     """
     lines = ["# How far this project can be trusted", "", _INTRODUCTION, "", *_summary(tables)]
     for found in tables:
-        lines += _calibration(found) if found["name"] == "calibration" else _other(found)
+        lines += _SECTIONS.get(found["name"], _other)(found)
     for text in sections:
         lines += [text.strip(), ""]
     return "\n".join(lines).rstrip() + "\n"
@@ -100,6 +100,27 @@ def _calibration(found: Mapping[str, Any]) -> list[str]:
     if left:
         lines += ["### Rows that broke", "", *_counted(left, ""), ""]
     return lines
+
+
+def _adversarial(found: Mapping[str, Any]) -> list[str]:
+    """Attacks: the stated rate, the measured rate and the exact p-value of each."""
+
+    def line(row: Row, details: Mapping[str, Any]) -> list[str]:
+        count, of = row["counts"]
+        outcome = "resisted" if _met(row) else "**succeeds**"
+        stated, p_value = figure(details["stated"]), figure(details["p_value"])
+        return [row["case"], f"at most {stated}" if details["stated"] else "never", f"{count} of {of}", _interval(row), p_value, outcome]
+
+    pairs = zip(found["rows"], found.get("details", ()), strict=True)
+    notes = [f"{note[0].upper()}{note[1:]}." for note in found.get("notes", ())]
+    words = (
+        "Attacks on the honesty of the program, with random parameters in every run. A row counts the runs in which the program failed. "
+        "The p-value is the exact binomial probability of at least this number of failures at the stated rate."
+    )
+    failures = [f"- {each['attack']}: {text}" for each in found.get("details", ()) for text in each["failures"] if not each["stated"]]
+    listed = ["", "Failures that must never happen:", "", *failures] if failures else []
+    head = ["attack", "stated failures", "counted", "95 % interval", "p-value", ""]
+    return ["## Attacks", "", words, "", *notes, "", *table(head, [line(*pair) for pair in pairs]), *listed, ""]
 
 
 def _counted(rows: Sequence[Row], start: str) -> list[str]:
@@ -140,6 +161,9 @@ def _other(found: Mapping[str, Any]) -> list[str]:
     ]
     notes = [f"{note[0].upper()}{note[1:]}." for note in found.get("notes", ()) if note]
     return [f"## {heading}", "", *notes, "", *table(["case", "required", "found", "unit", ""], rows), ""]
+
+
+_SECTIONS: Mapping[str, Callable[[Mapping[str, Any]], list[str]]] = {"calibration": _calibration, "adversarial": _adversarial}
 
 
 def read_tables(path: Path) -> list[Mapping[str, Any]]:

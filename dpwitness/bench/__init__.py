@@ -10,6 +10,7 @@ __all__ = ["BENCHMARKS", "Row", "Table", "bench", "format_table"]
 
 # Each module has a function `measure() -> Table`, imported when its name is asked for.
 BENCHMARKS: dict[str, str] = {
+    "adversarial": "dpwitness.bench.adversarial.run",
     "audit": "dpwitness.bench.audit",
     "calibration": "dpwitness.bench.calibration",
     "canaries": "dpwitness.bench.canaries",
@@ -26,16 +27,29 @@ BENCHMARKS: dict[str, str] = {
 }
 
 
-def bench(name: str) -> Table:
+SEEDED = ("adversarial",)  # draw their cases at random: `measure(seed)`
+
+
+def bench(name: str, seed: int | None = None) -> Table:
     """Run one benchmark.
+
+    Parameters
+    ----------
+    name : str
+        A key of `BENCHMARKS`.
+    seed : int, optional
+        Root of the random cases of a benchmark in `SEEDED`; drawn from the operating system if left out.
 
     Raises
     ------
     ValueError
-        If no benchmark has this name; the message lists those that there are.
+        If no benchmark has this name, or the benchmark takes no seed; the message lists those that do.
     """
     if name not in BENCHMARKS:
         raise ValueError(f"bench: name must be one of {', '.join(sorted(BENCHMARKS))}, got {name!r}")
-    table = import_module(BENCHMARKS[name]).measure()
+    if seed is not None and name not in SEEDED:
+        raise ValueError(f"bench: seed is for {', '.join(SEEDED)}, got {name!r}, whose cases are fixed; leave out the seed")
+    measure = import_module(BENCHMARKS[name]).measure
+    table = measure(seed) if name in SEEDED else measure()
     assert isinstance(table, Table)
     return table

@@ -50,6 +50,7 @@ class Table:
     rows: tuple[Row, ...]
     notes: tuple[str, ...] = ()
     details: tuple[Mapping[str, Any], ...] = ()
+    binding: bool = False  # whether a missed row is an error of the program: exit code 1
 
 
 def best_time(run: Callable[[], Any], repeats: int = 5) -> float:

@@ -1,0 +1,117 @@
+"""Mechanisms that notice how they are run: state, batch sizes, dependent rows, training told from testing.
+
+A sound one may end in ERROR and is accused no more often than stated; a leaking one must not pass as NOT REFUTED.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import numpy as np
+from numpy.random import Generator
+
+from dpwitness import Verdict, audit
+from dpwitness.bench.adversarial.attack import PAIR, Attack, false_alarm, response, seed_of, verdict_among
+from dpwitness.mechanisms import PureDP
+
+Mechanism = Callable[[Any, int, Generator], Any]
+
+
+class Counting:
+    """Changes from one mechanism to another after a number of calls, or of outputs."""
+
+    def __init__(self, before: Mechanism, after: Mechanism, limit: float, *, outputs: bool) -> None:
+        self.before, self.after, self.limit, self.outputs, self.seen = before, after, limit, outputs, 0
+
+    def __call__(self, dataset: Any, size: int, rng: Generator) -> Any:
+        chosen = self.before if self.seen < self.limit else self.after
+        self.seen += size if self.outputs else 1
+        return chosen(dataset, size, rng)
+
+
+def _settings(rng: Generator, alpha: float) -> dict[str, Any]:
+    return {"pair": PAIR, "trials": int(rng.integers(1500, 4001)), "confidence": 1 - alpha, "seed": seed_of(rng), "bits": False}
+
+
+def _seen(mechanism: Mechanism, outputs: bool, settings: dict[str, Any]) -> int:
+    """Calls or outputs of a whole audit."""
+    counting = Counting(mechanism, mechanism, math.inf, outputs=outputs)
+    audit(counting, claim=PureDP(1.0), **settings)
+    return counting.seen
+
+
+def sound_but_stateful(alpha: float, rng: Generator) -> str:
+    """Randomized response at its claim whose outputs swap their names after some calls, some outputs, or by the size of the batch."""
+    epsilon, kind = float(rng.uniform(0.5, 2.0)), str(rng.choice(["calls", "outputs", "batch", "parity"]))
+    sound = response(epsilon)
+
+    def swapped(dataset: Any, size: int, draws: Generator) -> Any:
+        return 1 - sound(dataset, size, draws)
+
+    limit = int(10 ** rng.uniform(0, 3))
+
+    def by_batch(dataset: Any, size: int, draws: Generator) -> Any:
+        other = size < limit if kind == "batch" else size % 2
+        return (swapped if other else sound)(dataset, size, draws)
+
+    mechanism = by_batch if kind in ("batch", "parity") else Counting(sound, swapped, limit, outputs=kind == "outputs")
+    found = audit(mechanism, claim=PureDP(epsilon), name="attack", **_settings(rng, alpha))
+    return false_alarm(found, f"response {epsilon:.3f} swapped by {kind}, limit {limit}")
+
+
+def dependent_rows(alpha: float, rng: Generator) -> str:
+    """Randomized response at its claim whose rows in one call depend on each other: copies, chains, one draw for the batch."""
+    epsilon, kind = float(rng.uniform(0.5, 2.0)), str(rng.choice(["copies", "chain", "mirror", "one draw"]))
+    sound, width, stay = response(epsilon), int(rng.integers(2, 9)), float(rng.uniform(0.2, 0.9))
+
+    def dependent(dataset: Any, size: int, draws: Generator) -> Any:
+        rows = sound(dataset, size, draws)
+        if kind == "copies":
+            return np.repeat(rows, width)[:size]
+        if kind == "one draw":
+            return np.full(size, rows[0])
+        if kind == "mirror":
+            return np.where(np.arange(size) < size // 2, rows, rows[::-1])
+        fresh = draws.random(size) >= stay
+        fresh[0] = True
+        return rows[np.maximum.accumulate(np.where(fresh, np.arange(size), 0))]
+
+    found = audit(dependent, claim=PureDP(epsilon), **_settings(rng, alpha))
+    return false_alarm(found, f"response {epsilon:.3f}, rows by {kind}, width {width}, stay {stay:.2f}")
+
+
+def leak_that_hides(rng: Generator) -> str:
+    """A mechanism that leaks before or after a number of calls, as if it told the training from the test."""
+    claim, outputs, settings = float(rng.uniform(0.5, 1.0)), bool(rng.random() < 0.5), _settings(rng, 0.01)
+    sound, leaks = response(claim), response(claim + 3.0)
+    total = _seen(sound, outputs, settings)
+    limit = max(1, int(total * rng.uniform(0.02, 0.95)))
+    first_leaks = bool(rng.random() < 0.5)
+    mechanism = Counting(*((leaks, sound) if first_leaks else (sound, leaks)), limit, outputs=outputs)
+    found = audit(mechanism, claim=PureDP(claim), name="attack", **settings)
+    allowed = (Verdict.VIOLATED, Verdict.ERROR, Verdict.INCONCLUSIVE)
+    what = f"{'leaks first' if first_leaks else 'leaks later'}, changes after {limit} of {total} {'outputs' if outputs else 'calls'}"
+    return verdict_among(found, allowed, what)
+
+
+def leak_by_batch(rng: Generator) -> str:
+    """A mechanism that leaks only in batches of more than a few runs, as a vectorized function may. An audit makes no single runs."""
+    claim, least = float(rng.uniform(0.5, 1.0)), int(rng.integers(2, 17))
+    sound, leaks = response(claim), response(claim + 3.0)
+
+    def run(dataset: Any, size: int, draws: Generator) -> Any:
+        return (leaks if size >= least else sound)(dataset, size, draws)
+
+    found = audit(run, claim=PureDP(claim), **_settings(rng, 0.01))
+    return verdict_among(found, (Verdict.VIOLATED, Verdict.ERROR, Verdict.INCONCLUSIVE), f"leaks in batches of {least} or more")
+
+
+ATTACKS = (
+    Attack("sound mechanism with state or eyes for the batch accused, alpha .05", partial(sound_but_stateful, 0.05), 0.05),
+    Attack("sound mechanism with dependent rows accused, alpha .05", partial(dependent_rows, 0.05), 0.05),
+    Attack("leak before or after a number of calls passes", leak_that_hides),
+    Attack("leak in batches only passes", leak_by_batch),
+)

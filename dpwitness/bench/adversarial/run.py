@@ -1,0 +1,70 @@
+"""The benchmark of attacks: every attack many times under one seed, in worker processes, with an exact test of each rate."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import secrets
+from collections import defaultdict
+from concurrent.futures import ProcessPoolExecutor
+from importlib import import_module
+
+from dpwitness.bench.adversarial.attack import CHANCE, Attack, Rate
+from dpwitness.bench.table import Table
+
+FAMILIES = ("stopping", "alarms", "adapting", "leaves", "pairs", "stores", "files", "promises")
+_TASK = 20  # runs in one task of a worker
+_LIVES = 1000  # the same where a run takes a millisecond
+
+
+def attacks() -> dict[str, Attack]:
+    """Return all attacks by name."""
+    found = [attack for family in FAMILIES for attack in import_module(f"dpwitness.bench.adversarial.{family}").ATTACKS]
+    return {attack.name: attack for attack in found}
+
+
+def measure(seed: int | None = None, *, share: float = 1.0, only: str = "", workers: int | None = None) -> Table:
+    """Make all attacks.
+
+    Parameters
+    ----------
+    seed : int, optional
+        Root of all randomness; drawn from the operating system if left out. The table states the seed.
+    share : float
+        Share of each attack's runs that is made.
+    only : str
+        Part of the names of the attacks to make; all of them if empty.
+    workers : int, optional
+        Processes; as many as there are cores if left out.
+    """
+    seed = secrets.randbits(48) if seed is None else seed
+    chosen = {name: attack for name, attack in attacks().items() if only in name}
+    tasks = []
+    for name, attack in chosen.items():
+        runs, size = max(1, round(share * attack.runs)), _LIVES if attack.runs > 10 * _LIVES else _TASK
+        tasks += [(name, seed, first, min(first + size, runs)) for first in range(0, runs, size)]
+    rates: defaultdict[str, Rate] = defaultdict(Rate)
+    if workers == 1:
+        done = [_task(*task) for task in tasks]
+    else:
+        with ProcessPoolExecutor(workers or os.cpu_count(), mp_context=multiprocessing.get_context("spawn")) as pool:
+            done = list(pool.map(_task, *zip(*tasks, strict=True)))
+    for (name, *_), rate in zip(tasks, done, strict=True):
+        rates[name] += rate
+    threshold = CHANCE / len(chosen)
+    notes = (
+        f"seed {seed}: dpwitness bench adversarial --seed {seed} makes the same attacks; what draws from the operating system differs",
+        f"a row is missed if its p-value is below {threshold:.2g}, which is {CHANCE:g} divided by the {len(chosen)} attacks: "
+        f"a program that keeps every stated rate misses a row with probability at most {CHANCE:g}",
+    )
+    rows = tuple(rates[name].row(name, threshold) for name in chosen)
+    missed = sum(not row.met for row in rows)
+    outcome = f"{missed} of {len(rows)} attacks succeed" if missed else f"none of {len(rows)} attacks succeeds"
+    return Table("adversarial", rows, (*notes, outcome), tuple(rates[name].details(name) for name in chosen), binding=True)
+
+
+def _task(name: str, seed: int, first: int, last: int) -> Rate:
+    attack, rate = attacks()[name], Rate()
+    for number in range(first, last):
+        rate.add(number, attack.attempt(seed, number))
+    return rate
