@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from dpwitness.auditors.black_box.environment import check_told
 from dpwitness.auditors.gray_box.alignment import Alignment, align
 from dpwitness.auditors.gray_box.calls import Calls, inner_scales, records_in
 from dpwitness.auditors.gray_box.noise_laws import NoiseLaw, noise_law
