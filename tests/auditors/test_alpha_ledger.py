@@ -21,16 +21,9 @@ from dpwitness.mechanisms.terms.notions import PureDP
 ACTIONS = 6
 
 
-def _halved(parts):
-    left = max(0.0, 1.0 - sum(part.weight**2 for part in parts[:-1]))
-    weights = [*(part.weight for part in parts[:-1]), math.sqrt(left)]
-    return [Part(part.tally, weight * math.sqrt(0.5), part.lost) for part, weight in zip(parts, weights, strict=True)]
-
-
 def fresh(parts, count, rounds):
     """The program's rule: an extension is a stage of its own."""
-    rule = getattr(combination, "reweight_for_extension", _halved)
-    return (*rule(parts), Part(Tally(count, rounds - count, rounds)))
+    return (*combination.reweight_for_extension(parts), Part(Tally(count, rounds - count, rounds)))
 
 
 def pooled(parts, count, rounds):
@@ -40,7 +33,7 @@ def pooled(parts, count, rounds):
 
 def share(number):
     """The share of alpha that the statement of extension `number` spends."""
-    return getattr(combination, "extension_share", lambda k: 2.0**-k)(number)
+    return combination.extension_share(number)
 
 
 class Life:

@@ -22,9 +22,7 @@ def _rate(failures, runs, stated):
     return rate
 
 
-@pytest.mark.parametrize(
-    ("failures", "runs", "stated"), [(0, 400, 0.05), (20, 400, 0.05), (41, 400, 0.05), (130, 400, 0.2)]
-)
+@pytest.mark.parametrize(("failures", "runs", "stated"), [(0, 400, 0.05), (20, 400, 0.05), (41, 400, 0.05), (130, 400, 0.2)])
 def test_the_row_is_met_where_the_exact_p_value_is_above_the_threshold(failures, runs, stated):
     rate = _rate(failures, runs, stated)
     exact = sum(binom.pmf(k, runs, stated) for k in range(failures, runs + 1))
@@ -57,17 +55,9 @@ def test_names_are_unique_and_every_rate_has_400_runs():
     assert len(found) >= 25 and all(attack.runs >= 400 for attack in found.values() if attack.stated > 0)
 
 
-def _halved(parts):
-    """What `combination.reweight_for_extension` has to do: earlier squared weights are halved, 1/2 is left to the next stage."""
-    left = max(0.0, 1.0 - sum(part.weight**2 for part in parts[:-1]))
-    weights = [*(part.weight for part in parts[:-1]), left**0.5]
-    return [stopping.Part(part.tally, weight * 0.5**0.5, part.lost) for part, weight in zip(parts, weights, strict=True)]
-
-
 def test_optional_stopping_is_found_where_extensions_are_pooled(monkeypatch):
     """Exact: at alpha 1e-9 the best length of one extension errs with 1.6 alpha where 1.5 alpha is stated, if counts are pooled."""
     attack = attacks()["optional stopping of one extension, exact, alpha down to 1e-9"]
-    monkeypatch.setattr(stopping.combination, "reweight_for_extension", _halved, raising=False)
     assert not any(attack.attempt(1, number).fault for number in range(4))
     monkeypatch.setattr(stopping, "extended", lambda parts: parts)
     assert "at alpha 1e-09" in attack.attempt(1, 2).fault

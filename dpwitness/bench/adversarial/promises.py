@@ -69,7 +69,7 @@ def _needed(mechanism: Any, pair: Pair, claim: float) -> int | None:
     """Runs that a plan names; planned once in each process."""
     key = (repr(mechanism), claim)
     if key not in _plans:
-        law = {} if hasattr(mechanism, "log_density") else {"find": 2 * claim}
+        law: dict[str, Any] = {} if hasattr(mechanism, "log_density") else {"find": 2 * claim}
         _plans[key] = plan(PureDP(claim), mechanism=mechanism, pair=pair, power=_POWER, **law).needed
     return _plans[key]
 

@@ -13,10 +13,10 @@ from numpy.random import Generator
 from scipy.stats import binom, norm
 
 from dpwitness import Verdict, audit, replay
+from dpwitness.auditors.results.audit_result import AuditResult
 from dpwitness.auditors.results.witness_reading import seal
-from dpwitness.auditors.statistics import combination
 from dpwitness.auditors.statistics.certificate import Tally
-from dpwitness.auditors.statistics.combination import Part, combined
+from dpwitness.auditors.statistics.combination import Part, combined, reweight_for_extension, shares_spent
 from dpwitness.bench.adversarial.attack import PAIR, Attack, Outcome, false_alarm, response, seed_of
 from dpwitness.mechanisms import PureDP
 
@@ -28,17 +28,12 @@ _LONGEST = 10**12  # rounds of one extension at the level of counts
 
 def extended(parts: list[Part]) -> list[Part]:
     """Return the parts with which an extension begins: the rounds of the extension are added to the last one."""
-    rule: Any = getattr(combination, "reweight_for_extension", None)
-    if rule is None:  # the program has no rule for extensions: earlier and later rounds are pooled
-        return parts
-    found: list[Part] = list(rule(parts))
-    return found if len(found) > len(parts) else [*found, Part(Tally(0, 0, 0, parts[-1].tally.directions))]
+    return [*reweight_for_extension(parts), Part(Tally(0, 0, 0, parts[-1].tally.directions))]
 
 
 def stated(alpha: float, extensions: int) -> float:
     """Return the error of the first statement and of those of all extensions together."""
-    rule: Any = getattr(combination, "extension_share", lambda number: 2.0**-number)
-    return float(alpha * (1 + sum(rule(number) for number in range(1, extensions + 1))))
+    return alpha * shares_spent(extensions)
 
 
 def level(alpha: float, number: int) -> float:
@@ -136,6 +131,7 @@ def ground_seed(rng: Generator) -> Outcome:
             break
         witness = seal({**witness, "seed": int(rng.integers(2**31))})
     confirmed = replay(witness, mechanism=mechanism)
+    assert isinstance(confirmed, AuditResult)
     return Outcome(false_alarm(confirmed, f"response {epsilon:.3f}, confirmed after {tried} seeds"), 1 - confirmed.confidence)
 
 
