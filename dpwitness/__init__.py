@@ -1,6 +1,12 @@
 """Does this implementation keep the privacy promise it makes? Verification and auditing of differential privacy."""
 
+import os as _os
+
 import lazy_loader as _lazy
+
+_root = _os.path.dirname(_os.path.dirname(_os.path.abspath(__file__)))
+if _os.path.isfile(_os.path.join(_root, "mechanisms", "__init__.py")):
+    __path__.append(_root)  # in a clone, the other packages are siblings of this folder
 
 from dpwitness.auditors.results.verdicts import Result as _Result
 
