@@ -17,7 +17,7 @@ from dpwitness.auditors.black_box.course import PROBE, Course, UnderTest
 from dpwitness.auditors.black_box.probe import Probed, probe_stage, replay_stage, told_of
 from dpwitness.auditors.events.bits import floating, learn_lattice
 from dpwitness.auditors.events.divergence import Binned, binned_bound
-from dpwitness.auditors.events.learning import Learned, learn
+from dpwitness.auditors.events.learning import Learned, expected_certificate, learn
 from dpwitness.auditors.events.outputs import Outputs, concatenate
 from dpwitness.auditors.events.picture import picture
 from dpwitness.auditors.events.reading import columns_of
@@ -224,7 +224,7 @@ def _pilot(state: Course, pairs: list[Pair], budget: int, width: int) -> tuple[i
 
     def judge(sides: BothSides, pair: Pair) -> tuple[float, BothSides]:
         claim = state.asked.claim.on(pair)
-        expected = learn(*sides, claim, alpha=state.asked.alpha, rounds=goal, quick=True).expected
+        expected = expected_certificate(*sides, claim, alpha=state.asked.alpha, rounds=goal)
         return expected * (state.asked.claim.parameter / claim.parameter), sides  # over what is promised there, which may differ
 
     scores, seen = _race(state, pairs, (Phase.PILOT, Phase.SECOND_PILOT), budget, width, judge)
