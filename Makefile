@@ -1,41 +1,48 @@
-# The two commands: `make audit` and `make test`. Needs Python 3.11, gcc and make; everything else comes from requirements.lock.
-PYTHON ?= python3.11
+# The two commands: `make audit` and `make test`. They need make and a Python from 3.11 to 3.14; requirements.lock pins everything else.
+FITTING := import sys, venv, ensurepip; sys.exit(not (3, 11) <= sys.version_info < (3, 15))
+PYTHON ?= $(shell for p in python3 python python3.14 python3.13 python3.12 python3.11; do $$p -c '$(FITTING)' 2>/dev/null && echo $$p && break; done)
 VENV := .venv
-STAMP := $(VENV)/.installed
+EXTRAS_test := [test,proofs]
+EXTRAS_docs := [test,docs]
+PIP := $(VENV)/bin/python -m pip install --quiet --disable-pip-version-check --no-build-isolation -c requirements.lock
+ifneq ($(shell command -v uv),)
+PIP := uv pip install --quiet --python $(VENV)/bin/python --no-build-isolation -c requirements.lock
+endif
 
 # One linear algebra thread a process: the tests run on all cores already.
 export OPENBLAS_NUM_THREADS ?= 1
 
 .PHONY: audit test site docs release-check clean
 
-audit: $(STAMP)
+audit: $(VENV)/.audit
 	@status=0; $(VENV)/bin/dpwitness suite zoo --workers $$(getconf _NPROCESSORS_ONLN) --report out/zoo || status=$$?; echo "The report lies in out/zoo/audit.html"; exit $$status
 
-test: $(STAMP)
+test: $(VENV)/.test
 	@tests/browser.sh $(VENV)/axe
 	@tests/compilers.sh
 	$(VENV)/bin/python -m pytest -n auto
 
-site: $(STAMP)
+site: $(VENV)/.audit
 	$(VENV)/bin/python -m dpwitness.reports.site reports/published
 
 docs: $(VENV)/.docs
 	$(VENV)/bin/python -m sphinx -E -W -n --keep-going docs out/docs
 	@echo "The pages lie in out/docs/index.html"
 
-release-check: $(STAMP) docs
-	$(VENV)/bin/python -m pip install --quiet --disable-pip-version-check build
+release-check: $(VENV)/.test docs
+	$(PIP) build
 	$(VENV)/bin/python tests/release.py
 
-$(VENV)/.docs: $(STAMP)
-	$(VENV)/bin/python -m pip install --quiet --disable-pip-version-check --no-build-isolation -c requirements.lock -e '.[docs]'
+$(VENV)/.python:
+	@test -n "$(PYTHON)" || { echo "dpwitness needs Python 3.11 to 3.14 with venv: install it (Debian: apt install python3 python3-venv), or name it: make PYTHON=PATH"; exit 2; }
+	$(PYTHON) -m venv $(VENV)
 	touch $@
 
-$(STAMP): requirements.lock pyproject.toml
-	$(PYTHON) -m venv $(VENV)
-	$(VENV)/bin/python -m pip install --quiet --disable-pip-version-check -r requirements.lock
-	$(VENV)/bin/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
-	touch $(STAMP)
+# `audit` needs the package and its dependencies; `test` and `docs` need their extras too.
+$(VENV)/.audit $(VENV)/.test $(VENV)/.docs: $(VENV)/.%: $(VENV)/.python requirements.lock pyproject.toml
+	$(PIP) setuptools wheel
+	$(PIP) -e '.$(EXTRAS_$*)'
+	touch $@
 
 clean:
 	rm -rf $(VENV) build dist out *.egg-info

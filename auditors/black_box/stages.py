@@ -16,7 +16,7 @@ from dpwitness.auditors.black_box.environment import check_imports
 from dpwitness.auditors.black_box.fitness import fit, remember_first, require_same_chunks, settle
 from dpwitness.auditors.events.bits import learn_lattice
 from dpwitness.auditors.events.divergence import Binned, binned_bound
-from dpwitness.auditors.events.learning import Learned, learn
+from dpwitness.auditors.events.learning import Learned, expected_certificate, learn
 from dpwitness.auditors.events.outputs import Outputs, concatenate, opaque_types, unrepeated
 from dpwitness.auditors.events.picture import picture
 from dpwitness.auditors.events.reading import columns_of
@@ -173,7 +173,7 @@ def _pilot(state: Course, pairs: list[Pair], budget: int, width: int) -> tuple[i
 
     def judge(sides: BothSides, pair: Pair) -> tuple[float, BothSides]:
         claim = state.asked.claim.on(pair)
-        expected = learn(*sides, claim, alpha=state.asked.alpha, rounds=goal, quick=True).expected
+        expected = expected_certificate(*sides, claim, alpha=state.asked.alpha, rounds=goal)
         return expected * (state.asked.claim.parameter / claim.parameter), sides  # over what is promised there, which may differ
 
     scores, seen = _race(state, pairs, (Phase.PILOT, Phase.SECOND_PILOT), budget, width, judge)

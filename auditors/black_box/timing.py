@@ -96,9 +96,9 @@ def price(stage: Callable[[int], Stage], claim: Claim, executor: Executor, secon
         size = min(4 * size, most)
     learning = 0.0
     if each < _CHEAP:
-        learn(sides[0].take(np.arange(1)), sides[1].take(np.arange(1)), claim, alpha=0.01, rounds=10**6, quick=True)  # loads libraries
+        learn(sides[0].take(np.arange(1)), sides[1].take(np.arange(1)), claim, alpha=0.01, rounds=10**6)  # loads libraries
         started = perf_counter()
-        event = learn(sides[0], sides[1], claim, alpha=0.01, rounds=10**6, quick=True).event
+        event = learn(sides[0], sides[1], claim, alpha=0.01, rounds=10**6).event
         learning, started = perf_counter() - started, perf_counter()
         for side in sides:
             event.tabulate(side)

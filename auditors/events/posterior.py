@@ -28,6 +28,7 @@ from dpwitness.mechanisms.terms.notions import Claim
 from dpwitness.mechanisms.terms.protocol import FloatArray
 
 _DRAWS, _THRESHOLDS = 48, 44
+_ROUGH = (8, 16)
 _TAIL = 0.12  # ranks below this and above its mirror image are a tail
 _BULK_BENDS = (0.1, 1.0)  # standard deviations of a bend of the log-odds over one octave
 _TAIL_BENDS = ((0.01, 0.0), (0.05, -1.0), (0.2, -4.0), (0.6, -7.0))  # the same in the tails, and log prior weights: tails rarely bend
@@ -50,15 +51,21 @@ _LEVELS, _STRENGTHS, _WEIGHTS = _atom_priors()
 
 @dataclass(frozen=True, slots=True)
 class Goal:
-    """What the event is for: the claim, the error and the number of test rounds of the certificate to come."""
+    """What the event is for: the claim, the error and the number of test rounds of the certificate to come.
+
+    `rough` is enough to rank pairs.
+    """
 
     claim: Claim
     alpha: float
     rounds: int
+    rough: bool = False
 
     @property
     def thresholds(self) -> tuple[int, int]:
         """Draws and thresholds a side that are looked at: fewer where a certificate is costly."""
+        if self.rough:
+            return _ROUGH
         return (16, 20) if self.claim.coarse() is not self.claim else (_DRAWS, _THRESHOLDS)
 
     def value(self, right: FloatArray, wrong: FloatArray, directions: FloatArray | int) -> FloatArray:
@@ -272,10 +279,11 @@ def draw_shares(table: Table, goal: Goal, rng: Generator) -> FloatArray:
     if len(total) < 4 or not 0 < spread < np.inf:
         return np.asarray(rng.beta(ones + 0.5, total - ones + 0.5, (draws, len(total))))
     fits = []
+    bulks, tails = (_BULK_BENDS[:1], _TAIL_BENDS[:1]) if goal.rough else (_BULK_BENDS, _TAIL_BENDS)
     for design, inner, outer in _designs((table.mean - center) / spread, total):
         weights = None
-        for bulk in _BULK_BENDS:
-            for tail, weight in _TAIL_BENDS:
+        for bulk in bulks:
+            for tail, weight in tails:
                 precision = np.concatenate([[1e-4, 1e-2], np.full(inner, bulk**-2), np.full(outer, tail**-2)])
                 fit = fit_logistic(design, ones, total - ones, precision, weights)
                 weights = fit.weights

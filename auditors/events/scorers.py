@@ -120,10 +120,13 @@ class ModelScorer:
         return Threshold(self.model, low, high)
 
 
-def fit_model(data: Training, like: ModelScorer | None = None, start: dict[str, float] | None = None) -> ModelScorer | None:
+def fit_model(
+    data: Training, like: ModelScorer | None = None, start: dict[str, float] | None = None, *, tune: bool = True
+) -> ModelScorer | None:
     """Logistic regression on the groups of features that fit the outputs; None where nothing varies.
 
-    The priors and exact values of `like` are kept instead of learned; learning begins at the precisions of `start`.
+    The priors and exact values of `like` are kept instead of learned; learning begins at the precisions of `start`. Without `tune` the
+    priors stay where they begin.
     """
     precision = like.precision if like else None
     values = like.values if like else values_of(data.matrix)
@@ -147,7 +150,7 @@ def fit_model(data: Training, like: ModelScorer | None = None, start: dict[str, 
     known = precision or start or {}
     begin = np.array([known.get(name, 1e4 if precision else 10.0) for name in names])
     design = np.column_stack([np.ones(len(features)), (features[:, used] - center[used]) / spread[used]])
-    fit, found = fit_grouped(design, ones, zeros, group[used], begin, learn=precision is None)
+    fit, found = fit_grouped(design, ones, zeros, group[used], begin, learn=tune and precision is None)
     weights = np.zeros(features.shape[1])
     weights[used] = fit.weights[1:] / spread[used]
     offset = float(fit.weights[0] - weights @ center)

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from dpwitness.auditors.events.learning import learn
+from dpwitness.auditors.events.learning import expected_certificate
 from dpwitness.auditors.events.outputs import WrongShape
 from dpwitness.auditors.loss.outputs import Loss, sampled
 from dpwitness.auditors.running.engine import run_side, stream
@@ -91,7 +91,7 @@ class PilotScore:
             first, second = (run_side(self._run, d, self._runs, stream(self._seed, i)) for i, d in enumerate((pair.d1, pair.d0)))
         except WrongShape as error:
             raise InvalidArgument(f"search: {error}") from None
-        return learn(first, second, self._claim, alpha=0.01, rounds=10**6, quick=True).expected
+        return expected_certificate(first, second, self._claim, alpha=0.01, rounds=10**6)
 
 
 class ProfileScore:

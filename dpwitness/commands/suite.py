@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Iterator, Sequence
+from contextlib import nullcontext, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -30,8 +30,7 @@ from dpwitness.mechanisms.terms.validation import InvalidArgument
 from dpwitness.reports.words.wording import plain
 
 if TYPE_CHECKING:
-    from dpwitness.auditors.storing.store import Store
-    from dpwitness.suites import Outcome, Suite
+    from dpwitness.suites import Case, Outcome, Suite
 
 
 def arguments(command: Command) -> None:
@@ -41,17 +40,17 @@ def arguments(command: Command) -> None:
     suite.add_argument("-k", dest="keyword", default="", metavar="EXPR", help="only cases whose name matches: words with and, or, not")
     suite.add_argument("--confidence", type=CONFIDENCE, metavar="C", help="of each verdict; default: the suite's")
     accepting(suite)
-    storing(suite, "; default: store.db in the folder of --report")
+    storing(suite, "; cases are then audited one after the other")
     running(suite, "each audit")
 
 
 def run(args: argparse.Namespace) -> int:
     """``dpwitness suite``: one line a case as it ends, then the count of right and wrong verdicts."""
-    from dpwitness.inputs import workers
     from dpwitness.reports.audit.report import check_writable
     from dpwitness.reports.comparing.accepted import judge, open_rules
     from dpwitness.reports.words.summary import acceptance
-    from dpwitness.suites import run_case, suite_of
+    from dpwitness.suites import suite_of
+    from dpwitness.suites.side_by_side import run_side_by_side
 
     if args.report is not None:
         check_writable(args.report)
@@ -62,28 +61,15 @@ def run(args: argparse.Namespace) -> int:
         raise InvalidArgument(f"-k must match a case of suite {args.name!r}, got {args.keyword!r}")
     out = sys.stderr if args.json else sys.stdout
     width = max(len(case.name) for case in chosen)
-    outcomes, missing = [], {}
-    with _stored(args) as store:
-        for case in chosen:
-            if needed := case.missing():
-                missing[case.name] = needed
-                print(f"{case.name:<{width}}  not installed: {needed}", file=out, flush=True)
-                continue
-            drawn = bar()
-            with workers(args, case.mechanism) as executor, apart():
-                budget = {"trials": args.trials, "seconds": args.seconds}
-                outcome = run_case(
-                    case,
-                    **budget,
-                    confidence=args.confidence,
-                    seed=args.seed,
-                    defaults=found,
-                    executor=executor,
-                    progress=drawn,
-                    store=store,
-                )
-            if drawn is not None:
-                drawn.close()
+    outcomes: list[Outcome] = []
+    missing = {case.name: needed for case in chosen if (needed := case.missing())}
+    for name, needed in missing.items():
+        print(f"{name:<{width}}  not installed: {needed}", file=out, flush=True)
+    ready = [case for case in chosen if case.name not in missing]
+    options = {"trials": args.trials, "seconds": args.seconds, "confidence": args.confidence, "seed": args.seed}
+    apiece = args.store is None and args.executor is None and 1 < args.workers <= len(ready)
+    with suppress(KeyboardInterrupt):
+        for outcome in run_side_by_side(found, ready, args.workers, **options) if apiece else _in_turn(args, found, ready, options):
             noted = len(outcome.json["notes"])
             outcome = replace(outcome, json=judge([outcome.json], known or ()).results[0])
             outcomes.append(outcome)
@@ -91,14 +77,13 @@ def run(args: argparse.Namespace) -> int:
             accepted_now = [f"accepted {acceptance(outcome.json)}"] if outcome.json.get("accepted") else []
             for line in [*accepted_now, *outcome.json["notes"][noted:]]:
                 print(plain(f"{'':<{width}}  {line}"), file=out, flush=True)
-            if outcome.interrupted:
-                break
+    outcomes.sort(key=lambda outcome: ready.index(outcome.case))
     report, lost = None, False
     if args.report is not None:
         report, lost = attempt("report", lambda: _pages(found, outcomes, missing, args.report))
     lost |= any(getattr(outcome.result, "unstored", "") for outcome in outcomes)  # told by a note
     lost |= summarize(args, [o.json for o in outcomes], f"Suite {found.name}")
-    print(_tally(outcomes, len(chosen) - len(missing)) + (f"; {len(missing)} not installed" if missing else ""), file=out)
+    print(_tally(outcomes, len(ready)) + (f"; {len(missing)} not installed" if missing else ""), file=out)
     if report is not None:
         print(f"report: {report}", file=out)
     if args.json:
@@ -109,15 +94,24 @@ def run(args: argparse.Namespace) -> int:
     return after(NO_VERDICT if not outcomes or any(o.unfinished for o in outcomes) else OK, lost)
 
 
-def _stored(args: argparse.Namespace) -> AbstractContextManager[Store | None]:
-    """The store that is named, or that of the report's folder. Cases that have come to their end in it are not run again."""
+def _in_turn(args: argparse.Namespace, suite: Suite, cases: Sequence[Case], options: dict[str, Any]) -> Iterator[Outcome]:
+    """One case after the other, each on all workers; with a store, cases that have ended in it are not run again."""
     from dpwitness.auditors.storing.store import open_store
+    from dpwitness.inputs import workers
+    from dpwitness.suites import run_case
 
-    if args.store is None and args.report is None:
-        return nullcontext()
-    store = open_store(args.store or Path(args.report) / "store.db")
-    store.renewed = True
-    return store
+    with nullcontext() if args.store is None else open_store(args.store) as store:
+        if store is not None:
+            store.renewed = True
+        for case in cases:
+            drawn = bar()
+            with workers(args, case.mechanism) as executor, apart():
+                outcome = run_case(case, **options, defaults=suite, executor=executor, progress=drawn, store=store)
+            if drawn is not None:
+                drawn.close()
+            yield outcome
+            if outcome.interrupted:
+                return
 
 
 def _excused(outcome: Outcome) -> bool:

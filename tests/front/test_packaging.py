@@ -1,10 +1,13 @@
 """The lock file answers to pyproject.toml, and says nothing of where packages come from."""
 
 import re
+import subprocess
+import sys
 import tomllib
 from importlib.metadata import packages_distributions
 from pathlib import Path
 
+import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
@@ -14,11 +17,16 @@ LINES = [line for line in (ROOT / "requirements.lock").read_text().splitlines() 
 
 
 def test_every_line_is_a_pin():
-    assert [line for line in LINES if not re.fullmatch(r"[A-Za-z0-9._-]+==[0-9][0-9A-Za-z.]*", line)] == []
+    assert [line for line in LINES if not re.fullmatch(r"[A-Za-z0-9._-]+==[0-9][0-9A-Za-z.]*( ; [^/\\]+)?", line)] == []
 
 
-def test_every_requirement_is_met_by_its_pin():
-    pins = {canonicalize_name(name): version for name, version in (line.split("==") for line in LINES)}
+@pytest.mark.parametrize("minor", [11, 12, 13, 14])
+def test_every_requirement_is_met_by_its_pin(minor):
+    environment = {"python_version": f"3.{minor}", "python_full_version": f"3.{minor}.1", "sys_platform": "linux"}
+    lines = [Requirement(line) for line in LINES]
+    lines = [line for line in lines if line.marker is None or line.marker.evaluate(environment)]
+    pins = {canonicalize_name(line.name): str(line.specifier).removeprefix("==") for line in lines}
+    assert len(pins) == len(lines), "a package is pinned twice"
     project = PROJECT["project"]
     extras = project["optional-dependencies"]
     wanted = [*project["dependencies"], *extras["test"], *extras["proofs"], *PROJECT["build-system"]["requires"]]
@@ -36,3 +44,10 @@ def test_every_folder_of_code_is_installed_under_one_name():
         packages.add((places[parent] + name[len(parent) :]).replace(".", "/"))
     assert {room for room in rooms if room.partition("/")[0] in places.values()} == packages
     assert not {"mechanisms", "auditors", "reports", "proofs_checks"} & set(packages_distributions())
+
+
+def test_a_clone_can_be_imported_where_the_package_is_installed_elsewhere():
+    """Python in the clone's root finds the folder `dpwitness` first, whose sibling packages must come along."""
+    code = "import sys; sys.path.insert(0, '.'); import dpwitness.auditors, dpwitness.reports; print(dpwitness.auditors.__file__)"
+    found = subprocess.run([sys.executable, "-S", "-c", f"import sys; sys.path += {sys.path[1:]!r}; {code}"], cwd=ROOT, capture_output=True)
+    assert found.stdout.decode().strip() == str(ROOT / "auditors" / "__init__.py"), found.stderr
