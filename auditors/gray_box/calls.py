@@ -204,7 +204,8 @@ class Calls:
 
     def _too_far(self, i: int) -> Finding | None:
         call = self.call(i)
-        if not call.moves.size or not call.distance > call.sensitivity * (1 + _ROUNDING):
+        moved = {"l1": call.moves.size, "l2": math.sqrt(call.moves.size)}.get(self.norm(i), 1.0)
+        if not call.moves.size or not call.distance > call.sensitivity * (1 + _ROUNDING) + moved * float(self.table["rounding"][i]):
             return None
         far = f"input moves by {call.distance:.6g} ({self.norm(i)}), declared {call.sensitivity:.6g}"
         return Finding("SENSITIVITY", f"{self.name(i)}: {far}", self.where(i))

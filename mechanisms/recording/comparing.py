@@ -31,6 +31,7 @@ _COLUMNS = (
     "size",
     "drawn",
     "center",
+    "rounding",
     "told",
 )
 _PLACES = tuple((key, READ.index(key)) for key in _NUMBERS)
@@ -84,7 +85,7 @@ def _row(columns: Any, names: dict[str, int], stream: Any, index: int, then: Cal
         size = float(moves[0])
         start, rest = (
             ("/".join(stream), index, file, line),
-            (None, None, 0, None, 1.0, float(then.output), first, f"{first:.6g} / {second:.6g}" if size else ""),
+            (None, None, 0, None, 1.0, float(then.output), first, 0.0, f"{first:.6g} / {second:.6g}" if size else ""),
         )
         plain = (names.setdefault(primitive.name, len(names)), *start, size, size, size, *rest)
         for key, value in zip(_COLUMNS, plain):
@@ -116,12 +117,21 @@ def _row(columns: Any, names: dict[str, int], stream: Any, index: int, then: Cal
         "size": float(then.output.size) if isinstance(then.output, np.ndarray) else 1.0,
         "drawn": _drawn(then) if primitive.law in LOCATION else None,
         "center": _number(first) if primitive.law in LOCATION else math.nan,
+        "rounding": max(_rounding(first), _rounding(second)),
         "told": _told(first, second) if size or not one or alone else "",
     }
     for key, value in values.items():
         columns[key].append(value)
     for key, place in _PLACES:
         columns[key].append(_number(then.read[place]))
+
+
+def _rounding(value: Any) -> float:
+    """Four units in the last place of the largest number of a float16 or float32 input; 0 for other types."""
+    dtype = getattr(value, "dtype", None)
+    if dtype not in (np.float16, np.float32):
+        return 0.0
+    return 4 * float(np.finfo(dtype).eps) * float(np.max(np.abs(value), initial=0.0))
 
 
 def _told(first: Any, second: Any) -> str:

@@ -406,3 +406,18 @@ print(traced(), stopped)
 """
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
     assert found.stdout == f"begun {fired}\n", found.stderr
+
+
+@pytest.mark.parametrize("broken", [False, True])
+def test_a_float32_input_moves_by_its_sensitivity_up_to_its_rounding(broken):
+    """Sums of float32 move by a unit in the last place more than they should; an excess of one percent is a finding."""
+    declared = 0.99 / 3 if broken else 1 / 3
+
+    def mean(dataset, size, rng):
+        values = np.asarray(dataset, dtype=np.float32)
+        middle = np.array([values.sum() / np.float32(3)], dtype=np.float32)
+        return np.array([traced.laplace_mechanism(middle, declared, 1.0, rng)[0] for _ in range(size)])
+
+    pair = Pair(np.array([1000.1, 5.3, 0.3]), np.array([1000.1, 5.3, 1.3]), "replace-one")
+    found = dpw.trace(mean, pair, "pure:1", traced.PRIMITIVES, confirm=False)
+    assert any(finding.kind == "SENSITIVITY" for finding in found.findings) is broken
