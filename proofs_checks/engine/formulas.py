@@ -18,6 +18,7 @@ from dpwitness.proofs_checks.engine.declaration import Declaration
 from dpwitness.proofs_checks.engine.readings import GIVEN
 
 _TOKEN = re.compile(r"\s*(?:(\d+\.?\d*|\.\d+)|([A-Za-z_]\w*'?\*?)|([-+*/^()|,]))")
+_NAME = re.compile(r"[A-Za-z_]\w*'?\*?")
 BITS, _POINTS = 200, 8
 NEAR, _LOOSE = 1e-6, 3e-3  # relative: to a check that encloses one number, and to the ends of one that encloses a range
 DEFINED = re.compile(r"(?:^|[,:] |[Ww]ith |At |=> )([A-Za-z_]\w*) = ([^=<>:]+?)(?=, |:| makes | the | is | for | in |$)")
@@ -224,7 +225,16 @@ class Formula:
 
 def read(declared: Declaration) -> Formula:
     """Return the formula of an entry, with the names that its statement defines. Raises Unreadable."""
-    head, *definitions = re.split(r", (?=[A-Za-z_]\w* = )", declared.formula)
+    text = declared.formula
+    for phrase, value in GIVEN.get(declared.id, {}).items():
+        if _NAME.fullmatch(phrase):
+            continue
+        if phrase not in text:
+            raise Unreadable(f"{phrase} is missing")
+        text = text.replace(phrase, f"({value})" if value else "")
+    if found := re.fullmatch(r"(\w+ = .+) => (.+)", text):
+        text = f"{found[2]}, {found[1]}"
+    head, *definitions = re.split(r", (?=[A-Za-z_]\w* = )", text)
     parts = re.split(r" (<=|=) ", head)
     if len(parts) != 3:
         raise Unreadable(declared.formula)
@@ -235,11 +245,14 @@ def read(declared: Declaration) -> Formula:
 
 def symbols(declared: Declaration) -> dict[str, _Tree]:
     """Return the names that an entry defines, in its readings, its statement or its formula, with their expressions."""
-    found = {name: attempt(text) for name, text in GIVEN.get(declared.id, {}).items()}
+    found: dict[str, _Tree | None] = {}
     printed = re.split(r", (?=[A-Za-z_]\w* = )", declared.formula)[1:]
+    if start := re.match(r"(\w+ = .+) => ", declared.formula):
+        printed.append(start[1])
     definitions = [definition.split(" = ")[:2] for definition in printed]
     for name, text in [*DEFINED.findall(declared.statement), *definitions]:
         found[name.replace("n lambda", "n_lambda")] = attempt(text)
+    found |= {name: attempt(text) for name, text in GIVEN.get(declared.id, {}).items()}
     return {name: tree for name, tree in found.items() if tree is not None}
 
 

@@ -93,7 +93,11 @@ def _promise_problem(declared: Declaration, promised: re.Match[str]) -> str:
     if not named and epsilon == "epsilon":
         named = delta is None and not any(name.startswith("epsilon") for name in known)  # it cancels
     deltas = {name for name in known if name.startswith("delta")}
-    if not named or (delta is None and deltas and "log(1/delta" in formula + str(declared.domain)) or (delta and deltas and delta not in deltas):
+    if (
+        not named
+        or (delta is None and deltas and "log(1/delta" in formula + str(declared.domain))
+        or (delta and deltas and delta not in deltas)
+    ):
         return f"{promised[0]} is not what the formula bounds"
     if (delta is None) == bool(deltas):
         return f"{promised[0]} is not what the formula bounds"
@@ -126,11 +130,12 @@ def _bound_problem(declared: Declaration, told: str, right: str) -> tuple[str, s
 def _link_problem(declared: Declaration, phrase: str, meaning: str) -> str:
     """A link's right side must be printed beside the statement; if it is an equation in X, the value X of the phrase must solve it."""
     left, _, printed = meaning.rpartition(" == ")
-    if not any(_within(printed, text) for text in _beside(declared)):
+    if not any(_within(printed, text) if left else printed in text for text in _beside(declared)):
         return f'"{phrase}" means "{printed}", which the entry does not print'
     if not left:
         return ""
-    known = {**symbols(declared), "X": parse(phrase)}
+    free = {name: parse(f"0.{k}3") for k, name in enumerate(declared.domain, 2)}
+    known = {**free, **symbols(declared), "X": parse(phrase)}
     with ctx.workprec(BITS):
         one, two = (float(evaluate(parse(side), dict(known))) for side in (left, printed))
     return "" if abs(one - two) <= NEAR * abs(two) else f"with X = {phrase}, {left} is {one / two:.4g} times {printed}"
@@ -144,10 +149,12 @@ def _tokens(text: str) -> list[tuple[str, str]]:
 
 
 def _within(run: str, text: str) -> bool:
-    """Whether the tokens of an expression follow each other in a text, outside of a longer product, quotient or power."""
-    part, all_ = ([value for _, value in _tokens(it)] for it in (run, text))
+    """Whether the tokens of an expression follow each other in a text, without a further factor before or a power after them."""
+    part, all_ = _tokens(run), _tokens(text)
     for start in range(len(all_) - len(part) + 1):
-        if all_[start : start + len(part)] == part:
+        before, after = all_[max(0, start - 2) : start], all_[start + len(part) :][:1]
+        factor = bool(before) and before[-1][0] == "number" and before[0][1] != "^"
+        if all_[start : start + len(part)] == part and not factor and after != [("sign", "^")]:
             return True
     return False
 
@@ -159,7 +166,10 @@ def _leftover(words: str, declared: Declaration) -> int:
     count = 0
     for reference in _REFERENCE.findall(words):
         number = reference.split(" ")[-1]
-        if not (declared.id.endswith(f"-{number}") or any(_within(it, text) for it in (reference, number) for text in _beside(declared) if it != number or not number.isdigit())):
+        if not (
+            declared.id.endswith(f"-{number}")
+            or any(_within(it, text) for it in (reference, number) for text in _beside(declared) if it != number or not number.isdigit())
+        ):
             raise Unreadable(reference)
         count += 1
     for run in _runs(_REFERENCE.sub(" ; ", words).replace("N(0, ", " ; ")):
@@ -179,13 +189,19 @@ def _runs(words: str) -> list[str]:
     found: list[list[re.Match[str]]] = [[]]
     last = 0
     for match in _TOKEN.finditer(words):
-        broken = words[last : match.start()].strip() or match[0] in ";:" or (match[0] in ",." and words[match.end() : match.end() + 1] in ("", " "))
+        broken = (
+            words[last : match.start()].strip()
+            or match[0] in ";:"
+            or (match[0] in ",." and words[match.end() : match.end() + 1] in ("", " "))
+        )
         if match.lastgroup == "name" and not _NAMES.fullmatch(match[0]):
             broken = True
         if broken:
             found.append([])
         if match.lastgroup != "name" or _NAMES.fullmatch(match[0]):
-            if match[0] not in ";:" and not (match[0] == "-" and words[match.end() : match.end() + 1].isalpha() and words[match.start() - 1].isalpha()):
+            if match[0] not in ";:" and not (
+                match[0] == "-" and words[match.end() : match.end() + 1].isalpha() and words[match.start() - 1].isalpha()
+            ):
                 found[-1].append(match)
             else:
                 found.append([])
@@ -237,7 +253,7 @@ def _literals(declared: Declaration) -> frozenset[float]:
         for node in ast.walk(place.tree):
             if isinstance(node, ast.Constant) and not isinstance(node.value, bool):
                 try:
-                    found.add(float(node.value))
-                except (TypeError, ValueError):
+                    found.add(float(str(node.value)))
+                except ValueError:
                     continue
     return frozenset(found)
