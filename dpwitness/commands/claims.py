@@ -132,9 +132,7 @@ def _accept(args: argparse.Namespace) -> int:
 
     file = Path(dpwitness.reports.__file__).parent / "published" / "claim-texts.json"
     if not file.exists():
-        raise InvalidArgument(
-            f"claims accept: {str(file)!r} does not exist: run it in a checkout of the project, installed with pip install -e"
-        )
+        raise InvalidArgument(f"claims accept: {str(file)!r} does not exist: run it in a checkout of the project, after pip install -e .")
     reviewed, claims = read_reviewed(file), [declaration(id) for id in args.ids]
     for claim in claims:
         print("\n".join(differences(claim, reviewed)) or f"{claim.id}: nothing changed")

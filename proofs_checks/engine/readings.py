@@ -97,14 +97,18 @@ LINKS: Readings = {
     },
     "JK-07-composition": {"cost the privacy of B Laplace answers": "<= that of the B-fold Laplace mechanism"},
     "JK-07-constant": {
-        "n epsilon lambda / (c L R^2 sqrt(B) log(4/delta))": "X c / 200 2 L R^2 / (n lambda) log(4/delta) / m == epsilon / (100 sqrt(B) m)",
+        "n epsilon lambda / (c L R^2 sqrt(B) log(4/delta))": (
+            "X c / 200 2 L R^2 / (n lambda) log(4/delta) / m == epsilon / (100 sqrt(B) m)"
+        ),
         "c = 200": "the constant 200",
     },
     "JK-07-rounds": {"e-DP": "pays with e"},
     "JK-08": {"With probability 1 - beta no test point is left without an answer": "P(counter reaches B before round T) <= beta"},
     "JK-08-potential": {"The printed B is no smaller than the number of updates": "3.2 R^2 C^2 / sigma(B)^2 <= B"},
     "JK-08-repair": {
-        "sqrt(3.2) C n epsilon lambda / (800 L R log(2T/beta) log(4/delta))": "(X 800 L R^2 log(2T/beta) log(4/delta) / (n lambda epsilon))^2 == 3.2 R^2 C^2",
+        "sqrt(3.2) C n epsilon lambda / (800 L R log(2T/beta) log(4/delta))": (
+            "(X 800 L R^2 log(2T/beta) log(4/delta) / (n lambda epsilon))^2 == 3.2 R^2 C^2"
+        ),
         "B >=": "at the smallest such B",
     },
     "JK-08-updates": {
@@ -121,7 +125,9 @@ LINKS: Readings = {
     },
     "JK-12": {"1/sqrt(n)": "sqrt(epsilon lambda) / X == sqrt(n epsilon lambda)"},
     "JK-13-repair": {
-        "2 (L R)^4 log(T/beta)^2 sqrt(log(1/delta)) / (lambda^2 epsilon_g^2 epsilon)": "(epsilon_g / log(T/beta))^2 X epsilon lambda / (L R)^3 / sqrt(log(1/delta)) == 2 L R / lambda"
+        "2 (L R)^4 log(T/beta)^2 sqrt(log(1/delta)) / (lambda^2 epsilon_g^2 epsilon)": (
+            "(epsilon_g / log(T/beta))^2 X epsilon lambda / (L R)^3 / sqrt(log(1/delta)) == 2 L R / lambda"
+        )
     },
     "JK-14": {"at most epsilon_0 / 4": "<= epsilon_0 / 2", "epsilon_0/2-DP": "<= epsilon_0 / 2"},
     "JK-16": {"n^(-2/3)": "X / lambda^(4/3) == 1 / (lambda^2 n)^(2/3)"},
@@ -147,10 +153,14 @@ LINKS: Readings = {
     "JT-02": {"exp(-epsilon lambda |b| / (4 L R))": "-log(X) / |b| == epsilon lambda / (4 L R)"},
     "JT-02-shape": {"exp(-epsilon lambda v / (4 L R))": "-log(X) / v == epsilon lambda / (4 L R)", "in p = 2": "In p >= 2"},
     "JT-03": {
-        "16 (L R)^2 (log(1/delta) + epsilon) / (lambda epsilon)^2": "2 L R / (lambda sqrt(X)) == epsilon / sqrt(4 (log(1/delta) + epsilon))"
+        "16 (L R)^2 (log(1/delta) + epsilon) / (lambda epsilon)^2": (
+            "2 L R / (lambda sqrt(X)) == epsilon / sqrt(4 (log(1/delta) + epsilon))"
+        )
     },
     "JT-03-sharper": {
-        "6.13 (L R)^2 (log(1/delta) + epsilon) / (lambda epsilon)^2": "2 L R / (lambda sqrt(X)) == epsilon / sqrt(1.5325 (log(1/delta) + epsilon))"
+        "6.13 (L R)^2 (log(1/delta) + epsilon) / (lambda epsilon)^2": (
+            "2 L R / (lambda sqrt(X)) == epsilon / sqrt(1.5325 (log(1/delta) + epsilon))"
+        )
     },
     "JT-04-dimension": {"does not grow with p": "O(p^0)"},
     "JT-05": {"2/3": "1 - X == 1/3"},
@@ -189,7 +199,7 @@ LINKS: Readings = {
     "JT-11": {"x = n R^2 L_g / lambda": "(2 + 2 sqrt(1 + x))"},
     "JT-12": {"(epsilon lambda / log(1/delta))^2 (32 + 16 x)^-2": "X ((4 + 2 x) / lambda)^2 / 2 == epsilon^2 / (128 log(1/delta)^2)"},
     "JT-12-repair": {
-        "(epsilon lambda / (L R log(1/delta)))^2 (32 + 16 x)^-2": "X ((L R / lambda) (4 + 2 x))^2 / 2 == epsilon^2 / (128 log(1/delta)^2)"
+        "(epsilon lambda / (L R log(1/delta)))^2 (32 + 16 x)^-2": ("X ((L R / lambda) (4 + 2 x))^2 / 2 == epsilon^2 / (128 log(1/delta)^2)")
     },
     "JT-13-dominated": {"The (epsilon, delta)-DP form never draws more than the epsilon-DP form": "m_approximate <= m_pure"},
     "JT-14": {"With the lambda of Theorem 4": "Theorem 4"},
@@ -208,7 +218,9 @@ LINKS: Readings = {
     "MN-05-repair": {"<= min_m R(beta_m) + (tau log M + B^2) / n0": "<= tau log M + B^2"},
     "MN-06": {"constants C1, C2, free of n, n0, epsilon and M, with which (13) holds": "inequality (13)"},
     "MN-06-price": {
-        "(p (p + 1) zeta^2 / (4 Lambda) + Lambda B^2 / 4) / (epsilon n)": "(X - Lambda B^2 / (4 epsilon n)) 4 Lambda / (epsilon n p) == (p + 1) (2 zeta / epsilon)^2 / (4 n^2)",
+        "(p (p + 1) zeta^2 / (4 Lambda) + Lambda B^2 / 4) / (epsilon n)": (
+            "(X - Lambda B^2 / (4 epsilon n)) 4 Lambda / (epsilon n p) == (p + 1) (2 zeta / epsilon)^2 / (4 n^2)"
+        ),
         "E[J(beta_priv) - J(beta_lambda)] <=": "4 a k / (a + k)^2 <= 1",
     },
     "ZOO-NOISY-MAX-value": {"Laplace noise 2 / epsilon": "2 / epsilon"},

@@ -84,22 +84,13 @@ def _promise_problem(declared: Declaration, promised: re.Match[str]) -> str:
     """A promise of epsilon, or of epsilon and delta, must be made of what the formula bounds or the check takes."""
     single, pair, delta = promised.groups()
     epsilon, formula = single or pair, declared.formula
-    right = _right(formula)
-    if epsilon.startswith("delta"):
-        return f"{promised[0]} begins with {epsilon}"
     known = {text for kind, text in _tokens(formula) if kind == "name"} | set(declared.domain)
-    named = epsilon == right or any(form in formula for form in (f"exp({epsilon})", f"e^{epsilon}"))
+    named = epsilon == _right(formula) or any(form in formula for form in (f"exp({epsilon})", f"e^{epsilon}"))
     named = named or (epsilon in known and epsilon.startswith("epsilon")) or ("epsilon" in epsilon and _within(epsilon, formula))
     if not named and epsilon == "epsilon":
         named = delta is None and not any(name.startswith("epsilon") for name in known)  # it cancels
     deltas = {name for name in known if name.startswith("delta")}
-    if (
-        not named
-        or (delta is None and deltas and "log(1/delta" in formula + str(declared.domain))
-        or (delta and deltas and delta not in deltas)
-    ):
-        return f"{promised[0]} is not what the formula bounds"
-    if (delta is None) == bool(deltas):
+    if epsilon.startswith("delta") or not named or (delta is None) == bool(deltas) or (delta is not None and delta not in deltas):
         return f"{promised[0]} is not what the formula bounds"
     return ""
 
@@ -166,10 +157,8 @@ def _leftover(words: str, declared: Declaration) -> int:
     count = 0
     for reference in _REFERENCE.findall(words):
         number = reference.split(" ")[-1]
-        if not (
-            declared.id.endswith(f"-{number}")
-            or any(_within(it, text) for it in (reference, number) for text in _beside(declared) if it != number or not number.isdigit())
-        ):
+        forms = [reference] if number.isdigit() else [reference, number]
+        if not declared.id.endswith(f"-{number}") and not any(_within(form, text) for form in forms for text in _beside(declared)):
             raise Unreadable(reference)
         count += 1
     for run in _runs(_REFERENCE.sub(" ; ", words).replace("N(0, ", " ; ")):
@@ -185,35 +174,15 @@ def _leftover(words: str, declared: Declaration) -> int:
 
 def _runs(words: str) -> list[str]:
     """Maximal pieces of a statement that are made of numbers, signs and symbols."""
-    words = words.replace("'s ", " ; ")
-    found: list[list[re.Match[str]]] = [[]]
-    last = 0
-    for match in _TOKEN.finditer(words):
-        broken = (
-            words[last : match.start()].strip()
-            or match[0] in ";:"
-            or (match[0] in ",." and words[match.end() : match.end() + 1] in ("", " "))
-        )
-        if match.lastgroup == "name" and not _NAMES.fullmatch(match[0]):
-            broken = True
-        if broken:
-            found.append([])
-        if match.lastgroup != "name" or _NAMES.fullmatch(match[0]):
-            if match[0] not in ";:" and not (
-                match[0] == "-" and words[match.end() : match.end() + 1].isalpha() and words[match.start() - 1].isalpha()
-            ):
-                found[-1].append(match)
-            else:
-                found.append([])
-        last = match.end()
+    words = re.sub(r"(?<=[a-z])'s\b|(?<=[A-Za-z])-(?=[A-Za-z])", " ; ", words)
+    words = re.sub(r"[A-Za-z]\w*'?\*?", lambda found: found[0] if _NAMES.fullmatch(found[0]) else ";", words)
     texts = []
-    for run in found:
-        if run:
-            text = _trimmed(words[run[0].start() : run[-1].end()])
-            while text.count("(") != text.count(")") and (text[0] in "()" or text[-1] in "()"):
-                text = _trimmed(text[1:] if text[0] in "()" else text[:-1])
-            if text:
-                texts.append(text)
+    for piece in re.split(r"[;:|~]|[,.](?= |$)", words):
+        text = _trimmed(piece)
+        while text.count("(") != text.count(")") and (text[0] in "()" or text[-1] in "()"):
+            text = _trimmed(text[1:] if text[0] in "()" else text[:-1])
+        if text:
+            texts.append(text)
     return texts
 
 

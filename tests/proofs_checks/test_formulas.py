@@ -128,7 +128,7 @@ def test_a_problem_names_the_difference(known):
     )
     assert "the statement's bound is 0.25 times the formula's" in statement_problem(wrong)
     wrong = dataclasses.replace(known["JT-16-repair"], statement="The game is (delta, epsilon)-DP for every T, p and choice of costs")
-    assert "begins with delta" in statement_problem(wrong)
+    assert "(delta, epsilon)-DP is not what the formula bounds" in statement_problem(wrong)
     wrong = dataclasses.replace(known["CM-05"], statement=known["CM-05"].statement.replace("multiple = 1", "multiple = 2"))
     assert "multiple = 2 is not the end of the domain" in statement_problem(wrong)
     assert "the audit tested approx:2,0.1" in audit_problem(known["JT-16"], "approx:2,0.1", {"epsilon": 1.0, "delta": 0.1})
