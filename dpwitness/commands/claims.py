@@ -26,7 +26,7 @@ KEPT = ("verdict", "evidence", "scope")  # of what a claim last came to
 def arguments(command: Command) -> None:
     """Declare the command."""
     claims = command("claims", "the papers' claims: list them, show one, check one or all")
-    actions = claims.add_subparsers(dest="action", metavar="list|show|check", required=True)
+    actions = claims.add_subparsers(dest="action", metavar="list|show|check|accept", required=True)
     for name, text in (("list", "every claim"), ("show", "one claim and its proof"), ("check", "settle one claim, or all")):
         action = actions.add_parser(name, help=text, description=text, epilog=claims.epilog, allow_abbrev=False)
         if name != "list":
@@ -42,11 +42,14 @@ def arguments(command: Command) -> None:
             action.add_argument("--report", metavar="DIR", help="write papers.md, papers.json, plots and witnesses, for all")
         action.add_argument("--json", action="store_true", help="print as JSON")
         coloring(action)
+    text = "record that the texts of claims were compared with their checks; needs a checkout of the project"
+    accept = actions.add_parser("accept", help=text, description=text, epilog=claims.epilog, allow_abbrev=False)
+    accept.add_argument("ids", metavar="ID", nargs="+", help="see `dpwitness claims list`")
 
 
 def run(args: argparse.Namespace) -> int:
-    """``dpwitness claims list|show ID|check ID|check all``."""
-    return {"list": _list, "show": _show, "check": _check}[args.action](args)
+    """``dpwitness claims list|show ID|check ID|check all|accept ID``."""
+    return {"list": _list, "show": _show, "check": _check, "accept": _accept}[args.action](args)
 
 
 def replay(args: argparse.Namespace, witness: Json) -> int:
@@ -119,6 +122,21 @@ def _show(args: argparse.Namespace) -> int:
         if text:
             print(f"  {name:<11} {text}")
     print("\n".join(f"  {line}".rstrip() for line in ["", *it.proof.splitlines()]))
+    return OK
+
+
+def _accept(args: argparse.Namespace) -> int:
+    import dpwitness.reports
+    from dpwitness.proofs_checks.engine.ledger import declaration
+    from dpwitness.proofs_checks.engine.texts import accept, differences, read_reviewed
+
+    file = Path(dpwitness.reports.__file__).parent / "published" / "claim-texts.json"
+    if not file.exists():
+        raise InvalidArgument(f"claims accept: {str(file)!r} does not exist: run it in a checkout of the project, after pip install -e .")
+    reviewed, claims = read_reviewed(file), [declaration(id) for id in args.ids]
+    for claim in claims:
+        print("\n".join(differences(claim, reviewed)) or f"{claim.id}: nothing changed")
+    accept(file, *claims)
     return OK
 
 

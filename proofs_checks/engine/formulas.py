@@ -15,13 +15,13 @@ from typing import Any
 from flint import arb, ctx
 
 from dpwitness.proofs_checks.engine.declaration import Declaration
+from dpwitness.proofs_checks.engine.readings import GIVEN
 
 _TOKEN = re.compile(r"\s*(?:(\d+\.?\d*|\.\d+)|([A-Za-z_]\w*'?\*?)|([-+*/^()|,]))")
-_BITS, _POINTS = 200, 8
-_NEAR, _LOOSE = 1e-6, 3e-3  # relative: to a check that encloses one number, and to the ends of one that encloses a range
-_DEFINED = re.compile(r"(?:^|[,:] |[Ww]ith |At |=> )([A-Za-z_]\w*) = ([^=<>:]+?)(?=, |:| makes | the | is | for | in |$)")
-_BOUND = re.compile(r"(at most|at least|bounded by|no larger than) ([^,;]+)")
-_PRIVATE = re.compile(r"(?:([\w'/]+)|\(((?:[^()]|\([^()]*\))+), (\w+)\))-DP")
+_NAME = re.compile(r"[A-Za-z_]\w*'?\*?")
+BITS, _POINTS = 200, 8
+NEAR, _LOOSE = 1e-6, 3e-3  # relative: to a check that encloses one number, and to the ends of one that encloses a range
+DEFINED = re.compile(r"(?:^|[,:] |[Ww]ith |At |=> )([A-Za-z_]\w*) = ([^=<>:]+?)(?=, |:| makes | the | is | for | in |$)")
 
 Value = Any  # an arb, or the tree of a definition until it is used
 
@@ -60,11 +60,9 @@ class _Tree:
 def _tokens(text: str) -> list[tuple[str, str]]:
     found, place = [], 0
     text = (
-        text.strip()
+        re.sub(r"\bn lambda\b|\blambda n\b(?!\^)", "n_lambda", text.strip().replace("|_2", "|"))
         .replace("log(p)", "log_p")
         .replace("log p", "log_p")
-        .replace("n lambda", "n_lambda")
-        .replace("lambda n", "n_lambda")
         .replace(" x epsilon", " * epsilon")
     )
     while place < len(text):
@@ -160,9 +158,11 @@ def evaluate(tree: _Tree, values: dict[str, Value]) -> Value:
         return arb(parts[0])
     if kind == "name":
         if parts[0] not in values:
-            if len(parts[0].rstrip("'*")) > 3 and parts[0] not in _GREEK:
+            if len(parts[0].rstrip("'*")) > 3 and parts[0].rstrip("'*") not in _GREEK:
                 raise Unreadable(parts[0])
             known = {"e": arb(1).exp(), "pi": arb.pi()}
+            if parts[0] == "n_lambda":
+                known["n_lambda"] = evaluate(_Tree("*", (_Tree("name", ("n",)), _Tree("name", ("lambda",)))), values)
             values[parts[0]] = known[parts[0]] if parts[0] in known else arb(random.Random(parts[0]).uniform(0.1, 0.9))
         if isinstance(values[parts[0]], _Tree):
             values[parts[0]] = evaluate(values[parts[0]], values)
@@ -225,33 +225,43 @@ class Formula:
 
 def read(declared: Declaration) -> Formula:
     """Return the formula of an entry, with the names that its statement defines. Raises Unreadable."""
-    head, *definitions = re.split(r", (?=[A-Za-z_]\w* = )", declared.formula)
+    text = declared.formula
+    for phrase, value in GIVEN.get(declared.id, {}).items():
+        if _NAME.fullmatch(phrase):
+            continue
+        if phrase not in text:
+            raise Unreadable(f"{phrase} is missing")
+        text = text.replace(phrase, f"({value})" if value else "")
+    if found := re.fullmatch(r"(\w+ = .+) => (.+)", text):
+        text = f"{found[2]}, {found[1]}"
+    head, *definitions = re.split(r", (?=[A-Za-z_]\w* = )", text)
     parts = re.split(r" (<=|=) ", head)
     if len(parts) != 3:
         raise Unreadable(declared.formula)
-    known = {name: parse(text) for name, text in GIVEN.get(declared.id, {}).items()}
-    known |= {name.replace("n lambda", "n_lambda"): _try(text) for name, text in _DEFINED.findall(declared.statement)}
-    for definition in definitions:
-        name, *forms = definition.split(" = ")
-        if len(forms) > 1:
-            raise Unreadable(definition)
-        known[name] = parse(forms[0])
-    trees = {name: tree for name, tree in known.items() if tree is not None}
-    return Formula(parse(parts[0]), parts[1], parse(parts[2]), trees)
+    if any(definition.count(" = ") > 1 for definition in definitions):
+        raise Unreadable(declared.formula)
+    return Formula(parse(parts[0]), parts[1], parse(parts[2]), symbols(declared))
 
 
-def _try(text: str) -> _Tree | None:
+def symbols(declared: Declaration) -> dict[str, _Tree]:
+    """Return the names that an entry defines, in its readings, its statement or its formula, with their expressions."""
+    found: dict[str, _Tree | None] = {}
+    printed = re.split(r", (?=[A-Za-z_]\w* = )", declared.formula)[1:]
+    if start := re.match(r"(\w+ = .+) => ", declared.formula):
+        printed.append(start[1])
+    definitions = [definition.split(" = ")[:2] for definition in printed]
+    for name, text in [*DEFINED.findall(declared.statement), *definitions]:
+        found[name.replace("n lambda", "n_lambda")] = attempt(text)
+    found |= {name: attempt(text) for name, text in GIVEN.get(declared.id, {}).items()}
+    return {name: tree for name, tree in found.items() if tree is not None}
+
+
+def attempt(text: str) -> _Tree | None:
+    """Return the tree of an expression, or None for other text."""
     try:
         return parse(text)
     except Unreadable:
         return None
-
-
-# Symbols that an entry's text takes from the text around it, or whose value its check's docstring gives.
-GIVEN: Mapping[str, Mapping[str, str]] = {
-    "JT-16-moderate": {"rho": "epsilon^2 / (4 log(1/delta))"},
-    "JT-19-repair": {"lambda": "R sqrt(8 T log(1/delta)) / epsilon"},
-}
 
 
 def formula_problem(declared: Declaration) -> str:
@@ -259,7 +269,7 @@ def formula_problem(declared: Declaration) -> str:
 
     An equation must hold at random points. An inequality must have, at random points of the box, the excess that the check encloses.
     """
-    with ctx.workprec(_BITS):
+    with ctx.workprec(BITS):
         formula = read(declared)
         if not declared.boxed and formula.relation != "=":
             raise Unreadable("its check takes no points")
@@ -268,7 +278,7 @@ def formula_problem(declared: Declaration) -> str:
             point = {name: _drawn(low, high, rng) for name, (low, high) in declared.domain.items()}
             found = float(formula.excess({name: arb(x) for name, x in point.items()}))
             if formula.relation == "=":
-                if not abs(found) <= _NEAR:
+                if not abs(found) <= NEAR:
                     return f"the sides differ by {found:.3g}"
                 seen += 1
                 continue
@@ -277,8 +287,8 @@ def formula_problem(declared: Declaration) -> str:
             if abs(ends.upper) > 1e12:
                 continue
             seen += 1
-            tight = ends.upper - ends.lower <= _NEAR * (1 + abs(ends.upper)) or ends.lower <= -1
-            near = (_NEAR if tight else _LOOSE) * abs(1 + ends.upper) + 1e-13  # of the ratio; balls of 53 bits round
+            tight = ends.upper - ends.lower <= NEAR * (1 + abs(ends.upper)) or ends.lower <= -1
+            near = (NEAR if tight else _LOOSE) * abs(1 + ends.upper) + 1e-13  # of the ratio; balls of 53 bits round
             if not min(abs(found - end) for end in (ends.lower, ends.upper)) <= near or (
                 ends.lower == -1 and abs(found - ends.upper) > near
             ):
@@ -295,82 +305,16 @@ def _drawn(low: float, high: float, rng: random.Random) -> float:
     return float(low * (high / low) ** share) if low > 0 else low + (high - low) * share ** rng.choice((2, 8, 24))
 
 
-def statement_problem(declared: Declaration) -> str:
-    """Return why a statement does not fit its formula; an empty text where it does.
-
-    "At most" needs a formula with ``<=``, whose right side has the value of the expression that follows. A promise of epsilon and delta
-    must be the formula's. Raises Unreadable for a statement that has any other number, operator or symbol, unless the formula has the same.
-    """
-    words, formula = declared.statement, declared.formula
-    head = re.split(r", (?=[A-Za-z_]\w* = )", formula)[0]
-    right = head.rpartition(" <= ")[2] if " <= " in head else ""
-    promised, bound = _PRIVATE.search(words), _BOUND.search(words)
-    if promised is None and bound is None:
-        raise Unreadable("neither a bound nor a privacy promise")
-    rest = words
-    if promised is not None:
-        epsilon, pair, delta = promised.groups()
-        named = right in _EPSILONS or any(form in formula for form in ("exp(epsilon)", "e^epsilon"))
-        if (delta or "delta") != "delta" or (pair or epsilon) not in _EPSILONS or ("delta" in formula) != (delta is not None) or not named:
-            return f"{promised[0]} is not what the formula bounds"
-        rest = rest.replace(promised[0], "")
-    if bound is not None:
-        if not right or bound[1] == "at least":
-            return f'"{bound[1]}" is not "<="'
-        told, problem = _bound_problem(declared, bound[2], right)
-        if problem:
-            return problem
-        rest = rest.replace(f"{bound[1]} {told}", "")
-    return _leftover(rest, declared)
-
-
-def _leftover(rest: str, declared: Declaration) -> str:
-    """Raise Unreadable if anything is left but words, quantifiers over the domain, and numbers of algorithms and witnesses of the entry."""
-    for name, (low, _) in declared.domain.items():
-        written = name.replace("n_lambda", "n lambda")
-        rest = re.sub(rf"for every {re.escape(written)}\b|for some {name}; the (?:theorem|paper) says {name} = {low:g}(?![\d.])", "", rest)
-    rest = re.sub(r"witness (W\d+)", lambda found: "" if declared.id.endswith(f"-{found[1]}") else found[0], rest)
-    for number in re.findall(r"Algorithm \d+|[Ee]quation \(\d+\)", rest):
-        if number not in declared.source:
-            raise Unreadable(number)
-        rest = rest.replace(number, "")
-    if re.search(r"\d|[-+*/<>=^]|\b(?:epsilon|delta|lambda|rho|sigma|zeta|kappa|log|exp|sqrt|at most|at least)\b", rest.replace("-", " ")):
-        raise Unreadable(rest)
-    return ""
-
-
-def _bound_problem(declared: Declaration, told: str, right: str) -> tuple[str, str]:
-    """The expression that a statement's bound begins with, and how its value differs from the formula's right side."""
-    terms = told.split(" ")
-    for count in range(len(terms), 0, -1):
-        text = " ".join(terms[:count])
-        tree = _try(text)
-        if tree is None:
-            continue
-        with ctx.workprec(_BITS):
-            definitions = {name: _try(value) for name, value in _DEFINED.findall(declared.statement)}
-            known = {name: found for name, found in definitions.items() if found is not None}
-            try:
-                values = [float(evaluate(side, dict(used))) for used in ({}, known) for side in (tree, parse(right))]
-            except Unreadable:
-                continue
-        same = values[0] == values[1] or abs(values[0] - values[1]) <= _NEAR * abs(values[1])
-        same = same or abs(values[2] - values[3]) <= _NEAR * abs(values[3])
-        return text, "" if same else f"the statement's bound is {values[2] / values[3]:.4g} times the formula's"
-    raise Unreadable(told)
-
-
-_EPSILONS = ("epsilon", "e", "epsilon_0/2", "multiple x epsilon")
-
 _SWAPS = {
-    "at most": "at least", "at least": "at most", "<=": ">=", ">=": "<=", "epsilon": "delta", "delta": "epsilon", "+": "-", "/": " ",
-    "log": "exp", "exp": "log",
+    "at most": "at least", "at least": "at most", "<=": ">=", ">=": "<=", "epsilon": "delta", "delta": "epsilon", "lambda": "sigma",
+    "+": "-", " - ": " + ", "/": " ", "^": " ", "log": "exp", "exp": "log", "sqrt": "log",
 }  # fmt: skip
+_CHANGED = re.compile(r"\d+\.\d+|\d+|" + "|".join(rf"\b{word}(?![a-z])" if word.isalpha() else re.escape(word) for word in _SWAPS))
 
 
 def text_mutants(text: str) -> Iterator[str]:
     """Each change of one number, relation, operator or quantity in a printed text."""
-    for match in re.finditer(r"\d+\.\d+|\d+|at most|at least|<=|>=|epsilon|delta|\+|/|log|exp\b", text):
+    for match in _CHANGED.finditer(text):
         word = match[0]
         changed = [_SWAPS[word]] if word in _SWAPS else [f"{float(word) * factor:g}" for factor in (2, 0.5) if float(word)]
         for new in changed:

@@ -129,7 +129,7 @@ def _constant(module: str, name: str) -> _Place | None:
     return None
 
 
-def _places(declared: Declaration) -> list[_Place]:
+def places(declared: Declaration) -> list[_Place]:
     """The check, and all functions, methods and constants of the claims' modules that it uses."""
     found: dict[tuple[str, str], _Place] = {}
     waiting = [_function(declared.function, True)]  # type: ignore[arg-type]
@@ -158,7 +158,7 @@ def _places(declared: Declaration) -> list[_Place]:
 
 def mutants(declared: Declaration) -> Iterator[tuple[Mutant, _Place, int, Any]]:
     """Every mutant of a claim's check, with its place, the number of its node, and what is put there."""
-    for place in _places(declared):
+    for place in places(declared):
         lines = inspect.getsource(sys.modules[place.module]).splitlines()
         parents = {child: node for node in ast.walk(place.tree) for child in ast.iter_child_nodes(node)}
         skipped = _never(place)
