@@ -55,7 +55,9 @@ def fragment(template: str, style: str, **values: Any) -> str:
     return _environment().get_template(template).render(style=Markup(_part(style)), **values)
 
 
-def render(template: str, *, pages: Sequence[tuple[str, str]] = (), here: str = "", styles: Sequence[str] = ("style.css",), **values: Any) -> str:
+def render(
+    template: str, *, pages: Sequence[tuple[str, str]] = (), here: str = "", styles: Sequence[str] = ("style.css",), **values: Any
+) -> str:
     """Return a page from its template and its style sheets, which are templates too.
 
     `pages` are those of the navigation, of which `here` is this one. The policy names hashes of what runs.

@@ -109,7 +109,9 @@ def _relative(path: str) -> str:
         tenths = [round(10 * float(word)) for word in re.findall(r"-?[\d.]+", part)]
         points = list(zip(tenths[::2], tenths[1::2], strict=True))
         steps = [(x - a, y - b) for (a, b), (x, y) in itertools.pairwise(points)]
-        places = ["".join(f"{'' if word < 0 and i else ' ' * i}{_tenth(word)}" for i, word in enumerate(pair)) for pair in (points[0], *steps)]
+        places = [
+            "".join(f"{'' if word < 0 and i else ' ' * i}{_tenth(word)}" for i, word in enumerate(pair)) for pair in (points[0], *steps)
+        ]
         lines = "".join(place if place[0] == "-" or i == 0 else f" {place}" for i, place in enumerate(places[1:]))
         written.append(f"M{places[0]}{'l' + lines if lines else ''}{'z' if 'z' in part else ''}")
     return "".join(written)

@@ -1,4 +1,4 @@
-"""Pictures of the overview as data for its template: positions in percent of the width, so that text and marks keep their size everywhere."""
+"""Pictures of the overview as data for its template: positions are percents of the width, so that marks keep their size."""
 
 from __future__ import annotations
 

@@ -13,7 +13,9 @@ from dpwitness.reports.site.sections import SECTIONS, SIGNS, Drawn
 
 _PART_OF = {"papers-checks": "papers"}  # pages that another section of the overview shows
 _QUESTION = "Does this implementation keep the privacy promise it makes?"
-_LEAD = "Published results of dpwitness: four papers, libraries of others, and its own errors. Every page names the command that computes it."
+_LEAD = (
+    "Published results of dpwitness: four papers, libraries of others, and its own errors. Every page names the command that computes it."
+)
 
 
 @dataclass(frozen=True, slots=True)

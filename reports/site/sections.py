@@ -69,7 +69,12 @@ def zoo(texts: Mapping[str, str]) -> Drawn | None:
         if parts[broken]
     ]
     keys = [("violated", "certified, violates the claim"), ("kept", "certified, not refuted"), ("truth", "the true value")]
-    return Drawn(charts, keys, "Lower bound over the claim (dashed line: the claim itself), logarithmic.", (str(len(rows)), "mechanisms of known privacy"))
+    return Drawn(
+        charts,
+        keys,
+        "Lower bound over the claim (dashed line: the claim itself), logarithmic.",
+        (str(len(rows)), "mechanisms of known privacy"),
+    )
 
 
 def papers(texts: Mapping[str, str]) -> Drawn | None:
@@ -86,20 +91,28 @@ def papers(texts: Mapping[str, str]) -> Drawn | None:
             if (verdict := verdicts.get(name)) not in SIGNS:
                 continue
             sign = SIGNS[verdict][0]
-            cell = Cell(link(row["claim"]).replace(".md#", ".html#"), verdict, sign, f"{name} {verdict.replace('-', ' ')}: {text(row['says'])}")
+            cell = Cell(
+                link(row["claim"]).replace(".md#", ".html#"), verdict, sign, f"{name} {verdict.replace('-', ' ')}: {text(row['says'])}"
+            )
             groups.setdefault(text(table.section), []).append(cell)
     if not groups:
         return None
     order = list(SIGNS)
     every = [cell.name for cells in groups.values() for cell in cells]
-    figures = [Cells(f"{title}: {len(cells)}", tuple(sorted(cells, key=lambda cell: order.index(cell.name)))) for title, cells in groups.items()]
+    figures = [
+        Cells(f"{title}: {len(cells)}", tuple(sorted(cells, key=lambda cell: order.index(cell.name)))) for title, cells in groups.items()
+    ]
     keys = [(name, f"{meaning}: {every.count(name)}") for name, (_, meaning) in SIGNS.items() if name in every]
-    return Drawn(figures, keys, "One square for each claim. Each opens the check behind the verdict.", (str(len(every)), "claims of papers, checked"))
+    return Drawn(
+        figures, keys, "One square for each claim. Each opens the check behind the verdict.", (str(len(every)), "claims of papers, checked")
+    )
 
 
 def libraries(texts: Mapping[str, str]) -> Drawn | None:
     """Certified bounds over claims: a labelled row for each violation, one row for each release's other calls."""
-    found = [(text(table.section), row) for table in tables(texts["third-party"]) if table.has("target", "claim", "values") for row in table.rows]
+    found = [
+        (text(table.section), row) for table in tables(texts["third-party"]) if table.has("target", "claim", "values") for row in table.rows
+    ]
     if not found:
         return None
     axis = LogAxis(0.01, 20.0)
@@ -117,7 +130,9 @@ def libraries(texts: Mapping[str, str]) -> Drawn | None:
         for release, marks in others.items()
         if marks
     )
-    sides = [Strips(f"{len(broken)} violated rows", tuple(s for _, s in sorted(broken, key=lambda p: -p[0])), axis.ticks(), axis.place(1.0))]
+    sides = [
+        Strips(f"{len(broken)} violated rows", tuple(s for _, s in sorted(broken, key=lambda p: -p[0])), axis.ticks(), axis.place(1.0))
+    ]
     sides.append(Strips(f"{len(found) - len(broken)} other rows, by release", rest, axis.ticks(), axis.place(1.0)))
     keys = [("violated", "violated by the values"), ("bits", "violated by float bits only"), ("kept", "no violation found")]
     caption = (
@@ -137,17 +152,35 @@ def figures(texts: Mapping[str, str]) -> Drawn | None:
     height, top = 240, 0.6
     shapes = {"std": "other", "scale": "other", "gamma": "kept", "LR": "truth-dot"}
     marks = [
-        Mark(across(0, 1) + (p / top - 0.5) * 88.0, down(o, top, height), shapes[last], f"{row['problem']}, {text(row['method'])}: paper {p:g}, here {o:g}")
+        Mark(
+            across(0, 1) + (p / top - 0.5) * 88.0,
+            down(o, top, height),
+            shapes[last],
+            f"{row['problem']}, {text(row['method'])}: paper {p:g}, here {o:g}",
+        )
         for row, p, o in pairs
         if (last := text(row["method"]).split()[-1]) in shapes
     ]
     levels = tuple((down(level, top, height), f"{level:g}") for level in (0.0, 0.2, 0.4, 0.6))
     ticks = tuple((across(0, 1) + (level / top - 0.5) * 88.0, f"{level:g}") for level in (0.0, 0.2, 0.4, 0.6))
     left, right = ticks[0][0], ticks[-1][0]
-    plot = Plot("Test error here (upwards) against the paper's (to the right)", height, tuple(marks), levels, ticks=ticks, diagonal=(left, levels[0][0], right, levels[-1][0]))
+    plot = Plot(
+        "Test error here (upwards) against the paper's (to the right)",
+        height,
+        tuple(marks),
+        levels,
+        ticks=ticks,
+        diagonal=(left, levels[0][0], right, levels[-1][0]),
+    )
     keys = [("other", "noise as printed"), ("kept", "noise that keeps the promise"), ("truth-dot", "without noise")]
     caption = f"{len(marks)} test errors of {len({row['problem'] for row, _, _ in pairs})} problems. On the diagonal both agree."
-    return Drawn([plot], keys, caption, (str(len({t.section for t in tables(texts['reproductions']) if t.section})), "published figures, computed again"), broad=False)
+    return Drawn(
+        [plot],
+        keys,
+        caption,
+        (str(len({t.section for t in tables(texts["reproductions"]) if t.section})), "published figures, computed again"),
+        broad=False,
+    )
 
 
 def power(texts: Mapping[str, str]) -> Drawn | None:
@@ -162,7 +195,7 @@ def power(texts: Mapping[str, str]) -> Drawn | None:
     marks, bars = list[Mark](), list[tuple[float, float, float]]()
     for i, (name, found) in enumerate(cases):
         x, places = across(i, len(cases)), [down(v, top, height) for v in found]
-        bars.append((x, *places))
+        bars.append((x, places[0], places[1]))
         for shape, place, budget, v in zip(("small", "large"), places, budgets, found, strict=True):
             marks.append(Mark(x, place, shape, f"{name}: {v:g} with {budget} runs"))
     levels = tuple((down(level, top, height), f"{level:g}") for level in (0.0, 0.5, 1.0, 1.5) if level <= top)
@@ -192,7 +225,11 @@ def canaries(texts: Mapping[str, str]) -> Drawn | None:
         largest = max(largest, (case, found, truth), key=lambda each: each[1] / each[2] if each[2] else 0.0)
     if not strips:
         return None
-    chart = Strips("Certified epsilon from one run of a training", tuple(Strip(case, tuple(marks)) for case, marks in strips.items()), axis.ticks((1, 2, 5)))
+    chart = Strips(
+        "Certified epsilon from one run of a training",
+        tuple(Strip(case, tuple(marks)) for case, marks in strips.items()),
+        axis.ticks((1, 2, 5)),
+    )
     keys = [("large", "certified, by a Gaussian curve"), ("small", "certified, by (epsilon, delta)"), ("truth", "the true epsilon")]
     caption = f"Logarithmic. The largest share: {figure(largest[1], 3)} of {figure(largest[2], 3)}, by {largest[0]}."
     share = f"{100 * largest[1] / largest[2]:.0f} %" if largest[2] else "-"
@@ -214,11 +251,17 @@ def trust(texts: Mapping[str, str]) -> Drawn | None:
     happened = sum(int(value(row["counted"])) for row in never)
     kept = [row for _, row in found if "missed" not in row.get("", "")]
     caption = (
-        f"Each dot is a measured rate with its exact 95 % interval; the dashed line is the stated rate. {len(kept)} of {len(found)} rows agree "
-        f"with the statement. {len(never)} rows count errors that must never happen: {happened} in {tried:,} trials."
+        f"Each dot is a measured rate with its exact 95 % interval; the dashed line is the stated rate. {len(kept)} of {len(found)} rows "
+        f"agree with the statement. {len(never)} rows count errors that must never happen: {happened} in {tried:,} trials."
     )
     plots = [_rates(title, stated, rows) for (title, stated), rows in groups.items()]
-    return Drawn(plots, [("dot", "measured rate"), ("missed", "measured rate that chance does not explain")], caption, (f"{len(kept)} of {len(found)}", "error rates as stated"), broad=False)
+    return Drawn(
+        plots,
+        [("dot", "measured rate"), ("missed", "measured rate that chance does not explain")],
+        caption,
+        (f"{len(kept)} of {len(found)}", "error rates as stated"),
+        broad=False,
+    )
 
 
 def _rates(title: str, stated: str, rows: Sequence[Mapping[str, str]]) -> Plot:
@@ -235,7 +278,9 @@ def _rates(title: str, stated: str, rows: Sequence[Mapping[str, str]]) -> Plot:
         marks.append(Mark(x, down(rate, top, height), shape, f"{text(row['case'])}: {row['counted']}"))
     bottom, stated_at = down(0.0, top, height), down(level, top, height)
     levels = ((bottom, "0" if bottom - stated_at > 12 else ""), (stated_at, f"{level:g}"))
-    return Plot(f"{title}, {stated}: {len(rows)} row{'s' * (len(rows) != 1)}", height, tuple(marks), levels, down(level, top, height), tuple(bars))
+    return Plot(
+        f"{title}, {stated}: {len(rows)} row{'s' * (len(rows) != 1)}", height, tuple(marks), levels, down(level, top, height), tuple(bars)
+    )
 
 
 SECTIONS: Mapping[str, Callable[[Mapping[str, str]], Drawn | None]] = {

@@ -69,7 +69,11 @@ def _agreement(right: int, wrong: int) -> str:
     if not right + wrong:
         return "The true privacy of no target is known from analysis."
     known = f"The true privacy of {_plural(right + wrong, 'target')} is known from analysis"
-    return f"{known}: all verdicts agree with it." if not wrong else f"{known}: {_plural(right, 'verdict')} agree{'s' * (right == 1)}, {wrong} do{'es' * (wrong == 1)} not."
+    return (
+        f"{known}: all verdicts agree with it."
+        if not wrong
+        else f"{known}: {_plural(right, 'verdict')} agree{'s' * (right == 1)}, {wrong} do{'es' * (wrong == 1)} not."
+    )
 
 
 def _introduction(found: Found, by_library: Mapping[str, Sequence[Found]]) -> list[str]:
@@ -79,8 +83,8 @@ def _introduction(found: Found, by_library: Mapping[str, Sequence[Found]]) -> li
     right, wrong = (sum(row["right"] is is_right for row in rows) for is_right in (True, False))
     return [
         f"{_plural(len(rows), 'target')} of {_plural(len(by_library), 'release')}, each run in its own interpreter. {len(value)} "
-        f"{'is' if len(value) == 1 else 'are'} refuted at the level of values, {len(bits)} more at the level of float bits only; for the other "
-        f"{len(rows) - len(value) - len(bits)} nothing was found. {_agreement(right, wrong)}",
+        f"{'is' if len(value) == 1 else 'are'} refuted at the level of values, {len(bits)} more at the level of float bits only; for the "
+        f"other {len(rows) - len(value) - len(bits)} nothing was found. {_agreement(right, wrong)}",
         "Each row is an observation that can be made again: one release, one call, one claim, one neighbouring relation, one pair of "
         "datasets. It is no judgement on a library, and a row where nothing was found proves no privacy. Where a library's documentation "
         "does not say which relation its parameter is meant for, both were tried, and a refuted row says so.",
