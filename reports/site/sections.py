@@ -211,29 +211,29 @@ def power(texts: Mapping[str, str]) -> Drawn | None:
 
 
 def canaries(texts: Mapping[str, str]) -> Drawn | None:
-    """Certified against true epsilon of ideal canaries, by either kind of claim."""
+    """Certified against true epsilon of ideal canaries, by either kind of claim; a chart for each number of canaries."""
     rows = [row for table in tables(texts["canaries"]) if table.has("case", "measured", "ceiling") for row in table.rows]
-    axis, strips = LogAxis(0.15, 10.0), dict[str, list[Mark]]()
-    largest = ("", 0.0, 0.0)
+    axis, charts = LogAxis(0.15, 10.0), dict[str, dict[str, list[Mark]]]()
+    shares = list[tuple[float, str]]()
     for row in rows:
         case, _, kind = text(row["case"]).partition(": ")
-        truth, found = value(case.partition("epsilon =")[2]), value(row["measured"])
-        if math.isnan(truth) or math.isnan(found):
+        group, _, label = case.partition(", ")
+        truth, found = value(label.partition("=")[2]), value(row["measured"])
+        if not (truth > 0 and math.isfinite(found)):
             continue
-        strips.setdefault(case, [Mark(axis.place(truth), MIDDLE, "truth", f"{case}: truth")])
-        strips[case].append(Mark(axis.place(found), MIDDLE, "large" if "curve" in kind else "small", f"{case}: {found:g} by {kind}"))
-        largest = max(largest, (case, found, truth), key=lambda each: each[1] / each[2] if each[2] else 0.0)
-    if not strips:
+        marks = charts.setdefault(group, {}).setdefault(label, [Mark(axis.place(truth), MIDDLE, "truth", f"{case}: truth")])
+        marks.append(Mark(axis.place(found), MIDDLE, "large" if "curve" in kind else "small", f"{case}: {found:g} by {kind}"))
+        shares.append((found / truth, f"{found:g} of {truth:g}, with {group}"))
+    if not charts:
         return None
-    chart = Strips(
-        "Certified epsilon from one run of a training",
-        tuple(Strip(case, tuple(marks)) for case, marks in strips.items()),
-        axis.ticks((1, 2, 5)),
-    )
+    figures = [
+        Strips(group, tuple(Strip(label, tuple(marks)) for label, marks in strips.items()), axis.ticks((1, 2, 5)))
+        for group, strips in charts.items()
+    ]
     keys = [("large", "certified, by a Gaussian curve"), ("small", "certified, by (epsilon, delta)"), ("truth", "the true epsilon")]
-    caption = f"Logarithmic. The largest share: {figure(largest[1], 3)} of {figure(largest[2], 3)}, by {largest[0]}."
-    share = f"{100 * largest[1] / largest[2]:.0f} %" if largest[2] else "-"
-    return Drawn([chart], keys, caption, (share, "of the true epsilon, at best, from one training run"), broad=False)
+    share, where = max(shares)
+    caption = f"Epsilon on a logarithmic axis. The largest share of the true epsilon is {where}."
+    return Drawn(figures, keys, caption, (f"{100 * share:.0f} %", "of the true epsilon, at best, from one training run"))
 
 
 def trust(texts: Mapping[str, str]) -> Drawn | None:
