@@ -48,6 +48,8 @@ def _walk(tokens: list[Token], pictures: Pictures, taken: dict[str, int], moved:
         elif token.type == "table_open":
             token.attrSet("class", "sortable")
         elif token.type in ("html_block", "html_inline"):
+            if token.type == "html_inline" and i + 1 < len(tokens) and tokens[i + 1].content == "</a>":  # an anchor comes as two tokens
+                token.content, tokens[i + 1].content = f"{token.content}</a>", ""
             _tamed(token)
         elif token.type == "link_open":
             file, _, place = str(token.attrGet("href") or "").partition("#")

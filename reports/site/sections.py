@@ -255,13 +255,8 @@ def trust(texts: Mapping[str, str]) -> Drawn | None:
         f"agree with the statement. {len(never)} rows count errors that must never happen: {happened} in {tried:,} trials."
     )
     plots = [_rates(title, stated, rows) for (title, stated), rows in groups.items()]
-    return Drawn(
-        plots,
-        [("dot", "measured rate"), ("missed", "measured rate that chance does not explain")],
-        caption,
-        (f"{len(kept)} of {len(found)}", "error rates as stated"),
-        broad=False,
-    )
+    keys = [("dot", "measured rate"), ("missed", "measured rate that chance does not explain")]
+    return Drawn(plots, keys, caption, (f"{len(kept)} of {len(found)}", "error rates as stated"))
 
 
 def _rates(title: str, stated: str, rows: Sequence[Mapping[str, str]]) -> Plot:

@@ -84,6 +84,16 @@ def test_every_page_has_its_section_and_pictures(sections):
         assert "nan" not in re.findall(r'="(nan|inf)', text), name
 
 
+def test_every_link_to_a_place_in_a_published_page_finds_it():
+    texts = {file.name: file.read_text(encoding="utf-8") for file in PUBLISHED.glob("*.html")}
+    places = {name: set(re.findall(r' id="([^"]+)"', text)) for name, text in texts.items()}
+    for name, text in texts.items():
+        links = {link.partition("#") for link in re.findall(r'<a [^>]*href="([\w.-]*#[^"]+)"', text)}
+        lost = sorted(place for file, _, place in links if unescape(place) not in places[file or name])
+        assert not lost, (name, lost[:5])
+    assert len(re.findall(r'href="papers-checks\.html#', texts["papers.html"])) > 100
+
+
 def test_a_page_with_other_columns_is_shown_by_its_first_paragraph(tmp_path):
     names = [name for name, _, _ in PAGES if name not in ("zoo", "papers-checks")]
     for name in names:
