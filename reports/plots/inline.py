@@ -86,12 +86,12 @@ def _attributes(tag: str, node: ElementTree.Element, ids: dict[str, str]) -> dic
 
 def _plain(tag: str, found: dict[str, str]) -> dict[str, str]:
     """Without what the page's style says for all pictures."""
+    if "d" in found and not set(found["d"]) - set("MLz -.0123456789\n"):
+        found["d"] = _relative(found["d"])
     if found.get("stroke") == "var(--line)" and tag == "path" and found.get("fill") == "none":
         return {"class": "grid", "d": found["d"]}
     if tag == "use":
         found = {key: value for key, value in found.items() if not key.startswith("stroke")}
-    if "d" in found and not set(found["d"]) - set("MLz -.0123456789\n"):
-        found["d"] = _relative(found["d"])
     usual = {"stroke-linejoin": "miter", "stroke-linecap": "square", "font-size": "9px"}
     return {key: value for key, value in found.items() if usual.get(key) != value}
 
