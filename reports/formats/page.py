@@ -44,10 +44,12 @@ def _walk(tokens: list[Token], pictures: Pictures, taken: dict[str, int], moved:
     """Mend the tokens in place: ids of headings, classes of tables, foreign HTML as text, links to pages, pictures."""
     for i, token in enumerate(tokens):
         if token.type == "heading_open":
-            token.attrSet("id", _slug(tokens[i + 1].content, taken))
+            token.attrSet("id", heading_id(tokens[i + 1].content, taken))
         elif token.type == "table_open":
             token.attrSet("class", "sortable")
         elif token.type in ("html_block", "html_inline"):
+            if token.type == "html_inline" and i + 1 < len(tokens) and tokens[i + 1].content == "</a>":  # an anchor comes as two tokens
+                token.content, tokens[i + 1].content = f"{token.content}</a>", ""
             _tamed(token)
         elif token.type == "link_open":
             file, _, place = str(token.attrGet("href") or "").partition("#")
@@ -55,7 +57,7 @@ def _walk(tokens: list[Token], pictures: Pictures, taken: dict[str, int], moved:
         elif token.type == "image":
             found = pictures(str(token.attrGet("src") or ""))
             if found is not None:
-                name = _slug(token.content, taken)
+                name = heading_id(token.content, taken)
                 token.type, token.tag, token.children = "html_inline", "", None
                 token.content = f"<figure>{inline_svg(found, name, token.content)}</figure>"
                 continue
@@ -70,8 +72,9 @@ def _tamed(token: Token) -> None:
         token.type = "text"
 
 
-def _slug(text: str, taken: dict[str, int]) -> str:
-    """The id of a heading, as forges make it, and once in a page."""
+def heading_id(text: str, taken: dict[str, int] | None = None) -> str:
+    """Return the id of a heading, as forges make it; `taken` counts the ids of a page, which are used once."""
     plain = re.sub(r"[^\w\- ]", "", text.lower()).replace(" ", "-") or "part"
+    taken = {} if taken is None else taken
     taken[plain] = taken.get(plain, -1) + 1
     return f"{plain}-{taken[plain]}" if taken[plain] else plain

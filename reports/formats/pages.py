@@ -55,9 +55,14 @@ def fragment(template: str, style: str, **values: Any) -> str:
     return _environment().get_template(template).render(style=Markup(_part(style)), **values)
 
 
-def render(template: str, *, pages: Sequence[tuple[str, str]] = (), here: str = "", **values: Any) -> str:
-    """A page from its template; `pages` are those of the navigation, of which `here` is this one. The policy names hashes of what runs."""
-    style, script = _part("style.css"), _part("script.js")
+def render(
+    template: str, *, pages: Sequence[tuple[str, str]] = (), here: str = "", styles: Sequence[str] = ("style.css",), **values: Any
+) -> str:
+    """Return a page from its template and its style sheets, which are templates too.
+
+    `pages` are those of the navigation, of which `here` is this one. The policy names hashes of what runs.
+    """
+    style, script = "\n".join(map(_part, styles)), _part("script.js")
     policy = "; ".join(
         [
             "default-src 'none'",

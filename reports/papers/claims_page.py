@@ -23,7 +23,14 @@ PAPERS: Json = tomllib.loads((Path(__file__).parent / "papers.toml").read_text(e
 
 CHECKS = "papers-checks.md"
 _HEAD = ("claim", "says", "for", "found", "rests on")
-_ORDER = ("FAILS", "UNDERSPECIFIED", "VACUOUS", "INCONCLUSIVE", "NOT_REFUTED", "HOLDS", "HOLDS_TIGHT")
+_COUNTED = (  # verdicts, and what is said of one claim and of several
+    (("HOLDS", "HOLDS_TIGHT"), "holds", "hold"),
+    (("FAILS",), "is false", "are false"),
+    (("UNDERSPECIFIED",), "leaves a constant open", "leave a constant open"),
+    (("VACUOUS",), "is true but says nothing at practical sizes", "are true but say nothing at practical sizes"),
+    (("NOT_REFUTED",), "was measured and not refuted", "were measured and not refuted"),
+    (("INCONCLUSIVE",), "could not be settled", "could not be settled"),
+)
 _LEGEND = (
     "FAILS: there is a counterexample, which can be replayed. HOLDS: proved, for the values that the row names; tight where the promise is "
     "reached. UNDERSPECIFIED: the claim leaves a constant open; the smallest that works is computed. VACUOUS: true, but says nothing at "
@@ -38,12 +45,10 @@ _RESTS = (
 
 def page(findings: Sequence[Finding]) -> str:
     """Markdown of the whole report, from the JSON of all findings."""
-    words = [str(f["verdict"]) for f in findings]
-    tally = ", ".join(f"{words.count(word)} {_words(word)}" for word in _ORDER if word in words)
     lines = [
         "# The papers' claims, checked",
         "",
-        f"**{len(findings)} claims: {tally}.** {scopes(findings)}",
+        f"**{tally(findings)}** {scopes(findings)}",
         "",
         _LEGEND,
         "",
@@ -87,7 +92,7 @@ def _paper(prefix: str, paper: Mapping[str, Any], findings: Sequence[Finding]) -
 
 def checks_page(findings: Sequence[Finding]) -> str:
     """Markdown of every check: what was shown, how, where, and why it decides."""
-    lines = ["# The checks behind the papers' claims", "", "The page of results is [papers.md](papers.md).", ""]
+    lines = ["# The checks behind the papers' claims", "", "Each check decides one claim of [the page of results](papers.md).", ""]
     for found in findings:
         lines += _card(found)
     return "\n".join(lines).rstrip() + "\n"
@@ -108,6 +113,25 @@ def _row(found: Finding, findings: Sequence[Finding]) -> tuple[str, ...]:
     )
 
 
+def tally(findings: Sequence[Finding]) -> str:
+    """Return a sentence that counts the claims by verdict.
+
+    Examples
+    --------
+    >>> tally([{"verdict": "HOLDS"}, {"verdict": "HOLDS_TIGHT"}, {"verdict": "FAILS"}])
+    '3 claims: 2 hold (1 of them reaches its promise) and 1 is false.'
+    """
+    words = [str(f["verdict"]) for f in findings]
+    parts = []
+    for verdicts, one, several in _COUNTED:
+        if found := sum(map(words.count, verdicts)):
+            parts.append(f"{found} {one if found == 1 else several}")
+            if tight := words.count("HOLDS_TIGHT") * ("HOLDS_TIGHT" in verdicts):
+                parts[-1] += f" ({tight} of them {'reaches its' if tight == 1 else 'reach their'} promise)"
+    listed = " and ".join(part for part in (", ".join(parts[:-1]), *parts[-1:]) if part)
+    return f"{len(findings)} claim{'s' * (len(findings) != 1)}: {listed or 'none was checked'}."
+
+
 def scopes(findings: Sequence[Finding]) -> str:
     """How many claims are settled, how far, and by what: counted from the findings."""
     settled = [(f["scope"], f["evidence"]) for f in findings if f["verdict"] not in ("INCONCLUSIVE", "NOT_REFUTED")]
@@ -115,7 +139,7 @@ def scopes(findings: Sequence[Finding]) -> str:
     for scope, where in _SCOPES.items():
         for grade, how in _GRADES.items():
             if count := settled.count((scope, grade)):
-                said.append(f"{count} {'are settled ' if not said else ''}{how} {where}")
+                said.append(f"{count} {'' if said else 'is settled ' if count == 1 else 'are settled '}{how} {where}")
     return f"{'; '.join(said)}." if said else "None is settled."
 
 
@@ -151,7 +175,7 @@ def _card(found: Finding) -> list[str]:
     facts = [
         ("source", prose(found["source"])),
         ("claim", prose(found["statement"])),
-        ("formula", code(found["formula"])),
+        ("formula", _formula(found["formula"])),
         ("domain", prose(domain)),
         ("checked for", prose(ranges(found))),
         ("scope", prose(found["scope"] + (f", {100 * undecided:.3g} % undecided" if undecided else ""))),
@@ -199,6 +223,12 @@ def write(findings: Sequence[Finding], folder: Path | str) -> Path:
 
 def _drawn(findings: Sequence[Finding]) -> bool:
     return any(f.get("reached") for f in findings)
+
+
+def _formula(text: Any) -> str:
+    """Return a formula as a code span: unlike texts from outside, a claim's formula may hold a "<" there."""
+    clean = " ".join(str(text).split()).replace("`", "'")
+    return f"`{clean}`" if clean else ""
 
 
 def _value(value: Any) -> str:

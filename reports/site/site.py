@@ -15,6 +15,7 @@ from dpwitness.reports.formats.html import html
 from dpwitness.reports.formats.markdown import markdown
 from dpwitness.reports.formats.page import page
 from dpwitness.reports.plots.album import Album
+from dpwitness.reports.site.overview import overview
 from dpwitness.reports.words.summary import family
 
 PAGES = (  # of the navigation; those whose file is there
@@ -60,7 +61,7 @@ def build(folder: Path | str) -> list[Path]:
 
     with all_together(place) as draft:
         texts = {name: (place / f"{name}.md").read_text(encoding="utf-8") for name, _, _ in there}
-        write_text(draft / "index.html", page("dpwitness: published results", _index(there, texts), pages=pages, here="index.html"))
+        write_text(draft / "index.html", overview(there, texts, pages))
         for name, text in texts.items():
             title, here = text.splitlines()[0].lstrip("# "), f"{name}.html"
             if name in AUDITS:
@@ -90,22 +91,6 @@ def publish_zoo(report: Path | str, folder: Path | str) -> None:
     text = markdown(entries_of(document), **head, together=family(document["results"]), overview=None)
     write_text(place / "zoo.md", text)
     write_json(place / "zoo.json", document)
-
-
-def _index(there: Sequence[tuple[str, str, str]], texts: dict[str, str]) -> str:
-    """What there is, and what each page says first."""
-    lines = ["# Does this implementation keep the privacy promise it makes?", ""]
-    told = "Results that dpwitness publishes: about itself, four papers and the libraries of others. Each page names its command."
-    lines += [told, ""]
-    for name, label, told in there:
-        lines += [f"## [{label}]({name}.md): {told}", "", _first(texts[name]), ""]
-    return "\n".join(lines)
-
-
-def _first(text: str) -> str:
-    """The first paragraph below the title."""
-    parts = [part for part in text.split("\n\n") if part.strip() and not part.startswith(("#", "|", "!", "<", "    ", "- "))]
-    return parts[0] if parts else ""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -60,15 +60,31 @@ def page(found: Found) -> str:
     return "\n\n".join(blocks) + "\n"
 
 
+def _plural(found: int, noun: str) -> str:
+    return f"{found:,} {noun}{'s' * (found != 1)}"
+
+
+def _agreement(right: int, wrong: int) -> str:
+    """Return a sentence on the verdicts whose truth is known."""
+    if not right + wrong:
+        return "The true privacy of no target is known from analysis."
+    known = f"The true privacy of {_plural(right + wrong, 'target')} is known from analysis"
+    return (
+        f"{known}: all verdicts agree with it."
+        if not wrong
+        else f"{known}: {_plural(right, 'verdict')} agree{'s' * (right == 1)}, {wrong} do{'es' * (wrong == 1)} not."
+    )
+
+
 def _introduction(found: Found, by_library: Mapping[str, Sequence[Found]]) -> list[str]:
     rows, settings = found["rows"], found["settings"]
     value = [row for row in rows if row["verdict"] == "VIOLATED"]
     bits = [row for row in rows if row["verdict"] != "VIOLATED" and row["bit_verdict"] == "VIOLATED"]
     right, wrong = (sum(row["right"] is is_right for row in rows) for is_right in (True, False))
     return [
-        f"{len(rows)} targets of {len(by_library)} releases, each run in an interpreter of its own. {len(value)} are refuted at the level "
-        f"of values, {len(bits)} more at the level of float bits only; for {len(rows) - len(value) - len(bits)} nothing was found. Where "
-        f"the true privacy is known from analysis, {right} verdicts agree with it and {wrong} do not.",
+        f"{_plural(len(rows), 'target')} of {_plural(len(by_library), 'release')}, each run in its own interpreter. {len(value)} "
+        f"{'is' if len(value) == 1 else 'are'} refuted at the level of values, {len(bits)} more at the level of float bits only; for the "
+        f"other {len(rows) - len(value) - len(bits)} nothing was found. {_agreement(right, wrong)}",
         "Each row is an observation that can be made again: one release, one call, one claim, one neighbouring relation, one pair of "
         "datasets. It is no judgement on a library, and a row where nothing was found proves no privacy. Where a library's documentation "
         "does not say which relation its parameter is meant for, both were tried, and a refuted row says so.",

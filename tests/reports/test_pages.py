@@ -87,6 +87,16 @@ def test_the_order_of_the_page(found):
     assert {link[1:] for link in seen.links if link.startswith("#")} <= set(seen.ids)
 
 
+def test_the_words_of_a_report_are_explained(found):
+    """Heads have a tooltip, and a list explains the words of the cards for readers without a mouse."""
+    shown = made(found)
+    assert re.search(r'<th scope="col" title="[^"]+">detectable</th>', shown) and re.search(
+        r'<th scope="col" title="[^"]+">limit</th>', shown
+    )
+    listed = shown.partition('<details class="meanings">')[2].partition("</details>")[0]
+    assert "guess D0" in listed and "right and wrong" in listed and listed.count("<li>") > 4
+
+
 def test_nothing_from_outside_runs_or_is_fetched(found):
     page_of = made(found)
     seen = Seen(page_of)

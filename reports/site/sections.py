@@ -1,0 +1,289 @@
+"""Sections of the overview: for each published page a sentence that counts, and a picture; all numbers come from the page's own text."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from statistics import median
+
+from dpwitness.mechanisms.terms.notions.parsing import parse_claim
+from dpwitness.reports.formats.page import heading_id
+from dpwitness.reports.formats.pages import text
+from dpwitness.reports.site.charts import Cell, Cells, Figure, LogAxis, Mark, Plot, Strip, Strips, across, down
+from dpwitness.reports.site.reading import link, tables, value
+from dpwitness.reports.words.wording import figure
+
+MIDDLE = 10  # pixels from the top of a strip to its axis
+SIGNS = {  # of a claim's verdict: a sign and its meaning
+    "fails": ("\u00d7", "false, with a counterexample"),
+    "underspecified": ("?", "leaves a constant open"),
+    "vacuous": ("\u2013", "true, but says nothing at practical sizes"),
+    "inconclusive": ("!", "not settled"),
+    "not-refuted": ("\u25cb", "measured, and not refuted"),
+    "holds": ("\u2713", "holds"),
+    "holds-tight": ("=", "holds, and the promise is reached"),
+}
+Key = tuple[str, str]  # a shape, or a sign for squares, and its meaning
+
+
+@dataclass(frozen=True, slots=True)
+class Drawn:
+    """What a section shows below its first sentence: pictures, what their marks mean, a caption, and a number for the head of the page."""
+
+    figures: Sequence[Figure]
+    keys: Sequence[Key]
+    caption: str
+    tile: tuple[str, str]
+    broad: bool = True
+
+
+def ratio(row: Mapping[str, str], certified: str = "certified") -> float:
+    """Return the certified bound over the claimed parameter."""
+    return value(row[certified]) / parse_claim(text(row["claim"])).parameter
+
+
+def times(found: float) -> str:
+    """Return a multiple of the claim in words."""
+    return "no bound" if math.isinf(found) else f"{found:#.3g} \u00d7"
+
+
+def zoo(texts: Mapping[str, str]) -> Drawn | None:
+    """Certified and true privacy loss over the claim, for every mechanism of the zoo."""
+    needed = ("audit", "claim", "expected", "verdict", "certified")
+    rows = [row for table in tables(texts["zoo"]) if table.has(*needed) for row in table.rows]
+    if not rows:
+        return None
+    axis = LogAxis(0.3, 15.0)
+    parts: dict[bool, list[tuple[float, Strip]]] = {True: [], False: []}
+    for row in rows:
+        broken, found = "VIOLATED" in row["verdict"], ratio(row)
+        truth = value(row["expected"].partition("=")[2]) / parse_claim(text(row["claim"])).parameter
+        name = text(row["audit"])
+        marks = [Mark(axis.place(truth), MIDDLE, "truth", f"{name}: truth {times(truth)}")] if not math.isnan(truth) else []
+        marks.append(Mark(axis.place(found), MIDDLE, "violated" if broken else "kept", f"{name}: certified {times(found)}"))
+        parts[broken].append((found, Strip(name, tuple(marks), times(found), "zoo.html" + link(row["audit"]))))
+    charts = [
+        Strips(title, tuple(strip for _, strip in sorted(parts[broken], key=lambda pair: -pair[0])), axis.ticks((1, 3)), axis.place(1.0))
+        for broken, title in ((True, f"{len(parts[True])} violate their claim"), (False, f"{len(parts[False])} are not refuted"))
+        if parts[broken]
+    ]
+    keys = [("violated", "certified, violates the claim"), ("kept", "certified, not refuted"), ("truth", "the true value")]
+    return Drawn(
+        charts,
+        keys,
+        "Lower bound over the claim (dashed line: the claim itself), logarithmic.",
+        (str(len(rows)), "mechanisms of known privacy"),
+    )
+
+
+def papers(texts: Mapping[str, str]) -> Drawn | None:
+    """One square for each claim, colored by its verdict, with a link to its check."""
+    verdicts = {}
+    for line in texts.get("papers-checks", "").splitlines():
+        if line.startswith("#### "):
+            name, _, word = text(line[5:]).rpartition(": ")
+            verdicts[name] = word.replace(" ", "-")
+    groups: dict[str, list[Cell]] = {}
+    for table in tables(texts["papers"]):
+        for row in table.rows if table.has("claim", "says") else ():
+            name = text(row["claim"])
+            if (verdict := verdicts.get(name)) not in SIGNS:
+                continue
+            sign = SIGNS[verdict][0]
+            cell = Cell(
+                link(row["claim"]).replace(".md#", ".html#"), verdict, sign, f"{name} {verdict.replace('-', ' ')}: {text(row['says'])}"
+            )
+            groups.setdefault(text(table.section), []).append(cell)
+    if not groups:
+        return None
+    order = list(SIGNS)
+    every = [cell.name for cells in groups.values() for cell in cells]
+    figures = [
+        Cells(f"{title}: {len(cells)}", tuple(sorted(cells, key=lambda cell: order.index(cell.name)))) for title, cells in groups.items()
+    ]
+    keys = [(name, f"{meaning}: {every.count(name)}") for name, (_, meaning) in SIGNS.items() if name in every]
+    return Drawn(
+        figures, keys, "One square for each claim. Each opens the check behind the verdict.", (str(len(every)), "claims of papers, checked")
+    )
+
+
+def libraries(texts: Mapping[str, str]) -> Drawn | None:
+    """Certified bounds over claims: a labelled row for each violation, one row for each release's other calls."""
+    found = [
+        (text(table.section), row) for table in tables(texts["third-party"]) if table.has("target", "claim", "values") for row in table.rows
+    ]
+    if not found:
+        return None
+    axis = LogAxis(0.01, 20.0)
+    broken, others = list[tuple[float, Strip]](), dict[str, list[Mark]]()
+    for release, row in found:
+        reached, name = ratio(row), text(row["target"])
+        shape = "violated" if row["values"].strip("*") == "violated" else "bits" if "violated" in row["bits"] else "kept"
+        mark = Mark(axis.place(reached), MIDDLE, shape, f"{release} {name}: certified {times(reached)} the claim")
+        if shape == "violated":
+            place = f"third-party.html#{heading_id(release)}"
+            broken.append((reached, Strip(f"{release.split()[0]} {name}", (mark,), times(reached), place)))
+        others.setdefault(release, []).extend([mark] if shape != "violated" else [])
+    rest = tuple(
+        Strip(release, tuple(sorted(marks, key=lambda m: m.shape)), str(len(marks)), f"third-party.html#{heading_id(release)}")
+        for release, marks in others.items()
+        if marks
+    )
+    sides = [
+        Strips(f"{len(broken)} violated rows", tuple(s for _, s in sorted(broken, key=lambda p: -p[0])), axis.ticks(), axis.place(1.0))
+    ]
+    sides.append(Strips(f"{len(found) - len(broken)} other rows, by release", rest, axis.ticks(), axis.place(1.0)))
+    keys = [("violated", "violated by the values"), ("bits", "violated by float bits only"), ("kept", "no violation found")]
+    caption = (
+        "Lower bound over the claim (dashed line: the claim itself), logarithmic. Smaller bounds than 0.01 are drawn at the left edge. "
+        "On the left each row names its multiple of the claim, on the right the number of its marks."
+    )
+    return Drawn([side for side in sides if side.rows], keys, caption, (str(len(found)), f"calls of {len(others)} library releases"))
+
+
+def figures(texts: Mapping[str, str]) -> Drawn | None:
+    """Errors that a paper prints against errors computed here, for each method on each problem."""
+    rows = [row for table in tables(texts["reproductions"]) if table.has("problem", "method", "paper") for row in table.rows]
+    ours = next((name for name in (rows[0] if rows else ()) if name.startswith("ours")), "")
+    pairs = [(row, value(row["paper"]), value(row[ours])) for row in rows if ours and not math.isnan(value(row["paper"]))]
+    if not pairs:
+        return None
+    height, top = 240, 0.6
+    shapes = {"std": "other", "scale": "other", "gamma": "kept", "LR": "truth-dot"}
+    marks = [
+        Mark(
+            across(0, 1) + (p / top - 0.5) * 88.0,
+            down(o, top, height),
+            shapes[last],
+            f"{row['problem']}, {text(row['method'])}: paper {p:g}, here {o:g}",
+        )
+        for row, p, o in pairs
+        if (last := text(row["method"]).split()[-1]) in shapes
+    ]
+    levels = tuple((down(level, top, height), f"{level:g}") for level in (0.0, 0.2, 0.4, 0.6))
+    ticks = tuple((across(0, 1) + (level / top - 0.5) * 88.0, f"{level:g}") for level in (0.0, 0.2, 0.4, 0.6))
+    left, right = ticks[0][0], ticks[-1][0]
+    plot = Plot(
+        "Test error here (upwards) against the paper's (to the right)",
+        height,
+        tuple(marks),
+        levels,
+        ticks=ticks,
+        diagonal=(left, levels[0][0], right, levels[-1][0]),
+    )
+    keys = [("other", "noise as printed"), ("kept", "noise that keeps the promise"), ("truth-dot", "without noise")]
+    caption = f"{len(marks)} test errors of {len({row['problem'] for row, _, _ in pairs})} problems. On the diagonal both agree."
+    return Drawn(
+        [plot],
+        keys,
+        caption,
+        (str(len({t.section for t in tables(texts["reproductions"]) if t.section})), "published figures, computed again"),
+        broad=False,
+    )
+
+
+def power(texts: Mapping[str, str]) -> Drawn | None:
+    """Certified over the limit of each case, at the two budgets that the page compares with an earlier version."""
+    rows = [row for table in tables(texts["power"]) if table.has("case") for row in table.rows]
+    budgets = [name.removeprefix("before, ") for name in (rows[0] if rows else ()) if name.startswith("before, ")]
+    cases = [(text(row["case"]), [value(row[b]) for b in budgets]) for row in rows if len(budgets) == 2 and all(b in row for b in budgets)]
+    cases = sorted((case for case in cases if not any(map(math.isnan, case[1]))), key=lambda case: (case[1][1], case[0]))
+    if not cases:
+        return None
+    height, top = 240, math.ceil(10 * max(max(found) for _, found in cases)) / 10
+    marks, bars = list[Mark](), list[tuple[float, float, float]]()
+    for i, (name, found) in enumerate(cases):
+        x, places = across(i, len(cases)), [down(v, top, height) for v in found]
+        bars.append((x, places[0], places[1]))
+        for shape, place, budget, v in zip(("small", "large"), places, budgets, found, strict=True):
+            marks.append(Mark(x, place, shape, f"{name}: {v:g} with {budget} runs"))
+    levels = tuple((down(level, top, height), f"{level:g}") for level in (0.0, 0.5, 1.0, 1.5) if level <= top)
+    plot = Plot("Certified over the limit, one column for each case", height, tuple(marks), levels, down(1.0, top, height), tuple(bars))
+    middle = [median(found[i] for _, found in cases) for i in (0, 1)]
+    worst = ", ".join(f"{name} ({found[1]:g})" for name, found in cases[:3])
+    caption = (
+        f"{len(cases)} cases. The median is {figure(middle[0], 3)} with {budgets[0]} runs and {figure(middle[1], 3)} with {budgets[1]}. "
+        f"The smallest with {budgets[1]}: {worst}."
+    )
+    tile = (figure(middle[1], 3), f"of the best possible bound, in the median ({budgets[1]} runs)")
+    return Drawn([plot], [("small", f"{budgets[0]} runs"), ("large", f"{budgets[1]} runs")], caption, tile, broad=False)
+
+
+def canaries(texts: Mapping[str, str]) -> Drawn | None:
+    """Certified against true epsilon of ideal canaries, by either kind of claim; a chart for each number of canaries."""
+    rows = [row for table in tables(texts["canaries"]) if table.has("case", "measured", "ceiling") for row in table.rows]
+    axis, charts = LogAxis(0.15, 10.0), dict[str, dict[str, list[Mark]]]()
+    shares = list[tuple[float, str]]()
+    for row in rows:
+        case, _, kind = text(row["case"]).partition(": ")
+        group, _, label = case.partition(", ")
+        truth, found = value(label.partition("=")[2]), value(row["measured"])
+        if not (truth > 0 and math.isfinite(found)):
+            continue
+        marks = charts.setdefault(group, {}).setdefault(label, [Mark(axis.place(truth), MIDDLE, "truth", f"{case}: truth")])
+        marks.append(Mark(axis.place(found), MIDDLE, "large" if "curve" in kind else "small", f"{case}: {found:g} by {kind}"))
+        shares.append((found / truth, f"{found:g} of {truth:g}, with {group}"))
+    if not charts:
+        return None
+    figures = [
+        Strips(group, tuple(Strip(label, tuple(marks)) for label, marks in strips.items()), axis.ticks((1, 2, 5)))
+        for group, strips in charts.items()
+    ]
+    keys = [("large", "certified, by a Gaussian curve"), ("small", "certified, by (epsilon, delta)"), ("truth", "the true epsilon")]
+    share, where = max(shares)
+    caption = f"Epsilon on a logarithmic axis. The largest share of the true epsilon is {where}."
+    return Drawn(figures, keys, caption, (f"{100 * share:.0f} %", "of the true epsilon, at best, from one training run"))
+
+
+def trust(texts: Mapping[str, str]) -> Drawn | None:
+    """Measured against stated error rates, each with its exact interval."""
+    found = [(t, row) for t in tables(texts["trust"]) if t.has("counted", "rate", "95 % interval", "stated") for row in t.rows]
+    rated = [(t, row, value(row["stated"].rpartition(" ")[2])) for t, row in found]
+    groups: dict[tuple[str, str], list[dict[str, str]]] = {}
+    for table, row, stated in rated:
+        if stated > 0:
+            groups.setdefault((text(table.part or table.section), row["stated"]), []).append(row)
+    if not groups:
+        return None
+    never = [row for _, row, stated in rated if stated == 0]
+    tried = sum(int(value(row["counted"].partition(" of ")[2])) for row in never)
+    happened = sum(int(value(row["counted"])) for row in never)
+    kept = [row for _, row in found if "missed" not in row.get("", "")]
+    caption = (
+        f"Each dot is a measured rate with its exact 95 % interval; the dashed line is the stated rate. {len(kept)} of {len(found)} rows "
+        f"agree with the statement. {len(never)} rows count errors that must never happen: {happened} in {tried:,} trials."
+    )
+    plots = [_rates(title, stated, rows) for (title, stated), rows in groups.items()]
+    keys = [("dot", "measured rate"), ("missed", "measured rate that chance does not explain")]
+    return Drawn(plots, keys, caption, (f"{len(kept)} of {len(found)}", "error rates as stated"))
+
+
+def _rates(title: str, stated: str, rows: Sequence[Mapping[str, str]]) -> Plot:
+    height = 130
+    limits = [(value(row["rate"]), *map(value, row["95 % interval"].split(" to "))) for row in rows]
+    order = sorted(range(len(rows)), key=lambda i: limits[i])
+    level = value(stated.rpartition(" ")[2])
+    top = 1.05 * max([level, *(high for _, _, high in limits)])
+    marks, bars = list[Mark](), list[tuple[float, float, float]]()
+    for place, i in enumerate(order):
+        (rate, low, high), row, x = limits[i], rows[i], across(place, len(rows))
+        bars.append((x, down(high, top, height), down(low, top, height)))
+        shape = "missed" if "missed" in row.get("", "") else "dot"
+        marks.append(Mark(x, down(rate, top, height), shape, f"{text(row['case'])}: {row['counted']}"))
+    bottom, stated_at = down(0.0, top, height), down(level, top, height)
+    levels = ((bottom, "0" if bottom - stated_at > 12 else ""), (stated_at, f"{level:g}"))
+    return Plot(
+        f"{title}, {stated}: {len(rows)} row{'s' * (len(rows) != 1)}", height, tuple(marks), levels, down(level, top, height), tuple(bars)
+    )
+
+
+SECTIONS: Mapping[str, Callable[[Mapping[str, str]], Drawn | None]] = {
+    "zoo": zoo,
+    "papers": papers,
+    "third-party": libraries,
+    "reproductions": figures,
+    "power": power,
+    "canaries": canaries,
+    "trust": trust,
+}

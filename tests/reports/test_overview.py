@@ -1,0 +1,143 @@
+"""The first page of the site: its counts are those of the published data, its marks those of the published tables."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections import Counter
+from html import unescape
+from pathlib import Path
+
+import pytest
+
+import dpwitness as dpw
+from dpwitness.reports.papers.claims_page import scopes, tally
+from dpwitness.reports.site.charts import LogAxis
+from dpwitness.reports.site.overview import first_paragraph
+from dpwitness.reports.site.reading import tables, value
+from dpwitness.reports.site.sections import SECTIONS
+from dpwitness.reports.site.site import PAGES, build
+from dpwitness.reports.third_party.page import page as third_party_page
+
+PUBLISHED = Path(dpw.__file__).resolve().parent.parent / "reports" / "published"
+
+
+@pytest.fixture(scope="module")
+def sections():
+    """Each section of the published page as text, by its name."""
+    text = (PUBLISHED / "index.html").read_text(encoding="utf-8")
+    return {part.partition('"')[0]: unescape(part) for part in text.split('<section id="')[1:]}
+
+
+def shapes(section):
+    """How often each shape occurs in the charts of a section."""
+    return Counter(re.findall(r'<use href="#m-([\w-]+)"', section.partition('<div class="charts')[2]))
+
+
+def published(name):
+    return json.loads((PUBLISHED / name).read_text(encoding="utf-8"))
+
+
+def test_every_claim_is_one_square_with_its_verdict(sections):
+    claims = published("papers.json")["claims"]
+    found = re.findall(r'class="cell ([\w-]+)" href="papers-checks.html#[\w.-]+" title="(\S+) ', sections["papers"])
+    assert {name: word for word, name in found} == {c["id"]: c["verdict"].lower().replace("_", "-") for c in claims}
+    assert len(found) == len(claims)
+    counts = Counter(c["verdict"] for c in claims)
+    holds = counts["HOLDS"] + counts["HOLDS_TIGHT"]
+    assert f"{len(claims)} claims: {holds} hold ({counts['HOLDS_TIGHT']} of them" in sections["papers"]
+    assert f"{counts['FAILS']} are false" in sections["papers"]
+    assert f"false, with a counterexample: {counts['FAILS']}" in sections["papers"]
+
+
+def test_every_row_of_the_libraries_is_one_mark_and_violated_ones_are_labelled(sections):
+    rows, text = published("third-party.json")["rows"], sections["third-party"]
+    broken = [row for row in rows if row["verdict"] == "VIOLATED"]
+    bits = [row for row in rows if row["verdict"] != "VIOLATED" and row["bit_verdict"] == "VIOLATED"]
+    assert shapes(text) == {"violated": len(broken), "bits": len(bits), "kept": len(rows) - len(broken) - len(bits)}
+    labels = re.sub("<wbr>", "", text)
+    assert f"{len(broken)} violated rows" in text and f"{len(rows) - len(broken)} other rows" in text
+    for row in broken:
+        times = row["parameter_lower"] / dpw.parse_claim(row["claim"]).parameter
+        assert re.search(rf">{row['library'].split()[0]} (K\d+ )?{row['target']}\*?</a>", labels), row["name"]
+        assert f"{row['target']}" in text and min(abs(float(v) / times - 1) for v in re.findall(r">([\d.]+) ×<", text)) < 0.01, row["name"]
+
+
+def test_the_other_charts_show_every_row(sections):
+    zoo = published("zoo.json")["results"]
+    broken = sum(r["verdict"] == "VIOLATED" for r in zoo)
+    assert (shapes(sections["zoo"])["violated"], shapes(sections["zoo"])["kept"]) == (broken, len(zoo) - broken)
+    cases = next(t for t in tables((PUBLISHED / "power.md").read_text()) if t.has("case")).rows
+    assert shapes(sections["power"]) == {"small": len(cases), "large": len(cases)}
+    counted = [r for t in tables((PUBLISHED / "trust.md").read_text()) if t.has("counted", "stated") for r in t.rows]
+    never = [row for row in counted if value(row["stated"].split()[-1]) == 0]
+    assert shapes(sections["trust"])["dot"] == len(counted) - len(never)
+    assert f"{len(never)} rows count errors that must never happen: 0 in" in sections["trust"]
+    assert shapes(sections["canaries"]) == {"truth": 8, "large": 8, "small": 8}
+
+
+def test_every_page_has_its_section_and_pictures(sections):
+    assert set(sections) == {name for name, _, _ in PAGES} - {"papers-checks"} == set(SECTIONS)
+    for name, text in sections.items():
+        assert "<figure" in text, name
+        assert "nan" not in re.findall(r'="(nan|inf)', text), name
+
+
+def test_every_link_to_a_place_in_a_published_page_finds_it():
+    texts = {file.name: file.read_text(encoding="utf-8") for file in PUBLISHED.glob("*.html")}
+    places = {name: set(re.findall(r' id="([^"]+)"', text)) for name, text in texts.items()}
+    for name, text in texts.items():
+        links = {link.partition("#") for link in re.findall(r'<a [^>]*href="([\w.-]*#[^"]+)"', text)}
+        lost = sorted(place for file, _, place in links if unescape(place) not in places[file or name])
+        assert not lost, (name, lost[:5])
+    assert len(re.findall(r'href="papers-checks\.html#', texts["papers.html"])) > 100
+
+
+def test_a_page_with_other_columns_is_shown_by_its_first_paragraph(tmp_path):
+    names = [name for name, _, _ in PAGES if name not in ("zoo", "papers-checks")]
+    for name in names:
+        (tmp_path / f"{name}.md").write_text(f"# Title\n\nFirst of {name}.\n\n| a |\n| --- |\n| 1 |\n")
+    build(tmp_path)
+    text = (tmp_path / "index.html").read_text()
+    assert all(f"First of {name}." in text for name in names)
+    assert "<figure" not in text and "tiles" not in text.split("</style>")[1]
+
+
+def test_hostile_cells_are_text(tmp_path):
+    evil = '<script>window.hit=1</script>"><img src=x onerror=window.hit=1>'
+    table = "| target | claim | values | certified | bits |\n| --- | --- | --- | --- | --- |\n"
+    row = f"| {evil} | `pure:1` | violated | no finite epsilon holds | - |\n"
+    (tmp_path / "third-party.md").write_text(f"# L\n\nFirst.\n\n## {evil} 1.0\n\n{table}{row}")
+    build(tmp_path)
+    text = (tmp_path / "index.html").read_text()
+    assert "<img" not in text and text.count("<script>") == 1 and "no bound" in text and "&lt;script&gt;" in text
+
+
+def test_sentences_that_count_are_grammatical():
+    assert tally([{"verdict": "FAILS"}]) == "1 claim: 1 is false."
+    assert tally([{"verdict": v} for v in ("VACUOUS", "UNDERSPECIFIED", "NOT_REFUTED")]) == (
+        "3 claims: 1 leaves a constant open, 1 is true but says nothing at practical sizes and 1 was measured and not refuted."
+    )
+    assert tally([]) == "0 claims: none was checked."
+    one = {"verdict": "HOLDS", "scope": "point", "evidence": "proved"}
+    assert scopes([one]) == "1 is settled by a proof at one point."
+    found = published("third-party.json")
+    shown = third_party_page(found | {"rows": [row | {"right": i > 0} for i, row in enumerate(found["rows"][:2])]})
+    assert "2 targets of " in shown and "1 verdict agrees, 1 does not." in shown
+    assert "1 target of 1 release," in third_party_page(found | {"rows": found["rows"][:1]})
+
+
+def test_values_tables_and_axes():
+    assert (
+        value("1e-3") == 0.001
+        and value("1,000 a side") == 1000
+        and math.isnan(value(""))
+        and value("violated: epsilon = infinity") == math.inf
+    )
+    found = list(tables("## A\n\n| x |\n| --- |\n| 1 |\n\n### B\n\n| x |\n| --- |\n| 2 |\n\n## C\n\n| x |\n| --- |\n| 3 |\n"))
+    assert [(t.section, t.part, t.rows[0]["x"]) for t in found] == [("A", "", "1"), ("A", "B", "2"), ("C", "", "3")]
+    axis = LogAxis(0.01, 20.0)
+    places = [axis.place(v) for v in (0.0, 0.01, 0.1, 1.0, 20.0, math.inf)]
+    assert places == sorted(places) and places[0] == places[1] and places[-1] == places[-2]
+    assert first_paragraph("# T\n\nA.\n\n- one\n- two\n\nB.\n") == "A.\n\n- one\n- two" and first_paragraph("# T\n") == ""
