@@ -118,7 +118,9 @@ def test_published_pages_show_files_that_exist():
 def test_every_public_name_is_in_the_reference():
     stub = ast.parse((ROOT / "dpwitness" / "__init__.pyi").read_text(encoding="utf-8"))
     names = {alias.asname or alias.name for node in stub.body if isinstance(node, ast.ImportFrom) for alias in node.names}
-    directives = re.findall(r"^\.\. auto\w+:: dpwitness\.(\w+)$", (DOCS / "reference" / "python.md").read_text(encoding="utf-8"), re.MULTILINE)
+    directives = re.findall(
+        r"^\.\. auto\w+:: dpwitness\.(\w+)$", (DOCS / "reference" / "python.md").read_text(encoding="utf-8"), re.MULTILINE
+    )
     assert len(names) > 20 and names - set(directives) == set()
 
 
@@ -158,6 +160,67 @@ def test_examples_print_what_is_shown(page, tmp_path, monkeypatch):
     told = io.StringIO()
     found = doctest.DocTestRunner(verbose=False).run(session, out=told.write)
     assert found.attempted and not found.failed, told.getvalue()
+
+
+def block(page, start):
+    """The text of the block of a page that starts with `start`."""
+    text = (DOCS / page).read_text(encoding="utf-8")
+    return re.search(rf"^```\w+\n({re.escape(start)}.*?)^```", text, re.MULTILINE | re.DOTALL)[1]
+
+
+def test_a_cpp_function_as_printed(shell):
+    shim, build, audit = block("guides/programs.md", "$ dpwitness protocol shim").replace("$ ", "").splitlines()
+    if shutil.which(shlex.split(build)[0]) is None:
+        pytest.skip("g++ is not installed")
+    (shell.folder / "mine.cpp").write_text(block("guides/programs.md", "// mine.cpp"))
+    assert shell.dpwitness(*shlex.split(shim)[1:]).returncode == 0 and shell.run(*shlex.split(build)).returncode == 0
+    ran = shell.dpwitness(*shlex.split(audit)[1:])
+    assert ran.returncode == 1 and "VIOLATED: epsilon > 1.9" in ran.stdout, ran.stdout + ran.stderr
+
+
+def test_users_as_printed(shell):
+    pytest.importorskip("pandas")
+    ran = shell.run(sys.executable, str(DOCS / "examples" / "users.py"))
+    assert ran.stdout.split() == ["add-remove", "NOT_REFUTED", "add-remove:unit=user", "VIOLATED"], ran.stderr
+
+
+def test_objects_as_printed(shell):
+    shutil.copy(DOCS / "examples" / "objects.py", shell.folder)
+    estimator, session = (shlex.split(line[2:]) for line in block("guides/objects.md", "$ dpwitness audit objects.py").splitlines())
+    found = shell.dpwitness(*estimator[1:])
+    assert found.returncode == 1 and "VIOLATED: epsilon > 1.8" in found.stdout, found.stdout + found.stderr
+    found = shell.dpwitness(*session[1:])
+    assert found.returncode == 0 and "NOT REFUTED" in found.stdout, found.stdout + found.stderr
+    for name in ("stateful", "coroutine"):
+        found = shell.dpwitness("audit", f"objects.py:{name}", "--d0", "[0, 0]", "--d1", "[0, 1]", "--trials", "2000")
+        assert found.returncode == 0 and "NOT REFUTED" in found.stdout, found.stdout + found.stderr
+
+
+def test_module_of_pytorch_as_printed(shell):
+    pytest.importorskip("torch", reason="PyTorch is not installed")
+    (shell.folder / "module.py").write_text(block("guides/objects.md", "# module.py"))
+    found = shell.dpwitness("audit", "module.py:module", "--d0", "[0, 0]", "--d1", "[0, 1]", "--trials", "2000")
+    assert found.returncode == 0 and "NOT REFUTED" in found.stdout, found.stdout + found.stderr
+
+
+def test_checks_of_a_library_as_printed(shell):
+    assert shell.dpwitness("targets", "new", "theirs.py").returncode == 0
+    (shell.folder / "test_theirs.py").write_text(block("guides/library.md", "# test_theirs.py"))
+    tested = shell.pytest("test_theirs.py")
+    assert "14 passed, 4 skipped" in tested.stdout, tested.stdout
+
+
+def test_search_with_a_density_as_printed(shell):
+    line = block("guides/white-box.md", "$ dpwitness audit dpwitness.mechanisms:LogisticOutputPerturbation").removeprefix("$ ")
+    found = shell.dpwitness(*shlex.split(line)[1:])
+    assert found.returncode == 1 and "no finite epsilon" in found.stdout, found.stdout + found.stderr
+    assert float(re.search(r"VIOLATED: epsilon > ([\d.]+)", found.stdout)[1]) > 3
+
+
+def test_trace_as_printed(shell):
+    shutil.copy(DOCS / "examples" / "counts.py", shell.folder)
+    traced = shell.dpwitness("trace", "counts.py:mean")
+    assert traced.returncode == 1 and "add_noise: input moves by 1 (l1), declared 0.2 (23 runs)" in traced.stdout
 
 
 def _done(file):
