@@ -75,7 +75,8 @@ class Target(Described):
     memory_limit : float
         Gigabytes of address space of each worker; 0 for no limit.
     command : list of str
-        Instead of `file` and `name`, a program that speaks the protocol of docs/reference/protocol.md, with its arguments. No shell reads it.
+        Instead of `file` and `name`, a program that speaks the protocol of docs/reference/protocol.md, with its arguments.
+        No shell reads it.
     cwd : str, optional
         The folder in which the program runs; the current one if left out.
     text : {"", "batch", "one"}

@@ -349,7 +349,8 @@ def test_a_bad_entry_is_one_line(fields, told, tmp_path):
 
 
 def test_the_file_in_the_guide_is_read(tmp_path):
-    text = re.search(r"^```toml\n(.*?)^```", (Path(__file__).parents[2] / "docs/guides/baselines.md").read_text(), re.MULTILINE | re.DOTALL)[1]
+    page = Path(__file__).parents[2] / "docs" / "guides" / "baselines.md"
+    text = re.search(r"^```toml\n(.*?)^```", page.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)[1]
     (tmp_path / "known.toml").write_text(text)
     (entry,) = read_accepted(tmp_path / "known.toml")
     assert (entry.name, entry.rule, entry.bound, entry.expires.year) == ("noisy_sum", "VALUE", 1.05, 2099)
