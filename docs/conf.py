@@ -11,7 +11,7 @@ from docutils import nodes
 from docutils.utils.math.latex2mathml import tex2mathml
 
 HERE = Path(__file__).parent
-WORK = HERE.parent / "out" / "docs-examples"  # where `command-output` runs: ../out/docs-examples of a page
+WORK = HERE.parent / "out" / "docs-examples"  # where `command-output` runs: out/docs-examples of the repository
 
 project, author, copyright = "dpwitness", "the dpwitness authors", "the dpwitness authors"
 extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "sphinxcontrib.programoutput"]
@@ -45,14 +45,15 @@ def _set_the_table(app: Any) -> None:
 
 def _inside(app: Any, docname: str, source: list[str]) -> None:
     """Published pages are pages here, from the text that the repository shows, and links to them stay inside."""
-    source[0] = re.sub(r"\]\(\.\./(?:reports/published/)?([\w-]+\.md)", r"](published/\1", source[0])
+    up = "../" * docname.count("/")
+    source[0] = re.sub(rf"\]\({re.escape(up)}\.\./(?:reports/published/)?([\w-]+\.md)", rf"]({up}published/\1", source[0])
     if docname.startswith("published/"):
         origin = HERE / "published" / source[0].split()[1]
         app.env.note_dependency(str(origin))
         text = origin.read_text(encoding="utf-8")
         text = re.sub(r"\]\(([\w./-]+\.(?:json|svg))\)", lambda m: f"]({os.path.relpath(origin.parent / m[1], HERE / 'published')})", text)
         text = re.sub(r'^<a id="([\w.-]+)"></a>$', r"(\1)=", text, flags=re.MULTILINE) if docname.endswith(("-checks", "zoo")) else text
-        source[0] = text.replace("](papers-checks.md#", "](#")
+        source[0] = text.replace("](papers-checks.md#", "](#").replace("](docs/", "](../")
 
 
 def _inline(writer: Any, node: nodes.math) -> None:

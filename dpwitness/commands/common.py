@@ -129,7 +129,7 @@ def interpreter(parser: argparse.ArgumentParser) -> None:
 
 def program(parser: argparse.ArgumentParser) -> None:
     """Options of commands that run programs in any language."""
-    told = "instead of a target, a program that speaks the protocol of docs/protocol.md, with its arguments; no shell reads it"
+    told = "instead of a target, a program that speaks the protocol of docs/reference/protocol.md, with its arguments; no shell reads it"
     parser.add_argument("--command", dest="program", metavar="TEXT", help=told)
     parser.add_argument("--cwd", metavar="DIR", help="the folder in which the program runs")
     told = (

@@ -1,4 +1,4 @@
-"""``dpwitness protocol``: does a program keep the protocol of docs/protocol.md? And the vectors that shims are tested with."""
+"""``dpwitness protocol``: does a program keep the protocol of docs/reference/protocol.md? And the vectors that shims are tested with."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ LANGUAGES = ("cpp", "go", "java", "javascript", "r", "rust")
 
 def arguments(command: Command) -> None:
     """Declare the command."""
-    protocol = command("protocol", "does a program keep the protocol by which it is audited? (docs/protocol.md)")
+    protocol = command("protocol", "does a program keep the protocol by which it is audited? (docs/reference/protocol.md)")
     actions = protocol.add_subparsers(dest="action", metavar="ACTION", required=True)
     told = "try every message and every error of the protocol on a program, one line each"
     check = actions.add_parser("check", help=told, description=told, allow_abbrev=False)

@@ -1,4 +1,4 @@
-"""Programs: targets in any language, asked by lines of JSON and answering in lines and blocks, as docs/protocol.md says."""
+"""Programs: targets in any language, asked by lines of JSON and answering in lines and blocks, as docs/reference/protocol.md says."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Targets: functions of a target file, run in worker processes of the interpreter that their library needs; and programs in any language.
 
-What a **program** says and is asked stands in docs/protocol.md.
+What a **program** says and is asked stands in docs/reference/protocol.md.
 
 A **target file** is plain Python that imports NumPy, the library under test and nothing of dpwitness. Its targets are functions
 ``name(dataset, size, rng)`` with an attribute `claim`; ``rng`` is a `numpy.random.Generator` of the worker's NumPy::
@@ -75,7 +75,8 @@ class Target(Described):
     memory_limit : float
         Gigabytes of address space of each worker; 0 for no limit.
     command : list of str
-        Instead of `file` and `name`, a program that speaks the protocol of docs/protocol.md, with its arguments. No shell reads it.
+        Instead of `file` and `name`, a program that speaks the protocol of docs/reference/protocol.md, with its arguments.
+        No shell reads it.
     cwd : str, optional
         The folder in which the program runs; the current one if left out.
     text : {"", "batch", "one"}

@@ -26,7 +26,7 @@ from dpwitness.mechanisms.terms.validation import InvalidArgument
 
 ROOT = Path(dpwitness.__file__).resolve().parent.parent
 DOCS = ROOT / "docs"
-PAGES = sorted(DOCS.glob("*.md"))
+PAGES = sorted(page for page in DOCS.rglob("*.md") if page.parent.name != "published")
 MARKDOWN = MarkdownIt("commonmark").enable("table")
 
 
@@ -94,11 +94,11 @@ def misused(line, known):
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
 def test_links_lead_somewhere(page):
-    assert lost(page.read_text(encoding="utf-8"), DOCS) == []
+    assert lost(page.read_text(encoding="utf-8"), page.parent) == []
 
 
 def test_a_lost_link_would_be_seen():
-    text = "# A b\n\n[x](index.md#the-words) [x](index.md#no-words) [x](nowhere.md) [x](http://a.example) [x](https://a.example/b)"
+    text = "# A b\n\n[x](index.md#how-to-guides) [x](index.md#no-words) [x](nowhere.md) [x](http://a.example) [x](https://a.example/b)"
     assert lost(text, DOCS) == ["index.md#no-words", "nowhere.md", "http://a.example"]
 
 
@@ -118,12 +118,14 @@ def test_published_pages_show_files_that_exist():
 def test_every_public_name_is_in_the_reference():
     stub = ast.parse((ROOT / "dpwitness" / "__init__.pyi").read_text(encoding="utf-8"))
     names = {alias.asname or alias.name for node in stub.body if isinstance(node, ast.ImportFrom) for alias in node.names}
-    directives = re.findall(r"^\.\. auto\w+:: dpwitness\.(\w+)$", (DOCS / "reference.md").read_text(encoding="utf-8"), re.MULTILINE)
+    directives = re.findall(
+        r"^\.\. auto\w+:: dpwitness\.(\w+)$", (DOCS / "reference" / "python.md").read_text(encoding="utf-8"), re.MULTILINE
+    )
     assert len(names) > 20 and names - set(directives) == set()
 
 
 def test_every_command_tells_its_options():
-    assert {f"dpwitness {name} --help" for name in cli.COMMANDS} <= set(commands(DOCS / "commands.md"))
+    assert {f"dpwitness {name} --help" for name in cli.COMMANDS} <= set(commands(DOCS / "reference" / "commands.md"))
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
@@ -160,6 +162,67 @@ def test_examples_print_what_is_shown(page, tmp_path, monkeypatch):
     assert found.attempted and not found.failed, told.getvalue()
 
 
+def block(page, start):
+    """The text of the block of a page that starts with `start`."""
+    text = (DOCS / page).read_text(encoding="utf-8")
+    return re.search(rf"^```\w+\n({re.escape(start)}.*?)^```", text, re.MULTILINE | re.DOTALL)[1]
+
+
+def test_a_cpp_function_as_printed(shell):
+    shim, build, audit = block("guides/programs.md", "$ dpwitness protocol shim").replace("$ ", "").splitlines()
+    if shutil.which(shlex.split(build)[0]) is None:
+        pytest.skip("g++ is not installed")
+    (shell.folder / "mine.cpp").write_text(block("guides/programs.md", "// mine.cpp"))
+    assert shell.dpwitness(*shlex.split(shim)[1:]).returncode == 0 and shell.run(*shlex.split(build)).returncode == 0
+    ran = shell.dpwitness(*shlex.split(audit)[1:])
+    assert ran.returncode == 1 and "VIOLATED: epsilon > 1.9" in ran.stdout, ran.stdout + ran.stderr
+
+
+def test_users_as_printed(shell):
+    pytest.importorskip("pandas")
+    ran = shell.run(sys.executable, str(DOCS / "examples" / "users.py"))
+    assert ran.stdout.split() == ["add-remove", "NOT_REFUTED", "add-remove:unit=user", "VIOLATED"], ran.stderr
+
+
+def test_objects_as_printed(shell):
+    shutil.copy(DOCS / "examples" / "objects.py", shell.folder)
+    estimator, session = (shlex.split(line[2:]) for line in block("guides/objects.md", "$ dpwitness audit objects.py").splitlines())
+    found = shell.dpwitness(*estimator[1:])
+    assert found.returncode == 1 and "VIOLATED: epsilon > 1.8" in found.stdout, found.stdout + found.stderr
+    found = shell.dpwitness(*session[1:])
+    assert found.returncode == 0 and "NOT REFUTED" in found.stdout, found.stdout + found.stderr
+    for name in ("stateful", "coroutine"):
+        found = shell.dpwitness("audit", f"objects.py:{name}", "--d0", "[0, 0]", "--d1", "[0, 1]", "--trials", "2000")
+        assert found.returncode == 0 and "NOT REFUTED" in found.stdout, found.stdout + found.stderr
+
+
+def test_module_of_pytorch_as_printed(shell):
+    pytest.importorskip("torch", reason="PyTorch is not installed")
+    (shell.folder / "module.py").write_text(block("guides/objects.md", "# module.py"))
+    found = shell.dpwitness("audit", "module.py:module", "--d0", "[0, 0]", "--d1", "[0, 1]", "--trials", "2000")
+    assert found.returncode == 0 and "NOT REFUTED" in found.stdout, found.stdout + found.stderr
+
+
+def test_checks_of_a_library_as_printed(shell):
+    assert shell.dpwitness("targets", "new", "theirs.py").returncode == 0
+    (shell.folder / "test_theirs.py").write_text(block("guides/library.md", "# test_theirs.py"))
+    tested = shell.pytest("test_theirs.py")
+    assert "14 passed, 4 skipped" in tested.stdout, tested.stdout
+
+
+def test_search_with_a_density_as_printed(shell):
+    line = block("guides/white-box.md", "$ dpwitness audit dpwitness.mechanisms:LogisticOutputPerturbation").removeprefix("$ ")
+    found = shell.dpwitness(*shlex.split(line)[1:])
+    assert found.returncode == 1 and "no finite epsilon" in found.stdout, found.stdout + found.stderr
+    assert float(re.search(r"VIOLATED: epsilon > ([\d.]+)", found.stdout)[1]) > 3
+
+
+def test_trace_as_printed(shell):
+    shutil.copy(DOCS / "examples" / "counts.py", shell.folder)
+    traced = shell.dpwitness("trace", "counts.py:mean")
+    assert traced.returncode == 1 and "add_noise: input moves by 1 (l1), declared 0.2 (23 runs)" in traced.stdout
+
+
 def _done(file):
     """Runs that a store holds, of the one audit in it."""
     if not file.exists():
@@ -178,7 +241,7 @@ def test_an_audit_that_is_killed_goes_on_as_printed(tmp_path):
     """The page's own command on two Dask workers, killed and run again, ends as an audit that was never stopped."""
     pytest.importorskip("distributed")
     shutil.copy(DOCS / "examples" / "mine.py", tmp_path)
-    printed = next(block for block in fences(DOCS / "scale.md", "console") if "Killed" in block).splitlines()
+    printed = next(block for block in fences(DOCS / "guides" / "stores.md", "console") if "Killed" in block).splitlines()
     first, again = (line[2:] for line in printed if line.startswith("$ "))
     assert first == again and "--executor dask-local:2 --store run.db" in first
 

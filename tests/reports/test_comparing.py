@@ -348,8 +348,9 @@ def test_a_bad_entry_is_one_line(fields, told, tmp_path):
     assert told in str(error.value) and "\n" not in str(error.value)
 
 
-def test_the_file_in_the_readme_is_read(tmp_path):
-    text = re.search(r"^```toml\n(.*?)^```", (Path(__file__).parents[2] / "README.md").read_text(), re.MULTILINE | re.DOTALL)[1]
+def test_the_file_in_the_guide_is_read(tmp_path):
+    page = Path(__file__).parents[2] / "docs" / "guides" / "baselines.md"
+    text = re.search(r"^```toml\n(.*?)^```", page.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)[1]
     (tmp_path / "known.toml").write_text(text)
     (entry,) = read_accepted(tmp_path / "known.toml")
     assert (entry.name, entry.rule, entry.bound, entry.expires.year) == ("noisy_sum", "VALUE", 1.05, 2099)

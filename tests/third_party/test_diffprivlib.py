@@ -1,4 +1,4 @@
-"""diffprivlib in its own interpreter: three targets with known verdicts, and the README's first audit of it."""
+"""diffprivlib in its own interpreter: three targets with known verdicts, and the commands of the guide."""
 
 import os
 import re
@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-README = Path(__file__).parents[2] / "README.md"
+GUIDE = Path(__file__).parents[2] / "docs" / "guides" / "library.md"
 
 
 @pytest.mark.parametrize(
@@ -35,9 +35,9 @@ def test_verdicts(diffprivlib_home, monkeypatch, name, trials, verdict, bits):
     assert result.epsilon_lower > 3 if verdict == "VIOLATED" else 0.8 < result.epsilon_lower < 1
 
 
-def test_readme(diffprivlib_home, tmp_path):
+def test_commands_of_the_guide(diffprivlib_home, tmp_path):
     """The commands as printed."""
-    blocks = re.findall(r"^```sh\n(.*?)^```", README.read_text(), re.MULTILINE | re.DOTALL)
+    blocks = re.findall(r"^```sh\n(.*?)^```", GUIDE.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
     (block,) = [block for block in blocks if "diffprivlib" in block]
     expected = [0, 1, 1, 1]
     environment = {**os.environ, "DPWITNESS_HOME": str(diffprivlib_home)}

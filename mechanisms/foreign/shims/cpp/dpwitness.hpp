@@ -1,4 +1,4 @@
-// Serve a function to dpwitness over standard input and output: docs/protocol.md, version 1. C++17, this header alone.
+// Serve a function to dpwitness over standard input and output: docs/reference/protocol.md, version 1. C++17, this header alone.
 //
 //   double f(const dpwitness::Dataset&, dpwitness::Rng&)                                   one run; also std::int64_t, or std::vector of either
 //   void   f(const dpwitness::Dataset&, std::size_t size, dpwitness::Rng&, double* out)     a batch: out has size * columns places

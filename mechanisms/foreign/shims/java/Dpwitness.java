@@ -1,4 +1,4 @@
-// Serve a function to dpwitness over standard input and output: docs/protocol.md, version 1. Java 11 or later, this file alone.
+// Serve a function to dpwitness over standard input and output: docs/reference/protocol.md, version 1. Java 11 or later, this file alone.
 import java.io.BufferedInputStream;
 import java.io.ByteArrayOutputStream;
 import java.io.EOFException;

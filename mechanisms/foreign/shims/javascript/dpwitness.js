@@ -1,4 +1,4 @@
-// Serve a function to dpwitness over standard input and output: docs/protocol.md, version 1. Node 14 or later, this file alone.
+// Serve a function to dpwitness over standard input and output: docs/reference/protocol.md, version 1. Node 14 or later, this file alone.
 //
 //   serve({ name: "mine", claim: "pure:1" }, (dataset, rng) => value)              one run: a number, an array of numbers, or any JSON value
 //   serve({ name: "mine", batch: true }, (dataset, size, rng, out) => {})          a batch: fill all of out, a Float64Array of size places

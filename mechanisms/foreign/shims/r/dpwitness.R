@@ -1,4 +1,4 @@
-# Serve a function to dpwitness over standard input and output: docs/protocol.md, version 1. Base R, this file alone.
+# Serve a function to dpwitness over standard input and output: docs/reference/protocol.md, version 1. Base R, this file alone.
 #
 #   serve(function(dataset, size) values, name = "mine")    values: `size` numbers, or a matrix of `size` rows
 #

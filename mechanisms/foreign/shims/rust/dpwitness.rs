@@ -1,4 +1,4 @@
-//! Serve a function to dpwitness over standard input and output: docs/protocol.md, version 1. The standard library, this file alone.
+//! Serve a function to dpwitness over standard input and output: docs/reference/protocol.md, version 1. The standard library, this file alone.
 //!
 //! `mod dpwitness;` then `Program { .. }.serve(f)` with `f(&Dataset, size, &mut Rng, &mut Vec<f64>) -> Result<(), Raised>`, which adds
 //! `size * columns` numbers; `one(g)` makes it of a function of one run `g(&Dataset, &mut Rng) -> f64`. A `Raised` is an output; a panic is

@@ -1,4 +1,4 @@
-// Package dpwitness serves a function over standard input and output: docs/protocol.md, version 1. The standard library, this file alone.
+// Package dpwitness serves a function over standard input and output: docs/reference/protocol.md, version 1. The standard library, this file alone.
 package dpwitness
 
 import (
