@@ -60,7 +60,7 @@ def difference(one: Outputs, zero: Outputs) -> float:
     n, m = min(len(one), _ROWS), min(len(zero), _ROWS)
     found, columns = 1.0, both.matrix().T[: _COLUMNS + 1]
     for number, column in enumerate(columns):
-        with np.errstate(invalid="ignore"):
+        with np.errstate(invalid="ignore", over="ignore"):
             folded = [] if number == 0 else [np.abs(column - np.nanmedian(column))] if np.isfinite(column).any() else []
         for values in (column, *folded):
             rank = np.unique(values, return_inverse=True)[1].ravel()

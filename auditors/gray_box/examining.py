@@ -26,6 +26,7 @@ from dpwitness.mechanisms.terms.notions import Claim
 from dpwitness.mechanisms.terms.pairs import Pair
 from dpwitness.mechanisms.terms.reading import Json
 
+_REPEATS = 12  # recordings that must agree before a shift is no chance
 _RECORDINGS = 3
 _LONG = 20_000  # calls of a run that is recorded once only
 _LEVEL = 1e-4  # probability under the claim of what is taken for no chance
@@ -147,7 +148,7 @@ class Examiner:
         for finding in seen.calls.findings():
             seen.add(finding.kind, finding.told, finding.where)
         self._judge(seen)
-        self._weigh(seen, recordings, first, second)
+        self._weigh(seen, recordings, first, second, left_out)
         return seen
 
     def _sources(self, seen: Seen, recordings: list[Json], replays: list[Json], again: Json, faithful: bool, dataset: Any) -> None:
@@ -222,11 +223,7 @@ class Examiner:
         The first recording is the one that `seen` is aligned by.
         """
         for recorded, replayed in list(zip(recordings, replays, strict=True))[1:2]:
-            other = Seen(seen.pair, Calls(replayed["table"]))
-            if replayed["differences"] or not self._align(other, recorded, replayed, second, left_out):
-                continue
-            sizes = [np.sort(np.abs(np.concatenate([*side.calls.moved.values(), [0.0]]))) for side in (seen, other)]
-            if sizes[0].shape == sizes[1].shape and close(*sizes):
+            if self._moves_alike(seen, recorded, replayed, second, left_out):
                 return True
         aligned = seen.calls
         seen.calls = replace(aligned, moved={})
@@ -236,6 +233,23 @@ class Examiner:
             seen.calls = aligned
             return True
         return False
+
+    def _moves_alike(self, seen: Seen, recorded: Json, replayed: Json, second: Any, left_out: Any) -> bool:
+        """Whether another recording is aligned by shifts of the same sizes as `seen`."""
+        other = Seen(seen.pair, Calls(replayed["table"]))
+        if replayed["differences"] or not self._align(other, recorded, replayed, second, left_out):
+            return False
+        sizes = [np.sort(np.abs(np.concatenate([*side.calls.moved.values(), [0.0]]))) for side in (seen, other)]
+        return sizes[0].shape == sizes[1].shape and close(*sizes)
+
+    def _repeats(self, seen: Seen, first: Any, second: Any, left_out: Any) -> bool:
+        """Whether new recordings are all aligned as `seen` is, or all outputs differ by one constant: two of them may do so by chance."""
+        recordings = [self.record(first) for _ in range(_REPEATS)]
+        replays = [self.replay(recorded["key"], second, left_out=left_out) for recorded in recordings]
+        gaps = [np.asarray(a["numbers"], float) - np.asarray(b["numbers"], float) for a, b in zip(recordings, replays, strict=True)]
+        if all(gap.shape == gaps[0].shape and close(gap, gaps[0]) for gap in gaps):
+            return True
+        return all(self._moves_alike(seen, a, b, second, left_out) for a, b in zip(recordings, replays, strict=True))
 
     def _same_slopes(self, calls: Calls, recorded: Json, first: Any, second: Any, left_out: Any) -> bool:
         """Whether each number of the output moves as much on both sides when all draws move together."""
@@ -295,7 +309,7 @@ class Examiner:
         seen.priced = found.only or found.normal or (self.claim.is_pure and not found.some)
         return True
 
-    def _weigh(self, seen: Seen, recordings: list[Json], first: Any, second: Any) -> None:
+    def _weigh(self, seen: Seen, recordings: list[Json], first: Any, second: Any, left_out: Any) -> None:
         """Keep findings from coupled runs of plain generators only where the laws of the noise confirm them."""
         if not seen.plain() or not (seen.coupled() or (seen.calls.moved and any(f.kind == "LOSS" for f in seen.findings))):
             return
@@ -308,7 +322,7 @@ class Examiner:
                 self._judge(seen)
         if seen.laws in ("mixed", "unknown"):
             coupled = seen.coupled()
-            if seen.laws == "mixed" and seen.calls.moved:  # a shift that fits two recordings by chance
+            if seen.laws == "mixed" and seen.calls.moved and not self._repeats(seen, first, second, left_out):
                 coupled += [f for f in seen.findings if f.kind == "LOSS"]
             seen.findings = [f for f in seen.findings if f not in coupled]
             seen.suspicions += coupled

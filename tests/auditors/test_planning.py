@@ -104,7 +104,7 @@ def test_a_mechanism_is_timed_and_its_own_law_planned_for():
     leaky = Laplace(1.2)
     found = plan("pure:1", mechanism=leaky, pair=leaky.worst_pair())
     assert found.shape == "own" and found.find == pytest.approx(1.2, rel=1e-6)
-    assert found.needed == pytest.approx(plan("pure:1", find=1.2, shape="laplace").needed, rel=0.1)
+    assert 0.95 <= found.needed / plan("pure:1", find=1.2, shape="laplace").needed < 1.5  # rehearsed audits also learn their event
     assert 0 < found.seconds_per_run < 1e-2 and 0 < found.expected_seconds < 600
     assert found.rows[0].certified < found.rows[-1].certified < 1.2 and "own" in found.headline()
     kept = plan(mechanism=leaky, pair=leaky.worst_pair())

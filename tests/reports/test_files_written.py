@@ -145,7 +145,7 @@ def test_a_full_disk_leaves_no_half_of_a_summary(tmp_path, monkeypatch):
 @pytest.mark.parametrize("sign", [signal.SIGTERM, signal.SIGINT])
 @pytest.mark.parametrize("command", ["report", "compare"])
 def test_a_signal_is_named_and_leaves_the_old_files(tmp_path, monkeypatch, capsys, sign, command):
-    """The signal comes while the first file is written."""
+    """The signal comes once the files are written, before the first takes its place."""
     folder = tmp_path / "out"
     written(folder)
     file = str(folder / "audit.json")
@@ -156,7 +156,7 @@ def test_a_signal_is_named_and_leaves_the_old_files(tmp_path, monkeypatch, capsy
         os.kill(os.getpid(), sign)
         return before  # not reached
 
-    monkeypatch.setattr(writing.json, "dumps", interrupted)
+    monkeypatch.setattr(writing, "_rename", interrupted)
     code = main(calls[command])
     monkeypatch.undo()
     err = capsys.readouterr().err
