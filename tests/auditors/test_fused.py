@@ -56,10 +56,9 @@ def test_counts_of_learned_events_are_those_of_stored_outputs(name):
     mechanism = MINE[name]
     pair = mechanism.worst_pair()
     sides = [encode(mechanism.sample(d, 500, np.random.default_rng(i)), 500) for i, d in enumerate((pair.d1, pair.d0))]
-    learned = learn(*sides, mechanism.claim, alpha=0.05, rounds=10**5)
-    if learned.method == "trees":
+    event = learn(*sides, mechanism.claim, alpha=0.05, rounds=10**5).event
+    if counter(mechanism.sample, pair.d0, event) is None:
         pytest.skip("events with trees are counted from stored outputs")
-    event = learned.event
     for dataset in (pair.d0, pair.d1):
         found, stored = both_ways(mechanism.sample, dataset, event, 3_000)
         assert found == stored and sum(found) == 3_000
