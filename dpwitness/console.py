@@ -269,7 +269,11 @@ def _audited(result: AuditResult, data: Json, bits: bool) -> list[tuple[str, str
             Verdict.VIOLATED: f"VIOLATED: rounding leak, epsilon > {figure(level.epsilon_lower)} certified from floating-point bits alone",
             Verdict.NOT_REFUTED: "nothing found in the low bits of the outputs",
         }.get(level.verdict, level.verdict.value)
-        aside = "" if bits or level.verdict is not Verdict.VIOLATED else " (separate; the exit code ignores it, add --bits): round outputs to a grid"
+        aside = (
+            ""
+            if bits or level.verdict is not Verdict.VIOLATED
+            else " (separate; the exit code ignores it, add --bits): round outputs to a grid"
+        )
         told.append(("low bits", text + aside))
     return told
 

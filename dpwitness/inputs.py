@@ -176,7 +176,7 @@ def given(args: argparse.Namespace, **options: bool) -> tuple[Any, str, Json]:
         raise InvalidArgument("--cwd, --text and --text-runs are for programs: give --command")
     if args.target is None:
         raise InvalidArgument("a target is needed: MODULE:NAME, FILE.py:NAME, or a program by --command")
-    one = None if getattr(args, "d0", None) is None else dataset("d0", args.d0)
+    one = None if None in (getattr(args, "d0", None), getattr(args, "d1", None)) else dataset("d0", args.d0)
     more: dict[str, Any] = {"dataset": one, "form": getattr(args, "form", None), **options}
     return load(args.target, keywords(args.kwargs), args.python, args.time_limit, args.memory, **more)
 

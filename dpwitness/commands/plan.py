@@ -58,7 +58,7 @@ def run(args: argparse.Namespace) -> int:
             raise InvalidArgument(f"{given[0]} needs a target MODULE:NAME")
     else:
         check_claim(args)
-        one = None if args.d0 is None else dataset("d0", args.d0)
+        one = None if None in (args.d0, args.d1) else dataset("d0", args.d0)
         options: dict[str, Any] = {"in_process": args.in_process, "density": True, "form": args.form, "dataset": one}
         mechanism, name, _ = load(args.target, keywords(args.kwargs), args.python, args.time_limit, args.memory, **options)
         pair = pair_of(args.d0, args.d1, args.relation, mechanism)

@@ -4,7 +4,19 @@ from __future__ import annotations
 
 import argparse
 
-from dpwitness.commands.common import CONFIDENCE, SECONDS, Command, accepted, accepting, check_claim, conclude, interpreter, program, running, subject
+from dpwitness.commands.common import (
+    CONFIDENCE,
+    SECONDS,
+    Command,
+    accepted,
+    accepting,
+    check_claim,
+    conclude,
+    interpreter,
+    program,
+    running,
+    subject,
+)
 from dpwitness.console import bar
 from dpwitness.ending import apart
 from dpwitness.numbers import whole

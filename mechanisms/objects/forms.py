@@ -6,6 +6,7 @@ Stands alone (standard library and NumPy, Python 3.8 or later). A form is text: 
 
 from __future__ import annotations
 
+import difflib
 import functools
 import inspect
 from typing import Any, Dict, List, Tuple
@@ -77,6 +78,7 @@ def recognize(found: Any, name: str, kwargs: Dict[str, Any], dataset: Any = None
         return "", ""
     if isinstance(found, type):
         return _class_form(found, name, kwargs, dataset)
+    _check_names(found, name, kwargs)
     run = functools.partial(found, **kwargs) if kwargs else found
     form = _function_form(run, name, dataset)
     if form == "run":
@@ -88,6 +90,18 @@ def recognize(found: Any, name: str, kwargs: Dict[str, Any], dataset: Any = None
         size = _Batch(found, kwargs).size
         return form, f"{name} returns {size} outputs in one call. To override: --as run"
     return "", ""
+
+
+def _check_names(found: Any, name: str, kwargs: Dict[str, Any]) -> None:
+    """Refuse a keyword that the function does not take."""
+    taken = parameters(found)
+    if taken is None or any(p.kind is p.VAR_KEYWORD for p in taken):
+        return
+    names = [p.name for p in taken if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)]
+    for key in kwargs:
+        if key not in names:
+            near = difflib.get_close_matches(key, names, 1)
+            raise InvalidArgument(f"--kwargs: {name} has no argument {key!r}{f'; did you mean {near[0]!r}?' if near else ''}")
 
 
 def _needs(name: str, lacking: List[str]) -> InvalidArgument:
@@ -158,7 +172,10 @@ def _class_form(found: Any, name: str, kwargs: Dict[str, Any], dataset: Any) -> 
     if callable(getattr(found, "fit", None)):
         output = _learned(found, name, mine, dataset)
         told = "; y is the second part of the dataset, or its last column" if _labels(found) else ""
-        return f"estimator.{output}", f"{name} is fitted for each run, and {output} is its output{told}. To override: --as estimator.ATTRIBUTE"
+        return (
+            f"estimator.{output}",
+            f"{name} is fitted for each run, and {output} is its output{told}. To override: --as estimator.ATTRIBUTE",
+        )
     if "__call__" in dir(found) and inspect.isroutine(inspect.getattr_static(found, "__call__", None)):
         form = _function_form(functools.partial(found.__call__, None, **rest), name, None)
         if form == "":

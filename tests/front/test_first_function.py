@@ -166,15 +166,15 @@ def test_a_generator_is_never_bound_to_another_parameter():
 
 
 @pytest.mark.parametrize(
-    ("text", "claim"), [("1", "pure:1"), ("eps=1", "pure:1"), ("epsilon=1", "pure:1"), ("1,1e-5", "approx:1,1e-05"), ("eps=1,delta=1e-5", "approx:1,1e-05")]
+    ("text", "claim"),
+    [("1", "pure:1"), ("eps=1", "pure:1"), ("epsilon=1", "pure:1"), ("1,1e-5", "approx:1,1e-05"), ("eps=1,delta=1e-5", "approx:1,1e-05")],
 )
 def test_claims_in_short(text, claim):
     assert str(parse_claim(text)) == claim
 
 
 @pytest.mark.parametrize(
-    ("text", "hint"),
-    [("pure1", "pure:1"), ("pure=1", "pure:1"), ("approx:1", "approx:1,1e-5"), ("rho:1", "zcdp:1"), ("prue:1", "pure:1")],
+    ("text", "hint"), [("pure1", "pure:1"), ("pure=1", "pure:1"), ("approx:1", "approx:1,1e-5"), ("rho:1", "zcdp:1"), ("prue:1", "pure:1")]
 )
 def test_near_misses_of_claims_are_answered(text, hint):
     with pytest.raises(InvalidArgument) as raised:

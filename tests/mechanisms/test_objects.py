@@ -222,7 +222,9 @@ def test_noise_from_elsewhere_is_found_and_can_be_declared():
 
     assert audited(dpw.one_run(drawn), 1000).verdict is Verdict.ERROR
     result = audited(dpw.one_run(drawn, seeded=False), 1000)
-    assert result.verdict is not Verdict.ERROR and any("takes no seed; numpy.random, random and torch were seeded globally" in note for note in result.notes)
+    assert result.verdict is not Verdict.ERROR and any(
+        "takes no seed; numpy.random, random and torch were seeded globally" in note for note in result.notes
+    )
 
 
 def test_a_trace_sees_the_noise_of_an_estimator():
