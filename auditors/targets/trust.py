@@ -296,7 +296,7 @@ class Trust:
                 fields["file"] = str(file)
         else:
             file = adapter
-        name, form = split_form(name)
+        name, _ = split_form(name)
         if name.partition(".")[0] in imports_of(file):
             raise InvalidArgument(f"{plan.what} must be defined in {_relative(file)}, {shown(name)} is only imported there")
         return Planned(

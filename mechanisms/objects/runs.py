@@ -90,8 +90,8 @@ def one_run(function: Callable[..., Any], *, time_limit: float = 60.0, **argumen
     ----------
     function : callable
         Returns one output, of any kind; a generator function's output is the list of its values. A parameter named `rng`,
-        `random_state`, `seed`, `generator`, `random_generator`, `prng`, `np_random`, `rs` or `key` receives the randomness. A required second
-        parameter named `y` or `labels` receives the labels of the dataset: its second part, or the last column of an array. A module
+        `random_state`, `seed`, `generator`, `random_generator`, `prng`, `np_random`, `rs` or `key` receives the randomness. A required
+        second parameter named `y` or `labels` receives the labels of the dataset: its second part, or the last column of an array. A module
         of PyTorch gets a tensor and gives one; gradients are off.
     time_limit : float
         Seconds that a coroutine may take.

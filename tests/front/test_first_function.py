@@ -1,3 +1,4 @@
+# ruff: noqa: NPY002 - users draw from the global generator
 """A user's first function, class or estimator is recognized, or refused with the remedy."""
 
 import functools
@@ -155,7 +156,7 @@ def test_what_is_ambiguous_is_refused_with_the_remedy(found, text):
 
 
 def test_a_class_with_two_releases_names_them():
-    with pytest.raises(InvalidArgument, match="it has answer, release: say which, --as object.METHOD"):
+    with pytest.raises(InvalidArgument, match="it has answer, release: say which"):
         recognize(Two, "Two", {"epsilon": 1}, DATA)
 
 
