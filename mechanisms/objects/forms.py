@@ -123,7 +123,8 @@ def _function_form(run: Any, name: str, dataset: Any) -> str:
         if any(p.kind is p.VAR_POSITIONAL for p in free):
             return "" if dataset is None or _is_batch(run, dataset) else "run"
         raise InvalidArgument(f"{name} takes no dataset: its first parameter receives the dataset")
-    if len(names) >= 3 and names[1] in (*SIZES, *SHORT_SIZES) and names[2] in SEEDS and placed[1].default is inspect.Parameter.empty:
+    sized = len(names) >= 3 and placed[1].default is inspect.Parameter.empty
+    if sized and (names[1] in SIZES or (names[1] in SHORT_SIZES and names[2] in SEEDS)):
         return ""  # f(dataset, size, rng), checked by whoever calls it
     lacking = missing(run, 2 if takes_labels(run) else 1)
     sizes = [p for p in free if p.name in (*SIZES, *SHORT_SIZES) and p.name not in names[:1]]
