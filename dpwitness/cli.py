@@ -48,6 +48,8 @@ COMMANDS = {
     "bench": bench,
 }
 
+_FIRST = ("audit", "check", "plan", "replay", "report")  # the commands that a new user needs
+
 _EXIT_CODES = (
     "exit codes: 0 nothing refuted, 1 violated, 2 usage or input error, or a file that could not be written, "
     f"3 inconclusive, interrupted, a mechanism that failed, or an error that is not known ({TRACEBACK}=1 shows where)"
@@ -107,7 +109,8 @@ def main(argv: Sequence[str] | None = None) -> int:
 
         return guarded("", told)
     if args.command is None:
-        parser.error(f"a command is needed: {', '.join(list(COMMANDS)[:-1])} or {list(COMMANDS)[-1]}")
+        others = ", ".join(name for name in COMMANDS if name not in _FIRST)
+        parser.error(f"a command is needed: {', '.join(_FIRST)}; more commands: {others}")
     with heard():
         code = guarded(args.command, lambda: _run(args))
         return last(code) if argv is None else code

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import shutil
 import sys
 import textwrap
@@ -256,7 +257,7 @@ def _audited(result: AuditResult, data: Json, bits: bool) -> list[tuple[str, str
         sure = f"confidence {result.confidence:.12g}, p-value {result.p_value:.2g}, {result.trials:,} runs, seed {result.seed}"
         told += [
             ("certified", f"{symbol} > {figure(result.parameter_lower)}{best}"),
-            ("detectable", f"{symbol} > {figure(result.detectable)} of this event's kind, with probability 0.9"),
+            ("detectable", _detectable(result)),
             ("how sure", sure),
             _pair(data),
         ]
@@ -265,12 +266,24 @@ def _audited(result: AuditResult, data: Json, bits: bool) -> list[tuple[str, str
     level = result.bit_level
     if level is not None:
         text = {
-            Verdict.VIOLATED: f"VIOLATED: epsilon > {figure(level.epsilon_lower)} certified from floating-point bits alone",
+            Verdict.VIOLATED: f"VIOLATED: rounding leak, epsilon > {figure(level.epsilon_lower)} certified from floating-point bits alone",
             Verdict.NOT_REFUTED: "nothing found in the low bits of the outputs",
         }.get(level.verdict, level.verdict.value)
-        aside = "" if bits or level.verdict is not Verdict.VIOLATED else " (counts for the exit code with --bits)"
+        aside = (
+            ""
+            if bits or level.verdict is not Verdict.VIOLATED
+            else " (separate; the exit code ignores it, add --bits): round outputs to a grid"
+        )
         told.append(("low bits", text + aside))
     return told
+
+
+def _detectable(result: AuditResult) -> str:
+    from dpwitness.reports.words.wording import figure
+
+    if not math.isfinite(result.detectable):
+        return "too few runs to detect any violation: raise --trials"
+    return f"a violation of {figure(result.detectable)} or more, of the same shape, would have been found 9 times in 10"
 
 
 def _enclosed(result: CertifyResult, data: Json) -> list[tuple[str, str]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import difflib
 import functools
 import inspect
 import json
@@ -17,8 +18,10 @@ from typing import Any
 
 import numpy as np
 
+from dpwitness.console import announce
 from dpwitness.ending import apart
 from dpwitness.executors.opening import executor
+from dpwitness.mechanisms.objects.forms import split_form
 from dpwitness.mechanisms.terms.jsonable import from_jsonable
 from dpwitness.mechanisms.terms.pairs import Pair
 from dpwitness.mechanisms.terms.reading import Json, each_name_once
@@ -173,7 +176,9 @@ def given(args: argparse.Namespace, **options: bool) -> tuple[Any, str, Json]:
         raise InvalidArgument("--cwd, --text and --text-runs are for programs: give --command")
     if args.target is None:
         raise InvalidArgument("a target is needed: MODULE:NAME, FILE.py:NAME, or a program by --command")
-    return load(args.target, keywords(args.kwargs), args.python, args.time_limit, args.memory, **options)
+    one = None if None in (getattr(args, "d0", None), getattr(args, "d1", None)) else dataset("d0", args.d0)
+    more: dict[str, Any] = {"dataset": one, "form": getattr(args, "form", None), **options}
+    return load(args.target, keywords(args.kwargs), args.python, args.time_limit, args.memory, **more)
 
 
 def _query(args: argparse.Namespace) -> tuple[Any, str, Json]:
@@ -250,6 +255,8 @@ def load(
     *,
     in_process: bool = False,
     density: bool = False,
+    dataset: Any = None,
+    form: str | None = None,
 ) -> tuple[Any, str, Json]:
     """The mechanism, its name, and how a witness says where to find it.
 
@@ -261,8 +268,12 @@ def load(
     from dpwitness.mechanisms.foreign.environments import adapter_file
 
     place, _, name = target.rpartition(":")
+    if place == "zoo" and python is None:
+        return _specimen(name, kwargs)
     if not place or not name:
         raise InvalidArgument(f"target must have the form MODULE:NAME or FILE.py:NAME, got {target!r}")
+    if form is not None:
+        name = f"{split_form(name)[0]} as {form}"
     elsewhere = python is not None or adapter_file(place) is not None
     inside = in_process or place.partition(".")[0] == "dpwitness"
     if inside and memory:
@@ -270,11 +281,19 @@ def load(
     if in_process and elsewhere:
         raise InvalidArgument("--in-process cannot go with --python, or with an adapter's target")
     if inside and not elsewhere:
+        if " as " not in name and place.partition(".")[0] != "dpwitness":
+            name = _recognized_here(place, name, kwargs, dataset)
         return _inside(place, name, kwargs, time_limit)
+    from dpwitness.mechanisms.foreign.target import Isolated, Target
+
+    if " as " not in name and adapter_file(place) is None:
+        with shown():
+            seen = (Target if elsewhere else Isolated)(place, name, python, kwargs, time_limit, memory).recognize(dataset)
+        if seen["form"]:
+            announce(seen["told"])
+            name = f"{seen['name']} as {seen['form']}"
     if elsewhere:
         return _foreign(place, name, kwargs, python, time_limit, memory)
-    from dpwitness.mechanisms.foreign.target import Isolated
-
     found = Isolated(place, name, None, kwargs, time_limit, memory)
     with shown():
         found.describe()
@@ -284,7 +303,36 @@ def load(
         found.close()
         return _inside(place, name, kwargs, time_limit)
     where = relative(place) if place.endswith(".py") else place  # a witness travels with its folder
-    return found, name.rpartition(".")[2], {"target": f"{where}:{name}"} | ({"kwargs": kwargs} if kwargs else {})
+    return found, _shown_name(name), {"target": f"{where}:{name}"} | ({"kwargs": kwargs} if kwargs else {})
+
+
+def _shown_name(name: str) -> str:
+    return split_form(name)[0].rpartition(".")[2]
+
+
+def _recognized_here(place: str, name: str, kwargs: Json, dataset: Any) -> str:
+    """The name with its form, of a target that runs in this process."""
+    from dpwitness.mechanisms.objects.forms import recognize
+
+    form, told = recognize(_loaded("target", f"{place}:{name}"), name, kwargs, dataset)
+    if form:
+        announce(told)
+    return f"{name} as {form}" if form else name
+
+
+def _specimen(name: str, kwargs: Json) -> tuple[Any, str, Json]:
+    """The specimen that `dpwitness list zoo` names."""
+    from dpwitness.auditors.targets.naming import describe_target
+    from dpwitness.mechanisms.textbook.zoo import zoo
+
+    known = zoo()
+    if name not in known:
+        near = difflib.get_close_matches(name, known, 1)
+        raise InvalidArgument(f"zoo has no {name!r}{f'; did you mean zoo:{near[0]}?' if near else ''} (see dpwitness list zoo)")
+    if kwargs:
+        raise InvalidArgument(f"zoo:{name} has its parameters: leave out --kwargs")
+    recorded = describe_target(known[name])
+    return known[name], name, recorded or {"target": f"zoo:{name}"}
 
 
 def scores(names: Sequence[str]) -> list[Any]:
@@ -326,7 +374,7 @@ def _inside(place: str, name: str, kwargs: Json, time_limit: float) -> tuple[Any
     _check_signature(mechanism, name)
     if isinstance(getattr(mechanism, "domain", None), dict) or isinstance(getattr(mechanism, "claim", None), str):
         return _foreign(place, name, kwargs, None, time_limit, 0.0)
-    return mechanism, name.rpartition(".")[2], {"target": target, "kwargs": kwargs} if kwargs else {"target": target}
+    return mechanism, _shown_name(name), {"target": target, "kwargs": kwargs} if kwargs else {"target": target}
 
 
 def _foreign(place: str, name: str, kwargs: Json, python: str | None, time_limit: float, memory: float) -> tuple[Any, str, Json]:
@@ -338,7 +386,7 @@ def _foreign(place: str, name: str, kwargs: Json, python: str | None, time_limit
         found.describe()
     recorded = describe_target(found)
     assert recorded is not None
-    return found, name.rpartition(".")[2], recorded
+    return found, _shown_name(name), recorded
 
 
 @contextmanager

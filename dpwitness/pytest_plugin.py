@@ -92,6 +92,7 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
     marker = pyfuncitem.get_closest_marker("dp_audit")
     if marker is None:
         return None
+    _check_marked_claim(marker.kwargs.get("claim"))
     if marker.args:
         pytest.fail(f"dp_audit: the marker takes keywords only, got {marker.args!r}", pytrace=False)
     arguments = {name: pyfuncitem.funcargs[name] for name in pyfuncitem._fixtureinfo.argnames}
@@ -113,6 +114,18 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
     if refuted:
         pytest.fail("\n\n".join(refuted), pytrace=False)
     return True
+
+
+def _check_marked_claim(claim: Any) -> None:
+    """Fail in one line for a claim that cannot be read."""
+    if isinstance(claim, str):
+        from dpwitness.mechanisms.terms.notions import parse_claim
+        from dpwitness.mechanisms.terms.validation import InvalidArgument
+
+        try:
+            parse_claim(claim)
+        except InvalidArgument as error:
+            pytest.fail(f"dp_audit: {error}", pytrace=False)
 
 
 @pytest.hookimpl(hookwrapper=True)

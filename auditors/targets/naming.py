@@ -14,6 +14,7 @@ from typing import Any
 from dpwitness.mechanisms.foreign.program import script_of
 from dpwitness.mechanisms.foreign.target import Target
 from dpwitness.mechanisms.objects.adversaries import Adversary
+from dpwitness.mechanisms.objects.forms import formed, split_form
 from dpwitness.mechanisms.objects.sessions import Interactive
 from dpwitness.mechanisms.terms.classes import public_name, today
 from dpwitness.mechanisms.terms.jsonable import from_jsonable, to_jsonable
@@ -117,7 +118,8 @@ def load_target(target: str, kwargs: Json | None = None) -> Any:
     place, _, name = target.rpartition(":")
     if not place or not name:
         raise InvalidArgument(f"target must have the form MODULE:NAME or FILE.py:NAME, got {target!r}")
-    found = named(imported(place, target), name, place)
+    base, _ = split_form(name)
+    found = named(imported(place, target), base, place)
     return built(found, name, {key: from_jsonable(value, f"kwargs.{key}") for key, value in (kwargs or {}).items()})
 
 
@@ -163,7 +165,10 @@ def named(module: Any, name: str, place: str) -> Any:
 
 
 def built(found: Any, name: str, kwargs: Json) -> Any:
-    """An object of a class, or a function bound to its keywords."""
+    """Return an object of a class, a function bound to its keywords, or the mechanism of the form that the name holds."""
+    _, form = split_form(name)
+    if form:
+        return formed(found, kwargs, form)
     if isinstance(found, type):
         try:
             return found(**kwargs)

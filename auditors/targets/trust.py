@@ -27,6 +27,7 @@ from typing import Any
 from dpwitness.auditors.targets.locating import home_of, imports_of, line_of, locate, standard
 from dpwitness.auditors.targets.naming import FOREIGN, QUERY, built, imported, named
 from dpwitness.mechanisms.foreign.program import resolved, script_of
+from dpwitness.mechanisms.objects.forms import split_form
 from dpwitness.mechanisms.terms.classes import is_known, public_name
 from dpwitness.mechanisms.terms.jsonable import from_jsonable
 from dpwitness.mechanisms.terms.reading import Json, items, listing, nullable, number, printable, record, shown, text
@@ -80,6 +81,7 @@ def _words_for(target: Json | None) -> list[str]:
 def split_target(target: str, what: str = "target") -> tuple[str, str]:
     """PLACE and NAME of ``MODULE:NAME`` or ``FILE.py:NAME``."""
     place, _, name = target.rpartition(":")
+    name, _ = split_form(name)
     if not place or not name:
         raise InvalidArgument(f"{what} must have the form MODULE:NAME or FILE.py:NAME, got {shown(target)}")
     if not _NAME.fullmatch(name) or "__" in name:
@@ -127,13 +129,13 @@ class Planned:
         """Import it, and build it if it is a class. Raises InvalidArgument for what is not there, or is no callable that may run."""
         module = imported(self.place if self.file is None or not self.place.endswith(".py") else str(self.file), self.target)
         where = getattr(module, "__file__", None)
-        itself = self.file is not None and self.target == f"{self.place}:{self.name}"  # and not what a worker will load
+        itself = self.file is not None and split_form(self.target)[0] == f"{self.place}:{self.name}"  # and not what a worker will load
         if itself and (where is None or Path(where).resolve() != Path(str(self.file)).resolve()):
             raise InvalidArgument(f"{self.what} must be what lies in {self.file}, but {self.place} was imported from {where}")
         found = named(module, self.name, self.place)
         self.trust.check_object(found, self)
         kwargs = {key: from_jsonable(value, f"{self.what}.kwargs.{key[:60]}", self.trust.class_of) for key, value in self.kwargs.items()}
-        return built(found, self.name, kwargs)
+        return built(found, self.target.rpartition(":")[2], kwargs)
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,9 +212,9 @@ class Trust:
 
     def _allowed(self, place: str, name: str, file: Path) -> bool:
         for entry in self.allow:
-            if entry == f"{place}:{name}":
+            if split_form(entry)[0] == f"{place}:{name}":
                 return True
-            where, _, what = entry.rpartition(":")
+            where, _, what = split_form(entry)[0].rpartition(":")
             if where.endswith(".py") and what == name and (self.folder / where).resolve() == file:
                 return True
         return False
@@ -294,6 +296,7 @@ class Trust:
                 fields["file"] = str(file)
         else:
             file = adapter
+        name, _ = split_form(name)
         if name.partition(".")[0] in imports_of(file):
             raise InvalidArgument(f"{plan.what} must be defined in {_relative(file)}, {shown(name)} is only imported there")
         return Planned(

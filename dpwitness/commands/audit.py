@@ -14,6 +14,7 @@ from dpwitness.commands.common import (
     Command,
     accepted,
     accepting,
+    check_claim,
     conclude,
     database,
     interpreter,
@@ -90,6 +91,7 @@ def run(args: argparse.Namespace) -> int:
     if args.report is not None:
         check_writable(args.report)
     known = accepted(args)
+    check_claim(args)
     mechanism, name, target = asked(args, in_process=args.in_process, density=args.white_box or args.search)
     pair, given = pair_of(args.d0, args.d1, args.relation, mechanism), scores(args.scores)
     domain, drawn = domain_of(args.domain), bar()

@@ -83,6 +83,8 @@ def subject(parser: argparse.ArgumentParser, *, optional: bool = False) -> None:
     parser.add_argument(
         "target", **how, metavar="MODULE:NAME", help="a mechanism or a function f(dataset, size, rng); FILE.py:NAME works too"
     )
+    told = "how it is run: batch, run (one call a run), object, object.METHOD or estimator.ATTRIBUTE; default: recognized"
+    parser.add_argument("--as", dest="form", metavar="FORM", help=told)
     told = "pure:EPS, approx:EPS,DELTA, zcdp:RHO, rdp:ALPHA,EPS, rdp:ALPHA=EPS,..., gdp:MU, fdp:FILE, dpsgd:SAMPLING,NOISE,STEPS[,DELTA], "
     told += "metric:EPS[,DISTANCE], percoordinate:EPS,... or group:SIZE,CLAIM; default: the mechanism's own"
     parser.add_argument("--claim", help=told)
@@ -101,6 +103,14 @@ def subject(parser: argparse.ArgumentParser, *, optional: bool = False) -> None:
         help="why they are neighbours: replace-one (default), add-remove, add-remove:unit=COLUMN, replace-one:k=K, l1, l2, linf, "
         "stated, ... (dpwitness list relations), or FILE.py:NAME of a Relation of your own",
     )
+
+
+def check_claim(args: argparse.Namespace) -> None:
+    """Refuse a claim that cannot be read, before the target is loaded."""
+    from dpwitness.mechanisms.terms.notions import parse_claim
+
+    if args.claim is not None:
+        parse_claim(args.claim)
 
 
 def storing(parser: argparse.ArgumentParser, told: str = "") -> None:
@@ -157,6 +167,11 @@ def chosen(text: str, names: Sequence[str], option: str = "--format") -> list[st
     if not set(found) <= set(names):
         raise InvalidArgument(f"{option} must name some of {', '.join(names)}, got {text!r}")
     return list(dict.fromkeys(found))
+
+
+def in_folder(place: str) -> str:
+    """The file audit.json of a folder; a file as it is."""
+    return str(Path(place) / "audit.json") if Path(place).is_dir() else place
 
 
 def exit_code(result: Result, *, bits: bool = False) -> int:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from dpwitness.commands.common import Command, chosen, exit_code, print_json
+from dpwitness.commands.common import Command, chosen, exit_code, in_folder, print_json
 from dpwitness.ending import after, attempt
 from dpwitness.mechanisms.terms.validation import InvalidArgument
 from dpwitness.reports.words.wording import plain
@@ -35,7 +35,7 @@ def run(args: argparse.Namespace) -> int:
     formats = chosen(args.format or FORMATS[0], FORMATS)
     if args.report is not None:
         check_writable(args.report)
-    found, lost = compare(args.old, args.new), False
+    found, lost = compare(in_folder(args.old), in_folder(args.new)), False
     if args.json:
         print_json(found.to_json())
     else:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import argparse
 from contextlib import nullcontext
+from typing import Any
 
-from dpwitness.commands.common import CONFIDENCE, SECONDS, TRIALS, Command, interpreter, print_json, subject, workers
+from dpwitness.commands.common import CONFIDENCE, SECONDS, TRIALS, Command, check_claim, interpreter, print_json, subject, workers
 from dpwitness.console import announce
 from dpwitness.ending import NO_VERDICT, OK, apart
 from dpwitness.mechanisms.terms.validation import InvalidArgument
@@ -42,7 +43,7 @@ def arguments(command: Command) -> None:
 def run(args: argparse.Namespace) -> int:
     """``dpwitness plan``."""
     from dpwitness.auditors.planning.plan import plan
-    from dpwitness.inputs import claim_of, keywords, load, pair_of
+    from dpwitness.inputs import claim_of, dataset, keywords, load, pair_of
     from dpwitness.inputs import workers as opened
     from dpwitness.mechanisms.terms.protocol import MechanismFailed
 
@@ -56,7 +57,9 @@ def run(args: argparse.Namespace) -> int:
         if given := [option for option, value in idle.items() if value is not None]:
             raise InvalidArgument(f"{given[0]} needs a target MODULE:NAME")
     else:
-        options = {"in_process": args.in_process, "density": True}
+        check_claim(args)
+        one = None if None in (args.d0, args.d1) else dataset("d0", args.d0)
+        options: dict[str, Any] = {"in_process": args.in_process, "density": True, "form": args.form, "dataset": one}
         mechanism, name, _ = load(args.target, keywords(args.kwargs), args.python, args.time_limit, args.memory, **options)
         pair = pair_of(args.d0, args.d1, args.relation, mechanism)
     common = {"find": args.find, "trials": args.trials, "shape": args.shape, "power": args.power, "confidence": args.confidence}

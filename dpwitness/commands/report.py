@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from dpwitness.commands.common import Command, chosen
+from dpwitness.commands.common import Command, chosen, in_folder
 from dpwitness.console import summary
 from dpwitness.ending import OK, show
 from dpwitness.mechanisms.terms.reading import printable
@@ -33,6 +33,7 @@ def run(args: argparse.Namespace) -> int:
     if args.show and args.report is not None:
         raise InvalidArgument("--show writes nothing: leave out --report")
     formats = chosen(args.format, FORMATS)
+    args.file = in_folder(args.file)
     document = read_document(args.file)
     if args.show:
         show(summary(entries_of(document)))

@@ -4,7 +4,19 @@ from __future__ import annotations
 
 import argparse
 
-from dpwitness.commands.common import CONFIDENCE, SECONDS, Command, accepted, accepting, conclude, interpreter, program, running, subject
+from dpwitness.commands.common import (
+    CONFIDENCE,
+    SECONDS,
+    Command,
+    accepted,
+    accepting,
+    check_claim,
+    conclude,
+    interpreter,
+    program,
+    running,
+    subject,
+)
 from dpwitness.console import bar
 from dpwitness.ending import apart
 from dpwitness.numbers import whole
@@ -41,6 +53,7 @@ def run(args: argparse.Namespace) -> int:
     if args.report is not None:
         check_writable(args.report)
     known = accepted(args)
+    check_claim(args)
     if args.no_confirm and args.trials is not None:
         raise InvalidArgument("--trials is for the audit that --no-confirm leaves out")
     if args.program is not None:

@@ -66,7 +66,9 @@ def slot_of(file: str, python: str | None, memory_limit: float = 0.0) -> Interpr
             raise MissingLibrary(f"environment {known.name} is missing; make it with: dpwitness targets setup {known.name}")
         python = str(known.interpreter)
     elif python is not None:
-        found = shutil.which(python)
+        folder = os.path.expanduser(python)
+        inside = os.path.join(folder, "Scripts/python.exe" if os.name == "nt" else "bin/python")
+        found = inside if os.path.isdir(folder) and os.path.exists(inside) else shutil.which(python)
         if found is None:
             raise TargetError(f"python must be an interpreter or an environment of `dpwitness targets`, got {python!r}, which is not there")
         python = os.path.abspath(found)

@@ -244,6 +244,20 @@ class Target(Described):
         except InvalidArgument as error:
             raise TargetError(str(error)) from None
 
+    def recognize(self, dataset: Any = None) -> Json:
+        """Return the form, the name and a sentence on how the function or class is run; a trial call on `dataset` decides where it must."""
+        sent: wire.Blobs = []
+        request = {"op": "recognize", "name": self.name, "kwargs": wire.pack(self._plain_kwargs(), sent)}
+        request["dataset"] = wire.pack(dataset, sent)
+        with loaded(self._slot, self.time_limit) as worker:
+            try:
+                reply, _ = worker.ask(request, sent, self.time_limit)
+            except (TookTooLong, WorkerDied) as error:
+                raise TargetError(f"{self.__name__} could not be tried: the worker process {error}") from None
+        if "error" in reply:
+            raise TargetError(reply["error"], reply["traceback"])
+        return reply
+
     def _describe(self) -> Json:
         request = {"op": "describe", "name": self.name, "kwargs": wire.pack(self._plain_kwargs(), [])}
         with loaded(self._slot, self.time_limit) as worker:

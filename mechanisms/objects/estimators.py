@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any, Callable, Optional, Tuple, Union
+from typing import Any, Callable, Optional, Union
 
 import numpy as np
 
 from .errors import InvalidArgument, MechanismFailed, require_callable, shown
-from .runs import PerRun, made, named, told
+from .labels import parts
+from .randomness import takes_labels
+from .runs import PerRun, made, named, split, told
 
 
 def from_estimator(
@@ -17,24 +19,24 @@ def from_estimator(
     at: Any = None,
     label: Optional[int] = None,
     time_limit: float = 60.0,
-    **declared: Any,
+    **arguments: Any,
 ) -> PerRun:
     """A mechanism from a class with `fit`, as scikit-learn has them.
 
     Parameters
     ----------
     factory : callable
-        Makes the estimator: a class, or a function without arguments. Its `random_state` (`rng`, `seed`), if it takes one, is drawn anew
-        for each run.
+        Makes the estimator: a class, or a function. Its `random_state` (`rng`, `seed`), if it takes one, is drawn for each run.
     output : str or callable
-        What is released: an attribute after `fit`, a method that is called on the points `at` (``"predict"``, ``"transform"``), or
-        ``f(estimator)``.
+        What is released: an attribute after `fit`, several with commas (``"coef_,intercept_"``), a method that is called on the points `at`
+        (``"predict"``, ``"transform"``), or ``f(estimator)``.
     at : array, optional
         Public points for such a method.
     label : int, optional
-        The column of a dataset that holds y, as -1. Without it a dataset is (X, y), has fields x and y, or is X alone.
-    time_limit, **declared
-        As in `one_run`.
+        The column of a dataset that holds y, as -1. Default: a dataset is (X, y) or has fields x and y; of an array it is the last column
+        where `fit` requires y, and the array is X otherwise.
+    time_limit, **arguments
+        As in `one_run`; arguments are those of the factory.
 
     Returns
     -------
@@ -57,14 +59,15 @@ def from_estimator(
         require_callable("from_estimator", "output", output)
     if label is not None and (isinstance(label, bool) or not isinstance(label, (int, np.integer))):
         raise InvalidArgument(f"from_estimator: label must be the number of a column, got {shown(label)}")
-    make = made("from_estimator", factory)
+    mine, declared = split("from_estimator", factory, arguments)
+    make = made("from_estimator", factory, mine)
     points = None if at is None else np.asarray(at)
 
     def once(dataset: Any, rng: Any) -> Any:
         estimator = make(rng)
         if not callable(getattr(estimator, "fit", None)):
             raise MechanismFailed(f"from_estimator: factory must make an object with fit, {named(factory)} made {shown(estimator)}")
-        x, y = parts(dataset, label)
+        x, y = parts(dataset, label, labeled=takes_labels(estimator.fit))
         fitted = estimator.fit(x) if y is None else estimator.fit(x, y)
         if fitted is not None and fitted is not estimator:
             raise MechanismFailed(
@@ -72,32 +75,15 @@ def from_estimator(
             )
         return _released(estimator, output, points)
 
-    options = {"at": at, "label": label, "time_limit": time_limit}
+    options = {"at": at, "label": label, "time_limit": time_limit, **mine}
     return PerRun(named(factory), once, (from_estimator, (factory, output), options), told(factory), time_limit, declared)
-
-
-def parts(dataset: Any, label: Optional[int]) -> Tuple[Any, Any]:
-    """X and y of a dataset; y is None where it has none."""
-    fields = dataset if isinstance(dataset, dict) else {key: getattr(dataset, key) for key in ("x", "y") if hasattr(dataset, key)}
-    if {"x", "y"} <= set(fields):
-        counts = fields.get("multiplicity", getattr(dataset, "multiplicity", None))
-        x, y = np.asarray(fields["x"]), np.asarray(fields["y"])
-        return (x, y) if counts is None else (np.repeat(x, counts, axis=0), np.repeat(y, counts))
-    if isinstance(dataset, (tuple, list)) and len(dataset) == 2 and all(isinstance(part, np.ndarray) for part in dataset):
-        return dataset[0], dataset[1]
-    rows = np.array(dataset)
-    if rows.ndim == 1:
-        rows = rows[:, None]
-    if label is None:
-        return rows, None
-    if not -rows.shape[1] <= label < rows.shape[1]:
-        raise MechanismFailed(f"from_estimator: label must be a column of the dataset, got {label} for shape {rows.shape}")
-    return np.delete(rows, label, axis=1), rows[:, label]
 
 
 def _released(estimator: Any, output: Union[str, Callable[[Any], Any]], points: Any) -> Any:
     if not isinstance(output, str):
         return output(estimator)
+    if "," in output:
+        return tuple(_released(estimator, part.strip(), points) for part in output.split(","))
     name = type(estimator).__name__
     if not hasattr(estimator, output):
         has = ", ".join(key for key in vars(estimator) if key.endswith("_") and key[0] != "_") or "nothing"

@@ -1,14 +1,16 @@
 """Mechanisms made of single runs: one Python call a run, each on an object of its own where there is one.
 
-What a factory, a method or a function takes by the name `rng`, `random_state` or `seed` is given to it: the audit's generator, or a whole
-number below 2^32 drawn from it anew for every call. What takes none of them may draw from `np.random`, `random` or PyTorch, whose global
-generators an audit seeds; randomness from elsewhere is told by ``seeded=False``.
+A parameter named `rng`, `random_state`, `seed` or another name of `randomness.SEEDS` receives the audit's generator, or a seed drawn from
+the generator for every call. A function without such a parameter may draw from `np.random`, `random` or PyTorch, whose global generators an
+audit seeds; ``seeded=False`` declares randomness from elsewhere.
 """
 
 from __future__ import annotations
 
 import asyncio
+import functools
 import inspect
+import itertools
 import sys
 import threading
 from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple, Union
@@ -16,8 +18,10 @@ from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple, Union
 import numpy as np
 
 from .errors import InvalidArgument, MechanismFailed, require_callable, shown
+from .labels import parts
+from .randomness import bound, converted, given, parameters, takes_labels
+from .randomness import told as told_seeded
 
-SEEDS = ("rng", "random_state", "seed")
 DECLARED = ("claim", "domain", "seeded", "batch", "trials", "expected_failures", "expected_findings", "features", "primitives", "cause")
 
 Once = Callable[[Any, Any], Any]  # (dataset, rng) -> output
@@ -66,8 +70,10 @@ class PerRun:
         with _Loop(self._name, self._limit) as loop:
             for _ in range(size):
                 value = self._once(dataset, rng)
-                if inspect.isgenerator(value) or inspect.isasyncgen(value):
-                    raise MechanismFailed(f"{self._name} must return an output, got a generator: return its values in a list")
+                if inspect.isasyncgen(value):
+                    value = _collected_async(self._name, value)
+                elif inspect.isgenerator(value):
+                    value = _collected(self._name, value)
                 found.append(_plain(loop.result(value) if inspect.isawaitable(value) else value))
         first = found[0] if found else None
         if type(first) is np.ndarray and first.ndim and all(type(v) is np.ndarray and _kind(v) == _kind(first) for v in found):
@@ -75,20 +81,22 @@ class PerRun:
         return found
 
 
-def one_run(function: Callable[..., Any], *, time_limit: float = 60.0, **declared: Any) -> PerRun:
-    """A mechanism from a function of one run, ``f(dataset)`` or ``f(dataset, rng)``; it may be ``async``, or a PyTorch module.
+def one_run(function: Callable[..., Any], *, time_limit: float = 60.0, **arguments: Any) -> PerRun:
+    """Return a mechanism made of a function of one run, ``f(dataset)`` or ``f(dataset, rng)``; it may be ``async``, or a PyTorch module.
 
     It costs a Python call a run, where ``f(dataset, size, rng)`` costs one a batch: a microsecond or two on top of the function's own time.
 
     Parameters
     ----------
     function : callable
-        Returns one output, of any kind. By the names `rng`, `random_state` or `seed` it is given its randomness; a second argument of
-        another name is the generator too. A module of PyTorch gets a tensor and gives one; gradients are off.
+        Returns one output, of any kind; a generator function's output is the list of its values. A parameter named `rng`,
+        `random_state`, `seed`, `generator`, `random_generator`, `prng`, `np_random`, `rs` or `key` receives the randomness. A required
+        second parameter named `y` or `labels` receives the labels of the dataset: its second part, or the last column of an array. A module
+        of PyTorch gets a tensor and gives one; gradients are off.
     time_limit : float
         Seconds that a coroutine may take.
-    **declared
-        `claim`, `domain`, `seeded` and the other attributes that a target may have.
+    **arguments
+        Arguments of the function; and `claim`, `domain`, `seeded` and the other attributes that a target may have.
 
     Returns
     -------
@@ -98,33 +106,37 @@ def one_run(function: Callable[..., Any], *, time_limit: float = 60.0, **declare
     Raises
     ------
     InvalidArgument
-        If it is no callable, or is given an option that does not exist.
+        If `function` is not callable, an argument does not exist, or a required argument is missing.
 
     Examples
     --------
-    >>> def noisy(dataset, rng):
-    ...     return float(dataset[0] + rng.laplace())
-    >>> len(one_run(noisy)([0.0], 3, np.random.default_rng(1)))
+    >>> def noisy(dataset, epsilon, rng):
+    ...     return float(dataset[0] + rng.laplace(scale=1 / epsilon))
+    >>> len(one_run(noisy, epsilon=1.0)([0.0], 3, np.random.default_rng(1)))
     3
     """
     require_callable("one_run", "function", function)
-    run = calling("one_run", function)
-    return PerRun(named(function), run, (one_run, (function,), {"time_limit": time_limit}), told(function), time_limit, declared)
+    mine, declared = split("one_run", function, arguments)
+    run = calling("one_run", function, mine)
+    rebuilt = (one_run, (function,), {"time_limit": time_limit, **mine})
+    return PerRun(named(function), run, rebuilt, told(function), time_limit, declared)
 
 
 def fresh(
-    factory: Callable[..., Any], method: Union[str, Callable[..., Any], None] = None, *, time_limit: float = 60.0, **declared: Any
+    factory: Callable[..., Any], method: Union[str, Callable[..., Any], None] = None, *, time_limit: float = 60.0, **arguments: Any
 ) -> PerRun:
     """A mechanism from a class with state, of which each run makes an object of its own.
 
     Parameters
     ----------
     factory : callable
-        Makes the object: a class, or a function without arguments. It is given `rng`, `random_state` or `seed` if it takes one.
+        Makes the object: a class, or a function. It receives randomness by the names of `one_run`.
     method : str or callable, optional
         What is run: a method by its name, or ``f(object, dataset)``; the object itself is called if it is left out.
-    time_limit, **declared
+    time_limit
         As in `one_run`.
+    **arguments
+        Arguments of the factory or of the method; and attributes as in `one_run`.
 
     Returns
     -------
@@ -145,7 +157,12 @@ def fresh(
     require_callable("fresh", "factory", factory)
     if method is not None and not isinstance(method, str):
         require_callable("fresh", "method", method)
-    make = made("fresh", factory)
+    mine, others = split("fresh", factory, arguments)
+    declared = {key: value for key, value in others.items() if key in DECLARED}
+    of_method = {key: value for key, value in others.items() if key not in DECLARED}
+    if of_method and not isinstance(method, (str, type(None))):
+        raise InvalidArgument(f"fresh: {', '.join(of_method)} must be arguments of {named(factory)}, which does not take them")
+    make = made("fresh", factory, mine)
 
     def once(dataset: Any, rng: Any) -> Any:
         found = make(rng)
@@ -155,17 +172,30 @@ def fresh(
             raise MechanismFailed(f"fresh: method must be one of {type(found).__name__}, got {method!r}, which it does not have")
         if method is None and not callable(found):
             raise MechanismFailed(f"fresh: an object of {type(found).__name__} cannot be called: name what is run, method='...'")
-        return calling("fresh", found if method is None else getattr(found, method))(dataset, rng)
+        return calling("fresh", found if method is None else getattr(found, method), of_method)(dataset, rng)
 
-    return PerRun(named(factory), once, (fresh, (factory, method), {"time_limit": time_limit}), told(factory), time_limit, declared)
+    options = {"time_limit": time_limit, **mine, **of_method}
+    return PerRun(named(factory), once, (fresh, (factory, method), options), told(factory), time_limit, declared)
 
 
-def made(owner: str, factory: Callable[..., Any]) -> Callable[[Any], Any]:
-    """``make(rng)``: a new object, given the randomness that the factory takes. MechanismFailed for one that has been given before."""
-    keyword, kept = _keyword(factory), [None, None]  # the first and the last: one that goes round comes by the first
+def split(owner: str, function: Any, arguments: Dict[str, Any]) -> Tuple[Dict[str, Any], Dict[str, Any]]:
+    """Split keywords into arguments of the function and attributes of the mechanism."""
+    taken = parameters(unbound(function)) or []
+    free = any(p.kind is p.VAR_KEYWORD for p in taken)
+    mine = {key: value for key, value in arguments.items() if key not in DECLARED and (free or key in [p.name for p in taken])}
+    return mine, {key: value for key, value in arguments.items() if key not in mine}
+
+
+def made(owner: str, factory: Callable[..., Any], arguments: Optional[Dict[str, Any]] = None) -> Callable[[Any], Any]:
+    """Return ``make(rng)``, which makes a new object with the randomness that the factory takes.
+
+    Raises MechanismFailed for an object that the factory has returned before.
+    """
+    factory = functools.partial(factory, **arguments) if arguments else factory
+    seeded, kept = given(factory), [None, None]  # the first and the last: one that goes round comes by the first
 
     def make(rng: Any) -> Any:
-        found = factory(**_given(keyword, rng))
+        found = factory(**seeded(rng))
         if found is None or found is kept[0] or found is kept[1]:
             what = "None" if found is None else "the same object twice, whose state would leak from run to run"
             raise MechanismFailed(f"{owner}: factory must return a new object each time, {named(factory)} returned {what}")
@@ -175,49 +205,40 @@ def made(owner: str, factory: Callable[..., Any]) -> Callable[[Any], Any]:
     return make
 
 
-def calling(owner: str, function: Callable[..., Any]) -> Once:
-    """``call(dataset, rng)``, with the randomness where the function takes it."""
+def calling(owner: str, function: Callable[..., Any], arguments: Optional[Dict[str, Any]] = None) -> Once:
+    """Return ``call(dataset, rng)``, which gives the function its arguments, its randomness, and labels where it requires them."""
     if _is_module(function):
         return _through(function)
-    keyword = _keyword(function)
-    if keyword is None and _places(function) >= 2:
-        return lambda dataset, rng: function(dataset, rng)
-    return lambda dataset, rng: function(dataset, **_given(keyword, rng))
+    run = bound(owner, function, arguments or {}, named(function))
+    seeded, fitted = given(run), converted(function)
+    if takes_labels(run):
+        return lambda dataset, rng: run(*parts(dataset, None, labeled=True), **seeded(rng))
+    return lambda dataset, rng: run(fitted(dataset), **seeded(rng))
 
 
-def told(factory: Callable[..., Any]) -> Tuple[str, ...]:
-    """What is seeded, as reports say it."""
-    keyword = _keyword(factory)
-    if keyword is None and not inspect.isclass(factory) and not _is_module(factory) and _places(factory) >= 2:
-        return (f"{named(factory)} is given the audit's generator",)
-    if keyword is None:
-        return (f"{named(factory)} takes no {', '.join(SEEDS)}: seeded are the global generators of NumPy, random and PyTorch only",)
-    return (f"{named(factory)} is given {keyword}" + ("" if keyword == "rng" else ", drawn anew for each run"),)
+def told(function: Callable[..., Any]) -> Tuple[str, ...]:
+    """Return the note on what is seeded, for reports."""
+    return told_seeded(function, named(function))
 
 
-def _keyword(function: Any) -> Optional[str]:
-    """The name by which it takes its randomness; None if it takes none."""
-    try:
-        taken = inspect.signature(function).parameters.values()
-    except (TypeError, ValueError):
-        return None
-    names = [p.name for p in taken if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)]
-    return next((name for name in SEEDS if name in names), None)
+_MOST = 10_000  # values of a generator
 
 
-def _places(function: Any) -> int:
-    """How many positional arguments it must be given."""
-    try:
-        taken = inspect.signature(function).parameters.values()
-    except (TypeError, ValueError):
-        return 1
-    return sum(p.default is p.empty and p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD) for p in taken)
+def _collected(name: str, values: Any) -> List[Any]:
+    """Return the values of a generator in a list."""
+    found = list(itertools.islice(values, _MOST + 1))
+    if len(found) > _MOST:
+        raise MechanismFailed(f"{name} yields more than {_MOST:,} values in one run: let it end, or return a list")
+    return found
 
 
-def _given(keyword: Optional[str], rng: Any) -> Dict[str, Any]:
-    if keyword is None:
-        return {}
-    return {keyword: rng if keyword == "rng" else int(rng.integers(2**32))}
+async def _collected_async(name: str, values: Any) -> List[Any]:
+    found = []
+    async for value in values:
+        found.append(value)
+        if len(found) > _MOST:
+            raise MechanismFailed(f"{name} yields more than {_MOST:,} values in one run: let it end, or return a list")
+    return found
 
 
 def _is_module(found: Any) -> bool:

@@ -58,7 +58,7 @@ def test_exit_code_follows_the_bits_only_when_asked(shell):
     bare = ["audit", "mine.py:bare", "--claim", "pure:1", *PAIR, "--trials", "1e5"]
     values, bits = shell.dpwitness(*bare), shell.dpwitness(*bare, "--bits")
     assert (values.returncode, bits.returncode) == (0, 1)
-    assert values.stdout.startswith("NOT REFUTED") and "counts for the exit code with --bits" in values.stdout
+    assert values.stdout.startswith("NOT REFUTED") and "the exit code ignores it, add --bits" in values.stdout
     fine = shell.dpwitness("audit", "mine.py:fine", "--claim", "pure:1", *PAIR, "--trials", "1e5", "--bits")
     assert fine.returncode == 0
 
@@ -95,7 +95,10 @@ def test_a_mechanism_that_always_raises_is_an_error(shell):
             "report folder must be writable, got 'mine.py/x'",
         ),
         (("audit", "mine.py:scaled", "--claim", "pure:1", *PAIR), "missing a required argument: 'scale'"),
-        (("audit", "mine.py:scaled", "--kwargs", '{"sclae": 1}', "--claim", "pure:1", *PAIR), "target must be callable as f(dataset"),
+        (
+            ("audit", "mine.py:scaled", "--kwargs", '{"sclae": 1}', "--claim", "pure:1", *PAIR),
+            "scaled has no argument 'sclae'; did you mean 'scale'?",
+        ),
         (("audit", "mine.py:Answers", "--claim", "pure:1", *PAIR), "kwargs must fit Answers"),
         (("audit", "mine.py:number", "--claim", "pure:1", *PAIR), "target must be a mechanism or a function, number is of type int"),
         (("audit", "mine.py:missing", "--claim", "pure:1", *PAIR), "target must name something in"),

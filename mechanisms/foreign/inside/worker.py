@@ -34,6 +34,7 @@ import queue
 import threading
 import time
 import traceback
+import types
 from collections import OrderedDict
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
@@ -72,6 +73,13 @@ def _recording() -> Any:
     for part in ("primitives", "recorder", "session"):
         importlib.import_module(f"{name}.{part}")
     return found
+
+
+def _forms() -> Any:
+    """The module that recognizes functions of one run, objects and estimators."""
+    if "dpwitness_objects" not in sys.modules:
+        _package("dpwitness_objects", "objects")
+    return importlib.import_module("dpwitness_objects.forms")
 
 
 def _doors() -> None:
@@ -150,9 +158,22 @@ class Worker:
             "names": [name for name, f in found.items() if name[0] != "_" and about.is_target(f)],
         }
 
+    def do_recognize(self, header: wire.Message, blobs: wire.Blobs, out: wire.Blobs) -> wire.Message:
+        kwargs, dataset = wire.unpack(header["kwargs"], blobs), wire.unpack(header["dataset"], blobs)
+        found = self._named(header["name"])
+        base, _, method = header["name"].rpartition(".")
+        owner = self._named(base) if base else None
+        if isinstance(owner, type) and not isinstance(found, type) and isinstance(vars(owner).get(method), types.FunctionType):
+            return {"form": f"object.{method}", "name": base, "told": f"{base} is created for each run, and its method {method} is called"}
+        with self._users_own(f"{header['name']} fails in a trial call"):
+            form, told = _forms().recognize(found, header["name"], kwargs, dataset)
+        return {"form": form, "name": header["name"], "told": told}
+
     def do_describe(self, header: wire.Message, blobs: wire.Blobs, out: wire.Blobs) -> wire.Message:
         name, kwargs = header["name"], wire.unpack(header["kwargs"], blobs)
         found = self._find(name, kwargs)
+        if " as " in name:
+            kwargs = {}
         about.check_call(found, name, kwargs)
         with self._users_own(f"{name}.claim raises"):
             claim = getattr(found, "claim", None)
@@ -187,7 +208,7 @@ class Worker:
         kwargs = wire.unpack(header["kwargs"], blobs)
         found = self._find(header["name"], kwargs)
         run = getattr(found, "sample", found)
-        if found is not run or isinstance(getattr(self.module, header["name"], None), type):
+        if found is not run or " as " in header["name"] or isinstance(getattr(self.module, header["name"], None), type):
             kwargs = {}
         dataset, before = self._dataset(header, blobs)
         rng = self.rng = _generator(header)
@@ -251,7 +272,7 @@ class Worker:
         name, kwargs = header["name"], wire.unpack(header["kwargs"], [])
         found = self._find(name, kwargs)
         run = getattr(found, "sample", found)
-        bound = kwargs if found is run and not isinstance(getattr(self.module, name, None), type) else {}
+        bound = kwargs if found is run and " as " not in name and not isinstance(getattr(self.module, name, None), type) else {}
         own = [getattr(self.module, "PRIMITIVES", None), getattr(found, "primitives", None)]
         entries = [tuple(entry) for entry in arguments["entries"]]
         entries += [entry for each in own for entry in recording.primitives.entries_of(each)]
@@ -288,18 +309,26 @@ class Worker:
         return False
 
     def _find(self, name: str, kwargs: dict[str, Any]) -> Any:
+        base, _, form = name.partition(" as ")
+        found = self._named(base)
+        key = f"{name} {kwargs!r}"
+        if form and key not in self.built:
+            with self._users_own(f"{base} cannot be taken as {form}"):
+                self.built[key] = _forms().formed(found, kwargs, form)
+        if not isinstance(found, type) and not form:
+            return found
+        if key not in self.built:
+            with self._users_own(f"{name} cannot be built"):
+                self.built[key] = about.built(found, name, kwargs)
+        return self.built[key]
+
+    def _named(self, name: str) -> Any:
         found = self.module
         for part in name.split("."):
             if not hasattr(found, part):
                 raise Wrong(f"target must name something in {self.place}, got {name!r}, which is not there")
             found = getattr(found, part)
-        if not isinstance(found, type):
-            return found
-        key = f"{name} {kwargs!r}"
-        if key not in self.built:
-            with self._users_own(f"{name} cannot be built"):
-                self.built[key] = about.built(found, name, kwargs)
-        return self.built[key]
+        return found
 
     def _dataset(self, header: wire.Message, blobs: wire.Blobs) -> tuple[Any, Any]:
         """A fresh copy of the dataset, and what it looks like before the run."""
@@ -337,6 +366,8 @@ class Worker:
         except about.Unfit:
             raise
         except (Exception, SystemExit) as error:
+            if type(error).__name__ == "InvalidArgument":  # says it all in a line, and may be another copy's
+                raise about.Unfit(str(error)) from None
             trace = error.__traceback__
             while trace is not None and _ours(trace.tb_frame.f_code.co_filename):
                 trace = trace.tb_next

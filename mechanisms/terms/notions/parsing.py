@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import difflib
+import re
 from collections.abc import Callable, Sequence
 
 from dpwitness.mechanisms.terms.notions.accounted import DPSGD
@@ -77,7 +79,8 @@ def parse_claim(text: str) -> Claim:
     ``pure:1``, ``approx:1,1e-5``, ``zcdp:0.5``, ``rdp:2,0.3`` (alpha, epsilon), ``rdp:2=0.3,4=0.7`` (several orders at once), ``gdp:1``;
     ``fdp:FILE`` (points alpha, beta of a trade-off curve, CSV or JSON), ``dpsgd:0.01,1.1,1000`` (sampling, noise, steps; a delta as
     fourth for the accountant's epsilon there); ``metric:1`` (epsilon for each unit of distance; the distance, or its norm, as second),
-    ``percoordinate:0.5,1,2``, ``group:3,CLAIM``.
+    ``percoordinate:0.5,1,2``, ``group:3,CLAIM``. ``1``, ``eps=1`` and ``epsilon=1`` are ``pure:1``; ``1,1e-5`` and ``eps=1,delta=1e-5`` are
+    ``approx:1,1e-5``.
 
     Raises
     ------
@@ -93,16 +96,43 @@ def parse_claim(text: str) -> Claim:
     """
     require_type("claim", text, str, "be a text like 'pure:1'", "parse_claim")
     kind, _, rest = text.partition(":")
+    bare = _BARE.fullmatch(text.strip())
+    if bare is not None:
+        kind, rest = ("pure", bare[1]) if bare[2] is None else ("approx", f"{bare[1]},{bare[2]}")
     if kind not in _FORMS:
         forms = ", ".join(form for form, _ in _FORMS.values())
-        raise InvalidArgument(f"claim must be one of {forms}, got {shown(text)}")
+        raise InvalidArgument(f"claim must be one of {forms}, got {shown(text)}{_hint(text)}")
     form, read = _FORMS[kind]
     try:
         return read(rest)
     except InvalidArgument:
         raise
     except (TypeError, ValueError, OverflowError):
-        raise InvalidArgument(f"claim must have the form {form}, got {shown(text)}") from None
+        raise InvalidArgument(f"claim must have the form {form}, got {shown(text)}{_hint(text)}") from None
+
+
+_NUMBER = r"([-+]?[0-9.]+(?:e[-+]?[0-9]+)?)"
+_BARE = re.compile(rf"(?:(?:eps|epsilon)\s*=\s*)?{_NUMBER}(?:\s*,\s*(?:delta\s*=\s*)?{_NUMBER})?", re.IGNORECASE)
+_OTHER = {"rho": "zcdp", "mu": "gdp", "eps": "pure", "epsilon": "pure", "dp": "pure", "delta": "approx", "gaussian": "gdp"}
+
+
+def _hint(text: str) -> str:
+    """Return "; did you mean ...?" for a text that is nearly a claim, and nothing for others."""
+    found = re.fullmatch(rf"([a-z]+)\s*[:=]?\s*{_NUMBER}((?:\s*,\s*{_NUMBER})*)", text.strip(), re.IGNORECASE)
+    if found is None:
+        return ""
+    word, numbers = found[1].lower(), f"{found[2]}{found[3]}".replace(" ", "")
+    if word == "approx" and not found[3]:
+        return f"; did you mean approx:{numbers},1e-5, with the delta of your claim, or pure:{numbers}?"
+    near = difflib.get_close_matches(word, _FORMS, 1, 0.6)
+    kind = _OTHER.get(word) or (near[0] if near else "")
+    if kind == "pure" and found[3]:
+        kind = "approx"
+    guess = f"{kind}:{numbers}"
+    try:
+        return f"; did you mean {guess}?" if kind and guess != text and _FORMS[kind][1](numbers) else ""
+    except (TypeError, ValueError, OverflowError):  # not a claim either
+        return ""
 
 
 def exact_claim(text: str, numbers: Sequence[float]) -> Claim:

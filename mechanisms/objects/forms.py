@@ -1,0 +1,216 @@
+"""Which kind of mechanism a function or class is: a batch function, a function of one run, an object, or an estimator.
+
+Stands alone (standard library and NumPy, Python 3.8 or later). A form is text: ``batch``, ``run``, ``object``, ``object.METHOD``,
+``estimator.ATTRIBUTE``. The name of a target holds it as ``NAME as FORM``.
+"""
+
+from __future__ import annotations
+
+import difflib
+import functools
+import inspect
+from typing import Any, Dict, List, Tuple
+
+import numpy as np
+
+from .errors import InvalidArgument
+from .estimators import from_estimator
+from .labels import parts
+from .randomness import SEEDS, given, keyword, missing, parameters, takes_labels
+from .runs import DECLARED, PerRun, fresh, one_run
+
+SIZES = ("size", "runs", "trials", "n_runs", "n_trials", "num_runs", "num_trials", "n_samples", "num_samples")
+SHORT_SIZES = ("n", "m", "k", "count", "num", "samples", "draws", "batch")  # may be anything else too
+DATA = ("data", "dataset", "database", "db", "x", "xs", "values", "records", "rows", "d", "df", "frame", "table", "array", "series")
+_BOOKKEEPING = ("n_features_in_", "feature_names_in_", "n_iter_", "classes_", "n_samples_seen_", "n_outputs_", "epsilon_", "accountant_")
+
+
+def split_form(name: str) -> Tuple[str, str]:
+    """Split ``NAME as FORM``; the form is empty where there is none."""
+    base, _, form = name.partition(" as ")
+    return base, form
+
+
+def formed(found: Any, kwargs: Dict[str, Any], form: str) -> Any:
+    """Return the mechanism of a form. Raises InvalidArgument for an unknown form."""
+    kind, _, detail = form.partition(".")
+    if kind == "batch" and not detail:
+        made: Any = _Batch(found, kwargs)
+    elif kind == "run" and not detail:
+        made = one_run(found, **kwargs)
+    elif kind == "object":
+        made = fresh(found, detail or None, **kwargs)
+    elif kind == "estimator" and detail:
+        made = from_estimator(found, detail, **kwargs)
+    else:
+        raise InvalidArgument(f"form must be batch, run, object, object.METHOD or estimator.ATTRIBUTE, got {form!r}")
+    for key in DECLARED:
+        value = inspect.getattr_static(found, key, None)
+        if value is not None and not isinstance(value, (property, staticmethod, classmethod)) and not callable(value):
+            setattr(made, key, value)
+    return made
+
+
+class _Batch:
+    """A batch function that takes the number of runs by name, and randomness by name or not at all."""
+
+    def __init__(self, function: Any, kwargs: Dict[str, Any]) -> None:
+        self.function = functools.partial(function, **kwargs) if kwargs else function
+        names = [p.name for p in parameters(self.function) or []]
+        self.size = next((name for name in (*SIZES, *SHORT_SIZES) if name in names[1:]), None)
+        self.__name__ = getattr(function, "__name__", type(function).__name__)
+
+    def __call__(self, dataset: Any, size: int, rng: Any) -> Any:
+        if self.size is None:
+            return self.function(dataset, size, rng)
+        return self.function(dataset, **{self.size: size}, **given(self.function)(rng))
+
+
+def recognize(found: Any, name: str, kwargs: Dict[str, Any], dataset: Any = None) -> Tuple[str, str]:
+    """Return the form of a target and a sentence on it; both empty for a mechanism in the usual form.
+
+    Raises
+    ------
+    InvalidArgument
+        If the form is ambiguous, or an argument is missing; the message names the remedy.
+    """
+    if isinstance(found, PerRun) or hasattr(found, "sample") or not callable(found):
+        return "", ""
+    if isinstance(found, type):
+        return _class_form(found, name, kwargs, dataset)
+    _check_names(found, name, kwargs)
+    run = functools.partial(found, **kwargs) if kwargs else found
+    form = _function_form(run, name, dataset)
+    if form == "run":
+        seed = keyword(run)
+        how = f"its randomness is {seed}" if seed else "it takes no seed, so numpy.random, random and torch are seeded globally"
+        state = "" if inspect.isroutine(found) or isinstance(found, functools.partial) else "; runs share the state of this object"
+        return form, f"{name} is called once for each run; {how}{state}. To override: --as batch, for f(dataset, size, rng)"
+    if form == "batch":
+        size = _Batch(found, kwargs).size
+        return form, f"{name} returns {size} outputs in one call. To override: --as run"
+    return "", ""
+
+
+def _check_names(found: Any, name: str, kwargs: Dict[str, Any]) -> None:
+    """Refuse a keyword that the function does not take."""
+    taken = parameters(found)
+    if taken is None or any(p.kind is p.VAR_KEYWORD for p in taken):
+        return
+    names = [p.name for p in taken if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)]
+    for key in kwargs:
+        if key not in names:
+            near = difflib.get_close_matches(key, names, 1)
+            raise InvalidArgument(f"--kwargs: {name} has no argument {key!r}{f'; did you mean {near[0]!r}?' if near else ''}")
+
+
+def _needs(name: str, lacking: List[str]) -> InvalidArgument:
+    example = ", ".join(f'"{key}": ...' for key in lacking)
+    return InvalidArgument(
+        f"{name} needs {', '.join(lacking)}: give --kwargs '{{{example}}}'. "
+        f"Only a parameter named {', '.join(SEEDS)} receives randomness; a batch function is f(dataset, size, rng)"
+    )
+
+
+def _function_form(run: Any, name: str, dataset: Any) -> str:
+    """Form of a function whose arguments are bound; a trial call decides where names do not."""
+    free = parameters(run)
+    if free is None:
+        return "" if dataset is None or _is_batch(run, dataset) else "run"
+    placed = [p for p in free if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
+    names = [p.name for p in placed]
+    if not placed:
+        if any(p.kind is p.VAR_POSITIONAL for p in free):
+            return "" if dataset is None or _is_batch(run, dataset) else "run"
+        raise InvalidArgument(f"{name} takes no dataset: its first parameter receives the dataset")
+    sized = len(names) >= 3 and placed[1].default is inspect.Parameter.empty
+    if sized and (names[1] in SIZES or (names[1] in SHORT_SIZES and names[2] in SEEDS)):
+        return ""  # f(dataset, size, rng), checked by whoever calls it
+    lacking = missing(run, 2 if takes_labels(run) else 1)
+    sizes = [p for p in free if p.name in (*SIZES, *SHORT_SIZES) and p.name not in names[:1]]
+    if not lacking and not sizes:
+        return "run"
+    if len(lacking) == 1 and sizes and lacking[0] == sizes[0].name:
+        if dataset is None or _is_batch(_Batch(run, {}), dataset):
+            return "batch"
+        raise _needs(name, lacking)
+    if not lacking:
+        if dataset is not None and not _is_batch(_Batch(run, {}), dataset):
+            return "run"
+        if dataset is not None and sizes[0].name in SIZES:
+            return "batch"
+        raise InvalidArgument(
+            f"{name}: {sizes[0].name} may be the number of runs or an argument of one run: say --as batch, or --as run "
+            f"(with --kwargs '{{\"{sizes[0].name}\": ...}}')"
+        )
+    required = [p for p in placed if p.default is p.empty]
+    others = [p for p in free if p.kind is p.KEYWORD_ONLY and p.default is p.empty and p.name in lacking]
+    if len(required) == 3 and not others and (dataset is None or _is_batch(run, dataset)):
+        return ""
+    raise _needs(name, lacking)
+
+
+def _is_batch(run: Any, dataset: Any) -> bool:
+    """Whether two trial calls of different sizes return that many outputs each."""
+    for size in (2, 3, 7):
+        try:
+            found = run(dataset, size, np.random.default_rng(0))
+            if isinstance(found, (str, bytes, dict)) or len(found) != size:
+                return False
+        except Exception:  # whatever a call with a wrong meaning raises
+            return False
+    return True
+
+
+def _class_form(found: Any, name: str, kwargs: Dict[str, Any], dataset: Any) -> Tuple[str, str]:
+    """Form of a class: an estimator with `fit`, a callable object, or an object with one method that takes a dataset."""
+    own = [p.name for p in parameters(found) or []]
+    mine = {key: value for key, value in kwargs.items() if key in own or key == "self"}
+    rest = {key: value for key, value in kwargs.items() if key not in mine}
+    lacking = missing(functools.partial(found, **mine), 0)
+    if lacking and not rest:
+        raise _needs(name, lacking)
+    if callable(getattr(found, "fit", None)):
+        output = _learned(found, name, mine, dataset)
+        told = "; y is the second part of the dataset, or its last column" if _labels(found) else ""
+        return (
+            f"estimator.{output}",
+            f"{name} is fitted for each run, and {output} is its output{told}. To override: --as estimator.ATTRIBUTE",
+        )
+    if "__call__" in dir(found) and inspect.isroutine(inspect.getattr_static(found, "__call__", None)):
+        form = _function_form(functools.partial(found.__call__, None, **rest), name, None)
+        if form == "":
+            return "", ""
+        return "object", f"{name} is created for each run, and called. To override: --as object.METHOD"
+    methods = [key for key, value in inspect.getmembers(found, inspect.isroutine) if key[0] != "_" and _takes_data(value)]
+    if len(methods) != 1:
+        has = f"it has {', '.join(methods)}: say which, --as object.METHOD" if methods else "give it one, or a method __call__"
+        raise InvalidArgument(f"{name} must have one method that takes a dataset, {has}")
+    return f"object.{methods[0]}", f"{name} is created for each run, and its method {methods[0]} is called. To override: --as object.METHOD"
+
+
+def _takes_data(method: Any) -> bool:
+    names = [p.name for p in parameters(method) or []]
+    return len(names) > 1 and names[0] == "self" and names[1].lower() in DATA
+
+
+def _labels(found: Any) -> bool:
+    fit = parameters(found.fit) or []
+    return len(fit) > 2 and fit[2].default is inspect.Parameter.empty
+
+
+def _learned(found: Any, name: str, kwargs: Dict[str, Any], dataset: Any) -> str:
+    """Return what `fit` learns: coefficients, or its only attribute of numbers."""
+    if dataset is None:
+        raise InvalidArgument(f"{name} is an estimator: say what is released, --as estimator.ATTRIBUTE, or give --d0 and --d1")
+    estimator = found(**{**given(functools.partial(found, **kwargs))(np.random.default_rng(0)), **kwargs})
+    before = set(vars(estimator))
+    x, y = parts(dataset, None, labeled=takes_labels(estimator.fit))
+    estimator.fit(x) if y is None else estimator.fit(x, y)
+    has = [key for key in vars(estimator) if key[0] != "_" and key[-1] == "_" and key not in before and key not in _BOOKKEEPING]
+    has = [key for key in has if isinstance(getattr(estimator, key), (int, float, np.ndarray, np.generic, list, tuple))]
+    if "coef_" in has:
+        return "coef_,intercept_" if "intercept_" in has else "coef_"
+    if len(has) == 1:
+        return str(has[0])
+    raise InvalidArgument(f"{name} has learned {', '.join(has) or 'no attribute NAME_'}: say what is released, --as estimator.ATTRIBUTE")

@@ -1,0 +1,136 @@
+"""The randomness that a function takes by name: which parameter receives it, and as what kind of object.
+
+Only a parameter with one of the names `SEEDS` receives randomness. A parameter of another name is an argument that the caller gives.
+"""
+
+from __future__ import annotations
+
+import inspect
+import random
+import sys
+from typing import Any, Callable, Dict, List, Optional, Tuple
+
+import numpy as np
+
+from .errors import InvalidArgument
+
+GENERATORS = ("rng", "generator", "random_generator", "prng", "np_random")
+SEEDS = ("rng", "random_state", "seed", *GENERATORS[1:], "rs", "key")
+LABELS = ("y", "label", "labels", "target", "targets")
+
+_NAMED = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
+_PLACED = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+
+
+def parameters(function: Any) -> Optional[List[inspect.Parameter]]:
+    """Return the parameters that are still free; None for a callable without a signature."""
+    try:
+        found = list(inspect.signature(function).parameters.values())
+    except (TypeError, ValueError):
+        return None
+    bound = getattr(function, "keywords", None)
+    return [p for p in found if not (isinstance(bound, dict) and p.name in bound)]
+
+
+def keyword(function: Any) -> Optional[str]:
+    """Return the name of the parameter that receives randomness; None if there is none."""
+    found = {p.name: p for p in parameters(function) or [] if p.kind in _NAMED}
+    for name in SEEDS:
+        if name in found and not (name == "key" and found[name].default is not inspect.Parameter.empty and "jax" not in sys.modules):
+            return name
+    return None
+
+
+def given(function: Any) -> Callable[[Any], Dict[str, Any]]:
+    """Return a function of the generator: the keyword argument that carries the randomness, or no argument."""
+    name = keyword(function)
+    if name is None:
+        return lambda rng: {}
+    make = _maker(next(p for p in parameters(function) or [] if p.name == name))
+    return lambda rng: {str(name): make(rng)}
+
+
+def _seed(rng: Any) -> int:
+    return int(rng.integers(2**32))
+
+
+def _maker(taken: inspect.Parameter) -> Callable[[Any], Any]:
+    """Make the argument of one parameter: by its annotation, else by an integer default, else by its name."""
+    note = taken.annotation
+    text = note if isinstance(note, str) else f"{getattr(note, '__module__', '')}.{getattr(note, '__name__', note)}"
+    whole = type(taken.default) is int
+    if "RandomState" in text or (taken.name == "rs" and "int" not in text and not whole):
+        return lambda rng: np.random.RandomState(_seed(rng))
+    if "random.Random" in text or text == "Random":
+        return lambda rng: random.Random(_seed(rng))
+    if "torch" in text:
+        return lambda rng: sys.modules["torch"].Generator().manual_seed(_seed(rng))
+    if taken.name == "key" and "jax" in sys.modules:
+        return lambda rng: sys.modules["jax"].random.PRNGKey(_seed(rng))
+    if taken.name in GENERATORS and not whole and text.rpartition(".")[2] != "int":
+        return lambda rng: rng
+    return _seed
+
+
+def told(function: Any, name: str) -> Tuple[str, ...]:
+    """Return the note on how a function or class is seeded."""
+    found = keyword(function)
+    if found is None:
+        return (f"{name} takes no seed; numpy.random, random and torch were seeded globally",)
+    return (f"{name} is given {found}" + ("" if found in GENERATORS else ", drawn anew for each run"),)
+
+
+def missing(function: Any, first: int = 1) -> List[str]:
+    """Return the required parameters after the first ones that nothing fills: neither the dataset nor randomness nor labels."""
+    free, filled = parameters(function) or [], keyword(function)
+    placed = [p for p in free if p.kind in _PLACED][:first]
+    left = [p for p in free if p not in placed and p.default is p.empty and p.kind in (*_PLACED, inspect.Parameter.KEYWORD_ONLY)]
+    return [p.name for p in left if p.name != filled]
+
+
+def takes_labels(function: Any) -> bool:
+    """Whether the second parameter is required and holds labels, as in ``fit(X, y)``."""
+    placed = [p for p in parameters(function) or [] if p.kind in _PLACED]
+    return len(placed) > 1 and placed[1].name in LABELS and placed[1].default is inspect.Parameter.empty
+
+
+def converted(function: Any) -> Callable[[Any], Any]:
+    """Return the conversion of a dataset to the type that the first parameter is annotated with: a list, a pandas Series or DataFrame."""
+    placed = [p for p in parameters(function) or [] if p.kind in _PLACED]
+    note = placed[0].annotation if placed else ""
+    text = note if isinstance(note, str) else str(getattr(note, "__name__", note))
+    text = text.partition("[")[0].rpartition(".")[2]
+    if text in ("Series", "DataFrame"):
+
+        def frame(dataset: Any) -> Any:
+            import pandas
+
+            return getattr(pandas, text)(dataset) if isinstance(dataset, (np.ndarray, list)) else dataset
+
+        return frame
+    if text in ("list", "List", "Sequence", "tuple", "Tuple"):
+        kind = tuple if text in ("tuple", "Tuple") else list
+        return lambda dataset: kind(dataset.tolist()) if isinstance(dataset, np.ndarray) else dataset
+    return lambda dataset: dataset
+
+
+def bound(owner: str, function: Callable[..., Any], arguments: Dict[str, Any], name: str, first: int = 1) -> Callable[..., Any]:
+    """Return the function with its arguments bound. InvalidArgument for an unknown name, or a required one that is not given."""
+    import functools
+
+    taken = parameters(function)
+    if taken is not None:
+        names = [p.name for p in taken if p.kind in _NAMED]
+        if not any(p.kind is p.VAR_KEYWORD for p in taken):
+            for key in arguments:
+                if key not in names:
+                    raise InvalidArgument(f"{owner}: {name} has no argument {key!r}; it takes {', '.join(names) or 'none'}")
+    found = functools.partial(function, **arguments) if arguments else function
+    labels = 1 if first and takes_labels(found) else 0
+    lacking = missing(found, first + labels)
+    if lacking:
+        example = ", ".join(f"{key}=..." for key in lacking)
+        raise InvalidArgument(
+            f"{owner}: {name} needs {', '.join(lacking)}: give {example}. Only a parameter named {', '.join(SEEDS)} receives randomness"
+        )
+    return found
