@@ -467,7 +467,7 @@ def test_a_right_and_a_wrong_mechanism(shim):
 
 
 def test_the_conversation_of_the_page_is_that_of_the_vectors():
-    page = (Path(conformance.__file__).parents[2] / "docs" / "protocol.md").read_text(encoding="utf-8")
+    page = (Path(conformance.__file__).parents[2] / "docs" / "reference" / "protocol.md").read_text(encoding="utf-8")
     hello, *told = re.search(r"```text\n(.*?)```", page, re.DOTALL)[1].splitlines()
     assert hello_of(hello[2:].encode())["domain"]["kind"] == "Records"
     for side, mark in (("asked", ">"), ("answered", "<")):
