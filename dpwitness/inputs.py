@@ -137,13 +137,13 @@ def relation_of(text: str) -> Any:
     return found
 
 
-def _loaded(option: str, text: str) -> Any:
-    """What FILE.py:NAME holds."""
-    from dpwitness.auditors.targets.naming import load_target
+def _loaded(option: str, text: str, build: bool = True) -> Any:
+    """Return the object that FILE.py:NAME names; a class is instantiated if `build` is true."""
+    from dpwitness.auditors.targets.naming import find_target, load_target
 
     try:
         with apart():
-            return load_target(text)
+            return load_target(text) if build else find_target(text)
     except InvalidArgument as error:
         raise InvalidArgument(f"{option}: {error}") from None
     except (Exception, SystemExit) as error:
@@ -314,7 +314,7 @@ def _recognized_here(place: str, name: str, kwargs: Json, dataset: Any) -> str:
     """The name with its form, of a target that runs in this process."""
     from dpwitness.mechanisms.objects.forms import recognize
 
-    form, told = recognize(_loaded("target", f"{place}:{name}"), name, kwargs, dataset)
+    form, told = recognize(_loaded("target", f"{place}:{name}", build=False), name, kwargs, dataset)
     if form:
         announce(told)
     return f"{name} as {form}" if form else name

@@ -105,6 +105,20 @@ def _line(mechanism: Any) -> int | None:
         return None
 
 
+def find_target(target: str) -> Any:
+    """Import ``MODULE:NAME`` or ``FILE.py:NAME`` and return the named object as it is: a class is not instantiated.
+
+    Raises
+    ------
+    InvalidArgument
+        If module, file or name do not exist.
+    """
+    place, _, name = target.rpartition(":")
+    if not place or not name:
+        raise InvalidArgument(f"target must have the form MODULE:NAME or FILE.py:NAME, got {target!r}")
+    return named(imported(place, target), split_form(name)[0], place)
+
+
 def load_target(target: str, kwargs: Json | None = None) -> Any:
     """Import ``MODULE:NAME`` or ``FILE.py:NAME``; a class is built with `kwargs`, and a function is bound to them.
 
@@ -115,11 +129,8 @@ def load_target(target: str, kwargs: Json | None = None) -> Any:
     InvalidArgument
         If module, file or name do not exist, or the keywords do not fit.
     """
-    place, _, name = target.rpartition(":")
-    if not place or not name:
-        raise InvalidArgument(f"target must have the form MODULE:NAME or FILE.py:NAME, got {target!r}")
-    base, _ = split_form(name)
-    found = named(imported(place, target), base, place)
+    found = find_target(target)
+    name = target.rpartition(":")[2]
     return built(found, name, {key: from_jsonable(value, f"kwargs.{key}") for key, value in (kwargs or {}).items()})
 
 
