@@ -63,6 +63,10 @@ class Outputs:
     def __len__(self) -> int:
         return len(self.values)
 
+    def structures(self) -> list[str]:
+        """Return the name of each structure that occurs, of exceptions without what they hold."""
+        return [self.names[code].partition(" with (")[0] for code in np.unique(self.codes).tolist()]
+
     def matrix(self, width: int | None = None, *, structure: bool = True) -> FloatArray:
         """The structure code (unless left out) followed by `width` numbers a row, cut or padded with NaN."""
         values = self.values
