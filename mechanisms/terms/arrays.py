@@ -102,7 +102,7 @@ def _filled(entries: list[Any], dtype: np.dtype[Any], path: str) -> NDArray[Any]
 
 
 def row_bits(array: NDArray[Any]) -> list[Hashable]:
-    """Return the bytes of each row in the machine's byte order, without padding; a mechanism sees what is behind a mask, too."""
+    """Return the bytes of each row in the machine's byte order, without padding; entries behind a mask are all the same."""
     table = _bits(array)
     width, data = table.shape[1], table.tobytes()
     return [data[i * width : (i + 1) * width] for i in range(len(table))]
@@ -110,7 +110,7 @@ def row_bits(array: NDArray[Any]) -> list[Hashable]:
 
 def _bits(array: NDArray[Any]) -> NDArray[np.uint8]:
     if isinstance(array, np.ma.MaskedArray):
-        return np.hstack([_bits(np.asarray(array.data)), _bits(np.ma.getmaskarray(array))])
+        return np.hstack([_bits(np.asarray(array.filled())), _bits(np.ma.getmaskarray(array))])
     if array.dtype.names:  # field by field: what lies between them is no data
         return np.hstack([np.empty((len(array), 0), np.uint8), *(_bits(array[name]) for name in array.dtype.names)])
     flat = np.ascontiguousarray(array, dtype=array.dtype.newbyteorder("="))
