@@ -147,7 +147,8 @@ def _require_other_ranks(runs: Sequence[Run], numbers: Sequence[int], pairs: int
                 copies = np.flatnonzero(improbable & (differ <= _NEAR * expected))
                 if copies.size:
                     j = int(copies[0])
-                    told = f"runs {numbers[group[j]]} and {numbers[group[i]]} order included and left-out canaries alike: {differ[j]:.0f} of {size} ranks differ"
+                    which = f"runs {numbers[group[j]]} and {numbers[group[i]]}"
+                    told = f"{which} order included and left-out canaries alike: {differ[j]:.0f} of {size} ranks differ"
                     raise InvalidArgument(
                         f"{_OWNER}: runs must be independent, {told}, where independent coins differ at about {expected[j]:.0f}: {_ADVICE}"
                     )
