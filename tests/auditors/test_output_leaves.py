@@ -367,6 +367,18 @@ def test_signs_of_zeros_in_arrays_are_found_and_harmless_ones_cost_nothing():
     assert found[0].tally == found[1].tally and found[0].event.to_json() == found[1].event.to_json()
 
 
+@pytest.mark.parametrize("place", [0, 1])
+def test_signs_of_zeros_are_found_by_what_they_go_together_with(place):
+    """On D0 the sign is that of another zero, or of the noise; on D1 it is the opposite. Each sign alone is a fair coin."""
+
+    def run(dataset, size, rng):
+        coin = np.where(rng.random(size) < 0.5, -1.0, 1.0)
+        hidden = np.copysign(0.0, coin if dataset[0] else -coin)
+        return np.column_stack([hidden, place * coin * (1 + rng.random(size)) if place else np.copysign(0.0, coin)])
+
+    assert audit(run, claim="pure:1", pair=PAIR, trials=1_500, seed=1, bits=False).verdict is Verdict.VIOLATED
+
+
 def shuffled(secret):
     def run(dataset, size, rng):
         frames = []
