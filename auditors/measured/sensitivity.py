@@ -351,7 +351,7 @@ def _norm_of(vector: Any, norm: Any) -> float:
 
 
 def _precision(value: Any) -> tuple[Any, float, str]:
-    """A value as a vector that subtracts exactly, its unit roundoff (0 for whole numbers and fractions), and its type where that is below float64.
+    """A value as a vector that subtracts exactly, its unit roundoff (0 of exact numbers), and its type where that is below float64.
 
     Whole numbers are Python's, decimals and fractions are fractions, others longdouble.
     """

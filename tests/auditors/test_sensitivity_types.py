@@ -23,7 +23,7 @@ EXCESS = {
     "large whole numbers": (lambda d: 2**60 + int(d[0]), 0.5),
     "whole numbers beyond floats": (lambda d: [10**400 + int(d[0])], 0.5),
     "fractions": (lambda d: Fraction(10**30, 3) + Fraction(int(d[0])), 0.5),
-    "decimals": (lambda d: [Decimal(10**30) + Decimal(int(d[0]))], 0.5),
+    "decimals": (lambda d: [Decimal(10**20) + Decimal(int(d[0]))], 0.5),
     "unsigned": (lambda d: np.uint8(3 - 3 * int(d[0])), 2.0),
     "longdouble": (lambda d: np.longdouble(d[0]), 0.99),
 }
