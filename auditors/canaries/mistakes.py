@@ -58,7 +58,7 @@ def require_scores(scores_in: Any, scores_out: Any, sides: list[FloatArray], whi
             f"{_OWNER}: scores_in and scores_out{which} must be of different canaries, got a mask and its complement, "
             f"or products of scores with them: {_CALL}"
         )
-    narrow = [side.astype(np.float32) for side in sides]
+    narrow = [side.astype(np.float32).astype(float) for side in sides]
     if np.array_equal(narrow[0], narrow[1]) and _orders(narrow[0]) < _CHANCE:
         raise InvalidArgument(f"{_OWNER}: scores_in and scores_out{which} must be of different canaries, got the same array twice: {_CALL}")
 

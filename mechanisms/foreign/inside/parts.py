@@ -110,7 +110,7 @@ def name_of(value: Any) -> str | None:
 
 
 @functools.lru_cache(maxsize=1024)
-def _base(kind: type) -> Any:
+def _base(kind: Any) -> Any:
     """Return the built-in class that a class is derived from, or is; None of any other class."""
     if issubclass(kind, enum.Enum) or kind in (type(np.ma.masked), np.ma.core.mvoid):
         return None
@@ -118,7 +118,7 @@ def _base(kind: type) -> Any:
 
 
 @functools.lru_cache(maxsize=1024)
-def _slots(kind: type, base: type) -> tuple[str, ...]:
+def _slots(kind: Any, base: Any) -> tuple[str, ...]:
     """Return the names of the slots that a class adds to one that it is derived from."""
     known = getattr(copyreg, "_slotnames")(kind)  # noqa: B009 - unknown to type stubs
     return tuple(name for name in known if name not in base.__dict__)
