@@ -109,19 +109,21 @@ def name_of(value: Any) -> str | None:
     return module + "." + name if found is value else None
 
 
-@functools.lru_cache(maxsize=1024)
-def _base(kind: Any) -> Any:
+def _base_of(kind: Any) -> Any:
     """Return the built-in class that a class is derived from, or is; None of any other class."""
     if issubclass(kind, enum.Enum) or kind in (type(np.ma.masked), np.ma.core.mvoid):
         return None
     return next((base for base in kind.__mro__ if base in _BUILT_IN or base in _VALUES), None)
 
 
-@functools.lru_cache(maxsize=1024)
-def _slots(kind: Any, base: Any) -> tuple[str, ...]:
+def _slots_of(kind: Any, base: Any) -> tuple[str, ...]:
     """Return the names of the slots that a class adds to one that it is derived from."""
     known = getattr(copyreg, "_slotnames")(kind)  # noqa: B009 - unknown to type stubs
     return tuple(name for name in known if name not in base.__dict__)
+
+
+_base: Any = functools.lru_cache(maxsize=1024)(_base_of)
+_slots: Any = functools.lru_cache(maxsize=1024)(_slots_of)
 
 
 def plain(value: Any, base: type) -> Any:
