@@ -17,6 +17,7 @@ from dpwitness.commands.common import (
     check_claim,
     conclude,
     database,
+    detail,
     interpreter,
     program,
     running,
@@ -67,6 +68,7 @@ def arguments(command: Command) -> None:
     told = "runs in all, more than were planned, for an audit in --store that has come to its end: its event meets more rounds"
     audit.add_argument("--extend", type=TRIALS, metavar="N", help=told)
     running(audit, "the audit")
+    detail(audit)
 
 
 def _where(parser: argparse.ArgumentParser) -> None:
