@@ -88,9 +88,10 @@ def run(args: argparse.Namespace) -> int:
     """``dpwitness audit``."""
     from dpwitness.inputs import domain_of, pair_of, scores, workers
     from dpwitness.inputs import given as asked
-    from dpwitness.reports.audit.report import check_writable
 
     if args.report is not None:
+        from dpwitness.reports.audit.report import check_writable
+
         check_writable(args.report)
     known = accepted(args)
     check_claim(args)
@@ -119,7 +120,6 @@ def examine(
 ) -> list[AuditResult | CertifyResult]:
     """The results that were asked for: the enclosure first, where there is one."""
     from dpwitness.auditors.black_box.audit import audit
-    from dpwitness.auditors.white_box.certify import certify
     from dpwitness.inputs import claim_of
     from dpwitness.mechanisms.terms.notions import promised
     from dpwitness.mechanisms.terms.powers import offers
@@ -158,6 +158,8 @@ def examine(
         "target": target,
     }
     if args.white_box:
+        from dpwitness.auditors.white_box.certify import certify
+
         enclosed = certify(mechanism, pairs[0] if pairs else None, trials=args.trials or 100_000, **common)
         results.append(replace(enclosed, notes=(*enclosed.notes, *notes)))
     if args.search or not args.white_box:

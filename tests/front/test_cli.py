@@ -153,7 +153,7 @@ def test_quiet_prints_the_verdict_and_verbose_every_line(monkeypatch, shell, cap
 
 
 def test_the_example_of_init_is_audited_and_tested(tmp_path, monkeypatch, capsys):
-    """The command at the top of its file and the commands of its CI job are read by the parser; the mechanism runs; nothing is overwritten."""
+    """The parser reads the command in the file and that of the CI job; the mechanism runs; nothing is overwritten."""
     import shlex
 
     from dpwitness.cli import _parser, main
