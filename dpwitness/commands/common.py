@@ -288,7 +288,6 @@ def _next(args: argparse.Namespace, result: Result, code: int, witness: Path | N
         words = [part for word in words_for(getattr(result, "target", None), recorded) for part in ("--allow", word)]
         again = f"see it again with: {shlex.join(['dpwitness', 'replay', str(witness), *words])}"
         step = again if witness else "keep the witness: run again with --report DIR"
-        step += "" if result.verdict is Verdict.VIOLATED else "; round outputs to a grid"
     elif isinstance(result, TraceResult) and result.verdict is not Verdict.ERROR:
         step = result.advice
     elif isinstance(result, CanaryResult):
