@@ -27,7 +27,8 @@ def arguments(command: Command) -> None:
     replay.add_argument(
         "--confidence", type=CONFIDENCE, metavar="C", help="of the verdict; default: the recorded one, but at least 0.99 (canaries: 0.95)"
     )
-    running(replay, seed="to repeat an earlier replay exactly; default: drawn from the operating system's entropy, shown and recorded")
+    seed = "to repeat an earlier replay exactly; default: drawn from the operating system's entropy, recorded, and shown with --verbose"
+    running(replay, seed=seed)
     detail(replay)
 
 
