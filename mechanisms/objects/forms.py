@@ -21,8 +21,8 @@ from .runs import DECLARED, PerRun, fresh, one_run
 
 SIZES = ("size", "runs", "trials", "n_runs", "n_trials", "num_runs", "num_trials", "n_samples", "num_samples")
 SHORT_SIZES = ("n", "m", "k", "count", "num", "samples", "draws", "batch")  # may be anything else too
-DATA = ("data", "dataset", "database", "db", "x", "xs", "values", "records", "rows", "d", "df", "frame", "table", "array", "series")
-DATA += ("value", "item", "items", "input", "inputs", "true_value")
+_NAMES = ("data", "dataset", "database", "db", "x", "xs", "values", "records", "rows", "d", "df", "frame", "table", "array", "series")
+DATA = (*_NAMES, "value", "item", "items", "input", "inputs", "true_value")
 RELEASES = ("release", "randomize", "randomise", "privatize", "perturb", "add_noise", "query", "answer", "respond", "run")  # methods
 _BOOKKEEPING = ("n_features_in_", "feature_names_in_", "n_iter_", "classes_", "n_samples_seen_", "n_outputs_", "epsilon_", "accountant_")
 
