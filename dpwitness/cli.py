@@ -9,16 +9,15 @@ import textwrap
 from collections.abc import Sequence
 from typing import Any, NoReturn
 
+from dpwitness import example
 from dpwitness.colors import wanted
 from dpwitness.commands import (
     audit,
     bench,
     canaries,
-    certify,
     check,
     claims,
     compare,
-    init,
     listing,
     plan,
     protocol,
@@ -34,13 +33,13 @@ from dpwitness.ending import OK, TRACEBACK, USAGE, Stream, guarded, streams
 from dpwitness.interrupts import heard, last
 
 COMMANDS = {
-    "init": init,
+    "init": example,
     "audit": audit,
     "replay": replay,
     "report": report,
     "check": check,
     "plan": plan,
-    "certify": certify,
+    "certify": audit,
     "trace": trace,
     "canaries": canaries,
     "suite": suite,
@@ -98,7 +97,7 @@ def _parser() -> argparse.ArgumentParser:
         coloring(found)
         return found
 
-    for each in COMMANDS.values():
+    for each in dict.fromkeys(COMMANDS.values()):
         each.arguments(command)
     parser.description = f"{parser.description}\n\n{_listed(texts)}"
     return parser

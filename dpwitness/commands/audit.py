@@ -40,7 +40,8 @@ SEARCH_SECONDS = 30.0
 
 
 def arguments(command: Command) -> None:
-    """Declare the command."""
+    """Declare ``audit``, and ``certify``: ``audit --white-box`` as a command."""
+    _certify(command)
     audit = command("audit", "look for a violation of one mechanism's promise by running it")
     subject(audit, optional=True)
     program(audit)
@@ -69,6 +70,22 @@ def arguments(command: Command) -> None:
     audit.add_argument("--extend", type=TRIALS, metavar="N", help=told)
     running(audit, "the audit")
     detail(audit)
+
+
+def _certify(command: Command) -> None:
+    certify = command("certify", "enclose the exact privacy loss of a pair from the density of the outputs (audit --white-box)")
+    subject(certify)
+    certify.add_argument("--confidence", type=CONFIDENCE, default=0.99, metavar="C", help="of all that is sampled; default 0.99")
+    certify.add_argument(
+        "--time-limit", type=SECONDS, default=300.0, metavar="SECONDS", help="that one chunk of runs may take; default 300"
+    )
+    interpreter(certify)
+    accepting(certify)
+    running(certify)
+    detail(certify)
+    idle = ("program", "cwd", "text_runs", "dsn", "query", "table", "setup", "domain", "search_seconds", "store", "extend", "seconds")
+    off = dict.fromkeys(("in_process", "search", "bits", "text"), False)
+    certify.set_defaults(white_box=True, stop="gross", scores=[], **dict.fromkeys(idle), **off)
 
 
 def _where(parser: argparse.ArgumentParser) -> None:

@@ -157,7 +157,7 @@ def test_the_example_of_init_is_audited_and_tested(tmp_path, monkeypatch, capsys
     import shlex
 
     from dpwitness.cli import _parser, main
-    from dpwitness.commands.init import FILES
+    from dpwitness.example import FILES
 
     monkeypatch.chdir(tmp_path)
     assert main(["init"]) == 0 and sorted(path.name for path in tmp_path.iterdir()) == sorted(FILES)

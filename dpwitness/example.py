@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Callable
 from pathlib import Path
 
-from dpwitness.commands.common import Command
 from dpwitness.ending import OK
 from dpwitness.mechanisms.terms.validation import InvalidArgument
 
@@ -83,7 +83,7 @@ jobs:
 FILES = {"my_mechanism.py": _MECHANISM, "test_privacy.py": _TEST, "privacy-ci.yml": _WORKFLOW}
 
 
-def arguments(command: Command) -> None:
+def arguments(command: Callable[[str, str], argparse.ArgumentParser]) -> None:
     """Declare the command."""
     command("init", "write a commented example into the current folder: a mechanism, a pytest test, a CI job")
 
