@@ -33,7 +33,10 @@ _SIZE = 8  # of each of them
 _WARNINGS = 4  # that are told
 _CLOSE = 1e-9  # relative difference of outputs that only the last bits of a computation make
 
-_STATE = "keeps state between rounds or ignores rng (a mechanism whose library takes no seed says so: `seeded = False`)"
+_STATE = (
+    "keeps state between rounds or ignores rng "
+    "(if it draws from a source that takes no seed, such as `secrets`, add a line to its file: NAME.seeded = False)"
+)
 
 
 @dataclass(frozen=True, slots=True)
