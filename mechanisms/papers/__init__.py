@@ -1,1 +1,3 @@
-"""The papers' algorithms, printed and repaired, a file each, with kernels, data and a zoo. May import what the textbook may."""
+"""Algorithms of the audited papers, as printed and repaired, one per file, with compiled kernels,
+datasets and a zoo. May import what the textbook mechanisms may import.
+"""
