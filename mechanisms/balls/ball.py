@@ -61,8 +61,7 @@ def softmax(logits: Sequence[Ball]) -> list[Ball]:
 
 
 def pick(logs: Sequence[Ball], boxes: Sequence[Box]) -> list[Ball]:
-    """Return the log-mass of the index that each box names; minus infinity for a value that is not an
-    index.
+    """Return the log-mass of the index that each box names; minus infinity for a value that is not an index.
 
     `logs` holds the log-masses of the indices 0, 1, .... Each box has one column and contains a
     single point.
@@ -141,8 +140,7 @@ def whole_numbers(low: float, high: float) -> tuple[float, float] | None:
 
 
 def geometric_mass(first: float, last: float, rate: Ball) -> Ball:
-    """Return P(first <= G1 - G2 <= last) for two-sided geometric noise; `first` and `last` are
-    integers or infinite.
+    """Return P(first <= G1 - G2 <= last) for two-sided geometric noise; `first` and `last` are integers or infinite.
 
     The tail is P(G1 - G2 >= k) = e^(-rate k) / (1 + e^-rate) for k > 0.
     """

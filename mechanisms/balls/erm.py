@@ -121,8 +121,7 @@ class ObjectiveBalls(_RiskBalls):
         return Shift("Laplace" if noise.dimension == 1 else "gamma", shift_size, noise.dimension)
 
     def axis_ball(self, d1: Any, d0: Any) -> tuple[RiskLaw, RiskLaw, int, str] | None:
-        """Return (law on D1, law on D0, axis, kind of noise) if d >= 2 and all records lie on one
-        axis; otherwise None.
+        """Return (law on D1, law on D0, axis, kind of noise) if d >= 2 and all records lie on one axis; otherwise None.
 
         The two laws are those along the axis.
         """
@@ -134,8 +133,7 @@ class ObjectiveBalls(_RiskBalls):
         return RiskLaw.of(first, noise, axis), RiskLaw.of(second, noise, axis), axis, noise.kind
 
     def plane_ball(self, d1: Any, d0: Any) -> tuple[PlaneLoss, float] | None:
-        """Return the privacy loss in the plane for Gamma-length noise, and a radius; None if the pair
-        is not of this kind.
+        """Return the privacy loss in the plane for Gamma-length noise, and a radius; None for other pairs.
 
         The loss can be bounded over boxes and over arcs beyond a circle. Beyond the radius b(w)
         points nearly along -w.

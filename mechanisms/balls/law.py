@@ -1,5 +1,4 @@
-"""One-dimensional output laws in ball arithmetic, and the enclosure methods that they give to
-mechanisms.
+"""One-dimensional output laws in ball arithmetic, and the enclosure methods that they give to mechanisms.
 
 The laws are Laplace, normal, two-sided geometric and rounded normal noise, each also clamped to an
 interval.
@@ -125,8 +124,7 @@ class _Lattice(LineLaw):
         """Return P(first <= k <= last)."""
 
     def points(self, low: float, high: float) -> tuple[float, float] | None:
-        """Return the first and last k with k step in (low, high], or equal to low = high; None if
-        there is none.
+        """Return the first and last k with k step in (low, high], or equal to low = high; None if there is none.
 
         A step is 1 or a power of two, so that the quotients are exact.
         """

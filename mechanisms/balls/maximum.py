@@ -1,5 +1,4 @@
-"""Laws of the index and the value of the largest of several numbers with Laplace noise, in ball
-arithmetic.
+"""Laws of the index and the value of the largest of several numbers with Laplace noise, in ball arithmetic.
 
 Between two adjacent answers every distribution function is a + b t, where t is e^(y / scale) or its
 inverse. Products of these functions are Laurent polynomials in t, which are integrated term by
@@ -87,8 +86,7 @@ def max_between(answers: Sequence[Ball], scale: Ball, low: float, high: float) -
 
 
 def max_loss(first: Sequence[Ball], second: Sequence[Ball], scale: Ball, low: float, high: float) -> Span:
-    """Bound the log-ratio of the densities of the largest noisy answer, for answers `first` and
-    `second`.
+    """Bound the log-ratio of the densities of the largest noisy answer, for answers `first` and `second`.
 
     The density is sum_i f_i prod_{j != i} F_j = prod F_j sum_i f_i / F_i. Let u = e^(-y / scale).
     Above an answer the hazard f/F of Laplace noise is 1 / (scale (2 e^((y - q) / scale) - 1));
@@ -126,8 +124,7 @@ def max_loss(first: Sequence[Ball], second: Sequence[Ball], scale: Ball, low: fl
 
 
 def _slope(answers: Sequence[Ball], scale: Ball, y: Ball, middle: float) -> Ball:
-    """Return an enclosure of the derivative of the log-density over a ball `y` that contains no
-    answer.
+    """Return an enclosure of the derivative of the log-density over a ball `y` that contains no answer.
 
     With hazards h = f/F and S their sum, the derivative is S + S'/S, where h' = -h (h + 1/scale).
     Above an answer h = 1 / (scale (2 e^z - 1)), z = (y - q) / scale; below an answer h is constant.

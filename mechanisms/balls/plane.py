@@ -1,5 +1,4 @@
-"""Privacy loss of a perturbed minimizer in the plane, for noise with density proportional to exp(-rate
-|b|).
+"""Privacy loss of a perturbed minimizer in the plane, for noise with density proportional to exp(-rate |b|).
 
 The loss is bounded over boxes and over regions outside a circle. It is L = rate (|b'| - |b|) + log
 det H - log det H'. Let s = b' - b be the difference of the two gradients. Convexity of the norm
@@ -139,8 +138,7 @@ class PlaneLoss:
         return ends(up - down)
 
     def _log_gain(self, common: Weighted, more: Weighted, derivatives: _LossDerivatives) -> Ball:
-        """Return log det (C + K) / det C, where C = ridge I + the sum over `common` rows and K = the
-        sum over `more` rows.
+        """Return log det (C + K) / det C for C = ridge I + the sum over `common`, K = the sum over `more`.
 
         Let k be the weight times curvature of a row, and x ^ y = x1 y2 - x2 y1. By the Cauchy-Binet
         formula, det C = ridge^2 + ridge sum k |x|^2 + the sum over pairs of k k' (x ^ x')^2. Also

@@ -1,10 +1,10 @@
-"""Regularized risk minimizers in ball arithmetic: loss derivatives over intervals, the perturbed
-minimizer in dimension 1, and the exact minimizer.
+"""Regularized risk minimizers in ball arithmetic.
 
-The one-dimensional law is that of argmin F(w) + b w. The function b(w) = -F'(w) decreases in w, so
-P(low < w <= high) = P(b(high) <= b < b(low)). The density at w is the density of the noise at b(w),
-times F''(w). In a difference between neighboring datasets the common records cancel before anything
-is rounded.
+The module encloses loss derivatives over intervals, the law of the perturbed minimizer in dimension
+1, and the exact minimizer. The one-dimensional law is that of argmin F(w) + b w. The function b(w)
+= -F'(w) decreases in w, so P(low < w <= high) = P(b(high) <= b < b(low)). The density at w is the
+density of the noise at b(w), times F''(w). In a difference between neighboring datasets the common
+records cancel before anything is rounded.
 """
 
 from __future__ import annotations
@@ -229,8 +229,7 @@ class RiskLaw(LineLaw):
     def _unbounded_slope_loss(
         self, low: float, high: float, rows: Sequence[tuple[Row, Ball]], here: tuple[Ball, Ball], there: tuple[Ball, Ball]
     ) -> Span:
-        """Return float bounds on the noise part of the loss over a half-line on which the slopes are
-        unbounded.
+        """Return float bounds on the noise part of the loss over a half-line on which the slopes are unbounded.
 
         Only squared losses with Laplace noise have a finite bound: the difference of the slopes, A
         w - B, is monotone on the half-line.
@@ -292,9 +291,7 @@ class RiskLaw(LineLaw):
         return arb(self.ridge) + self.hessian(low, high, [(row, m) for row, m in common_rows if m > 0])
 
     def loss_parts(self, low: float, high: float, other: RiskLaw) -> tuple[Span, Span]:
-        """Return float bounds, over [low, high], on the parts of the privacy loss due to the noise and
-        to the Jacobian.
-        """
+        """Return float bounds on the noise part and the Jacobian part of the privacy loss over [low, high]."""
         rows = differing(self.rows, other.rows)
         start, stop = _ball_of_float(low), _ball_of_float(high)
         slope = arb(0)  # F' of this problem minus F' of the other, which is b' - b
@@ -351,8 +348,7 @@ def minimum_ball(problem: Problem) -> list[Ball] | None:
 
 
 def shift_of(first: Problem, second: Problem, noise: SphericalNoise) -> Shift | None:
-    """Return the pair of laws "minimizer plus noise" as a shift of the noise, or None if a minimizer
-    cannot be enclosed.
+    """Return the pair "minimizer plus noise" as a shift of the noise; None if a minimizer cannot be enclosed.
 
     The density of the noise depends on the length of the noise vector only, so that the distance
     between the minimizers is all that matters.

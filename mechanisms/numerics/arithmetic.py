@@ -1,5 +1,4 @@
-"""Vectorized primitives for the compiled solvers: exponential, sums, inner products and Cholesky
-factors.
+"""Vectorized primitives for the compiled solvers: exponential, sums, inner products and Cholesky factors.
 
 Numba's calls of libm keep LLVM from vectorizing a loop. The exponential here is branch-free
 arithmetic (2e-16 relative error, 6 times faster with AVX-512). The sums are compiled with
@@ -25,8 +24,9 @@ _ROUND = 6755399441055744.0  # 1.5 * 2^52: adding and then subtracting it rounds
 
 
 def elementwise(function: F) -> F:
-    """Compile a loop without data-dependent branches: fused multiply-add is allowed and division by
-    zero is not tested.
+    """Compile a loop without data-dependent branches.
+
+    Fused multiply-add is allowed, and division by zero is not tested.
     """
     return jit_with(forceinline=True, error_model="numpy", fastmath={"contract"})(function)
 
@@ -93,8 +93,9 @@ def norm(a: FloatArray) -> float:
 
 @elementwise
 def cholesky(matrix: FloatArray) -> bool:
-    """Overwrite the lower triangle of a matrix with its Cholesky factor; return False if the matrix is
-    not positive definite.
+    """Overwrite the lower triangle of a matrix with its Cholesky factor.
+
+    Returns False if the matrix is not positive definite.
     """
     for j in range(matrix.shape[0]):
         pivot = matrix[j, j]

@@ -1,5 +1,4 @@
-"""Box-constrained quadratic programs: the duals of empirical risk minimization with hinge and absolute
-loss.
+"""Box-constrained quadratic programs: the duals of empirical risk minimization with hinge and absolute loss.
 
 The method is the predictor-corrector interior-point method of Mehrotra (1992). Its linear systems
 are reduced to the dimension of the vectors if that is smaller. The coordinates that the method
@@ -19,8 +18,7 @@ from dpwitness.mechanisms.terms.protocol import FloatArray
 def minimise_box_dual(
     z: FloatArray, target: FloatArray, low: FloatArray, high: FloatArray, ridge: float
 ) -> tuple[FloatArray, float, float]:
-    """Minimize |z^T a|^2 / (2 ridge) - <target, a> over low <= a <= high; return (a, duality gap,
-    primal objective).
+    """Minimize |z^T a|^2 / (2 ridge) - <target, a> over low <= a <= high; return (a, duality gap, primal objective).
 
     The primal is ridge/2 |w|^2 + sum_i max over a in [low_i, high_i] of a (target_i - <w, z_i>),
     with w = z^T a / ridge. At this w the gap is a sum of nonnegative products (distance to a bound)
@@ -74,11 +72,11 @@ def _polish(
     residual: FloatArray,
     stiffness: FloatArray,
 ) -> FloatArray:
-    """Return `a` with the free coordinates solved for exactly and the others moved to the bound that
-    the sign of `residual` requires.
+    """Return `a` with its free coordinates solved for exactly and the others moved to a bound.
 
-    A coordinate is free if it lies off its bounds and is among the least stiff ones. Their number
-    is limited in proportion to the dimension of the vectors.
+    The sign of `residual` determines the bound. A coordinate is free if it lies off its bounds and
+    is among the least stiff ones. Their number is limited in proportion to the dimension of the
+    vectors.
     """
     free = (np.minimum(a - low, high - a) > 1e-6 * (high - low)) & (np.argsort(np.argsort(stiffness)) < 4 * z.shape[1] + 4)
     candidate = np.where(free, a, np.where(residual > 0, high, low))

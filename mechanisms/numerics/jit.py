@@ -1,5 +1,6 @@
-"""Compilation of Numba kernels: cached on disk where possible, without the interpreter lock, with the
-types of the wrapped function.
+"""Compilation of Numba kernels with a disk cache and without the interpreter lock.
+
+The decorators keep the types of the wrapped function.
 """
 
 from __future__ import annotations
@@ -95,11 +96,11 @@ class _Cache(_FunctionCache):  # type: ignore[misc]
 
 
 class _HashedCacheFiles(_IndexDataCacheFile):  # type: ignore[misc]
-    """Cache files named by a hash of their key, so that two processes that save at the same time do
-    not overwrite each other's code.
+    """Cache files named by a hash of their key.
 
-    Numba numbers the files instead: both processes would take the same number, and Numba runs the
-    content of a file without checking.
+    Two processes that save at the same time therefore do not overwrite each other's code. Numba
+    numbers the files instead: both processes would take the same number, and Numba runs the content
+    of a file without checking.
     """
 
     def save(self, key: Any, data: Any) -> None:

@@ -1,7 +1,7 @@
-"""Kernels K(x, z) = <phi(x), phi(z)> and their feature radius R_phi = sup |phi(x)|, on which the
-sensitivity of kernel learners depends.
+"""Kernels K(x, z) = <phi(x), phi(z)> and their feature radius R_phi = sup |phi(x)|.
 
-The linear, polynomial and radial kernels are those of Jain and Thakurta (2013), section 2.
+The sensitivity of kernel learners depends on the feature radius. The linear, polynomial and radial
+kernels are those of Jain and Thakurta (2013), section 2.
 """
 
 from __future__ import annotations
@@ -91,8 +91,7 @@ class Kernel:
         return _named_matrix(*self.arguments, left, right)
 
     def gram(self, x: ArrayLike) -> FloatArray:
-        """Return the Gram matrix K(x_i, x_j) of the rows of x, after checking that the matrix is
-        valid.
+        """Return the Gram matrix K(x_i, x_j) of the rows of x, after checking that the matrix is valid.
 
         Raises
         ------

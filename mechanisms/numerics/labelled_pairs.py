@@ -57,8 +57,7 @@ def lone_record(records: int, dimension: int, radius: float = 1.0) -> Pair:
 
 
 def opposed_records(records: int, dimension: int, rate: float, ridge: float, radius: float = 1.0) -> Pair:
-    """Return the pair W4 of the logistic loss, for Gamma-norm noise; the pair W3 if d = 1 or n is too
-    small for W4.
+    """Return the pair W4 of the logistic loss for Gamma-norm noise, or W3 if d = 1 or n is too small.
 
     `rate` is the rate of the noise and `ridge` is n times the weight of |w|^2/2. Both refer to
     records of norm 1, which means to the parameter w radius.
@@ -82,8 +81,7 @@ def opposed_records(records: int, dimension: int, rate: float, ridge: float, rad
 
 
 def far_response(loss: Loss, deviation: float, ridge: float, epsilon: float, radius: float = 1.0) -> tuple[float, float, float, float]:
-    """Return (delta, response y, both ends of the event) for the worst response under Gaussian
-    objective perturbation.
+    """Return the worst response under Gaussian objective perturbation: (delta, response y, ends of the event).
 
     The pair is R e1 with response y, and R e1 with a response so far away that its slope is +L. Let
     r = R w - y. The noise along e1 is -ridge w - R l'(r) on one dataset and -ridge w - R L on the

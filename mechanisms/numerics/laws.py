@@ -1,6 +1,4 @@
-"""Laplace and two-sided geometric noise as kernels and laws, quadrature over the noise, and validation
-of vector datasets.
-"""
+"""Laplace and two-sided geometric noise, quadrature over the noise, and validation of vector datasets."""
 
 from __future__ import annotations
 
@@ -84,25 +82,24 @@ def laplace_draws(center: FloatArray, scale: float) -> Draws:
 
 @jit
 def fair_coins(rng: Generator) -> int:
-    """Return 52 fair coins as the low bits of an integer, below a marker bit; the value 1 means that
-    all coins are used.
+    """Return 52 fair coins as the low bits of an integer, below a marker bit.
 
-    Laplace noise needs one exponential with a random sign, or a difference of two exponentials. A
-    coin is cheaper than a second exponential.
+    The value 1 means that all coins are used. Laplace noise needs one exponential with a random
+    sign, or a difference of two exponentials. A coin is cheaper than a second exponential.
     """
     return int(rng.random() * 2.0**52) | 2**52
 
 
 @jit
 def fill_geometric(center: float, rate: float, low: float, high: float, step: float, out: FloatArray, rng: Generator) -> None:
-    """Fill the rows of `out` with step * clamp(center + K, low, high), where P(K = k) is proportional
-    to a^|k| and a = e^-rate.
+    """Fill the rows of `out` with step * clamp(center + K, low, high), K two-sided geometric.
 
-    `center`, `low` and `high` are counted in steps. P(|K| >= k) = 2 a^k / (1 + a) for k >= 1. For
-    an exponential E this is P(floor((E + ln(2 / (1 + a))) / rate) >= k), since 2 / (1 + a) <= 1 /
-    a. The sign is a fair coin; the coins of 32 rows are drawn together (`fill_laplace`). The noise
-    is an integer that is drawn independently of the center, and sums of integers below 2^53 are
-    exact. The low bits of the output therefore carry no information.
+    P(K = k) is proportional to a^|k|, where a = e^-rate. `center`, `low` and `high` are counted in
+    steps. P(|K| >= k) = 2 a^k / (1 + a) for k >= 1. For an exponential E this is P(floor((E + ln(2
+    / (1 + a))) / rate) >= k), since 2 / (1 + a) <= 1 / a. The sign is a fair coin; the coins of 32
+    rows are drawn together (`fill_laplace`). The noise is an integer that is drawn independently of
+    the center, and sums of integers below 2^53 are exact. The low bits of the output therefore
+    carry no information.
     """
     mean, offset, coins = 1.0 / rate, np.log(2.0 / (1.0 + np.exp(-rate))), 0
     for i in range(len(out)):
@@ -150,12 +147,12 @@ def geometric_reach(rate: float) -> int:
 
 
 def laplace_nodes(breaks: FloatArray, scale: float, width: float) -> tuple[FloatArray, FloatArray]:
-    """Return nodes and log-weights for integrals over Laplace(scale) noise of functions that are
-    smooth between `breaks`.
+    """Return nodes and log-weights of a quadrature rule over Laplace(scale) noise.
 
-    The rule is composite Gauss-Legendre with 16 nodes per panel. Panels are at most `width` wide,
-    never cross a break, and extend 40 scales beyond the outermost breaks. For products of a Laplace
-    density and Laplace distribution functions the relative error is about 1e-15.
+    The integrand must be smooth between `breaks`. The rule is composite Gauss-Legendre with 16
+    nodes per panel. Panels are at most `width` wide, never cross a break, and extend 40 scales
+    beyond the outermost breaks. For products of a Laplace density and Laplace distribution
+    functions the relative error is about 1e-15.
     """
     sorted_breaks = np.unique(breaks)
     knots = np.concatenate([[sorted_breaks[0] - 40 * scale], sorted_breaks, [sorted_breaks[-1] + 40 * scale]])

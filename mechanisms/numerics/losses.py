@@ -1,5 +1,4 @@
-"""Convex losses l(u; y) of a prediction u = <w, x>, with the constants that the theorems of the papers
-need.
+"""Convex losses l(u; y) of a prediction u = <w, x>, with the constants that the theorems of the papers need.
 
 Compiled kernels identify a loss by an integer code. They branch on the code once, outside the loop
 over records, so that the loop can be vectorized.

@@ -1,5 +1,4 @@
-"""Newton's method for ridge-regularized sums of losses with many linear terms: the compiled part of
-`solvers`.
+"""Newton's method for ridge-regularized sums of losses with many linear terms: the compiled part of `solvers`.
 
 The method minimizes F_b(w) = ridge/2 |w|^2 + <b, w> + sum_i m_i l(<w, x_i>; y_i) for each row b,
 starting from a known minimizer and its Hessian. At the end of every row the norm of the gradient is
@@ -90,9 +89,9 @@ def minimise_rows(
     tolerance: float,
     rows: FloatArray,
 ) -> tuple[int, int]:
-    """Overwrite each row b with the minimizer of F_b; return the first row that did not converge (or
-    -1) and the number of gradients.
+    """Overwrite each row b with the minimizer of F_b.
 
+    Returns the first row that did not converge (or -1) and the number of evaluated gradients.
     `start` minimizes F_offset, and `start_factor` is the Cholesky factor of the Hessian there.
     `radius` bounds |x_i|, `slope_total` bounds sum_i m_i |l'| |x_i|, and `curvature_total` bounds
     sum_i m_i l'' |x_i|^2. A row is finished when |gradient| <= tolerance |b - offset| + the
@@ -204,8 +203,9 @@ def _bracketed_step(
     shift: float,
     goal: float,
 ) -> int:
-    """Make one safeguarded Newton step for u = u0 - gain slope(u), elementwise; return the number of
-    unfinished elements.
+    """Make one safeguarded Newton step for u = u0 - gain slope(u), elementwise.
+
+    Returns the number of unfinished elements.
     """
     unfinished = 0
     for i in range(u.size):
@@ -238,13 +238,13 @@ def minimise_rows_one_record(
     tolerance: float,
     rows: FloatArray,
 ) -> int:
-    """Overwrite each row b with the minimizer of F_b, for data with a single distinct record x; return
-    the first failed row or -1.
+    """Overwrite each row b with the minimizer of F_b, for data with a single distinct record x.
 
-    Works in any dimension and is vectorized over the rows. The minimizer is -(b + s x)/ridge. Here
-    s = m l'(u), and the prediction u = <w, x> solves one increasing equation, u = u0 - gain s.
-    `bend` bounds l''. A residual r in this equation leaves a gradient of norm bend m |x| r if s is
-    computed as the slope at u, or |x| r / gain if s is computed from the equation.
+    Returns the first failed row, or -1. Works in any dimension and is vectorized over the rows. The
+    minimizer is -(b + s x)/ridge. Here s = m l'(u), and the prediction u = <w, x> solves one
+    increasing equation, u = u0 - gain s. `bend` bounds l''. A residual r in this equation leaves a
+    gradient of norm bend m |x| r if s is computed as the slope at u, or |x| r / gain if s is
+    computed from the equation.
     """
     block = 64
     d = x.size
@@ -308,9 +308,7 @@ def noise_and_determinant(
     b: FloatArray,
     determinant: FloatArray,
 ) -> None:
-    """Write, for each output w, the linear term b(w) whose minimizer is w, and the log-determinant of
-    the Jacobian db/dw.
-    """
+    """Write the linear term b(w) whose minimizer is each output w, and the log-determinant of db/dw."""
     d, n = columns.shape
     u, slope, curvature = np.empty(n), np.empty(n), np.empty(n)
     hessian, w, zero, g = np.empty((d, d)), np.empty(d), np.zeros(d), np.empty(d)

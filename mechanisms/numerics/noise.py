@@ -75,8 +75,7 @@ class SphericalNoise:
         return self.log_density_of_length(np.sqrt(np.einsum("ij,ij->i", b, b)))
 
     def log_density_of_length(self, length: FloatArray) -> FloatArray:
-        """Return the log-density at vectors of the given lengths |b|, on which alone the density
-        depends.
+        """Return the log-density at vectors of the given lengths |b|, on which alone the density depends.
 
         At length 0 the value is infinite if the law is singular.
         """

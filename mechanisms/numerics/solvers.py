@@ -1,9 +1,8 @@
-"""Regularized empirical risk minimization to a certified accuracy, for one linear term or for many
-random linear terms.
+"""Regularized empirical risk minimization to a certified accuracy.
 
-The objective is F_b(w) = ridge/2 |w|^2 + <b, w> + sum_i m_i l(<w, x_i>; y_i), scaled as in
-objective perturbation. The lambda of Chaudhuri and Monteleoni (2008) is ridge/n; the lambda of Jain
-and Thakurta (2014) is the ridge.
+The solvers take one linear term or many random linear terms. The objective is F_b(w) = ridge/2
+|w|^2 + <b, w> + sum_i m_i l(<w, x_i>; y_i), scaled as in objective perturbation. The lambda of
+Chaudhuri and Monteleoni (2008) is ridge/n; the lambda of Jain and Thakurta (2014) is the ridge.
 """
 
 from __future__ import annotations
@@ -195,8 +194,9 @@ def minimise_perturbed(problem: Problem, rows: FloatArray) -> FloatArray:
 
 
 def noise_that_yields(problem: Problem, outputs: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Return the linear term b(w) = -grad F_0(w) whose minimizer is each output, (size, d), and log
-    |det db/dw|, (size,).
+    """Return the linear term b(w) = -grad F_0(w) whose minimizer is each output w, and log |det db/dw|.
+
+    Shapes (size, d) and (size,).
     """
     nonzero = np.any(problem.columns != 0.0, axis=1)
     if not nonzero.all() and nonzero.any():
@@ -256,8 +256,7 @@ def _solve_dual(rows: FloatArray, problem: Problem) -> tuple[FloatArray, float]:
 
 
 def minimise_kernel(gram: FloatArray, y: FloatArray, multiplicity: FloatArray, loss: Loss, ridge: float) -> KernelMinimum:
-    """Return the minimizer of kernel empirical risk, w = sum_i c_i phi(x_i), given the Gram matrix
-    K(x_i, x_j).
+    """Return the minimizer of kernel empirical risk, w = sum_i c_i phi(x_i), given the Gram matrix K(x_i, x_j).
 
     The problem is solved with the rows of a factor of the Gram matrix as features. At the minimizer
     c_i = -m_i l'(u_i; y_i)/ridge. The certificate is computed in the feature space itself: the

@@ -1,8 +1,8 @@
-"""Sampling and exact law of noisy threshold tests; each member of the sparse-vector family is one set
-of noise parameters.
+"""Sampling and exact law of noisy threshold tests.
 
-A run draws a noisy threshold Z = T + Laplace(b) and calls query i "above" if q_i + Laplace(s) >= Z.
-Given Z the calls are independent, so that every probability is a one-dimensional integral over Z.
+Each member of the sparse-vector family is one set of noise parameters. A run draws a noisy
+threshold Z = T + Laplace(b) and calls query i "above" if q_i + Laplace(s) >= Z. Given Z the calls
+are independent, so that every probability is a one-dimensional integral over Z.
 """
 
 from __future__ import annotations
@@ -73,10 +73,10 @@ def patterns(length: int, cutoff: int) -> FloatArray:
 
 
 def _log_integral(below: FloatArray, above: FloatArray, answers: FloatArray, center: float, noise: Noise) -> FloatArray:
-    """Return, for each row, the log-probability that the queries marked in `below` are called below
-    and those in `above` are called above.
+    """Return the log-probability of each row of calls under one shared noisy threshold.
 
-    All queries are compared with the same noisy threshold. Shape (rows,).
+    The queries marked in `below` are called below, those marked in `above` are called above. All
+    queries are compared with the same noisy threshold. Shape (rows,).
     """
     from scipy.special import logsumexp
 
@@ -134,8 +134,7 @@ def _released_log_density(rows: FloatArray, answers: FloatArray, center: float, 
 
 
 def _log_integral_up_to(upper_limits: FloatArray, answers: FloatArray, center: float, noise: Noise) -> FloatArray:
-    """Return log of the integral of f(z - T) prod_i F(z - q_i) over z <= a, for each a in
-    `upper_limits`.
+    """Return log of the integral of f(z - T) prod_i F(z - q_i) over z <= a, for each a in `upper_limits`.
 
     To the left of T and of every answer the integrand is a single exponential, integrated in closed
     form. To the right the rule is composite Gauss-Legendre.
@@ -173,8 +172,7 @@ def _log_integral_up_to(upper_limits: FloatArray, answers: FloatArray, center: f
 
 @lru_cache(maxsize=256)
 def worst_pattern(length: int, center: float, noise: Noise) -> tuple[float, tuple[float, ...]]:
-    """Return the largest log-ratio of a pattern's masses over pairs of answers in [0, 1]^length, and
-    the pattern.
+    """Return the largest log-ratio of a pattern's masses over pairs of answers in [0, 1]^length, and the pattern.
 
     Only for released calls with query noise. P(pattern) decreases in the answers called below and
     increases in the answers called above. In [0, 1] all answers may move by 1 at once. The supremum
@@ -194,9 +192,7 @@ def worst_pattern(length: int, center: float, noise: Noise) -> tuple[float, tupl
 
     @cache
     def best(left: int, cutoff: int) -> tuple[float, tuple[float, ...]]:
-        """Return the largest log-ratio and its pattern for the last `left` queries, with `cutoff`
-        calls above still allowed.
-        """
+        """Return the largest log-ratio and its pattern for the last `left` queries and `cutoff` remaining calls above."""
         options = [(gain(left, 0), (BELOW,) * left)]
         for below in range(left):
             continuation = best(left - below - 1, cutoff - 1) if cutoff > 1 else (0.0, (NOT_ASKED,) * (left - below - 1))

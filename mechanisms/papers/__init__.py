@@ -1,3 +1,5 @@
-"""Algorithms of the audited papers, as printed and repaired, one per file, with compiled kernels,
-datasets and a zoo. May import what the textbook mechanisms may import.
+"""Algorithms of the audited papers, as printed and repaired, one per file.
+
+Compiled kernels, datasets and a zoo belong to them. May import what the textbook mechanisms may
+import.
 """

@@ -1,8 +1,7 @@
-"""Objective perturbation of any convex problem F(w) = G(w) + sum_i l(w; x_i, y_i), which releases
-argmin F(w) + <b, w>.
+"""Objective perturbation of any convex problem F(w) = G(w) + sum_i l(w; x_i, y_i).
 
-Chaudhuri and Monteleoni (2008), Theorem 3. The user supplies G and l. The losses of `losses` with G
-= weight |w|^2 / 2 run in compiled kernels.
+Releases argmin F(w) + <b, w>. Chaudhuri and Monteleoni (2008), Theorem 3. The user supplies G and
+l. The losses of `losses` with G = weight |w|^2 / 2 run in compiled kernels.
 """
 
 from __future__ import annotations
@@ -182,8 +181,7 @@ class ConvexObjectivePerturbation(ObjectiveBalls):
         return _newton(self, data, noise.sample(size, rng))
 
     def log_density(self, outputs: FloatArray, dataset: LabelledVectors) -> FloatArray:
-        """Return the exact log-density at each row of `outputs`, (size,), wherever F is twice
-        differentiable.
+        """Return the exact log-density at each row of `outputs`, (size,), wherever F is twice differentiable.
 
         It includes the Jacobian that the theorem omits.
         """

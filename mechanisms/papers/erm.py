@@ -1,9 +1,9 @@
-"""Shared parts of the mechanisms of regularized risk minimization: valid data, both ways of adding
-noise, and known privacy losses.
+"""Shared parts of the mechanisms of regularized risk minimization.
 
-Output perturbation releases w* + b; objective perturbation releases argmin F(w) + <b, w>. Both
-densities are exact. The density of output perturbation is a shift of the noise density. The density
-of objective perturbation is the change of variables b -> w, whose Jacobian is the Hessian of F.
+These are the validation of data, both ways of adding noise, and known privacy losses. Output
+perturbation releases w* + b; objective perturbation releases argmin F(w) + <b, w>. Both densities
+are exact. The density of output perturbation is a shift of the noise density. The density of
+objective perturbation is the change of variables b -> w, whose Jacobian is the Hessian of F.
 """
 
 from __future__ import annotations
@@ -27,8 +27,7 @@ LOGISTIC = Loss("logistic")
 
 
 def logistic_shift() -> float:
-    """Return the largest shift of the logistic minimizer in d = 1, in units of 2/(n lambda) (claim
-    CM-04).
+    """Return the largest shift of the logistic minimizer in d = 1, in units of 2/(n lambda) (claim CM-04).
 
     It is the supremum over W of (sig(W) + max over v in [0, 1] of v sig(-W v))/2.
     """
@@ -38,8 +37,7 @@ def logistic_shift() -> float:
 
 
 def admissible(dataset: object, owner: str, *, radius: float, clip: bool, binary: bool) -> LabelledVectors:
-    """Return the dataset after validation; if `clip` is true, records outside the ball are scaled onto
-    it.
+    """Return the dataset after validation; if `clip` is true, records outside the ball are scaled onto it.
 
     Raises InvalidArgument, naming the first record that violates a rule.
     """
@@ -113,8 +111,7 @@ def unrounded(outputs: FloatArray, dimension: int, grid: float) -> FloatArray:
 
 
 def largest_loss(loss: Loss, rate: float, radius: float, ridge: float, lipschitz: float) -> tuple[float, float]:
-    """Return the supremum of the privacy loss of objective perturbation with Gamma-norm noise, and the
-    r that attains it.
+    """Return the largest privacy loss of objective perturbation with Gamma-norm noise, and the r that attains it.
 
     The supremum is over r of rate R (|l'(r)| + L) + log(1 + R^2 l''(r) / ridge) (claims CM-06,
     JT-06). The noise terms of the two records add up if their gradients oppose each other, and the
@@ -142,8 +139,9 @@ def largest_loss(loss: Loss, rate: float, radius: float, ridge: float, lipschitz
 
 
 def gaussian_epsilon(mu: float, delta: float) -> float:
-    """Return the smallest epsilon at which a Gaussian shift of mu standard deviations is (epsilon,
-    delta)-DP (Balle and Wang 2018).
+    """Return the smallest epsilon at which a Gaussian shift of mu standard deviations is (epsilon, delta)-DP.
+
+    Source: Balle and Wang 2018.
     """
     curve = GDP(mu)
 

@@ -1,5 +1,4 @@
-"""Datasets of the papers' experiments: two real datasets, and generators of the synthetic
-distributions.
+"""Datasets of the papers' experiments: two real datasets, and generators of the synthetic distributions.
 
 Chaudhuri and Monteleoni (2008), sections 3.1 and 6; Jain and Thakurta (2014), section 6.
 """
@@ -55,11 +54,10 @@ def breast_cancer() -> LabelledVectors:
 
 
 def sphere_with_margin(n: int, dimension: int, margin: float, rng: Generator) -> LabelledVectors:
-    """Return n points uniform on the unit sphere outside |x_1| < margin, labeled by the sign of x_1
-    (CM08 section 6).
+    """Return n points uniform on the unit sphere outside |x_1| < margin, labeled by the sign of x_1.
 
-    x_1 is drawn from its conditional law given |x_1| >= margin, so that no draw is rejected. On the
-    sphere x_1^2 is Beta(1/2, (d-1)/2).
+    CM08, section 6. x_1 is drawn from its conditional law given |x_1| >= margin, so that no draw is
+    rejected. On the sphere x_1^2 is Beta(1/2, (d-1)/2).
     """
     from scipy.stats import beta
 

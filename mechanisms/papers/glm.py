@@ -1,8 +1,7 @@
-"""Generalized linear models with output perturbation and with objective perturbation, at risk bounds
-that do not depend on the dimension.
+"""Generalized linear models with output perturbation and with objective perturbation.
 
-Jain and Thakurta (2014), equations (3) and (4), with the printed noise and with the noise and ridge
-under which the claim holds.
+Their risk bounds do not depend on the dimension. Jain and Thakurta (2014), equations (3) and (4),
+with the printed noise and with the noise and ridge under which the claim holds.
 """
 
 from __future__ import annotations
@@ -148,8 +147,7 @@ class GLMOutputPerturbation(OutputBalls, _GLM):
 
     @property
     def truth(self) -> Truth:
-        """Return the true privacy loss (claims JT-02, JT-03): the sensitivity 2LR/lambda times the
-        rate of the noise.
+        """Return the true privacy loss (claims JT-02, JT-03): the sensitivity 2LR/lambda times the rate of the noise.
 
         The sensitivity is attained by slopes of both signs.
         """

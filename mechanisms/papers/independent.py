@@ -1,8 +1,8 @@
-"""Private learning without test points: the exponential mechanism finds points at which the public
-weights are wrong.
+"""Private learning without test points.
 
-Jain and Thakurta (2013), Algorithm 3 (TDIL), and the sampler for linear kernels described after
-Theorem 8. Claims JK-14 to JK-16.
+The exponential mechanism finds points at which the public weights are wrong. Jain and Thakurta
+(2013), Algorithm 3 (TDIL), and the sampler for linear kernels described after Theorem 8. Claims
+JK-14 to JK-16.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class TestDataIndependentLearner(LearnerMechanism):
     Each of B rounds draws a point where w_t and w* disagree, tests the disagreement with noise, and
     corrects w_t if the disagreement is large. The printed box is ambiguous; this implementation
     reads it as follows. Line 6 sums alpha_i phi(z_i) over earlier rounds. Lines 8 and 10 refer to
-    the point just drawn. w_1 = 0. The answer of a top has fresh noise. what = w_B, which drops
+    the point just drawn. w_1 = 0. The answer of a top has fresh noise. w_hat = w_B, which drops
     alpha_B. Low bits leak, as with all unrounded floating-point noise.
 
     Parameters
@@ -71,7 +71,7 @@ class TestDataIndependentLearner(LearnerMechanism):
     release : {"full", "outputs", "weights"}
         ``full``: for each round the point (d numbers, or its index in the net), the answer, and the
         sign of the correction (0 for none), from which everyone can compute w_t. ``outputs``: the B
-        answers. ``weights``: what (d numbers for the ball samplers; for a net the coefficient at
+        answers. ``weights``: w_hat (d numbers for the ball samplers; for a net the coefficient at
         each of its points).
     """
 
@@ -142,10 +142,10 @@ class TestDataIndependentLearner(LearnerMechanism):
 
     @property
     def net(self) -> FloatArray:
-        """Return the points of the net: a cubic lattice of covering radius nu, with its outer points
-        projected onto the ball.
+        """Return the points of the net, a cubic lattice of covering radius nu.
 
-        The projection does not increase the covering radius.
+        The outer points are projected onto the ball. The projection does not increase the covering
+        radius.
         """
         d, radius = self.learner.dimension, self.learner.bound
         nu = self._net_spacing()
@@ -233,7 +233,7 @@ class TestDataIndependentLearner(LearnerMechanism):
 
     @offered_when(lambda self: self.release == "full")
     def weights(self, outputs: FloatArray) -> FloatArray:
-        """Return what = w_B for each full transcript: the output of `release="weights"`."""
+        """Return w_hat = w_B for each full transcript: the output of `release="weights"`."""
         block = 3 if self.sampler == "net" else self.learner.dimension + 2
         blocks = output_rows(outputs, self.rounds * block, type(self).__name__).reshape(len(outputs), self.rounds, block)[:, :-1]
         alphas = self.step * blocks[:, :, -1]

@@ -1,9 +1,8 @@
-"""The compiled part of `independent`: drawing points at which two predictors disagree, and the
-log-density of transcripts.
+"""The compiled part of `independent`: sampling of points and log-densities of transcripts.
 
-For the linear kernel on the unit ball the law of a point depends on t = <z, v>/|v| only. The
-density is proportional to exp(k |t|) (exact form) or cosh(k t) (mixture form), times the volume (1
-- t^2)^((d-1)/2) of the slice at t.
+The sampled points are points at which two predictors disagree. For the linear kernel on the unit
+ball the law of a point depends on t = <z, v>/|v| only. The density is proportional to exp(k |t|)
+(exact form) or cosh(k t) (mixture form), times the volume (1 - t^2)^((d-1)/2) of the slice at t.
 """
 
 from __future__ import annotations
@@ -222,8 +221,9 @@ def ball_log_densities(
 
 @jit
 def _cumulative_weights(truths: FloatArray, predictions: FloatArray, kappa: float, sums: FloatArray) -> float:
-    """Write the cumulative sums of exp(kappa (gap - largest gap)) over the points of the net into
-    `sums`; return the largest gap.
+    """Write the cumulative sums of exp(kappa (gap - largest gap)) over the net into `sums`.
+
+    Returns the largest gap.
     """
     largest = 0.0
     for s in range(truths.size):

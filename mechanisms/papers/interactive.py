@@ -1,7 +1,7 @@
-"""Private predictions for a stream of test points: the public state changes only when the public state
-predicts an answer badly.
+"""Private predictions for a stream of test points.
 
-Jain and Thakurta (2013), Algorithm 1 (PINP) and Theorem 9. Claims JK-06 to JK-09.
+The public state changes only when it predicts an answer badly. Jain and Thakurta (2013), Algorithm
+1 (PINP) and Theorem 9. Claims JK-06 to JK-09.
 """
 
 from __future__ import annotations
@@ -37,8 +37,7 @@ Rule = Callable[[int, Any, Any, Any, Any], None]
 @one_law
 @dataclass(frozen=True, slots=True, eq=False)
 class PrivateInteractivePrediction(LearnerMechanism):
-    """Private interactive prediction (Algorithm 1): answers to T test points with the predictions of
-    w*.
+    """Private interactive prediction (Algorithm 1): answers to T test points with the predictions of w*.
 
     One output row is the T answers, NaN from the halt on. An answer is a bottom or a top. A bottom
     is the public prediction p_t, bit for bit. A top is a noisy prediction of w* that differs from
@@ -270,8 +269,7 @@ class PredictionSession:
 
 
 class _SessionCache:
-    """Constants of the algorithm and cached predictions and kernel values, keyed by the bytes of the
-    test points.
+    """Constants of the algorithm and cached predictions and kernel values, keyed by the bytes of the test points.
 
     Many sessions of a batch ask for the same points.
     """

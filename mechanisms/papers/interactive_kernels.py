@@ -110,8 +110,7 @@ def adaptive_transcripts(
     eta: float,
     rng: np.random.Generator,
 ) -> tuple[FloatArray, int]:
-    """Draw transcripts at adaptive test points into `rows` (if `draw`), or replay the transcripts in
-    `rows`.
+    """Draw transcripts at adaptive test points into `rows` (if `draw`), or replay the transcripts in `rows`.
 
     Returns the log-densities, and the round of the first test point that is too long, or -1.
     """

@@ -1,5 +1,4 @@
-"""The regularized learner whose predictions the interactive mechanisms release, with its
-sensitivities.
+"""The regularized learner whose predictions the interactive mechanisms release, with its sensitivities.
 
 Jain and Thakurta (2013), equations (2) and (3): w* = argmin (1/n) sum l(<w, phi(x_i)>; y_i) +
 (lambda/2) |w|^2. |w* - w*'| <= 2 L R/(lambda n) for datasets that differ in one record. Claims
@@ -144,12 +143,12 @@ class KernelLearner:
         return rows
 
     def worst_pair(self, surplus: int = 1) -> Pair:
-        """Return the pair W6: `surplus` records (R e1, largest label) and the rest at the origin, and
-        the same with one label flipped.
+        """Return the pair W6, whose datasets differ in the sign of one label.
 
-        With the absolute loss and the linear kernel, w* = surplus L R e1/(lambda n) moves by
-        exactly 2 L R/(lambda n) (JK-01), as long as predictions stay below the label. With the
-        hinge loss the same holds as long as margins stay below one.
+        `surplus` records are (R e1, largest label), and the rest lie at the origin. With the
+        absolute loss and the linear kernel, w* = surplus L R e1/(lambda n) moves by exactly 2 L
+        R/(lambda n) (JK-01), as long as predictions stay below the label. With the hinge loss the
+        same holds as long as margins stay below one.
         """
         n = self.records
         if not (1 <= surplus <= n):
@@ -162,9 +161,7 @@ class KernelLearner:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LearnerMechanism:
-    """Base class of the mechanisms that release predictions of a `KernelLearner`, or weights fitted to
-    its predictions.
-    """
+    """Base class of the mechanisms that release predictions of a `KernelLearner` or weights fitted to them."""
 
     learner: KernelLearner
     epsilon: float
