@@ -127,10 +127,10 @@ class PlaneLoss:
 
     def _jacobian(self, derivatives: _LossDerivatives) -> Span:
         """Return float bounds on log det (C + K) / det (C + K'), where C is the curvature common to both problems."""
-        kept = list(self.first)
+        first_rows = list(self.first)
         extra = {(row.x, row.y): m for row, m in self.gained}
         common: Weighted = []
-        for row in (_curvature_representative(self.loss, r) for r in kept):
+        for row in (_curvature_representative(self.loss, r) for r in first_rows):
             m = arb(row.m) - extra.pop((row.x, row.y), arb(0)) if (row.x, row.y) in extra else arb(row.m)
             if m > 0:
                 common.append((row, m))

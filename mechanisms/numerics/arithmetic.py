@@ -57,7 +57,7 @@ def exponential(x: float) -> float:
     p = p * r + 0.5
     p = p * r + 1.0
     p = p * r + 1.0
-    bits = np.int64((np.int64(rounded) + 1023) << 52)  # 2^whole, written into the exponent field
+    bits = np.int64((np.int64(rounded) + 1023) << 52)  # 2^rounded, written into the exponent field
     return float(p * np.int64(bits).view(np.float64))
 
 

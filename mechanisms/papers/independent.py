@@ -81,7 +81,7 @@ class TestDataIndependentLearner(LearnerMechanism):
     spacing: float | None = None
     release: Literal["full", "outputs", "weights"] = "full"
 
-    __test__: ClassVar[bool] = False  # tells pytest that this is not a test class, in spite of its name
+    __test__: ClassVar[bool] = False  # pytest must not collect this class, in spite of its name
 
     def __post_init__(self) -> None:
         LearnerMechanism.__post_init__(self)
@@ -171,8 +171,8 @@ class TestDataIndependentLearner(LearnerMechanism):
         slopes = {"linear": 1.0, "rbf": math.sqrt(2 * kernel.gamma)}
         if kernel.name not in slopes:
             raise InvalidArgument(f"{type(self).__name__}: spacing must be given for the {kernel.name} kernel, got None")
-        it = self.learner
-        return it.dimension * it.radius / (self.answer_epsilon * it.records * slopes[kernel.name])
+        kernel_learner = self.learner
+        return kernel_learner.dimension * kernel_learner.radius / (self.answer_epsilon * kernel_learner.records * slopes[kernel.name])
 
     @property
     def truth(self) -> Truth | None:
@@ -189,10 +189,10 @@ class TestDataIndependentLearner(LearnerMechanism):
         W10: balanced labels (w* = 0), and the same with one label flipped. W11: w* is long, and the
         label of one record orthogonal to w* is flipped.
         """
-        it, n = self.learner, self.learner.records
-        label = 1.0 if it.loss.binary else it.label_bound
-        unit = it.bound * np.eye(max(2, it.dimension))[:2, : it.dimension]
-        if self.release == "weights" and it.dimension > 1 and n > 1:
+        kernel_learner, n = self.learner, self.learner.records
+        label = 1.0 if kernel_learner.loss.binary else kernel_learner.label_bound
+        unit = kernel_learner.bound * np.eye(max(2, kernel_learner.dimension))[:2, : kernel_learner.dimension]
+        if self.release == "weights" and kernel_learner.dimension > 1 and n > 1:
             copies = min(n - 1, round(0.9 * n))
             why, common = "W11: w* long along e1, one record at e2 turned over", [(unit[0], label, copies)]
             return replaced(n, (unit[1], -label), (unit[1], label), why, common, label)

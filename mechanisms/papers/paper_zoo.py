@@ -72,7 +72,7 @@ def _logistic() -> Iterator[tuple[str, PaperSpecimen]]:
     corrected = LogisticObjectivePerturbation(1.0, 0.1, corrected=True, records=1)
     yield "logistic-objective-corrected", _with_worst_pair(corrected)
     clipped = LogisticOutputPerturbation(1.0, 0.1, clip=True, records=2)
-    inside, outside = (LabelledVectors([[0.5, 0.0], [reach, 0.0]], [1.0, -1.0]) for reach in (-1.0, 30.0))
+    inside, outside = (LabelledVectors([[0.5, 0.0], [coordinate, 0.0]], [1.0, -1.0]) for coordinate in (-1.0, 30.0))
     yield "logistic-output-clipped", PaperSpecimen(clipped, (Pair(inside, outside, "replace-one", "a record of norm 30"),))
 
 
@@ -111,16 +111,16 @@ def _glm() -> Iterator[tuple[str, PaperSpecimen]]:
 
 def _interactive() -> Iterator[tuple[str, PaperSpecimen]]:
     """Yield names and specimens of private interactive prediction."""
-    it = KernelLearner(Loss("absolute"), 1.0, 1, 10**6, label_bound=10.0)
+    kernel_learner = KernelLearner(Loss("absolute"), 1.0, 1, 10**6, label_bound=10.0)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # the mechanisms warn that the claim can fail, which is the reason to include them
-        tiny = PrivateInteractivePrediction(it, 1.0, 1e-6, 0.1, 2.73e-5, test_points=np.array([[1.0]]))
-        halved = PrivateInteractivePrediction(it, 1.0, 1e-6, 0.1, 2.73e-5, test_points=np.array([[1.0]]), constants="theorem9")
+        tiny = PrivateInteractivePrediction(kernel_learner, 1.0, 1e-6, 0.1, 2.73e-5, test_points=np.array([[1.0]]))
+        halved = PrivateInteractivePrediction(kernel_learner, 1.0, 1e-6, 0.1, 2.73e-5, test_points=np.array([[1.0]]), constants="theorem9")
     yield "interactive-printed", PaperSpecimen(tiny, (tiny.worst_pair(26),))
     yield "interactive-theorem9", PaperSpecimen(halved, (halved.worst_pair(52),))
-    many = KernelLearner(Loss("absolute"), 1.0, 1, 10**7, label_bound=10.0)
+    large_learner = KernelLearner(Loss("absolute"), 1.0, 1, 10**7, label_bound=10.0)
     points = np.linspace(-1.0, 1.0, 10)[:, None]
-    repaired = PrivateInteractivePrediction(many, 1.0, 1e-6, 0.05, 0.02, test_points=points, constants="repaired")
+    repaired = PrivateInteractivePrediction(large_learner, 1.0, 1e-6, 0.05, 0.02, test_points=points, constants="repaired")
     yield "interactive-repaired", PaperSpecimen(repaired, (repaired.worst_pair(),))
     yield "interactive-held-at-threshold", _held_at_threshold()
 
@@ -130,38 +130,38 @@ def _held_at_threshold() -> PaperSpecimen:
 
     Bottoms then leak, and no budget is spent on bottoms.
     """
-    it = KernelLearner(Loss("absolute"), 1.0, 2, 10**6, label_bound=10.0)
+    kernel_learner = KernelLearner(Loss("absolute"), 1.0, 2, 10**6, label_bound=10.0)
     delta, rounds = 1e-6, 60
     epsilon = 0.3 * 100 * 2 * math.log(4 / delta)
     spread = math.sqrt(2 * math.log(2 * rounds / 0.1))
     bound = math.sqrt(4 * 200 * spread * math.log(4 / delta) / (10**6 * epsilon)) * (1 - 1e-12)  # B = 4, and not larger by a rounding error
-    probe = PrivateInteractivePrediction(it, epsilon, delta, 0.1, bound, test_points=np.zeros((rounds, 2)))
+    probe = PrivateInteractivePrediction(kernel_learner, epsilon, delta, 0.1, bound, test_points=np.zeros((rounds, 2)))
     x, copies = [[1.0, 0.0], [0.0, 1.0], [0.0, 0.0]], [900_000, 1, 99_999]
     d0, d1 = (LabelledVectors(x, [10.0, y, 0.0], copies) for y in (-10.0, 10.0))
-    rule = hold_gap(tuple(it.fit(d0).centers[0]), probe.threshold)
-    game = PrivateInteractivePrediction(it, epsilon, delta, 0.1, bound, rule=rule, horizon=rounds)
+    rule = hold_gap(tuple(kernel_learner.fit(d0).centers[0]), probe.threshold)
+    game = PrivateInteractivePrediction(kernel_learner, epsilon, delta, 0.1, bound, rule=rule, horizon=rounds)
     return PaperSpecimen(game, (Pair(d0, d1, "replace-one", "W7: answers held at the threshold"),), trials=5_000)
 
 
 def _learners() -> Iterator[tuple[str, PaperSpecimen]]:
     """Yield names and specimens of the learners with and without test data."""
-    it = KernelLearner(Loss("absolute"), 4.0, 1, 10, label_bound=100.0)
+    kernel_learner = KernelLearner(Loss("absolute"), 4.0, 1, 10, label_bound=100.0)
     for constant in (1.0, 4.0):
         for rounds in (1, 10):
-            dependent = TestDataDependentLearner(it, 1.0, 1e-3, np.ones((rounds, 1)), constant=constant)
+            dependent = TestDataDependentLearner(kernel_learner, 1.0, 1e-3, np.ones((rounds, 1)), constant=constant)
             yield f"transfer-answers-c{constant:g}-T{rounds}", _with_worst_pair(dependent)
-    weights = TestDataDependentLearner(it, 1.0, 1e-3, np.ones((10, 1)), release="weights")
+    weights = TestDataDependentLearner(kernel_learner, 1.0, 1e-3, np.ones((10, 1)), release="weights")
     yield "transfer-weights", _with_worst_pair(weights)
-    few = KernelLearner(Loss("absolute"), 1.0, 1, 5000, label_bound=10.0)  # three rounds
+    small_learner = KernelLearner(Loss("absolute"), 1.0, 1, 5000, label_bound=10.0)  # three rounds
     for units in ("printed", "repaired"):
-        full = TestDataIndependentLearner(few, 1.0, 1e-6, 0.1, units=units)
+        full = TestDataIndependentLearner(small_learner, 1.0, 1e-6, 0.1, units=units)
         yield f"independent-full-{units}", _with_worst_pair(full, trials=50_000)
-        outputs = TestDataIndependentLearner(few, 1.0, 1e-6, 0.1, units=units, sampler="mixture", release="outputs")
+        outputs = TestDataIndependentLearner(small_learner, 1.0, 1e-6, 0.1, units=units, sampler="mixture", release="outputs")
         yield f"independent-outputs-{units}", _with_worst_pair(outputs, trials=50_000)
-    plane = KernelLearner(Loss("absolute"), 1000.0, 2, 10**6, label_bound=10.0)
+    plane_learner = KernelLearner(Loss("absolute"), 1000.0, 2, 10**6, label_bound=10.0)
     yield (
         "independent-weights-printed",
-        _with_worst_pair(TestDataIndependentLearner(plane, 1.0, 1e-6, 0.05, release="weights"), trials=20_000),
+        _with_worst_pair(TestDataIndependentLearner(plane_learner, 1.0, 1e-6, 0.05, release="weights"), trials=20_000),
     )
 
 

@@ -73,7 +73,7 @@ class TestDataDependentLearner(LearnerMechanism):
     release: Literal["answers", "weights"] = "answers"
     grid: float = 0.0
 
-    __test__: ClassVar[bool] = False  # tells pytest that this is not a test class, in spite of its name
+    __test__: ClassVar[bool] = False  # pytest must not collect this class, in spite of its name
 
     def __post_init__(self) -> None:
         LearnerMechanism.__post_init__(self)
@@ -105,10 +105,15 @@ class TestDataDependentLearner(LearnerMechanism):
         It is known for one released answer, the linear kernel, and a loss that attains the
         sensitivity. Then epsilon = e + 2 log(1 - delta) with e = |z| S/(R nu).
         """
-        it = self.learner
-        if self.rounds > 1 or self.release != "answers" or it.kernel.name != "linear" or it.loss.name not in ("hinge", "absolute"):
+        kernel_learner = self.learner
+        if (
+            self.rounds > 1
+            or self.release != "answers"
+            or kernel_learner.kernel.name != "linear"
+            or kernel_learner.loss.name not in ("hinge", "absolute")
+        ):
             return None
-        relative_length = float(np.linalg.norm(self.test_points[0])) / it.radius
+        relative_length = float(np.linalg.norm(self.test_points[0])) / kernel_learner.radius
         source = "JK-03, attained where n lambda >= 1; exact profile of one Laplace answer"
         return Truth(max(0.0, relative_length * self.answer_loss + 2 * math.log1p(-self.delta)), source, bits_safe=self.grid > 0)
 
