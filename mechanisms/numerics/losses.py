@@ -127,7 +127,7 @@ class Loss:
         return self.scale * (self.width if self.name in ("huber", "smoothed-huber") else 1.0)
 
     def value(self, u: ArrayLike, y: ArrayLike) -> FloatArray:
-        """Return l(u; y), elementwise."""
+        """Return the value l(u; y) of the loss, elementwise."""
         return self._evaluate_broadcast(0, u, y)
 
     def derivative(self, u: ArrayLike, y: ArrayLike) -> FloatArray:
@@ -150,7 +150,7 @@ class Loss:
 
 @jit
 def loss_value(code: int, u: float, y: float, width: float, smoothing: float) -> float:
-    """Return l(u; y) with scale 1."""
+    """Return the loss l(u; y) of the loss function with this code, with scale 1."""
     if code in (LOGISTIC, HINGE):
         t = y * u
         if code == HINGE:
@@ -177,7 +177,7 @@ def loss_value(code: int, u: float, y: float, width: float, smoothing: float) ->
 
 @jit
 def loss_derivative(code: int, u: float, y: float, width: float, smoothing: float) -> float:
-    """Return l'(u; y) with scale 1."""
+    """Return the first derivative l'(u; y) in u of the loss with this code, with scale 1."""
     if code == LOGISTIC:
         return -y / (1.0 + np.exp(min(y * u, 700.0)))  # type: ignore[no-any-return]
     if code == HINGE:
@@ -203,7 +203,7 @@ def loss_derivative(code: int, u: float, y: float, width: float, smoothing: floa
 
 @jit
 def loss_second(code: int, u: float, y: float, width: float, smoothing: float) -> float:
-    """Return l''(u; y) with scale 1."""
+    """Return the second derivative l''(u; y) in u of the loss with this code, with scale 1."""
     if code == LOGISTIC:
         e = np.exp(-abs(u))
         return e / ((1.0 + e) * (1.0 + e))  # type: ignore[no-any-return]

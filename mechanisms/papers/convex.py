@@ -158,7 +158,7 @@ class ConvexObjectivePerturbation(ObjectiveBalls):
         return None
 
     def worst_pair(self) -> Pair:
-        """Return the pair W5; for linear losses, the pair of slopes +kappa and -kappa.
+        """Return the worst known neighboring pair: W5; for linear losses, the pair of slopes +kappa and -kappa.
 
         In W5 a record with the greatest curvature at w = 0 is replaced by a record at x = 0.
         """

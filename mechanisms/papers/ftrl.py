@@ -103,7 +103,7 @@ class PrivateFTRL:
         return Costs(self.horizon, self.actions, self.bound)
 
     def worst_pair(self, baseline: float = 0.0) -> Pair:
-        """Return the pair W20: the first cost is (-R, R, ..., R) or its negative.
+        """Return the worst known neighboring pair, W20: the first cost is (-R, R, ..., R) or its negative.
 
         `baseline` is the log-odds of action 0 that the following costs build up; the remaining
         costs are zero and keep it. Negative values are worse at small T.

@@ -166,7 +166,10 @@ class GLMOutputPerturbation(OutputBalls, _GLM):
         return Truth(shift * noise.rate, "JT-02: rate x largest shift of the minimiser, over all n", safe)
 
     def worst_pair(self) -> Pair:
-        """Return the pair W14 (linear loss) or W6 (other losses): two records whose slopes oppose each other."""
+        """Return the worst known neighboring pair: W14 (linear loss) or W6 (other losses).
+
+        Both consist of two records whose slopes oppose each other.
+        """
         if self.loss.binary:
             return self._pair(1.0, 1.0, "W6: x against -x", flip=True)
         far_label = 10.0 * (1 + self.loss.width + self.lipschitz * self.radius**2 / self._ridge)

@@ -184,7 +184,7 @@ class TestDataIndependentLearner(LearnerMechanism):
         return None
 
     def worst_pair(self) -> Pair:
-        """Return the pair W10, or W11 for released weights in d >= 2.
+        """Return the worst known neighboring pair: W10, or W11 for released weights in d >= 2.
 
         W10: balanced labels (w* = 0), and the same with one label flipped. W11: w* is long, and the
         label of one record orthogonal to w* is flipped.

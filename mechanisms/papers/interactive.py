@@ -151,7 +151,7 @@ class PrivateInteractivePrediction(LearnerMechanism):
         return None
 
     def worst_pair(self, surplus: int = 1) -> Pair:
-        """Return the pair W7/W8, on which w* moves by its sensitivity along e1.
+        """Return the worst known neighboring pair: W7/W8, on which w* moves by its sensitivity along e1.
 
         For W8, `surplus` is so large that the prediction at e1 lies beyond the threshold.
         """

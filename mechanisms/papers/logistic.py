@@ -120,7 +120,7 @@ class LogisticOutputPerturbation(OutputBalls, _Logistic):
         return Truth(noise.rate * logistic_shift() * self.epsilon, "CM-04 in d = 1: supremum over n, lambda of the shift", safe)
 
     def worst_pair(self) -> Pair:
-        """Return the pair W2, or W1 if d = 1 or n is too small.
+        """Return the worst known neighboring pair: W2, or W1 if d = 1 or n is too small.
 
         In W2 common records fix the minimizer at (W, 0), where the replaced record has a slope of
         nearly 1 in both directions.
@@ -203,7 +203,7 @@ class LogisticObjectivePerturbation(ObjectiveBalls, _Logistic):
         return Truth(value, "CM-06: max over s of rate (1 + s) + log(1 + s (1 - s)/(n lambda)), over n at this n lambda", safe)
 
     def worst_pair(self) -> Pair:
-        """Return the pair W4, or W3 if `opposed_records` has too few records for W4."""
+        """Return the worst known neighboring pair: W4, or W3 if `opposed_records` has too few records for W4."""
         rate, ridge = self._budget(self.records)
         return opposed_records(self.records, self.dimension, rate, ridge)
 

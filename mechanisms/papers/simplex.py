@@ -164,7 +164,7 @@ class SimplexSampling:
         return LabelledBall(self.dimension, self.records, labels, self.bound, norm="linf")
 
     def worst_pair(self, rare: float = 0.5) -> Pair:
-        """Return the pair W17: x = (R, -R, ..., -R) with label +Y or -Y.
+        """Return the worst known neighboring pair, W17: x = (R, -R, ..., -R) with label +Y or -Y.
 
         The other records keep coordinate 1 at the weight `rare`, as far as they can. The weight is
         exact for linear costs. With ``rare=0.5`` and p = 2 the pair is W19.

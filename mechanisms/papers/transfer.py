@@ -118,7 +118,7 @@ class TestDataDependentLearner(LearnerMechanism):
         return Truth(max(0.0, relative_length * self.answer_loss + 2 * math.log1p(-self.delta)), source, bits_safe=self.grid > 0)
 
     def worst_pair(self) -> Pair:
-        """Return the pair W6/W9, on which w* moves along e1.
+        """Return the worst known neighboring pair: W6/W9, on which w* moves along e1.
 
         If all test points equal e1, the privacy loss of every answer is largest.
         """
