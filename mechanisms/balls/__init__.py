@@ -1,1 +1,4 @@
-"""Ball arithmetic: laws, maxima and minimisers enclosed, for proofs. May import the terms and the numerics."""
+"""Ball arithmetic for proofs: enclosures of output laws, noisy maxima and minimizers.
+
+May import core terms and numerics.
+"""

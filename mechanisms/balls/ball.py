@@ -1,7 +1,9 @@
-"""Ball arithmetic for mechanisms that enclose their own laws: what `log_density_ball` and the methods beside it are made of.
+"""Ball arithmetic: building blocks of the methods by which mechanisms enclose their own output laws.
 
-Every operation on a ball rounds outwards (Johansson 2017, Arb). A parameter that is a float is the exact rational number that it is. What
-holds for a law in real arithmetic says nothing of the low bits of a sampler.
+`log_density_ball`, `mass_ball`, `loss_ball` and `tail_ball` of the mechanisms are built from the
+functions here. Every operation on a ball rounds outward (Johansson 2017, Arb). A float parameter is
+read as the exact rational number that the float represents. A statement about a law in real
+arithmetic implies nothing about the low bits of a floating-point sampler.
 """
 
 from __future__ import annotations
@@ -13,14 +15,18 @@ from typing import Any, TypeAlias
 from flint import arb
 
 Ball: TypeAlias = arb
-Span: TypeAlias = tuple[float, float]  # two floats, rounded outwards; either may be infinite, as the end of no ball can be
-Box: TypeAlias = Sequence[Span]  # one span a column of the output
+Span: TypeAlias = tuple[float, float]  # two float endpoints, rounded outward; unlike the endpoints of a ball, either may be infinite
+Box: TypeAlias = Sequence[Span]  # one span per column of the output
 
 PRECISION = 192  # bits: differences of masses near 1 stay exact to 1e-57
 
 
 def ends(ball: Ball) -> Span:
-    """Float endpoints of a ball, rounded outwards; a ball that is no number is the whole line, an infinite one a point."""
+    """Return float endpoints of a ball, rounded outward.
+
+    A ball that is not a number gives the entire real line. A ball at plus or minus infinity gives a
+    single infinite point.
+    """
     if ball.is_nan():
         return -math.inf, math.inf
     if not ball.is_finite():
@@ -30,79 +36,95 @@ def ends(ball: Ball) -> Span:
 
 
 def span(*values: Ball) -> Span:
-    """Hull of several balls."""
-    found = [ends(value) for value in values]
-    return min(low for low, _ in found), max(high for _, high in found)
+    """Return float endpoints of the hull of several balls."""
+    endpoints = [ends(value) for value in values]
+    return min(low for low, _ in endpoints), max(high for _, high in endpoints)
 
 
 def over(low: float, high: float) -> Ball:
-    """A ball around [low, high], both finite."""
+    """Return a ball that contains the interval [low, high]; both endpoints are finite."""
     return arb(low) if low == high else arb(low).union(arb(high))
 
 
 def log_sum(logs: Sequence[Ball]) -> Ball:
-    """log of the sum of exp: balls do not overflow."""
+    """Return the logarithm of the sum of the exponentials of `logs`.
+
+    No maximum is subtracted first, since balls do not overflow.
+    """
     return sum((x.exp() for x in logs), arb(0)).log()
 
 
 def softmax(logits: Sequence[Ball]) -> list[Ball]:
-    """Log-probabilities proportional to exp(logits)."""
+    """Return log-probabilities: `logits` minus the logarithm of their normalizing sum."""
     total = log_sum(logits)
     return [x - total for x in logits]
 
 
 def pick(logs: Sequence[Ball], boxes: Sequence[Box]) -> list[Ball]:
-    """Log-masses of the indices 0, 1, ... looked up at boxes of one point and one column; minus infinity elsewhere."""
+    """Return the log-mass of the index that each box names; minus infinity for a value that is not an index.
+
+    `logs` holds the log-masses of the indices 0, 1, .... Each box has one column and contains a
+    single point.
+    """
     rows = [box[0][0] for box in boxes]
     return [logs[int(y)] if y == math.floor(y) and 0 <= y < len(logs) else arb("-inf") for y in rows]
 
 
 class NotEnclosed(ArithmeticError):
-    """A mechanism offers no balls with these parameters or on this dataset."""
+    """Error: a mechanism cannot enclose its law with these parameters or on this dataset."""
 
 
 class Listed:
-    """A mechanism whose `support` lists every outcome: nothing lies outside."""
+    """Mixin for a mechanism whose `support` method lists all possible outputs, so that no mass lies outside."""
 
     __slots__ = ()
 
     def tail_ball(self, box: Box | None, dataset: Any) -> Ball:
-        """Mass outside of the support (no box is asked about)."""
+        """Return the mass outside the support, which is zero; `box` is ignored."""
         return arb(0)
 
 
 def laplace_log_density(x: Ball, scale: Ball) -> Ball:
-    """Of Laplace noise around 0."""
+    """Return the log-density at `x` of Laplace noise with this scale, centered at 0."""
     return -abs(x) / scale - (2 * scale).log()
 
 
 def laplace_mass(low: float, high: float, center: Ball, scale: Ball) -> Ball:
-    """P(low < center + Laplace(scale) <= high), from the smaller tails."""
+    """Return P(low < center + Laplace(scale) <= high).
+
+    The mass is computed from the smaller tails, so that little precision cancels.
+    """
     return _between(low, high, center, lambda x: (-x / scale).exp() / 2)
 
 
 def normal_mass(low: float, high: float, center: Ball, sigma: Ball) -> Ball:
-    """P(low < center + N(0, sigma^2) <= high), from the smaller tails."""
+    """Return P(low < center + N(0, sigma^2) <= high).
+
+    The mass is computed from the smaller tails, so that little precision cancels.
+    """
     root = sigma * arb(2).sqrt()
     return _between(low, high, center, lambda x: (x / root).erfc() / 2)
 
 
 def _between(low: float, high: float, center: Ball, tail) -> Ball:  # type: ignore[no-untyped-def]
-    """Mass of (low, high] under a symmetric law with P(noise > x) = tail(x) for x >= 0."""
+    """Return the mass of (low, high] under a law symmetric about `center`; P(noise > x) = tail(x) for x >= 0."""
     if not low < high:
         return arb(0)
 
     def above(x: float) -> Ball:
+        """Return the mass above `x`, for `x` at or above the center."""
         return arb(0) if x == math.inf else tail(arb(x) - center)
 
     def below(x: float) -> Ball:
+        """Return the mass below `x`, for `x` at or below the center."""
         return arb(0) if x == -math.inf else tail(center - arb(x))
 
     if low > -math.inf and arb(low) >= center:
         return above(low) - above(high)
     if high < math.inf and arb(high) <= center:
         return below(high) - below(low)
-    # the center lies between, or a ball hides on which side: erfc knows both; an exponential tail serves its own side alone
+    # The center lies inside, or the ball is too wide to tell on which side of an endpoint it lies. erfc is correct on both sides,
+    # but an exponential tail is correct on its own side only: take the union of both formulas.
     left, right = below(low), above(high)
     if low > -math.inf and not arb(low) <= center:
         left = left.union(1 - tail(arb(low) - center))
@@ -112,17 +134,21 @@ def _between(low: float, high: float, center: Ball, tail) -> Ball:  # type: igno
 
 
 def whole_numbers(low: float, high: float) -> tuple[float, float] | None:
-    """First and last whole number in (low, high], None where there is none."""
+    """Return the first and last integer in (low, high], or None if there is none; infinite ends stay infinite."""
     first, last = math.floor(low) + 1.0 if math.isfinite(low) else low, math.floor(high) * 1.0 if math.isfinite(high) else high
     return (first, last) if first <= last else None
 
 
 def geometric_mass(first: float, last: float, rate: Ball) -> Ball:
-    """P(first <= G1 - G2 <= last) for whole numbers or infinities; P(G1 - G2 >= k) = e^(-rate k) / (1 + e^-rate) for k > 0."""
-    top = 1 + (-rate).exp()
+    """Return P(first <= G1 - G2 <= last) for two-sided geometric noise; `first` and `last` are integers or infinite.
 
-    def tail(k: float) -> Ball:  # P(G1 - G2 >= k), k >= 1
-        return arb(0) if k == math.inf else (-rate * k).exp() / top
+    The tail is P(G1 - G2 >= k) = e^(-rate k) / (1 + e^-rate) for k > 0.
+    """
+    denominator = 1 + (-rate).exp()
+
+    def tail(k: float) -> Ball:
+        """Return P(G1 - G2 >= k) for k >= 1."""
+        return arb(0) if k == math.inf else (-rate * k).exp() / denominator
 
     if first > last:
         return arb(0)
@@ -134,7 +160,7 @@ def geometric_mass(first: float, last: float, rate: Ball) -> Ball:
 
 
 def product(first: Sequence[Ball], second: Sequence[Ball]) -> list[Ball]:
-    """Coefficients of the product of two polynomials."""
+    """Return the coefficients of the product of two polynomials, given by their coefficients."""
     out = [arb(0)] * (len(first) + len(second) - 1)
     for i, a in enumerate(first):
         for j, b in enumerate(second):
@@ -143,7 +169,11 @@ def product(first: Sequence[Ball], second: Sequence[Ball]) -> list[Ball]:
 
 
 def exponential_integral(rate: Ball, low: Ball | None, high: Ball | None) -> Ball:
-    """Integral of e^(rate z) over [low, high]; None stands for the infinity at which it vanishes. `rate` may be 0 where both are finite."""
+    """Return the integral of e^(rate z) over [low, high].
+
+    None as an endpoint means the infinity at which the integrand vanishes. `rate` may be 0 if both
+    endpoints are finite.
+    """
     if low is None:
         return arb(0) if high is None else (rate * high).exp() / rate
     if high is None:
@@ -153,23 +183,27 @@ def exponential_integral(rate: Ball, low: Ball | None, high: Ball | None) -> Bal
 
 
 def _expm1_over(x: Ball) -> Ball:
-    """(e^x - 1) / x; where x is small, or may be 0, by its series: what is left out of it is at most |x|^n e^|x| / (n + 1)!."""
+    """Return (e^x - 1) / x; near 0 a truncated Taylor series is used.
+
+    After n terms the truncation error is at most |x|^n e^|x| / (n + 1)!, which is added to the
+    ball.
+    """
     if abs(x) > 1e-6:
         return x.expm1() / x
     total, term, n = arb(0), arb(1), 1
     while n < 24:
         total, term, n = total + term, term * x / (n + 1), n + 1
-    rest = (abs(term).upper() * abs(x).upper().exp()).upper()
-    return total + rest.union(-rest)
+    remainder = (abs(term).upper() * abs(x).upper().exp()).upper()
+    return total + remainder.union(-remainder)
 
 
 def down(x: Ball) -> float:
-    """A float no larger than any number in the ball."""
-    near = float(x)
-    return near if arb(near) <= x else math.nextafter(near, -math.inf)
+    """Return a float that is at most every number in the ball."""
+    nearest = float(x)
+    return nearest if arb(nearest) <= x else math.nextafter(nearest, -math.inf)
 
 
 def up(x: Ball) -> float:
-    """A float no smaller than any number in the ball."""
-    near = float(x)
-    return near if arb(near) >= x else math.nextafter(near, math.inf)
+    """Return a float that is at least every number in the ball."""
+    nearest = float(x)
+    return nearest if arb(nearest) >= x else math.nextafter(nearest, math.inf)

@@ -1,4 +1,8 @@
-"""One-dimensional laws in balls: Laplace, normal, and their rounded and truncated kin, and the methods that they give to mechanisms."""
+"""One-dimensional output laws in ball arithmetic, and the enclosure methods that they give to mechanisms.
+
+The laws are Laplace, normal, two-sided geometric and rounded normal noise, each also clamped to an
+interval.
+"""
 
 from __future__ import annotations
 
@@ -25,26 +29,30 @@ from dpwitness.mechanisms.balls.ball import (
 
 
 class LineLaw(ABC):
-    """A law on the line. Between two of one family the loss is monotone, so that the ends of a span give its span."""
+    """Base class of the laws on the real line.
+
+    Between two laws of one family the privacy loss is monotone, so that the losses at the two ends
+    of an interval bound the loss inside.
+    """
 
     __slots__ = ()
 
     @abstractmethod
     def log_density(self, low: float, high: float) -> Ball:
-        """Over [low, high]; where a value is listed twice, at it."""
+        """Return an enclosure of the log-density over [low, high], or at the point low = high."""
 
     @abstractmethod
     def mass(self, low: float, high: float) -> Ball:
-        """Of (low, high]."""
+        """Return the mass of (low, high]."""
 
     @abstractmethod
     def loss(self, low: float, high: float, other: Any) -> Span:
-        """Span over (low, high] of the log-ratio of this law's density to the other's."""
+        """Return float bounds, over (low, high], on the log-ratio of this law's density to the density of `other`."""
 
 
 @dataclass(frozen=True, slots=True)
 class LaplaceLaw(LineLaw):
-    """center + Laplace(scale)."""
+    """The law of center + Laplace(scale)."""
 
     center: Ball
     scale: Ball
@@ -56,9 +64,14 @@ class LaplaceLaw(LineLaw):
         return laplace_mass(low, high, self.center, self.scale)
 
     def loss(self, low: float, high: float, other: LaplaceLaw) -> Span:
-        """(|y - c'| - |y - c|) / scale: constant beyond both centers, linear between. One scale, as both data sets have."""
+        """Bound (|y - c'| - |y - c|) / scale over (low, high].
+
+        The loss is constant beyond both centers and linear between them. Both laws have the same
+        scale.
+        """
 
         def at(y: float) -> Ball:
+            """Return the loss at `y`, which may be infinite."""
             if math.isinf(y):
                 return (self.center - other.center) / self.scale * (1 if y > 0 else -1)
             return (abs(y - other.center) - abs(y - self.center)) / self.scale
@@ -68,7 +81,7 @@ class LaplaceLaw(LineLaw):
 
 @dataclass(frozen=True, slots=True)
 class NormalLaw(LineLaw):
-    """N(center, sigma^2)."""
+    """The law N(center, sigma^2)."""
 
     center: Ball
     sigma: Ball
@@ -83,12 +96,13 @@ class NormalLaw(LineLaw):
         return normal_mass(low, high, self.center, self.sigma)
 
     def loss(self, low: float, high: float, other: NormalLaw) -> Span:
-        """Linear in y: (c - c') (2 y - c - c') / (2 sigma^2)."""
+        """Bound the loss (c - c') (2 y - c - c') / (2 sigma^2) over (low, high]; the loss is linear in y."""
         shift = self.center - other.center
         if shift.is_exact() and shift == 0:
             return 0.0, 0.0
 
         def at(y: float) -> Span:
+            """Return float bounds on the loss at `y`, which may be infinite."""
             if math.isinf(y):
                 rising = shift > 0 if y > 0 else shift < 0
                 falling = shift < 0 if y > 0 else shift > 0
@@ -99,7 +113,7 @@ class NormalLaw(LineLaw):
 
 
 class _Lattice(LineLaw):
-    """A law on the multiples k of a step, with loss monotone in k."""
+    """Base class of the laws on the multiples k of a step whose privacy loss is monotone in k."""
 
     __slots__ = ()
 
@@ -107,10 +121,13 @@ class _Lattice(LineLaw):
 
     @abstractmethod
     def between(self, first: float, last: float) -> Ball:
-        """P(first <= k <= last)."""
+        """Return P(first <= k <= last)."""
 
     def points(self, low: float, high: float) -> tuple[float, float] | None:
-        """First and last k in (low, high], or in the point low = high. A step is a power of two or 1, so that the quotients are exact."""
+        """Return the first and last k with k step in (low, high], or equal to low = high; None if there is none.
+
+        A step is 1 or a power of two, so that the quotients are exact.
+        """
         low, high = low / self.step, high / self.step
         if low == high:
             return (low, high) if math.isfinite(low) and low == math.floor(low) else None
@@ -119,27 +136,31 @@ class _Lattice(LineLaw):
         return (first, last) if first <= last else None
 
     def log_density(self, low: float, high: float) -> Ball:
-        """Log-mass of the one multiple in the box; of none, minus infinity; over several, their hull is left open."""
-        found = self.points(low, high)
-        if found is None:
+        """Return the log-mass of the single multiple in [low, high].
+
+        Minus infinity if the interval contains no multiple. Not a number (no bound) if the interval
+        contains several.
+        """
+        lattice_ends = self.points(low, high)
+        if lattice_ends is None:
             return arb("-inf")
-        mass = self.between(*found)
+        mass = self.between(*lattice_ends)
         if mass.is_exact() and mass == 0:
             return arb("-inf")
-        return mass.log() if found[0] == found[1] else arb("nan")
+        return mass.log() if lattice_ends[0] == lattice_ends[1] else arb("nan")
 
     def mass(self, low: float, high: float) -> Ball:
-        found = self.points(low, high)
-        return arb(0) if found is None else self.between(*found)
+        lattice_ends = self.points(low, high)
+        return arb(0) if lattice_ends is None else self.between(*lattice_ends)
 
     def loss(self, low: float, high: float, other: Any) -> Span:
-        found = self.points(low, high)
-        if found is None:
+        lattice_ends = self.points(low, high)
+        if lattice_ends is None:
             return 0.0, 0.0
-        return _hull(*(self.loss_at(k, other) for k in found))
+        return _hull(*(self.loss_at(k, other) for k in lattice_ends))
 
     def loss_at(self, k: float, other: Any) -> Span:
-        """At one multiple."""
+        """Return float bounds on the log-ratio of the two masses at k."""
         here, there = self.between(k, k), other.between(k, k)
         if here > 0 and there > 0:
             return ends(here.log() - there.log())
@@ -150,7 +171,10 @@ class _Lattice(LineLaw):
 
 @dataclass(frozen=True, slots=True)
 class GeometricLaw(_Lattice):
-    """clamp(center + G1 - G2, low, high) steps, P(G >= k) = e^(-rate k); `center` a whole number."""
+    """The law of clamp(center + G1 - G2, low, high), counted in steps.
+
+    P(G >= k) = e^(-rate k); `center` is an integer.
+    """
 
     center: float
     rate: Ball
@@ -167,7 +191,11 @@ class GeometricLaw(_Lattice):
         return geometric_mass(first, last, self.rate)
 
     def loss_at(self, k: float, other: GeometricLaw) -> Span:
-        """Beyond both centers of untruncated laws rate (|k - c'| - |k - c|) is constant; the masses say the rest."""
+        """Return float bounds on the log-ratio of the two masses at k, which may be infinite.
+
+        For untruncated laws the ratio is rate (|k - c'| - |k - c|), constant beyond both centers.
+        For truncated laws the masses are compared.
+        """
         if math.isinf(k):
             return ends(self.rate * (self.center - other.center) * (1 if k > 0 else -1))
         if math.isinf(self.low) and math.isinf(self.high):
@@ -177,7 +205,10 @@ class GeometricLaw(_Lattice):
 
 @dataclass(frozen=True, slots=True)
 class RoundedNormalLaw(_Lattice):
-    """center + N(0, sigma^2) rounded to the step, in steps: P(k) = Phi(k + 1/2 - center) - Phi(k - 1/2 - center), over sigma/step."""
+    """The law of center + N(0, sigma^2) rounded to a multiple of the step, counted in steps.
+
+    P(k) = Phi((k + 1/2 - center) step / sigma) - Phi((k - 1/2 - center) step / sigma).
+    """
 
     center: float
     sigma: Ball
@@ -187,25 +218,32 @@ class RoundedNormalLaw(_Lattice):
         return normal_mass((first - 0.5) * self.step, (last + 0.5) * self.step, arb(self.center) * self.step, self.sigma)
 
     def loss_at(self, k: float, other: RoundedNormalLaw) -> Span:
-        """Between the ratios of the unrounded densities at k -+ 1/2, as the ratio of masses is an average of theirs."""
+        """Return float bounds on the log-ratio of the two masses at k.
+
+        The ratio of the masses is an average of the density ratios of the unrounded laws. It
+        therefore lies between the density ratios at k - 1/2 and k + 1/2.
+        """
         if self.center == other.center:
             return 0.0, 0.0
         if math.isinf(k):
             sign = math.copysign(1.0, k) * math.copysign(1.0, self.center - other.center)
             return (math.inf, math.inf) if sign > 0 else (-math.inf, -math.inf)
-        wide = NormalLaw(arb(self.center) * self.step, self.sigma)
-        far = NormalLaw(arb(other.center) * self.step, other.sigma)
-        outer = wide.loss((k - 0.5) * self.step, (k + 0.5) * self.step, far)
+        unrounded = NormalLaw(arb(self.center) * self.step, self.sigma)
+        unrounded_other = NormalLaw(arb(other.center) * self.step, other.sigma)
+        density_bounds = unrounded.loss((k - 0.5) * self.step, (k + 0.5) * self.step, unrounded_other)
         here, there = self.between(k, k), other.between(k, k)
         if not (here > 0 and there > 0):
-            return outer
+            return density_bounds
         low, high = ends(here.log() - there.log())
-        return max(low, outer[0]), min(high, outer[1])
+        return max(low, density_bounds[0]), min(high, density_bounds[1])
 
 
 @dataclass(frozen=True, slots=True)
 class Clamped(LineLaw):
-    """A law with a density, pushed into [-radius, radius]: its ends have the masses beyond, as points of their own."""
+    """A continuous law clamped to [-radius, radius].
+
+    The two ends are atoms, with the masses of the law beyond them.
+    """
 
     law: LineLaw
     radius: float
@@ -216,7 +254,7 @@ class Clamped(LineLaw):
         return self.law.log_density(low, high) if abs(low) <= self.radius and abs(high) <= self.radius else arb("nan")
 
     def mass(self, low: float, high: float) -> Ball:
-        """Of a point, low = high, what it has by itself; of an interval, what lies in it without the two points."""
+        """Return the mass of the atom if low = high, or the mass of (low, high] without the two atoms otherwise."""
         if low == high:
             if abs(low) != self.radius:
                 return arb(0)
@@ -232,29 +270,30 @@ class Clamped(LineLaw):
 
 
 class BallsOnLine(ABC):
-    """The optional powers of a mechanism whose output is one number of a `LineLaw`."""
+    """Mixin with the enclosure methods of a mechanism whose output is one number with a `LineLaw`."""
 
     __slots__ = ()
 
     @abstractmethod
     def _line_law(self, dataset: Any) -> LineLaw:
-        """The law on `dataset`."""
+        """Return the output law on `dataset`."""
 
     def log_density_ball(self, boxes: Sequence[Box], dataset: Any) -> list[Ball]:
-        """Enclosures of the log-density, or log-mass, over each box."""
+        """Return enclosures of the log-density, or log-mass, over each box."""
         law = self._line_law(dataset)
         return [law.log_density(*box[0]) for box in boxes]
 
     def mass_ball(self, boxes: Sequence[Box], dataset: Any) -> list[Ball]:
-        """Mass of each (low, high]."""
+        """Return the mass of each interval (low, high]."""
         law = self._line_law(dataset)
         return [law.mass(*box[0]) for box in boxes]
 
     def loss_ball(self, boxes: Sequence[Box], d1: Any, d0: Any) -> list[Span]:
-        """Span of the privacy loss over each (low, high]."""
+        """Return float bounds on the privacy loss over each interval (low, high]."""
         first, second = self._line_law(d1), self._line_law(d0)
         return [first.loss(*box[0], second) for box in boxes]
 
 
 def _hull(*spans: Span) -> Span:
+    """Return the smallest span that contains all given spans."""
     return min(low for low, _ in spans), max(high for _, high in spans)

@@ -1,7 +1,8 @@
-"""The largest of several numbers with Laplace noise, in balls: who it is, and how large.
+"""Laws of the index and the value of the largest of several numbers with Laplace noise, in ball arithmetic.
 
-Between two neighbouring answers every distribution function is a + b t with t = e^(y / scale) or its inverse, so that products of them are
-Laurent polynomials in t, which are integrated term by term.
+Between two adjacent answers every distribution function is a + b t, where t is e^(y / scale) or its
+inverse. Products of these functions are Laurent polynomials in t, which are integrated term by
+term.
 """
 
 from __future__ import annotations
@@ -16,32 +17,33 @@ from dpwitness.mechanisms.balls.ball import Ball, Box, Span, ends, exponential_i
 
 
 def laplace_cdf(x: Ball) -> Ball:
-    """P(Laplace(1) <= x): increasing, so that the ends of a ball give its span."""
-    low, high = _cdf_at(x.lower()), _cdf_at(x.upper())
+    """Return P(Laplace(1) <= x); the function is increasing, so the ends of the ball give the enclosure."""
+    low, high = _cdf(x.lower()), _cdf(x.upper())
     return low if x.is_exact() else low.union(high)
 
 
-def _cdf_at(x: Ball) -> Ball:
+def _cdf(x: Ball) -> Ball:
+    """Return the Laplace distribution function at a ball, without the sharpening by endpoints."""
     if x <= 0:
         return x.exp() / 2
     if x >= 0:
         return 1 - (-x).exp() / 2
-    return (-abs(x)).exp() / 2 if x.is_zero() else arb(0.5).union(_cdf_at(abs(x).upper())).union(1 - _cdf_at(abs(x).upper()))
+    return (-abs(x)).exp() / 2 if x.is_zero() else arb(0.5).union(_cdf(abs(x).upper())).union(1 - _cdf(abs(x).upper()))
 
 
 def max_mass(answers: Sequence[Ball], winner: int, scale: Ball) -> Ball:
-    """P(answers[winner] + noise is the largest)."""
+    """Return P(answers[winner] + noise is the largest noisy answer)."""
     knots = sorted({float(q): q for q in answers}.values(), key=float)
     top = knots[-1]
     total = arb(0)
     for low, high in pairwise([None, *knots, None]):
-        # coefficients of t^k, t = e^((y - top) / scale), k from -(number of answers below) on
+        # falling[k] is the coefficient of t^(rising - k), up to `factor`, with t = e^((y - top) / scale)
         falling, rising, factor = [arb(1)], 0, arb(1)
         for j, q in enumerate(answers):
             above = low is not None and float(q) <= float(low)
             shift = ((q - top) / scale).exp()
             if j == winner:
-                # density t^-1 e^(q / scale) / 2 above the answer, t e^(-q / scale) / 2 below it, per scale
+                # the winner's density, times the scale: t^-1 e^(q / scale) / 2 above its answer, t e^(-q / scale) / 2 below it
                 falling = [arb(0), *falling] if above else falling
                 rising, factor = rising + (not above), factor * (shift if above else 1 / shift) / (2 * scale)
             elif above:
@@ -57,23 +59,25 @@ def max_mass(answers: Sequence[Ball], winner: int, scale: Ball) -> Ball:
 
 
 def max_log_density(answers: Sequence[Ball], scale: Ball, boxes: Sequence[Box]) -> list[Ball]:
-    """Log-density of the largest over each box: a sum over who it is."""
+    """Return enclosures, over each box, of the log-density of the largest noisy answer."""
     return [_log_density(answers, scale, *box[0]) for box in boxes]
 
 
 def _log_density(answers: Sequence[Ball], scale: Ball, low: float, high: float) -> Ball:
+    """Enclose the log-density of the largest noisy answer over [low, high]: a sum over the winning index."""
     if math.isinf(low) or math.isinf(high):
         return arb("nan")
     y = arb(low) if low == high else arb(low).union(arb(high))
     cdfs = [laplace_cdf((y - q) / scale) for q in answers]
-    whole = math.prod(cdfs, start=arb(1))
-    return sum((laplace_log_density(y - q, scale).exp() / f for q, f in zip(answers, cdfs, strict=True)), arb(0)).log() + whole.log()
+    joint_cdf = math.prod(cdfs, start=arb(1))
+    return sum((laplace_log_density(y - q, scale).exp() / f for q, f in zip(answers, cdfs, strict=True)), arb(0)).log() + joint_cdf.log()
 
 
 def max_between(answers: Sequence[Ball], scale: Ball, low: float, high: float) -> Ball:
-    """P(low < largest <= high)."""
+    """Return P(low < largest noisy answer <= high)."""
 
     def below(y: float) -> Ball:
+        """Return P(largest noisy answer <= y)."""
         if math.isinf(y):
             return arb(1) if y > 0 else arb(0)
         return math.prod((laplace_cdf((y - q) / scale) for q in answers), start=arb(1))
@@ -82,12 +86,14 @@ def max_between(answers: Sequence[Ball], scale: Ball, low: float, high: float) -
 
 
 def max_loss(first: Sequence[Ball], second: Sequence[Ball], scale: Ball, low: float, high: float) -> Span:
-    """Span of the log-ratio of the densities of the largest, answers `first` against `second`.
+    """Bound the log-ratio of the densities of the largest noisy answer, for answers `first` and `second`.
 
-    The density is sum_i f_i prod_{j != i} F_j = prod F_j sum_i f_i / F_i. Above both the hazard f/F of Laplace noise is
-    1 / (scale (2 e^((y - q) / scale) - 1)), below it is 1 / scale, so that with u = e^(-y / scale) all of it is a ratio of polynomials.
-    Below all answers the loss is constant, sum (q' - q) / scale; above all of them, e^(y / scale) times the density is
-    sum_i e^(q_i / scale) prod_{j != i} (1 - u e^(q_j / scale) / 2) / 2 scale: a ball in u.
+    The density is sum_i f_i prod_{j != i} F_j = prod F_j sum_i f_i / F_i. Let u = e^(-y / scale).
+    Above an answer the hazard f/F of Laplace noise is 1 / (scale (2 e^((y - q) / scale) - 1));
+    below an answer the hazard is 1 / scale. The density is therefore a ratio of polynomials in u.
+    Below all answers of both lists the loss is constant, sum (q' - q) / scale. Above all answers,
+    e^(y / scale) times the density is sum_i e^(q_i / scale) prod_{j != i} (1 - u e^(q_j / scale) /
+    2) / (2 scale), which is evaluated on a ball in u.
     """
     edge_low = min(ends(q)[0] for q in [*first, *second])
     edge_high = max(ends(q)[1] for q in [*first, *second])
@@ -97,7 +103,7 @@ def max_loss(first: Sequence[Ball], second: Sequence[Ball], scale: Ball, low: fl
         u_high = (-arb(low) / scale).exp()
         u_low = arb(0) if math.isinf(high) else (-arb(high) / scale).exp()
         u = u_low.union(u_high)
-        return ends(_far(first, scale, u).log() - _far(second, scale, u).log())
+        return ends(_scaled_tail_density(first, scale, u).log() - _scaled_tail_density(second, scale, u).log())
     if math.isinf(low) or math.isinf(high):
         inner_low, inner_high = max(low, edge_low), min(high, edge_high)
         parts = [max_loss(first, second, scale, inner_low, inner_high)]
@@ -106,35 +112,36 @@ def max_loss(first: Sequence[Ball], second: Sequence[Ball], scale: Ball, low: fl
         if high > edge_high:
             parts.append(max_loss(first, second, scale, edge_high, high))
         return min(a for a, _ in parts), max(b for _, b in parts)
-    plain = _log_density(first, scale, low, high) - _log_density(second, scale, low, high)
+    direct = _log_density(first, scale, low, high) - _log_density(second, scale, low, high)
     if low == high or any(low < float(q) < high for q in (*first, *second)):
-        return span(plain)
-    # mean value form: the slope, which is smooth between answers, times the distance to the middle
+        return span(direct)
+    # The mean value form is tighter on narrow cells; it applies where no answer lies inside, since the slope is smooth there.
     middle, y = low / 2 + high / 2, arb(low).union(arb(high))
-    at = _log_density(first, scale, middle, middle) - _log_density(second, scale, middle, middle)
-    centred = at + (_slope(first, scale, y, middle) - _slope(second, scale, y, middle)) * (y - middle)
-    (a, b), (c, d) = span(plain), span(centred)
+    at_middle = _log_density(first, scale, middle, middle) - _log_density(second, scale, middle, middle)
+    mean_value_form = at_middle + (_slope(first, scale, y, middle) - _slope(second, scale, y, middle)) * (y - middle)
+    (a, b), (c, d) = span(direct), span(mean_value_form)
     return max(a, c), min(b, d)
 
 
 def _slope(answers: Sequence[Ball], scale: Ball, y: Ball, middle: float) -> Ball:
-    """d/dy of the log-density, over a ball on one side of each answer: S + S'/S with S the sum of hazards h = f/F, h' = -h (h + 1/scale).
+    """Return an enclosure of the derivative of the log-density over a ball `y` that contains no answer.
 
-    Above an answer h = 1 / (scale (2 e^z - 1)); below it h is constant.
+    With hazards h = f/F and S their sum, the derivative is S + S'/S, where h' = -h (h + 1/scale).
+    Above an answer h = 1 / (scale (2 e^z - 1)), z = (y - q) / scale; below an answer h is constant.
     """
-    total, turn = arb(0), arb(0)
+    total, hazard_slope = arb(0), arb(0)
     for q in answers:
         if float(q) <= middle:
             hazard = 1 / (scale * (2 * ((y - q) / scale).exp() - 1))
-            turn = turn - hazard * (hazard + 1 / scale)
+            hazard_slope = hazard_slope - hazard * (hazard + 1 / scale)
         else:
             hazard = 1 / scale
         total = total + hazard
-    return total + turn / total
+    return total + hazard_slope / total
 
 
-def _far(answers: Sequence[Ball], scale: Ball, u: Ball) -> Ball:
-    """Sum over i of e^(q_i / scale) prod_{j != i} (1 - u e^(q_j / scale) / 2)."""
+def _scaled_tail_density(answers: Sequence[Ball], scale: Ball, u: Ball) -> Ball:
+    """Return sum_i e^(q_i / scale) prod_{j != i} (1 - u e^(q_j / scale) / 2), the scaled density above all answers."""
     weights = [(q / scale).exp() for q in answers]
-    misses = [1 - u * w / 2 for w in weights]
-    return sum((w * math.prod((m for j, m in enumerate(misses) if j != i), start=arb(1)) for i, w in enumerate(weights)), arb(0))
+    cdfs_above = [1 - u * w / 2 for w in weights]
+    return sum((w * math.prod((m for j, m in enumerate(cdfs_above) if j != i), start=arb(1)) for i, w in enumerate(weights)), arb(0))

@@ -1,4 +1,4 @@
-"""Pairs whose two laws are one noise at two places: all that can be said of them depends on the size of the shift alone."""
+"""Pairs of laws that are one noise law at two locations; only the size of the shift matters for privacy."""
 
 from __future__ import annotations
 
@@ -10,17 +10,18 @@ from dpwitness.mechanisms.balls.ball import Ball
 
 @dataclass(frozen=True, slots=True)
 class Shift:
-    """The law of c + b against that of c' + b, b in R^d.
+    """The pair of laws of c + b and c' + b, for noise b in R^d.
 
     Parameters
     ----------
     law : {"Laplace", "normal", "gamma", "radius"}
-        Density of b proportional to exp(-|b|) in d = 1, exp(-|b|^2 / 2), exp(-|b|) or exp(-|b|) / |b|^(d-1) in d >= 2: lengths
-        are in units of the scale.
+        Density of b. "Laplace": proportional to exp(-|b|) in d = 1. "normal": proportional to
+        exp(-|b|^2 / 2). "gamma": proportional to exp(-|b|) in d >= 2. "radius": proportional to
+        exp(-|b|) / |b|^(d-1) in d >= 2. Lengths are in units of the noise scale.
     size : Ball
-        |c - c'|.
+        |c - c'|, in units of the noise scale.
     dimension : int
-        d. Laws that are normal depend on it not at all.
+        d. Irrelevant for the normal law.
     """
 
     law: Literal["Laplace", "normal", "gamma", "radius"]

@@ -1,1 +1,1 @@
-"""Solvers, losses, noise and draws, compiled. May import the terms and the domains."""
+"""Compiled solvers, loss functions, noise laws and output kernels. May import core terms and domains."""

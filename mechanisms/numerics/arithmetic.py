@@ -1,7 +1,8 @@
-"""Vectorised primitives of the solvers' kernels: exponential, sums, inner products, Cholesky factors.
+"""Vectorized primitives for the compiled solvers: exponential, sums, inner products and Cholesky factors.
 
-Numba's libm calls keep LLVM from vectorising a loop. The exponential here is branch-free arithmetic (2e-16 relative error, 6 times
-faster with AVX-512), and the sums are compiled with reassociation allowed, which is what lets them use vector registers.
+Numba's calls of libm keep LLVM from vectorizing a loop. The exponential here is branch-free
+arithmetic (2e-16 relative error, 6 times faster with AVX-512). The sums are compiled with
+reassociation allowed, so that they use vector registers.
 """
 
 from __future__ import annotations
@@ -19,24 +20,31 @@ F = TypeVar("F", bound=Callable[..., Any])
 _LOG2E = 1.4426950408889634
 _LN2_HIGH = 6.93147180369123816490e-01  # trailing zeros: an integer below 2^20 times this is exact
 _LN2_LOW = 1.90821492927058770002e-10
-_ROUND = 6755399441055744.0  # 1.5 * 2^52: adding and taking away rounds to a whole number
+_ROUND = 6755399441055744.0  # 1.5 * 2^52: adding and then subtracting it rounds to an integer
 
 
 def elementwise(function: F) -> F:
-    """Compile a loop without branches on its data: fused multiply-add allowed, no test for division by zero."""
+    """Compile a loop without data-dependent branches.
+
+    Fused multiply-add is allowed, and division by zero is not tested.
+    """
     return jit_with(forceinline=True, error_model="numpy", fastmath={"contract"})(function)
 
 
 def _reduction(function: F) -> F:
+    """Compile a sum, with reassociation of its terms allowed."""
     return jit_with(forceinline=True, error_model="numpy", fastmath={"contract", "reassoc", "nsz"})(function)
 
 
 @elementwise
 def exponential(x: float) -> float:
-    """e^x for |x| <= 700, clamped beyond. Cody and Waite reduction, Taylor polynomial of degree 12 on |r| <= ln(2)/2."""
+    """Return e^x for |x| <= 700; larger arguments are clamped.
+
+    Cody and Waite reduction, then a Taylor polynomial of degree 12 on |r| <= ln(2)/2.
+    """
     x = min(max(x, -700.0), 700.0)
-    whole = (x * _LOG2E + _ROUND) - _ROUND
-    r = (x - whole * _LN2_HIGH) - whole * _LN2_LOW
+    rounded = (x * _LOG2E + _ROUND) - _ROUND
+    r = (x - rounded * _LN2_HIGH) - rounded * _LN2_LOW
     p = r * (1.0 / 479001600.0) + 1.0 / 39916800.0
     p = p * r + 1.0 / 3628800.0
     p = p * r + 1.0 / 362880.0
@@ -49,13 +57,13 @@ def exponential(x: float) -> float:
     p = p * r + 0.5
     p = p * r + 1.0
     p = p * r + 1.0
-    bits = np.int64((np.int64(whole) + 1023) << 52)  # 2^whole, written into the exponent field
+    bits = np.int64((np.int64(rounded) + 1023) << 52)  # 2^rounded, written into the exponent field
     return float(p * np.int64(bits).view(np.float64))
 
 
 @_reduction
 def dot(a: FloatArray, b: FloatArray) -> float:
-    """Inner product of two vectors of one length."""
+    """Return the inner product of two vectors of equal length."""
     total = 0.0
     for i in range(a.size):
         total += a[i] * b[i]
@@ -64,7 +72,10 @@ def dot(a: FloatArray, b: FloatArray) -> float:
 
 @_reduction
 def row_dot(rows: FloatArray, j: int, b: FloatArray) -> float:
-    """Inner product of row j with a vector: no view is made, which would cost more than the sum over a few records."""
+    """Return the inner product of row j of a matrix with a vector.
+
+    No view of the row is made, which would cost more than the sum over a few records.
+    """
     total = 0.0
     for i in range(b.size):
         total += rows[j, i] * b[i]
@@ -73,7 +84,7 @@ def row_dot(rows: FloatArray, j: int, b: FloatArray) -> float:
 
 @_reduction
 def norm(a: FloatArray) -> float:
-    """Euclidean length."""
+    """Return the Euclidean norm of a vector."""
     total = 0.0
     for i in range(a.size):
         total += a[i] * a[i]
@@ -82,7 +93,10 @@ def norm(a: FloatArray) -> float:
 
 @elementwise
 def cholesky(matrix: FloatArray) -> bool:
-    """Overwrite the lower triangle of a positive definite matrix with its factor; False where it is not positive definite."""
+    """Overwrite the lower triangle of a matrix with its Cholesky factor.
+
+    Returns False if the matrix is not positive definite.
+    """
     for j in range(matrix.shape[0]):
         pivot = matrix[j, j]
         for k in range(j):
@@ -118,7 +132,7 @@ def cholesky_solve(factor: FloatArray, right: FloatArray, out: FloatArray) -> No
 
 @jit
 def log_determinant(factor: FloatArray) -> float:
-    """Log-determinant of (factor factor^T)."""
+    """Return the log-determinant of factor factor^T."""
     total = 0.0
     for i in range(factor.shape[0]):
         total += np.log(factor[i, i])

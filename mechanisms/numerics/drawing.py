@@ -1,4 +1,4 @@
-"""How outputs of a mechanism are drawn: a compiled kernel and its arguments, so that whoever counts outputs can draw them in place."""
+"""Output laws as compiled kernels with arguments, so that a caller can draw outputs and count them in one loop."""
 
 from __future__ import annotations
 
@@ -15,27 +15,29 @@ from dpwitness.mechanisms.terms.validation import require_callable, require_inte
 
 @dataclass(frozen=True, slots=True)
 class Draws:
-    """The law of a mechanism's output on one dataset, as a kernel that draws from it.
+    """The law of a mechanism's output on one dataset, as a compiled kernel that draws from the law.
 
-    A mechanism that offers ``draws(dataset) -> Draws`` beside ``sample`` is audited without its outputs ever being stored: one compiled
-    loop draws a few hundred and counts them while they are in the cache. Both must give the same outputs, bit for bit:
-    ``sample(dataset, size, rng)`` is ``draws(dataset).sample(size, rng)``.
+    A mechanism that has a method ``draws(dataset) -> Draws`` besides ``sample`` is audited without
+    storing its outputs. One compiled loop draws a few hundred outputs and counts them while they
+    are in the cache. Both methods must give the same outputs, bit for bit: ``sample(dataset, size,
+    rng)`` equals ``draws(dataset).sample(size, rng)``.
 
     Parameters
     ----------
     fill : callable
-        ``fill(*arguments, out, rng)``, compiled with Numba, writes independent outputs into the rows of `out`, a C-contiguous float64 array
-        (rows, width): row after row, without reading what was there, and keeping nothing from call to call but what `rng` keeps, so that
-        rows filled in blocks of a multiple of 32 equal those filled at once.
+        ``fill(*arguments, out, rng)``, compiled with Numba. It writes independent outputs into the
+        rows of `out`, a C-contiguous float64 array of shape (rows, width), row after row. It must
+        not read the previous content of `out` and must keep no state between calls except that of
+        `rng`. Rows filled in blocks of a multiple of 32 must equal rows filled at once.
     arguments : tuple
-        Numbers and arrays that the dataset decides. The kernel must not write into them.
+        Numbers and arrays that depend on the dataset. The kernel must not write into them.
     width : int
-        Numbers in one output.
+        Number of values in one output.
 
     Raises
     ------
     InvalidArgument
-        If `fill` cannot be called, `arguments` is no tuple, or `width` is no whole number above 0.
+        If `fill` is not callable, `arguments` is not a tuple, or `width` is not a positive integer.
 
     Examples
     --------
@@ -59,7 +61,7 @@ class Draws:
         require_integer("width", self.width, "Draws")
 
     def sample(self, size: int, rng: Generator) -> FloatArray:
-        """`size` independent outputs: (size, width)."""
+        """Return `size` independent outputs, as an array of shape (size, width)."""
         out = np.empty((size, self.width))
         self.fill(*self.arguments, out, rng)
         return out

@@ -1,4 +1,4 @@
-"""CMA-ES (Hansen 2016, through the package cma): maximum-free search for functions that gradients do not climb."""
+"""CMA-ES minimization (Hansen 2016, through the package cma) for objectives on which gradients do not help."""
 
 from __future__ import annotations
 
@@ -27,29 +27,38 @@ def evolve(
     population: int | None = None,
     deadline: float | None = None,
 ) -> FloatArray:
-    """The best point found for a minimisation over R^k.
+    """Minimize a function over R^k with CMA-ES, and return the best point found.
 
     Parameters
     ----------
     objective : callable
-        Values at the rows of an (m, k) array; NaN and infinities count as very bad, minus infinity as very good.
-    start, step
-        Where to start, and how far the first steps go.
+        Returns the values at the rows of an (m, k) array. NaN and plus infinity count as very bad,
+        minus infinity as very good.
+    start : (k,) array
+        Starting point.
+    step : float
+        Initial step size.
     seed : int
         Positive; the same seed gives the same steps.
     evaluations : int
-        Stop after this many.
+        Maximal number of evaluations of the objective.
     population : int, optional
+        Number of points per generation.
     deadline : float, optional
-        Stop when ``time.monotonic()`` passes it.
+        Stop when ``time.monotonic()`` exceeds this time.
+
+    Returns
+    -------
+    (k,) array
+        The best point found.
     """
-    if len(start) == 0:  # nothing to move, as where records have a label only
+    if len(start) == 0:  # there is nothing to optimize, for example if records consist of a label only
         return start
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         cma = _package()
         k = len(start)
-        if k == 1:  # cma wants two dimensions: one that does nothing is added
+        if k == 1:  # cma needs two dimensions: add one that the objective ignores
             return evolve(
                 lambda z: objective(z[:, :1]), np.append(start, 0.0), step, seed=seed, evaluations=evaluations, deadline=deadline
             )[:1]
@@ -60,29 +69,37 @@ def evolve(
         best, value = np.asarray(start, dtype=float), np.inf
         while not strategy.stop() and (deadline is None or time.monotonic() < deadline):
             points = np.asarray(strategy.ask())
-            found = np.clip(np.nan_to_num(objective(points), nan=1e100, posinf=1e100, neginf=-1e100), -1e100, 1e100)
-            i = int(np.argmin(found))
-            if found[i] < value:
-                best, value = points[i].copy(), float(found[i])
-            strategy.tell(list(points), found.tolist())
+            values = np.clip(np.nan_to_num(objective(points), nan=1e100, posinf=1e100, neginf=-1e100), -1e100, 1e100)
+            i = int(np.argmin(values))
+            if values[i] < value:
+                best, value = points[i].copy(), float(values[i])
+            strategy.tell(list(points), values.tolist())
         return best
 
 
 def _package() -> Any:
-    """The package cma. Its import needs docstrings: where Python drops them (-OO), it is compiled with them."""
-    with windowless():  # it imports matplotlib
+    """Import and return the package cma.
+
+    The import needs docstrings. If Python drops docstrings (-OO), cma is compiled with docstrings
+    anyway.
+    """
+    with windowless():  # cma imports matplotlib
         if sys.flags.optimize < 2 or "cma" in sys.modules:
             return importlib.import_module("cma")
-        sys.meta_path.insert(0, _Documented)
+        sys.meta_path.insert(0, _CmaFinder)
         try:
             return importlib.import_module("cma")
         finally:
-            sys.meta_path.remove(_Documented)
+            sys.meta_path.remove(_CmaFinder)
 
 
 @contextmanager
 def windowless() -> Iterator[None]:
-    """Without MPLBACKEND: no figure here has a window, and a backend that is not there stops the import of matplotlib."""
+    """Return a context manager that hides the environment variable MPLBACKEND.
+
+    No figure here is shown in a window, and a backend that is not installed makes the import of
+    matplotlib fail.
+    """
     backend = os.environ.pop("MPLBACKEND", None)
     try:
         yield
@@ -91,17 +108,19 @@ def windowless() -> Iterator[None]:
             os.environ["MPLBACKEND"] = backend
 
 
-class _Documented(PathFinder):
-    """Finds the modules of cma, compiled with their docstrings."""
+class _CmaFinder(PathFinder):
+    """Import finder that compiles the modules of cma with their docstrings."""
 
     @classmethod
     def find_spec(cls, fullname: str, path: Any = None, target: Any = None) -> Any:
         spec = super().find_spec(fullname, path, target) if fullname.partition(".")[0] == "cma" else None
         if spec is not None and isinstance(spec.loader, SourceFileLoader):
-            spec.loader = _WithDocstrings(spec.loader.name, spec.loader.path)
+            spec.loader = _DocstringLoader(spec.loader.name, spec.loader.path)
         return spec
 
 
-class _WithDocstrings(SourceFileLoader):
+class _DocstringLoader(SourceFileLoader):
+    """Source loader that keeps docstrings, whatever the optimization level of Python."""
+
     def get_code(self, fullname: str) -> Any:
         return compile(self.get_data(self.path), self.path, "exec", dont_inherit=True, optimize=0)

@@ -1,4 +1,7 @@
-"""The one way kernels are compiled here: cached where that can be, without the interpreter lock, typed as what they wrap."""
+"""Compilation of Numba kernels with a disk cache and without the interpreter lock.
+
+The decorators keep the types of the wrapped function.
+"""
 
 from __future__ import annotations
 
@@ -23,16 +26,21 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 def jit(function: F) -> F:
-    """Compile a kernel of plain loops. Numba's own decorator is untyped; this keeps the kernel's signature for the type checker."""
+    """Compile a kernel of plain loops with Numba.
+
+    The decorator of Numba is untyped; this decorator keeps the signature of the kernel for type
+    checkers.
+    """
     return jit_with()(function)
 
 
 def jit_with(**options: Any) -> Callable[[F], F]:
-    """The same with more of Numba's options."""
+    """Return a decorator that compiles a kernel as `jit` does, with more options of Numba."""
 
     def decorate(function: F) -> F:
+        """Compile one kernel."""
         compiled = njit(nogil=True, **options)(function)
-        with contextlib.suppress(Exception):  # a cache saves time, and nothing else depends on it
+        with contextlib.suppress(Exception):  # the cache only saves time; a kernel works without it
             compiled._cache = _cache(function)
         return cast(F, compiled)
 
@@ -40,7 +48,10 @@ def jit_with(**options: Any) -> Callable[[F], F]:
 
 
 def jit_uncached(function: F) -> F:
-    """The same for kernels that call a user's compiled function, which a disk cache could confuse with another."""
+    """Compile a kernel that calls a compiled function of the user, without the disk cache.
+
+    A disk cache could return the code compiled for another function of the user.
+    """
     return cast(F, njit(nogil=True)(function))
 
 
@@ -48,14 +59,15 @@ _config: Any = numba.config
 _FunctionCache: Any = caching.FunctionCache
 _IndexDataCacheFile: Any = caching.IndexDataCacheFile
 _dumps: Any = dumps
-_cache_of = attrgetter("_cache")
+_get_cache = attrgetter("_cache")
 
 
 class _Cache(_FunctionCache):  # type: ignore[misc]
-    """Numba's cache of one function, which goes without where a disk is full or a file is torn.
+    """Disk cache of one compiled function that tolerates full disks and damaged files.
 
-    Kernels that the function has closed over or calls count by name and by the stamp of their source: a change in one is seen, where Numba
-    looks at the function's own file alone, and takes one that was closed over for another in each process.
+    The cache key covers the names and source stamps of the kernels that the function calls or
+    closes over, so that a change in any of them is noticed. The cache of Numba looks only at the
+    file of the function itself, and treats a closed-over kernel as a different one in each process.
     """
 
     _cache_file: Any
@@ -71,22 +83,24 @@ class _Cache(_FunctionCache):  # type: ignore[misc]
             return None
 
     def _save_overload(self, sig: Any, data: Any) -> None:
-        with contextlib.suppress(_Unstamped):
+        with contextlib.suppress(_UnknownSource):
             super()._save_overload(sig, data)
 
     def __init__(self, function: Callable[..., Any]) -> None:
         super().__init__(function)
-        self._cache_file: Any = _Files(self._cache_path, self._impl.filename_base, self._impl.locator.get_source_stamp())
+        self._cache_file: Any = _HashedCacheFiles(self._cache_path, self._impl.filename_base, self._impl.locator.get_source_stamp())
 
     def _index_key(self, sig: Any, codegen: Any) -> Any:
-        source = repr(self._cache_file._source_stamp).encode() + _source(self._py_func, set())
+        source = repr(self._cache_file._source_stamp).encode() + _source_fingerprint(self._py_func, set())
         return sig, codegen.magic_tuple(), hashlib.sha256(source).hexdigest()
 
 
-class _Files(_IndexDataCacheFile):  # type: ignore[misc]
-    """Each key's code lies in a file of its own name: of two processes that save at a time none puts its code in the place of the other's.
+class _HashedCacheFiles(_IndexDataCacheFile):  # type: ignore[misc]
+    """Cache files named by a hash of their key.
 
-    Numba counts the files, and both would take the next number; what lies there is run without a further look.
+    Two processes that save at the same time therefore do not overwrite each other's code. Numba
+    numbers the files instead: both processes would take the same number, and Numba runs the content
+    of a file without checking.
     """
 
     def save(self, key: Any, data: Any) -> None:
@@ -95,47 +109,54 @@ class _Files(_IndexDataCacheFile):  # type: ignore[misc]
         self._save_index(self._load_index() | {key: name})
 
 
-class _Unstamped(Exception):
-    """A kernel that has no cache of its own: nobody knows what it was compiled from."""
+class _UnknownSource(Exception):
+    """Error: a kernel has no cache, so that the source that it was compiled from is unknown."""
 
 
-def _source(function: Callable[..., Any], seen: set[int]) -> bytes:
-    """What a function is compiled from: its code, what it has closed over, and the kernels that it calls."""
-    held = [cell.cell_contents for cell in function.__closure__ or ()]
-    named = [function.__globals__.get(name) for name in function.__code__.co_names]
+def _source_fingerprint(function: Callable[..., Any], seen: set[int]) -> bytes:
+    """Return bytes that identify the source of a function: its code, its closure, and the kernels that it calls."""
+    closure_values = [cell.cell_contents for cell in function.__closure__ or ()]
+    referenced = [function.__globals__.get(name) for name in function.__code__.co_names]
     parts = [function.__code__.co_code]
-    for value in [*held, *(value for value in named if isinstance(value, Dispatcher))]:
+    for value in [*closure_values, *(value for value in referenced if isinstance(value, Dispatcher))]:
         if not isinstance(value, Dispatcher):
             parts.append(_dumps(value))
-        elif not isinstance(cache := _cache_of(value), _FunctionCache):
-            raise _Unstamped
+        elif not isinstance(cache := _get_cache(value), _FunctionCache):
+            raise _UnknownSource
         elif id(value) not in seen:
             seen.add(id(value))
             kernel = value.py_func
-            stamp = cache._cache_file._source_stamp  # as it was when the kernel was imported
-            parts += [repr((kernel.__module__, kernel.__qualname__, stamp)).encode(), _source(kernel, seen)]
+            stamp = cache._cache_file._source_stamp  # the stamp at the time when the kernel was imported
+            parts += [repr((kernel.__module__, kernel.__qualname__, stamp)).encode(), _source_fingerprint(kernel, seen)]
     return b"\0".join(parts)
 
 
 def _cache(function: Callable[..., Any]) -> Any:
-    """Where Numba finds a place (NUMBA_CACHE_DIR, beside the source, the user's cache), else a temporary folder of the user's own."""
+    """Return a disk cache for a function.
+
+    The cache lies where Numba finds a place: NUMBA_CACHE_DIR, beside the source, or the user's
+    cache directory. Otherwise it lies in a private temporary directory.
+    """
     try:
         return _Cache(function)
-    except (RuntimeError, OSError):  # "no locator available": the installation and the home are read-only, or there is no home
-        before = _config.CACHE_DIR
-        _config.CACHE_DIR = str(_folder())
+    except (RuntimeError, OSError):  # "no locator available": installation and home directory are read-only, or there is no home directory
+        previous_directory = _config.CACHE_DIR
+        _config.CACHE_DIR = str(_private_cache_directory())
         try:
             return _Cache(function)
         finally:
-            _config.CACHE_DIR = before
+            _config.CACHE_DIR = previous_directory
 
 
 @functools.cache
-def _folder() -> Path:
-    """A folder in the temporary directory that belongs to this user and that nobody else can write to: what lies in a cache is run."""
+def _private_cache_directory() -> Path:
+    """Return a temporary directory that belongs to this user and that nobody else can write to.
+
+    The directory must be private because the code in a cache is executed.
+    """
     path = Path(tempfile.gettempdir()) / f"dpwitness-kernels-{os.getuid() if hasattr(os, 'getuid') else 'user'}"
     path.mkdir(mode=0o700, exist_ok=True)
-    found = path.lstat()
-    if not stat.S_ISDIR(found.st_mode) or (hasattr(os, "getuid") and (found.st_uid != os.getuid() or found.st_mode & 0o077)):
-        raise PermissionError(f"{path} is not this user's own")
+    status = path.lstat()
+    if not stat.S_ISDIR(status.st_mode) or (hasattr(os, "getuid") and (status.st_uid != os.getuid() or status.st_mode & 0o077)):
+        raise PermissionError(f"{path} must belong to this user and be writable by nobody else; delete it or set NUMBA_CACHE_DIR")
     return path

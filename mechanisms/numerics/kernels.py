@@ -1,6 +1,7 @@
-"""Kernels K(x, z) = <phi(x), phi(z)>, with R_phi = sup |phi(x)|, the radius that the sensitivity of kernel learners depends on.
+"""Kernels K(x, z) = <phi(x), phi(z)> and their feature radius R_phi = sup |phi(x)|.
 
-Jain and Thakurta (2013), section 2, which names the linear, polynomial and radial kernels.
+The sensitivity of kernel learners depends on the feature radius. The linear, polynomial and radial
+kernels are those of Jain and Thakurta (2013), section 2.
 """
 
 from __future__ import annotations
@@ -18,26 +19,32 @@ from dpwitness.mechanisms.numerics.jit import jit
 from dpwitness.mechanisms.terms.protocol import FloatArray
 from dpwitness.mechanisms.terms.validation import InvalidArgument, require, require_positive, shown
 
-_NAMES = ("linear", "polynomial", "rbf", "custom")
+_KERNEL_NAMES = ("linear", "polynomial", "rbf", "custom")
 
 
 @dataclass(frozen=True, slots=True)
 class Kernel:
-    """A kernel by name, or a compiled function of one's own.
+    """A kernel: one of the named kernels, or a compiled function of the user.
 
     Parameters
     ----------
     name : {"linear", "polynomial", "rbf", "custom"}
         <x, z>, (<x, z> + offset)^degree, exp(-gamma |x - z|^2), or `function`.
     degree, offset : int, float
-        Of the polynomial kernel; the paper's experiments use degree 3 and offset 1.
+        Parameters of the polynomial kernel. The paper's experiments use degree 3 and offset 1.
     gamma : float
-        Of the radial kernel. Positive.
+        Parameter of the radial kernel. Positive.
     function : callable, optional
-        ``f(x, z) -> float`` on two vectors, compiled with numba's ``njit``. Symmetric and positive semi-definite, which `gram` checks on
-        the data.
+        ``f(x, z) -> float`` on two vectors, compiled with Numba's ``njit``. It must be symmetric
+        and positive semi-definite, which `gram` checks on the data.
     feature_radius : float, optional
-        R_phi of a custom kernel. Positive; required there, since it cannot be found by looking.
+        R_phi of a custom kernel. Positive. Required for a custom kernel, since it cannot be
+        computed from `function`.
+
+    Raises
+    ------
+    InvalidArgument
+        If an argument violates these rules.
 
     Examples
     --------
@@ -53,7 +60,7 @@ class Kernel:
     feature_radius: float | None = None
 
     def __post_init__(self) -> None:
-        require(self).one_of("name", _NAMES).integer("degree").nonnegative("offset").positive("gamma")
+        require(self).one_of("name", _KERNEL_NAMES).integer("degree").nonnegative("offset").positive("gamma")
         if (self.name == "custom") != (self.function is not None):
             raise InvalidArgument(
                 f"Kernel: function must be given exactly for the custom kernel, got {shown(self.function)} for {shown(self.name)}"
@@ -63,11 +70,11 @@ class Kernel:
 
     @property
     def arguments(self) -> tuple[int, int, float, float]:
-        """The leading arguments of `kernel_value`, for the named kernels."""
-        return _NAMES.index(self.name), self.degree, float(self.offset), float(self.gamma)
+        """Return the leading arguments of `kernel_value`, for the named kernels."""
+        return _KERNEL_NAMES.index(self.name), self.degree, float(self.offset), float(self.gamma)
 
     def radius(self, bound: float) -> float:
-        """R_phi over the ball |x| <= `bound`."""
+        """Return R_phi, the supremum of |phi(x)| over the ball |x| <= `bound`."""
         if self.name == "custom":
             return require_positive("feature_radius", self.feature_radius, "Kernel")
         if self.name == "rbf":
@@ -75,21 +82,22 @@ class Kernel:
         return bound if self.name == "linear" else math.sqrt((bound * bound + self.offset) ** self.degree)
 
     def __call__(self, x: ArrayLike, z: ArrayLike) -> FloatArray:
-        """The matrix K(x_i, z_j) of the rows of x and z."""
-        left, right = _rows("x", x), _rows("z", z)
+        """Return the matrix K(x_i, z_j) for the rows of x and z."""
+        left, right = _as_matrix("x", x), _as_matrix("z", z)
         if left.shape[1] != right.shape[1]:
-            raise InvalidArgument(f"Kernel: x and z must have one dimension, got {left.shape[1]} and {right.shape[1]}")
+            raise InvalidArgument(f"Kernel: x and z must have the same dimension, got {left.shape[1]} and {right.shape[1]}")
         if self.function is not None:
-            return np.asarray(_custom(self.function, left, right))
-        return _matrix(*self.arguments, left, right)
+            return np.asarray(_compiled_custom_matrix(self.function, left, right))
+        return _named_matrix(*self.arguments, left, right)
 
     def gram(self, x: ArrayLike) -> FloatArray:
-        """K(x_i, x_j) of the rows of x, checked to be a Gram matrix.
+        """Return the Gram matrix K(x_i, x_j) of the rows of x, after checking that the matrix is valid.
 
         Raises
         ------
         InvalidArgument
-            If it is not finite, not symmetric, or has an eigenvalue below zero by more than rounding.
+            If the matrix is not finite, is not symmetric, or has an eigenvalue that is negative by
+            more than rounding.
         """
         matrix = self(x, x)
         if not np.all(np.isfinite(matrix)):
@@ -108,16 +116,17 @@ class Kernel:
         return matrix
 
 
-def _rows(name: str, value: ArrayLike) -> FloatArray:
+def _as_matrix(name: str, value: ArrayLike) -> FloatArray:
+    """Return `value` as a contiguous matrix with one point per row."""
     rows = np.ascontiguousarray(value, dtype=np.float64)
     if rows.ndim != 2:
-        raise InvalidArgument(f"Kernel: {name} must have one point a row, got shape {rows.shape}")
+        raise InvalidArgument(f"Kernel: {name} must be a matrix with one point per row, got shape {rows.shape}")
     return rows
 
 
 @jit
 def kernel_value(code: int, degree: int, offset: float, gamma: float, x: FloatArray, z: FloatArray) -> float:
-    """K(x, z) of a named kernel."""
+    """Return K(x, z) for a named kernel."""
     total = 0.0
     if code == 2:
         for k in range(x.size):
@@ -129,7 +138,8 @@ def kernel_value(code: int, degree: int, offset: float, gamma: float, x: FloatAr
 
 
 @jit
-def _matrix(code: int, degree: int, offset: float, gamma: float, x: FloatArray, z: FloatArray) -> FloatArray:
+def _named_matrix(code: int, degree: int, offset: float, gamma: float, x: FloatArray, z: FloatArray) -> FloatArray:
+    """Return the matrix K(x_i, z_j) of a named kernel."""
     out = np.empty((x.shape[0], z.shape[0]))
     for i in range(x.shape[0]):
         for j in range(z.shape[0]):
@@ -138,6 +148,7 @@ def _matrix(code: int, degree: int, offset: float, gamma: float, x: FloatArray, 
 
 
 def _custom_matrix(function: Any, x: FloatArray, z: FloatArray) -> FloatArray:
+    """Return the matrix function(x_i, z_j) of a custom kernel."""
     out = np.empty((x.shape[0], z.shape[0]))
     for i in range(x.shape[0]):
         for j in range(z.shape[0]):
@@ -145,4 +156,4 @@ def _custom_matrix(function: Any, x: FloatArray, z: FloatArray) -> FloatArray:
     return out
 
 
-_custom = njit(nogil=True)(_custom_matrix)  # not cached on disk: it is compiled anew for each function that it is given
+_compiled_custom_matrix = njit(nogil=True)(_custom_matrix)  # not cached on disk: each user function needs its own compilation

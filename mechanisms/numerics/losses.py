@@ -1,6 +1,7 @@
-"""Convex losses l(u; y) of a prediction u = <w, x>, with the constants that the papers' theorems ask for.
+"""Convex losses l(u; y) of a prediction u = <w, x>, with the constants that the theorems of the papers need.
 
-Each is named by an integer code inside compiled kernels: a loop over records branches on it once, outside, and vectorises inside.
+Compiled kernels identify a loss by an integer code. They branch on the code once, outside the loop
+over records, so that the loop can be vectorized.
 """
 
 from __future__ import annotations
@@ -29,12 +30,14 @@ LOSSES = {
     "linear": LINEAR,
 }
 
-_MARGIN = ("logistic", "hinge")  # functions of y u, for labels -1 and +1
+_BINARY_LOSSES = ("logistic", "hinge")  # functions of y u, for labels -1 and +1
 
 
 @dataclass(frozen=True, slots=True)
 class Loss:
-    """A loss by name. With r = u - y, h = `width`, s = `smoothing`, all multiplied by `scale`:
+    """A convex loss, chosen by name.
+
+    With r = u - y, h = `width`, s = `smoothing`, and everything multiplied by `scale`:
 
     ================== ============================================ ======================== ================
     name               value                                        Lipschitz in u           l'' at most
@@ -54,11 +57,18 @@ class Loss:
     name : str
         A key of `LOSSES`.
     width : float
-        h above: where the Huber losses turn linear, and over how far log-cosh turns. Positive.
+        h: the Huber losses become linear at this distance, and log-cosh turns over this distance.
+        Positive.
     smoothing : float
-        s above, in (0, h]. Only the smoothed Huber loss reads it; it makes the loss twice continuously differentiable.
+        s, in (0, h]. Used by the smoothed Huber loss only, which it makes twice continuously
+        differentiable.
     scale : float
         Positive factor.
+
+    Raises
+    ------
+    InvalidArgument
+        If an argument violates these rules.
 
     Examples
     --------
@@ -78,32 +88,38 @@ class Loss:
 
     @property
     def code(self) -> int:
-        """The integer by which compiled kernels know this loss."""
+        """Return the integer code of this loss in compiled kernels."""
         return LOSSES[self.name]
 
     @property
     def smooth(self) -> bool:
-        """Whether l' is continuous, so that a minimiser is where the gradient vanishes."""
+        """Whether l' is continuous, so that the gradient vanishes at a minimizer."""
         return self.name not in ("hinge", "absolute")
 
     @property
     def binary(self) -> bool:
         """Whether labels must be -1 or +1."""
-        return self.name in _MARGIN
+        return self.name in _BINARY_LOSSES
 
     @property
     def smoothness(self) -> float:
-        """Largest l'': the c_2 of JT14."""
+        """Return the largest second derivative l'', the constant c_2 of Jain and Thakurta (2014)."""
         curvature = {"logistic": 0.25, "squared": 2.0, "huber": 1.0, "smoothed-huber": 1.0, "log-cosh": 1.0 / self.width, "linear": 0.0}
         return self.scale * curvature.get(self.name, math.inf)
 
     @property
     def concordance(self) -> float:
-        """Smallest M with |l'''| <= M l'' (Bach 2010), by which a Newton step can be certified before it is evaluated."""
+        """Return the smallest M with |l'''| <= M l'' (Bach 2010).
+
+        With this constant a Newton step can be certified before the new gradient is evaluated.
+        """
         return {"logistic": 1.0, "squared": 0.0, "log-cosh": 2.0 / self.width, "linear": 0.0}.get(self.name, math.inf)
 
     def lipschitz(self, prediction: float = math.inf, response: float = math.inf) -> float:
-        """Largest |l'| for |u| <= `prediction` and |y| <= `response`; only ``squared`` and ``linear`` depend on the two."""
+        """Return the largest |l'| for |u| <= `prediction` and |y| <= `response`.
+
+        Only ``squared`` and ``linear`` depend on the two bounds.
+        """
         if self.name == "squared":
             return self.scale * 2.0 * (prediction + response)
         if self.name == "linear":
@@ -111,18 +127,22 @@ class Loss:
         return self.scale * (self.width if self.name in ("huber", "smoothed-huber") else 1.0)
 
     def value(self, u: ArrayLike, y: ArrayLike) -> FloatArray:
-        """l(u; y), elementwise."""
-        return self._map(0, u, y)
+        """Return the value l(u; y) of the loss, elementwise."""
+        return self._evaluate_broadcast(0, u, y)
 
     def derivative(self, u: ArrayLike, y: ArrayLike) -> FloatArray:
-        """l'(u; y) in u; at a kink, the subgradient of smallest size."""
-        return self._map(1, u, y)
+        """Return the derivative of l(u; y) in u, elementwise; at a kink, the subgradient of smallest absolute value."""
+        return self._evaluate_broadcast(1, u, y)
 
     def second(self, u: ArrayLike, y: ArrayLike) -> FloatArray:
-        """l''(u; y) in u; zero at a kink, the inner value where the Huber loss turns."""
-        return self._map(2, u, y)
+        """Return the second derivative of l(u; y) in u, elementwise.
 
-    def _map(self, order: int, u: ArrayLike, y: ArrayLike) -> FloatArray:
+        The value at a kink is zero; where the Huber loss becomes linear, it is the inner value.
+        """
+        return self._evaluate_broadcast(2, u, y)
+
+    def _evaluate_broadcast(self, order: int, u: ArrayLike, y: ArrayLike) -> FloatArray:
+        """Evaluate the derivative of this order (0, 1 or 2), elementwise with broadcasting."""
         left, right = np.broadcast_arrays(np.asarray(u, dtype=np.float64), np.asarray(y, dtype=np.float64))
         out = _evaluate(order, self.code, left.ravel(), right.ravel(), self.width, self.smoothing)
         return np.asarray(self.scale * out).reshape(left.shape)
@@ -130,7 +150,7 @@ class Loss:
 
 @jit
 def loss_value(code: int, u: float, y: float, width: float, smoothing: float) -> float:
-    """l(u; y) with scale 1."""
+    """Return the loss l(u; y) of the loss function with this code, with scale 1."""
     if code in (LOGISTIC, HINGE):
         t = y * u
         if code == HINGE:
@@ -157,7 +177,7 @@ def loss_value(code: int, u: float, y: float, width: float, smoothing: float) ->
 
 @jit
 def loss_derivative(code: int, u: float, y: float, width: float, smoothing: float) -> float:
-    """l'(u; y) with scale 1."""
+    """Return the first derivative l'(u; y) in u of the loss with this code, with scale 1."""
     if code == LOGISTIC:
         return -y / (1.0 + np.exp(min(y * u, 700.0)))  # type: ignore[no-any-return]
     if code == HINGE:
@@ -183,7 +203,7 @@ def loss_derivative(code: int, u: float, y: float, width: float, smoothing: floa
 
 @jit
 def loss_second(code: int, u: float, y: float, width: float, smoothing: float) -> float:
-    """l''(u; y) with scale 1."""
+    """Return the second derivative l''(u; y) in u of the loss with this code, with scale 1."""
     if code == LOGISTIC:
         e = np.exp(-abs(u))
         return e / ((1.0 + e) * (1.0 + e))  # type: ignore[no-any-return]
@@ -201,7 +221,7 @@ def loss_second(code: int, u: float, y: float, width: float, smoothing: float) -
 
 @jit
 def _evaluate(order: int, code: int, u: FloatArray, y: FloatArray, width: float, smoothing: float) -> FloatArray:
-    """The value, or its first or second derivative, elementwise, with scale 1."""
+    """Return the loss (order 0) or its first or second derivative, elementwise, with scale 1."""
     out = np.empty(u.size)
     for i in range(u.size):
         if order == 0:
@@ -215,6 +235,7 @@ def _evaluate(order: int, code: int, u: FloatArray, y: FloatArray, width: float,
 
 @elementwise
 def _logistic_terms(u: FloatArray, y: FloatArray, m: FloatArray, slope: FloatArray, curvature: FloatArray) -> None:
+    """Write m_i l' and m_i l'' of the logistic loss into `slope` and `curvature`."""
     for i in range(u.size):
         e = exponential(y[i] * u[i])
         q = 1.0 / (1.0 + e)
@@ -224,6 +245,7 @@ def _logistic_terms(u: FloatArray, y: FloatArray, m: FloatArray, slope: FloatArr
 
 @elementwise
 def _log_cosh_terms(u: FloatArray, y: FloatArray, m: FloatArray, slope: FloatArray, curvature: FloatArray, width: float) -> None:
+    """Write m_i l' and m_i l'' of the log-cosh loss into `slope` and `curvature`."""
     rate = 2.0 / width
     for i in range(u.size):
         e = exponential(rate * (u[i] - y[i]))
@@ -236,7 +258,10 @@ def _log_cosh_terms(u: FloatArray, y: FloatArray, m: FloatArray, slope: FloatArr
 def loss_terms(
     code: int, width: float, smoothing: float, u: FloatArray, y: FloatArray, m: FloatArray, slope: FloatArray, curvature: FloatArray
 ) -> None:
-    """Write m_i l'(u_i; y_i) and m_i l''(u_i; y_i) into `slope` and `curvature`; the loss's scale belongs into the weights m."""
+    """Write m_i l'(u_i; y_i) into `slope` and m_i l''(u_i; y_i) into `curvature`.
+
+    The scale of the loss must be included in the weights m.
+    """
     if code == LOGISTIC:
         _logistic_terms(u, y, m, slope, curvature)
     elif code == LOG_COSH:

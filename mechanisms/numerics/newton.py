@@ -1,7 +1,8 @@
-"""Newton's method for ridge-regularised sums of losses, many linear terms at once: the compiled half of `solvers`.
+"""Newton's method for ridge-regularized sums of losses with many linear terms: the compiled part of `solvers`.
 
-Minimises F_b(w) = ridge/2 |w|^2 + <b, w> + sum_i m_i l(<w, x_i>; y_i) for each row b, from a known minimiser and its
-Hessian. Every row ends with a gradient norm that is proved to be at most the tolerance, either evaluated or bounded from the last Newton
+The method minimizes F_b(w) = ridge/2 |w|^2 + <b, w> + sum_i m_i l(<w, x_i>; y_i) for each row b,
+starting from a known minimizer and its Hessian. At the end of every row the norm of the gradient is
+proved to be at most the tolerance. The norm is either evaluated or bounded from the last Newton
 step (Bach 2010, proposition 1).
 """
 
@@ -14,12 +15,12 @@ from dpwitness.mechanisms.numerics.jit import jit
 from dpwitness.mechanisms.numerics.losses import loss_terms
 from dpwitness.mechanisms.terms.protocol import FloatArray
 
-_MOST_STEPS = 500
+_MAX_STEPS = 500
 
 
 @elementwise
 def predictions(columns: FloatArray, w: FloatArray, u: FloatArray) -> None:
-    """Write u_i = <w, x_i>; `columns` holds one coordinate of all records a row."""
+    """Write the predictions u_i = <w, x_i> into `u`; each row of `columns` holds one coordinate of all records."""
     for i in range(u.size):
         u[i] = w[0] * columns[0, i]
     for j in range(1, columns.shape[0]):
@@ -44,7 +45,7 @@ def gradient_at(
     curvature: FloatArray,
     out: FloatArray,
 ) -> float:
-    """Write the gradient of F_b at w into `out`, leave m l'' in `curvature`, return the gradient's norm."""
+    """Write the gradient of F_b at w into `out` and m l'' into `curvature`; return the norm of the gradient."""
     predictions(columns, w, u)
     loss_terms(code, width, smoothing, u, y, m, slope, curvature)
     for j in range(w.size):
@@ -54,13 +55,14 @@ def gradient_at(
 
 @elementwise
 def _scale_row(columns: FloatArray, j: int, curvature: FloatArray, out: FloatArray) -> None:
+    """Write row j of `columns`, times `curvature`, into `out`."""
     for i in range(out.size):
         out[i] = columns[j, i] * curvature[i]
 
 
 @elementwise
 def hessian_at(columns: FloatArray, ridge: float, curvature: FloatArray, scratch: FloatArray, out: FloatArray) -> None:
-    """Write the lower triangle of ridge I + sum_i curvature_i x_i x_i^T."""
+    """Write the lower triangle of ridge I + sum_i curvature_i x_i x_i^T into `out`."""
     for p in range(out.shape[0]):
         _scale_row(columns, p, curvature, scratch)
         for q in range(p + 1):
@@ -87,100 +89,102 @@ def minimise_rows(
     tolerance: float,
     rows: FloatArray,
 ) -> tuple[int, int]:
-    """Overwrite each row b by the minimiser of F_b. Returns the first row that did not converge (or -1) and the number of gradients taken.
+    """Overwrite each row b with the minimizer of F_b.
 
-    `start` minimises F_offset and `start_factor` is the Cholesky factor of the Hessian there. `radius` bounds |x_i|, `slope_total` bounds
-    sum_i m_i |l'| |x_i| and `curvature_total` bounds sum_i m_i l'' |x_i|^2. A row is done when |gradient| <= tolerance |b - offset| + the
+    Returns the first row that did not converge (or -1) and the number of evaluated gradients.
+    `start` minimizes F_offset, and `start_factor` is the Cholesky factor of the Hessian there.
+    `radius` bounds |x_i|, `slope_total` bounds sum_i m_i |l'| |x_i|, and `curvature_total` bounds
+    sum_i m_i l'' |x_i|^2. A row is finished when |gradient| <= tolerance |b - offset| + the
     rounding error of the sum.
     """
     d, n = columns.shape
     u, slope, curvature = np.empty(n), np.empty(n), np.empty(n)
-    own = np.empty((d, d))
-    b, base, trial, g, g_trial, delta = np.empty(d), np.empty(d), np.empty(d), np.empty(d), np.empty(d), np.empty(d)
-    # What a factorisation costs in gradients (an exponential counted as eight multiplications). Where it is as cheap as one, as in low
-    # dimension, refactor always; otherwise keep the old factor while it still contracts fast enough.
+    own_factor = np.empty((d, d))
+    b, current, trial, g, g_trial, delta = np.empty(d), np.empty(d), np.empty(d), np.empty(d), np.empty(d), np.empty(d)
+    # Cost of a factorization in units of a gradient (an exponential counts as eight multiplications). If a factorization costs
+    # at most one gradient, as in low dimension, always refactor; otherwise reuse the old factor while it contracts fast enough.
     refactor_cost = (d * (d + 1) / 2.0 * n + d * d * d / 6.0) / (n * (2.0 * d + 8.0))
     gradients = 0
     for k in range(rows.shape[0]):
         for j in range(d):
             b[j] = rows[k, j]
-            base[j] = start[j]
+            current[j] = start[j]
             g[j] = b[j] - offset[j]
         size = norm(g)
-        least = size
+        smallest_norm = size
         if size == 0.0:
             for j in range(d):
                 rows[k, j] = start[j]
             continue
         goal = tolerance * size + 4e-15 * slope_total
-        fresh, shared, step = True, True, 1.0
+        fresh, uses_start_factor, step = True, True, 1.0
         done = False
         cholesky_solve(start_factor, g, delta)
-        for _ in range(_MOST_STEPS):
+        for _ in range(_MAX_STEPS):
             if fresh and step == 1.0:
                 z = concordance * radius * norm(delta)
-                # |gradient after the step| <= radius M (e^z - 1 - z)/z^2 <delta, H delta>, and that factor is at most 0.72 for z <= 1.
+                # |gradient after the step| <= radius M (e^z - 1 - z)/z^2 <delta, H delta>; (e^z - 1 - z)/z^2 <= 0.72 for z <= 1.
                 if z <= 1.0 and 0.72 * radius * concordance * abs(dot(g, delta)) <= goal:
                     for j in range(d):
-                        rows[k, j] = base[j] - delta[j]
+                        rows[k, j] = current[j] - delta[j]
                     done = True
                     break
             for j in range(d):
-                trial[j] = base[j] - step * delta[j]
+                trial[j] = current[j] - step * delta[j]
             size_trial = gradient_at(columns, y, m, code, width, smoothing, ridge, b, trial, u, slope, curvature, g_trial)
             gradients += 1
-            # Predictions are rounded too, which shows where w is large.
+            # Predictions are rounded too, which matters if w is large.
             if size_trial <= goal + 1e-15 * curvature_total * norm(trial):
                 for j in range(d):
                     rows[k, j] = trial[j]
                 done = True
                 break
-            # The Newton direction lowers |gradient| at first, which is all that a step must do: no objective is evaluated.
-            if size_trial <= (1.0 - 1e-4 * step) * least:
-                keep = False
+            # The Newton direction decreases |gradient| for small steps, so it suffices to test |gradient|; no objective is evaluated.
+            if size_trial <= (1.0 - 1e-4 * step) * smallest_norm:
+                keep_factor = False
                 if step == 1.0 and refactor_cost > 1.0:
-                    keep = np.log(goal / size_trial) > refactor_cost * np.log(size_trial / size)
+                    keep_factor = np.log(goal / size_trial) > refactor_cost * np.log(size_trial / size)
                 for j in range(d):
-                    base[j] = trial[j]
+                    current[j] = trial[j]
                     g[j] = g_trial[j]
-                size, least, step = size_trial, size_trial, 1.0
+                size, smallest_norm, step = size_trial, size_trial, 1.0
             elif fresh and step > 0.1:
                 step *= 0.25
                 continue
             else:
-                # Either the old factor misleads, and the Hessian at the base will do, or Newton's model does, as where slopes saturate.
-                # Then go along its direction while F falls, which the sign of the slope tells, until Newton beats the least gradient.
+                # If the old factor is too inaccurate, the Hessian at the current point replaces it. If Newton's model is inaccurate,
+                # for example where slopes saturate, bisect along the Newton direction on the sign of the slope of F.
                 if fresh:
                     low, high = 0.0, 1.0
-                    falling = dot(g, delta)
+                    initial_slope = dot(g, delta)
                     for _ in range(60):
                         step = 0.5 * (low + high)
                         for j in range(d):
-                            trial[j] = base[j] - step * delta[j]
+                            trial[j] = current[j] - step * delta[j]
                         gradient_at(columns, y, m, code, width, smoothing, ridge, b, trial, u, slope, curvature, g_trial)
                         gradients += 1
-                        left = dot(g_trial, delta)
-                        if left >= 0.0:
+                        directional_slope = dot(g_trial, delta)
+                        if directional_slope >= 0.0:
                             low = step
-                            if left <= 0.1 * falling:
+                            if directional_slope <= 0.1 * initial_slope:
                                 break
                         else:
                             high = step
                     for j in range(d):
-                        base[j] -= low * delta[j]
-                size = gradient_at(columns, y, m, code, width, smoothing, ridge, b, base, u, slope, curvature, g)
+                        current[j] -= low * delta[j]
+                size = gradient_at(columns, y, m, code, width, smoothing, ridge, b, current, u, slope, curvature, g)
                 gradients += 1
-                keep, step = False, 1.0
-            fresh = not keep
+                keep_factor, step = False, 1.0
+            fresh = not keep_factor
             if fresh:
-                hessian_at(columns, ridge, curvature, u, own)
-                if not cholesky(own):
+                hessian_at(columns, ridge, curvature, u, own_factor)
+                if not cholesky(own_factor):
                     break
-                shared = False
-            if shared:
+                uses_start_factor = False
+            if uses_start_factor:
                 cholesky_solve(start_factor, g, delta)
             else:
-                cholesky_solve(own, g, delta)
+                cholesky_solve(own_factor, g, delta)
         if not done:
             return k, gradients
     return -1, gradients
@@ -199,22 +203,25 @@ def _bracketed_step(
     shift: float,
     goal: float,
 ) -> int:
-    """One safeguarded Newton step for u = u0 - gain slope(u), elementwise; returns how many elements were not there yet."""
+    """Make one safeguarded Newton step for u = u0 - gain slope(u), elementwise.
+
+    Returns the number of unfinished elements.
+    """
     unfinished = 0
     for i in range(u.size):
         residual = u[i] - u0[i] + gain * slope[i]
-        # The rounding of u0, of the product, and of u - y inside the slope.
+        # The rounding errors of u0, of the product, and of u - y inside the slope.
         rounding = 1e-15 * (abs(u0[i]) + gain * abs(slope[i]) + stiffness * (abs(u[i]) + shift))
-        there = abs(residual) <= goal + rounding
-        unfinished += 0 if there else 1
+        converged = abs(residual) <= goal + rounding
+        unfinished += 0 if converged else 1
         low[i] = u[i] if residual < 0.0 else low[i]
         high[i] = u[i] if residual > 0.0 else high[i]
         change = residual / (1.0 + gain * curvature[i])
         step = u[i] - change
-        # A step of more than half the bracket may swing back and forth inside it for good: bisect instead.
+        # A step of more than half the bracket may oscillate inside it forever: bisect instead.
         inside = (step > low[i]) & (step < high[i]) & (2.0 * abs(change) <= high[i] - low[i])
-        moved = step if inside else 0.5 * (low[i] + high[i])
-        u[i] = u[i] if there else moved
+        candidate = step if inside else 0.5 * (low[i] + high[i])
+        u[i] = u[i] if converged else candidate
     return unfinished
 
 
@@ -231,10 +238,13 @@ def minimise_rows_one_record(
     tolerance: float,
     rows: FloatArray,
 ) -> int:
-    """`minimise_rows` for data with a single distinct record x, any dimension, vectorised over rows. Returns the first failed row, or -1.
+    """Overwrite each row b with the minimizer of F_b, for data with a single distinct record x.
 
-    The minimiser is -(b + s x)/ridge, where s = m l'(u) and u = <w, x> solves one increasing equation, u = u0 - gain s. `bend` bounds l''.
-    A residual r leaves a gradient of bend m |x| r if s is taken as the slope at u, of |x| r / gain if it is taken from the equation.
+    Returns the first failed row, or -1. Works in any dimension and is vectorized over the rows. The
+    minimizer is -(b + s x)/ridge. Here s = m l'(u), and the prediction u = <w, x> solves one
+    increasing equation, u = u0 - gain s. `bend` bounds l''. A residual r in this equation leaves a
+    gradient of norm bend m |x| r if s is computed as the slope at u, or |x| r / gain if s is
+    computed from the equation.
     """
     block = 64
     d = x.size
@@ -248,7 +258,7 @@ def minimise_rows_one_record(
         smallest = np.inf
         for i in range(block):
             inner, square = 0.0, 0.0
-            # A last, shorter block is filled up with its first row.
+            # A shorter last block is padded with its first row.
             k = first + i if i < count else first
             for j in range(d):
                 inner += x[j] * rows[k, j]
@@ -261,10 +271,10 @@ def minimise_rows_one_record(
             end = u0[i] - gain * slope[i]
             low[i], high[i] = min(u0[i], end), max(u0[i], end)
             u[i] = min(max(u0[i] - gain * slope[i] / (1.0 + gain * curvature[i]), low[i]), high[i])
-        leak = norm(x) * min(bend * m, 1.0 / gain)
-        goal = tolerance * np.sqrt(smallest) / leak if leak > 0.0 else np.inf
+        error_gain = norm(x) * min(bend * m, 1.0 / gain)
+        goal = tolerance * np.sqrt(smallest) / error_gain if error_gain > 0.0 else np.inf
         done = False
-        for _ in range(_MOST_STEPS):
+        for _ in range(_MAX_STEPS):
             loss_terms(code, width, smoothing, u, labels, weights, slope, curvature)
             if _bracketed_step(u, u0, low, high, slope, curvature, gain, stiffness, abs(y), goal) == 0:
                 done = True
@@ -276,12 +286,12 @@ def minimise_rows_one_record(
             for j in range(d):
                 rows[first + i, j] = -(rows[first + i, j] + s * x[j]) / ridge
             if stiffness >= 1.0:
-                # The terms nearly cancel along x; put the prediction right, to which the slope is so sensitive.
-                miss = u[i]
+                # The two terms nearly cancel along x. Correct the prediction, to which the slope is very sensitive.
+                prediction_error = u[i]
                 for j in range(d):
-                    miss -= rows[first + i, j] * x[j]
+                    prediction_error -= rows[first + i, j] * x[j]
                 for j in range(d):
-                    rows[first + i, j] += miss / (gain * ridge) * x[j]
+                    rows[first + i, j] += prediction_error / (gain * ridge) * x[j]
     return -1
 
 
@@ -298,7 +308,7 @@ def noise_and_determinant(
     b: FloatArray,
     determinant: FloatArray,
 ) -> None:
-    """For each output w write the linear term b(w) whose minimiser it is, and the log-determinant of the Jacobian db/dw."""
+    """Write the linear term b(w) whose minimizer is each output w, and the log-determinant of db/dw."""
     d, n = columns.shape
     u, slope, curvature = np.empty(n), np.empty(n), np.empty(n)
     hessian, w, zero, g = np.empty((d, d)), np.empty(d), np.zeros(d), np.empty(d)

@@ -1,7 +1,8 @@
-"""Noise in R^d that depends on direction not at all: its length follows a law, its direction is uniform on the sphere.
+"""Isotropic noise in R^d: the length follows a given law and the direction is uniform on the sphere.
 
-Chaudhuri and Monteleoni (2008) print a Laplace length; Chaudhuri, Monteleoni and Sarwate (2011) and Jain and Thakurta (2014) use the Gamma
-length that makes the density proportional to exp(-rate |b|). The two agree in one dimension only (claim CM-05).
+Chaudhuri and Monteleoni (2008) print a Laplace law for the length. Chaudhuri, Monteleoni and
+Sarwate (2011) and Jain and Thakurta (2014) use a Gamma law, for which the density is proportional
+to exp(-rate |b|). The two laws agree in dimension 1 only (claim CM-05).
 """
 
 from __future__ import annotations
@@ -24,15 +25,17 @@ _KINDS = {"gamma": GAMMA, "laplace_radius": LAPLACE_RADIUS, "gaussian": GAUSSIAN
 
 @dataclass(frozen=True, slots=True)
 class SphericalNoise:
-    """A law of b in R^d.
+    """The law of an isotropic noise vector b in R^d.
 
     Parameters
     ----------
     kind : {"gamma", "laplace_radius", "gaussian"}
-        ``gamma``: |b| ~ Gamma(shape d, rate), density proportional to exp(-rate |b|). ``laplace_radius``: |b| ~ Exp(rate), whose density is
-        unbounded at 0 in d >= 2. ``gaussian``: N(0, I / rate^2).
+        ``gamma``: |b| ~ Gamma(shape d, rate), density proportional to exp(-rate |b|).
+        ``laplace_radius``: |b| ~ Exp(rate), whose density is unbounded at 0 in d >= 2.
+        ``gaussian``: N(0, I / rate^2).
     rate : float
-        One over the scale of the length (one over the standard deviation of a coordinate, for ``gaussian``). Positive.
+        Inverse scale of the length; for ``gaussian``, the inverse standard deviation of a
+        coordinate. Positive.
     dimension : int
         d.
 
@@ -51,27 +54,31 @@ class SphericalNoise:
 
     @property
     def singular(self) -> bool:
-        """Whether the density is unbounded, so that no shift of it is private at any epsilon."""
+        """Whether the density is unbounded, so that no shift of the noise is private at any epsilon."""
         return self.kind == "laplace_radius" and self.dimension > 1
 
     def draws(self, center: FloatArray, grid: float = 0.0) -> Draws:
-        """Rows center + b, rounded to multiples of a positive `grid`.
+        """Return the output law center + b, rounded to multiples of `grid` if `grid` is positive.
 
-        Without one the low bits of a row betray the center, as those of all unrounded floating-point noise do.
+        Without rounding, the low bits of an output reveal the center, as with all unrounded
+        floating-point noise.
         """
         middle = np.array(center, dtype=np.float64)
         return Draws(fill_spherical, (_KINDS[self.kind], float(self.rate), middle, float(grid)), int(self.dimension))
 
     def sample(self, size: int, rng: Generator) -> FloatArray:
-        """`size` rows b."""
+        """Return `size` noise vectors b, one per row."""
         return self.draws(np.zeros(self.dimension)).sample(size, rng)
 
     def log_density(self, b: FloatArray) -> FloatArray:
-        """Log-density at each row of b: shape (size,)."""
+        """Return the log-density at each row of `b`: shape (size,)."""
         return self.log_density_of_length(np.sqrt(np.einsum("ij,ij->i", b, b)))
 
     def log_density_of_length(self, length: FloatArray) -> FloatArray:
-        """The same from |b|, which is all that it depends on. Infinite at 0 where the law is singular."""
+        """Return the log-density at vectors of the given lengths |b|, on which alone the density depends.
+
+        At length 0 the value is infinite if the law is singular.
+        """
         d, c = self.dimension, self.rate
         if self.kind == "gaussian":
             return d * (math.log(c) - 0.5 * math.log(2.0 * math.pi)) - 0.5 * (c * length) ** 2
@@ -84,18 +91,21 @@ class SphericalNoise:
 
 @jit
 def on_grid(value: float, grid: float) -> float:
-    """The nearest multiple of a positive `grid`: post-processing, after which the low bits tell no more than the value."""
+    """Return the nearest multiple of `grid` if `grid` is positive; otherwise return `value`.
+
+    Rounding is post-processing, after which the low bits reveal no more than the rounded value.
+    """
     return float(np.rint(value / grid) * grid) if grid > 0 else value
 
 
 @jit
 def fill_spherical(kind: int, rate: float, center: FloatArray, grid: float, out: FloatArray, rng: Generator) -> None:
-    """Rows center + b, rounded to multiples of a positive `grid`."""
+    """Fill the rows of `out` with center + b, rounded to multiples of `grid` if `grid` is positive."""
     size, d = out.shape
     scale = 1.0 / rate
     for i in range(size):
         if d == 1 and kind != GAUSSIAN:
-            # The difference of two exponentials is a Laplace variable, without a draw for its sign.
+            # The difference of two exponentials is a Laplace variable and needs no draw for the sign.
             out[i, 0] = on_grid(center[0] + scale * (rng.standard_exponential() - rng.standard_exponential()), grid)
             continue
         square = 0.0

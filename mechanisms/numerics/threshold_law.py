@@ -1,7 +1,8 @@
-"""Sampling and exact law of noisy threshold tests: every member of the sparse-vector family is one set of noise parameters.
+"""Sampling and exact law of noisy threshold tests.
 
-A run draws a noisy threshold Z = T + Laplace(b) and calls query i above if q_i + Laplace(s) >= Z. Given Z the calls are independent,
-so every probability is a one-dimensional integral over Z.
+Each member of the sparse-vector family is one set of noise parameters. A run draws a noisy
+threshold Z = T + Laplace(b) and calls query i "above" if q_i + Laplace(s) >= Z. Given Z the calls
+are independent, so that every probability is a one-dimensional integral over Z.
 """
 
 from __future__ import annotations
@@ -21,20 +22,20 @@ ABOVE, BELOW, NOT_ASKED = 1.0, 0.0, -1.0
 
 
 class Noise(NamedTuple):
-    """Scales of a threshold test, and when it halts."""
+    """Noise scales and stopping rule of a threshold test."""
 
     threshold: float  # b
-    query: float  # s; 0 for none
+    query: float  # s; 0 for no query noise
     cutoff: int  # halt after this many calls above
-    reset: bool = False  # draw the threshold's noise again after each call above
-    release: bool = False  # release the noisy answer that was above, in place of the word "above"
+    reset: bool = False  # draw new threshold noise after each call above
+    release: bool = False  # for a call above, release the noisy answer instead of ABOVE
 
 
 @jit
 def fill_calls(
     answers: FloatArray, center: float, b: float, s: float, cutoff: int, reset: bool, release: bool, out: FloatArray, rng: Generator
 ) -> None:
-    """Rows of calls, NOT_ASKED after the halt."""
+    """Fill the rows of `out` with the calls of independent runs; calls after the halt are NOT_ASKED."""
     for i in range(len(out)):
         out[i] = NOT_ASKED
         threshold, above, coins, fresh = center, 0, 1, True
@@ -51,9 +52,8 @@ def fill_calls(
                 noisy += s * standard_laplace(coins & 1, rng)
                 coins >>= 1
             called = noisy >= threshold
-            out[i, j] = (
-                noisy if called and release else ABOVE if called else BELOW
-            )  # without a branch on the call, which nobody can predict
+            # a conditional expression avoids a branch on the call, which the processor cannot predict
+            out[i, j] = noisy if called and release else ABOVE if called else BELOW
             above += called
             if above == cutoff:
                 break
@@ -61,25 +61,29 @@ def fill_calls(
 
 
 def patterns(length: int, cutoff: int) -> FloatArray:
-    """Every row of calls that a run can end with, one a row."""
+    """Return every row of calls that a run can produce, one per row."""
     rows: list[list[float]] = [[]]
     for _ in range(length):
-        grown = []
+        extended = []
         for row in rows:
             halted = row.count(ABOVE) == cutoff
-            grown += [[*row, call] for call in ((NOT_ASKED,) if halted else (BELOW, ABOVE))]
-        rows = grown
+            extended += [[*row, call] for call in ((NOT_ASKED,) if halted else (BELOW, ABOVE))]
+        rows = extended
     return np.array(rows)
 
 
 def _log_integral(below: FloatArray, above: FloatArray, answers: FloatArray, center: float, noise: Noise) -> FloatArray:
-    """log P(every query marked in a row of `below` is called below, in `above` above), under one threshold: (rows,)."""
+    """Return the log-probability of each row of calls under one shared noisy threshold.
+
+    The queries marked in `below` are called below, those marked in `above` are called above. All
+    queries are compared with the same noisy threshold. Shape (rows,).
+    """
     from scipy.special import logsumexp
 
     if noise.query == 0:
         lower = np.max(np.where(below > 0, answers, -np.inf), axis=1) - center
         upper = np.min(np.where(above > 0, answers, np.inf), axis=1) - center
-        flip = lower > 0  # difference the smaller tails
+        flip = lower > 0  # differences of the smaller tails lose less precision
         lower, upper = np.where(flip, -upper, lower), np.where(flip, -lower, upper)
         high, low = laplace_log_cdf(upper, noise.threshold), laplace_log_cdf(lower, noise.threshold)
         with np.errstate(divide="ignore"):
@@ -91,26 +95,30 @@ def _log_integral(below: FloatArray, above: FloatArray, answers: FloatArray, cen
 
 
 def log_density(outputs: FloatArray, answers: FloatArray, center: float, noise: Noise) -> FloatArray:
-    """Log-mass of rows of calls, or their log-density in the released numbers: (size,)."""
+    """Return the log-mass of each row of calls, or its log-density if numbers are released: (size,)."""
     rows = np.ascontiguousarray(outputs, dtype=np.float64)
     if noise.release:
         return _released_log_density(rows, answers, center, noise)
-    # Few distinct rows among many: each is integrated once. Base 3 numbers sort faster than rows do.
-    known = np.all((rows == ABOVE) | (rows == BELOW) | (rows == NOT_ASKED), axis=1)
-    codes = np.where(known[:, None], rows + 1, 0) @ 3.0 ** np.arange(rows.shape[1])
-    _, first, back = np.unique(codes, return_index=True, return_inverse=True)
+    # There are few distinct rows, so each is integrated only once. Base-3 numbers sort faster than rows.
+    valid = np.all((rows == ABOVE) | (rows == BELOW) | (rows == NOT_ASKED), axis=1)
+    codes = np.where(valid[:, None], rows + 1, 0) @ 3.0 ** np.arange(rows.shape[1])
+    _, first, inverse = np.unique(codes, return_index=True, return_inverse=True)
     distinct = rows[first]
     above = distinct == ABOVE
-    before = np.cumsum(above, axis=1) - above  # calls above so far
+    before = np.cumsum(above, axis=1) - above  # number of earlier calls above
     possible = np.all((distinct == NOT_ASKED) == (before >= noise.cutoff), axis=1)
     below = distinct == BELOW
-    stretches = [before == k for k in range(noise.cutoff)] if noise.reset else [np.ones_like(below)]
-    log_mass = sum(_log_integral((below & s).astype(float), (above & s).astype(float), answers, center, noise) for s in stretches)
-    return np.where(known, np.where(possible, log_mass, -np.inf)[back.reshape(-1)], -np.inf)
+    threshold_queries = [before == k for k in range(noise.cutoff)] if noise.reset else [np.ones_like(below)]
+    log_mass = sum(_log_integral((below & s).astype(float), (above & s).astype(float), answers, center, noise) for s in threshold_queries)
+    return np.where(valid, np.where(possible, log_mass, -np.inf)[inverse.reshape(-1)], -np.inf)
 
 
 def _released_log_density(rows: FloatArray, answers: FloatArray, center: float, noise: Noise) -> FloatArray:
-    """Density of the released numbers times P(Z <= the least of them, and the queries called below lie below Z)."""
+    """Return the log-density of rows with released numbers: (size,).
+
+    It is the density of the released numbers times P(Z <= the smallest of them and every query
+    called below lies below Z).
+    """
     number = rows != BELOW
     asked = np.cumsum(number, axis=1) - number < noise.cutoff
     number &= asked
@@ -125,16 +133,18 @@ def _released_log_density(rows: FloatArray, answers: FloatArray, center: float, 
     return np.where(possible, total, -np.inf)
 
 
-def _log_integral_up_to(ends: FloatArray, answers: FloatArray, center: float, noise: Noise) -> FloatArray:
-    """log of the integral of f(z - T) prod_i F(z - q_i) over z <= a, for each a in `ends`.
+def _log_integral_up_to(upper_limits: FloatArray, answers: FloatArray, center: float, noise: Noise) -> FloatArray:
+    """Return log of the integral of f(z - T) prod_i F(z - q_i) over z <= a, for each a in `upper_limits`.
 
-    Left of T and of every answer the integrand is one exponential, integrated in closed form; panels of Gauss-Legendre from there on.
+    To the left of T and of every answer the integrand is a single exponential, integrated in closed
+    form. To the right the rule is composite Gauss-Legendre.
     """
     from scipy.special import logsumexp
 
     b, s = noise.threshold, noise.query
 
     def log_integrand(z: FloatArray) -> FloatArray:
+        """Return the logarithm of the integrand at z."""
         return np.asarray(laplace_log_density(z - center, b) + laplace_log_cdf(z[..., None] - answers, s).sum(axis=-1))
 
     breaks = np.append(answers, center)
@@ -145,31 +155,35 @@ def _log_integral_up_to(ends: FloatArray, answers: FloatArray, center: float, no
     nodes, weights = np.polynomial.legendre.leggauss(16)
 
     def panel(left: FloatArray, right: FloatArray) -> FloatArray:
+        """Return the log-integral over each panel [left, right]."""
         half = (right - left) / 2
         z = left[:, None] + half[:, None] * (nodes + 1)
         with np.errstate(divide="ignore"):
             return np.asarray(logsumexp(log_integrand(z) + np.log(weights), axis=1) + np.log(half))
 
     cumulative = np.logaddexp.accumulate(np.append(log_integrand(np.array([start])) - np.log(rate), panel(edges[:-1], edges[1:])))
-    inside = np.clip(ends, start, stop)
+    inside = np.clip(upper_limits, start, stop)
     index = np.minimum(np.searchsorted(edges, inside, side="right") - 1, edges.size - 2)
-    value = np.empty(ends.size)
-    for part in np.array_split(np.arange(ends.size), 1 + ends.size // 20_000):  # bounds the memory
+    value = np.empty(upper_limits.size)
+    for part in np.array_split(np.arange(upper_limits.size), 1 + upper_limits.size // 20_000):  # limits the memory use
         value[part] = np.logaddexp(cumulative[index[part]], panel(edges[index[part]], inside[part]))
-    return np.where(ends < start, cumulative[0] + rate * (ends - start), value)
+    return np.where(upper_limits < start, cumulative[0] + rate * (upper_limits - start), value)
 
 
 @lru_cache(maxsize=256)
 def worst_pattern(length: int, center: float, noise: Noise) -> tuple[float, tuple[float, ...]]:
-    """Largest log-ratio of a pattern's masses over pairs of answers in [0, 1]^length, and the pattern. Calls only, with query noise.
+    """Return the largest log-ratio of a pattern's masses over pairs of answers in [0, 1]^length, and the pattern.
 
-    P(pattern) falls in the answers called below and rises in those called above. In [0, 1] all of them may move by 1 at once, so
-    the supremum has the former at 1 and the latter at 0, all moving to the other end: no search is needed. Only the number of each
-    counts; with a reset, their numbers in each stretch of one threshold.
+    Only for released calls with query noise. P(pattern) decreases in the answers called below and
+    increases in the answers called above. In [0, 1] all answers may move by 1 at once. The supremum
+    is therefore attained with the former at 1 and the latter at 0, all moving to the opposite end,
+    and no search is needed. The ratio depends only on the number of calls of each kind; with a
+    reset, on these numbers for each threshold.
     """
 
     @cache
     def gain(below: int, above: int) -> float:
+        """Return the log-ratio for one threshold, with this many calls below and above."""
         if below + above == 0:
             return 0.0
         marks = (np.arange(below + above) < below).astype(float)
@@ -178,11 +192,11 @@ def worst_pattern(length: int, center: float, noise: Noise) -> tuple[float, tupl
 
     @cache
     def best(left: int, cutoff: int) -> tuple[float, tuple[float, ...]]:
-        """The best of the stretches still to come, for `left` queries and `cutoff` calls above."""
+        """Return the largest log-ratio and its pattern for the last `left` queries and `cutoff` remaining calls above."""
         options = [(gain(left, 0), (BELOW,) * left)]
         for below in range(left):
-            rest = best(left - below - 1, cutoff - 1) if cutoff > 1 else (0.0, (NOT_ASKED,) * (left - below - 1))
-            options.append((gain(below, 1) + rest[0], (BELOW,) * below + (ABOVE,) + rest[1]))
+            continuation = best(left - below - 1, cutoff - 1) if cutoff > 1 else (0.0, (NOT_ASKED,) * (left - below - 1))
+            options.append((gain(below, 1) + continuation[0], (BELOW,) * below + (ABOVE,) + continuation[1]))
         return max(options)
 
     if noise.reset:

@@ -1,1 +1,5 @@
-"""The papers' algorithms, printed and repaired, a file each, with kernels, data and a zoo. May import what the textbook may."""
+"""Algorithms of the audited papers, as printed and repaired, one per file.
+
+Compiled kernels, datasets and a zoo belong to them. May import what the textbook mechanisms may
+import.
+"""

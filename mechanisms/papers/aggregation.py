@@ -1,7 +1,7 @@
-"""Mirror averaging of the private estimates of several organisations: the whole distributed protocol.
+"""Mirror averaging of the private estimates of several organizations, as one distributed protocol.
 
-Minami et al., equation (10): beta = sum_m a_m beta_m, a_m = (1/n0) sum_t softmax_m(-(1/tau) sum_{i<=t} (y_i - beta_m.x_i)^2) over
-records that are not protected. Claims MN-04 and MN-05.
+Minami et al., equation (10): beta = sum_m a_m beta_m, a_m = (1/n0) sum_t softmax_m(-(1/tau)
+sum_{i<=t} (y_i - beta_m.x_i)^2), over records that are not protected. Claims MN-04 and MN-05.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ from dpwitness.mechanisms.textbook.categorical import output_rows
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Organisations:
-    """The private records of M organisations. Neighbours replace one record of one organisation.
+    """Dataset with the private records of M organizations; neighbors replace one record of one organization.
 
     Parameters
     ----------
     groups : tuple of LabelledVectors
-        Organisation m's records. All of one dimension.
+        The records of each organization, all of the same dimension.
     """
 
     groups: tuple[LabelledVectors, ...]
@@ -44,24 +44,26 @@ class Organisations:
             if not isinstance(group, LabelledVectors):
                 raise InvalidArgument(f"Organisations: groups must be LabelledVectors, got {type(group).__name__}")
         if len({group.dimension for group in self.groups}) > 1:
-            raise InvalidArgument(f"Organisations: groups must have one dimension, got {[group.dimension for group in self.groups]}")
+            raise InvalidArgument(
+                f"Organisations: groups must all have the same dimension, got {[group.dimension for group in self.groups]}"
+            )
 
     @property
     def dimension(self) -> int:
-        """p."""
+        """Return the dimension p."""
         return self.groups[0].dimension
 
     @property
     def sizes(self) -> list[int]:
-        """How many records each organisation has: public."""
+        """Return the public number of records of each organization."""
         return [group.n for group in self.groups]
 
     def records(self) -> list[Any]:
-        """Every stored record with its organisation's number."""
+        """Return every stored record with the index of its organization."""
         return [(m, *record) for m, group in enumerate(self.groups) for record in group.records()]
 
     def counts(self) -> Counter[tuple[int, Any]]:
-        """How often each record occurs in each organisation, for the neighbour check."""
+        """Return the multiplicity of each record in each organization, for the neighbor check."""
         return Counter({(m, key): count for m, group in enumerate(self.groups) for key, count in group.counts().items()})
 
     def __eq__(self, other: object) -> bool:
@@ -73,29 +75,37 @@ class Organisations:
 @one_law
 @dataclass(frozen=True, slots=True, eq=False)
 class MirrorAveraging:
-    """Each organisation releases a private ridge estimate; the centre averages them by their fit to its own, unprotected records.
+    """Mirror averaging of private ridge estimates.
+
+    Each organization releases a private ridge estimate. The center averages the estimates by their
+    fit to its own, unprotected records.
 
     Parameters
     ----------
     ridge : PrivateRidge
-        What every organisation runs on its n_m records (the same n_m for all).
+        Mechanism that every organization runs on its n_m records (the same n_m for all).
     organisations : int
         M.
     public_x, public_y : (n0, p) and (n0,) arrays
-        D^0, in the order of the sum. No privacy is claimed for it, hence it is a parameter and not part of the dataset.
+        D^0, in the order of the sum. No privacy is claimed for D^0, so that it is a parameter and
+        not part of the dataset.
     temperature : float
-        tau. The paper's oracle inequality asks for tau >= 2 sigma^2 + 8 B^2.
+        tau. The oracle inequality of the paper requires tau >= 2 sigma^2 + 8 B^2.
     index : {"t", "t-1"}
-        The weights of step t use records i <= t as printed, or i <= t-1 as in the mirror averaging that the paper cites.
+        The weights of step t use records i <= t, as printed, or i <= t-1, as in the mirror
+        averaging that the paper cites.
     clip : bool
-        Project each estimate onto Theta before weighing and averaging. Without it the closed form (8) may leave Theta, where the
-        oracle inequality of index "t-1" fails (MN-05).
+        If true, each estimate is projected onto Theta before it is weighted and averaged. Otherwise
+        the closed form (8) may leave Theta, where the oracle inequality of index "t-1" fails
+        (MN-05).
     release : {"aggregate", "full"}
-        The aggregate alone (p numbers), or all M estimates followed by it ((M + 1) p numbers).
+        The aggregate alone (p numbers), or all M estimates followed by the aggregate ((M + 1) p
+        numbers).
 
     Notes
     -----
-    There is no `domain`: the pair search does not cover grouped records. Use `worst_pair` or pairs of `Organisations`.
+    There is no `domain`, since the pair search does not cover grouped records. Use `worst_pair` or
+    pairs of `Organisations`.
     """
 
     ridge: PrivateRidge
@@ -120,45 +130,55 @@ class MirrorAveraging:
 
     @property
     def claim(self) -> PureDP:
-        """epsilon for every private record: each lies with one organisation, and the rest is post-processing."""
+        """Return the claim of the ridge mechanism: epsilon-DP for every private record.
+
+        Each record belongs to one organization, and the rest of the protocol is post-processing.
+        """
         return self.ridge.claim
 
     @property
     def truth(self) -> Truth | None:
-        """That of the ridge estimates when these are released; of the aggregate only an upper bound is known, the repaired ridge's."""
+        """Return the true privacy loss of the ridge estimates, or None if it is unknown for this release.
+
+        For the aggregate alone only an upper bound is known, that of the repaired ridge.
+        """
         return self.ridge.truth if self.release == "full" or self.ridge.form == "repaired" else None
 
     def worst_pair(self, where: Literal["tail", "bulk"] = "tail") -> Pair:
-        """The ridge's worst pair in organisation 0; every other organisation holds the common records of that pair."""
+        """Return the worst pair of the ridge mechanism in organization 0.
+
+        All other organizations hold the common records of that pair.
+        """
         inner = self.ridge.worst_pair(where)
         filler = LabelledVectors(inner.d0.x[-1:], inner.d0.y[-1:], [self.ridge.records])
         rest = (filler,) * (self.organisations - 1)
         return Pair(Organisations((inner.d0, *rest)), Organisations((inner.d1, *rest)), "replace-one", f"{inner.why}; organisation 0")
 
     def sample(self, dataset: Organisations, size: int, rng: np.random.Generator) -> FloatArray:
-        """(size, p) aggregates, or (size, (M + 1) p) with the estimates before them."""
-        groups = self._checked(dataset)
+        """Return aggregates, (size, p), or the estimates followed by their aggregate, (size, (M + 1) p)."""
+        groups = self._validated_groups(dataset)
         estimates = np.concatenate([self.ridge.sample(group, size, rng) for group in groups], axis=1)
         return self.aggregate(estimates) if self.release == "aggregate" else np.hstack([estimates, self.aggregate(estimates)])
 
     def aggregate(self, estimates: FloatArray) -> FloatArray:
-        """Equation (10) on each row of M estimates, (size, M p) to (size, p)."""
-        inside = self._inside(estimates)
-        shares = self._shares(inside)
-        return np.asarray(np.einsum("im,imp->ip", shares, inside.reshape(*shares.shape, -1)))
+        """Return equation (10) for each row of M estimates; (size, M p) becomes (size, p)."""
+        projected = self._projected(estimates)
+        shares = self._shares(projected)
+        return np.asarray(np.einsum("im,imp->ip", shares, projected.reshape(*shares.shape, -1)))
 
     def weights(self, estimates: FloatArray) -> FloatArray:
-        """a_1, ..., a_M of each row of M estimates."""
-        return self._shares(self._inside(estimates))
+        """Return the weights a_1, ..., a_M for each row of M estimates."""
+        return self._shares(self._projected(estimates))
 
     @offered_when(lambda self: self.ridge.grid == 0 and (self.release == "full" or (self.organisations == 1 and not self.clip)))
     def log_density(self, outputs: FloatArray, dataset: Organisations) -> FloatArray:
-        """Exact for ``release="full"``: the estimates are independent, and the aggregate is a function of them.
+        """Return the exact log-density of each row for ``release="full"``.
 
-        Rows whose aggregate is not that function have minus infinity. The aggregate alone has a density in closed form only
-        where it is one organisation's unclipped estimate (M = 1); otherwise there is no such method.
+        The estimates are independent and determine the aggregate. Rows with an inconsistent
+        aggregate have minus infinity. The aggregate alone has a closed-form density only if it is
+        the unclipped estimate of one organization (M = 1). Otherwise the method does not exist.
         """
-        groups = self._checked(dataset)
+        groups = self._validated_groups(dataset)
         p = self.ridge.dimension
         if self.release == "aggregate":
             return self.ridge.log_density(outputs, groups[0])
@@ -169,11 +189,11 @@ class MirrorAveraging:
         return np.where(consistent, total, -np.inf)
 
     def factors(self, d0: Organisations, d1: Organisations) -> list[tuple[PrivateRidge, LabelledVectors, LabelledVectors]]:
-        """The M independent estimates, of which the aggregate is a function."""
-        return [(self.ridge, a, b) for a, b in zip(self._checked(d0), self._checked(d1), strict=True)]
+        """Return the M independent estimates, which determine the aggregate."""
+        return [(self.ridge, a, b) for a, b in zip(self._validated_groups(d0), self._validated_groups(d1), strict=True)]
 
-    def _inside(self, estimates: FloatArray) -> FloatArray:
-        """The estimates as they are weighed: projected onto Theta where `clip` asks for it."""
+    def _projected(self, estimates: FloatArray) -> FloatArray:
+        """Return the estimates, projected onto Theta if `clip` is true."""
         rows = output_rows(estimates, self.organisations * self.ridge.dimension, "MirrorAveraging")
         if not self.clip:
             return rows
@@ -181,10 +201,12 @@ class MirrorAveraging:
         norms = np.linalg.norm(parts, axis=2, keepdims=True)
         return np.ascontiguousarray((parts * (self.ridge.radius / np.maximum(norms, self.ridge.radius))).reshape(rows.shape))
 
-    def _shares(self, inside: FloatArray) -> FloatArray:
-        return _weights(inside, self.organisations, self.public_x, self.public_y, self.temperature, self.index == "t")
+    def _shares(self, projected: FloatArray) -> FloatArray:
+        """Return the averaging weights for each row of estimates."""
+        return _weights(projected, self.organisations, self.public_x, self.public_y, self.temperature, self.index == "t")
 
-    def _checked(self, dataset: Organisations) -> tuple[LabelledVectors, ...]:
+    def _validated_groups(self, dataset: Organisations) -> tuple[LabelledVectors, ...]:
+        """Return the groups of the dataset after validation."""
         if not isinstance(dataset, Organisations):
             raise InvalidArgument(f"MirrorAveraging: dataset must be Organisations, got {type(dataset).__name__}")
         if len(dataset.groups) != self.organisations:
@@ -194,7 +216,7 @@ class MirrorAveraging:
 
 @jit
 def _weights(rows: FloatArray, organisations: int, x: FloatArray, y: FloatArray, temperature: float, inclusive: bool) -> FloatArray:
-    """(size, M) averages over t of the softmax weights of the cumulated squared errors."""
+    """Return, for each row, the averages over t of the softmax weights of the cumulated squared errors: (size, M)."""
     size, (rounds, p) = rows.shape[0], x.shape
     out = np.zeros((size, organisations))
     errors, share = np.empty(organisations), np.empty(organisations)
@@ -217,9 +239,10 @@ def _weights(rows: FloatArray, organisations: int, x: FloatArray, y: FloatArray,
 
 @jit
 def _add_softmax(errors: FloatArray, temperature: float, share: FloatArray, total: FloatArray) -> None:
-    least, mass = errors.min(), 0.0
+    """Add the softmax of -errors / temperature to `total`."""
+    smallest, mass = errors.min(), 0.0
     for m in range(errors.size):
-        share[m] = np.exp((least - errors[m]) / temperature)
+        share[m] = np.exp((smallest - errors[m]) / temperature)
         mass += share[m]
     for m in range(errors.size):
         total[m] += share[m] / mass

@@ -1,6 +1,7 @@
-"""Objective perturbation of any convex problem F(w) = G(w) + sum_i l(w; x_i, y_i): release argmin F(w) + <b, w>.
+"""Objective perturbation of any convex problem F(w) = G(w) + sum_i l(w; x_i, y_i).
 
-Chaudhuri and Monteleoni (2008), Theorem 3. G and l are the user's; losses of `losses` with G = weight |w|^2 / 2 run in compiled kernels.
+Releases argmin F(w) + <b, w>. Chaudhuri and Monteleoni (2008), Theorem 3. The user supplies G and
+l. The losses of `losses` with G = weight |w|^2 / 2 run in compiled kernels.
 """
 
 from __future__ import annotations
@@ -31,31 +32,34 @@ from dpwitness.mechanisms.terms.validation import InvalidArgument, require, show
 
 @runtime_checkable
 class StronglyConvex(Protocol):
-    """The paper's G, at many points at once."""
+    """Protocol of the strongly convex penalty G of the paper, evaluated at many points at once."""
 
     strong_convexity: float
 
     def gradient(self, w: FloatArray, /) -> FloatArray:
-        """Gradients at the rows of w: (size, d)."""
+        """Return the gradients at the rows of w: (size, d)."""
 
     def hessian(self, w: FloatArray, /) -> FloatArray:
-        """Hessians at the rows of w: (size, d, d)."""
+        """Return the Hessians at the rows of w: (size, d, d)."""
 
 
 @runtime_checkable
 class RecordLoss(Protocol):
-    """The paper's l, of one record (x, y), at many points at once. Convex and twice differentiable in w, of gradient norm at most kappa."""
+    """Protocol of the loss l of one record (x, y), evaluated at many points at once.
+
+    The loss must be convex and twice differentiable in w, with gradient norm at most kappa.
+    """
 
     def gradient(self, w: FloatArray, x: FloatArray, y: float, /) -> FloatArray:
-        """Gradients at the rows of w: (size, d)."""
+        """Return the gradients at the rows of w: (size, d)."""
 
     def hessian(self, w: FloatArray, x: FloatArray, y: float, /) -> FloatArray:
-        """Hessians at the rows of w: (size, d, d)."""
+        """Return the Hessians at the rows of w: (size, d, d)."""
 
 
 @dataclass(frozen=True, slots=True)
 class QuadraticPenalty:
-    """G(w) = weight |w|^2 / 2."""
+    """The penalty G(w) = weight |w|^2 / 2."""
 
     weight: float
 
@@ -64,7 +68,7 @@ class QuadraticPenalty:
 
     @property
     def strong_convexity(self) -> float:
-        """The weight."""
+        """Return the modulus of strong convexity, which is the weight."""
         return self.weight
 
     def gradient(self, w: FloatArray, /) -> FloatArray:
@@ -77,20 +81,25 @@ class QuadraticPenalty:
 @one_law
 @dataclass(frozen=True, slots=True)
 class ConvexObjectivePerturbation(ObjectiveBalls):
-    """Theorem 3: b = B u with u uniform on the sphere and B Laplace of standard deviation 2 kappa/epsilon; release argmin F(w) + <b, w>.
+    """Objective perturbation of a convex problem (Theorem 3).
+
+    The noise is b = B u with u uniform on the sphere and B Laplace of standard deviation 2
+    kappa/epsilon. Releases argmin F(w) + <b, w>.
 
     Parameters
     ----------
     epsilon : float
-        The paper's promise. Positive, finite.
+        Epsilon that the paper claims. Positive, finite.
     kappa : float
-        Bound on |grad_w l|. Positive. For a `Loss` it is checked against the loss and every record; for other losses it is the user's word.
+        Bound on |grad_w l|. Positive. For a `Loss` it is checked for the loss and for every record;
+        for other losses it is trusted.
     loss : Loss or RecordLoss
-        l. A `Loss` of <w, x> and y must be smooth.
+        l. A `Loss`, a function of <w, x> and y, must be smooth.
     penalty : QuadraticPenalty or StronglyConvex
         G, not divided by n.
     noise : {"gamma", "laplace_radius_scale", "laplace_radius_std"}
-        Law of b: the theorem prints the last, in which d >= 2 knows no epsilon (claim CM-07). No law is private without a bound on l''.
+        Law of b. The theorem prints the last one, which is not private at any epsilon in d >= 2
+        (claim CM-07). No law is private without a bound on l''.
     clip, grid, dimension, records
         As for `LogisticOutputPerturbation`.
     """
@@ -123,19 +132,23 @@ class ConvexObjectivePerturbation(ObjectiveBalls):
 
     @property
     def claim(self) -> PureDP:
-        """Theorem 3."""
+        """Return the claim of Theorem 3: epsilon-DP."""
         return PureDP(self.epsilon)
 
     @property
     def domain(self) -> LabelledBall:
-        """Unit ball, one record replaced."""
+        """Return the domain: vectors in the unit ball, neighbors by replacement of one record."""
         linear = isinstance(self.loss, Loss) and self.loss.name == "linear"
-        reach = self.kappa / self.loss.scale if isinstance(self.loss, Loss) and linear else 1.0
-        return LabelledBall(self.dimension, self.records, (-reach, reach))
+        label_range = self.kappa / self.loss.scale if isinstance(self.loss, Loss) and linear else 1.0
+        return LabelledBall(self.dimension, self.records, (-label_range, label_range))
 
     @property
     def truth(self) -> Truth | None:
-        """CM-07: infinite for the printed noise in d >= 2, the shift of b for linear losses, open otherwise."""
+        """Return the true privacy loss (claim CM-07), or None if it is unknown.
+
+        It is infinite for the printed noise in d >= 2, and the loss of a shift of b for linear
+        losses.
+        """
         safe = self.grid > 0
         noise = self._noise(self.dimension)
         if noise.singular:
@@ -145,16 +158,22 @@ class ConvexObjectivePerturbation(ObjectiveBalls):
         return None
 
     def worst_pair(self) -> Pair:
-        """W5, at w = 0: a record of greatest curvature there against one at x = 0; for linear losses, slope +kappa against -kappa."""
-        one, zero = axis(self.dimension), axis(self.dimension, 0.0)
+        """Return the worst known neighboring pair: W5; for linear losses, the pair of slopes +kappa and -kappa.
+
+        In W5 a record with the greatest curvature at w = 0 is replaced by a record at x = 0.
+        """
+        unit_record, zero = axis(self.dimension), axis(self.dimension, 0.0)
         if isinstance(self.loss, Loss) and self.loss.name == "linear":
             top = self.kappa / self.loss.scale
-            return replaced(self.records, (one, top), (one, -top), "slope +kappa against -kappa", label=top)
+            return replaced(self.records, (unit_record, top), (unit_record, -top), "slope +kappa against -kappa", label=top)
         label = 1.0 if isinstance(self.loss, Loss) and self.loss.binary else 0.0
-        return replaced(self.records, (one, label), (zero, label), "W5: Jacobian at w = 0", label=label)
+        return replaced(self.records, (unit_record, label), (zero, label), "W5: Jacobian at w = 0", label=label)
 
     def sample(self, dataset: LabelledVectors, size: int, rng: Generator) -> FloatArray:
-        """Run `size` times: (size, d). Raises ConvergenceError rather than return an inexact row."""
+        """Return `size` independent outputs: (size, d).
+
+        Raises ConvergenceError instead of returning an inexact row.
+        """
         data = self._data(dataset)
         noise = self._noise(data.dimension)
         if isinstance(self.loss, Loss) and isinstance(self.penalty, QuadraticPenalty):
@@ -162,7 +181,10 @@ class ConvexObjectivePerturbation(ObjectiveBalls):
         return _newton(self, data, noise.sample(size, rng))
 
     def log_density(self, outputs: FloatArray, dataset: LabelledVectors) -> FloatArray:
-        """Exact log-density at each row of `outputs`, (size,), where F is twice differentiable. The theorem omits the Jacobian."""
+        """Return the exact log-density at each row of `outputs`, (size,), wherever F is twice differentiable.
+
+        It includes the Jacobian that the theorem omits.
+        """
         data = self._data(dataset)
         noise = self._noise(data.dimension)
         if isinstance(self.loss, Loss) and isinstance(self.penalty, QuadraticPenalty):
@@ -171,15 +193,18 @@ class ConvexObjectivePerturbation(ObjectiveBalls):
         return np.asarray(noise.log_density(-gradient) + np.linalg.slogdet(hessian)[1])
 
     def _risk(self, dataset: LabelledVectors) -> tuple[Problem, SphericalNoise]:
+        """Return the optimization problem and the noise, or raise NotEnclosed for user-defined functions."""
         data = self._data(dataset)
         if not isinstance(self.loss, Loss) or not isinstance(self.penalty, QuadraticPenalty):
-            raise NotEnclosed(f"{type(self).__name__}: balls are for losses by name and quadratic penalties")
+            raise NotEnclosed(f"{type(self).__name__}: balls are available for named losses with quadratic penalties only")
         return Problem.of(data, self.loss, self.penalty.weight), self._noise(data.dimension)
 
     def _noise(self, dimension: int) -> SphericalNoise:
+        """Return the noise law in this dimension."""
         return radial_noise(self.noise, self.epsilon / (2 * self.kappa), dimension)
 
     def _data(self, dataset: LabelledVectors) -> LabelledVectors:
+        """Return the dataset after validation."""
         owner = type(self).__name__
         data = admissible(dataset, owner, radius=1.0, clip=self.clip, binary=isinstance(self.loss, Loss) and self.loss.binary)
         if isinstance(self.loss, Loss):
@@ -197,8 +222,8 @@ class ConvexObjectivePerturbation(ObjectiveBalls):
         return data
 
 
-class _LossOfPrediction:
-    """A `Loss` as a `RecordLoss`, for penalties that are not quadratic."""
+class _PredictionLossAdapter:
+    """Adapter that makes a `Loss` a `RecordLoss`, for penalties that are not quadratic."""
 
     def __init__(self, loss: Loss) -> None:
         self._loss = loss
@@ -211,10 +236,10 @@ class _LossOfPrediction:
 
 
 def _expand(mechanism: ConvexObjectivePerturbation, data: LabelledVectors, w: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Gradients and Hessians of F at the rows of w."""
+    """Return the gradients and Hessians of F at the rows of w."""
     gradient = np.array(mechanism.penalty.gradient(w), dtype=np.float64)
     hessian = np.array(mechanism.penalty.hessian(w), dtype=np.float64)
-    loss = _LossOfPrediction(mechanism.loss) if isinstance(mechanism.loss, Loss) else mechanism.loss
+    loss = _PredictionLossAdapter(mechanism.loss) if isinstance(mechanism.loss, Loss) else mechanism.loss
     for x, y, count in data.records():
         gradient += count * loss.gradient(w, x, y)
         hessian += count * loss.hessian(w, x, y)
@@ -222,7 +247,11 @@ def _expand(mechanism: ConvexObjectivePerturbation, data: LabelledVectors, w: Fl
 
 
 def _newton(mechanism: ConvexObjectivePerturbation, data: LabelledVectors, b: FloatArray) -> FloatArray:
-    """argmin F(w) + <b, w> for each row of b: Newton steps that must lower the gradient's norm, halved until they do."""
+    """Return argmin F(w) + <b, w> for each row of b.
+
+    Each Newton step is halved until it decreases the norm of the gradient. Raises ConvergenceError
+    if some row does not converge.
+    """
     w = np.zeros_like(b)
     gradient, hessian = _expand(mechanism, data, w)
     goal = TOLERANCE * np.linalg.norm(b, axis=1) + 1e-14 * np.linalg.norm(gradient, axis=1)
@@ -239,10 +268,15 @@ def _newton(mechanism: ConvexObjectivePerturbation, data: LabelledVectors, b: Fl
             new_gradient, new_hessian = _expand(mechanism, data, trial)
             new_gradient += b[active]
             new_size = np.linalg.norm(new_gradient, axis=1)
-            good = new_size <= np.maximum((1 - 1e-4 * step) * size[active], goal[active])
-            done = active[good]
-            w[done], gradient[done], hessian[done], size[done] = trial[good], new_gradient[good], new_hessian[good], new_size[good]
-            active, direction, step = active[~good], direction[~good], step[~good] / 2
+            accepted = new_size <= np.maximum((1 - 1e-4 * step) * size[active], goal[active])
+            done = active[accepted]
+            w[done], gradient[done], hessian[done], size[done] = (
+                trial[accepted],
+                new_gradient[accepted],
+                new_hessian[accepted],
+                new_size[accepted],
+            )
+            active, direction, step = active[~accepted], direction[~accepted], step[~accepted] / 2
             if not len(active):
                 break
         else:

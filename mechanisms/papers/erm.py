@@ -1,7 +1,9 @@
-"""What the mechanisms of regularised risk minimisation share: admissible data, the two ways of adding noise, and what is true of them.
+"""Shared parts of the mechanisms of regularized risk minimization.
 
-Output perturbation releases w* + b; objective perturbation releases argmin F(w) + <b, w>. Both densities are exact: the first is a shift of
-the noise's, the second its change of variables b -> w with the Jacobian, which is the Hessian of F.
+These are the validation of data, both ways of adding noise, and known privacy losses. Output
+perturbation releases w* + b; objective perturbation releases argmin F(w) + <b, w>. Both densities
+are exact. The density of output perturbation is a shift of the noise density. The density of
+objective perturbation is the change of variables b -> w, whose Jacobian is the Hessian of F.
 """
 
 from __future__ import annotations
@@ -25,53 +27,68 @@ LOGISTIC = Loss("logistic")
 
 
 def logistic_shift() -> float:
-    """CM-04 in d = 1: sup over W of (sig(W) + max over v in [0, 1] of v sig(-W v))/2, the largest shift in units of 2/(n lambda)."""
+    """Return the largest shift of the logistic minimizer in d = 1, in units of 2/(n lambda) (claim CM-04).
+
+    It is the supremum over W of (sig(W) + max over v in [0, 1] of v sig(-W v))/2.
+    """
     w = np.linspace(0.0, 40.0, 4001)[:, None]
     v = np.linspace(0.0, 1.0, 2001)[None, :]
     return float(0.5 * (1 / (1 + np.exp(-w[:, 0])) + (v / (1 + np.exp(w * v))).max(axis=1)).max())
 
 
 def admissible(dataset: object, owner: str, *, radius: float, clip: bool, binary: bool) -> LabelledVectors:
-    """The dataset, its records scaled into the ball where `clip` asks for it. InvalidArgument names the first record that breaks a rule."""
+    """Return the dataset after validation; if `clip` is true, records outside the ball are scaled onto it.
+
+    Raises InvalidArgument, naming the first record that violates a rule.
+    """
     if not isinstance(dataset, LabelledVectors):
         raise InvalidArgument(f"{owner}: dataset must be LabelledVectors, got {type(dataset).__name__}")
     if binary:
-        wrong = np.flatnonzero(np.abs(dataset.y) != 1.0)
-        if len(wrong):
-            raise InvalidArgument(f"{owner}: y must be -1 or +1, got {float(dataset.y[wrong[0]])!r} in row {int(wrong[0])}")
+        invalid = np.flatnonzero(np.abs(dataset.y) != 1.0)
+        if len(invalid):
+            raise InvalidArgument(f"{owner}: y must be -1 or +1, got {float(dataset.y[invalid[0]])!r} in row {int(invalid[0])}")
     lengths = np.sqrt((dataset.x**2).sum(axis=1))
     outside = np.flatnonzero(lengths > radius * (1 + 1e-12))
     if not len(outside):
         return dataset
     if not clip:
-        found = f"norm {float(lengths[outside[0]])!r} in row {int(outside[0])}"
-        raise InvalidArgument(f"{owner}: x must lie in the ball of radius {radius!r} (clip=True scales records into it), got {found}")
+        description = f"norm {float(lengths[outside[0]])!r} in row {int(outside[0])}"
+        raise InvalidArgument(f"{owner}: x must lie in the ball of radius {radius!r} (clip=True scales records into it), got {description}")
     return LabelledVectors(dataset.x / np.maximum(1.0, lengths / radius)[:, None], dataset.y, dataset.multiplicity)
 
 
 def output_draws(problem: Problem, noise: SphericalNoise, grid: float) -> Draws:
-    """Rows w* + b."""
+    """Return the output law w* + b, rounded to multiples of `grid`."""
     return noise.draws(minimise(problem).w, grid)
 
 
 def output_log_density(problem: Problem, noise: SphericalNoise, outputs: FloatArray, grid: float) -> FloatArray:
-    """Log-density of w* + b: that of the noise at w - w*."""
+    """Return the log-density of w* + b at each output: that of the noise at w - w*."""
     return noise.log_density(unrounded(outputs, problem.dimension, grid) - minimise(problem).w)
 
 
 def sample_objective(problem: Problem, noise: SphericalNoise, size: int, rng: Generator, grid: float) -> FloatArray:
-    """Rows argmin F(w) + <b, w>, solved in the array that the noise was drawn into."""
+    """Return `size` samples of argmin F(w) + <b, w>, one per row, rounded to multiples of `grid`.
+
+    The minimizers overwrite the array that holds the noise.
+    """
     return rounded(minimise_perturbed(problem, noise.sample(size, rng)), grid)
 
 
 def objective_log_density(problem: Problem, noise: SphericalNoise, outputs: FloatArray, grid: float) -> FloatArray:
-    """Log-density of argmin F(w) + <b, w>: that of the noise at b(w) = -grad F(w), plus log det Hess F(w)."""
+    """Return the log-density of argmin F(w) + <b, w> at each output.
+
+    It is that of the noise at b(w) = -grad F(w), plus log det Hess F(w).
+    """
     b, determinant = noise_that_yields(problem, unrounded(outputs, problem.dimension, grid))
     return noise.log_density(b) + determinant
 
 
 def rounded(rows: FloatArray, grid: float) -> FloatArray:
-    """Multiples of `grid`, in place: post-processing, after which the low bits tell no more than the value."""
+    """Round `rows` in place to multiples of `grid` if `grid` is positive, and return `rows`.
+
+    Rounding is post-processing, after which the low bits reveal no more than the rounded values.
+    """
     if grid > 0:
         np.divide(rows, grid, out=rows)
         np.rint(rows, out=rows)
@@ -80,7 +97,11 @@ def rounded(rows: FloatArray, grid: float) -> FloatArray:
 
 
 def unrounded(outputs: FloatArray, dimension: int, grid: float) -> FloatArray:
-    """The outputs as rows of floats; an InvalidArgument where they are not, or where the mechanism rounds and so has no density."""
+    """Return the outputs as a float array of shape (size, dimension).
+
+    Raises InvalidArgument if the shape is wrong, or if the mechanism rounds (`grid` > 0) and so has
+    no density.
+    """
     if grid > 0:
         raise InvalidArgument(f"log_density: grid must be 0, since rounded outputs have no density, got {grid!r}")
     rows = np.asarray(outputs, dtype=np.float64)
@@ -90,35 +111,42 @@ def unrounded(outputs: FloatArray, dimension: int, grid: float) -> FloatArray:
 
 
 def largest_loss(loss: Loss, rate: float, radius: float, ridge: float, lipschitz: float) -> tuple[float, float]:
-    """Supremum of the privacy loss of objective perturbation with Gamma-norm noise (claims CM-06, JT-06), and the r that attains it.
+    """Return the largest privacy loss of objective perturbation with Gamma-norm noise, and the r that attains it.
 
-    sup over r of rate R (|l'(r)| + L) + log(1 + R^2 l''(r) / ridge): the noise terms of the two records add when their gradients oppose,
-    and the determinants differ by one rank-one term. Approached by pairs whose second record is saturated.
+    The supremum is over r of rate R (|l'(r)| + L) + log(1 + R^2 l''(r) / ridge) (claims CM-06,
+    JT-06). The noise terms of the two records add up if their gradients oppose each other, and the
+    determinants differ by one rank-one term. Pairs whose second record is saturated approach the
+    supremum.
     """
-    near = np.concatenate([np.linspace(0.0, 3.0 * loss.width, 30_001), [loss.width]])
-    r = np.concatenate([near, -near, np.geomspace(1e-12, 60.0, 4001), -np.geomspace(1e-12, 60.0, 4001)])
+    grid_near_zero = np.concatenate([np.linspace(0.0, 3.0 * loss.width, 30_001), [loss.width]])
+    r = np.concatenate([grid_near_zero, -grid_near_zero, np.geomspace(1e-12, 60.0, 4001), -np.geomspace(1e-12, 60.0, 4001)])
     y = np.ones_like(r) if loss.binary or loss.name == "linear" else np.zeros_like(r)
 
-    def gain(points: FloatArray, labels: FloatArray) -> FloatArray:
+    def loss_at(points: FloatArray, labels: FloatArray) -> FloatArray:
+        """Return the privacy loss at each r."""
         noise = rate * radius * (np.abs(loss.derivative(points, labels)) + lipschitz)
         return np.asarray(noise + np.log1p(radius**2 * loss.second(points, labels) / ridge))
 
-    best = int(np.argmax(gain(r, y)))
+    best = int(np.argmax(loss_at(r, y)))
     width = 1e-3 * max(1.0, abs(float(r[best])))
-    for _ in range(3):  # the grid brackets the maximum; three finer ones around it leave an error far below rounding
+    for _ in range(3):  # the grid brackets the maximum; three finer grids around it make the error far smaller than rounding
         r = np.append(float(r[best]) + width * np.linspace(-1.0, 1.0, 2001), r[best])
         y = np.full_like(r, y[0])
-        best, width = int(np.argmax(gain(r, y))), width / 500
-    # Saturated records bring no curvature but the whole slope, in the limit.
-    value, limit = float(gain(r, y)[best]), 2.0 * rate * radius * lipschitz
+        best, width = int(np.argmax(loss_at(r, y))), width / 500
+    # In the limit, saturated records have the full slope and no curvature.
+    value, limit = float(loss_at(r, y)[best]), 2.0 * rate * radius * lipschitz
     return (value, float(r[best])) if value >= limit else (limit, math.inf)
 
 
 def gaussian_epsilon(mu: float, delta: float) -> float:
-    """Smallest epsilon at which a Gaussian shift of mu standard deviations is (epsilon, delta)-DP (Balle and Wang 2018)."""
+    """Return the smallest epsilon at which a Gaussian shift of mu standard deviations is (epsilon, delta)-DP.
+
+    Source: Balle and Wang 2018.
+    """
     curve = GDP(mu)
 
     def excess(epsilon: float) -> float:
+        """Return log delta(epsilon) - log delta, which is zero at the answer."""
         return math.log(max(float(curve.delta(epsilon)), 1e-320)) - math.log(delta)
 
     if excess(0.0) <= 0:

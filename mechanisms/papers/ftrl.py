@@ -1,6 +1,8 @@
-"""Private follow the regularised leader: every action is one draw from the entropic leader.
+"""Private follow-the-regularized-leader with entropy regularization.
 
-Jain and Thakurta (2014), equation (10): theta_{t+1} proportional to exp(-sum_{s<=t} x_s / lambda), action a_{t+1} drawn from it.
+Every action is one draw from the entropic leader. Jain and Thakurta (2014), equation (10):
+theta_{t+1} proportional to exp(-sum_{s<=t} x_s / lambda), and action a_{t+1} is drawn from
+theta_{t+1}.
 """
 
 from __future__ import annotations
@@ -28,21 +30,21 @@ from dpwitness.mechanisms.terms.validation import InvalidArgument, require, show
 from dpwitness.mechanisms.textbook.categorical import SoftmaxDraw, draw_index, index_draws, log_softmax, output_rows, sum_of_entries
 
 LambdaRule = Literal["printed", "with_log_p"]
-# adversary(t, actions, record, cost): writes the cost of round t (from 0) from its record and the actions 0..t played so far.
+# adversary(t, actions, record, cost) writes the cost of round t (from 0), given its record and the actions 0..t played so far.
 Adversary = Callable[[int, Any, Any, Any], None]
 
-_MOST_ROWS = 2_000_000
+_MAX_ROWS = 2_000_000
 
 
 @one_law
 @dataclass(frozen=True, slots=True)
 class PrivateFTRL:
-    """Entropic follow the regularised leader over `actions` experts; releases the T actions it plays, numbered from 0.
+    """Entropic follow-the-regularized-leader; releases the T actions, numbered from 0.
 
     Parameters
     ----------
     epsilon, delta : float
-        The paper's promise.
+        Parameters of the claim in the paper.
     bound : float
         R: every entry of every cost lies in [-R, R].
     actions : int
@@ -50,11 +52,13 @@ class PrivateFTRL:
     horizon : int
         T, number of rounds and of released actions.
     lambda_rule : {"printed", "with_log_p"}
-        lambda = R sqrt(8 T log(1/delta)) / epsilon, the condition of the privacy theorem; or with log p under the root, the value
-        that the regret theorem then sets. For p = 2 the second is smaller than the first (claim JT-17).
+        ``printed``: lambda = R sqrt(8 T log(1/delta)) / epsilon, the condition of the privacy
+        theorem. ``with_log_p``: the same with a factor log p under the root, the value that the
+        regret theorem then uses. For p = 2 the second is smaller than the first (claim JT-17).
     adversary : numba-compiled function, optional
-        ``adversary(t, actions, record, cost)`` makes the costs adaptive: it fills `cost` for round t from row t of the dataset
-        and from ``actions[: t + 1]``. Without it the costs are the rows themselves (an oblivious adversary).
+        ``adversary(t, actions, record, cost)`` makes the costs adaptive: it writes the cost of
+        round t into `cost`, given row t of the dataset and ``actions[: t + 1]``. Without an
+        adversary the costs are the rows themselves (an oblivious adversary).
 
     Examples
     --------
@@ -78,7 +82,7 @@ class PrivateFTRL:
 
     @property
     def regularization(self) -> float:
-        """The paper's lambda."""
+        """Return the paper's lambda."""
         factor = math.log(self.actions) if self.lambda_rule == "with_log_p" else 1.0
         return self.bound * math.sqrt(8 * self.horizon * factor * math.log(1 / self.delta)) / self.epsilon
 
@@ -88,7 +92,10 @@ class PrivateFTRL:
 
     @property
     def truth(self) -> Truth | None:
-        """Unknown in closed form: the worst baseline of the common costs is found numerically only (claim JT-16)."""
+        """Return None: the worst baseline of the common costs has no closed form (claim JT-16).
+
+        The worst baseline is found numerically only.
+        """
         return None
 
     @property
@@ -96,34 +103,34 @@ class PrivateFTRL:
         return Costs(self.horizon, self.actions, self.bound)
 
     def worst_pair(self, baseline: float = 0.0) -> Pair:
-        """First cost (-R, R, ..., R) against its negative (W20 for p = 2).
+        """Return the worst known neighboring pair, W20: the first cost is (-R, R, ..., R) or its negative.
 
-        `baseline` is the log-odds of action 0 that the following costs build up and the rest, all zero, hold: negative
-        values are worse at small T.
+        `baseline` is the log-odds of action 0 that the following costs build up; the remaining
+        costs are zero and keep it. Negative values are worse at small T.
         """
         rows = np.zeros((self.horizon, self.actions))
-        rows[:, 0], left = 0.0, -baseline * self.regularization / 2
+        rows[:, 0], remaining = 0.0, -baseline * self.regularization / 2
         for t in range(1, self.horizon):
-            step = float(np.clip(left, -self.bound, self.bound))
+            step = float(np.clip(remaining, -self.bound, self.bound))
             rows[t] = -step
             rows[t, 0] = step
-            left -= step
+            remaining -= step
         first, second = rows.copy(), rows.copy()
         first[0], second[0] = self.bound, -self.bound
         first[0, 0], second[0, 0] = -self.bound, self.bound
         return Pair(LinearCosts(first), LinearCosts(second), "substitution", "W20: the first cost favours one action or all others")
 
     def probabilities(self, dataset: LinearCosts) -> FloatArray:
-        """theta_1, ..., theta_T for oblivious costs: (T, p)."""
-        return np.exp(self._table(dataset))
+        """Return theta_1, ..., theta_T for oblivious costs: (T, p)."""
+        return np.exp(self._log_probabilities(dataset))
 
     @offered_when(lambda self: self.adversary is None)
     def draws(self, dataset: LinearCosts) -> Draws:
-        """How actions are drawn under oblivious costs."""
-        return index_draws(self._table(dataset))
+        """Return the output law under oblivious costs as a compiled kernel."""
+        return index_draws(self._log_probabilities(dataset))
 
     def sample(self, dataset: LinearCosts, size: int, rng: np.random.Generator) -> FloatArray:
-        """(size, T) actions."""
+        """Return `size` independent sequences of actions: (size, T)."""
         if self.adversary is None:
             return self.draws(dataset).sample(size, rng)
         out = np.zeros((size, self.horizon))
@@ -131,64 +138,74 @@ class PrivateFTRL:
         return out
 
     def log_density(self, outputs: FloatArray, dataset: LinearCosts) -> FloatArray:
-        """Exact log-mass: the product of the categorical masses along the row; adaptive costs are replayed from the actions."""
+        """Return the exact log-mass of each row, the sum of the categorical log-masses.
+
+        Adaptive costs are replayed from the actions.
+        """
         rows = output_rows(outputs, self.horizon, "PrivateFTRL")
         if self.adversary is None:
-            return sum_of_entries(self._table(dataset), rows)
+            return sum_of_entries(self._log_probabilities(dataset), rows)
         valid = np.all((rows >= 0) & (rows < self.actions) & (rows == np.floor(rows)), axis=1)
         result = np.full(len(rows), -np.inf)
         result[valid] = self._play(np.ascontiguousarray(rows[valid]), dataset, None)
         return result
 
-    @offered_when(lambda self: self.actions**self.horizon <= _MOST_ROWS)
+    @offered_when(lambda self: self.actions**self.horizon <= _MAX_ROWS)
     def support(self, dataset: LinearCosts) -> FloatArray:
-        """All p^T rows; only for small T is there such a method."""
+        """Return all p^T rows; the method exists only for small T."""
         grid = np.indices((self.actions,) * self.horizon).reshape(self.horizon, -1).T
         return np.ascontiguousarray(grid, dtype=np.float64)
 
     @offered_when(lambda self: self.adversary is None)
     def factors(self, d0: LinearCosts, d1: LinearCosts) -> list[tuple[SoftmaxDraw, FloatArray, FloatArray]]:
-        """The T independent draws of the oblivious game; rounds before the first difference carry equal datasets.
+        """Return the T independent draws of the oblivious game; rounds before the first difference have equal logits.
 
-        Adaptive rounds depend on each other: with an adversary there is no such method.
+        Adaptive rounds depend on each other, so that the method does not exist with an adversary.
         """
         first, second = self._logits(d0), self._logits(d1)
         return [(SoftmaxDraw(self.actions), a, b) for a, b in zip(first, second, strict=True)]
 
     @offered_when(lambda self: self.adversary is None)
     def draws_ball(self, d1: LinearCosts, d0: LinearCosts) -> list[tuple[list[Ball], list[Ball], int]]:
-        """Log-probabilities of the independent draws under D1 and D0, and how often each occurs; equal costs give equal leaders."""
+        """Return the log-probabilities of the independent draws under D1 and D0, each with its number of occurrences.
+
+        Rounds with equal total costs have equal leaders and are merged.
+        """
         known: dict[tuple[Fraction, ...], list[Ball]] = {}
-        sides = [softmax_rounds(self._checked(d), arb(self.regularization), known) for d in (d1, d0)]
-        found: dict[tuple[tuple[Fraction, ...], ...], list[int]] = {}
+        sides = [softmax_rounds(self._validated_costs(d), arb(self.regularization), known) for d in (d1, d0)]
+        rounds_by_totals: dict[tuple[tuple[Fraction, ...], ...], list[int]] = {}
         for t, key in enumerate(zip(*(totals for totals, _ in sides), strict=True)):
-            found.setdefault(key, []).append(t)
-        return [(sides[0][1][rounds[0]], sides[1][1][rounds[0]], len(rounds)) for rounds in found.values()]
+            rounds_by_totals.setdefault(key, []).append(t)
+        return [(sides[0][1][rounds[0]], sides[1][1][rounds[0]], len(rounds)) for rounds in rounds_by_totals.values()]
 
     def log_density_ball(self, boxes: Sequence[Box], dataset: LinearCosts) -> list[Ball]:
-        """Log-mass of the actions in each box, for oblivious costs."""
+        """Return enclosures of the log-mass of the actions in each box, for oblivious costs."""
         if self.adversary is not None:
-            raise NotEnclosed("PrivateFTRL: an adversary's costs are known as floats only")
-        logs = softmax_rounds(self._checked(dataset), arb(self.regularization), {})[1]
+            raise NotEnclosed("PrivateFTRL: no enclosure with an adversary, whose costs are known as floats only")
+        logs = softmax_rounds(self._validated_costs(dataset), arb(self.regularization), {})[1]
         return [sum((pick(row, [[s]])[0] for row, s in zip(logs, box, strict=True)), arb(0)) for box in boxes]
 
     def regret(self, outputs: FloatArray, dataset: LinearCosts) -> FloatArray:
-        """Cost of each row's actions less that of the best fixed action in hindsight, oblivious costs."""
-        costs = self._checked(dataset)
+        """Return the cost of each row's actions minus the cost of the best fixed action in hindsight, for oblivious costs."""
+        costs = self._validated_costs(dataset)
         played = sum_of_entries(costs, output_rows(outputs, self.horizon, "PrivateFTRL"))
         return np.asarray(played - costs.sum(axis=0).min())
 
     def _play(self, outputs: FloatArray, dataset: LinearCosts, rng: np.random.Generator | None) -> FloatArray:
+        """Draw the game into `outputs`, or replay `outputs` if `rng` is None; return the log-mass of each row."""
         generator = np.random.default_rng(0) if rng is None else rng
-        records = self._checked(dataset)
-        logs, bad = _adaptive(outputs, rng is not None, self.adversary, records, self.regularization, self.bound, self.actions, generator)
+        records = self._validated_costs(dataset)
+        logs, bad = _play_adaptive(
+            outputs, rng is not None, self.adversary, records, self.regularization, self.bound, self.actions, generator
+        )
         if bad >= 0:
             raise InvalidArgument(
                 f"PrivateFTRL: adversary must keep costs in [-{self.bound!r}, {self.bound!r}], it left it in round {bad + 1}"
             )
         return np.asarray(logs)
 
-    def _checked(self, dataset: LinearCosts) -> FloatArray:
+    def _validated_costs(self, dataset: LinearCosts) -> FloatArray:
+        """Return the cost matrix of the dataset after validation."""
         if not isinstance(dataset, LinearCosts):
             raise InvalidArgument(f"PrivateFTRL: dataset must be LinearCosts, got {type(dataset).__name__}")
         x = dataset.x
@@ -201,18 +218,23 @@ class PrivateFTRL:
         return x
 
     def _logits(self, dataset: LinearCosts) -> FloatArray:
+        """Return the logits of the leader in each round: (T, p)."""
         totals = np.zeros((self.horizon, self.actions))
-        np.cumsum(self._checked(dataset)[:-1], axis=0, out=totals[1:])
+        np.cumsum(self._validated_costs(dataset)[:-1], axis=0, out=totals[1:])
         return -totals / self.regularization
 
-    def _table(self, dataset: LinearCosts) -> FloatArray:
+    def _log_probabilities(self, dataset: LinearCosts) -> FloatArray:
+        """Return the log-probabilities of the leader in each round: (T, p)."""
         return log_softmax(self._logits(dataset))
 
 
 def softmax_rounds(
     costs: FloatArray, regularization: Ball, known: dict[tuple[Fraction, ...], list[Ball]]
 ) -> tuple[list[tuple[Fraction, ...]], list[list[Ball]]]:
-    """Exact totals before each round, and the log-probabilities of its draw."""
+    """Return the exact total costs before each round, and enclosures of the log-probabilities of its draw.
+
+    `known` caches the log-probabilities by total costs and is updated.
+    """
     totals = [(Fraction(0),) * costs.shape[1]]
     for row in costs[:-1].tolist():
         totals.append(tuple(total + Fraction(x) for total, x in zip(totals[-1], row, strict=True)))
@@ -222,12 +244,15 @@ def softmax_rounds(
     return totals, [known[total] for total in totals]
 
 
-# Not cached on disk: the compiled code is specific to the caller's adversary, which has no stable identity between processes.
+# Not cached on disk: the code depends on the caller's adversary, which has no stable identity across processes.
 @jit_uncached
-def _adaptive(
+def _play_adaptive(
     outputs: FloatArray, draw: bool, adversary: Any, records: FloatArray, lam: float, bound: float, p: int, rng: np.random.Generator
 ) -> tuple[FloatArray, int]:
-    """Play (draw=True, filling `outputs`) or replay the game; log-mass of each row and the round of a cost out of bounds, or -1."""
+    """Play the game into `outputs` (if `draw`), or replay the actions in `outputs`.
+
+    Returns the log-mass of each row, and the first round whose cost is out of bounds, or -1.
+    """
     size, rounds = outputs.shape
     logs = np.zeros(size)
     totals, weights, cost = np.empty(p), np.empty(p), np.empty(p)
@@ -235,15 +260,15 @@ def _adaptive(
     for i in range(size):
         totals[:] = 0.0
         for t in range(rounds):
-            least = totals.min()
+            smallest = totals.min()
             mass = 0.0
             for j in range(p):
-                mass += math.exp((least - totals[j]) / lam)
+                mass += math.exp((smallest - totals[j]) / lam)
                 weights[j] = mass
             if draw:
                 outputs[i, t] = draw_index(weights, rng.random() * mass)
             actions[t] = int(outputs[i, t])
-            logs[i] += (least - totals[actions[t]]) / lam - math.log(mass)
+            logs[i] += (smallest - totals[actions[t]]) / lam - math.log(mass)
             cost[:] = 0.0
             adversary(t, actions, records[t], cost)
             for j in range(p):

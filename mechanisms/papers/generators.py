@@ -1,4 +1,4 @@
-"""Data that the papers' experiments run on: two real sets, and the synthetic distributions as generators.
+"""Datasets of the papers' experiments: two real datasets, and generators of the synthetic distributions.
 
 Chaudhuri and Monteleoni (2008), sections 3.1 and 6; Jain and Thakurta (2014), section 6.
 """
@@ -17,23 +17,27 @@ from dpwitness.mechanisms.terms.validation import InvalidArgument, require_integ
 
 
 class MissingDependency(ImportError):
-    """Something optional is not installed; the message says how to install it."""
+    """Error: an optional dependency is not installed; the message says how to install it."""
 
 
 def pima() -> LabelledVectors:
-    """Pima diabetes, 532 records x 7, +1 = diabetic; columns standardised, then all records scaled so that the longest has norm 1.
+    """Return the Pima diabetes data: 532 records x 7, label +1 = diabetic.
 
-    The scaling looks at the data and is not private, as in the paper's experiments, which are about the learner alone.
+    The columns are standardized, then all records are scaled so that the longest has norm 1. This
+    scaling depends on the data and is not private, as in the experiments of the paper, which
+    concern only the learner.
     """
     with files("dpwitness.mechanisms").joinpath("papers/data/pima.csv").open(encoding="utf-8") as handle:
         rows = list(csv.DictReader(handle))
     columns = [name for name in rows[0] if name != "type"]
     x = np.array([[float(row[name]) for name in columns] for row in rows])
-    return LabelledVectors(_into_ball(x), [1.0 if row["type"] == "Yes" else -1.0 for row in rows])
+    return LabelledVectors(_standardize_and_scale(x), [1.0 if row["type"] == "Yes" else -1.0 for row in rows])
 
 
 def breast_cancer() -> LabelledVectors:
-    """Breast cancer Wisconsin (diagnostic), 569 records x 30, +1 = malignant, scaled as `pima` is. Comes with scikit-learn.
+    """Return the Breast Cancer Wisconsin (diagnostic) data: 569 records x 30, label +1 = malignant.
+
+    The records are scaled as in `pima`. The data come with scikit-learn.
 
     Raises
     ------
@@ -43,16 +47,17 @@ def breast_cancer() -> LabelledVectors:
     try:
         from sklearn.datasets import load_breast_cancer
     except ImportError as error:
-        why = unimportable("sklearn", error, "pip install scikit-learn")
-        raise MissingDependency(f"breast_cancer: the data come with scikit-learn: {why}") from None
+        reason = unimportable("sklearn", error, "pip install scikit-learn")
+        raise MissingDependency(f"breast_cancer: the data come with scikit-learn: {reason}") from None
     x, y = load_breast_cancer(return_X_y=True)
-    return LabelledVectors(_into_ball(x), np.where(y == 0, 1.0, -1.0))
+    return LabelledVectors(_standardize_and_scale(x), np.where(y == 0, 1.0, -1.0))
 
 
 def sphere_with_margin(n: int, dimension: int, margin: float, rng: Generator) -> LabelledVectors:
-    """CM08 section 6: uniform on the unit sphere outside |x_1| < margin, labelled by the sign of x_1.
+    """Return n points uniform on the unit sphere outside |x_1| < margin, labeled by the sign of x_1.
 
-    x_1 is drawn from its own law given |x_1| >= margin (x_1^2 is Beta(1/2, (d-1)/2) on the sphere), so that no draw is thrown away.
+    CM08, section 6. x_1 is drawn from its conditional law given |x_1| >= margin, so that no draw is
+    rejected. On the sphere x_1^2 is Beta(1/2, (d-1)/2).
     """
     from scipy.stats import beta
 
@@ -67,9 +72,10 @@ def sphere_with_margin(n: int, dimension: int, margin: float, rng: Generator) ->
 
 
 def hypercube(n: int, dimension: int, gamma: float, rng: Generator) -> LabelledVectors:
-    """CM08 section 3.1, D_d(gamma): corners of {-1, 1}^d, x_1 times gamma, the others times sqrt((1 - gamma^2)/(d - 1)), label sign(x_1).
+    """Return n records of the distribution D_d(gamma) of CM08 section 3.1.
 
-    Every record has norm 1 (claim CM-10).
+    From a random corner of {-1, 1}^d, x_1 is multiplied by gamma and the other coordinates by
+    sqrt((1 - gamma^2)/(d - 1)). The label is sign(x_1). Every record has norm 1 (claim CM-10).
     """
     count, d = require_integer("n", n), require_integer("dimension", dimension, least=2)
     if not 0 < gamma < 1:
@@ -81,11 +87,16 @@ def hypercube(n: int, dimension: int, gamma: float, rng: Generator) -> LabelledV
 
 
 def padded(dataset: LabelledVectors, extra: int) -> LabelledVectors:
-    """The same records with `extra` zero features, which change no non-private minimiser: JT14's test of dependence on the dimension."""
+    """Return the records with `extra` zero features appended.
+
+    Zero features change no non-private minimizer. JT14 use them to test whether a mechanism depends
+    on the dimension.
+    """
     zeros = np.zeros((len(dataset), int(require_nonnegative("extra", extra))))
     return LabelledVectors(np.column_stack([dataset.x, zeros]), dataset.y, dataset.multiplicity)
 
 
-def _into_ball(x: FloatArray) -> FloatArray:
+def _standardize_and_scale(x: FloatArray) -> FloatArray:
+    """Standardize the columns, then scale all records so that the longest has norm 1."""
     standard = (x - x.mean(axis=0)) / x.std(axis=0)
     return np.asarray(standard / np.sqrt((standard**2).sum(axis=1).max()))

@@ -1,6 +1,7 @@
-"""Generalised linear models with perturbed output and with perturbed objective, at risk bounds free of the dimension.
+"""Generalized linear models with output perturbation and with objective perturbation.
 
-Jain and Thakurta (2014), equations (3) and (4), with the noise that is printed and with the noise and ridge under which the promise holds.
+Their risk bounds do not depend on the dimension. Jain and Thakurta (2014), equations (3) and (4),
+with the printed noise and with the noise and ridge under which the claim holds.
 """
 
 from __future__ import annotations
@@ -38,7 +39,9 @@ from dpwitness.mechanisms.terms.validation import InvalidArgument, require, requ
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _GLM:
-    """The paper's setting: (1/n) sum_i l(<theta, x_i>; y_i) + lambda |theta|^2 / (2n), so that n times it has ridge lambda.
+    """The setting of the paper: minimize (1/n) sum_i l(<theta, x_i>; y_i) + lambda |theta|^2 / (2n).
+
+    Multiplied by n, the objective has ridge lambda.
 
     Parameters
     ----------
@@ -47,7 +50,7 @@ class _GLM:
     epsilon : float
         Positive, finite.
     delta : float
-        For ``gaussian`` in (0, 1); for the others 0.
+        In (0, 1) for ``gaussian`` noise; 0 for other noise.
     lipschitz, radius : float
         L and R: bounds on |l'| and on |x|_2. Positive.
     regularization : float
@@ -55,7 +58,8 @@ class _GLM:
     noise : str
         Law of b.
     clip, grid, dimension, records
-        As for `LogisticOutputPerturbation`, records of norm at most R. The paper calls the dimension p.
+        As for `LogisticOutputPerturbation`, with records of norm at most R. The paper calls the
+        dimension p.
     """
 
     loss: Loss
@@ -71,6 +75,7 @@ class _GLM:
     records: int = 1
 
     def _check(self, noises: tuple[str, ...]) -> None:
+        """Validate the fields; `noises` lists the allowed noise laws."""
         require(self).positive("epsilon", "lipschitz", "radius").one_of("noise", noises).nonnegative("grid").integer("dimension", "records")
         owner = type(self).__name__
         if self.noise == "gaussian":
@@ -79,22 +84,26 @@ class _GLM:
             raise InvalidArgument(f"{owner}: delta must be 0 for {self.noise} noise, got {shown(self.delta)}")
         if not isinstance(self.loss, Loss):
             raise InvalidArgument(f"{owner}: loss must be a Loss, got {type(self.loss).__name__}")
-        # What depends on the labels is checked record by record when there are records.
+        # Bounds that depend on the labels are checked record by record, in `_data`.
         steepest = self.loss.lipschitz(math.inf, 0.0)
         if steepest > self.lipschitz * (1 + 1e-12):
             raise InvalidArgument(f"{owner}: loss must be {self.lipschitz!r}-Lipschitz, got {self.loss.name} with constant {steepest!r}")
 
     @property
     def claim(self) -> ApproxDP:
-        """Theorems 1 and 2 of the paper: (epsilon, delta)-DP with Gaussian noise, epsilon-DP with Gamma noise."""
+        """Return the claim of Theorems 1 and 2: (epsilon, delta)-DP with Gaussian noise, epsilon-DP with Gamma noise."""
         return ApproxDP(self.epsilon, self.delta) if self.noise == "gaussian" else PureDP(self.epsilon)
 
     @property
     def domain(self) -> LabelledBall:
-        """Ball of radius R, one record replaced; labels that reach the loss's steepest parts."""
+        """Return the domain: vectors in the ball of radius R, neighbors by replacement of one record.
+
+        The labels include values at which the loss is steepest.
+        """
         return LabelledBall(self.dimension, self.records, self._labels(), self.radius)
 
     def _labels(self) -> tuple[float, ...]:
+        """Return the labels of the domain."""
         if self.loss.binary:
             return (-1.0, 1.0)
         if self.loss.name == "linear":
@@ -102,6 +111,7 @@ class _GLM:
         return (-10.0, -1.0, 0.0, 1.0, 10.0)
 
     def _data(self, dataset: LabelledVectors) -> LabelledVectors:
+        """Return the dataset after validation."""
         owner = type(self).__name__
         data = admissible(dataset, owner, radius=self.radius, clip=self.clip, binary=self.loss.binary)
         if self.loss.name == "linear":
@@ -114,7 +124,7 @@ class _GLM:
         return data
 
     def _pair(self, first: float, second: float, why: str, flip: bool = False) -> Pair:
-        """R e1 with two responses (or, flipped, against -R e1), filled up to n with x = 0."""
+        """Return the pair of R e1 with two responses (if `flip`, R e1 and -R e1), padded to n records with x = 0."""
         x = axis(self.dimension, self.radius)
         return replaced(self.records, (x, first), (-x if flip else x, second), why, label=self._labels()[-1])
 
@@ -122,11 +132,13 @@ class _GLM:
 @one_law
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GLMOutputPerturbation(OutputBalls, _GLM):
-    """Equation (3): theta_hat + b.
+    """Generalized linear model with output perturbation, theta_hat + b (equation (3)).
 
-    Fields as described for every model above. `noise` is ``gamma``, density proportional to exp(-epsilon lambda |b| / (4 L R));
-    ``laplace_radius``, the same law for |b| with the shape that the paper leaves out read as 1, which is singular in p >= 2 (claim
-    JT-02); or ``gaussian``, N(0, 16 (L R)^2 (log(1/delta) + epsilon) / (lambda epsilon)^2 I). `regularization` must be given.
+    The fields are those of every model in this file. `noise` is ``gamma``, ``laplace_radius`` or
+    ``gaussian``; `regularization` must be given. ``gamma`` has density proportional to exp(-epsilon
+    lambda |b| / (4 L R)). ``laplace_radius`` is the same law for |b| with shape 1, a possible
+    reading of the paper, which omits the shape; it is singular in p >= 2 (claim JT-02).
+    ``gaussian`` is N(0, 16 (L R)^2 (log(1/delta) + epsilon) / (lambda epsilon)^2 I).
     """
 
     def __post_init__(self) -> None:
@@ -135,7 +147,10 @@ class GLMOutputPerturbation(OutputBalls, _GLM):
 
     @property
     def truth(self) -> Truth:
-        """JT-02, JT-03: the sensitivity 2LR/lambda, tight for slopes of both signs, at the noise's rate."""
+        """Return the true privacy loss (claims JT-02, JT-03): the sensitivity 2LR/lambda times the rate of the noise.
+
+        The sensitivity is attained by slopes of both signs.
+        """
         safe = self.grid > 0
         steepest = self.lipschitz if self.loss.name == "linear" else self.loss.lipschitz()
         shift = 2 * steepest * self.radius / self._ridge
@@ -151,34 +166,40 @@ class GLMOutputPerturbation(OutputBalls, _GLM):
         return Truth(shift * noise.rate, "JT-02: rate x largest shift of the minimiser, over all n", safe)
 
     def worst_pair(self) -> Pair:
-        """W14 for the linear loss, W6 for the others: two records whose slopes oppose each other."""
+        """Return the worst known neighboring pair: W14 (linear loss) or W6 (other losses).
+
+        Both consist of two records whose slopes oppose each other.
+        """
         if self.loss.binary:
             return self._pair(1.0, 1.0, "W6: x against -x", flip=True)
-        reach = 10.0 * (1 + self.loss.width + self.lipschitz * self.radius**2 / self._ridge)
-        top = self._labels()[-1] if self.loss.name == "linear" else reach
+        far_label = 10.0 * (1 + self.loss.width + self.lipschitz * self.radius**2 / self._ridge)
+        top = self._labels()[-1] if self.loss.name == "linear" else far_label
         return self._pair(top, -top, "W14: slope +L against -L" if self.loss.name == "linear" else "W6: far responses of both signs")
 
     def draws(self, dataset: LabelledVectors) -> Draws:
-        """How outputs are drawn."""
+        """Return the output law on this dataset as a compiled kernel."""
         return output_draws(*self._risk(dataset), self.grid)
 
     def sample(self, dataset: LabelledVectors, size: int, rng: Generator) -> FloatArray:
-        """Run `size` times: (size, p)."""
+        """Return `size` independent outputs: (size, p)."""
         return self.draws(dataset).sample(size, rng)
 
     def log_density(self, outputs: FloatArray, dataset: LabelledVectors) -> FloatArray:
-        """Exact log-density at each row of `outputs`: (size,)."""
+        """Return the exact log-density at each row of `outputs`: (size,)."""
         return output_log_density(*self._risk(dataset), outputs, self.grid)
 
     def _risk(self, dataset: LabelledVectors) -> tuple[Problem, SphericalNoise]:
+        """Return the optimization problem and the noise for this dataset."""
         data = self._data(dataset)
         return Problem.of(data, self.loss, self._ridge), self._noise(data.dimension)
 
     @property
     def _ridge(self) -> float:
+        """Return lambda; raise InvalidArgument if it is missing."""
         return require_positive("regularization", self.regularization, type(self).__name__)
 
     def _noise(self, dimension: int) -> SphericalNoise:
+        """Return the noise law in this dimension."""
         rate = self.epsilon * self._ridge / (4 * self.lipschitz * self.radius)
         if self.noise == "gaussian":
             return SphericalNoise("gaussian", rate / math.sqrt(math.log(1 / self.delta) + self.epsilon), dimension)
@@ -188,17 +209,20 @@ class GLMOutputPerturbation(OutputBalls, _GLM):
 @one_law
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GLMObjectivePerturbation(ObjectiveBalls, _GLM):
-    """Equation (4): argmin of the regularised risk plus <b, theta>/n.
+    """Generalized linear model with objective perturbation (equation (4)).
 
-    Fields as described for every model above. `noise` is ``gamma``, density proportional to exp(-epsilon |b| / (2 L R)), or ``gaussian``,
-    N(0, 4 (L R)^2 (log(1/delta) + epsilon) / epsilon^2 I). `regularization` defaults to the paper's 2 c_2 R^2 / epsilon with |l''| <=
-    c_2, and must be given for the linear loss, where that is 0.
+    Releases the argmin of the regularized risk plus <b, theta>/n. The other fields are those of
+    every model in this file. `noise` is ``gamma``, density proportional to exp(-epsilon |b| / (2 L
+    R)), or ``gaussian``, N(0, 4 (L R)^2 (log(1/delta) + epsilon) / epsilon^2 I). `regularization`
+    defaults to the paper's 2 c_2 R^2 / epsilon with |l''| <= c_2. It must be given for the linear
+    loss, for which this is 0.
 
     Parameters
     ----------
     repaired : bool
-        Keep the promise: half the rate for ``gamma`` (claim JT-06), (2LR)^2 (8 log(2/delta) + 4 epsilon)/epsilon^2 for ``gaussian``
-        (JT-07), and a ridge below 2 c_2 R^2 / epsilon is an error. As printed neither promise holds.
+        If true, the mechanism satisfies its claim: half the rate for ``gamma`` (claim JT-06),
+        variance (2LR)^2 (8 log(2/delta) + 4 epsilon)/epsilon^2 for ``gaussian`` (JT-07), and a
+        ridge below 2 c_2 R^2 / epsilon is an error. As printed, neither claim holds.
     """
 
     repaired: bool = False
@@ -214,16 +238,20 @@ class GLMObjectivePerturbation(ObjectiveBalls, _GLM):
         if self.regularization is not None:
             require(self).positive("regularization")
             if self.repaired and self.regularization < least * (1 - 1e-12):
-                found = f"got {self.regularization!r}"
+                given = f"got {self.regularization!r}"
                 raise InvalidArgument(
-                    f"{type(self).__name__}: regularization must be at least 2 c_2 R^2/epsilon = {least!r} when repaired, {found}"
+                    f"{type(self).__name__}: regularization must be at least 2 c_2 R^2/epsilon = {least!r} when repaired, {given}"
                 )
         elif least == 0:
             raise InvalidArgument(f"{type(self).__name__}: regularization must be given for the linear loss, got None")
 
     @property
     def truth(self) -> Truth | None:
-        """JT-06 for Gamma noise; for Gaussian noise the linear loss only, where it is a shift (JT-07)."""
+        """Return the true privacy loss, or None if it is unknown.
+
+        Gamma noise: claim JT-06. Gaussian noise: the linear loss only, for which the output is a
+        Gaussian shift (JT-07).
+        """
         safe = self.grid > 0
         noise = self._noise(self.dimension)
         if self.noise == "gaussian":
@@ -235,14 +263,16 @@ class GLMObjectivePerturbation(ObjectiveBalls, _GLM):
             return None
         if self.loss.name == "linear":
             return Truth(2 * self.lipschitz * self.radius * noise.rate, "JT-06: linear loss, no Jacobian", safe)
-        value, _ = largest_loss(self.loss, noise.rate, self.radius, self._ridge, self._steepest)
+        value, _ = largest_loss(self.loss, noise.rate, self.radius, self._ridge, self._largest_slope)
         return Truth(value, "JT-06: sup over r of rate R (|l'(r)| + L) + log(1 + R^2 l''(r)/lambda), over all n and responses", safe)
 
     def worst_pair(self) -> Pair:
-        """W15: at theta = epsilon e1, a response where l' and l'' are both large, against one that pulls the other way.
+        """Return the worst known pair for this loss and noise.
 
-        W16, in Gaussian noise: the response at which that costs the most delta; for the linear loss, slopes of both signs. For the
-        logistic loss W3, a record against x = 0, and in Gamma noise with records enough (some 1e5) W4, two that oppose each other.
+        W15 (Gamma noise): at theta = epsilon e1, a response where l' and l'' are both large, and a
+        response that pulls in the opposite direction. W16 (Gaussian noise): the response that costs
+        the most delta; for the linear loss, slopes of both signs. Logistic loss: W3, a record and x
+        = 0; in Gamma noise with enough records (about 1e5) W4, two records that oppose each other.
         """
         rate = self._noise(self.dimension).rate
         if self.loss.binary:
@@ -256,34 +286,44 @@ class GLMObjectivePerturbation(ObjectiveBalls, _GLM):
             y = far_response(self.loss, 1 / rate, self._ridge, self.epsilon, self.radius)[1]
             far = y - 100 * (self.loss.width + self.radius / (rate * self._ridge))
             return self._pair(y, far, "W16: a far response against slope L")
-        r = abs(largest_loss(self.loss, rate, self.radius, self._ridge, self._steepest)[1])
-        r = min(r, 20.0 * self.loss.width) * (1 - 1e-9)  # off the Huber loss's turning point, on the side that is curved
+        r = abs(largest_loss(self.loss, rate, self.radius, self._ridge, self._largest_slope)[1])
+        r = min(r, 20.0 * self.loss.width) * (1 - 1e-9)  # just inside the curved part of the Huber loss
         u = self.epsilon * self.radius
         return self._pair(u + r, u - 20 * self.loss.width, f"W15: at theta = {self.epsilon:g} e1")
 
     def sample(self, dataset: LabelledVectors, size: int, rng: Generator) -> FloatArray:
-        """Run `size` times: (size, p). Raises ConvergenceError rather than return an inexact row."""
+        """Return `size` independent outputs: (size, p).
+
+        Raises ConvergenceError instead of returning an inexact row.
+        """
         return sample_objective(*self._risk(dataset), size, rng, self.grid)
 
     def log_density(self, outputs: FloatArray, dataset: LabelledVectors) -> FloatArray:
-        """Exact log-density at each row of `outputs`: (size,). For the Huber loss, almost everywhere: its Hessian jumps."""
+        """Return the exact log-density at each row of `outputs`: (size,).
+
+        For the Huber loss the value holds almost everywhere, because its Hessian jumps.
+        """
         return objective_log_density(*self._risk(dataset), outputs, self.grid)
 
     @property
-    def _steepest(self) -> float:
+    def _largest_slope(self) -> float:
+        """Return the largest slope of the loss."""
         return self.lipschitz if self.loss.name == "linear" else self.loss.lipschitz()
 
     def _risk(self, dataset: LabelledVectors) -> tuple[Problem, SphericalNoise]:
+        """Return the optimization problem and the noise for this dataset."""
         data = self._data(dataset)
         return Problem.of(data, self.loss, self._ridge), self._noise(data.dimension)
 
     @property
     def _ridge(self) -> float:
+        """Return lambda, or its default 2 c_2 R^2 / epsilon."""
         if self.regularization is not None:
             return self.regularization
         return 2 * self.loss.smoothness * self.radius**2 / self.epsilon
 
     def _noise(self, dimension: int) -> SphericalNoise:
+        """Return the noise law in this dimension."""
         rate = self.epsilon / (2 * self.lipschitz * self.radius)
         if self.noise == "gamma":
             return SphericalNoise("gamma", rate / 2 if self.repaired else rate, dimension)

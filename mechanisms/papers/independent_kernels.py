@@ -1,7 +1,8 @@
-"""The compiled half of `independent`: drawing the points that tell two predictors apart, and the log-density of transcripts.
+"""The compiled part of `independent`: sampling of points and log-densities of transcripts.
 
-For the linear kernel on the unit ball a point's law depends on t = <z, v>/|v| alone: density proportional to exp(k |t|) (exact form) or
-cosh(k t) (mixture form), times the volume (1 - t^2)^((d-1)/2) of the slice at t.
+The sampled points are points at which two predictors disagree. For the linear kernel on the unit
+ball the law of a point depends on t = <z, v>/|v| only. The density is proportional to exp(k |t|)
+(exact form) or cosh(k t) (mixture form), times the volume (1 - t^2)^((d-1)/2) of the slice at t.
 """
 
 from __future__ import annotations
@@ -23,30 +24,34 @@ _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(80)
 
 @jit
 def _log_partition(k: float, d: int, mixture: bool, nodes: FloatArray, weights: FloatArray) -> float:
-    """Log of the integral of exp(k |t|), or cosh(k t), over the unit ball of dimension d.
+    """Return the log of the integral of exp(k |t|), or cosh(k t), over the unit ball of dimension d.
 
-    With u = 1 - t = U x^2 the integrand is smooth at the pole for every d; beyond U nothing is left in double precision.
+    With u = 1 - t = U x^2 the integrand is smooth at the pole for every d. Beyond U the integrand
+    is negligible in double precision.
     """
-    reach = min(1.0, (60.0 + 4.0 * (d + 1)) / max(k, 1e-300))
+    upper_u = min(1.0, (60.0 + 4.0 * (d + 1)) / max(k, 1e-300))
     total = 0.0
     for i in range(nodes.size):
         x = 0.5 * (nodes[i] + 1.0)
-        u = reach * x * x
+        u = upper_u * x * x
         value = math.exp(-k * u)
         if mixture:
             value = 0.5 * (value + math.exp(-k * (2.0 - u)))
-        total += weights[i] * value * (u * (2.0 - u)) ** (0.5 * (d - 1)) * reach * x
-    # both halves of the ball, and the volume of the (d-1)-dimensional unit ball
+        total += weights[i] * value * (u * (2.0 - u)) ** (0.5 * (d - 1)) * upper_u * x
+    # factors for both halves of the ball and for the volume of the (d-1)-dimensional unit ball
     return k + math.log(2.0 * total) + 0.5 * (d - 1) * math.log(math.pi) - math.lgamma(0.5 * (d + 1))
 
 
 @jit
-def _height(k: float, d: int, mixture: bool, rng: np.random.Generator) -> float:
-    """|t| with density proportional to exp(k t) (1 - t^2)^((d-1)/2) on [0, 1]; for the mixture the same on [-1, 1], t itself."""
+def _draw_height(k: float, d: int, mixture: bool, rng: np.random.Generator) -> float:
+    """Return a draw of |t| with density proportional to exp(k t) (1 - t^2)^((d-1)/2) on [0, 1].
+
+    For the mixture, return a draw of t itself with this density on [-1, 1].
+    """
     shape = 0.5 * (d + 1)
-    most = 2.0 if mixture else 1.0
+    largest = 2.0 if mixture else 1.0
     while True:
-        if k < 2.0:  # from the slice volumes of a uniform point, thinned
+        if k < 2.0:  # rejection sampling: propose t of a uniform point of the ball
             first = rng.standard_normal()
             square = first * first
             for _ in range(d - 1):
@@ -56,21 +61,21 @@ def _height(k: float, d: int, mixture: bool, rng: np.random.Generator) -> float:
             t = t if mixture else abs(t)
             if rng.random() < math.exp(k * (t - 1.0)):
                 return t
-        else:  # 1 - t from a Gamma law, thinned by the other factor of the slice
+        else:  # rejection sampling: propose 1 - t from a Gamma law, accept by the other factor of the slice
             u = rng.standard_gamma(shape) / k
-            if u <= most and rng.random() < (0.5 * (2.0 - u)) ** (0.5 * (d - 1)):
+            if u <= largest and rng.random() < (0.5 * (2.0 - u)) ** (0.5 * (d - 1)):
                 return 1.0 - u
 
 
 @jit
 def _draw_point(v: FloatArray, length: float, kappa: float, radius: float, mixture: bool, z: FloatArray, rng: np.random.Generator) -> None:
-    """Write a point of the ball into z, given the difference v of the weights. Overwrites v by its direction."""
+    """Write a random point of the ball into z, given the difference v of the weights; overwrite v by its direction."""
     d = v.size
     if length > 0.0:
         v /= length
     else:
-        v[0] = 1.0  # all directions are alike
-    t = _height(kappa * length * radius, d, mixture, rng)
+        v[0] = 1.0  # the law is isotropic, so that any direction will do
+    t = _draw_height(kappa * length * radius, d, mixture, rng)
     if rng.random() < 0.5:
         t = -t
     along, square = 0.0, 0.0
@@ -89,7 +94,11 @@ def _draw_point(v: FloatArray, length: float, kappa: float, radius: float, mixtu
 
 @jit
 def _noisy_answer(truth: float, predicted: float, scale: float, sigma: float, rng: np.random.Generator) -> tuple[float, float]:
-    """The public prediction and sign 0 where the noisy gap is within sigma; otherwise a fresh noisy answer and the gap's sign."""
+    """Return an answer and the sign of its correction.
+
+    If the noisy gap is within sigma, these are the public prediction and 0. Otherwise they are a
+    fresh noisy answer and the sign of the gap.
+    """
     gap = truth - predicted + scale * (rng.standard_exponential() - rng.standard_exponential())
     if not abs(gap) > sigma:
         return predicted, 0.0
@@ -110,7 +119,11 @@ def ball_transcripts(
     size: int,
     rng: np.random.Generator,
 ) -> FloatArray:
-    """Rows of (z, answer, sign) blocks (release 0), of answers (1), or of final weights (2), linear kernel."""
+    """Return `size` runs with the linear kernel, one per row.
+
+    A row holds blocks (z, answer, sign) for `release` 0, the answers for 1, or the final weights
+    for 2.
+    """
     d = best.size
     width = rounds * (d + 2) if release == 0 else (rounds if release == 1 else d)
     out = np.empty((size, width))
@@ -138,7 +151,7 @@ def ball_transcripts(
             elif release == 1:
                 out[i, t] = predicted
             elif t == rounds - 1:
-                out[i] = weights  # w_B is formed before alpha_B is known
+                out[i] = weights  # w_B does not include alpha_B
             for j in range(d):
                 weights[j] += eta * sign * z[j]
     return out
@@ -146,7 +159,11 @@ def ball_transcripts(
 
 @jit
 def _answer_log_density(answer: float, sign: float, truth: float, predicted: float, scale: float, sigma: float) -> float:
-    """Bottom: the noisy gap is within sigma, the answer public. Top: it is beyond on one side, and a fresh noisy answer follows."""
+    """Return the log-density of one answer and its sign.
+
+    Bottom (sign 0): the noisy gap is within sigma and the answer is public. Top: the gap lies
+    beyond sigma on one side, and a fresh noisy answer follows.
+    """
     center = truth - predicted
     if sign == 0.0:
         if not abs(answer - predicted) <= 1e-12 * (1.0 + abs(predicted)):
@@ -172,7 +189,7 @@ def ball_log_densities(
     nodes: FloatArray,
     quadrature: FloatArray,
 ) -> FloatArray:
-    """Log-density of full transcripts, linear kernel."""
+    """Return the log-density of each full transcript, for the linear kernel."""
     d = best.size
     out = np.zeros(len(rows))
     weights = np.empty(d)
@@ -203,16 +220,19 @@ def ball_log_densities(
 
 
 @jit
-def _weigh(truths: FloatArray, predictions: FloatArray, kappa: float, sums: FloatArray) -> float:
-    """Write the cumulative sums of exp(kappa (gap - most)) over the net's points; returns the largest gap, `most`."""
-    most = 0.0
+def _cumulative_weights(truths: FloatArray, predictions: FloatArray, kappa: float, sums: FloatArray) -> float:
+    """Write the cumulative sums of exp(kappa (gap - largest gap)) over the net into `sums`.
+
+    Returns the largest gap.
+    """
+    largest = 0.0
     for s in range(truths.size):
-        most = max(most, abs(predictions[s] - truths[s]))
+        largest = max(largest, abs(predictions[s] - truths[s]))
     mass = 0.0
     for s in range(truths.size):
-        mass += math.exp(kappa * (abs(predictions[s] - truths[s]) - most))
+        mass += math.exp(kappa * (abs(predictions[s] - truths[s]) - largest))
         sums[s] = mass
-    return most
+    return largest
 
 
 @jit
@@ -228,14 +248,18 @@ def net_transcripts(
     size: int,
     rng: np.random.Generator,
 ) -> FloatArray:
-    """Rows of (number of the net's point, answer, sign) blocks (release 0), of answers (1), or of final weights at the net's points (2)."""
+    """Return `size` runs over a net, one per row.
+
+    A row holds blocks (index of the point, answer, sign) for `release` 0, the answers for 1, or the
+    final coefficients at the points for 2.
+    """
     points = truths.size
     out = np.zeros((size, 3 * rounds if release == 0 else (rounds if release == 1 else points)))
     predictions, sums = np.empty(points), np.empty(points)
     for i in range(size):
         predictions[:] = 0.0
         for t in range(rounds):
-            _weigh(truths, predictions, kappa, sums)
+            _cumulative_weights(truths, predictions, kappa, sums)
             chosen = draw_index(sums, rng.random() * sums[-1])
             answer, sign = _noisy_answer(truths[chosen], predictions[chosen], scale, sigma, rng)
             if sign != 0.0:
@@ -254,20 +278,20 @@ def net_transcripts(
 def net_log_densities(
     rows: FloatArray, truths: FloatArray, gram: FloatArray, kappa: float, scale: float, sigma: float, eta: float
 ) -> FloatArray:
-    """Log-density of full transcripts over a net."""
+    """Return the log-density of each full transcript over a net."""
     points = truths.size
     out = np.zeros(len(rows))
     predictions, sums = np.empty(points), np.empty(points)
     for i in range(len(rows)):
         predictions[:] = 0.0
         for start in range(0, rows.shape[1], 3):
-            place = rows[i, start]
-            if not (place >= 0.0 and place < points) or place != math.floor(place):
+            point_index = rows[i, start]
+            if not (point_index >= 0.0 and point_index < points) or point_index != math.floor(point_index):
                 out[i] = -np.inf
                 break
-            chosen = int(place)
-            most = _weigh(truths, predictions, kappa, sums)
-            out[i] += kappa * (abs(predictions[chosen] - truths[chosen]) - most) - math.log(sums[-1])
+            chosen = int(point_index)
+            largest = _cumulative_weights(truths, predictions, kappa, sums)
+            out[i] += kappa * (abs(predictions[chosen] - truths[chosen]) - largest) - math.log(sums[-1])
             sign = rows[i, start + 2]
             out[i] += _answer_log_density(rows[i, start + 1], sign, truths[chosen], predictions[chosen], scale, sigma)
             if not math.isfinite(out[i]):

@@ -1,6 +1,7 @@
-"""Private predictions, one test point at a time: only answers that the public state predicts badly change that state.
+"""Private predictions for a stream of test points.
 
-Jain and Thakurta (2013), Algorithm 1 (PINP) and Theorem 9. Claims JK-06 to JK-09.
+The public state changes only when it predicts an answer badly. Jain and Thakurta (2013), Algorithm
+1 (PINP) and Theorem 9. Claims JK-06 to JK-09.
 """
 
 from __future__ import annotations
@@ -25,43 +26,49 @@ from dpwitness.mechanisms.terms.protocol import FloatArray, Truth
 from dpwitness.mechanisms.terms.validation import InvalidArgument, require, shown
 from dpwitness.mechanisms.textbook.categorical import output_rows
 
-_MEMO = 4096  # predictions and values of the kernel that sessions keep
+_CACHE_SIZE = 4096  # number of predictions and kernel values that sessions cache
 
 Constants = Literal["printed", "theorem9", "repaired"]
-# rule(t, points, answers, weights, z): writes test point t (from 0) into z, from what is public: earlier rows of points, answers, weights.
+# rule(t, points, answers, weights, z) writes test point t (from 0) into z.
+# The rule may use public values only: the earlier rows of points, answers and weights.
 Rule = Callable[[int, Any, Any, Any, Any], None]
 
 
 @one_law
 @dataclass(frozen=True, slots=True, eq=False)
 class PrivateInteractivePrediction(LearnerMechanism):
-    """Answers T test points with w*'s predictions; one row is the T answers, NaN from the halt on.
+    """Private interactive prediction (Algorithm 1): answers to T test points with the predictions of w*.
 
-    An answer is either the public prediction p_t, bit for bit (bottom), or a noisy prediction of w* more than sigma away from it
-    (top), after which the public state moves. Which of the two it was can be read off the row: a noisy answer equals p_t with
-    probability zero. The low bits of tops are those of unrounded floating-point noise and leak.
+    One output row is the T answers, NaN from the halt on. An answer is a bottom or a top. A bottom
+    is the public prediction p_t, bit for bit. A top is a noisy prediction of w* that differs from
+    p_t by more than sigma; the public state changes after a top. The row reveals the kind of each
+    answer, since a noisy answer equals p_t with probability zero. The low bits of tops leak, as
+    with all unrounded floating-point noise.
 
     Parameters
     ----------
     learner : KernelLearner
         l, lambda, n, the kernel and its R.
     epsilon, delta : float
-        The paper's promise.
+        Parameters of the claim in the paper.
     beta : float
         Failure probability of the accuracy theorem.
     norm_bound : float
-        C: public bound on |w*|. It sets the number of updates; a dataset with a larger |w*| loses accuracy, not privacy.
+        C: public bound on |w*|, which determines the number of updates. A dataset with a larger
+        |w*| loses accuracy, not privacy.
     test_points : (T, d) array, optional
         z_1, ..., z_T, public and fixed. Give either these or `rule` and `horizon`.
     rule : numba-compiled function, optional
-        ``rule(t, points, answers, weights, z)`` chooses test point t adaptively: it writes into `z`, from the first t rows of
-        `points`, `answers` and `weights` (alpha).
+        ``rule(t, points, answers, weights, z)`` chooses test point t adaptively. It writes the
+        point into `z`, given the first t rows of `points`, `answers` and `weights` (alpha).
     horizon : int, optional
-        T for a rule.
+        T, if a rule is given.
     constants : {"printed", "theorem9", "repaired"}
-        ``printed``: the box, with B a real number below which the update counter must stay. ``theorem9``: epsilon_0 half as large, as
-        the privacy theorem asks (JK-06). ``repaired``: B the smallest number of updates that accuracy needs (JK-08), rounded up
-        before epsilon_0 is computed from it, and refused below 1. The other two warn below 1, where the promise can fail (JK-07).
+        ``printed``: the constants of the box, with B a real number that bounds the update counter.
+        ``theorem9``: epsilon_0 half as large, as the privacy theorem requires (JK-06).
+        ``repaired``: B is the smallest number of updates that accuracy needs (JK-08), rounded up
+        before epsilon_0 is computed from it; B below 1 is an error. For the other two, B below 1
+        gives a warning, since the claim can then fail (JK-07).
     """
 
     beta: float
@@ -91,17 +98,17 @@ class PrivateInteractivePrediction(LearnerMechanism):
         if self._updates() < 1:
             if self.constants == "repaired":
                 raise InvalidArgument(f"{owner}: n lambda epsilon C must allow at least one update, got B = {self._updates():.6g}")
-            text = f"{owner}: B = {self._updates():.6g} is below 1; one update is made all the same, and the promise can fail (JK-07)"
+            text = f"{owner}: B = {self._updates():.6g} is below 1; one update is made anyway, and the claim can fail (JK-07)"
             warnings.warn(text, stacklevel=3)
 
     @property
     def rounds(self) -> int:
-        """T."""
+        """Return the number of test points T."""
         assert self.horizon is not None
         return int(self.horizon)
 
     def _updates(self) -> float:
-        """B before rounding."""
+        """Return B before rounding."""
         it = self.learner
         unit = it.records * it.regularization * self.epsilon / (it.lipschitz * it.radius)
         spread = math.log(2 * self.rounds / self.beta)
@@ -112,12 +119,12 @@ class PrivateInteractivePrediction(LearnerMechanism):
 
     @property
     def updates(self) -> float:
-        """B: the loop runs while the number of updates is below it."""
+        """Return B; the loop runs while the number of updates is below B."""
         return float(math.ceil(self._updates())) if self.constants == "repaired" else self._updates()
 
     @property
     def answer_epsilon(self) -> float:
-        """epsilon_0: one over the scale of the Laplace noise. In units of one over a prediction."""
+        """Return epsilon_0, the inverse scale of the Laplace noise, in units of one over a prediction."""
         it = self.learner
         factor = 400 if self.constants == "theorem9" else 200
         slope = factor * it.lipschitz * it.radius**2 * math.sqrt(self.updates) * math.log(4 / self.delta)
@@ -125,30 +132,33 @@ class PrivateInteractivePrediction(LearnerMechanism):
 
     @property
     def threshold(self) -> float:
-        """sigma."""
+        """Return the threshold sigma."""
         return 4 / self.answer_epsilon * math.log(2 * self.rounds / self.beta)
 
     @property
     def step(self) -> float:
-        """eta."""
+        """Return the step size eta."""
         return self.threshold / (4 * self.learner.radius**2)
 
     @property
     def answer_loss(self) -> float:
-        """e_0 = S epsilon_0: the most that one noisy answer can lose."""
+        """Return e_0 = S epsilon_0, the largest privacy loss of one noisy answer."""
         return self.learner.prediction_sensitivity * self.answer_epsilon
 
     @property
     def truth(self) -> Truth | None:
-        """No formula: the worst adaptive adversary is known by dynamic programming only (JK-07)."""
+        """Return None: the worst adaptive adversary is known by dynamic programming only, not by a formula (JK-07)."""
         return None
 
     def worst_pair(self, surplus: int = 1) -> Pair:
-        """W7/W8: w* moves by its sensitivity along e1. W8: `surplus` so large that the prediction at e1 is beyond the threshold."""
+        """Return the worst known neighboring pair: W7/W8, on which w* moves by its sensitivity along e1.
+
+        For W8, `surplus` is so large that the prediction at e1 lies beyond the threshold.
+        """
         return self.learner.worst_pair(surplus)
 
     def sample(self, dataset: LabelledVectors, size: int, rng: np.random.Generator) -> FloatArray:
-        """(size, T) transcripts."""
+        """Return `size` independent transcripts: (size, T)."""
         predictor = self.learner.fit(dataset)
         if self.test_points is not None:
             gram = self.learner.kernel(self.test_points, self.test_points)
@@ -158,11 +168,12 @@ class PrivateInteractivePrediction(LearnerMechanism):
         return out
 
     def log_density(self, outputs: FloatArray, dataset: LabelledVectors) -> FloatArray:
-        """Exact log-density of each transcript, answer by answer.
+        """Return the exact log-density of each transcript.
 
-        Tops have the Laplace density at the answer, bottoms the probability that the noisy answer lies within sigma of p_t: a
-        density with respect to Lebesgue measure for tops and counting measure at p_t for bottoms, the same for all datasets.
-        Minus infinity for rows that no run gives.
+        A top contributes the Laplace density at the answer. A bottom contributes the probability
+        that the noisy answer lies within sigma of p_t. The reference measure is Lebesgue measure
+        for tops and counting measure at p_t for bottoms, the same for all datasets. The value is
+        minus infinity for rows that no run can produce.
         """
         rows = output_rows(outputs, self.rounds, type(self).__name__)
         predictor = self.learner.fit(dataset)
@@ -173,13 +184,16 @@ class PrivateInteractivePrediction(LearnerMechanism):
 
     @offered_when(lambda self: self.rounds == 1)
     def atoms(self, dataset: LabelledVectors) -> FloatArray:
-        """A bottom in the first round is the public prediction, 0."""
+        """Return the only atom for T = 1: a bottom in the first round is the public prediction, 0."""
         return np.zeros(1)
 
     def tops(self, outputs: FloatArray) -> FloatArray:
-        """1 for a top, 0 for a bottom, NaN after the halt: what everyone sees, without the dataset. Fixed test points only."""
+        """Return 1 for each top, 0 for each bottom, and NaN after the halt.
+
+        The result is public: it is computed without the dataset. Only for fixed test points.
+        """
         if self.test_points is None:
-            raise InvalidArgument(f"{type(self).__name__}: test_points must be fixed to tell tops from bottoms")
+            raise InvalidArgument(f"{type(self).__name__}: test_points must be fixed to distinguish tops from bottoms; a rule is given")
         rows = output_rows(outputs, self.rounds, type(self).__name__)
         gram = self.learner.kernel(self.test_points, self.test_points)
         calls = np.full(rows.shape, np.nan)
@@ -193,9 +207,11 @@ class PrivateInteractivePrediction(LearnerMechanism):
 
     @property
     def _noise(self) -> tuple[float, float, float, float]:
+        """Return (B, noise scale, sigma, eta), as the compiled kernels take them."""
         return self.updates, 1 / self.answer_epsilon, self.threshold, self.step
 
     def _replay(self, rows: FloatArray, centers: FloatArray, coefficients: FloatArray, rng: np.random.Generator | None) -> FloatArray:
+        """Draw transcripts into `rows`, or replay `rows` if `rng` is None; return the log-densities."""
         kernel = self.learner.kernel
         generator = np.random.default_rng(0) if rng is None else rng
         logs, bad = adaptive_transcripts(
@@ -218,29 +234,31 @@ class PrivateInteractivePrediction(LearnerMechanism):
 
 @dataclass
 class PredictionSession:
-    """The same algorithm as a session: a query is a test point, an answer is (whether it is a top, the number), None after the halt.
+    """Algorithm 1 as an interactive session.
 
-    With `interactive` adversaries choose the test points; the laws are those of `PrivateInteractivePrediction` with a rule.
+    A query is a test point. An answer is (whether the answer is a top, the number), or None after
+    the halt. With `interactive`, adversaries choose the test points. The laws are those of
+    `PrivateInteractivePrediction` with a rule.
 
     Parameters
     ----------
     mechanism : PrivateInteractivePrediction
-        Its parameters; its test points or rule are not asked.
+        Source of the parameters; its test points or rule are ignored.
     """
 
     mechanism: PrivateInteractivePrediction
 
     def start(self, dataset: LabelledVectors, rng: np.random.Generator) -> None:
-        """Fit w*, once for each dataset: nothing of it is random."""
+        """Start a run. The fit of w* is cached per dataset, since nothing in it is random."""
         parts = (np.ascontiguousarray(part).tobytes() for part in (dataset.x, dataset.y, dataset.multiplicity))
-        self._known = _known(self.mechanism, *parts)
-        self._rng, self._left, self._state = rng, self._known.updates, list[tuple[bytes, float]]()
+        self._session_cache = _session_cache(self.mechanism, *parts)
+        self._rng, self._left, self._state = rng, self._session_cache.updates, list[tuple[bytes, float]]()
 
     def ask(self, query: Any) -> tuple[bool, float] | None:
-        """Answer one test point."""
+        """Return the answer to one test point, or None after the halt."""
         if self._left == 0:
             return None
-        it, point = self._known, np.asarray(query, dtype=float).tobytes()
+        it, point = self._session_cache, np.asarray(query, dtype=float).tobytes()
         noisy = it.prediction(point) + it.scale * float(self._rng.laplace())
         public = sum(weight * it.kernel(point, other) for other, weight in self._state)
         if abs(noisy - public) <= it.threshold:
@@ -250,50 +268,75 @@ class PredictionSession:
         return True, noisy
 
 
-class _Known:
-    """The algorithm's constants, and what is computed of test points, by their bytes, once: the sessions of a batch ask for the same."""
+class _SessionCache:
+    """Constants of the algorithm and cached predictions and kernel values, keyed by the bytes of the test points.
+
+    Many sessions of a batch ask for the same points.
+    """
 
     def __init__(self, mechanism: PrivateInteractivePrediction, predictor: Predictor) -> None:
         self.updates, self.threshold, self.step = math.ceil(mechanism.updates), mechanism.threshold, mechanism.step
         self.scale = 1 / mechanism.answer_epsilon
         self._learner, self._predictor = mechanism.learner, predictor
-        self._memo: dict[tuple[bytes, ...], float] = {}
+        self._values: dict[tuple[bytes, ...], float] = {}
 
     def prediction(self, point: bytes) -> float:
-        return self._of((point,), lambda: float(self._predictor(self._checked(point))[0]))
+        return self._cached((point,), lambda: float(self._predictor(self._checked(point))[0]))
 
     def kernel(self, point: bytes, other: bytes) -> float:
-        return self._of((point, other), lambda: float(self._predictor.kernel(self._checked(point), self._checked(other))[0, 0]))
+        return self._cached((point, other), lambda: float(self._predictor.kernel(self._checked(point), self._checked(other))[0, 0]))
 
     def _checked(self, point: bytes) -> FloatArray:
         return self._learner.check_points(np.frombuffer(point)[None, :], "PredictionSession", "query")
 
-    def _of(self, key: tuple[bytes, ...], compute: Callable[[], float]) -> float:
-        if key not in self._memo:
-            if len(self._memo) >= _MEMO:
-                self._memo.clear()
-            self._memo[key] = compute()
-        return self._memo[key]
+    def _cached(self, key: tuple[bytes, ...], compute: Callable[[], float]) -> float:
+        """Return the cached value of `key`, computing it on first use."""
+        if key not in self._values:
+            if len(self._values) >= _CACHE_SIZE:
+                self._values.clear()
+            self._values[key] = compute()
+        return self._values[key]
 
 
 @functools.lru_cache(maxsize=8)
-def _known(mechanism: PrivateInteractivePrediction, x: bytes, y: bytes, counts: bytes) -> _Known:
+def _session_cache(mechanism: PrivateInteractivePrediction, x: bytes, y: bytes, counts: bytes) -> _SessionCache:
+    """Return the cached constants and predictor for a dataset given as bytes."""
     rows = np.frombuffer(x).reshape(-1, mechanism.learner.dimension)
-    return _Known(mechanism, mechanism.learner.fit(LabelledVectors(rows, np.frombuffer(y), np.frombuffer(counts, dtype=np.int64))))
+    return _SessionCache(mechanism, mechanism.learner.fit(LabelledVectors(rows, np.frombuffer(y), np.frombuffer(counts, dtype=np.int64))))
 
 
 def hold_gap(weights: tuple[float, float], gap: float) -> Rule:
-    """The adaptive rule of witness W7, for the linear kernel in the plane.
+    """Return the adaptive rule of witness W7, for the linear kernel in the plane.
 
-    It asks for the unit vector z nearest e2 at which the prediction of `weights` exceeds the public prediction by `gap`. With
-    `weights` the minimiser of one dataset and `gap` = sigma every answer is a coin flip there, and a neighbour whose weights are moved
-    along e2 answers S higher every time: bottoms leak, and cost no update (JK-07).
+    The rule asks for the unit vector z nearest e2 at which the prediction of `weights` exceeds the
+    public prediction by `gap`. Let `weights` be the minimizer of one dataset and `gap` = sigma.
+    Every answer is then a coin flip. For a neighboring dataset whose weights are moved along e2,
+    every answer is higher by S. Bottoms leak this difference, and they cost no update (JK-07).
+
+    Parameters
+    ----------
+    weights : (float, float)
+        Minimizer of one dataset.
+    gap : float
+        Difference between the prediction of `weights` and the public prediction that the rule keeps
+        up.
+
+    Returns
+    -------
+    numba-compiled function
+        A `rule` of `PrivateInteractivePrediction`.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If `weights` or `gap` cannot be converted to floats.
     """
     first, second = float(weights[0]), float(weights[1])
     target = float(gap)
 
     @jit_uncached
     def rule(t: int, points: Any, answers: Any, alphas: Any, z: Any) -> None:
+        """Write test point t into z."""
         x, y = first, second
         for i in range(t):
             x -= alphas[i] * points[i, 0]

@@ -1,6 +1,7 @@
-"""The compiled half of `interactive`: sampling and replaying transcripts of threshold answers.
+"""The compiled part of `interactive`: kernels that sample and replay transcripts of threshold answers.
 
-The public prediction p_t is computed by one function for both, so that a bottom is recognised by equality of bits.
+Both kinds of kernel compute the public prediction p_t with the same function, so that a bottom is
+recognized by equality of bits.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from dpwitness.mechanisms.terms.protocol import FloatArray
 
 @jit
 def interval_log_probability(low: float, high: float) -> float:
-    """log P(low <= Laplace(1) <= high), accurate in both tails."""
+    """Return log P(low <= Laplace(1) <= high), accurate in both tails."""
     if low > 0.0:
         return -low - math.log(2.0) + math.log1p(-math.exp(low - high))
     if high < 0.0:
@@ -27,6 +28,7 @@ def interval_log_probability(low: float, high: float) -> float:
 
 @jit
 def _prediction(row: FloatArray, places: Any, alphas: FloatArray, count: int) -> float:
+    """Return the public prediction at one test point, given its row of the Gram matrix and the updates so far."""
     total = 0.0
     for k in range(count):
         total += alphas[k] * row[places[k]]
@@ -37,7 +39,7 @@ def _prediction(row: FloatArray, places: Any, alphas: FloatArray, count: int) ->
 def transcripts(
     truths: FloatArray, gram: FloatArray, updates: float, scale: float, sigma: float, eta: float, size: int, rng: np.random.Generator
 ) -> FloatArray:
-    """(size, T) answers at fixed test points with predictions `truths` of w*."""
+    """Return answers at fixed test points, (size, T); `truths` holds the predictions of w*."""
     rounds = truths.size
     out = np.full((size, rounds), np.nan)
     places = np.empty(rounds, dtype=np.int64)
@@ -64,7 +66,7 @@ def transcripts(
 def transcript_log_densities(
     rows: FloatArray, truths: FloatArray, gram: FloatArray, updates: float, scale: float, sigma: float, eta: float
 ) -> FloatArray:
-    """Log-density of each row of answers at fixed test points."""
+    """Return the log-density of each row of answers at fixed test points."""
     size, rounds = rows.shape
     out = np.zeros(size)
     places = np.empty(rounds, dtype=np.int64)
@@ -91,7 +93,7 @@ def transcript_log_densities(
     return out
 
 
-# Not cached on disk: specific to the caller's rule and kernel, which have no stable identity between processes.
+# Not cached on disk: the code depends on the caller's rule and kernel, which have no stable identity across processes.
 @jit_uncached
 def adaptive_transcripts(
     rows: FloatArray,
@@ -108,7 +110,10 @@ def adaptive_transcripts(
     eta: float,
     rng: np.random.Generator,
 ) -> tuple[FloatArray, int]:
-    """Draw (filling `rows`) or replay transcripts at adaptive test points; log-densities, and the round of a point out of bounds or -1."""
+    """Draw transcripts at adaptive test points into `rows` (if `draw`), or replay the transcripts in `rows`.
+
+    Returns the log-densities, and the round of the first test point that is too long, or -1.
+    """
     size, rounds = rows.shape
     logs = np.zeros(size)
     points = np.zeros((rounds, centers.shape[1]))
@@ -125,14 +130,14 @@ def adaptive_transcripts(
                         logs[i] = -np.inf
                 break
             rule(t, points, answers, weights, points[t])
-            if not _kernel(function, named, points[t], points[t]) <= radius * radius * (1.0 + 1e-9):
+            if not _kernel_value(function, named, points[t], points[t]) <= radius * radius * (1.0 + 1e-9):
                 return logs, t
             truth, predicted = 0.0, 0.0
             for k in range(centers.shape[0]):
-                truth += coefficients[k] * _kernel(function, named, points[t], centers[k])
+                truth += coefficients[k] * _kernel_value(function, named, points[t], centers[k])
             for k in range(t):
                 if weights[k] != 0.0:
-                    predicted += weights[k] * _kernel(function, named, points[t], points[k])
+                    predicted += weights[k] * _kernel_value(function, named, points[t], points[k])
             if draw:
                 answer = truth + scale * (rng.standard_exponential() - rng.standard_exponential())
                 rows[i, t] = answer if abs(answer - predicted) > sigma else predicted
@@ -152,7 +157,8 @@ def adaptive_transcripts(
 
 
 @jit_uncached
-def _kernel(function: Any, named: tuple[int, int, float, float], x: FloatArray, z: FloatArray) -> float:
+def _kernel_value(function: Any, named: tuple[int, int, float, float], x: FloatArray, z: FloatArray) -> float:
+    """Return the kernel value at (x, z), from the user's function or the named kernel."""
     if function is None:
         return kernel_value(named[0], named[1], named[2], named[3], x, z)
     return function(x, z)  # type: ignore[no-any-return]

@@ -1,7 +1,8 @@
-"""The regularised learner whose predictions the interactive mechanisms release, with its sensitivities.
+"""The regularized learner whose predictions the interactive mechanisms release, with its sensitivities.
 
-Jain and Thakurta (2013), equations (2) and (3): w* = argmin (1/n) sum l(<w, phi(x_i)>; y_i) + (lambda/2) |w|^2, and
-|w* - w*'| <= 2 L R/(lambda n) for datasets that differ in one record. Claims JK-01 to JK-04.
+Jain and Thakurta (2013), equations (2) and (3): w* = argmin (1/n) sum l(<w, phi(x_i)>; y_i) +
+(lambda/2) |w|^2. |w* - w*'| <= 2 L R/(lambda n) for datasets that differ in one record. Claims
+JK-01 to JK-04.
 """
 
 from __future__ import annotations
@@ -29,25 +30,28 @@ _LINEAR = Kernel()
 
 @dataclass(frozen=True, slots=True)
 class Predictor:
-    """w* = sum_i coefficients_i phi(centers_i). For the linear kernel one center, w* itself."""
+    """The fitted predictor w* = sum_i coefficients_i phi(centers_i).
+
+    For the linear kernel there is a single center, w* itself.
+    """
 
     kernel: Kernel
     centers: FloatArray
     coefficients: FloatArray
 
     def __call__(self, points: FloatArray) -> FloatArray:
-        """<w*, phi(z)> for each row z."""
+        """Return the prediction <w*, phi(z)> for each row z."""
         return self.kernel(points, self.centers) @ self.coefficients
 
 
 @dataclass(frozen=True, slots=True)
 class KernelLearner:
-    """Regularised empirical risk minimisation on `records` labelled vectors, through a kernel.
+    """Regularized empirical risk minimization with a kernel, on `records` labeled vectors.
 
     Parameters
     ----------
     loss : Loss
-        Lipschitz in the prediction: any but ``squared``.
+        A loss that is Lipschitz in the prediction: any except ``squared``.
     regularization : float
         lambda. Positive.
     dimension, records : int
@@ -55,12 +59,13 @@ class KernelLearner:
     kernel : Kernel
         K(x, z) = <phi(x), phi(z)>.
     bound : float
-        |x|_2 and |z|_2 are at most this, which gives R = sup |phi(x)|.
+        Bound on |x|_2 and |z|_2, which determines R = sup |phi(x)|.
     label_bound : float
-        Largest |y|; labels of the logistic and hinge losses are -1 and 1.
+        Largest |y|. Labels of the logistic and hinge losses are -1 and 1.
     equation : {2, 1}
-        Equation (1) of the paper prints (lambda/2) r(w) with r(w) = |w|^2/2, half the strong convexity that (3) needs: its
-        sensitivity is twice the stated one (JK-02).
+        Equation of the paper that is minimized. Equation (1) prints (lambda/2) r(w) with r(w) =
+        |w|^2/2, half the strong convexity that (3) needs, so that its sensitivity is twice the
+        stated one (JK-02).
 
     Examples
     --------
@@ -86,22 +91,22 @@ class KernelLearner:
 
     @property
     def lipschitz(self) -> float:
-        """L."""
+        """Return the Lipschitz constant L of the loss."""
         return self.loss.lipschitz(math.inf, self.label_bound)
 
     @property
     def radius(self) -> float:
-        """R (R_phi in the paper)."""
+        """Return R, the largest |phi(x)| (R_phi in the paper)."""
         return self.kernel.radius(self.bound)
 
     @property
     def weight_sensitivity(self) -> float:
-        """2 L R/(lambda n), the bound (3) on |w* - w*'|, which the minimiser of (2) keeps."""
+        """Return 2 L R/(lambda n), the bound (3) on |w* - w*'|; it holds for the minimizer of (2)."""
         return 2 * self.lipschitz * self.radius / (self.regularization * self.records)
 
     @property
     def prediction_sensitivity(self) -> float:
-        """S = 2 L R^2/(lambda n): the most that one prediction moves."""
+        """Return S = 2 L R^2/(lambda n), the largest change of one prediction."""
         return self.weight_sensitivity * self.radius
 
     @property
@@ -110,7 +115,10 @@ class KernelLearner:
         return LabelledBall(self.dimension, self.records, labels, self.bound)
 
     def fit(self, dataset: LabelledVectors) -> Predictor:
-        """The exact minimiser. Raises ConvergenceError rather than return an uncertified one."""
+        """Return the exact minimizer as a predictor.
+
+        Raises ConvergenceError instead of returning an uncertified minimizer.
+        """
         check_records(dataset, "KernelLearner", self.records, self.dimension, self.bound, self.label_bound)
         if self.loss.binary and not np.all(np.abs(dataset.y) == 1):
             raise InvalidArgument(f"KernelLearner: dataset must have labels -1 and 1 for {self.loss.name} loss")
@@ -118,14 +126,14 @@ class KernelLearner:
         if self.kernel.name == "linear":
             return Predictor(self.kernel, minimise(Problem.of(dataset, self.loss, ridge)).w[None, :], np.ones(1))
         merged = dataset.merged()
-        found = minimise_kernel(self.kernel.gram(merged.x), merged.y, merged.weights, self.loss, ridge)
-        return Predictor(self.kernel, merged.x, found.coefficients)
+        minimum = minimise_kernel(self.kernel.gram(merged.x), merged.y, merged.weights, self.loss, ridge)
+        return Predictor(self.kernel, merged.x, minimum.coefficients)
 
     def check_points(self, points: object, owner: str, name: str) -> FloatArray:
-        """`points` as a (T, d) array of test points in the ball; an InvalidArgument otherwise."""
+        """Return `points` as a (T, d) array of test points in the ball; raise InvalidArgument if they are not."""
         try:
             rows = np.ascontiguousarray(points, dtype=np.float64)
-        except Exception:  # of any object at all
+        except Exception:  # `points` may be any object, whose conversion may raise anything
             raise InvalidArgument(f"{owner}: {name} must be a (T, d) array of numbers, got {shown(points)}") from None
         if rows.ndim != 2 or len(rows) == 0 or rows.shape[1] != self.dimension:
             raise InvalidArgument(f"{owner}: {name} must have at least one row of length {self.dimension}, got shape {rows.shape}")
@@ -135,23 +143,25 @@ class KernelLearner:
         return rows
 
     def worst_pair(self, surplus: int = 1) -> Pair:
-        """W6: `surplus` records (R e1, largest label) and the rest at the origin, against the same with one label turned over.
+        """Return the worst known neighboring pair: W6, whose datasets differ in the sign of one label.
 
-        With the absolute loss and the linear kernel w* = surplus L R e1/(lambda n) moves by exactly 2 L R/(lambda n) (JK-01) while
-        predictions stay below the label; with the hinge loss, while margins stay below one.
+        `surplus` records are (R e1, largest label), and the rest lie at the origin. With the
+        absolute loss and the linear kernel, w* = surplus L R e1/(lambda n) moves by exactly 2 L
+        R/(lambda n) (JK-01), as long as predictions stay below the label. With the hinge loss the
+        same holds as long as margins stay below one.
         """
         n = self.records
         if not (1 <= surplus <= n):
             raise InvalidArgument(f"KernelLearner.worst_pair: surplus must lie between 1 and {n}, got {surplus!r}")
         label = 1.0 if self.loss.binary else self.label_bound
-        place = axis(self.dimension, self.bound)
+        position = axis(self.dimension, self.bound)
         why = "W6: one label turned over, |w* - w*'| as large as it gets"
-        return replaced(n, (place, label), (place, -label), why, [(place, label, surplus - 1)], label)
+        return replaced(n, (position, label), (position, -label), why, [(position, label, surplus - 1)], label)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LearnerMechanism:
-    """What all mechanisms are told that release predictions of a `KernelLearner`, or weights fitted to them, and promise."""
+    """Base class of the mechanisms that release predictions of a `KernelLearner` or weights fitted to them."""
 
     learner: KernelLearner
     epsilon: float

@@ -1,6 +1,7 @@
-"""Logistic regression with perturbed output and with perturbed objective.
+"""Logistic regression with output perturbation and with objective perturbation.
 
-Chaudhuri and Monteleoni (2008), Algorithms 1 and 2, with the noise that is printed, in its two readings, and the noise that is meant.
+Chaudhuri and Monteleoni (2008), Algorithms 1 and 2, with the printed noise in its two readings and
+with the noise that the proofs need.
 """
 
 from __future__ import annotations
@@ -38,7 +39,11 @@ NOISES = ("gamma", "laplace_radius_scale", "laplace_radius_std")
 
 
 def radial_noise(noise: str, rate: float, dimension: int) -> SphericalNoise:
-    """The noise of CM08 where 1/rate is the number that the paper prints: a scale or, as it says, a Laplace law's standard deviation."""
+    """Return the noise law of Chaudhuri and Monteleoni (2008) for the printed parameter 1/rate.
+
+    The printed number is read as a scale or, as the paper says, as the standard deviation of a
+    Laplace law.
+    """
     if noise == "gamma":
         return SphericalNoise("gamma", rate, dimension)
     return SphericalNoise("laplace_radius", rate * (math.sqrt(2.0) if noise == "laplace_radius_std" else 1.0), dimension)
@@ -46,7 +51,7 @@ def radial_noise(noise: str, rate: float, dimension: int) -> SphericalNoise:
 
 @dataclass(frozen=True, slots=True)
 class _Logistic:
-    """Fields and domain of both algorithms."""
+    """Shared fields, claim and domain of both logistic regression mechanisms."""
 
     epsilon: float
     regularization: float
@@ -61,41 +66,51 @@ class _Logistic:
 
     @property
     def claim(self) -> PureDP:
-        """Theorems 1 and 2."""
+        """Return the claim of Theorems 1 and 2: epsilon-DP."""
         return PureDP(self.epsilon)
 
     @property
     def domain(self) -> LabelledBall:
-        """Unit ball, labels -1 and +1, one record replaced."""
+        """Return the domain: vectors in the unit ball with labels -1 and +1, neighbors by replacement of one record."""
         return LabelledBall(self.dimension, self.records)
 
 
 @one_law
 @dataclass(frozen=True, slots=True)
 class LogisticOutputPerturbation(OutputBalls, _Logistic):
-    """Algorithm 1 (sensitivity method): the minimiser of lambda/2 |w|^2 + mean_i log(1 + exp(-y_i w.x_i)), plus noise.
+    """Logistic regression with output perturbation (Algorithm 1, sensitivity method).
+
+    Releases the minimizer of lambda/2 |w|^2 + mean_i log(1 + exp(-y_i w.x_i)), plus noise.
 
     Parameters
     ----------
     epsilon : float
-        The paper's promise (Theorem 1). Positive, finite.
+        Epsilon that the paper claims (Theorem 1). Positive, finite.
     regularization : float
         lambda. Positive.
     noise : {"gamma", "laplace_radius_scale", "laplace_radius_std"}
-        Law of the noise's length. The paper prints a Laplace length of standard deviation 2/(n epsilon lambda), whose density is
-        unbounded at the minimiser in d >= 2 (claim CM-05); read as a scale it still is. ``gamma`` is the law of density proportional to
-        exp(-n epsilon lambda |b|/2).
+        Law of the length of the noise. The paper prints a Laplace length of standard deviation 2/(n
+        epsilon lambda), whose density is unbounded at the minimizer in d >= 2 (claim CM-05). The
+        same holds if the printed number is read as a scale. ``gamma`` is the law with density
+        proportional to exp(-n epsilon lambda |b|/2).
     clip : bool
-        Scale records of norm above 1 to norm 1, as part of the mechanism, instead of refusing them.
+        If true, the mechanism scales records of norm above 1 to norm 1; otherwise such records are
+        refused.
     grid : float
-        Round outputs to multiples of this; 0 for none. Unrounded, the low bits of the output betray the minimiser.
+        Outputs are rounded to multiples of this number; 0 for no rounding. Without rounding, the
+        low bits of the output reveal the minimizer.
     dimension, records : int
-        d and n of the domain that `domain`, `worst_pair` and `truth` speak of. The mechanism itself runs on any.
+        d and n for `domain`, `worst_pair` and `truth`. The mechanism itself runs on datasets of any
+        size.
     """
 
     @property
     def truth(self) -> Truth:
-        """CM-05: infinite for the printed noise in d >= 2; elsewhere rate x largest shift of the minimiser, over n and lambda."""
+        """Return the true privacy loss (claim CM-05).
+
+        It is infinite for the printed noise in d >= 2; otherwise it is the rate times the largest
+        shift of the minimizer over all n and lambda.
+        """
         safe = self.grid > 0
         noise = radial_noise(self.noise, 1.0, self.dimension)
         if noise.singular:
@@ -105,34 +120,40 @@ class LogisticOutputPerturbation(OutputBalls, _Logistic):
         return Truth(noise.rate * logistic_shift() * self.epsilon, "CM-04 in d = 1: supremum over n, lambda of the shift", safe)
 
     def worst_pair(self) -> Pair:
-        """W2: common records hold the minimiser at (W, 0), where a changed record's slope is nearly 1 both ways. W1 if n is too small."""
-        # K copies of (t, 0), t = 1.278/W, balance n lambda W: K = 3.59 n lambda W^2, as large a W as n - 1 records allow.
+        """Return the worst known neighboring pair: W2, or W1 if d = 1 or n is too small.
+
+        In W2 common records fix the minimizer at (W, 0), where the replaced record has a slope of
+        nearly 1 in both directions.
+        """
+        # K copies of (t, 0) with t = 1.278/W balance the ridge term n lambda W: K = 3.59 n lambda W^2.
+        # W is as large as n - 1 records allow.
         n_lambda = self.records * self.regularization
-        reach = math.sqrt((self.records - 1) / (3.6 * n_lambda)) if self.records > 1 else 0.0
-        if self.dimension == 1 or reach < 2.0:
+        position = math.sqrt((self.records - 1) / (3.6 * n_lambda)) if self.records > 1 else 0.0
+        if self.dimension == 1 or position < 2.0:
             return replaced(self.records, (axis(self.dimension), 1.0), (-axis(self.dimension), 1.0), "W1: e1 against -e1")
-        margins = np.linspace(0.0, reach, 4001)
-        k = float(margins[np.argmax(np.sqrt(1 - (margins / reach) ** 2) / (1 + np.exp(-margins)))])
-        t = 1.278 / reach
-        copies = min(self.records - 1, max(1, round(n_lambda * reach * (1 + math.exp(1.278)) / t)))
-        first, second = axis(self.dimension, -k / reach), axis(self.dimension, -k / reach)
-        first[1], second[1] = math.sqrt(1 - (k / reach) ** 2), -math.sqrt(1 - (k / reach) ** 2)
+        margins = np.linspace(0.0, position, 4001)
+        k = float(margins[np.argmax(np.sqrt(1 - (margins / position) ** 2) / (1 + np.exp(-margins)))])
+        t = 1.278 / position
+        copies = min(self.records - 1, max(1, round(n_lambda * position * (1 + math.exp(1.278)) / t)))
+        first, second = axis(self.dimension, -k / position), axis(self.dimension, -k / position)
+        first[1], second[1] = math.sqrt(1 - (k / position) ** 2), -math.sqrt(1 - (k / position) ** 2)
         return replaced(self.records, (first, 1.0), (second, 1.0), "W2", [(axis(self.dimension, t), 1.0, copies)])
 
     def draws(self, dataset: LabelledVectors) -> Draws:
-        """How outputs are drawn."""
+        """Return the output law on this dataset as a compiled kernel."""
         return output_draws(*self._risk(dataset), self.grid)
 
     def sample(self, dataset: LabelledVectors, size: int, rng: Generator) -> FloatArray:
-        """Run `size` times: (size, d)."""
+        """Return `size` independent outputs: (size, d)."""
         return self.draws(dataset).sample(size, rng)
 
     def log_density(self, outputs: FloatArray, dataset: LabelledVectors) -> FloatArray:
-        """Exact log-density at each row of `outputs`: (size,)."""
+        """Return the exact log-density at each row of `outputs`: (size,)."""
         problem, noise = self._risk(dataset)
         return output_log_density(problem, noise, outputs, self.grid)
 
     def _risk(self, dataset: LabelledVectors) -> tuple[Problem, SphericalNoise]:
+        """Return the optimization problem and the noise for this dataset."""
         data = admissible(dataset, type(self).__name__, radius=1.0, clip=self.clip, binary=True)
         n_lambda = data.n * self.regularization
         return Problem.of(data, LOGISTIC, n_lambda), radial_noise(self.noise, n_lambda * self.epsilon / 2, data.dimension)
@@ -141,21 +162,24 @@ class LogisticOutputPerturbation(OutputBalls, _Logistic):
 @one_law
 @dataclass(frozen=True, slots=True)
 class LogisticObjectivePerturbation(ObjectiveBalls, _Logistic):
-    """Algorithm 2 (new method): argmin_w lambda/2 |w|^2 + b.w/n + mean_i log(1 + exp(-y_i w.x_i)).
+    """Logistic regression with objective perturbation (Algorithm 2, new method).
+
+    Releases argmin_w lambda/2 |w|^2 + b.w/n + mean_i log(1 + exp(-y_i w.x_i)).
 
     Parameters
     ----------
     epsilon : float
-        The paper's promise (Theorem 2). Positive, finite.
+        Epsilon that the paper claims (Theorem 2). Positive, finite.
     regularization : float
         lambda. Positive.
     noise : {"gamma", "laplace_radius_scale", "laplace_radius_std"}
-        Law of |b|. The paper prints a Laplace length of standard deviation 2/epsilon: in d >= 2 no epsilon holds (CM-06). ``gamma`` has
-        density proportional to exp(-epsilon |b|/2): in d >= 2 epsilon holds if and only if n lambda >= 2/epsilon.
+        Law of |b|. The paper prints a Laplace length of standard deviation 2/epsilon, which is not
+        private at any epsilon in d >= 2 (CM-06). ``gamma`` has density proportional to exp(-epsilon
+        |b|/2); in d >= 2 the claim then holds if and only if n lambda >= 2/epsilon.
     corrected : bool
-        Spend part of epsilon on the Jacobian (Chaudhuri, Monteleoni and Sarwate 2011):
-        epsilon' = epsilon - log(1 + 2c/(n lambda) + c^2/(n lambda)^2)
-        with c = 1/4, and where that is not positive, a ridge of c/(n (e^(epsilon/4) - 1)) and epsilon' = epsilon/2.
+        If true, part of epsilon is spent on the Jacobian (Chaudhuri, Monteleoni and Sarwate 2011):
+        epsilon' = epsilon - log(1 + 2c/(n lambda) + c^2/(n lambda)^2) with c = 1/4. If this is not
+        positive, the ridge is c/(n (e^(epsilon/4) - 1)) and epsilon' = epsilon/2.
     clip, grid, dimension, records
         As for `LogisticOutputPerturbation`.
     """
@@ -164,7 +188,11 @@ class LogisticObjectivePerturbation(ObjectiveBalls, _Logistic):
 
     @property
     def truth(self) -> Truth | None:
-        """CM-06: infinite for the printed noise in d >= 2; for ``gamma`` the exact supremum at this n lambda, over n; open in d = 1."""
+        """Return the true privacy loss (claim CM-06), or None in d = 1, where it is unknown.
+
+        It is infinite for the printed noise in d >= 2. For ``gamma`` it is the exact supremum over
+        all n at this n lambda.
+        """
         safe = self.grid > 0
         if radial_noise(self.noise, 1.0, self.dimension).singular:
             return Truth(math.inf, "CM-06: the density is unbounded where b(w) = 0, at the minimiser, which moves", safe)
@@ -175,31 +203,38 @@ class LogisticObjectivePerturbation(ObjectiveBalls, _Logistic):
         return Truth(value, "CM-06: max over s of rate (1 + s) + log(1 + s (1 - s)/(n lambda)), over n at this n lambda", safe)
 
     def worst_pair(self) -> Pair:
-        """W4 or W3, as `opposed_records` has it."""
+        """Return the worst known neighboring pair: W4, or W3 if `opposed_records` has too few records for W4."""
         rate, ridge = self._budget(self.records)
         return opposed_records(self.records, self.dimension, rate, ridge)
 
     def sample(self, dataset: LabelledVectors, size: int, rng: Generator) -> FloatArray:
-        """Run `size` times: (size, d). Raises ConvergenceError rather than return an inexact row."""
+        """Return `size` independent outputs: (size, d).
+
+        Raises ConvergenceError instead of returning an inexact row.
+        """
         problem, noise = self._risk(dataset)
         return sample_objective(problem, noise, size, rng, self.grid)
 
     def log_density(self, outputs: FloatArray, dataset: LabelledVectors) -> FloatArray:
-        """Exact log-density at each row of `outputs`: (size,). Change of variables b -> w, whose Jacobian the paper omits."""
+        """Return the exact log-density at each row of `outputs`: (size,).
+
+        It uses the change of variables b -> w, whose Jacobian the paper omits.
+        """
         problem, noise = self._risk(dataset)
         return objective_log_density(problem, noise, outputs, self.grid)
 
     def _budget(self, n: int) -> tuple[float, float]:
-        """Rate of the noise, and n times the weight of |w|^2/2."""
+        """Return the rate of the noise, and n times the weight of |w|^2/2."""
         n_lambda = n * self.regularization
         if not self.corrected:
             return self.epsilon / 2, n_lambda
-        left = self.epsilon - 2 * math.log1p(0.25 / n_lambda)
-        if left > 0:
-            return left / 2, n_lambda
+        remaining = self.epsilon - 2 * math.log1p(0.25 / n_lambda)
+        if remaining > 0:
+            return remaining / 2, n_lambda
         return self.epsilon / 4, max(n_lambda, 0.25 / math.expm1(self.epsilon / 4))
 
     def _risk(self, dataset: LabelledVectors) -> tuple[Problem, SphericalNoise]:
+        """Return the optimization problem and the noise for this dataset."""
         data = admissible(dataset, type(self).__name__, radius=1.0, clip=self.clip, binary=True)
         rate, ridge = self._budget(data.n)
         return Problem.of(data, LOGISTIC, ridge), radial_noise(self.noise, rate, data.dimension)

@@ -1,7 +1,8 @@
-"""Ridge regression by objective perturbation, as each organisation of a distributed protocol releases it.
+"""Ridge regression by objective perturbation, as released by each organization of a distributed protocol.
 
-Minami et al., equations (7) and (8): beta = (Sigma + (lambda + Lambda/(epsilon n)) I)^-1 (E_n[y x] + b/(2n)), b of density proportional
-to exp(-epsilon |b| / (2 zeta)). Claims MN-01 to MN-03.
+Minami et al., equations (7) and (8): beta = (Sigma + (lambda + Lambda/(epsilon n)) I)^-1 (E_n[y x]
++ b/(2n)), with noise b of density proportional to exp(-epsilon |b| / (2 zeta)). Claims MN-01 to
+MN-03.
 """
 
 from __future__ import annotations
@@ -33,9 +34,10 @@ from dpwitness.mechanisms.textbook.categorical import output_rows
 
 Form = Literal["printed", "repaired"]
 
-# Lambda of the paper: the largest eigenvalue of the Hessian 2 x x^T of (y - beta.x)^2 over the unit ball.
+# Lambda of the paper: the largest eigenvalue, over the unit ball, of the Hessian 2 x x^T of (y - beta.x)^2.
 _CURVATURE = 2.0
-# An output this close to the sphere lies on it: the sampler puts it there to a few roundings, the interior density hardly ever.
+# An output this close to the sphere counts as lying on the sphere. The sampler puts constrained minimizers on the sphere up to
+# a few rounding errors, and an interior output almost never comes so close.
 _ON_SPHERE = 1e-11
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(24)
 
@@ -43,27 +45,30 @@ _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(24)
 @one_law
 @dataclass(frozen=True, slots=True)
 class PrivateRidge(ObjectiveBalls):
-    """Releases one private ridge estimate, a vector of length p.
+    """Private ridge regression by objective perturbation; releases one estimate, a vector of length p.
 
     Parameters
     ----------
     epsilon : float
-        The paper's promise.
+        Epsilon that the paper claims.
     regularization : float
         lambda in (1/n) sum (y_i - beta.x_i)^2 + lambda |beta|^2. Zero is allowed.
     radius : float
         B: the parameter set Theta is the ball of this radius.
     label_bound : float
-        Y: |y| <= Y. The paper assumes bounded y without naming the bound; zeta = 2 (B + Y) bounds the gradient on Theta.
+        Y: |y| <= Y. The paper assumes bounded y without naming the bound. zeta = 2 (B + Y) bounds
+        the gradient on Theta.
     dimension : int
         p. Vectors lie in the unit ball.
     records : int
         n, public.
     form : {"printed", "repaired"}
-        Printed: rate epsilon/(2 zeta) and the closed form (8), which is unconstrained and therefore has no finite epsilon (MN-03).
-        Repaired: rate epsilon/(4 zeta) and the minimum over Theta, which is private at epsilon/2 + log(1 + epsilon/2).
+        Printed: rate epsilon/(2 zeta) and the closed form (8), which is unconstrained and therefore
+        has no finite epsilon (MN-03). Repaired: rate epsilon/(4 zeta) and the minimum over Theta,
+        which is private at epsilon/2 + log(1 + epsilon/2).
     grid : float
-        Released coordinates are rounded to multiples of it; 0 for none. Unrounded floating-point noise leaks in its low bits.
+        Released coordinates are rounded to multiples of this number; 0 for no rounding. The low
+        bits of unrounded floating-point noise leak.
 
     Examples
     --------
@@ -89,12 +94,15 @@ class PrivateRidge(ObjectiveBalls):
 
     @property
     def gradient_bound(self) -> float:
-        """The paper's zeta: |2 (beta.x - y) x| on Theta."""
+        """Return the paper's zeta, the bound on |2 (beta.x - y) x| over Theta."""
         return 2 * (self.radius + self.label_bound)
 
     @property
     def rate(self) -> float:
-        """Rate c of the noise density c^p exp(-c |b|) / (Gamma(p) A_p)."""
+        """Return the rate c of the noise density c^p exp(-c |b|) / (Gamma(p) A_p).
+
+        A_p is the area of the unit sphere.
+        """
         return self.epsilon / ((2 if self.form == "printed" else 4) * self.gradient_bound)
 
     @property
@@ -113,49 +121,52 @@ class PrivateRidge(ObjectiveBalls):
         return LabelledBall(self.dimension, self.records, labels=(-self.label_bound, 0.0, self.label_bound), radius=1.0)
 
     def worst_pair(self, where: Literal["tail", "bulk"] = "tail") -> Pair:
-        """W12 (`tail`): a zero record against (e1, Y), all others zero. W13 (`bulk`): (e1, Y) against (e1/2, -Y), the others small.
+        """Return the worst known neighboring pair: W12 (`tail`) or W13 (`bulk`).
 
-        In W13 the common records have x = t e1, y = -Y, with (n - 1) t = 50, so that they shift the noise that yields beta = -B e1.
+        W12: a zero record and (e1, Y), with all other records zero. W13: (e1, Y) and (e1/2, -Y),
+        with small other records. In W13 the common records have x = t e1 and y = -Y with (n - 1) t
+        = 50. They shift the noise that yields beta = -B e1.
         """
         require_one_of("where", where, ["tail", "bulk"], "PrivateRidge.worst_pair")
         unit = np.eye(1, self.dimension)[0]
-        others = self.records - 1
+        other_records = self.records - 1
         bound = self.label_bound
         if where == "tail":
             rows, labels = [(0 * unit, unit), (0 * unit, 0 * unit)], [(0.0, bound), (0.0, 0.0)]
-            why = "W12: sum x x^T differs, the ratio grows in the tail"
+            description = "W12: sum x x^T differs, the ratio grows in the tail"
         else:
-            if others < 50:
+            if other_records < 50:
                 raise InvalidArgument(f"PrivateRidge.worst_pair: records must be at least 51 for the pair in the bulk, got {self.records}")
-            rows, labels = [(unit, 0.5 * unit), (50 / others * unit, 50 / others * unit)], [(bound, -bound), (-bound, -bound)]
-            why = "W13: noise and Jacobian spend more than epsilon inside Theta"
-        keep = slice(0, 2 if others else 1)
-        copies = [1, others][keep]
+            rows, labels = [(unit, 0.5 * unit), (50 / other_records * unit, 50 / other_records * unit)], [(bound, -bound), (-bound, -bound)]
+            description = "W13: noise and Jacobian spend more than epsilon inside Theta"
+        keep = slice(0, 2 if other_records else 1)
+        copies = [1, other_records][keep]
         d0, d1 = (LabelledVectors([r[k] for r in rows][keep], [y[k] for y in labels][keep], copies) for k in (0, 1))
-        return Pair(d0, d1, "replace-one", why)
+        return Pair(d0, d1, "replace-one", description)
 
     def draws(self, dataset: LabelledVectors) -> Draws:
-        """How estimates are drawn."""
+        """Return the output law on this dataset as a compiled kernel."""
         return Draws(fill_estimates, (*self._spectrum(dataset), self.rate, self._limit, float(self.grid)), int(self.dimension))
 
     def sample(self, dataset: LabelledVectors, size: int, rng: np.random.Generator) -> FloatArray:
-        """(size, p) estimates."""
+        """Return `size` independent estimates: (size, p)."""
         return self.draws(dataset).sample(size, rng)
 
     @offered_when(lambda self: self.grid == 0)
     def log_density(self, outputs: FloatArray, dataset: LabelledVectors) -> FloatArray:
-        """Exact log-density at each row.
+        """Return the exact log-density at each row.
 
-        Printed form: with respect to volume, by b = 2 (Q beta - M) and its Jacobian det(2 Q). Repaired form: the same inside
-        Theta; on the sphere |beta| = B with respect to its area (for p = 1: the mass of an endpoint), an integral over the
-        multiplier of the constraint; minus infinity outside. With a grid there is no such method.
+        Printed form: with respect to volume, from b = 2 (Q beta - M) and its Jacobian det(2 Q).
+        Repaired form: the same inside Theta, and minus infinity outside. On the sphere |beta| = B
+        the density is with respect to area (for p = 1, the mass of an endpoint). It is an integral
+        over the multiplier of the constraint. With a grid the method does not exist.
         """
         rows = output_rows(outputs, self.dimension, "PrivateRidge")
         values, basis, target = self._spectrum(dataset)
         return _log_densities(np.ascontiguousarray(rows @ basis), values, target, self.rate, self._limit, _NODES, _WEIGHTS)
 
     def _risk(self, dataset: LabelledVectors) -> tuple[Problem, SphericalNoise]:
-        """n times the printed objective, and the noise in it."""
+        """Return n times the printed objective, and its noise."""
         check_records(dataset, "PrivateRidge", self.records, self.dimension, 1.0, self.label_bound)
         if self.form == "repaired" and self.dimension > 1:
             raise NotEnclosed("PrivateRidge: the mass on the sphere is not enclosed for p >= 2")
@@ -163,20 +174,25 @@ class PrivateRidge(ObjectiveBalls):
         return Problem.of(dataset, Loss("squared"), ridge), SphericalNoise("gamma", self.rate, self.dimension)
 
     def _line_law(self, dataset: LabelledVectors) -> LineLaw:
+        """Return the output law in dimension 1."""
         law = RiskLaw.of(*self._risk(dataset))
         return law if self.form == "printed" else Clamped(law, self.radius)
 
     @offered_when(lambda self: self.form == "repaired" and self.dimension == 1)
     def atoms(self, dataset: LabelledVectors) -> FloatArray:
-        """The ends of Theta, where the constraint holds the minimum."""
+        """Return the ends of Theta, where the constrained minimum has positive mass."""
         return np.array([-self.radius, self.radius])
 
     @property
     def _limit(self) -> float:
+        """Return the radius of the constraint; infinity for the printed form."""
         return math.inf if self.form == "printed" else self.radius
 
     def _spectrum(self, dataset: LabelledVectors) -> tuple[FloatArray, FloatArray, FloatArray]:
-        """Eigenvalues and eigenvectors of Q = sum x x^T + (n lambda + Lambda/epsilon) I, and M = sum y x in that basis."""
+        """Return eigenvalues and eigenvectors of Q, and M in that basis.
+
+        Q = sum x x^T + (n lambda + Lambda/epsilon) I and M = sum y x.
+        """
         check_records(dataset, "PrivateRidge", self.records, self.dimension, 1.0, self.label_bound)
         weighted = dataset.x * dataset.weights[:, None]
         ridge = self.records * self.regularization + _CURVATURE / self.epsilon
@@ -187,7 +203,7 @@ class PrivateRidge(ObjectiveBalls):
 def check_records(
     dataset: object, owner: str, records: int | None, dimension: int | None, radius: float, label_bound: float, norm: float = 2
 ) -> None:
-    """Refuse a dataset that is not `records` labelled vectors with |x| <= radius and |y| <= label_bound."""
+    """Raise InvalidArgument unless `dataset` is `records` labeled vectors with |x| <= radius and |y| <= label_bound."""
     if not isinstance(dataset, LabelledVectors):
         raise InvalidArgument(f"{owner}: dataset must be LabelledVectors, got {type(dataset).__name__}")
     if dimension is not None and dataset.dimension != dimension:
@@ -214,7 +230,10 @@ def fill_estimates(
     out: FloatArray,
     rng: np.random.Generator,
 ) -> None:
-    """Minimisers, found in the eigenbasis, in which the isotropic noise has the same law."""
+    """Fill the rows of `out` with perturbed minimizers.
+
+    The minimizers are computed in the eigenbasis, in which the isotropic noise has the same law.
+    """
     p = values.size
     right, solution = np.empty(p), np.empty(p)
     for i in range(len(out)):
@@ -252,7 +271,10 @@ def constrained_solution(values: FloatArray, right: FloatArray, limit: float, ou
 
 @jit
 def _multiplier(values: FloatArray, right: FloatArray, limit: float) -> float:
-    """The mu > 0 with |(diag(values) + mu)^-1 right| = limit: Newton on 1/norm, which is concave, so the steps never overshoot."""
+    """Return the mu > 0 with |(diag(values) + mu)^-1 right| = limit.
+
+    The method is Newton on 1/norm, which is concave, so that the steps never overshoot.
+    """
     mu = 0.0
     for _ in range(200):
         square, slope = 0.0, 0.0
@@ -272,9 +294,10 @@ def _multiplier(values: FloatArray, right: FloatArray, limit: float) -> float:
 def _log_densities(
     rows: FloatArray, values: FloatArray, target: FloatArray, rate: float, limit: float, nodes: FloatArray, weights: FloatArray
 ) -> FloatArray:
+    """Return the log-density of each row, given in the eigenbasis."""
     size, p = rows.shape
     out = np.empty(size)
-    # log of c^p / (Gamma(p) A_p), A_p the area of the unit sphere, times the 2^p of the Jacobian
+    # log of c^p / (Gamma(p) A_p), with A_p the area of the unit sphere, times the factor 2^p of the Jacobian
     constant = p * math.log(2.0 * rate) - math.lgamma(p) - math.log(2.0) - 0.5 * p * math.log(math.pi) + math.lgamma(0.5 * p)
     log_determinant = np.log(values).sum()
     noise = np.empty(p)
@@ -305,24 +328,25 @@ def _log_sphere_integral(
     nodes: FloatArray,
     weights: FloatArray,
 ) -> float:
-    """Log of the integral over mu >= 0 of exp(-c |b(mu)|) B det(E^T (Q + mu) E), b(mu) = b(0) + 2 mu B u, E tangent at u.
+    """Return the log of the integral over mu >= 0 of exp(-c |b(mu)|) B det(E^T (Q + mu) E).
 
-    With s = b(mu).u and h the distance of that line from 0, |b(mu)| = sqrt(s^2 + h^2): panels shrink towards s = 0, where this may
-    have a kink. det(E^T A E) = det(A) u^T A^-1 u.
+    Here b(mu) = b(0) + 2 mu B u, and the columns of E span the tangent space at u. det(E^T A E) =
+    det(A) u^T A^-1 u. Let s = b(mu).u and h the distance of the line b(mu) from 0. Then |b(mu)| =
+    sqrt(s^2 + h^2), and the panels shrink towards s = 0, where this may have a kink.
     """
     p = unit.size
     start = 0.0
     for j in range(p):
         start += noise[j] * unit[j]
     across = math.sqrt(max(0.0, square - start * start))
-    reach = (60.0 + 8.0 * p) / rate
-    reach = math.sqrt(reach * (reach + 2.0 * across))
-    best, total = -np.inf, 0.0  # total * exp(best)
+    cutoff = (60.0 + 8.0 * p) / rate
+    cutoff = math.sqrt(cutoff * (cutoff + 2.0 * across))
+    log_scale, total = -np.inf, 0.0  # the integral is total * exp(log_scale)
     for side in (1.0, -1.0):
         origin = max(start, 0.0)
         if side < 0.0 and start >= 0.0:
             break
-        span = reach if side > 0.0 else min(reach, -start)
+        span = cutoff if side > 0.0 else min(cutoff, -start)
         outer = span
         for level in range(32):
             inner = 0.0 if level == 31 else 0.5 * outer
@@ -335,10 +359,10 @@ def _log_sphere_integral(
                     inverse += unit[j] * unit[j] / (values[j] + mu)
                 log_term = log_product + math.log(inverse) - rate * math.sqrt(s * s + across * across)
                 log_term += math.log(0.5 * (outer - inner) * weights[k])
-                if log_term > best:
-                    total = total * math.exp(best - log_term) + 1.0 if total > 0.0 else 1.0
-                    best = log_term
+                if log_term > log_scale:
+                    total = total * math.exp(log_scale - log_term) + 1.0 if total > 0.0 else 1.0
+                    log_scale = log_term
                 else:
-                    total += math.exp(log_term - best)
+                    total += math.exp(log_term - log_scale)
             outer = inner
-    return best + math.log(0.5 * total)
+    return log_scale + math.log(0.5 * total)

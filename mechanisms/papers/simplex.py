@@ -1,7 +1,8 @@
-"""Sampling from an entropy-regularised minimiser over the probability simplex.
+"""Sampling from an entropy-regularized minimizer over the probability simplex.
 
-Jain and Thakurta (2014), equations (8) and (9): theta = argmin (1/n) sum l(<x_i, theta>; y_i) + (lambda/n) sum theta_j log theta_j; release
-the frequencies of m indices drawn from it. Claims JT-10 to JT-13.
+Jain and Thakurta (2014), equations (8) and (9): theta = argmin (1/n) sum l(<x_i, theta>; y_i) +
+(lambda/n) sum theta_j log theta_j. The frequencies of m indices drawn from theta are released.
+Claims JT-10 to JT-13.
 """
 
 from __future__ import annotations
@@ -32,15 +33,15 @@ from dpwitness.mechanisms.terms.validation import InvalidArgument, require, requ
 from dpwitness.mechanisms.textbook.categorical import SoftmaxDraw, frequency_draws, log_softmax, output_rows
 
 Draws = Literal["pure", "approximate", "approximate_repaired"]
-_MOST_ROWS = 1_000_000
+_MAX_ROWS = 1_000_000
 
 
 @one_law
 class SimplexMinimiser(NamedTuple):
-    """The minimiser with its certificate.
+    """A minimizer over the simplex and its error bound.
 
-    `error` bounds |theta - theta*|_1: the spread of the gradient over lambda, because the objective is lambda-strongly convex in
-    the 1-norm.
+    `error` bounds |theta - theta*|_1. It is the spread of the gradient divided by lambda, since the
+    objective is lambda-strongly convex in the 1-norm.
     """
 
     log_theta: FloatArray
@@ -50,28 +51,31 @@ class SimplexMinimiser(NamedTuple):
 @one_law
 @dataclass(frozen=True, slots=True)
 class SimplexSampling:
-    """Releases the frequencies (p numbers) of m indices drawn from the minimiser.
+    """Sampling from a minimizer over the simplex; releases the frequencies of m sampled indices.
 
     Parameters
     ----------
     epsilon : float
-        The paper's promise.
+        Epsilon that the paper claims.
     regularization : float
         lambda, positive.
     loss : Loss
-        Needs a finite second derivative; ``Loss("linear")`` has costs y <x, theta>.
+        A loss with finite second derivative; ``Loss("linear")`` has costs y <x, theta>.
     dimension, records : int
         p (at least 2) and n, public.
     bound : float
         R: |x|_inf <= R.
     label_bound : float
-        Largest |y|. With R it gives the loss's Lipschitz constant L where that depends on y.
+        Largest |y|. Together with R it determines the Lipschitz constant L of a loss that depends
+        on y.
     delta : float, optional
-        Needed by the approximate forms; where it is given, the claim is (epsilon, delta)-DP, otherwise epsilon-DP.
+        Required by the approximate forms. If it is given, the claim is (epsilon, delta)-DP, except
+        for the pure form. Otherwise the claim is epsilon-DP.
     draws : {"pure", "approximate", "approximate_repaired"} or int
-        m, rounded down, with x = n R^2 l''_max / lambda. ``pure``: (epsilon lambda/(L R)) / (4 + 2x). ``approximate``, as printed
-        without L R: (epsilon lambda/log(1/delta))^2 / (32 + 16x)^2. ``approximate_repaired``: with L R under epsilon lambda. Where
-        that gives 0 the printed forms warn and draw once, and the repaired form refuses.
+        m, rounded down, with x = n R^2 l''_max / lambda. ``pure``: (epsilon lambda/(L R)) / (4 +
+        2x). ``approximate``, as printed without L R: (epsilon lambda/log(1/delta))^2 / (32 +
+        16x)^2. ``approximate_repaired``: with epsilon lambda divided by L R. If m is 0, the printed
+        forms warn and draw once, and the repaired form raises an error.
 
     Examples
     --------
@@ -107,26 +111,27 @@ class SimplexSampling:
                 text = f"draws={self.draws!r} must come to at least one draw, got m = {self._formula():.6g}"
                 if self.draws == "approximate_repaired":
                     raise InvalidArgument(f"SimplexSampling: {text}")
-                warnings.warn(f"SimplexSampling: {text}; drawing once, as no fewer can be, for which nothing is promised", stacklevel=3)
+                warnings.warn(f"SimplexSampling: {text}; drawing once instead, for which the paper claims nothing", stacklevel=3)
         else:
             require_integer("draws", self.draws, "SimplexSampling")
 
     @property
     def lipschitz(self) -> float:
-        """L over the domain, where |<x, theta>| <= R."""
+        """Return the Lipschitz constant L over the domain, where |<x, theta>| <= R."""
         return self.loss.lipschitz(self.bound, self.label_bound)
 
     @property
     def smoothness_ratio(self) -> float:
-        """x = n R^2 l''_max / lambda, by which the theorems measure curvature."""
+        """Return x = n R^2 l''_max / lambda, the measure of curvature in the theorems."""
         return self.records * self.bound**2 * self.loss.smoothness / self.regularization
 
     @property
     def count(self) -> int:
-        """m, the number of draws."""
+        """Return m, the number of draws."""
         return max(1, math.floor(self._formula())) if isinstance(self.draws, str) else int(self.draws)
 
     def _formula(self) -> float:
+        """Return m before rounding."""
         x, slope = self.smoothness_ratio, self.lipschitz * self.bound
         if self.draws == "pure":
             return self.epsilon * self.regularization / slope / (4 + 2 * x)
@@ -140,9 +145,11 @@ class SimplexSampling:
 
     @property
     def truth(self) -> Truth | None:
-        """For linear costs and a pure claim, exact: one coordinate made as rare as n - 1 records can, its cost turned against the rest.
+        """Return the exact privacy loss for linear costs and a pure claim, otherwise None.
 
-        Per draw log(theta_1/theta_1') at odds e^(h +- a)/(p - 1), a = 2 L R/lambda, h = -(n - 1) a; it tends to 4 L R/lambda (JT-10).
+        The worst pair makes one coordinate as rare as n - 1 records can, and flips the sign of its
+        cost relative to the rest. Per draw the loss is log(theta_1/theta_1') at odds e^(h +- a)/(p
+        - 1), with a = 2 L R/lambda and h = -(n - 1) a. It tends to 4 L R/lambda (JT-10).
         """
         if self.loss.name != "linear" or not self.claim.is_pure:
             return None
@@ -157,9 +164,10 @@ class SimplexSampling:
         return LabelledBall(self.dimension, self.records, labels, self.bound, norm="linf")
 
     def worst_pair(self, rare: float = 0.5) -> Pair:
-        """W17: x = (R, -R, ..., -R) with label +Y against -Y. The other records hold coordinate 1 at the weight `rare`, as far as they can.
+        """Return the worst known neighboring pair, W17: x = (R, -R, ..., -R) with label +Y or -Y.
 
-        With ``rare=0.5`` and p = 2 it is W19. The rare weight is exact for linear costs.
+        The other records keep coordinate 1 at the weight `rare`, as far as they can. The weight is
+        exact for linear costs. With ``rare=0.5`` and p = 2 the pair is W19.
         """
         require_probability("rare", rare, "SimplexSampling.worst_pair")
         x = np.full((1, self.dimension), -self.bound)
@@ -176,24 +184,27 @@ class SimplexSampling:
         return Pair(d0, LabelledVectors(np.vstack(rows), labels, copies), "replace-one", "W17: a rare coordinate against all others")
 
     def minimiser(self, dataset: LabelledVectors) -> SimplexMinimiser:
-        """The exact minimiser (8). Raises ConvergenceError rather than return an uncertified one."""
+        """Return the exact minimizer (8).
+
+        Raises ConvergenceError instead of returning an uncertified minimizer.
+        """
         check_records(dataset, "SimplexSampling", self.records, self.dimension, self.bound, self.label_bound, math.inf)
         if self.loss.binary and not np.all(np.abs(dataset.y) == 1):
             raise InvalidArgument(f"SimplexSampling: dataset must have labels -1 and 1 for {self.loss.name} loss")
         return minimise_over_simplex(dataset, self.loss, self.regularization)
 
     def sample(self, dataset: LabelledVectors, size: int, rng: np.random.Generator) -> FloatArray:
-        """(size, p) frequencies k/m."""
+        """Return `size` independent vectors of frequencies k/m: (size, p)."""
         return frequency_draws(np.exp(self.minimiser(dataset).log_theta), self.count).sample(size, rng)
 
     def log_density(self, outputs: FloatArray, dataset: LabelledVectors) -> FloatArray:
-        """Exact log-mass (multinomial); minus infinity where m times a row is no vector of counts."""
+        """Return the exact multinomial log-mass; minus infinity if m times a row is not a vector of counts."""
         rows = output_rows(outputs, self.dimension, "SimplexSampling")
         return _multinomial(rows, self.minimiser(dataset).log_theta, self.count)
 
-    @offered_when(lambda self: math.comb(self.count + self.dimension - 1, self.dimension - 1) <= _MOST_ROWS)
+    @offered_when(lambda self: math.comb(self.count + self.dimension - 1, self.dimension - 1) <= _MAX_ROWS)
     def support(self, dataset: LabelledVectors) -> FloatArray:
-        """Every vector of counts over m; only for small m and p is there such a method."""
+        """Return every vector of counts, divided by m; the method exists only for small m and p."""
         m, p = self.count, self.dimension
         rows = np.zeros((1, 0), dtype=np.int64)
         for _ in range(p - 1):
@@ -204,54 +215,69 @@ class SimplexSampling:
         return np.column_stack([rows, m - rows.sum(axis=1)]) / m
 
     def draws_ball(self, d1: LabelledVectors, d0: LabelledVectors) -> list[tuple[list[Ball], list[Ball], int]]:
-        """Log-probabilities of one draw under D1 and D0, and the number of draws: their counts are sufficient."""
+        """Return the log-probabilities of one draw under D1 and D0, and the number of draws.
+
+        The counts are sufficient statistics of the draws.
+        """
         return [(self._log_theta_ball(d1), self._log_theta_ball(d0), self.count)]
 
     def log_density_ball(self, boxes: Sequence[Box], dataset: LabelledVectors) -> list[Ball]:
-        """Log-mass of the frequencies in each box."""
+        """Return an enclosure of the log-mass of the frequencies in each box."""
         log_theta, m = self._log_theta_ball(dataset), self.count
-        found = []
+        log_masses = []
         for box in boxes:
             counts = [round(low * m) for low, _ in box]
             total = (arb(m) + 1).lgamma() - sum(((arb(k) + 1).lgamma() for k in counts), arb(0))
-            found.append(total + sum((k * x for k, x in zip(counts, log_theta, strict=True)), arb(0)))
-        return found
+            log_masses.append(total + sum((k * x for k, x in zip(counts, log_theta, strict=True)), arb(0)))
+        return log_masses
 
     def _log_theta_ball(self, dataset: LabelledVectors) -> list[Ball]:
-        """The minimiser: with theta_0 the solver's answer, normed, |theta - theta_0|_1 <= spread of the gradient at theta_0 over lambda.
+        """Return an enclosure of log theta at the minimizer.
 
-        The gradient's spread bounds it since the objective is lambda-strongly convex in the 1-norm; with that, predictions move by at
-        most R times as much, and log theta = const - sum x l' / lambda at the minimiser itself.
+        Let theta_0 be the normalized answer of the solver. |theta - theta_0|_1 is at most the
+        spread of the gradient at theta_0 over lambda, since the objective is lambda-strongly convex
+        in the 1-norm. Predictions therefore move by at most R times as much, and log theta = const
+        - sum x l' / lambda at the minimizer itself.
         """
         lam = arb(self.regularization)
         logs = softmax([arb(x) for x in self.minimiser(dataset).log_theta.tolist()])
         rows = [(x.tolist(), float(y), int(n)) for x, y, n in dataset.records()]
         predictions = [sum((x * log.exp() for x, log in zip(row, logs, strict=True)), arb(0)) for row, _, _ in rows]
 
-        def pull(error: Ball) -> list[Ball]:
+        def weighted_slopes(error: Ball) -> list[Ball]:
+            """Return an enclosure of sum x l' for predictions within this 1-norm error of theta_0."""
             total = [arb(0)] * self.dimension
             for (row, y, n), u in zip(rows, predictions, strict=True):
-                reach = (error * max(abs(x) for x in row)).upper()
-                slope = n * self.loss.scale * slope_over(self.loss, (u - reach).lower(), (u + reach).upper(), y)
+                deviation = (error * max(abs(x) for x in row)).upper()
+                slope = n * self.loss.scale * slope_over(self.loss, (u - deviation).lower(), (u + deviation).upper(), y)
                 total = [a + slope * x for a, x in zip(total, row, strict=True)]
             return total
 
-        gradient = [g + lam * log for g, log in zip(pull(arb(0)), logs, strict=True)]
+        gradient = [g + lam * log for g, log in zip(weighted_slopes(arb(0)), logs, strict=True)]
         highest, lowest = max(g.upper() for g in gradient), min(g.lower() for g in gradient)
-        return softmax([-g / lam for g in pull(((highest - lowest) / lam).upper())])
+        return softmax([-g / lam for g in weighted_slopes(((highest - lowest) / lam).upper())])
 
     def factors(self, d0: LabelledVectors, d1: LabelledVectors) -> list[tuple[SoftmaxDraw, FloatArray, FloatArray]]:
-        """The m independent draws. Their counts are sufficient, so the composed draws tell as much as the frequencies."""
+        """Return the m independent draws.
+
+        Their counts are sufficient, so that the composed draws reveal as much as the frequencies.
+        """
         logs = self.minimiser(d0).log_theta, self.minimiser(d1).log_theta
         return [(SoftmaxDraw(self.dimension), *logs)] * self.count
 
 
 def minimise_over_simplex(dataset: LabelledVectors, loss: Loss, lam: float, most_steps: int = 200) -> SimplexMinimiser:
-    """Newton on the simplex in multiplicative form, theta exp(step/theta): exact in one step for linear costs, then quadratic."""
+    """Return the minimizer over the simplex and its certificate.
+
+    Newton's method runs in multiplicative form, theta exp(step/theta). The method is exact after
+    one step for linear costs and converges quadratically otherwise. Raises ConvergenceError if no
+    certificate is reached.
+    """
     x, y, weights = dataset.x, dataset.y, dataset.weights
     p = dataset.dimension
 
     def objective(logs: FloatArray) -> float:
+        """Return the regularized objective at exp(logs)."""
         theta = np.exp(logs)
         return float(weights @ loss.value(x @ theta, y) + lam * theta @ logs)
 
@@ -261,34 +287,41 @@ def minimise_over_simplex(dataset: LabelledVectors, loss: Loss, lam: float, most
         theta = np.exp(logs)
         u = x @ theta
         gradient = x.T @ (weights * loss.derivative(u, y)) + lam * logs
-        centred = gradient - theta @ gradient
-        # spread of the gradient over lambda; rounding leaves a few units in the last place of its largest term
-        error = float(np.abs(centred).max()) / lam
+        centered_gradient = gradient - theta @ gradient
+        # spread of the gradient over lambda; the allowance covers a few units in the last place of its largest term
+        error = float(np.abs(centered_gradient).max()) / lam
         if error <= 1e-14 * max(1.0, float(np.abs(gradient).max()) / lam) * 64:
             return SimplexMinimiser(logs, error)
-        step = _newton_step(x, weights * loss.second(u, y), theta, centred, lam)
-        decrease = float(theta * step @ centred)
+        step = _newton_step(x, weights * loss.second(u, y), theta, centered_gradient, lam)
+        decrease = float(theta * step @ centered_gradient)
         size = 1.0
         for _ in range(60):
             candidate = log_softmax(logs + size * step)
-            reached = objective(candidate)
-            if reached <= value + 1e-4 * size * decrease + 1e-14 * abs(value):
+            candidate_value = objective(candidate)
+            if candidate_value <= value + 1e-4 * size * decrease + 1e-14 * abs(value):
                 break
             size /= 2
-        logs, value = candidate, reached
+        logs, value = candidate, candidate_value
     if error <= 1e-10:
         return SimplexMinimiser(logs, error)
     raise ConvergenceError(f"SimplexSampling: the minimiser over the simplex is certified to {error:.3g} only after {most_steps} steps")
 
 
-def _newton_step(x: FloatArray, curvature: FloatArray, theta: FloatArray, centred: FloatArray, lam: float) -> FloatArray:
-    """step/theta of the Newton step that keeps the sum: (X^T D X + lambda/theta) step = -(gradient - nu), sum of step 0."""
-    bent = curvature > 0
+def _newton_step(x: FloatArray, curvature: FloatArray, theta: FloatArray, centered_gradient: FloatArray, lam: float) -> FloatArray:
+    """Return step/theta for the Newton step that preserves the sum.
+
+    The step solves (X^T D X + lambda/theta) step = -(gradient - nu) with the sum of `step` equal to
+    0.
+    """
+    curved = curvature > 0
     root = np.sqrt(theta)
-    scaled = np.sqrt(curvature[bent])[:, None] * x[bent] * root  # D^1/2 X Theta^1/2
+    scaled = np.sqrt(curvature[curved])[:, None] * x[curved] * root  # D^1/2 X Theta^1/2
 
     def solve(right: FloatArray) -> FloatArray:
-        """(X^T D X + lambda Theta^-1)^-1 right, divided by the root of theta; through the smaller of the two Gram matrices."""
+        """Return (X^T D X + lambda Theta^-1)^-1 right, divided by the square root of theta.
+
+        The smaller of the two Gram matrices is used.
+        """
         inner = root * right
         if len(scaled) == 0:
             return inner / lam
@@ -297,15 +330,16 @@ def _newton_step(x: FloatArray, curvature: FloatArray, theta: FloatArray, centre
             return np.asarray((inner - scaled.T @ np.linalg.solve(gram, scaled @ inner)) / lam)
         return np.asarray(np.linalg.solve(lam * np.eye(len(theta)) + scaled.T @ scaled, inner))
 
-    down, flat = solve(-centred), solve(np.ones_like(theta))
-    shift = (root @ down) / (root @ flat)
-    step = root * (down - shift * flat)
-    # step/theta from the equation itself: weights that have underflowed to zero still get their logarithm moved
-    return np.asarray((-centred - shift - x.T @ (curvature * (x @ step))) / lam)
+    descent, constant = solve(-centered_gradient), solve(np.ones_like(theta))
+    shift = (root @ descent) / (root @ constant)
+    step = root * (descent - shift * constant)
+    # Compute step/theta from the equation itself, so that the logarithm of a weight that underflowed to zero still changes.
+    return np.asarray((-centered_gradient - shift - x.T @ (curvature * (x @ step))) / lam)
 
 
 @jit
 def _multinomial(rows: FloatArray, log_theta: FloatArray, draws: int) -> FloatArray:
+    """Return the multinomial log-mass of each row of frequencies."""
     out = np.empty(len(rows))
     for i in range(len(rows)):
         total, left = math.lgamma(draws + 1.0), draws

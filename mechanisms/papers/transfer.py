@@ -1,7 +1,8 @@
-"""Learning from private predictions at public test points that are known beforehand.
+"""Learning from private predictions at public test points that are known in advance.
 
-Jain and Thakurta (2013), Algorithm 2 (TDDL): b_t ~ Laplace(nu), what = argmin over C of (1/T) sum (<w - w*, phi(z_t)> - b_t)^2, with
-nu = c L R^2 sqrt(T log(1/delta)) / (lambda n epsilon). Claims JK-10 to JK-13.
+Jain and Thakurta (2013), Algorithm 2 (TDDL). b_t ~ Laplace(nu), w_hat = argmin over C of (1/T) sum
+(<w - w*, phi(z_t)> - b_t)^2, with nu = c L R^2 sqrt(T log(1/delta)) / (lambda n epsilon). Claims
+JK-10 to JK-13.
 """
 
 from __future__ import annotations
@@ -26,29 +27,36 @@ from dpwitness.mechanisms.terms.validation import require, require_positive
 from dpwitness.mechanisms.textbook.additive import Laplace
 from dpwitness.mechanisms.textbook.categorical import output_rows
 
-_CHUNK = 1024  # rows whose noisy answers are held at once when only weights are released
+_CHUNK = 1024  # number of rows whose noisy answers are stored at once if only weights are released
 
 
 @one_law
 @dataclass(frozen=True, slots=True, eq=False)
 class TestDataDependentLearner(LearnerMechanism):
-    """Noisy predictions of w* at T public points, and the weights fitted to them.
+    """Private learner with public test data (Algorithm 2).
+
+    Releases noisy predictions of w* at T public points, or the weights fitted to these predictions.
 
     Parameters
     ----------
     learner : KernelLearner
         l, lambda, n, the kernel and its R.
     epsilon, delta : float
-        The paper's promise.
+        Parameters of the claim in the paper.
     test_points : (T, d) array
         z_1, ..., z_T, public.
     constant : float
-        c. The paper prints nu up to a constant; 4 is safe for epsilon <= 5, 1 is not from T = 10 on (JK-10).
+        c. The paper prints nu up to a constant; 4 is safe for epsilon <= 5, 1 is not from T = 10 on
+        (JK-10).
     norm_bound : float, optional
-        Radius of the ball C. Without it C is the whole space, and what is the solution of least norm.
+        Radius of the ball C. By default C is the entire space, and w_hat is the least-squares
+        solution of smallest norm.
     release : {"answers", "weights"}
-        The T noisy predictions, of which what is a function; or what: d numbers for the linear kernel, otherwise the coefficients
-        a of what = sum_t a_t phi(z_t). The low bits of either leak, as those of all unrounded floating-point noise do.
+        ``answers``: the T noisy predictions, of which w_hat is a function. ``weights``: w_hat, as d
+        numbers for the linear kernel, otherwise as the coefficients a of w_hat = sum_t a_t
+        phi(z_t). The low bits of either leak, as with all unrounded floating-point noise.
+    grid : float
+        The noisy predictions are rounded to multiples of this number; 0 for no rounding.
 
     Examples
     --------
@@ -65,7 +73,7 @@ class TestDataDependentLearner(LearnerMechanism):
     release: Literal["answers", "weights"] = "answers"
     grid: float = 0.0
 
-    __test__: ClassVar[bool] = False  # not a test class, whatever its name begins with
+    __test__: ClassVar[bool] = False  # pytest must not collect this class, in spite of its name
 
     def __post_init__(self) -> None:
         LearnerMechanism.__post_init__(self)
@@ -77,35 +85,51 @@ class TestDataDependentLearner(LearnerMechanism):
 
     @property
     def rounds(self) -> int:
-        """T."""
+        """Return the number of test points T."""
         return len(self.test_points)
 
     @property
     def noise_scale(self) -> float:
-        """nu. With S = 2 L R^2/(lambda n) it is (c/2) S sqrt(T log(1/delta)) / epsilon."""
+        """Return nu = (c/2) S sqrt(T log(1/delta)) / epsilon, with S = 2 L R^2/(lambda n)."""
         return self.constant / 2 * self.learner.prediction_sensitivity * math.sqrt(self.rounds * math.log(1 / self.delta)) / self.epsilon
 
     @property
     def answer_loss(self) -> float:
-        """S/nu: the most that one answer can lose."""
+        """Return S/nu, the largest privacy loss of one answer."""
         return self.learner.prediction_sensitivity / self.noise_scale
 
     @property
     def truth(self) -> Truth | None:
-        """For one answer, a loss that attains the sensitivity, and its linear kernel: epsilon = e + 2 log(1 - delta), e = |z| S/(R nu)."""
-        it = self.learner
-        if self.rounds > 1 or self.release != "answers" or it.kernel.name != "linear" or it.loss.name not in ("hinge", "absolute"):
+        """Return the true epsilon where it is known, otherwise None.
+
+        It is known for one released answer, the linear kernel, and a loss that attains the
+        sensitivity. Then epsilon = e + 2 log(1 - delta) with e = |z| S/(R nu).
+        """
+        kernel_learner = self.learner
+        if (
+            self.rounds > 1
+            or self.release != "answers"
+            or kernel_learner.kernel.name != "linear"
+            or kernel_learner.loss.name not in ("hinge", "absolute")
+        ):
             return None
-        reach = float(np.linalg.norm(self.test_points[0])) / it.radius
-        tight = "JK-03, attained where n lambda >= 1; exact profile of one Laplace answer"
-        return Truth(max(0.0, reach * self.answer_loss + 2 * math.log1p(-self.delta)), tight, bits_safe=self.grid > 0)
+        relative_length = float(np.linalg.norm(self.test_points[0])) / kernel_learner.radius
+        source = "JK-03, attained where n lambda >= 1; exact profile of one Laplace answer"
+        return Truth(max(0.0, relative_length * self.answer_loss + 2 * math.log1p(-self.delta)), source, bits_safe=self.grid > 0)
 
     def worst_pair(self) -> Pair:
-        """W6/W9: w* moves along e1. Test points all equal to e1 make every answer lose the most."""
+        """Return the worst known neighboring pair: W6/W9, on which w* moves along e1.
+
+        If all test points equal e1, the privacy loss of every answer is largest.
+        """
         return self.learner.worst_pair()
 
     def sample(self, dataset: LabelledVectors, size: int, rng: np.random.Generator) -> FloatArray:
-        """(size, T) answers, or (size, d) weights, or (size, T) coefficients for a kernel other than the linear one."""
+        """Return `size` independent outputs.
+
+        Shape (size, T) for answers, (size, d) for weights of the linear kernel, or (size, T) for
+        coefficients of another kernel.
+        """
         answers = laplace_draws(self.learner.fit(dataset)(self.test_points), self.noise_scale)
         if self.release == "answers":
             return rounded(answers.sample(size, rng), self.grid)
@@ -117,16 +141,17 @@ class TestDataDependentLearner(LearnerMechanism):
         return out
 
     def weights(self, answers: FloatArray) -> FloatArray:
-        """What as a function of the noisy answers: what `release="weights"` would have released."""
+        """Return w_hat for each row of noisy answers: the output of `release="weights"`."""
         rows = output_rows(answers, self.rounds, "TestDataDependentLearner")
         return self._fit(rows, *self._decomposition())
 
     @offered_when(lambda self: self.grid == 0 and (self.release == "answers" or (self.norm_bound is None and self.independent)))
     def log_density(self, outputs: FloatArray, dataset: LabelledVectors) -> FloatArray:
-        """Exact: the product of the Laplace densities of the answers.
+        """Return the exact log-density of each row: for answers, the sum of their Laplace log-densities.
 
-        For weights it is offered where they determine the answers, which is for linearly independent phi(z_t) and no constraint: a
-        change of variables, with respect to volume in the span of the phi(z_t); minus infinity off that span.
+        For weights the method exists only if the weights determine the answers, which means
+        linearly independent phi(z_t) and no constraint. The density follows by a change of
+        variables, with respect to volume in the span of the phi(z_t); off that span it is zero.
         """
         truths = self.learner.fit(dataset)(self.test_points)
         if self.release == "answers":
@@ -135,16 +160,16 @@ class TestDataDependentLearner(LearnerMechanism):
         left, singular, right = self._decomposition()
         rows = output_rows(outputs, right.shape[1], "TestDataDependentLearner")
         if self.learner.kernel.name == "linear":
-            within = rows @ right.T
-            off = np.abs(within @ right - rows).max(axis=1) > 1e-9 * (1 + np.abs(rows).max(axis=1))
-            logs = laplace_log_density((within * singular) @ left.T - truths, self.noise_scale).sum(axis=1) + np.log(singular).sum()
-            return np.where(off, -np.inf, logs)
+            coordinates = rows @ right.T
+            off_span = np.abs(coordinates @ right - rows).max(axis=1) > 1e-9 * (1 + np.abs(rows).max(axis=1))
+            logs = laplace_log_density((coordinates * singular) @ left.T - truths, self.noise_scale).sum(axis=1) + np.log(singular).sum()
+            return np.where(off_span, -np.inf, logs)
         answers = ((rows @ left) * singular**2) @ left.T
         return np.asarray(laplace_log_density(answers - truths, self.noise_scale).sum(axis=1) + 2 * np.log(singular).sum())
 
     @offered_when(lambda self: self.release == "answers" and self.grid == 0)
     def factors(self, d0: LabelledVectors, d1: LabelledVectors) -> list[tuple[Laplace, FloatArray, FloatArray]]:
-        """The T independent answers, each a Laplace mechanism around w*'s prediction."""
+        """Return the T independent answers, each as a Laplace mechanism around the prediction of w*."""
         noise = Laplace(epsilon=1 / self.noise_scale)
         first, second = (self.learner.fit(d)(self.test_points) for d in (d0, d1))
         return [(noise, a[None], b[None]) for a, b in zip(first, second, strict=True)]
@@ -155,27 +180,30 @@ class TestDataDependentLearner(LearnerMechanism):
         return len(self._decomposition()[1]) == self.rounds
 
     def _decomposition(self) -> tuple[FloatArray, FloatArray, FloatArray]:
-        """U, s and the map to outputs of the matrix Phi with rows phi(z_t) = U s V^T, rank many columns.
+        """Return the truncated decomposition Phi = U s V^T with rows phi(z_t): U, s and the map to outputs.
 
-        Outputs are coordinates (in the basis V) times V^T for the linear kernel; otherwise times (U/s)^T, as V^T = s^-1 U^T Phi.
+        The truncation is at the numerical rank. Outputs are coordinates in the basis V, multiplied
+        by V^T for the linear kernel. For other kernels they are multiplied by (U/s)^T, since V^T =
+        s^-1 U^T Phi.
         """
         if self.learner.kernel.name == "linear":
             left, singular, right = np.linalg.svd(self.test_points, full_matrices=False)
-            kept = singular > singular.max(initial=0.0) * 1e-12
-            return np.ascontiguousarray(left[:, kept]), singular[kept], np.ascontiguousarray(right[kept])
+            retained = singular > singular.max(initial=0.0) * 1e-12
+            return np.ascontiguousarray(left[:, retained]), singular[retained], np.ascontiguousarray(right[retained])
         values, left = np.linalg.eigh(self.learner.kernel.gram(self.test_points))
-        kept = values > values[-1] * 1e-13
-        singular, left = np.sqrt(values[kept]), np.ascontiguousarray(left[:, kept])
+        retained = values > values[-1] * 1e-13
+        singular, left = np.sqrt(values[retained]), np.ascontiguousarray(left[:, retained])
         return left, singular, np.ascontiguousarray((left / singular).T)
 
     def _fit(self, answers: FloatArray, left: FloatArray, singular: FloatArray, right: FloatArray) -> FloatArray:
+        """Return the outputs fitted to each row of answers."""
         limit = math.inf if self.norm_bound is None else self.norm_bound
         return np.asarray(_least_squares((answers @ left) * singular, singular**2, limit) @ right)
 
 
 @jit
 def _least_squares(targets: FloatArray, squares: FloatArray, limit: float) -> FloatArray:
-    """Coordinates of the least-squares solutions within the ball of radius `limit`."""
+    """Return the coordinates of the least-squares solutions within the ball of radius `limit`."""
     out = np.empty_like(targets)
     for i in range(len(targets)):
         constrained_solution(squares, targets[i], limit, out[i])
