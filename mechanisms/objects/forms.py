@@ -1,7 +1,8 @@
-"""Which kind of mechanism a function or class is: a batch function, a function of one run, an object, or an estimator.
+"""Recognition of the form of a mechanism: a batch function, a function of one run, an object, or an estimator.
 
-Stands alone (standard library and NumPy, Python 3.8 or later). A form is text: ``batch``, ``run``, ``object``, ``object.METHOD``,
-``estimator.ATTRIBUTE``. The name of a target holds it as ``NAME as FORM``.
+Needs only the standard library and NumPy, Python 3.8 or later. A form is a text: ``batch``,
+``run``, ``object``, ``object.METHOD``, ``estimator.ATTRIBUTE``. The name of a target includes its
+form as ``NAME as FORM``.
 """
 
 from __future__ import annotations
@@ -20,39 +21,39 @@ from .randomness import SEEDS, given, keyword, missing, parameters, takes_labels
 from .runs import DECLARED, PerRun, fresh, one_run
 
 SIZES = ("size", "runs", "trials", "n_runs", "n_trials", "num_runs", "num_trials", "n_samples", "num_samples")
-SHORT_SIZES = ("n", "m", "k", "count", "num", "samples", "draws", "batch")  # may be anything else too
+SHORT_SIZES = ("n", "m", "k", "count", "num", "samples", "draws", "batch")  # these names may also mean something else
 DATA = ("data", "dataset", "database", "db", "x", "xs", "values", "records", "rows", "d", "df", "frame", "table", "array", "series")
 _BOOKKEEPING = ("n_features_in_", "feature_names_in_", "n_iter_", "classes_", "n_samples_seen_", "n_outputs_", "epsilon_", "accountant_")
 
 
 def split_form(name: str) -> Tuple[str, str]:
-    """Split ``NAME as FORM``; the form is empty where there is none."""
+    """Return the name and the form of ``NAME as FORM``; the form is empty if it is missing."""
     base, _, form = name.partition(" as ")
     return base, form
 
 
 def formed(found: Any, kwargs: Dict[str, Any], form: str) -> Any:
-    """Return the mechanism of a form. Raises InvalidArgument for an unknown form."""
+    """Return the mechanism that applies a form to a function or class. Raises InvalidArgument for an unknown form."""
     kind, _, detail = form.partition(".")
     if kind == "batch" and not detail:
-        made: Any = _Batch(found, kwargs)
+        mechanism: Any = _Batch(found, kwargs)
     elif kind == "run" and not detail:
-        made = one_run(found, **kwargs)
+        mechanism = one_run(found, **kwargs)
     elif kind == "object":
-        made = fresh(found, detail or None, **kwargs)
+        mechanism = fresh(found, detail or None, **kwargs)
     elif kind == "estimator" and detail:
-        made = from_estimator(found, detail, **kwargs)
+        mechanism = from_estimator(found, detail, **kwargs)
     else:
         raise InvalidArgument(f"form must be batch, run, object, object.METHOD or estimator.ATTRIBUTE, got {form!r}")
     for key in DECLARED:
         value = inspect.getattr_static(found, key, None)
         if value is not None and not isinstance(value, (property, staticmethod, classmethod)) and not callable(value):
-            setattr(made, key, value)
-    return made
+            setattr(mechanism, key, value)
+    return mechanism
 
 
 class _Batch:
-    """A batch function that takes the number of runs by name, and randomness by name or not at all."""
+    """A batch function that receives the number of runs by name, and randomness by name or not at all."""
 
     def __init__(self, function: Any, kwargs: Dict[str, Any]) -> None:
         self.function = functools.partial(function, **kwargs) if kwargs else function
@@ -67,7 +68,7 @@ class _Batch:
 
 
 def recognize(found: Any, name: str, kwargs: Dict[str, Any], dataset: Any = None) -> Tuple[str, str]:
-    """Return the form of a target and a sentence on it; both empty for a mechanism in the usual form.
+    """Return the form of a target and a sentence that explains it; both are empty for a mechanism in the usual form.
 
     Raises
     ------
@@ -83,9 +84,9 @@ def recognize(found: Any, name: str, kwargs: Dict[str, Any], dataset: Any = None
     form = _function_form(run, name, dataset)
     if form == "run":
         seed = keyword(run)
-        how = f"its randomness is {seed}" if seed else "it takes no seed, so numpy.random, random and torch are seeded globally"
+        seeding = f"its randomness is {seed}" if seed else "it takes no seed, so numpy.random, random and torch are seeded globally"
         state = "" if inspect.isroutine(found) or isinstance(found, functools.partial) else "; runs share the state of this object"
-        return form, f"{name} is called once for each run; {how}{state}. To override: --as batch, for f(dataset, size, rng)"
+        return form, f"{name} is called once for each run; {seeding}{state}. To override: --as batch, for f(dataset, size, rng)"
     if form == "batch":
         size = _Batch(found, kwargs).size
         return form, f"{name} returns {size} outputs in one call. To override: --as run"
@@ -93,116 +94,119 @@ def recognize(found: Any, name: str, kwargs: Dict[str, Any], dataset: Any = None
 
 
 def _check_names(found: Any, name: str, kwargs: Dict[str, Any]) -> None:
-    """Refuse a keyword that the function does not take."""
+    """Raise InvalidArgument for a keyword that the function does not accept."""
     taken = parameters(found)
     if taken is None or any(p.kind is p.VAR_KEYWORD for p in taken):
         return
     names = [p.name for p in taken if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)]
     for key in kwargs:
         if key not in names:
-            near = difflib.get_close_matches(key, names, 1)
-            raise InvalidArgument(f"--kwargs: {name} has no argument {key!r}{f'; did you mean {near[0]!r}?' if near else ''}")
+            similar = difflib.get_close_matches(key, names, 1)
+            raise InvalidArgument(f"--kwargs: {name} has no argument {key!r}{f'; did you mean {similar[0]!r}?' if similar else ''}")
 
 
-def _needs(name: str, lacking: List[str]) -> InvalidArgument:
-    example = ", ".join(f'"{key}": ...' for key in lacking)
+def _missing_argument_error(name: str, missing_names: List[str]) -> InvalidArgument:
+    """Return the error for missing arguments, with an example of how to give them."""
+    example = ", ".join(f'"{key}": ...' for key in missing_names)
     return InvalidArgument(
-        f"{name} needs {', '.join(lacking)}: give --kwargs '{{{example}}}'. "
+        f"{name} needs {', '.join(missing_names)}: give --kwargs '{{{example}}}'. "
         f"Only a parameter named {', '.join(SEEDS)} receives randomness; a batch function is f(dataset, size, rng)"
     )
 
 
 def _function_form(run: Any, name: str, dataset: Any) -> str:
-    """Form of a function whose arguments are bound; a trial call decides where names do not."""
-    free = parameters(run)
-    if free is None:
+    """Return the form of a function whose arguments are bound; a trial call decides where the names are ambiguous."""
+    open_parameters = parameters(run)
+    if open_parameters is None:
         return "" if dataset is None or _is_batch(run, dataset) else "run"
-    placed = [p for p in free if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
-    names = [p.name for p in placed]
-    if not placed:
-        if any(p.kind is p.VAR_POSITIONAL for p in free):
+    positional = [p for p in open_parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
+    names = [p.name for p in positional]
+    if not positional:
+        if any(p.kind is p.VAR_POSITIONAL for p in open_parameters):
             return "" if dataset is None or _is_batch(run, dataset) else "run"
         raise InvalidArgument(f"{name} takes no dataset: its first parameter receives the dataset")
-    sized = len(names) >= 3 and placed[1].default is inspect.Parameter.empty
+    sized = len(names) >= 3 and positional[1].default is inspect.Parameter.empty
     if sized and (names[1] in SIZES or (names[1] in SHORT_SIZES and names[2] in SEEDS)):
-        return ""  # f(dataset, size, rng), checked by whoever calls it
-    lacking = missing(run, 2 if takes_labels(run) else 1)
-    sizes = [p for p in free if p.name in (*SIZES, *SHORT_SIZES) and p.name not in names[:1]]
-    if not lacking and not sizes:
+        return ""  # f(dataset, size, rng), which the caller validates
+    missing_names = missing(run, 2 if takes_labels(run) else 1)
+    sizes = [p for p in open_parameters if p.name in (*SIZES, *SHORT_SIZES) and p.name not in names[:1]]
+    if not missing_names and not sizes:
         return "run"
-    if len(lacking) == 1 and sizes and lacking[0] == sizes[0].name:
+    if len(missing_names) == 1 and sizes and missing_names[0] == sizes[0].name:
         if dataset is None or _is_batch(_Batch(run, {}), dataset):
             return "batch"
-        raise _needs(name, lacking)
-    if not lacking:
+        raise _missing_argument_error(name, missing_names)
+    if not missing_names:
         if dataset is not None and not _is_batch(_Batch(run, {}), dataset):
             return "run"
         if dataset is not None and sizes[0].name in SIZES:
             return "batch"
         raise InvalidArgument(
-            f"{name}: {sizes[0].name} may be the number of runs or an argument of one run: say --as batch, or --as run "
+            f"{name}: {sizes[0].name} may be the number of runs or an argument of one run: give --as batch, or --as run "
             f"(with --kwargs '{{\"{sizes[0].name}\": ...}}')"
         )
-    required = [p for p in placed if p.default is p.empty]
-    others = [p for p in free if p.kind is p.KEYWORD_ONLY and p.default is p.empty and p.name in lacking]
+    required = [p for p in positional if p.default is p.empty]
+    others = [p for p in open_parameters if p.kind is p.KEYWORD_ONLY and p.default is p.empty and p.name in missing_names]
     if len(required) == 3 and not others and (dataset is None or _is_batch(run, dataset)):
         return ""
-    raise _needs(name, lacking)
+    raise _missing_argument_error(name, missing_names)
 
 
 def _is_batch(run: Any, dataset: Any) -> bool:
-    """Whether two trial calls of different sizes return that many outputs each."""
+    """Return whether trial calls with three different sizes return as many outputs as requested."""
     for size in (2, 3, 7):
         try:
             found = run(dataset, size, np.random.default_rng(0))
             if isinstance(found, (str, bytes, dict)) or len(found) != size:
                 return False
-        except Exception:  # whatever a call with a wrong meaning raises
+        except Exception:  # a call with the wrong meaning may raise anything
             return False
     return True
 
 
 def _class_form(found: Any, name: str, kwargs: Dict[str, Any], dataset: Any) -> Tuple[str, str]:
-    """Form of a class: an estimator with `fit`, a callable object, or an object with one method that takes a dataset."""
-    own = [p.name for p in parameters(found) or []]
-    mine = {key: value for key, value in kwargs.items() if key in own or key == "self"}
-    rest = {key: value for key, value in kwargs.items() if key not in mine}
-    lacking = missing(functools.partial(found, **mine), 0)
-    if lacking and not rest:
-        raise _needs(name, lacking)
+    """Return the form of a class: an estimator with `fit`, a callable object, or an object with one method that takes a dataset."""
+    class_parameters = [p.name for p in parameters(found) or []]
+    class_arguments = {key: value for key, value in kwargs.items() if key in class_parameters or key == "self"}
+    method_arguments = {key: value for key, value in kwargs.items() if key not in class_arguments}
+    missing_names = missing(functools.partial(found, **class_arguments), 0)
+    if missing_names and not method_arguments:
+        raise _missing_argument_error(name, missing_names)
     if callable(getattr(found, "fit", None)):
-        output = _learned(found, name, mine, dataset)
-        told = "; y is the second part of the dataset, or its last column" if _labels(found) else ""
+        output = _learned_attributes(found, name, class_arguments, dataset)
+        label_note = "; y is the second part of the dataset, or its last column" if _requires_labels(found) else ""
         return (
             f"estimator.{output}",
-            f"{name} is fitted for each run, and {output} is its output{told}. To override: --as estimator.ATTRIBUTE",
+            f"{name} is fitted for each run, and {output} is its output{label_note}. To override: --as estimator.ATTRIBUTE",
         )
     if "__call__" in dir(found) and inspect.isroutine(inspect.getattr_static(found, "__call__", None)):
-        form = _function_form(functools.partial(found.__call__, None, **rest), name, None)
+        form = _function_form(functools.partial(found.__call__, None, **method_arguments), name, None)
         if form == "":
             return "", ""
         return "object", f"{name} is created for each run, and called. To override: --as object.METHOD"
     methods = [key for key, value in inspect.getmembers(found, inspect.isroutine) if key[0] != "_" and _takes_data(value)]
     if len(methods) != 1:
-        has = f"it has {', '.join(methods)}: say which, --as object.METHOD" if methods else "give it one, or a method __call__"
+        has = f"it has {', '.join(methods)}: choose one, --as object.METHOD" if methods else "add one, or a method __call__"
         raise InvalidArgument(f"{name} must have one method that takes a dataset, {has}")
     return f"object.{methods[0]}", f"{name} is created for each run, and its method {methods[0]} is called. To override: --as object.METHOD"
 
 
 def _takes_data(method: Any) -> bool:
+    """Return whether the first parameter of a method, after self, has the name of a dataset."""
     names = [p.name for p in parameters(method) or []]
     return len(names) > 1 and names[0] == "self" and names[1].lower() in DATA
 
 
-def _labels(found: Any) -> bool:
+def _requires_labels(found: Any) -> bool:
+    """Return whether `fit` requires a second argument, the labels."""
     fit = parameters(found.fit) or []
     return len(fit) > 2 and fit[2].default is inspect.Parameter.empty
 
 
-def _learned(found: Any, name: str, kwargs: Dict[str, Any], dataset: Any) -> str:
-    """Return what `fit` learns: coefficients, or its only attribute of numbers."""
+def _learned_attributes(found: Any, name: str, kwargs: Dict[str, Any], dataset: Any) -> str:
+    """Return the names of the attributes that `fit` learns: the coefficients, or the only numeric attribute."""
     if dataset is None:
-        raise InvalidArgument(f"{name} is an estimator: say what is released, --as estimator.ATTRIBUTE, or give --d0 and --d1")
+        raise InvalidArgument(f"{name} is an estimator: name the released attribute, --as estimator.ATTRIBUTE, or give --d0 and --d1")
     estimator = found(**{**given(functools.partial(found, **kwargs))(np.random.default_rng(0)), **kwargs})
     before = set(vars(estimator))
     x, y = parts(dataset, None, labeled=takes_labels(estimator.fit))
@@ -213,4 +217,6 @@ def _learned(found: Any, name: str, kwargs: Dict[str, Any], dataset: Any) -> str
         return "coef_,intercept_" if "intercept_" in has else "coef_"
     if len(has) == 1:
         return str(has[0])
-    raise InvalidArgument(f"{name} has learned {', '.join(has) or 'no attribute NAME_'}: say what is released, --as estimator.ATTRIBUTE")
+    raise InvalidArgument(
+        f"{name} has learned {', '.join(has) or 'no attribute NAME_'}: name the released attribute, --as estimator.ATTRIBUTE"
+    )

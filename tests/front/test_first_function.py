@@ -144,7 +144,7 @@ def test_a_first_function_is_recognized_and_runs(found, kwargs, form):
         (plain, """plain needs eps: give --kwargs '{"eps": ...}'"""),
         (keyword_only, "needs epsilon"),
         (vector, "vector needs width, scale"),
-        (bins, "say --as batch, or --as run"),
+        (bins, "give --as batch, or --as run"),
         (Method, "Method needs epsilon"),
         (lambda: 0.0, "takes no dataset"),
     ],
@@ -156,7 +156,7 @@ def test_what_is_ambiguous_is_refused_with_the_remedy(found, text):
 
 
 def test_a_class_with_two_releases_names_them():
-    with pytest.raises(InvalidArgument, match="it has answer, release: say which"):
+    with pytest.raises(InvalidArgument, match="it has answer, release: choose one"):
         recognize(Two, "Two", {"epsilon": 1}, DATA)
 
 
