@@ -40,7 +40,8 @@ class Table(Domain):
         Contents of each column by name: (low, high) for floats, integers or dates, a list of texts
         for categories, or a dict with the keys low, high, categories and missing.
     size : int
-        Largest number of rows; the exact number under ``replace-one``, ``attribute`` and ``label``.
+        Largest number of rows; the exact number under ``replace-one`` without ``unit=``,
+        ``attribute`` and ``label``.
     user : str, optional
         Column that identifies the user of a row. Missing values are not allowed there. Without
         `relation`, neighbors then differ in all rows of one user (``add-remove:unit=USER``).

@@ -151,7 +151,7 @@ def _drawn_numbers(call: Call) -> Any:
 
 
 def _inner_draw(call: Call) -> Any:
-    """Return [law, scale, input size, output size] of the single draw inside a call; None if there is not exactly one.
+    """Return [law, scale, numbers drawn inside, numbers in the output] of the single draw inside a call; None if there is not exactly one.
 
     The scale is that of the inner draw times the factor that the call multiplies it by, NaN if that
     factor is not one number.
