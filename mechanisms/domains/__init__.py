@@ -1,6 +1,7 @@
-"""What datasets a mechanism accepts and which of them are neighbours: one file a domain, with all that a search for pairs asks of it.
+"""Domains: the datasets that a mechanism accepts, and which of them are neighbors. One file per domain, with its search for pairs.
 
-A new domain is a file here and a line below. May import the terms of `mechanisms`, nothing that audits.
+To add a domain, write a file here and add a line below. May import the terms of `mechanisms`, and
+no auditor.
 """
 
 import dataclasses
@@ -17,14 +18,14 @@ from dpwitness.mechanisms.domains.records import Records
 from dpwitness.mechanisms.domains.rows import Rows
 from dpwitness.mechanisms.domains.texts import Texts
 
-# Those that a target file may name, with their fields as keys: Relation holds functions.
+# Domains that a target file may name, with their fields as keys. Relation is excluded since it holds functions.
 KINDS: dict[str, type[Domain]] = {
     cls.__name__: cls for cls in (Records, Rows, Table, Events, Texts, Graph, Answers, Counts, LabelledBall, Costs)
 }
 
 
 def keys_of(kind: type[Domain]) -> dict[str, str]:
-    """The keys of a domain, each with its type and its default, as they are printed."""
+    """Return the keys of a domain class, each with its type and default as text."""
     return {
         f.name: str(f.type) + ("" if f.default is dataclasses.MISSING else f" = {f.default!r}")
         for f in dataclasses.fields(kind)  # type: ignore[arg-type]

@@ -1,7 +1,8 @@
-"""Vectors of true query answers.
+"""The domain of true query answers, as vectors.
 
-The catalogue's shapes follow StatDP (Ding et al. 2018, table 1): one above, one below, one above and the rest below, half and half, all
-above; and, for what floats do, both sides of a power of two.
+The shapes of the catalogue follow StatDP (Ding et al. 2018, table 1): one above, one below, one
+above and the rest below, half and half, all above. Both sides of a power of two are added to expose
+floating-point leaks.
 """
 
 from __future__ import annotations
@@ -27,7 +28,17 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Answers(Domain):
-    """A vector of `length` true query answers in [low, high]; neighbours by a norm (`l1`, `l2`, `linf`)."""
+    """A vector of `length` true query answers in [low, high]; neighbors differ by at most 1 in a norm (`l1`, `l2`, `linf`).
+
+    Parameters
+    ----------
+    length : int
+        Number of answers.
+    low, high : float
+        Bounds of the answers, at least 1 apart.
+    relation : {"linf", "l1", "l2"}
+        Norm of the neighboring relation.
+    """
 
     length: int
     low: float = -10.0
@@ -38,17 +49,17 @@ class Answers(Domain):
         require(self).integer("length", most=LONGEST).finite("low", "high").one_of("relation", ["l1", "l2", "linf"])
         if not self.high - self.low >= 1:
             raise InvalidArgument(f"Answers: high - low must be at least 1, got {self.high - self.low!r}")
-        end = self.low if self.low > 0 else min(self.high, 0.0)  # where floats lie closest to one another
+        end = self.low if self.low > 0 else min(self.high, 0.0)  # the bound with the finest spacing of floats
         if math.ulp(end) > 1:
             raise InvalidArgument(f"Answers: low and high must have floats at distance 1 between them, got [{self.low!r}, {self.high!r}]")
 
     def contains(self, dataset: Any) -> bool:
-        """A vector of `length` numbers in [low, high]."""
+        """Return whether the dataset is a vector of `length` numbers in [low, high]."""
         values = vector(dataset)
         return values is not None and len(values) == self.length and bool(np.all((values >= self.low) & (values <= self.high)))
 
     def catalogue(self) -> Iterable[Pair | None]:
-        """One answer up, all up, half and half, alternating, at several heights (StatDP: Ding et al. 2018, table 1)."""
+        """Yield fixed pairs: one answer up, all up, half and half, alternating, at several heights (StatDP: Ding et al. 2018, table 1)."""
         n = self.length
         one, half = (np.arange(n) == 0).astype(float), (np.arange(n) < n // 2).astype(float)
         last, middle = one[::-1], np.roll(one, n // 2)
@@ -74,7 +85,7 @@ class Answers(Domain):
             ", the first far below": np.where(np.arange(n) == 0, self.low, self.high - 1),
             ", one half far above": np.where(half > 0, self.high - 1, self.low),
         }
-        if power - 0.5 > max(level, self.low):  # floats have other low bits on the two sides of a power of two
+        if power - 0.5 > max(level, self.low):  # the spacing of floats changes at a power of two
             heights[f", across {power:g}"] = np.full(n, power - 0.5)
         for place, height in heights.items():
             for why, move in (moves if place else moves | alone).items():
@@ -86,9 +97,10 @@ class Answers(Domain):
                 yield self.pair(d0, np.clip(d0 + step, self.low, self.high), why + place)
 
     def draws(self, rng: Generator) -> Draws[Answers]:
-        return _AnswersDrawn(self, rng)
+        return _AnswerSampler(self, rng)
 
     def shape(self, rng: Generator, turn: int) -> Shape:
+        """Return coordinates of a pair: `length` base answers and `length` changes."""
         n = self.length
 
         def decode(z: FloatArray) -> Pair | None:
@@ -105,6 +117,7 @@ class Answers(Domain):
         return Shape(2 * n, decode)
 
     def lattice(self) -> SearchStrategy[Pair]:
+        """Return a strategy of pairs with base answers at quarters of the interval and changes of -1, 0 or 1, scaled to the norm."""
         from hypothesis import strategies as st
 
         quarters = st.lists(st.integers(0, 4), min_size=self.length, max_size=self.length)
@@ -128,9 +141,11 @@ class Answers(Domain):
         return float(self.low), float(self.high)
 
 
-class _AnswersDrawn(Draws[Answers]):
+class _AnswerSampler(Draws[Answers]):
+    """Random pairs of answer vectors."""
+
     def drawn(self, turn: int, corners: bool) -> Pair | None:
-        """All answers move, each up or down, or one does, among heights that differ."""
+        """Return a random pair in which all answers move, each up or down, or only one moves."""
         domain = self.domain
         n, rng = domain.length, self.rng
         at, place = PLACES[turn % 3]

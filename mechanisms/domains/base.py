@@ -1,7 +1,8 @@
-"""What datasets a mechanism accepts and which of them are neighbours; and how its pairs are searched.
+"""Base classes of the domains: the datasets, their neighboring relation, and the search for pairs.
 
-`Domain.pair` is the one door through which catalogues, searches, lattices and simplifiers build their pairs: it gives None for two datasets
-of which one lies outside the domain, or which are no neighbours. A domain that holds no pair of neighbours is refused when it is built.
+Catalogues, searches, lattices and simplifiers build all their pairs by `Domain.pair`. It returns
+None if a dataset lies outside of the domain or if the two are not neighbors. A domain without any
+pair of neighbors is refused when it is built.
 """
 
 from __future__ import annotations
@@ -25,36 +26,36 @@ D = TypeVar("D", bound="Domain")
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """One way to lay out a pair in R^`size`. `decode` gives None where a point is no pair of neighbours that differ."""
+    """Coordinates of a pair: a map from R^`size` to pairs. `decode` returns None where a point is not a pair of different neighbors."""
 
     size: int
     decode: Callable[[FloatArray], Pair | None]
 
 
 class Domain(ABC):
-    """Base of the domains: a set of datasets with a neighbouring relation, and the ways in which its pairs are looked for.
+    """Base of the domains: a set of datasets with a neighboring relation, and the methods that search its pairs.
 
-    A domain of another kind says what it `contains`, and to be searched its `catalogue`, its `draws` and its `shape`; `lattice` and
-    `simpler` may be left out.
+    A subclass implements `contains`, and for a search `catalogue`, `draws` and `shape`. `lattice`
+    and `simpler` are optional.
     """
 
     relation: str
-    counts = False  # whether datasets are exact integers, of any size
+    counts = False  # whether datasets are vectors of exact integers
 
     @abstractmethod
     def contains(self, dataset: Any) -> bool:
-        """Whether the dataset is one of the domain's."""
+        """Return whether the dataset belongs to the domain."""
 
     def other_columns(self, dataset: Any) -> str:
-        """Why nothing can be run on a dataset that a user gave: its columns are not those that the domain names. Empty if they are."""
+        """Return why the dataset's columns are not those of the domain; an empty text if they are."""
         return ""
 
     def holds(self, pair: Pair) -> bool:
-        """Whether both datasets are the domain's, and neighbours by its relation."""
+        """Return whether both datasets of the pair belong to the domain and its relation is the domain's."""
         return pair.relation == self.relation and self.contains(pair.d0) and self.contains(pair.d1)
 
     def pair(self, d0: Any, d1: Any, why: str) -> Pair | None:
-        """The pair, or None where it is none of this domain."""
+        """Return the pair of two datasets, or None if it does not belong to the domain."""
         try:
             pair = Pair(d0, d1, self.relation, why)
         except InvalidArgument:
@@ -63,83 +64,86 @@ class Domain(ABC):
 
     @abstractmethod
     def catalogue(self) -> Iterable[Pair | None]:
-        """Pairs worth trying, what promises most first: shapes of the domain, the same for every mechanism."""
+        """Return pairs worth trying, the most promising first, the same for every mechanism."""
 
     @abstractmethod
     def draws(self, rng: Generator) -> Draws[Any]:
-        """Pairs at random."""
+        """Return a sampler of random pairs."""
 
     @abstractmethod
     def shape(self, rng: Generator, turn: int) -> Shape:
-        """A layout for a search's `turn`-th start; what is no coordinate (labels, categories, places, how many differ) is drawn.
+        """Return coordinates of pairs for the `turn`-th start of a search.
 
-        A standard normal point decodes to a varied pair: directions are uniform, half of the records lie on the boundary, sizes and
-        multiplicities spread over all their orders of magnitude.
+        Discrete parts of a pair (labels, categories, places, number of different records) are drawn
+        at random. A standard normal point decodes to a varied pair: directions are uniform, half of
+        the records lie on the boundary, sizes and multiplicities spread over all their orders of
+        magnitude.
         """
 
     def lattice(self) -> SearchStrategy[Pair] | None:
-        """Pairs of few records and short numbers, simple ones first, for a search that shrinks; None if there are none."""
+        """Return a Hypothesis strategy of pairs with few records and short numbers, simple ones first; None without a strategy."""
         return None
 
     def simpler(self, pair: Pair) -> Iterator[Pair]:
-        """Neighbours of `pair` in the domain that are simpler, boldest first. None that equals it."""
+        """Yield pairs of the domain that are simpler than `pair`, the boldest simplification first; never `pair` itself."""
         return iter(())
 
     @property
     def records(self) -> int:
-        """Numbers or records that a pair has, or 2 for some: of one alone, few pairs tell nearly all."""
+        """Return the number of numbers or records in a pair, or 2 for any number above 1. A single record has few different pairs."""
         return 2
 
     @property
     def interval(self) -> tuple[float, float] | None:
-        """Where the first number of a dataset lies, if it is no whole number."""
+        """Return the interval of the first number of a dataset; None if that number is an integer."""
         return None
 
     @property
     def whole(self) -> bool:
-        """Whether some numbers are whole, and may be categories."""
+        """Return whether some numbers are integers, possibly categories."""
         return False
 
     @property
     def unordered(self) -> bool:
-        """Whether some numbers are categories: no coordinates to climb by."""
+        """Return whether some numbers are categories, along which a search by coordinates makes no sense."""
         return False
 
 
 class Draws(ABC, Generic[D]):
-    """Draws of neighbouring pairs of a domain.
+    """Sampler of random neighboring pairs of a domain.
 
-    By `turn` the changed record stands first, in the middle or last, among records from corners of the domain or from its interior, with
-    labels that are mixed; label, features, both or one feature change. Twelve turns show all of that.
+    The changed record lies first, in the middle or last, depending on `turn`. The other records lie
+    at corners of the domain or in its interior, with mixed labels. The label, the features, both or
+    one feature change. Twelve turns cover all combinations.
     """
 
     def __init__(self, domain: D, rng: Generator) -> None:
         self.domain, self.rng = domain, rng
 
     def __call__(self, turn: int) -> Pair | None:
-        """One pair; None where the draw is no pair of the domain."""
+        """Return a random pair; None where the draw is not a pair of the domain."""
         return self.drawn(turn, (turn + turn // 4) % 2 == 0)
 
     @abstractmethod
     def drawn(self, turn: int, corners: bool) -> Pair | None:
-        """The pair of a turn, whose other records lie in corners or inside."""
+        """Return the random pair of a turn, whose other records lie at corners of the domain or in its interior."""
 
     def renumbered(self, pair: Pair | None) -> Pair | None:
-        """The pair with its categories, if the domain has any, under other numbers."""
+        """Return the pair with its categories, if the domain has any, randomly renumbered."""
         return pair
 
     def moves(self) -> Moves | None:
-        """Random steps from pair to pair, where there are any."""
+        """Return random steps from pair to pair, or None if the domain has none."""
         return None
 
 
 class Moves(ABC):
-    """Steps from one pair to another, whose parts are drawn more often where they have moved the score."""
+    """Random steps from one pair to another. Parts of the pair whose change affected the score are redrawn more often."""
 
     @abstractmethod
     def step(self, pair: Pair) -> tuple[int, Pair | None]:
-        """Which part was drawn again, and the pair; None where it is none of the domain."""
+        """Return the index of the redrawn part and the new pair; None for a pair outside of the domain."""
 
     @abstractmethod
     def learn(self, part: int, before: float, after: float) -> None:
-        """Note what a step on `part` did to the score."""
+        """Record the score before and after a step on `part`."""

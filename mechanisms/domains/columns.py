@@ -1,4 +1,4 @@
-"""Columns of frames: what a column may hold, how a number stands for a value of it, and frames of each library built from columns."""
+"""Columns of data frames: their types and bounds, the conversion between values and numbers, and the construction of frames."""
 
 from __future__ import annotations
 
@@ -14,13 +14,16 @@ from dpwitness.mechanisms.terms.libraries import Unheld, apart, library, library
 from dpwitness.mechanisms.terms.validation import InvalidArgument, shown
 
 _KEYS = ("low", "high", "categories", "missing")
-_DAY = datetime.date(1970, 1, 1)
-Values = Sequence[Any]  # of a column; None where missing
+_EPOCH = datetime.date(1970, 1, 1)
+Values = Sequence[Any]  # values of one column; None where missing
 
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """What a column holds: floats or whole numbers in [low, high], dates between two days, or categories; with `missing` also nothing."""
+    """Type and bounds of a column: floats or integers in [low, high], dates between two days, or categories.
+
+    `missing` allows missing values.
+    """
 
     name: str
     kind: str  # float, integer, date or category
@@ -30,21 +33,21 @@ class Column:
     missing: bool = False
 
     def value(self, number: float) -> Any:
-        """What a number stands for."""
+        """Return the value that a number encodes: a category by its index, a date by its day."""
         if self.kind == "category":
             return self.categories[int(number)]
         if self.kind == "date":
-            return _DAY + datetime.timedelta(days=int(number))
+            return _EPOCH + datetime.timedelta(days=int(number))
         return int(number) if self.kind == "integer" else float(number)
 
     def number(self, value: Any) -> float | None:
-        """What stands for a value, NaN for a missing one; None where the column may not hold it."""
+        """Return the number that encodes a value, NaN for a missing one; None where the column does not allow the value."""
         if value is None or (isinstance(value, float | np.floating | np.datetime64) and value != value):
             return math.nan if self.missing else None
         if self.kind == "category":
             plain = value.item() if isinstance(value, np.generic) else value
-            held = type(plain) is type(self.categories[0]) and plain in self.categories
-            return float(self.categories.index(plain)) if held else None
+            data = type(plain) is type(self.categories[0]) and plain in self.categories
+            return float(self.categories.index(plain)) if data else None
         if self.kind == "date":
             day = _day_of(value)
             return None if day is None or not self.low <= day <= self.high else float(day)
@@ -53,22 +56,25 @@ class Column:
 
 
 def _day_of(value: Any) -> int | None:
+    """Return the days from 1970-01-01 to a date without time; None for any other value."""
     if isinstance(value, np.datetime64):
         day = value.astype("M8[D]")
         return int(day.astype(np.int64)) if day == value else None
     if isinstance(value, datetime.datetime):
-        return (value.date() - _DAY).days if value.time() == datetime.time() and value.tzinfo is None else None
-    return (value - _DAY).days if isinstance(value, datetime.date) else None
+        return (value.date() - _EPOCH).days if value.time() == datetime.time() and value.tzinfo is None else None
+    return (value - _EPOCH).days if isinstance(value, datetime.date) else None
 
 
 def column(name: Any, given: Any, owner: str) -> Column:
-    """A column from what a user says of it.
+    """Return the `Column` of a user's specification.
 
-    ``(0.0, 1.0)`` floats in these bounds; ``(0, 120)`` whole numbers; two dates, or texts of such under `low` and `high`; a list of texts,
-    numbers or truth values in ``{"categories": [...]}``, of texts also alone; ``{"low": 0, "high": 9, "missing": True}``.
+    Accepted are ``(0.0, 1.0)`` for floats in these bounds, ``(0, 120)`` for integers, and two
+    dates, or texts of dates under `low` and `high`. Categories are a list of texts, or
+    ``{"categories": [...]}`` with texts, integers or booleans. ``{"low": 0, "high": 9, "missing":
+    True}`` also allows missing values.
     """
     if not isinstance(name, str) or not name:
-        raise InvalidArgument(f"{owner}: columns must have texts as names, got {shown(name)}")
+        raise InvalidArgument(f"{owner}: column names must be non-empty texts, got {shown(name)}")
     where = f"{owner}: column {name}"
     if isinstance(given, list | tuple):
         texts = bool(given) and all(isinstance(item, str) for item in given)
@@ -79,36 +85,38 @@ def column(name: Any, given: Any, owner: str) -> Column:
         raise InvalidArgument(f"{where} must be (low, high), a list of texts, or a dict of {', '.join(_KEYS)}, got {shown(given)}")
     unknown = [key for key in given if key not in _KEYS]
     if unknown:
-        raise InvalidArgument(f"{where} has the keys {', '.join(_KEYS)}, got {shown(unknown[0])}")
+        raise InvalidArgument(f"{where}: keys must be among {', '.join(_KEYS)}, got {shown(unknown[0])}")
     missing = given.get("missing", False)
     if not isinstance(missing, bool):
         raise InvalidArgument(f"{where}: missing must be True or False, got {shown(missing)}")
     if "categories" in given:
-        return _categories(name, given, missing, where)
-    ends = [_end(given.get(key), f"{where}: {key}") for key in ("low", "high")]
-    if isinstance(ends[0], datetime.date) != isinstance(ends[1], datetime.date):
+        return _category_column(name, given, missing, where)
+    bounds = [_parse_bound(given.get(key), f"{where}: {key}") for key in ("low", "high")]
+    if isinstance(bounds[0], datetime.date) != isinstance(bounds[1], datetime.date):
         raise InvalidArgument(f"{where}: low and high must be both numbers or both dates, got {shown(given.get('high'))}")
-    dates = isinstance(ends[0], datetime.date)
-    kind = "date" if dates else "integer" if all(isinstance(end, int) for end in ends) else "float"
-    if kind == "integer" and max(map(abs, ends)) > 2**53:  # drawn as floats
-        raise InvalidArgument(f"{where}: low and high of whole numbers must be between -2^53 and 2^53, got {shown(max(ends, key=abs))}")
-    low, high = (float((end - _DAY).days) if dates else float(end) for end in ends)
+    dates = isinstance(bounds[0], datetime.date)
+    kind = "date" if dates else "integer" if all(isinstance(bound, int) for bound in bounds) else "float"
+    if kind == "integer" and max(map(abs, bounds)) > 2**53:  # integers are drawn as floats
+        raise InvalidArgument(f"{where}: whole-number low and high must lie between -2^53 and 2^53, got {shown(max(bounds, key=abs))}")
+    low, high = (float((bound - _EPOCH).days) if dates else float(bound) for bound in bounds)
     if not (low < high or (missing and low == high)):
         raise InvalidArgument(f"{where}: high must exceed low, got {shown(given.get('low'))} and {shown(given.get('high'))}")
     return Column(name, kind, low, high, (), missing)
 
 
-def _categories(name: str, given: Mapping[str, Any], missing: bool, where: str) -> Column:
+def _category_column(name: str, given: Mapping[str, Any], missing: bool, where: str) -> Column:
+    """Return the `Column` of a specification with categories; raise InvalidArgument for invalid categories."""
     found = given["categories"]
     listed = list(found) if isinstance(found, list | tuple) else []
     kinds = {type(item) for item in listed}
     if len(kinds) != 1 or not kinds <= {str, int, bool} or len(set(listed)) < len(listed) or "low" in given or "high" in given:
-        rule = "categories must be a list of texts, of whole numbers or of truth values, each once, and stand without low and high"
+        rule = "categories must be a list of distinct texts, whole numbers or booleans, given without low and high"
         raise InvalidArgument(f"{where}: {rule}, got {shown(found)}")
     return Column(name, "category", 0.0, float(len(listed) - 1), tuple(listed), missing)
 
 
-def _end(value: Any, where: str) -> Any:
+def _parse_bound(value: Any, where: str) -> Any:
+    """Return a bound as a finite number or a date; raise InvalidArgument for anything else."""
     if isinstance(value, str):
         try:
             return datetime.date.fromisoformat(value)
@@ -121,52 +129,52 @@ def _end(value: Any, where: str) -> Any:
     return int(value) if isinstance(value, np.integer) else value
 
 
-# -- frames of each library, from lists of values and back --------------------------------------------------------------
+# -- conversion between lists of values and the frames of each library ------------------------------------------------
 
 
 def _pandas(columns: Sequence[Column], values: Sequence[Values]) -> Any:
     pandas = library("pandas")
-    held: dict[str, Any] = {}
-    for each, items in zip(columns, values, strict=True):
-        some = each.value(each.low)  # tells the type of a column that holds nothing
-        if each.kind == "float":
-            held[each.name] = np.array([math.nan if v is None else v for v in [*items, some]], dtype=float)
-        elif each.missing and isinstance(some, bool | int):
-            held[each.name] = pandas.array([*items, some], dtype="boolean" if isinstance(some, bool) else "Int64")
-        elif each.kind == "date":
-            held[each.name] = np.array([*items, some], dtype="M8[us]")
+    data: dict[str, Any] = {}
+    for spec, items in zip(columns, values, strict=True):
+        example = spec.value(spec.low)  # fixes the type of an empty column
+        if spec.kind == "float":
+            data[spec.name] = np.array([math.nan if v is None else v for v in [*items, example]], dtype=float)
+        elif spec.missing and isinstance(example, bool | int):
+            data[spec.name] = pandas.array([*items, example], dtype="boolean" if isinstance(example, bool) else "Int64")
+        elif spec.kind == "date":
+            data[spec.name] = np.array([*items, example], dtype="M8[us]")
         else:
-            held[each.name] = pandas.Series([*items, some])
-    return pandas.DataFrame(held).iloc[:-1]
+            data[spec.name] = pandas.Series([*items, example])
+    return pandas.DataFrame(data).iloc[:-1]
 
 
 def _polars(columns: Sequence[Column], values: Sequence[Values]) -> Any:
     polars = library("polars")
     types = {float: polars.Float64, int: polars.Int64, bool: polars.Boolean, str: polars.String, datetime.date: polars.Date}
-    schema = {each.name: types[type(each.value(each.low))] for each in columns}
+    schema = {spec.name: types[type(spec.value(spec.low))] for spec in columns}
     return polars.DataFrame(dict(zip(schema, map(list, values), strict=True)), schema=schema)
 
 
 def _arrow(columns: Sequence[Column], values: Sequence[Values]) -> Any:
     arrow = library("pyarrow")
     types = {float: arrow.float64(), int: arrow.int64(), bool: arrow.bool_(), str: arrow.string(), datetime.date: arrow.date32()}
-    kinds = [types[type(each.value(each.low))] for each in columns]
-    named = [each.name for each in columns]
-    return arrow.table({name: arrow.array(items, kind) for name, items, kind in zip(named, values, kinds, strict=True)})
+    kinds = [types[type(spec.value(spec.low))] for spec in columns]
+    column_names = [spec.name for spec in columns]
+    return arrow.table({name: arrow.array(items, kind) for name, items, kind in zip(column_names, values, kinds, strict=True)})
 
 
 def _dict(columns: Sequence[Column], values: Sequence[Values]) -> Any:
-    def held(each: Column, items: Values) -> Any:
-        if each.kind == "float":
+    def data(spec: Column, items: Values) -> Any:
+        if spec.kind == "float":
             return np.array([math.nan if v is None else v for v in items], dtype=float)
-        plain = not each.missing and type(each.value(each.low)) in (int, bool)
-        return np.array(items, dtype=type(each.value(each.low))) if plain else list(items)
+        plain = not spec.missing and type(spec.value(spec.low)) in (int, bool)
+        return np.array(items, dtype=type(spec.value(spec.low))) if plain else list(items)
 
-    return {each.name: held(each, items) for each, items in zip(columns, values, strict=True)}
+    return {spec.name: data(spec, items) for spec, items in zip(columns, values, strict=True)}
 
 
 def _records(columns: Sequence[Column], values: Sequence[Values]) -> Any:
-    names = [each.name for each in columns]
+    names = [spec.name for spec in columns]
     return [dict(zip(names, row, strict=True)) for row in zip(*values, strict=True)]
 
 
@@ -180,7 +188,7 @@ FRAMES: dict[str, Callable[[Sequence[Column], Sequence[Values]], Any]] = {
 
 
 def built(form: str, columns: Sequence[Column], values: Sequence[Values], owner: str) -> Any:
-    """A frame of a library, a dict of columns or a list of records."""
+    """Return the columns as a data frame of a library, a dict of columns or a list of records, depending on `form`."""
     try:
         return FRAMES[form](columns, values)
     except Unheld as error:
@@ -188,23 +196,23 @@ def built(form: str, columns: Sequence[Column], values: Sequence[Values], owner:
 
 
 def lists_of(dataset: Any, form: str) -> dict[Any, list[Any]] | str:
-    """The columns of a dataset as lists, or why it has none of this form."""
+    """Return the columns of a dataset as lists, or a text that explains why the dataset does not have this form."""
     wanted = {"arrow": "pyarrow"}.get(form, form)
     if library_of(dataset) not in ("", "networkx"):
         if library_of(dataset) != wanted:
-            return f"it is a frame of {library_of(dataset)}, the domain has {form}"
+            return f"it is a frame of {library_of(dataset)}, the domain expects {form}"
         try:
             return values_of(apart(dataset))
         except Unheld as error:
             return str(error)
     if form == "dict" and isinstance(dataset, dict):
-        held = {name: items.tolist() if isinstance(items, np.ndarray) else items for name, items in dataset.items()}
-        if all(isinstance(items, list) for items in held.values()) and len({len(items) for items in held.values()}) <= 1:
-            return held
-        return "its columns must be arrays or lists of one length"
+        data = {name: items.tolist() if isinstance(items, np.ndarray) else items for name, items in dataset.items()}
+        if all(isinstance(items, list) for items in data.values()) and len({len(items) for items in data.values()}) <= 1:
+            return data
+        return "its columns must be arrays or lists of equal length"
     if form == "records" and isinstance(dataset, list) and all(isinstance(record, dict) for record in dataset):
         names = dict.fromkeys(name for record in dataset for name in record)
         if all(len(record) == len(names) for record in dataset):
             return {name: [record[name] for record in dataset] for name in names}
         return "its records must have the same keys"
-    return f"it is of type {type(dataset).__name__}, the domain has {form}"
+    return f"it is of type {type(dataset).__name__}, the domain expects {form}"

@@ -1,4 +1,4 @@
-"""Sequences of linear costs, one of which is replaced."""
+"""The domain of sequences of linear costs, one of which is replaced."""
 
 from __future__ import annotations
 
@@ -23,7 +23,19 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Costs(Domain):
-    """`LinearCosts` of `length` rounds in `dimension` dimensions, each entry in [-bound, bound]; one whole cost is replaced."""
+    """`LinearCosts` of `length` rounds in `dimension` dimensions, each entry in [-bound, bound]; neighbors differ in the cost of one round.
+
+    Parameters
+    ----------
+    length : int
+        Number of rounds.
+    dimension : int
+        Dimension of each cost.
+    bound : float
+        Largest absolute value of an entry. Positive.
+    relation : {"substitution"}
+        Neighboring relation.
+    """
 
     length: int
     dimension: int
@@ -34,23 +46,27 @@ class Costs(Domain):
         require(self).integer("length", "dimension", most=LONGEST).positive("bound").one_of("relation", ["substitution"])
 
     def contains(self, dataset: Any) -> bool:
-        """LinearCosts of this shape within the bound."""
+        """Return whether the dataset is a LinearCosts of this shape within the bound."""
         shape = (self.length, self.dimension)
         return isinstance(dataset, LinearCosts) and dataset.x.shape == shape and bool(np.all(np.abs(dataset.x) <= self.bound))
 
     def catalogue(self) -> Iterable[Pair | None]:
-        """One cost replaced by its negative, by none, or by another corner; in the first round, the middle or the last; with baselines."""
+        """Return fixed pairs: one cost replaced by its negative, by zero or by another corner.
+
+        The replaced cost lies in the first, the middle or the last round. The other rounds have
+        zero, equal or opposite costs.
+        """
         rounds, p, bound = self.length, self.dimension, self.bound
-        lone, split = np.full(p, bound), bound * np.where(np.arange(p) % 2 == 0, 1.0, -1.0)
-        lone[0] = -bound
+        opposed, split = np.full(p, bound), bound * np.where(np.arange(p) % 2 == 0, 1.0, -1.0)
+        opposed[0] = -bound
         found = []
         for place in sorted({0, rounds // 2, rounds - 1}):
-            for crowd, baseline in (("all others zero", 0 * lone), ("all others against it", -lone), ("all others with it", lone)):
+            for crowd, baseline in (("all others zero", 0 * opposed), ("all others against it", -opposed), ("all others with it", opposed)):
                 if rounds == 1 and baseline.any():
                     continue
                 for why, first, second in (
-                    ("one action against all others", lone, -lone),
-                    ("one action favoured or not", lone, 0 * lone),
+                    ("one action against all others", opposed, -opposed),
+                    ("one action favoured or not", opposed, 0 * opposed),
                     ("half against half", split, -split),
                     ("one cost shared by all", np.full(p, bound), np.full(p, -bound)),
                 ):
@@ -61,16 +77,17 @@ class Costs(Domain):
         return found
 
     def draws(self, rng: Generator) -> Draws[Costs]:
-        return _CostsDrawn(self, rng)
+        return _CostSampler(self, rng)
 
     def shape(self, rng: Generator, turn: int) -> Shape:
+        """Return coordinates of a pair: the two costs of the changed round, and on even turns a third cost that some other rounds share."""
         p, rounds, bound = self.dimension, self.length, self.bound
         place = 0 if turn % 3 < 2 else int(rng.integers(rounds))
-        held = rounds > 1 and turn % 2 == 0
+        shared = rounds > 1 and turn % 2 == 0
 
         def decode(z: FloatArray) -> Pair | None:
             table = np.zeros((rounds, p))
-            if held:  # a cost that some of the following rounds share
+            if shared:  # some of the following rounds share one cost
                 copies = int(np.clip(np.floor(10 ** (np.log10(rounds) * (0.5 + z[3 * p] / 3))), 0, rounds - 1))
                 rest = np.delete(np.arange(rounds), place)[place : place + copies] if place + copies < rounds else np.arange(rounds)
                 table[rest] = bound * np.clip(z[2 * p : 3 * p], -1, 1)
@@ -78,9 +95,10 @@ class Costs(Domain):
             first[place], second[place] = bound * np.clip(z[:p], -1, 1), bound * np.clip(z[p : 2 * p], -1, 1)
             return self.pair(LinearCosts(first), LinearCosts(second), "search")
 
-        return Shape(3 * p + 1 if held else 2 * p, decode)
+        return Shape(3 * p + 1 if shared else 2 * p, decode)
 
     def lattice(self) -> SearchStrategy[Pair]:
+        """Return a strategy of pairs whose entries are 0, a half or all of the bound, of either sign."""
         from hypothesis import strategies as st
 
         corner = st.lists(st.sampled_from([0.0, 1.0, -1.0, 0.5, -0.5]), min_size=self.dimension, max_size=self.dimension)
@@ -99,13 +117,16 @@ class Costs(Domain):
         return only_pairs(pairs())
 
     def simpler(self, pair: Pair) -> Iterator[Pair]:
+        """Yield pairs with common costs set to zero, or with fewer digits."""
         for first, second in shorter_tables(pair.d0.x, pair.d1.x, -self.bound, self.bound):
             found = self.pair(LinearCosts(first), LinearCosts(second), pair.why)
             if found is not None:
                 yield found
 
 
-class _CostsDrawn(Draws[Costs]):
+class _CostSampler(Draws[Costs]):
+    """Random pairs of cost sequences."""
+
     def drawn(self, turn: int, corners: bool) -> Pair | None:
         domain = self.domain
         shape, rng = (domain.length, domain.dimension), self.rng

@@ -1,4 +1,4 @@
-"""Vectors of true counts: exact integers, also where floats round them."""
+"""The domain of true counts, as vectors of exact integers, including those that floats round."""
 
 from __future__ import annotations
 
@@ -19,7 +19,17 @@ from dpwitness.mechanisms.terms.validation import InvalidArgument, require, show
 
 @dataclass(frozen=True, slots=True)
 class Counts(Domain):
-    """A vector of `length` true counts: 64-bit integers in [low, high]; neighbours by a norm (`l1`, `l2`, `linf`)."""
+    """A vector of `length` true counts, 64-bit integers in [low, high]; neighbors differ by at most 1 in a norm (`l1`, `l2`, `linf`).
+
+    Parameters
+    ----------
+    length : int
+        Number of counts.
+    low, high : int
+        Bounds of the counts.
+    relation : {"l1", "l2", "linf"}
+        Norm of the neighboring relation.
+    """
 
     length: int
     low: int = 0
@@ -30,12 +40,12 @@ class Counts(Domain):
         require(self).integer("length", most=LONGEST).one_of("relation", ["l1", "l2", "linf"])
         for name, value in (("low", self.low), ("high", self.high)):
             if not isinstance(value, int) or isinstance(value, bool) or not abs(value) < 2**63:
-                raise InvalidArgument(f"Counts: {name} must be a whole number of 64 bits, got {shown(value)}")
+                raise InvalidArgument(f"Counts: {name} must be a 64-bit whole number, got {shown(value)}")
         if not self.high > self.low:
             raise InvalidArgument(f"Counts: high must exceed low, got [{self.low!r}, {self.high!r}]")
 
     def contains(self, dataset: Any) -> bool:
-        """A vector of `length` integers in [low, high]: an integer array, or a list of ints."""
+        """Return whether the dataset is a vector of `length` integers in [low, high]: an integer array, or a list of ints."""
         if isinstance(dataset, np.ndarray):
             if dataset.ndim != 1 or dataset.dtype.kind not in "iu":
                 return False
@@ -44,7 +54,7 @@ class Counts(Domain):
         return whole and len(dataset) == self.length and all(self.low <= v <= self.high for v in dataset)
 
     def catalogue(self) -> Iterable[Pair | None]:
-        """One count up, at zero, at both ends and where a float cannot tell two whole numbers apart."""
+        """Yield fixed pairs: one count up, at zero, at both bounds and where a float cannot distinguish two integers."""
         n, low, high = self.length, self.low, self.high
         levels = {"": min(max(0, low), high - 1), ", at the bottom": low, ", at the top": high - 1}
         power = 2 ** (max(high - 1, 1).bit_length() - 1)
@@ -66,10 +76,14 @@ class Counts(Domain):
                 yield self.pair(base, base + np.roll(one, n // 2), "count in the middle up")
 
     def draws(self, rng: Generator) -> Draws[Counts]:
-        return _CountsDrawn(self, rng)
+        return _CountSampler(self, rng)
 
     def shape(self, rng: Generator, turn: int) -> Shape:
-        """Whole numbers spread over all sizes; some of them, for l1 and l2 one, move by one."""
+        """Return coordinates of a pair: `length` counts and `length` steps.
+
+        The counts are integers spread over the whole range. Some of them move by one; only one
+        moves under l1 and l2.
+        """
         n = self.length
 
         def decode(z: FloatArray) -> Pair | None:
@@ -79,7 +93,7 @@ class Counts(Domain):
             step = np.sign(np.round(z[n:])).astype(np.int64)
             if self.relation != "linf":
                 step = np.sign(z[n:]).astype(np.int64) * (np.arange(n) == int(np.argmax(np.abs(z[n:]))))
-            up, down = base < self.high, base > self.low  # a step that would leave the bounds is turned over
+            up, down = base < self.high, base > self.low  # a step that would leave the bounds is reversed
             moved = base + np.where(step > 0, np.where(up, 1, -1), np.where(step < 0, np.where(down, -1, 1), 0))
             return self.pair(base, moved, "search")
 
@@ -92,8 +106,11 @@ class Counts(Domain):
     counts = True
 
 
-class _CountsDrawn(Draws[Counts]):
+class _CountSampler(Draws[Counts]):
+    """Random pairs of count vectors."""
+
     def drawn(self, turn: int, corners: bool) -> Pair | None:
+        """Return a random pair in which one count moves, or all counts do."""
         domain = self.domain
         n, rng = domain.length, self.rng
         at, place = PLACES[turn % 3]
@@ -101,9 +118,9 @@ class _CountsDrawn(Draws[Counts]):
         shares = rng.integers(0, width, n, dtype=np.uint64, endpoint=True).tolist()
         base = np.array([domain.low + (width * (2 * share > width) if corners else share) for share in shares], dtype=np.int64)
         step = rng.choice([-1, 1], n)
-        alone = turn % 2 == 1 or domain.relation != "linf"
-        if alone:
+        single = turn % 2 == 1 or domain.relation != "linf"
+        if single:
             step[np.arange(n) != place(n - 1)] = 0
         step = np.where((step > 0) & (base == domain.high), -1, np.where((step < 0) & (base == domain.low), 1, step))
-        why = f"one count moved, {at}," if alone else "counts moved up and down"
+        why = f"one count moved, {at}," if single else "counts moved up and down"
         return domain.pair(base, base + step, f"drawn {turn}: {why} {'at random ends' if corners else 'at random heights'}")

@@ -1,4 +1,4 @@
-"""Reading the fields of a domain, and datasets that are vectors."""
+"""Validation of the fields of a domain, and conversion of datasets that are vectors."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from dpwitness.mechanisms.domains.base import Domain
 from dpwitness.mechanisms.terms.protocol import FloatArray
 from dpwitness.mechanisms.terms.validation import InvalidArgument, require_finite, require_integer, require_type
 
-LONGEST = 10**6  # entries of an array: a catalogue holds some hundred of them at once
+LONGEST = 10**6  # entries of an array: a catalogue holds some hundred arrays at once
 
 
 def sized(count: int, size: int, relation: str) -> bool:
-    """Whether a dataset of `count` records has an allowed size."""
+    """Return whether `count` records are allowed: up to `size` under add-remove, exactly `size` otherwise."""
     return count <= size if relation == "add-remove" else count == size
 
 
 def vector(dataset: Any) -> FloatArray | None:
-    """The numbers of a vector as float64; None for anything else, and for whole numbers that floats cannot hold."""
+    """Return the numbers of a vector as float64; None for anything else, and for integers that floats cannot represent."""
     if isinstance(dataset, list | tuple):
         if not all(isinstance(v, int | float | np.integer | np.floating) and not isinstance(v, bool) for v in dataset):
             return None
@@ -44,20 +44,20 @@ def vector(dataset: Any) -> FloatArray | None:
 
 
 def flags(domain: Domain, *names: str) -> None:
-    """These fields must be True or False."""
+    """Raise InvalidArgument unless the named fields of the domain are True or False."""
     for name in names:
         require_type(name, getattr(domain, name), (bool, np.bool_), "be True or False", type(domain).__name__)
 
 
 def items(name: str, value: Any, owner: str) -> Sequence[Any]:
-    """The items of a field that must be a sequence."""
+    """Return the items of a field; raise InvalidArgument unless the field is a sequence."""
     if isinstance(value, np.ndarray):
         value = value.tolist()
     return tuple(require_type(name, value, (list, tuple), "be a sequence", owner))
 
 
 def columns(name: str, value: Any, count: int) -> tuple[int, ...]:
-    """Places of columns, in order, each once."""
+    """Return the distinct column indices of a field of `Rows`, sorted; raise InvalidArgument for an index outside of 0 .. count - 1."""
     places = {require_integer(name, place, "Rows", least=0) for place in items(name, value, "Rows")}
     if places and max(places) >= count:
         raise InvalidArgument(f"Rows: {name} must name columns of features, counted from 0, got {max(places)} of {count} columns")
@@ -65,5 +65,5 @@ def columns(name: str, value: Any, count: int) -> tuple[int, ...]:
 
 
 def labels_of(labels: Any, owner: str) -> tuple[float, ...]:
-    """Labels, finite numbers."""
+    """Return the labels as floats; raise InvalidArgument unless all are finite numbers."""
     return tuple(require_finite("labels", label, owner) for label in items("labels", labels, owner))

@@ -1,4 +1,4 @@
-"""Graphs of networkx whose edges or nodes are what a neighbour changes."""
+"""The domain of networkx graphs, whose neighbors differ in edges or in nodes."""
 
 from __future__ import annotations
 
@@ -19,15 +19,22 @@ from dpwitness.mechanisms.terms.relations import GRAPHS, parse_relation
 from dpwitness.mechanisms.terms.validation import InvalidArgument, require
 
 Edges = frozenset[tuple[int, int]]
-_MOST = 200  # nodes: a catalogue holds dense graphs
+_MAX_NODES = 200  # a catalogue holds dense graphs
 
 
 @dataclass(frozen=True, slots=True)
 class Graph(Domain):
-    """Simple graphs of networkx on up to `nodes` nodes, numbered from 0, directed ones if `directed`.
+    """Simple networkx graphs on up to `nodes` nodes, numbered from 0; directed graphs if `directed`.
 
-    Neighbours by ``edge``, ``replace-edge``, ``node`` (one is removed with all its edges) or ``replace-node`` (its edges change), and
-    by as many as ``:k=`` says.
+    Parameters
+    ----------
+    nodes : int
+        Number of nodes; the largest number under ``node``.
+    relation : str
+        ``edge`` (one is added or removed), ``replace-edge``, ``node`` (one is removed with all its
+        edges) or ``replace-node`` (its edges change). ``:k=`` allows k changes.
+    directed : bool
+        Whether edges have a direction.
     """
 
     nodes: int
@@ -35,7 +42,7 @@ class Graph(Domain):
     directed: bool = False
 
     def __post_init__(self) -> None:
-        require(self).integer("nodes", least=3, most=_MOST)
+        require(self).integer("nodes", least=3, most=_MAX_NODES)
         flags(self, "directed")
         if not isinstance(self.relation, str) or self.relation.partition(":")[0] not in GRAPHS:
             raise InvalidArgument(f"Graph: relation must be one of {', '.join(GRAPHS)}, got {self.relation!r}")
@@ -46,46 +53,55 @@ class Graph(Domain):
             raise InvalidArgument(f"Graph: {error}") from None
 
     def contains(self, dataset: Any) -> bool:
-        """A graph without loops and attributes, with all nodes; under ``node`` some may be missing."""
+        """Return whether the dataset is a graph without loops and attributes on all nodes; under ``node`` some may be missing."""
         if library_of(dataset) != "networkx" or type(dataset).__name__ != ("DiGraph" if self.directed else "Graph"):
             return False
         known = all(type(node) is int and 0 <= node < self.nodes for node in dataset.nodes) and not any(u == v for u, v in dataset.edges)
-        some = len(dataset) == self.nodes or parse_relation(self.relation).name == "node"
-        held = [dataset.graph, *(about for _, about in dataset.nodes(data=True)), *(about for _, _, about in dataset.edges(data=True))]
-        return known and some and not any(held)
+        complete = len(dataset) == self.nodes or parse_relation(self.relation).name == "node"
+        attributes = [
+            dataset.graph,
+            *(attrs for _, attrs in dataset.nodes(data=True)),
+            *(attrs for _, _, attrs in dataset.edges(data=True)),
+        ]
+        return known and complete and not any(attributes)
 
     def _graph(self, edges: Iterable[tuple[int, int]], without: Iterable[int] = ()) -> Any:
-        networkx, gone = library("networkx"), set(without)
+        """Return the networkx graph with these edges, without some nodes."""
+        networkx, removed = library("networkx"), set(without)
         found = networkx.DiGraph() if self.directed else networkx.Graph()
-        found.add_nodes_from(node for node in range(self.nodes) if node not in gone)
-        found.add_edges_from(edge for edge in sorted(edges) if not gone & {*edge})
+        found.add_nodes_from(node for node in range(self.nodes) if node not in removed)
+        found.add_edges_from(edge for edge in sorted(edges) if not removed & {*edge})
         return found
 
     @property
     def places(self) -> list[tuple[int, int]]:
-        """Where an edge may lie."""
+        """Return all possible edges."""
         return list((itertools.permutations if self.directed else itertools.combinations)(range(self.nodes), 2))
 
     def changed(self, edges: Edges, node: int, other: int, why: str) -> Pair | None:
-        """The pair in which what the relation names is changed at a node, or between it and another; of ``k=`` as many, there first."""
-        asked = parse_relation(self.relation)
-        if asked.name in ("node", "replace-node"):
-            nodes = {*sorted(range(self.nodes), key=lambda n: (n != node, n != other))[: asked.k]}
-            if asked.name == "node":
+        """Return the pair that changes a node, or the edge between `node` and `other`, as the relation allows.
+
+        With ``k=`` as many nodes or edges change, those at `node` first. None if too few edges are
+        free.
+        """
+        parsed = parse_relation(self.relation)
+        if parsed.name in ("node", "replace-node"):
+            nodes = {*sorted(range(self.nodes), key=lambda n: (n != node, n != other))[: parsed.k]}
+            if parsed.name == "node":
                 return self.pair(self._graph(edges, without=nodes), self._graph(edges), why)
-            alone = frozenset(edge for edge in edges if not nodes & {*edge})
-            joined = alone | {edge for edge in self.places if nodes & {*edge}}
-            return self.pair(self._graph(alone), self._graph(edges if alone != edges else joined), why)
+            isolated = frozenset(edge for edge in edges if not nodes & {*edge})
+            connected = isolated | {edge for edge in self.places if nodes & {*edge}}
+            return self.pair(self._graph(isolated), self._graph(edges if isolated != edges else connected), why)
         between = (min(node, other), max(node, other))
-        k = min(asked.k, len(self.places) // 2) if asked.name == "replace-edge" else asked.k  # where these were, as many must be free
-        mine = frozenset(heapq.nsmallest(k, self.places, key=lambda place: (place != between, node not in place)))
-        if asked.name == "edge":
-            return self.pair(self._graph(edges - mine), self._graph(edges | mine), why)
-        free = [edge for edge in self.places if edge not in edges | mine][: len(mine)]
-        return self.pair(self._graph(edges | mine), self._graph((edges - mine) | {*free}), why) if len(free) == len(mine) else None
+        k = min(parsed.k, len(self.places) // 2) if parsed.name == "replace-edge" else parsed.k  # as many other edges must be free
+        chosen = frozenset(heapq.nsmallest(k, self.places, key=lambda place: (place != between, node not in place)))
+        if parsed.name == "edge":
+            return self.pair(self._graph(edges - chosen), self._graph(edges | chosen), why)
+        free = [edge for edge in self.places if edge not in edges | chosen][: len(chosen)]
+        return self.pair(self._graph(edges | chosen), self._graph((edges - chosen) | {*free}), why) if len(free) == len(chosen) else None
 
     def catalogue(self) -> Iterable[Pair | None]:
-        """A star, a path, a ring, a clique, halves, nothing; changed where most hangs on it, and where least does."""
+        """Yield fixed pairs: a star, a path, a ring, a clique, halves or no edges, changed at the best and the least connected nodes."""
         n = self.nodes
         ring = [(i, i + 1) for i in range(n - 1)]
         shapes: dict[str, list[tuple[int, int]]] = {
@@ -103,10 +119,10 @@ class Graph(Domain):
                 yield self.changed(frozenset(edges), node, other, f"{why}, changed {where}")
 
     def draws(self, rng: Generator) -> Draws[Graph]:
-        return _Drawn(self, rng)
+        return _GraphSampler(self, rng)
 
     def shape(self, rng: Generator, turn: int) -> Shape:
-        """An edge lies where its number is positive; where the change lies is drawn."""
+        """Return coordinates of a pair: an edge exists where its number is positive. The changed place is drawn."""
         places = self.places
         node, other = (int(v) for v in rng.choice(self.nodes, 2, replace=False))
 
@@ -117,12 +133,12 @@ class Graph(Domain):
         return Shape(len(places), decode)
 
     def simpler(self, pair: Pair) -> Iterator[Pair]:
-        """Without edges that both have, all of them first."""
+        """Yield pairs without common edges, first without all of them, then without one."""
         common = [edge for edge in pair.d0.edges if pair.d1.has_edge(*edge)]
-        for gone in [common, *([edge] for edge in common)] if len(common) > 1 else []:
+        for removed in [common, *([edge] for edge in common)] if len(common) > 1 else []:
             sides = [graph.copy() for graph in (pair.d0, pair.d1)]
             for graph in sides:
-                graph.remove_edges_from(gone)
+                graph.remove_edges_from(removed)
             found = self.pair(sides[0], sides[1], pair.why)
             if found is not None:
                 yield found
@@ -132,9 +148,11 @@ class Graph(Domain):
         return self.nodes
 
 
-class _Drawn(Draws[Graph]):
+class _GraphSampler(Draws[Graph]):
+    """Random pairs of graphs."""
+
     def drawn(self, turn: int, corners: bool) -> Pair | None:
-        """A random graph, sparse or dense or one in between."""
+        """Return a random pair of graphs: sparse, dense or in between."""
         domain, rng = self.domain, self.rng
         share = (0.5, 0.1, 0.9, float(rng.random()))[turn % 4]
         places = domain.places

@@ -1,4 +1,4 @@
-"""Labelled vectors in a ball or a cube: extremes, opposites, one against none, and crowds."""
+"""The domain of labeled vectors in a ball or a cube. Its pairs combine extreme, opposite and absent records with crowds of others."""
 
 from __future__ import annotations
 
@@ -24,15 +24,27 @@ if TYPE_CHECKING:
 Record = tuple[FloatArray, float]
 Counted = tuple[FloatArray, float, int]
 
-_DISTINCT = 16  # records of a drawn crowd that differ
+_MAX_DISTINCT = 16  # different records in a drawn crowd
 
 
 @dataclass(frozen=True, slots=True)
 class LabelledBall(Domain):
     """`LabelledVectors` of `size` records (multiplicities counted): ``|x| <= radius`` in `dimension` dimensions, y in `labels`.
 
-    `norm` says which ``|x|``: ``l2``, or ``linf`` for the largest entry. Under ``add-remove`` any number of records up to
-    `size`, at least one.
+    Parameters
+    ----------
+    dimension : int
+        Dimension of x.
+    size : int
+        Number of records; under ``add-remove`` the largest number, with at least one record.
+    labels : tuple of float
+        Possible values of y.
+    radius : float
+        Largest ``|x|``. Positive.
+    relation : {"replace-one", "add-remove"}
+        Neighboring relation.
+    norm : {"l2", "linf"}
+        Norm ``|x|``; ``linf`` is the largest absolute entry.
     """
 
     dimension: int
@@ -50,35 +62,35 @@ class LabelledBall(Domain):
         if not self.labels:
             raise InvalidArgument("LabelledBall: labels must name at least one value, got ()")
         if self.relation == "add-remove" and self.size < 2:
-            raise InvalidArgument(f"LabelledBall: domain must have neighbours, got size {self.size}, whose one record cannot be left out")
+            raise InvalidArgument(f"LabelledBall: domain must have neighbors, got size {self.size}: its only record cannot be removed")
 
     def length(self, x: FloatArray) -> FloatArray:
-        """|x| of each row, as floats add it up."""
+        """Return |x| of each row in floating-point arithmetic."""
         largest = np.abs(x).max(axis=-1)
         if self.norm == "linf":
             return np.asarray(largest)
-        scale = np.where(largest > 0, largest, 1.0)  # so that no square overflows or vanishes
+        scale = np.where(largest > 0, largest, 1.0)  # prevents overflow and underflow of the squares
         return np.asarray(scale * np.linalg.norm(x / scale[..., None], axis=-1))
 
     def pulled(self, x: FloatArray) -> FloatArray:
-        """`x`, or the point below it on the boundary if it lies outside: |x| as floats add it up is at most the radius."""
+        """Return `x`, or if |x| exceeds the radius its projection onto the boundary, such that |x| in floats is at most the radius."""
         out = np.asarray(x, dtype=np.float64)
         largest = float(np.abs(out).max())
         if self.length(out) > self.radius:
             out = out / largest * (self.radius / (float(self.length(out)) / largest))
         shrunk = 2.0**-53
-        while self.length(out) > self.radius or (self.norm == "l2" and self._beyond(out)):
+        while self.length(out) > self.radius or (self.norm == "l2" and self._exceeds_radius(out)):
             out, shrunk = out * (1 - shrunk), 2 * shrunk
         return out
 
-    def _beyond(self, x: FloatArray) -> bool:
-        """Whether some other order of adding up the squares gives more than the radius; where they overflow, none is asked."""
+    def _exceeds_radius(self, x: FloatArray) -> bool:
+        """Return whether |x| exceeds the radius in another summation order of the squares; orders that overflow are ignored."""
         with np.errstate(over="ignore", under="ignore"):
             sizes = float(np.sqrt(x @ x)), float(np.sqrt(np.sum(x * x))), math.hypot(*x.tolist())
         return any(self.radius < size < math.inf for size in sizes)
 
     def contains(self, dataset: Any) -> bool:
-        """LabelledVectors of as many records as allowed, in the ball up to the rounding of |x|, with labels of the domain."""
+        """Return whether the dataset is a LabelledVectors of an allowed size, in the ball up to rounding of |x|, with known labels."""
         if not isinstance(dataset, LabelledVectors) or dataset.dimension != self.dimension:
             return False
         edge = self.radius * (1 + (self.dimension + 2) * 2.0**-52 if self.norm == "l2" else 1)
@@ -90,7 +102,10 @@ class LabelledBall(Domain):
         )
 
     def catalogue(self) -> Iterable[Pair | None]:
-        """Changed records from the corners of the domain, among common records that say nothing, repeat them, oppose them or balance."""
+        """Return fixed pairs: changed records at corners of the domain, among common records.
+
+        The common records are neutral, equal, opposed or balanced.
+        """
         crowds, changes = list(_crowds(self)), list(_changes(self))
         found = []
         for rank in range(len(crowds) + len(changes) - 1):
@@ -100,15 +115,16 @@ class LabelledBall(Domain):
         return found
 
     def draws(self, rng: Generator) -> Draws[LabelledBall]:
-        return _LabelledDrawn(self, rng)
+        return _LabelledSampler(self, rng)
 
     def shape(self, rng: Generator, turn: int) -> Shape:
+        """Return coordinates of a pair: the changed records and up to three different common records with their multiplicities."""
         d, others = self.dimension, self.size - 1
         distinct = min((1, 2, 0, 3)[turn % 4], others)
         changed = 2 if self.relation == "replace-one" else 1
         width = d + 1
         labels = [float(v) for v in rng.choice(np.array(self.labels, dtype=float), changed + distinct)]
-        if turn % 2 == 0 and len(self.labels) > 1:  # every other start turns the label over, where slopes oppose most
+        if turn % 2 == 0 and len(self.labels) > 1:  # every other start flips the label: extreme labels have the most opposed gradients
             labels[:changed] = [max(self.labels), min(self.labels)][:changed]
         top = np.log10(max(others, 1))
         at, _ = PLACES[turn // 4 % 3]
@@ -125,6 +141,7 @@ class LabelledBall(Domain):
         return Shape((changed + distinct) * width + distinct, decode)
 
     def lattice(self) -> SearchStrategy[Pair]:
+        """Return a strategy of pairs with entries at quarters of the radius and up to two different common records."""
         from hypothesis import strategies as st
 
         d, others = self.dimension, self.size - 1
@@ -150,7 +167,8 @@ class LabelledBall(Domain):
         return only_pairs(pairs())
 
     def simpler(self, pair: Pair) -> Iterator[Pair]:
-        parts = _parts(self, pair)
+        """Yield pairs without some common record, with rounded multiplicities, or with simpler vectors."""
+        parts = _split_pair(self, pair)
         if parts is None:
             return
         changed, common = parts
@@ -163,27 +181,28 @@ class LabelledBall(Domain):
             yield from build(changed, common[:i] + common[i + 1 :])
         for i, (x, y, count) in enumerate(common):
             for digits in (1, 2):
-                rounder = int(rounded(float(count), digits))
-                if rounder != count and rounder >= 1:
-                    yield from build(changed, [*common[:i], (x, y, rounder), *common[i + 1 :]])
+                rounded_count = int(rounded(float(count), digits))
+                if rounded_count != count and rounded_count >= 1:
+                    yield from build(changed, [*common[:i], (x, y, rounded_count), *common[i + 1 :]])
                     break
-            for simple in _rounder(x, self):
+            for simple in _simpler_vectors(x, self):
                 yield from build(changed, [*common[:i], (simple, y, count), *common[i + 1 :]])
         for i, (x, y) in enumerate(changed):
-            for simple in _rounder(x, self):
+            for simple in _simpler_vectors(x, self):
                 yield from build([*changed[:i], (simple, y), *changed[i + 1 :]], common)
 
 
 def padding(domain: LabelledBall) -> Record:
-    """The record that says least: x = 0 with the smallest label in size."""
+    """Return the neutral record: x = 0 with the label of smallest absolute value."""
     return np.zeros(domain.dimension), min(domain.labels, key=lambda label: (abs(label), -label))
 
 
 def build_labelled(domain: LabelledBall, first: Record, second: Record, common: list[Counted], why: str, at: str = "first") -> Pair | None:
-    """The pair that differs in one record, filled up to the domain's size with `padding`; under add-remove only one dataset has it.
+    """Return the pair that differs in one record, filled up to the domain's size with `padding`.
 
-    It stands `at` one of `PLACES` among the common records as they are stored. None where it is no pair of the domain: records that are too
-    many, lie outside, or are equal.
+    Under add-remove only the first dataset has the record. `at` names one of `PLACES`, the position
+    of the record among the stored common records. None where the result is not a pair of the
+    domain: too many records, records outside, or equal datasets.
     """
     rest = domain.size - 1 - sum(count for _, _, count in common)
     if rest < 0:
@@ -200,50 +219,50 @@ def build_labelled(domain: LabelledBall, first: Record, second: Record, common: 
 
 
 def _changes(domain: LabelledBall) -> Iterator[tuple[str, Record, Record]]:
-    """Replaced records: opposite, against the origin, turned, shortened; every pair of extreme labels."""
+    """Yield replaced records: opposite, against the origin, another direction, shortened; every pair of extreme labels."""
     d, radius = domain.dimension, domain.radius
     low, high = min(domain.labels), max(domain.labels)
-    tip, turned = _tip(domain), np.zeros(d)
-    turned[-1] = radius
-    yield "x against -x", (tip, high), (-tip, high)
+    extreme, other_direction = _extreme_point(domain), np.zeros(d)
+    other_direction[-1] = radius
+    yield "x against -x", (extreme, high), (-extreme, high)
     if high > low:
-        yield "one label turned over", (tip, high), (tip, low)
-        yield "x and the label turned over", (tip, high), (-tip, low)
-    yield "one record against none", (tip, high), (0 * tip, high)
-    yield "one record against half of it", (tip, high), (0.5 * tip, low)
+        yield "one label turned over", (extreme, high), (extreme, low)
+        yield "x and the label turned over", (extreme, high), (-extreme, low)
+    yield "one record against none", (extreme, high), (0 * extreme, high)
+    yield "one record against half of it", (extreme, high), (0.5 * extreme, low)
     if d > 1:
-        yield "a corner against another direction", (tip, high), (turned, low)
+        yield "a corner against another direction", (extreme, high), (other_direction, low)
         if domain.norm == "linf":
-            lone = -tip.copy()
-            lone[0] = radius
-            yield "one entry against the others", (lone, high), (lone, low)
-            yield "one entry against the others, turned over", (lone, high), (-lone, high)
+            mixed_corner = -extreme.copy()
+            mixed_corner[0] = radius
+            yield "one entry against the others", (mixed_corner, high), (mixed_corner, low)
+            yield "one entry against the others, turned over", (mixed_corner, high), (-mixed_corner, high)
     for label in sorted(set(domain.labels) - {low, high})[:NAMED_LABELS]:
-        yield f"label {label:g} against the lowest", (tip, label), (tip, low)
+        yield f"label {label:g} against the lowest", (extreme, label), (extreme, low)
 
 
 def _crowds(domain: LabelledBall) -> Iterator[tuple[str, list[Counted]]]:
-    """Common records."""
+    """Yield the common records, each list with its description."""
     others = domain.size - 1
     yield "all others at the origin", []
     if others == 0:
         return
-    tip, low, high = _tip(domain), min(domain.labels), max(domain.labels)
+    extreme, low, high = _extreme_point(domain), min(domain.labels), max(domain.labels)
     axis = np.zeros(domain.dimension)
     axis[-1] = domain.radius
-    yield "all others the same extreme record", [(tip, high, others)]
+    yield "all others the same extreme record", [(extreme, high, others)]
     if others > 1:
         half = others // 2
-        balance = (tip, low) if high > low else (-tip, high)
-        yield "all others balanced", [(tip, high, half), (*balance, half)]
-        yield "a tenth of the others extreme", [(tip, high, math.ceil(others / 10))]
+        balance = (extreme, low) if high > low else (-extreme, high)
+        yield "all others balanced", [(extreme, high, half), (*balance, half)]
+        yield "a tenth of the others extreme", [(extreme, high, math.ceil(others / 10))]
     if domain.dimension > 1:
         yield "all others along another axis", [(axis, high, math.ceil(0.9 * others))]
-    yield "all others short", [(tip / max(others, 10), high, others)]
+    yield "all others short", [(extreme / max(others, 10), high, others)]
 
 
-def _tip(domain: LabelledBall) -> FloatArray:
-    """An extreme point: on an axis of the ball, a corner of the cube."""
+def _extreme_point(domain: LabelledBall) -> FloatArray:
+    """Return an extreme point: on an axis of the ball, a corner of the cube."""
     if domain.norm == "linf":
         return np.full(domain.dimension, domain.radius)
     out = np.zeros(domain.dimension)
@@ -251,17 +270,19 @@ def _tip(domain: LabelledBall) -> FloatArray:
     return out
 
 
-class _LabelledDrawn(Draws[LabelledBall]):
+class _LabelledSampler(Draws[LabelledBall]):
+    """Random pairs of labeled vectors."""
+
     def drawn(self, turn: int, corners: bool) -> Pair | None:
         domain = self.domain
         rng, others = self.rng, domain.size - 1
         labels = sorted(set(domain.labels))
         change = turn % 4 if len(labels) > 1 else (1, 3)[turn // 2 % 2]
-        distinct = min(others, _DISTINCT)
-        each, over = divmod(others, max(distinct, 1))
-        drawn = np.append(labels[:: max(len(labels) - 1, 1)], rng.choice(labels, distinct))[:distinct]  # the extreme labels among them
-        marks = rng.permutation(drawn)
-        common = [(self._point(corners), float(y), each + (i < over)) for i, y in enumerate(marks)]
+        distinct = min(others, _MAX_DISTINCT)
+        share, over = divmod(others, max(distinct, 1))
+        drawn = np.append(labels[:: max(len(labels) - 1, 1)], rng.choice(labels, distinct))[:distinct]  # includes the extreme labels
+        shuffled = rng.permutation(drawn)
+        common = [(self._point(corners), float(y), share + (i < over)) for i, y in enumerate(shuffled)]
         x, y = self._point(True), float(rng.choice(labels))
         first, second = (x, y), (x, y)
         if change in (0, 2):
@@ -271,13 +292,13 @@ class _LabelledDrawn(Draws[LabelledBall]):
             second = (-x, second[1])
         elif change == 3:
             second = (self._point(corners), y)
-        others_are = "at random corners" if corners else "from the interior"
+        others_text = "at random corners" if corners else "from the interior"
         at, _ = PLACES[turn % 3]
         what = "another direction" if change == 3 else CHANGES[change]
-        return build_labelled(domain, first, second, common, f"drawn {turn}: {what}, {at} among others {others_are}", at)
+        return build_labelled(domain, first, second, common, f"drawn {turn}: {what}, {at} among others {others_text}", at)
 
     def _point(self, corner: bool) -> FloatArray:
-        """A point on the boundary, for the cube a corner; or uniform inside."""
+        """Return a random point: on the boundary (a corner of the cube) if `corner`, otherwise uniform inside."""
         domain, rng = self.domain, self.rng
         d = domain.dimension
         if domain.norm == "linf":
@@ -288,7 +309,7 @@ class _LabelledDrawn(Draws[LabelledBall]):
 
 
 def within_ball(z: FloatArray, domain: LabelledBall) -> FloatArray:
-    """d + 1 coordinates to a vector: a direction, and a length whose logarithm the last one moves; positive means on the boundary."""
+    """Return the vector of d + 1 coordinates: a direction, and a logarithmic length; a positive last coordinate means the boundary."""
     length = 10.0 ** (1.5 * min(float(z[-1]), 0.0))
     if domain.norm == "linf":
         return np.asarray(domain.radius * length * np.clip(z[:-1], -1.0, 1.0))
@@ -296,25 +317,25 @@ def within_ball(z: FloatArray, domain: LabelledBall) -> FloatArray:
     return domain.pulled(domain.radius * (length * z[:-1] / size) if size > 0 else 0.0 * z[:-1])
 
 
-def _parts(domain: LabelledBall, pair: Pair) -> tuple[list[tuple[FloatArray, float]], list[tuple[FloatArray, float, int]]] | None:
-    """The changed records and the common ones without padding."""
-    gone, new = pair.d0.counts() - pair.d1.counts(), pair.d1.counts() - pair.d0.counts()
+def _split_pair(domain: LabelledBall, pair: Pair) -> tuple[list[tuple[FloatArray, float]], list[tuple[FloatArray, float, int]]] | None:
+    """Return the changed records and the common records without padding; None if the datasets differ otherwise."""
+    removed, added = pair.d0.counts() - pair.d1.counts(), pair.d1.counts() - pair.d0.counts()
 
     def decoded(key: tuple[bytes, float]) -> tuple[FloatArray, float]:
         return np.frombuffer(key[0]).copy(), key[1]
 
-    if pair.relation == "replace-one" and (len(gone) != 1 or len(new) != 1):
+    if pair.relation == "replace-one" and (len(removed) != 1 or len(added) != 1):
         return None
-    if pair.relation == "add-remove" and (len(gone) != 1 or new):
+    if pair.relation == "add-remove" and (len(removed) != 1 or added):
         return None
-    changed = [decoded(key) for key in (*gone, *new)]
-    blank = padding(domain)
+    changed = [decoded(key) for key in (*removed, *added)]
+    neutral = padding(domain)
     shared = [(*decoded(key), count) for key, count in (pair.d0.counts() & pair.d1.counts()).items()]
-    return changed, [(x, y, count) for x, y, count in shared if np.any(x != blank[0]) or y != blank[1]]
+    return changed, [(x, y, count) for x, y, count in shared if np.any(x != neutral[0]) or y != neutral[1]]
 
 
-def _rounder(x: FloatArray, domain: LabelledBall) -> Iterator[FloatArray]:
-    """The vector with entries dropped or rounded, within the domain."""
+def _simpler_vectors(x: FloatArray, domain: LabelledBall) -> Iterator[FloatArray]:
+    """Yield simpler vectors inside the domain, with entries set to zero or rounded."""
     size = float(np.abs(x).max())
     if size == 0:
         return
@@ -326,7 +347,7 @@ def _rounder(x: FloatArray, domain: LabelledBall) -> Iterator[FloatArray]:
             yield domain.pulled(rest * (domain.radius / length))
         yield rest
     magnitude = math.floor(math.log10(size))
-    if not -300 < magnitude < 300:  # powers of ten that floats do not have
+    if not -300 < magnitude < 300:  # the powers of ten would overflow or underflow
         return
     for digits in DIGITS:
         scale = 10.0 ** (digits - 1 - magnitude)

@@ -1,4 +1,4 @@
-"""A relation of the user's own: a function that checks, and one that generates."""
+"""A neighboring relation defined by the user: a function that checks pairs, and optionally one that generates them."""
 
 from __future__ import annotations
 
@@ -16,16 +16,18 @@ from dpwitness.mechanisms.terms.validation import InvalidArgument, require_calla
 
 @dataclass(frozen=True, slots=True)
 class Relation(Domain):
-    """Neighbours as the user defines them, for `Pair` and, with `generate`, as a domain.
+    """A user-defined neighboring relation for `Pair`; with `generate` also a domain.
 
     Parameters
     ----------
     check : callable
-        ``check(d0, d1)``: True for neighbours; False, or a text that says why not. It must be symmetric.
+        ``check(d0, d1)`` returns True for neighbors, otherwise False or a text with the reason. It
+        must be symmetric.
     generate : callable, optional
-        ``generate(rng)``: two neighbouring datasets. A pair that `check` refuses ends the audit with an error that names the relation.
+        ``generate(rng)`` returns two neighboring datasets. If `check` refuses such a pair, the
+        audit raises an error that names the relation.
     title : str
-        What a report and a witness call it; the name of `check` if left out.
+        Name in reports and witnesses. Default: the name of `check`.
 
     Examples
     --------
@@ -49,44 +51,46 @@ class Relation(Domain):
 
     @property
     def name(self) -> str:
-        """How it is spelled in results."""
+        """Return the name of the relation in results."""
         return self.relation
 
     def contains(self, dataset: Any) -> bool:
-        """Any dataset: the check looks at two."""
+        """Return True: only the check of two datasets restricts them."""
         return True
 
     def drawn(self, rng: Generator, why: str) -> Pair:
-        """A generated pair.
+        """Return a generated pair.
 
         Raises
         ------
         InvalidArgument
-            If the functions do not fit one another.
+            If `generate` is missing, raises, or returns a pair that `check` refuses.
         """
         if self.generate is None:
-            raise InvalidArgument(f"Relation: {self.name} must have a function generate to be a domain; give it one, or a pair")
+            raise InvalidArgument(f"Relation: {self.name} has no generate function, so it is not a domain; pass generate=..., or a pair")
         try:
-            found = self.generate(rng)
+            generated = self.generate(rng)
         except Exception as error:
             raise InvalidArgument(f"Relation: generate of {self.name} raises {said(error)}") from None
-        if not isinstance(found, tuple | list) or len(found) != 2:
-            raise InvalidArgument(f"Relation: generate of {self.name} must return two datasets, got {shown(found)}")
+        if not isinstance(generated, tuple | list) or len(generated) != 2:
+            raise InvalidArgument(f"Relation: generate of {self.name} must return two datasets, got {shown(generated)}")
         try:
-            return Pair(found[0], found[1], relation=self, why=why)  # type: ignore[arg-type]
+            return Pair(generated[0], generated[1], relation=self, why=why)  # type: ignore[arg-type]
         except InvalidArgument as error:
-            told = str(error).removeprefix("Pair: ")
-            raise InvalidArgument(f"Relation: the check of {self.name} rejects a pair that its own generate made ({why}): {told}") from None
+            reason = str(error).removeprefix("Pair: ")
+            raise InvalidArgument(
+                f"Relation: the check of {self.name} rejects a pair that its own generate made ({why}): {reason}"
+            ) from None
 
     def catalogue(self) -> Iterable[Pair | None]:
-        """None that is known beforehand."""
+        """Return an empty list: no pairs are known in advance."""
         return []
 
     def draws(self, rng: Generator) -> Draws[Relation]:
-        return _Drawn(self, rng)
+        return _GeneratedPairs(self, rng)
 
     def shape(self, rng: Generator, turn: int) -> Shape:
-        """Nothing to climb by."""
+        """Return a shape without coordinates: a user-defined relation has none to search along."""
         return Shape(0, lambda _: None)
 
     @property
@@ -94,6 +98,8 @@ class Relation(Domain):
         return True
 
 
-class _Drawn(Draws[Relation]):
+class _GeneratedPairs(Draws[Relation]):
+    """Random pairs from the user's `generate`."""
+
     def drawn(self, turn: int, corners: bool) -> Pair | None:
         return self.domain.drawn(self.rng, f"drawn {turn}")

@@ -1,4 +1,4 @@
-"""What the domains' pairs are made of: places of a changed record, numbers inside an interval, tables with a record put in."""
+"""Building blocks of the domains' pairs: places of a changed record, numbers inside an interval, tables with an inserted record."""
 
 from __future__ import annotations
 
@@ -18,26 +18,26 @@ if TYPE_CHECKING:
 A = TypeVar("A")
 B = TypeVar("B")
 
-NAMED_LABELS = 4  # of those between the extremes, as many by name; the rest have their turns in pairs that are drawn
-# Places of the changed record among n others.
+NAMED_LABELS = 4  # catalogues cover this many labels between the extremes; random pairs cover the rest
+# Index of the changed record among n others.
 PLACES: Sequence[tuple[str, Callable[[int], int]]] = (
     ("first", lambda n: 0),
     ("in the middle", lambda n: (n + 1) // 2),
     ("last", lambda n: n),
 )
 CHANGES = ("label turned over", "features turned over", "label and features turned over", "one feature moved")
-LISTED = 4096  # categories that are listed, and of which a whole matching is drawn
-_SOME = 24  # pairs of more of them
-DIGITS = (1, 2, 3, 4, 6)  # that a simpler number may have
+LISTED = 4096  # up to this many categories are listed and matched completely
+_SAMPLED_PAIRS = 24  # pairs drawn from more categories than `LISTED`
+DIGITS = (1, 2, 3, 4, 6)  # numbers of digits tried in simpler pairs
 
 
 def inserted(crowd: FloatArray, record: FloatArray, place: Callable[[int], int]) -> FloatArray:
-    """The crowd with a record in that place among its rows."""
+    """Return the crowd with a record inserted at `place` among its rows."""
     return np.insert(crowd, place(len(crowd)), record, axis=0)
 
 
 def between(low: Any, high: Any, share: Any) -> Any:
-    """low + share (high - low), inside the interval whatever rounds and however wide it is."""
+    """Return low + share (high - low), inside the interval despite rounding and overflow."""
     with np.errstate(over="ignore", invalid="ignore"):
         width = np.subtract(high, low)
         found = np.where(np.isfinite(width), low + width * share, np.multiply(low, np.subtract(1.0, share)) + np.multiply(high, share))
@@ -45,42 +45,43 @@ def between(low: Any, high: Any, share: Any) -> Any:
 
 
 def far_outside(low: Any, high: Any) -> tuple[Any, Any]:
-    """Ten widths below and above an interval, as far as floats go."""
-    most = np.finfo(np.float64).max
+    """Return points ten widths below and above an interval, limited to finite floats."""
+    largest = np.finfo(np.float64).max
     with np.errstate(over="ignore"):
         far = 10 * np.where(np.equal(low, high), 1.0, np.subtract(high, low))
-        return np.clip(low - far, -most, most), np.clip(high + far, -most, most)
+        return np.clip(low - far, -largest, largest), np.clip(high + far, -largest, largest)
 
 
 def ranked(first: Sequence[A], second: Sequence[B], rank: int) -> Iterator[tuple[int, A, B]]:
-    """Pairs of items whose places add up to `rank`, each with a turn 0, 1 or 2: along a diagonal, a row and a column it goes round."""
+    """Yield the pairs of items whose indices add up to `rank`, each with a turn 0, 1 or 2 that varies along diagonals, rows and columns."""
     for i in range(max(0, rank - len(second) + 1), min(len(first), rank + 1)):
         yield 0 if rank < 2 else (2 * i - rank) % 3, first[i], second[rank - i]
 
 
 def matching(low: float, high: float, rng: Generator) -> list[tuple[float, float]]:
-    """Pairs of different whole numbers in [low, high], of which there are at least two: each once, the odd one out with another that is.
+    """Return a random matching of the integers in [low, high], of which there are at least two.
 
-    Of very many numbers, some.
+    Each integer occurs once; an unpaired integer is matched with one that is already paired. From
+    `LISTED` integers on, only some pairs are drawn.
     """
     if high - low < LISTED:
         order = low + rng.permutation(int(high - low) + 1).astype(float)
         if len(order) % 2:
             order = np.append(order, order[0])
         return list(zip(order[::2].tolist(), order[1::2].tolist(), strict=True))
-    ends = np.full(2 * _SOME, low), np.full(2 * _SOME, high)
-    values = whole_numbers(*ends, rng.random(2 * _SOME)).reshape(-1, 2).tolist()
+    ends = np.full(2 * _SAMPLED_PAIRS, low), np.full(2 * _SAMPLED_PAIRS, high)
+    values = whole_numbers(*ends, rng.random(2 * _SAMPLED_PAIRS)).reshape(-1, 2).tolist()
     return [(a, b) for a, b in values if a != b] or [(low, high)]
 
 
 def changed_place(longer: FloatArray, shorter: FloatArray) -> int:
-    """The row of `longer` that `shorter` lacks or has otherwise."""
+    """Return the index of the row of `longer` that `shorter` lacks or has with other values."""
     same = [a.tobytes() == b.tobytes() for a, b in zip(longer, shorter, strict=False)]
     return same.index(False) if False in same else len(longer) - 1
 
 
 def whole_numbers(low: FloatArray, high: FloatArray, shares: FloatArray) -> FloatArray:
-    """Whole numbers in [low, high], which are whole too, each equally likely as far as floats tell."""
+    """Return integers in [low, high] for uniform shares, each equally likely up to rounding. The bounds must be integers."""
     with np.errstate(over="ignore", invalid="ignore"):
         width = high - low + 1.0
         small = low + np.floor(shares * width)
@@ -88,7 +89,7 @@ def whole_numbers(low: FloatArray, high: FloatArray, shares: FloatArray) -> Floa
 
 
 def shorter_tables(first: FloatArray, second: FloatArray, low: float, high: float) -> Iterator[tuple[FloatArray, FloatArray]]:
-    """Both tables with common rows brought to zero or rounded, then the row that differs rounded, all within the bounds."""
+    """Yield both tables with common rows set to zero or rounded, then with the changed row rounded, all within the bounds."""
     common = np.all((first == second) | (np.isnan(first) & np.isnan(second)), axis=1)
     for digits in (0, *DIGITS):
         for rows in (common, ~common):
@@ -103,7 +104,11 @@ def shorter_tables(first: FloatArray, second: FloatArray, low: float, high: floa
 
 
 def shorter(values: FloatArray, digits: int, low: float, high: float) -> FloatArray:
-    """Zero, or fewer decimals; the nearest number of so many decimals inside the bounds, and if there is none the nearest bound."""
+    """Return the values with fewer decimals, or zeros for digits=0, within the bounds.
+
+    A value that would leave the bounds becomes the nearest number with as many decimals inside
+    them, or else the nearest bound.
+    """
     scale = 10.0 ** max(digits - 1, 0)
     with np.errstate(over="ignore", invalid="ignore"):
         shorter = np.where(np.isnan(values), values, 0.0) if digits == 0 else np.trunc(values * scale) / scale
@@ -114,11 +119,11 @@ def shorter(values: FloatArray, digits: int, low: float, high: float) -> FloatAr
 
 
 def rounded(value: float, digits: int) -> float:
-    """A positive number cut to so many digits."""
+    """Return a positive number truncated to `digits` significant digits."""
     scale = 10.0 ** (digits - 1 - math.floor(math.log10(value)))
     return math.floor(value * scale) / scale
 
 
 def only_pairs(strategy: SearchStrategy[Pair | None]) -> SearchStrategy[Pair]:
-    """Without what is no pair of the domain."""
+    """Return the strategy without None, which represents invalid pairs."""
     return strategy.filter(lambda pair: pair is not None)  # type: ignore[return-value]

@@ -1,7 +1,8 @@
-"""Records that are numbers, one a person.
+"""The domain of records that are numbers, one per person.
 
-The catalogue takes extremes of the domain, one against many, halves, one record against none, values that are missing or out of range; the
-changed record stands last, first and in the middle by turns.
+The catalogue covers extremes of the domain, one against many, halves, one record against none,
+missing values and values out of range. The changed record lies last, first or in the middle in
+turn.
 """
 
 from __future__ import annotations
@@ -38,10 +39,25 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Records(Tabular):
-    """`size` records, each a number in [low, high]; whole numbers if `integer`; numbers of `categories`, whose order means nothing.
+    """`size` records, each a number in [low, high]; integers if `integer`, and categories without an order if `categories`.
 
-    Neighbours by ``replace-one``, or by ``add-remove``, where the number of records is no public matter: any up to `size`. With `missing`
-    a record may be NaN; with `outside` it may lie outside the interval, which the mechanism has to clip to.
+    Parameters
+    ----------
+    size : int
+        Number of records; the largest number under ``add-remove``.
+    low, high : float
+        Bounds of a record.
+    integer : bool
+        Whether records are integers.
+    relation : {"replace-one", "add-remove"}
+        Neighboring relation. Under ``add-remove`` the number of records is private: any number up
+        to `size` is allowed.
+    missing : bool
+        Whether a record may be NaN.
+    outside : bool
+        Whether a record may lie outside of the interval; the mechanism then has to clip it.
+    categories : bool
+        Whether records are integers that represent categories, whose order has no meaning.
     """
 
     size: int
@@ -64,17 +80,17 @@ class Records(Tabular):
         if low > high:
             raise InvalidArgument(f"Records: domain must not be empty, got no whole number in {interval}")
         if low == high and self.relation == "replace-one" and not (self.missing or self.outside):
-            raise InvalidArgument(f"Records: domain must have neighbours, got one whole number in {interval}, which nothing can replace")
+            raise InvalidArgument(f"Records: domain must have neighbors, got one whole number in {interval}, so that no record can change")
 
     @property
     def ends(self) -> tuple[float, float]:
-        """The least and the greatest record inside the bounds."""
+        """Return the smallest and the largest record inside the bounds."""
         if not self.integer:
             return float(self.low), float(self.high)
         return float(math.ceil(self.low)), float(math.floor(self.high))
 
     def contains(self, dataset: Any) -> bool:
-        """A vector of as many numbers as allowed, each as allowed."""
+        """Return whether the dataset is a vector with an allowed number of allowed records."""
         values = vector(dataset)
         if values is None or not sized(len(values), self.size, self.relation):
             return False
@@ -86,7 +102,7 @@ class Records(Tabular):
         return self.outside or bool(np.all((present >= self.low) & (present <= self.high)))
 
     def catalogue(self) -> Iterable[Pair | None]:
-        """Changed values among crowds of others, in the first and in the last place; what moves most comes first."""
+        """Yield fixed pairs: changed values among crowds of others, in the first and in the last place, largest changes first."""
         n, (low, high) = self.size, self.ends
         middle, spread = between(low, high, 0.5), between(low, high, np.linspace(0.0, 1.0, n))
         if self.integer:
@@ -114,7 +130,9 @@ class Records(Tabular):
             changes = [(np.nan, value) for value in added]
         first, middle_place, last = PLACES
         for places in ((first, last, middle_place), (last, middle_place, first)):
-            for rank in range(len(crowds) + len(changes) - 1):  # along diagonals: the first crowds with the first changes
+            for rank in range(
+                len(crowds) + len(changes) - 1
+            ):  # along diagonals, so that the most promising crowds meet the most promising changes first
                 if rank == 2 and n > 1 and self.relation == "add-remove":
                     yield self.pair(np.empty(0), np.array([high]), "one record against none")
                 for turn, (why, crowd), (before, after) in ranked(list(crowds.items()), changes, rank):
@@ -128,7 +146,10 @@ class Records(Tabular):
                         yield self.pair(base, changed, f"{why}, {at} from {before:g} to {after:g}")
 
     def shape(self, rng: Generator, turn: int) -> Shape:
-        """A changed record among up to four different values, each repeated. Categories are drawn, every third time all whole numbers."""
+        """Return coordinates of a pair: a changed record among up to four different values, each repeated.
+
+        Categories are drawn instead. Every third turn other integers are drawn too.
+        """
         distinct = min(self.size - 1, 4)
         shares = rng.dirichlet(np.ones(distinct)) if distinct else np.zeros(0)
         copies = np.maximum(1, np.floor(shares * (self.size - 1))).astype(int)
@@ -140,12 +161,12 @@ class Records(Tabular):
         _, place = PLACES[turn % 3]
         low, high = self.ends
         fixed = self.categories or (self.integer and turn % 3 == 2)
-        drawn = self.draws(rng).rows(2 + distinct, corners=False)[:, 0] if fixed else np.zeros(2 + distinct)
+        sampled = self.draws(rng).rows(2 + distinct, corners=False)[:, 0] if fixed else np.zeros(2 + distinct)
         if fixed and low < high:
-            drawn[:2] = matching(low, high, rng)[0]
+            sampled[:2] = matching(low, high, rng)[0]
 
         def decode(z: FloatArray) -> Pair | None:
-            values = drawn if fixed else between(low, high, np.clip(0.5 + 0.4 * z, 0, 1))
+            values = sampled if fixed else between(low, high, np.clip(0.5 + 0.4 * z, 0, 1))
             if self.integer:
                 values = np.round(values)
             common = np.repeat(values[2:], copies)
@@ -155,11 +176,12 @@ class Records(Tabular):
         return Shape(0 if fixed else 2 + distinct, decode)
 
     def lattice(self) -> SearchStrategy[Pair]:
+        """Return a strategy of pairs with integers, categories, or numbers at quarters of the interval."""
         from hypothesis import strategies as st
 
         low, high = self.ends
         value: SearchStrategy[float]
-        if self.categories and high - low < LISTED:  # in an order that says nothing
+        if self.categories and high - low < LISTED:  # in random order, since categories have none
             value = st.sampled_from((low + np.random.default_rng(0).permutation(int(high - low) + 1)).tolist())
         elif self.integer:
             value = st.integers(int(low), int(high)).map(lambda whole: min(max(float(whole), low), high))
@@ -183,6 +205,7 @@ class Records(Tabular):
         return only_pairs(pairs())
 
     def simpler(self, pair: Pair) -> Iterator[Pair]:
+        """Yield pairs with common records set to zero or rounded, or with a rounded changed record."""
         if pair.relation != "replace-one":
             return
         tables = [np.asarray(d, dtype=float)[:, None] for d in (pair.d0, pair.d1)]
@@ -209,7 +232,7 @@ class Records(Tabular):
         return (0,) * bool(self.categories)
 
     def dataset(self, table: FloatArray) -> FloatArray:
-        """The one column."""
+        """Return the single column of a table."""
         return table[:, 0]
 
     @property

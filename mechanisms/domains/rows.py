@@ -1,4 +1,4 @@
-"""Plain rows: a changed row from the corners of the features, its label turned over, among crowds."""
+"""The domain of numeric rows with features and a label. Its pairs change a row at a corner of the features, or its label, among crowds."""
 
 from __future__ import annotations
 
@@ -23,11 +23,26 @@ Change = tuple[str, FloatArray, FloatArray]
 
 @dataclass(frozen=True, slots=True)
 class Rows(Tabular):
-    """A plain (`size`, k) array, one record a row: columns in `features`, an interval each, then a label where `labels` names any.
+    """A (`size`, k) array with one record per row: columns in `features`, one interval each, then a label column if `labels` is not empty.
 
-    Neighbours by ``replace-one``, or by ``add-remove`` with any number of rows up to `size`. With `every_label` each label occurs in both
-    datasets (the classes are public); with `outside` features may lie outside their intervals. `integer` and `categories` name columns,
-    counted from 0: those of whole numbers, and those of whole numbers that stand for categories, whose order means nothing.
+    Parameters
+    ----------
+    size : int
+        Number of rows; the largest number under ``add-remove``.
+    features : tuple of (float, float)
+        Interval of each feature.
+    labels : tuple of float
+        Possible labels; without labels there is no label column.
+    relation : {"replace-one", "add-remove"}
+        Neighboring relation.
+    every_label : bool
+        Whether each label must occur in both datasets, so that the classes are public.
+    outside : bool
+        Whether features may lie outside of their intervals.
+    integer : tuple of int
+        Columns of integers, counted from 0.
+    categories : tuple of int
+        Columns of integers that represent categories, whose order has no meaning, counted from 0.
     """
 
     size: int
@@ -59,30 +74,31 @@ class Rows(Tabular):
             if math.ceil(self.features[column][0]) > math.floor(self.features[column][1]):
                 interval = f"{list(self.features[column])} of column {column}"
                 raise InvalidArgument(f"Rows: domain must not be empty, got no whole number in {interval}")
-        self._require_neighbours()
+        self._require_neighbors()
 
     @property
     def ends(self) -> FloatArray:
-        """(k, 2): the least and the greatest value of each feature inside its interval."""
+        """Return the smallest and the largest value of each feature inside its interval, of shape (k, 2)."""
         ends = np.array(self.features, dtype=float).reshape(-1, 2)
         for column in self.integer:
             ends[column] = math.ceil(ends[column, 0]), math.floor(ends[column, 1])
         return ends
 
-    def _require_neighbours(self) -> None:
+    def _require_neighbors(self) -> None:
+        """Raise InvalidArgument unless the domain contains at least one pair of neighbors."""
         kinds = len(set(self.labels))
         least = kinds if self.every_label else 0
         fixed = not any(low < high or self.outside for low, high in self.ends)
         if self.size < least + (self.relation == "add-remove"):
             both = "both datasets" if self.relation == "replace-one" else "both datasets, one a row shorter"
-            raise InvalidArgument(f"Rows: domain must have neighbours, got size {self.size} for {kinds} labels that each occur in {both}")
+            raise InvalidArgument(f"Rows: domain must have neighbors, got size {self.size} for {kinds} labels that each occur in {both}")
         if self.relation == "replace-one" and fixed and kinds < 2:
-            raise InvalidArgument("Rows: domain must have neighbours, got rows of which all are equal")
+            raise InvalidArgument("Rows: domain must have neighbors, got a domain in which all rows are equal")
         if self.relation == "replace-one" and fixed and self.size == least:
-            raise InvalidArgument(f"Rows: domain must have neighbours, got size {self.size} for {kinds} labels that may not be lost")
+            raise InvalidArgument(f"Rows: domain must have neighbors, got size {self.size} for {kinds} labels that must all occur")
 
     def contains(self, dataset: Any) -> bool:
-        """A table of as many rows as allowed, each column as allowed."""
+        """Return whether the dataset is a table with an allowed number of rows and allowed columns."""
         if not isinstance(dataset, np.ndarray) or dataset.ndim != 2 or dataset.dtype.kind not in "iuf" or dataset.dtype.itemsize > 8:
             return False
         if isinstance(dataset, np.ma.MaskedArray):
@@ -99,7 +115,7 @@ class Rows(Tabular):
         return found <= set(self.labels) and (not self.every_label or found == set(self.labels))
 
     def catalogue(self) -> Iterable[Pair | None]:
-        """Pairs of (size, k) arrays, what promises most first; None in place of one in which a label is lost, if every label must occur."""
+        """Return fixed pairs of tables, the most promising first; None in place of a pair that lacks a required label."""
         crowds, changes = list(_crowds(self)), list(_changes(self))
         first, middle, last = PLACES
         found = []
@@ -112,7 +128,10 @@ class Rows(Tabular):
         return found
 
     def shape(self, rng: Generator, turn: int) -> Shape:
-        """A changed row among up to three different ones that fill the rest, or one that stays at the bottom. Categories are drawn."""
+        """Return coordinates of a pair: a changed row among up to three different rows that fill the rest.
+
+        On some turns the rest are equal rows at the bottom instead. Categories are drawn.
+        """
         ends = self.ends
         k, others = len(ends), self.size - 1
         distinct = min(max((1, 2, 3, 0)[turn % 4], len(self.labels) if self.every_label else 0), others)
@@ -121,9 +140,11 @@ class Rows(Tabular):
             labels[:2] = max(self.labels), min(self.labels)
         if self.every_label:
             labels[2:] = np.resize(np.array(self.labels), distinct)
-            if missing := set(self.labels) - set(labels[2:].tolist()):  # as many records as labels: the changed one keeps the last
+            if missing := set(self.labels) - set(
+                labels[2:].tolist()
+            ):  # as many records as labels: the changed record must have the remaining label
                 labels[:2] = missing.pop()
-        which = np.sort(np.append(np.arange(distinct), rng.integers(0, max(distinct, 1), others - distinct)))
+        assignment = np.sort(np.append(np.arange(distinct), rng.integers(0, max(distinct, 1), others - distinct)))
         _, place = PLACES[int(rng.integers(3))]
         drawn = self.draws(rng).rows(3 + distinct, corners=False)[:, :k]
         for column in self.categories:
@@ -141,7 +162,7 @@ class Rows(Tabular):
             rows[:, moving] = values
             if self.labels:
                 rows = np.column_stack([rows, labels])
-            crowd = rows[2:][which] if distinct else base
+            crowd = rows[2:][assignment] if distinct else base
             first = crowd if self.relation == "add-remove" else inserted(crowd, rows[0], place)
             return self.pair(first, inserted(crowd, rows[1], place), "search")
 
@@ -168,7 +189,7 @@ class Rows(Tabular):
         return self.categories
 
     def dataset(self, table: FloatArray) -> FloatArray:
-        """The table itself."""
+        """Return the table unchanged."""
         return table
 
     @property
@@ -176,48 +197,50 @@ class Rows(Tabular):
         return self.features[0] if self.features and 0 not in self.integer else None
 
 
-def _corners(domain: Rows) -> tuple[FloatArray, FloatArray, FloatArray]:
+def _corner_values(domain: Rows) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """Return the lower, middle and upper values of the features."""
     low, high = domain.ends.T
     middle = between(low, high, 0.5)
     middle[list(domain.integer)] = np.floor(middle[list(domain.integer)])
     return low, middle, high
 
 
-def _row(features: FloatArray, *label: float) -> FloatArray:
+def _make_row(features: FloatArray, *label: float) -> FloatArray:
+    """Return the row of features and an optional label."""
     return np.append(features, label)
 
 
 def _changes(domain: Rows) -> Iterator[Change]:
-    """What the changed row was, and what it becomes; under add-remove only the latter."""
-    low, middle, high = _corners(domain)
+    """Yield the changed row before and after, with a description; under add-remove only the row after is used."""
+    low, middle, high = _corner_values(domain)
     labels: list[tuple[float, ...]] = [(label,) for label in sorted(domain.labels)] or [()]
     first, last = labels[0], labels[-1]
     if domain.outside:
         below, above = far_outside(low, high)
-        yield "features far outside", _row(below, *last), _row(above, *last)
-    yield "features from low to high", _row(low, *last), _row(high, *last)
+        yield "features far outside", _make_row(below, *last), _make_row(above, *last)
+    yield "features from low to high", _make_row(low, *last), _make_row(high, *last)
     if first != last:
-        yield "one label turned over", _row(high, *first), _row(high, *last)
-        yield "features and label turned over", _row(low, *first), _row(high, *last)
-    yield "features from the middle to high", _row(middle, *last), _row(high, *last)
+        yield "one label turned over", _make_row(high, *first), _make_row(high, *last)
+        yield "features and label turned over", _make_row(low, *first), _make_row(high, *last)
+    yield "features from the middle to high", _make_row(middle, *last), _make_row(high, *last)
     if first != last:
-        yield "one label turned over, low features", _row(low, *last), _row(low, *first)
+        yield "one label turned over, low features", _make_row(low, *last), _make_row(low, *first)
     if len(low) > 1:
         side = np.arange(len(low)) % 2 == 0
-        yield "features alternately low and high", _row(np.where(side, low, high), *last), _row(np.where(side, high, low), *last)
-        yield "one feature from low to high", _row(low, *last), _row(np.where(np.arange(len(low)) == 0, high, low), *last)
+        yield "features alternately low and high", _make_row(np.where(side, low, high), *last), _make_row(np.where(side, high, low), *last)
+        yield "one feature from low to high", _make_row(low, *last), _make_row(np.where(np.arange(len(low)) == 0, high, low), *last)
     for label in labels[1:-1][:NAMED_LABELS]:
-        yield f"label {label[0]:g} for the lowest", _row(high, *first), _row(high, *label)
+        yield f"label {label[0]:g} for the lowest", _make_row(high, *first), _make_row(high, *label)
 
 
 def _crowds(domain: Rows) -> Iterator[tuple[str, FloatArray]]:
-    """The other rows: size - 1 of them."""
+    """Yield the other `size` - 1 rows, with a description."""
     n = domain.size - 1
-    low, middle, high = _corners(domain)
+    low, middle, high = _corner_values(domain)
     labels = sorted(domain.labels)
 
     def crowd(features: list[FloatArray], values: list[float]) -> FloatArray:
-        rows = [_row(features[i % len(features)], *([values[i % len(values)]] if values else [])) for i in range(n)]
+        rows = [_make_row(features[i % len(features)], *([values[i % len(values)]] if values else [])) for i in range(n)]
         return np.array(rows).reshape(n, len(low) + bool(labels))
 
     yield "others in the middle", crowd([middle], labels[:1])

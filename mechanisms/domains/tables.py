@@ -1,7 +1,8 @@
-"""Tables of records, one column or several: drawn at random, and changed step by step.
+"""Tables of records with one or several columns: random pairs, and random steps from pair to pair.
 
-Categories, labels and places have no order. They are drawn, each equally likely, and never moved along a range: what is found does not
-depend on how categories are numbered. Two categories come from a random matching, in which every category has one turn before any has two.
+Categories, labels and places have no order. They are drawn, each equally likely, and never moved
+along a range, so that the results do not depend on the numbering of categories. Two categories come
+from a random matching, in which each category is used once before any repeats.
 """
 
 from __future__ import annotations
@@ -20,40 +21,40 @@ from dpwitness.mechanisms.domains.patterns import CHANGES, LISTED, PLACES, betwe
 from dpwitness.mechanisms.terms.pairs import Pair
 from dpwitness.mechanisms.terms.protocol import FloatArray
 
-_LEAST = 0.1  # so that no part is given up
-_MATTERS = 0.05  # of the score: a part that moves it by more matters
+_MIN_WEIGHT = 0.1  # keeps every part in the draw
+_RELEVANT_CHANGE = 0.05  # relative change of the score from which a part counts as relevant
 
 
 class Tabular(Domain):
-    """Domains whose datasets are records of the same columns: features, and a label where `label_values` names any."""
+    """Base of the domains whose datasets are records with the same columns: features, and a label if `label_values` is not empty."""
 
     size: int
     label_values: tuple[float, ...] = ()
-    all_labels = False  # whether each occurs in both datasets
+    all_labels = False  # whether each label must occur in both datasets
 
     @property
     def absent(self) -> bool:
-        """Whether a feature may be NaN."""
+        """Return whether a feature may be NaN."""
         return False
 
     @property
     @abstractmethod
     def columns(self) -> FloatArray:
-        """(k, 2): the least and the greatest value of each feature."""
+        """Return the smallest and the largest value of each feature, of shape (k, 2)."""
 
     @property
     @abstractmethod
     def whole_columns(self) -> tuple[int, ...]:
-        """Features that are whole numbers."""
+        """Return the indices of the integer features, including categories."""
 
     @property
     @abstractmethod
     def category_columns(self) -> tuple[int, ...]:
-        """Those of them whose order means nothing."""
+        """Return the indices of the features that are categories."""
 
     @abstractmethod
     def dataset(self, table: FloatArray) -> Any:
-        """A dataset from a table of its records, one a row."""
+        """Return the dataset of a table with one record per row."""
 
     @property
     def whole(self) -> bool:
@@ -68,14 +69,14 @@ class Tabular(Domain):
 
 
 class TableDraws(Draws[Tabular]):
-    """Tables at random."""
+    """Sampler of random pairs of tables."""
 
     def __init__(self, domain: Tabular, rng: Generator) -> None:
         super().__init__(domain, rng)
         self.ends = domain.columns
         self.width = len(self.ends) + bool(domain.label_values)
-        self._rounds: dict[int, list[list[tuple[float, float]]]] = defaultdict(list)
-        self._turns: Counter[tuple[int, int]] = Counter()
+        self._matchings: dict[int, list[list[tuple[float, float]]]] = defaultdict(list)
+        self._turn_counts: Counter[tuple[int, int]] = Counter()
 
     def moves(self) -> TableMoves:
         return TableMoves(self)
@@ -84,8 +85,8 @@ class TableDraws(Draws[Tabular]):
         domain, rng, k = self.domain, self.rng, len(self.ends)
         labels = sorted(set(domain.label_values))
         movable = np.flatnonzero(self.ends[:, 0] < self.ends[:, 1])
-        turned, moved = len(labels) > 1, len(movable) > 0
-        possible = [c for c, can in enumerate((turned, moved, turned and moved, moved)) if can]
+        can_flip, can_move = len(labels) > 1, len(movable) > 0
+        possible = [c for c, can in enumerate((can_flip, can_move, can_flip and can_move, can_move)) if can]
         change = possible[turn % len(possible)] if possible else 1
         at, place = PLACES[turn % 3]
         crowd = self.rows(domain.size - 1, corners)
@@ -96,13 +97,13 @@ class TableDraws(Draws[Tabular]):
             before[k], after[k] = rng.choice(labels, 2, replace=False)
         if change in (1, 2, 3):
             for column in range(k) if change != 3 else [int(rng.choice(movable))]:
-                before[column], after[column] = self._opposed(column, before[column], place(domain.size - 1))
+                before[column], after[column] = self._opposite_values(column, before[column], place(domain.size - 1))
         others = "at random corners" if corners else "from the interior"
         base = crowd if domain.relation == "add-remove" else inserted(crowd, before, place)
         return self.paired(base, inserted(crowd, after, place), f"drawn {turn}: {CHANGES[change]}, {at} among others {others}")
 
     def renumbered(self, pair: Pair | None) -> Pair | None:
-        """The pair with its categories under other numbers, those of the changed record by their matching."""
+        """Return the pair with its categories randomly renumbered; those of the changed record come from their matching."""
         domain, rng = self.domain, self.rng
         if pair is None or not domain.category_columns:
             return pair
@@ -117,7 +118,7 @@ class TableDraws(Draws[Tabular]):
             known = known[(known >= low) & (known <= high)]
             changed = [row[column] for row in (longer[at], *shorter[at : at + (domain.relation == "replace-one")]) if row[column] in known]
             others = np.setdiff1d(known, changed)
-            names = dict(zip(dict.fromkeys(changed), self._two(column, at), strict=False))
+            names = dict(zip(dict.fromkeys(changed), self._next_two_values(column, at), strict=False))
             taken = list(names.values())
             if high - low < LISTED:
                 free = np.setdiff1d(low + np.arange(int(high - low) + 1), taken)
@@ -131,11 +132,11 @@ class TableDraws(Draws[Tabular]):
         return self.paired(tables[0], tables[1], f"{pair.why}, renumbered")
 
     def paired(self, first: FloatArray, second: FloatArray, why: str) -> Pair | None:
-        """The pair of two tables of records; None where it is none of the domain."""
+        """Return the pair of two tables of records; None if the pair does not belong to the domain."""
         return self.domain.pair(self.domain.dataset(first), self.domain.dataset(second), why)
 
     def rows(self, count: int, corners: bool) -> FloatArray:
-        """(count, width) records, their labels mixed."""
+        """Return random records with shuffled labels, of shape (count, width)."""
         domain, rng = self.domain, self.rng
         low, high = self.ends.T
         shares = rng.random((count, len(low)))
@@ -152,54 +153,60 @@ class TableDraws(Draws[Tabular]):
             values = np.column_stack([values, rng.permutation(labels)])
         return np.asarray(values)
 
-    def _two(self, column: int, at: int) -> tuple[float, float]:
-        """Two whole numbers of a feature for a changed record in row `at`.
+    def _next_two_values(self, column: int, at: int) -> tuple[float, float]:
+        """Return two integers of a feature for a changed record in row `at`.
 
-        First, last and in between each go through one matching after another, from a third of it on: soon each category has had its turn
-        somewhere, then in each of the three.
+        The first, the last and the middle place each iterate over the same random matchings,
+        starting a third of a matching apart. Each category is thus used early in some place, and
+        later in each of the three.
         """
         domain = self.domain
         place = 0 if at == 0 else 2 if at == domain.size - 1 else 1
-        turn = self._turns[column, place]
-        self._turns[column, place] += 1
+        turn = self._turn_counts[column, place]
+        self._turn_counts[column, place] += 1
         for number in itertools.count():
-            if number == len(self._rounds[column]):
-                self._rounds[column].append(matching(float(self.ends[column, 0]), float(self.ends[column, 1]), self.rng))
-            pairs = self._rounds[column][number]
+            if number == len(self._matchings[column]):
+                self._matchings[column].append(matching(float(self.ends[column, 0]), float(self.ends[column, 1]), self.rng))
+            pairs = self._matchings[column][number]
             if turn < len(pairs):
                 break
             turn -= len(pairs)
         return pairs[(turn + place * len(pairs) // 3) % len(pairs)]
 
-    def _opposed(self, column: int, value: float, at: int) -> tuple[float, float]:
-        """Two values of a feature that differ, where there are two: whole numbers by their matching, others by the end further away."""
+    def _opposite_values(self, column: int, value: float, at: int) -> tuple[float, float]:
+        """Return two different values of a feature where possible.
+
+        Integers come from their matching; other values are paired with the more distant bound.
+        """
         low, high = self.ends[column].tolist()
         if low == high:
             return value, value
-        if column in self.domain.whole_columns:  # the ends of whole numbers have their turns in the shapes
-            return self._two(column, at)
+        if column in self.domain.whole_columns:  # the search by shapes covers the bounds of integers
+            return self._next_two_values(column, at)
         return value, high if value - low < high - value else low
 
 
 class TableMoves(Moves):
-    """Steps from one table of records to another: a restarted search climbs by them where coordinates do not help.
+    """Random steps between pairs of tables, for restarted searches where coordinates do not help.
 
-    One part of the pair is drawn again: the place of the changed record, a column of the changed record, or a column of the others. Nothing
-    is nearer to a category than to another, so every value may follow any. Parts whose change has moved the score are drawn more often: the
-    score of a black box is that of the event trained on the pair, so what the event reacts to is what the search goes on with.
+    A step redraws one part of the pair: the place of the changed record, a column of the changed
+    record, or a column of the others. Categories have no distances, so any value may follow any
+    other. Parts whose change moved the score are drawn more often. The score of a black-box audit
+    is that of the event trained on the pair, so the search continues with the parts to which the
+    event reacts.
     """
 
     def __init__(self, draws: TableDraws) -> None:
         self._domain, self._draws, self._rng = draws.domain, draws, draws.rng
         width = draws.width
         self.parts = [("place", 0), *(("changed", c) for c in range(width)), *(("others", c) for c in range(width))]
-        self._tried = np.full(len(self.parts), 2.0)
-        self._moved = np.ones(len(self.parts))
+        self._attempts = np.full(len(self.parts), 2.0)
+        self._hits = np.ones(len(self.parts))
 
     def step(self, pair: Pair) -> tuple[int, Pair | None]:
-        """Which part was drawn again, and the pair; None where it is none of the domain."""
+        """Return the index of the redrawn part and the new pair; None if the pair does not belong to the domain."""
         rng, domain = self._rng, self._domain
-        weights = _LEAST + self._moved / self._tried
+        weights = _MIN_WEIGHT + self._hits / self._attempts
         part = int(rng.choice(len(self.parts), p=weights / weights.sum()))
         what, column = self.parts[part]
         width = max(c for _, c in self.parts) + 1
@@ -221,7 +228,7 @@ class TableMoves(Moves):
         return part, self._draws.paired(base, np.insert(crowd, at, after, axis=0), pair.why)
 
     def learn(self, part: int, before: float, after: float) -> None:
-        """Note what a step on `part` did to the score."""
+        """Record whether a step on `part` changed the score noticeably."""
         if math.isfinite(before) and before != 0:
-            self._tried[part] += 1
-            self._moved[part] += abs(after - before) > _MATTERS * abs(before)
+            self._attempts[part] += 1
+            self._hits[part] += abs(after - before) > _RELEVANT_CHANGE * abs(before)

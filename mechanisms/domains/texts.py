@@ -1,4 +1,4 @@
-"""Lists of texts, one a person."""
+"""The domain of lists of texts, one per person."""
 
 from __future__ import annotations
 
@@ -17,7 +17,19 @@ from dpwitness.mechanisms.terms.validation import InvalidArgument, require, show
 
 @dataclass(frozen=True, slots=True)
 class Texts(Domain):
-    """`size` texts of up to `longest` words out of `words`, a blank between two; neighbours by ``replace-one`` or ``add-remove``."""
+    """`size` texts of up to `longest` words from `words`, separated by spaces; neighbors by ``replace-one`` or ``add-remove``.
+
+    Parameters
+    ----------
+    size : int
+        Number of texts; the largest number under ``add-remove``.
+    words : tuple of str
+        Distinct words without spaces.
+    longest : int
+        Largest number of words in a text.
+    relation : {"replace-one", "add-remove"}
+        Neighboring relation.
+    """
 
     size: int
     words: tuple[str, ...] = ("a", "b", "c")
@@ -28,28 +40,29 @@ class Texts(Domain):
         require(self).integer("size", "longest", most=LONGEST).one_of("relation", ["replace-one", "add-remove"])
         words = items("words", self.words, "Texts")
         if not words or not all(isinstance(word, str) and word and " " not in word for word in words) or len(set(words)) < len(words):
-            raise InvalidArgument(f"Texts: words must be texts without blanks, each once, got {shown(self.words)}")
+            raise InvalidArgument(f"Texts: words must be distinct non-empty texts without spaces, got {shown(self.words)}")
         object.__setattr__(self, "words", tuple(words))
 
     def contains(self, dataset: Any) -> bool:
-        """A list of as many texts as allowed, of these words."""
+        """Return whether the dataset is a list with an allowed number of texts of these words."""
         if not isinstance(dataset, list | tuple) or not sized(len(dataset), self.size, self.relation):
             return False
         return all(isinstance(text, str) and self._fits(text) for text in dataset)
 
     def _fits(self, text: str) -> bool:
+        """Return whether a text has only allowed words, and at most `longest` of them."""
         parts = text.split(" ") if text else []
         return len(parts) <= self.longest and set(parts) <= set(self.words)
 
     def changed(self, crowd: Sequence[str], before: str, after: str, turn: int, why: str) -> Pair | None:
-        """One text among others, in a place that goes round."""
+        """Return the pair that changes one text among others, in a place that depends on `turn`."""
         where, place = PLACES[turn % 3]
         at = place(len(crowd))
         first = list(crowd) if self.relation == "add-remove" else [*crowd[:at], before, *crowd[at:]]
         return self.pair(first, [*crowd[:at], after, *crowd[at:]], f"{why}, {where}")
 
     def catalogue(self) -> Iterable[Pair | None]:
-        """A text of one word many times, of all words, or of none, among others that are empty, alike, or of all words."""
+        """Yield fixed pairs: a text of one repeated word, of all words or of none, among others that are empty, equal or of all words."""
         first, last = self.words[0], self.words[-1]
         every = " ".join((self.words * self.longest)[: self.longest])
         changes = {
@@ -68,14 +81,14 @@ class Texts(Domain):
                 turn += 1
 
     def draws(self, rng: Generator) -> Draws[Texts]:
-        return _Drawn(self, rng)
+        return _TextSampler(self, rng)
 
     def shape(self, rng: Generator, turn: int) -> Shape:
-        """Nothing to climb by: texts have no coordinates."""
+        """Return a shape without coordinates: texts have none to search along."""
         return Shape(0, lambda _: None)
 
     def simpler(self, pair: Pair) -> Iterator[Pair]:
-        """With the texts that both have made empty."""
+        """Yield the pair with all common texts made empty."""
         common = set(pair.d0) & set(pair.d1) - {""}
         if common:
             sides = [["" if text in common else text for text in side] for side in (pair.d0, pair.d1)]
@@ -96,14 +109,16 @@ class Texts(Domain):
         return True
 
 
-class _Drawn(Draws[Texts]):
+class _TextSampler(Draws[Texts]):
+    """Random pairs of lists of texts."""
+
     def drawn(self, turn: int, corners: bool) -> Pair | None:
-        """Texts of random words; in corners, of as many as there may be."""
+        """Return a random pair of texts with random words; in corners all texts have the largest number of words."""
         domain = self.domain
         crowd = [self.text(corners) for _ in range(domain.size - 1)]
         return domain.changed(crowd, self.text(corners), self.text(corners), turn, f"drawn {turn}: random words")
 
     def text(self, corners: bool) -> str:
-        """One text."""
+        """Return a random text."""
         count = self.domain.longest if corners else int(self.rng.integers(self.domain.longest + 1))
         return " ".join(self.domain.words[i] for i in self.rng.choice(len(self.domain.words), count)) if count else ""

@@ -1,7 +1,8 @@
-"""Objects as people have them, as mechanisms: functions of one run, stateful classes, estimators, interactive sessions.
+"""Adapters that turn Python objects into mechanisms: functions of one run, stateful classes, estimators, interactive sessions.
 
-Stands alone (standard library and NumPy, Python 3.8 or later): in an interpreter without dpwitness, whose target file says
-``import dpwitness``, the worker lets this folder stand for it (`mechanisms/foreign/inside/worker`).
+Needs only the standard library and NumPy, Python 3.8 or later. In an interpreter without dpwitness,
+whose target file says ``import dpwitness``, the worker imports this folder in its place
+(`mechanisms/foreign/inside/worker`).
 """
 
 from .adversaries import Adversary

@@ -1,7 +1,8 @@
-"""Who asks: an adversary chooses each query from the answers so far.
+"""Adversaries of interactive mechanisms: they choose each query from the answers so far.
 
-Any function of the list of answers is one, and gives None once it has asked enough. `Adversary` is one that is data, so that a search can
-look for it and a witness can hold it.
+An adversary is any function of the list of answers that returns the next query, or None at the end.
+`Adversary` is an adversary given as data, so that a search can optimize it and a witness can store
+it.
 """
 
 from __future__ import annotations
@@ -13,21 +14,26 @@ import numpy as np
 
 from .errors import InvalidArgument, shown
 
-_FEW = 16  # whole numbers up to here are kinds of their own
+_MAX_SMALL_INTEGER = 16  # each integer up to this absolute value is a separate kind
 
 
 @dataclass(frozen=True)
 class Adversary:
-    """Asks the queries of a stage in turn, over and over, until an answer is unusual; then goes on with the next stage.
+    """An adversary that repeats the queries of a stage until an answer is unusual, then continues with the next stage.
 
     Parameters
     ----------
     stages : list of lists of queries
-        The last goes on to the end. One stage alone is a fixed list.
+        The last stage continues to the end. A single stage is a fixed list of queries.
     rounds : int
-        Queries in all.
+        Total number of queries.
     usual : str
-        The kind of answer (`kind_of`) that leaves the stage as it is; any, if it is empty.
+        Kind of answer (`kind_of`) that keeps the stage. If empty, every answer does.
+
+    Raises
+    ------
+    InvalidArgument
+        If a stage is empty, or an argument has another type or range.
 
     Examples
     --------
@@ -47,39 +53,39 @@ class Adversary:
         if isinstance(self.rounds, bool) or not isinstance(self.rounds, (int, np.integer)) or not 1 <= self.rounds <= 10**6:
             raise InvalidArgument(f"Adversary: rounds must be a whole number from 1 to 10^6, got {shown(self.rounds)}")
         if not isinstance(self.usual, str):
-            raise InvalidArgument(f"Adversary: usual must be the kind of an answer, a text, got {shown(self.usual)}")
+            raise InvalidArgument(f"Adversary: usual must be a kind of answer as text, got {shown(self.usual)}")
 
     def __call__(self, answers: List[Any]) -> Any:
-        """The next query; None at the end."""
-        asking = self.turns()
-        query = next(asking)
+        """Return the next query; None at the end."""
+        generator = self.turns()
+        query = next(generator)
         for answer in answers:
             try:
-                query = asking.send(answer)
+                query = generator.send(answer)
             except StopIteration:
                 return None
         return query
 
     def turns(self) -> Generator[Any, Any, None]:
-        """The queries, one after the other, each sent the answer to the one before."""
-        stage = begun = 0
+        """Yield the queries one after the other; `send` receives the answer to each."""
+        stage = stage_start = 0
         for number in range(self.rounds):
-            asked = self.stages[stage]
-            answer = yield asked[(number - begun) % len(asked)]
+            stage_queries = self.stages[stage]
+            answer = yield stage_queries[(number - stage_start) % len(stage_queries)]
             if self.usual and stage + 1 < len(self.stages) and kind_of(answer) != self.usual:
-                stage, begun = stage + 1, number + 1
+                stage, stage_start = stage + 1, number + 1
 
     def told(self) -> Dict[str, Any]:
-        """As JSON has it: the keyword `adversary` of a target, in a witness or on a command line."""
+        """Return the adversary as a JSON object, as in the keyword `adversary` of a target, in a witness or on a command line."""
         stages = [[query.tolist() if isinstance(query, (np.ndarray, np.generic)) else query for query in stage] for stage in self.stages]
         return {"stages": stages, "rounds": int(self.rounds), "usual": self.usual}
 
 
 def adversary_of(given: Any, owner: str = "interactive") -> Any:
-    """An adversary from what may stand for one: a list of queries, what `Adversary.told` says, a function of the answers."""
+    """Return the adversary for a list of queries, the JSON object of an `Adversary`, or a function of the answers."""
     if isinstance(given, dict):
         if not {"stages", "rounds"} <= set(given) <= {"stages", "rounds", "usual"}:
-            raise InvalidArgument(f"{owner}: adversary must have stages, rounds and maybe usual, got {shown(given)}")
+            raise InvalidArgument(f"{owner}: adversary must have the keys stages, rounds and optionally usual, got {shown(given)}")
         return Adversary(**given)
     if isinstance(given, (list, tuple, np.ndarray)):
         return Adversary([list(given)], len(given))
@@ -89,7 +95,7 @@ def adversary_of(given: Any, owner: str = "interactive") -> Any:
 
 
 def kind_of(answer: Any) -> str:
-    """What kind of answer it is: a text, a truth value, a small whole number and nothing are kinds of their own, other numbers are one.
+    """Return the kind of an answer: texts, booleans, small integers and None are each a separate kind, all other numbers are one kind.
 
     Examples
     --------
@@ -99,7 +105,7 @@ def kind_of(answer: Any) -> str:
     if isinstance(answer, (bool, np.bool_)):
         return str(bool(answer))
     if isinstance(answer, (int, np.integer)):
-        return str(int(answer)) if abs(int(answer)) <= _FEW else "number"
+        return str(int(answer)) if abs(int(answer)) <= _MAX_SMALL_INTEGER else "number"
     if isinstance(answer, (float, np.floating)):
         return "number"
     if isinstance(answer, BaseException):

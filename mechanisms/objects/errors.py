@@ -1,4 +1,4 @@
-"""The two errors of this folder: dpwitness' own where it is there, stand-ins of the same names where it is not."""
+"""The two exceptions of this folder: those of dpwitness where it is installed, otherwise substitutes with the same names."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ else:
     except ImportError:  # the interpreter of a foreign target
 
         class MechanismFailed(RuntimeError):
-            """Known to the worker by its name."""
+            """Failure of a mechanism; the worker recognizes the exception by its name."""
 
         class InvalidArgument(ValueError):
-            """Shown by the controller."""
+            """Invalid argument; the controller shows the message."""
 
         def shown(value: object) -> str:
-            """In a message, on one short line."""
+            """Return a value as short text on one line for a message."""
             text = " ".join(repr(value).split())
             return text if len(text) <= 80 else text[:77] + "..."
 
 
 def require_callable(owner: str, name: str, value: Any) -> None:
-    """An InvalidArgument unless it can be called."""
+    """Raise InvalidArgument unless the value is callable."""
     if not callable(value):
         raise InvalidArgument(f"{owner}: {name} must be callable, got {shown(value)}")
 

@@ -1,4 +1,4 @@
-"""Estimators by scikit-learn's conventions as mechanisms: a new one for each run, fitted to the dataset; what it learned is the output."""
+"""Estimators with scikit-learn's conventions as mechanisms: each run fits a new one, and the learned attributes are the output."""
 
 from __future__ import annotations
 
@@ -21,27 +21,37 @@ def from_estimator(
     time_limit: float = 60.0,
     **arguments: Any,
 ) -> PerRun:
-    """A mechanism from a class with `fit`, as scikit-learn has them.
+    """Return a mechanism that fits a new estimator in each run and releases what it learned.
 
     Parameters
     ----------
     factory : callable
-        Makes the estimator: a class, or a function. Its `random_state` (`rng`, `seed`), if it takes one, is drawn for each run.
+        Class or function that makes the estimator. Its `random_state` (`rng`, `seed`), if it has
+        one, is drawn for each run.
     output : str or callable
-        What is released: an attribute after `fit`, several with commas (``"coef_,intercept_"``), a method that is called on the points `at`
-        (``"predict"``, ``"transform"``), or ``f(estimator)``.
+        Released output: the name of an attribute after `fit`, several names with commas
+        (``"coef_,intercept_"``), a method that is called on the points `at` (``"predict"``,
+        ``"transform"``), or ``f(estimator)``.
     at : array, optional
         Public points for such a method.
     label : int, optional
-        The column of a dataset that holds y, as -1. Default: a dataset is (X, y) or has fields x and y; of an array it is the last column
-        where `fit` requires y, and the array is X otherwise.
+        Column of the dataset that contains y, such as -1. By default a dataset is (X, y) or has
+        fields x and y. In an array, y is the last column if `fit` requires y; otherwise the array
+        is X.
     time_limit, **arguments
         As in `one_run`; arguments are those of the factory.
 
     Returns
     -------
     callable
-        As `one_run`. MechanismFailed where the attribute does not exist, or `fit` returns something else than the estimator.
+        As for `one_run`. A run raises MechanismFailed if the attribute does not exist or if `fit`
+        does not return the estimator.
+
+    Raises
+    ------
+    InvalidArgument
+        If `factory` or `output` is not callable, `label` is not an integer, or an argument is
+        unknown.
 
     Examples
     --------
@@ -59,11 +69,11 @@ def from_estimator(
         require_callable("from_estimator", "output", output)
     if label is not None and (isinstance(label, bool) or not isinstance(label, (int, np.integer))):
         raise InvalidArgument(f"from_estimator: label must be the number of a column, got {shown(label)}")
-    mine, declared = split("from_estimator", factory, arguments)
-    make = made("from_estimator", factory, mine)
+    factory_arguments, declared = split("from_estimator", factory, arguments)
+    make = made("from_estimator", factory, factory_arguments)
     points = None if at is None else np.asarray(at)
 
-    def once(dataset: Any, rng: Any) -> Any:
+    def run(dataset: Any, rng: Any) -> Any:
         estimator = make(rng)
         if not callable(getattr(estimator, "fit", None)):
             raise MechanismFailed(f"from_estimator: factory must make an object with fit, {named(factory)} made {shown(estimator)}")
@@ -73,24 +83,25 @@ def from_estimator(
             raise MechanismFailed(
                 f"from_estimator: fit must return the estimator itself, that of {named(factory)} returned {shown(fitted)}"
             )
-        return _released(estimator, output, points)
+        return _read_output(estimator, output, points)
 
-    options = {"at": at, "label": label, "time_limit": time_limit, **mine}
-    return PerRun(named(factory), once, (from_estimator, (factory, output), options), told(factory), time_limit, declared)
+    options = {"at": at, "label": label, "time_limit": time_limit, **factory_arguments}
+    return PerRun(named(factory), run, (from_estimator, (factory, output), options), told(factory), time_limit, declared)
 
 
-def _released(estimator: Any, output: Union[str, Callable[[Any], Any]], points: Any) -> Any:
+def _read_output(estimator: Any, output: Union[str, Callable[[Any], Any]], points: Any) -> Any:
+    """Return the released output of a fitted estimator."""
     if not isinstance(output, str):
         return output(estimator)
     if "," in output:
-        return tuple(_released(estimator, part.strip(), points) for part in output.split(","))
+        return tuple(_read_output(estimator, part.strip(), points) for part in output.split(","))
     name = type(estimator).__name__
     if not hasattr(estimator, output):
-        has = ", ".join(key for key in vars(estimator) if key.endswith("_") and key[0] != "_") or "nothing"
-        raise MechanismFailed(f"from_estimator: output must exist after fit, {name} has no {output!r}; it has learned {has}")
-    found = getattr(estimator, output)
-    if not callable(found):
-        return np.array(found) if isinstance(found, np.ndarray) else found
+        learned = ", ".join(key for key in vars(estimator) if key.endswith("_") and key[0] != "_") or "nothing"
+        raise MechanismFailed(f"from_estimator: output must exist after fit, {name} has no {output!r}; it has learned {learned}")
+    value = getattr(estimator, output)
+    if not callable(value):
+        return np.array(value) if isinstance(value, np.ndarray) else value
     if points is None:
-        raise MechanismFailed(f"from_estimator: {output!r} of {name} is a method: say on which public points, at=...")
-    return found(points)
+        raise MechanismFailed(f"from_estimator: {output!r} of {name} is a method: give the public points to call it on, at=...")
+    return value(points)

@@ -148,7 +148,7 @@ def _function_form(run: Any, name: str, dataset: Any) -> str:
         if dataset is not None and sizes[0].name in SIZES:
             return "batch"
         raise InvalidArgument(
-            f"{name}: {sizes[0].name} may be the number of runs or an argument of one run: say --as batch, or --as run "
+            f"{name}: {sizes[0].name} may be the number of runs or an argument of one run: give --as batch, or --as run "
             f"(with --kwargs '{{\"{sizes[0].name}\": ...}}')"
         )
     required = [p for p in placed if p.default is p.empty]

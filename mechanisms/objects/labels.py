@@ -1,4 +1,4 @@
-"""The features X and the labels y of a dataset."""
+"""Extraction of the features X and the labels y of a dataset."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from .errors import MechanismFailed
 
 
 def parts(dataset: Any, label: Optional[int], labeled: bool = False) -> Tuple[Any, Any]:
-    """Return X and y of a dataset; y is None for a dataset without labels. Of a `labeled` array y is the last column."""
+    """Return X and y of a dataset; y is None without labels. With `labeled`, the last column of an array is y."""
     fields = dataset if isinstance(dataset, dict) else {key: getattr(dataset, key) for key in ("x", "y") if hasattr(dataset, key)}
     if {"x", "y"} <= set(fields):
         counts = fields.get("multiplicity", getattr(dataset, "multiplicity", None))

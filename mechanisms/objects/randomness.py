@@ -1,6 +1,7 @@
-"""The randomness that a function takes by name: which parameter receives it, and as what kind of object.
+"""The randomness that a function receives by name: the parameter, and the kind of object.
 
-Only a parameter with one of the names `SEEDS` receives randomness. A parameter of another name is an argument that the caller gives.
+Only a parameter with one of the names in `SEEDS` receives randomness. The caller provides all other
+arguments.
 """
 
 from __future__ import annotations
@@ -18,12 +19,12 @@ GENERATORS = ("rng", "generator", "random_generator", "prng", "np_random")
 SEEDS = ("rng", "random_state", "seed", *GENERATORS[1:], "rs", "key")
 LABELS = ("y", "label", "labels", "target", "targets")
 
-_NAMED = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
-_PLACED = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+_KEYWORD_KINDS = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
+_POSITIONAL_KINDS = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
 
 
 def parameters(function: Any) -> Optional[List[inspect.Parameter]]:
-    """Return the parameters that are still free; None for a callable without a signature."""
+    """Return the parameters that are not bound yet; None for a callable without a signature."""
     try:
         found = list(inspect.signature(function).parameters.values())
     except (TypeError, ValueError):
@@ -34,7 +35,7 @@ def parameters(function: Any) -> Optional[List[inspect.Parameter]]:
 
 def keyword(function: Any) -> Optional[str]:
     """Return the name of the parameter that receives randomness; None if there is none."""
-    found = {p.name: p for p in parameters(function) or [] if p.kind in _NAMED}
+    found = {p.name: p for p in parameters(function) or [] if p.kind in _KEYWORD_KINDS}
     for name in SEEDS:
         if name in found and not (name == "key" and found[name].default is not inspect.Parameter.empty and "jax" not in sys.modules):
             return name
@@ -42,28 +43,33 @@ def keyword(function: Any) -> Optional[str]:
 
 
 def given(function: Any) -> Callable[[Any], Dict[str, Any]]:
-    """Return a function of the generator: the keyword argument that carries the randomness, or no argument."""
+    """Return a function of the generator that returns the keyword argument with the randomness, or no argument."""
     name = keyword(function)
     if name is None:
         return lambda rng: {}
-    make = _maker(next(p for p in parameters(function) or [] if p.name == name))
+    make = _argument_factory(next(p for p in parameters(function) or [] if p.name == name))
     return lambda rng: {str(name): make(rng)}
 
 
 def _seed(rng: Any) -> int:
+    """Return a random 32-bit seed."""
     return int(rng.integers(2**32))
 
 
-def _maker(taken: inspect.Parameter) -> Callable[[Any], Any]:
-    """Make the argument of one parameter: by its annotation, else by an integer default, else by its name."""
+def _argument_factory(taken: inspect.Parameter) -> Callable[[Any], Any]:
+    """Return a function of the generator that makes the argument of one parameter.
+
+    The kind of object follows from the annotation, else from an integer default, else from the
+    name.
+    """
     note = taken.annotation
     text = note if isinstance(note, str) else f"{getattr(note, '__module__', '')}.{getattr(note, '__name__', note)}"
-    whole = type(taken.default) is int
+    integer_default = type(taken.default) is int
     if taken.default is random or isinstance(taken.default, random.Random):
         return lambda rng: random.Random(_seed(rng))
     if taken.default is np.random or isinstance(taken.default, np.random.RandomState):
         return lambda rng: np.random.RandomState(_seed(rng))
-    if "RandomState" in text or (taken.name == "rs" and "int" not in text and not whole):
+    if "RandomState" in text or (taken.name == "rs" and "int" not in text and not integer_default):
         return lambda rng: np.random.RandomState(_seed(rng))
     if "random.Random" in text or text == "Random":
         return lambda rng: random.Random(_seed(rng))
@@ -71,37 +77,41 @@ def _maker(taken: inspect.Parameter) -> Callable[[Any], Any]:
         return lambda rng: sys.modules["torch"].Generator().manual_seed(_seed(rng))
     if taken.name == "key" and "jax" in sys.modules:
         return lambda rng: sys.modules["jax"].random.PRNGKey(_seed(rng))
-    if taken.name in GENERATORS and not whole and text.rpartition(".")[2] != "int":
+    if taken.name in GENERATORS and not integer_default and text.rpartition(".")[2] != "int":
         return lambda rng: rng
     return _seed
 
 
 def told(function: Any, name: str) -> Tuple[str, ...]:
-    """Return the note on how a function or class is seeded."""
+    """Return a note for reports on the seeding of a function or class."""
     found = keyword(function)
     if found is None:
         return (f"{name} takes no seed; numpy.random, random and torch were seeded globally",)
-    return (f"{name} is given {found}" + ("" if found in GENERATORS else ", drawn anew for each run"),)
+    return (f"{name} is given {found}" + ("" if found in GENERATORS else ", with a new value for each run"),)
 
 
 def missing(function: Any, first: int = 1) -> List[str]:
-    """Return the required parameters after the first ones that nothing fills: neither the dataset nor randomness nor labels."""
-    free, filled = parameters(function) or [], keyword(function)
-    placed = [p for p in free if p.kind in _PLACED][:first]
-    left = [p for p in free if p not in placed and p.default is p.empty and p.kind in (*_PLACED, inspect.Parameter.KEYWORD_ONLY)]
-    return [p.name for p in left if p.name != filled]
+    """Return the names of the required parameters that are neither among the first ones nor receive randomness."""
+    open_parameters, seed_name = parameters(function) or [], keyword(function)
+    positional = [p for p in open_parameters if p.kind in _POSITIONAL_KINDS][:first]
+    required = [
+        p
+        for p in open_parameters
+        if p not in positional and p.default is p.empty and p.kind in (*_POSITIONAL_KINDS, inspect.Parameter.KEYWORD_ONLY)
+    ]
+    return [p.name for p in required if p.name != seed_name]
 
 
 def takes_labels(function: Any) -> bool:
-    """Whether the second parameter is required and holds labels, as in ``fit(X, y)``."""
-    placed = [p for p in parameters(function) or [] if p.kind in _PLACED]
-    return len(placed) > 1 and placed[1].name in LABELS and placed[1].default is inspect.Parameter.empty
+    """Return whether the second parameter is required and has a name for labels, as in ``fit(X, y)``."""
+    positional = [p for p in parameters(function) or [] if p.kind in _POSITIONAL_KINDS]
+    return len(positional) > 1 and positional[1].name in LABELS and positional[1].default is inspect.Parameter.empty
 
 
 def converted(function: Any) -> Callable[[Any], Any]:
-    """Return the conversion of a dataset to the type that the first parameter is annotated with: a list, a pandas Series or DataFrame."""
-    placed = [p for p in parameters(function) or [] if p.kind in _PLACED]
-    note = placed[0].annotation if placed else ""
+    """Return a function that converts a dataset to the annotated type of the first parameter: a list, a pandas Series or DataFrame."""
+    positional = [p for p in parameters(function) or [] if p.kind in _POSITIONAL_KINDS]
+    note = positional[0].annotation if positional else ""
     text = note if isinstance(note, str) else str(getattr(note, "__name__", note))
     text = text.partition("[")[0].rpartition(".")[2]
     if text in ("Series", "DataFrame"):
@@ -119,12 +129,12 @@ def converted(function: Any) -> Callable[[Any], Any]:
 
 
 def bound(owner: str, function: Callable[..., Any], arguments: Dict[str, Any], name: str, first: int = 1) -> Callable[..., Any]:
-    """Return the function with its arguments bound. InvalidArgument for an unknown name, or a required one that is not given."""
+    """Return the function with its arguments bound. Raises InvalidArgument for an unknown name, or a required argument that is missing."""
     import functools
 
     taken = parameters(function)
     if taken is not None:
-        names = [p.name for p in taken if p.kind in _NAMED]
+        names = [p.name for p in taken if p.kind in _KEYWORD_KINDS]
         if not any(p.kind is p.VAR_KEYWORD for p in taken):
             for key in arguments:
                 if key not in names:

@@ -1,8 +1,9 @@
-"""Mechanisms made of single runs: one Python call a run, each on an object of its own where there is one.
+"""Mechanisms made of single runs: one Python call per run, each on a new object where a class is given.
 
-A parameter named `rng`, `random_state`, `seed` or another name of `randomness.SEEDS` receives the audit's generator, or a seed drawn from
-the generator for every call. A function without such a parameter may draw from `np.random`, `random` or PyTorch, whose global generators an
-audit seeds; ``seeded=False`` declares randomness from elsewhere.
+A parameter named `rng`, `random_state`, `seed` or another name of `randomness.SEEDS` receives the
+audit's generator, or a seed drawn from the generator for every call. A function without such a
+parameter may draw from `np.random`, `random` or PyTorch: an audit seeds their global generators.
+``seeded=False`` declares randomness from other sources.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ Once = Callable[[Any, Any], Any]  # (dataset, rng) -> output
 
 
 class PerRun:
-    """A mechanism ``f(dataset, size, rng)`` that makes its runs one by one. It is found again by the name it has in its module."""
+    """A mechanism ``f(dataset, size, rng)`` that makes its runs one by one. Pickling refers to its name in its module."""
 
     def __init__(
         self, name: str, once: Once, rebuilt: Tuple[Any, ...], notes: Sequence[str], limit: float, declared: Dict[str, Any]
@@ -38,14 +39,17 @@ class PerRun:
             raise InvalidArgument(f"{owner}: time_limit must be positive and below 1e9 seconds, got {shown(limit)}")
         for key, value in declared.items():
             if key not in DECLARED:
-                raise InvalidArgument(f"{owner}: {shown(key)} is no option; a mechanism may declare {', '.join(DECLARED)}")
+                raise InvalidArgument(f"{owner}: {shown(key)} is not an option; a mechanism may declare {', '.join(DECLARED)}")
             setattr(self, key, value)
         self._name, self._once, self._rebuilt, self._limit = name, once, rebuilt, float(limit)
         self.notes = (*notes, "runs are single calls, one after the other")
-        self.__module__, self.__doc__ = _caller(), inspect.getdoc(unbound(rebuilt[1][0]))
+        self.__module__, self.__doc__ = _calling_module(), inspect.getdoc(unbound(rebuilt[1][0]))
 
     def __getattr__(self, name: str) -> Any:
-        """`__qualname__`, the name under which its module holds it: it has none where it is in no module, as in a function."""
+        """Return `__qualname__`, the name of the mechanism in its module.
+
+        The attribute is missing where no module has the mechanism, as inside a function.
+        """
         if name == "__qualname__":
             for key, value in list(vars(sys.modules.get(self.__module__, object)).items()):
                 if value is self:
@@ -63,50 +67,59 @@ class PerRun:
         found = getattr(self, "__qualname__", None)
         if found is not None and self.__module__ != "__main__":
             return found  # by reference, as functions are
-        return _again, (*self._rebuilt, {key: getattr(self, key) for key in DECLARED if hasattr(self, key)})
+        return _rebuild, (*self._rebuilt, {key: getattr(self, key) for key in DECLARED if hasattr(self, key)})
 
     def __call__(self, dataset: Any, size: int, rng: np.random.Generator) -> Any:
         found: List[Any] = []
-        with _Loop(self._name, self._limit) as loop:
+        with _EventLoop(self._name, self._limit) as loop:
             for _ in range(size):
                 value = self._once(dataset, rng)
                 if inspect.isasyncgen(value):
-                    value = _collected_async(self._name, value)
+                    value = _async_generator_values(self._name, value)
                 elif inspect.isgenerator(value):
-                    value = _collected(self._name, value)
-                found.append(_plain(loop.result(value) if inspect.isawaitable(value) else value))
+                    value = _generator_values(self._name, value)
+                found.append(_tensor_to_array(loop.result(value) if inspect.isawaitable(value) else value))
         first = found[0] if found else None
-        if type(first) is np.ndarray and first.ndim and all(type(v) is np.ndarray and _kind(v) == _kind(first) for v in found):
+        if (
+            type(first) is np.ndarray
+            and first.ndim
+            and all(type(v) is np.ndarray and _dtype_and_shape(v) == _dtype_and_shape(first) for v in found)
+        ):
             return np.stack(found)
         return found
 
 
 def one_run(function: Callable[..., Any], *, time_limit: float = 60.0, **arguments: Any) -> PerRun:
-    """Return a mechanism made of a function of one run, ``f(dataset)`` or ``f(dataset, rng)``; it may be ``async``, or a PyTorch module.
+    """Return a mechanism that calls a function once per run, ``f(dataset)`` or ``f(dataset, rng)``.
 
-    It costs a Python call a run, where ``f(dataset, size, rng)`` costs one a batch: a microsecond or two on top of the function's own time.
+    The function may also be ``async`` or a PyTorch module. Each run costs one Python call, a
+    microsecond or two, where ``f(dataset, size, rng)`` costs one call per batch.
 
     Parameters
     ----------
     function : callable
-        Returns one output, of any kind; a generator function's output is the list of its values. A parameter named `rng`,
-        `random_state`, `seed`, `generator`, `random_generator`, `prng`, `np_random`, `rs` or `key` receives the randomness. A required
-        second parameter named `y` or `labels` receives the labels of the dataset: its second part, or the last column of an array. A module
-        of PyTorch gets a tensor and gives one; gradients are off.
+        Returns one output, of any kind; the output of a generator function is the list of its
+        values. A parameter named `rng`, `random_state`, `seed`, `generator`, `random_generator`,
+        `prng`, `np_random`, `rs` or `key` receives the randomness. A required second parameter
+        named `y` or `labels` receives the labels of the dataset: its second part, or the last
+        column of an array. A PyTorch module receives and returns a tensor, without gradients.
     time_limit : float
-        Seconds that a coroutine may take.
+        Largest duration of a coroutine, in seconds.
     **arguments
-        Arguments of the function; and `claim`, `domain`, `seeded` and the other attributes that a target may have.
+        Arguments of the function; also `claim`, `domain`, `seeded` and the other attributes of a
+        target.
 
     Returns
     -------
     callable
-        A mechanism ``f(dataset, size, rng)``. Bound to a name in a module it can be sent to processes, and found again by a witness.
+        A mechanism ``f(dataset, size, rng)``. If a module binds it to a name, other processes and
+        witnesses can find it.
 
     Raises
     ------
     InvalidArgument
-        If `function` is not callable, an argument does not exist, or a required argument is missing.
+        If `function` is not callable, an argument does not exist, or a required argument is
+        missing.
 
     Examples
     --------
@@ -116,32 +129,40 @@ def one_run(function: Callable[..., Any], *, time_limit: float = 60.0, **argumen
     3
     """
     require_callable("one_run", "function", function)
-    mine, declared = split("one_run", function, arguments)
-    run = calling("one_run", function, mine)
-    rebuilt = (one_run, (function,), {"time_limit": time_limit, **mine})
+    own_arguments, declared = split("one_run", function, arguments)
+    run = calling("one_run", function, own_arguments)
+    rebuilt = (one_run, (function,), {"time_limit": time_limit, **own_arguments})
     return PerRun(named(function), run, rebuilt, told(function), time_limit, declared)
 
 
 def fresh(
     factory: Callable[..., Any], method: Union[str, Callable[..., Any], None] = None, *, time_limit: float = 60.0, **arguments: Any
 ) -> PerRun:
-    """A mechanism from a class with state, of which each run makes an object of its own.
+    """Return a mechanism that creates a new object of a stateful class in each run.
 
     Parameters
     ----------
     factory : callable
-        Makes the object: a class, or a function. It receives randomness by the names of `one_run`.
+        Class or function that makes the object. It receives randomness by the names of `one_run`.
     method : str or callable, optional
-        What is run: a method by its name, or ``f(object, dataset)``; the object itself is called if it is left out.
+        The name of the method to run, or ``f(object, dataset)``. By default the object itself is
+        called.
     time_limit
         As in `one_run`.
     **arguments
-        Arguments of the factory or of the method; and attributes as in `one_run`.
+        Arguments of the factory or of the method; also attributes as in `one_run`.
 
     Returns
     -------
     callable
-        As `one_run`. A factory that gives an object that it has given before ends in MechanismFailed: its state would leak from run to run.
+        As for `one_run`. A run raises MechanismFailed if the factory returns an earlier object
+        again, whose state would leak between runs.
+
+    Raises
+    ------
+    InvalidArgument
+        If `factory` is not callable, `method` is neither a text nor callable, or `method` is a
+        function and an argument is not one of the factory.
 
     Examples
     --------
@@ -157,12 +178,12 @@ def fresh(
     require_callable("fresh", "factory", factory)
     if method is not None and not isinstance(method, str):
         require_callable("fresh", "method", method)
-    mine, others = split("fresh", factory, arguments)
+    own_arguments, others = split("fresh", factory, arguments)
     declared = {key: value for key, value in others.items() if key in DECLARED}
-    of_method = {key: value for key, value in others.items() if key not in DECLARED}
-    if of_method and not isinstance(method, (str, type(None))):
-        raise InvalidArgument(f"fresh: {', '.join(of_method)} must be arguments of {named(factory)}, which does not take them")
-    make = made("fresh", factory, mine)
+    method_arguments = {key: value for key, value in others.items() if key not in DECLARED}
+    if method_arguments and not isinstance(method, (str, type(None))):
+        raise InvalidArgument(f"fresh: {', '.join(method_arguments)} must be arguments of {named(factory)}, which does not take them")
+    make = made("fresh", factory, own_arguments)
 
     def once(dataset: Any, rng: Any) -> Any:
         found = make(rng)
@@ -171,44 +192,46 @@ def fresh(
         if method is not None and not callable(getattr(found, method, None)):
             raise MechanismFailed(f"fresh: method must be one of {type(found).__name__}, got {method!r}, which it does not have")
         if method is None and not callable(found):
-            raise MechanismFailed(f"fresh: an object of {type(found).__name__} cannot be called: name what is run, method='...'")
-        return calling("fresh", found if method is None else getattr(found, method), of_method)(dataset, rng)
+            raise MechanismFailed(f"fresh: an object of {type(found).__name__} cannot be called: name the method to run, method='...'")
+        return calling("fresh", found if method is None else getattr(found, method), method_arguments)(dataset, rng)
 
-    options = {"time_limit": time_limit, **mine, **of_method}
+    options = {"time_limit": time_limit, **own_arguments, **method_arguments}
     return PerRun(named(factory), once, (fresh, (factory, method), options), told(factory), time_limit, declared)
 
 
 def split(owner: str, function: Any, arguments: Dict[str, Any]) -> Tuple[Dict[str, Any], Dict[str, Any]]:
-    """Split keywords into arguments of the function and attributes of the mechanism."""
+    """Return the keywords split into arguments of the function and attributes of the mechanism."""
     taken = parameters(unbound(function)) or []
-    free = any(p.kind is p.VAR_KEYWORD for p in taken)
-    mine = {key: value for key, value in arguments.items() if key not in DECLARED and (free or key in [p.name for p in taken])}
-    return mine, {key: value for key, value in arguments.items() if key not in mine}
+    takes_any = any(p.kind is p.VAR_KEYWORD for p in taken)
+    own_arguments = {
+        key: value for key, value in arguments.items() if key not in DECLARED and (takes_any or key in [p.name for p in taken])
+    }
+    return own_arguments, {key: value for key, value in arguments.items() if key not in own_arguments}
 
 
 def made(owner: str, factory: Callable[..., Any], arguments: Optional[Dict[str, Any]] = None) -> Callable[[Any], Any]:
-    """Return ``make(rng)``, which makes a new object with the randomness that the factory takes.
+    """Return ``make(rng)``, which makes a new object and passes the randomness that the factory takes.
 
     Raises MechanismFailed for an object that the factory has returned before.
     """
     factory = functools.partial(factory, **arguments) if arguments else factory
-    seeded, kept = given(factory), [None, None]  # the first and the last: one that goes round comes by the first
+    seeded, previous = given(factory), [None, None]  # the first and the last object: a factory that cycles returns the first again
 
     def make(rng: Any) -> Any:
         found = factory(**seeded(rng))
-        if found is None or found is kept[0] or found is kept[1]:
+        if found is None or found is previous[0] or found is previous[1]:
             what = "None" if found is None else "the same object twice, whose state would leak from run to run"
             raise MechanismFailed(f"{owner}: factory must return a new object each time, {named(factory)} returned {what}")
-        kept[:] = [found if kept[0] is None else kept[0], found]
+        previous[:] = [found if previous[0] is None else previous[0], found]
         return found
 
     return make
 
 
 def calling(owner: str, function: Callable[..., Any], arguments: Optional[Dict[str, Any]] = None) -> Once:
-    """Return ``call(dataset, rng)``, which gives the function its arguments, its randomness, and labels where it requires them."""
+    """Return ``call(dataset, rng)``, which calls the function with its arguments, its randomness, and labels if it requires them."""
     if _is_module(function):
-        return _through(function)
+        return _torch_call(function)
     run = bound(owner, function, arguments or {}, named(function))
     seeded, fitted = given(run), converted(function)
     if takes_labels(run):
@@ -217,37 +240,38 @@ def calling(owner: str, function: Callable[..., Any], arguments: Optional[Dict[s
 
 
 def told(function: Callable[..., Any]) -> Tuple[str, ...]:
-    """Return the note on what is seeded, for reports."""
+    """Return a note for reports on the seeding of a function."""
     return told_seeded(function, named(function))
 
 
-_MOST = 10_000  # values of a generator
+_MAX_VALUES = 10_000  # values that a generator may yield in one run
 
 
-def _collected(name: str, values: Any) -> List[Any]:
-    """Return the values of a generator in a list."""
-    found = list(itertools.islice(values, _MOST + 1))
-    if len(found) > _MOST:
-        raise MechanismFailed(f"{name} yields more than {_MOST:,} values in one run: let it end, or return a list")
+def _generator_values(name: str, values: Any) -> List[Any]:
+    """Return the values of a generator as a list; raise MechanismFailed if it yields too many."""
+    found = list(itertools.islice(values, _MAX_VALUES + 1))
+    if len(found) > _MAX_VALUES:
+        raise MechanismFailed(f"{name} yields more than {_MAX_VALUES:,} values in one run: let it end, or return a list")
     return found
 
 
-async def _collected_async(name: str, values: Any) -> List[Any]:
+async def _async_generator_values(name: str, values: Any) -> List[Any]:
+    """Return the values of an asynchronous generator as a list; raise MechanismFailed if it yields too many."""
     found = []
     async for value in values:
         found.append(value)
-        if len(found) > _MOST:
-            raise MechanismFailed(f"{name} yields more than {_MOST:,} values in one run: let it end, or return a list")
+        if len(found) > _MAX_VALUES:
+            raise MechanismFailed(f"{name} yields more than {_MAX_VALUES:,} values in one run: let it end, or return a list")
     return found
 
 
 def _is_module(found: Any) -> bool:
-    """Whether it is a module of PyTorch, which is not imported for that."""
+    """Return whether an object is a PyTorch module, without importing PyTorch."""
     return any(cls.__name__ == "Module" and cls.__module__.startswith("torch.") for cls in type(found).__mro__)
 
 
-def _through(module: Any) -> Once:
-    """A module of PyTorch on datasets as tensors of its parameters' type."""
+def _torch_call(module: Any) -> Once:
+    """Return ``call(dataset, rng)`` for a PyTorch module; datasets become tensors of the type of its parameters."""
     torch = sys.modules["torch"]
     kind = next((p.dtype for p in module.parameters()), torch.get_default_dtype())
 
@@ -258,68 +282,72 @@ def _through(module: Any) -> Once:
     return call
 
 
-def _plain(value: Any) -> Any:
-    """A tensor as an array; anything else as it is."""
+def _tensor_to_array(value: Any) -> Any:
+    """Return a tensor as an array, and any other value unchanged."""
     return value.detach().cpu().numpy() if hasattr(value, "detach") and hasattr(value, "cpu") else value
 
 
-def _kind(value: Any) -> Tuple[Any, Tuple[int, ...]]:
+def _dtype_and_shape(value: Any) -> Tuple[Any, Tuple[int, ...]]:
+    """Return the dtype and the shape of an array."""
     return value.dtype, value.shape
 
 
 def unbound(found: Any) -> Any:
-    """The function or class inside of partials."""
+    """Return the function or class inside of partials."""
     for _ in range(8):
         found = getattr(found, "func", found)
     return found
 
 
 def named(found: Any) -> str:
-    """What messages call a function or a class, also inside of a partial."""
+    """Return the name of a function or class for messages, also inside of a partial."""
     found = unbound(found)
     return str(getattr(found, "__name__", type(found).__name__))
 
 
-def _again(build: Callable[..., PerRun], arguments: Tuple[Any, ...], options: Dict[str, Any], declared: Dict[str, Any]) -> PerRun:
+def _rebuild(build: Callable[..., PerRun], arguments: Tuple[Any, ...], options: Dict[str, Any], declared: Dict[str, Any]) -> PerRun:
+    """Return a mechanism rebuilt from its pickled parts."""
     return build(*arguments, **options, **declared)
 
 
-def _caller() -> str:
-    """The module of the first frame that is not of this folder."""
+def _calling_module() -> str:
+    """Return the module name of the first calling frame outside of this folder."""
     frame: Any = sys._getframe(1)
     while frame.f_back is not None and frame.f_globals.get("__package__") == __package__:
         frame = frame.f_back
     return str(frame.f_globals.get("__name__", "__main__"))
 
 
-class _Loop:
-    """An event loop for the coroutines of a batch, begun with the first of them."""
+class _EventLoop:
+    """An event loop for the coroutines of a batch, started with the first coroutine."""
 
     def __init__(self, name: str, limit: float) -> None:
         self._name, self._limit, self._loop = name, limit, None  # type: Any, float, Any
 
-    def __enter__(self) -> _Loop:
+    def __enter__(self) -> _EventLoop:
         return self
 
     def __exit__(self, *_: Any) -> None:
         if self._loop is not None:
-            self._off(self._end)
+            self._run_outside_loop(self._close)
 
-    def result(self, waited: Any) -> Any:
-        """What it returns or raises. MechanismFailed once it takes longer than the limit."""
+    def result(self, awaitable: Any) -> Any:
+        """Return the result of an awaitable, or raise its exception; raise MechanismFailed after the time limit."""
         if self._loop is None:
             self._loop = asyncio.new_event_loop()
-        return self._off(lambda: self._loop.run_until_complete(self._within(waited)))
+        return self._run_outside_loop(lambda: self._loop.run_until_complete(self._limited(awaitable)))
 
-    async def _within(self, waited: Any) -> Any:
-        task = asyncio.ensure_future(waited)
+    async def _limited(self, awaitable: Any) -> Any:
+        """Return the result of an awaitable; raise MechanismFailed after the time limit."""
+        task = asyncio.ensure_future(awaitable)
         done, _ = await asyncio.wait({task}, timeout=self._limit)
         if not done:
             task.cancel()
             raise MechanismFailed(f"a coroutine of {self._name} took longer than time_limit = {self._limit:g} s")
         return task.result()
 
-    def _end(self) -> None:
+    def _close(self) -> None:
+        """Cancel the remaining tasks and close the event loop."""
         left = asyncio.all_tasks(self._loop)
         for task in left:
             task.cancel()
@@ -327,8 +355,8 @@ class _Loop:
             self._loop.run_until_complete(asyncio.wait(left, timeout=1.0))
         self._loop.close()
 
-    def _off(self, work: Callable[[], Any]) -> Any:
-        """Here, or in a thread of its own where this one runs a loop already, as in a notebook."""
+    def _run_outside_loop(self, work: Callable[[], Any]) -> Any:
+        """Return the result of `work`, called in a new thread if this thread already runs an event loop, as in a notebook."""
         try:
             asyncio.get_running_loop()
         except RuntimeError:

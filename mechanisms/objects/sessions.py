@@ -1,4 +1,4 @@
-"""Interactive mechanisms: a session answers queries that are chosen from its answers; the transcript is the output."""
+"""Interactive mechanisms: a session answers queries that an adversary chooses from earlier answers; the output is the transcript."""
 
 from __future__ import annotations
 
@@ -10,33 +10,33 @@ from .adversaries import Adversary, adversary_of
 from .errors import InvalidArgument, MechanismFailed, require_callable, shown
 from .runs import PerRun, made, named
 
-_MOST = 10_000  # queries of a function, which may forget to end
-_GIVEN = "the session is given the audit's generator, and each run has a session of its own"
+_MAX_QUERIES = 10_000  # limit for an adversary that never returns None
+_SEEDING_NOTE = "the session receives the audit's generator, and each run creates a new session"
 
 
 class Session(Protocol):
-    """What answers. What `ask` raises is an answer too: a refusal is seen."""
+    """Protocol of a session. An exception that `ask` raises counts as an answer, so that refusals are visible."""
 
     def start(self, dataset: Any, rng: np.random.Generator, /) -> Any:
-        """Begin on a dataset; nothing has been asked yet."""
+        """Start on a dataset, before any query."""
 
     def ask(self, query: Any, /) -> Any:
-        """The answer, of any kind."""
+        """Return the answer to a query, of any kind."""
 
 
 class Interactive(PerRun):
-    """A session against an adversary as a mechanism, whose output is the list of answers."""
+    """A mechanism that runs a session against an adversary; its output is the list of answers."""
 
     def __init__(self, session: Callable[[], Any], adversary: Any, queries: Any, rounds: int, base: Any, declared: Dict[str, Any]) -> None:
-        begin = made("interactive", session)
+        make_session = made("interactive", session)
         self.adversary, self.queries, self.rounds, self.base = adversary, queries, rounds, base
         self._declared = declared
 
         def once(dataset: Any, rng: Any) -> List[Any]:
-            return transcript(begin(rng), dataset, rng, self.adversary)
+            return transcript(make_session(rng), dataset, rng, self.adversary)
 
         rebuilt = (interactive, (session, adversary), {"queries": queries, "rounds": rounds})
-        super().__init__(named(session) if base is None else base.__name__, once, rebuilt, (_GIVEN,), 60.0, declared)
+        super().__init__(named(session) if base is None else base.__name__, once, rebuilt, (_SEEDING_NOTE,), 60.0, declared)
 
     def __getattr__(self, name: str) -> Any:
         if name == "__qualname__" and self.base is not None:
@@ -50,7 +50,10 @@ class Interactive(PerRun):
         return PerRun.__reduce__(self) if self.base is None else (_against, (self.base, self.adversary))
 
     def against(self, adversary: Any) -> Interactive:
-        """The same session against another adversary: one as `interactive` takes it, or what `Adversary.told` says."""
+        """Return the same session against another adversary.
+
+        The adversary may have any form that `interactive` accepts, or be the JSON object of an `Adversary`.
+        """
         base = self if self.base is None else self.base
         session = self._rebuilt[1][0]
         return Interactive(session, adversary_of(adversary), self.queries, self.rounds, base, self._declared)
@@ -59,27 +62,34 @@ class Interactive(PerRun):
 def interactive(
     session: Callable[[], Session], adversary: Any = None, *, queries: Any = None, rounds: Optional[int] = None, **declared: Any
 ) -> Interactive:
-    """A mechanism from a session and an adversary; its output is the transcript, the list of answers.
+    """Return a mechanism that runs a session against an adversary; its output is the transcript, the list of answers.
 
     Parameters
     ----------
     session : callable
-        Makes a new session for each run: a class, or a function without arguments. It has ``start(dataset, rng)`` and ``ask(query)``.
+        Class, or function without arguments, that makes a new session for each run. A session has
+        ``start(dataset, rng)`` and ``ask(query)``.
     adversary : list, Adversary or callable, optional
-        The queries in order; or ``f(answers)``, which gives the next query, or None at the end, after at most 10,000. Left out: all
-        `queries` in order, until a search finds a better one (`find_adversary`, ``--search``).
+        The queries in order, or ``f(answers)``, which returns the next query, or None at the end,
+        after at most 10,000 queries. By default all `queries` in order, until a search finds a
+        better adversary (`find_adversary`, ``--search``).
     queries : list or dict, optional
-        What may be asked: a list of queries, or a set of vectors, ``{"ball": radius, "dimension": d}`` or
+        Allowed queries: a list, or a set of vectors, ``{"ball": radius, "dimension": d}`` or
         ``{"low": [...], "high": [...]}``.
     rounds : int, optional
-        Queries in all that a search may ask; ten, or the length of the adversary's list, if left out.
+        Total number of queries in a search. Default: ten, or the length of the adversary's list.
     **declared
-        As in `one_run`.
+        Attributes of the mechanism, as in `one_run`.
+
+    Returns
+    -------
+    Interactive
+        The mechanism ``f(dataset, size, rng)``.
 
     Raises
     ------
     InvalidArgument
-        If neither an adversary nor queries are given, or one of them is none.
+        If neither an adversary nor queries are given, or an argument is invalid.
 
     Examples
     --------
@@ -100,14 +110,14 @@ def interactive(
     if rounds is not None and (isinstance(rounds, bool) or not isinstance(rounds, (int, np.integer)) or not 1 <= rounds <= 10**6):
         raise InvalidArgument(f"interactive: rounds must be a whole number from 1 to 10^6, got {shown(rounds)}")
     if adversary is None:
-        asked = list(queries) if not isinstance(queries, dict) else [corner(queries)]
-        adversary = Adversary([asked], rounds or max(10, len(asked)))
+        query_list = list(queries) if not isinstance(queries, dict) else [corner(queries)]
+        adversary = Adversary([query_list], rounds or max(10, len(query_list)))
     adversary = adversary_of(adversary)
     return Interactive(session, adversary, queries, int(rounds if rounds is not None else getattr(adversary, "rounds", 10)), None, declared)
 
 
 def transcript(session: Any, dataset: Any, rng: Any, adversary: Callable[[List[Any]], Any]) -> List[Any]:
-    """The answers to an adversary, to the end."""
+    """Return the list of answers of a session to an adversary."""
     for name in ("start", "ask"):
         if not callable(getattr(session, name, None)):
             raise MechanismFailed(
@@ -115,8 +125,8 @@ def transcript(session: Any, dataset: Any, rng: Any, adversary: Callable[[List[A
             )
     session.start(dataset, rng)
     answers: List[Any] = []
-    asking = adversary.turns() if isinstance(adversary, Adversary) else _turns(adversary)
-    query = next(asking, None)
+    generator = adversary.turns() if isinstance(adversary, Adversary) else _function_turns(adversary)
+    query = next(generator, None)
     while query is not None:
         try:
             answers.append(session.ask(query))
@@ -125,23 +135,25 @@ def transcript(session: Any, dataset: Any, rng: Any, adversary: Callable[[List[A
         except Exception as error:
             answers.append(error.with_traceback(None))
         try:
-            query = asking.send(answers[-1])
+            query = generator.send(answers[-1])
         except StopIteration:
             break
     return answers
 
 
-def _turns(adversary: Callable[[List[Any]], Any]) -> Generator[Any, Any, None]:
-    """A function of the answers, as `Adversary.turns`."""
+def _function_turns(adversary: Callable[[List[Any]], Any]) -> Generator[Any, Any, None]:
+    """Yield the queries of a function of the answers, with the protocol of `Adversary.turns`."""
     answers: List[Any] = []
     while (query := adversary(list(answers))) is not None:
-        if len(answers) == _MOST:
-            raise MechanismFailed(f"interactive: an adversary must give None at the end, {named(adversary)} has asked {_MOST} queries")
+        if len(answers) == _MAX_QUERIES:
+            raise MechanismFailed(
+                f"interactive: an adversary must return None at the end, {named(adversary)} has asked {_MAX_QUERIES} queries"
+            )
         answers.append((yield query))
 
 
 def require_queries(queries: Any) -> None:
-    """An InvalidArgument unless it is a list of queries, a ball or a box."""
+    """Raise InvalidArgument unless `queries` is a list of queries, a ball or a box."""
     if isinstance(queries, dict):
         numbers = [np.asarray(value, dtype=float) for value in queries.values() if isinstance(value, (int, float, list, tuple, np.ndarray))]
         ball = set(queries) == {"ball", "dimension"} and len(numbers) == 2 and numbers[0] > 0 and 1 <= numbers[1] == int(numbers[1])
@@ -157,11 +169,12 @@ def require_queries(queries: Any) -> None:
 
 
 def corner(queries: Dict[str, Any]) -> List[float]:
-    """A query of a set of vectors: the end of its first axis."""
+    """Return one query of a set of vectors: the end of the first axis of a ball, or the upper corner of a box."""
     if "ball" in queries:
         return [float(queries["ball"]), *[0.0] * (int(queries["dimension"]) - 1)]
     return [float(value) for value in queries["high"]]
 
 
 def _against(base: Interactive, adversary: Any) -> Interactive:
+    """Return the mechanism of a session against another adversary, for unpickling."""
     return base.against(adversary)

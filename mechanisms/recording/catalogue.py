@@ -1,4 +1,4 @@
-"""The tables of primitives that come with dpwitness, and those that users give, as entries of a session."""
+"""The tables of primitives that come with dpwitness, and the primitives given by users, as entries of a session."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _TABLES = Path(__file__).with_name("tables")
 
 @functools.cache
 def known() -> tuple[Entry, ...]:
-    """Everything in the tables: sources of randomness, and mechanisms of libraries."""
+    """Return all primitives of the tables: sources of randomness, and mechanisms of libraries."""
     found: list[Entry] = []
     for file in sorted(_TABLES.glob("*.toml")):
         table = tomllib.loads(file.read_text(encoding="utf-8"))
@@ -25,13 +25,14 @@ def known() -> tuple[Entry, ...]:
 
 
 class Entries(list[Entry]):
-    """Primitives that were read."""
+    """A list of validated entries of primitives."""
 
 
 def given(primitives: Any, owner: str, *, required: bool = True) -> Entries:
-    """The primitives that a user names, as `entries_of` reads them; an InvalidArgument on behalf of `owner` where it cannot.
+    """Return the validated entries of the primitives that a user names; raise InvalidArgument on behalf of `owner` for invalid ones.
 
-    Those that are not `required` are left out where they are not there, and nothing is imported for them.
+    Primitives that are not `required` are skipped if they do not exist, and nothing is imported for
+    them.
     """
     if isinstance(primitives, Entries):
         return primitives

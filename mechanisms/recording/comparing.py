@@ -1,4 +1,4 @@
-"""What a recording and what was played from it say, call by call: inputs, moves, outputs, as columns that go over the wire."""
+"""Comparison of a recording with its replay, call by call: inputs, changes and outputs as columns that can be sent over the wire."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from .primitives import LOCATION, READ
 from .recorder import Call, Recorder, shift_of
 from .values import difference, leaves
 
-_ROWS = 100_000  # calls whose numbers are told
-_FEW = 100_000  # drawn numbers that are told
-_WHOLE = 4096  # entries of an input that are told, where its law needs them all
-_NUMBERS = ("scale", "sensitivity", "epsilon", "delta", "noise", "rate", "steps")
+_MAX_CALLS = 100_000  # limit of calls in the table
+_MAX_DRAWN = 100_000  # limit of drawn numbers per call
+_MAX_INPUT = 4096  # limit of entries of an input whose law needs all of them
+_NUMBER_COLUMNS = ("scale", "sensitivity", "epsilon", "delta", "noise", "rate", "steps")
 _COLUMNS = (
     "primitive",
     "stream",
@@ -34,17 +34,18 @@ _COLUMNS = (
     "rounding",
     "told",
 )
-_PLACES = tuple((key, READ.index(key)) for key in _NUMBERS)
-_SELECTS = ("choice", "binomial", "exponential_mechanism", "permute_and_flip", "randomised_response")
+_NUMBER_INDICES = tuple((key, READ.index(key)) for key in _NUMBER_COLUMNS)
+_SELECTION_LAWS = ("choice", "binomial", "exponential_mechanism", "permute_and_flip", "randomised_response")
 
 
 class Raised:
-    """A run that raised."""
+    """The output of a run that raised an exception."""
 
     def __init__(self, error: BaseException) -> None:
         self.error = error
 
     def told(self) -> str:
+        """Return the type and the message of the exception."""
         try:
             return f"{type(self.error).__name__}: {self.error}"
         except Exception:
@@ -52,27 +53,28 @@ class Raised:
 
 
 def table(then: Recorder, now: Recorder) -> dict[str, Any]:
-    """What each call was given on both sides, column by column: numbers are NaN where there are none."""
+    """Return the inputs of each call on both sides, column by column; numbers are NaN where there are none."""
     names: dict[str, int] = {}
-    columns: dict[str, list[Any]] = {key: [] for key in _COLUMNS + _NUMBERS}
-    left = _ROWS
+    columns: dict[str, list[Any]] = {key: [] for key in _COLUMNS + _NUMBER_COLUMNS}
+    remaining = _MAX_CALLS
     for stream, calls in then.streams.items():
         others = now.streams.get(stream, [])
         for index, (first, second) in enumerate(zip(calls, others)):
-            if left == 0 or first.primitive.name != second.primitive.name:
+            if remaining == 0 or first.primitive.name != second.primitive.name:
                 break
-            left -= 1
-            _row(columns, names, stream, index, first, second)
+            remaining -= 1
+            _append_call(columns, names, stream, index, first, second)
     known = {call.primitive.name: call.primitive for calls in then.streams.values() for call in calls}
     used = [known[name] for name in names]
     more = {"laws": [p.law for p in used], "norms": [p.entry.get("norm", "") for p in used], "sources": [p.source for p in used]}
     return dict(columns, names=list(names), samplings=[p.entry.get("sampling", "") for p in used], **more)
 
 
-def _row(columns: Any, names: dict[str, int], stream: Any, index: int, then: Call, now: Call) -> None:
+def _append_call(columns: Any, names: dict[str, int], stream: Any, index: int, then: Call, now: Call) -> None:
+    """Append one call and its replay to the columns."""
     primitive = then.primitive
     file, line = then.where or ("", 0)
-    moves, alone = shift_of(then, now), 0
+    moves, input_changed = shift_of(then, now), 0
     first, second = then.read[0], now.read[0]
     if (
         moves is not None
@@ -80,7 +82,7 @@ def _row(columns: Any, names: dict[str, int], stream: Any, index: int, then: Cal
         and not then.inner
         and isinstance(then.output, float)
         and isinstance(first, float)
-        and primitive.law not in _SELECTS
+        and primitive.law not in _SELECTION_LAWS
     ):
         size = float(moves[0])
         start, rest = (
@@ -90,14 +92,14 @@ def _row(columns: Any, names: dict[str, int], stream: Any, index: int, then: Cal
         plain = (names.setdefault(primitive.name, len(names)), *start, size, size, size, *rest)
         for key, value in zip(_COLUMNS, plain):
             columns[key].append(value)
-        for key, place in _PLACES:
+        for key, place in _NUMBER_INDICES:
             value = then.read[place]
             columns[key].append(value if type(value) is float else _number(value))
         return
     if moves is None and (first is not None or second is not None):
-        alone = 1 if difference(first, second) else 0  # an input that is no number
+        input_changed = 1 if difference(first, second) else 0  # an input that is not a number
         if isinstance(first, float) != isinstance(second, float) or (np.size(first) != np.size(second)):
-            alone = 2
+            input_changed = 2
     nonzero: Any = np.zeros(0) if moves is None else moves[moves != 0]
     one = moves is not None and nonzero.size <= 1
     size = float(nonzero[0]) if one and nonzero.size else 0.0
@@ -111,45 +113,49 @@ def _row(columns: Any, names: dict[str, int], stream: Any, index: int, then: Cal
         "l2": math.nan if moves is None else size if one else float(np.sqrt(np.sum(nonzero**2))),
         "linf": math.nan if moves is None else size if one else float(np.max(nonzero)),
         "moves": None if moves is None or one else nonzero,
-        "inputs": _both(first, second) if primitive.law in _SELECTS and first is not None and (size or not one) else None,
-        "alone": alone,
-        "inner": _inner(then),
+        "inputs": _input_pair(first, second) if primitive.law in _SELECTION_LAWS and first is not None and (size or not one) else None,
+        "alone": input_changed,
+        "inner": _inner_draw(then),
         "size": float(then.output.size) if isinstance(then.output, np.ndarray) else 1.0,
-        "drawn": _drawn(then) if primitive.law in LOCATION else None,
+        "drawn": _drawn_numbers(then) if primitive.law in LOCATION else None,
         "center": _number(first) if primitive.law in LOCATION else math.nan,
         "rounding": max(_rounding(first), _rounding(second)),
-        "told": _told(first, second) if size or not one or alone else "",
+        "told": _input_text(first, second) if size or not one or input_changed else "",
     }
     for key, value in values.items():
         columns[key].append(value)
-    for key, place in _PLACES:
+    for key, place in _NUMBER_INDICES:
         columns[key].append(_number(then.read[place]))
 
 
 def _rounding(value: Any) -> float:
-    """Four units in the last place of the largest number of a float16 or float32 input; 0 for other types."""
+    """Return four units in the last place of the largest number of a float16 or float32 input; 0 for other types."""
     dtype = getattr(value, "dtype", None)
     if dtype not in (np.float16, np.float32):
         return 0.0
     return 4 * float(np.finfo(dtype).eps) * float(np.max(np.abs(value), initial=0.0))
 
 
-def _told(first: Any, second: Any) -> str:
-    """Two inputs: the numbers, or the first place where they differ."""
+def _input_text(first: Any, second: Any) -> str:
+    """Return two inputs as text: both numbers, or the first place where the inputs differ."""
     numbers = [leaves(v) for v in (first, second)]
     if all(texts == [] and values.size == 1 for values, texts in numbers):
         return " / ".join(f"{float(values[0]):.6g}" for values, _ in numbers)
     return difference(first, second).replace(" and ", " / ")
 
 
-def _drawn(call: Call) -> Any:
-    """What was drawn, where it is few numbers."""
+def _drawn_numbers(call: Call) -> Any:
+    """Return the drawn numbers of a call; None for texts or too many numbers."""
     numbers, texts = leaves(call.output)
-    return None if texts or numbers.size > _FEW else float(numbers[0]) if numbers.size == 1 else numbers
+    return None if texts or numbers.size > _MAX_DRAWN else float(numbers[0]) if numbers.size == 1 else numbers
 
 
-def _inner(call: Call) -> Any:
-    """[law, scale, numbers] of the one draw within: its own scale, times what it is multiplied by (NaN if not one number), and its size."""
+def _inner_draw(call: Call) -> Any:
+    """Return [law, scale, numbers drawn inside, numbers in the output] of the single draw inside a call; None if there is not exactly one.
+
+    The scale is that of the inner draw times the factor that the call multiplies it by, NaN if that
+    factor is not one number.
+    """
     if len(call.inner) != 1:
         return None
     law, centre, scale, drawn = call.inner[0]
@@ -159,15 +165,16 @@ def _inner(call: Call) -> Any:
     return [law, width, leaves(drawn)[0].size, leaves(call.output)[0].size]
 
 
-def _both(first: Any, second: Any) -> Any:
+def _input_pair(first: Any, second: Any) -> Any:
+    """Return both inputs as arrays of numbers, or as short texts where they are not numbers or too large."""
     (a, texts), (b, others) = leaves(first), leaves(second)
-    if texts or others or a.size > _WHOLE or b.size > _WHOLE:
+    if texts or others or a.size > _MAX_INPUT or b.size > _MAX_INPUT:
         return [str(first)[:80], str(second)[:80]]
     return [a, b]
 
 
 def _number(value: Any) -> Any:
-    """A float, or an array of them; NaN for what is none."""
+    """Return a float, or an array of floats; NaN for a value without numbers."""
     if value is None or isinstance(value, (str, bytes)):
         return math.nan
     if isinstance(value, (float, int)):
@@ -175,14 +182,14 @@ def _number(value: Any) -> Any:
     numbers, texts = leaves(value)
     if texts or numbers.size == 0:
         try:
-            return float(value)  # a fraction, a decimal, a symbolic number
+            return float(value)  # a fraction, a decimal or a symbolic number
         except Exception:
             return math.nan
     return float(numbers[0]) if numbers.size == 1 or (numbers == numbers[0]).all() else numbers
 
 
 def outcome(output: Any) -> dict[str, Any]:
-    """An output as numbers and texts, or what was raised."""
+    """Return the output of a run as numbers and texts, or the exception that it raised."""
     if isinstance(output, Raised):
         return {"raised": output.told(), "numbers": np.zeros(0), "texts": []}
     numbers, texts = leaves(output)
@@ -190,7 +197,7 @@ def outcome(output: Any) -> dict[str, Any]:
 
 
 def outputs_differ(first: Any, second: Any) -> str:
-    """In what two outputs, or what they raised, differ; empty if in nothing."""
+    """Return how two outputs, or the exceptions raised instead, differ; an empty text if they are equal."""
     if isinstance(first, Raised) and isinstance(second, Raised):
         return "" if first.told() == second.told() else f"raises {first.told()} and {second.told()}"
     if isinstance(first, Raised) or isinstance(second, Raised):
@@ -199,7 +206,7 @@ def outputs_differ(first: Any, second: Any) -> str:
 
 
 def differences(recorder: Recorder) -> list[dict[str, Any]]:
-    """The first of each kind, primitive and place."""
+    """Return the first difference of each kind, primitive and place, with its number of occurrences."""
     found: dict[Any, dict[str, Any]] = {}
     for kind, stream, index, told in recorder.differences:
         calls = recorder.streams.get(stream, []) if kind != "fewer calls" or recorder.played is None else recorder.played.streams[stream]
@@ -213,5 +220,5 @@ def differences(recorder: Recorder) -> list[dict[str, Any]]:
 
 
 def place_of(where: Any) -> str:
-    """FILE:LINE of a call."""
+    """Return FILE:LINE of a call."""
     return f"{where[0]}:{where[1]}" if where else "an unknown place"

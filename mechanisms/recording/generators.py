@@ -1,4 +1,4 @@
-"""NumPy's generators as subclasses whose draws can be recorded: their own methods are compiled and cannot be replaced."""
+"""Subclasses of NumPy's generators whose draws can be recorded: the compiled methods cannot be replaced."""
 
 from __future__ import annotations
 
@@ -13,18 +13,19 @@ from .recorder import here
 GENERATOR, STATE = "numpy.random.Generator.", "numpy.random.RandomState."
 _Generator = np.random.Generator
 _RandomState = np.random.RandomState
-_default_rng, _shared = np.random.default_rng, np.random.mtrand._rand
+_default_rng, _global_state = np.random.default_rng, np.random.mtrand._rand
 _SEEDS = ("seed", "get_state", "set_state")
 
 
-class _Kind(type):
-    """So that `isinstance(rng, numpy.random.Generator)` holds for generators made before as well."""
+class _GeneratorMeta(type):
+    """Metaclass with which `isinstance(rng, numpy.random.Generator)` also holds for generators made earlier."""
 
     def __instancecheck__(cls, instance: Any) -> bool:
         return isinstance(instance, cls.base)  # type: ignore[attr-defined]
 
 
-def _drawing(prefix: str, base: Any, name: str) -> Callable[..., Any]:
+def _recording_method(prefix: str, base: Any, name: str) -> Callable[..., Any]:
+    """Return a method that records a draw while a trace runs."""
     original = getattr(base, name)
 
     place = prefix + name
@@ -39,59 +40,60 @@ def _drawing(prefix: str, base: Any, name: str) -> Callable[..., Any]:
     return draw
 
 
-class _Indexing:
-    """What takes a dataset draws places in it: the record must not hold its entries."""
+class _IndexDraws:
+    """Mixin that records draws from a dataset as draws of indices, so that the record does not contain its entries."""
 
     base: Any
 
     def choice(self, a: Any, size: Any = None, replace: bool = True, p: Any = None, *more: Any, **named: Any) -> Any:
         axis = more[0] if more else named.get("axis", 0)
-        if _unwatched():
+        if _not_recording():
             return self.base.choice(self, a, size, replace, p, *more, **named)
         if np.ndim(a) == 0:
-            return self._places("choice", int(a), size, replace, p)
-        return np.take(np.asarray(a), self._places("choice", np.shape(a)[axis], size, replace, p), axis=axis)
+            return self._draw_indices("choice", int(a), size, replace, p)
+        return np.take(np.asarray(a), self._draw_indices("choice", np.shape(a)[axis], size, replace, p), axis=axis)
 
     def permutation(self, x: Any, *axis: int, **named: Any) -> Any:
-        if _unwatched():
+        if _not_recording():
             return self.base.permutation(self, x, *axis, **named)
         if np.ndim(x) == 0:
-            return self._places("permutation", int(x))
+            return self._draw_indices("permutation", int(x))
         along = axis[0] if axis else named.get("axis", 0)
-        return np.take(np.asarray(x), self._places("permutation", np.shape(x)[along]), axis=along)
+        return np.take(np.asarray(x), self._draw_indices("permutation", np.shape(x)[along]), axis=along)
 
     def shuffle(self, x: Any, *axis: int, **named: Any) -> None:
-        if _unwatched():
+        if _not_recording():
             self.base.shuffle(self, x, *axis, **named)
             return
         along = axis[0] if axis else named.get("axis", 0)
-        places = self._places("permutation", np.shape(x)[along] if isinstance(x, np.ndarray) else len(x))
+        places = self._draw_indices("permutation", np.shape(x)[along] if isinstance(x, np.ndarray) else len(x))
         if isinstance(x, np.ndarray):
             x[...] = np.take(x, places, axis=along)
         else:
             x[:] = [x[i] for i in places]
 
-    def _places(self, name: str, *args: Any) -> Any:
+    def _draw_indices(self, name: str, *args: Any) -> Any:
+        """Return indices drawn by a recorded call."""
         prefix = STATE if self.base is _RandomState else GENERATOR
         recorder = here.recorder
         return recorder.call(recorder.owner.sources[prefix + name], (self, *args), {})
 
 
-def _unwatched() -> bool:
-    """Whether nobody records, or a recorded call is drawing, which may come back here."""
+def _not_recording() -> bool:
+    """Return whether no recorder is active, or a recorded call is drawing, which may call this method again."""
     return here.recorder is None or here.inside is not None
 
 
-_INDEXING = ("choice", "permutation", "shuffle")
+_INDEX_METHODS = ("choice", "permutation", "shuffle")
 
 
-class TracedGenerator(_Indexing, np.random.Generator, metaclass=_Kind):
+class TracedGenerator(_IndexDraws, np.random.Generator, metaclass=_GeneratorMeta):
     """A Generator whose draws are recorded while a trace runs."""
 
     base = _Generator
 
 
-class TracedState(_Indexing, np.random.RandomState, metaclass=_Kind):
+class TracedState(_IndexDraws, np.random.RandomState, metaclass=_GeneratorMeta):
     """A RandomState whose draws are recorded while a trace runs."""
 
     base = _RandomState
@@ -99,12 +101,15 @@ class TracedState(_Indexing, np.random.RandomState, metaclass=_Kind):
     def __init__(self, seed: Any = None) -> None:
         if seed is None:
             seed = _own_seed("numpy.random.RandomState()")
-        with _unrecorded():
+        with _recording_paused():
             super().__init__(seed)
 
 
 def _own_seed(name: str) -> Any:
-    """A generator without a seed is noted, and gets one of the run's own: a trace can be made again."""
+    """Return a seed derived from the run's seed for a generator without one, so that the trace can be repeated; None outside of a run.
+
+    The recorder lists the generator as unseeded.
+    """
     recorder = here.recorder
     if recorder is None:
         return None
@@ -115,8 +120,8 @@ def _own_seed(name: str) -> Any:
 
 
 @contextlib.contextmanager
-def _unrecorded() -> Iterator[None]:
-    """A new generator takes its first seed from the system even where it gets another: nothing that a mechanism draws."""
+def _recording_paused() -> Iterator[None]:
+    """Pause the recording. A new generator takes a first seed from the system in any case, which is not a draw of the mechanism."""
     recorder, here.recorder = here.recorder, None
     try:
         yield
@@ -125,16 +130,16 @@ def _unrecorded() -> Iterator[None]:
 
 
 def default_rng(seed: Any = None) -> Any:
-    """`numpy.random.default_rng`, recording."""
+    """Return a recording generator, as `numpy.random.default_rng`."""
     if seed is None:
         seed = _own_seed("numpy.random.default_rng()")
-    with _unrecorded():
+    with _recording_paused():
         found = _default_rng(seed)
     return traced(found) or found
 
 
 def traced(value: Any) -> Any:
-    """A recording generator on the same bits as a given one; None for anything else."""
+    """Return a recording generator with the same bit generator as a given one; None for anything else."""
     if type(value) is _Generator:
         return TracedGenerator(value.bit_generator)
     if type(value) is _RandomState:
@@ -143,16 +148,16 @@ def traced(value: Any) -> Any:
 
 
 def equip(names: Any) -> None:
-    """Give the subclasses a recording method for each name of the tables."""
+    """Add a recording method to the subclasses for each name in the tables."""
     for name in names:
         for prefix, cls, base in ((GENERATOR, TracedGenerator, _Generator), (STATE, TracedState, _RandomState)):
             method = name[len(prefix) :] if name.startswith(prefix) else ""
-            if method and method not in _INDEXING and hasattr(base, method) and method not in vars(cls):
-                setattr(cls, method, _drawing(prefix, base, method))
+            if method and method not in _INDEX_METHODS and hasattr(base, method) and method not in vars(cls):
+                setattr(cls, method, _recording_method(prefix, base, method))
 
 
 def originals(names: Any) -> dict[str, Any]:
-    """The compiled methods behind those names, of the classes that have them."""
+    """Return the compiled method of each name whose class has one."""
     bases = {GENERATOR: _Generator, STATE: _RandomState}
     found = {}
     for name in names:
@@ -163,8 +168,8 @@ def originals(names: Any) -> dict[str, Any]:
 
 
 def replacements() -> dict[str, Any]:
-    """What stands in NumPy's namespace while a trace runs."""
-    shared = TracedState(_shared._bit_generator)
+    """Return the objects that replace NumPy's while a trace runs, by name."""
+    shared = TracedState(_global_state._bit_generator)
     found: dict[str, Any] = {
         "numpy.random.default_rng": default_rng,
         "numpy.random.Generator": TracedGenerator,
@@ -172,7 +177,7 @@ def replacements() -> dict[str, Any]:
         "numpy.random.mtrand._rand": shared,
     }
     for name in dir(np.random):
-        kept = getattr(np.random, name)
-        if getattr(kept, "__self__", None) is _shared and (name in vars(TracedState) or name in _INDEXING or name in _SEEDS):
+        function = getattr(np.random, name)
+        if getattr(function, "__self__", None) is _global_state and (name in vars(TracedState) or name in _INDEX_METHODS or name in _SEEDS):
             found[f"numpy.random.{name}"] = getattr(shared, name)
     return found

@@ -1,4 +1,4 @@
-"""Names that are replaced while a trace runs, wherever they are kept, and put back whatever happens: also by sessions that overlap."""
+"""Patches that replace names in all loaded modules while a trace runs, and restore them afterward, even if sessions overlap."""
 
 from __future__ import annotations
 
@@ -14,31 +14,31 @@ from .recorder import Made, passed
 
 lock = threading.RLock()  # held while a session patches
 _MISSING = object()
-_layers: dict[tuple[int, str], list[Patch]] = {}  # of each place that is patched, oldest first
+_layers: dict[tuple[int, str], list[Patch]] = {}  # patches of each attribute, oldest first
 
 
 class Patch:
-    """One attribute of one module or class, replaced until `undo`."""
+    """A replacement of one attribute of a module or class, until `undo`."""
 
     def __init__(self, holder: Any, name: str, new: Any, made: Made | None = None) -> None:
         self.holder, self.name, self.new, self.made = holder, name, new, made
         with lock:
-            # a class may inherit what is replaced; a cell of a function has no dict
+            # a class may inherit the replaced attribute; a closure cell has no dict
             self.own = vars(holder).get(name, _MISSING) if hasattr(holder, "__dict__") else getattr(holder, name)
             setattr(holder, name, new)
             _layers.setdefault((id(holder), name), []).append(self)
 
     def undo(self) -> None:
-        """Put back what was there; a session that patched the same place later goes on."""
+        """Restore the original; a later patch of the same attribute stays in force."""
         with lock:
             layers = _layers[id(self.holder), self.name]
             place = layers.index(self)
             layers.remove(self)
             if place < len(layers):
-                above = layers[place]
-                above.own = self.own
-                if above.made is not None and self.made is not None:
-                    above.made.original = self.made.original
+                next_layer = layers[place]
+                next_layer.own = self.own
+                if next_layer.made is not None and self.made is not None:
+                    next_layer.made.original = self.made.original
             elif self.own is _MISSING:
                 delattr(self.holder, self.name)
             else:
@@ -48,28 +48,29 @@ class Patch:
 
 
 def resolve(name: str, home: Any = None, imports: bool = True) -> tuple[Any, str, Any]:
-    """(holder, attribute, what is there) of a dotted name, which is looked for in the module `home` first.
+    """Return (holder, attribute name, object) for a dotted name; the module `home` is searched first.
 
-    Without `imports` only modules that are loaded count: what a table or a witness names is never imported for it.
+    Without `imports`, only loaded modules are searched: a name from a table or a witness never
+    causes an import.
 
     Raises
     ------
     WrongPrimitive
-        If there is no such thing, or it cannot be called.
+        If the object does not exist, cannot be called, or is a class.
     """
     parts = name.split(".")
     holder: Any = None
     if home is not None and hasattr(home, parts[0]):
         holder, rest = home, parts
     else:
-        holder, rest = _module(name, parts, imports)
+        holder, rest = _import_module(name, parts, imports)
     for part in rest[:-1]:
         if not hasattr(holder, part):
-            raise WrongPrimitive(f"primitives must name something that is there, got {name!r}: {_named(holder)} has no {part!r}")
+            raise WrongPrimitive(f"primitives must name an existing function, got {name!r}: {_holder_text(holder)} has no {part!r}")
         holder = getattr(holder, part)
     last = rest[-1]
     if not hasattr(holder, last):
-        raise WrongPrimitive(f"primitives must name something that is there, got {name!r}: {_named(holder)} has no {last!r}")
+        raise WrongPrimitive(f"primitives must name an existing function, got {name!r}: {_holder_text(holder)} has no {last!r}")
     found = getattr(holder, last)
     if not callable(found):
         raise WrongPrimitive(f"primitives must be callable, {name!r} is of type {type(found).__name__}")
@@ -78,7 +79,8 @@ def resolve(name: str, home: Any = None, imports: bool = True) -> tuple[Any, str
     return holder, last, found
 
 
-def _module(name: str, parts: Any, imports: bool) -> tuple[Any, Any]:
+def _import_module(name: str, parts: Any, imports: bool) -> tuple[Any, Any]:
+    """Return the module of a dotted name and the remaining parts; raise WrongPrimitive if it cannot be imported."""
     missing = ""
     for end in range(len(parts) - 1, 0, -1):
         place = ".".join(parts[:end])
@@ -86,32 +88,33 @@ def _module(name: str, parts: Any, imports: bool) -> tuple[Any, Any]:
             return importlib.import_module(place) if imports else sys.modules[place], parts[end:]
         except (ImportError, KeyError) as error:
             missing = missing or str(error)
-    raise WrongPrimitive(f"primitives must name something that can be imported, got {name!r}: {missing or 'it has no module'}")
+    raise WrongPrimitive(f"primitives must name an importable function, got {name!r}: {missing or 'it has no module'}")
 
 
-def _named(holder: Any) -> str:
+def _holder_text(holder: Any) -> str:
+    """Return "module NAME" or "class NAME" for messages."""
     return f"{'module' if inspect.ismodule(holder) else 'class'} {getattr(holder, '__name__', type(holder).__name__)}"
 
 
 def modules() -> Iterator[Any]:
-    """Modules that are loaded, but for those of this folder."""
+    """Yield all loaded modules except those of this folder."""
     for name, module in list(sys.modules.items()):
         if module is not None and inspect.ismodule(module) and not name.startswith(__package__ or "recording"):
             yield module
 
 
 def places(found: Any) -> list[tuple[Any, str]]:
-    """Every module attribute that is this very object."""
+    """Return each module and attribute name that refers to this very object."""
     return [(module, name) for module in modules() for name, value in list(vars(module).items()) if value is found]
 
 
 def patch(made: Made, holder: Any, name: str) -> list[Patch]:
-    """Put a recording call wherever the primitive is kept.
+    """Replace the primitive by a recording call wherever modules refer to it.
 
     Raises
     ------
     WrongPrimitive
-        If it belongs to a compiled class.
+        If the primitive belongs to a compiled class.
     """
 
     @functools.wraps(made.original)
@@ -122,12 +125,12 @@ def patch(made: Made, holder: Any, name: str) -> list[Patch]:
     if inspect.isclass(holder):
         raw = inspect.getattr_static(holder, name)
         new = staticmethod(call) if isinstance(raw, staticmethod) else classmethod(call) if isinstance(raw, classmethod) else call
-        kept = [(holder, name)]
+        locations = [(holder, name)]
     else:
-        kept = places(getattr(holder, name)) if inspect.ismodule(holder) else [(holder, name)]
+        locations = places(getattr(holder, name)) if inspect.ismodule(holder) else [(holder, name)]
     done: list[Patch] = []
     try:
-        for place, attribute in kept or [(holder, name)]:
+        for place, attribute in locations or [(holder, name)]:
             done.append(Patch(place, attribute, new, made))
     except (TypeError, AttributeError):
         for each in done:
@@ -140,16 +143,16 @@ def patch(made: Made, holder: Any, name: str) -> list[Patch]:
 
 
 def replace(name: str, new: Any) -> list[Patch]:
-    """Put `new` wherever the object of this name is kept."""
+    """Replace the object of this name by `new` wherever modules refer to it."""
     holder_name, _, attribute = name.rpartition(".")
     holder = sys.modules.get(holder_name)
     if holder is None or not hasattr(holder, attribute):
         return []
     old = getattr(holder, attribute)
-    kept = [(holder, attribute)] if old is None or inspect.isclass(old) else places(old)
-    return [Patch(place, here, new) for place, here in kept]
+    locations = [(holder, attribute)] if old is None or inspect.isclass(old) else places(old)
+    return [Patch(place, here, new) for place, here in locations]
 
 
 def unbound(function: Any) -> Any:
-    """The function in a static or class method."""
+    """Return the function of a static or class method."""
     return function.__func__ if isinstance(function, (staticmethod, classmethod)) else function

@@ -1,11 +1,12 @@
-"""What a noise primitive is: a callable by its dotted name, the law of what it returns, and which of its arguments say what.
+"""Noise primitives: a callable by its dotted name, the law of its output, and expressions over its arguments.
 
-A primitive is data. A target file, a table of ``recording/tables`` or a call of `trace` names it and gives one line for it::
+A primitive is data. A target file, a table of ``recording/tables`` or a call of `trace` names it in one line::
 
     "mine.add_noise": {"law": "laplace", "input": "value", "scale": "sensitivity / epsilon", "sensitivity": "sensitivity"}
 
-The values are expressions over the arguments of the call, ``self`` among them: names, attributes, items, numbers, arithmetic, and `abs`,
-`exp`, `len`, `log`, `max`, `min`, `sqrt`, `sum`. They are evaluated by a reader of their own, never as Python at large.
+The values are expressions over the arguments of the call, including ``self``: names, attributes,
+items, numbers, arithmetic, and `abs`, `exp`, `len`, `log`, `max`, `min`, `sqrt`, `sum`. A small
+interpreter evaluates them; they are never run as Python code.
 """
 
 from __future__ import annotations
@@ -24,16 +25,16 @@ LAWS = {
     "gumbel": "input plus Gumbel noise of `scale`",
     "exponential": "exponential noise of `scale`, at least 0",
     "one_sided_geometric": "geometric noise with success probability `scale`, at least 1",
-    "uniform": "a draw that knows no data: uniform numbers, bits, whole numbers of a range",
-    "noise": "any other draw that knows no data",
+    "uniform": "a draw that does not depend on data: uniform numbers, bits, whole numbers of a range",
+    "noise": "any other draw that does not depend on data",
     "choice": "one of several, or several, with the probabilities `input`; uniform without an input",
     "binomial": "a binomial draw of `size` trials with probability `input`",
     "permutation": "a random order",
-    "poisson_sample": "each record by a coin of its own",
+    "poisson_sample": "a subset that contains each record independently",
     "exponential_mechanism": "an index with P(i) ~ measure_i exp(input_i / scale)",
     "permute_and_flip": "an index by permute-and-flip, coins exp((input_i - max) / scale)",
     "randomised_response": "the item `input`, or another; `epsilon` is the log-ratio",
-    "opaque": "depends on `input`; no more is known than `epsilon` for a change of `sensitivity`",
+    "opaque": "depends on `input`; only `epsilon` for a change of `sensitivity` is known",
     "spend": "an entry in an accountant: `epsilon` and `delta`, or `noise`, `rate` and `steps`",
 }
 LOCATION = ("laplace", "gaussian", "geometric", "discrete_gaussian", "gumbel", "exponential", "one_sided_geometric")
@@ -62,22 +63,24 @@ _UNARY: dict[Any, Callable[[Any], Any]] = {ast.USub: operator.neg, ast.UAdd: ope
 
 
 class WrongPrimitive(ValueError):
-    """What is wrong with a primitive, in one sentence."""
+    """Error of an invalid primitive, with a message of one sentence."""
 
 
 class Primitive:
-    """One primitive, its expressions compiled.
+    """A primitive with its compiled expressions.
 
     Parameters
     ----------
     name : str
         Dotted name: module, class and method, or module and function.
     entry : dict
-        ``law``, of `LAWS`; expressions for ``input``, ``scale``, ``sensitivity``, ``epsilon``, ``delta``, ``size``, ``measure``, and for
-        accountants ``noise``, ``rate``, ``steps``; texts ``norm`` of the sensitivity, ``arguments`` where the callable has no signature to
-        read, ``sampling`` that an accountant assumes, ``note``.
+        ``law``, one of `LAWS`. Expressions for ``input``, ``scale``, ``sensitivity``, ``epsilon``,
+        ``delta``, ``size``, ``measure``, and for accountants ``noise``, ``rate``, ``steps``. Texts:
+        ``norm`` of the sensitivity, ``arguments`` for a callable without a signature, the
+        ``sampling`` that an accountant assumes, ``note``.
     source : bool
-        Whether it is a generator's own draw, which mechanisms are made of, and no mechanism.
+        Whether the primitive is a generator's method. Mechanisms are built from such draws; a draw
+        alone is not a mechanism.
 
     Examples
     --------
@@ -96,22 +99,22 @@ class Primitive:
             raise WrongPrimitive(f"{name}: law must be one of {', '.join(LAWS)}, got {self.law!r}")
         if entry.get("norm", "l1") not in NORMS:
             raise WrongPrimitive(f"{name}: norm must be one of {', '.join(NORMS)}, got {entry['norm']!r}")
-        codes = [(READ.index(key), str(entry[key]), _compiled(name, key, str(entry[key]))) for key in READ if key in entry]
+        codes = [(READ.index(key), str(entry[key]), _compile_expression(name, key, str(entry[key]))) for key in READ if key in entry]
         self.plain = [(place, text) for place, text, _ in codes if text.isidentifier()]  # the argument itself
         self.fixed = [(place, code({})) for place, text, code in codes if _is_number(text)]
         self.codes = [(place, code) for place, text, code in codes if not text.isidentifier() and not _is_number(text)]
-        words = "[" + ", ".join(str(entry[key]) for key in READ if key in entry) + "]"
-        self.used = frozenset(node.id for node in ast.walk(ast.parse(words)) if isinstance(node, ast.Name))
+        expressions = "[" + ", ".join(str(entry[key]) for key in READ if key in entry) + "]"
+        self.used = frozenset(node.id for node in ast.walk(ast.parse(expressions)) if isinstance(node, ast.Name))
 
     def check(self, parameters: tuple[str, ...]) -> None:
-        """Refuse expressions that name what is no parameter of the callable."""
-        strange = sorted(self.used - set(parameters) - set(_FUNCTIONS))
-        if parameters and strange:
+        """Raise WrongPrimitive if an expression uses a name that is not a parameter of the callable."""
+        unknown_names = sorted(self.used - set(parameters) - set(_FUNCTIONS))
+        if parameters and unknown_names:
             told = ", ".join(parameters)
-            raise WrongPrimitive(f"{self.name}: expressions must speak of its arguments ({told}), got {strange[0]!r}")
+            raise WrongPrimitive(f"{self.name}: expressions may use only its arguments ({told}), got {unknown_names[0]!r}")
 
     def reads(self, names: tuple[str, ...], defaults: dict[str, Any], args: Any, kwargs: Any) -> tuple[Any, ...]:
-        """Values of the expressions in the order of `READ`, None for those that are not given or cannot be evaluated."""
+        """Return the values of the expressions in the order of `READ`, None for missing ones and those that cannot be evaluated."""
         bound = dict(defaults)
         bound.update(zip(names, args))
         bound.update(kwargs)
@@ -123,12 +126,13 @@ class Primitive:
         for place, code in self.codes:
             try:
                 found[place] = code(bound)
-            except Exception:  # of the library's attributes: an unknown number, told as such
+            except Exception:  # attributes of a library may raise; the value stays unknown
                 continue
         return tuple(found)
 
 
 def _is_number(text: str) -> bool:
+    """Return whether a text is a number."""
     try:
         float(text)
     except ValueError:
@@ -136,24 +140,25 @@ def _is_number(text: str) -> bool:
     return True
 
 
-def _compiled(name: str, key: str, text: str) -> Callable[[dict[str, Any]], Any]:
-    """An expression as a function of the arguments; nothing but what stands here can be said in one."""
+def _compile_expression(name: str, key: str, text: str) -> Callable[[dict[str, Any]], Any]:
+    """Return an expression as a function of the arguments; raise WrongPrimitive for any syntax that is not allowed."""
     try:
         tree = ast.parse(text, mode="eval")
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         raise WrongPrimitive(f"{name}: {key} must be an expression over the arguments, got {text!r}") from None
     try:
-        return _reader(tree.body)
-    except (_Strange, RecursionError):
+        return _compile_node(tree.body)
+    except (_SyntaxNotAllowed, RecursionError):
         allowed = f"arguments, attributes, numbers and {', '.join(_FUNCTIONS)}"
         raise WrongPrimitive(f"{name}: {key} may use {allowed}, got {text!r}") from None
 
 
-class _Strange(Exception):
-    """An expression holds what none may."""
+class _SyntaxNotAllowed(Exception):
+    """Error of an expression with syntax that is not allowed."""
 
 
-def _reader(node: Any) -> Callable[[dict[str, Any]], Any]:
+def _compile_node(node: Any) -> Callable[[dict[str, Any]], Any]:
+    """Return the function of the arguments that evaluates a syntax node."""
     if isinstance(node, ast.Constant) and isinstance(node.value, (int, float, str)):
         value = node.value
         return lambda bound: value
@@ -161,32 +166,34 @@ def _reader(node: Any) -> Callable[[dict[str, Any]], Any]:
         argument = node.id
         return lambda bound: bound[argument]
     if isinstance(node, ast.Attribute) and not node.attr.startswith("__"):
-        owner, attribute = _reader(node.value), node.attr
+        owner, attribute = _compile_node(node.value), node.attr
         return lambda bound: getattr(owner(bound), attribute)
     if isinstance(node, ast.Subscript):
         place: Any = node.slice
-        held, index = _reader(node.value), _reader(place.value if type(place).__name__ == "Index" else place)  # Python 3.8
-        return lambda bound: held(bound)[index(bound)]
+        container, index = _compile_node(node.value), _compile_node(place.value if type(place).__name__ == "Index" else place)  # Python 3.8
+        return lambda bound: container(bound)[index(bound)]
     if isinstance(node, (ast.List, ast.Tuple)):
-        entries = [_reader(entry) for entry in node.elts]
+        entries = [_compile_node(entry) for entry in node.elts]
         return lambda bound: [entry(bound) for entry in entries]
     if isinstance(node, ast.UnaryOp) and type(node.op) in _UNARY:
-        sign, operand = _UNARY[type(node.op)], _reader(node.operand)
+        sign, operand = _UNARY[type(node.op)], _compile_node(node.operand)
         return lambda bound: sign(operand(bound))
     if isinstance(node, ast.BinOp) and type(node.op) in _BINARY:
-        power = isinstance(node.op, ast.Pow)  # a tower of powers would never end
+        power = isinstance(node.op, ast.Pow)  # a tower of powers could take forever
         if power and not (isinstance(node.right, ast.Constant) and isinstance(node.right.value, (int, float)) and node.right.value <= 8):
-            raise _Strange
-        apply, left, right = _BINARY[type(node.op)], _reader(node.left), _reader(node.right)
+            raise _SyntaxNotAllowed
+        apply, left, right = _BINARY[type(node.op)], _compile_node(node.left), _compile_node(node.right)
         return lambda bound: apply(left(bound), right(bound))
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in _FUNCTIONS and not node.keywords:
-        function, given = _FUNCTIONS[node.func.id], [_reader(each) for each in node.args]
-        return lambda bound: function(*(each(bound) for each in given))
-    raise _Strange
+        function, operands = _FUNCTIONS[node.func.id], [_compile_node(each) for each in node.args]
+        return lambda bound: function(*(each(bound) for each in operands))
+    raise _SyntaxNotAllowed
 
 
 def parameters_of(function: Callable[..., Any], told: str = "") -> tuple[tuple[str, ...], dict[str, Any]]:
-    """Names of a callable's parameters, and their defaults; `told` stands in where it has no signature. Empty if nothing is known.
+    """Return the names and the defaults of a callable's parameters; both are empty if it has no signature.
+
+    `told` lists the parameters of a callable without a signature.
 
     Examples
     --------
@@ -207,12 +214,14 @@ def parameters_of(function: Callable[..., Any], told: str = "") -> tuple[tuple[s
 
 
 def entries_of(primitives: Any) -> list[tuple[str, dict[str, Any], bool, bool]]:
-    """What a user names, as entries of a session: a dict from names to entries, or a list of names; functions stand for their names.
+    """Return the primitives that a user names as entries of a session.
+
+    Accepted are a dict from names to entries, or a list of names; a function may replace its name.
 
     Raises
     ------
     WrongPrimitive
-        If one breaks the rules of `Primitive`.
+        If an entry breaks the rules of `Primitive`.
 
     Examples
     --------
@@ -228,16 +237,17 @@ def entries_of(primitives: Any) -> list[tuple[str, dict[str, Any], bool, bool]]:
     pairs = primitives.items() if isinstance(primitives, dict) else [(name, None) for name in primitives]
     found = []
     for key, entry in pairs:
-        name = key if isinstance(key, str) else _name_of(key)
+        name = key if isinstance(key, str) else _dotted_name(key)
         entry = {"law": entry} if isinstance(entry, str) else {} if entry is None else entry
         if not isinstance(entry, dict):
-            raise WrongPrimitive(f"{name}: what is said of it must be a dict such as {{'law': 'laplace'}}, got a {type(entry).__name__}")
+            raise WrongPrimitive(f"{name}: its entry must be a dict such as {{'law': 'laplace'}}, got a {type(entry).__name__}")
         Primitive(name, entry)
         found.append((name, dict(entry), False, True))
     return found
 
 
-def _name_of(function: Any) -> str:
+def _dotted_name(function: Any) -> str:
+    """Return the dotted name of a function; raise WrongPrimitive if it cannot be found by name."""
     module, name = getattr(function, "__module__", None), getattr(function, "__qualname__", None)
     if not callable(function) or not module or not name:
         raise WrongPrimitive(f"they must be dotted names or functions, got a {type(function).__name__}")

@@ -1,4 +1,4 @@
-"""One run, recorded or played back: every call of a primitive in the order in which its own thread of work makes it."""
+"""The recording or replay of one run: every call of a primitive, in the order in which its stream of work makes it."""
 
 from __future__ import annotations
 
@@ -17,18 +17,20 @@ import numpy as np
 from .primitives import LOCATION, READ, Primitive
 from .values import copied, difference, shift
 
-MOST = 1_000_000  # calls of one run
-_INNER = 4  # draws inside a primitive that are kept
+MOST = 1_000_000  # limit of calls in one run
+_MAX_INNER_DRAWS = 4  # limit of recorded draws inside a primitive
 _INPUT, _SCALE, _SIZE = READ.index("input"), READ.index("scale"), READ.index("size")
-_HERE = frozenset(os.path.join(os.path.dirname(__file__), name) for name in ("recorder.py", "generators.py", "patches.py", "session.py"))
+_OWN_FILES = frozenset(
+    os.path.join(os.path.dirname(__file__), name) for name in ("recorder.py", "generators.py", "patches.py", "session.py")
+)
 
 
 class Stopped(BaseException):
-    """The run took too long, or made too many calls; no library's own handler catches it."""
+    """The run took too long or made too many calls. A BaseException, so that the handlers of libraries do not catch it."""
 
 
 class Call:
-    """A primitive, called."""
+    """A call of a primitive: its arguments, its output and its place in the code."""
 
     __slots__ = ("args", "inner", "kwargs", "made", "once", "output", "primitive", "raised", "told", "where")
 
@@ -42,7 +44,7 @@ class Call:
 
     @property
     def read(self) -> tuple[Any, ...]:
-        """Values of the primitive's expressions; those of arguments alone are found when they are asked for."""
+        """Return the values of the primitive's expressions. Values that depend on arguments alone are evaluated on first access."""
         if self.told is None:
             made = self.made
             self.told = made.primitive.reads(made.names, made.defaults, self.args, self.kwargs)
@@ -60,16 +62,16 @@ class Made:
     ) -> None:
         self.owner = owner  # the session that patched it
         self.primitive, self.original, self.names, self.defaults = primitive, original, names, defaults
-        self.writes = writes  # how to put a recorded output where the call writes it
+        self.writes = writes  # writes a recorded output to the target of an in-place call
         self.place = 0 if not names or names[0] not in ("self", "cls") else 1
 
 
-_ONCE = (types.GeneratorType, zip, map, filter)
+_ITERATORS = (types.GeneratorType, zip, map, filter)
 Stream = Tuple[Any, ...]
 
 
-class _Here(threading.local):
-    """What this thread is doing: for which recorder, in which stream of work, inside which primitive."""
+class _ThreadState(threading.local):
+    """State of a thread: its recorder, its stream of work, and the inner draws of the primitive that it is calling."""
 
     recorder: Any = None
     stream: Stream = ()
@@ -77,32 +79,32 @@ class _Here(threading.local):
     pooling: bool = False
 
 
-here = _Here()
+here = _ThreadState()
 
 
 class Recorder:
-    """The calls of one run. With `played`, the run gets the recorded outputs of another, as long as its calls are the same."""
+    """The calls of one run. With `played`, the run receives the recorded outputs of another run while its calls are the same."""
 
     def __init__(
         self, owner: Any, deadline: float, played: Recorder | None = None, shifts: dict[Any, Any] | None = None, left_out: Any = None
     ) -> None:
         self.owner = owner
         self.words: list[int] = []  # the seed of the run
-        self.made = 0  # generators that it made for itself
-        self.unseeded: list[tuple[str, Any]] = []  # generators that the run made for itself, without a seed
+        self.made = 0  # number of generators that the run made without a seed
+        self.unseeded: list[tuple[str, Any]] = []  # name and place of each generator made without a seed
         self.streams: dict[Stream, list[Call]] = {}
         self.children: dict[Stream, int] = {}
         self.deadline, self.played, self.shifts, self.left_out = deadline, played, shifts or {}, left_out
         self.differences: list[tuple[str, Stream, int, str]] = []
         self.lost: set[Stream] = set()  # streams that no longer follow the record
         self.count = 0
-        self.above: Any = None  # the recorder of a trace that this one runs in
+        self.above: Any = None  # the recorder of an enclosing trace
         self.lock = threading.Lock()
 
     def call(self, made: Made, args: Any, kwargs: Any) -> Any:
-        """What the call returns: drawn and recorded, or as recorded."""
-        if here.inside is not None:  # within another primitive: that one counts
-            if made.primitive.source and made.primitive.law in LOCATION and len(here.inside) < _INNER:
+        """Return the output of a call: drawn and recorded, or replayed."""
+        if here.inside is not None:  # only the outermost primitive is recorded as a call
+            if made.primitive.source and made.primitive.law in LOCATION and len(here.inside) < _MAX_INNER_DRAWS:
                 inside, read = here.inside, made.primitive.reads(made.names, made.defaults, args, kwargs)
                 output = made.original(*args, **kwargs)
                 inside.append((made.primitive.law, read[_INPUT], read[_SCALE], copied(output)))
@@ -110,31 +112,33 @@ class Recorder:
             return made.original(*args, **kwargs)
         self.count += 1
         if self.count & 63 == 0:
-            self._check()
-        kept = _kept(args, made.place)
-        named = {k: copied(v) for k, v in kwargs.items()} if kwargs else kwargs
-        if made.primitive.codes:  # attributes may change after the call: they are read now
-            read = _kept(made.primitive.reads(made.names, made.defaults, args, kwargs))
-            call = Call(made, kept, named, read, _caller(args[0] if made.place and args else None))
+            self._check_limits()
+        copied_args = _copied_values(args, made.place)
+        copied_kwargs = {k: copied(v) for k, v in kwargs.items()} if kwargs else kwargs
+        if made.primitive.codes:  # attributes may change after the call, so they are read now
+            read = _copied_values(made.primitive.reads(made.names, made.defaults, args, kwargs))
+            call = Call(made, copied_args, copied_kwargs, read, _calling_place(args[0] if made.place and args else None))
         else:
-            call = Call(made, kept, named, None, _caller())
+            call = Call(made, copied_args, copied_kwargs, None, _calling_place())
         stream = here.stream
-        mine = self.streams.get(stream)
-        if mine is None:
+        current = self.streams.get(stream)
+        if current is None:
             with self.lock:
-                mine = self.streams.setdefault(stream, [])
-        mine.append(call)
+                current = self.streams.setdefault(stream, [])
+        current.append(call)
         if self.played is None or stream in self.lost:
-            return self._drawn(call, args, kwargs)
-        return self._replayed(call, stream, len(mine) - 1, args, kwargs)
+            return self._draw(call, args, kwargs)
+        return self._replay(call, stream, len(current) - 1, args, kwargs)
 
-    def _check(self) -> None:
+    def _check_limits(self) -> None:
+        """Raise Stopped after too many calls or after the deadline."""
         if self.count > MOST:
             raise Stopped(f"more than {MOST:,} calls of primitives in one run")
         if time.monotonic() > self.deadline:
             raise Stopped("time limit")
 
-    def _drawn(self, call: Call, args: Any, kwargs: Any) -> Any:
+    def _draw(self, call: Call, args: Any, kwargs: Any) -> Any:
+        """Return the output of the original callable, and record it."""
         inside: list[Any] = []
         here.inside = inside
         try:
@@ -145,70 +149,72 @@ class Recorder:
         finally:
             here.inside = None
             call.inner = inside
-        if isinstance(output, _ONCE):  # can be read once: the record keeps the items
+        if isinstance(output, _ITERATORS):  # an iterator can be consumed only once, so the record stores its items
             call.output, call.once = list(output), True
             return iter(copied(call.output))
         call.output = copied(output)
         return output
 
-    def _replayed(self, call: Call, stream: Stream, index: int, args: Any, kwargs: Any) -> Any:
+    def _replay(self, call: Call, stream: Stream, index: int, args: Any, kwargs: Any) -> Any:
+        """Return the recorded output of a call, or draw a new one once the calls no longer match the record."""
         assert self.played is not None
         recorded = self.played.streams.get(stream, [])
         if index >= len(recorded):
-            self._differs("more calls", stream, index, f"{call.primitive.name} is called once more than on D1")
+            self._add_difference("more calls", stream, index, f"{call.primitive.name} is called once more than on D1")
             self.lost.add(stream)
-            return self._drawn(call, args, kwargs)
+            return self._draw(call, args, kwargs)
         then = recorded[index]
         if then.primitive.name != call.primitive.name:
-            self._differs("other call", stream, index, f"{call.primitive.name} is called where {then.primitive.name} was on D1")
+            self._add_difference("other call", stream, index, f"{call.primitive.name} is called where {then.primitive.name} was on D1")
             self.lost.add(stream)
-            return self._drawn(call, args, kwargs)
-        output, fits = self._compared(then, call, stream, index)
+            return self._draw(call, args, kwargs)
+        output, fits = self._compare_with_record(then, call, stream, index)
         call.inner = then.inner
         if not fits:
             self.lost.add(stream)
-            return self._drawn(call, args, kwargs)
+            return self._draw(call, args, kwargs)
         if then.raised is not None:
             raise then.raised
-        moved = self.shifts.get((stream, index))
-        output = copied(output) if moved is None else _moved(output, moved)
+        offset = self.shifts.get((stream, index))
+        output = copied(output) if offset is None else _shifted(output, offset)
         call.output = copied(output)
         if then.once:
             return iter(output)
         return call.made.writes(output, args, kwargs) if call.made.writes is not None else output
 
-    def _compared(self, then: Call, call: Call, stream: Stream, index: int) -> tuple[Any, bool]:
-        """The recorded output, whether it fits this call; what differs is noted."""
+    def _compare_with_record(self, then: Call, call: Call, stream: Stream, index: int) -> tuple[Any, bool]:
+        """Return the recorded output and whether it fits this call; add the differences to the list."""
         primitive, output = call.primitive, then.output
         if primitive.source and self.left_out is not None:
-            shorter = _without(then, call, *self.left_out)
+            shorter = _without_record(then, call, *self.left_out)
             if shorter is not None:
                 return shorter, True
         found = compared(then, call)
         for kind, told in found:
-            self._differs(kind, stream, index, told)
+            self._add_difference(kind, stream, index, told)
         return output, not any(told.startswith(f"{primitive.name}: size ") for kind, told in found if kind == "shape")
 
-    def _differs(self, kind: str, stream: Stream, index: int, told: str) -> None:
+    def _add_difference(self, kind: str, stream: Stream, index: int, told: str) -> None:
+        """Add a difference to the list."""
         with self.lock:
             self.differences.append((kind, stream, index, told))
 
     def finished(self) -> None:
-        """Note what the record holds and this run has not asked for."""
+        """Add the recorded calls that this run did not make to the differences."""
         if self.played is None:
             return
         for stream, recorded in self.played.streams.items():
             done = len(self.streams.get(stream, ()))
             if stream not in self.lost and done < len(recorded):
                 told = f"{recorded[done].primitive.name} is not called, of {len(recorded)} calls on D1 {done} are made"
-                self._differs("fewer calls", stream, done, told)
+                self._add_difference("fewer calls", stream, done, told)
 
     def caller(self) -> Any:
-        """(file, line) of who is calling."""
-        return _caller()
+        """Return (file, line) of the calling code."""
+        return _calling_place()
 
     def child(self, kind: str) -> Stream:
-        """The stream of work that this thread's next thread or task is."""
+        """Return the name of the stream of work for the next thread or task that this thread starts."""
         with self.lock:
             number = self.children.get(here.stream, 0)
             self.children[here.stream] = number + 1
@@ -216,30 +222,32 @@ class Recorder:
 
 
 def compared(then: Call, call: Call) -> list[tuple[str, str]]:
-    """How two calls of one primitive differ in all but the value of their input: (kind, what was seen)."""
+    """Return how two calls of one primitive differ in anything but the value of their input, as (kind, text) pairs."""
     name, found = call.primitive.name, []
     for place, (key, first, second) in enumerate(zip(READ, then.read, call.read)):
-        told = "" if place == _INPUT or first is second else _differ(first, second)
+        told = "" if place == _INPUT or first is second else _value_difference(first, second)
         if told:
             found.append(({"scale": "scale", "size": "shape"}.get(key, "parameter"), f"{name}: {key} {told}"))
-    told = _shapes(then.read[_INPUT], call.read[_INPUT]) if call.primitive.law != "opaque" else ""  # a dataset, of any size
+    told = (
+        _type_difference(then.read[_INPUT], call.read[_INPUT]) if call.primitive.law != "opaque" else ""
+    )  # the input of an opaque primitive may be a dataset of any size
     if told:
         found.append(("shape", f"{name}: input {told}"))
-    told = _arguments(then, call)
+    told = _argument_difference(then, call)
     if told:
         found.append(("parameter", f"{name}: {told}"))
     return found
 
 
-def _arguments(then: Call, call: Call) -> str:
-    """The first argument that is not what it was, of those that no expression speaks of."""
+def _argument_difference(then: Call, call: Call) -> str:
+    """Return how the first changed argument differs, among the arguments that no expression uses; an empty text if none differs."""
     made = call.made
-    seen, names = made.primitive.used, made.names
+    covered, names = made.primitive.used, made.names
     if len(then.args) <= made.place >= len(call.args) and not then.kwargs and not call.kwargs:
         return ""
     for i in range(made.place, max(len(then.args), len(call.args))):
         name = names[i] if i < len(names) else f"argument {i}"
-        if name in seen:
+        if name in covered:
             continue
         if i >= len(then.args) or i >= len(call.args):
             return f"{name} is given on one side only"
@@ -247,7 +255,7 @@ def _arguments(then: Call, call: Call) -> str:
         if told:
             return told
     for name in {**then.kwargs, **call.kwargs}:
-        if name in seen or name in ("out", "generator"):
+        if name in covered or name in ("out", "generator"):
             continue
         if (name in then.kwargs) != (name in call.kwargs):
             return f"{name} is given on one side only"
@@ -258,7 +266,7 @@ def _arguments(then: Call, call: Call) -> str:
 
 
 def varies(first: Recorder, second: Recorder, left_out: Any = None) -> set[tuple[str, Stream, int]]:
-    """Where two recordings differ in more than what was drawn: kind, stream and place."""
+    """Return where two recordings differ in more than the drawn values: kind, stream and index."""
     found: set[tuple[str, Stream, int]] = set()
     for stream in {**first.streams, **second.streams}:
         left, right = first.streams.get(stream, []), second.streams.get(stream, [])
@@ -268,7 +276,7 @@ def varies(first: Recorder, second: Recorder, left_out: Any = None) -> set[tuple
             if then.primitive.name != call.primitive.name:
                 found.add(("calls", stream, index))
                 break
-            if left_out is None or not then.primitive.source or _without(then, call, *left_out) is None:
+            if left_out is None or not then.primitive.source or _without_record(then, call, *left_out) is None:
                 found.update((kind, stream, index) for kind, _ in compared(then, call))
     return found
 
@@ -276,16 +284,16 @@ def varies(first: Recorder, second: Recorder, left_out: Any = None) -> set[tuple
 _PLAIN = frozenset((float, int, str, bool, bytes, type(None), np.float64, np.int64, np.bool_))
 
 
-def _kept(values: Any, start: int = 0) -> Any:
-    """Copies of arguments from `start` on; most are numbers, and stay."""
+def _copied_values(values: Any, start: int = 0) -> Any:
+    """Return copies of the arguments from `start` on; immutable values are not copied."""
     for value in values[start:] if start else values:
         if type(value) not in _PLAIN:
             return (*values[:start], *(copied(v) for v in values[start:]))
     return values
 
 
-def _moved(output: Any, by: Any) -> Any:
-    """A recorded output with a shift added, in the form that it has."""
+def _shifted(output: Any, by: Any) -> Any:
+    """Return a recorded output plus a shift, in its original type."""
     if isinstance(output, np.ndarray):
         return (output + np.asarray(by).reshape(output.shape)).astype(output.dtype)
     if isinstance(output, (list, tuple)):
@@ -296,70 +304,80 @@ def _moved(output: Any, by: Any) -> Any:
     return type(output)(output + step)
 
 
-def _without(then: Call, now: Call, length: int, place: int) -> Any:
-    """A draw for each of `length` records, or an order of them, without that of the record at `place`; None if it is no such draw."""
-    whole = not hasattr(then.output, "detach")
-    output = then.output if whole else then.output.numpy()
+def _without_record(then: Call, now: Call, length: int, place: int) -> Any:
+    """Return a draw for each of `length` records, or a permutation of them, without the record at `place`.
+
+    None for another kind of draw.
+    """
+    is_array = not hasattr(then.output, "detach")
+    output = then.output if is_array else then.output.numpy()
     sizes = [[v for arg in call.args[call.made.place :] for v in np.ravel(_whole_numbers(arg)).tolist()] for call in (then, now)]
     sizes = [
         side + [v for arg in call.kwargs.values() for v in np.ravel(_whole_numbers(arg)).tolist()] for side, call in zip(sizes, (then, now))
     ]
-    asked = [(a, b) for a, b in zip(*sizes) if a != b] if len(sizes[0]) == len(sizes[1]) else []
-    if asked != [(length, length - 1)] or not isinstance(output, np.ndarray) or output.shape[:1] != (length,):
+    changed_sizes = [(a, b) for a, b in zip(*sizes) if a != b] if len(sizes[0]) == len(sizes[1]) else []
+    if changed_sizes != [(length, length - 1)] or not isinstance(output, np.ndarray) or output.shape[:1] != (length,):
         return None
     if then.primitive.law == "permutation":
         shorter = output[output != place]
         shorter = shorter - (shorter > place)
     else:
         shorter = np.delete(output, place, axis=0)
-    return shorter if whole else then.output.new_tensor(shorter)
+    return shorter if is_array else then.output.new_tensor(shorter)
 
 
 def _whole_numbers(value: Any) -> Any:
-    """The whole numbers among arguments: sizes of draws."""
+    """Return an argument if it consists of integers, which are sizes of draws; otherwise an empty tuple."""
     return value if isinstance(value, (int, tuple, list)) and all(isinstance(v, int) for v in np.ravel(value).tolist()) else ()
 
 
-def _differ(a: Any, b: Any) -> str:
+def _value_difference(a: Any, b: Any) -> str:
+    """Return how two values differ; an empty text if they are equal."""
     if a is b or (type(a) is type(b) and type(a) in _PLAIN and a == b and a != 0):
         return ""
     return difference(a, b, objects=False)
 
 
-def _shapes(a: Any, b: Any) -> str:
-    """How two inputs differ in kind, whatever their values."""
+def _type_difference(a: Any, b: Any) -> str:
+    """Return how the types or shapes of two inputs differ; an empty text if they are equal."""
     if type(a) is type(b) and type(a) in _PLAIN:
         return ""
     left, right = (None if v is None else (np.asarray(v).dtype, np.shape(v)) if _numeric(v) else type(v) for v in (a, b))
-    return "" if left == right else f"is {_told(a, left)} and {_told(b, right)}"
+    return "" if left == right else f"is {_form_text(a, left)} and {_form_text(b, right)}"
 
 
-def _told(value: Any, form: Any) -> str:
+def _form_text(value: Any, form: Any) -> str:
+    """Return a type, or a dtype and shape, as text."""
     return f"{form[0]} {form[1]}" if isinstance(form, tuple) else "None" if value is None else type(value).__name__
 
 
 def _numeric(value: Any) -> bool:
+    """Return whether a value is a number or an array of numbers."""
     try:
         return isinstance(value, (int, float, np.generic, np.ndarray)) and not np.asarray(value).dtype.hasobject
     except Exception:
         return False
 
 
-def _caller(owner: Any = None) -> Any:
-    """(file, line) of the nearest frame outside this folder, and outside the methods of the object that is called."""
+def _calling_place(owner: Any = None) -> Any:
+    """Return (file, line) of the nearest frame outside of this folder, and outside of the methods of the called object."""
     frame: Any = sys._getframe(2)
-    while frame is not None and frame.f_code.co_filename in _HERE:
+    while frame is not None and frame.f_code.co_filename in _OWN_FILES:
         frame = frame.f_back
-    here_first = frame
+    first_outside = frame
     while owner is not None and frame is not None and frame.f_locals.get("self") is owner:
         frame = frame.f_back
-    frame = frame or here_first
-    return None if frame is None else (_shortened(frame.f_code.co_filename), frame.f_lineno)
+    frame = frame or first_outside
+    return None if frame is None else (_short_path(frame.f_code.co_filename), frame.f_lineno)
 
 
 @functools.lru_cache(maxsize=4096)
-def _shortened(file: str) -> str:
-    """A file as it is told: a library's from its own folder on, others relative to the current one, or by their last two parts."""
+def _short_path(file: str) -> str:
+    """Return a short path for reports.
+
+    Paths of libraries start at the library's folder. Other paths are relative to the current
+    folder, or have only their last two parts.
+    """
     for mark in ("/site-packages/", "/dist-packages/"):
         if mark in file:
             return file.rpartition(mark)[2]
@@ -375,27 +393,27 @@ def _shortened(file: str) -> str:
 
 
 def passed(made: Made, args: Any, kwargs: Any) -> Any:
-    """A patched call: through the recorder of this thread's run, if it belongs to one of the session that patched it."""
-    recorder = mine = here.recorder
+    """Return the output of a patched call, recorded if this thread's run belongs to the session that made the patch."""
+    recorder = current = here.recorder
     while recorder is not None and recorder.owner is not made.owner:
         recorder = recorder.above
     if recorder is None:
         return made.original(*args, **kwargs)
-    if recorder is mine:
+    if recorder is current:
         return recorder.call(made, args, kwargs)
     inside = here.inside
-    here.recorder, here.inside = recorder, None  # as the trace around this one sees it
+    here.recorder, here.inside = recorder, None  # the enclosing trace sees the call as its own
     try:
         return recorder.call(made, args, kwargs)
     finally:
-        here.recorder, here.inside = mine, inside
+        here.recorder, here.inside = current, inside
 
 
 @contextlib.contextmanager
 def running(recorder: Recorder) -> Iterator[None]:
-    """What this thread does in the block belongs to `recorder`."""
+    """Assign the work of this thread inside the block to `recorder`."""
     before = here.recorder, here.stream, here.inside
-    recorder.above = here.recorder if here.inside is None else None  # a trace within a run of another
+    recorder.above = here.recorder if here.inside is None else None  # a trace inside a run of another trace
     here.recorder, here.stream, here.inside = recorder, (), None
     try:
         yield
@@ -404,7 +422,7 @@ def running(recorder: Recorder) -> Iterator[None]:
 
 
 def in_stream(work: Callable[..., Any], kind: str) -> Callable[..., Any]:
-    """`work` for another thread, as a stream of this run; itself where no run is under way."""
+    """Return `work` for another thread, as a separate stream of this run; unchanged if no run is active."""
     recorder = here.recorder
     if recorder is None or here.pooling:
         return work
@@ -423,7 +441,7 @@ def in_stream(work: Callable[..., Any], kind: str) -> Callable[..., Any]:
 
 
 def shift_of(then: Call, now: Call) -> Any:
-    """|input on D1 - input on D0|, number by number; None where there is no number to compare."""
+    """Return |input on D1 - input on D0| for each number; None where there are no numbers to compare."""
     first, second = then.read[_INPUT], now.read[_INPUT]
     if first is None and second is None:
         return None

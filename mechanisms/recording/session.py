@@ -1,4 +1,4 @@
-"""A mechanism run with its primitives patched: recorded on one dataset, played back on another, compared call by call."""
+"""A session: a mechanism with patched primitives, recorded on one dataset, replayed on another and compared call by call."""
 
 from __future__ import annotations
 
@@ -23,26 +23,26 @@ from .primitives import Primitive, WrongPrimitive, parameters_of
 from .recorder import Made, Recorder, Stopped, here, in_stream, running, varies
 from .values import copied, difference, leaves
 
-Entry = Tuple[str, Dict[str, Any], bool, bool]  # name, what is said of it, a generator's own draw, must be there
+Entry = Tuple[str, Dict[str, Any], bool, bool]  # name, properties, whether it is a generator's method, whether it must exist
 
 
 class Session:
-    """Patched from ``with`` to its end.
+    """A mechanism whose primitives are patched inside a ``with`` block.
 
     Parameters
     ----------
     run : callable
-        ``run(dataset, 1, rng)``: one run.
+        ``run(dataset, 1, rng)`` makes one run.
     entries : iterable of (name, entry, source, required)
-        The primitives. One that is not required is left out while its module is not loaded.
+        The primitives. One that is not required is skipped while its module is not loaded.
     home : module, optional
-        Where names without dots are looked up.
+        Module in which names without dots are looked up.
     seed : callable
-        ``seed(words)`` seeds the generators that the process shares.
+        ``seed(words)`` seeds the global generators of the process.
     snapshot : callable
-        Their states, by name.
+        Returns the states of the global generators by name.
     time_limit : float
-        Seconds of one run.
+        Largest duration of one run, in seconds.
     """
 
     def __init__(
@@ -68,8 +68,8 @@ class Session:
     def __enter__(self) -> Session:
         try:
             with lock:
-                self._generators()
-                self._threads()
+                self._patch_generators()
+                self._patch_threads()
                 self._patch_all()
         except BaseException:
             self.__exit__()
@@ -84,8 +84,8 @@ class Session:
         self.kept.clear()
         self.outputs.clear()
 
-    def _generators(self) -> None:
-        """NumPy's compiled generators: their subclasses stand in for them, also for those made before."""
+    def _patch_generators(self) -> None:
+        """Patch NumPy's compiled generators by recording subclasses, also the generators made earlier."""
         table = {p.name: p for p, _ in self.primitives if p.source}
         shared = {
             generators.STATE + name[len(generators.GENERATOR) :]: p for name, p in table.items() if name.startswith(generators.GENERATOR)
@@ -93,31 +93,32 @@ class Session:
         for name, original in generators.originals({**shared, **table}).items():
             primitive = table.get(name) or Primitive(name, shared[name].entry, True)
             names, defaults = parameters_of(original, primitive.entry.get("arguments", ""))
-            self.sources[name] = Made(self, primitive, original, names, defaults, _fill_out)
+            self.sources[name] = Made(self, primitive, original, names, defaults, _write_to_out)
             self.patched.add(name)
         generators.equip(self.sources)
         for name, new in generators.replacements().items():
             self.patches += replace(name, new)
         for module in modules():
             if module.__name__.partition(".")[0] != "numpy":
-                self._inside(module)
+                self._patch_attributes(module)
         owner = getattr(self.run, "__self__", None)
         if owner is not None and hasattr(owner, "__dict__"):
-            self._inside(owner)
+            self._patch_attributes(owner)
         for cell in getattr(unbound(self.run), "__closure__", None) or ():
-            new = generators.traced(_content(cell))
+            new = generators.traced(_cell_content(cell))
             if new is not None:
                 self.patches.append(Patch(cell, "cell_contents", new))
 
-    def _inside(self, holder: Any) -> None:
+    def _patch_attributes(self, holder: Any) -> None:
+        """Replace the generators among the attributes of a module or object."""
         for name, value in list(vars(holder).items()):
             new = generators.traced(value)
             if new is not None:
-                with contextlib.suppress(AttributeError, TypeError):  # a frozen dataclass keeps what it has
+                with contextlib.suppress(AttributeError, TypeError):  # attributes of a frozen dataclass cannot be replaced
                     self.patches.append(Patch(holder, name, new))
 
-    def _threads(self) -> None:
-        """Work that the run gives to threads is part of the run."""
+    def _patch_threads(self) -> None:
+        """Patch threads and thread pools so that their work is part of the run."""
         start, pool = threading.Thread.start, concurrent.futures.ThreadPoolExecutor
         submit = pool.submit
 
@@ -127,7 +128,7 @@ class Session:
 
         def submitted(executor: Any, work: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
             work = in_stream(work, "task ")
-            before, here.pooling = here.pooling, True  # the pool's own threads are no streams of the run
+            before, here.pooling = here.pooling, True  # the pool's worker threads are not streams of the run
             try:
                 return submit(executor, work, *args, **kwargs)
             finally:
@@ -135,12 +136,13 @@ class Session:
 
         self.patches += [Patch(threading.Thread, "start", started), Patch(pool, "submit", submitted)]
 
-    def _install(self) -> None:
-        """Patch every primitive that is there and not yet patched."""
+    def _install_patches(self) -> None:
+        """Patch every primitive that exists and is not patched yet."""
         with lock:
             self._patch_all()
 
     def _patch_all(self) -> None:
+        """Patch every primitive that exists and is not patched yet; the caller holds the lock."""
         for primitive, required in self.primitives:
             name = primitive.name
             if name in self.patched:
@@ -161,25 +163,25 @@ class Session:
             original = unbound(raw) if isinstance(raw, (staticmethod, classmethod)) else found
             names, defaults = parameters_of(original, primitive.entry.get("arguments", ""))
             primitive.check(names)
-            made = Made(self, primitive, original, names, defaults, _writer(name))
+            made = Made(self, primitive, original, names, defaults, _in_place_writer(name))
             try:
                 done = patch(made, holder, attribute)
             except WrongPrimitive:
                 if required:
                     raise
                 continue
-            self.patches += done + self._in_cells(found, done[0].new)
-            if name.startswith("random.Random."):  # the module's functions are methods of one generator, bound before
+            self.patches += done + self._closure_patches(found, done[0].new)
+            if name.startswith("random.Random."):  # the functions of `random` are methods of one generator, bound before the patch
                 self.patches += replace(f"random.{attribute}", getattr(random._inst, attribute))
             self.patched.add(name)
 
-    def _in_cells(self, old: Any, new: Any) -> list[Patch]:
-        """The same in what the run itself has closed over."""
+    def _closure_patches(self, old: Any, new: Any) -> list[Patch]:
+        """Return patches of the variables of the run's closure that hold `old`."""
         cells = getattr(unbound(self.run), "__closure__", None) or ()
-        return [Patch(cell, "cell_contents", new) for cell in cells if _content(cell) is old]
+        return [Patch(cell, "cell_contents", new) for cell in cells if _cell_content(cell) is old]
 
     def uncompile(self) -> bool:
-        """Let functions compiled by Numba run as the Python they were written in: False where there are none, or they do already."""
+        """Replace functions compiled by Numba by their Python source. Return False if there are none or they are already replaced."""
         dispatcher = getattr(sys.modules.get("numba.core.dispatcher"), "Dispatcher", None)
         if dispatcher is None or not self.compiled:
             return False
@@ -195,40 +197,52 @@ class Session:
         return bool(found)
 
     def record(self, dataset: Any, seed: int) -> dict[str, Any]:
-        """Run on a dataset; what was called and drawn is kept under the number ``key``."""
-        self._install()  # what the run before has imported
+        """Run on a dataset, and record its calls and draws under the number ``key`` of the result."""
+        self._install_patches()  # the run before may have imported modules with primitives
         before = len(sys.modules)
-        recorder, output, seconds = self._once(dataset, seed, Recorder(self, time.monotonic() + self.time_limit))
-        if len(sys.modules) > before and not self.kept:  # the run has imported, which may draw, and what may hold primitives
-            self._install()
-            recorder, output, seconds = self._once(dataset, seed, Recorder(self, time.monotonic() + self.time_limit))
+        recorder, output, seconds = self._run_once(dataset, seed, Recorder(self, time.monotonic() + self.time_limit))
+        if len(sys.modules) > before and not self.kept:  # the imported modules may contain primitives, and importing them may have drawn
+            self._install_patches()
+            recorder, output, seconds = self._run_once(dataset, seed, Recorder(self, time.monotonic() + self.time_limit))
         key = next(self.numbers)
         self.kept[key], self.outputs[key] = recorder, output
         unseeded = [f"{name} at {place_of(where)}" for name, where in recorder.unseeded]
         return {"key": key, "calls": recorder.count, "seconds": seconds, "unseeded": unseeded, **outcome(output)}
 
     def replay(self, key: int, dataset: Any, seed: int, shifts: Any = None, left_out: Any = None, brief: bool = False) -> dict[str, Any]:
-        """Run on a dataset with what was recorded under `key`, and compare.
+        """Run on a dataset with the outputs recorded under `key`, and compare the calls.
 
         Parameters
         ----------
+        key : int
+            Number of the recording.
+        dataset : object
+            Dataset of this run.
+        seed : int
+            Seed of the draws that are not replayed.
         shifts : list of (stream, index, array), optional
-            What is added to those outputs.
+            Shifts added to these outputs.
         left_out : (int, int), optional
-            Number of records, and the one that is absent here: draws for each record leave out its own.
+            Number of records, and the index of the record that is missing here. Draws for each
+            record omit that of the missing one.
         brief : bool
-            Without the table of calls.
+            Whether to omit the table of calls.
+
+        Returns
+        -------
+        dict
+            Output, differences, number of calls and duration, and the table of calls.
         """
         recorded = self.kept[key]
         moved = {(tuple(filter(None, stream.split("/"))), index): by for stream, index, by in shifts or ()}
         played = Recorder(self, time.monotonic() + self.time_limit, recorded, moved, left_out)
-        recorder, output, seconds = self._once(dataset, seed, played)
+        recorder, output, seconds = self._run_once(dataset, seed, played)
         recorder.finished()
-        told = outputs_differ(self.outputs[key], output)
+        report = outputs_differ(self.outputs[key], output)
         found = {
             "seconds": seconds,
             "calls": recorder.count,
-            "output": told,
+            "output": report,
             "lost": bool(recorder.lost),
             "differences": differences(recorder),
             **outcome(output),
@@ -236,8 +250,8 @@ class Session:
         return found if brief else dict(found, table=table(recorded, recorder))
 
     def constant(self, first: int, others: list[int]) -> list[str]:
-        """Generators' draws of real numbers that are the same in recordings under different seeds."""
-        told = []
+        """Return the generators' draws of real numbers that are equal in recordings with different seeds."""
+        report = []
         for stream, calls in self.kept[first].streams.items():
             for i, call in enumerate(calls):
                 numbers, _ = leaves(call.output) if call.primitive.source else (np.zeros(0), [])
@@ -246,15 +260,16 @@ class Session:
                     continue
                 again = [self.kept[key].streams.get(stream, []) for key in others]
                 if all(len(c) > i and not difference(c[i].output, call.output) for c in again):
-                    told.append(f"{call.primitive.name} at {place_of(call.where)}")
-        return sorted(set(told))
+                    report.append(f"{call.primitive.name} at {place_of(call.where)}")
+        return sorted(set(report))
 
     def varies(self, first: int, others: list[int], left_out: Any = None) -> list[list[Any]]:
-        """Kinds and places at which recordings differ from the first in more than what was drawn."""
+        """Return the kinds and places in which recordings differ from the first one in more than the drawn values."""
         found = {each for key in others for each in varies(self.kept[first], self.kept[key], left_out)}
         return [[kind, "/".join(stream), index] for kind, stream, index in sorted(found)][:10_000]
 
-    def _once(self, dataset: Any, seed: int, recorder: Recorder) -> tuple[Recorder, Any, float]:
+    def _run_once(self, dataset: Any, seed: int, recorder: Recorder) -> tuple[Recorder, Any, float]:
+        """Run once with a recorder. Return the recorder, the output and the CPU time in seconds."""
         words = np.random.SeedSequence(seed).generate_state(4).tolist()
         self.seed(words)
         recorder.words = words
@@ -273,45 +288,48 @@ class Session:
         return recorder, output, time.process_time() - begin
 
     def past(self, key: int, dataset: Any, seed: int) -> list[str]:
-        """Generators that a run from the record draws from all the same, past the primitives."""
-        kinds = (np.random.BitGenerator, random.Random)  # by `type`: a proxy of what is gone raises when it is asked for its class
-        known = [g for g in gc.get_objects() if issubclass(type(g), kinds) and not _is_systems(g)]
+        """Return the generators that a replayed run still draws from, bypassing the primitives."""
+        kinds = (np.random.BitGenerator, random.Random)  # by `type`: a dead weak proxy raises on access to its class
+        known = [g for g in gc.get_objects() if issubclass(type(g), kinds) and not _is_system_random(g)]
         words = np.random.SeedSequence(seed).generate_state(4).tolist()
         self.seed(words)
-        before, states = self.snapshot(), [_state(g) for g in known]
+        before, states = self.snapshot(), [_generator_state(g) for g in known]
         played = Recorder(self, time.monotonic() + self.time_limit, self.kept[key])
-        self._once(dataset, seed, played)
+        self._run_once(dataset, seed, played)
         after = self.snapshot()
-        told = [f"the generator of {name}" for name in before if difference(before[name], after.get(name))]
+        report = [f"the generator of {name}" for name in before if difference(before[name], after.get(name))]
         for found, state in zip(known, states):
-            if difference(state, _state(found)) and found is not getattr(random, "_inst", None):
+            if difference(state, _generator_state(found)) and found is not getattr(random, "_inst", None):
                 names = [
                     k for r in gc.get_referrers(found) if isinstance(r, dict) for k, v in r.items() if v is found and isinstance(k, str)
                 ]
-                told.append(f"a {type(found).__name__} kept as {names[0]!r}" if names else f"a {type(found).__name__}")
-        return sorted(set(told))[:8]
+                report.append(f"a {type(found).__name__} kept as {names[0]!r}" if names else f"a {type(found).__name__}")
+        return sorted(set(report))[:8]
 
 
-def _content(cell: Any) -> Any:
+def _cell_content(cell: Any) -> Any:
+    """Return the value of a closure cell, None if it is empty."""
     try:
         return cell.cell_contents
-    except ValueError:  # still empty
+    except ValueError:  # the cell is empty
         return None
 
 
-def _is_systems(generator: Any) -> bool:
+def _is_system_random(generator: Any) -> bool:
+    """Return whether a generator draws from the operating system."""
     return isinstance(generator, random.SystemRandom)
 
 
-def _state(generator: Any) -> Any:
+def _generator_state(generator: Any) -> Any:
+    """Return the state of a generator."""
     if isinstance(generator, random.Random):
         return generator.getstate()
     bits = getattr(generator, "_bit_generator", generator)
     return copy.deepcopy(bits.state)
 
 
-def _fill_out(output: Any, args: Any, kwargs: Any) -> Any:
-    """A recorded output, put where the call was told to write it."""
+def _write_to_out(output: Any, args: Any, kwargs: Any) -> Any:
+    """Return a recorded output, written to the argument `out` if the call has one."""
     out = kwargs.get("out")
     if out is None:
         return output
@@ -319,8 +337,8 @@ def _fill_out(output: Any, args: Any, kwargs: Any) -> Any:
     return out
 
 
-def _writer(name: str) -> Any:
-    """Tensor methods that end in an underscore write into their tensor."""
+def _in_place_writer(name: str) -> Any:
+    """Return the function that writes a recorded output in place, for tensor methods that end in an underscore; otherwise None."""
     if not (name.startswith("torch.Tensor.") and name.endswith("_")):
         return None
 
@@ -333,18 +351,18 @@ def _writer(name: str) -> Any:
 
 @contextlib.contextmanager
 def _watched(seconds: float) -> Iterator[None]:
-    """Stopped is raised in this thread when the time is over, if it runs Python by then."""
+    """Raise Stopped in this thread after `seconds`, as soon as it runs Python code."""
     thread, over, fired = threading.get_ident(), threading.Event(), threading.Event()
 
     def stop() -> None:
         ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread), ctypes.py_object(Stopped))
 
     def wait() -> None:
-        left = seconds
-        while not over.wait(left):  # again, where a callback has swallowed it
+        remaining = seconds
+        while not over.wait(remaining):  # repeated in case a callback has swallowed the exception
             fired.set()
             stop()
-            left = 0.5
+            remaining = 0.5
 
     watch = threading.Thread(target=wait, daemon=True)
     before, here.pooling = here.pooling, True
@@ -357,8 +375,8 @@ def _watched(seconds: float) -> Iterator[None]:
             try:
                 over.set()
                 watch.join()
-                if fired.is_set():  # one may be under way: it is met here. To take it back would leave the interpreter
-                    fired.clear()  # waiting for it, in which a traced function of Python 3.11 never begins
+                if fired.is_set():  # a pending exception is raised and caught here. Canceling it would leave the interpreter
+                    fired.clear()  # waiting for it, and a traced function of Python 3.11 would never start
                     stop()
                     time.sleep(0.01)
                 break

@@ -1,4 +1,4 @@
-"""Values of any kind, copied, compared bit for bit, measured against each other, and taken apart into numbers."""
+"""Operations on values of any kind: copy, bitwise comparison, difference, and conversion to numbers."""
 
 from __future__ import annotations
 
@@ -10,14 +10,17 @@ from typing import Any, Iterator
 import numpy as np
 
 _PLAIN = frozenset((bool, int, float, complex, str, bytes, type(None)))
-_KEPT = _PLAIN | {np.float64, np.int64, np.float32, np.bool_}  # nothing changes them
-_DEEP = 32  # levels of containers that are looked into
+_IMMUTABLE = _PLAIN | {np.float64, np.int64, np.float32, np.bool_}  # immutable types
+_MAX_DEPTH = 32  # limit of nested containers
 
 
 def copied(value: Any, deep: int = 0) -> Any:
-    """A copy that later changes of `value` do not reach: of arrays, tensors and containers; other objects are kept as they are."""
+    """Return a copy of arrays, tensors and containers that later changes of `value` do not affect.
+
+    Other objects are returned unchanged.
+    """
     kind = type(value)
-    if kind in _KEPT or isinstance(value, np.generic) or deep > _DEEP:
+    if kind in _IMMUTABLE or isinstance(value, np.generic) or deep > _MAX_DEPTH:
         return value
     if isinstance(value, np.ndarray):
         return value.copy()
@@ -25,13 +28,14 @@ def copied(value: Any, deep: int = 0) -> Any:
         return kind(copied(v, deep + 1) for v in value)
     if kind is dict:
         return {k: copied(v, deep + 1) for k, v in value.items()}
-    for way in ("clone", "copy"):  # tensors; frames and series
-        if kind.__module__.split(".")[0] in ("torch", "pandas", "polars") and hasattr(value, way):
-            return getattr(value, way)()
+    for method in ("clone", "copy"):  # tensors; frames and series
+        if kind.__module__.split(".")[0] in ("torch", "pandas", "polars") and hasattr(value, method):
+            return getattr(value, method)()
     return value
 
 
 def _bits(value: Any) -> Any:
+    """Return the bytes of a float or complex number, and any other value unchanged."""
     if type(value) is float:
         return struct.pack("<d", value)
     if type(value) is complex:
@@ -40,7 +44,9 @@ def _bits(value: Any) -> Any:
 
 
 def difference(a: Any, b: Any, at: str = "", deep: int = 0, objects: bool = True) -> str:
-    """Where and how two values differ, bit for bit; empty if they do not. Without `objects` only numbers, texts and what holds them count.
+    """Return where and how two values differ, bit for bit; an empty text if they are equal.
+
+    Without `objects`, only numbers, texts and their containers are compared.
 
     Examples
     --------
@@ -53,41 +59,44 @@ def difference(a: Any, b: Any, at: str = "", deep: int = 0, objects: bool = True
     if kind is not type(b):
         return f"{at or 'it'} is of type {kind.__name__} and {type(b).__name__}"
     if kind in _PLAIN:
-        return "" if _bits(a) == _bits(b) else f"{at or 'it'} is {_short(a)} and {_short(b)}"
-    if a is b or deep > _DEEP:
+        return "" if _bits(a) == _bits(b) else f"{at or 'it'} is {_short_repr(a)} and {_short_repr(b)}"
+    if a is b or deep > _MAX_DEPTH:
         return ""
     if isinstance(a, (np.ndarray, np.generic)):
-        return _between_arrays(np.asarray(a), np.asarray(b), at)
+        return _array_difference(np.asarray(a), np.asarray(b), at)
     if isinstance(a, (list, tuple)):
         if len(a) != len(b):
             return f"{at or 'it'} has length {len(a)} and {len(b)}"
         return next(filter(None, (difference(v, w, f"{at}[{i}]", deep + 1, objects) for i, (v, w) in enumerate(zip(a, b)))), "")
     if isinstance(a, dict):
         if list(a) != list(b):
-            return f"{at or 'it'} has keys {_short(list(a))} and {_short(list(b))}"
+            return f"{at or 'it'} has keys {_short_repr(list(a))} and {_short_repr(list(b))}"
         return next(filter(None, (difference(a[k], b[k], f"{at}[{k!r}]", deep + 1, objects) for k in a)), "")
     if isinstance(a, (set, frozenset)):
-        return "" if a == b else f"{at or 'it'} is {_short(a)} and {_short(b)}"
-    held = _held(a), _held(b)
-    if held[0] is not None and held[1] is not None:
-        return _between_arrays(held[0], held[1], at)
+        return "" if a == b else f"{at or 'it'} is {_short_repr(a)} and {_short_repr(b)}"
+    array_form = _array_of(a), _array_of(b)
+    if array_form[0] is not None and array_form[1] is not None:
+        return _array_difference(array_form[0], array_form[1], at)
     if not objects:
         return ""
     if isinstance(a, BaseException):
         return difference(str(a), str(b), f"{at}{kind.__name__}", deep + 1)
-    fields = _fields(a), _fields(b)
+    fields = _field_values(a), _field_values(b)
     if fields[0] is not None and fields[1] is not None:
         return difference(fields[0], fields[1], f"{at}{kind.__name__}", deep + 1)
     plain: Any = object.__eq__
     if kind.__eq__ is plain:
-        return "" if _short(a) == _short(b) or _no_repr(kind) else f"{at or 'it'} is {_short(a)} and {_short(b)}"
+        return (
+            "" if _short_repr(a) == _short_repr(b) or _has_default_repr(kind) else f"{at or 'it'} is {_short_repr(a)} and {_short_repr(b)}"
+        )
     try:
-        return "" if bool(a == b) else f"{at or 'it'} is {_short(a)} and {_short(b)}"
+        return "" if bool(a == b) else f"{at or 'it'} is {_short_repr(a)} and {_short_repr(b)}"
     except Exception:
         return ""
 
 
-def _between_arrays(a: Any, b: Any, at: str) -> str:
+def _array_difference(a: Any, b: Any, at: str) -> str:
+    """Return where and how two arrays differ, bit for bit; an empty text if they are equal."""
     at = at or ("" if a.ndim else "it")
     if a.dtype != b.dtype:
         return f"{at or 'it'} has dtype {a.dtype} and {b.dtype}"
@@ -101,10 +110,11 @@ def _between_arrays(a: Any, b: Any, at: str) -> str:
     left, right = (np.ascontiguousarray(v).reshape(-1).view(np.uint8).reshape(-1, size) for v in (a, b))
     place = int(np.flatnonzero((left != right).any(axis=1))[0])
     index = list(map(int, np.unravel_index(place, a.shape))) if a.ndim else ""
-    return f"{at}{index} is {_short(a.reshape(-1)[place].item())} and {_short(b.reshape(-1)[place].item())}"
+    return f"{at}{index} is {_short_repr(a.reshape(-1)[place].item())} and {_short_repr(b.reshape(-1)[place].item())}"
 
 
-def _short(value: Any) -> str:
+def _short_repr(value: Any) -> str:
+    """Return the representation of a value, at most 80 characters."""
     try:
         text = repr(value)
     except Exception:
@@ -112,8 +122,8 @@ def _short(value: Any) -> str:
     return text if len(text) <= 80 else text[:77] + "..."
 
 
-def _held(value: Any) -> Any:
-    """The array in a tensor, a series, a frame or a sparse matrix; None in anything else."""
+def _array_of(value: Any) -> Any:
+    """Return the array of a tensor, a series, a frame or a sparse matrix; None for anything else."""
     if isinstance(value, type) or not (hasattr(value, "toarray") or hasattr(value, "__array__") or hasattr(value, "detach")):
         return None
     try:
@@ -124,56 +134,58 @@ def _held(value: Any) -> Any:
         return None
 
 
-def _fields(value: Any) -> Any:
+def _field_values(value: Any) -> Any:
+    """Return the fields of a dataclass or of a plain object as a dict; None for anything else."""
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         return {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
-    if _no_repr(type(value)) and getattr(value, "__dict__", None):
+    if _has_default_repr(type(value)) and getattr(value, "__dict__", None):
         return dict(sorted(vars(value).items()))
     return None
 
 
-def _no_repr(kind: Any) -> bool:
-    """Whether the text of such an object is its address."""
+def _has_default_repr(kind: Any) -> bool:
+    """Return whether a class has no representation but its address."""
     return bool(kind.__repr__ is object.__repr__)
 
 
-def _walk(value: Any, deep: int = 0) -> Iterator[Any]:
-    """Arrays of numbers and everything else that a value consists of, in a fixed order."""
+def _iterate_leaves(value: Any, deep: int = 0) -> Iterator[Any]:
+    """Yield the arrays of numbers and all other parts of a value, in a fixed order."""
     if isinstance(value, (np.ndarray, np.generic)) and np.asarray(value).dtype.kind in "fiub":
         yield np.asarray(value).reshape(-1)
     elif isinstance(value, np.ndarray) and value.dtype.hasobject:
-        yield from _walk(value.reshape(-1).tolist(), deep + 1)
+        yield from _iterate_leaves(value.reshape(-1).tolist(), deep + 1)
     elif isinstance(value, (bool, int, float)):
         yield value
-    elif deep > _DEEP:
+    elif deep > _MAX_DEPTH:
         yield None
     elif isinstance(value, (list, tuple)):
         if value and all(type(v) in (float, int) for v in value):
-            yield _row(value)
+            yield _as_floats(value)
         else:
             for v in value:
-                yield from _walk(v, deep + 1)
+                yield from _iterate_leaves(v, deep + 1)
     elif isinstance(value, dict):
         for v in value.values():
-            yield from _walk(v, deep + 1)
+            yield from _iterate_leaves(v, deep + 1)
     else:
-        held = _held(value)
-        if held is not None and held.dtype.kind in "fiub":
-            yield held.reshape(-1)
+        array_form = _array_of(value)
+        if array_form is not None and array_form.dtype.kind in "fiub":
+            yield array_form.reshape(-1)
         else:
-            fields = _fields(value)
-            yield from _walk(fields, deep + 1) if fields is not None else iter([_short(value)])
+            fields = _field_values(value)
+            yield from _iterate_leaves(fields, deep + 1) if fields is not None else iter([_short_repr(value)])
 
 
-def _row(value: Any) -> Any:
+def _as_floats(value: Any) -> Any:
+    """Return a sequence of numbers as float64; integers beyond the range of floats become infinite."""
     try:
         return np.asarray(value, dtype=float)
-    except OverflowError:  # an integer beyond the floats
+    except OverflowError:  # an integer beyond the range of floats
         return np.array([float("inf") if v > 0 else float("-inf") if abs(v) > 2**1023 else float(v) for v in value])
 
 
 def leaves(value: Any) -> tuple[Any, list[str]]:
-    """The numbers in a value as one float64 array (n,), and the texts of all else in it.
+    """Return the numbers in a value as one float64 array (n,), and all other parts as texts.
 
     Examples
     --------
@@ -182,18 +194,20 @@ def leaves(value: Any) -> tuple[Any, list[str]]:
     """
     numbers: list[Any] = []
     others: list[str] = []
-    for leaf in _walk(value):
+    for leaf in _iterate_leaves(value):
         if isinstance(leaf, np.ndarray):
             numbers.append(leaf.astype(float))
         elif isinstance(leaf, (bool, int, float)):
-            numbers.append(_row([leaf]))
+            numbers.append(_as_floats([leaf]))
         else:
             others.append(leaf if isinstance(leaf, str) else repr(leaf))
     return (np.concatenate(numbers) if numbers else np.zeros(0)), [text.strip("'") for text in others]
 
 
 def shift(a: Any, b: Any) -> Any:
-    """|a - b|, number by number, as float64 (n,): infinite where one side alone is not a number; None if there are no numbers to compare.
+    """Return |a - b| for each number, as float64 (n,); None if there are no numbers to compare.
+
+    A difference is infinite where only one side is a number.
 
     Examples
     --------
@@ -203,13 +217,13 @@ def shift(a: Any, b: Any) -> Any:
     array([1.])
     """
     if isinstance(a, (int, np.integer)) and isinstance(b, (int, np.integer)):
-        return np.array([float(abs(int(a) - int(b)))])  # exact beyond 2^53 too
+        return np.array([float(abs(int(a) - int(b)))])  # exact beyond 2^53
     (left, texts), (right, others) = leaves(a), leaves(b)
     if texts != others or left.shape != right.shape or left.size == 0:
         return None
-    whole = [v.astype(object) for v in (a, b) if isinstance(v, np.ndarray) and v.dtype.kind in "iu"]
+    integer_arrays = [v.astype(object) for v in (a, b) if isinstance(v, np.ndarray) and v.dtype.kind in "iu"]
     with np.errstate(invalid="ignore"):
-        found = np.abs(left - right) if len(whole) < 2 else np.abs(whole[0] - whole[1]).reshape(-1).astype(float)
+        found = np.abs(left - right) if len(integer_arrays) < 2 else np.abs(integer_arrays[0] - integer_arrays[1]).reshape(-1).astype(float)
     found[(left == right) | (np.isnan(left) & np.isnan(right))] = 0.0
     found[np.isnan(found)] = math.inf
     return found

@@ -1,1 +1,1 @@
-"""Mechanisms of the textbook, right and wrong, and the zoo of them. May import terms, domains, numerics and balls."""
+"""Textbook mechanisms, correct and broken, and the zoo that collects them. May import terms, domains, numerics and balls."""

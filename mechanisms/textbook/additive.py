@@ -1,7 +1,8 @@
 """Additive noise on one number: Laplace, geometric and Gaussian, in floating point and on a grid.
 
-Dwork, McSherry, Nissim and Smith (2006), Laplace; Ghosh, Roughgarden and Sundararajan (2009), the geometric mechanism and its
-truncation; Balle and Wang (2018), the calibration of Gaussian noise; Mironov (2012), why floating point is told apart.
+Dwork, McSherry, Nissim and Smith (2006), Laplace; Ghosh, Roughgarden and Sundararajan (2009), the
+geometric mechanism and its truncation; Balle and Wang (2018), the calibration of Gaussian noise;
+Mironov (2012), why floating-point noise is treated separately.
 """
 
 from __future__ import annotations
@@ -42,17 +43,19 @@ GRID = 2.0**-10  # a power of two: rounding to it, and adding multiples of it, i
 
 
 def _grid_steps(records: FloatArray) -> float:
-    """The sum of the records in steps of the grid, each rounded to it first, so that the sum is one of whole numbers, and exact.
+    """Return the sum of the records in grid steps, each record rounded to the grid first.
 
-    Halves go upwards: that commutes with whole shifts, as half-to-even does not, and so adds no sensitivity. A sum of floats would
+    The sum is exact, since it adds whole numbers. Halves round upward: this commutes with whole
+    shifts, as half-to-even does not, and so adds no sensitivity. A sum of floats would
     (Casacuberta, Shoemate, Vadhan and Wagaman 2022).
     """
     steps = records / GRID
-    whole = np.floor(steps)
-    return float((whole + (steps - whole >= 0.5)).sum())
+    floors = np.floor(steps)
+    return float((floors + (steps - floors >= 0.5)).sum())
 
 
 def _require_grid_multiple(owner: str, sensitivity: float) -> None:
+    """Raise InvalidArgument unless `sensitivity` is a multiple of the grid step."""
     if not (sensitivity / GRID).is_integer():
         raise InvalidArgument(f"{owner}: sensitivity must be a multiple of 2^-10 in grid arithmetic, got {sensitivity!r}")
 
@@ -65,14 +68,16 @@ class Laplace(BallsOnLine):
     Parameters
     ----------
     epsilon : float
-        The promise. Positive, finite.
+        Claimed privacy parameter. Positive, finite.
     sensitivity : float
-        Most that one record moves the sum: records lie in [0, sensitivity].
+        Largest change of the sum by one record: records lie in [0, sensitivity].
     arithmetic : {"float", "grid", "discrete"}
-        float64 noise, whose low bits leak; or records and noise both on the grid of step 2^-10 (`sensitivity` a multiple of it); or
-        whole-number records and noise (`sensitivity` a whole number). The last two are discrete Laplace laws, exactly private.
+        "float": float64 noise, whose low bits leak. "grid": records and noise on the grid of step
+        2^-10, of which `sensitivity` is a multiple. "discrete": whole-number records, noise and
+        `sensitivity`. The last two are discrete Laplace laws, exactly private.
     noise_multiplier : float
-        Scale of the noise over the right one. Below 1 the promise is broken: the true epsilon is epsilon / noise_multiplier.
+        Ratio of the noise scale to the correct one. Below 1 the claim is broken: the true epsilon
+        is epsilon / noise_multiplier.
     """
 
     epsilon: float
@@ -93,7 +98,11 @@ class Laplace(BallsOnLine):
 
     @property
     def truth(self) -> Truth:
-        """The loss is |y - x| - |y - x'| over the scale: it reaches sensitivity / scale at every y beyond both centers."""
+        """Return the true epsilon.
+
+        The loss is |y - x| - |y - x'| over the scale: it equals sensitivity / scale at every y
+        beyond both centers.
+        """
         return Truth(self.epsilon / self.noise_multiplier, "Dwork et al. 2006, Proposition 1, with equality", self.arithmetic != "float")
 
     @property
@@ -101,6 +110,7 @@ class Laplace(BallsOnLine):
         return Records(1, 0.0, self.sensitivity, integer=self.arithmetic == "discrete")
 
     def worst_pair(self) -> Pair:
+        """Return the pair whose record changes from one end of its range to the other."""
         return Pair(np.array([0.0]), np.array([self.sensitivity]), "replace-one", "the ends of the range")
 
     @property
@@ -112,46 +122,49 @@ class Laplace(BallsOnLine):
         return GRID if self.arithmetic == "grid" else 1.0
 
     def _center(self, dataset: Any) -> float:
-        """The sum of the records; in grid and discrete arithmetic as a number of steps."""
+        """Return the sum of the records; in grid and discrete arithmetic as a number of steps."""
         if self.arithmetic == "discrete":
             return float(as_whole(dataset, "Laplace").sum())
         records = as_vector(dataset, "Laplace")
         return float(records.sum()) if self.arithmetic == "float" else _grid_steps(records)
 
     def draws(self, dataset: Any) -> Draws:
-        """How outputs are drawn."""
+        """Return the sampler of the outputs on `dataset`."""
         center = self._center(dataset)
         if self.arithmetic == "float":
             return laplace_draws(np.array([center]), self.scale)
         return geometric_draws(center, self._step / self.scale, step=self._step)
 
     def sample(self, dataset: Any, size: int, rng: Generator) -> FloatArray:
-        """Run `size` times: (size, 1)."""
+        """Return the outputs of `size` runs, of shape (size, 1)."""
         return self.draws(dataset).sample(size, rng)
 
     def log_density(self, outputs: FloatArray, dataset: Any) -> FloatArray:
-        """Log-density, or in grid and discrete arithmetic log-mass, at each output: (size,)."""
+        """Return the log-density at each output, or in grid and discrete arithmetic the log-probability, of shape (size,)."""
         center = self._center(dataset)
         if self.arithmetic == "float":
             return laplace_log_density(column(outputs) - center, self.scale)
         return geometric_log_mass(column(outputs) / self._step - center, self._step / self.scale)
 
     def _line_law(self, dataset: Any) -> LineLaw:
+        """Return the output distribution on the real line, in ball arithmetic."""
         center, scale = self._center(dataset), arb(self.scale)
         return LaplaceLaw(arb(center), scale) if self.arithmetic == "float" else GeometricLaw(center, self._step / scale, self._step)
 
     def shift_ball(self, d1: Any, d0: Any) -> Shift | None:
-        """The pair as a shift of continuous noise."""
+        """Return the pair as a shift of continuous noise; None in discrete arithmetic."""
         shift = abs(arb(self._center(d1)) - self._center(d0)) / self.scale
         return Shift("Laplace", shift) if self.arithmetic == "float" else None
 
     @offered_when(lambda self: self.arithmetic != "float")
     def support(self, dataset: Any) -> FloatArray:
+        """Return the outputs whose probability is not negligible, of shape (n, 1)."""
         reach = geometric_reach(self._step / self.scale)
         return ((self._center(dataset) + np.arange(-reach, reach + 1.0)) * self._step)[:, None]
 
     @offered_when(lambda self: self.arithmetic == "float")
     def breakpoints(self, dataset: Any) -> FloatArray:
+        """Return the point at which the density is not smooth."""
         return np.array([self._center(dataset)])
 
 
@@ -160,12 +173,13 @@ class Laplace(BallsOnLine):
 class Geometric(BallsOnLine):
     """The two-sided geometric mechanism on the number of ones among the records.
 
-    Ghosh, Roughgarden and Sundararajan (2009), with alpha = e^-epsilon: P(noise = k) = (1 - alpha) / (1 + alpha) alpha^|k|.
+    Ghosh, Roughgarden and Sundararajan (2009), with alpha = e^-epsilon: P(noise = k) = (1 - alpha)
+    / (1 + alpha) alpha^|k|.
 
     Parameters
     ----------
     epsilon : float
-        The promise. Positive, finite.
+        Claimed privacy parameter. Positive, finite.
     records : int
         Number of records, each 0 or 1.
     """
@@ -189,28 +203,31 @@ class Geometric(BallsOnLine):
         return Records(self.records, 0.0, 1.0, integer=True)
 
     def worst_pair(self) -> Pair:
-        return _one_more_one(self.records, 0)
+        """Return a pair of datasets with 0 ones and 1 one."""
+        return _adjacent_counts_pair(self.records, 0)
 
     def _count(self, dataset: Any) -> float:
-        """The number of ones."""
+        """Return the number of ones."""
         return float(as_whole(dataset, type(self).__name__).sum())
 
     def draws(self, dataset: Any) -> Draws:
-        """How outputs are drawn."""
+        """Return the sampler of the outputs on `dataset`."""
         return geometric_draws(self._count(dataset), self.epsilon)
 
     def sample(self, dataset: Any, size: int, rng: Generator) -> FloatArray:
-        """Run `size` times: (size, 1)."""
+        """Return the outputs of `size` runs, of shape (size, 1)."""
         return self.draws(dataset).sample(size, rng)
 
     def log_density(self, outputs: FloatArray, dataset: Any) -> FloatArray:
-        """Log-mass at each output: (size,)."""
+        """Return the log-probability of each output, of shape (size,)."""
         return geometric_log_mass(column(outputs) - self._count(dataset), self.epsilon)
 
     def _line_law(self, dataset: Any) -> LineLaw:
+        """Return the output distribution on the real line, in ball arithmetic."""
         return GeometricLaw(self._count(dataset), arb(self.epsilon))
 
     def support(self, dataset: Any) -> FloatArray:
+        """Return the outputs whose probability is not negligible, of shape (n, 1)."""
         reach = geometric_reach(self.epsilon)
         return np.asarray((self._count(dataset) + np.arange(-reach, reach + 1.0))[:, None])
 
@@ -218,16 +235,17 @@ class Geometric(BallsOnLine):
 @one_law
 @dataclass(frozen=True, slots=True)
 class TruncatedGeometric(Geometric):
-    """The truncated geometric mechanism: `Geometric`, its output clamped to [low, high].
+    """The truncated geometric mechanism: `Geometric` with its output clamped to [low, high].
 
-    Ghosh, Roughgarden and Sundararajan (2009), with a range that may be narrower than that of the count.
+    Ghosh, Roughgarden and Sundararajan (2009), with a range that may be narrower than that of the
+    count.
 
     Parameters
     ----------
     epsilon, records
         As for `Geometric`.
     low, high : int
-        Ends of the output, 0 <= low < high <= records.
+        Smallest and largest output, 0 <= low < high <= records.
     """
 
     low: int = 0
@@ -239,18 +257,23 @@ class TruncatedGeometric(Geometric):
 
     @property
     def truth(self) -> Truth:
-        """Clamping is post-processing; P(output = low) falls by e^-epsilon exactly as the count goes from low to low + 1."""
+        """Return the true epsilon.
+
+        Clamping is post-processing. P(output = low) falls by the factor e^-epsilon exactly as the
+        count goes from low to low + 1.
+        """
         return Truth(self.epsilon, "Ghosh et al. 2009: the lower end's mass is alpha^(count - low) / (1 + alpha)")
 
     def worst_pair(self) -> Pair:
-        return _one_more_one(self.records, self.low)
+        """Return a pair of datasets with `low` ones and one more."""
+        return _adjacent_counts_pair(self.records, self.low)
 
     def draws(self, dataset: Any) -> Draws:
-        """How outputs are drawn."""
+        """Return the sampler of the outputs on `dataset`."""
         return geometric_draws(self._count(dataset), self.epsilon, self.low, self.high)
 
     def log_density(self, outputs: FloatArray, dataset: Any) -> FloatArray:
-        """Log-mass at each output: (size,)."""
+        """Return the log-probability of each output, of shape (size,)."""
         y, count = column(outputs), self._count(dataset)
         inside = np.where((y > self.low) & (y < self.high), geometric_log_mass(y - count, self.epsilon), -np.inf)
         at_low = geometric_log_cdf(self.low - count, self.epsilon)
@@ -258,13 +281,16 @@ class TruncatedGeometric(Geometric):
         return np.where(y == self.low, at_low, np.where(y == self.high, at_high, inside))
 
     def _line_law(self, dataset: Any) -> LineLaw:
+        """Return the output distribution on the real line, in ball arithmetic."""
         return GeometricLaw(self._count(dataset), arb(self.epsilon), 1.0, self.low, self.high)
 
     def support(self, dataset: Any) -> FloatArray:
+        """Return all outputs, of shape (high - low + 1, 1)."""
         return np.arange(self.low, self.high + 1.0)[:, None]
 
 
-def _one_more_one(records: int, ones: int) -> Pair:
+def _adjacent_counts_pair(records: int, ones: int) -> Pair:
+    """Return the pair of datasets with `ones` ones and with `ones` + 1 ones."""
     d0 = (np.arange(records) < ones).astype(float)
     d1 = (np.arange(records) < ones + 1).astype(float)
     return Pair(d0, d1, "replace-one", f"{ones} ones against {ones + 1}")
@@ -272,7 +298,11 @@ def _one_more_one(records: int, ones: int) -> Pair:
 
 @jit
 def fill_gaussian(center: float, sigma: float, step: float, out: FloatArray, rng: Generator) -> None:
-    """Rows center + N(0, sigma^2); for a positive `step` the noise is rounded to it, and the center counts steps."""
+    """Fill `out` with center + N(0, sigma^2) in each row.
+
+    For a positive `step` the noise is rounded to a multiple of `step`, and `center` is a number of
+    steps.
+    """
     for i in range(len(out)):
         noise = sigma * rng.standard_normal()
         out[i, 0] = (center + np.floor(noise / step + 0.5)) * step if step > 0 else center + noise
@@ -280,7 +310,10 @@ def fill_gaussian(center: float, sigma: float, step: float, out: FloatArray, rng
 
 @lru_cache(maxsize=256)
 def _shift_over_sigma(epsilon: float, delta: float) -> float:
-    """mu = sensitivity / sigma at which Gaussian noise is exactly (epsilon, delta)-DP. Balle and Wang 2018, Theorem 8, Algorithm 1."""
+    """Return mu = sensitivity / sigma at which Gaussian noise is exactly (epsilon, delta)-DP.
+
+    Balle and Wang 2018, Theorem 8, Algorithm 1.
+    """
     from scipy.optimize import brentq
 
     def excess(log_mu: float) -> float:
@@ -297,10 +330,11 @@ def _shift_over_sigma(epsilon: float, delta: float) -> float:
 
 @lru_cache(maxsize=256)
 def _epsilon_of_shift(mu: float, delta: float, steps: int) -> float:
-    """Smallest epsilon at `delta` of N(0, 1) shifted by `mu`, rounded to mu / steps of it (steps = 0: not rounded).
+    """Return the smallest epsilon at `delta` of N(0, 1) shifted by `mu`, rounded to multiples of mu / steps (steps = 0: not rounded).
 
-    Rounded normals are a monotone likelihood-ratio family, so the best events are the upper tails {k >= t}. The ratio at k lies
-    between the unrounded ratios at k - 1/2 and k + 1/2, so the best t lies within 2 steps of the unrounded threshold.
+    Rounded normals are a monotone likelihood-ratio family, so the best events are the upper tails
+    {k >= t}. The ratio at k lies between the unrounded ratios at k - 1/2 and k + 1/2, so the best t
+    lies within 2 steps of the unrounded threshold.
     """
     from scipy.optimize import brentq
     from scipy.special import log_ndtr, ndtr
@@ -323,21 +357,22 @@ def _epsilon_of_shift(mu: float, delta: float, steps: int) -> float:
 @one_law
 @dataclass(frozen=True, slots=True)
 class Gaussian(BallsOnLine):
-    """The Gaussian mechanism on the sum of the records, with the smallest sigma that keeps the promise.
+    """The Gaussian mechanism on the sum of the records, with the smallest sigma that satisfies the claim.
 
-    Balle and Wang (2018), Theorem 8: (epsilon, delta)-DP iff
-    Phi(s / 2 sigma - epsilon sigma / s) - e^epsilon Phi(-s / 2 sigma - epsilon sigma / s) <= delta, s the sensitivity.
+    Balle and Wang (2018), Theorem 8: (epsilon, delta)-DP iff Phi(s / 2 sigma - epsilon sigma / s) -
+    e^epsilon Phi(-s / 2 sigma - epsilon sigma / s) <= delta, s the sensitivity.
 
     Parameters
     ----------
     epsilon, delta : float
-        The promise.
+        Claimed privacy parameters.
     sensitivity : float
-        Most that one record moves the sum: records lie in [0, sensitivity].
+        Largest change of the sum by one record: records lie in [0, sensitivity].
     noise_multiplier : float
-        Standard deviation of the noise over the right one. Below 1 the promise is broken.
+        Ratio of the noise's standard deviation to the correct one. Below 1 the claim is broken.
     arithmetic : {"float", "grid"}
-        float64 noise, whose low bits leak; or records and noise both rounded to the grid of step 2^-10 (`sensitivity` a multiple of it).
+        "float": float64 noise, whose low bits leak. "grid": records and noise rounded to the grid
+        of step 2^-10, of which `sensitivity` is a multiple.
     """
 
     epsilon: float
@@ -357,7 +392,11 @@ class Gaussian(BallsOnLine):
 
     @property
     def truth(self) -> Truth:
-        """Epsilon at the promised delta. On the grid a little below the float one: rounding a shifted normal is post-processing."""
+        """Return the true epsilon at the claimed delta.
+
+        On the grid it is slightly below the value for floats, since rounding a shifted normal is
+        post-processing.
+        """
         steps = round(self.sensitivity / GRID) if self.arithmetic == "grid" else 0
         epsilon = _epsilon_of_shift(self.sensitivity / self.sigma, self.delta, steps)
         return Truth(epsilon, "Balle and Wang 2018, Theorem 8, solved for epsilon; over all tails on the grid", self.arithmetic != "float")
@@ -367,6 +406,7 @@ class Gaussian(BallsOnLine):
         return Records(1, 0.0, self.sensitivity)
 
     def worst_pair(self) -> Pair:
+        """Return the pair whose record changes from one end of its range to the other."""
         return Pair(np.array([0.0]), np.array([self.sensitivity]), "replace-one", "the ends of the range")
 
     @property
@@ -374,19 +414,20 @@ class Gaussian(BallsOnLine):
         return self.noise_multiplier * self.sensitivity / _shift_over_sigma(self.epsilon, self.delta)
 
     def _center(self, dataset: Any) -> float:
+        """Return the sum of the records; in grid arithmetic as a number of steps."""
         records = as_vector(dataset, "Gaussian")
         return float(records.sum()) if self.arithmetic == "float" else _grid_steps(records)
 
     def draws(self, dataset: Any) -> Draws:
-        """How outputs are drawn."""
+        """Return the sampler of the outputs on `dataset`."""
         return Draws(fill_gaussian, (self._center(dataset), self.sigma, GRID if self.arithmetic == "grid" else 0.0), 1)
 
     def sample(self, dataset: Any, size: int, rng: Generator) -> FloatArray:
-        """Run `size` times: (size, 1)."""
+        """Return the outputs of `size` runs, of shape (size, 1)."""
         return self.draws(dataset).sample(size, rng)
 
     def log_density(self, outputs: FloatArray, dataset: Any) -> FloatArray:
-        """Log-density, or on the grid log-mass, at each output: (size,)."""
+        """Return the log-density at each output, or on the grid the log-probability, of shape (size,)."""
         from scipy.special import log_ndtr
 
         y, center = column(outputs), self._center(dataset)
@@ -397,19 +438,22 @@ class Gaussian(BallsOnLine):
         return np.where(k == np.rint(k), upper + np.log(-np.expm1(lower - upper)), -np.inf)
 
     def _line_law(self, dataset: Any) -> LineLaw:
+        """Return the output distribution on the real line, in ball arithmetic."""
         center, sigma = self._center(dataset), arb(self.sigma)
         return NormalLaw(arb(center), sigma) if self.arithmetic == "float" else RoundedNormalLaw(center, sigma, GRID)
 
     def shift_ball(self, d1: Any, d0: Any) -> Shift | None:
-        """The pair as a shift of continuous noise."""
+        """Return the pair as a shift of continuous noise; None in discrete arithmetic."""
         shift = abs(arb(self._center(d1)) - self._center(d0)) / self.sigma
         return Shift("normal", shift) if self.arithmetic == "float" else None
 
     @offered_when(lambda self: self.arithmetic == "grid")
     def support(self, dataset: Any) -> FloatArray:
+        """Return the outputs whose probability is not negligible, of shape (n, 1)."""
         reach = math.ceil(8.5 * self.sigma / GRID)  # 2 Phi(-8.5) = 2e-17
         return ((self._center(dataset) + np.arange(-reach, reach + 1.0)) * GRID)[:, None]
 
     @offered_when(lambda self: self.arithmetic == "float")
     def breakpoints(self, dataset: Any) -> FloatArray:
+        """Return the center of the distribution."""
         return np.array([self._center(dataset)])

@@ -1,6 +1,7 @@
-"""Draws from finite distributions: inverse cumulative sums, alias tables, counts; and the draw itself as a mechanism.
+"""Draws from finite distributions by inverse cumulative sums, alias tables and counts, and `SoftmaxDraw`, one draw as a mechanism.
 
-Walker (1977) and Vose (1991) for alias tables. A draw uses one 53-bit uniform: masses below 2^-53 are never drawn.
+Walker (1977) and Vose (1991) for alias tables. A draw uses one 53-bit uniform: categories of
+probability below 2^-53 are never drawn.
 """
 
 from __future__ import annotations
@@ -24,13 +25,13 @@ IntArray = NDArray[np.int64]
 
 
 def log_softmax(logits: FloatArray) -> FloatArray:
-    """Log-probabilities proportional to exp(logits) along the last axis, exact also where exp would overflow."""
+    """Return log-probabilities proportional to exp(logits) along the last axis, exact also where exp would overflow."""
     shifted = logits - logits.max(axis=-1, keepdims=True)
     return np.asarray(shifted - np.log(np.exp(shifted).sum(axis=-1, keepdims=True)))
 
 
 def cumulative(log_probabilities: FloatArray) -> FloatArray:
-    """Cumulative sums along the last axis, ending in exactly 1."""
+    """Return cumulative sums of the probabilities along the last axis, ending in exactly 1."""
     sums = np.cumsum(np.exp(log_probabilities), axis=-1)
     sums /= sums[..., -1:]
     return np.ascontiguousarray(sums)
@@ -38,7 +39,7 @@ def cumulative(log_probabilities: FloatArray) -> FloatArray:
 
 @jit
 def draw_index(sums: FloatArray, uniform: float) -> int:
-    """The first index whose cumulative sum exceeds `uniform`."""
+    """Return the first index whose cumulative sum exceeds `uniform`."""
     if sums.size <= 16:  # counting without branches beats bisection on short rows
         index = 0
         for j in range(sums.size - 1):
@@ -56,20 +57,23 @@ def draw_index(sums: FloatArray, uniform: float) -> int:
 
 @jit
 def fill_indices(sums: FloatArray, out: FloatArray, rng: np.random.Generator) -> None:
-    """Rows of indices, column t drawn from row t of the (T, p) cumulative sums."""
+    """Fill rows of `out` with indices; column t is drawn from row t of the (T, p) cumulative sums."""
     for i in range(len(out)):
         for t in range(len(sums)):
             out[i, t] = draw_index(sums[t], rng.random())
 
 
 def index_draws(log_probabilities: FloatArray) -> Draws:
-    """T indices, the one at t drawn from row t of the (T, p) log-probabilities."""
+    """Return the sampler of T indices, the t-th drawn from row t of the (T, p) log-probabilities."""
     return Draws(fill_indices, (cumulative(log_probabilities),), len(log_probabilities))
 
 
 @jit
 def alias_table(probabilities: FloatArray) -> tuple[FloatArray, IntArray]:
-    """Acceptance thresholds and aliases (Vose): column j is kept with probability `keep[j]`, else replaced by `other[j]`."""
+    """Return the acceptance thresholds and aliases of Vose's method.
+
+    A draw of column j keeps j with probability `keep[j]` and is replaced by `other[j]` otherwise.
+    """
     p = probabilities.size
     keep = probabilities * p / probabilities.sum()
     other = np.arange(p)
@@ -91,7 +95,7 @@ def alias_table(probabilities: FloatArray) -> tuple[FloatArray, IntArray]:
             larges -= 1
             small[smalls] = rich
             smalls += 1
-    for j in range(larges):  # what is left over differs from 1 by rounding only
+    for j in range(larges):  # the remaining thresholds differ from 1 by rounding only
         keep[large[j]] = 1.0
     for j in range(smalls):
         keep[small[j]] = 1.0
@@ -102,7 +106,11 @@ def alias_table(probabilities: FloatArray) -> tuple[FloatArray, IntArray]:
 def fill_frequencies(
     probabilities: FloatArray, tails: FloatArray, keep: FloatArray, other: IntArray, draws: int, out: FloatArray, rng: np.random.Generator
 ) -> None:
-    """Rows of frequencies of `draws` independent draws each; `tails` sums the probabilities from each on, the alias table is theirs."""
+    """Fill rows of `out` with the frequencies of `draws` independent draws each.
+
+    `tails[j]` is the sum of the probabilities from j on. `keep` and `other` are the alias table of
+    the probabilities.
+    """
     p = probabilities.size
     counts = np.empty(p, dtype=np.int64)
     by_alias = draws <= 8 * p  # a draw by alias costs about an eighth of a binomial
@@ -112,30 +120,30 @@ def fill_frequencies(
             for _ in range(draws):
                 place = rng.random() * p
                 j = int(place)
-                kept = int(place - j < keep[j])
-                counts[other[j] + kept * (j - other[j])] += 1
+                accepted = int(place - j < keep[j])
+                counts[other[j] + accepted * (j - other[j])] += 1
         else:
-            left = draws
+            remaining = draws
             for j in range(p - 1):
-                if left == 0:
+                if remaining == 0:
                     break
                 share = min(1.0, probabilities[j] / tails[j]) if tails[j] > 0.0 else 0.0
-                counts[j] = rng.binomial(left, share)
-                left -= counts[j]
-            counts[p - 1] += left
+                counts[j] = rng.binomial(remaining, share)
+                remaining -= counts[j]
+            counts[p - 1] += remaining
         for j in range(p):
             out[i, j] = counts[j] / draws
 
 
 def frequency_draws(probabilities: FloatArray, draws: int) -> Draws:
-    """Frequencies of `draws` independent draws from p probabilities."""
+    """Return the sampler of frequencies among `draws` independent draws from p probabilities."""
     tails = np.ascontiguousarray(np.cumsum(probabilities[::-1])[::-1])
     return Draws(fill_frequencies, (probabilities, tails, *alias_table(probabilities), int(draws)), len(probabilities))
 
 
 @jit
 def sum_of_entries(table: FloatArray, outputs: FloatArray) -> FloatArray:
-    """Sum over t of table[t, outputs[i, t]]; minus infinity where an entry is no column of the table."""
+    """Return the sum over t of table[t, outputs[i, t]] for each row i; minus infinity where an entry is not a column of the table."""
     size, rounds = outputs.shape
     total = np.zeros(size)
     for i in range(size):
@@ -150,7 +158,7 @@ def sum_of_entries(table: FloatArray, outputs: FloatArray) -> FloatArray:
 
 
 def output_rows(outputs: Any, width: int, owner: str) -> FloatArray:
-    """`outputs` as a C-contiguous (size, width) float64 array, or an InvalidArgument."""
+    """Return `outputs` as a C-contiguous (size, width) float64 array; raise InvalidArgument for another shape."""
     rows = np.ascontiguousarray(outputs, dtype=np.float64)
     if rows.ndim != 2 or rows.shape[1] != width:
         raise InvalidArgument(f"{owner}: outputs must have shape (size, {width}), got {rows.shape}")
@@ -160,12 +168,12 @@ def output_rows(outputs: Any, width: int, owner: str) -> FloatArray:
 @one_law
 @dataclass(frozen=True, slots=True)
 class SoftmaxDraw(Listed):
-    """One index drawn with probability proportional to exp(dataset[j]): a factor of the mechanisms that release several such draws.
+    """One index drawn with probability proportional to exp(dataset[j]), a factor of the mechanisms that release several such draws.
 
     Parameters
     ----------
     actions : int
-        Number of indices. The dataset is a vector of so many log-weights.
+        Number of indices. The dataset is a vector of `actions` log-weights.
 
     Examples
     --------
@@ -179,26 +187,27 @@ class SoftmaxDraw(Listed):
         require(self).integer("actions")
 
     def draws(self, dataset: FloatArray) -> Draws:
-        """How an index is drawn."""
+        """Return the sampler of an index."""
         return index_draws(self._table(dataset))
 
     def sample(self, dataset: FloatArray, size: int, rng: np.random.Generator) -> FloatArray:
-        """(size, 1) indices."""
+        """Return `size` drawn indices, of shape (size, 1)."""
         return self.draws(dataset).sample(size, rng)
 
     def log_density(self, outputs: FloatArray, dataset: FloatArray) -> FloatArray:
-        """Exact log-mass of each row."""
+        """Return the exact log-probability of each row."""
         return sum_of_entries(self._table(dataset), output_rows(outputs, 1, "SoftmaxDraw"))
 
     def log_density_ball(self, boxes: Sequence[Box], dataset: FloatArray) -> list[Ball]:
-        """Log-mass of the index in each box."""
+        """Enclose the log-probability of the index in each box."""
         return pick(softmax([arb(x) for x in np.asarray(dataset, dtype=np.float64).tolist()]), boxes)
 
     def support(self, dataset: FloatArray) -> FloatArray:
-        """(p, 1): every index."""
+        """Return every index, of shape (p, 1)."""
         return np.arange(self._table(dataset).shape[1], dtype=np.float64)[:, None]
 
     def _table(self, dataset: FloatArray) -> FloatArray:
+        """Return the normalized log-probabilities, of shape (1, actions); raise InvalidArgument for invalid log-weights."""
         weights = np.asarray(dataset, dtype=np.float64)
         if weights.shape != (self.actions,) or not np.all(np.isfinite(weights)):
             raise InvalidArgument(f"SoftmaxDraw: dataset must be {self.actions} finite log-weights, got {shown(dataset)}")

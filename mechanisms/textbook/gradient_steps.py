@@ -1,6 +1,7 @@
-"""Steps of DP-SGD: each draws records by coins of their own, clips every record's gradient, adds Gaussian noise to the sum.
+"""Steps of DP-SGD: Poisson-sample the records, clip each sampled gradient, add Gaussian noise to the sum.
 
-Abadi et al. (2016), Algorithm 1; the law of one step with Poisson sampling is that of Mironov, Talwar and Zhang (2019), add or remove.
+Abadi et al. (2016), Algorithm 1. The output distribution of one step with Poisson sampling, under
+add-remove, is that of Mironov, Talwar and Zhang (2019).
 """
 
 from __future__ import annotations
@@ -24,26 +25,26 @@ from dpwitness.mechanisms.terms.validation import InvalidArgument, require, requ
 
 Update = Callable[[FloatArray, Generator], Any]
 
-_STEP = 1e-3  # of the privacy loss that dp-accounting convolves
-_MOST = 4096  # batches that the density tells apart
-_OUTSIDE = 4.0  # clipping norms that gradients of the domain reach to
+_LOSS_INTERVAL = 1e-3  # discretization interval of the privacy loss in dp-accounting
+_MAX_BATCHES = 4096  # distinct batches in the mixture density
+_GRADIENT_RANGE = 4.0  # half-width of the gradient domain, in clipping norms
 
 
 @lru_cache(maxsize=64)
 def subsampled_gaussian_loss(noise_multiplier: float, sampling_probability: float, steps: float) -> Any:
-    """The privacy-loss distribution of so many steps by dp-accounting, from above."""
+    """Return the privacy-loss distribution of `steps` subsampled Gaussian steps by dp-accounting, a pessimistic estimate."""
     from dp_accounting.pld.privacy_loss_distribution import from_gaussian_mechanism
 
-    options = {"sampling_prob": sampling_probability, "value_discretization_interval": _STEP, "use_connect_dots": True}
-    one = from_gaussian_mechanism(noise_multiplier, **options)
-    return one.self_compose(int(steps)) if steps > 1 else one
+    options = {"sampling_prob": sampling_probability, "value_discretization_interval": _LOSS_INTERVAL, "use_connect_dots": True}
+    single = from_gaussian_mechanism(noise_multiplier, **options)
+    return single.self_compose(int(steps)) if steps > 1 else single
 
 
 def step_delta(noise_multiplier: float, sampling_probability: float, epsilon: float) -> float:
-    """Exact delta of one step at epsilon >= 0, the larger of adding and removing.
+    """Return the exact delta of one step at epsilon >= 0, the larger of the values for adding and for removing a record.
 
-    (1 - q) N(0, s^2) + q N(1, s^2) against N(0, s^2): the loss log(1 - q + q e^((2y - 1) / 2s^2)) rises with y, so that the best events
-    are tails on either side.
+    For (1 - q) N(0, s^2) + q N(1, s^2) against N(0, s^2) the loss log(1 - q + q e^((2y - 1) /
+    2s^2)) increases with y. The best events are therefore tails, upper or lower.
 
     Examples
     --------
@@ -67,7 +68,7 @@ def step_delta(noise_multiplier: float, sampling_probability: float, epsilon: fl
 
 
 def step_epsilon(noise_multiplier: float, sampling_probability: float, delta: float) -> float:
-    """Smallest epsilon of one step at delta."""
+    """Return the smallest epsilon of one step at `delta`."""
     from scipy.optimize import brentq
 
     def excess(epsilon: float) -> float:
@@ -83,28 +84,33 @@ def step_epsilon(noise_multiplier: float, sampling_probability: float, delta: fl
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GradientSteps:
-    """The noisy sums of `steps` steps of DP-SGD over gradients that do not change: the claim of a library's update function.
+    """The noisy gradient sums of `steps` DP-SGD steps over constant gradients, or a library's update function with this claim.
 
-    With `update` outputs are those of that function, and claim and density those that it should have: `audit` sees what breaks the promise,
-    `certify` what differs from the law, such as too much clipping, which breaks nothing.
+    With `update`, the outputs come from that function; the claim and the density are those of a
+    correct implementation. `audit` then finds violations of the claim. `certify` finds every
+    difference from the correct distribution, such as excessive clipping, which does not break the
+    claim.
 
     Parameters
     ----------
     noise_multiplier : float
-        Standard deviation of the noise over the clipping norm. Positive.
+        Ratio of the noise's standard deviation to the clipping norm. Positive.
     sampling_probability : float
-        Of a record in each step, in (0, 1].
+        Probability that a record is sampled in a step, in (0, 1].
     steps : int
-        All of them are released, as to one who watches the training.
+        Number of steps. All of their sums are released, as to an observer of the training.
     delta : float
-        Of the claim.
+        delta of the claim.
     clipping_norm : float
-        Largest length of a gradient that enters the sum. Positive.
-    dimension, records : int
-        Of gradients; and the most records of a dataset.
+        Largest norm of a gradient in the sum. Positive.
+    dimension : int
+        Dimension of the gradients.
+    records : int
+        Largest number of records in a dataset.
     update : callable, optional
-        ``update(gradients, rng)`` for gradients (n, dimension), not clipped yet: what `steps` steps release, in units of gradients, that is
-        before sums are divided by the size of a batch or multiplied by a learning rate; `steps` times `dimension` numbers.
+        ``update(gradients, rng)`` receives gradients of shape (n, dimension), before clipping. It
+        returns the output of `steps` steps: `steps` times `dimension` numbers, in units of
+        gradients, before division by the batch size and before the learning rate.
 
     Examples
     --------
@@ -134,7 +140,7 @@ class GradientSteps:
 
     @property
     def claim(self) -> ApproxDP:
-        """What an accountant says: exact for one step, by privacy-loss distributions for several."""
+        """Return the claim by privacy accounting: exact for one step, by privacy-loss distributions for several."""
         if self.steps == 1:
             return ApproxDP(step_epsilon(self.noise_multiplier, self.sampling_probability, self.delta), self.delta)
         loss = subsampled_gaussian_loss(self.noise_multiplier, self.sampling_probability, self.steps)
@@ -142,83 +148,94 @@ class GradientSteps:
 
     @property
     def truth(self) -> Truth | None:
-        """Of the algorithm itself; nothing is known of `update`."""
+        """Return the true privacy of the algorithm itself; None with `update`, whose privacy is unknown."""
         if self.update is not None:
             return None
         return Truth(self.claim.parameter, "Mironov et al. 2019: a record of full length among others of gradient 0", bits_safe=False)
 
     @property
     def domain(self) -> Rows:
-        """Gradients that are longer than what is clipped to, so that clipping is seen."""
-        reach = _OUTSIDE * self.clipping_norm
+        """Return the domain of gradients; they may be longer than the clipping norm, so that missing clipping is detected."""
+        reach = _GRADIENT_RANGE * self.clipping_norm
         return Rows(self.records, ((-reach, reach),) * self.dimension, relation="add-remove")
 
     def worst_pair(self) -> Pair:
-        """A long record among others of gradient 0, on which the true parameter is reached."""
-        return self._added(np.zeros((self.records - 1, self.dimension)), "a long gradient among others of 0")
+        """Return the pair that adds a long gradient to gradients of 0, on which the true parameter is attained."""
+        return self._pair_adding_gradient(np.zeros((self.records - 1, self.dimension)), "a long gradient among others of 0")
 
     def crowded_pair(self) -> Pair:
-        """A long record against others half as long, all the other way: what is clipped or drawn together, as one batch, shows here."""
-        others = np.tile(-_OUTSIDE / 2 * self.clipping_norm * np.eye(1, self.dimension), (self.records - 1, 1))
-        return self._added(others, "a long gradient against all others")
+        """Return the pair that adds a long gradient to others half as long in the opposite direction.
 
-    def _added(self, others: FloatArray, why: str) -> Pair:
-        one = _OUTSIDE * self.clipping_norm * np.eye(1, self.dimension)
-        return Pair(others, np.concatenate([others, one]), "add-remove", why)
+        On this pair an audit detects clipping or sampling that treats the batch as one record.
+        """
+        others = np.tile(-_GRADIENT_RANGE / 2 * self.clipping_norm * np.eye(1, self.dimension), (self.records - 1, 1))
+        return self._pair_adding_gradient(others, "a long gradient against all others")
+
+    def _pair_adding_gradient(self, others: FloatArray, why: str) -> Pair:
+        """Return the add-remove pair that adds one long gradient to `others`."""
+        single = _GRADIENT_RANGE * self.clipping_norm * np.eye(1, self.dimension)
+        return Pair(others, np.concatenate([others, single]), "add-remove", why)
 
     def sample(self, dataset: Any, size: int, rng: Generator) -> FloatArray:
-        """Run `size` times: (size, steps * dimension). Raises MechanismFailed where `update` returns something else."""
+        """Return the outputs of `size` runs, of shape (size, steps * dimension).
+
+        Raises MechanismFailed where `update` returns another number of values.
+        """
         width = self.steps * self.dimension
         if self.update is not None:
-            given = np.asarray(dataset, dtype=float).reshape(-1, self.dimension)
-            return np.stack([self._checked(self.update(given.copy(), rng), width) for _ in range(size)])
-        rows, times = self._clipped(dataset)
+            gradients = np.asarray(dataset, dtype=float).reshape(-1, self.dimension)
+            return np.stack([self._checked_output(self.update(gradients.copy(), rng), width) for _ in range(size)])
+        rows, times = self._clipped_gradients(dataset)
         drawn = rng.binomial(times, self.sampling_probability, (size * self.steps, len(times)))
         sums = drawn @ rows + self._sigma * rng.standard_normal((size * self.steps, self.dimension))
         return np.asarray(sums.reshape(size, width))
 
     def log_density(self, outputs: FloatArray, dataset: Any) -> FloatArray:
-        """Exact log-density at each row: (size,). A mixture over the batches that may be drawn, a step at a time."""
+        """Return the exact log-density at each row of `outputs`, of shape (size,).
+
+        The density of each step is a mixture over the batches that may be sampled.
+        """
         centers, log_weights = self._batches(dataset)
-        at = np.asarray(outputs, dtype=float).reshape(-1, self.dimension)
-        found = np.full(len(at), -np.inf)
+        points = np.asarray(outputs, dtype=float).reshape(-1, self.dimension)
+        result = np.full(len(points), -np.inf)
         for center, log_weight in zip(centers, log_weights, strict=True):
-            found = np.logaddexp(found, log_weight - ((at - center) ** 2).sum(axis=1) / (2 * self._sigma**2))
-        found -= self.dimension * math.log(self._sigma * math.sqrt(2 * math.pi))
-        return np.asarray(found.reshape(-1, self.steps).sum(axis=1))
+            result = np.logaddexp(result, log_weight - ((points - center) ** 2).sum(axis=1) / (2 * self._sigma**2))
+        result -= self.dimension * math.log(self._sigma * math.sqrt(2 * math.pi))
+        return np.asarray(result.reshape(-1, self.steps).sum(axis=1))
 
     @offered_when(lambda self: self.steps > 1)
     def factors(self, d0: Any, d1: Any) -> list[tuple[GradientSteps, Any, Any]]:
-        """The steps, which are independent as gradients do not change."""
+        """Return the steps as independent mechanisms; they are independent since the gradients are constant."""
         return [(replace(self, steps=1, update=None), d0, d1)] * self.steps
 
     @property
     def _sigma(self) -> float:
         return self.noise_multiplier * self.clipping_norm
 
-    def _clipped(self, dataset: Any) -> tuple[FloatArray, np.ndarray]:
-        """Distinct gradients other than 0, clipped, and how often each occurs."""
+    def _clipped_gradients(self, dataset: Any) -> tuple[FloatArray, np.ndarray]:
+        """Return the distinct nonzero gradients, clipped, and the number of times each occurs."""
         rows = np.asarray(require_numbers("dataset", dataset, "GradientSteps"), dtype=float).reshape(-1, self.dimension)
         lengths = np.linalg.norm(rows, axis=1, keepdims=True)
         rows = rows * np.minimum(1.0, self.clipping_norm / np.maximum(lengths, 1e-300))
-        found, times = np.unique(rows[lengths[:, 0] > 0], axis=0, return_counts=True)
-        return found, times
+        result, times = np.unique(rows[lengths[:, 0] > 0], axis=0, return_counts=True)
+        return result, times
 
     def _batches(self, dataset: Any) -> tuple[FloatArray, FloatArray]:
-        """The sum of each batch that may be drawn, and the logarithm of its probability."""
+        """Return the sum of each batch that may be sampled, and the logarithm of its probability."""
         from scipy.stats import binom
 
-        rows, times = self._clipped(dataset)
+        rows, times = self._clipped_gradients(dataset)
         count = math.prod(int(t) + 1 for t in times)
-        if count > _MOST:
-            raise InvalidArgument(f"GradientSteps: dataset must have at most {_MOST} different batches for its density, got {count}")
+        if count > _MAX_BATCHES:
+            raise InvalidArgument(f"GradientSteps: dataset must have at most {_MAX_BATCHES} different batches for its density, got {count}")
         drawn = np.array(list(itertools.product(*(range(t + 1) for t in times)))).reshape(count, len(times))
         log_weights = binom.logpmf(drawn, times, self.sampling_probability).sum(axis=1)
-        some = log_weights > -np.inf
-        return drawn[some] @ rows, log_weights[some]
+        possible = log_weights > -np.inf
+        return drawn[possible] @ rows, log_weights[possible]
 
-    def _checked(self, output: Any, width: int) -> FloatArray:
-        found = np.asarray(output, dtype=float).ravel()
-        if found.size != width:
-            raise MechanismFailed(f"update must return {width} numbers, steps times dimension, got {found.size}")
-        return found
+    def _checked_output(self, output: Any, width: int) -> FloatArray:
+        """Return the output of `update` as a flat array; raise MechanismFailed unless it has `width` numbers."""
+        result = np.asarray(output, dtype=float).ravel()
+        if result.size != width:
+            raise MechanismFailed(f"update must return {width} numbers, steps times dimension, got {result.size}")
+        return result

@@ -1,4 +1,4 @@
-"""Noisy histograms, right and wrong: the noise must fit the relation, and its scale is one over epsilon, not epsilon."""
+"""Noisy histograms, correct and broken: the noise must fit the neighboring relation, and its scale is proportional to 1 / epsilon."""
 
 from __future__ import annotations
 
@@ -24,20 +24,21 @@ from dpwitness.mechanisms.textbook.vectors import LaplaceFactor, laplace_factors
 class NoisyHistogram:
     """Counts of the records per category, each with Laplace noise.
 
-    Dwork, McSherry, Nissim and Smith (2006), whose example it is. One record replaced moves two counts by 1, one added or removed
-    moves one: L1 sensitivity 2 and 1.
+    An example of Dwork, McSherry, Nissim and Smith (2006). Replacing one record moves two counts by
+    1, L1 sensitivity 2. Adding or removing one record moves one count by 1, L1 sensitivity 1.
 
     Parameters
     ----------
     epsilon : float
-        The promise. Positive, finite.
+        Claimed privacy parameter. Positive, finite.
     bins : int
         Number of categories; records are 0 .. bins - 1.
     relation : {"replace-one", "add-remove"}
-        For whom the promise is made.
+        Neighboring relation of the claim.
     noise : {"calibrated", "one count", "inverted"}
-        Scale of the noise: sensitivity / epsilon; 1 / epsilon, which forgets the second count under replace-one; or epsilon in place
-        of 1 / epsilon (the wrong histogram of Ding et al. 2018), which breaks the promise if epsilon^2 < sensitivity.
+        Scale of the noise. "calibrated": sensitivity / epsilon. "one count": 1 / epsilon, which
+        ignores the second count under replace-one. "inverted": epsilon in place of 1 / epsilon (the
+        wrong histogram of Ding et al. 2018), which breaks the claim if epsilon^2 < sensitivity.
     """
 
     epsilon: float
@@ -55,7 +56,7 @@ class NoisyHistogram:
 
     @property
     def truth(self) -> Truth:
-        """The losses of the moved counts add up, and all reach 1 / scale together."""
+        """Return the true epsilon: the losses of the moved counts add up, and all attain 1 / scale together."""
         return Truth(self._sensitivity / self.scale, "L1 sensitivity over the scale of the noise, reached", bits_safe=False)
 
     @property
@@ -71,6 +72,7 @@ class NoisyHistogram:
         return {"calibrated": self._sensitivity / self.epsilon, "one count": 1.0 / self.epsilon, "inverted": self.epsilon}[self.noise]
 
     def worst_pair(self) -> Pair:
+        """Return the pair in which one record leaves category 0."""
         records = np.arange(self.bins, dtype=float)
         if self.relation == "add-remove":
             return Pair(records, records[1:], self.relation, "one record of category 0 removed")
@@ -78,22 +80,24 @@ class NoisyHistogram:
         return Pair(records, moved, self.relation, "one record moves from category 0 to category 1")
 
     def _counts(self, dataset: Any) -> FloatArray:
+        """Return the exact count of each category; raise InvalidArgument for a record outside of 0 .. bins - 1."""
         records = as_whole(dataset, "NoisyHistogram")
         if records.size and not (records.min() >= 0 and records.max() < self.bins):
             raise InvalidArgument(f"NoisyHistogram: records must lie between 0 and {self.bins - 1}, got {records.tolist()!r}")
         return np.bincount(records.astype(np.int64), minlength=self.bins).astype(np.float64)
 
     def draws(self, dataset: Any) -> Draws:
-        """How outputs are drawn."""
+        """Return the sampler of the outputs on `dataset`."""
         return laplace_draws(self._counts(dataset), self.scale)
 
     def sample(self, dataset: Any, size: int, rng: Generator) -> FloatArray:
-        """Run `size` times: (size, bins)."""
+        """Return the outputs of `size` runs, of shape (size, bins)."""
         return self.draws(dataset).sample(size, rng)
 
     def log_density(self, outputs: FloatArray, dataset: Any) -> FloatArray:
-        """Log-density at each row: (size,)."""
+        """Return the log-density at each row of `outputs`, of shape (size,)."""
         return np.asarray(laplace_log_density(outputs - self._counts(dataset), self.scale).sum(axis=1))
 
     def factors(self, d0: Any, d1: Any) -> list[LaplaceFactor]:
+        """Return the counts as independent mechanisms, each with its two centers."""
         return laplace_factors(self._counts(d0), self._counts(d1), self.scale)

@@ -1,6 +1,7 @@
-"""Local mechanisms: one record, randomised before it leaves its owner.
+"""Local mechanisms: each record is randomized before it leaves its owner.
 
-Warner (1965) and Kairouz, Oh and Viswanath (2016) for randomised response; Erlingsson, Pihur and Korolova (2014) for RAPPOR.
+Warner (1965) and Kairouz, Oh and Viswanath (2016) for randomized response; Erlingsson, Pihur and
+Korolova (2014) for RAPPOR.
 """
 
 from __future__ import annotations
@@ -28,7 +29,8 @@ from dpwitness.mechanisms.terms.protocol import FloatArray, Truth
 from dpwitness.mechanisms.terms.validation import InvalidArgument, require, shown
 
 
-def _value(dataset: Any, values: int, owner: str) -> int:
+def _record_value(dataset: Any, values: int, owner: str) -> int:
+    """Return the single record of the dataset as an int; raise InvalidArgument unless it lies in 0 .. values - 1."""
     value = as_whole(dataset, owner, 1)[0]
     if not 0 <= value < values:
         raise InvalidArgument(f"{owner}: the record must lie between 0 and {values - 1}, got {shown(value)}")
@@ -37,7 +39,7 @@ def _value(dataset: Any, values: int, owner: str) -> int:
 
 @jit
 def fill_response(value: int, categories: int, lie: float, out: FloatArray, rng: Generator) -> None:
-    """`value` with probability 1 - lie, otherwise one of the others, evenly."""
+    """Fill `out` with `value` with probability 1 - lie, otherwise with another category drawn uniformly."""
     for i in range(len(out)):
         u = rng.random()
         other = min(np.floor(u / lie * (categories - 1)), categories - 2.0) if u < lie else -1.0  # the product may round up
@@ -47,12 +49,12 @@ def fill_response(value: int, categories: int, lie: float, out: FloatArray, rng:
 @one_law
 @dataclass(frozen=True, slots=True)
 class RandomizedResponse(Listed):
-    """Tell the truth with probability e^epsilon / (e^epsilon + categories - 1), otherwise name another category, evenly.
+    """Randomized response: the true category with probability e^epsilon / (e^epsilon + categories - 1), otherwise another one, uniformly.
 
     Parameters
     ----------
     epsilon : float
-        The promise. Positive, finite.
+        Claimed privacy parameter. Positive, finite.
     categories : int
         Number of possible records 0 .. categories - 1; 2 is Warner's coin.
     """
@@ -76,45 +78,51 @@ class RandomizedResponse(Listed):
         return Records(1, 0.0, self.categories - 1.0, integer=True)
 
     def worst_pair(self) -> Pair:
+        """Return a pair of different categories; all such pairs have the same loss."""
         return Pair(np.array([0.0]), np.array([1.0]), "replace-one", "two categories")
 
     @property
-    def _lie(self) -> float:
+    def _lie_rate(self) -> float:
         return (self.categories - 1) / (math.exp(self.epsilon) + self.categories - 1)
 
     def draws(self, dataset: Any) -> Draws:
-        """How outputs are drawn."""
-        return Draws(fill_response, (_value(dataset, self.categories, "RandomizedResponse"), int(self.categories), self._lie), 1)
+        """Return the sampler of the outputs on `dataset`."""
+        return Draws(
+            fill_response, (_record_value(dataset, self.categories, "RandomizedResponse"), int(self.categories), self._lie_rate), 1
+        )
 
     def sample(self, dataset: Any, size: int, rng: Generator) -> FloatArray:
-        """Run `size` times: (size, 1)."""
+        """Return the outputs of `size` runs, of shape (size, 1)."""
         return self.draws(dataset).sample(size, rng)
 
     def log_density(self, outputs: FloatArray, dataset: Any) -> FloatArray:
-        """Log-mass at each output: (size,)."""
-        y, value = column(outputs), _value(dataset, self.categories, "RandomizedResponse")
+        """Return the log-probability of each output, of shape (size,)."""
+        y, value = column(outputs), _record_value(dataset, self.categories, "RandomizedResponse")
         possible = (y == np.rint(y)) & (y >= 0) & (y < self.categories)
-        log_lie = math.log(self._lie / (self.categories - 1))
+        log_lie = math.log(self._lie_rate / (self.categories - 1))
         return np.where(possible, np.where(y == value, self.epsilon + log_lie, log_lie), -np.inf)
 
     def _log_masses(self, dataset: Any) -> list[Ball]:
-        value, others = _value(dataset, self.categories, "RandomizedResponse"), self.categories - 1
+        """Enclose the log-probability of each category."""
+        value, others = _record_value(dataset, self.categories, "RandomizedResponse"), self.categories - 1
         log_lie = -(arb(self.epsilon).exp() + others).log()
         return [self.epsilon + log_lie if i == value else log_lie for i in range(self.categories)]
 
     def log_density_ball(self, boxes: Sequence[Box], dataset: Any) -> list[Ball]:
-        """Log-mass of the category in each box."""
+        """Enclose the log-probability of the category in each box."""
         return pick(self._log_masses(dataset), boxes)
 
     def support(self, dataset: Any) -> FloatArray:
+        """Return all categories, of shape (categories, 1)."""
         return np.arange(float(self.categories))[:, None]
 
 
 @lru_cache(maxsize=64)
 def _bloom_filters(values: int, hashes: int, bits: int) -> FloatArray:
-    """(values, bits) Bloom filters of 0 .. values - 1: each sets `hashes` positions, which may coincide.
+    """Return the (values, bits) Bloom filters of 0 .. values - 1; each sets `hashes` positions, which may coincide.
 
-    Positions by the splitmix64 finaliser (Steele, Lea and Flood 2014) of value and hash number: fixed on every machine.
+    Positions come from the splitmix64 finalizer (Steele, Lea and Flood 2014) of value and hash
+    number, the same on every machine.
     """
     filters = np.zeros((values, bits))
     for value in range(values):
@@ -128,8 +136,8 @@ def _bloom_filters(values: int, hashes: int, bits: int) -> FloatArray:
 
 
 @lru_cache(maxsize=64)
-def _farthest(values: int, hashes: int, bits: int) -> tuple[int, int, int]:
-    """Two values whose Bloom filters differ in the most bits, and that number."""
+def _most_distant_values(values: int, hashes: int, bits: int) -> tuple[int, int, int]:
+    """Return two values whose Bloom filters differ in the most bits, and the number of differing bits."""
     filters = _bloom_filters(values, hashes, bits)
     distances = np.abs(filters[:, None, :] - filters[None, :, :]).sum(axis=2)
     first, second = np.unravel_index(int(np.argmax(distances)), distances.shape)
@@ -138,7 +146,7 @@ def _farthest(values: int, hashes: int, bits: int) -> tuple[int, int, int]:
 
 @jit
 def fill_permanent(bloom: FloatArray, f: float, out: FloatArray, rng: Generator) -> None:
-    """Each bit becomes 1 with probability f/2, 0 with probability f/2, and stays otherwise."""
+    """Fill `out` with the permanent response: each bit becomes 1 with probability f/2, 0 with probability f/2, and stays otherwise."""
     for i in range(len(out)):
         for j in range(bloom.size):
             u = rng.random()
@@ -147,7 +155,11 @@ def fill_permanent(bloom: FloatArray, f: float, out: FloatArray, rng: Generator)
 
 @jit
 def fill_instantaneous(bloom: FloatArray, f: float, p: float, q: float, out: FloatArray, rng: Generator) -> None:
-    """The same, and then each bit reads 1 with probability q if it is 1, p if it is 0."""
+    """Fill `out` with the permanent response, followed by the instantaneous response.
+
+    The instantaneous response reports each bit as 1 with probability q if the bit is 1, and with
+    probability p if it is 0.
+    """
     for i in range(len(out)):
         fill_permanent(bloom, f, out[i : i + 1], rng)
         for j in range(bloom.size):
@@ -159,7 +171,7 @@ RapporFactor = tuple[RandomizedResponse, FloatArray, FloatArray]
 
 @dataclass(frozen=True, slots=True)
 class _BloomReport(ABC):
-    """A Bloom filter whose bits are flipped independently, each with odds e^(epsilon / 2h): what both forms of RAPPOR release."""
+    """Base of both forms of RAPPOR: a Bloom filter whose bits are flipped independently, each with odds e^(epsilon / 2h)."""
 
     epsilon: float
     hashes: int = 4
@@ -175,8 +187,8 @@ class _BloomReport(ABC):
 
     @property
     def truth(self) -> Truth:
-        """Each bit in which two filters differ is worth epsilon / 2h, and the worst output shows all of them."""
-        differing = _farthest(self.values, self.hashes, self.bits)[2]
+        """Return the true epsilon: each bit in which two filters differ adds epsilon / 2h, and the worst output reveals all of them."""
+        differing = _most_distant_values(self.values, self.hashes, self.bits)[2]
         return Truth(self.epsilon * differing / (2 * self.hashes), f"epsilon / 2h for each of the {differing} bits that differ at most")
 
     @property
@@ -184,22 +196,24 @@ class _BloomReport(ABC):
         return Records(1, 0.0, self.values - 1.0, integer=True)
 
     def worst_pair(self) -> Pair:
-        first, second, differing = _farthest(self.values, self.hashes, self.bits)
+        """Return two values whose Bloom filters differ in the most bits."""
+        first, second, differing = _most_distant_values(self.values, self.hashes, self.bits)
         return Pair(np.array([float(first)]), np.array([float(second)]), "replace-one", f"Bloom filters {differing} bits apart")
 
     @abstractmethod
     def draws(self, dataset: Any) -> Draws:
-        """How reports are drawn."""
+        """Return the sampler of the reports on `dataset`."""
 
     def sample(self, dataset: Any, size: int, rng: Generator) -> FloatArray:
-        """Run `size` times: (size, bits)."""
+        """Return the outputs of `size` runs, of shape (size, bits)."""
         return self.draws(dataset).sample(size, rng)
 
     def _bloom(self, dataset: Any) -> FloatArray:
-        return np.asarray(_bloom_filters(self.values, self.hashes, self.bits)[_value(dataset, self.values, type(self).__name__)])
+        """Return the Bloom filter of the record."""
+        return np.asarray(_bloom_filters(self.values, self.hashes, self.bits)[_record_value(dataset, self.values, type(self).__name__)])
 
     def log_density(self, outputs: FloatArray, dataset: Any) -> FloatArray:
-        """Log-mass at each row: (size,)."""
+        """Return the log-probability of each row of `outputs`, of shape (size,)."""
         rows = np.asarray(outputs, dtype=np.float64)
         flips = (rows != self._bloom(dataset)).sum(axis=1)
         rate = self.epsilon / (2 * self.hashes)
@@ -207,13 +221,13 @@ class _BloomReport(ABC):
         return np.where(np.all((rows == 0) | (rows == 1), axis=1), mass, -np.inf)
 
     def log_density_ball(self, boxes: Sequence[Box], dataset: Any) -> list[Ball]:
-        """Log-mass of the bits in each box."""
+        """Enclose the log-probability of the bit vector in each box."""
         bit = RandomizedResponse(self.epsilon / (2 * self.hashes))
         logs = [bit._log_masses(np.array([b])) for b in self._bloom(dataset)]
         return [sum((pick(log, [[s]])[0] for log, s in zip(logs, box, strict=True)), arb(0)) for box in boxes]
 
     def factors(self, d0: Any, d1: Any) -> list[RapporFactor]:
-        """One randomised response a bit."""
+        """Return the bits as independent randomized responses, each with its two true bits."""
         bit = RandomizedResponse(self.epsilon / (2 * self.hashes))
         return [(bit, np.array([a]), np.array([b])) for a, b in zip(self._bloom(d0), self._bloom(d1), strict=True)]
 
@@ -223,12 +237,13 @@ class _BloomReport(ABC):
 class OneTimeRappor(_BloomReport):
     """One-time RAPPOR: the permanent randomised response of a Bloom filter, sent once.
 
-    Erlingsson, Pihur and Korolova (2014), section 2 steps 1 and 2; Theorem 1: epsilon = 2h ln((1 - f/2) / (f/2)), solved for f here.
+    Erlingsson, Pihur and Korolova (2014), section 2 steps 1 and 2; Theorem 1: epsilon = 2h ln((1 -
+    f/2) / (f/2)), solved for f here.
 
     Parameters
     ----------
     epsilon : float
-        The promise.
+        Claimed privacy parameter.
     hashes, bits : int
         h hash functions into a filter of k bits.
     values : int
@@ -240,24 +255,26 @@ class OneTimeRappor(_BloomReport):
         return 2.0 / (1.0 + math.exp(self.epsilon / (2 * self.hashes)))
 
     def draws(self, dataset: Any) -> Draws:
-        """How reports are drawn."""
+        """Return the sampler of the reports on `dataset`."""
         return Draws(fill_permanent, (self._bloom(dataset), self.f), self.bits)
 
 
 @one_law
 @dataclass(frozen=True, slots=True)
 class Rappor(_BloomReport):
-    """RAPPOR: a fresh permanent randomised response of a Bloom filter, then the instantaneous one. One report.
+    """RAPPOR: a fresh permanent randomized response of a Bloom filter, followed by the instantaneous response. One report.
 
-    Erlingsson, Pihur and Korolova (2014), section 2 steps 1 to 3. With p = 1 - q a bit is reported as it is with probability
-    q* = f/2 + (1 - f) q, and Theorem 2's epsilon = h ln(q* (1 - p*) / (p* (1 - q*))) is 2h ln(q* / (1 - q*)), solved for q here.
+    Erlingsson, Pihur and Korolova (2014), section 2 steps 1 to 3. With p = 1 - q a bit is reported
+    unchanged with probability q* = f/2 + (1 - f) q. Theorem 2's epsilon = h ln(q* (1 - p*) / (p* (1
+    - q*))) is 2h ln(q* / (1 - q*)), solved for q here.
 
     Parameters
     ----------
     epsilon, hashes, bits, values
         As for `OneTimeRappor`.
     f : float
-        Probability that the permanent response replaces a bit by a coin. Too large an f leaves no q <= 1 that reaches epsilon.
+        Probability that the permanent response replaces a bit by a fair coin. If f is too large, no
+        q <= 1 gives the claimed epsilon.
     """
 
     f: float = 0.5
@@ -273,5 +290,5 @@ class Rappor(_BloomReport):
         return (1.0 / (1.0 + math.exp(-self.epsilon / (2 * self.hashes))) - self.f / 2) / (1 - self.f)
 
     def draws(self, dataset: Any) -> Draws:
-        """How reports are drawn."""
+        """Return the sampler of the reports on `dataset`."""
         return Draws(fill_instantaneous, (self._bloom(dataset), float(self.f), 1 - self.q, self.q), self.bits)

@@ -1,8 +1,9 @@
-"""Choosing the best of several queries: exponential mechanism, permute-and-flip, report noisy max, and the leak of its value.
+"""Selection of the best of several queries: exponential mechanism, permute-and-flip, report noisy max, and the leak of its noisy value.
 
-McSherry and Talwar (2007); McKenna and Sheldon (2020); Dwork and Roth (2014), section 3.3; Ding et al. (2018) for the wrong variants.
-Every query moves by at most 1, in either direction ("linf"). The score differences decide, so the bounds of the answers do matter:
-`truth` is the supremum over answers in [low, high].
+McSherry and Talwar (2007); McKenna and Sheldon (2020); Dwork and Roth (2014), section 3.3; Ding et
+al. (2018) for the wrong variants. Every query moves by at most 1, in either direction ("linf"). The
+output distribution depends on differences of answers, so their bounds matter: `truth` is the
+supremum over answers in [low, high].
 """
 
 from __future__ import annotations
@@ -40,22 +41,22 @@ from dpwitness.mechanisms.terms.protocol import FloatArray, Truth
 from dpwitness.mechanisms.terms.validation import InvalidArgument, require
 
 
-def _pick(log_mass: FloatArray, outputs: FloatArray) -> FloatArray:
-    """Log-masses of indices 0 .. k - 1 looked up at `outputs`; minus infinity elsewhere."""
+def _lookup_log_mass(log_mass: FloatArray, outputs: FloatArray) -> FloatArray:
+    """Return the log-probability of each index in `outputs`; minus infinity for a value outside of 0 .. k - 1."""
     y = column(outputs)
     possible = (y == np.rint(y)) & (y >= 0) & (y < log_mass.size)
     return np.where(possible, log_mass[np.where(possible, y, 0).astype(np.int64)], -np.inf)
 
 
-def _underdog(queries: int, low: float, high: float, why: str) -> Pair:
-    """Query 0 far below the others, then 1 above where it was while each of the others falls by 1."""
+def _lowest_query_pair(queries: int, low: float, high: float, why: str) -> Pair:
+    """Return a pair in which query 0 starts at `low`, the others at `high`, then query 0 rises by 1 and each other falls by 1."""
     d0 = np.where(np.arange(queries) == 0, low, high)
     return Pair(d0, np.where(np.arange(queries) == 0, low + 1, high - 1), "linf", why)
 
 
 @jit
 def fill_by_weight(cumulative: FloatArray, out: FloatArray, rng: Generator) -> None:
-    """Indices, drawn by inverting the cumulative weights."""
+    """Fill `out` with indices drawn by inverting the cumulative weights."""
     for i in range(len(out)):
         u, k = rng.random() * cumulative[-1], 0
         while cumulative[k] <= u and k < cumulative.size - 1:
@@ -65,7 +66,7 @@ def fill_by_weight(cumulative: FloatArray, out: FloatArray, rng: Generator) -> N
 
 @dataclass(frozen=True, slots=True)
 class _Selection(Listed, ABC):
-    """Parameters and domain common to the selection mechanisms, and the law of an index."""
+    """Base of the selection mechanisms: their parameters, their domain, and the distribution of a released index."""
 
     epsilon: float
     queries: int = 5
@@ -86,47 +87,49 @@ class _Selection(Listed, ABC):
         return Answers(self.queries, self.low, self.high, "linf")
 
     def _answers(self, dataset: Any) -> FloatArray:
+        """Return the dataset as a vector of `queries` floats; raise InvalidArgument for anything else."""
         return as_vector(dataset, type(self).__name__, self.queries)
 
     @abstractmethod
     def _log_mass(self, answers: FloatArray) -> FloatArray:
-        """Log-masses of the indices 0 .. queries - 1."""
+        """Return the log-probabilities of the indices 0 .. queries - 1."""
 
     def log_density(self, outputs: FloatArray, dataset: Any) -> FloatArray:
-        """Log-mass at each index: (size,)."""
-        return _pick(self._log_mass(self._answers(dataset)), outputs)
+        """Return the log-probability of each index in `outputs`, of shape (size,)."""
+        return _lookup_log_mass(self._log_mass(self._answers(dataset)), outputs)
 
     @abstractmethod
     def _log_mass_balls(self, answers: list[Ball]) -> list[Ball]:
-        """The same in balls."""
+        """Enclose the log-probabilities of the indices 0 .. queries - 1, given the answers as balls."""
 
     def log_density_ball(self, boxes: Sequence[Box], dataset: Any) -> list[Ball]:
-        """Log-mass of the index in each box."""
+        """Enclose the log-probability of the index in each box."""
         return pick(self._log_mass_balls([arb(q) for q in self._answers(dataset).tolist()]), boxes)
 
     def support(self, dataset: Any) -> FloatArray:
+        """Return all indices, of shape (queries, 1)."""
         return np.arange(float(self.queries))[:, None]
 
     @abstractmethod
     def draws(self, dataset: Any) -> Draws:
-        """How outputs are drawn."""
+        """Return the sampler of the outputs on `dataset`."""
 
     def sample(self, dataset: Any, size: int, rng: Generator) -> FloatArray:
-        """Run `size` times: (size, 1), or (size, 2) where an index and a value are released."""
+        """Return the outputs of `size` runs: (size, 1), or (size, 2) where an index and a value are released."""
         return self.draws(dataset).sample(size, rng)
 
 
 @one_law
 @dataclass(frozen=True, slots=True)
 class ExponentialMechanism(_Selection):
-    """Release index i with probability proportional to e^(epsilon q_i / 2).
+    """The exponential mechanism: release index i with probability proportional to e^(epsilon q_i / 2).
 
     McSherry and Talwar (2007), Theorem 6.
 
     Parameters
     ----------
     epsilon : float
-        The promise. Positive, finite.
+        Claimed privacy parameter. Positive, finite.
     queries : int
         Number of queries.
     low, high : float
@@ -135,10 +138,12 @@ class ExponentialMechanism(_Selection):
 
     @property
     def truth(self) -> Truth:
-        """Index i gains epsilon/2 itself and ln(S / S') through the normaliser S = e^(epsilon q_i / 2) + R.
+        """Return the true epsilon.
 
-        As q_i rises by 1 and the rest fall by 1, S / S' = (r + 1) / (r e^(epsilon/2) + e^(-epsilon/2)), r = e^(epsilon q_i / 2) / R:
-        decreasing in r, so the supremum has q_i = low and the others high. It tends to epsilon as high - low grows.
+        Index i gains epsilon/2 itself and ln(S / S') through the normalizer S = e^(epsilon q_i / 2)
+        + R. As q_i rises by 1 and the rest fall by 1, S / S' = (r + 1) / (r e^(epsilon/2) +
+        e^(-epsilon/2)), r = e^(epsilon q_i / 2) / R. This decreases in r, so the supremum has q_i =
+        low and the others high. The supremum tends to epsilon as high - low grows.
         """
         half = self.epsilon / 2
         r = math.exp(-half * (self.high - self.low)) / (self.queries - 1)
@@ -146,10 +151,11 @@ class ExponentialMechanism(_Selection):
         return Truth(epsilon, "McSherry and Talwar 2007, Theorem 6, with the exact normalisers at the ends of the range")
 
     def worst_pair(self) -> Pair:
-        return _underdog(self.queries, self.low, self.high, "query 0 at the lower end, the others at the upper end")
+        """Return the pair on which query 0 rises from the lower bound while the others fall from the upper bound."""
+        return _lowest_query_pair(self.queries, self.low, self.high, "query 0 at the lower end, the others at the upper end")
 
     def draws(self, dataset: Any) -> Draws:
-        """How indices are drawn."""
+        """Return the sampler of the indices on `dataset`."""
         return Draws(fill_by_weight, (np.cumsum(np.exp(self._log_mass(self._answers(dataset)))),), 1)
 
     def _log_mass(self, answers: FloatArray) -> FloatArray:
@@ -162,26 +168,26 @@ class ExponentialMechanism(_Selection):
 
 @jit
 def fill_permute_and_flip(heads: FloatArray, out: FloatArray, rng: Generator) -> None:
-    """Indices: in random order, flip a coin with `heads[i]` for each, and stop at the first head."""
+    """Fill `out` with indices: in random order, flip a coin with `heads[i]` for each index, and stop at the first head."""
     order = np.arange(heads.size)
     for i in range(len(out)):
-        left = heads.size
-        for j in range(left):  # anew in each row, so that none depends on where a block begins
+        remaining = heads.size
+        for j in range(remaining):  # reset in each row, so that rows do not depend on where a block begins
             order[j] = j
         while True:  # an index of the largest answer has heads = 1, so this ends before `left` reaches 0
-            j = int(rng.random() * left)
+            j = int(rng.random() * remaining)
             k = order[j]
             if rng.random() < heads[k]:
                 out[i, 0] = k
                 break
-            left -= 1
-            order[j], order[left] = order[left], k
+            remaining -= 1
+            order[j], order[remaining] = order[remaining], k
 
 
 @one_law
 @dataclass(frozen=True, slots=True)
 class PermuteAndFlip(_Selection):
-    """In random order, accept index i with probability e^(epsilon (q_i - max q) / 2); release the first accepted.
+    """Permute-and-flip: in random order, accept index i with probability e^(epsilon (q_i - max q) / 2) and release the first accepted.
 
     McKenna and Sheldon (2020).
 
@@ -193,23 +199,31 @@ class PermuteAndFlip(_Selection):
 
     @property
     def truth(self) -> Truth:
-        """With q_0 two below the others, which are equal, P(0) = e^-epsilon / k; one up against one down it is 1 / k."""
+        """Return the true epsilon.
+
+        With q_0 two below the others, which are equal, P(0) = e^-epsilon / k. After q_0 rises by 1
+        and the others fall by 1, P(0) = 1 / k.
+        """
         return Truth(self.epsilon, "McKenna and Sheldon 2020, with equality at a gap of 2 that closes")
 
     def worst_pair(self) -> Pair:
-        return _underdog(self.queries, self.low, self.low + 2, "query 0 two below the others, then level with them")
+        """Return the pair on which query 0 goes from two below the others to their level."""
+        return _lowest_query_pair(self.queries, self.low, self.low + 2, "query 0 two below the others, then level with them")
 
     def draws(self, dataset: Any) -> Draws:
-        """How indices are drawn."""
+        """Return the sampler of the indices on `dataset`."""
         return Draws(fill_permute_and_flip, (self._heads(self._answers(dataset)),), 1)
 
     def _heads(self, answers: FloatArray) -> FloatArray:
+        """Return the acceptance probability of each index."""
         return np.asarray(np.exp(self.epsilon / 2 * (answers - answers.max())))
 
     def _log_mass(self, answers: FloatArray) -> FloatArray:
-        """P(i) = h_i times the integral over t in (0, 1) of prod_{j != i} (1 - h_j t), t the share of the order that comes before i.
+        """Return the log-probabilities of the indices.
 
-        The integrand is a polynomial of degree k - 1: Gauss-Legendre with k nodes is exact.
+        P(i) = h_i times the integral over t in (0, 1) of prod_{j != i} (1 - h_j t), t the share of
+        the order that comes before i. The integrand is a polynomial of degree k - 1: Gauss-Legendre
+        with k nodes is exact.
         """
         heads = self._heads(answers)
         nodes, weights = np.polynomial.legendre.leggauss(heads.size)
@@ -218,7 +232,7 @@ class PermuteAndFlip(_Selection):
         return np.asarray(np.log(heads) + np.log(others @ (weights / 2)))
 
     def _log_mass_balls(self, answers: list[Ball]) -> list[Ball]:
-        """The integral of the polynomial, term by term."""
+        """Enclose the log-probabilities of the indices; the polynomial is integrated term by term."""
         top = max(answers, key=float)
         heads = [(arb(self.epsilon) / 2 * (q - top)).exp() for q in answers]
         logs = []
@@ -232,7 +246,11 @@ class PermuteAndFlip(_Selection):
 
 @jit
 def fill_noisy_max(answers: FloatArray, scale: float, names: bool, values: bool, out: FloatArray, rng: Generator) -> None:
-    """Rows with the index of the largest answer + Laplace(scale), where `names`, and then that noisy value, where `values`."""
+    """Fill `out` with the winner of answer + Laplace(scale) in each row.
+
+    The first column is the index of the winner if `names` is true; the last column is its noisy
+    value if `values` is true.
+    """
     for i in range(len(out)):
         best, value, coins = 0, -np.inf, 1
         for j in range(answers.size):
@@ -250,7 +268,11 @@ def fill_noisy_max(answers: FloatArray, scale: float, names: bool, values: bool,
 
 @lru_cache(maxsize=256)
 def _noisy_max_log_mass(answers: tuple[float, ...], scale: float) -> FloatArray:
-    """log P(index i wins): integral of the density of the i-th noisy answer times the distribution functions of the others."""
+    """Return log P(index i wins) for each i.
+
+    P is the integral of the density of the i-th noisy answer times the distribution functions of
+    the others.
+    """
     from scipy.special import logsumexp
 
     q = np.array(answers)
@@ -263,31 +285,34 @@ def _noisy_max_log_mass(answers: tuple[float, ...], scale: float) -> FloatArray:
 @one_law
 @dataclass(frozen=True, slots=True)
 class NoisyMax(_Selection):
-    """Report noisy max: add Laplace(2 / epsilon) to every answer and release who is largest, or how large, or both.
+    """Report noisy max: add Laplace(2 / epsilon) to every answer and release the index of the largest, its value, or both.
 
-    Dwork and Roth (2014), section 3.3, for the index, with 2 / epsilon in place of their 1 / epsilon since answers may move in opposite
-    directions. Releasing the noisy value that won is not covered by that argument (a wrong variant in Ding et al. 2018).
+    Dwork and Roth (2014), section 3.3, for the index, with 2 / epsilon in place of their 1 /
+    epsilon since answers may move in opposite directions. Their argument does not cover the release
+    of the winning noisy value (a wrong variant in Ding et al. 2018).
 
     Parameters
     ----------
     epsilon, queries, low, high
         As for `ExponentialMechanism`; k in the notes is the number of queries.
     release : {"index", "value", "both"}
-        What is released; "both" as rows (index, value).
+        Released part of the winner; "both" gives rows (index, value).
 
     Notes
     -----
-    *Index.* It gains most as q_i rises by 1 and the others fall by 1, and most of all from q_i = low, others high: the conditional law
-    of the winning value relative to q_j is stochastically larger after the shift (Laplace densities are log-concave), and -(f/F) is
-    non-decreasing, so d/dq_j of the log-ratio is >= 0; by translation it falls in q_i. At that pair it is computed by quadrature,
-    and tends to epsilon as high - low grows.
+    *Index.* The log-ratio of P(index i) is largest as q_i rises by 1 and the others fall by 1, starting from q_i = low, others high.
+    Reason: the conditional law of the winning value relative to q_j is stochastically larger after the shift (Laplace densities are
+    log-concave), and -(f/F) is non-decreasing. So d/dq_j of the log-ratio is >= 0; by translation the log-ratio falls in q_i. The
+    supremum at that pair is computed by quadrature. The supremum tends to epsilon as high - low grows.
 
-    *Value.* Its density is the sum over i of f(y - q_i) prod_{j != i} F(y - q_j), f and F the Laplace density and distribution function
-    of scale b = 2 / epsilon. ln f and ln F both have slopes in [-1/b, 1/b], so each summand, a product of k such factors, changes by
-    at most e^(k/b) between neighbours: epsilon_true <= k epsilon / 2. For y <= min(q, q') all of them are exponentials: the density is
-    k / (2^k b) e^(sum_j (y - q_j) / b), and all answers moving by +1 together change it by exactly e^(-k/b). So k epsilon / 2 is
-    reached, with probability 2^-k for y <= q = (0, ..., 0): 2.5 for five queries at epsilon = 1. The same two lines hold for
-    each summand by itself, so index and value together also leak exactly k epsilon / 2.
+    *Value.* The density is the sum over i of f(y - q_i) prod_{j != i} F(y - q_j), f and F the
+    Laplace density and distribution function of scale b = 2 / epsilon. ln f and ln F both have
+    slopes in [-1/b, 1/b], so each summand, a product of k such factors, changes by at most e^(k/b)
+    between neighbors: epsilon_true <= k epsilon / 2. For y <= min(q, q') all factors are
+    exponentials: the density is k / (2^k b) e^(sum_j (y - q_j) / b), and all answers moving by +1
+    together change it by exactly e^(-k/b). So k epsilon / 2 is attained, with probability 2^-k for
+    y <= q = (0, ..., 0): 2.5 for five queries at epsilon = 1. The same two arguments hold for each
+    summand alone, so index and value together also leak exactly k epsilon / 2.
     """
 
     release: Literal["index", "value", "both"] = "index"
@@ -302,6 +327,7 @@ class NoisyMax(_Selection):
 
     @property
     def truth(self) -> Truth:
+        """Return the true epsilon: by quadrature for the index, in closed form where the value is released."""
         if self.release != "index":
             return Truth(self.queries / self.scale, "k factors of slope epsilon / 2 in the density: see Notes", bits_safe=False)
         pair = self.worst_pair()
@@ -309,12 +335,13 @@ class NoisyMax(_Selection):
         return Truth(float(after - before), "Dwork and Roth 2014, Claim 3.9, by quadrature at the ends of the range: see Notes")
 
     def worst_pair(self) -> Pair:
+        """Return the pair on which the true epsilon is attained for the chosen `release`."""
         if self.release == "index":
-            return _underdog(self.queries, self.low, self.high, "query 0 at the lower end, the others at the upper end")
+            return _lowest_query_pair(self.queries, self.low, self.high, "query 0 at the lower end, the others at the upper end")
         return Pair(np.full(self.queries, self.low), np.full(self.queries, self.low + 1), "linf", "all answers rise by 1")
 
     def draws(self, dataset: Any) -> Draws:
-        """How what is released is drawn."""
+        """Return the sampler of the released index, value or both."""
         names, values = self.release != "value", self.release != "index"
         return Draws(fill_noisy_max, (self._answers(dataset), self.scale, names, values), names + values)
 
@@ -322,10 +349,10 @@ class NoisyMax(_Selection):
         return _noisy_max_log_mass(tuple(answers.tolist()), self.scale)
 
     def log_density(self, outputs: FloatArray, dataset: Any) -> FloatArray:
-        """Log-mass of the index, log-density of the value, or of the value jointly with the index: (size,)."""
+        """Return the log-probability of the index, or the log-density of the value or of index and value, of shape (size,)."""
         answers = self._answers(dataset)
         if self.release == "index":
-            return _pick(self._log_mass(answers), outputs)
+            return _lookup_log_mass(self._log_mass(answers), outputs)
         rows = np.asarray(outputs, dtype=np.float64).reshape(len(outputs), -1)
         gaps = rows[:, -1:] - answers
         log_cdf = laplace_log_cdf(gaps, self.scale)
@@ -342,27 +369,29 @@ class NoisyMax(_Selection):
 
     @offered_when(lambda self: self.release != "both")
     def log_density_ball(self, boxes: Sequence[Box], dataset: Any) -> list[Ball]:
-        """Log-mass of the index, or enclosures of the log-density of the value."""
+        """Enclose the log-probability of the index, or the log-density of the value, in each box."""
         if self.release == "index":
             return _Selection.log_density_ball(self, boxes, dataset)
         return max_log_density([arb(q) for q in self._answers(dataset).tolist()], arb(self.scale), boxes)
 
     @offered_when(lambda self: self.release == "value")
     def mass_ball(self, boxes: Sequence[Box], dataset: Any) -> list[Ball]:
-        """Mass of each (low, high] of the value: a difference of products of distribution functions."""
+        """Enclose the probability that the value lies in each (low, high]: a difference of products of distribution functions."""
         answers = [arb(q) for q in self._answers(dataset).tolist()]
         return [max_between(answers, arb(self.scale), *box[0]) for box in boxes]
 
     @offered_when(lambda self: self.release == "value")
     def loss_ball(self, boxes: Sequence[Box], d1: Any, d0: Any) -> list[Span]:
-        """Span of the privacy loss over each (low, high] of the value."""
+        """Enclose the privacy loss over each (low, high] of the value."""
         first, second = ([arb(q) for q in self._answers(d).tolist()] for d in (d1, d0))
         return [max_loss(first, second, arb(self.scale), *box[0]) for box in boxes]
 
     @offered_when(lambda self: self.release == "index")
     def support(self, dataset: Any) -> FloatArray:
+        """Return all indices, of shape (queries, 1)."""
         return np.arange(float(self.queries))[:, None]
 
     @offered_when(lambda self: self.release == "value")
     def breakpoints(self, dataset: Any) -> FloatArray:
+        """Return the points at which the density of the value is not smooth."""
         return np.unique(self._answers(dataset))

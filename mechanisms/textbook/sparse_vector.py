@@ -1,10 +1,11 @@
-"""The sparse vector technique: the six variants that Lyu, Su and Li compared, AboveThreshold, and a benchmark without a cut-off.
+"""The sparse vector technique: the six variants compared by Lyu, Su and Li, AboveThreshold, and a benchmark without a cut-off.
 
-Lyu, Su and Li (2017), "Understanding the Sparse Vector Technique for Differential Privacy", Figures 1 and 2. Dwork and Roth (2014),
-Algorithm 1 (AboveThreshold).
+Lyu, Su and Li (2017), "Understanding the Sparse Vector Technique for Differential Privacy", Figures
+1 and 2. Dwork and Roth (2014), Algorithm 1 (AboveThreshold).
 
-Answers lie in [0, 1] and each moves by at most 1, in either direction. A row of output has one entry a query: 1 above, 0 below,
--1 not asked any more; variant 3 has the released number in place of 1. `truth` is exact for this domain and this number of queries.
+Answers lie in [0, 1] and each moves by at most 1, in either direction. An output row has one entry
+per query: 1 above, 0 below, -1 not asked after the halt. Variant 3 has the released number in place
+of 1. `truth` is exact for this domain and number of queries.
 """
 
 from __future__ import annotations
@@ -32,12 +33,12 @@ from dpwitness.mechanisms.terms.powers import one_law
 from dpwitness.mechanisms.terms.protocol import FloatArray, Truth
 from dpwitness.mechanisms.terms.validation import InvalidArgument, require
 
-_MOST_ENUMERATED = 1 << 16
+_MAX_PATTERNS = 1 << 16
 
 
 @dataclass(frozen=True, slots=True)
 class _ThresholdTest(Listed):
-    """Fields and methods common to the family; `noise` is what tells its members apart."""
+    """Base of the sparse vector mechanisms: common fields and methods. Each subclass sets `noise`."""
 
     epsilon: float
     length: int = 10
@@ -48,6 +49,7 @@ class _ThresholdTest(Listed):
 
     @property
     def noise(self) -> Noise:
+        """Return the noise scales, the cut-off and the flags of the variant."""
         raise NotImplementedError
 
     @property
@@ -63,50 +65,58 @@ class _ThresholdTest(Listed):
         return self._truth_by_quadrature()
 
     def _truth_by_quadrature(self) -> Truth:
+        """Return the true epsilon, computed by quadrature for the worst pattern of calls."""
         epsilon, _ = threshold_law.worst_pattern(self.length, self.threshold, self.noise)
         return Truth(epsilon, "quadrature over the noisy threshold at the extreme pair, best of all patterns")
 
     def worst_pair(self) -> Pair:
-        """Queries called below in the worst pattern fall from 1 to 0, those called above rise from 0 to 1."""
+        """Return the pair that opposes the worst pattern of calls.
+
+        Queries called below in that pattern fall from 1 to 0; queries called above rise from 0 to
+        1.
+        """
         _, pattern = threshold_law.worst_pattern(self.length, self.threshold, self.noise)
         calls = np.array(pattern)
         return Pair((calls == BELOW).astype(float), (calls == ABOVE).astype(float), "linf", "every answer at the end that its call opposes")
 
     def _answers(self, dataset: Any) -> FloatArray:
+        """Return the dataset as a vector of `length` floats; raise InvalidArgument for anything else."""
         return as_vector(dataset, type(self).__name__, self.length)
 
     def draws(self, dataset: Any) -> Draws:
-        """How rows of calls are drawn."""
+        """Return the sampler of the answer rows on `dataset`."""
         return Draws(threshold_law.fill_calls, (self._answers(dataset), float(self.threshold), *self.noise), self.length)
 
     def sample(self, dataset: Any, size: int, rng: Generator) -> FloatArray:
-        """Run `size` times: (size, length)."""
+        """Return the outputs of `size` runs, of shape (size, length)."""
         return self.draws(dataset).sample(size, rng)
 
     def log_density(self, outputs: FloatArray, dataset: Any) -> FloatArray:
-        """Log-mass of each row (variant 3: log-density in its released numbers): (size,)."""
+        """Return the log-probability of each row, of shape (size,); for variant 3 the log-density in its released numbers."""
         return threshold_law.log_density(outputs, self._answers(dataset), self.threshold, self.noise)
 
     @offered_when(lambda self: not self.noise.release and _enumerable(self.length, self.noise.cutoff))
     def log_density_ball(self, boxes: Sequence[Box], dataset: Any) -> list[Ball]:
-        """Log-mass of the calls in each box."""
+        """Enclose the log-probability of the answer row in each box."""
         rows = [[low for low, _ in box] for box in boxes]
         masses = pattern_masses(rows, self._answers(dataset).tolist(), self.threshold, self.noise)
         return [arb("-inf") if mass.is_exact() and mass == 0 else mass.log() for mass in masses]
 
     @offered_when(lambda self: not self.noise.release and _enumerable(self.length, self.noise.cutoff))
     def support(self, dataset: Any) -> FloatArray:
+        """Return all possible output rows."""
         return threshold_law.patterns(self.length, self.noise.cutoff)
 
 
 def _enumerable(length: int, cutoff: int) -> bool:
-    return sum(math.comb(length, above) for above in range(min(cutoff, length) + 1)) <= _MOST_ENUMERATED
+    """Return whether the number of patterns of calls is small enough to list all of them."""
+    return sum(math.comb(length, above) for above in range(min(cutoff, length) + 1)) <= _MAX_PATTERNS
 
 
 @one_law
 @dataclass(frozen=True, slots=True)
 class SparseVector(_ThresholdTest):
-    """One of the six sparse vector variants of Lyu, Su and Li (2017), Figure 1. All claim epsilon-DP; variants 1 and 2 keep it.
+    """One of the six sparse vector variants of Lyu, Su and Li (2017), Figure 1. All claim epsilon-DP; only variants 1 and 2 satisfy it.
 
     ======= =================== =============== ============== ===== ======= =========================================
     variant source              threshold noise query noise    reset cut-off true epsilon, any number of queries
@@ -119,12 +129,13 @@ class SparseVector(_ThresholdTest):
     6       Chen et al. 2015    1 / e1          1 / e2         no    no      infinite: grows with the number of queries
     ======= =================== =============== ============== ===== ======= =========================================
 
-    e1 = epsilon / 2 (variant 4: epsilon / 4), e2 = epsilon - e1, c the cut-off; sensitivity 1, general (non-monotonic) queries.
+    e1 = epsilon / 2 (variant 4: epsilon / 4), e2 = epsilon - e1, c the cut-off; sensitivity 1,
+    general (non-monotonic) queries.
 
     Parameters
     ----------
     epsilon : float
-        The promise, in total. Positive, finite.
+        Claimed privacy parameter of the whole output. Positive, finite.
     length : int
         Number of queries, at least 2.
     threshold : float
@@ -132,16 +143,18 @@ class SparseVector(_ThresholdTest):
     variant : int
         1 to 6.
     cutoff : int
-        c: halt after so many calls above. Variants 5 and 6 have none, and ignore it.
+        c: halt after `cutoff` calls above. Variants 5 and 6 have no cut-off and ignore the value.
 
     Notes
     -----
     *Variant 3.* A run that calls some queries below and releases a number a for another has density
     prod g(a - q) times the integral over z <= a of f(z - T) prod F(z - q_i). Each of the `length` factors moves by at most e^(1/s)
-    between neighbours, s = c / e2, so the true epsilon is at most length / s. All answers falling from 1 to 0 reach it for a <= 0:
-    there every factor is a pure exponential. It is finite for a fixed number of queries, and proportional to it.
+    between neighbors, s = c / e2, so the true epsilon is at most length / s. All answers falling from 1 to 0 attain this bound for
+    a <= 0: there every factor is a pure exponential. The true epsilon is finite for a fixed number of queries, and proportional to
+    that number.
 
-    *Variant 5.* With answers (0, 1, ...) "above, below" needs 0 >= Z > 1; with (1, 0, ...) it has positive probability.
+    *Variant 5.* With answers (0, 1, ...) "above, below" needs 0 >= Z > 1; with (1, 0, ...) it has
+    positive probability.
     """
 
     variant: int = 1
@@ -156,18 +169,19 @@ class SparseVector(_ThresholdTest):
     @property
     def noise(self) -> Noise:
         first = self.epsilon / (4 if self.variant == 4 else 2)
-        second, c, uncut = self.epsilon - first, self.cutoff, self.length + 1
+        second, c, no_cutoff = self.epsilon - first, self.cutoff, self.length + 1
         return {
             1: Noise(1 / first, 2 * c / second, c),
             2: Noise(c / first, 2 * c / second, c, reset=True),
             3: Noise(1 / first, c / second, c, release=True),
             4: Noise(1 / first, 1 / second, c),
-            5: Noise(1 / first, 0.0, uncut),
-            6: Noise(1 / first, 1 / second, uncut),
+            5: Noise(1 / first, 0.0, no_cutoff),
+            6: Noise(1 / first, 1 / second, no_cutoff),
         }[self.variant]
 
     @property
     def truth(self) -> Truth:
+        """Return the true epsilon: in closed form for variants 3 and 5, by quadrature for the others."""
         if self.variant == 3:
             return Truth(
                 self.length / self.noise.query, "length / s, reached (see Notes); grows with the number of queries", bits_safe=False
@@ -177,6 +191,7 @@ class SparseVector(_ThresholdTest):
         return self._truth_by_quadrature()
 
     def worst_pair(self) -> Pair:
+        """Return the pair on which the true epsilon of the variant is attained."""
         if self.variant == 3:
             return Pair(np.ones(self.length), np.zeros(self.length), "linf", "all answers fall by 1")
         if self.variant == 5:
@@ -188,14 +203,14 @@ class SparseVector(_ThresholdTest):
 @one_law
 @dataclass(frozen=True, slots=True)
 class AboveThreshold(_ThresholdTest):
-    """The first query above a noisy threshold: threshold noise 2 / epsilon, query noise 4 / epsilon, halt at the first call above.
+    """The AboveThreshold mechanism: threshold noise 2 / epsilon, query noise 4 / epsilon, halt at the first call above.
 
     Dwork and Roth (2014), Algorithm 1 and Theorem 3.23.
 
     Parameters
     ----------
     epsilon : float
-        The promise. Positive, finite.
+        Claimed privacy parameter. Positive, finite.
     length : int
         Number of queries, at least 2.
     threshold : float
@@ -210,14 +225,15 @@ class AboveThreshold(_ThresholdTest):
 @one_law
 @dataclass(frozen=True, slots=True)
 class BrokenSparseVector(_ThresholdTest):
-    """Threshold noise 2 / epsilon, query noise 2 / epsilon, one bit a query and no cut-off: variant 6, as a benchmark of auditors.
+    """A broken sparse vector mechanism without a cut-off: threshold noise 2 / epsilon, query noise 2 / epsilon, one bit per query.
 
-    For ten queries and threshold 0 the worst pattern is five calls below and five above, on (1 x 5, 0 x 5) against (0 x 5, 1 x 5).
+    This is variant 6 as a benchmark of auditors. For ten queries and threshold 0 the worst pattern
+    is five calls below and five above, on (1 x 5, 0 x 5) against (0 x 5, 1 x 5).
 
     Parameters
     ----------
     epsilon : float
-        The promise, which is broken. Positive, finite.
+        Claimed privacy parameter, which is broken. Positive, finite.
     length : int
         Number of queries, at least 2.
     threshold : float

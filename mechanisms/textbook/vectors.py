@@ -1,4 +1,4 @@
-"""Laplace noise on several numbers at once: a vector of answers, and prefix sums whose sensitivity is easily misjudged."""
+"""Laplace noise on several numbers at once: a vector of answers, and prefix sums, whose sensitivity is easily misjudged."""
 
 from __future__ import annotations
 
@@ -22,22 +22,22 @@ LaplaceFactor = tuple[Laplace, FloatArray, FloatArray]
 
 
 def laplace_factors(center0: FloatArray, center1: FloatArray, scale: float) -> list[LaplaceFactor]:
-    """The independent coordinates of a vector with Laplace(scale) noise, each a mechanism on one number."""
-    one = Laplace(1.0 / scale)
-    return [(one, np.array([a]), np.array([b])) for a, b in zip(center0, center1, strict=True)]
+    """Return the independent coordinates of a vector with Laplace(scale) noise, each as a mechanism on one number."""
+    coordinate = Laplace(1.0 / scale)
+    return [(coordinate, np.array([a]), np.array([b])) for a, b in zip(center0, center1, strict=True)]
 
 
 @one_law
 @dataclass(frozen=True, slots=True)
 class LaplaceVector:
-    """The Laplace mechanism on a vector of answers that moves by at most 1 in L1 norm.
+    """The Laplace mechanism on a vector of answers with L1 sensitivity 1.
 
     Dwork, McSherry, Nissim and Smith (2006), Proposition 1.
 
     Parameters
     ----------
     epsilon : float
-        The promise. Positive, finite.
+        Claimed privacy parameter. Positive, finite.
     length : int
         Number of answers.
     """
@@ -54,7 +54,11 @@ class LaplaceVector:
 
     @property
     def truth(self) -> Truth:
-        """The loss is epsilon (|y - x|_1 - |y - x'|_1) <= epsilon |x - x'|_1, with equality at every y beyond both in all coordinates."""
+        """Return the true epsilon.
+
+        The loss is epsilon (|y - x|_1 - |y - x'|_1) <= epsilon |x - x'|_1. Equality holds at every
+        y beyond both centers in all coordinates.
+        """
         return Truth(self.epsilon, "Dwork et al. 2006, Proposition 1, with equality", bits_safe=False)
 
     @property
@@ -62,26 +66,34 @@ class LaplaceVector:
         return Answers(self.length, relation="l1")
 
     def worst_pair(self) -> Pair:
-        """The whole shift in one coordinate, where the largest loss is also the likeliest: half of the mass has it."""
+        """Return the pair that shifts one coordinate by 1.
+
+        The largest loss is also the most likely one on this pair: it has half of the probability
+        mass.
+        """
         return Pair(np.zeros(self.length), (np.arange(self.length) == 0).astype(float), "l1", "one answer moves by 1")
 
     def spread_pair(self) -> Pair:
-        """The same shift spread evenly: the same epsilon, reached only where all coordinates lie beyond both centers."""
+        """Return the pair that spreads the same shift evenly over all coordinates.
+
+        Its epsilon is the same, attained only where all coordinates lie beyond both centers.
+        """
         return Pair(np.zeros(self.length), np.full(self.length, 1.0 / self.length), "l1", "every answer moves by 1 / length")
 
     def draws(self, dataset: Any) -> Draws:
-        """How outputs are drawn."""
+        """Return the sampler of the outputs on `dataset`."""
         return laplace_draws(as_vector(dataset, "LaplaceVector", self.length), 1.0 / self.epsilon)
 
     def sample(self, dataset: Any, size: int, rng: Generator) -> FloatArray:
-        """Run `size` times: (size, length)."""
+        """Return the outputs of `size` runs, of shape (size, length)."""
         return self.draws(dataset).sample(size, rng)
 
     def log_density(self, outputs: FloatArray, dataset: Any) -> FloatArray:
-        """Log-density at each row: (size,)."""
+        """Return the log-density at each row of `outputs`, of shape (size,)."""
         return np.asarray(laplace_log_density(outputs - as_vector(dataset, "LaplaceVector", self.length), 1.0 / self.epsilon).sum(axis=1))
 
     def factors(self, d0: Any, d1: Any) -> list[LaplaceFactor]:
+        """Return the coordinates as independent mechanisms, each with its two centers."""
         first, second = (as_vector(d, "LaplaceVector", self.length) for d in (d0, d1))
         return laplace_factors(first, second, 1.0 / self.epsilon)
 
@@ -89,19 +101,20 @@ class LaplaceVector:
 @one_law
 @dataclass(frozen=True, slots=True)
 class PrefixSums:
-    """All prefix sums of the records, each with its own Laplace noise.
+    """All prefix sums of the records, each with independent Laplace noise.
 
-    Replacing the first record moves all of them: the L1 sensitivity is `length`. Noise for sensitivity 1, as though every sum were
-    the only one released, breaks the promise by that factor (PrefixSum in Bichsel et al. 2021's benchmark).
+    Replacing the first record changes all sums: the L1 sensitivity is `length`. Noise for
+    sensitivity 1, as though every sum were the only release, breaks the claim by that factor
+    (PrefixSum in Bichsel et al. 2021's benchmark).
 
     Parameters
     ----------
     epsilon : float
-        The promise. Positive, finite.
+        Claimed privacy parameter. Positive, finite.
     length : int
         Number of records, each in [0, 1], and of sums.
     calibrated : bool
-        Noise of scale length / epsilon, which is right, or 1 / epsilon.
+        True for the correct noise scale length / epsilon, False for 1 / epsilon.
     """
 
     epsilon: float
@@ -117,7 +130,11 @@ class PrefixSums:
 
     @property
     def truth(self) -> Truth:
-        """Every sum moves by 1 when the first record goes from 0 to 1: the loss is length / scale where all noisy sums exceed theirs."""
+        """Return the true epsilon.
+
+        Every sum moves by 1 when the first record goes from 0 to 1: the loss is length / scale
+        where all noisy sums exceed the true sums.
+        """
         return Truth(self.length / self.scale, "L1 sensitivity over the scale of the noise, reached", bits_safe=False)
 
     @property
@@ -129,22 +146,25 @@ class PrefixSums:
         return (self.length if self.calibrated else 1) / self.epsilon
 
     def worst_pair(self) -> Pair:
+        """Return the pair whose first record changes from 0 to 1, which moves every sum."""
         return Pair(np.zeros(self.length), (np.arange(self.length) == 0).astype(float), "replace-one", "the first record moves every sum")
 
     def _sums(self, dataset: Any) -> FloatArray:
+        """Return the exact prefix sums of the records."""
         return np.asarray(np.cumsum(as_vector(dataset, "PrefixSums", self.length)))
 
     def draws(self, dataset: Any) -> Draws:
-        """How outputs are drawn."""
+        """Return the sampler of the outputs on `dataset`."""
         return laplace_draws(self._sums(dataset), self.scale)
 
     def sample(self, dataset: Any, size: int, rng: Generator) -> FloatArray:
-        """Run `size` times: (size, length)."""
+        """Return the outputs of `size` runs, of shape (size, length)."""
         return self.draws(dataset).sample(size, rng)
 
     def log_density(self, outputs: FloatArray, dataset: Any) -> FloatArray:
-        """Log-density at each row: (size,)."""
+        """Return the log-density at each row of `outputs`, of shape (size,)."""
         return np.asarray(laplace_log_density(outputs - self._sums(dataset), self.scale).sum(axis=1))
 
     def factors(self, d0: Any, d1: Any) -> list[LaplaceFactor]:
+        """Return the sums as independent mechanisms, each with its two centers."""
         return laplace_factors(self._sums(d0), self._sums(d1), self.scale)

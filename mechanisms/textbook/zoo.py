@@ -1,4 +1,4 @@
-"""The zoo: named mechanisms, right and wrong, whose true privacy is known. Auditors are measured on it."""
+"""The zoo: named mechanisms, correct and broken, whose true privacy is known. The auditors are measured on the zoo."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from dpwitness.mechanisms.textbook.vectors import LaplaceVector, PrefixSums
 
 
 class Specimen(WhiteBox, Protocol):
-    """A mechanism with a density, a promise, and the truth about it."""
+    """Protocol of a mechanism with a density, a privacy claim and a known true privacy parameter."""
 
     @property
     def claim(self) -> Claim: ...
@@ -30,7 +30,7 @@ class Specimen(WhiteBox, Protocol):
     def domain(self) -> Domain: ...
 
     def worst_pair(self) -> Pair:
-        """Neighbours on which the true parameter is reached."""
+        """Return neighboring datasets on which the true privacy parameter is attained."""
 
 
 @lru_cache(maxsize=1)
@@ -67,7 +67,10 @@ def _specimens() -> tuple[tuple[str, Any], ...]:
 
 
 def zoo() -> dict[str, Specimen]:
-    """Every specimen under its name. The claim is epsilon = 1 (1e-5 for delta), but 0.5 for the wrong-scale histogram.
+    """Return all specimens by name.
+
+    The claim is epsilon = 1 (with delta = 1e-5 for Gaussian noise), but epsilon = 0.5 for the
+    wrong-scale histogram.
 
     Examples
     --------

@@ -278,7 +278,7 @@ def frame_of(user=(1, 2), x=(0.5, 1.0), n=(0, 3), c=(1, 2), **more):
 @pytest.mark.parametrize(
     ("change", "told"),
     [
-        ({"user": (1, 1)}, "u 1 has 2 rows, at most per_user=1 may belong to one"),
+        ({"user": (1, 1)}, "u 1 has 2 rows, at most per_user=1 are allowed"),
         ({"user": (1, None)}, "column u holds None"),
         ({"user": (1, True)}, "column u holds True"),
         ({"x": (0.5, math.nan)}, "column x holds nan"),
@@ -289,7 +289,7 @@ def frame_of(user=(1, 2), x=(0.5, 1.0), n=(0, 3), c=(1, 2), **more):
         ({"c": (1, [2])}, r"column c holds \[2\]"),
         ({"c": (1, np.array([1, 2]))}, "column c holds array"),
         ({"z": [0, 0]}, "it has the columns"),
-        ({"user": (1, 2, 3), "x": (1.0,) * 3, "n": (0,) * 3, "c": (1,) * 3}, "it has 3 rows, the domain 2"),
+        ({"user": (1, 2, 3), "x": (1.0,) * 3, "n": (0,) * 3, "c": (1,) * 3}, "it has 3 rows, expected 2"),
     ],
 )
 def test_a_table_names_why_a_dataset_is_none_of_it(change, told):

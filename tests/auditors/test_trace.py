@@ -257,7 +257,7 @@ def test_two_primitives_that_wrap_one_another_are_counted_once():
         ({"traced.laplace_mechanism": {"scale": "__import__('os')"}}, "scale may use arguments"),
         ({"traced.laplace_mechanism": {"scale": "value.__class__"}}, "scale may use arguments"),
         ({"traced.laplace_mechanism": {"scale": "1 +"}}, "scale must be an expression"),
-        ({"traced.laplace_mechanism": {"scale": "sigma"}}, "must speak of its arguments"),
+        ({"traced.laplace_mechanism": {"scale": "sigma"}}, "may use only its arguments"),
         ({"traced.laplace_mechanism": {"scales": "1"}}, "keys must be of"),
         ({"traced.laplace_mechanism": 3}, "must be a dict"),
         (3, "must be a dict from dotted names"),

@@ -181,7 +181,7 @@ def test_a_first_function_is_recognized_and_runs(found, kwargs, form):
         (plain, """plain needs eps: give --kwargs '{"eps": ...}'"""),
         (keyword_only, "needs epsilon"),
         (vector, "vector needs width, scale"),
-        (bins, "say --as batch, or --as run"),
+        (bins, "give --as batch, or --as run"),
         (Method, "Method needs epsilon"),
         (lambda: 0.0, "takes no dataset"),
     ],

@@ -265,10 +265,10 @@ def test_pairs_of_tables_become_simple(relation, user, given, simple):
     ("arguments", "told"),
     [
         ({"columns": {"x": (1.0, 0.0)}}, "Table: column x: high must exceed low"),
-        ({"columns": {"x": {"lo": 1}}}, "Table: column x has the keys low, high, categories, missing, got 'lo'"),
+        ({"columns": {"x": {"lo": 1}}}, "Table: column x: keys must be among low, high, categories, missing, got 'lo'"),
         ({"columns": {"x": 3}}, r"column x must be \(low, high\)"),
         ({"columns": {"x": {"low": "soon", "high": "late"}}}, "must be a number or a date such as"),
-        ({"columns": {"x": {"categories": ["a", 1]}}}, "must be a list of texts, of whole numbers or of truth values"),
+        ({"columns": {"x": {"categories": ["a", 1]}}}, "must be a list of distinct texts, whole numbers or booleans"),
         ({"columns": {}}, "columns must be a dict"),
         ({"columns": {"x": (0, 1)}, "relation": "edge"}, "relation must be replace-one, add-remove, attribute, label or event"),
         ({"columns": {"x": (0, 1)}, "relation": "attribute:columns=y"}, "columns of the relation must be among x, got y"),
@@ -285,7 +285,7 @@ def test_what_is_no_table_is_refused(arguments, told):
 def test_a_frame_with_other_columns_is_refused_in_one_line():
     domain = Table({"x": (0, 9)}, user="user")
     assert domain.why_not(pd.DataFrame({"y": [1]})) == "it has the columns y; the domain names user, x"
-    assert domain.why_not(pl.DataFrame({"x": [1]})) == "it is a frame of polars, the domain has pandas"
+    assert domain.why_not(pl.DataFrame({"x": [1]})) == "it is a frame of polars, the domain expects pandas"
     assert "column x holds 99, which the domain does not allow" in domain.why_not(pd.DataFrame({"user": [1], "x": [99]}))
 
 

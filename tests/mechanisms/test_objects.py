@@ -103,7 +103,7 @@ def test_a_function_of_one_run_is_told_what_makes_a_mechanism_of_it(function):
 def test_a_wrong_estimator_is_found():
     result = audited(wrong)
     assert result.verdict is Verdict.VIOLATED and 1.3 < result.epsilon_lower < 2.5
-    assert any("random_state, drawn anew for each run" in note for note in result.notes)
+    assert any("random_state, with a new value for each run" in note for note in result.notes)
 
 
 def test_each_run_has_an_object_and_randomness_of_its_own():
@@ -155,7 +155,7 @@ ONE = Counter(RNG(1))
         (dpw.fresh(Counter, "relase"), "method must be one of Counter, got 'relase'"),
         (dpw.fresh(Counter), "an object of Counter cannot be called"),
         (dpw.from_estimator(Mean, "meen_"), "Mean has no 'meen_'; it has learned mean_"),
-        (dpw.from_estimator(Mean, "predict"), "'predict' of Mean is a method: say on which public points"),
+        (dpw.from_estimator(Mean, "predict"), "'predict' of Mean is a method: give the public points to call it on"),
         (dpw.from_estimator(Other, "mean_"), "fit must return the estimator itself"),
         (dpw.from_estimator(dict, "mean_"), "must make an object with fit"),
         (dpw.from_estimator(Mean, "mean_", label=4), "label must be a column"),
@@ -184,7 +184,7 @@ def test_objects_that_go_round_are_found():
         (lambda: dpw.one_run(3), "function must be callable, got 3"),
         (lambda: dpw.fresh("x"), "factory must be callable"),
         (lambda: dpw.one_run(slow, time_limit=0), "time_limit must be positive"),
-        (lambda: dpw.one_run(slow, clam="pure:1"), "'clam' is no option; a mechanism may declare claim, domain"),
+        (lambda: dpw.one_run(slow, clam="pure:1"), "'clam' is not an option; a mechanism may declare claim, domain"),
         (lambda: dpw.from_estimator(Mean, 3), "output must be callable"),
         (lambda: dpw.interactive(Counter), "an adversary must be given, or queries"),
         (lambda: dpw.interactive(Counter, queries=[]), "queries must be a non-empty list"),

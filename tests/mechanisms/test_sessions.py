@@ -154,7 +154,7 @@ def test_a_search_finds_an_adversary_that_certifies():
 
 
 def test_an_adversary_that_never_ends_is_stopped():
-    with pytest.raises(RuntimeError, match="must give None at the end"):
+    with pytest.raises(RuntimeError, match="must return None at the end"):
         dpw.interactive(Sparse, lambda answers: 0)([0.0, 1.0], 1, RNG(1))
 
 

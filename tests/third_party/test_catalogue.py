@@ -78,7 +78,7 @@ def test_one_label_turned_over_in_a_crowd():
 @pytest.mark.parametrize(
     ("make", "text"),
     [
-        (lambda: Counts(1, 0, 2**63), "high must be a whole number of 64 bits"),
+        (lambda: Counts(1, 0, 2**63), "high must be a 64-bit whole number"),
         (lambda: Counts(1, 5, 5), "high must exceed low"),
         (lambda: Rows(3, ((1, 0),)), "features must be intervals"),
         (lambda: Rows(3, ((0, math.nan),)), "features must be a finite number"),
