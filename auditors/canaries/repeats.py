@@ -29,54 +29,55 @@ from dpwitness.mechanisms.terms.protocol import FloatArray
 from dpwitness.mechanisms.terms.validation import InvalidArgument
 
 _OWNER = "audit_canaries"
-_BITS = 30.0  # 2^-30 is below 1e-9
-_NATS = _BITS * math.log(2)
-_SMALLEST = 60  # canaries of a run, or shared names, from which on a pair alone can be refused
+_MIN_BITS = 30.0  # 2^-30 is below 1e-9
+_MIN_NATS = _MIN_BITS * math.log(2)
+_MIN_SIZE = 60  # canaries of a run, or shared names, from which a pair alone can be refused
 _LAGS = range(1, 9)  # distances of ranks in T: the smallest count, as equal scores may make neighbors alternate
-_SAFE = 0.7  # factor on T: probabilities may vary from rank to rank
-_NEAR = 0.25  # H / T of runs that are copies at most
-_DIGITS = 9  # of standardized scores in a table
+_T_FACTOR = 0.7  # factor on T: probabilities may vary from rank to rank
+_COPY_RATIO = 0.25  # largest H / T of copies
+_DIGITS = 9  # decimals of standardized scores in a table
 _ADVICE = "pass each training once, and draw new coins for each"
 Run = tuple[FloatArray, np.ndarray]  # standardized scores, coins
 
 
 def require_independent(runs: Sequence[Run], ids: Sequence[Sequence[Hashable] | None]) -> None:
-    """Raise InvalidArgument where runs repeat one another or share their coins beyond chance.
+    """Raise InvalidArgument if runs repeat one another or share their coins beyond chance.
 
     Parameters
     ----------
     runs : sequence of (scores, coins)
         Standardized scores and coins of each run.
     ids : sequence
-        Names of the canaries of each run, in the same order; None where there are none.
+        Names of the canaries of each run, in the same order; None for a run without names.
     """
     if len(runs) < 2:
         return
-    _require_other_names(runs, ids)
+    _require_independent_ids(runs, ids)
     tables = [_table(*run) for run in runs]
-    first = _coincidence(tables)
+    first = _first_repeat(tables)
     if first is not None:
-        told = f"{_times(tables)}; the first two are runs {first[0]} and {first[1]}"
-        raise InvalidArgument(f"{_OWNER}: runs must be independent, the same scores with the same coins are given {told}: {_ADVICE}")
-    _require_other_ranks(runs)
+        proof = f"{_describe_repeats(tables)}; the first two are runs {first[0]} and {first[1]}"
+        raise InvalidArgument(f"{_OWNER}: runs must be independent, the same scores with the same coins are given {proof}: {_ADVICE}")
+    _require_independent_ranks(runs)
     sizes = [((coins.size, int(coins.sum())), 0.5 * math.log2(math.pi * coins.size / 2)) for _, coins in runs]
-    if _coincidence(sizes) is not None:
+    if _first_repeat(sizes) is not None:
         (size, included), times = Counter(key for key, _ in sizes).most_common(1)[0]
-        told = f"{times} of {len(runs)} runs include exactly {included} of {size} canaries"
+        proof = f"{times} of {len(runs)} runs include exactly {included} of {size} canaries"
         raise InvalidArgument(
-            f"{_OWNER}: runs must have new fair coins each, {told}, as one set of coins or a fixed number does: {_ADVICE}"
+            f"{_OWNER}: runs must have new fair coins each, {proof}, as one set of coins or a fixed number does: {_ADVICE}"
         )
 
 
-def _times(tables: list[tuple[Hashable, float]]) -> str:
-    most = Counter(key for key, _ in tables).most_common(1)[0][1]
-    return f"{most} times among {len(tables)} runs"
+def _describe_repeats(tables: list[tuple[Hashable, float]]) -> str:
+    """Return the largest number of equal tables, as text."""
+    largest = Counter(key for key, _ in tables).most_common(1)[0][1]
+    return f"{largest} times among {len(tables)} runs"
 
 
-def _coincidence(keyed: Sequence[tuple[Hashable, float]]) -> tuple[int, int] | None:
-    """The first two runs with one key, if so many equal keys are improbable; None otherwise.
+def _first_repeat(keyed: Sequence[tuple[Hashable, float]]) -> tuple[int, int] | None:
+    """Return the indices of the first two runs with equal keys, if the number of equal keys is improbable; None otherwise.
 
-    A run has the key of an earlier one with probability at most 2^-bits. The union bound is over all partitions of the runs into as many
+    A run has the key of an earlier run with probability at most 2^-bits. The union bound is over all partitions of the runs into as many
     classes.
     """
     seen: dict[Hashable, int] = {}
@@ -93,11 +94,14 @@ def _coincidence(keyed: Sequence[tuple[Hashable, float]]) -> tuple[int, int] | N
         return None
     by_class = runs * math.log2(classes) - math.lgamma(classes + 1) / math.log(2)
     by_repeat = repeated * math.log2(math.e * runs**2 / repeated)
-    return first if evidence - min(by_class, by_repeat) - math.log2(runs) > _BITS else None
+    return first if evidence - min(by_class, by_repeat) - math.log2(runs) > _MIN_BITS else None
 
 
 def _table(scores: FloatArray, coins: np.ndarray) -> tuple[Hashable, float]:
-    """Scores with the numbers of canaries on both sides, and the bits that its coincidence with an independent run is worth at least."""
+    """Return the counts of included and left-out canaries per score, and the bits of evidence in an equal table.
+
+    The bits are a lower bound on minus log2 of the probability that an independent run has the same table.
+    """
     values, where, sizes = np.unique(np.round(scores, _DIGITS), return_inverse=True, return_counts=True)
     inside = np.bincount(where, weights=coins, minlength=sizes.size)
     single = inside[sizes == 1] > 0
@@ -108,54 +112,54 @@ def _table(scores: FloatArray, coins: np.ndarray) -> tuple[Hashable, float]:
     return (values.tobytes(), inside.tobytes()), bits
 
 
-def _require_other_ranks(runs: Sequence[Run]) -> None:
-    """Compare the coins by rank of the score, for all pairs of runs of one size; also with the second run in reverse."""
-    rng = np.random.default_rng(0)  # equal scores are ordered at random
+def _require_independent_ranks(runs: Sequence[Run]) -> None:
+    """Compare the coins by rank of the score, for all pairs of runs of equal size, and with the second run in reverse."""
+    rng = np.random.default_rng(0)  # for a random order of equal scores
     pairs = len(runs) ** 2  # both directions
-    for size in {coins.size for _, coins in runs if coins.size >= _SMALLEST}:
+    for size in {coins.size for _, coins in runs if coins.size >= _MIN_SIZE}:
         group = [k for k, (_, coins) in enumerate(runs) if coins.size == size]
         ranked = np.stack([np.where(coins[np.lexsort((rng.random(size), scores))], 1, -1) for scores, coins in (runs[k] for k in group)])
         ranked = ranked.astype(np.float32)
-        mixed = np.array([_mixed(row) for row in ranked])
+        changes = np.array([_changes_of_coin(row) for row in ranked])
         for i in range(1, len(group)):
-            expected = 0.5 * (mixed[:i] + mixed[i])
+            expected = 0.5 * (changes[:i] + changes[i])
             for row in (ranked[i], ranked[i, ::-1]):
                 differ = np.maximum(0.5 * (size - ranked[:i] @ row), 0.0)
-                improbable = _tail(differ, _SAFE * expected) > _NATS + math.log(pairs)
-                copies = np.flatnonzero(improbable & (differ <= _NEAR * expected))
+                improbable = _log_improbability(differ, _T_FACTOR * expected) > _MIN_NATS + math.log(pairs)
+                copies = np.flatnonzero(improbable & (differ <= _COPY_RATIO * expected))
                 if copies.size:
                     j = int(copies[0])
-                    told = (
+                    proof = (
                         f"runs {group[j]} and {group[i]} order included and left-out canaries alike: {differ[j]:.0f} of {size} ranks differ"
                     )
                     raise InvalidArgument(
-                        f"{_OWNER}: runs must be independent, {told}, where independent coins differ at about {expected[j]:.0f}: {_ADVICE}"
+                        f"{_OWNER}: runs must be independent, {proof}, where independent coins differ at about {expected[j]:.0f}: {_ADVICE}"
                     )
 
 
-def _mixed(signs: FloatArray) -> float:
-    """Number of ranks whose coin differs from that of a rank nearby."""
+def _changes_of_coin(signs: FloatArray) -> float:
+    """Return the number of ranks whose coin differs from the coin of a nearby rank, minimized over distances."""
     size = signs.size
     return min(float(np.count_nonzero(signs[lag:] != signs[:-lag])) * size / (size - lag) for lag in _LAGS)
 
 
-def _tail(found: FloatArray, mean: FloatArray) -> FloatArray:
-    """Minus the logarithm of Chernoff's bound on a sum of coins with at least this mean that is at most `found`; 0 above the mean."""
+def _log_improbability(found: FloatArray, mean: FloatArray) -> FloatArray:
+    """Return minus the logarithm of Chernoff's bound on P(sum of coins <= found), for a mean of at least `mean`; 0 above the mean."""
     with np.errstate(divide="ignore", invalid="ignore"):
         bound = mean - found + np.where(found > 0, found * np.log(found / mean), 0.0)
     return np.where(found < mean, bound, 0.0)
 
 
-def _require_other_names(runs: Sequence[Run], ids: Sequence[Sequence[Hashable] | None]) -> None:
-    """Compare the coins of canaries that have the same name in two runs."""
+def _require_independent_ids(runs: Sequence[Run], ids: Sequence[Sequence[Hashable] | None]) -> None:
+    """Compare the coins of canaries with the same name in two runs."""
     named: list[tuple[int, Sequence[Hashable]]] = [(k, each) for k, each in enumerate(ids) if each is not None]
     if len(named) < 2:
         return
     masks = [(frozenset(zip(each, runs[k][1].tolist(), strict=True)), float(len(each))) for k, each in named]
-    first = _coincidence(masks)
+    first = _first_repeat(masks)
     if first is not None:
-        told = f"runs {named[first[0]][0]} and {named[first[1]][0]} include exactly the same canaries, by their ids"
-        raise InvalidArgument(f"{_OWNER}: runs must have new fair coins each, {told}: {_ADVICE}")
+        proof = f"runs {named[first[0]][0]} and {named[first[1]][0]} include exactly the same canaries, by their ids"
+        raise InvalidArgument(f"{_OWNER}: runs must have new fair coins each, {proof}: {_ADVICE}")
     codes: dict[Hashable, int] = {}
     places: list[Any] = [[codes.setdefault(each, len(codes)) for each in names] for _, names in named]
     ends = np.cumsum([0, *(len(each) for each in places)])
@@ -163,14 +167,14 @@ def _require_other_names(runs: Sequence[Run], ids: Sequence[Sequence[Hashable] |
     shape = (len(named), len(codes))
     coins = csr_array((signs, np.concatenate(places), ends), shape=shape)
     present = abs(coins)
-    alpha = 2.0**-_BITS / len(named) ** 2
+    alpha = 2.0**-_MIN_BITS / len(named) ** 2
     for i in range(1, len(named)):
         row, known = coins[[i], :].toarray()[0], present[[i], :].toarray()[0]
         shared = np.asarray(present[:i, :] @ known)
         agree = (shared + np.asarray(coins[:i, :] @ row)) // 2
         extreme = np.maximum(agree, shared - agree)
-        odd = np.flatnonzero(2 * binom.sf(extreme - 1, shared, 0.5) < alpha)
-        if odd.size:
-            j = int(odd[0])
-            told = f"the coins of runs {named[j][0]} and {named[i][0]} agree for {agree[j]} of {shared[j]} canaries with the same id"
-            raise InvalidArgument(f"{_OWNER}: runs must have new fair coins each, {told}: {_ADVICE}")
+        conspicuous = np.flatnonzero(2 * binom.sf(extreme - 1, shared, 0.5) < alpha)
+        if conspicuous.size:
+            j = int(conspicuous[0])
+            proof = f"the coins of runs {named[j][0]} and {named[i][0]} agree for {agree[j]} of {shared[j]} canaries with the same id"
+            raise InvalidArgument(f"{_OWNER}: runs must have new fair coins each, {proof}: {_ADVICE}")
