@@ -40,7 +40,9 @@ ASSUMED = (
     "assumed: each canary was included by a fair coin, independent of all other coins and of the training's randomness, and scores depend "
     "on the coins only through the released output"
 )
-_POOLED_NOTE = "runs are pooled as canaries of one run: their randomness is independent, so each coin changes one run only, and the claim still applies"
+_POOLED_NOTE = (
+    "runs are pooled as canaries of one run: their randomness is independent, so a coin changes one run only, and the claim applies"
+)
 _GAUSSIAN_NOTE = "tested against the Gaussian curve with the claim's epsilon and delta: a training with another curve may exceed that curve"
 
 
