@@ -53,11 +53,13 @@ def read_file(path: str | Path) -> dict[str, Any]:
 
 
 def _read_npz(path: Path) -> dict[str, Any]:
+    """Return the arrays of an .npz file."""
     with np.load(path, allow_pickle=False) as contents:
         return {name: contents[name] for name in contents.files}
 
 
 def _read_csv(path: Path) -> dict[str, Any]:
+    """Return the columns of a .csv file. Raise InvalidArgument if a column occurs twice."""
     with path.open(newline="", encoding="utf-8") as file:
         reader = csv.DictReader(file, restkey="", restval="")
         names = list(reader.fieldnames or ())
@@ -71,6 +73,7 @@ def _read_csv(path: Path) -> dict[str, Any]:
 
 
 def _read_parquet(path: Path) -> dict[str, Any]:
+    """Return the columns of a .parquet file. Raise InvalidArgument if pyarrow is not installed."""
     try:
         from pyarrow.parquet import read_table
     except ImportError as error:

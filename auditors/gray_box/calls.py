@@ -116,6 +116,7 @@ class Calls:
         return found
 
     def _make_call(self, i: int) -> Call:
+        """Return the numbers of one call, from the table and the shifts of the noise."""
         t, moved, norm = self.table, self.moved.get(self.place(i)) if self.moved else None, self.norm(i)
         if moved is not None:
             moves = np.abs(moved)

@@ -85,6 +85,7 @@ class Examiner:
         return found
 
     def _next_seed(self) -> int:
+        """Return a new seed for each run."""
         return (self.seed << 20) + self.runs
 
     def _set_claim_on(self, pair: Pair) -> None:
@@ -385,8 +386,8 @@ class Examiner:
     def _rounds_needed(self) -> tuple[int, bool]:
         """Return the number of recordings per side that rule out chance under the claim, and whether this number is allowed.
 
-        The observation is "always this value on D1, never on D0". The probability that all of n runs on D1 give one value and all of n
-        runs on D0 give another value is at most (p (1 - p / e^epsilon))^n.
+        The observation is "always this value on D1, never on D0". Its probability in n runs on each dataset is at most (p (1 - p /
+        e^epsilon))^n.
         """
         epsilon = self.claim.parameter if self.claim.bounds_epsilon else max(1.0, self.claim.parameter)
         p = min(1.0, 0.5 * math.exp(min(epsilon, 50.0)))

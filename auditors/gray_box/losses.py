@@ -78,6 +78,7 @@ class Losses:
         return float(from_law(compose(parts), claim).lowers[0].value)
 
     def _laws_with_counts(self) -> list[tuple[EnclosedLaw, int]]:
+        """Return the laws of all losses with their numbers of calls."""
         parts = [(_exact_law(_noise_law(law, e)), n) for (law, e), n in self._grouped().items()]
         if self.squares:
             parts.append((_exact_law(gaussian(math.sqrt(self.squares))), 1))

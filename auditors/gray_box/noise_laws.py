@@ -106,6 +106,7 @@ class NoiseLaw:
         return Alignment({self.calls.place(i): by for i, by in parts if np.any(by)}, only, all(gaussian), any(gaussian))
 
     def _draw_count(self, i: int) -> int:
+        """Return the number of draws of a call."""
         drawn = self.calls.drawn(i)
         return 0 if drawn is None else len(drawn)
 

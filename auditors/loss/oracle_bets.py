@@ -243,15 +243,15 @@ def _crowd_bets(side: Side, i: int) -> list[_Bet]:
     some = np.arange(0, len(rows), max(1, len(rows) // _PLACES))
     unit = 0.5 * k * math.log(math.pi) - float(gammaln(0.5 * k + 1))
     bets = []
-    for neighbours in (8, 30, 120, 360):
-        if len(rows) < 8 * neighbours:
+    for neighbor_count in (8, 30, 120, 360):
+        if len(rows) < 8 * neighbor_count:
             continue
-        radius = tree.query(points[some], k=[neighbours + 1])[0][:, 0]
+        radius = tree.query(points[some], k=[neighbor_count + 1])[0][:, 0]
         with np.errstate(divide="ignore", over="ignore"):
             volume = unit + k * np.log(radius) + float(np.log(scale).sum())
             expected = np.exp(np.minimum(math.log(len(rows)) + own[some] + volume, 700.0))
-            gain = neighbours * (math.log(neighbours) - np.log(expected)) - neighbours + expected
-        gain[~np.isfinite(gain) | alone[some] | (expected > neighbours)] = -np.inf
+            gain = neighbor_count * (math.log(neighbor_count) - np.log(expected)) - neighbor_count + expected
+        gain[~np.isfinite(gain) | alone[some] | (expected > neighbor_count)] = -np.inf
         at = int(np.argmax(gain))
         if not np.isfinite(gain[at]):
             continue

@@ -267,7 +267,11 @@ def _require_in_range(values: FloatArray, claim: MeanBound) -> None:
 
 
 def _scaling(request: _Request, claim: Scaling) -> UtilityResult:
-    """The slope over all statistics within their limits: one limit of each point enters either end, so alpha is shared among the points."""
+    """Return the result for a scaling claim.
+
+    The slope's limits are its extremes over all statistics within their limits. One limit of each point enters either end, so alpha is
+    shared among the points.
+    """
     x = np.log([claim.regressor(value) for value in claim.grid])
     points = []
     for index, value in enumerate(claim.grid):

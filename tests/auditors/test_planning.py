@@ -166,7 +166,7 @@ def test_command(capsys):
     assert code == 0 and (data := json.loads(out))["given"] == 100_000 and data["shape"] == "laplace" and data["detectable"] < 1.1
     assert command(capsys, "--claim", "pure:1", "--find", "1.0000001")[0] == 3
     code, out, _ = command(capsys, "dpwitness.mechanisms:Laplace", "--kwargs", '{"epsilon": 1.2}', "--claim", "pure:1", "--workers", "2")
-    assert code == 0 and "(own)" in out and "a run, as" in out
+    assert code == 0 and "(own)" in out and "per run, measured" in out
 
 
 @pytest.mark.parametrize(
