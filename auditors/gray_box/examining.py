@@ -168,7 +168,7 @@ class Examiner:
             past = self.session.past(recordings[0]["key"], dataset, self._next_seed())
             by = f"; drawn past the primitives: {', '.join(past)}" if past else "; it is none of the generators that are known"
             uncalled = [name for name in self.asked if not any(n.endswith(name) for n in names)]
-            cached = f"; never called: {', '.join(uncalled)}, which may be imported under another name" if uncalled else ""
+            cached = f"; never called: {', '.join(uncalled)}, which may be kept under another name" if uncalled else ""
             seen.add("SOURCE", f"two runs on one dataset with the same record differ: {told}{by}{cached}")
         elif self.asked and not any(n.endswith(name) for name in self.asked for n in names):
             told = f"no call was recorded of {', '.join(self.asked)}: kept under another name, or not used"
