@@ -1,1 +1,1 @@
-"""Private training audited from one run, by canaries that fair coins included or left out. May import results, loss and statistics."""
+"""Audits of private training with canaries that fair coins include or leave out. May import results, loss and statistics."""

@@ -1,4 +1,7 @@
-"""Bounds of canaries computed again from the counts of a witness or of a result's JSON document. Nothing is trained or run."""
+"""Recomputation of canary bounds from the counts in a witness or in a result's JSON document.
+
+No training and no mechanism is run.
+"""
 
 from __future__ import annotations
 
@@ -13,15 +16,16 @@ from dpwitness.mechanisms.terms.notions import exact_claim
 from dpwitness.mechanisms.terms.reading import Json, refuse
 from dpwitness.mechanisms.terms.validation import InvalidArgument
 
-_CLOSE = 1e-3  # relative difference between a stated bound and a computed one: limits of curves are bisected to 1e-4
+_RELATIVE_TOLERANCE = 1e-3  # allowed between a stated and a computed bound: limits of curves are bisected to 1e-4
 
-LEAST = 0.95  # confidence, unless the user asks for less; the default of `audit_canaries`
+LEAST = 0.95  # smallest default confidence; the default of `audit_canaries`
 
 
 def certified_again(raw: Json, confidence: float | None = None) -> CanaryResult:
-    """Return what the counts of a checked witness certify. Raise InvalidArgument if the counts contradict each other.
+    """Return the result that the counts of a checked witness certify.
 
-    `confidence` is by default the recorded one, at least `LEAST`: whoever wrote the file chose the recorded one.
+    `confidence` defaults to the recorded confidence, but at least `LEAST`: the author of the file chose the recorded value.
+    Raises InvalidArgument if the counts contradict each other.
     """
     claim, counts = held(exact_claim(raw["claim"], raw["claim_numbers"]), "witness"), raw["counts"]
     size, guesses, right, alpha, delta = (*(counts[key] for key in ("canaries", "guesses", "right")), raw["alpha"], raw["delta"])
@@ -40,7 +44,7 @@ def certified_again(raw: Json, confidence: float | None = None) -> CanaryResult:
     if not math.isclose(lower, float(raw["bound"]), rel_tol=1e-3):
         refuse("bound", f"be what the counts certify, {lower:.9g}", raw["bound"])
     confidence = max(raw["confidence"], LEAST) if confidence is None else confidence
-    if confidence != raw["confidence"]:  # the same share of the error for each of the bounds that were tried
+    if confidence != raw["confidence"]:  # keep each tested bound's share of the error
         alpha *= (1 - confidence) / (1 - raw["confidence"])
         lower = lower_of(raw["method"], claim, right, guesses, size, delta, alpha, fixed=raw["fixed"])
     return CanaryResult(
@@ -67,7 +71,7 @@ def certified_again(raw: Json, confidence: float | None = None) -> CanaryResult:
 
 
 def recompute_canaries(document: Json) -> Recomputed:
-    """Compute the bounds and the verdict of a canary result again from the counts of its JSON document.
+    """Recompute the bounds and the verdict of a canary result from the counts in the result's JSON document.
 
     Raises
     ------
@@ -81,20 +85,20 @@ def recompute_canaries(document: Json) -> Recomputed:
         claim, size = held(exact_claim(document["claim"], document["claim_numbers"]), "canaries"), int(document["canaries"])
         delta, fixed, tested = float(document["delta"]), bool(document["fixed"]), document["tested"]
         require_error(document, sum(float(each["alpha"]) for each in tested), 1 - float(document["confidence"]))
-        found = 0.0
+        largest_bound = 0.0
         for each in tested:
             right, guesses, alpha = int(each["right"]), int(each["guesses"]), float(each["alpha"])
             if not 0 <= right <= guesses <= size:
                 raise InvalidArgument(f"canaries: counts must have right <= guesses <= canaries, got {right}, {guesses} and {size}")
             lower = lower_of(document["method"], claim, right, guesses, size, delta, alpha, fixed=fixed)
-            require_stated({"name": document["name"]} | each, "lower", lower, _CLOSE)
-            found = max(found, lower)
-        require_stated(document, "parameter_lower", found, _CLOSE)
+            require_stated({"name": document["name"]} | each, "lower", lower, _RELATIVE_TOLERANCE)
+            largest_bound = max(largest_bound, lower)
+        require_stated(document, "parameter_lower", largest_bound, _RELATIVE_TOLERANCE)
         stated = float(document["parameter_lower"])
-        require_stated(document, "epsilon_lower", epsilon_told(claim, stated, delta), _CLOSE)
+        require_stated(document, "epsilon_lower", epsilon_told(claim, stated, delta), _RELATIVE_TOLERANCE)
         require_verdict(document, verdict, stated > claim.parameter, f"a bound of {stated:.6g} against {claim}")
     except InvalidArgument:
         raise
     except (KeyError, TypeError, ValueError, OverflowError) as error:
         raise InvalidArgument(f"result {document.get('name', '')!r} cannot be read: {error}") from None
-    return Recomputed(verdict, {"parameter_lower": found})
+    return Recomputed(verdict, {"parameter_lower": largest_bound})

@@ -1,4 +1,7 @@
-"""`audit_canaries`: scores of canaries that fair coins included or left out, against a claim, from one run of a private training or few."""
+"""Entry point of the canary audit, `audit_canaries`.
+
+The audit tests a claim with the scores of canaries that fair coins included or left out, from one or a few private training runs.
+"""
 
 from __future__ import annotations
 
@@ -28,19 +31,19 @@ from dpwitness.mechanisms.terms.validation import (
 )
 
 _OWNER = "audit_canaries"
-_CELLS = 60  # of the histograms
-_COURSE = 24  # numbers of guesses in the picture
-_UNSURE = (0.5, 1.0, 2.0)  # by which the fitted log-odds may be off: the number of guesses is best in the mean over them
-_FEWER = 0.4  # of the recursion's guesses, at which the bound of Steinke et al. is near its best
+_HISTOGRAM_CELLS = 60  # cells of each histogram
+_PICTURE_POINTS = 24  # numbers of guesses in the picture
+_ODDS_FACTORS = (0.5, 1.0, 2.0)  # possible errors of the fitted log-odds, as factors; the number of guesses is best on average over them
+_STEINKE_FACTOR = 0.4  # factor on the recursion's number of guesses, near which the bound of Steinke et al. is best
 
 ASSUMED = (
-    "assumed: each canary was included by a fair coin of its own, apart from all others and from the training's randomness, and scores are "
-    "functions of what was released and of nothing that knows the coins"
+    "assumed: each canary was included by a fair coin, independent of all other coins and of the training's randomness, and scores depend "
+    "on the coins only through the released output"
 )
-_POOLED = (
-    "runs are pooled as canaries of one run: as their randomness is independent, one coin moves its own run alone, which keeps the claim"
+_POOLED_NOTE = (
+    "runs are pooled as canaries of one run: their randomness is independent, so a coin changes one run only, and the claim applies"
 )
-_GAUSSIAN = "held against the Gaussian curve through the claim's epsilon and delta: a training whose curve is another one may pass it"
+_GAUSSIAN_NOTE = "tested against the Gaussian curve with the claim's epsilon and delta: a training with another curve may exceed that curve"
 
 
 def audit_canaries(
@@ -60,47 +63,53 @@ def audit_canaries(
     groups: Any = None,
     target: Json | None = None,
 ) -> CanaryResult:
-    """Audit private training by canaries: examples that were put into the training data, or left out, by fair coins.
+    """Audit private training with canaries: examples that fair coins added to the training data or left out.
 
-    Scores say how much each canary looks like one that was trained on: an inner product with the updates, minus the loss, a margin. The
-    most telling ones are guessed, and too many right guesses refute the claim. Which canaries are guessed is learnt from all scores and
-    from coins that are given away for it; `auditors/canaries/guesses.py` says how, `counting.py` and `recursion.py` prove the bounds.
+    A score measures how strongly the released output suggests that a canary was included. Examples are an inner product with the
+    updates, minus the loss, or a margin. The audit guesses the coins of the canaries with the clearest scores. Too many correct guesses
+    refute the claim. The choice of guessed canaries is learned from all scores and from the coins of canaries that are not guessed.
+    `auditors/canaries/guesses.py` describes the choice; `counting.py` and `recursion.py` prove the bounds.
 
     Parameters
     ----------
     scores_in, scores_out : array_like, or list of array_like
-        Scores of canaries that were included, and of those left out; of several runs, a list of them each.
+        Scores of included canaries, and of canaries that were left out. For several runs, a list with one array for each run.
     claim : Claim or str
         ``pure:EPS``, ``approx:EPS,DELTA``, ``gdp:MU``, ``dpsgd:SAMPLING,NOISE,STEPS``; or a `DPSGD` or
-        `TradeoffCurve`. Between data sets that differ in one canary.
+        `TradeoffCurve`. The claim is for datasets that differ in one canary.
     confidence : float
-        In (0, 1).
+        Confidence level of the bound, in (0, 1).
     seed : int
-        Of the coins that are given away, and of the order of equal scores.
+        Seed for the choice of revealed coins and for the order of equal scores.
     name : str, optional
+        Name of the audited training in the result.
     delta : float
-        At which bounds on curves are told as an epsilon; approximate and pure claims have their own.
+        Delta at which a bound on a curve is converted to an epsilon. Approximate and pure claims use their own delta.
     inclusion : float
-        The probability of inclusion: 1/2, the only one that the theorems are proved for. The sides are tested against it.
+        Probability of inclusion. Must be 1/2, since the theorems are proved for 1/2 only. The sizes of both sides are tested against 1/2.
     method : {"best", "counting", "steinke", "curve"}
-        ``counting``: (epsilon, delta) by this project's theorem; ``steinke``: by that of Steinke, Nasr and Jagielski (2023), at a number
-        of guesses that is fixed beforehand; ``curve``: the recursion of Mahloujifar, Melis and Chaudhuri (2025), where an approximate claim
-        stands for the Gaussian curve through it. ``best``: counting for pure and approximate claims, curve for others.
+        ``counting``: (epsilon, delta) by this project's theorem. ``steinke``: the theorem of Steinke, Nasr and Jagielski (2023), at a
+        number of guesses that is fixed in advance. ``curve``: the recursion of Mahloujifar, Melis and Chaudhuri (2025), where an
+        approximate claim is replaced by the Gaussian curve with the same epsilon and delta. ``best``: counting for pure and approximate
+        claims, curve for others.
     guesses : int, optional
-        One number of guesses that was fixed before any score was seen.
+        A single number of guesses, fixed before any score was seen.
     ids_in, ids_out : sequence, optional
-        Names of the canaries, each of which may occur once.
+        Names of the canaries. Each name may occur once.
     groups : sequence, optional
-        For each canary, included ones first, what it shares with others, such as its batch.
+        For each canary, included canaries first, the label of a group of canaries, such as a batch.
+    target : dict, optional
+        Description of the audited target for the result.
 
     Returns
     -------
     CanaryResult
+        Verdict, bounds, counts and notes.
 
     Raises
     ------
     InvalidArgument
-        If an argument breaks its rule: scores that are missing, equal or not finite, sides that no fair coin gives, a canary twice.
+        If an argument is invalid: scores are missing, all equal or not finite; the sides contradict fair coins; or a canary occurs twice.
 
     Examples
     --------
@@ -112,7 +121,7 @@ def audit_canaries(
     """
     begin = time.perf_counter()
     claim = parse_claim(claim) if isinstance(claim, str) else require_type("claim", claim, Claim, "be a claim", _OWNER)
-    said = resolved(claim, None)[1]
+    claim_notes = resolved(claim, None)[1]
     claim = held(claim, _OWNER)
     alpha = 1 - require_probability("confidence", confidence, _OWNER)
     seed = require_integer("seed", seed, _OWNER, least=0)
@@ -120,25 +129,36 @@ def audit_canaries(
     if require_finite("inclusion", inclusion, _OWNER) != 0.5:
         raise InvalidArgument(f"{_OWNER}: inclusion must be 0.5, the probability that the theorems are proved for, got {inclusion!r}")
     delta = claim.delta_budget if claim.bounds_epsilon else require_probability("delta", delta, _OWNER)
-    method, claim, notes = _method(method, claim)
+    method, claim, notes = _choose_method(method, claim)
     canaries = read(scores_in, scores_out, ids_in, ids_out, groups)
     size = canaries.scores.size
     rng = np.random.default_rng([seed, size])
-    named = ordered(canaries.scores, canaries.coins, rng)
-    right = named.right(canaries.coins)
-    most = named.chosen.size
+    guessed = ordered(canaries.scores, canaries.coins, rng)
+    right = guessed.right(canaries.coins)
+    most = guessed.chosen.size
     if guesses is not None:
         guesses = require_integer("guesses", guesses, _OWNER, most=most)
-    tested = _tested(method, claim, named, right, size, alpha, delta, guesses)
-    best = max(tested, key=lambda each: (each.lower, each.alpha))
-    p = min(1.0, *(_error(method, claim, each, size, delta, guesses is not None) * alpha / each.alpha for each in tested))
+    tested = _test_numbers(method, claim, guessed, right, size, alpha, delta, guesses)
+    best = max(tested, key=lambda counts: (counts.lower, counts.alpha))
+    p = min(1.0, *(_smallest_error(method, claim, counts, size, delta, guesses is not None) * alpha / counts.alpha for counts in tested))
     by_curve = method == "curve"
-    gaussian = math.nan
+    gaussian_epsilon = math.nan
     if delta > 0:
-        gaussian = best.lower if by_curve and isinstance(claim, GDP) else _by_curve(GDP(1.0), right, schedule(size, most, alpha), size)
-        gaussian = epsilon_told(GDP(1.0), gaussian, delta)
-    asked = np.unique(np.geomspace(1, most, _COURSE).astype(int)) if not isinstance(claim, Training) else np.empty(0, dtype=int)
-    course = zip(asked.tolist(), right[asked].tolist(), _alone(method, claim, right[asked], asked, size, delta, alpha), strict=True)
+        gaussian_epsilon = (
+            best.lower
+            if by_curve and isinstance(claim, GDP)
+            else _largest_curve_parameter(GDP(1.0), right, schedule(size, most, alpha), size)
+        )
+        gaussian_epsilon = epsilon_told(GDP(1.0), gaussian_epsilon, delta)
+    guess_counts = (
+        np.unique(np.geomspace(1, most, _PICTURE_POINTS).astype(int)) if not isinstance(claim, Training) else np.empty(0, dtype=int)
+    )
+    course = zip(
+        guess_counts.tolist(),
+        right[guess_counts].tolist(),
+        _separate_bounds(method, claim, right[guess_counts], guess_counts, size, delta, alpha),
+        strict=True,
+    )
     return CanaryResult(
         name=name or "canaries",
         claim=claim,
@@ -157,18 +177,18 @@ def audit_canaries(
         parameter_lower=best.lower,
         epsilon_lower=epsilon_told(claim, best.lower, delta),
         p_value=p,
-        gaussian_lower=gaussian,
+        gaussian_lower=gaussian_epsilon,
         detectable=detectable(claim, size, alpha, delta, by_curve),
         tested=tuple(tested),
-        picture=_picture(canaries, named, best, tuple(course)),
-        notes=(*said, *notes, ASSUMED, *([_POOLED] if canaries.runs > 1 else []), *canaries.notes),
+        picture=_picture(canaries, guessed, best, tuple(course)),
+        notes=(*claim_notes, *notes, ASSUMED, *([_POOLED_NOTE] if canaries.runs > 1 else []), *canaries.notes),
         target=target,
         seconds=time.perf_counter() - begin,
     )
 
 
-def _method(method: str, claim: Claim) -> tuple[str, Claim, tuple[str, ...]]:
-    """The theorem, and what it is held against."""
+def _choose_method(method: str, claim: Claim) -> tuple[str, Claim, tuple[str, ...]]:
+    """Return the theorem to use, the claim or curve that the theorem tests, and notes on a replaced claim."""
     require_one_of("method", method, ("best", "counting", "steinke", "curve"), _OWNER)
     by_curve = isinstance(claim, GDP | Curve)
     if not (by_curve or claim.bounds_epsilon):
@@ -180,24 +200,26 @@ def _method(method: str, claim: Claim) -> tuple[str, Claim, tuple[str, ...]]:
     if method == "curve" and not by_curve:
         if claim.is_pure:
             raise InvalidArgument(f"{_OWNER}: method must be 'best', 'counting' or 'steinke' for a claim without delta, got 'curve'")
-        return method, gaussian_with(claim.parameter, claim.delta_budget), (_GAUSSIAN,)
+        return method, gaussian_with(claim.parameter, claim.delta_budget), (_GAUSSIAN_NOTE,)
     return method, claim, ()
 
 
-def _tested(
-    method: str, claim: Claim, named: Guesses, right: np.ndarray, size: int, alpha: float, delta: float, fixed: int | None
+def _test_numbers(
+    method: str, claim: Claim, guessed: Guesses, right: np.ndarray, size: int, alpha: float, delta: float, fixed: int | None
 ) -> list[Guessed]:
-    """The numbers of guesses that are tested, each at its share of the error."""
-    most = named.chosen.size
+    """Return the counts and bounds of the tested numbers of guesses, each at its share of the error."""
+    most = guessed.chosen.size
     if fixed is not None:
         planned = [(fixed, alpha)]
-    elif method == "counting":  # the expected bound chooses: the coins of the guesses are not looked at
-        asked, expected = sizes(most), named.expected()
-        bound = np.sum([epsilons_refuted(named.expected(factor)[asked], asked, delta, size, alpha) for factor in _UNSURE], axis=0)
-        clear = (expected[asked] - asked / 2) / np.sqrt(asked)  # decides where nothing is expected to be refuted
-        planned = [(int(asked[np.lexsort((clear, bound))[-1]]), alpha)]
+    elif method == "counting":  # choose by the expected bound, which does not use the coins of the guessed canaries
+        guess_counts, expected = sizes(most), guessed.expected()
+        bound = np.sum(
+            [epsilons_refuted(guessed.expected(factor)[guess_counts], guess_counts, delta, size, alpha) for factor in _ODDS_FACTORS], axis=0
+        )
+        expected_z = (expected[guess_counts] - guess_counts / 2) / np.sqrt(guess_counts)  # breaks ties where every expected bound is zero
+        planned = [(int(guess_counts[np.lexsort((expected_z, bound))[-1]]), alpha)]
     elif method == "steinke":
-        planned = [(max(1, round(_FEWER * schedule(size, most, alpha)[0][0])), alpha)]
+        planned = [(max(1, round(_STEINKE_FACTOR * schedule(size, most, alpha)[0][0])), alpha)]
     else:
         planned = schedule(size, most, alpha, claim.mu if isinstance(claim, GDP) else 1.0)
     chosen = fixed is not None or method != "counting"
@@ -208,7 +230,10 @@ def _tested(
 
 
 def lower_of(method: str, claim: Claim, right: int, guesses: int, size: int, delta: float, alpha: float, *, fixed: bool = True) -> float:
-    """The largest parameter that so many right guesses refute; `fixed`: their number was chosen before the scores were seen."""
+    """Return the largest parameter that the number of right guesses refutes.
+
+    `fixed` means that the number of guesses was chosen before the scores were seen.
+    """
     if method == "curve":
         return parameter_refuted(claim, right, guesses, size, alpha)
     if method == "steinke":
@@ -217,53 +242,58 @@ def lower_of(method: str, claim: Claim, right: int, guesses: int, size: int, del
     return float(epsilons_refuted(np.array([right]), np.array([guesses]), delta, size, alpha, law)[0])
 
 
-def _by_curve(claim: Claim, right: np.ndarray, planned: list[tuple[int, float]], size: int) -> float:
-    """The largest parameter of the curve that one of these numbers of guesses refutes."""
+def _largest_curve_parameter(claim: Claim, right: np.ndarray, planned: list[tuple[int, float]], size: int) -> float:
+    """Return the largest parameter of the claim's curve that any of the planned numbers of guesses refutes."""
     best = 0.0
     for r, share in planned:
         best = parameter_refuted(claim, int(right[r]), r, size, share, best)
     return best
 
 
-def _error(method: str, claim: Claim, each: Guessed, size: int, delta: float, fixed: bool) -> float:
-    """The smallest error at which this number of right guesses refutes the claim."""
+def _smallest_error(method: str, claim: Claim, counts: Guessed, size: int, delta: float, fixed: bool) -> float:
+    """Return the smallest error probability at which the counts refute the claim."""
     if method == "steinke":
-        return steinke.chance(each.right, each.guesses, claim.parameter, delta, size)
+        return steinke.chance(counts.right, counts.guesses, claim.parameter, delta, size)
     if method == "counting":
         law = counting.chance if fixed else counting.p_value
-        return float(law(each.right, each.guesses, claim.parameter, delta, size))
+        return float(law(counts.right, counts.guesses, claim.parameter, delta, size))
     lines = lines_of(claim)
-    low, high = -40.0, 0.0  # of its logarithm
+    low, high = -40.0, 0.0  # logarithm of the error
     for _ in range(40):
         middle = 0.5 * (low + high)
-        refuted = recursion.refutes(each.right, each.guesses, size, *lines, math.exp(middle))
+        refuted = recursion.refutes(counts.right, counts.guesses, size, *lines, math.exp(middle))
         low, high = (low, middle) if refuted else (middle, high)
     return math.exp(high)
 
 
-def _alone(method: str, claim: Claim, right: np.ndarray, guesses: np.ndarray, size: int, delta: float, alpha: float) -> list[float]:
-    """What each number of guesses would certify, had it been the only one."""
+def _separate_bounds(
+    method: str, claim: Claim, right: np.ndarray, guesses: np.ndarray, size: int, delta: float, alpha: float
+) -> list[float]:
+    """Return the bound that each number of guesses would certify as the only number tested."""
     if method == "counting":
         return [float(lower) for lower in epsilons_refuted(right, guesses, delta, size, alpha, counting.chance)]
-    each = zip(right.tolist(), guesses.tolist(), strict=True)
-    return [lower_of(method, claim, v, r, size, delta, alpha) for v, r in each]
+    counts = zip(right.tolist(), guesses.tolist(), strict=True)
+    return [lower_of(method, claim, v, r, size, delta, alpha) for v, r in counts]
 
 
-def _picture(canaries: Canaries, named: Guesses, best: Guessed, course: tuple[tuple[int, int, float], ...]) -> CanaryPicture:
-    """For a person: it certifies nothing. Far scores stand in the outermost cells."""
+def _picture(canaries: Canaries, guessed: Guesses, best: Guessed, course: tuple[tuple[int, int, float], ...]) -> CanaryPicture:
+    """Return histograms of the scores for plots.
+
+    The histograms certify nothing. The outermost cells also count the scores beyond the edges.
+    """
     low, high = np.quantile(canaries.scores, [0.001, 0.999])
-    edges = np.linspace(low, high, _CELLS + 1) if high > low else np.linspace(low - 0.5, high + 0.5, _CELLS + 1)
-    cell = np.clip(np.searchsorted(edges, canaries.scores, side="right") - 1, 0, _CELLS - 1)
-    chosen, says_in = named.chosen[: best.guesses], named.included[: best.guesses]
+    edges = np.linspace(low, high, _HISTOGRAM_CELLS + 1) if high > low else np.linspace(low - 0.5, high + 0.5, _HISTOGRAM_CELLS + 1)
+    cell = np.clip(np.searchsorted(edges, canaries.scores, side="right") - 1, 0, _HISTOGRAM_CELLS - 1)
+    chosen, is_in = guessed.chosen[: best.guesses], guessed.included[: best.guesses]
 
-    def counted(which: Any) -> tuple[int, ...]:
-        return tuple(np.bincount(cell[which], minlength=_CELLS).tolist())
+    def histogram(mask: Any) -> tuple[int, ...]:
+        return tuple(np.bincount(cell[mask], minlength=_HISTOGRAM_CELLS).tolist())
 
     return CanaryPicture(
         edges=tuple(edges.tolist()),
-        included=counted(canaries.coins),
-        left_out=counted(~canaries.coins),
-        guessed_in=counted(chosen[says_in]),
-        guessed_out=counted(chosen[~says_in]),
+        included=histogram(canaries.coins),
+        left_out=histogram(~canaries.coins),
+        guessed_in=histogram(chosen[is_in]),
+        guessed_out=histogram(chosen[~is_in]),
         course=course,
     )

@@ -1,4 +1,4 @@
-"""From numbers of right guesses to the largest parameter that they refute, and how the choice of the number of guesses is paid for."""
+"""Bounds from counts of right guesses, and the schedule that pays for the choice of the number of guesses."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ from dpwitness.mechanisms.terms.validation import InvalidArgument
 Law = Callable[[FloatArray, FloatArray, FloatArray, float, int], FloatArray]
 
 _HALVINGS = 40
-_MOST = 200.0  # of an epsilon
-_LONGEST = 40.0  # logarithm of a factor
-_MAIN = 0.98  # of the error goes to the number of guesses at which Gaussian noise shows best, the rest to a smaller one and a larger one
-_OTHERS = (1 / 6, 6.0)
-_WEAK = 0.329  # mu below which more guesses are better
+_MAX_EPSILON = 200.0  # largest epsilon of the search
+_MAX_LOG_FACTOR = 40.0  # largest logarithm of a curve's factor
+_MAIN_SHARE = 0.98  # share of the error for the best number of guesses under Gaussian noise; a smaller and a larger number share the rest
+_OTHER_FACTORS = (1 / 6, 6.0)  # factors of the smaller and the larger number of guesses
+_WEAK_MU = 0.329  # mu below which more guesses are better
 
 
 def epsilons_refuted(
     right: FloatArray, guesses: FloatArray, delta: float, canaries: int, alpha: float, law: Law = counting.p_value
 ) -> FloatArray:
-    """Largest epsilon that each of these counts refutes by `counting`, rounded down; 0 where it refutes none.
+    """Return the largest epsilon that each pair of counts refutes by `counting`, rounded down; 0 where no epsilon is refuted.
 
     Examples
     --------
@@ -38,32 +38,35 @@ def epsilons_refuted(
     def refuted(epsilon: FloatArray) -> np.ndarray:
         return np.asarray(law(right, guesses, epsilon, delta, canaries) <= alpha)
 
-    low, high = np.zeros_like(right), np.full_like(right, _MOST)
-    some = refuted(low)
+    low, high = np.zeros_like(right), np.full_like(right, _MAX_EPSILON)
+    positive = refuted(low)
     for _ in range(_HALVINGS):
         middle = 0.5 * (low + high)
         found = refuted(middle)
         low, high = np.where(found, middle, low), np.where(found, high, middle)
-    return np.where(some, low, 0.0)
+    return np.where(positive, low, 0.0)
 
 
 def parameter_refuted(claim: Claim, right: int, guesses: int, canaries: int, alpha: float, above: float = 0.0) -> float:
-    """Largest parameter of the claim's curve that `recursion` refutes, rounded down; `above` where it refutes none beyond that."""
+    """Return the largest parameter of the claim's curve that `recursion` refutes, rounded down.
+
+    Returns `above` if no parameter larger than `above` is refuted.
+    """
 
     def refuted(parameter: float) -> bool:
         try:
             member = claim.with_parameter(parameter)
-        except InvalidArgument:  # of so large a loss that nothing is promised
+        except InvalidArgument:  # the loss is so large that the claim promises nothing
             return False
         return recursion.refutes(right, guesses, canaries, *lines_of(member), alpha)
 
     least = max(above, harmless(claim))
-    found = largest(refuted, least, math.exp(_LONGEST) if isinstance(claim, Curve) else _MOST)
+    found = largest(refuted, least, math.exp(_MAX_LOG_FACTOR) if isinstance(claim, Curve) else _MAX_EPSILON)
     return found if found > least else above
 
 
-def largest(refuted: Callable[[float], bool], above: float = 0.0, most: float = _MOST) -> float:
-    """The last parameter that is refuted, rounded down to 1e-4 of it; `above` if nothing beyond that is."""
+def largest(refuted: Callable[[float], bool], above: float = 0.0, most: float = _MAX_EPSILON) -> float:
+    """Return the largest parameter that is refuted, rounded down by a relative 1e-4; `above` if no larger parameter is refuted."""
     low, high = above, max(2 * above, 0.5)
     if not refuted(low + 1e-3 * max(low, 0.05)):
         return above
@@ -78,10 +81,10 @@ def largest(refuted: Callable[[float], bool], above: float = 0.0, most: float = 
 
 
 def schedule(canaries: int, most: int, alpha: float, mu: float = 1.0) -> list[tuple[int, float]]:
-    """Numbers of guesses for the recursion and the error of each, which depend on nothing but the number of canaries and the claim.
+    """Return numbers of guesses for the recursion, each with its error; both depend only on the number of canaries and on the claim.
 
-    33 m^0.28 is within some percent of the best number for Gaussian noise of epsilon from 2 to 8 (delta = 1e-5) and m from 200 to 1e5;
-    weaker signals show best in more guesses, so a claim of little `mu` is held against more.
+    33 m^0.28 is within some percent of the best number for Gaussian noise with epsilon from 2 to 8 (delta = 1e-5) and m from 200 to 1e5.
+    Weaker signals need more guesses, so a claim with a small `mu` gets more.
 
     Examples
     --------
@@ -90,12 +93,12 @@ def schedule(canaries: int, most: int, alpha: float, mu: float = 1.0) -> list[tu
     >>> schedule(5000, 2900, 0.05, mu=0.2)[0][0]
     589
     """
-    main = max(1, min(most, round(0.45 * canaries), int(33 * canaries**0.28 * max(1.0, _WEAK / mu))))
-    others = sorted({max(1, min(most, round(part * main))) for part in _OTHERS} - {main})
-    share = (1 - _MAIN) * alpha / len(others) if others else 0.0
-    return [(main, _MAIN * alpha if others else alpha), *((guesses, share) for guesses in others)]
+    main = max(1, min(most, round(0.45 * canaries), int(33 * canaries**0.28 * max(1.0, _WEAK_MU / mu))))
+    others = sorted({max(1, min(most, round(part * main))) for part in _OTHER_FACTORS} - {main})
+    share = (1 - _MAIN_SHARE) * alpha / len(others) if others else 0.0
+    return [(main, _MAIN_SHARE * alpha if others else alpha), *((guesses, share) for guesses in others)]
 
 
 def sizes(most: int) -> np.ndarray:
-    """Numbers of guesses among which the counting theorem's is chosen: powers of a ratio."""
+    """Return candidate numbers of guesses for the counting theorem, in geometric progression up to `most`."""
     return np.unique(np.geomspace(1, most, 80).astype(int))

@@ -1,4 +1,4 @@
-"""Trade-off curves as lines, g(q) = min_j (e^epsilon_j q + delta_j): what canaries are held against."""
+"""Trade-off curves as minima of lines, g(q) = min_j (e^epsilon_j q + delta_j), for tests of claims with canaries."""
 
 from __future__ import annotations
 
@@ -12,20 +12,23 @@ from dpwitness.mechanisms.terms.notions import DPSGD, GDP, Claim, Curve, Tradeof
 from dpwitness.mechanisms.terms.protocol import FloatArray
 from dpwitness.mechanisms.terms.validation import InvalidArgument, require_positive
 
-Lines = tuple[FloatArray, FloatArray]  # epsilons, which fall, and deltas
+Lines = tuple[FloatArray, FloatArray]  # decreasing epsilons, and deltas
 
 _TANGENTS = 600
-_FARTHEST = 8.0  # standard deviations of the loss that tangents reach to
+_TANGENT_RANGE = 8.0  # range of the tangents, in standard deviations of the privacy loss
 
 
 class Training(DPSGD):
-    """DP-SGD among trainings of other noise: what canaries certify is how much noise there can have been at most."""
+    """DP-SGD training within the family of trainings with other noise multipliers.
+
+    Canaries certify an upper bound on the noise of the training.
+    """
 
     symbol: ClassVar[str] = "signal"
 
     @property
     def signal(self) -> float:
-        """One over the noise multiplier, which grows with the leak."""
+        """Return 1 / noise multiplier, which grows with the leak."""
         return 1 / self.noise_multiplier
 
     def with_parameter(self, value: float) -> Training:
@@ -33,40 +36,46 @@ class Training(DPSGD):
 
 
 def held(claim: Claim, owner: str) -> Claim:
-    """The claim as canaries are held against it: between nearest neighbours. Raises InvalidArgument for a curve that is not concave."""
+    """Return the claim in the form that canaries test: a claim about nearest neighbors.
+
+    Raises InvalidArgument for a curve that is not concave.
+    """
     claim = claim.on(None)
     if isinstance(claim, TradeoffCurve) and claim.above:
-        told = f"{claim.above} of its points lie above the concave hull of all; give the hull"
-        raise InvalidArgument(f"{owner}: claim must be a concave curve, got {claim}: {told}")
+        reason = f"{claim.above} of its points lie above the concave hull of all; give the hull"
+        raise InvalidArgument(f"{owner}: claim must be a concave curve, got {claim}: {reason}")
     return Training(claim.sampling_probability, claim.noise_multiplier, claim.steps) if type(claim) is DPSGD else claim
 
 
 def harmless(claim: Claim) -> float:
-    """The largest parameter below which the claim's curve allows less than guessing: 0 but for curves through points."""
+    """Return the largest parameter at which the claim's curve allows less than random guessing; 0 except for curves through points."""
     if not isinstance(claim, Curve) or isinstance(claim, Training):
         return 0.0
     q = np.linspace(0.0, 1.0, 513)
     low, high = 0.0, claim.parameter
     for _ in range(40):
         middle = 0.5 * (low + high)
-        allows = (claim.with_parameter(middle).tradeoff(q) >= q - 1e-12).all()
-        low, high = (low, middle) if allows else (middle, high)
+        valid = (claim.with_parameter(middle).tradeoff(q) >= q - 1e-12).all()
+        low, high = (low, middle) if valid else (middle, high)
     return high
 
 
 def lines_of(claim: Claim) -> Lines:
-    """The curve of GDP by tangents; of a `Curve` its own lines, times its factor, and their mirror images."""
+    """Return the lines of the claim's curve.
+
+    A GDP curve is described by tangents. A `Curve` has its own lines, times its factor, and their mirror images.
+    """
     if isinstance(claim, Curve):
         epsilons, deltas = claim.lines()
-        up = epsilons + math.log(claim.factor)
-        return np.concatenate([up, -up[::-1]]), np.concatenate([deltas, 1 - (1 - deltas[::-1]) * np.exp(-up[::-1])])
-    far = claim.parameter**2 / 2 + _FARTHEST * claim.parameter
-    epsilons = np.linspace(far, -far, _TANGENTS)
+        log_slopes = epsilons + math.log(claim.factor)
+        return np.concatenate([log_slopes, -log_slopes[::-1]]), np.concatenate([deltas, 1 - (1 - deltas[::-1]) * np.exp(-log_slopes[::-1])])
+    largest = claim.parameter**2 / 2 + _TANGENT_RANGE * claim.parameter
+    epsilons = np.linspace(largest, -largest, _TANGENTS)
     return epsilons, np.asarray(claim.delta(epsilons), dtype=float)
 
 
 def epsilon_at(claim: Claim, delta: float) -> float:
-    """The epsilon that the claim implies at delta."""
+    """Return the epsilon that the claim implies at delta."""
     if claim.bounds_epsilon:
         return claim.parameter
     if float(np.max(claim.delta(np.zeros(1)))) <= delta:
@@ -80,13 +89,16 @@ def epsilon_at(claim: Claim, delta: float) -> float:
 
 
 def epsilon_told(claim: Claim, lower: float, delta: float) -> float:
-    """The same of a certified parameter; 0 where nothing is certified, or the curve has no epsilon at delta whatever its parameter."""
+    """Return the epsilon at delta of a certified parameter.
+
+    Returns 0 if no parameter is certified, or if the curve has no finite epsilon at delta.
+    """
     found = epsilon_at(claim.with_parameter(lower), delta) if lower > 0 else 0.0
     return found if math.isfinite(found) else 0.0
 
 
 def gaussian_with(epsilon: float, delta: float) -> GDP:
-    """The Gaussian curve of that epsilon at delta.
+    """Return the Gaussian curve with the given epsilon at delta.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""What canaries can certify at best: noise of a known law on scores that do not disturb each other."""
+"""Largest bound that canaries can certify: ideal scores with a known noise law and without interference between canaries."""
 
 from __future__ import annotations
 
@@ -18,27 +18,30 @@ from dpwitness.mechanisms.terms.notions import GDP, Claim, Curve, PureDP, parse_
 from dpwitness.mechanisms.terms.reading import Json
 from dpwitness.mechanisms.terms.validation import InvalidArgument, require_integer, require_one_of, require_probability, require_type
 
-_SIZES = 40
-_MOST = 64.0  # of an epsilon that is looked for
-_GUESSED, _SURE = 0.43, 0.8  # of the canaries, what may be guessed; of the error, as the number of guesses is not known beforehand
+_SIZES = 40  # numbers of guesses that are compared
+_MAX_EPSILON = 64.0  # largest epsilon of the search
+_GUESSED_SHARE, _ERROR_SHARE = (
+    0.43,
+    0.8,
+)  # share of canaries that may be guessed; share of the error, as the number of guesses is not known in advance
 MOST = 10**7  # canaries
 
 
 @dataclass(frozen=True, slots=True)
 class CanaryLimit:
-    """The most that canaries can certify.
+    """Largest bound that canaries can certify.
 
     Attributes
     ----------
     epsilon, parameter : float
-        Half of the audits with ideal scores certify less than this, with the number of guesses that is best for this very law and known
-        beforehand: an epsilon at `delta`, and the claim's own parameter.
+        Median bound of audits with ideal scores, for the best number of guesses under this law, known in advance: as an epsilon at
+        `delta`, and as the claim's own parameter.
     guesses : int
-        That number.
+        Best number of guesses.
     true : float
-        The true epsilon at `delta`.
+        True epsilon at `delta`.
     detectable : float
-        Smallest true epsilon whose excess over the claim is found with probability 0.9; infinity if none is.
+        Smallest true epsilon that refutes the claim with probability 0.9; infinity if there is none.
     """
 
     claim: Claim
@@ -53,7 +56,7 @@ class CanaryLimit:
     detectable: float
 
     def headline(self) -> str:
-        """In one line."""
+        """Return a one-line summary."""
         runs = f"each of {self.runs} runs" if self.runs > 1 else "one run"
         at = f" at delta = {self.delta:g}" if self.delta else ""
         found = f"a true epsilon of {self.detectable:.4g} refutes the claim with probability 0.9"
@@ -67,14 +70,15 @@ class CanaryLimit:
     def to_json(self) -> Json:
         fields = ("delta", "canaries", "runs", "confidence", "true", "epsilon", "parameter", "guesses", "detectable")
         found = {name: strict(getattr(self, name)) for name in fields}
-        told = {"claim": str(self.claim), "claim_numbers": list(self.claim.numbers), "headline": self.headline()}
-        return {"schema_version": SCHEMA, "kind": "canary limit", **told, **found}
+        header = {"claim": str(self.claim), "claim_numbers": list(self.claim.numbers), "headline": self.headline()}
+        return {"schema_version": SCHEMA, "kind": "canary limit", **header, **found}
 
     def __str__(self) -> str:
         return f"{self.headline()}\n\n  assumes  {self.assumed}, both kinds of guesses"
 
     @property
     def assumed(self) -> str:
+        """Return the assumptions on noise, scores and coins."""
         noise = "randomized response" if self.claim.is_pure else "Gaussian noise"
         return f"{noise}, scores that do not disturb each other, fair coins"
 
@@ -82,27 +86,34 @@ class CanaryLimit:
 def canary_limit(
     claim: Claim | str, canaries: int, runs: int = 1, *, delta: float = 1e-5, confidence: float = 0.95, method: str = "best"
 ) -> CanaryLimit:
-    """The most that canaries can certify where the claim is kept exactly: no audit of one run does much better.
+    """Return the largest bound that canaries can certify if the training satisfies the claim exactly.
 
-    It is kept by Gaussian noise, or without delta by randomized response of each coin.
+    No audit of one run does much better. The claim is satisfied by Gaussian noise, or without delta by randomized response of each coin.
 
     Parameters
     ----------
     claim : Claim or str
-        ``pure:EPSILON``. ``approx:EPSILON,DELTA``: the theorem for (epsilon, delta)-DP, at the Gaussian noise of that epsilon and
-        delta. ``gdp:MU``, or with ``method="curve"`` an approximate claim too: that for Gaussian curves. A `DPSGD` or
-        `TradeoffCurve` stands for the Gaussian curve with its epsilon at `delta`.
+        ``pure:EPSILON``. ``approx:EPSILON,DELTA``: the theorem for (epsilon, delta)-DP, at the Gaussian noise with this epsilon and
+        delta. ``gdp:MU``, or an approximate claim with ``method="curve"``: the theorem for Gaussian curves. A `DPSGD` or
+        `TradeoffCurve` is replaced by the Gaussian curve with the same epsilon at `delta`.
     canaries, runs : int
-        Canaries of each run, included and left out together, and runs.
+        Number of canaries of each run, included and left out together, and number of runs.
     delta : float
-        At which a GDP claim is told as an epsilon.
+        Delta at which a GDP claim is converted to an epsilon.
     confidence : float
+        Confidence level of the bound, in (0, 1).
     method : {"best", "curve"}
+        Theorem; ``curve`` tests an approximate claim by the Gaussian curve with the same epsilon and delta.
+
+    Returns
+    -------
+    CanaryLimit
+        Median bound, best number of guesses, and smallest detectable epsilon.
 
     Raises
     ------
     InvalidArgument
-        If an argument breaks its rule.
+        If an argument is invalid.
 
     Examples
     --------
@@ -114,7 +125,7 @@ def canary_limit(
     claim = parse_claim(claim) if isinstance(claim, str) else claim
     claim = held(require_type("claim", claim, Claim, "be a claim", owner), owner)
     size = require_integer("canaries", canaries, owner, least=10, most=MOST)
-    many = require_integer("runs", runs, owner, most=10**6)
+    run_count = require_integer("runs", runs, owner, most=10**6)
     alpha = 1 - require_probability("confidence", confidence, owner)
     require_one_of("method", method, ("best", "curve"), owner)
     if isinstance(claim, Curve):
@@ -129,36 +140,36 @@ def canary_limit(
         require_probability("delta", delta, owner)
     by_curve = isinstance(claim, GDP) or method == "curve"
     truth = claim if isinstance(claim, GDP) or claim.is_pure else gaussian_with(claim.parameter, delta)
-    guesses, parameter = certified(truth, size * many, alpha, delta, by_curve)
+    guesses, parameter = certified(truth, size * run_count, alpha, delta, by_curve)
     epsilon = epsilon_at(GDP(parameter), delta) if by_curve and parameter > 0 else parameter
     return CanaryLimit(
         claim=claim,
         delta=delta,
         canaries=size,
-        runs=many,
+        runs=run_count,
         confidence=confidence,
         true=epsilon_at(truth, delta),
         epsilon=epsilon,
         parameter=parameter if by_curve == isinstance(claim, GDP) else epsilon,
         guesses=guesses,
-        detectable=detectable(truth if by_curve else claim, size * many, alpha, delta, by_curve),
+        detectable=detectable(truth if by_curve else claim, size * run_count, alpha, delta, by_curve),
     )
 
 
 def shares(truth: Claim, canaries: int) -> tuple[np.ndarray, np.ndarray]:
-    """Numbers of guesses, half of them in and half out, and the probability that one is right."""
-    if not isinstance(truth, GDP):  # randomized response, which tells of all coins alike
+    """Return numbers of guesses, half "in" and half "out", and the probability that a guess is right."""
+    if not isinstance(truth, GDP):  # randomized response is equally informative about all coins
         return (guesses := sizes(canaries)), np.full(guesses.size, expit(truth.parameter))
     mu = truth.mu
     guesses = np.unique(np.geomspace(4, canaries, _SIZES).astype(int))
     grid = np.linspace(mu / 2, mu / 2 + 12, 4_000)  # thresholds of the guess "in"
-    named = 0.5 * (ndtr(-grid) + ndtr(mu - grid))
-    at = np.interp(-guesses / (2 * canaries), -named, grid)
+    guessed_share = 0.5 * (ndtr(-grid) + ndtr(mu - grid))
+    at = np.interp(-guesses / (2 * canaries), -guessed_share, grid)
     return guesses, ndtr(mu - at) / (ndtr(-at) + ndtr(mu - at))
 
 
 def certified(truth: Claim, canaries: int, alpha: float, delta: float, by_curve: bool, power: float = 0.5) -> tuple[int, float]:
-    """The best number of guesses, and the parameter that it certifies with this probability, mu or epsilon."""
+    """Return the best number of guesses, and the mu or epsilon that this number certifies with probability `power`."""
     guesses, p = shares(truth, canaries)
     right = binom.ppf(1 - power, guesses, p)
     if not by_curve:
@@ -172,15 +183,18 @@ def certified(truth: Claim, canaries: int, alpha: float, delta: float, by_curve:
 
 
 def detectable(claim: Claim, canaries: int, alpha: float, delta: float, by_curve: bool) -> float:
-    """Smallest true epsilon at delta, of Gaussian noise or randomized response, that refutes the claim with probability 0.9."""
+    """Return the smallest true epsilon at delta that refutes the claim with probability 0.9.
+
+    The true law is Gaussian noise, or randomized response if `delta` is 0.
+    """
     lines = lines_of(claim) if by_curve else None
-    most = round(_GUESSED * canaries)
+    most = round(_GUESSED_SHARE * canaries)
 
     def missed(epsilon: float) -> bool:
         guesses, p = shares(gaussian_with(epsilon, delta), canaries) if delta else shares(PureDP(epsilon), most)
         if lines is None:
             right = binom.ppf(0.1, guesses, p)
-            return not bool((p_value(right, guesses, claim.parameter, delta, canaries) <= _SURE * alpha).any())
+            return not bool((p_value(right, guesses, claim.parameter, delta, canaries) <= _ERROR_SHARE * alpha).any())
         for r, share in schedule(canaries, most, alpha, claim.mu if isinstance(claim, GDP) else 1.0):
             v = int(binom.ppf(0.1, r, np.interp(r, guesses, p)))
             if refutes(v, r, canaries, *lines, share):
@@ -188,4 +202,4 @@ def detectable(claim: Claim, canaries: int, alpha: float, delta: float, by_curve
         return True
 
     low = epsilon_at(claim, delta)
-    return math.inf if missed(_MOST) else largest(missed, low)
+    return math.inf if missed(_MAX_EPSILON) else largest(missed, low)

@@ -1,8 +1,9 @@
-"""From an audit of one step to the training that takes many: what follows, and what does not.
+"""Consequences of an audit of one training step for the training of many steps.
 
-Upwards it is sound: if every step obeys the step's law, on all pairs and whatever was released before, then the training obeys its
-composition, which is an accountant's theorem. Downwards it is not: a pair on which one step leaks too much refutes the step. The training
-may hide it, as it releases the last model only, or never comes near such gradients. So nothing here is a verdict about the training.
+From step to training, the conclusion is sound. If every step obeys the step's law, on all pairs and for all earlier releases, then the
+training obeys the composition of the steps, by an accountant's theorem. From training to step, the conclusion is not sound. A pair on which
+one step leaks too much refutes the step only. The training may hide the leak, since the training releases the last model only, or never
+has similar gradients. So this module returns no verdict about the training.
 """
 
 from __future__ import annotations
@@ -20,25 +21,25 @@ from dpwitness.mechanisms.terms.validation import InvalidArgument, require_integ
 from dpwitness.mechanisms.textbook.gradient_steps import GradientSteps, step_epsilon
 
 _OWNER = "implied_training"
-_LOUDEST = 1e-3  # of the claimed noise, below which there is as good as none
+_MIN_NOISE_FACTOR = 1e-3  # factor on the claimed noise, below which noise is negligible
 
 
 @dataclass(frozen=True, slots=True)
 class ImpliedTraining:
-    """What an audit of a step implies for the training.
+    """Consequences of a step's audit for the training.
 
     Attributes
     ----------
     verdict : Verdict
-        Of the step. There is none of the training.
+        Verdict on the step. There is no verdict on the training.
     step_claimed, step_lower : float
-        Epsilon of the step at its delta: promised, and certified.
+        Epsilon of the step at the step's delta: claimed, and certified lower bound.
     noise_multiplier : float
-        The largest at which a step has that epsilon.
+        Largest noise multiplier at which a step has the epsilon `step_lower`.
     steps, delta
-        Of the training.
+        Number of steps and delta of the training.
     claimed, implied : float
-        The training's epsilon by dp-accounting: with the noise that is claimed, and with `noise_multiplier`.
+        Epsilon of the training by dp-accounting: with the claimed noise, and with `noise_multiplier`.
     """
 
     verdict: Verdict
@@ -51,7 +52,7 @@ class ImpliedTraining:
     implied: float
 
     def headline(self) -> str:
-        """In one line."""
+        """Return a one-line summary."""
         training = f"{self.steps:,} steps at delta = {self.delta:g}"
         if self.verdict is not Verdict.VIOLATED:
             return (
@@ -60,37 +61,45 @@ class ImpliedTraining:
             )
         return (
             f"the step is VIOLATED: epsilon >= {self.step_lower:.4g} where {self.step_claimed:.4g} is promised, as with a noise "
-            f"multiplier of at most {self.noise_multiplier:.4g}; an accountant told so prints at least {self.implied:.4g} for {training}, "
+            f"multiplier of at most {self.noise_multiplier:.4g}; an accountant then prints at least {self.implied:.4g} for {training}, "
             f"in place of {self.claimed:.4g}. Implied, not certified: the training's claim has lost its proof, and only an audit of the "
             "training refutes it"
         )
 
     def to_json(self) -> Json:
         fields = ("step_claimed", "step_lower", "noise_multiplier", "steps", "delta", "claimed", "implied")
-        told = {"schema_version": SCHEMA, "kind": "implied training", "step_verdict": self.verdict.value, "headline": self.headline()}
-        return told | {name: strict(getattr(self, name)) for name in fields}
+        header = {"schema_version": SCHEMA, "kind": "implied training", "step_verdict": self.verdict.value, "headline": self.headline()}
+        return header | {name: strict(getattr(self, name)) for name in fields}
 
     def __str__(self) -> str:
         return self.headline()
 
 
 def implied_training(result: Any, step: GradientSteps, steps: int, *, delta: float = 1e-5) -> ImpliedTraining:
-    """What the audit of one step of DP-SGD implies for a training of `steps` steps, through dp-accounting. It is no verdict.
+    """Return the consequences of an audit of one DP-SGD step for a training of `steps` steps, through dp-accounting.
+
+    The consequences are not a verdict on the training.
 
     Parameters
     ----------
     result : AuditResult or CertifyResult
-        Of `step`, against its own claim.
+        Result for `step`, against the step's own claim.
     step : GradientSteps
-        One step.
+        The audited step, with ``steps=1``.
     steps : int
+        Number of steps of the training.
     delta : float
-        Of the training.
+        Delta of the training.
+
+    Returns
+    -------
+    ImpliedTraining
+        Claimed and implied epsilon of the training, and the noise multiplier that explains the step.
 
     Raises
     ------
     InvalidArgument
-        If an argument breaks its rule, or the result is about another claim than the step's.
+        If an argument is invalid, or the result is about another claim than the step's.
 
     Examples
     --------
@@ -113,7 +122,7 @@ def implied_training(result: Any, step: GradientSteps, steps: int, *, delta: flo
     noise, lower = step.noise_multiplier, float(result.epsilon_lower)
     if result.verdict is Verdict.VIOLATED:
         noise = _noise_at(lower, step)
-    whole = replace(step, steps=steps, delta=delta, update=None)
+    composed = replace(step, steps=steps, delta=delta, update=None)
     return ImpliedTraining(
         verdict=result.verdict,
         step_claimed=step.claim.parameter,
@@ -121,18 +130,18 @@ def implied_training(result: Any, step: GradientSteps, steps: int, *, delta: flo
         noise_multiplier=noise,
         steps=steps,
         delta=delta,
-        claimed=whole.claim.parameter,
-        implied=replace(whole, noise_multiplier=noise).claim.parameter,
+        claimed=composed.claim.parameter,
+        implied=replace(composed, noise_multiplier=noise).claim.parameter,
     )
 
 
 def _noise_at(epsilon: float, step: GradientSteps) -> float:
-    """The largest noise multiplier at which a step has this epsilon: epsilon falls as noise grows."""
+    """Return the largest noise multiplier at which a step has this epsilon: epsilon falls as noise grows."""
 
     def excess(noise: float) -> float:
         return step_epsilon(noise, step.sampling_probability, step.delta) - epsilon
 
-    high, low = step.noise_multiplier, _LOUDEST * step.noise_multiplier
+    high, low = step.noise_multiplier, _MIN_NOISE_FACTOR * step.noise_multiplier
     if excess(high) >= 0:
         return high
     return low if excess(low) < 0 else float(brentq(excess, low, high, xtol=1e-9))

@@ -1,4 +1,4 @@
-"""Canaries for a user's training, and what a guesser sees of them: gradients, records, and scores."""
+"""Canaries for a user's training, as gradients or records, and scores for the canaries."""
 
 from __future__ import annotations
 
@@ -11,26 +11,27 @@ from numpy.typing import ArrayLike
 from dpwitness.mechanisms.terms.protocol import FloatArray
 from dpwitness.mechanisms.terms.validation import InvalidArgument, require, require_integer, require_numbers, require_one_of
 
-_FARTHEST = 3.0  # ranges of a column beyond its ends, of an extreme record
+_EXTREME_RANGES = 3.0  # distance of an extreme record from the ends of a column, in ranges of the column
 
 
 @dataclass(frozen=True, eq=False)
 class GradientCanaries:
-    """Gradients at right angles to one another, so that each shows in updates by itself; for the white box.
+    """Orthogonal gradients for white-box audits: each gradient is visible in an update independently of the others.
 
-    Nasr et al. (2023), section 4 (Dirac); Steinke, Nasr and Jagielski (2023), section 6. A canary's record may be anything whose gradient
-    it is: one number of a layer of its own, for Dirac gradients.
+    Nasr et al. (2023), section 4 (Dirac); Steinke, Nasr and Jagielski (2023), section 6. A canary's record may be anything with this
+    gradient. For Dirac gradients, use a number in an additional layer.
 
     Parameters
     ----------
     count, dimension : int
-        Canaries, at most as many as gradients have entries.
+        Number of canaries, at most the number of entries of a gradient, and number of entries.
     norm : float
-        Length of each. Well above the clipping norm, or a training that forgets to clip passes.
+        Length of each gradient. Use a length well above the clipping norm: otherwise, a training without clipping passes.
     kind : {"dirac", "orthogonal"}
-        One entry each, the first ones; or a random orthonormal system, for training code that treats entries apart.
+        Gradients with one nonzero entry, in the first entries; or a random orthonormal system, for training code that treats entries
+        differently.
     seed : int
-        Of the orthonormal system.
+        Seed of the orthonormal system.
 
     Examples
     --------
@@ -55,54 +56,64 @@ class GradientCanaries:
             raise InvalidArgument(f"GradientCanaries: count must be at most dimension, {self.dimension}, got {self.count}")
         system = np.empty((0, self.dimension))
         if self.kind == "orthogonal":
-            drawn = np.random.default_rng(self.seed).normal(size=(self.dimension, self.count))
-            system = np.linalg.qr(drawn)[0].T
+            random_labels = np.random.default_rng(self.seed).normal(size=(self.dimension, self.count))
+            system = np.linalg.qr(random_labels)[0].T
         object.__setattr__(self, "_system", system)
 
     def rows(self, which: ArrayLike) -> FloatArray:
-        """Gradients of the canaries `which`, by number or by a mask: (k, dimension)."""
+        """Return the gradients of the canaries `which`, given by number or by a mask: (k, dimension)."""
         chosen = np.arange(self.count)[np.asarray(which)]
         if self.kind == "orthogonal":
             return np.asarray(self.norm * self._system[chosen])
-        found = np.zeros((len(chosen), self.dimension))
-        found[np.arange(len(chosen)), chosen] = self.norm
-        return found
+        values = np.zeros((len(chosen), self.dimension))
+        values[np.arange(len(chosen)), chosen] = self.norm
+        return values
 
     def scores(self, update: ArrayLike) -> FloatArray:
-        """Inner product of each canary's direction with a noisy sum of gradients, to be added up over steps: (count,).
+        """Return the inner product of each canary's direction with a noisy sum of gradients, to be summed over steps: (count,).
 
-        An update that goes against the gradient, such as a change of the model's parameters, is to be turned around first: large scores
-        speak for canaries that were included.
+        Negate an update that points against the gradient, such as a change of the model's parameters: large scores must indicate included
+        canaries.
         """
-        found = np.asarray(require_numbers("update", update, "GradientCanaries"), dtype=float).ravel()
-        if found.size != self.dimension:
-            raise InvalidArgument(f"GradientCanaries: update must have as many entries as gradients, {self.dimension}, got {found.size}")
-        return found[: self.count].copy() if self.kind == "dirac" else np.asarray(self._system @ found)
+        values = np.asarray(require_numbers("update", update, "GradientCanaries"), dtype=float).ravel()
+        if values.size != self.dimension:
+            raise InvalidArgument(f"GradientCanaries: update must have as many entries as gradients, {self.dimension}, got {values.size}")
+        return values[: self.count].copy() if self.kind == "dirac" else np.asarray(self._system @ values)
 
 
 def canary_records(
     features: ArrayLike, labels: ArrayLike, count: int, *, kind: str = "mislabelled", seed: int = 0
 ) -> tuple[FloatArray, np.ndarray]:
-    """Records that a training would have to learn by heart: (features, labels) of `count` canaries, for the black box.
+    """Return features and labels of `count` canary records that a training would have to memorize, for black-box audits.
 
     Parameters
     ----------
     features, labels : array_like
         The real table, (n, k) and (n,), from which canaries are made.
     count : int
+        Number of canaries.
     kind : {"mislabelled", "blank", "extreme"}
-        Real records with another label that occurs, drawn without replacement as long as there are any; records of zeros with random
-        labels; or records whose every column lies three ranges beyond an end, at random ends and with random labels.
+        Real records with another label that occurs, drawn without replacement while records remain; records of zeros with random labels;
+        or records with every column three ranges beyond an end, at random ends and with random labels.
     seed : int
+        Seed of the random choices.
+
+    Returns
+    -------
+    features : ndarray, (count, k)
+        Features of the canaries.
+    labels : ndarray, (count,)
+        Labels of the canaries.
 
     Raises
     ------
     InvalidArgument
-        If an argument breaks its rule: labels must be of at least two kinds.
+        If an argument is invalid, for example if all labels are equal.
 
     Notes
     -----
-    Blank canaries with one label are one record many times: the model's bias moves with their number, and a single one hardly shows.
+    Blank canaries with one label are the same record many times. The model's bias moves with their number, and a single canary has
+    almost no effect.
 
     Examples
     --------
@@ -113,46 +124,51 @@ def canary_records(
     """
     owner = "canary_records"
     table = np.asarray(require_numbers("features", features, owner), dtype=float)
-    known = np.asarray(labels)
+    label_array = np.asarray(labels)
     if table.ndim != 2 or not len(table):
-        raise InvalidArgument(f"{owner}: features must be a table with a row a record, got shape {table.shape}")
-    if known.shape != (len(table),):
-        raise InvalidArgument(f"{owner}: labels must be one a record, {len(table)}, got shape {known.shape}")
+        raise InvalidArgument(f"{owner}: features must be a table with one row per record, got shape {table.shape}")
+    if label_array.shape != (len(table),):
+        raise InvalidArgument(f"{owner}: labels must have one entry per record, {len(table)}, got shape {label_array.shape}")
     require_integer("count", count, owner)
     require_one_of("kind", kind, ["mislabelled", "blank", "extreme"], owner)
-    kinds, codes = np.unique(known, return_inverse=True)
+    kinds, codes = np.unique(label_array, return_inverse=True)
     if len(kinds) < 2:
         raise InvalidArgument(f"{owner}: labels must be of at least two kinds, all are {kinds[0]}")
     rng = np.random.default_rng(require_integer("seed", seed, owner, least=0))
     if kind == "mislabelled":
-        turns = [rng.permutation(len(table)) for _ in range(-(-count // len(table)))]
-        chosen = np.concatenate(turns)[:count]
+        permutations = [rng.permutation(len(table)) for _ in range(-(-count // len(table)))]
+        chosen = np.concatenate(permutations)[:count]
         return table[chosen], kinds[(codes[chosen] + rng.integers(1, len(kinds), count)) % len(kinds)]
-    drawn = kinds[rng.integers(len(kinds), size=count)]
+    random_labels = kinds[rng.integers(len(kinds), size=count)]
     if kind == "blank":
-        return np.zeros((count, table.shape[1])), drawn
+        return np.zeros((count, table.shape[1])), random_labels
     low, high = table.min(axis=0), table.max(axis=0)
-    reach = _FARTHEST * np.where(high > low, high - low, 1.0)
-    return np.where(rng.random((count, table.shape[1])) < 0.5, low - reach, high + reach), drawn
+    distance = _EXTREME_RANGES * np.where(high > low, high - low, 1.0)
+    return np.where(rng.random((count, table.shape[1])) < 0.5, low - distance, high + distance), random_labels
 
 
 def prediction_scores(predictions: ArrayLike, labels: ArrayLike, kind: str = "margin") -> FloatArray:
-    """How well a released model fits each canary: the black box's scores, and those at a released minimiser.
+    """Return a score of how well a released model fits each canary, for black-box audits and for a released minimizer.
 
     Parameters
     ----------
     predictions : array_like
-        What the model says of each canary: (m,) numbers for labels -1 and 1, such as <w, x> at a released minimiser w; or (m, classes)
-        log-odds up to a constant, for labels 0, 1, ...
+        Predictions of the model for the canaries. (m,) numbers for labels -1 and 1, such as <w, x> at a released minimizer w; or
+        (m, classes) log-odds up to a constant, for labels 0, 1, ...
     labels : array_like
-        (m,).
+        Labels of the canaries, (m,).
     kind : {"margin", "loss"}
-        By how much the label's prediction exceeds the best other one; or minus the logistic loss, log P(label).
+        Prediction for the label minus the best other prediction; or minus the logistic loss, log P(label).
+
+    Returns
+    -------
+    ndarray, (m,)
+        Score of each canary. Large scores indicate included canaries.
 
     Raises
     ------
     InvalidArgument
-        If an argument breaks its rule.
+        If an argument is invalid.
 
     Examples
     --------
@@ -162,28 +178,33 @@ def prediction_scores(predictions: ArrayLike, labels: ArrayLike, kind: str = "ma
     array([-0.127, -1.313])
     """
     owner = "prediction_scores"
-    found = np.asarray(require_numbers("predictions", predictions, owner), dtype=float)
-    known = np.asarray(require_numbers("labels", labels, owner), dtype=float)
+    values = np.asarray(require_numbers("predictions", predictions, owner), dtype=float)
+    label_array = np.asarray(require_numbers("labels", labels, owner), dtype=float)
     require_one_of("kind", kind, ["margin", "loss"], owner)
-    if found.ndim not in (1, 2) or known.shape != found.shape[:1]:
-        raise InvalidArgument(f"{owner}: labels must be one a row of predictions, got shapes {known.shape} and {found.shape}")
-    if found.ndim == 1:
-        if not np.isin(known, (-1, 1)).all():
-            raise InvalidArgument(f"{owner}: labels must be -1 or 1 for one number a canary, got {_odd(known, (-1, 1))}")
-        margins = known * found
+    if values.ndim not in (1, 2) or label_array.shape != values.shape[:1]:
+        raise InvalidArgument(
+            f"{owner}: labels must have one entry per row of predictions, got shapes {label_array.shape} and {values.shape}"
+        )
+    if values.ndim == 1:
+        if not np.isin(label_array, (-1, 1)).all():
+            raise InvalidArgument(f"{owner}: labels must be -1 or 1 for one number per canary, got {_describe_wrong(label_array, (-1, 1))}")
+        margins = label_array * values
         return np.asarray(margins if kind == "margin" else -np.logaddexp(0.0, -margins))
-    classes = found.shape[1]
-    if classes < 2 or not np.isin(known, np.arange(classes)).all():
-        raise InvalidArgument(f"{owner}: labels must be 0 to {classes - 1}, of at least two classes, got {_odd(known, range(classes))}")
-    places = np.arange(len(found)), known.astype(int)
-    own = found[places]
+    classes = values.shape[1]
+    if classes < 2 or not np.isin(label_array, np.arange(classes)).all():
+        raise InvalidArgument(
+            f"{owner}: labels must be 0 to {classes - 1}, of at least two classes, got {_describe_wrong(label_array, range(classes))}"
+        )
+    label_index = np.arange(len(values)), label_array.astype(int)
+    label_values = values[label_index]
     if kind == "loss":
-        return np.asarray(own - np.logaddexp.reduce(found, axis=1))
-    others = found.copy()
-    others[places] = -np.inf
-    return np.asarray(own - others.max(axis=1))
+        return np.asarray(label_values - np.logaddexp.reduce(values, axis=1))
+    others = values.copy()
+    others[label_index] = -np.inf
+    return np.asarray(label_values - others.max(axis=1))
 
 
-def _odd(labels: FloatArray, allowed: Any) -> str:
+def _describe_wrong(labels: FloatArray, allowed: Any) -> str:
+    """Return the first label outside `allowed`, or the number of allowed classes, for an error message."""
     wrong = labels[~np.isin(labels, list(allowed))]
     return f"{wrong[0]:g}" if len(wrong) else f"{len(list(allowed))} class"

@@ -1,1 +1,1 @@
-"""Checks of other people's mechanisms, chosen by what an object offers. May import the audits."""
+"""Checks of user-written mechanisms, chosen by what an object offers. May import the audits."""

@@ -1,4 +1,4 @@
-"""What the checks are made of: the mechanism under check, what it must offer for a check to apply, and exact tests on few runs."""
+"""Building blocks of the checks: the mechanism under check, requirements of a check, and exact tests on few runs."""
 
 from __future__ import annotations
 
@@ -27,17 +27,17 @@ from dpwitness.mechanisms.terms.protocol import WhiteBox
 from dpwitness.mechanisms.terms.validation import InvalidArgument
 
 CONFIDENCE = 1 - 1e-9  # of every statistical check
-LEAST = 1000  # runs of an audit
-FEW = 0.002  # of all runs: what a check takes that only looks at a few
+LEAST = 1000  # smallest number of runs of an audit
+FEW = 0.002  # default share of all runs, for checks that need a few runs only
 
 Labels = NDArray[np.int64]
 
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
 class Subject:
-    """A mechanism under check: the pairs to try it on, one root seed, and the audits that several checks share.
+    """A mechanism under check, with the pairs to run, a root seed, and audits that several checks share.
 
-    `trials` are the runs of all checks together, `runs` those of the check under way.
+    `trials` is the number of runs of all checks together; `runs` is the share of the current check.
     """
 
     mechanism: Any
@@ -50,13 +50,13 @@ class Subject:
     runs: int = 0
 
     def few(self, most: int) -> int:
-        """Up to `most` runs, fewer where the check may take fewer."""
+        """Return `most`, or the number of runs of the current check if smaller; at least 2."""
         return max(2, min(most, self.runs))
 
     def require(self, least: int) -> None:
-        """Skip unless the check may take as many runs as it needs."""
+        """Raise Skip unless the current check has at least `least` runs."""
         if self.runs < least:
-            raise Skip(f"it needs {least:,} runs, its share of {self.trials:,} is {self.runs:,}: raise trials")
+            raise Skip(f"the check needs {least:,} runs, but its share of {self.trials:,} is {self.runs:,}: raise trials")
 
     @property
     def run(self) -> Callable[..., Any]:
@@ -73,11 +73,11 @@ class Subject:
         return getattr(self.mechanism, "domain", None)
 
     def outputs(self, dataset: Any, size: int, *key: int) -> Outputs:
-        """Encoded outputs of `size` runs."""
+        """Return the encoded outputs of `size` runs on `dataset`; `key` selects the random stream."""
         return run_side(self.run, dataset, size, stream(self.seed, *key))
 
     def audit(self, pairs: list[Pair], trials: int, *, bits: bool = False) -> AuditResult:
-        """Look for a violation of the claim on these pairs, at a false-alarm probability of 1e-9."""
+        """Audit the claim on these pairs, with a false-alarm probability of 1e-9."""
         result = audit(
             self.mechanism,
             pair=pairs,
@@ -94,7 +94,7 @@ class Subject:
         return result
 
     def promises(self, pair: Pair) -> bool:
-        """Whether the claim says something of this pair, as one by distance does not where the distance is 0."""
+        """Return whether the claim applies to this pair; a claim by distance does not apply at distance 0."""
         try:
             self.claim.on(pair)
         except InvalidArgument:
@@ -102,25 +102,25 @@ class Subject:
         return True
 
     def small(self, pairs: list[Pair], why: str) -> None:
-        """Audit special pairs on the check's share of the runs; CheckFailed if the claim is broken there."""
+        """Audit special pairs on the check's share of the runs. Raise CheckFailed, starting with `why`, if the claim is violated."""
         self.require(LEAST)
         pairs = [pair for pair in pairs if self.promises(pair)]
         if not pairs:
-            raise Skip("the claim says nothing of such pairs")
+            raise Skip("the claim makes no promise about these pairs")
         result = self.audit(pairs, self.runs)
         if result.verdict is Verdict.VIOLATED:
             assert result.pair is not None
             raise CheckFailed(f"{why}: {result.headline()} on the pair '{result.pair.why}'", result)
-        if result.verdict is not Verdict.NOT_REFUTED and result.exercised is not False:  # equal outputs on special data are no fault
+        if result.verdict is not Verdict.NOT_REFUTED and result.exercised is not False:  # equal outputs on special data are not a fault
             raise CheckFailed(f"{why}: {result.headline()}", result)
 
 
 class Skip(Exception):
-    """The check does not apply to this mechanism."""
+    """Signal that a check does not apply to a mechanism."""
 
 
 class CheckFailed(AssertionError):
-    """The mechanism fails the check. `violation`: its claim is refuted."""
+    """Error of a mechanism that fails a check. `violation` is true if the claim is refuted."""
 
     def __init__(self, reason: str, result: AuditResult | None = None, *, violation: bool = False) -> None:
         super().__init__(reason)
@@ -129,18 +129,18 @@ class CheckFailed(AssertionError):
 
 
 class Tag(enum.Enum):
-    """What a check needs; the value is the reason why it is skipped."""
+    """Requirement of a check; the value is the reason for a skip."""
 
     CLAIM = "the mechanism states no claim"
     SEED = "the library cannot be seeded"
     DENSITY = "the mechanism offers no log_density"
-    PARAMETERS = "the mechanism is no dataclass"
-    TRAVELS = "the mechanism runs in worker processes of its own"
-    NUMBERS = "its datasets are no arrays of floating-point numbers"
-    RECORDS = "its datasets are no arrays of records"
+    PARAMETERS = "the mechanism is not a dataclass"
+    TRAVELS = "the mechanism runs in separate worker processes"
+    NUMBERS = "the mechanism's datasets are not arrays of floating-point numbers"
+    RECORDS = "the mechanism's datasets are not arrays of records"
 
     def given(self, subject: Subject) -> bool:
-        """Whether `subject` offers it."""
+        """Return whether `subject` meets this requirement."""
         it = subject.mechanism
         if self is Tag.CLAIM:
             return getattr(it, "claim", None) is not None
@@ -156,12 +156,12 @@ class Tag(enum.Enum):
         return arrays and (self is Tag.NUMBERS or subject.pairs[0].relation in ("replace-one", "add-remove"))
 
 
-CLAIM, CLAIM_SHARE = "claim", 0.5  # the group of checks that share the audit of the claim, and what it may take
+CLAIM, CLAIM_SHARE = "claim", 0.5  # the group of checks that share the audit of the claim, and the group's share of the runs
 
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
 class Check:
-    """A named check: what it needs, and what it may take of the runs of all checks; those of one `group` take that once."""
+    """A named check with its requirements and its share of the runs of all checks; checks of one `group` share one budget."""
 
     function: Callable[[Subject], None]
     needs: tuple[Tag, ...]
@@ -173,7 +173,7 @@ class Check:
         return self.function.__name__
 
     def __call__(self, subject: Subject) -> None:
-        """Check `subject`. Raises Skip where one of the tags is not given."""
+        """Check `subject`. Raise Skip if `subject` does not meet a requirement."""
         for tag in self.needs:
             if not tag.given(subject):
                 raise Skip(tag.value)
@@ -181,14 +181,14 @@ class Check:
 
 
 def check(*needs: Tag, share: float = FEW, group: str = "") -> Callable[[Callable[[Subject], None]], Check]:
-    """Make a function a check, which `CHECKS` holds by its name."""
+    """Return a decorator that makes a function a `Check`; `CHECKS` collects the checks by name."""
     return lambda function: Check(function, needs, share, group or function.__name__)
 
 
 def budgets(checks: Mapping[str, Check], trials: int, subject: Subject | None = None) -> dict[str, int]:
-    """Runs that each of these checks may take of all; those that do not apply to `subject` leave theirs to the others.
+    """Return the number of runs of each check. Checks that do not apply to `subject` leave their runs to the others.
 
-    The audit of the claim takes the least runs of an audit before others take any.
+    The audit of the claim gets the least runs of an audit before other checks get any.
     """
     apply = [each for each in checks.values() if subject is None or all(tag.given(subject) for tag in each.needs)]
     together = {each.group: each.share for each in apply}
@@ -200,10 +200,11 @@ def budgets(checks: Mapping[str, Check], trials: int, subject: Subject | None = 
 
 
 def fail_if_told_apart(subject: Subject, label: Callable[[Any], Labels], what: str, run: Callable[..., Any] | None = None) -> None:
-    """CheckFailed if a label of the outputs alone refutes the claim on some pair, at a false-alarm probability of 1e-9 over all pairs.
+    """Raise CheckFailed if labels of the outputs refute the claim on some pair, with a false-alarm probability of 1e-9 over all pairs.
 
-    Which labels speak for which dataset is fixed on a third of the rounds and tested on the others. Rounds are as many as refute the
-    claim if every guess is right, within the check's share of the runs: it is for gross leaks, over all pairs.
+    A third of the rounds decides which labels indicate which dataset; the other rounds test the decision. The number of rounds is just
+    large enough to refute the claim if every guess is right, within the check's share of the runs. The check looks for gross leaks, over
+    all pairs.
     """
     rounds, alpha, spent = 256, (1 - CONFIDENCE) / len(subject.pairs), 0
     subject.require(2 * rounds)
@@ -213,28 +214,30 @@ def fail_if_told_apart(subject: Subject, label: Callable[[Any], Labels], what: s
     executor = subject.executor or Inline()
     try:
         for index, pair in enumerate(subject.pairs):
-            if spent + 2 * rounds > subject.runs:  # a third of them twice, where a batch raises
+            if spent + 2 * rounds > subject.runs:  # includes a second run of the training third, if a batch raises
                 break
             spent += 3 * rounds // 2
             chunk = min(rounds // 2, batch or rounds)
             stage = Stage(run or subject.run, pair, subject.seed, (8, index, 0), 3 * rounds // 2, chunk, 600.0)
             train = max(1, stage.chunks // 3)
             sides = _all_labels(executor, stage, label, range(train))
-            if any(side is None for part in sides for side in part):  # a batch raises: from here on, one run at a time
+            if any(side is None for part in sides for side in part):  # a batch raises: run one at a time from here on
                 stage, spent = dataclasses.replace(stage, single=True), spent + rounds // 2
                 sides = _all_labels(executor, stage, label, range(train))
-            guess = _guess(*(np.concatenate([part[side] for part in sides]) for side in (0, 1)))
+            guess = _guesses_by_label(*(np.concatenate([part[side] for part in sides]) for side in (0, 1)))
             if not guess:
                 continue
             sides = _all_labels(executor, stage, label, range(train, stage.chunks))
             tested = stage.rounds - train * stage.chunk
-            told = [
-                np.array([guess.get(int(value), 0) * way for part in sides for value in (() if part[side] is None else part[side])])
-                for side, way in ((0, 1), (1, -1))
+            signed_guesses = [
+                np.array([guess.get(int(value), 0) * sign for part in sides for value in (() if part[side] is None else part[side])])
+                for side, sign in ((0, 1), (1, -1))
             ]
-            right = sum(int((guesses > 0).sum()) for guesses in told)
-            lost = tested - sum(map(len, told))  # rounds of batches that raised for the first time here are wrong guesses
-            wrong = lost + sum(int((guesses < 0).sum()) for guesses in told)
+            right = sum(int((guesses > 0).sum()) for guesses in signed_guesses)
+            lost = tested - sum(
+                map(len, signed_guesses)
+            )  # rounds of batches that raised for the first time in the test count as wrong guesses
+            wrong = lost + sum(int((guesses < 0).sum()) for guesses in signed_guesses)
             claim = subject.claim.on(pair)
             lower = float(certified(claim, right, wrong, tested, alpha, lost=lost))
             if lower > claim.parameter:
@@ -246,17 +249,21 @@ def fail_if_told_apart(subject: Subject, label: Callable[[Any], Labels], what: s
 
 
 def _all_labels(executor: Executor, stage: Stage, label: Callable[[Any], Labels], chunks: range) -> list[Any]:
-    futures = [executor.submit(_labels, stage, i, label) for i in chunks]
+    """Return the labels of the outputs of all these chunks of `stage`."""
+    futures = [executor.submit(_labels_of_chunk, stage, i, label) for i in chunks]
     return [collect(future, stage) for future in futures]
 
 
-def _labels(stage: Stage, index: int, label: Callable[[Any], Labels]) -> list[Labels | None]:
-    """Labels on D1 and on D0; None where a batch raised."""
+def _labels_of_chunk(stage: Stage, index: int, label: Callable[[Any], Labels]) -> list[Labels | None]:
+    """Return the labels on D1 and on D0 of one chunk; None for a batch that raised."""
     return [None if side is None else label(side) for side in stage.sample(index)]
 
 
-def _guess(first: Labels, second: Labels) -> dict[int, int]:
-    """+1 for labels that speak for D1, -1 for those that speak for D0: those whose log-ratio is at least half of the largest."""
+def _guesses_by_label(first: Labels, second: Labels) -> dict[int, int]:
+    """Return +1 for each label that indicates D1 and -1 for each label that indicates D0.
+
+    Only labels whose log-ratio is at least half of the largest are included.
+    """
     values = np.unique(np.concatenate([first, second]))
     ratio = {int(v): float(np.log((np.sum(first == v) + 1) / (np.sum(second == v) + 1))) for v in values}
     most = max(map(abs, ratio.values()), default=0.0)
@@ -264,5 +271,5 @@ def _guess(first: Labels, second: Labels) -> dict[int, int]:
 
 
 def drawn(rng: Generator) -> int:
-    """64-bit words that an SFC64 generator has given: it counts them in its state."""
+    """Return the number of 64-bit words that an SFC64 generator has drawn, from the counter in the generator's state."""
     return int(rng.bit_generator.state["state"]["state"][3])

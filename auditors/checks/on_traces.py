@@ -1,4 +1,4 @@
-"""The check of the gray box: noise recorded on one dataset and played back on the other."""
+"""Gray-box check: noise recorded on one dataset and replayed on the other."""
 
 from __future__ import annotations
 
@@ -7,20 +7,23 @@ from dpwitness.auditors.gray_box.trace import trace
 from dpwitness.auditors.results.verdicts import Verdict
 from dpwitness.mechanisms.foreign.target import Target
 
-_RUNS = 40  # what a trace of a few pairs takes
+_TRACE_RUNS = 40  # runs of a trace of a few pairs
 
 
 @check(Tag.CLAIM, share=0.004)
 def check_noise_played_back(subject: Subject) -> None:
-    """With the noise of a run on D1, the run on D0 makes the same calls, moves inputs no further than declared and leaks nothing else."""
+    """Check the run on D0 with the noise of a run on D1.
+
+    The run must make the same calls, move inputs at most by the declared sensitivity, and leak nothing else.
+    """
     if isinstance(subject.mechanism, Target) and subject.mechanism.command:
         raise Skip("the noise of a program cannot be recorded")
-    subject.require(_RUNS)
+    subject.require(_TRACE_RUNS)
     result = trace(subject.mechanism, subject.pairs[:4], subject.claim, confirm=False, seed=subject.seed, name=subject.name)
-    found = [finding for finding in result.findings if finding.kind != "SOURCE"]  # where randomness comes from, other checks say
+    found = [finding for finding in result.findings if finding.kind != "SOURCE"]  # other checks test the source of randomness
     if result.verdict is Verdict.ERROR:
-        raise Skip(f"it cannot be traced: {result.notes[0]}")
+        raise Skip(f"the mechanism cannot be traced: {result.notes[0]}")
     if found:
         raise CheckFailed(f"TRACE {found[0]} on the pair '{result.pair.why if result.pair else ''}'")
     if not result.calls:
-        raise Skip("none of its noise comes from a primitive that is known")
+        raise Skip("none of the mechanism's noise comes from a known primitive")

@@ -1,4 +1,4 @@
-"""Checks for other people's mechanisms: named functions, chosen by what an object offers, as scikit-learn's estimator checks are."""
+"""Checks of user-written mechanisms: named functions, chosen by what an object offers, like scikit-learn's estimator checks."""
 
 from __future__ import annotations
 
@@ -27,14 +27,17 @@ from dpwitness.mechanisms.terms.validation import InvalidArgument, require_calla
 
 __all__ = ["CHECKS", "CheckFailed", "CheckFinding", "CheckReport", "Skip", "Tag", "check_mechanism", "parametrize_with_checks"]
 
-# every check of these modules, by its name
+# all checks of these modules, by name
 CHECKS = {name: found for module in (on_runs, on_traces, special_data) for name, found in vars(module).items() if isinstance(found, Check)}
 TRIALS = 400_000
 
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
 class CheckFinding:
-    """What one check found: ``passed``, ``failed``, ``skipped`` or ``expected failure``, and why. `violation`: the claim is refuted."""
+    """Result of one check: status ``passed``, ``failed``, ``skipped`` or ``expected failure``, and the reason.
+
+    `violation` is true if the claim is refuted.
+    """
 
     check: str
     status: str
@@ -45,7 +48,7 @@ class CheckFinding:
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False, repr=False)
 class CheckReport(Result):
-    """All findings on one mechanism. The verdict is VIOLATED if a check refuted the claim, ERROR if another failed."""
+    """All findings on one mechanism. The verdict is VIOLATED if a check refuted the claim, ERROR if another check failed."""
 
     name: str
     findings: tuple[CheckFinding, ...]
@@ -63,14 +66,14 @@ class CheckReport(Result):
 
     @property
     def evidence(self) -> str:
-        """``statistical``: checks run the mechanism."""
+        """Return ``statistical``: the checks run the mechanism."""
         return "statistical"
 
     def headline(self) -> str:
         count = {status: sum(f.status == status for f in self.findings) for status in ("passed", "failed", "skipped", "expected failure")}
-        told = ", ".join(f"{number} {status}" for status, number in count.items() if number)
+        summary = ", ".join(f"{number} {status}" for status, number in count.items() if number)
         first = f"; {self.failed[0].check}: {self.failed[0].reason}" if self.failed else ""
-        return f"{self.name}: {told}{first}"
+        return f"{self.name}: {summary}{first}"
 
     def to_json(self) -> Json:
         return {
@@ -104,30 +107,36 @@ def check_mechanism(
     mechanism : Mechanism or callable
         As in `audit`.
     pair : Pair or list of Pair, optional
-        Where to try it; the catalogue's pairs for ``mechanism.domain`` if left out.
+        Pairs of datasets to run. Default: the catalogue's pairs for ``mechanism.domain``.
     seed : int
         Root seed.
     trials : int, optional
-        Runs of the mechanism in all: each check has its share, about half goes to the audit of the claim, and a check whose share is too
-        small is skipped with that reason (of fewer than 2,000 some hundred more are made). Left out: twice what a `Target` says for one
-        audit, or else 400,000.
+        Number of runs of the mechanism in all checks together. Each check has a share; the audit of the claim gets about half. A check with
+        too small a share is skipped with this reason. Below 2,000, some hundred more runs are made. Default: twice the ``trials`` of a
+        `Target`, or else 400,000.
     seconds : float, optional
-        Instead of `trials`, about how long all checks may take, as in `audit`.
+        Time budget of all checks, in seconds, instead of `trials`, as in `audit`.
     expected_failures : dict, optional
-        Names of checks that are known to fail, with the reason; what a `Target` says if left out. One that passes counts as failed.
+        Names of checks that are known to fail, with the reason. Default: the expected failures of a `Target`. An expected failure that
+        passes counts as failed.
     checks : collection of str, optional
-        Only these; all of `CHECKS` if left out.
+        Names of the checks to run. Default: all of `CHECKS`.
     executor : concurrent.futures.Executor, optional
         As in `audit`.
     progress : callable, optional
         Called with each finding.
     announce : callable, optional
-        Called once, before the first check, with a line that says how many runs and how much time are expected.
+        Called once, before the first check, with a line that states the expected number of runs and the expected time.
+
+    Returns
+    -------
+    CheckReport
+        Verdict and one finding per check.
 
     Raises
     ------
     InvalidArgument
-        If there is no pair to try, or a name is that of no check.
+        If there is no pair to run, a name is not the name of a check, or another argument is invalid.
 
     Examples
     --------
@@ -136,26 +145,29 @@ def check_mechanism(
     ()
     """
     require_callable("progress", progress, "check_mechanism", arguments=1, optional=True)
-    subject = _subject(mechanism, pair, seed, trials, executor)
+    subject = _make_subject(mechanism, pair, seed, trials, executor)
     require_type("expected_failures", expected_failures, Mapping, "be a dict of names and reasons", "check_mechanism", optional=True)
-    expected = _known("expected_failures", _expectations(mechanism) if expected_failures is None else expected_failures)
-    names = _known("checks", CHECKS if checks is None else checks)
+    expected = _require_check_names("expected_failures", _expected_failures(mechanism) if expected_failures is None else expected_failures)
+    names = _require_check_names("checks", CHECKS if checks is None else checks)
     require_seconds(seconds, trials, "check_mechanism")
     require_callable("announce", announce, "check_mechanism", arguments=1, optional=True)
     if seconds is not None or announce is not None:
-        subject = _timed(subject, seconds, announce)
+        subject = _with_time_budget(subject, seconds, announce)
     asked = trials is not None or seconds is not None
     runs = budgets({name: CHECKS[name] for name in names} if asked else CHECKS, subject.trials, subject if asked else None)
     findings = []
     for name, check in CHECKS.items():
         if name in names:
-            findings.append(_find(name, check, dataclasses.replace(subject, runs=runs[name]), expected))
+            findings.append(_run_check(name, check, dataclasses.replace(subject, runs=runs[name]), expected))
             if progress is not None:
                 progress(findings[-1])
     return CheckReport(subject.name, tuple(findings), mechanism)
 
 
-def _subject(mechanism: Any, pair: Pair | list[Pair] | None, seed: int, trials: int | None, executor: Executor | None = None) -> Subject:
+def _make_subject(
+    mechanism: Any, pair: Pair | list[Pair] | None, seed: int, trials: int | None, executor: Executor | None = None
+) -> Subject:
+    """Return the validated `Subject` for the arguments of `check_mechanism`."""
     require_runner(executor, None, None, "check_mechanism")
     require_attributes(mechanism)
     seed = require_integer("seed", seed, "check_mechanism", least=0)
@@ -173,14 +185,18 @@ def _subject(mechanism: Any, pair: Pair | list[Pair] | None, seed: int, trials: 
     return Subject(mechanism, name_of(mechanism), pairs, seed, trials or (2 * own if own else TRIALS), executor)
 
 
-def _timed(subject: Subject, seconds: float | None, announce: Callable[[str], None] | None) -> Subject:
-    """The subject with the runs that fit into a time; says what is expected."""
+def _with_time_budget(subject: Subject, seconds: float | None, announce: Callable[[str], None] | None) -> Subject:
+    """Return the subject with the number of runs that fits into `seconds`, and announce the expected time."""
     batch = (subject.mechanism.batch if isinstance(subject.mechanism, Target) else None) or 2**30
 
     def stage(size: int) -> Stage:
         return Stage(subject.run, subject.pairs[0], subject.seed, (8, 0, Phase.TIMING), size, min(size, batch), 600.0)
 
-    executor, trials, pairs = subject.executor or Inline(), subject.trials, 2 * len(subject.pairs)  # half the checks are audits too
+    executor, trials, pairs = (
+        subject.executor or Inline(),
+        subject.trials,
+        2 * len(subject.pairs),
+    )  # about half of the runs belong to audits
     try:
         found = price(stage, getattr(subject.mechanism, "claim", None) or PureDP(1.0), executor, seconds)
     finally:
@@ -195,11 +211,13 @@ def _timed(subject: Subject, seconds: float | None, announce: Callable[[str], No
     return dataclasses.replace(subject, trials=trials)
 
 
-def _expectations(mechanism: Any) -> Mapping[str, str]:
+def _expected_failures(mechanism: Any) -> Mapping[str, str]:
+    """Return the expected failures of a `Target`, or an empty dict."""
     return mechanism.expected_failures if isinstance(mechanism, Target) else {}
 
 
-def _known(argument: str, names: Any) -> Any:
+def _require_check_names(argument: str, names: Any) -> Any:
+    """Return `names` if all are names of checks; otherwise raise InvalidArgument."""
     if not isinstance(names, list | tuple | Set | Mapping):
         raise InvalidArgument(f"{argument} must hold names of checks, got {shown(names)}")
     for name in names:
@@ -208,9 +226,12 @@ def _known(argument: str, names: Any) -> Any:
     return names
 
 
-def _find(name: str, check: Check, subject: Subject, expected: Mapping[str, str]) -> CheckFinding:
+def _run_check(name: str, check: Check, subject: Subject, expected: Mapping[str, str]) -> CheckFinding:
+    """Return the finding of one check on `subject`."""
     try:
-        check(dataclasses.replace(subject, pairs=copy.deepcopy(subject.pairs)))  # what one check spoils is no other's concern
+        check(
+            dataclasses.replace(subject, pairs=copy.deepcopy(subject.pairs))
+        )  # a check that changes the pairs must not affect other checks
     except Skip as reason:
         return CheckFinding(name, "skipped", str(reason))
     except (CheckFailed, MechanismFailed, ValueError) as error:
@@ -219,7 +240,7 @@ def _find(name: str, check: Check, subject: Subject, expected: Mapping[str, str]
             return CheckFinding(name, "expected failure", expected[name], result)
         return CheckFinding(name, "failed", str(error), result, violation)
     if name in expected:
-        return CheckFinding(name, "failed", f"it passes, though a failure was expected: {expected[name]}")
+        return CheckFinding(name, "failed", f"the check passes, but a failure was expected: {expected[name]}")
     return CheckFinding(name, "passed")
 
 
@@ -230,11 +251,32 @@ def parametrize_with_checks(
     trials: int | None = None,
     expected_failures: Callable[[Any], Mapping[str, str]] | None = None,
 ) -> Any:
-    """Decorate a test ``def test_x(mechanism, check)`` so that it becomes one item for each mechanism and check.
+    """Return a decorator that turns a test ``def test_x(mechanism, check)`` into one item for each mechanism and check.
 
-    The test calls ``check(mechanism)``, which raises if the mechanism fails. Checks that do not apply are skipped, as are all checks of a
-    `Target` whose library is not installed; one that cannot be used for another reason fails them all. Expected failures, which
-    `expected_failures` (or a target file) gives for each mechanism, are marked as strict xfail.
+    The test calls ``check(mechanism)``, which raises if the mechanism fails. Checks that do not apply are skipped. If the library of a
+    `Target` is not installed, all of its checks are skipped. If a `Target` cannot be used for another reason, all of its checks fail.
+    Expected failures are marked as strict xfail.
+
+    Parameters
+    ----------
+    mechanisms : iterable
+        Mechanisms, targets or callables to check.
+    seed : int
+        Root seed.
+    trials : int, optional
+        As in `check_mechanism`.
+    expected_failures : callable, optional
+        Function from a mechanism to a dict of names of checks and reasons. Default: the expected failures of a target file.
+
+    Returns
+    -------
+    pytest.MarkDecorator
+        ``pytest.mark.parametrize`` over the arguments ``mechanism`` and ``check``.
+
+    Raises
+    ------
+    InvalidArgument
+        If `expected_failures` names an unknown check. The items raise InvalidArgument for a mechanism without a domain.
 
     Examples
     --------
@@ -248,7 +290,7 @@ def parametrize_with_checks(
     def bound(check: Check, subjects: dict[int, Subject]) -> Callable[[Any], None]:
         def run(mechanism: Any) -> None:
             if id(mechanism) not in subjects:
-                subjects[id(mechanism)] = _subject(mechanism, None, seed, trials)
+                subjects[id(mechanism)] = _make_subject(mechanism, None, seed, trials)
             subject = subjects[id(mechanism)]
             runs = budgets(CHECKS, subject.trials, subject if trials is not None else None)[check.__name__]
             try:
@@ -263,10 +305,12 @@ def parametrize_with_checks(
     for mechanism in mechanisms:
         label, missing = name_of(mechanism), []
         try:
-            expected = _known("expected_failures", expected_failures(mechanism) if expected_failures else _expectations(mechanism))
+            expected = _require_check_names(
+                "expected_failures", expected_failures(mechanism) if expected_failures else _expected_failures(mechanism)
+            )
         except MissingLibrary as error:
             expected, missing = {}, [pytest.mark.skip(reason=str(error))]
-        except TargetError:  # whoever runs the check sees it
+        except TargetError:  # the error appears when the check runs
             expected = {}
         for name, check in CHECKS.items():
             marks = [pytest.mark.xfail(reason=expected[name], strict=True)] if name in expected else missing

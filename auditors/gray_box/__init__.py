@@ -1,4 +1,5 @@
-"""The trace: noise primitives recorded on one dataset and played back on the other, compared, priced, and confirmed by audits.
+"""Gray-box audits (traces): noise primitives recorded on one dataset and replayed on the other.
 
-May import the audit that runs mechanisms and all below.
+The trace compares the runs, computes the privacy loss, and confirms findings by audits. May import the audit that runs mechanisms and all
+below.
 """

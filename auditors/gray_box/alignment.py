@@ -1,7 +1,8 @@
-"""Noise that is drawn apart from the data and added later: by how much it has to move so that both datasets give one output.
+"""Randomness alignment: the shift of the noise after which both datasets give the same output.
 
-Where the output is the data's part plus a linear function of the noise, shifting the noise by that much takes the law of one run to that of
-the other: the randomness alignment of Wang, Ding, Wang, Kifer and Zhang (2019), found from runs instead of from a proof.
+The module covers noise that is drawn without the data and added later. Where the output is the data's part plus a linear function of the
+noise, the shift transforms the law of one run into the law of the other run. This is the randomness alignment of Wang, Ding, Wang, Kifer
+and Zhang (2019), found from runs instead of from a proof.
 """
 
 from __future__ import annotations
@@ -17,15 +18,27 @@ from dpwitness.auditors.gray_box.calls import Calls, Place
 from dpwitness.mechanisms.terms.protocol import FloatArray
 from dpwitness.mechanisms.terms.reading import Json
 
-MOST = 24  # numbers of noise that are moved one by one
-_CLOSE = 2e-6  # relative: outputs may be rounded to 32 bits
+MOST = 24  # largest number of noise variables that are shifted one by one
+_RELATIVE_TOLERANCE = 2e-6  # outputs may be rounded to 32 bits
 WHOLE = ("geometric", "discrete_gaussian", "one_sided_geometric")
-_LEAST = {"exponential": 0.0, "one_sided_geometric": 1.0}  # smallest value of the noise
+_SMALLEST_VALUE = {"exponential": 0.0, "one_sided_geometric": 1.0}  # smallest value of the noise
 
 
 @dataclass(frozen=True, slots=True)
 class Alignment:
-    """How far the noise moves, by place; whether that is the `only` way; whether all noise is `normal`, or `some`."""
+    """Shifts of the noise that align two runs.
+
+    Attributes
+    ----------
+    moved : dict
+        Shift of the numbers of each call.
+    only : bool
+        Whether no other shift aligns the runs.
+    normal : bool
+        Whether all noise is normal.
+    some : bool
+        Whether some noise is normal.
+    """
 
     moved: dict[Place, FloatArray]
     only: bool
@@ -34,16 +47,18 @@ class Alignment:
 
 
 def align(replay: Callable[[list[Any]], Json], recorded: Json, replayed: Json, calls: Calls) -> Alignment | str | None:
-    """The alignment of a recording with the other dataset; where there is none, why there can be none, or None.
+    """Return the alignment of a recording with the other dataset.
+
+    Returns a string with the reason if a proof shows that no alignment exists, and None if no alignment was found.
 
     Parameters
     ----------
     replay : callable
-        ``replay(shifts)``: the other dataset with the record, its noise shifted.
+        ``replay(shifts)`` replays the record on the other dataset with shifted noise.
     recorded, replayed : dict
-        The recording, and what its replay gave.
+        The recording, and the result of its replay on the other dataset.
     calls : Calls
-        Of that replay.
+        Calls of the replay.
     """
     y1, y0 = np.asarray(recorded["numbers"]), np.asarray(replayed["numbers"])
     free = [i for i in range(len(calls)) if calls.free(i) and calls.drawn(i) is not None]
@@ -54,36 +69,37 @@ def align(replay: Callable[[list[Any]], Json], recorded: Json, replayed: Json, c
     goal = y1 - y0
 
     def run(flat: FloatArray) -> FloatArray | None:
-        """The output with the noise shifted; None where that changes more."""
-        told = [(*calls.place(i), by) for i, by in zip(free, np.split(flat, np.cumsum(sizes)[:-1]), strict=True) if np.any(by)]
-        found = replay(told)
+        """Return the output with the noise shifted by `flat`, or None if the shift changes more than the numbers."""
+        explanation = [(*calls.place(i), by) for i, by in zip(free, np.split(flat, np.cumsum(sizes)[:-1]), strict=True) if np.any(by)]
+        found = replay(explanation)
         numbers = np.asarray(found["numbers"])
         return None if found["differences"] or found["raised"] or numbers.shape != y0.shape else numbers
 
-    scales, whole, lowest = (
-        np.concatenate(parts) for parts in zip(*(_about(calls, i, n) for i, n in zip(free, sizes, strict=True)), strict=True)
+    scales, is_whole, lowest = (
+        np.concatenate(parts) for parts in zip(*(_scale_and_support(calls, i, n) for i, n in zip(free, sizes, strict=True)), strict=True)
     )
     drawn = np.concatenate([calls.drawn(i) for i in free])
-    steps = np.where(whole > 0, 1.0, scales)
+    steps = np.where(is_whole > 0, 1.0, scales)
     size = float(np.max(np.abs(y1)) + np.max(np.abs(goal)))
     gaussian = [calls.law(i) in ("gaussian", "discrete_gaussian") for i in free]
 
-    def settled(shift: FloatArray | None, only: bool) -> Alignment | None:
+    def verified(shift: FloatArray | None, only: bool) -> Alignment | None:
+        """Return the alignment for `shift` if the shift is in the noise's support and reproduces the recorded output; otherwise None."""
         if shift is None or not np.isfinite(shift).all() or np.any(drawn + shift < lowest):
             return None
-        shift = np.where(whole > 0, np.round(shift), shift)
+        shift = np.where(is_whole > 0, np.round(shift), shift)
         found = run(shift)
-        if found is None or np.max(np.abs(found - y1)) > _CLOSE * size:
+        if found is None or np.max(np.abs(found - y1)) > _RELATIVE_TOLERANCE * size:
             return None
         shift = np.where(np.abs(shift) > 1e-9 * np.abs(shift).max(initial=0.0), shift, 0.0)
         parts = zip(free, np.split(shift, np.cumsum(sizes)[:-1]), strict=True)
         return Alignment({calls.place(i): by for i, by in parts if np.any(by)}, only, all(gaussian), any(gaussian))
 
-    if len(steps) == len(y0):  # each number has noise of its own: two runs tell
+    if len(steps) == len(y0):  # as many noise variables as numbers: one more run may give all slopes
         moved = run(steps)
         with np.errstate(divide="ignore", invalid="ignore"):
             shift = None if moved is None else np.where(goal == 0, 0.0, goal * steps / (moved - y0))
-        found = settled(shift, True)
+        found = verified(shift, True)
         if found is not None:
             return found
     if len(steps) > MOST:
@@ -93,50 +109,50 @@ def align(replay: Callable[[list[Any]], Json], recorded: Json, replayed: Json, c
         return None
     jacobian = np.array([(column - y0) / step for column, step in zip(columns, steps, strict=True)]).T
     shift = _least_squares(jacobian, goal, scales) if all(gaussian) else _least_loss(jacobian, goal, scales, lowest - drawn)
-    found = settled(shift, bool(np.linalg.matrix_rank(jacobian) == len(steps)))
+    found = verified(shift, bool(np.linalg.matrix_rank(jacobian) == len(steps)))
     if found is not None:
         return found
-    told = _out_of_reach(jacobian, goal, size)
+    explanation = _describe_unreachable(jacobian, goal, size)
     linear = (
         all(follows(run(by), y0 + jacobian @ by, size) for by in (steps, -3.0 * steps * np.linspace(0.5, 1.0, len(steps))))
-        if told
+        if explanation
         else False
     )
-    return told if told and linear else None
+    return explanation if explanation and linear else None
 
 
-def _out_of_reach(jacobian: FloatArray, goal: FloatArray, size: float) -> str:
-    """How the noisy numbers of an output differ by what no shift of the noise can give; empty if they do not."""
+def _describe_unreachable(jacobian: FloatArray, goal: FloatArray, size: float) -> str:
+    """Return a description of a difference between noisy numbers that no shift of the noise gives; empty if there is none."""
     noisy = np.abs(jacobian).max(axis=1) > 0
     if not noisy.any():
         return ""
-    reached, *_ = np.linalg.lstsq(jacobian[noisy], goal[noisy], rcond=1e-10)
-    if np.max(np.abs(jacobian[noisy] @ reached - goal[noisy])) <= 1e3 * _CLOSE * size:
+    explained, *_ = np.linalg.lstsq(jacobian[noisy], goal[noisy], rcond=1e-10)
+    if np.max(np.abs(jacobian[noisy] @ explained - goal[noisy])) <= 1e3 * _RELATIVE_TOLERANCE * size:
         return ""
     rank = np.linalg.matrix_rank(jacobian[noisy])
-    return f"{int(noisy.sum())} noisy numbers of the output have the noise of {rank} only: they differ by what no noise explains"
+    return f"{int(noisy.sum())} noisy numbers of the output share {rank} noise terms: no shift of the noise explains their difference"
 
 
 def follows(found: FloatArray | None, expected: FloatArray, size: float) -> bool:
-    """Whether an output is as expected, up to rounding to 32 bits."""
-    return found is not None and bool(np.max(np.abs(found - expected)) <= 10 * _CLOSE * (size + np.max(np.abs(expected))))
+    """Return whether an output equals the expected output, up to rounding to 32 bits."""
+    return found is not None and bool(np.max(np.abs(found - expected)) <= 10 * _RELATIVE_TOLERANCE * (size + np.max(np.abs(expected))))
 
 
 def least_shift(jacobian: FloatArray, goal: FloatArray, scales: FloatArray, laws: Sequence[str], drawn: FloatArray) -> FloatArray | None:
-    """The shift of draws of these laws that reaches `goal` at the least price, within their support."""
+    """Return the cheapest shift of draws of these laws that moves the output by `goal`, within the laws' support, or None."""
     if all(law in ("gaussian", "discrete_gaussian") for law in laws):
         return _least_squares(jacobian, goal, scales)
-    return _least_loss(jacobian, goal, scales, np.array([_LEAST.get(law, -np.inf) for law in laws]) - drawn)
+    return _least_loss(jacobian, goal, scales, np.array([_SMALLEST_VALUE.get(law, -np.inf) for law in laws]) - drawn)
 
 
-def _about(calls: Calls, i: int, size: int) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """Scale, whether it is whole, and lowest value, of each number that a call draws."""
+def _scale_and_support(calls: Calls, i: int, size: int) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """Return, for each number that a call draws, its scale, whether the number is whole, and its smallest value."""
     law = calls.law(i)
-    return np.broadcast_to(scale_of(calls, i), size), np.full(size, float(law in WHOLE)), np.full(size, _LEAST.get(law, -np.inf))
+    return np.broadcast_to(scale_of(calls, i), size), np.full(size, float(law in WHOLE)), np.full(size, _SMALLEST_VALUE.get(law, -np.inf))
 
 
 def scale_of(calls: Calls, i: int) -> FloatArray:
-    """Scale of the numbers that a call draws; 1 where it is not known."""
+    """Return the scale of the numbers that a call draws; 1 if the scale is unknown."""
     scale = np.atleast_1d(np.asarray(calls.scale(i), dtype=float))
     if calls.law(i) == "one_sided_geometric":
         scale = 1 / -np.log1p(-np.clip(scale, 0.0, 1 - 1e-15))
@@ -144,14 +160,14 @@ def scale_of(calls: Calls, i: int) -> FloatArray:
 
 
 def _least_squares(jacobian: FloatArray, goal: FloatArray, scales: FloatArray) -> FloatArray | None:
-    """The shift of normal noise that an attacker sees: the shortest one in units of its deviations."""
+    """Return the shift of normal noise with the smallest length in units of the noise's standard deviations, or None."""
     with np.errstate(all="ignore"):
         found, *_ = np.linalg.lstsq(jacobian * scales, goal, rcond=1e-10)
     return found * scales if np.isfinite(found).all() else None
 
 
 def _least_loss(jacobian: FloatArray, goal: FloatArray, scales: FloatArray, lowest: FloatArray) -> FloatArray | None:
-    """The shift with the least sum of |shift| / scale, within the support of the noise."""
+    """Return the shift with the smallest sum of |shift| / scale within the support of the noise, or None."""
     size = max(float(np.abs(goal).max()), 1e-300)
     down = [(0.0, None if low == -np.inf else max(-low, 0.0) / size) for low in lowest]
     bounds = [(0.0, None)] * len(scales) + down

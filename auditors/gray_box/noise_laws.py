@@ -1,15 +1,15 @@
-"""The law of the noise in an output, on each dataset by itself: what remains of a difference between coupled runs.
+"""Laws of the noise in an output, on each dataset separately, to explain differences between coupled runs.
 
 A trace couples two runs by equal draws. Equal laws need not have equal draws: ``x - laplace`` and ``x + laplace`` differ in every run and
-have one law. Where an output is a constant plus a linear function of independent draws, the law of its noise is known:
+have the same law. Where an output is a constant plus a linear function of independent draws, the law of the noise is known:
 
-- normal draws enter by their covariance alone,
-- draws of another law enter by the column of each, times its scale; the order of the columns is irrelevant, and so is the sign of a column
+- normal draws matter by their covariance only,
+- each draw of another law matters by its column, times its scale; the order of the columns is irrelevant, and so is the sign of a column
   where the law is symmetric,
 - two one-sided draws with opposite columns are one two-sided draw.
 
-Equal laws of noise leave a shift between the two constants, which has a price. Unequal laws confirm the difference. Where the output is not
-linear in the draws, or other randomness has a part in it, the law is not known.
+Equal laws of noise leave a shift between the two constants, which has a privacy loss. Unequal laws confirm the difference. Where the output
+is not linear in the draws, or depends on other randomness, the law is unknown.
 """
 
 from __future__ import annotations
@@ -28,27 +28,27 @@ from dpwitness.mechanisms.terms.reading import Json
 
 _SYMMETRIC = ("laplace", "gaussian", "geometric", "discrete_gaussian")
 _TWO_SIDED = {"exponential": "laplace", "one_sided_geometric": "geometric"}
-_TOLERANCE = 1e-5  # relative: outputs may be rounded to 32 bits
+_TOLERANCE = 1e-5  # relative; outputs may be rounded to 32 bits
 Replay = Callable[[list[Any] | None], Json]
-Column = tuple[str, float, FloatArray]  # law, scale (1 where it is a factor of the column), column
+Column = tuple[str, float, FloatArray]  # law, scale (1 if the column includes the scale), column
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class NoiseLaw:
-    """A constant plus a linear function of independent draws.
+    """Output as a constant plus a linear function of independent draws.
 
     Attributes
     ----------
     constant : array
-        The output without noise.
+        Output without noise.
     columns : array
-        What a unit of each draw adds to each number of the output; one vector where each number has one draw, in the same order.
+        Effect of a unit of each draw on each number of the output. A vector if each number has one draw, in the same order.
     laws, scales : sequence
-        Of each draw.
+        Law and scale of each draw.
     draws : array
-        What the recording drew, without its location.
+        Recorded draws, minus their location.
     calls : Calls
-        Of the recording.
+        Calls of the recording.
     free : list of int
         Calls that draw.
     """
@@ -62,12 +62,12 @@ class NoiseLaw:
     free: list[int]
 
     def deviations(self) -> FloatArray:
-        """Root of the sum of squares of the scales that enter each number."""
+        """Return the root of the sum of squared scales of the noise in each number."""
         found = self.columns * self.scales
         return np.abs(found) if found.ndim == 1 else np.sqrt((found**2).sum(axis=1))
 
     def same_noise(self, other: NoiseLaw) -> bool:
-        """Whether the noise of both has one law."""
+        """Return whether the noise of both has the same law."""
         if self.columns.ndim != other.columns.ndim or self.constant.shape != other.constant.shape:
             return False
         if self.columns.ndim == 1:
@@ -76,16 +76,16 @@ class NoiseLaw:
             whole = not any(law in WHOLE for law in self.laws) or np.array_equal(self.scales, other.scales)
             sides = (np.where(symmetric, np.abs(side), side) for side in (first, second))
             return self.laws == other.laws and whole and _close(*sides)
-        covariances = [_covariance(side) for side in (self, other)]
-        return _close(*covariances) and _same_columns(_others(self), _others(other))
+        covariances = [_normal_covariance(side) for side in (self, other)]
+        return _close(*covariances) and _same_columns(_other_columns(self), _other_columns(other))
 
     def repeats(self, other: NoiseLaw) -> bool:
-        """Whether two recordings on one dataset have the same law."""
+        """Return whether two recordings on one dataset have the same law."""
         size = float(self.deviations().max(initial=0.0) + np.abs(self.constant).max(initial=0.0))
         return self.same_noise(other) and bool(np.abs(self.constant - other.constant).max(initial=0.0) <= 10 * _TOLERANCE * size)
 
     def alignment(self, other: NoiseLaw) -> Alignment | None:
-        """How far the draws move for the output of `other`, at the least price; None where no shift does that."""
+        """Return the cheapest shift of the draws that gives the output of `other`, or None if no shift does."""
         goal = self.constant - other.constant
         gaussian = [law in ("gaussian", "discrete_gaussian") for law in self.laws]
         if self.columns.ndim == 1:
@@ -97,28 +97,29 @@ class NoiseLaw:
             only = bool(np.linalg.matrix_rank(self.columns) == len(self.laws))
         if shift is None or not np.isfinite(shift).all():
             return None
-        reached = self.columns * shift if self.columns.ndim == 1 else self.columns @ shift
+        explained = self.columns * shift if self.columns.ndim == 1 else self.columns @ shift
         size = float(self.deviations().max(initial=0.0) + np.abs(self.constant).max(initial=0.0))
-        if np.abs(reached - goal).max(initial=0.0) > 10 * _TOLERANCE * size:
+        if np.abs(explained - goal).max(initial=0.0) > 10 * _TOLERANCE * size:
             return None
-        ends = np.cumsum([self._size(i) for i in self.free])[:-1]
-        parts = zip(self.free, np.split(shift, ends), strict=True)
+        boundaries = np.cumsum([self._draw_count(i) for i in self.free])[:-1]
+        parts = zip(self.free, np.split(shift, boundaries), strict=True)
         return Alignment({self.calls.place(i): by for i, by in parts if np.any(by)}, only, all(gaussian), any(gaussian))
 
-    def _size(self, i: int) -> int:
+    def _draw_count(self, i: int) -> int:
+        """Return the number of draws of a call."""
         drawn = self.calls.drawn(i)
         return 0 if drawn is None else len(drawn)
 
 
 def noise_law(replay: Replay, recorded: Json) -> NoiseLaw | str:
-    """The law of the noise in a recorded output, from replays of the recording on its own dataset.
+    """Return the law of the noise in a recorded output, from replays of the recording on the same dataset.
 
-    Returns ``"mixed"`` where the output is not linear in the draws, ``"unknown"`` where the law is not known for another reason.
+    Returns ``"mixed"`` if the output is not linear in the draws, ``"unknown"`` if the law is unknown for another reason.
 
     Parameters
     ----------
     replay : callable
-        ``replay(shifts)``: the recording with its draws shifted; ``replay(None)`` also gives the table of calls.
+        ``replay(shifts)`` replays the recording with shifted draws; ``replay(None)`` also gives the table of calls.
     recorded : dict
         The recording.
     """
@@ -129,10 +130,10 @@ def noise_law(replay: Replay, recorded: Json) -> NoiseLaw | str:
     if not plain or not free or recorded["raised"] or recorded["texts"] or not np.isfinite(output).all():
         return "unknown"
     drawn = [np.asarray(calls.drawn(i)) for i in free]
-    ends = np.cumsum([len(each) for each in drawn])[:-1]
+    boundaries = np.cumsum([len(each) for each in drawn])[:-1]
 
     def moved(by: FloatArray) -> FloatArray | None:
-        shifts = [(*calls.place(i), part) for i, part in zip(free, np.split(by, ends), strict=True) if np.any(part)]
+        shifts = [(*calls.place(i), part) for i, part in zip(free, np.split(by, boundaries), strict=True) if np.any(part)]
         found = replay(shifts)
         numbers = np.asarray(found["numbers"], dtype=float)
         return None if found["differences"] or found["raised"] or numbers.shape != output.shape else numbers
@@ -140,26 +141,26 @@ def noise_law(replay: Replay, recorded: Json) -> NoiseLaw | str:
     laws = tuple(calls.law(i) for i, each in zip(free, drawn, strict=True) for _ in each)
     scales = np.concatenate([np.broadcast_to(scale_of(calls, i), len(each)) for i, each in zip(free, drawn, strict=True)])
     noise = np.concatenate([each - _center(calls, i) for i, each in zip(free, drawn, strict=True)])
-    columns = _columns(moved, output, np.where(np.isin(laws, WHOLE), 1.0, scales))
-    if isinstance(columns, str) or _influenced(replay, recorded, calls):
+    columns = _fit_columns(moved, output, np.where(np.isin(laws, WHOLE), 1.0, scales))
+    if isinstance(columns, str) or _other_draws_matter(replay, recorded, calls):
         return columns if isinstance(columns, str) else "unknown"
     constant = output - (columns * noise if columns.ndim == 1 else columns @ noise)
     return NoiseLaw(constant, columns, laws, scales, noise, calls, free)
 
 
-def _columns(moved: Callable[[FloatArray], FloatArray | None], output: FloatArray, steps: FloatArray) -> FloatArray | str:
-    """The linear function of the draws, verified at two further points; otherwise as `noise_law`."""
+def _fit_columns(moved: Callable[[FloatArray], FloatArray | None], output: FloatArray, steps: FloatArray) -> FloatArray | str:
+    """Return the linear function of the draws, verified at two further points; otherwise "mixed" or "unknown", as in `noise_law`."""
     size = float(np.abs(output).max(initial=0.0))
     if len(steps) <= MOST:
-        ends = [moved(steps * (np.arange(len(steps)) == j)) for j in range(len(steps))]
-        if any(end is None for end in ends):
+        boundaries = [moved(steps * (np.arange(len(steps)) == j)) for j in range(len(steps))]
+        if any(moved_output is None for moved_output in boundaries):
             return "unknown"
-        columns = np.array([(end - output) / step for end, step in zip(ends, steps, strict=True)]).T  # type: ignore[operator]
+        columns = np.array([(moved_output - output) / step for moved_output, step in zip(boundaries, steps, strict=True)]).T  # type: ignore[operator]
     elif len(steps) == len(output):
-        end = moved(steps)
-        if end is None:
+        moved_output = moved(steps)
+        if moved_output is None:
             return "unknown"
-        columns = (end - output) / steps
+        columns = (moved_output - output) / steps
     else:
         return "unknown"
     for by in (-3.0 * steps * np.round(np.linspace(1.0, 4.0, len(steps))), 2.0 * steps * (1 + np.arange(len(steps)) % 3)):
@@ -168,8 +169,8 @@ def _columns(moved: Callable[[FloatArray], FloatArray | None], output: FloatArra
     return columns
 
 
-def _influenced(replay: Replay, recorded: Json, calls: Calls) -> bool:
-    """Whether draws without a location have a part in the output."""
+def _other_draws_matter(replay: Replay, recorded: Json, calls: Calls) -> bool:
+    """Return whether draws without a location parameter change the output."""
     others = [i for i in range(len(calls)) if calls.source(i) and calls.law(i) not in LOCATION]
     if not others:
         return False
@@ -178,17 +179,18 @@ def _influenced(replay: Replay, recorded: Json, calls: Calls) -> bool:
 
 
 def _center(calls: Calls, i: int) -> Any:
-    """Where the draws of a call are centered: 0 where they have no location."""
+    """Return the center of the draws of a call; 0 for draws without a location."""
     return np.nan_to_num(np.asarray(calls.table["center"][i], dtype=float))
 
 
-def _covariance(law: NoiseLaw) -> FloatArray:
+def _normal_covariance(law: NoiseLaw) -> FloatArray:
+    """Return the covariance of the normal noise."""
     normal = (law.columns * law.scales)[:, np.array([each == "gaussian" for each in law.laws])]
     return np.asarray(normal @ normal.T)
 
 
-def _others(law: NoiseLaw) -> list[Column]:
-    """Columns of draws that are not normal; opposite pairs of one-sided draws are two-sided ones."""
+def _other_columns(law: NoiseLaw) -> list[Column]:
+    """Return the columns of draws that are not normal; opposite pairs of one-sided draws are merged into two-sided draws."""
     found: list[Column] = []
     for name, scale, column in zip(law.laws, law.scales.tolist(), law.columns.T, strict=True):
         if name == "gaussian" or not np.any(column):
@@ -204,6 +206,7 @@ def _others(law: NoiseLaw) -> list[Column]:
 
 
 def _same_columns(first: list[Column], second: list[Column]) -> bool:
+    """Return whether two lists of columns are equal up to order, and up to sign for symmetric laws."""
     left = list(second)
     for each in first:
         signs = (1, -1) if each[0] in _SYMMETRIC else (1,)
@@ -215,9 +218,11 @@ def _same_columns(first: list[Column], second: list[Column]) -> bool:
 
 
 def _equal(first: Column, second: Column) -> bool:
+    """Return whether two columns have the same law, scale and entries, up to rounding."""
     return first[0] == second[0] and bool(np.isclose(first[1], second[1], rtol=_TOLERANCE)) and _close(first[2], second[2])
 
 
 def _close(first: FloatArray, second: FloatArray) -> bool:
+    """Return whether two arrays are equal up to rounding to 32 bits."""
     size = max(np.abs(first).max(initial=0.0), np.abs(second).max(initial=0.0))
     return bool(first.shape == second.shape and np.abs(first - second).max(initial=0.0) <= _TOLERANCE * size)

@@ -1,4 +1,4 @@
-"""What the trace of one pair shows."""
+"""Evidence from the trace of one pair."""
 
 from __future__ import annotations
 
@@ -9,33 +9,37 @@ from dpwitness.auditors.gray_box.calls import Calls
 from dpwitness.auditors.results.trace_result import Finding
 from dpwitness.mechanisms.terms.pairs import Pair
 
-_COUPLED = ("CALLS", "SCALE", "SHAPE", "PARAMETER", "OUTPUT")  # kinds that come from runs with equal draws
+_COUPLED = ("CALLS", "SCALE", "SHAPE", "PARAMETER", "OUTPUT")  # kinds of findings that rest on runs with equal draws
 WHATEVER = ", whatever the noise"
 
 
 @dataclass(slots=True)
 class Seen:
-    """What the trace of one pair shows."""
+    """Evidence from the trace of one pair."""
 
     pair: Pair
     calls: Calls
     findings: list[Finding] = field(default_factory=list)
-    suspicions: list[Finding] = field(default_factory=list)  # chance is not ruled out: findings if an audit confirms them
+    suspicions: list[Finding] = field(default_factory=list)  # may be chance; become findings if an audit confirms them
     loss: float = math.nan
-    priced: bool = True  # whether that loss is one to hold against the claim
+    priced: bool = True  # whether `loss` may be compared with the claim
     charged: float = math.nan
     notes: list[str] = field(default_factory=list)
-    laws: str = ""  # of the noise on both sides, once compared: same, different, mixed or unknown
+    laws: str = ""  # noise laws on both sides: same, different, mixed or unknown; empty before the comparison
 
     def plain(self) -> bool:
-        """Whether generators' own draws are all the randomness: the code may use them as it likes, as long as the law is right."""
+        """Return whether all randomness comes from the draws of generators.
+
+        Then the code may use the draws in any way that gives the right law.
+        """
         return all(self.calls.source(i) or self.calls.law(i) == "spend" for i in range(len(self.calls)))
 
     def coupled(self) -> list[Finding]:
-        """Findings that equal draws on both sides show, and their law need not."""
+        """Return findings that rest on equal draws on both sides; the laws of the outputs need not show them."""
         return [f for f in self.findings if f.kind in _COUPLED and not (f.kind == "OUTPUT" and f.told.endswith(WHATEVER))]
 
     def add(self, kind: str, told: str, where: str = "", certain: bool = True) -> None:
+        """Add a finding, or a suspicion if not `certain`, unless the same kind was added for the same primitive."""
         finding = Finding(kind, told, where)
         group = self.findings if certain else self.suspicions
         if not any(f.kind == kind and f.told.partition(":")[0] == told.partition(":")[0] for f in group):

@@ -1,4 +1,4 @@
-"""Sessions of the recording room: in this process, or in a target's own interpreter."""
+"""Recording sessions of a mechanism, in this process or in a target's own interpreter."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from dpwitness.mechanisms.terms.validation import InvalidArgument
 
 
 class Tracing(Protocol):
-    """What a trace asks of a session; see `recording.session.Session`."""
+    """Interface of a recording session; see `recording.session.Session`."""
 
     def record(self, dataset: Any, seed: int) -> Json: ...
     def replay(self, key: int, dataset: Any, seed: int, shifts: Any = None, left_out: Any = None, brief: bool = False) -> Json: ...
@@ -30,7 +30,10 @@ class Tracing(Protocol):
 
 @contextmanager
 def opened(mechanism: Any, primitives: list[Entry], time_limit: float) -> Iterator[Tracing]:
-    """A session of a mechanism until the block ends, with the tables' primitives and these; an InvalidArgument where one is not there."""
+    """Open a recording session of a mechanism for the `with` block, with the known primitives and `primitives`.
+
+    Raises InvalidArgument if a primitive does not exist.
+    """
     named = {name for name, *_ in primitives}
     entries = [*(entry for entry in known() if entry[0] not in named), *primitives]
     if isinstance(mechanism, Target):

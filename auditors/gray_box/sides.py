@@ -1,4 +1,4 @@
-"""The two sides of a pair: which dataset is recorded, and in what runs on both differ."""
+"""The two sides of a pair: choice of the recorded dataset, and differences between the runs on both sides."""
 
 from __future__ import annotations
 
@@ -15,7 +15,10 @@ from dpwitness.mechanisms.terms.reading import Json
 
 
 def unlike(again: Json) -> str:
-    """How a replay on the very dataset that was recorded differs from the record: in output, calls or inputs. Empty if it does not."""
+    """Return a description of how a replay on the recorded dataset differs from the record; empty if the replay is equal.
+
+    Compares the output, the calls and the inputs.
+    """
     if again["output"] or again["differences"]:
         return str(again["output"] or again["differences"][0]["told"])
     table = again["table"]
@@ -26,18 +29,18 @@ def unlike(again: Json) -> str:
 
 
 def close(a: Any, b: Any) -> bool:
-    """Whether two arrays are equal to 1e-4 of their largest entry."""
+    """Return whether two arrays are equal to 1e-4 of their largest entry."""
     size = float(max(np.abs(a).max(initial=0.0), np.abs(b).max(initial=0.0)))
     return bool(np.isfinite(size) and np.max(np.abs(a - b), initial=0.0) <= 1e-4 * size)
 
 
 def always(own: list[Json], others: list[Json]) -> Iterable[Finding]:
-    """Parts of the output that are the same in all runs on each dataset and differ between them."""
+    """Yield findings for parts of the output that are constant on each dataset and differ between the datasets."""
     raised = [{bool(r["raised"]) for r in side} for side in (own, others)]
     if all(len(side) == 1 for side in raised) and raised[0] != raised[1]:
-        told = next(r["raised"] for r in (*own, *others) if r["raised"])
-        check_told("one dataset", told)
-        yield Finding("EXCEPTION", f"it raises on one side only, whatever the noise: {told}")
+        message = next(r["raised"] for r in (*own, *others) if r["raised"])
+        check_told("one dataset", message)
+        yield Finding("EXCEPTION", f"it raises on one side only, whatever the noise: {message}")
         return
     sides = [[r for r in side if not r["raised"]] for side in (own, others)]
     if not all(sides):
@@ -69,9 +72,9 @@ def always(own: list[Json], others: list[Json]) -> Iterable[Finding]:
 
 
 def sides(pair: Pair) -> tuple[Any, Any, tuple[int, int] | None]:
-    """The dataset that is recorded, the one that is played back to, and (number of records, place of the one that is absent there).
+    """Return the dataset to record, the dataset to replay on, and the missing record as (number of records, index), or None.
 
-    The one with more records is recorded: then the draws for a record that is absent on the other side can be left out.
+    The dataset with more records is recorded: then the draws for a record that is missing on the other side can be left out.
     """
     sizes = [records_in(d) for d in (pair.d1, pair.d0)]
     if None in sizes or sizes[0] == sizes[1]:
@@ -79,11 +82,12 @@ def sides(pair: Pair) -> tuple[Any, Any, tuple[int, int] | None]:
     large, small = (pair.d1, pair.d0) if sizes[0] > sizes[1] else (pair.d0, pair.d1)  # type: ignore[operator]
     if abs(sizes[0] - sizes[1]) != 1:  # type: ignore[operator]
         return large, small, None
-    place = next((k for k in range(len(small)) if not _same(large[k], small[k])), len(small))
-    return large, small, (len(large), place)
+    missing_index = next((k for k in range(len(small)) if not _same(large[k], small[k])), len(small))
+    return large, small, (len(large), missing_index)
 
 
 def _same(a: Any, b: Any) -> bool:
+    """Return whether two records are equal; arrays with NaN in the same places are equal."""
     try:
         return bool(np.array_equal(a, b, equal_nan=True))
     except (TypeError, ValueError):

@@ -1,4 +1,4 @@
-"""`dpwitness.trace`: the pair that looks worst, all that its trace shows, and the audit that confirms it."""
+"""Entry point of the gray-box audit, `dpwitness.trace`: choose the worst pair, examine its trace, and confirm findings by an audit."""
 
 from __future__ import annotations
 
@@ -37,10 +37,10 @@ from dpwitness.mechanisms.terms.validation import (
     shown,
 )
 
-TRIALS = 40_000  # runs of an audit that confirms, where nobody says how many
-_ALSO = 2  # further pairs that an audit may confirm on
-_PAIRS = 8  # pairs of a domain that are looked at, where nobody says how many
-_UNCONFIRMED = ("SOURCE",)  # kinds that no audit of outputs can confirm by themselves
+TRIALS = 40_000  # default number of runs of the confirming audit
+_EXTRA_PAIRS = 2  # further pairs that the confirming audit may use
+_DEFAULT_PAIRS = 8  # default number of pairs of a domain
+_UNCONFIRMED = ("SOURCE",)  # kinds of findings that no audit of outputs can confirm
 
 
 def trace(
@@ -61,47 +61,49 @@ def trace(
     progress: Progress | None = None,
     target: Json | None = None,
 ) -> TraceResult:
-    """Record what the noise primitives give on one dataset, play it back on its neighbour, and compare everything.
+    """Record the noise primitives of a run on one dataset, replay them on a neighboring dataset, and compare the runs.
 
     Parameters
     ----------
     mechanism : Mechanism, Target or callable
-        As for `audit`; it runs a few times, with size 1.
+        As for `audit`. The mechanism runs a few times, with size 1.
     pair : Pair, list of Pair or Domain, optional
-        Where to look; the mechanism's own domain if left out. Of several pairs the one that looks worst is examined.
+        Pairs to examine. Default: the mechanism's own domain. Of several pairs, the pair that looks worst is examined.
     claim : Claim or str, optional
-        The end-to-end promise; ``mechanism.claim`` if left out.
+        The end-to-end claim. Default: ``mechanism.claim``.
     primitives : dict or list, optional
-        Primitives beside those that are known, as `mechanisms.recording.primitives.Primitive` says: dotted names, or functions of a module,
-        to what is said of them, such as ``{"mine.noise": {"law": "laplace", "input": "value", "scale": "s / epsilon"}}``.
+        Primitives in addition to the known ones, as in `mechanisms.recording.primitives.Primitive`: dotted names, or functions of a module,
+        with their descriptions, such as ``{"mine.noise": {"law": "laplace", "input": "value", "scale": "s / epsilon"}}``.
     domain : Domain, optional
-        The same as `pair`, by name.
+        A domain, as an alternative to `pair`.
     pairs : int
-        How many pairs of a domain are looked at; each costs two runs. By default the first 8 of its catalogue; a search finds more.
+        Number of pairs of a domain to compare; each pair costs two runs. Default: the first 8 of the domain's catalogue. A search finds
+        further pairs.
     confirm : bool
-        Whether findings are tried by an `audit` on the pair, and on two others that look as bad. Without, nothing is ever VIOLATED.
+        Whether an `audit` tests findings on the pair, and on up to two others that look as bad. Without confirmation, the verdict is never
+        VIOLATED.
     trials, confidence : int, float
-        Of that audit. Default: 40,000 runs, or the mechanism's own ``trials``; 0.99.
+        Number of runs and confidence of the confirming audit. Default: 40,000 runs, or the mechanism's own ``trials``; 0.99.
     seed : int
         Root of all randomness.
     time_limit : float
-        Seconds that one run may take.
+        Time limit of one run, in seconds.
     executor, progress
-        Of the audit.
+        Options of the confirming audit.
     name : str, optional
-        For the report.
+        Name of the mechanism in the report.
     target : dict, optional
-        How to find the mechanism again, for the witness.
+        Description by which the mechanism can be found again, for the witness.
 
     Returns
     -------
     TraceResult
-        VIOLATED only where the audit has certified it. What the trace shows by itself is in its `findings`.
+        VIOLATED only if the audit certified a violation. `findings` lists what the trace shows.
 
     Raises
     ------
     InvalidArgument
-        If an argument breaks its rule, or a primitive is not there. What the mechanism does wrong ends in the verdict ERROR instead.
+        If an argument is invalid, or a primitive does not exist. Errors of the mechanism end in the verdict ERROR instead.
 
     Examples
     --------
@@ -127,74 +129,82 @@ def trace(
     require_runner(executor, progress, None, "trace")
     own = getattr(mechanism, "trials", None) or TRIALS
     budget = require_integer("trials", own if trials is None else trials, "trace", least=1000, most=10**12)
-    found_domain, candidates = _where(mechanism, pair, domain)
-    named = {"name": name or name_of(mechanism), "claim": claim, "confidence": confidence, "seed": seed, "mechanism": mechanism}
-    named["target"] = target or describe_target(mechanism)
-    named["primitives"] = {entry[0]: entry[1] for entry in entries}
+    found_domain, candidates = _domain_or_pairs(mechanism, pair, domain)
+    fields = {"name": name or name_of(mechanism), "claim": claim, "confidence": confidence, "seed": seed, "mechanism": mechanism}
+    fields["target"] = target or describe_target(mechanism)
+    fields["primitives"] = {entry[0]: entry[1] for entry in entries}
     seeded = bool(getattr(mechanism, "seeded", True))
     with opened(mechanism, entries, time_limit) as session:
         examiner = Examiner(session, claim, seed, seeded, tuple(entry[0] for entry in entries))
         try:
-            worst, also = _worst(examiner, found_domain, candidates, pairs, seed)
+            worst, also = _choose_pairs(examiner, found_domain, candidates, pairs, seed)
             seen = examiner.examine(worst)
         except (MechanismFailed, Stopped) as error:
-            late = isinstance(error, Stopped) and str(error) in ("", "time limit")
-            return _failed(named, examiner, f"a run took longer than time_limit = {time_limit:g} s" if late else str(error), begin)
-    named["claim"], said = resolved(claim, seen.pair)
-    seen.notes += said
+            timed_out = isinstance(error, Stopped) and str(error) in ("", "time limit")
+            return _error_result(
+                fields, examiner, f"a run took longer than time_limit = {time_limit:g} s" if timed_out else str(error), begin
+            )
+    fields["claim"], claim_notes = resolved(claim, seen.pair)
+    seen.notes += claim_notes
     result: AuditResult | None = None
-    tried = [f for f in (*seen.findings, *seen.suspicions) if f.kind not in _UNCONFIRMED]
-    if confirm and tried:
-        more: Json = {"trials": budget, "confidence": confidence, "seed": seed, "executor": executor, "progress": progress}
-        result = audit(mechanism, claim=claim, pair=[seen.pair, *also], stop="violation", bits=False, name=name, target=target, **more)
-    return _told(seen, result, examiner, named, begin)
+    to_confirm = [f for f in (*seen.findings, *seen.suspicions) if f.kind not in _UNCONFIRMED]
+    if confirm and to_confirm:
+        audit_options: Json = {"trials": budget, "confidence": confidence, "seed": seed, "executor": executor, "progress": progress}
+        result = audit(
+            mechanism, claim=claim, pair=[seen.pair, *also], stop="violation", bits=False, name=name, target=target, **audit_options
+        )
+    return _make_result(seen, result, examiner, fields, begin)
 
 
-def _where(mechanism: Any, pair: Any, domain: Domain | None) -> tuple[Domain | None, list[Pair]]:
-    """The domain to look in, or the pairs that were given."""
+def _domain_or_pairs(mechanism: Any, pair: Any, domain: Domain | None) -> tuple[Domain | None, list[Pair]]:
+    """Return the domain to search, or the given pairs."""
     if pair is not None and domain is not None:
         raise InvalidArgument("trace: pair and domain must not be given together")
-    place = domain if pair is None else pair
-    if place is None:
-        place = getattr(mechanism, "domain", None)
-        if place is None:
+    source = domain if pair is None else pair
+    if source is None:
+        source = getattr(mechanism, "domain", None)
+        if source is None:
             raise InvalidArgument("trace: pair must be given, or a domain: the mechanism declares none")
-    if isinstance(place, Domain):
-        require_neighbours(place, "trace")
-        return place, []
-    given_pairs = [place] if isinstance(place, Pair) else place
+    if isinstance(source, Domain):
+        require_neighbours(source, "trace")
+        return source, []
+    given_pairs = [source] if isinstance(source, Pair) else source
     if not isinstance(given_pairs, list | tuple) or not given_pairs or not all(isinstance(p, Pair) for p in given_pairs):
         raise InvalidArgument(f"trace: pair must be a Pair, a list of them or a Domain, got {shown(pair)}")
     return None, list(given_pairs)
 
 
-def _worst(examiner: Examiner, domain: Domain | None, candidates: list[Pair], most: int | None, seed: int) -> tuple[Pair, list[Pair]]:
-    """The pair that looks worst, and others that look bad too: where an audit may confirm what this one shows."""
+def _choose_pairs(
+    examiner: Examiner, domain: Domain | None, candidates: list[Pair], most: int | None, seed: int
+) -> tuple[Pair, list[Pair]]:
+    """Return the pair that looks worst, and other bad pairs on which an audit may confirm the findings."""
     if domain is not None and most is not None and most > len(pairs_for(domain)):
-        found = explore(domain, lambda p, _: (examiner.glance(p), None), evaluations=most, seconds=3600.0, seed=seed, keep=_ALSO + 1)
+        found = explore(domain, lambda p, _: (examiner.glance(p), None), evaluations=most, seconds=3600.0, seed=seed, keep=_EXTRA_PAIRS + 1)
         if found.candidates:
             return found.candidates[0].pair, [c.pair for c in found.candidates[1:] if c.value > 1]
     if domain is not None:
-        candidates = pairs_for(domain)[: most or _PAIRS]
+        candidates = pairs_for(domain)[: most or _DEFAULT_PAIRS]
     if len(candidates) == 1:
         return candidates[0], []
     scores = [examiner.glance(p) for p in candidates]
     order = sorted(range(len(scores)), key=lambda k: -scores[k])
-    return candidates[order[0]], [candidates[k] for k in order[1 : _ALSO + 1] if scores[k] > 1]
+    return candidates[order[0]], [candidates[k] for k in order[1 : _EXTRA_PAIRS + 1] if scores[k] > 1]
 
 
-def _failed(named: Json, examiner: Examiner, told: str, begin: float) -> TraceResult:
+def _error_result(fields: Json, examiner: Examiner, message: str, begin: float) -> TraceResult:
+    """Return a TraceResult with verdict ERROR and a message."""
     nothing: Json = {"pair": None, "findings": (), "calls": (), "loss": float("nan"), "charged": float("nan")}
-    spent: Json = {"runs": examiner.runs, "seconds": time.perf_counter() - begin, "cpu_seconds": examiner.cpu}
-    return TraceResult(verdict=Verdict.ERROR, notes=(told,), **nothing, **spent, **named)
+    costs: Json = {"runs": examiner.runs, "seconds": time.perf_counter() - begin, "cpu_seconds": examiner.cpu}
+    return TraceResult(verdict=Verdict.ERROR, notes=(message,), **nothing, **costs, **fields)
 
 
-def _told(seen: Seen, result: AuditResult | None, examiner: Examiner, named: Json, begin: float) -> TraceResult:
+def _make_result(seen: Seen, result: AuditResult | None, examiner: Examiner, fields: Json, begin: float) -> TraceResult:
+    """Return the TraceResult of the examined pair and the confirming audit."""
     confirmed = result is not None and result.verdict is Verdict.VIOLATED
-    known = dict(getattr(named["mechanism"], "expected_findings", None) or {})
+    expected = dict(getattr(fields["mechanism"], "expected_findings", None) or {})
     found = [*seen.findings, *(seen.suspicions if confirmed else ())]
-    findings: list[Finding] = [f for f in found if confirmed or f.kind not in known]
-    notes = [*seen.notes, *(f"expected, {known[f.kind]}: {f}" for f in found if f not in findings)]
+    findings: list[Finding] = [f for f in found if confirmed or f.kind not in expected]
+    notes = [*seen.notes, *(f"expected, {expected[f.kind]}: {f}" for f in found if f not in findings)]
     if seen.suspicions and not confirmed:
         notes += [f"seen in a few runs, which may be chance, and not confirmed: {finding}" for finding in seen.suspicions]
     if result is not None and result.verdict is Verdict.ERROR:
@@ -214,5 +224,5 @@ def _told(seen: Seen, result: AuditResult | None, examiner: Examiner, named: Jso
         notes=tuple(notes),
         seconds=time.perf_counter() - begin,
         cpu_seconds=examiner.cpu,
-        **named,
+        **fields,
     )

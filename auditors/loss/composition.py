@@ -1,13 +1,14 @@
-"""Laws of the privacy loss of independent factors, composed through dp-accounting's privacy-loss distributions.
+"""Composition of the privacy losses of independent factors, through dp-accounting's privacy-loss distributions.
 
 Each factor's law is put on a grid of losses, from below and from above, in a way that composition preserves:
 
-* *above*, every atom (p, q) between two grid points is split over them with both masses kept ("connect the dots", Doroshenko et al. 2022);
-* *below*, atoms are merged, in descending order of loss and cut where needed, into groups whose log p/q is exactly a grid point: merging is
-  post-processing, and so is cutting an atom by a coin. Plain rounding loses half a grid step a factor, merging and splitting lose about
-  the square of one.
+* *above*, every atom (p, q) between two grid points is split over the two points with both masses kept ("connect the dots", Doroshenko et
+  al. 2022);
+* *below*, atoms are merged, in descending order of loss and cut where needed, into groups whose log p/q is exactly a grid point. Merging is
+  post-processing, and so is cutting an atom by a coin. Plain rounding loses half a grid step per factor; merging and splitting lose about
+  the square of a grid step.
 
-Both orders of the pair are composed: mass under P from one, mass under Q from the other.
+Both orders of the pair are composed: one order gives the mass under P, the other the mass under Q.
 """
 
 from __future__ import annotations
@@ -23,15 +24,18 @@ from dpwitness.auditors.loss.content import content_key
 from dpwitness.auditors.statistics.loss_law import EnclosedLaw, LossLaw
 from dpwitness.mechanisms.terms.protocol import FloatArray
 
-_TAIL = 1e-15  # mass that all truncations together may move, either way
-_NOISE = 1e-13  # of Fourier transforms: unseen mass of the upper law
-_RESOLUTION = 1500  # grid steps to one standard deviation of the composed loss
-_FEW_ATOMS, _MANY_ATOMS = 64, 4096  # factors that are multiplied out, and how far
-_SQUARES = 4e-4  # sum of the factors' squared grid steps, over that standard deviation
+_TAIL = 1e-15  # total mass that truncations may move, in either direction
+_FOURIER_ERROR = 1e-13  # numerical error of Fourier transforms, as unseen mass of the upper law
+_RESOLUTION = 1500  # grid steps per standard deviation of the composed loss
+_FEW_ATOMS, _MANY_ATOMS = 64, 4096  # largest numbers of atoms of a factor, and of a product, that are multiplied out
+_MAX_SQUARES = 4e-4  # sum of the factors' squared grid steps, over the standard deviation of the composed loss
 
 
 def composed_by(law_of: Callable[[Any, Any, Any], EnclosedLaw | None], factors: Sequence[tuple[Any, Any, Any]]) -> EnclosedLaw | None:
-    """Enclose the law of the sum of the losses of (mechanism, d0, d1); None if `law_of` knows no law of some factor."""
+    """Enclose the law of the sum of the losses of factors (mechanism, d0, d1).
+
+    Returns None if `law_of` returns None for some factor.
+    """
     known: dict[Any, tuple[EnclosedLaw, int]] = {}
     for number, (mechanism, d0, d1) in enumerate(factors):
         key = content_key(mechanism, d0, d1) or number
@@ -46,28 +50,28 @@ def composed_by(law_of: Callable[[Any, Any, Any], EnclosedLaw | None], factors: 
 
 
 def compose(parts: Sequence[tuple[EnclosedLaw, int]]) -> EnclosedLaw:
-    """Enclose the law of a sum of independent losses, each of which occurs so many times."""
-    moving = _pooled([(law, times) for law, times in parts if not _constant(law)])
+    """Enclose the law of a sum of independent losses; each part is a law and the number of its occurrences."""
+    moving = _multiply_small([(law, times) for law, times in parts if not _is_constant(law)])
     factors = sum(times for _, times in parts)
     if len(moving) == 1 and moving[0][1] == 1:
         return moving[0][0] if len(parts) == factors == 1 else replace(moving[0][0], route=f"product of {factors} factors, multiplied out")
     if not moving:
-        still = LossLaw(np.zeros(1), np.ones(1), np.ones(1))
-        return EnclosedLaw(still, still, "identical factors", "exact")
+        constant = LossLaw(np.zeros(1), np.ones(1), np.ones(1))
+        return EnclosedLaw(constant, constant, "identical factors", "exact")
     count = sum(times for _, times in moving)
-    step = _grid(moving, count)
+    step = _grid_step(moving, count)
     routes = sorted({law.route.split(",")[0].split(" of ")[0] for law, _ in moving})
     route = f"composition of {factors} factors, privacy-loss distributions on a grid of {step:.3g}; factors by {' and '.join(routes)}"
-    laws = [_sum([(getattr(law, side), times) for law, times in moving], step, side == "upper") for side in ("lower", "upper")]
+    laws = [_composed_law([(getattr(law, side), times) for law, times in moving], step, side == "upper") for side in ("lower", "upper")]
     return EnclosedLaw(
         laws[0], laws[1], route, "enclosure", max(law.dimension for law, _ in moving), sum(times * law.missing for law, times in moving)
     )
 
 
-def _pooled(parts: Sequence[tuple[EnclosedLaw, int]]) -> list[tuple[EnclosedLaw, int]]:
-    """Products of factors with few atoms, written out while they stay small.
+def _multiply_small(parts: Sequence[tuple[EnclosedLaw, int]]) -> list[tuple[EnclosedLaw, int]]:
+    """Multiply out factors with few atoms while their products stay small.
 
-    Far apart atoms are what a grid serves worst: an atom between grid points must be merged with a piece of a distant one.
+    A grid works worst for distant atoms: an atom between grid points must be merged with a piece of a distant atom.
     """
     pooled: list[tuple[EnclosedLaw, int]] = []
     current: EnclosedLaw | None = None
@@ -92,15 +96,17 @@ def _pooled(parts: Sequence[tuple[EnclosedLaw, int]]) -> list[tuple[EnclosedLaw,
 
 
 def _product(first: EnclosedLaw, second: EnclosedLaw) -> EnclosedLaw:
+    """Return the law of the sum of two independent losses, multiplied out."""
     lower = _outer(first.lower, second.lower)
     upper = replace(lower, unseen_p=first.upper.unseen_p + second.upper.unseen_p, unseen_q=first.upper.unseen_q + second.upper.unseen_q)
     return EnclosedLaw(lower, upper, first.route, first.label, max(first.dimension, second.dimension), first.missing + second.missing)
 
 
 def _outer(first: LossLaw, second: LossLaw) -> LossLaw:
-    """The product law; atoms whose losses agree to rounding become one."""
+    """Return the product law. Atoms whose losses agree to rounding are merged."""
     loss, p, q = (
-        op(a, b).ravel() for op, a, b in zip((np.add.outer, np.multiply.outer, np.multiply.outer), _of(first), _of(second), strict=True)
+        op(a, b).ravel()
+        for op, a, b in zip((np.add.outer, np.multiply.outer, np.multiply.outer), _arrays(first), _arrays(second), strict=True)
     )
     order = np.argsort(loss, kind="stable")
     loss, p, q = loss[order], p[order], q[order]
@@ -108,16 +114,21 @@ def _outer(first: LossLaw, second: LossLaw) -> LossLaw:
     return LossLaw(loss[starts], np.add.reduceat(p, starts), np.add.reduceat(q, starts))
 
 
-def _of(law: LossLaw) -> tuple[FloatArray, FloatArray, FloatArray]:
+def _arrays(law: LossLaw) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """Return the losses and both masses of a law."""
     return law.loss, law.p, law.q
 
 
-def _constant(law: EnclosedLaw) -> bool:
+def _is_constant(law: EnclosedLaw) -> bool:
+    """Return whether the loss is always zero."""
     return law.lower.extremes in (None, (0.0, 0.0)) and bool(np.all(np.abs(law.upper.loss) < 1e-15))
 
 
-def _grid(parts: Sequence[tuple[EnclosedLaw, int]], count: int) -> float:
-    """The step: fine against the spread of the sum, and dividing the largest loss of a factor, so that plateaus fall on the grid."""
+def _grid_step(parts: Sequence[tuple[EnclosedLaw, int]], count: int) -> float:
+    """Return the grid step.
+
+    The step is fine compared with the spread of the sum. It divides the largest loss of a factor, so that plateaus fall on the grid.
+    """
     variance, largest = 0.0, 0.0
     for law, times in parts:
         variances = []
@@ -129,19 +140,20 @@ def _grid(parts: Sequence[tuple[EnclosedLaw, int]], count: int) -> float:
             largest = max(largest, float(np.abs(tops).max(initial=0.0)))
         variance += times * max(variances)
     spread = math.sqrt(variance) or largest or 1.0
-    step = min(spread / _RESOLUTION, math.sqrt(_SQUARES * spread / count))
+    step = min(spread / _RESOLUTION, math.sqrt(_MAX_SQUARES * spread / count))
     return largest / math.ceil(largest / step) if largest else step
 
 
-def _sum(parts: Sequence[tuple[LossLaw, int]], step: float, above: bool) -> LossLaw:
+def _composed_law(parts: Sequence[tuple[LossLaw, int]], step: float, above: bool) -> LossLaw:
+    """Return the composed law on the grid: a bound from above if `above`, otherwise from below."""
     count = sum(times for _, times in parts)
-    start_p, p, lost_p = _one_order(parts, step, above, count)
-    start_q, q, lost_q = _one_order([(law.swapped(), times) for law, times in parts], step, above, count)
+    start_p, p, lost_p = _compose_one_order(parts, step, above, count)
+    start_q, q, lost_q = _compose_one_order([(law.swapped(), times) for law, times in parts], step, above, count)
     start_q = -(start_q + len(q) - 1)  # losses change sign with the order of the pair
     first, last = min(start_p, start_q), max(start_p + len(p), start_q + len(q))
     full_p, full_q = np.zeros(last - first), np.zeros(last - first)
     full_p[start_p - first :][: len(p)], full_q[start_q - first :][: len(q)] = p, q[::-1]
-    infinite = [-math.expm1(sum(t * math.log1p(-min(_at_infinity(w), 1 - 1e-16)) for w, t in side)) for side in _both(parts)]
+    infinite = [-math.expm1(sum(t * math.log1p(-min(_at_infinity(w), 1 - 1e-16)) for w, t in side)) for side in _both_orders(parts)]
     loss = step * np.arange(first, last)
     extremes = (-sum(t * w.swapped().supremum for w, t in parts), sum(t * w.supremum for w, t in parts))
     law = LossLaw(
@@ -153,19 +165,21 @@ def _sum(parts: Sequence[tuple[LossLaw, int]], step: float, above: bool) -> Loss
     )
     if not above:
         return law
-    return replace(law, unseen_p=max(0.0, lost_p - infinite[0]) + _NOISE, unseen_q=max(0.0, lost_q - infinite[1]) + _NOISE)
+    return replace(law, unseen_p=max(0.0, lost_p - infinite[0]) + _FOURIER_ERROR, unseen_q=max(0.0, lost_q - infinite[1]) + _FOURIER_ERROR)
 
 
-def _both(parts: Sequence[tuple[LossLaw, int]]) -> list[list[tuple[LossLaw, int]]]:
+def _both_orders(parts: Sequence[tuple[LossLaw, int]]) -> list[list[tuple[LossLaw, int]]]:
+    """Return the parts, and the parts with the order of the pair swapped."""
     return [list(parts), [(law.swapped(), times) for law, times in parts]]
 
 
 def _at_infinity(law: LossLaw) -> float:
+    """Return the mass at infinite loss."""
     return float(law.p[np.isposinf(law.loss)].sum())
 
 
-def _one_order(parts: Sequence[tuple[LossLaw, int]], step: float, above: bool, count: int) -> tuple[int, FloatArray, float]:
-    """(first grid index, masses under P, mass at infinity) of the composed law, by dp-accounting."""
+def _compose_one_order(parts: Sequence[tuple[LossLaw, int]], step: float, above: bool, count: int) -> tuple[int, FloatArray, float]:
+    """Return (first grid index, masses under P, mass at infinity) of the composed law, by dp-accounting."""
     from dp_accounting.pld.pld_pmf import DensePLDPmf
 
     pending = []
@@ -173,7 +187,7 @@ def _one_order(parts: Sequence[tuple[LossLaw, int]], step: float, above: bool, c
         start, masses, infinite = (split if above else merged)(law, step, _TAIL / count)
         pmf = DensePLDPmf(step, start, masses, min(infinite, 1.0), above)
         pending.append(pmf.self_compose(times, _TAIL) if times > 1 else pmf)
-    while len(pending) > 1:  # smallest first
+    while len(pending) > 1:  # smallest first, which is fastest
         pending.sort(key=lambda pmf: -pmf.size)
         first, second = pending.pop(), pending.pop()
         pending.append(first.compose(second, _TAIL / len(parts)))
@@ -182,7 +196,7 @@ def _one_order(parts: Sequence[tuple[LossLaw, int]], step: float, above: bool, c
 
 
 def split(law: LossLaw, step: float, tail: float = 0.0) -> tuple[int, FloatArray, float]:
-    """A law on the grid that dominates `law`: (first index, masses, mass at infinity). Tails of mass `tail` move up."""
+    """Return a law on the grid that dominates `law`: (first index, masses, mass at infinity). Tails of mass `tail` move up."""
     some = np.isfinite(law.loss) & (law.p > 0)
     loss, p = law.loss[some], law.p[some]
     infinite = _at_infinity(law) + law.unseen_p
@@ -204,60 +218,60 @@ def split(law: LossLaw, step: float, tail: float = 0.0) -> tuple[int, FloatArray
 
 
 def _floor(loss: FloatArray, step: float) -> FloatArray:
-    """Grid index at or below each loss; losses within rounding of a grid point are on it."""
+    """Return the grid index at or below each loss; losses within rounding of a grid point are on the point."""
     nearest = np.rint(loss / step)
     return np.where(np.abs(loss / step - nearest) < 1e-9 * np.maximum(1.0, np.abs(nearest)), nearest, np.floor(loss / step))
 
 
 def merged(law: LossLaw, step: float, tail: float = 0.0) -> tuple[int, FloatArray, float]:
-    """A law on the grid that `law` dominates: (first index, masses, mass at infinity). Tails of mass `tail` move down.
+    """Return a law on the grid that `law` dominates: (first index, masses, mass at infinity). Tails of mass `tail` move down.
 
     With D(t) = P-mass - e^g Q-mass of the atoms from the current one to t, a group of log-ratio g ends where D, which first rises, is
-    back at zero. g is the largest grid point below the current loss; where D stays positive the rest goes to g, rounded down.
+    back at zero. g is the largest grid point below the current loss. Where D stays positive, the remaining mass goes to g, rounded down.
     """
     finite = ~np.isposinf(law.loss)
     loss, p, q = law.loss[finite][::-1], law.p[finite][::-1], law.q[finite][::-1]
-    reach = np.flatnonzero(np.cumsum(p) > tail)
-    if reach.size == 0:
+    after_tail = np.flatnonzero(np.cumsum(p) > tail)
+    if after_tail.size == 0:
         return 0, np.zeros(1), _at_infinity(law)
-    top = loss[reach[0]]
+    top = loss[after_tail[0]]
     q = np.where(loss > top, p * np.exp(-top), q)
     loss = np.minimum(loss, top)
-    keep = np.cumsum(p[::-1])[::-1] > tail  # what has more than a negligible mass from there on
+    keep = np.cumsum(p[::-1])[::-1] > tail  # atoms beyond which the mass is not negligible
     keep[0] = True
     last = int(np.flatnonzero(keep)[-1]) + 1
     loss, p, q = (np.append(v[:last], w) for v, w in ((loss, -np.inf), (p, 0.0), (q, q[last:].sum())))
     sum_p, sum_q = np.append(0.0, np.cumsum(p)), np.append(0.0, np.cumsum(q))
     found: dict[int, float] = {}
-    i, done_p, done_q = 0, 0.0, 0.0
+    i, used_p, used_q = 0, 0.0, 0.0
     floors = _floor(np.where(np.isfinite(loss), loss, 0.0), step)
     while i < len(loss) and np.isfinite(loss[i]):
         grid = int(floors[i])
         if abs(loss[i] - grid * step) <= 1e-9 * step * max(1.0, abs(grid)):
-            found[grid] = found.get(grid, 0.0) + sum_p[i + 1] - done_p
-            i, done_p, done_q = i + 1, sum_p[i + 1], sum_q[i + 1]
+            found[grid] = found.get(grid, 0.0) + sum_p[i + 1] - used_p
+            i, used_p, used_q = i + 1, sum_p[i + 1], sum_q[i + 1]
             continue
         ratio, start, width = math.exp(grid * step), i + 1, 64
         while True:
-            surplus = (sum_p[start : start + width] - done_p) - ratio * (sum_q[start : start + width] - done_q)
+            surplus = (sum_p[start : start + width] - used_p) - ratio * (sum_q[start : start + width] - used_q)
             under = np.flatnonzero(surplus <= 0)
             if under.size or start + width >= len(sum_p):
                 break
             start, width = start + width, 2 * width
         if under.size == 0 or start + under[0] == i + 1:
-            rest = sum_p[-1] - done_p if under.size == 0 else sum_p[i + 1] - done_p
+            rest = sum_p[-1] - used_p if under.size == 0 else sum_p[i + 1] - used_p
             found[grid] = found.get(grid, 0.0) + rest
             if under.size == 0:
                 break
-            i, done_p, done_q = i + 1, sum_p[i + 1], sum_q[i + 1]
+            i, used_p, used_q = i + 1, sum_p[i + 1], sum_q[i + 1]
             continue
         j = int(start + under[0]) - 1  # the atom in which the group ends
-        before = (sum_p[j] - done_p) - ratio * (sum_q[j] - done_q)
-        after = (sum_p[j + 1] - done_p) - ratio * (sum_q[j + 1] - done_q)
+        before = (sum_p[j] - used_p) - ratio * (sum_q[j] - used_q)
+        after = (sum_p[j + 1] - used_p) - ratio * (sum_q[j + 1] - used_q)
         part = before / (before - after)
         end_p, end_q = sum_p[j] + part * p[j], sum_q[j] + part * q[j]
-        found[grid] = found.get(grid, 0.0) + end_p - done_p
-        i, done_p, done_q = j, end_p, end_q
+        found[grid] = found.get(grid, 0.0) + end_p - used_p
+        i, used_p, used_q = j, end_p, end_q
     start = min(found)
     masses = np.zeros(max(found) - start + 1)
     for index, mass in found.items():

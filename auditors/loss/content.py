@@ -1,7 +1,7 @@
-"""What an object consists of, as a key under which something computed from it may be kept.
+"""Keys of the content of objects, for caches of results computed from the objects.
 
-Identity and equality are no such keys: an array inside may have been written to since, a field may be left out of comparisons. The key
-holds every field's value, the class itself and its methods. Where content cannot be had there is no key, and nothing is kept.
+Identity and equality cannot serve as keys: an array inside may have changed, and a field may be excluded from comparisons. A key holds
+every field's value, the class itself and its methods. If the content of an object cannot be read, there is no key, and nothing is cached.
 """
 
 from __future__ import annotations
@@ -15,18 +15,21 @@ _METHODS = ("sample", "log_density", "support", "factors", "breakpoints", "atoms
 
 
 def content_key(*values: Any) -> Any:
-    """A hashable key of what all `values` hold now, or None where some of it cannot be read off."""
+    """Return a hashable key of the current content of all `values`, or None if some content cannot be read."""
     try:
         return tuple(_content(value) for value in values)
-    except (_Unknown, RecursionError):  # a list may hold itself
+    except (_Unknown, RecursionError):  # a list may contain itself
         return None
 
 
 class _Unknown(Exception):
+    """Error for content that cannot be read."""
+
     pass
 
 
 def _content(value: Any) -> Any:
+    """Return a hashable description of the content of one value. Raise _Unknown if some content cannot be read."""
     kind = type(value)
     if value is None or kind in (bool, int, str, bytes):
         return kind, value
@@ -48,7 +51,7 @@ def _content(value: Any) -> Any:
         methods = tuple(getattr(kind, name, None) for name in _METHODS)
         if any(method is not None and not hasattr(method, "__code__") for method in methods):
             raise _Unknown
-        # a function that closes over variables, or is no plain function, may answer otherwise tomorrow
+        # a function that closes over variables, or is not a plain function, may behave differently later
         if any(method is not None and method.__closure__ for method in methods):
             raise _Unknown
         return kind, methods, tuple((name, _content(v)) for name, v in held.items())
@@ -56,5 +59,6 @@ def _content(value: Any) -> Any:
 
 
 def _slots(cls: type) -> tuple[str, ...]:
+    """Return the names of a class's own slots."""
     found = cls.__dict__.get("__slots__", ())
     return (found,) if isinstance(found, str) else tuple(name for name in found if not name.startswith("__"))

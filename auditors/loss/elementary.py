@@ -1,4 +1,4 @@
-"""Laws of the privacy loss that can be written down: finitely many outputs, Laplace, normal and two-sided geometric noise that is shifted.
+"""Elementary laws of the privacy loss: finitely many outputs, and shifted Laplace, normal and two-sided geometric noise.
 
 Continuous laws are cut into cells, which is post-processing: no divergence is overstated.
 """
@@ -17,7 +17,7 @@ from dpwitness.mechanisms.terms.protocol import FloatArray
 
 
 def finite(p: ArrayLike, q: ArrayLike) -> LossLaw:
-    """The law of a mechanism with finitely many outputs (or cells): their masses under D1 and under D0.
+    """Return the loss law of a mechanism with finitely many outputs (or cells), from their masses under D1 and D0.
 
     Examples
     --------
@@ -33,23 +33,26 @@ def finite(p: ArrayLike, q: ArrayLike) -> LossLaw:
 
 
 def cells(cdf1: FloatArray, cdf0: FloatArray) -> LossLaw:
-    """The law of a continuous output cut into cells, from its distribution functions on a grid."""
+    """Return the loss law of a continuous output that is cut into cells, from its distribution functions on a grid."""
     return finite(*(np.clip(np.diff(np.concatenate([[0.0], cdf, [1.0]])), 0.0, None) for cdf in (cdf1, cdf0)))
 
 
 def laplace_cdf(x: FloatArray) -> FloatArray:
-    """Distribution function of Laplace noise of scale 1."""
+    """Return the distribution function of Laplace noise of scale 1."""
     return np.where(x < 0, 0.5 * np.exp(np.minimum(x, 0.0)), 1 - 0.5 * np.exp(-np.maximum(x, 0.0)))
 
 
 def laplace(shift: float) -> LossLaw:
-    """Laplace noise of scale 1 around 0 and around `shift`; clipping to an interval that holds both centres does not change it."""
+    """Return the loss law of Laplace noise of scale 1 around 0 and around `shift`.
+
+    Clipping to an interval that contains both centers does not change the law.
+    """
     grid = np.linspace(0.0, abs(shift), 2001)
     return cells(laplace_cdf(grid - abs(shift)), laplace_cdf(grid))
 
 
 def gaussian(shift: float) -> LossLaw:
-    """Normal noise of variance 1 around 0 and around `shift`."""
+    """Return the loss law of normal noise of variance 1 around 0 and around `shift`."""
     size = abs(shift)
     grid = np.linspace(-9.0, 9.0 + size, 8001)
     law = finite(_normal_masses(grid - size), _normal_masses(grid))
@@ -57,14 +60,14 @@ def gaussian(shift: float) -> LossLaw:
 
 
 def _normal_masses(grid: FloatArray) -> FloatArray:
-    """Masses of the cells between grid points and beyond, without cancellation in the upper tail."""
+    """Return the normal masses of the cells between grid points and beyond, without cancellation in the upper tail."""
     below = np.diff(np.concatenate([[0.0], ndtr(grid), [1.0]]))
     above = -np.diff(np.concatenate([[1.0], ndtr(-grid), [0.0]]))
     return np.where(np.append(-np.inf, grid) > 0, above, below)
 
 
 def discrete_laplace(*shifts: int, epsilon: float = 1.0) -> LossLaw:
-    """Independent two-sided geometric noise around 0 and around each of `shifts`, in as many coordinates."""
+    """Return the loss law of independent two-sided geometric noise in each coordinate, around 0 and around `shifts`."""
     support = np.arange(-60, 61)
     center, ones, zeros = np.exp(-epsilon * np.abs(support)), np.ones(1), np.ones(1)
     for shift in shifts:

@@ -1,9 +1,9 @@
-"""The limit: the median of what the best black-box audit of a pair certifies, were the law of the privacy loss known to it.
+"""Limit of black-box audits: the median of the parameter that the best audit of a pair certifies if the loss law is known.
 
-The best events are {L > t1} ("it was D1") and {L < -t2} ("it was D0"). LIMIT is the certificate of `certificate.py` at the expected counts
-of the best pair of thresholds, one or two directions: the parameter that half of such audits would certify (the certificate is monotone,
-and the median of a binomial lies within one count of its mean). So it is no ceiling: nearly half of the audits whose event is as good
-certify more, by luck. For RDP and zCDP it is that of the binned form (`divergence.py`) at expected counts where that is more.
+The best events are {L > t1} (guess D1) and {L < -t2} (guess D0). The limit is the certificate of `certificate.py` at the expected counts
+of the best pair of thresholds, with one or two directions. Half of such audits certify at least the limit: the certificate is monotone,
+and the median of a binomial lies within one count of its mean. The limit is not a ceiling: almost half of the audits with an equally good
+event certify more, by luck. For RDP and zCDP, the limit is the binned form (`divergence.py`) at expected counts if this is larger.
 """
 
 from __future__ import annotations
@@ -23,29 +23,37 @@ from dpwitness.mechanisms.terms.pairs import Pair
 from dpwitness.mechanisms.terms.protocol import FloatArray
 from dpwitness.mechanisms.terms.validation import require_integer, require_probability, require_type
 
-_CELLS = 60
-_COARSE = 48  # thresholds a side in the first pass; the second looks between the neighbours of the best
+_MAX_CELLS = 60
+_THRESHOLDS = 48  # thresholds per side in the first pass; later passes search between the neighbors of the best threshold
 
 
 def limit(mechanism: Any, pair: Pair, claim: Claim | str, trials: int, confidence: float) -> float | None:
-    """Median of the parameter that the best audit of this size certifies: what half of the audits by the best event, or cells, exceed.
+    """Return the median of the parameter that the best audit of this size certifies.
+
+    Half of the audits with the best event, or the best cells, certify more.
 
     Parameters
     ----------
     mechanism : Mechanism
-        With ``log_density``.
+        A mechanism with ``log_density``.
     pair : Pair
+        Pair of neighboring datasets.
     claim : Claim or str
-        Its notion and, for (epsilon, delta)-DP, its delta; the parameter itself plays no part.
+        Privacy notion and, for (epsilon, delta)-DP, its delta. The parameter itself is not used.
     trials : int
-        Runs of the mechanism, both sides together.
+        Number of runs of the mechanism, on both datasets together.
     confidence : float
-        In (0, 1).
+        Confidence level of the audit, in (0, 1).
 
     Returns
     -------
     float or None
-        None where the exact law of the loss cannot be computed. 0 where nothing can be certified.
+        Median certified parameter. None if the exact law of the loss cannot be computed, 0 if no parameter can be certified.
+
+    Raises
+    ------
+    InvalidArgument
+        If an argument is invalid.
 
     Examples
     --------
@@ -64,7 +72,7 @@ def limit(mechanism: Any, pair: Pair, claim: Claim | str, trials: int, confidenc
 
 @dataclass(frozen=True, slots=True)
 class Best:
-    """How often the best event guesses right and wrong, in how many directions, and what it certifies at those rates."""
+    """Rates of right and wrong guesses of the best event, its number of directions, and the parameter certified at these rates."""
 
     right: float
     wrong: float
@@ -73,7 +81,7 @@ class Best:
 
 
 def limit_of_law(law: LossLaw, claim: Claim, trials: int, alpha: float) -> float:
-    """The same from the law of the loss.
+    """Return the median of the parameter that the best audit certifies, from the law of the loss.
 
     Examples
     --------
@@ -83,19 +91,19 @@ def limit_of_law(law: LossLaw, claim: Claim, trials: int, alpha: float) -> float
     0.974
     """
     best = best_event(law, claim, trials, alpha).value
-    return max(best, _of_cells(law, claim, trials, alpha)) if claim.bounds_renyi else best
+    return max(best, _binned_limit(law, claim, trials, alpha)) if claim.bounds_renyi else best
 
 
 def best_event(law: LossLaw, claim: Claim, trials: int, alpha: float) -> Best:
-    """The pair of thresholds on the loss that certifies most."""
-    sides = [_tails(side, trials) for side in (law, law.swapped())]
+    """Return the pair of thresholds on the loss that certifies the largest parameter."""
+    sides = [_event_rates(side, trials) for side in (law, law.swapped())]
 
     def value(first: NDArray[np.intp], second: NDArray[np.intp]) -> FloatArray:
-        """Certified at each pair of thresholds; index 0 stands for a direction that is not used."""
+        """Return the parameter certified at each pair of thresholds; index 0 means that a direction is not used."""
         (right1, wrong1), (right2, wrong2) = sides
         right = 0.5 * trials * (right1[first][:, None] + right2[second][None, :])
         wrong = 0.5 * trials * (wrong1[first][:, None] + wrong2[second][None, :])
-        excess = np.maximum(right + wrong - trials, 0.0) / 2  # overlapping events: all rounds are guessed, none twice
+        excess = np.maximum(right + wrong - trials, 0.0) / 2  # overlapping events: every round is guessed exactly once
         both = certified(claim, right - excess, np.maximum(wrong - excess, 0.0), trials, alpha, 2)
         both = np.where((right + wrong <= trials * (1 + 1e-12)), both, 0.0)
         for axis, chosen in ((0, first), (1, second)):  # one direction
@@ -109,7 +117,7 @@ def best_event(law: LossLaw, claim: Claim, trials: int, alpha: float) -> Best:
                     both[first == 0, :] = np.maximum(both[first == 0, :], one)
         return both
 
-    grids = [_spread(np.arange(len(right)), _COARSE) for right, _ in sides]
+    grids = [_spread_indices(np.arange(len(right)), _THRESHOLDS) for right, _ in sides]
     best = Best(0.0, 0.0, 1, 0.0)
     for _ in range(4):
         with np.errstate(invalid="ignore"):
@@ -120,30 +128,36 @@ def best_event(law: LossLaw, claim: Claim, trials: int, alpha: float) -> Best:
             right, wrong = (0.5 * float(sides[0][k][first] + sides[1][k][second]) for k in (0, 1))
             excess = max(right + wrong - 1, 0.0) / 2
             best = Best(right - excess, wrong - excess, max(1, (first > 0) + (second > 0)), float(found[i, j]))
-        grids = [_around(grid, int(k)) for grid, k in zip(grids, (i, j), strict=True)]
+        grids = [_indices_around(grid, int(k)) for grid, k in zip(grids, (i, j), strict=True)]
     return best
 
 
-def _of_cells(law: LossLaw, claim: Claim, trials: int, alpha: float) -> float:
-    """The binned form on at most `_CELLS` cells between quantiles of the loss: finest where it is large, or all alike."""
-    if len(law.p) <= _CELLS:
+def _binned_limit(law: LossLaw, claim: Claim, trials: int, alpha: float) -> float:
+    """Return the limit of the binned form with at most `_MAX_CELLS` cells between quantiles of the loss.
+
+    The better of two divisions counts: cells that are finest where the loss is large, or cells of equal mass.
+    """
+    if len(law.p) <= _MAX_CELLS:
         return oracle_binned(claim, law.p, law.q, trials, alpha)
     total = (law.p + law.q) / 2
     share = np.cumsum(total) / total.sum()
-    tail, best = np.geomspace(1e-4, 0.5, _CELLS // 2), 0.0
-    for levels in (np.concatenate([tail, 1 - tail]), np.linspace(0, 1, 2 * _CELLS // 3 + 1)[1:-1]):
+    tail, best = np.geomspace(1e-4, 0.5, _MAX_CELLS // 2), 0.0
+    for levels in (np.concatenate([tail, 1 - tail]), np.linspace(0, 1, 2 * _MAX_CELLS // 3 + 1)[1:-1]):
         cuts = np.unique(np.searchsorted(share, levels))
         starts = np.append(0, cuts[(cuts > 0) & (cuts < len(total))])
         best = max(best, oracle_binned(claim, np.add.reduceat(law.p, starts), np.add.reduceat(law.q, starts), trials, alpha))
     return best
 
 
-def _tails(law: LossLaw, trials: int) -> tuple[FloatArray, FloatArray]:
-    """(right, wrong): P and Q of {L > t} for descending t, from the empty event on, while L > 0 and thinned where counts hardly differ."""
+def _event_rates(law: LossLaw, trials: int) -> tuple[FloatArray, FloatArray]:
+    """Return the masses under P (right) and Q (wrong) of the events {L > t} for descending t > 0, starting with the empty event.
+
+    Thresholds whose expected counts hardly differ are left out.
+    """
     thresholds, wrong, right = law.roc()
     use = np.append(True, thresholds > 0)
     right, wrong = np.append(0.0, right)[use], np.append(0.0, wrong)[use]
-    # steps by a quarter of a standard error of the count, at most, are all that matters
+    # finer steps than a quarter of a standard error of the count do not matter
     count = np.floor(8 * np.sqrt(trials * (right + wrong) + 1e-12))
     keep = np.append(True, np.diff(count) > 0)
     keep[-1] = True
@@ -152,12 +166,14 @@ def _tails(law: LossLaw, trials: int) -> tuple[FloatArray, FloatArray]:
     return right[keep], wrong[keep]
 
 
-def _spread(index: NDArray[np.intp], most: int) -> NDArray[np.intp]:
+def _spread_indices(index: NDArray[np.intp], most: int) -> NDArray[np.intp]:
+    """Return at most `most` indices, evenly spread."""
     if len(index) <= most:
         return index
     return index[np.unique(np.linspace(0, len(index) - 1, most).astype(np.intp))]
 
 
-def _around(grid: NDArray[np.intp], k: int) -> NDArray[np.intp]:
+def _indices_around(grid: NDArray[np.intp], k: int) -> NDArray[np.intp]:
+    """Return threshold indices between the neighbors of entry k of the grid."""
     low, high = grid[max(k - 1, 0)], grid[min(k + 1, len(grid) - 1)]
-    return _spread(np.arange(low, high + 1), _COARSE)
+    return _spread_indices(np.arange(low, high + 1), _THRESHOLDS)

@@ -1,4 +1,4 @@
-"""The privacy loss as a function of outputs, with a bound on its rounding, and the search among outputs that are atoms."""
+"""The privacy loss as a function of outputs, with a bound on its rounding error, and the search among outputs that are atoms."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from dpwitness.mechanisms.terms.powers import offers
 from dpwitness.mechanisms.terms.protocol import FloatArray, WhiteBox
 from dpwitness.mechanisms.terms.validation import InvalidArgument
 
-_ROUNDING = 1e-15  # of the size of a log-density; its terms are few and of that size
-_FAINT = -707.0  # logarithms of numbers that have lost digits, where a density was computed before its logarithm was taken
-_GONE = -745.2  # of the smallest
+_ROUNDING = 1e-15  # relative to a log-density, which has few terms of its own size
+_LOG_SUBNORMAL = -707.0  # below, a density that was computed before its logarithm is subnormal and has lost digits
+_LOG_SMALLEST = -745.2  # logarithm of the smallest positive number
 
 
 def sampled(mechanism: Any, dataset: Any, size: int, rng: Generator) -> FloatArray:
-    """`size` outputs as (size, k) floats."""
+    """Return `size` outputs as floats of shape (size, k)."""
     try:
         rows = np.asarray(mechanism.sample(dataset, size, rng), dtype=np.float64)
     except (TypeError, ValueError) as error:
@@ -29,7 +29,7 @@ def sampled(mechanism: Any, dataset: Any, size: int, rng: Generator) -> FloatArr
 
 
 class Loss:
-    """log p - log q of a pair, D1 being P, for many outputs at once."""
+    """Privacy loss log p - log q of a pair, with P the law on D1, for many outputs at once."""
 
     def __init__(self, mechanism: Any, pair: Pair) -> None:
         if not offers(mechanism, WhiteBox):
@@ -37,7 +37,7 @@ class Loss:
         self._mechanism, self._pair = mechanism, pair
 
     def logs(self, outputs: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """log q on D0 and log p on D1. An InvalidArgument names the first output at which one is NaN."""
+        """Return log q on D0 and log p on D1. Raise InvalidArgument that names the first output with a NaN."""
         found = []
         for name, dataset in (("D0", self._pair.d0), ("D1", self._pair.d1)):
             with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
@@ -52,25 +52,25 @@ class Loss:
         return found[0], found[1]
 
     def signed(self, outputs: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """log p - log q, 0 where both are zero or both unbounded, and a bound on its rounding."""
+        """Return log p - log q, and a bound on its rounding error. The loss is 0 where both densities are zero or both are unbounded."""
         first, second = self.logs(outputs)
         with np.errstate(invalid="ignore"):
             difference = second - first
-        # zero beside a faint density has underflowed
-        difference = np.where(np.isinf(difference) & (np.maximum(first, second) < _FAINT), 0.0, difference)
-        faint = ((first > _GONE) & (first < _FAINT)) | ((second > _GONE) & (second < _FAINT))
+        # a zero next to a tiny density has underflowed
+        difference = np.where(np.isinf(difference) & (np.maximum(first, second) < _LOG_SUBNORMAL), 0.0, difference)
+        faint = ((first > _LOG_SMALLEST) & (first < _LOG_SUBNORMAL)) | ((second > _LOG_SMALLEST) & (second < _LOG_SUBNORMAL))
         rounding = np.where(faint, 1.0, 0.0) + _ROUNDING * (
             np.abs(np.where(np.isfinite(first), first, 0)) + np.abs(np.where(np.isfinite(second), second, 0))
         )
         return np.where(np.isnan(difference), 0.0, difference), rounding
 
     def __call__(self, outputs: FloatArray) -> FloatArray:
-        """|log p - log q| less its rounding, at least 0."""
+        """Return |log p - log q| minus the bound on its rounding error, at least 0."""
         difference, rounding = self.signed(outputs)
         return np.maximum(np.abs(difference) - rounding, 0.0)
 
     def share_of_atoms(self, rows: FloatArray, rng: Generator) -> float:
-        """The share of outputs that a small move makes impossible, as it does where a column is discrete; 0 below a tenth."""
+        """Return the share of outputs that a small move makes impossible, as in discrete columns; 0 if below a tenth."""
         some = rows[np.unique(np.linspace(0, len(rows) - 1, 32).astype(int))]
         moved = some + 1e-7 * (1 + np.abs(some)) * rng.uniform(0.5, 1.0, some.shape)
         first, second = self.logs(moved)
@@ -81,12 +81,15 @@ class Loss:
 
 
 def best_atom(loss: Loss, rows: FloatArray, heads: int = 4) -> tuple[FloatArray, float]:
-    """Coordinate search from the best outputs seen: a column takes any value seen in it, or of another size, while the loss grows."""
+    """Return the output with the largest loss found by coordinate search, and its loss.
+
+    The search starts from the best outputs. A column may take any value seen in this column, or a power of ten, while the loss grows.
+    """
     k = rows.shape[1]
     sizes = 10.0 ** np.arange(-6, 7)
     seen = [np.concatenate([np.unique(rows[:, j])[:64], sizes, -sizes]) for j in range(k)]
     totals = rows.sum(axis=1)
-    if k > 1 and np.all(rows >= 0) and np.ptp(totals) <= 1e-9 * abs(totals[0]):  # frequencies: the corners of their simplex
+    if k > 1 and np.all(rows >= 0) and np.ptp(totals) <= 1e-9 * abs(totals[0]):  # frequencies: add the corners of their simplex
         rows = np.vstack([rows, totals[0] * np.eye(k)])
     values = loss(rows)
     order = np.argsort(-values)[:heads]

@@ -1,6 +1,7 @@
-"""Pure DP with a density: maximise |log p(y) - log q(y)| over all outputs y, infinity and singular points included.
+"""Search for the worst output under pure DP with a density: maximize |log p(y) - log q(y)| over all outputs y.
 
-Where the density is continuous, |L(y)| at one y is a proof that no smaller epsilon holds. Claims CM-05 and CM-06.
+The search includes infinity and singular points. Where the density is continuous, |L(y)| at a single y proves that no smaller epsilon
+holds. Claims CM-05 and CM-06.
 """
 
 from __future__ import annotations
@@ -21,25 +22,25 @@ from dpwitness.mechanisms.terms.validation import InvalidArgument, require_integ
 
 Kind = Literal["attained", "ray", "singularity", "impossible"]
 
-_DOUBLINGS = 2.0 ** np.arange(0, 41)
-_SHRINKING = 10.0 ** -np.arange(1.0, 12.0)
-_WHERE = {"attained": "at", "singularity": "unbounded towards", "impossible": "possible on one dataset only:"}
+_DOUBLING_DISTANCES = 2.0 ** np.arange(0, 41)
+_SHRINKING_DISTANCES = 10.0 ** -np.arange(1.0, 12.0)
+_KIND_PHRASES = {"attained": "at", "singularity": "unbounded towards", "impossible": "possible on one dataset only:"}
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class WorstOutput:
-    """The output that betrays most.
+    """The output with the largest privacy loss.
 
     Attributes
     ----------
     output : (k,) array
-        Where |L| is largest; the point that it is unbounded towards, for ``singularity``; the origin of the ray, for ``ray``.
+        Output where |L| is largest; for ``singularity``, the point towards which |L| is unbounded; for ``ray``, the origin of the ray.
     loss : float
-        |L| there: no epsilon below it holds for this pair. ``math.inf`` where L is unbounded.
+        |L| at the output: no smaller epsilon holds for this pair. ``math.inf`` where L is unbounded.
     ray : (k,) array or None
         Direction along which |L| grows without bound.
     kind : {"attained", "ray", "singularity", "impossible"}
-        How the loss comes about; ``impossible``: an output of one dataset that the other never gives.
+        Type of the maximum; ``impossible``: an output of one dataset that is impossible on the other.
     likelier : {0, 1}
         The dataset under which the output is likelier.
     """
@@ -51,34 +52,42 @@ class WorstOutput:
     likelier: int = 0
 
     def describe(self) -> str:
-        """One line for a report."""
+        """Return a one-line description for a report."""
         point = np.array2string(self.output, precision=6, threshold=8)
         if self.ray is not None:
             return f"epsilon = infinity along the ray {point} + t {np.array2string(self.ray, precision=6, threshold=8)}"
         value = "infinity" if np.isinf(self.loss) else f"{self.loss:.6g}"
-        return f"epsilon = {value}, {_WHERE[self.kind]} output {point}"
+        return f"epsilon = {value}, {_KIND_PHRASES[self.kind]} output {point}"
 
 
 def worst_output(
     mechanism: WhiteBox, pair: Pair, *, seed: int = 0, samples: int = 128, starts: FloatArray | None = None, thorough: bool = True
 ) -> WorstOutput:
-    """The output at which the privacy loss of `pair` is largest.
+    """Return the output at which the privacy loss of `pair` is largest.
 
-    Finite supports are enumerated. Otherwise samples of both datasets, the modes of both densities, kinks, and points far out in many
-    directions start BFGS, then Nelder-Mead, or CMA-ES beyond 12 columns. The value returned is reduced by a bound on its rounding.
+    Finite supports are enumerated. Otherwise, BFGS starts from samples of both datasets, the modes of both densities, kinks, and distant
+    points in many directions. Nelder-Mead follows, or CMA-ES beyond 12 columns. The returned value is reduced by a bound on its rounding
+    error.
 
     Parameters
     ----------
     mechanism : WhiteBox
-        Needs `sample` and `log_density`; `support` and `breakpoints` are used where offered.
+        A mechanism with `sample` and `log_density`; `support` and `breakpoints` are used if present.
     pair : Pair
+        Pair of neighboring datasets.
     seed : int
+        Seed of the search.
     samples : int
-        Outputs drawn from each dataset as starts.
+        Number of outputs drawn from each dataset as starting points.
     starts : (m, k) array, optional
-        More starts.
+        Further starting points.
     thorough : bool
-        Whether to spend more starts, and Nelder-Mead or CMA-ES on top of BFGS.
+        Whether to use more starting points, and Nelder-Mead or CMA-ES after BFGS.
+
+    Returns
+    -------
+    WorstOutput
+        The output, its loss, and how the loss arises.
 
     Raises
     ------
@@ -90,7 +99,7 @@ def worst_output(
     samples = require_integer("samples", samples, "worst_output", most=10**7)
     starts = None if starts is None else require_numbers("starts", starts, "worst_output")
     loss = Loss(mechanism, pair)
-    atom = _enumerated(mechanism, pair, loss)
+    atom = _worst_of_support(mechanism, pair, loss)
     if atom is not None:
         return atom
     first, second = (sampled(mechanism, dataset, samples, rng) for dataset in (pair.d0, pair.d1))
@@ -101,19 +110,20 @@ def worst_output(
         rows = np.vstack([rows, starts.reshape(-1, rows.shape[1])])
     values = loss(rows)
     if np.isinf(values).any():
-        return _settled(loss, rows[int(np.argmax(values))])
-    # A row that is NaN from some column on, where the mechanism stopped, is compared with others like it and not moved.
+        return _describe_output(loss, rows[int(np.argmax(values))])
+    # A row that is NaN from some column on, where the mechanism stopped, is compared with similar rows and not moved.
     atoms = 1.0 if np.isnan(rows).any() else loss.share_of_atoms(rows, rng)
     if atoms == 0:
-        return _continuous(mechanism, pair, loss, first, second, rows, rng, thorough)
-    atom = _settled(loss, best_atom(loss, rows)[0])
+        return _search_continuous(mechanism, pair, loss, first, second, rows, rng, thorough)
+    atom = _describe_output(loss, best_atom(loss, rows)[0])
     if atoms == 1:
         return atom
-    other = _continuous(mechanism, pair, loss, first, second, rows, rng, thorough)
+    other = _search_continuous(mechanism, pair, loss, first, second, rows, rng, thorough)
     return other if other.loss > atom.loss else atom
 
 
-def _settled(loss: Loss, output: FloatArray) -> WorstOutput:
+def _describe_output(loss: Loss, output: FloatArray) -> WorstOutput:
+    """Return the WorstOutput at `output`, with its loss and kind."""
     value = float(loss(output[None, :])[0])
     likelier = 1 if loss.signed(output[None, :])[0][0] > 0 else 0
     if np.isfinite(value):
@@ -123,8 +133,8 @@ def _settled(loss: Loss, output: FloatArray) -> WorstOutput:
     return WorstOutput(output, value, kind=kind, likelier=likelier)
 
 
-def _enumerated(mechanism: Any, pair: Pair, loss: Loss) -> WorstOutput | None:
-    """The worst of finitely many outputs, or None where there are too many or a continuum."""
+def _worst_of_support(mechanism: Any, pair: Pair, loss: Loss) -> WorstOutput | None:
+    """Return the worst of finitely many outputs, or None if the outputs are too many or a continuum."""
     if not offers(mechanism, HasSupport):
         return None
     try:
@@ -133,12 +143,13 @@ def _enumerated(mechanism: Any, pair: Pair, loss: Loss) -> WorstOutput | None:
     except (InvalidArgument, MemoryError):
         return None
     values = loss(rows)
-    return _settled(loss, rows[int(np.argmax(values))])
+    return _describe_output(loss, rows[int(np.argmax(values))])
 
 
-def _continuous(
+def _search_continuous(
     mechanism: Any, pair: Pair, loss: Loss, first: FloatArray, second: FloatArray, rows: FloatArray, rng: Generator, thorough: bool
 ) -> WorstOutput:
+    """Return the worst output of a continuous law: a singularity, an unbounded ray, or the best point of a local search."""
     k = rows.shape[1]
     center = np.median(np.vstack([first, second]), axis=0)
     spread = np.maximum(np.subtract(*np.percentile(np.vstack([first, second]), [90, 10], axis=0)), 1e-12 * (1 + np.abs(center)))
@@ -150,21 +161,24 @@ def _continuous(
     if ray is not None:
         return ray
     far = _directions(modes, first, second, k, rng)
-    reach = np.concatenate([modes[0] + spread.max() * t * far for t in (0.5, 3.0, 30.0, 1e3, 1e5)])
-    pool = np.vstack([rows, *(m[None, :] for m in modes), reach, *_kinks(mechanism, pair, k)])
+    far_points = np.concatenate([modes[0] + spread.max() * t * far for t in (0.5, 3.0, 30.0, 1e3, 1e5)])
+    pool = np.vstack([rows, *(m[None, :] for m in modes), far_points, *_kinks(mechanism, pair, k)])
     if k == 1:
         pool = np.vstack([pool, (center + spread * np.sinh(np.linspace(-20, 20, 4001))[:, None])])
     values = loss(pool)
     if np.isinf(values).any():
-        return _settled(loss, pool[int(np.argmax(values))])
+        return _describe_output(loss, pool[int(np.argmax(values))])
     best = pool[int(np.argmax(values))]
     if k == 1:
-        return _settled(loss, _refined(loss, pool, values))
-    return _settled(loss, _climbed(loss, pool, values, best, spread, rng, thorough))
+        return _describe_output(loss, _refine_grid(loss, pool, values))
+    return _describe_output(loss, _search_locally(loss, pool, values, best, spread, rng, thorough))
 
 
-def _refined(loss: Loss, pool: FloatArray, values: FloatArray) -> FloatArray:
-    """One dimension: ever finer grids between the neighbours of the best points. Jumps are found as well as smooth maxima."""
+def _refine_grid(loss: Loss, pool: FloatArray, values: FloatArray) -> FloatArray:
+    """Return the best output in one dimension, from ever finer grids between the neighbors of the best points.
+
+    Grids find jumps as well as smooth maxima.
+    """
     order = np.argsort(pool[:, 0])
     x, v = pool[order, 0], values[order]
     best, top = float(x[int(np.argmax(v))]), float(v.max())
@@ -180,13 +194,13 @@ def _refined(loss: Loss, pool: FloatArray, values: FloatArray) -> FloatArray:
     return np.array([best])
 
 
-def _climbed(
+def _search_locally(
     loss: Loss, pool: FloatArray, values: FloatArray, best: FloatArray, spread: FloatArray, rng: Generator, thorough: bool
 ) -> FloatArray:
-    """Local searches from the best of the pool, each in units of its own distance from the crowd."""
+    """Return the best output of local searches from the best starting points, each in units of its own distance from the sample."""
     top = float(loss(best[None, :])[0])
     signs = np.sign(loss.signed(pool)[0])
-    heads = [i for sign in (-1.0, 1.0) for i in _spaced(pool, np.where(signs == sign, values, -1.0), spread, 5 if thorough else 2)]
+    heads = [i for sign in (-1.0, 1.0) for i in _spaced_best(pool, np.where(signs == sign, values, -1.0), spread, 5 if thorough else 2)]
 
     def consider(point: FloatArray) -> None:
         nonlocal best, top
@@ -195,14 +209,14 @@ def _climbed(
             best, top = point, value
 
     for i in heads:
-        consider(_climb(lambda y: -loss(y), pool[i], spread))
+        consider(_bfgs(lambda y: -loss(y), pool[i], spread))
     if not thorough:
         return best
     before = float(values.max())
     if len(best) > 12:
         if top <= before * (1 + 1e-6):
             consider(_cma(lambda y: -loss(y), best, spread, int(rng.integers(1, 2**31))))
-            consider(_climb(lambda y: -loss(y), best, spread))
+            consider(_bfgs(lambda y: -loss(y), best, spread))
         return best
     for scale in (0.3, 1e-3):
         reached = top
@@ -212,8 +226,8 @@ def _climbed(
     return best
 
 
-def _spaced(pool: FloatArray, values: FloatArray, spread: FloatArray, count: int) -> list[int]:
-    """Indices of the best points that keep some distance from each other."""
+def _spaced_best(pool: FloatArray, values: FloatArray, spread: FloatArray, count: int) -> list[int]:
+    """Return the indices of the best points that are not too close to each other."""
     chosen: list[int] = []
     for i in map(int, np.argsort(-values)):
         if len(chosen) == count or values[i] <= 0:
@@ -226,8 +240,8 @@ def _spaced(pool: FloatArray, values: FloatArray, spread: FloatArray, count: int
 Batch = Callable[[FloatArray], FloatArray]
 
 
-def _climb(objective: Batch, start: FloatArray, unit: FloatArray, steps: int = 60) -> FloatArray:
-    """BFGS in units of `unit`. The gradient, by central differences, and the line search are one batch of outputs each."""
+def _bfgs(objective: Batch, start: FloatArray, unit: FloatArray, steps: int = 60) -> FloatArray:
+    """Minimize by BFGS in units of `unit`. Central differences for the gradient, and the line search, use one batch of outputs each."""
     k, step = len(start), 1e-5
     moves = np.vstack([np.zeros(k), step * np.eye(k), -step * np.eye(k)])
     lengths = 4.0 ** np.arange(3, -12, -1.0)
@@ -275,7 +289,7 @@ def _climb(objective: Batch, start: FloatArray, unit: FloatArray, steps: int = 6
 
 
 def _nelder_mead(objective: Batch, start: FloatArray, unit: FloatArray) -> FloatArray:
-    """Where the loss has a kink or a jump, which gradients do not climb."""
+    """Minimize by Nelder-Mead, for losses with kinks or jumps."""
     k = len(start)
     simplex = np.vstack([np.zeros(k), np.eye(k)])
     options = {"initial_simplex": simplex, "xatol": 1e-9, "fatol": 1e-12, "maxfev": 200 * k}
@@ -284,6 +298,7 @@ def _nelder_mead(objective: Batch, start: FloatArray, unit: FloatArray) -> Float
 
 
 def _cma(objective: Batch, start: FloatArray, unit: FloatArray, seed: int) -> FloatArray:
+    """Minimize by CMA-ES, for many columns."""
     from dpwitness.mechanisms.numerics.evolution import evolve
 
     found = evolve(
@@ -293,12 +308,15 @@ def _cma(objective: Batch, start: FloatArray, unit: FloatArray, seed: int) -> Fl
 
 
 def _mode(loss: Loss, side: int, sample: FloatArray, spread: FloatArray) -> FloatArray:
-    """The likeliest output of one dataset. Minimises p^(-2/(k-1)), which is quadratic about a singularity of the kind 1/r^(k-1)."""
+    """Return the likeliest output of one dataset.
+
+    Minimizes p^(-2/(k-1)), which is quadratic around a singularity of the kind 1/r^(k-1).
+    """
     k = sample.shape[1]
     logs = loss.logs(sample)[side]
     point: FloatArray = sample[int(np.argmax(logs))]
     unit = spread
-    for turn in range(4):
+    for iteration in range(4):
         reference = float(loss.logs(point[None, :])[side][0])
         if not np.isfinite(reference):
             return point
@@ -306,36 +324,38 @@ def _mode(loss: Loss, side: int, sample: FloatArray, spread: FloatArray) -> Floa
         def surprise(y: FloatArray, reference: float = reference) -> FloatArray:
             return np.asarray(np.exp(np.clip((reference - loss.logs(y)[side]) * 2 / max(k - 1, 1), -700, 60)))
 
-        moved = _climb(surprise, point, unit)
+        moved = _bfgs(surprise, point, unit)
         reached = float(loss.logs(moved[None, :])[side][0])
         if reached >= reference:
             point = moved
-        if turn > 1 and reached < reference + 1e-2:  # a bounded density: near enough. Towards a singularity it keeps rising
+        if (
+            iteration > 1 and reached < reference + 1e-2
+        ):  # the density is bounded and the point close enough; towards a singularity, the density would keep rising
             break
         unit = unit * 1e-2
     return point
 
 
 def _singular(loss: Loss, side: int, point: FloatArray, spread: FloatArray, rng: Generator) -> bool:
-    """Whether one density, and not the other, grows without bound towards `point`: steadily, each time the distance shrinks tenfold."""
+    """Return whether only one of the densities grows without bound towards `point`: steadily, each time the distance shrinks tenfold."""
     k = len(point)
     logs = loss.logs(point[None, :])
     if logs[side][0] == np.inf:
         return bool(np.isfinite(logs[1 - side][0]))
     u = rng.standard_normal((8, k))
-    u = np.concatenate([u, -u])  # opposite directions, so that a slope at the point cancels
+    u = np.concatenate([u, -u])  # opposite directions, so that a slope at the point cancels out
     u /= np.linalg.norm(u, axis=1)[:, None]
-    found = loss.logs((point + (_SHRINKING[:, None, None] * u * spread.max())).reshape(-1, k))
-    heights = [np.median(side_logs.reshape(len(_SHRINKING), -1), axis=1) for side_logs in found]
-    with np.errstate(invalid="ignore"):  # where both are impossible
+    found = loss.logs((point + (_SHRINKING_DISTANCES[:, None, None] * u * spread.max())).reshape(-1, k))
+    heights = [np.median(side_logs.reshape(len(_SHRINKING_DISTANCES), -1), axis=1) for side_logs in found]
+    with np.errstate(invalid="ignore"):  # invalid where both densities are zero
         rise, own = np.diff(heights[side] - heights[1 - side]), np.diff(heights[side])
-    # Within the accuracy to which the point is known, the rise stops: six decades suffice.
+    # The rise stops at the accuracy of the point, so six decades must suffice.
     steady = (rise > 0.5) & (own > 0.5)
     return bool(steady[1:6].all() and own[5] > 0.8 * own[2])
 
 
 def _directions(modes: list[FloatArray], first: FloatArray, second: FloatArray, k: int, rng: Generator) -> FloatArray:
-    """Unit vectors: both ways along the axes, between the centers, and at random."""
+    """Return unit vectors in both directions: along the axes, between the centers, and at random."""
     between = [modes[0] - modes[1], first.mean(axis=0) - second.mean(axis=0)]
     axes = np.eye(k)[: min(k, 32)]
     rows = np.vstack([axes, rng.standard_normal((24, k)), *(v[None, :] for v in between)])
@@ -347,15 +367,15 @@ def _directions(modes: list[FloatArray], first: FloatArray, second: FloatArray, 
 def _unbounded_ray(
     loss: Loss, modes: list[FloatArray], center: FloatArray, spread: FloatArray, first: FloatArray, second: FloatArray, rng: Generator
 ) -> WorstOutput | None:
-    """A direction along which |L| grows by amounts that do not fade as the distance doubles."""
+    """Return a ray along which |L| grows by increments that do not shrink as the distance doubles, or None."""
     directions = _directions(modes, first, second, len(center), rng)
-    points = center + (_DOUBLINGS[None, :, None] * directions[:, None, :] * spread.max())
+    points = center + (_DOUBLING_DISTANCES[None, :, None] * directions[:, None, :] * spread.max())
     signed, rounding = loss.signed(points.reshape(-1, len(center)))
     signed, rounding = (np.asarray(a).reshape(len(directions), -1) for a in (signed, rounding))
     best: tuple[float, WorstOutput] | None = None
     for direction, value, error in zip(directions, signed, rounding, strict=True):
-        sound = np.flatnonzero(np.isfinite(value) & (error < 1e-3))
-        last = int(sound[-1]) + 1 if len(sound) and len(sound) == sound[-1] + 1 else 0
+        reliable = np.flatnonzero(np.isfinite(value) & (error < 1e-3))
+        last = int(reliable[-1]) + 1 if len(reliable) and len(reliable) == reliable[-1] + 1 else 0
         if last < 10:
             continue
         increments = np.diff(np.abs(value[:last]))[-7:]
@@ -367,7 +387,7 @@ def _unbounded_ray(
 
 
 def _kinks(mechanism: Any, pair: Pair, k: int) -> list[FloatArray]:
-    """Points where a one-dimensional density has kinks or jumps, and both sides of each."""
+    """Return the points where a one-dimensional density has kinks or jumps, and points on both sides of each."""
     if k != 1 or not offers(mechanism, HasBreakpoints):
         return []
     points = np.concatenate([np.ravel(mechanism.breakpoints(d)) for d in (pair.d0, pair.d1)])

@@ -1,8 +1,8 @@
-"""Laws of the privacy loss whose parameter, in any notion, is a given one: what a violation of that size may look like.
+"""Laws of the privacy loss with a given parameter in any privacy notion, as models of violations.
 
-The coin is randomised response. No law of a given epsilon, with or without delta, is easier to tell: right guesses are at most
-c = e^epsilon w + delta k/2 (`statistics/certificate.py`), and the coin has equality, in every round. In the other notions it is a law whose
-whole parameter one event shows; others may be found by fewer runs.
+The coin is randomized response. No law with a given epsilon, with or without delta, is easier to detect: the number of right guesses is at
+most c = e^epsilon w + delta k/2 (`statistics/certificate.py`), and the coin attains equality in every round. In the other notions, the
+coin is a law for which one event shows the entire parameter; other laws may need fewer runs.
 """
 
 from __future__ import annotations
@@ -21,18 +21,18 @@ from dpwitness.mechanisms.terms.validation import InvalidArgument, shown
 
 SHAPES = ("coin", "laplace", "gaussian")
 
-_ROUNDED = 1e-9
-_FAR = 8.0  # of a shift whose events all have rates that are resolved
-_LARGEST = 30.0  # of a shift or of log-odds; what lies beyond shows in every run
+_RATE_ROUNDING = 1e-9
+_MAX_RESOLVED_SHIFT = 8.0  # largest shift at which the rates of all events are resolved
+_MAX_SHIFT = 30.0  # largest shift or log-odds; larger ones show in every run
 
 
 def law_with(shape: str, claim: Claim, find: float) -> LossLaw:
-    """The law of this shape whose parameter in the claim's notion is `find`.
+    """Return the law of this shape with parameter `find` in the claim's notion.
 
     Raises
     ------
     InvalidArgument
-        If there is none: Gaussian noise has no epsilon without delta, and a very large parameter needs no plan.
+        If there is no such law: Gaussian noise has no epsilon without delta, and a very large parameter needs no plan.
 
     Examples
     --------
@@ -44,7 +44,7 @@ def law_with(shape: str, claim: Claim, find: float) -> LossLaw:
     """
     if shape == "gaussian":
         if claim.is_pure:
-            raise InvalidArgument(f"plan: shape must not be 'gaussian' for {claim}: Gaussian noise keeps no epsilon without delta")
+            raise InvalidArgument(f"plan: shape must not be 'gaussian' for {claim}: Gaussian noise satisfies no epsilon without delta")
         return elementary.gaussian(_gaussian_shift(claim, find))
     if shape == "coin":
         odds = _root(lambda x: float(claim.parameter_at(expit(-x), expit(x))) - find, find)
@@ -53,20 +53,21 @@ def law_with(shape: str, claim: Claim, find: float) -> LossLaw:
 
 
 def parameter_of(claim: Claim, law: LossLaw) -> float:
-    """The parameter that a law has in the claim's notion, at its delta or order: the larger of the pair's two orders."""
+    """Return the parameter of a law in the claim's notion, at the claim's delta or order: the larger of the pair's two orders."""
     sides = law, law.swapped()
     if claim.bounds_epsilon:
         return max(side.epsilon(claim.delta_budget) for side in sides)
     if claim.bounds_renyi:
-        return max(_renyi(claim, side) for side in sides)
+        return max(_renyi_parameter(claim, side) for side in sides)
     found = 0.0
     for _, fpr, tpr in (side.roc() for side in sides):
-        sure = (fpr > _ROUNDED) & (tpr < 1 - _ROUNDED)  # beyond, rounding makes up quantiles
-        found = max(found, float(np.max(claim.parameter_at(fpr[sure], tpr[sure]), initial=0.0)))
+        resolved = (fpr > _RATE_ROUNDING) & (tpr < 1 - _RATE_ROUNDING)  # at smaller rates, quantiles are rounding errors
+        found = max(found, float(np.max(claim.parameter_at(fpr[resolved], tpr[resolved]), initial=0.0)))
     return found
 
 
-def _renyi(claim: Claim, law: LossLaw) -> float:
+def _renyi_parameter(claim: Claim, law: LossLaw) -> float:
+    """Return the parameter of one order of the pair from Renyi divergences."""
     orders = np.array(list(claim.orders_among(ZCDP.orders.tolist())))
     some = law.p > 0
     with np.errstate(invalid="ignore"):
@@ -75,16 +76,20 @@ def _renyi(claim: Claim, law: LossLaw) -> float:
 
 
 def _gaussian_shift(claim: Claim, find: float) -> float:
-    """Shift over standard deviation: D_a = a mu^2/2."""
+    """Return the shift over the standard deviation of Gaussian noise with parameter `find`: D_a = a mu^2/2."""
     if claim.bounds_renyi:
         return math.sqrt(2 * find * min(claim.divergence_at(order) / order for order in claim.orders_among([2.0])))
     if claim.bounds_epsilon:
         return _root(lambda mu: float(GDP(mu).delta(find)) - claim.delta_budget, find)
-    return find if isinstance(claim, GDP) else _root(lambda mu: parameter_of(claim, elementary.gaussian(mu)) - find, find, _FAR)
+    return (
+        find if isinstance(claim, GDP) else _root(lambda mu: parameter_of(claim, elementary.gaussian(mu)) - find, find, _MAX_RESOLVED_SHIFT)
+    )
 
 
-def _root(excess: Callable[[float], float], find: float, largest: float = _LARGEST) -> float:
-    """Where a rising function passes zero."""
+def _root(excess: Callable[[float], float], find: float, largest: float = _MAX_SHIFT) -> float:
+    """Return the zero of an increasing function. Raise InvalidArgument if the zero exceeds `largest`."""
     if not excess(largest) > 0:
-        raise InvalidArgument(f"plan: find must be so small that it takes runs to be seen, got {shown(find)}")
+        raise InvalidArgument(
+            f"plan: find is too large to need a plan: such a violation shows in every run; use a smaller find, got {shown(find)}"
+        )
     return float(brentq(lambda x: min(excess(x), 1e9), 1e-9, largest, xtol=1e-13))

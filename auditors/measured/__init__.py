@@ -1,1 +1,1 @@
-"""Sensitivity and utility, measured against their bounds. May import pairs and results."""
+"""Audits of sensitivity and utility: measurements against claimed bounds. May import pairs and results."""

@@ -1,8 +1,8 @@
-"""Is a mechanism as useful as claimed? Bounds with explicit constants, on the frequency of failure or on the mean, and scaling laws.
+"""Utility audit: bounds with explicit constants on the failure probability or on the mean of an error, and scaling laws.
 
-Every VIOLATED rests on a confidence limit that holds for all laws allowed by what the claim states: exact binomial for frequencies and
-medians; for means a stated range or moment (`mean_limits.py`), because no test of a mean holds for all laws. Claims such as O(1/sqrt(n))
-name an exponent and no constant: what is tested is the least-squares slope of the log of the error's statistic over the grid.
+Every VIOLATED rests on a confidence limit that holds for all laws that the claim allows. The limit is exact binomial for frequencies and
+medians. For means it uses a stated range or moment (`mean_limits.py`), because no test of a mean holds for all laws. Claims such as
+O(1/sqrt(n)) name an exponent and no constant: the audit tests the least-squares slope of the log of the error's statistic over the grid.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ from dpwitness.mechanisms.terms.protocol import FloatArray, name_of
 from dpwitness.mechanisms.terms.reading import Json
 from dpwitness.mechanisms.terms.validation import InvalidArgument, require_integer, require_probability, require_type, shown
 
-_MARGIN = 0.05  # of a slope, for slower terms
+_MARGIN = 0.05  # excess of a slope that slower terms may explain
 
 
 @dataclass(frozen=True, slots=True)
 class UtilityPoint:
-    """One measured point: the parameter's value, the error's statistic, its standard error, and limits that hold with all other points'."""
+    """One measured point of a scaling claim: parameter value, statistic of the error, standard error, and simultaneous limits."""
 
     value: float
     error: float
@@ -48,13 +48,13 @@ class UtilityResult(Result):
     Attributes
     ----------
     estimate : float
-        Frequency of failure, mean error, or slope of log error against the log of the parameter.
+        Frequency of failure, mean error, or slope of the log error against the log of the parameter.
     lower, upper : float
-        Confidence limits of it, each one-sided at the stated confidence, given what `claim` states: see `evidence`.
+        One-sided confidence limits of the estimate, each at the stated confidence, under the assumptions of `claim`; see `evidence`.
     standard_error : float
-        Of the estimate, for the reader only.
+        Standard error of the estimate, for information only.
     points : tuple of UtilityPoint
-        For scaling claims, what was regressed.
+        For scaling claims, the points of the regression.
     constant : float
         For scaling claims, the fitted factor of the power.
     """
@@ -77,7 +77,7 @@ class UtilityResult(Result):
 
     @property
     def witness(self) -> Json | None:
-        """Error function and claim, which `dpwitness.replay` measures again; None unless the claim is violated."""
+        """Return error function and claim, which `dpwitness.replay` measures again; None unless the claim is violated."""
         claim, transform = self.claim, None
         if isinstance(claim, Scaling) and claim.transform is not None:
             transform, claim = named(claim.transform), replace(claim, transform=None)
@@ -91,14 +91,17 @@ class UtilityResult(Result):
 
     @property
     def evidence(self) -> str:
-        """What the verdict rests on: ``statistical`` at the confidence, or ``assumed``: a moment is taken on trust, or nothing tested."""
+        """Return the kind of evidence behind the verdict.
+
+        ``statistical`` at the stated confidence, or ``assumed`` if a moment is assumed or the verdict is not a test.
+        """
         claim = self.claim
         if isinstance(claim, MeanBound):
             return "statistical" if claim.deviation is None else "assumed"
         return "assumed" if isinstance(claim, Scaling) and claim.statistic == "mean" else "statistical"
 
     def headline(self) -> str:
-        """Verdict, number, and how sure."""
+        """Return the verdict, the estimate and its limits in one line."""
         if self.verdict is Verdict.ERROR:
             return f"ERROR: {self.notes[0]}"
         word, claim = self.verdict.value.replace("_", " "), self.claim
@@ -134,14 +137,14 @@ class UtilityResult(Result):
         }
 
     def _claimed(self) -> Json:
-        """Numbers of the claim that decide the verdict, for `recompute_bounds`."""
+        """Return the numbers of the claim that decide the verdict, for `recompute_bounds`."""
         claim = self.claim
         if isinstance(claim, Scaling):
             return {"kind": "scaling", "limit": claim.exponent, "margin": _MARGIN}
         return {"kind": "failures", "limit": claim.beta} if isinstance(claim, FailureBound) else {"kind": "mean", "limit": claim.bound}
 
     def _scaling(self) -> Json:
-        """Exponent, parameter and points of a scaling claim."""
+        """Return the exponent, parameter and points of a scaling claim."""
         claim = self.claim
         if not isinstance(claim, Scaling):
             return {"points": []}
@@ -158,24 +161,36 @@ def audit_utility(
     seed: int = 0,
     name: str | None = None,
 ) -> UtilityResult:
-    """Measure an error and hold it against a utility claim.
+    """Measure an error and test a utility claim.
 
     Parameters
     ----------
     error : callable
-        ``error(size, rng)`` gives the errors of `size` independent runs, (size,). For `Scaling`, ``error(value, size, rng)``.
+        ``error(size, rng)`` returns the errors of `size` independent runs, (size,). For `Scaling`, ``error(value, size, rng)``.
     claim : FailureBound, MeanBound or Scaling
-        A `FailureBound` is refuted when the exact binomial lower limit of the frequency exceeds beta; a `MeanBound` when a lower limit of
-        the mean exceeds the bound, which holds for all errors in the stated range, or with the stated standard deviation; a `Scaling` when
-        the lower limit of the slope exceeds the exponent and the slope itself does by more than 0.05: bounds may be beaten. Without a
-        stated `spread`, a `Scaling` of means is not a test at a stated error: it ends in INCONCLUSIVE where it would have been refuted.
+        A `FailureBound` is refuted if the exact binomial lower limit of the frequency exceeds beta. A `MeanBound` is refuted if a lower
+        limit of the mean exceeds the bound; the limit holds for all errors in the stated range, or with the stated standard deviation. A
+        `Scaling` is refuted if the lower limit of the slope exceeds the exponent, and the slope exceeds the exponent by more than 0.05: an
+        error below the bound is allowed. Without a stated `spread`, a `Scaling` of means is not a test at a stated error probability: the
+        verdict is INCONCLUSIVE instead of VIOLATED.
     runs : int, optional
-        Default 2000; for `Scaling`, 200 at each point, the least that is allowed there.
+        Number of runs. Default 2000; for `Scaling`, 200 at each point, which is also the minimum.
     confidence : float
-        Of each one-sided limit.
+        Confidence level of each one-sided limit.
     seed : int
+        Seed of the runs.
     name : str, optional
-        For the report.
+        Name of the error in the report.
+
+    Returns
+    -------
+    UtilityResult
+        Verdict, estimate and confidence limits. The verdict is ERROR if a run does not converge.
+
+    Raises
+    ------
+    InvalidArgument
+        If an argument is invalid, or `error` returns values that are not numbers or contradict the claim's assumptions.
 
     Examples
     --------
@@ -195,17 +210,17 @@ def audit_utility(
     seed = require_integer("seed", seed, "audit_utility", least=0)
     require_type("name", name, str, "be a text", "audit_utility", optional=True)
     begin = time.perf_counter()
-    asked = _Request(name or name_of(error), error, count, confidence, seed)
+    request = _Request(name or name_of(error), error, count, confidence, seed)
     try:
-        found = _scaling(asked, claim) if isinstance(claim, Scaling) else _explicit(asked, claim)
+        found = _scaling(request, claim) if isinstance(claim, Scaling) else _test_bound(request, claim)
     except ConvergenceError as problem:
-        found = asked.answered(claim, Verdict.ERROR, notes=(f"a run did not converge: {problem}",))
+        found = request.answered(claim, Verdict.ERROR, notes=(f"a run did not converge: {problem}",))
     return replace(found, seconds=time.perf_counter() - begin)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Request:
-    """What is asked, beside the claim."""
+    """Arguments of a utility audit, except for the claim."""
 
     name: str
     error: Callable[..., Any]
@@ -214,13 +229,14 @@ class _Request:
     seed: int
 
     def answered(self, claim: UtilityClaim, verdict: Verdict, **measured: Any) -> UtilityResult:
-        """The result."""
+        """Return the result."""
         return UtilityResult(self.name, claim, verdict, self.runs, self.confidence, self.seed, function=self.error, **measured)
 
 
-def _explicit(asked: _Request, claim: FailureBound | MeanBound) -> UtilityResult:
-    values = _errors(asked.error(asked.runs, np.random.default_rng(asked.seed)), asked.runs)
-    n, alpha = len(values), 1 - asked.confidence
+def _test_bound(request: _Request, claim: FailureBound | MeanBound) -> UtilityResult:
+    """Return the result for a `FailureBound` or `MeanBound`."""
+    values = _errors(request.error(request.runs, np.random.default_rng(request.seed)), request.runs)
+    n, alpha = len(values), 1 - request.confidence
     if isinstance(claim, FailureBound):
         failures = int(np.sum(values > claim.bound))
         lower = float(stats.beta.ppf(alpha, failures, n - failures + 1)) if failures else 0.0
@@ -233,51 +249,57 @@ def _explicit(asked: _Request, claim: FailureBound | MeanBound) -> UtilityResult
         if claim.deviation is not None:
             lower, upper = moment_limits(values, alpha, deviation=claim.deviation)
         else:
-            _in_range(values, claim)
+            _require_in_range(values, claim)
             lower, upper = range_limits(values, claim.low, claim.high, alpha)
         refuted = lower > claim.bound
     verdict = Verdict.VIOLATED if refuted else Verdict.NOT_REFUTED
-    return asked.answered(claim, verdict, estimate=estimate, lower=lower, upper=upper, standard_error=spread)
+    return request.answered(claim, verdict, estimate=estimate, lower=lower, upper=upper, standard_error=spread)
 
 
-def _in_range(values: FloatArray, claim: MeanBound) -> None:
+def _require_in_range(values: FloatArray, claim: MeanBound) -> None:
+    """Raise InvalidArgument if an error is outside the range of the claim."""
     high = math.inf if claim.high is None else claim.high
     for outside, rule, end in ((values < claim.low, "least", "low"), (values > high, "most", "high")):
         if outside.any():
             run = int(np.flatnonzero(outside)[0])
-            told = f"got {values[run]:.6g} in run {run}; state its range, as in MeanBound({claim.bound:g}, low=..., high=...)"
-            raise InvalidArgument(f"audit_utility: error must be at {rule} {end} = {getattr(claim, end):g}, {told}")
+            advice = f"got {values[run]:.6g} in run {run}; state its range, as in MeanBound({claim.bound:g}, low=..., high=...)"
+            raise InvalidArgument(f"audit_utility: error must be at {rule} {end} = {getattr(claim, end):g}, {advice}")
 
 
-def _scaling(asked: _Request, claim: Scaling) -> UtilityResult:
-    """The slope over all statistics within their limits: one limit of each point enters either end, so alpha is shared among the points."""
+def _scaling(request: _Request, claim: Scaling) -> UtilityResult:
+    """Return the result for a scaling claim.
+
+    The slope's limits are its extremes over all statistics within their limits. One limit of each point enters either end, so alpha is
+    shared among the points.
+    """
     x = np.log([claim.regressor(value) for value in claim.grid])
     points = []
-    for place, value in enumerate(claim.grid):
-        rng = np.random.default_rng(np.random.SeedSequence(asked.seed, spawn_key=(place,)))
-        errors = _errors(asked.error(value, asked.runs, rng), asked.runs)
-        points.append(_point(claim, value, errors, rng, (1 - asked.confidence) / len(claim.grid)))
+    for index, value in enumerate(claim.grid):
+        rng = np.random.default_rng(np.random.SeedSequence(request.seed, spawn_key=(index,)))
+        errors = _errors(request.error(value, request.runs, rng), request.runs)
+        points.append(_point(claim, value, errors, rng, (1 - request.confidence) / len(claim.grid)))
     fit = stats.linregress(x, np.log([p.error for p in points]))
     weights = (x - x.mean()) / float(np.sum((x - x.mean()) ** 2))  # slope = weights . log errors
-    # Residuals of few points can be small by luck: the standard error is at least what the runs' own spread carries into the slope.
-    carried = math.sqrt(float(np.sum((weights * [p.standard_error / p.error for p in points]) ** 2)))
-    slope, spread = float(fit.slope), max(carried, float(fit.stderr))
+    # Residuals of few points can be small by chance: use at least the standard error that follows from the runs' spread at each point.
+    propagated_error = math.sqrt(float(np.sum((weights * [p.standard_error / p.error for p in points]) ** 2)))
+    slope, spread = float(fit.slope), max(propagated_error, float(fit.stderr))
     if claim.statistic == "mean" and claim.spread is None:
-        lower, upper, refuting = slope - 2 * spread, slope + 2 * spread, Verdict.INCONCLUSIVE
+        lower, upper, refuted_verdict = slope - 2 * spread, slope + 2 * spread, Verdict.INCONCLUSIVE
     else:
         lower, upper = combined_limits(weights, np.array([p.lower for p in points]), np.array([p.upper for p in points]))
-        refuting = Verdict.VIOLATED
-    verdict = refuting if lower > claim.exponent and slope > claim.exponent + _MARGIN else Verdict.NOT_REFUTED
+        refuted_verdict = Verdict.VIOLATED
+    verdict = refuted_verdict if lower > claim.exponent and slope > claim.exponent + _MARGIN else Verdict.NOT_REFUTED
     notes = (f"refuted by slopes above {claim.exponent + max(_MARGIN, slope - lower):.4g}: {_MARGIN:g} is left for slower terms",)
     measured = {"estimate": slope, "lower": lower, "upper": upper, "standard_error": spread, "constant": float(np.exp(fit.intercept))}
-    return asked.answered(claim, verdict, points=tuple(points), notes=notes, **measured)
+    return request.answered(claim, verdict, points=tuple(points), notes=notes, **measured)
 
 
 def _point(claim: Scaling, value: float, errors: FloatArray, rng: Generator, alpha: float) -> UtilityPoint:
+    """Return the measured point of a scaling claim at one parameter value."""
     if claim.statistic == "median":
         middle = float(np.median(errors))
-        again = np.median(errors[rng.integers(0, len(errors), (200, len(errors)))], axis=1)
-        point = UtilityPoint(value, middle, float(again.std(ddof=1)), *median_limits(errors, alpha))
+        bootstrap_medians = np.median(errors[rng.integers(0, len(errors), (200, len(errors)))], axis=1)
+        point = UtilityPoint(value, middle, float(bootstrap_medians.std(ddof=1)), *median_limits(errors, alpha))
     else:
         if claim.spread is not None and errors.min() < 0:
             raise InvalidArgument(f"audit_utility: error must be at least 0 where spread is stated, got {errors.min():.6g}")
@@ -285,14 +307,15 @@ def _point(claim: Scaling, value: float, errors: FloatArray, rng: Generator, alp
         point = UtilityPoint(value, float(errors.mean()), float(errors.std(ddof=1) / math.sqrt(len(errors))), *limits)
     if not (math.isfinite(point.error) and point.error > 0):
         name = f"{claim.statistic} error at {claim.parameter} = {value:g}"
-        raise InvalidArgument(f"audit_utility: error must be positive and finite to be regressed, got {point.error!r} as the {name}")
+        raise InvalidArgument(f"audit_utility: error must be positive and finite for the regression, got {point.error!r} as the {name}")
     return point
 
 
 def _errors(values: Any, runs: int) -> FloatArray:
+    """Return the errors as an array. Raise InvalidArgument unless there is one number per run."""
     errors = np.asarray(values, dtype=np.float64)
     if errors.shape != (runs,):
-        raise InvalidArgument(f"audit_utility: error must give one number a run, shape ({runs},), got shape {errors.shape}")
+        raise InvalidArgument(f"audit_utility: error must return one number per run, shape ({runs},), got shape {errors.shape}")
     if np.isnan(errors).any():
         raise InvalidArgument(f"audit_utility: error must be a number, got nan in run {int(np.flatnonzero(np.isnan(errors))[0])}")
     return errors

@@ -1,4 +1,4 @@
-"""What is claimed of a mechanism's error: that it seldom exceeds a bound, that its mean does not, or how it scales."""
+"""Claims about a mechanism's error: a bound on the failure probability, a bound on the mean, or a scaling law."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from dataclasses import dataclass
 
 from dpwitness.mechanisms.terms.validation import InvalidArgument, require, require_callable, require_positive, shown
 
-_LEAST_SPAN, _LEAST_POINTS = 64.0, 4
+_MIN_SPAN, _MIN_POINTS = 64.0, 4
 
 
 @dataclass(frozen=True, slots=True)
 class FailureBound:
-    """P(error > `bound`) <= `beta`."""
+    """Claim that P(error > `bound`) <= `beta`."""
 
     bound: float
     beta: float
@@ -26,17 +26,18 @@ class FailureBound:
 
 @dataclass(frozen=True, slots=True)
 class MeanBound:
-    """E[error] <= `bound`.
+    """Claim that E[error] <= `bound`.
 
     Parameters
     ----------
     bound : float
+        Claimed upper bound on the mean error.
     low : float
-        Smallest value that an error can have; enough to refute the bound. Not used where `deviation` is stated.
+        Smallest possible error, which suffices to refute the bound. Not used if `deviation` is given.
     high : float, optional
-        Largest value that it can have. Without it, or `deviation`, no upper confidence limit exists.
+        Largest possible error. Without `high` or `deviation`, no upper confidence limit exists.
     deviation : float, optional
-        What its standard deviation is assumed to be at most, instead of a range.
+        Assumed upper bound on the standard deviation of the error, instead of a range.
     """
 
     bound: float
@@ -60,7 +61,7 @@ class MeanBound:
 
     @property
     def given(self) -> str:
-        """What the limits of the mean rest on."""
+        """Return the assumption on which the limits of the mean rest."""
         if self.deviation is not None:
             return f"assuming a standard deviation of at most {self.deviation:.6g}"
         return f"for errors of at least {self.low:.6g}" if self.high is None else f"for errors in [{self.low:.6g}, {self.high:.6g}]"
@@ -68,22 +69,22 @@ class MeanBound:
 
 @dataclass(frozen=True, slots=True)
 class Scaling:
-    """The error grows at most like `transform`(value)^`exponent` (falls at least so fast, for a negative exponent).
+    """Claim that the error grows at most like `transform`(value)^`exponent` (falls at least as fast, for a negative exponent).
 
     Parameters
     ----------
     exponent : float
-        Finite.
+        Claimed exponent. Finite.
     grid : sequence of float
         Values of the parameter at which the error is measured: at least 4, positive, spanning a factor of at least 64.
     parameter : str
-        Its name, for the report.
+        Name of the parameter in the report.
     transform : callable, optional
-        Such as ``math.log`` for a claim in log p. Positive on the grid.
+        Function of the parameter, such as ``math.log`` for a claim in log p. Positive on the grid.
     statistic : {"median", "mean"}
-        Of the error over the runs. The test of medians holds for every law; that of means needs `spread`.
+        Statistic of the error over the runs. The test of medians holds for every law; the test of means needs `spread`.
     spread : float, optional
-        What the error's standard deviation is assumed to be at most, in units of its mean, at every value of the grid.
+        Assumed upper bound on the error's standard deviation, in units of the mean error, at every value of the grid.
     """
 
     exponent: float
@@ -103,7 +104,7 @@ class Scaling:
             raise InvalidArgument(f"Scaling: grid must be a sequence of numbers, got {shown(self.grid)}")
         require_callable("transform", self.transform, "Scaling", arguments=1, optional=True)
         values = sorted({require_positive("grid", value, "Scaling") for value in self.grid})
-        if len(values) < _LEAST_POINTS or values[-1] < _LEAST_SPAN * values[0] * (1 - 1e-12):
+        if len(values) < _MIN_POINTS or values[-1] < _MIN_SPAN * values[0] * (1 - 1e-12):
             found = f"{len(values)} spanning {values[-1] / values[0]:.6g}x" if values else "none"
             raise InvalidArgument(f"Scaling: grid must hold at least 4 different values that span at least 64x, got {found}")
         object.__setattr__(self, "grid", tuple(values))
@@ -112,12 +113,12 @@ class Scaling:
                 raise InvalidArgument(f"Scaling: transform must be positive on the grid, got {self.regressor(value)!r} at {value!r}")
 
     def regressor(self, value: float) -> float:
-        """What the error is a power of."""
+        """Return the transformed parameter, of which the error is a power."""
         return float(self.transform(value)) if self.transform else float(value)
 
     @property
     def name(self) -> str:
-        """Of what the error is a power of."""
+        """Return the name of the transformed parameter."""
         return getattr(self.transform, "__name__", "f") + f"({self.parameter})" if self.transform else self.parameter
 
     def __str__(self) -> str:
@@ -125,7 +126,7 @@ class Scaling:
 
     @property
     def given(self) -> str:
-        """What the limits of the slope rest on."""
+        """Return the assumption on which the limits of the slope rest."""
         if self.statistic == "median":
             return "exact for every law"
         if self.spread is None:

@@ -1,1 +1,1 @@
-"""Before anything is run: how many runs find a violation, what a budget can find, and how long it takes."""
+"""Planning before any run: required number of runs, detectable violations, and expected time. May import what the audits import."""

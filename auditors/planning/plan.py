@@ -1,4 +1,4 @@
-"""Plan before running: how many runs find a violation, what a number of runs can find, and how long it takes."""
+"""Plan of an audit before any run: required number of runs, detectable violations, and expected time."""
 
 from __future__ import annotations
 
@@ -35,20 +35,31 @@ from dpwitness.mechanisms.terms.validation import (
     shown,
 )
 
-MOST = 10**12  # runs
-OWN = "own"  # the law of the mechanism's own pair
-_TABLE = (0.1, 0.3, 1.0, 3.0, 10.0)  # of the runs, the rows of the table
-_EQUAL = 1e-6  # a law's parameter and the claim's, for laws are computed in floating point
-_SHOWS, _PATIENCE = 0.05, 20.0  # chance from which a target itself leaks; seconds that its rehearsals may take
-_LAWS = 16  # pairs whose law is looked at
-_SMALLEST, _HALVINGS = 1e-6, 14  # of a violation over the claim that is looked for; of the interval around it
+MOST = 10**12  # largest number of runs
+OWN = "own"  # the mechanism's own loss law
+_TABLE_FACTORS = (0.1, 0.3, 1.0, 3.0, 10.0)  # numbers of runs in the table, as factors
+_RELATIVE_TOLERANCE = 1e-6  # relative tolerance between a law's parameter and the claim's
+_MIN_POWER, _MAX_SECONDS = 0.05, 20.0  # power from which the target itself counts as leaking; time limit of rehearsals, in seconds
+_MAX_LAWS = 16  # largest number of pairs whose law is computed
+_SMALLEST_EXCESS, _HALVINGS = 1e-6, 14  # smallest relative excess over the claim, and halvings of the interval, in the search
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """What so many runs find: the violation of `find` with this chance; the smallest with the plan's power; half of the audits certify.
+    """Prediction for one number of runs.
 
-    `detectable` is that smallest violation of a shape, `certified` the median of the mechanism's own law; None where it does not apply.
+    Attributes
+    ----------
+    trials : int
+        Number of runs.
+    chance : float or None
+        Probability of finding the violation `find`.
+    detectable : float or None
+        Smallest violation of the plan's shape that is found with the plan's power.
+    certified : float or None
+        Median parameter that an audit of the mechanism's own law certifies.
+    seconds : float or None
+        Expected time, in seconds.
     """
 
     trials: int
@@ -60,28 +71,32 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """How many runs an audit needs, and what a number of runs can find.
+    """Required number of runs of an audit, and the violations that a number of runs can find.
 
     Parameters
     ----------
     claim : Claim
+        The claim to refute.
     shape : str
         ``"coin"``, ``"laplace"``, ``"gaussian"``, or ``"own"``, the mechanism's own law.
     find : float, optional
         Parameter of the violation to find.
     needed : int, optional
-        Runs that find it with probability `power`; None where no number up to 1e12 does, or nothing is to be found.
+        Number of runs that finds the violation with probability `power`. None if no number up to 1e12 does, or there is no violation.
     given : int, optional
-        Runs that were given.
+        Number of runs that the user gave.
     detectable, chance : float, optional
-        Smallest violation that the given runs find with probability `power`, and the probability with which they find `find`.
+        Smallest violation that the given runs find with probability `power`, and their probability of finding `find`.
     power, confidence : float
+        Probability of VIOLATED, and confidence of the audit.
     pairs : int
-        Among which a pilot picks.
+        Number of pairs from which a pilot picks.
     seconds_per_run, expected_seconds : float, optional
-        As measured on the target with so many `workers`, and for the given or else the needed runs.
+        Measured time per run with `workers` workers, and expected time of the given or else the needed runs.
     rows : tuple of Row
+        Predictions for several numbers of runs.
     assumes : tuple of str
+        Assumptions of the plan.
     """
 
     claim: Claim
@@ -103,40 +118,41 @@ class Plan:
 
     @property
     def impossible(self) -> bool:
-        """Whether there is a violation to find, and no number of runs up to 1e12 finds it."""
+        """Return whether there is a violation to find, but no number of runs up to 1e12 finds it."""
         return self.find is not None and self.find > self.claim.parameter and self.needed is None
 
     def headline(self) -> str:
-        """What is needed, or found, in one line."""
+        """Return the required runs, or the detectable violation, in one line."""
         symbol, likely = self.claim.symbol, f"with probability {self.power:g}"
-        takes = f", in about {told_in_time(self.expected_seconds)}" if self.expected_seconds is not None else ""
+        time_text = f", in about {told_in_time(self.expected_seconds)}" if self.expected_seconds is not None else ""
         if self.find is not None and self.find <= self.claim.parameter:
-            return f"nothing to find: {symbol} = {self.find:.6g} on this pair, {self.claim} is kept there"
+            return f"nothing to find: {symbol} = {self.find:.6g} on this pair, where {self.claim} holds"
         what = f"a violation of {self.claim} by {symbol} = {self.find:.12g} ({self.shape})" if self.find is not None else ""
         if self.impossible:
             return f"out of reach: no audit of at most {MOST:.0e} runs finds {what} {likely}"
         if self.find is not None:
             found = f"{self.needed:,} runs find {what} {likely}"
-            also = f"; {self.given:,} runs with probability {self.chance:.2g}" if self.given is not None else ""
-            return found + also + takes
+            given_text = f"; {self.given:,} runs with probability {self.chance:.2g}" if self.given is not None else ""
+            return found + given_text + time_text
         if self.detectable is None or math.isinf(self.detectable):
-            return f"{self.given:,} runs find no violation of {self.claim} ({self.shape}) {likely}{takes}"
+            return f"{self.given:,} runs find no violation of {self.claim} ({self.shape}) {likely}{time_text}"
         return (
-            f"{self.given:,} runs find a violation of {self.claim} from {symbol} = {self.detectable:.6g} on ({self.shape}) {likely}{takes}"
+            f"{self.given:,} runs find a violation of {self.claim} from {symbol} = {self.detectable:.6g} on ({self.shape})"
+            f" {likely}{time_text}"
         )
 
     def table(self) -> list[list[str]]:
-        """The rows as text, under a header; only columns that say something."""
+        """Return the rows as text, under a header, without empty columns."""
         symbol = self.claim.symbol
         columns: list[tuple[str, list[Any], Callable[[Any], str]]] = [
             ("runs", [row.trials for row in self.rows], lambda v: f"{v:,}"),
-            (f"{symbol} found with probability {self.power:g}", [row.detectable for row in self.rows], _violation),
-            (f"{symbol} that half certify", [row.certified for row in self.rows], _violation),
+            (f"{symbol} found with probability {self.power:g}", [row.detectable for row in self.rows], _format_violation),
+            (f"{symbol} that half certify", [row.certified for row in self.rows], _format_violation),
             ("" if self.find is None else f"chance to find {self.find:.12g}", [row.chance for row in self.rows], lambda v: f"{v:.2g}"),
             ("time", [row.seconds for row in self.rows], told_in_time),
         ]
-        told = [(head, [write(v) for v in values]) for head, values, write in columns if values and values[0] is not None]
-        return [[head for head, _ in told], *map(list, zip(*(values for _, values in told), strict=True))]
+        texts = [(head, [write(v) for v in values]) for head, values, write in columns if values and values[0] is not None]
+        return [[head for head, _ in texts], *map(list, zip(*(values for _, values in texts), strict=True))]
 
     def to_json(self) -> Json:
         return {
@@ -170,42 +186,43 @@ def plan(
     executor: Executor | None = None,
     name: str | None = None,
 ) -> Plan:
-    """How many runs of an audit find a violation of this size, and what a number of runs can find.
+    """Return the number of runs with which an audit finds a violation, and the violations that a number of runs can find.
 
     Parameters
     ----------
     claim : Claim or str, optional
-        ``mechanism.claim`` if left out.
+        The claim to refute. Default: ``mechanism.claim``.
     find : float, optional
-        Parameter of the violation, in the claim's notion, at its delta or order; larger than the claim's.
+        Parameter of the violation, in the claim's notion, at the claim's delta or order. Must exceed the claim's parameter.
     trials : int, optional
-        Runs as `audit` counts them, both datasets and all stages, of which to tell what they find. `find`, `trials` or both are needed, but
-        for a mechanism's own law, which says itself what is to be found.
+        Number of runs to predict for, counted as in `audit`: both datasets and all stages. `find`, `trials` or both are required, unless
+        the mechanism's own law determines the violation.
     shape : {"coin", "laplace", "gaussian"}, optional
-        Law of the violation: randomised response (the default: the easiest law of an epsilon, so the least number of runs that such a
-        violation may take), or Laplace or Gaussian noise.
+        Law of the violation: randomized response, Laplace noise or Gaussian noise. The default, randomized response, is the easiest law to
+        detect at a given epsilon, so the plan gives the smallest number of runs that may be enough.
     power : float
         Probability of VIOLATED, in (0, 1).
     confidence : float
-        Of the audit.
+        Confidence level of the audit.
     mechanism : Mechanism or callable, optional
-        Run for a moment, so that the plan knows the time. If it has a ``log_density``, and neither `find` nor `shape` is given, its own law
-        is planned for.
+        Mechanism to run for a short time, to predict the time of the audit. If it has a ``log_density``, and neither `find` nor `shape` is
+        given, the plan is made for the mechanism's own law.
     pair : Pair or list of Pair, optional
-        Where the mechanism is run; pairs of its domain if left out, of which the pilot has to pick one.
+        Pairs on which the mechanism runs. Default: pairs of the mechanism's domain, from which the pilot must pick one.
     executor : concurrent.futures.Executor, optional
-        On which it is timed, and which the audit will use.
+        Executor for the timing, the same as for the audit.
     name : str, optional
-        Of the mechanism.
+        Name of the mechanism.
 
     Returns
     -------
     Plan
+        Required runs, detectable violations, expected time, and assumptions.
 
     Raises
     ------
     InvalidArgument
-        If an argument breaks its rule.
+        If an argument is invalid.
     MechanismFailed
         If the mechanism crashes or hangs while it is timed.
 
@@ -226,7 +243,7 @@ def plan(
     if mechanism is None and pair is not None:
         raise InvalidArgument("plan: pair must be left out without a mechanism to run on it")
     pairs = [] if mechanism is None else pairs_of(mechanism, pair)
-    claim, said = resolved(claim, pairs[0] if pairs else None)
+    claim, claim_notes = resolved(claim, pairs[0] if pairs else None)
     if find is not None and require_positive("find", find, "plan") <= claim.parameter:
         raise InvalidArgument(f"plan: find must be larger than the claim's {claim.symbol} = {claim.parameter:g}, got {shown(find)}")
     shaped = shape is not None
@@ -237,48 +254,53 @@ def plan(
     law = own or (law_with(shape, claim, find) if find is not None else None)
     if own:
         find = parameter_of(claim, own)
-        find = min(find, claim.parameter) if find <= claim.parameter * (1 + _EQUAL) else find
+        find = min(find, claim.parameter) if find <= claim.parameter * (1 + _RELATIVE_TOLERANCE) else find
     count, many = max(1, len(pairs)), shape in ("laplace", "gaussian") or mechanism is not None
 
     def chance_of(runs: int, of: LossLaw) -> float:
         return chance(of, claim, runs, alpha, pairs=count, floats=many or len(of.p) > FEW)
 
-    def smallest(runs: int) -> float | None:
-        return None if own else _smallest(claim, shape, power, lambda of: chance_of(runs, of))
+    def smallest_of_row(runs: int) -> float | None:
+        return None if own else _smallest_parameter(claim, shape, power, lambda of: chance_of(runs, of))
 
-    def median(runs: int) -> float | None:
+    def median_of_row(runs: int) -> float | None:
         return limit_of_law(own, claim, budget_of(runs, count, many)[1], error_of(claim, alpha)) if own else None
 
     def likely(runs: int) -> float:
-        """The chance of a row: rehearsed where it is stated, and elsewhere by the law, less what rehearsals fall short of the law."""
-        if drill is not None and runs in (needed, trials) and runs <= REHEARSED:
-            return drill.chance(runs)
-        return float(ndtr(_deviations(chance_of(runs, law)) - beyond)) if law else 0.0
+        """Return the power of a row.
+
+        The power comes from rehearsals for the stated numbers of runs. Otherwise, it comes from the law and is lowered by the shortfall
+        of rehearsals.
+        """
+        if rehearsals is not None and runs in (needed, trials) and runs <= REHEARSED:
+            return rehearsals.chance(runs)
+        return float(ndtr(_as_deviations(chance_of(runs, law)) - shortfall)) if law else 0.0
 
     violated = law is not None and find is not None and find > claim.parameter
-    needed = _needed(lambda runs: chance_of(runs, law), power) if violated and law else None
-    drill, beyond = None, 0.0
+    needed = _runs_needed(lambda runs: chance_of(runs, law), power) if violated and law else None
+    rehearsals, shortfall = None, 0.0
     if own and violated and needed is not None and not claim.bounds_renyi and offers(mechanism, WhiteBox):
-        drill = Rehearsals(mechanism, claim, pairs, confidence, executor)
-        rehearsed = drill.needed(needed, power)
+        rehearsals = Rehearsals(mechanism, claim, pairs, confidence, executor)
+        rehearsed = rehearsals.needed(needed, power)
         if rehearsed is None:
-            drill = None
+            rehearsals = None
         else:
-            beyond = max(0.0, _deviations(chance_of(rehearsed, own)) - _deviations(drill.chance(rehearsed)))
+            shortfall = max(0.0, _as_deviations(chance_of(rehearsed, own)) - _as_deviations(rehearsals.chance(rehearsed)))
             needed = rehearsed
     price = None if mechanism is None else timed(mechanism, claim=claim, pair=pairs[0], executor=executor, name=name)
-    showing = False
-    if price and not own and not shaped and needed is not None and price.run * needed * REPEATS < _PATIENCE and not claim.bounds_renyi:
+    target_leaks = False
+    if price and not own and not shaped and needed is not None and price.run * needed * REPEATS < _MAX_SECONDS and not claim.bounds_renyi:
         target = Rehearsals(mechanism, claim, pairs, confidence, executor)
-        if needed <= REHEARSED and target.chance(needed) > _SHOWS:  # this target leaks: its audits are what will be run
-            needed, showing = target.needed(needed, power) or needed, True
+        if needed <= REHEARSED and target.chance(needed) > _MIN_POWER:  # the target itself leaks: plan for audits of the target
+            needed, target_leaks = target.needed(needed, power) or needed, True
     center = trials or needed or (10**6 if own else MOST)
-    sizes = sorted({min(max(_three_digits(center * part), LEAST), MOST) for part in _TABLE} | {center})
+    sizes = sorted({min(max(_round_to_three_digits(center * part), LEAST), MOST) for part in _TABLE_FACTORS} | {center})
     rows = tuple(
-        Row(runs, likely(runs) if law else None, smallest(runs), median(runs), price.time(runs, count) if price else None) for runs in sizes
+        Row(runs, likely(runs) if law else None, smallest_of_row(runs), median_of_row(runs), price.time(runs, count) if price else None)
+        for runs in sizes
     )
     given = next((row for row in rows if row.trials == trials), None)
-    planned = trials or needed
+    expected_runs = trials or needed
     return Plan(
         claim=claim,
         shape=shape,
@@ -293,26 +315,30 @@ def plan(
         name=name or ("" if mechanism is None else name_of(mechanism)),
         workers=getattr(executor, "_max_workers", 1),
         seconds_per_run=price.run if price else None,
-        expected_seconds=price.time(planned, count) if price and planned else None,
+        expected_seconds=price.time(expected_runs, count) if price and expected_runs else None,
         rows=rows,
-        assumes=(*_assumptions(claim, shape, count, confidence, price), *_rehearsed(own is not None and violated, drill, showing), *said),
+        assumes=(
+            *_assumptions(claim, shape, count, confidence, price),
+            *_rehearsal_notes(own is not None and violated, rehearsals, target_leaks),
+            *claim_notes,
+        ),
     )
 
 
-def _deviations(chance: float) -> float:
-    """A probability as standard deviations, where it is neither 0 nor 1."""
+def _as_deviations(chance: float) -> float:
+    """Return a probability as a number of standard deviations, clipped away from 0 and 1."""
     return float(ndtri(min(max(chance, 1e-12), 1 - 1e-12)))
 
 
 def _own_law(mechanism: Any, pairs: Sequence[Pair], claim: Claim) -> LossLaw | None:
-    """Of the pair with the largest parameter, of the first few; None if one of them has no known law."""
-    laws = [loss_law(mechanism, pair) for pair in pairs[:_LAWS]]
+    """Return the loss law of the pair with the largest parameter among the first pairs; None if the law of some pair is unknown."""
+    laws = [loss_law(mechanism, pair) for pair in pairs[:_MAX_LAWS]]
     known = [law for law in laws if law is not None]
     return max(known, key=lambda law: parameter_of(claim, law)) if known and len(known) == len(laws) else None
 
 
-def _needed(chance_of: Callable[[int], float], power: float) -> int | None:
-    """Fewest runs with this chance, to three digits, rounded up."""
+def _runs_needed(chance_of: Callable[[int], float], power: float) -> int | None:
+    """Return the smallest number of runs with this power, rounded up to three digits; None if there is none."""
     high = LEAST
     while chance_of(high) < power:
         if high >= MOST:
@@ -325,17 +351,17 @@ def _needed(chance_of: Callable[[int], float], power: float) -> int | None:
     return sizes[bisect_left(sizes, True, key=lambda runs: chance_of(runs) >= power)]
 
 
-def _smallest(claim: Claim, shape: str, power: float, chance_of: Callable[[LossLaw], float]) -> float:
-    """Smallest parameter of this shape that is found with this chance; infinity if none is."""
+def _smallest_parameter(claim: Claim, shape: str, power: float, chance_of: Callable[[LossLaw], float]) -> float:
+    """Return the smallest parameter of this shape that is found with this power; infinity if there is none."""
 
     def found(excess: float) -> bool:
         return chance_of(law_with(shape, claim, claim.parameter * (1 + excess))) >= power
 
-    low, high = 0.0, _SMALLEST
+    low, high = 0.0, _SMALLEST_EXCESS
     try:
         while not found(high):
             low, high = high, 4 * high
-    except InvalidArgument:  # no such shape has a parameter as large
+    except InvalidArgument:  # no law of this shape has a parameter this large
         if low == 0.0:
             raise
         return math.inf
@@ -345,37 +371,41 @@ def _smallest(claim: Claim, shape: str, power: float, chance_of: Callable[[LossL
     return claim.parameter * (1 + high)
 
 
-def _three_digits(value: float) -> int:
+def _round_to_three_digits(value: float) -> int:
+    """Return the value rounded to three significant digits."""
     unit = 10 ** max(0, len(str(int(value))) - 3)
     return int(round(value / unit) * unit)
 
 
-def _violation(value: float) -> str:
+def _format_violation(value: float) -> str:
+    """Return the parameter as text, or "none" for infinity."""
     return "none" if math.isinf(value) else f"{value:.6g}"
 
 
-def _rehearsed(own: bool, drill: Rehearsals | None, showing: bool) -> tuple[str, ...]:
-    if showing:
-        return (f"the target itself violates the claim: {REPEATS} rehearsals of its audit ask for no fewer runs",)
+def _rehearsal_notes(own: bool, rehearsals: Rehearsals | None, target_leaks: bool) -> tuple[str, ...]:
+    """Return notes on whether the numbers of runs were rehearsed."""
+    if target_leaks:
+        return (f"the target itself violates the claim: {REPEATS} rehearsals of its audit need at least as many runs",)
     if not own:
         return ()
-    if drill is None:
-        return ("the best event of that law, less what learning cost on Laplace and Gaussian noise: these runs were not rehearsed",)
-    return (f"events and pairs as {REPEATS} rehearsals of the audit chose them, whose rates are computed from the log_density",)
+    if rehearsals is None:
+        return ("the best event of that law, minus the cost of learning measured on Laplace and Gaussian noise: not rehearsed",)
+    return (f"events and pairs chosen by {REPEATS} rehearsals of the audit, with rates computed from the log_density",)
 
 
 def _assumptions(claim: Claim, shape: str, pairs: int, confidence: float, price: Price | None) -> tuple[str, ...]:
+    """Return the assumptions of the plan as sentences."""
     easiest = (
-        f"randomised response: no law of this {claim.symbol} is easier to tell, others may need far more runs"
+        f"randomized response: no law with this {claim.symbol} is easier to detect, others may need far more runs"
         if claim.bounds_epsilon
-        else f"randomised response, whose whole {claim.symbol} one event shows: other laws may need more runs"
+        else f"randomized response, where one event shows the full {claim.symbol}: other laws may need more runs"
     )
-    told = {
+    texts = {
         "coin": easiest,
-        "laplace": f"Laplace noise with this {claim.symbol}, one number a run",
-        "gaussian": f"Gaussian noise with this {claim.symbol}, one number a run",
-        OWN: "the law that the mechanism's log_density says, on the pair that leaks most of those looked at",
+        "laplace": f"Laplace noise with this {claim.symbol}, one number per run",
+        "gaussian": f"Gaussian noise with this {claim.symbol}, one number per run",
+        OWN: "the law given by the mechanism's log_density, on the examined pair with the largest leak",
     }
     where = "one pair, no pilot" if pairs == 1 else f"a pilot over {pairs} pairs that picks the one with the violation"
-    timing = (f"{told_in_time(price.run)} a run, as {price.runs:,} runs took",) if price else ()
-    return (told[shape], f"{where}; confidence {confidence:g}; runs of all stages are counted", *timing)
+    timing = (f"{told_in_time(price.run)} per run, measured on {price.runs:,} runs",) if price else ()
+    return (texts[shape], f"{where}; confidence {confidence:g}; runs of all stages are counted", *timing)

@@ -1,10 +1,10 @@
-"""How likely an audit of so many runs is to refute a claim, where the law of the privacy loss is known.
+"""Power of an audit with a given number of runs, if the law of the privacy loss is known.
 
-The shares of the budget are the audit's own (`black_box/stages.py`): probes, low bits, a pilot where there are several pairs, training.
-The event is the best one that training sees, and its chance is that of its exact binomial test at the error left to the last look.
-Earlier looks are not counted on, nor that pilots train too. That an event is learned costs standard errors, which were measured over audits
-of the shapes: `LEARNING` where outputs form a continuum; where they are few, a number that falls with the root of what was trained on (few
-outputs mislead about which of two directions pays). The cells of RDP and zCDP cost what `detection` says.
+The shares of the budget are the audit's (`black_box/stages.py`): probes, low bits, a pilot if there are several pairs, and training. The
+event is the best event that training can find. Its power is the power of its exact binomial test at the error that remains for the last
+look. Earlier looks are not counted, and neither is the training value of pilots. Learning an event costs standard errors, which were
+measured over audits of the shapes: `LEARNING` if outputs form a continuum. If outputs are few, the cost falls with the root of the
+training rounds (few outputs mislead about the better of two directions). The cells of RDP and zCDP cost the value in `detection`.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ from dpwitness.auditors.statistics.combination import allowed
 from dpwitness.auditors.statistics.loss_law import LossLaw
 from dpwitness.mechanisms.terms.notions import Claim
 
-LEARNING = 0.4  # standard errors
-LEARNING_FEW = 12.0  # over the root of the training rounds
-FEW = 16  # outputs that need no model
-_SEEN = 3.0  # training outputs that an event holds at least, as `posterior.Table` has it
-_LUCK = ndtri((np.arange(8) + 0.5) / 8)  # of how often an event guesses
+LEARNING = 0.4  # cost of learning an event, in standard errors
+LEARNING_FEW = 12.0  # cost with few distinct outputs, times the root of the training rounds
+FEW = 16  # number of distinct outputs that need no model
+_MIN_OUTPUTS = 3.0  # smallest number of training outputs in an event, as in `posterior.Table`
+_GUESS_QUANTILES = ndtri((np.arange(8) + 0.5) / 8)  # quantiles of the number of guesses
 
 
 def budget_of(trials: int, pairs: int, floats: bool) -> tuple[int, int]:
-    """Rounds that train and rounds that test.
+    """Return the numbers of training rounds and of test rounds.
 
     Examples
     --------
@@ -48,40 +48,42 @@ def budget_of(trials: int, pairs: int, floats: bool) -> tuple[int, int]:
 
 
 def error_of(claim: Claim, alpha: float) -> float:
-    """Of the last look at the event; RDP and zCDP keep half of it for the cells."""
+    """Return the error of the last look at the event; RDP and zCDP keep half of it for the cells."""
     return alpha * (1 - EARLY_ALPHA) / (2 if claim.bounds_renyi else 1)
 
 
 def chance(law: LossLaw, claim: Claim, trials: int, alpha: float, *, pairs: int = 1, floats: bool = True) -> float:
-    """Probability that an audit with so many runs refutes the claim on a pair with this law.
+    """Return the probability that an audit with `trials` runs refutes the claim on a pair with this law.
 
     Parameters
     ----------
     law : LossLaw
+        Law of the privacy loss.
     claim : Claim
+        Claim to refute.
     trials : int
-        Runs in all.
+        Number of runs of all stages.
     alpha : float
         1 - confidence.
     pairs : int
-        Among which a pilot picks: it is taken to pick this one.
+        Number of pairs of the pilot, which is assumed to pick the pair with this law.
     floats : bool
         Whether outputs have low bits, which take a share of the runs.
     """
     train, rounds = budget_of(trials, pairs, floats)
     few = len(law.p) <= FEW
     error = error_of(claim, alpha)
-    best = best_event(law if few else _seen(law, train), claim, rounds, error)
+    best = best_event(law if few else _merge_rare_atoms(law, train), claim, rounds, error)
     cost = LEARNING_FEW / math.sqrt(max(train, 1)) if few else LEARNING
     found = float(ndtr(ndtri(of_event(best, claim, rounds, error)) - cost))
-    return max(found, _of_cells(law, claim, rounds, alpha / 2)) if claim.bounds_renyi else found
+    return max(found, _chance_of_cells(law, claim, rounds, alpha / 2)) if claim.bounds_renyi else found
 
 
-def _seen(law: LossLaw, train: int) -> LossLaw:
-    """With the atoms at either end merged that too few training outputs would show."""
+def _merge_rare_atoms(law: LossLaw, train: int) -> LossLaw:
+    """Return the law with atoms at both ends merged that too few training outputs would show."""
     mass = train * (law.p + law.q) / 2
-    low = int(np.searchsorted(np.cumsum(mass), _SEEN))
-    high = len(mass) - 1 - int(np.searchsorted(np.cumsum(mass[::-1]), _SEEN))
+    low = int(np.searchsorted(np.cumsum(mass), _MIN_OUTPUTS))
+    high = len(mass) - 1 - int(np.searchsorted(np.cumsum(mass[::-1]), _MIN_OUTPUTS))
     if low >= high:
         return law
     starts = np.concatenate([[0], np.arange(low + 1, high + 1)])
@@ -92,22 +94,22 @@ def _seen(law: LossLaw, train: int) -> LossLaw:
 
 
 def of_event(best: Best, claim: Claim, rounds: int, error: float) -> float:
-    """Chance of the exact test, in the mean over how many rounds the event guesses."""
+    """Return the power of the exact test of an event, averaged over the number of rounds in which the event guesses."""
     made = best.right + best.wrong
     if best.value <= 0:
         return 0.0
     gamma = 0.0 if claim.is_pure else error * SHARE_FOR_FREQUENCY
     total = 0.0
-    for size in np.clip(np.rint(rounds * made + _LUCK * math.sqrt(max(rounds * made * (1 - made), 0.0))), 0, rounds):
+    for size in np.clip(np.rint(rounds * made + _GUESS_QUANTILES * math.sqrt(max(rounds * made * (1 - made), 0.0))), 0, rounds):
         frequency = 1.0 if gamma == 0 else float(cp_lower(size, rounds, gamma))
         most = allowed(claim, claim.parameter, frequency, best.directions) if frequency > 0 else 1.0
         if most < 1:
             total += float(binom.sf(binom.isf(error - gamma, size, most), size, best.right / made))
-    return total / len(_LUCK)
+    return total / len(_GUESS_QUANTILES)
 
 
-def _of_cells(law: LossLaw, claim: Claim, rounds: int, error: float) -> float:
-    """Chance of the binned form, from the luck against which it still refutes."""
+def _chance_of_cells(law: LossLaw, claim: Claim, rounds: int, error: float) -> float:
+    """Return the power of the binned form, from the largest bad luck at which the binned form still refutes."""
     share = np.cumsum(law.p + law.q) / np.sum(law.p + law.q)
     cuts = np.unique(np.searchsorted(share, LEVELS))
     starts = np.append(0, cuts[(cuts > 0) & (cuts < len(share))])

@@ -368,7 +368,7 @@ def test_the_command(tmp_path, capsys, monkeypatch):
     assert main(["canaries", "s.csv", "--claim", "gdp:5", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["runs"] == 2
     (tmp_path / "t.csv").write_text("score,included\n1.0,maybe\n")
-    for bad, told in (("t.csv", "included in t.csv must be 0 or 1"), ("s.txt", "file must end in"), ("no.npz", "file must be there")):
+    for bad, told in (("t.csv", "included in t.csv must be 0 or 1"), ("s.txt", "file must end in"), ("no.npz", "file must exist")):
         assert main(["canaries", bad, "--claim", "gdp:1"]) == 2
         assert told in capsys.readouterr().err
     assert main(["plan", "--canaries", "1000", "--claim", "approx:8,1e-5", "--confidence", "0.95"]) == 0
@@ -425,7 +425,7 @@ def test_claims_about_pairs_are_those_of_nearest_neighbours_and_a_curve_without_
     assert dpw.canary_limit("group:2,gdp:0.5", 400) == dpw.canary_limit("gdp:1", 400)
     bare = dpw.audit_canaries(*sides, dpw.TradeoffCurve([0, 0.9, 1], [0.5, 0, 0]))
     assert bare.parameter_lower > 0 == bare.epsilon_lower
-    with pytest.raises(InvalidArgument, match="ids_in must be one name a canary, got"):
+    with pytest.raises(InvalidArgument, match="ids_in must be one name per canary, got"):
         dpw.audit_canaries(*sides, "pure:1", ids_in=[[1]] * sides[0].size, ids_out=range(sides[1].size))
 
 

@@ -129,7 +129,7 @@ WRONG = {
     "one array in 32 bits": ((SCORES, SCORES.astype(np.float32)), "got the same array twice"),
     "one array twice": ((SCORES, SCORES), "must be of different canaries, got the same array twice"),
     "one selection twice": ((IN, IN.copy()), "must be of different canaries, got the same array twice"),
-    "one selection twice in another order": ((IN, IN[::-1]), "scores that all occur in both"),
+    "one selection twice in another order": ((IN, IN[::-1]), "scores that occur in both"),
     "the coins": ((INCLUDED[INCLUDED].astype(int), INCLUDED[~INCLUDED].astype(int)), "scores must not be the coins, got 1 for each"),
     "a table": ((IN[:80].reshape(8, 10), OUT[:80].reshape(8, 10)), r"shape \(8, 10\): for several runs pass a list"),
     "a column": ((IN[:, None], OUT[:, None]), r"pass its \.ravel\(\)"),

@@ -83,7 +83,7 @@ def test_float_noise_fails_at_the_low_bits_only():
 
 def test_expected_failures_must_fail_and_exist():
     unexpected = check_mechanism(SOUND, expected_failures={"check_claim": "no reason"})
-    assert "it passes, though" in unexpected.failed[0].reason
+    assert "the check passes, but" in unexpected.failed[0].reason
     with pytest.raises(InvalidArgument, match="expected_failures must name checks"):
         check_mechanism(SOUND, expected_failures={"check_nothing": ""})
     with pytest.raises(InvalidArgument, match="pair must be given"):

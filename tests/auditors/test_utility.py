@@ -262,10 +262,10 @@ def test_json_holds_the_points():
         (lambda: audit_utility(exponential, Scaling(1.0, GRID), runs=100), "runs must be a whole number, between 200 and"),
         (lambda: audit_utility(exponential, 1.0), "claim must be a FailureBound, MeanBound or Scaling, got 1.0"),
         (lambda: audit_utility(1.0, MeanBound(1.0)), "error must be callable, got 1.0"),
-        (lambda: audit_utility(lambda n, rng: np.zeros(3), MeanBound(1.0)), "must give one number a run, shape"),
+        (lambda: audit_utility(lambda n, rng: np.zeros(3), MeanBound(1.0)), "must return one number per run, shape"),
         (lambda: audit_utility(lambda n, rng: np.full(n, np.nan), MeanBound(1.0)), "error must be a number, got nan in run 0"),
         (lambda: audit_utility(lambda n, rng: np.full(n, np.inf), MeanBound(1.0)), "error must be finite for a claim about its mean"),
-        (lambda: audit_utility(lambda v, n, rng: np.zeros(n), Scaling(1.0, GRID)), "error must be positive and finite to be regressed"),
+        (lambda: audit_utility(lambda v, n, rng: np.zeros(n), Scaling(1.0, GRID)), "error must be positive and finite for the regression"),
     ],
 )
 def test_bad_arguments_are_named(build, message):
