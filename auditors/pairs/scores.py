@@ -126,7 +126,7 @@ class ProfileScore:
         return max(self._one_order(one, zero), self._one_order(-zero, -one))
 
     def _one_order(self, p_losses: FloatArray, q_losses: FloatArray) -> float:
-        """Return the estimate for one order, from losses sampled under P (`under`) and under Q (`against`)."""
+        """Return the estimate for one order, from losses sampled under P (`p_losses`) and Q (`q_losses`)."""
         claim = self._claim
         if claim.bounds_epsilon:
             if np.mean(p_losses == np.inf) > claim.delta_budget:

@@ -213,7 +213,7 @@ class Cells:
         return self.split(cell)
 
     def _replace(self, split_ids: set[int], new_cells: Iterable[Cell]) -> None:
-        """Replace the leaves in `gone` by the cells in `fresh`."""
+        """Replace the leaves with ids in `split_ids` by `new_cells`."""
         if split_ids:
             self.leaves = [cell for cell in itertools.chain(self.leaves, new_cells) if id(cell) not in split_ids]
 
