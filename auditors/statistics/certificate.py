@@ -19,8 +19,8 @@ curve. g is concave with g(0) >= 0, so g(w)/w falls in w and theta0 falls in s. 
 limit s_L on s thus gives theta0(s_L) >= theta0(s) with probability at least 1 - gamma, whatever M
 is. Define
 
-    theta_L = CP lower limit of C/M at level alpha - gamma,    s_L = CP lower limit of M/N at
-    level gamma,
+    theta_L = CP lower limit of C/M at level alpha - gamma,
+    s_L = CP lower limit of M/N at level gamma,
 
 where CP is the Clopper-Pearson limit. The certified parameter is the smallest one whose curve
 contains (s_L (1 - theta_L), s_L theta_L) (both doubled if k = 1). It is at most the true

@@ -3,8 +3,8 @@
 Stage k tests an event that all earlier rounds chose. Given those rounds, the counts of stage k
 are those of the coin-flip certificate (`certificate`), so that
 
-    p_k(x) = P[Bin(M_k, theta0_k(x)) >= C_k] + gamma_k,      theta0_k(x) from the lower limit of
-    M_k / N_k at level gamma_k,
+    p_k(x) = P[Bin(M_k, theta0_k(x)) >= C_k] + gamma_k,
+    theta0_k(x) from the lower limit of M_k / N_k at level gamma_k,
 
 is a p-value for "the parameter is at most x" *given the past*: P[p_k(x) <= u | past] <= u for
 every u if the parameter is at most x. The weights w_k >= 0 are fixed before stage k begins, and
@@ -23,8 +23,8 @@ exp(-t^2/2): the sum is standard normal.  []
 
 A stage without any right guess would contribute -infinity and outweigh all others. So p_k counts
 as at most 1 - eta. This differs from the U_k above only where U_k > 1 - eta, which has
-probability at most K eta for all stages together. To correct for this, Z has to reach Phi^-1(1 -
-alpha + K eta). Values above `_MAX_STAGE_SCORE` are cut, which only lowers Z.
+probability at most K eta for all stages together. To correct for this, Z has to reach
+Phi^-1(1 - alpha + K eta). Values above `_MAX_STAGE_SCORE` are cut, which only lowers Z.
 
 **Limit.** p_k rises with x, as a larger parameter allows more right guesses. So Z falls, {x :
 Z(x) < z} is a half line, and its left end is a lower confidence limit at 1 - alpha. An interim
