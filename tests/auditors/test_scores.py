@@ -133,7 +133,7 @@ def test_replay_takes_recorded_scores_by_the_rule_of_targets_or_as_given():
     assert blind.verdict is Verdict.NOT_REFUTED
     harmful = dict(result.witness, scores=[{"name": "odd", "target": {"target": "os:system"}, "suggested": False, "keys": [None]}])
     del harmful["sha256"]
-    with pytest.raises(InvalidArgument, match="standard library, which no witness may have run"):
+    with pytest.raises(InvalidArgument, match="standard library, which a witness may not run"):
         replay(harmful, mechanism=parity_leaks)
 
 
