@@ -50,8 +50,8 @@ class Basis:
     cells_alpha: float = 0.0
 
     def to_json(self) -> Json:
-        told: Json = {"alpha": self.alpha, "stages": [part.to_json() for part in self.parts]}
-        return told | ({"cells": [list(side) for side in self.cells], "cells_alpha": self.cells_alpha} if self.cells else {})
+        content: Json = {"alpha": self.alpha, "stages": [part.to_json() for part in self.parts]}
+        return content | ({"cells": [list(side) for side in self.cells], "cells_alpha": self.cells_alpha} if self.cells else {})
 
     @classmethod
     def from_json(cls, data: Json) -> Basis:
@@ -117,8 +117,8 @@ def recompute_bounds(document: Json) -> Recomputed:
         check = {"black box": _check_black_box, "utility": _check_utility, "sensitivity": _check_sensitivity}.get(document.get("kind", ""))
         return Recomputed(verdict) if check is None else check(document, verdict)
     except InvalidArgument as error:
-        told = str(error)
-        raise InvalidArgument(told if told.startswith("result ") else f"result {document.get('name', '')!r}: {told}") from None
+        content = str(error)
+        raise InvalidArgument(content if content.startswith("result ") else f"result {document.get('name', '')!r}: {content}") from None
     except _READ_ERRORS as error:
         what = f"has no {error}" if isinstance(error, KeyError) else str(error)
         raise InvalidArgument(f"result {document.get('name', '')!r} cannot be read: {what}") from None

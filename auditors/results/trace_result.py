@@ -17,15 +17,15 @@ from dpwitness.mechanisms.terms.reading import Json
 FINDINGS = {
     "CALLS": "which primitives are called, or how often, depends on the data",
     "SCALE": "the scale of the noise depends on the data",
-    "SHAPE": "how many numbers are drawn, or of which type, depends on the data",
+    "SHAPE": "the number or the type of the random draws depends on the data",
     "PARAMETER": "a parameter of a primitive depends on the data",
-    "SENSITIVITY": "an input moves further than the sensitivity that is declared for it",
+    "SENSITIVITY": "an input moves further than its declared sensitivity",
     "NOISE": "the noise is smaller than its declared sensitivity and epsilon need",
-    "OUTPUT": "the output depends on the data past the primitives",
-    "EXCEPTION": "one dataset raises, its neighbour does not",
+    "OUTPUT": "the output depends on the data outside the primitives",
+    "EXCEPTION": "one dataset raises, its neighbor does not",
     "LOSS": "the losses of the calls add up to more than the claim",
-    "ACCOUNT": "the accountant was told of less than was spent",
-    "SOURCE": "randomness that the trace cannot see, or that the seed does not decide",
+    "ACCOUNT": "the accountant recorded less privacy loss than was spent",
+    "SOURCE": "randomness that the trace cannot see, or that the seed does not control",
 }
 
 
