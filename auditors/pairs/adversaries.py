@@ -304,8 +304,8 @@ class _Search:
     def summary(self, answers: Any) -> list[float]:
         """Return a summary of a transcript as a list of numbers.
 
-        The numbers are the length, the count of each kind, the index of the first unusual answer,
-        the sum of all numbers in the answers, and the sum of numbers in unusual answers.
+        The numbers are the length, the count of each kind, and the index of the first unusual
+        answer. Then come the sum of all numbers in the answers, and the sum over unusual answers.
         """
         if not isinstance(answers, list):
             return [0.0] * (len(self.kinds) + 3)
