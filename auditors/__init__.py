@@ -1,4 +1,4 @@
-"""How it is audited: events, certificates, limits, the engine, pair search."""
+"""Audits of differential-privacy mechanisms: events, certificates, pair search and execution."""
 
 import lazy_loader as _lazy
 

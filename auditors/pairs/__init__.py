@@ -1,1 +1,4 @@
-"""The pair of neighbouring datasets that betrays most: catalogue, search, lattice, simplifier. A domain's own part lies with the domain."""
+"""Search for the neighboring pair with the largest privacy loss: catalog, optimizer, lattice, simplifier.
+
+Each domain defines its own catalog, random pairs and lattice; see `mechanisms/domains`.
+"""

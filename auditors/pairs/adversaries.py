@@ -1,9 +1,13 @@
-"""Adversaries of an interactive mechanism: which queries, and which after what answer, betray most.
+"""Search for the adversary of an interactive mechanism that leaks most.
 
-A climb from single queries and random strategies, by one change at a time. Ranked is what an event learned on summaries of transcripts is
-expected to certify: how often each kind of answer comes, and when, and the numbers in them. That is cheaper than whole transcripts, and
-steadier on few runs. The finalists are ranked by whole transcripts on more runs. All of it is apart from the rounds that certify: only a
-fresh audit says anything.
+An adversary fixes which queries are asked, and which query follows after which answer. The local
+search starts from single queries and random strategies and changes one element at a time.
+
+A candidate's score is the certificate that an event, learned on summaries of transcripts, is
+expected to give. A summary holds how often each kind of answer comes, when the first unusual
+answer comes, and sums of numbers. Summaries are cheaper than full transcripts, and steadier on
+few runs. The finalists are ranked by full transcripts on more runs. All these runs are separate
+from the runs that certify: only a fresh audit proves anything.
 """
 
 from __future__ import annotations
@@ -31,31 +35,33 @@ from dpwitness.mechanisms.terms.pairs import Pair
 from dpwitness.mechanisms.terms.protocol import MechanismFailed
 from dpwitness.mechanisms.terms.validation import InvalidArgument, require_integer, require_positive, shown
 
-_WARM = 64  # transcripts that show the kinds of answers
-_RUNS, _FINAL = 1000, 3000  # of each side, for a score; for a finalist's
-_FINALISTS, _PARENTS, _PAIRS = 5, 4, 6
-_SINGLE = 24  # queries of a list that are each asked alone to begin with
-_STAGES = 12
-EVALUATIONS = 300  # where nobody says how many
-_HORIZON = 200_000  # rounds that the audit may have, for the expected certificate
-_KEY = 0xAD  # first word of the streams' keys, which are of no audit
+_KIND_RUNS = 64  # transcripts from which the kinds of answers are collected
+_SCORE_RUNS, _FINALIST_RUNS = 1000, 3000  # runs per side, to score a candidate and a finalist
+_FINALISTS, _PARENTS, _MAX_PAIRS = 5, 4, 6
+_SINGLE_QUERIES = 24  # queries of a list that are first each tried alone
+_MAX_STAGES = 12
+EVALUATIONS = 300  # default number of evaluations
+_AUDIT_ROUNDS = 200_000  # rounds of the later audit, for the expected certificate
+_STREAM_KEY = 0xAD  # first word of the keys of random streams; no audit uses this key
 
 
 @dataclass(frozen=True, slots=True)
 class FoundAdversary:
-    """What a search of adversaries found.
+    """Result of a search for adversaries.
 
     Attributes
     ----------
     mechanism : callable
-        The session against this adversary: what an audit runs.
+        The session with this adversary, ready to be audited.
     adversary : Adversary
+        The best adversary.
     pair : Pair
-        Of the pairs that were tried, the one on which it does best.
+        The pair, among those tried, on which the adversary scores best.
     expected : float
-        The parameter that an audit of 200,000 rounds is expected to certify: it ranks, and certifies nothing.
+        The parameter that an audit of 200,000 rounds is expected to certify. It ranks adversaries
+        and certifies nothing.
     tried : int
-        Adversaries that were scored.
+        Number of adversaries that were scored.
     """
 
     mechanism: Any
@@ -65,8 +71,8 @@ class FoundAdversary:
     tried: int
 
     def describe(self) -> str:
-        """In one line, for the notes of a report."""
-        return f"adversary found by a search of {self.tried} on runs apart from these: {self.adversary.told()}"
+        """Return a one-line description for the notes of a report."""
+        return f"adversary found by a search of {self.tried} candidates on separate runs: {self.adversary.told()}"
 
 
 def find_adversary(
@@ -80,45 +86,54 @@ def find_adversary(
     seconds: float = 60.0,
     seed: int = 0,
 ) -> FoundAdversary:
-    """Search for the adversary, and the pair, on which an interactive mechanism leaks most.
+    """Search for the adversary and the pair on which an interactive mechanism leaks most.
 
     Parameters
     ----------
     mechanism : Interactive or Target
-        What `interactive` returns, or a target that is such a mechanism.
+        The result of `interactive`, or a target that is an interactive mechanism.
     pair : Pair or list of Pair, optional
-        Where to look; the first pairs of the mechanism's domain if left out.
+        Pairs to search over. Default: the first pairs of the catalog of the mechanism's domain.
     claim : Claim or str, optional
-        The mechanism's own if left out.
+        Default: the mechanism's own claim.
     queries, rounds : optional
-        What may be asked, and how often; the mechanism's own if left out.
+        Queries that may be asked, and their maximum number. Default: those declared by the
+        mechanism.
     evaluations, seconds : int, float
-        The search stops at whichever comes first. One that stops by `evaluations` finds the same for the same seed.
+        The search stops at whichever limit comes first. A search that stops by `evaluations` is
+        reproducible from `seed`.
     seed : int
+        Root seed of the search.
+
+    Returns
+    -------
+    FoundAdversary
+        The best adversary, its pair, and the certificate that an audit is expected to give.
 
     Raises
     ------
     InvalidArgument
-        If the mechanism is no session, or there is nothing that may be asked.
+        If the mechanism is not interactive, or no queries are given or declared.
     """
     owner = "find_adversary"
     claim = promised(mechanism, claim, owner)
-    about = mechanism.describe() if isinstance(mechanism, Target) else {}
-    if not isinstance(mechanism, Interactive) and about.get("rounds") is None:
-        raise InvalidArgument(f"{owner}: mechanism must be an interactive one, got {shown(mechanism)}")
-    queries = about.get("queries", getattr(mechanism, "queries", None)) if queries is None else queries
+    manifest = mechanism.describe() if isinstance(mechanism, Target) else {}
+    if not isinstance(mechanism, Interactive) and manifest.get("rounds") is None:
+        raise InvalidArgument(f"{owner}: mechanism must be interactive, got {shown(mechanism)}")
+    queries = manifest.get("queries", getattr(mechanism, "queries", None)) if queries is None else queries
     if queries is None:
-        raise InvalidArgument(f"{owner}: queries must be given, or declared by the mechanism: what may be asked, got None")
+        raise InvalidArgument(f"{owner}: queries must be given, or declared by the mechanism, got None")
     require_queries(queries)
-    rounds = about.get("rounds", getattr(mechanism, "rounds", None)) if rounds is None else rounds
+    rounds = manifest.get("rounds", getattr(mechanism, "rounds", None)) if rounds is None else rounds
     rounds = require_integer("rounds", rounds, owner, most=10**6)
     require_positive("seconds", seconds, owner)
     evaluations, seed = require_integer("evaluations", evaluations, owner), require_integer("seed", seed, owner, least=0)
-    search = _Search(mechanism, claim, _pairs(mechanism, pair, owner), Queries(queries), rounds, seed)
+    search = _Search(mechanism, claim, _pairs_to_search(mechanism, pair, owner), Queries(queries), rounds, seed)
     return search.run(evaluations, time.monotonic() + seconds)
 
 
-def _pairs(mechanism: Any, pair: Pair | Sequence[Pair] | None, owner: str) -> list[Pair]:
+def _pairs_to_search(mechanism: Any, pair: Pair | Sequence[Pair] | None, owner: str) -> list[Pair]:
+    """Return the given pairs, or else the first pairs of the catalog of the mechanism's domain."""
     if pair is not None:
         found = [pair] if isinstance(pair, Pair) else list(pair)
         if not found or not all(isinstance(p, Pair) for p in found):
@@ -126,24 +141,24 @@ def _pairs(mechanism: Any, pair: Pair | Sequence[Pair] | None, owner: str) -> li
         return found
     domain = getattr(mechanism, "domain", None)
     if not isinstance(domain, Domain):
-        raise InvalidArgument(f"{owner}: pair must be given, or a domain by the mechanism, got neither")
+        raise InvalidArgument(f"{owner}: pair must be given, or a domain declared by the mechanism, got neither")
     require_neighbours(domain, owner)
-    return pairs_for(domain)[:_PAIRS]
+    return pairs_for(domain)[:_MAX_PAIRS]
 
 
 @dataclass(frozen=True, slots=True)
 class Queries:
-    """What may be asked: a list, or a convex set of vectors."""
+    """Queries that an adversary may ask: a list, or a convex set of vectors (a box or a ball)."""
 
     given: Any
 
     @property
     def listed(self) -> list[Any]:
-        """The queries of a list; none of a set of vectors."""
+        """Return the queries of a list, or an empty list for a set of vectors."""
         return [] if isinstance(self.given, dict) else list(self.given)
 
     def draw(self, rng: Generator) -> Any:
-        """One of them; of a ball half of the time on its surface."""
+        """Return a random query. In a ball, half of the draws lie on the surface."""
         if not isinstance(self.given, dict):
             return self.listed[int(rng.integers(len(self.listed)))]
         if "low" in self.given:
@@ -155,7 +170,7 @@ class Queries:
         return found.tolist()
 
     def near(self, query: Any, rng: Generator) -> Any:
-        """A step from it towards another: a convex set is not left."""
+        """Return a point between `query` and a random query, which stays inside a convex set."""
         other = self.draw(rng)
         if not isinstance(self.given, dict) or rng.random() < 0.2:
             return other
@@ -165,6 +180,8 @@ class Queries:
 
 @dataclass(slots=True)
 class _Scored:
+    """Adversary with the index of its pair and its score."""
+
     adversary: Adversary
     pair: int
     value: float
@@ -172,6 +189,8 @@ class _Scored:
 
 @dataclass(slots=True)
 class _Search:
+    """State of one search: what is searched, how many adversaries were scored, and the kinds of answers seen."""
+
     mechanism: Any
     claim: Claim
     pairs: list[Pair]
@@ -182,7 +201,8 @@ class _Search:
     kinds: tuple[str, ...] = ("",)
 
     def run(self, evaluations: int, deadline: float) -> FoundAdversary:
-        rng = stream(self.seed, _KEY)
+        """Search until a limit is hit, rank the finalists by full transcripts, and return the winner."""
+        rng = stream(self.seed, _STREAM_KEY)
         self.kinds = self.seen(rng)
         best: list[_Scored] = []
         for adversary, pair in self.candidates(best, rng):
@@ -198,28 +218,36 @@ class _Search:
         return FoundAdversary(mechanism, winner.adversary, self.pairs[winner.pair], winner.value, self.tried)
 
     def seen(self, rng: Generator) -> tuple[str, ...]:
-        """The kinds of answers that queries at random get, the most frequent first; before it the empty one, which never moves on."""
-        asked = Adversary([[self.queries.draw(rng) for _ in range(self.rounds)]], self.rounds)
-        run, counted = _run(against(self.mechanism, asked)), Counter[str]()
+        """Return the kinds of answers to random queries, most frequent first.
+
+        The empty kind comes before all others: an adversary whose usual answer is empty never
+        moves to its next stage.
+        """
+        random_adversary = Adversary([[self.queries.draw(rng) for _ in range(self.rounds)]], self.rounds)
+        run, kind_counts = _runner(against(self.mechanism, random_adversary)), Counter[str]()
         for i, dataset in enumerate((self.pairs[0].d0, self.pairs[0].d1)):
             try:
-                found = run(dataset, _WARM, stream(self.seed, _KEY, i))
-            except Exception:  # an output, and no answer
+                found = run(dataset, _KIND_RUNS, stream(self.seed, _STREAM_KEY, i))
+            except Exception:  # the mechanism's own error: this dataset contributes no kinds
                 continue
-            counted.update(kind_of(answer) for answers in found if isinstance(answers, list) for answer in answers)
-        return ("", *(kind for kind, _ in counted.most_common(4)))
+            kind_counts.update(kind_of(answer) for answers in found if isinstance(answers, list) for answer in answers)
+        return ("", *(kind for kind, _ in kind_counts.most_common(4)))
 
     def candidates(self, best: list[_Scored], rng: Generator) -> Iterator[tuple[Adversary, int]]:
-        """Each query of a list alone, all in order, strategies at random; then, most of the time, changes of the best so far."""
+        """Yield adversaries to score, each with the index of its pair, without end.
+
+        First come single queries of a list, then the full list in order, then random strategies.
+        After that most candidates are changes of the best adversaries so far.
+        """
         listed, count = self.queries.listed, len(self.pairs)
-        for number, query in enumerate(listed[:_SINGLE]):
+        for number, query in enumerate(listed[:_SINGLE_QUERIES]):
             yield Adversary([[query]], self.rounds), number % count
         if listed:
             yield Adversary([listed], max(self.rounds, len(listed)) if len(listed) <= self.rounds else self.rounds), 0
         for pair in range(count):
             yield self.drawn(rng), pair
         while True:
-            if not best or rng.random() < (0.5 if self.tried < _SINGLE else 0.1):
+            if not best or rng.random() < (0.5 if self.tried < _SINGLE_QUERIES else 0.1):
                 yield self.drawn(rng), int(rng.integers(count))
                 continue
             parent = best[int(rng.integers(min(_PARENTS, len(best))))]
@@ -227,60 +255,72 @@ class _Search:
             yield self.changed(parent.adversary, rng), pair
 
     def kind(self, rng: Generator) -> str:
-        """One of the kinds that were seen."""
+        """Return a random kind of answer among those seen."""
         return self.kinds[int(rng.integers(min(1, len(self.kinds) - 1), len(self.kinds)))]
 
     def drawn(self, rng: Generator) -> Adversary:
+        """Return a random adversary of one or two stages."""
         stages = [[self.queries.draw(rng) for _ in range(1 + int(rng.random() < 0.3))] for _ in range(1 + int(rng.random() < 0.3))]
         return Adversary(stages, self.rounds, self.kind(rng))
 
     def changed(self, parent: Adversary, rng: Generator) -> Adversary:
-        """One change: a query, a stage more or less, a query more or less in a stage, another usual answer, other rounds."""
+        """Return a copy of `parent` with one random change.
+
+        The change replaces, inserts or removes a query, adds or removes a stage, or draws another
+        usual answer or number of rounds.
+        """
         stages, usual = [list(stage) for stage in parent.stages], parent.usual
         rounds = parent.rounds
-        place = int(rng.integers(len(stages)))
-        stage, turn = stages[place], rng.random()
-        if turn < 0.4:
+        selected = int(rng.integers(len(stages)))
+        stage, choice = stages[selected], rng.random()
+        if choice < 0.4:
             at = int(rng.integers(len(stage)))
             stage[at] = self.queries.near(stage[at], rng)
-        elif turn < 0.7 and len(stages) < _STAGES:
+        elif choice < 0.7 and len(stages) < _MAX_STAGES:
             if len(stages) == 1:
                 usual = self.kind(rng)
             last = stages[-1][-1]
             stages.append([self.queries.near(last, rng) if rng.random() < 0.5 else self.queries.draw(rng)])
-        elif turn < 0.77 and len(stages) > 1:
-            del stages[place]
-        elif turn < 0.85:
+        elif choice < 0.77 and len(stages) > 1:
+            del stages[selected]
+        elif choice < 0.85:
             stage.insert(int(rng.integers(len(stage) + 1)), self.queries.draw(rng))
-        elif turn < 0.92 and len(stage) > 1:
+        elif choice < 0.92 and len(stage) > 1:
             del stage[int(rng.integers(len(stage)))]
-        elif turn < 0.96:
+        elif choice < 0.96:
             usual = self.kind(rng)
         else:
             rounds = max(1, min(self.rounds, int(rng.integers(1, self.rounds + 1))))
         return Adversary(stages, rounds, usual)
 
     def promise(self, adversary: Adversary, pair: int) -> float:
-        """What an event learned on summaries is expected to certify; the same randomness for all: what differs is the adversary."""
-        found = [np.array([self.summary(answers) for answers in side]) for side in self.sides(adversary, pair, _RUNS, 1)]
-        return self.certified(encode(found[0], _RUNS), encode(found[1], _RUNS))
+        """Return the certificate expected from an event learned on summaries of transcripts.
+
+        All adversaries get the same randomness, so that scores differ by the adversary alone.
+        """
+        found = [np.array([self.summary(answers) for answers in side]) for side in self.sides(adversary, pair, _SCORE_RUNS, 1)]
+        return self.certified(encode(found[0], _SCORE_RUNS), encode(found[1], _SCORE_RUNS))
 
     def summary(self, answers: Any) -> list[float]:
-        """Of a transcript: how often each kind comes, the first time that the usual one does not, sums of numbers, all and when unusual."""
+        """Return a summary of a transcript as a list of numbers.
+
+        The numbers are the length, the count of each kind, and the index of the first unusual
+        answer. Then come the sum of all numbers in the answers, and the sum over unusual answers.
+        """
         if not isinstance(answers, list):
             return [0.0] * (len(self.kinds) + 3)
         kinds = [kind_of(answer) for answer in answers]
         usual = self.kinds[min(1, len(self.kinds) - 1)]
         first = next((i for i, kind in enumerate(kinds) if kind != usual), len(kinds))
         numbers = [_number(answer) for answer in answers]
-        odd = sum(number for number, kind in zip(numbers, kinds, strict=True) if kind != usual)
-        return [float(len(kinds)), *(float(kinds.count(kind)) for kind in self.kinds[1:]), float(first), sum(numbers), odd]
+        unusual_sum = sum(number for number, kind in zip(numbers, kinds, strict=True) if kind != usual)
+        return [float(len(kinds)), *(float(kinds.count(kind)) for kind in self.kinds[1:]), float(first), sum(numbers), unusual_sum]
 
     def sides(self, adversary: Adversary, pair: int, runs: int, part: int) -> Iterator[list[Any]]:
-        """Transcripts on D1 and on D0; those of runs that raise are what was raised."""
-        run, place = _run(against(self.mechanism, adversary)), self.pairs[pair]
-        for i, dataset in enumerate((place.d1, place.d0)):
-            rng = stream(self.seed, _KEY, part, i)
+        """Yield the transcripts on D1, then those on D0. If a side raises, its transcripts are replaced by the exception."""
+        run, selected = _runner(against(self.mechanism, adversary)), self.pairs[pair]
+        for i, dataset in enumerate((selected.d1, selected.d0)):
+            rng = stream(self.seed, _STREAM_KEY, part, i)
             try:
                 yield list(run(dataset, runs, rng))
             except MechanismFailed:
@@ -289,21 +329,21 @@ class _Search:
                 yield [error] * runs
 
     def expected(self, adversary: Adversary, pair: int) -> float:
-        """What an event learned on whole transcripts is expected to certify."""
+        """Return the certificate expected from an event learned on full transcripts."""
         try:
-            one, zero = (encode(found, _FINAL) for found in self.sides(adversary, pair, _FINAL, 2))
+            one, zero = (encode(found, _FINALIST_RUNS) for found in self.sides(adversary, pair, _FINALIST_RUNS, 2))
         except WrongShape as error:
             raise InvalidArgument(f"find_adversary: {error}") from None
         return self.certified(one, zero)
 
     def certified(self, one: Outputs, zero: Outputs) -> float:
-        """The expected certificate of an event learned on these."""
-        found = expected_certificate(one, zero, self.claim, alpha=0.01, rounds=_HORIZON)
+        """Return the certificate expected from an event learned on encoded outputs; minus infinity if undefined."""
+        found = expected_certificate(one, zero, self.claim, alpha=0.01, rounds=_AUDIT_ROUNDS)
         return -math.inf if math.isnan(found) else found
 
 
 def _number(answer: Any) -> float:
-    """The finite numbers in an answer, added up."""
+    """Return the sum of the finite numbers in an answer."""
     if isinstance(answer, list | tuple):
         return sum(map(_number, answer))
     real = isinstance(answer, int | float | np.integer | np.floating) and not isinstance(answer, bool)
@@ -311,11 +351,12 @@ def _number(answer: Any) -> float:
 
 
 def against(mechanism: Any, adversary: Adversary) -> Any:
-    """The mechanism against this adversary."""
+    """Return the mechanism combined with this adversary."""
     if isinstance(mechanism, Target):
         return replace(mechanism, kwargs={**mechanism.kwargs, "adversary": adversary.told()})
     return mechanism.against(adversary)
 
 
-def _run(mechanism: Any) -> Any:
+def _runner(mechanism: Any) -> Any:
+    """Return the function that runs the mechanism."""
     return getattr(mechanism, "sample", mechanism)

@@ -1,6 +1,7 @@
-"""Neighbouring pairs worth trying, from a domain declaration alone: its shapes (`Domain.catalogue`), and pairs that are drawn among them.
+"""Neighboring pairs worth trying, from a domain declaration alone.
 
-Drawn are always the same ones: their generator's seed is `DRAWN_SEED`.
+The pairs are the domain's own shapes (`Domain.catalogue`) mixed with random pairs. The random
+pairs are always the same, because their generator is seeded with `DRAWN_SEED`.
 """
 
 from __future__ import annotations
@@ -16,18 +17,28 @@ from dpwitness.mechanisms.terms.pairs import Pair
 from dpwitness.mechanisms.terms.validation import InvalidArgument, shown
 
 DRAWN_SEED = 11
-DRAWN = 12  # pairs: each place with each change
-DRAWN_CATEGORIES = 24  # of whole numbers, which may be categories
-DRAWN_NUMBERS = 2  # of one record that is a number: its range says nearly all
+DRAWN = 12  # random pairs: each position with each change
+DRAWN_CATEGORIES = 24  # random pairs of a domain of integers, which may be categories
+DRAWN_NUMBERS = 2  # random pairs of a single number: the ends of its range matter most
 
 
 def pairs_for(domain: Domain) -> list[Pair]:
-    """The catalogue's pairs for a domain, without repetitions, what promises most first.
+    """Return the pairs of the catalog of a domain, without repetitions, most promising first.
+
+    Parameters
+    ----------
+    domain : Domain
+        The datasets and their neighboring relation.
+
+    Returns
+    -------
+    list of Pair
+        Pairs of the domain.
 
     Raises
     ------
     InvalidArgument
-        If it is no domain, or has no pairs.
+        If the domain has no neighboring pairs.
 
     Examples
     --------
@@ -37,32 +48,36 @@ def pairs_for(domain: Domain) -> list[Pair]:
     """
     draw = domain.draws(np.random.default_rng(DRAWN_SEED))
     seen: set[frozenset[str]] = set()
-    pairs = list(_merged(_new(map(draw.renumbered, domain.catalogue()), seen), _new(map(draw, range(_drawn(domain))), seen)))
+    pairs = list(
+        _interleaved(
+            _deduplicated(map(draw.renumbered, domain.catalogue()), seen), _deduplicated(map(draw, range(_random_pair_count(domain))), seen)
+        )
+    )
     if not pairs:
         raise InvalidArgument(f"domain must have neighbours, {domain} has none")
     return pairs
 
 
 def require_neighbours(domain: Domain, owner: str) -> None:
-    """An InvalidArgument unless it is a domain; each of those has neighbours, as it was built."""
+    """Raise InvalidArgument unless `domain` is a Domain."""
     if not isinstance(domain, Domain):
         raise InvalidArgument(f"{owner}: domain must be one of {', '.join(KINDS)} or a Relation, got {shown(domain)}")
 
 
-def _new(found: Iterable[Pair | None], seen: set[frozenset[str]]) -> Iterator[Pair]:
-    """Those that are pairs of the domain, and none that has been there before."""
+def _deduplicated(found: Iterable[Pair | None], seen: set[frozenset[str]]) -> Iterator[Pair]:
+    """Yield the pairs that are not None, whose datasets differ, and that have not been seen before."""
     for pair in found:
         if pair is None:
             continue
-        told = pair.to_json()
-        key = frozenset(json.dumps(told[side]) for side in ("d0", "d1"))
+        as_json = pair.to_json()
+        key = frozenset(json.dumps(as_json[side]) for side in ("d0", "d1"))
         if len(key) == 2 and key not in seen:
             seen.add(key)
             yield pair
 
 
-def _merged(shapes: Iterator[Pair], drawn: Iterator[Pair]) -> Iterator[Pair]:
-    """The first three shapes, then one that is drawn after every two shapes."""
+def _interleaved(shapes: Iterator[Pair], drawn: Iterator[Pair]) -> Iterator[Pair]:
+    """Yield three shapes, then one random pair after every two shapes."""
     yield from islice(shapes, 3)
     for pair in drawn:
         yield pair
@@ -70,8 +85,8 @@ def _merged(shapes: Iterator[Pair], drawn: Iterator[Pair]) -> Iterator[Pair]:
     yield from shapes
 
 
-def _drawn(domain: Domain) -> int:
-    """How many pairs are drawn."""
+def _random_pair_count(domain: Domain) -> int:
+    """Return the number of random pairs for a domain."""
     if domain.whole:
         return DRAWN_CATEGORIES
     return DRAWN_NUMBERS if domain.records == 1 else DRAWN

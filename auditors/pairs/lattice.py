@@ -1,6 +1,8 @@
-"""Hypothesis strategies for neighbouring pairs on a lattice: few records, coordinates in quarters, multiplicities that are powers of ten.
+"""Search with Hypothesis over neighboring pairs on a lattice.
 
-Hypothesis climbs the score by `target` and shrinks what it finds, so that the pair reported is a simple one.
+Lattice pairs have few records, coordinates in quarters, and multiplicities that are powers of
+ten. Hypothesis raises the score by `target` and shrinks its best example, so that the reported
+pair is simple.
 """
 
 from __future__ import annotations
@@ -15,14 +17,14 @@ from dpwitness.mechanisms.domains import Domain
 from dpwitness.mechanisms.terms.pairs import Pair
 
 
-class _Found(Exception):
-    """Hypothesis shrinks what raises."""
+class _ThresholdExceeded(Exception):
+    """Raised at a pair whose score exceeds the threshold: Hypothesis shrinks examples that raise."""
 
 
 def simplest(
     domain: Domain, score: Callable[[Pair], float], above: float, *, examples: int, seconds: float, random_seed: int
 ) -> tuple[Pair | None, float]:
-    """The simplest lattice pair whose score exceeds `above`, or None and the highest score seen."""
+    """Return the simplest lattice pair whose score exceeds `above`, or None, with the highest score seen."""
     pairs = domain.lattice()
     if pairs is None:
         return None, -math.inf
@@ -43,7 +45,7 @@ def simplest(
     @given(pairs)
     def attempt(pair: Pair) -> None:
         nonlocal highest
-        if time.monotonic() > deadline:  # the time is up: let the rest pass unscored
+        if time.monotonic() > deadline:  # let the remaining examples pass without a score
             return
         value = score(pair)
         highest = max(highest, value)
@@ -51,17 +53,17 @@ def simplest(
             target(value)
         if value > above:
             best[:] = [(pair, value)]
-            raise _Found
+            raise _ThresholdExceeded
 
     try:
         attempt()
-    except _Found:
+    except _ThresholdExceeded:
         pass
     except BaseExceptionGroup as group:
-        if not all(isinstance(error, _Found) for error in group.exceptions):
+        if not all(isinstance(error, _ThresholdExceeded) for error in group.exceptions):
             raise
     except Exception as error:
-        # Past the deadline a failing example stops failing, which Hypothesis reports as flaky; what was found stands.
+        # Past the deadline a failing example no longer fails, and Hypothesis reports it as flaky. The pair remains valid.
         if type(error).__name__ not in ("Flaky", "FlakyFailure", "FlakyReplay") or not best:
             raise
     return best[0] if best else (None, highest)

@@ -1,7 +1,12 @@
-"""Adversarial pairs: given a domain and a mechanism, find the neighbours that betray most.
+"""Adversarial search for the neighboring pair on which a mechanism leaks most, given its domain.
 
-The catalogue's shapes first, then CMA-ES over the changed record, the common ones, their multiplicities and the output; then pairs at
-random and random steps from the best; then a lattice on which Hypothesis climbs and shrinks; last, the winner is made simple.
+The stages are:
+
+1. the shapes of the domain's catalog;
+2. CMA-ES over the changed record, the common records, their multiplicities and the output;
+3. random pairs, and random steps from the best of them;
+4. a lattice on which Hypothesis maximizes the score and shrinks the result;
+5. simplification of the best pair.
 """
 
 from __future__ import annotations
@@ -30,21 +35,25 @@ from dpwitness.mechanisms.terms.powers import offers
 from dpwitness.mechanisms.terms.protocol import FloatArray, WhiteBox
 from dpwitness.mechanisms.terms.validation import require_callable, require_integer, require_positive
 
-STEPS = 0.6  # instead, where categories are no coordinates of the climb
-RESTARTS = 0.15  # of the evaluations: kept for pairs at random and steps from the best of them, wherever the climb has ended
-STALE = 100  # steps in vain after which the next restart begins
+STEPS = 0.6  # RESTARTS for domains of categories, over which CMA-ES cannot optimize
+RESTARTS = 0.15  # share of the evaluations reserved for random pairs and random steps from the best of them
+STALE = 100  # steps without improvement after which the next restart begins
 
 Score = Callable[[Pair, FloatArray], tuple[float, FloatArray | None]]
 
 
 class Settle(Protocol):
-    """The value that counts of a pair, dearer than its score; cheaper, where not `thorough`, for pairs near one that is known."""
+    """Callback that returns the final value of a pair, which costs more than its score.
+
+    With `thorough=False` the callback is cheaper; this mode suits pairs near one whose value is
+    known.
+    """
 
     def __call__(self, pair: Pair, output: FloatArray | None, thorough: bool = True) -> tuple[float, FloatArray | None]: ...
 
 
 class Candidate(NamedTuple):
-    """A pair, its score, and the output at which it was reached, where there is one."""
+    """A pair, its score, and the output that attains the score, if there is one."""
 
     pair: Pair
     value: float
@@ -52,13 +61,29 @@ class Candidate(NamedTuple):
 
 
 def _rank(candidate: Candidate) -> float:
-    """Best first; ties within rounding keep the order in which they came, which is from simple to intricate."""
+    """Return a sort key, best candidate first.
+
+    Values that agree up to rounding keep their order of arrival, which is from simple to
+    intricate.
+    """
     return -float(f"{candidate.value:.9g}")
 
 
 @dataclass(slots=True)
 class Exploration:
-    """What a search saw: the best candidates, best first; (evaluations so far, best value so far); what it had to skip, and why."""
+    """Results of a search.
+
+    Attributes
+    ----------
+    candidates : list of Candidate
+        The best candidates, best first.
+    trace : list of (int, float)
+        Number of evaluations and best value, at each improvement.
+    evaluations, skipped : int
+        Number of scored pairs, and of those skipped because a solver did not converge.
+    reason : str
+        Message of the last skipped pair.
+    """
 
     candidates: list[Candidate] = field(default_factory=list)
     trace: list[tuple[int, float]] = field(default_factory=list)
@@ -68,11 +93,11 @@ class Exploration:
 
     @property
     def best(self) -> float:
-        """The highest score; minus infinity if every pair was skipped."""
+        """Return the highest score; minus infinity if every pair was skipped."""
         return self.candidates[0].value if self.candidates else -math.inf
 
     def add(self, candidate: Candidate, keep: int) -> None:
-        """Insert a candidate; only the best of each origin and `keep` in all stay."""
+        """Insert a candidate. Keep the best candidate of each origin (`pair.why`), and at most `keep` in total."""
         if not candidate.value > -math.inf:
             return
         if candidate.value > self.best:
@@ -94,33 +119,39 @@ def search(
     seed: int = 0,
     keep: int = 3,
 ) -> list[tuple[Pair, float]]:
-    """The pairs of a domain on which a mechanism leaks most, best first, with what was found of each.
+    """Return the pairs of a domain on which a mechanism leaks most, best first, with their values.
 
     Parameters
     ----------
     mechanism : Mechanism
-        With `log_density` the value of a pair is its exact largest privacy loss (`worst_output`) for pure DP, and an estimate of the
-        claim's parameter from samples for the other notions. Without, it is what a pilot run is expected to certify.
+        With `log_density`, the value of a pair is its exact largest privacy loss (`worst_output`)
+        for pure DP, and an estimate of the claim's parameter from samples for other notions.
+        Without `log_density`, the value is the certificate that a pilot run is expected to give.
     domain : Domain
-        The datasets and when they are neighbours. All that is told about where to look.
+        The datasets and their neighboring relation. The search uses no other information about
+        where to look.
     claim : Claim or str
+        The claim whose parameter the pairs are to exceed.
     score : callable, optional
-        ``score(pair) -> float``, larger for pairs that look worse, instead.
+        ``score(pair) -> float``, used instead of the values above. Larger means a worse leak.
     evaluations, seconds : int, float
-        The search stops at whichever comes first. Runs that stop by `evaluations` are the same for the same seed.
+        The search stops at whichever limit comes first. A search that stops by `evaluations` is
+        reproducible from `seed`.
     seed : int
+        Root seed of the search.
     keep : int
-        How many pairs to return at most.
+        Maximum number of returned pairs.
 
     Returns
     -------
     list of (Pair, float)
-        The value ranks. That of a pure claim with a density is a proof: ``math.inf`` if the loss is unbounded.
+        Pairs with the values that rank them. The value for a pure claim and a density is a proved
+        lower bound on epsilon: ``math.inf`` if the loss is unbounded.
 
     Raises
     ------
     InvalidArgument
-        If the domain is empty or has no neighbours, or the mechanism cannot be run.
+        If the domain is empty or has no neighboring pairs, or the mechanism cannot be run.
     """
     require_neighbours(domain, "search")
     claim = promised(None, claim, "search").on(None)
@@ -159,16 +190,33 @@ def explore(
     keep: int = 3,
     stop: float = math.inf,
 ) -> Exploration:
-    """Maximise a score over the pairs of a domain.
+    """Maximize a score over the pairs of a domain.
 
     Parameters
     ----------
+    domain : Domain
+        The datasets and their neighboring relation.
     score : callable
-        ``score(pair, z)`` with `extra` further coordinates z, free to be used: the value, and an output that goes with it.
+        ``score(pair, z)`` returns a value and an output that belongs to it. `z` has `extra` free
+        coordinates.
+    extra : int
+        Number of coordinates that are optimized along with the pair.
     settle : callable, optional
-        ``settle(pair, output)``: the value that counts, dearer than the score. Default: the score itself.
+        ``settle(pair, output)`` returns the final value, which costs more than the score.
+        Default: the score itself.
+    evaluations, seconds : int, float
+        Limits of the search.
+    seed : int
+        Root seed of the search.
+    keep : int
+        Maximum number of candidates.
     stop : float
-        Stop as soon as a settled value reaches this.
+        Stop as soon as a final value reaches this number.
+
+    Returns
+    -------
+    Exploration
+        The best candidates and counts of the search.
     """
     run = _Run(domain, score, extra, settle, evaluations, time.monotonic() + seconds, seconds, seed, keep, stop)
     run.catalogue()
@@ -181,6 +229,8 @@ def explore(
 
 @dataclass(slots=True)
 class _Run:
+    """One search: its settings, and the results so far in `seen`. Each stage is a method."""
+
     domain: Domain
     score: Score
     extra: int
@@ -194,7 +244,7 @@ class _Run:
     seen: Exploration = field(default_factory=Exploration)
 
     def evaluate(self, pair: Pair, tail: FloatArray) -> tuple[float, FloatArray | None]:
-        """The score, minus infinity where a solver did not converge."""
+        """Return the score and its output; minus infinity where a solver does not converge."""
         self.seen.evaluations += 1
         try:
             value, output = self.score(pair, tail)
@@ -205,7 +255,7 @@ class _Run:
         return (value, output) if not math.isnan(value) else (-math.inf, None)
 
     def settled(self, pair: Pair, output: FloatArray | None, value: float, why: str | None = None) -> Candidate:
-        """A candidate with the value that counts."""
+        """Add a candidate with its final value to the results, and return the candidate."""
         if self.settle is not None:
             try:
                 value, output = self.settle(pair, output)
@@ -213,22 +263,23 @@ class _Run:
                 self.seen.skipped += 1
                 self.seen.reason = str(error)
                 value = -math.inf
-        named = pair if why is None else Pair(pair.d0, pair.d1, pair.relation, why)
-        candidate = Candidate(named, value, output)
+        labeled = pair if why is None else Pair(pair.d0, pair.d1, pair.relation, why)
+        candidate = Candidate(labeled, value, output)
         self.seen.add(candidate, self.keep)
         return candidate
 
     @property
     def kept(self) -> float:
-        """Share of the evaluations that is kept for restarts."""
+        """Return the share of the evaluations that is reserved for restarts."""
         return STEPS if self.domain.unordered else RESTARTS
 
     @property
     def over(self) -> bool:
+        """Return whether a limit of the search is reached."""
         return self.seen.evaluations >= self.budget or time.monotonic() > self.deadline or self.seen.best >= self.stop
 
     def catalogue(self) -> None:
-        """Score the known shapes, settle the best of them."""
+        """Score the pairs of the catalog, and compute the final values of the best."""
         scored: list[tuple[float, int, Pair, FloatArray | None]] = []
         limit = self.deadline - 0.6 * self.seconds
         for i, pair in enumerate(pairs_for(self.domain)):
@@ -242,23 +293,23 @@ class _Run:
                 return
 
     def evolution(self) -> None:
-        """CMA-ES from several layouts, then again from the best ends of the first runs, with more patience."""
-        ends: list[tuple[float, int, Shape, FloatArray]] = []
-        begin, horizon = time.monotonic(), self.deadline - 0.2 * self.seconds
-        middle = begin + 0.5 * (horizon - begin)
+        """Run CMA-ES from several layouts, then again with more patience from the best end points."""
+        end_points: list[tuple[float, int, Shape, FloatArray]] = []
+        start_time, horizon = time.monotonic(), self.deadline - 0.2 * self.seconds
+        middle = start_time + 0.5 * (horizon - start_time)
         turn, spent, share = 0, self.seen.evaluations, min(0.45, 0.85 - self.kept) * self.budget
         while not self.over and time.monotonic() < middle and self.seen.evaluations - spent < share:
             rng = np.random.default_rng([self.seed, turn])
             shape = self.domain.shape(rng, turn)
             dimension = shape.size + self.extra
-            if dimension == 0:  # categories alone: there is nothing to climb by
+            if dimension == 0:  # categories alone leave no coordinate to optimize
                 return
             patience = min(40 * dimension, max(self.budget // 12, 4 * dimension))
             value, point = self.climb(shape, rng.standard_normal((8, dimension)), 0.8, patience, middle, turn)
-            ends.append((value, turn, shape, point))
+            end_points.append((value, turn, shape, point))
             turn += 1
-        ends.sort(key=lambda row: (-row[0], row[1]))
-        for index, (_, _, shape, point) in enumerate(ends[:2]):
+        end_points.sort(key=lambda row: (-row[0], row[1]))
+        for index, (_, _, shape, point) in enumerate(end_points[:2]):
             value = -math.inf
             for again in range(6):
                 left = int((1 - self.kept) * self.budget) - self.seen.evaluations
@@ -271,7 +322,11 @@ class _Run:
                 value = found
 
     def climb(self, shape: Shape, starts: FloatArray, step: float, patience: int, until: float, number: int) -> tuple[float, FloatArray]:
-        """One run of CMA-ES from the best of some starts; its best point is settled and becomes a candidate."""
+        """Run CMA-ES once from the best of some starting points, and return the best value and point.
+
+        If the best point is close to the best value so far, its pair becomes a candidate with its
+        final value.
+        """
         best: list[Any] = [-math.inf, starts[0], None, None]
 
         def cost(points: FloatArray) -> FloatArray:
@@ -296,36 +351,39 @@ class _Run:
         return float(best[0]), np.asarray(best[1])
 
     def restarts(self) -> None:
-        """Pairs at random, and a climb by random steps from the best of every dozen; the first of these climbs is from the best so far."""
+        """Draw random pairs, and take random steps from the best of every dozen.
+
+        The first dozen includes the best candidate so far.
+        """
         rng = np.random.default_rng([self.seed, 2**31])
-        draw, turns = self.domain.draws(rng), itertools.count()
+        draw, counter = self.domain.draws(rng), itertools.count()
         moves = draw.moves()
         most = min(self.budget, self.seen.evaluations + int(self.kept * self.budget))
         until = self.deadline - 0.1 * self.seconds
         starts = [candidate.pair for candidate in self.seen.candidates[:1]]
         for number in range(most):
-            best = self.best_of([*starts, *(draw(next(turns)) for _ in range(12 - len(starts)))], most, until)
+            best = self.best_of([*starts, *(draw(next(counter)) for _ in range(12 - len(starts)))], most, until)
             if best is None:
                 return
-            given, starts, stale = starts, [], 0
-            while moves is not None and stale < STALE and best.value < math.inf and self.seen.evaluations < most:
+            given, starts, idle_steps = starts, [], 0
+            while moves is not None and idle_steps < STALE and best.value < math.inf and self.seen.evaluations < most:
                 if self.over or time.monotonic() > until:
                     break
                 part, pair = moves.step(best.pair)
-                stale += 1
+                idle_steps += 1
                 if pair is None:
                     continue
                 value, output = self.evaluate(pair, np.zeros(self.extra))
                 moves.learn(part, best.value, value)
                 if value > best.value:
-                    stale = 0
+                    idle_steps = 0
                 if value >= best.value:
                     best = Candidate(pair, value, output)
             if best.pair not in given and (best.value > 0.98 * self.seen.best or not self.seen.candidates):
                 self.settled(best.pair, best.output, best.value, f"found by search, restart {number}")
 
     def best_of(self, pairs: Sequence[Pair | None], most: int, until: float) -> Candidate | None:
-        """The best of some pairs, as far as evaluations and time go; None if none was scored."""
+        """Return the best of some pairs as far as the limits allow; None if none was scored."""
         best: Candidate | None = None
         for pair in pairs:
             if self.over or self.seen.evaluations >= most or time.monotonic() > until:
@@ -337,7 +395,7 @@ class _Run:
         return best
 
     def lattice(self) -> None:
-        """The simplest lattice pair that does better than all so far, if there is one."""
+        """Add the simplest lattice pair that exceeds the best value so far, if there is one."""
         remaining = min(self.deadline - time.monotonic(), 0.15 * self.seconds)
         if remaining <= 0 or self.over:
             return
@@ -356,7 +414,7 @@ class _Run:
             self.settled(pair, None, value, "simplest found on a lattice")
 
     def simplify(self) -> None:
-        """Make the best candidate simple where that costs less than 3e-4 of its value."""
+        """Replace the best candidate by a simpler pair that keeps its value within a relative loss of 3e-4."""
         if not self.seen.candidates:
             return
         pair, best, output = self.seen.candidates[0]
@@ -375,6 +433,6 @@ class _Run:
         simple = simplified(self.domain, pair, value_of, best * (1 - 3e-4), seconds=min(seconds, 0.25 * self.seconds))
         if simple is not pair:
             value = value_of(simple)
-            # It replaces the pair it came from: what it lost is less than a reader gains.
+            # A simple pair is worth more to a reader than the last 3e-4 of the value.
             self.seen.candidates[0] = Candidate(simple, value, output)
             self.seen.candidates.sort(key=_rank)

@@ -1,6 +1,7 @@
-"""Make a witness simple: fewer common records, fewer digits, rounder multiplicities, as long as it loses next to nothing.
+"""Simplification of a witness pair: fewer common records, fewer digits, rounder multiplicities, nearly the same score.
 
-What is simple is looked for inside the domain: where zero or the shorter number lies outside, the nearest that lies inside stands for it.
+Simpler pairs stay inside the domain. Where zero or a shorter number lies outside, the nearest
+value inside is used.
 """
 
 from __future__ import annotations
@@ -13,24 +14,25 @@ from dpwitness.mechanisms.terms.pairs import Pair
 
 
 def simplified(domain: Domain, pair: Pair, score: Callable[[Pair], float], least: float, *, seconds: float) -> Pair:
-    """The simplest pair of the domain on the way from `pair` whose score stays at `least` or above."""
+    """Return the simplest pair reached from `pair` by steps inside the domain whose score stays at least `least`."""
     deadline = time.monotonic() + seconds
-    moved = True
-    while moved:
-        moved = False
-        seen = 0
+    improved = True
+    while improved:
+        improved = False
+        rejected = 0
         while time.monotonic() < deadline:
-            candidate = next(_skip(domain.simpler(pair), seen), None)
+            candidate = next(_skip(domain.simpler(pair), rejected), None)
             if candidate is None:
                 break
             if score(candidate) >= least:
-                pair, moved, seen = candidate, True, 0
+                pair, improved, rejected = candidate, True, 0
             else:
-                seen += 1
+                rejected += 1
     return pair
 
 
 def _skip(candidates: Iterator[Pair], count: int) -> Iterator[Pair]:
+    """Yield the candidates after the first `count`."""
     for i, candidate in enumerate(candidates):
         if i >= count:
             yield candidate

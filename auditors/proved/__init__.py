@@ -1,1 +1,4 @@
-"""Ends of the privacy profile that ball arithmetic proves. May import the results and the loss."""
+"""Bounds on the privacy profile of a pair, proved by ball arithmetic.
+
+This package may import the results and the privacy loss.
+"""

@@ -1,8 +1,14 @@
-"""Divergences of a pair from cells that cover its output space, each with balls for its two masses and a span for the loss inside it.
+"""Divergences of a pair from cells that cover its output space.
 
-*Below*, a cell is one outcome: merging outputs is post-processing. *Above*, its masses stand at the two ends of its span, in the
-proportions that give (p, q): every law in the cell is a garbling of that one (Doroshenko et al. 2022). Cells in which the two differ by
-too much are split. All sums are balls, so that both ends are proved once the cells cover all outputs.
+Each cell has balls for its two masses and a span for the loss inside it.
+
+*Lower bound:* a cell counts as one outcome, since merging outputs is post-processing.
+
+*Upper bound:* the masses of a cell move to the two ends of its span, in the proportions that give
+(p, q). Every law in the cell is a garbling of this two-point law (Doroshenko et al. 2022).
+
+Cells whose two bounds differ by too much are split. All sums are balls, so both bounds are proved
+once the cells cover all outputs.
 """
 
 from __future__ import annotations
@@ -19,28 +25,31 @@ from flint import arb
 
 from dpwitness.mechanisms.balls.ball import Ball, Box, Span, ends
 
-_MANY = 2000  # cells, after which a supremum is wanted to fewer digits
-_ENDLESS = 60  # splits of cells whose value has no bound, after which it is taken to have none
-# Orders of zCDP. Between them chords bound; D_a / a has its maximum where it is flat, so that few serve.
-_ORDERS = [1 + 10 ** (k / 8) for k in range(-24, 33)]
+_MANY_SPLITS = 2000  # split cells, after which a supremum is computed to fewer digits
+_MAX_INFINITE_SPLITS = 60  # splits of cells with an infinite bound, after which the bound is accepted as infinite
+# Orders for zCDP. Chords bound the values between them. D_a / a is flat at its maximum, so few orders suffice.
+_ZCDP_ORDERS = [1 + 10 ** (k / 8) for k in range(-24, 33)]
 
 
 @dataclass(slots=True, eq=False)
 class Cell:
-    """Masses of a set of outputs under D1 (p) and D0 (q), and the span of the loss log p/q over it."""
+    """Set of outputs with its masses under D1 (p) and D0 (q), and the span of the loss log p/q over the set."""
 
     p: Ball
     q: Ball
     loss: Span
     box: Box = ()
-    rough: bool = False  # masses known from densities only, so that the loss says more of p against q than they do
+    rough: bool = False  # masses come from densities only, so the loss gives a tighter ratio p/q than the masses do
 
     def turned(self) -> Cell:
-        """The same for the other order of the pair."""
+        """Return the cell for the other order of the pair."""
         return Cell(self.q, self.p, (-self.loss[1], -self.loss[0]), self.box, self.rough)
 
     def outer(self) -> Ball:
-        """Mass p at the upper end of the span, q e^low + (p - q e^low) e^0 split so that both masses are kept; at most p."""
+        """Return the mass p at the upper end of the span, in the two-point law that preserves p and q.
+
+        The mass is (p - q e^low) / (1 - e^(low - high)), and at most p.
+        """
         low, high = self.loss
         if math.isinf(low) or math.isinf(high) or not low < high:
             return self.p
@@ -50,16 +59,16 @@ class Cell:
 
 @dataclass(slots=True, eq=False)
 class Cells:
-    """Cells that cover all outputs, up to nothing: what no cell has is no output.
+    """Cells that cover all outputs. Outputs outside all cells have no mass.
 
     Parameters
     ----------
     leaves : list of Cell
         A partition of the outputs.
     split : callable, optional
-        Cells into which one may be cut; none where it cannot be.
+        Returns the parts of a cell, or an empty list if the cell cannot be split.
     seconds : float
-        Time after which no cell is split any more: enclosures stay valid and stay wide.
+        Time after which no cell is split. The enclosures then stay valid but wide.
     """
 
     leaves: list[Cell]
@@ -69,74 +78,79 @@ class Cells:
     largest: Span | None = None
 
     def turned(self) -> Cells:
-        """The other order of the pair, refined from here on by itself."""
+        """Return the cells for the other order of the pair. Later refinements of the two are independent."""
         cut = self.split
         turned = None if cut is None else lambda cell: [part.turned() for part in cut(cell.turned())]
         return Cells([cell.turned() for cell in self.leaves], turned, self.seconds, self.started)
 
     def total(self) -> tuple[Ball, Ball]:
-        """Sums of the masses: balls that must contain 1."""
+        """Return the sums of the masses under D1 and D0: balls that must contain 1."""
         return sum((c.p for c in self.leaves), arb(0)), sum((c.q for c in self.leaves), arb(0))
 
     def hockey_stick(self, epsilon: float, relative: float = 1e-7, absolute: float = 0.0) -> Span:
-        """delta(epsilon) = sup over events of P - e^epsilon Q, refined to this width."""
+        """Enclose delta(epsilon) = sup over events of P - e^epsilon Q, refined to the given width."""
         factor = arb(epsilon).exp()
-        return self._refined(lambda cell: stick(cell, epsilon, factor), relative, absolute)
+        return self._refined_sum(lambda cell: stick(cell, epsilon, factor), relative, absolute)
 
     def renyi(self, order: float, relative: float = 1e-7) -> Span:
-        """D_order(P || Q) = log E_P e^((order - 1) L) / (order - 1), order > 1."""
+        """Enclose D_order(P || Q) = log E_P e^((order - 1) L) / (order - 1), for order > 1."""
         top = max((cell.loss[1] for cell in self.leaves), default=0.0)
-        shift = arb(top) if math.isfinite(top) else arb(0)  # taken out of the exponents, so that sums stay near 1
-        low, high = self._refined(lambda cell: _moment(cell, order, shift), relative, 0.0)
+        shift = arb(top) if math.isfinite(top) else arb(0)  # subtracted from the exponents to keep sums near 1
+        low, high = self._refined_sum(lambda cell: _moment_contribution(cell, order, shift), relative, 0.0)
         power = arb(order) - 1
         lower = ends(arb(low).log() / power + shift)[0] if low > 0 else 0.0
         upper = ends(arb(high).log() / power + shift)[1] if high > 0 else 0.0
         return max(0.0, lower), max(0.0, upper) if math.isfinite(high) else math.inf
 
     def concentrated(self) -> Span:
-        """sup over orders a > 1 of D_a / a."""
+        """Enclose the supremum of D_a / a over orders a > 1, the zCDP parameter."""
         return concentrated(self)
 
     def supremum(self, relative: float = 3e-9) -> Span:
-        """Largest loss on outputs that P can show."""
+        """Enclose the largest loss on outputs that have mass under P. The result is cached."""
         if self.largest is None:
             self.largest = self._supremum(relative)
         return self.largest
 
     def _supremum(self, relative: float) -> Span:
+        """Enclose the largest loss by best-first splitting."""
         leaves = [cell for cell in self.leaves if not (cell.p.is_exact() and cell.p == 0)]
         best = max((cell.loss[0] for cell in leaves if cell.p > 0), default=-math.inf)
         count = itertools.count()
         heap = [(-cell.loss[1], next(count), cell) for cell in leaves]
         heapq.heapify(heap)
         done: list[float] = []
-        gone: set[int] = set()
-        fresh: list[Cell] = []
-        endless = 0
+        split_ids: set[int] = set()
+        new_cells: list[Cell] = []
+        infinite_splits = 0
         while heap:
             upper, _, cell = heap[0]
-            endless += upper == -math.inf
-            enough = relative if len(fresh) < _MANY else 100 * relative
-            if -upper <= best + enough * abs(best) or endless > _ENDLESS:
+            infinite_splits += upper == -math.inf
+            enough = relative if len(new_cells) < _MANY_SPLITS else 100 * relative
+            if -upper <= best + enough * abs(best) or infinite_splits > _MAX_INFINITE_SPLITS:
                 break
-            parts = self._cut(cell)
+            parts = self._split_cell(cell)
             heapq.heappop(heap)
             if not parts:
                 done.append(-upper)
                 continue
-            gone.add(id(cell))
-            fresh += parts
+            split_ids.add(id(cell))
+            new_cells += parts
             for part in parts:
                 if part.p.is_exact() and part.p == 0:
                     continue
                 if part.p > 0:
                     best = max(best, part.loss[0])
                 heapq.heappush(heap, (-part.loss[1], next(count), part))
-        self._replace(gone, fresh)
+        self._replace(split_ids, new_cells)
         return best, max([best, *done, *(-upper for upper, _, _ in heap[:1])])
 
     def epsilon(self, delta: float, relative: float = 2e-9, edge: float | None = None) -> Span:
-        """Smallest epsilon >= 0 with delta(epsilon) <= delta, between two floats of which each is proved; on which side of `edge`, too."""
+        """Enclose the smallest epsilon >= 0 with delta(epsilon) <= delta between two floats, each proved.
+
+        If the interval contains `edge`, the side of `edge` on which epsilon lies is decided where
+        possible.
+        """
         if delta <= 0:
             low, high = self.supremum()
             return max(0.0, low), max(0.0, high)
@@ -147,12 +161,13 @@ class Cells:
         return low, high
 
     def _epsilon(self, delta: float, relative: float) -> Span:
+        """Enclose epsilon by bisection, without `edge`."""
         low, high = 0.0, 1.0
         at_low = self.hockey_stick(0.0)
         if at_low[1] <= delta:
             return 0.0, 0.0
         if at_low[0] <= delta:
-            return 0.0, self._above(delta)
+            return 0.0, self._proved_upper(delta)
         while True:
             here = self.hockey_stick(high, 1e-9, 1e-9 * delta)
             if here[1] <= delta:
@@ -174,15 +189,15 @@ class Cells:
                 return self._narrow(delta, low, middle, relative), self._narrow(delta, high, middle, relative)
         return low, high
 
-    def _above(self, delta: float) -> float:
-        """An epsilon at which delta is proved, the sign being open at 0."""
+    def _proved_upper(self, delta: float) -> float:
+        """Return an epsilon at which the divergence is proved to be at most `delta`, where the sign at 0 is undecided."""
         high = 1e-9
         while self.hockey_stick(high, 1e-9, 1e-9 * delta)[1] > delta and high < 1e3:
             high *= 2.0
         return high if high < 1e3 else math.inf
 
     def _narrow(self, delta: float, sure: float, open_at: float, relative: float) -> float:
-        """Bisect between an epsilon whose side of the root is proved and one where it is open."""
+        """Bisect between an epsilon whose side of the root is proved and one whose side is undecided."""
         below = sure < open_at
         while abs(open_at - sure) > relative * max(sure, open_at, 1e-9):
             middle = 0.5 * (sure + open_at)
@@ -191,17 +206,19 @@ class Cells:
             sure, open_at = (middle, open_at) if proved else (sure, middle)
         return sure
 
-    def _cut(self, cell: Cell) -> list[Cell]:
+    def _split_cell(self, cell: Cell) -> list[Cell]:
+        """Return the parts of a cell; an empty list if it cannot be split or the time is up."""
         if self.split is None or time.monotonic() - self.started > self.seconds:
             return []
         return self.split(cell)
 
-    def _replace(self, gone: set[int], fresh: Iterable[Cell]) -> None:
-        if gone:
-            self.leaves = [cell for cell in itertools.chain(self.leaves, fresh) if id(cell) not in gone]
+    def _replace(self, split_ids: set[int], new_cells: Iterable[Cell]) -> None:
+        """Replace the leaves with ids in `split_ids` by `new_cells`."""
+        if split_ids:
+            self.leaves = [cell for cell in itertools.chain(self.leaves, new_cells) if id(cell) not in split_ids]
 
-    def _refined(self, value: Callable[[Cell], Ball], relative: float, absolute: float) -> Span:
-        """Sum of `value` over the leaves; the widest are split until the width is what was asked for."""
+    def _refined_sum(self, value: Callable[[Cell], Ball], relative: float, absolute: float) -> Span:
+        """Enclose the sum of `value` over the leaves, splitting the widest until the requested width is met."""
         known: dict[int, Ball] = {}
         heap: list[tuple[float, int, Cell]] = []
         count = itertools.count()
@@ -218,43 +235,44 @@ class Cells:
 
         for cell in self.leaves:
             enter(cell)
-        gone: set[int] = set()
-        fresh: list[Cell] = []
-        endless = 0
+        split_ids: set[int] = set()
+        new_cells: list[Cell] = []
+        infinite_splits = 0
         while heap and (-heap[0][0] == math.inf or width > max(relative * least, absolute)):
             gap, _, cell = heapq.heappop(heap)
-            endless += gap == -math.inf
-            if -gap <= 1e-16 * least or endless > _ENDLESS:
+            infinite_splits += gap == -math.inf
+            if -gap <= 1e-16 * least or infinite_splits > _MAX_INFINITE_SPLITS:
                 break
-            parts = self._cut(cell)
+            parts = self._split_cell(cell)
             if not parts:
                 continue
             low, _ = ends(known.pop(id(cell)))
             least -= low if math.isfinite(low) else 0.0
             width -= -gap if math.isfinite(gap) else 0.0
-            gone.add(id(cell))
-            fresh += parts
+            split_ids.add(id(cell))
+            new_cells += parts
             for part in parts:
                 enter(part)
-        self._replace(gone, fresh)
+        self._replace(split_ids, new_cells)
         return ends(sum((known[id(cell)] for cell in self.leaves), arb(0)))
 
 
 def concentrated(side: Any) -> Span:
-    """sup over orders a > 1 of D_a / a. psi(a) = (a - 1) D_a is convex, so that chords bound it between orders.
+    """Enclose the supremum of D_a / a over orders a > 1.
 
-    Beyond the last order D_a / a <= sup L / a, below the first D_a / a <= D_first, as D_a rises with a.
+    psi(a) = (a - 1) D_a is convex, so that chords bound it between orders. Beyond the last order
+    D_a / a <= sup L / a. Below the first order D_a / a <= D_first, as D_a rises with a.
     """
-    values = [side.renyi(order, 1e-6) for order in _ORDERS]
-    lower = max(low / order for (low, _), order in zip(values, _ORDERS, strict=True))
-    upper = [values[0][1], side.supremum()[1] / _ORDERS[-1]]
-    for (a, first), (b, second) in itertools.pairwise(zip(_ORDERS, (high for _, high in values), strict=True)):
+    values = [side.renyi(order, 1e-6) for order in _ZCDP_ORDERS]
+    lower = max(low / order for (low, _), order in zip(values, _ZCDP_ORDERS, strict=True))
+    upper = [values[0][1], side.supremum()[1] / _ZCDP_ORDERS[-1]]
+    for (a, first), (b, second) in itertools.pairwise(zip(_ZCDP_ORDERS, (high for _, high in values), strict=True)):
         upper.append(_chord(a, first, b, second))
     return lower * (1 - 1e-15), max(upper) * (1 + 1e-15)
 
 
 def stick(cell: Cell, epsilon: float, factor: Ball) -> Ball:
-    """What the cell adds to delta(epsilon)."""
+    """Enclose the contribution of the cell to delta(epsilon)."""
     low, high = cell.loss
     if high <= epsilon:
         return arb(0)
@@ -263,17 +281,20 @@ def stick(cell: Cell, epsilon: float, factor: Ball) -> Ball:
             return cell.p if low == math.inf else cell.p - factor * cell.q
         inner = cell.p * -(epsilon - arb(low)).expm1() if math.isfinite(low) else cell.p
         outer = cell.p * -(epsilon - arb(high)).expm1() if math.isfinite(high) else cell.p
-        return _hull(_tightest(cell.p - factor * cell.q, inner.union(outer)))
+        return _nonnegative_part(_intersection(cell.p - factor * cell.q, inner.union(outer)))
     least = (cell.p - factor * cell.q).lower()
     most = cell.outer().upper()
     if math.isfinite(high):
         most = most * -(epsilon - arb(high)).expm1()
     least, most = least if least > 0 else arb(0), most if most > 0 else arb(0)
-    return _hull(least.union(most)) if most > least else least
+    return _nonnegative_part(least.union(most)) if most > least else least
 
 
-def _moment(cell: Cell, order: float, shift: Ball) -> Ball:
-    """What the cell adds to E_P e^((order - 1) (L - shift)): by Jensen at least what it adds as one outcome."""
+def _moment_contribution(cell: Cell, order: float, shift: Ball) -> Ball:
+    """Enclose the contribution of the cell to E_P e^((order - 1) (L - shift)).
+
+    By Jensen's inequality, the contribution is at least that of the cell as one outcome.
+    """
     low, high = cell.loss
     if cell.p.is_exact() and cell.p == 0:
         return arb(0)
@@ -295,8 +316,8 @@ def _moment(cell: Cell, order: float, shift: Ball) -> Ball:
     return least.lower().nonnegative_part().union(most.upper())
 
 
-def _tightest(first: Ball, second: Ball) -> Ball:
-    """Both enclose one number."""
+def _intersection(first: Ball, second: Ball) -> Ball:
+    """Return the intersection of two balls that enclose the same number."""
     if not (first.is_finite() and second.is_finite()):
         return first if first.is_finite() else second
     low = first.lower() if first.lower() >= second.lower() else second.lower()
@@ -304,12 +325,16 @@ def _tightest(first: Ball, second: Ball) -> Ball:
     return low.union(high)
 
 
-def _hull(ball: Ball) -> Ball:
+def _nonnegative_part(ball: Ball) -> Ball:
+    """Return the non-negative part of a ball."""
     return ball.nonnegative_part()
 
 
 def _chord(a: float, first: float, b: float, second: float, pieces: int = 64) -> float:
-    """Upper bound of psi(x) / (x (x - 1)) over [a, b] where psi lies below its chord, given D_a and D_b: piece by piece."""
+    """Bound psi(x) / (x (x - 1)) from above over [a, b], given D_a and D_b.
+
+    psi lies below its chord. The bound is computed on each of `pieces` subintervals.
+    """
     if not (math.isfinite(first) and math.isfinite(second)):
         return math.inf
     one, two = (arb(a) - 1) * first, (arb(b) - 1) * second

@@ -1,7 +1,8 @@
-"""The proved route of `certify`: ends of the privacy profile and of a notion's parameter that ball arithmetic encloses over all outputs.
+"""Proved bounds of `certify`: ball arithmetic encloses the privacy profile and the claim's parameter over all outputs.
 
-A mechanism opens it by `log_density_ball` (see `mechanisms/terms/protocol.py`). A proof is of the law that the mechanism states; that its
-sampler follows this law is held against runs, not proved.
+A mechanism supports proofs by its method `log_density_ball` (see `mechanisms/terms/protocol.py`).
+A proof is about the law that the mechanism states. Whether its sampler follows this law is tested
+by runs, not proved.
 """
 
 from __future__ import annotations
@@ -27,31 +28,34 @@ from dpwitness.mechanisms.terms.pairs import Pair
 from dpwitness.mechanisms.terms.powers import HasAxisBall, HasDensityBall, HasDrawsBall, HasFactors, HasPlaneBall, HasShiftBall, offers
 from dpwitness.mechanisms.terms.protocol import FloatArray
 
-Side: TypeAlias = Cells | Shifted | SupremumOnly  # both answer hockey_stick, epsilon, renyi, concentrated
+Side: TypeAlias = Cells | Shifted | SupremumOnly  # one order of a pair; each type has hockey_stick, epsilon, renyi, concentrated
 
-_GRID = 25  # epsilons of the profile
-_MOST_PARTS = 2048  # that are composed
-_PROFILE = 1e-6  # relative width of the profile
-_TIGHT = 1e-2  # relative distance of two ends
-_AGREES = 1e-9  # relative: parameters of mechanisms are floats, calibrated by floats
+_PROFILE_SIZE = 25  # number of epsilon values of the privacy profile
+_MOST_PARTS = 2048  # largest number of independent parts that are composed
+_PROFILE_WIDTH = 1e-6  # relative width of the profile
+_TIGHT_WIDTH = 1e-2  # relative distance of two bounds that agree
+_CLAIM_TOLERANCE = 1e-9  # relative tolerance at the claim, since mechanisms calibrate their parameters in floats
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ProvedEnds:
-    """Proved numbers of one pair, both orders together. An end that could not be proved is 0 below and infinity above.
+    """Proved bounds for one pair, the larger of its two orders.
+
+    A lower bound that could not be proved is 0, an upper bound that could not be proved is
+    infinity.
 
     Attributes
     ----------
     route : str
-        For the headline: how it was proved.
+        How the bounds were proved, for the headline.
     parameter_lower, parameter_upper : float
-        The claim's own parameter: epsilon (at the claim's delta), mu or rho.
+        Bounds on the claim's own parameter: epsilon (at the claim's delta), mu or rho.
     epsilon_lower, epsilon_upper : float
-        Epsilon at the claim's delta, at delta = 0 for the other notions.
+        Bounds on epsilon at the claim's delta, or at delta = 0 for the other notions.
     epsilons, delta_lower, delta_upper : array
         The privacy profile.
     notes : tuple of str
-        What a person should know beside it.
+        Remarks for the report.
     """
 
     route: str
@@ -66,17 +70,18 @@ class ProvedEnds:
 
     @property
     def tight(self) -> bool:
-        """Whether the two ends agree so well that numbers of other routes say nothing more."""
-        return self.parameter_upper <= self.parameter_lower * (1 + _TIGHT)
+        """Return whether the two bounds agree so well that other routes add no information."""
+        return self.parameter_upper <= self.parameter_lower * (1 + _TIGHT_WIDTH)
 
 
 def proved_ends(mechanism: Any, pair: Pair, claim: Claim, seconds: float = 20.0) -> ProvedEnds | None:
-    """Enclose what `claim` asks of a pair, in balls, over the whole output space.
+    """Enclose the claim's parameter and the privacy profile of a pair, in balls, over all outputs.
 
     Returns
     -------
     ProvedEnds or None
-        None where the mechanism offers no balls, or where no enclosure of this notion is known.
+        None where the mechanism offers no balls, or where no enclosure of the claim's notion is
+        implemented.
 
     Raises
     ------
@@ -93,29 +98,30 @@ def proved_ends(mechanism: Any, pair: Pair, claim: Claim, seconds: float = 20.0)
     """
     with ctx.workprec(PRECISION):
         try:
-            return _proved(mechanism, pair.d1, pair.d0, claim, seconds)
+            return _prove_bounds(mechanism, pair.d1, pair.d0, claim, seconds)
         except NotEnclosed:
             return None
 
 
-def _proved(mechanism: Any, d1: Any, d0: Any, claim: Claim, seconds: float) -> ProvedEnds | None:
-    found = _covered(mechanism, d1, d0, seconds)
+def _prove_bounds(mechanism: Any, d1: Any, d0: Any, claim: Claim, seconds: float) -> ProvedEnds | None:
+    """Return the bounds from cells over the outputs, or None where no enclosure exists."""
+    found = _cover_outputs(mechanism, d1, d0, seconds)
     if found is None:
         return None
-    sides, how = found
+    sides, method = found
     parameter = _parameter(sides, claim)
     if parameter is None:
         return None
-    epsilon = parameter if claim.bounds_epsilon else _larger([side.epsilon(0.0) for side in sides])
+    epsilon = parameter if claim.bounds_epsilon else _maximum([side.epsilon(0.0) for side in sides])
     top = max(1.5 * claim.parameter if claim.bounds_epsilon else 1.5, 1.2 * (epsilon[1] if math.isfinite(epsilon[1]) else 0.0))
-    epsilons = np.linspace(0.0, min(top, 600.0), _GRID)
-    profile = np.array([_larger([side.hockey_stick(e, _PROFILE, 1e-14) for side in sides]) for e in epsilons.tolist()])
+    epsilons = np.linspace(0.0, min(top, 600.0), _PROFILE_SIZE)
+    profile = np.array([_maximum([side.hockey_stick(e, _PROFILE_WIDTH, 1e-14) for side in sides]) for e in epsilons.tolist()])
     lower, upper = np.clip(profile[:, 0], 0.0, 1.0), np.clip(profile[:, 1], 0.0, 1.0)
-    return ProvedEnds(how, *parameter, *epsilon, epsilons, lower, upper)
+    return ProvedEnds(method, *parameter, *epsilon, epsilons, lower, upper)
 
 
-def _covered(mechanism: Any, d1: Any, d0: Any, seconds: float) -> tuple[Sequence[Side], str] | None:
-    """Both orders of the pair, and in words how the outputs are covered."""
+def _cover_outputs(mechanism: Any, d1: Any, d0: Any, seconds: float) -> tuple[Sequence[Side], str] | None:
+    """Return both orders of the pair, and a description of how the outputs are covered; None if nothing applies."""
     if offers(mechanism, HasShiftBall):
         shift = mechanism.shift_ball(d1, d0)
         if shift is not None:
@@ -135,7 +141,7 @@ def _covered(mechanism: Any, d1: Any, d0: Any, seconds: float) -> tuple[Sequence
         differing = [(part, b, a) for part, a, b in parts if not same_value(a, b)]
         if len(differing) == 1:
             part, b, a = differing[0]
-            found = _covered(part, b, a, seconds)
+            found = _cover_outputs(part, b, a, seconds)
             return None if found is None else (found[0], f"{found[1]}, of the one independent part that differs")
         if 1 < len(differing) <= _MOST_PARTS and all(offers(part, HasDensityBall) for part, _, _ in differing):
             each: list[Cells | None] = []
@@ -164,21 +170,23 @@ def _covered(mechanism: Any, d1: Any, d0: Any, seconds: float) -> tuple[Sequence
 
 
 def _parameter(sides: Sequence[Side], claim: Claim) -> Span | None:
+    """Enclose the claim's own parameter; None for a notion without an enclosure."""
     if claim.bounds_epsilon:
-        return _larger([side.epsilon(claim.delta_budget, edge=claim.parameter * (1 + _AGREES)) for side in sides])
+        return _maximum([side.epsilon(claim.delta_budget, edge=claim.parameter * (1 + _CLAIM_TOLERANCE)) for side in sides])
     if isinstance(claim, RDP | RenyiCurve):
         spans = [(side.renyi(order), claim.divergence_at(order)) for side in sides for order in claim.orders_among([])]
-        return _larger([(math.nextafter(low / unit, 0.0), math.nextafter(high / unit, math.inf)) for (low, high), unit in spans])
+        return _maximum([(math.nextafter(low / unit, 0.0), math.nextafter(high / unit, math.inf)) for (low, high), unit in spans])
     if isinstance(claim, ZCDP):
-        return _larger([side.concentrated() for side in sides])
+        return _maximum([side.concentrated() for side in sides])
     if isinstance(claim, GDP):
         return (
-            _larger([side.mu for side in sides if isinstance(side, Shifted)])
+            _maximum([side.mu for side in sides if isinstance(side, Shifted)])
             if all(isinstance(s, Shifted) and s.normal for s in sides)
             else None
         )
     return None
 
 
-def _larger(spans: list[Span]) -> Span:
+def _maximum(spans: list[Span]) -> Span:
+    """Enclose the maximum of several numbers, given a span for each."""
     return max(low for low, _ in spans), max(high for _, high in spans)

@@ -1,6 +1,7 @@
-"""Cells of several independent parts: losses add, masses multiply, and outcomes of nearly equal loss become one cell.
+"""Cells of several independent parts: losses add, masses multiply, and outcomes of nearly equal loss are merged.
 
-Merging keeps both ends valid: the masses of a cell are those of the outcomes in it, and its span is the hull of theirs.
+Merging keeps both bounds valid. The masses of a merged cell are the sums of the outcomes' masses,
+and its span is the hull of their spans.
 """
 
 from __future__ import annotations
@@ -18,15 +19,15 @@ from dpwitness.mechanisms.balls.ball import Ball, Span, ends, over
 from dpwitness.mechanisms.numerics.jit import jit
 from dpwitness.mechanisms.terms.protocol import FloatArray
 
-_MOST = 1 << 15  # cells of a product
-_FEW = 8192  # products of cells that are multiplied in balls
-_PART = 1024  # of a part whose loss varies continuously
-_CLOSE = 1e-12  # losses that differ by less are one where outcomes are listed: equal but for rounding
+_MAX_CELLS = 1 << 15  # largest number of cells of a product
+_MAX_BALL_PRODUCTS = 8192  # largest number of pairs of cells that are multiplied in balls; beyond, floats rounded outwards are used
+_CELLS_PER_PART = 1024  # cells of a part whose loss varies continuously
+_EQUAL_LOSS_WIDTH = 1e-12  # losses of listed outcomes that differ by less are treated as equal up to rounding
 
 
 @dataclass(slots=True, eq=False)
 class Product(Cells):
-    """Cells of the whole, and the parts, whose suprema and Renyi divergences add."""
+    """Cells of a product of independent parts. Suprema and Renyi divergences are sums over the parts."""
 
     parts: tuple[Cells, ...] = ()
     sums: list[tuple[Ball, Ball]] | None = None
@@ -34,18 +35,25 @@ class Product(Cells):
     widest: float = 0.0
 
     def turned(self) -> Product:
+        """Return the product for the other order of the pair."""
         leaves = [cell.turned() for cell in self.leaves]
         known = {id(part): part.turned() for part in self.parts}
         return Product(leaves, None, self.seconds, self.started, parts=tuple(known[id(part)] for part in self.parts))
 
     def supremum(self, relative: float = 1e-9) -> Span:
+        """Enclose the largest loss: the sum of the parts' largest losses."""
         return _sum([part.supremum(relative) for part in self.parts])
 
     def renyi(self, order: float, relative: float = 1e-7) -> Span:
+        """Enclose the Renyi divergence: the sum of the parts' divergences."""
         return _sum([part.renyi(order, relative) for part in self.parts])
 
     def hockey_stick(self, epsilon: float, relative: float = 1e-7, absolute: float = 0.0) -> Span:
-        """The cells are fixed: those above `epsilon` add what their masses add to, and few lie across it."""
+        """Enclose the hockey-stick divergence over the fixed cells.
+
+        Cells above `epsilon` contribute their summed masses. Few cells have spans that contain
+        `epsilon`.
+        """
         if self.sums is None:
             self.leaves.sort(key=lambda cell: cell.loss[0])
             sums = [(arb(0), arb(0))]
@@ -63,38 +71,39 @@ class Product(Cells):
 
 
 def product_of(parts: list[Cells]) -> Product:
-    """Cells that cover the outputs of all parts together."""
-    ranges = [_range(part) for part in parts]
-    buckets = min(_MOST, _PART * len(parts))
+    """Return cells that cover the joint outputs of all parts."""
+    ranges = [_loss_range(part) for part in parts]
+    buckets = min(_MAX_CELLS, _CELLS_PER_PART * len(parts))
     low, width = sum(a for a, _ in ranges), sum(b - a for a, b in ranges) / buckets
     whole = [Cell(arb(1), arb(1), (0.0, 0.0))]
-    table: FloatArray | None = None  # of cells too many for balls
+    table: FloatArray | None = None  # used once the cells are too many for balls
     known: dict[int, list[Cell]] = {}
     for part, (least, most) in zip(parts, ranges, strict=True):
         if id(part) not in known:
-            known[id(part)] = _merged(_narrow(part, (most - least) / _PART), _CLOSE)
+            known[id(part)] = _merge_close(_split_wide(part, (most - least) / _CELLS_PER_PART), _EQUAL_LOSS_WIDTH)
         outcomes = known[id(part)]
-        if table is None and len(whole) * len(outcomes) <= _FEW:
-            whole = _merged([_times(a, b) for a, b in itertools.product(whole, outcomes)], _CLOSE)
+        if table is None and len(whole) * len(outcomes) <= _MAX_BALL_PRODUCTS:
+            whole = _merge_close([_product_cell(a, b) for a, b in itertools.product(whole, outcomes)], _EQUAL_LOSS_WIDTH)
             continue
-        # what is still to come may move the sums by its own range, which the lowest sums leave out
-        table = convolved(_table(whole) if table is None else table, _table(outcomes), low, width, buckets)
+        # `low` is the lowest full sum: the remaining parts can still move partial sums by their own range
+        table = convolved(_cell_table(whole) if table is None else table, _cell_table(outcomes), low, width, buckets)
     if table is not None:
         whole = [Cell(over(max(r[0], 0.0), r[1]), over(max(r[2], 0.0), r[3]), (r[4], r[5])) for r in table.tolist()]
     return Product(whole, None, parts[0].seconds, parts[0].started, parts=tuple(parts))
 
 
-def _table(cells: list[Cell]) -> FloatArray:
-    """Rows (p from, p to, q from, q to, loss from, loss to), rounded outwards."""
+def _cell_table(cells: list[Cell]) -> FloatArray:
+    """Return one row per cell: (p from, p to, q from, q to, loss from, loss to), rounded outwards."""
     return np.array([[*ends(c.p), *ends(c.q), *c.loss] for c in cells])
 
 
 @jit
 def convolved(first: FloatArray, second: FloatArray, low: float, width: float, buckets: int) -> FloatArray:
-    """Rows of all sums of a row of each, by buckets of the middle of their loss, in floats rounded outwards.
+    """Return the rows of all sums of one row of each table, merged into buckets by the middle of their loss.
 
-    A product and a sum of floats >= 0 are off by at most 2^-53 of themselves, or 2^-1074 in all where they underflow: 2^-51 and 1e-300 are
-    allowed for each. Losses of no finite span go into three buckets of their own.
+    Arithmetic is in floats rounded outwards. A product or a sum of floats >= 0 is off by at most
+    2^-53 of itself, or by 2^-1074 where it underflows. The allowance is 2^-51 and 1e-300 for
+    each. Losses without a finite span go into three separate buckets.
     """
     slack, tiny = 4.5e-16, 1e-300
     out = np.zeros((buckets + 3, 6))
@@ -122,15 +131,15 @@ def convolved(first: FloatArray, second: FloatArray, low: float, width: float, b
     return out[out[:, 4] <= out[:, 5]]
 
 
-def _narrow(part: Cells, width: float) -> list[Cell]:
-    """Leaves of bounded span no wider than `width`, unless they carry next to nothing."""
+def _split_wide(part: Cells, width: float) -> list[Cell]:
+    """Split leaves until bounded spans are at most `width` wide, except leaves with negligible mass."""
     pending, out = list(part.leaves), []
-    budget = 16 * _PART
+    budget = 16 * _CELLS_PER_PART
     while pending:
         cell = pending.pop()
         low, high = cell.loss
-        light = cell.p.upper() < 1e-20 and cell.q.upper() < 1e-20
-        parts = part.split(cell) if part.split is not None and high - low > width and not light and budget > 0 else []
+        negligible = cell.p.upper() < 1e-20 and cell.q.upper() < 1e-20
+        parts = part.split(cell) if part.split is not None and high - low > width and not negligible and budget > 0 else []
         budget -= bool(parts)
         if parts:
             pending += parts
@@ -139,41 +148,47 @@ def _narrow(part: Cells, width: float) -> list[Cell]:
     return out
 
 
-def _merged(cells: list[Cell], width: float) -> list[Cell]:
-    """Cells whose spans have middles in one bucket of this width, and those of one infinite loss, as one."""
-    kept: dict[float, Cell] = {}
+def _merge_close(cells: list[Cell], width: float) -> list[Cell]:
+    """Merge cells whose spans have their middles in one bucket of this width, and cells of one infinite loss."""
+    merged: dict[float, Cell] = {}
     for cell in cells:
         low, high = cell.loss
         finite = math.isfinite(low) and math.isfinite(high)
         middle = low if low == high else low / 2 + high / 2
         key = float(round(middle / width)) if finite else (math.nan if low != high else low)
         key = 1e300 if math.isnan(key) else key
-        if key in kept:
-            old = kept[key]
-            kept[key] = Cell(old.p + cell.p, old.q + cell.q, (min(old.loss[0], low), max(old.loss[1], high)), (), old.rough or cell.rough)
+        if key in merged:
+            old = merged[key]
+            merged[key] = Cell(old.p + cell.p, old.q + cell.q, (min(old.loss[0], low), max(old.loss[1], high)), (), old.rough or cell.rough)
         else:
-            kept[key] = cell
-    return list(kept.values())
+            merged[key] = cell
+    return list(merged.values())
 
 
-def _times(a: Cell, b: Cell) -> Cell:
-    low = _plus(a.loss[0], b.loss[0], -math.inf)
-    high = _plus(a.loss[1], b.loss[1], math.inf)
+def _product_cell(a: Cell, b: Cell) -> Cell:
+    """Return the product cell of two independent cells."""
+    low = _add_rounded(a.loss[0], b.loss[0], -math.inf)
+    high = _add_rounded(a.loss[1], b.loss[1], math.inf)
     return Cell(a.p * b.p, a.q * b.q, (low, high), (), a.rough or b.rough)
 
 
-def _plus(x: float, y: float, way: float) -> float:
-    """Sum rounded `way`; of opposite infinities, where no outcome has mass on both sides, the far end."""
+def _add_rounded(x: float, y: float, direction: float) -> float:
+    """Return the sum rounded towards `direction`.
+
+    Opposite infinities, where no outcome has mass on both sides, give an infinity in `direction`.
+    """
     total = x + y
     if math.isnan(total):
-        return way
-    return total if x == 0 or y == 0 or math.isinf(total) else math.nextafter(total, way)
+        return direction
+    return total if x == 0 or y == 0 or math.isinf(total) else math.nextafter(total, direction)
 
 
-def _range(part: Cells) -> Span:
+def _loss_range(part: Cells) -> Span:
+    """Return the smallest and the largest finite loss of a part."""
     finite = [x for cell in part.leaves for x in cell.loss if math.isfinite(x)]
     return min(finite, default=0.0), max(finite, default=0.0)
 
 
 def _sum(spans: list[Span]) -> Span:
+    """Enclose a sum of numbers, given a span for each."""
     return ends(sum((arb(low) for low, _ in spans), arb(0)))[0], ends(sum((arb(high) for _, high in spans), arb(0)))[1]

@@ -1,1 +1,4 @@
-"""Witnesses, tested again. May import every audit."""
+"""Replay of witnesses: the recorded violation is tested again with fresh randomness.
+
+This package may import every audit.
+"""

@@ -1,4 +1,4 @@
-"""Witnesses of sensitivity and utility audits: what moved too far, or erred too much, and how to see it again."""
+"""Replay of witnesses of sensitivity and utility audits."""
 
 from __future__ import annotations
 
@@ -17,14 +17,17 @@ from dpwitness.mechanisms.terms.pairs import Pair
 from dpwitness.mechanisms.terms.reading import Json, refuse
 from dpwitness.mechanisms.terms.validation import InvalidArgument
 
-_MATH: dict[str, Callable[..., float]] = {
+_MATH_FUNCTIONS: dict[str, Callable[..., float]] = {
     f"math:{name}": getattr(math, name) for name in ("log", "log2", "log10", "log1p", "exp", "expm1", "sqrt", "cbrt", "fabs", "dist")
 }
 
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """A witness of a measured bound, read back: its pair and norm, or its claim."""
+    """Witness of a sensitivity or utility audit, read from JSON.
+
+    A sensitivity witness has a pair and a norm. A utility witness has a claim.
+    """
 
     raw: Json
     pair: Pair | None
@@ -33,12 +36,16 @@ class Measured:
 
 
 def read_measured(raw: Json, trust: Trust) -> Measured:
-    """What a checked file says; its norm or transform is a target like any other."""
+    """Return the sensitivity or utility witness in a checked JSON document.
+
+    A recorded norm or transform that is a function passes the same trust rules as any other
+    target.
+    """
     if raw["kind"] == "sensitivity":
         if not float(raw["ratio"]) > 1:
             refuse("ratio", "exceed 1, as that of a violated bound does", raw["ratio"])
-        told = raw["norm"]
-        norm = _rule(told, "norm", trust) if isinstance(told, dict) else math.inf if told == "inf" else int(told)
+        recorded = raw["norm"]
+        norm = _load_function(recorded, "norm", trust) if isinstance(recorded, dict) else math.inf if recorded == "inf" else int(recorded)
         return Measured(raw, read_pair(raw["pair"], trust.class_of), norm, None)
     claim = from_jsonable(raw["claim"], "claim")
     if not isinstance(claim, UtilityClaim):
@@ -46,21 +53,21 @@ def read_measured(raw: Json, trust: Trust) -> Measured:
     if raw["transform"] is not None:
         if not isinstance(claim, Scaling):
             refuse("transform", "be null: only a scaling claim has one", raw["transform"])
-        claim = replace(claim, transform=_rule(raw["transform"], "transform", trust))
+        claim = replace(claim, transform=_load_function(raw["transform"], "transform", trust))
     return Measured(raw, None, 2, claim)
 
 
-def _rule(target: Json, what: str, trust: Trust) -> Callable[..., Any]:
-    """A norm or a transform: one of the plain functions of `math`, or a target that may run."""
-    plain = _MATH.get(target["target"])
-    found = plain if plain is not None and not target.get("kwargs") else trust.plan(target, what).load()
+def _load_function(target: Json, what: str, trust: Trust) -> Callable[..., Any]:
+    """Load a norm or a transform: a plain function of `math`, or a target that is trusted to run."""
+    math_function = _MATH_FUNCTIONS.get(target["target"])
+    found = math_function if math_function is not None and not target.get("kwargs") else trust.plan(target, what).load()
     if not callable(found):
         refuse(what, "name a function", target["target"])
     return found
 
 
 def judged(measured: Measured, function: Callable[..., Any], confidence: float, seed: int, name: str) -> SensitivityResult | UtilityResult:
-    """Evaluate the pair again, or measure the error again under `seed`."""
+    """Evaluate the pair of a sensitivity witness again, or measure the error of a utility claim again under `seed`."""
     if not callable(function):
         raise InvalidArgument(f"replay: target must be a function, got {type(function).__name__}")
     raw = measured.raw
@@ -71,5 +78,5 @@ def judged(measured: Measured, function: Callable[..., Any], confidence: float, 
         return audit_utility(function, measured.claim, runs=raw["runs"], confidence=confidence, seed=seed, name=name)
     except InvalidArgument:
         raise
-    except Exception as error:  # the user's function, on what the file holds
+    except Exception as error:  # the user's function may raise anything on the file's data
         raise InvalidArgument(f"replay: {name} could not be evaluated: {type(error).__name__}: {str(error)[:300]}") from error

@@ -1,4 +1,4 @@
-"""Witnesses of traces: the pair is traced again, by the primitives that were given."""
+"""Replay of trace witnesses: the pair is traced again with the recorded primitives."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from dpwitness.mechanisms.terms.reading import Json
 
 
 def traced_again(raw: Json, mechanism: Any, confidence: float, seed: int, name: str, target: Json | None, trust: Trust) -> TraceResult:
-    """Trace the pair of a checked witness under `seed`; nothing that its primitives name is imported for them."""
+    """Trace the pair of a checked witness again under `seed`. Nothing that its primitives name is imported."""
     pair, claim = read_pair(raw["pair"], trust.class_of), exact_claim(raw["claim"], raw["claim_numbers"])
     primitives = given(raw["primitives"], "replay", required=False)
     return trace(mechanism, pair, claim, primitives, confidence=confidence, seed=seed, name=name, target=target, confirm=False)

@@ -1,1 +1,4 @@
-"""What audits return, and the witnesses of what they found, written and read. May import the loss and all below."""
+"""Results of audits, and the JSON format of witnesses.
+
+This package may import the privacy loss and all packages below.
+"""

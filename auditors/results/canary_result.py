@@ -1,4 +1,4 @@
-"""What an audit of canaries returns: how many guesses were right, what that refutes, and what was taken for granted."""
+"""Result of a canary audit: the number of right guesses, the refuted parameter, and the assumptions."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from dpwitness.mechanisms.terms.reading import Json
 
 @dataclass(frozen=True, slots=True)
 class Guessed:
-    """So many guesses, of which so many were right, tested at the error `alpha`, and the parameter of the claim that they refute."""
+    """Number of guesses and of right guesses, the error `alpha` of their test, and the parameter that they refute."""
 
     guesses: int
     right: int
@@ -26,18 +26,31 @@ class Guessed:
 
 @dataclass(frozen=True, slots=True)
 class CanaryPicture:
-    """Histograms of the scores by cell: of both sides, and of those guessed in or out; and the bound by number of guesses."""
+    """Histograms of the canaries' scores, and the bound by number of guesses.
+
+    Attributes
+    ----------
+    edges : tuple of float
+        Edges of the histogram's cells.
+    included, left_out : tuple of int
+        Counts of canaries in and out of the training set.
+    guessed_in, guessed_out : tuple of int
+        Counts of canaries guessed to be in and out of the training set.
+    course : tuple of (int, int, float)
+        Number of guesses, number of right guesses, and the parameter that this number of guesses
+        alone would refute.
+    """
 
     edges: tuple[float, ...]
     included: tuple[int, ...]
     left_out: tuple[int, ...]
     guessed_in: tuple[int, ...]
     guessed_out: tuple[int, ...]
-    course: tuple[tuple[int, int, float], ...]  # guesses, right ones, and the parameter that this number alone would refute
+    course: tuple[tuple[int, int, float], ...]
 
     def to_json(self) -> Json:
-        shown = {name: list(getattr(self, name)) for name in ("edges", "included", "left_out", "guessed_in", "guessed_out")}
-        return shown | {"course": [[r, v, strict(lower)] for r, v, lower in self.course]}
+        histograms = {name: list(getattr(self, name)) for name in ("edges", "included", "left_out", "guessed_in", "guessed_out")}
+        return histograms | {"course": [[r, v, strict(lower)] for r, v, lower in self.course]}
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -49,23 +62,27 @@ class CanaryResult(Result):
     verdict : Verdict
         VIOLATED where the claim is refuted at the confidence, else NOT_REFUTED.
     parameter_lower : float
-        Certified lower bound on the claim's own parameter: epsilon, mu, or that of the curve.
+        Certified lower bound on the claim's own parameter: epsilon, mu, or the parameter of the
+        curve.
     epsilon_lower : float
-        The same as an epsilon at `delta`. For the claim of a curve it is the epsilon of that curve: it says nothing of other curves.
+        The same bound as an epsilon at `delta`. For the claim of a curve, this is the epsilon of
+        that curve and says nothing about other curves.
     gaussian_lower : float
-        Epsilon at `delta` of the largest Gaussian curve that is refuted, at the same confidence and by itself: of use where the noise is
-        known to be Gaussian. NaN where delta is 0.
+        Epsilon at `delta` of the largest Gaussian curve that is refuted, at the same confidence
+        and without sharing the error with other tests. Useful where the noise is known to be
+        Gaussian. NaN where delta is 0.
     detectable : float
-        Smallest epsilon at `delta` of Gaussian noise (of randomized response where delta is 0) on isolated canaries which would have been
-        refuted with probability 0.9.
+        Smallest epsilon at `delta` of Gaussian noise on isolated canaries that would have been
+        refuted with probability 0.9. Where delta is 0, the noise is randomized response.
     p_value : float
-        Smallest error at which the claim is refuted, the choice of the number of guesses paid for.
+        Smallest error at which the claim is refuted, corrected for the choice of the number of
+        guesses.
     guesses, right : int
-        The guesses that certify, and how many of them were right.
+        Number of guesses that certify the bound, and how many of them are right.
     tested : tuple of Guessed
         All numbers of guesses that share the error.
     canaries, runs : int
-        All canaries of all runs, and the runs.
+        Number of canaries in all runs together, and number of runs.
     method : str
         ``counting``, ``steinke`` or ``curve``.
     fixed : bool
@@ -99,12 +116,12 @@ class CanaryResult(Result):
 
     @property
     def evidence(self) -> str:
-        """``statistical``: counts and a theorem, for independent fair coins."""
+        """Return ``statistical``: the verdict rests on counts and a theorem for independent fair coins."""
         return "statistical"
 
     @property
     def witness(self) -> Json | None:
-        """Counts, from which `dpwitness.replay` computes the bound again; None unless the claim is violated."""
+        """Return the counts as JSON, from which `dpwitness.replay` recomputes the bound; None unless the claim is violated."""
         if self.verdict is not Verdict.VIOLATED:
             return None
         counts = {"canaries": self.canaries, "included": self.included, "runs": self.runs, "guesses": self.guesses, "right": self.right}
@@ -129,18 +146,18 @@ class CanaryResult(Result):
         )
 
     def headline(self) -> str:
-        """Verdict, bound, how sure, and from what."""
-        symbol, sure = self.claim.symbol, f"confidence {self.confidence:.12g}"
-        at = f" (epsilon > {self.epsilon_lower:.4g} at delta = {self.delta:g})" if symbol != "epsilon" else ""
+        """Return the verdict, the bound, the confidence and the counts in one line."""
+        symbol, confidence_text = self.claim.symbol, f"confidence {self.confidence:.12g}"
+        epsilon_text = f" (epsilon > {self.epsilon_lower:.4g} at delta = {self.delta:g})" if symbol != "epsilon" else ""
         of = f"{self.right} of {self.guesses} guesses right, {self.canaries:,} canaries, {self.runs} run{'s' if self.runs > 1 else ''}"
-        bound = f"{symbol} > {self.parameter_lower:.4g}{at} certified"
+        bound = f"{symbol} > {self.parameter_lower:.4g}{epsilon_text} certified"
         if self.verdict is Verdict.VIOLATED:
-            return f"VIOLATED: {bound} against the claim {self.claim} ({sure}; {of})"
+            return f"VIOLATED: {bound} against the claim {self.claim} ({confidence_text}; {of})"
         law = "Gaussian noise" if self.delta else "randomized response"
         found = f"{law} of epsilon = {self.detectable:.4g} on isolated canaries would have been found with probability 0.9"
         if math.isinf(self.detectable):
             found = f"so few canaries find no epsilon of {law} with probability 0.9"
-        return f"NOT REFUTED: no violation of {self.claim} found; {bound} ({sure}; {of}); {found}"
+        return f"NOT REFUTED: no violation of {self.claim} found; {bound} ({confidence_text}; {of}); {found}"
 
     def to_json(self) -> Json:
         return {

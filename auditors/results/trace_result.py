@@ -1,4 +1,4 @@
-"""What a trace returns: what the run on one dataset was given and drew, what the other dataset changes in that, and what it may cost."""
+"""Result of a gray-box trace: the calls of primitives on a pair, the differences found, and the composed loss."""
 
 from __future__ import annotations
 
@@ -13,34 +13,34 @@ from dpwitness.mechanisms.terms.notions import Claim
 from dpwitness.mechanisms.terms.pairs import Pair
 from dpwitness.mechanisms.terms.reading import Json
 
-# kind of finding -> what it says, whatever the library
+# kind of finding -> meaning, the same for every library
 FINDINGS = {
     "CALLS": "which primitives are called, or how often, depends on the data",
     "SCALE": "the scale of the noise depends on the data",
-    "SHAPE": "how many numbers are drawn, or of which type, depends on the data",
+    "SHAPE": "the number or the type of the random draws depends on the data",
     "PARAMETER": "a parameter of a primitive depends on the data",
-    "SENSITIVITY": "an input moves further than the sensitivity that is declared for it",
+    "SENSITIVITY": "an input moves further than its declared sensitivity",
     "NOISE": "the noise is smaller than its declared sensitivity and epsilon need",
-    "OUTPUT": "the output depends on the data past the primitives",
-    "EXCEPTION": "one dataset raises, its neighbour does not",
+    "OUTPUT": "the output depends on the data outside the primitives",
+    "EXCEPTION": "one dataset raises, its neighbor does not",
     "LOSS": "the losses of the calls add up to more than the claim",
-    "ACCOUNT": "the accountant was told of less than was spent",
-    "SOURCE": "randomness that the trace cannot see, or that the seed does not decide",
+    "ACCOUNT": "the accountant recorded less privacy loss than was spent",
+    "SOURCE": "randomness that the trace cannot see, or that the seed does not control",
 }
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing that a trace shows.
+    """Difference or defect that a trace shows.
 
     Attributes
     ----------
     kind : str
         A key of `FINDINGS`.
     told : str
-        What was seen.
+        What was observed.
     where : str
-        File and line of the call, if it is about one.
+        File and line of the call; empty for a finding that is not about a call.
     """
 
     kind: str
@@ -53,29 +53,34 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class TracedCall:
-    """Calls of one primitive from one line, of which there may be many.
+    """Calls of one primitive from one line of code.
 
     Attributes
     ----------
     primitive, law, where : str
-        Dotted name, law, and the line that calls it.
+        Dotted name, law of the noise, and the line that calls the primitive.
     times : int
-        How often.
+        Number of calls.
+    norm : str
+        Norm of `distance` and `total`.
     distance : float
-        Largest distance of the inputs on D1 and on D0 over these calls, in the `norm` of the law; infinite where a side alone is not a
-        number; NaN where there is no input to compare.
+        Largest distance of the inputs on D1 and on D0 over these calls, in the `norm` of the law.
+        Infinite where only one side is a number; NaN where there is no input to compare.
     total : float
-        The same over all these calls together.
+        Distance over all these calls together.
     declared : float
-        The sensitivity that the library declares; NaN if it declares none.
+        Sensitivity that the library declares; NaN if it declares none.
     scale : float
         Smallest scale of the noise.
     epsilon : float
-        Loss of these calls at delta = 0; infinite for normal noise, NaN if their law is not known.
+        Privacy loss of these calls at delta = 0; infinite for normal noise, NaN if the law is not
+        known.
     input : str
-        The input of the call that moves furthest, on D1 and on D0: the first place where they differ.
+        Input of the call that moves furthest, on D1 and on D0: the first position at which they
+        differ.
     aligned : bool
-        Whether the distance is that by which the noise has to move for the same output, since the noise is drawn apart from the data.
+        Whether the distance is the one by which the noise has to move for the same output, since
+        the noise is drawn independently of the data.
     """
 
     primitive: str
@@ -92,12 +97,12 @@ class TracedCall:
     aligned: bool = False
 
     def told(self) -> str:
-        """One line: name, law, how often, how far against how much was declared, scale and loss."""
+        """Return a one-line description: name, law, number of calls, distance, declared sensitivity, scale and loss."""
         parts = [f"{self.times} x {self.primitive} ({self.law})"]
         if not math.isnan(self.distance):
-            how = "noise has to move by" if self.aligned else "input moves by"
+            moved_object = "noise has to move by" if self.aligned else "input moves by"
             declared = f", declared {self.declared:.4g}" if not math.isnan(self.declared) else ""
-            parts.append(f"{how} {self.distance:.4g} ({self.norm}){declared}")
+            parts.append(f"{moved_object} {self.distance:.4g} ({self.norm}){declared}")
         if not math.isnan(self.scale):
             parts.append(f"scale {self.scale:.4g}")
         if self.distance > 0 or self.epsilon != 0:
@@ -112,22 +117,26 @@ class TraceResult(Result):
     Attributes
     ----------
     verdict : Verdict
-        VIOLATED only where an audit on that pair has certified it; INCONCLUSIVE where something was found and not confirmed; NOT_REFUTED
-        where nothing was found, ERROR where the mechanism could not be traced.
+        VIOLATED only where an audit on the pair has certified the violation. INCONCLUSIVE where
+        findings were not confirmed, NOT_REFUTED where there are no findings, ERROR where the
+        mechanism could not be traced.
     findings : tuple of Finding
+        The findings.
     calls : tuple of TracedCall
         The calls on the pair, first to last.
     loss : float
-        Parameter of the claim's notion that the losses of these calls compose to, at the claim's delta: of this pair and this trace, exact
-        where inputs are functions of earlier noise; no bound over other pairs. NaN where some law is not known.
+        Parameter of the claim's notion to which the losses of these calls compose, at the claim's
+        delta. It holds for this pair and this trace, and is exact where inputs are functions of
+        earlier noise. It is not a bound over other pairs. NaN where a law is not known.
     charged : float
-        What the library's own accountant was told in this run; NaN if it has none that is known.
+        Loss that the library's own accountant recorded in this run; NaN if it has no known
+        accountant.
     audit : AuditResult or None
         The audit that tried to confirm the findings.
     runs : int
         Runs of the mechanism for the trace, without those of the audit.
     primitives : dict
-        Those that the user gave, by name.
+        Primitives that the user declared, by name.
     """
 
     name: str
@@ -151,22 +160,26 @@ class TraceResult(Result):
 
     @property
     def evidence(self) -> str:
-        """``statistical`` where an audit has confirmed what was found; otherwise one pair of runs."""
+        """Return ``statistical`` where an audit has confirmed the findings, otherwise ``one trace``."""
         return "statistical" if self.verdict is Verdict.VIOLATED else "one trace"
 
     @property
     def epsilon_lower(self) -> float:
-        """Certified lower bound of the audit, at the claim's delta; 0 if nothing was confirmed."""
+        """Return the audit's certified lower bound on epsilon at the claim's delta; 0 without an audit."""
         return self.audit.epsilon_lower if self.audit is not None else 0.0
 
     @property
     def parameter_lower(self) -> float:
-        """The same for the claim's own parameter."""
+        """Return the audit's certified lower bound on the claim's own parameter; 0 without an audit."""
         return self.audit.parameter_lower if self.audit is not None else 0.0
 
     @property
     def witness(self) -> Json | None:
-        """That of the audit where it has confirmed; otherwise pair and findings, which `dpwitness.replay` traces again."""
+        """Return the audit's witness if the audit confirmed a violation.
+
+        Otherwise return pair and findings, which `dpwitness.replay` traces again; None without
+        findings.
+        """
         if self.verdict is Verdict.VIOLATED and self.audit is not None:
             return self.audit.witness
         if not self.findings or self.pair is None:
@@ -177,7 +190,7 @@ class TraceResult(Result):
 
     @property
     def advice(self) -> str:
-        """What to do now, in one line."""
+        """Return the recommended next step in one line."""
         if self.verdict is Verdict.INCONCLUSIVE and self.audit is not None:
             return "look at the lines that the findings name; more --trials may confirm them"
         if self.verdict is Verdict.INCONCLUSIVE:
@@ -185,7 +198,7 @@ class TraceResult(Result):
         return "nothing has to change on this evidence; dpwitness audit tests the outputs, --pairs looks at more pairs"
 
     def headline(self) -> str:
-        """What was found, whether it was confirmed, and what the trace cost."""
+        """Return the findings, whether an audit confirmed them, and the number of runs, in one line."""
         if self.verdict is Verdict.ERROR:
             return f"ERROR: {self.notes[0] if self.notes else 'no trace'}"
         kinds = list(dict.fromkeys(f.kind for f in self.findings))
@@ -193,20 +206,21 @@ class TraceResult(Result):
         if self.verdict is Verdict.VIOLATED and self.audit is not None:
             return f"{self.audit.headline()}; {found} ({self.runs} runs)"
         if kinds:
-            tried = " and was not confirmed by an audit" if self.audit is not None else ", which was not tried by an audit"
-            return f"INCONCLUSIVE: {found}{tried} ({self.runs} runs)"
+            audit_text = " and was not confirmed by an audit" if self.audit is not None else ", which was not tried by an audit"
+            return f"INCONCLUSIVE: {found}{audit_text} ({self.runs} runs)"
         loss = self.told_loss()
-        return f"NOT REFUTED: the trace shows nothing on {self._where()} ({loss}; {self.runs} runs; no proof over other pairs)"
+        return f"NOT REFUTED: the trace shows nothing on {self._pair_name()} ({loss}; {self.runs} runs; no proof over other pairs)"
 
     def told_loss(self) -> str:
-        """The loss of the trace, in words."""
+        """Return a description of the composed loss of the trace."""
         if math.isnan(self.loss):
             return "the loss of some calls is not known"
         delta = self.claim.delta_budget
         told = f"its calls compose to {self.claim.symbol} = {self.loss:.4g}" + (f" at delta = {delta:g}" if delta else "")
         return f"{told}, claimed {self.claim.parameter:.4g}"
 
-    def _where(self) -> str:
+    def _pair_name(self) -> str:
+        """Return the name of the pair for a headline."""
         return f"the pair '{self.pair.why}'" if self.pair is not None and self.pair.why else "this pair"
 
     def to_json(self) -> Json:

@@ -1,4 +1,4 @@
-"""What every result has: a verdict, the words for it, JSON without infinities, and the versions it was reached with."""
+"""Base class of results and the enumeration of verdicts, with helpers for strict JSON and software versions."""
 
 from __future__ import annotations
 
@@ -14,11 +14,15 @@ if TYPE_CHECKING:
     from dpwitness.mechanisms.terms.reading import Json
 
 SCHEMA = 1
-_SHOWN = 400  # characters of a headline in a repr
+_REPR_LIMIT = 400  # largest number of characters of a headline in a repr
 
 
 class Verdict(enum.Enum):
-    """Outcome of an audit. CERTIFIED: a proof or a stated error covers it; SUPPORTED: only numerics or an assumption do."""
+    """Outcome of an audit.
+
+    CERTIFIED rests on a proof or a stated error. SUPPORTED rests on numerics or an assumption
+    only.
+    """
 
     VIOLATED = "VIOLATED"
     NOT_REFUTED = "NOT_REFUTED"
@@ -28,32 +32,32 @@ class Verdict(enum.Enum):
     ERROR = "ERROR"
 
     def __bool__(self) -> bool:
-        raise TypeError(f"a verdict is no truth value: compare it, as in `verdict is Verdict.{self.name}`")
+        raise TypeError(f"a verdict is not a truth value: compare it, as in `verdict is Verdict.{self.name}`")
 
 
 class Result(ABC):
-    """Base of everything that a report can show: a name, a verdict, one line for a person, and JSON."""
+    """Base of all results that a report can show: a name, a verdict, a headline and JSON."""
 
     name: str
     verdict: Verdict
-    shown_by: ClassVar[str] = ""  # the module with `html` and `markdown` of a result, named by the front door: it stands above this room
+    shown_by: ClassVar[str] = ""  # module with `html` and `markdown` for a result, set by the top package to avoid an upward import
 
     @property
     def evidence(self) -> str:
-        """What the verdict rests on, in one word: ``proved``, ``statistical``, ``numerical`` or ``assumed``."""
+        """Return the grade of evidence for the verdict: ``proved``, ``statistical``, ``numerical`` or ``assumed``."""
         return "numerical"
 
     @abstractmethod
     def headline(self) -> str:
-        """Verdict, number, and how sure: one line."""
+        """Return the verdict, the number and the confidence in one line."""
 
     @abstractmethod
     def to_json(self) -> Json:
-        """Everything that was measured, as plain JSON types."""
+        """Return all measured values as plain JSON types."""
 
     def __repr__(self) -> str:
-        told = " ".join(self.headline().split())
-        return f"<{type(self).__name__} {self.name!s:.60}: {told if len(told) <= _SHOWN else told[: _SHOWN - 3] + '...'}>"
+        line = " ".join(self.headline().split())
+        return f"<{type(self).__name__} {self.name!s:.60}: {line if len(line) <= _REPR_LIMIT else line[: _REPR_LIMIT - 3] + '...'}>"
 
     def _repr_html_(self) -> str | None:
         return self._card("html")
@@ -61,19 +65,23 @@ class Result(ABC):
     def _repr_markdown_(self) -> str | None:
         return self._card("markdown")
 
-    def _card(self, form: str) -> str | None:
-        """A card for a notebook; None, for which it shows the repr, where none can be made."""
+    def _card(self, card_format: str) -> str | None:
+        """Return a card for a notebook; None if it cannot be made, in which case the notebook shows the repr."""
         try:
-            return str(getattr(import_module(self.shown_by), form)(self))
+            return str(getattr(import_module(self.shown_by), card_format)(self))
         except Exception:
             return None
 
     def __bool__(self) -> bool:
-        raise TypeError("a result is no truth value: compare its verdict, as in `result.verdict is Verdict.VIOLATED`")
+        raise TypeError("a result is not a truth value: compare its verdict, as in `result.verdict is Verdict.VIOLATED`")
 
 
 def strict(value: Any) -> Any:
-    """JSON types only: infinities and NaN as words, NumPy scalars and arrays as numbers and lists, tuples as lists."""
+    """Return a value in JSON types only.
+
+    Infinities and NaN become words, NumPy scalars and arrays become numbers and lists, and tuples
+    become lists.
+    """
     if isinstance(value, Mapping):
         return {str(k): strict(v) for k, v in value.items()}
     if isinstance(value, list | tuple):
@@ -87,8 +95,8 @@ def strict(value: Any) -> Any:
 
 @cache
 def environment() -> dict[str, str]:
-    """Versions that an audit ran with."""
-    import platform  # here, as the front door loads this module
+    """Return the versions of Python and of the main packages."""
+    import platform  # imported late, as the top package loads this module at startup
     from importlib.metadata import PackageNotFoundError, version
 
     found = {"python": platform.python_version(), "machine": platform.machine()}

@@ -1,4 +1,7 @@
-"""Witnesses: everything that anyone needs to see a violation again, as JSON with a hash of its content. Each result writes its own."""
+"""Construction of witnesses: JSON documents with all that is needed to test a violation again, and a hash of their content.
+
+Each kind of result adds its own fields.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +22,7 @@ from dpwitness.mechanisms.terms.reading import Json
 
 
 class Violation(Protocol):
-    """What a witness takes from the result that it is of."""
+    """Attributes of a result that a witness records."""
 
     @property
     def name(self) -> str: ...
@@ -34,11 +37,13 @@ class Violation(Protocol):
 
 
 def witness_of(result: Violation, level: str, pair: Pair, bound: float, more: Json) -> Json:
-    """The witness of a violated claim; `more` is what is particular to the level."""
+    """Return the witness of a violated claim; `more` holds the fields of the level."""
     mechanism = getattr(result, "mechanism", None)
     source = source_of(mechanism, result.target) if mechanism is not None else None
     own = getattr(mechanism, "claim", None)
-    known = ({"source": source} if source else {}) | ({"own_claim": own.on(pair) == result.claim} if isinstance(own, Claim) else {})
+    optional_fields = ({"source": source} if source else {}) | (
+        {"own_claim": own.on(pair) == result.claim} if isinstance(own, Claim) else {}
+    )
     found = {
         "schema_version": SCHEMA,
         "name": result.name,
@@ -52,18 +57,21 @@ def witness_of(result: Violation, level: str, pair: Pair, bound: float, more: Js
         "seed": result.seed,
         "versions": environment(),
     }
-    return seal(found | known | more)
+    return seal(found | optional_fields | more)
 
 
 def certifies(claim: Claim, event: Event, parts: Sequence[Part], alpha: float, bound: float) -> bool:
-    """Whether the counts give the bound at this error: an earlier look, or a binned rule, may have given more."""
+    """Return whether the counts give the bound at this error.
+
+    False for a binned event. False also if an earlier interim look certified more.
+    """
     if isinstance(event, Binned) or not 0 < alpha < 1:
         return False
     return math.isclose(combined(claim, parts, alpha), bound, rel_tol=1e-9)
 
 
 def function_witness(name: str, function: Callable[..., Any], seed: int, more: Json) -> Json:
-    """The witness of a violated bound on what a function does."""
+    """Return the witness of a violated bound on a function; `more` holds the fields of the kind."""
     target = named(function)
     found = {"schema_version": SCHEMA, "name": name, "target": target, "seed": seed, "versions": environment()}
     source = source_of(function, target)
@@ -71,5 +79,5 @@ def function_witness(name: str, function: Callable[..., Any], seed: int, more: J
 
 
 def named(function: Callable[..., Any] | None) -> Json | None:
-    """Where to find a function again; None for a method, a lambda, or one defined within another."""
+    """Return the importable target of a function; None for a method, a lambda or a nested function."""
     return None if function is None or inspect.ismethod(function) else describe_target(function)

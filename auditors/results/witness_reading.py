@@ -1,4 +1,4 @@
-"""Reading witnesses: strictly, within limits, and with every check that the file itself allows."""
+"""Reader of witness files, with strict schemas, limits on sizes, and consistency checks."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ from dpwitness.mechanisms.terms.validation import InvalidArgument
 
 SCHEMA = 1
 KINDS = ("sensitivity", "utility")
-RUNS = 10**12  # that a replay may be asked for
+RUNS = 10**12  # largest number of runs in a witness
 
 _confidence = number(lambda v: 0 < v < 1, "a number in (0, 1)")
 _extended = number(words_allowed=("inf", "-inf", "nan"))
@@ -53,7 +53,7 @@ _function = record({"kwargs": items(anything)}, target=text(1000, empty=False))
 
 
 def relation_rule(value: Any, path: str) -> str:
-    """The spelling of a relation."""
+    """Return the spelling of a neighboring relation, as a rule of the schemas."""
     try:
         return str(parse_relation(text(500, empty=False)(value, path), path))
     except InvalidArgument as error:
@@ -71,14 +71,17 @@ _more: dict[str, Rule] = {"ledger": text(200), "sha256": text(64), "source": _so
 
 
 def _norm(value: Any, path: str) -> Any:
+    """Check a norm: a function, or one of 1, 2 and inf."""
     return _function(value, path) if isinstance(value, dict) else one_of("1", "2", "inf")(value, path)
 
 
 def _setting(value: Any, path: str) -> Any:
+    """Check a setting: a number, or a list of two."""
     return listing(number(), 2, 2)(value, path) if isinstance(value, list) else number()(value, path)
 
 
 def _ends(value: Any, path: str) -> Any:
+    """Check a list of two numbers, which may be infinite."""
     return listing(_extended, 2, 2)(value, path)
 
 
@@ -180,14 +183,14 @@ _SCHEMAS: dict[str, Rule] = {
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Witness:
-    """A witness read back."""
+    """Witness of an audit, read from JSON."""
 
     name: str
     level: str
     target: Json | None
     claim: Claim
     pair: Pair
-    event: Event | None  # None at the white-box level, where the event is {L > t}
+    event: Event | None  # None at the white-box level: its event is {L > t}
     rounds: int
     confidence: float
     seed: int
@@ -196,19 +199,25 @@ class Witness:
 
 
 def fingerprint(witness: Json) -> str:
-    """SHA-256 of all other fields, as JSON with sorted names and without spaces."""
+    """Return the SHA-256 of all fields but the hash, as JSON with sorted names and without spaces."""
     content = {key: value for key, value in witness.items() if key != "sha256"}
     return hashlib.sha256(json.dumps(content, sort_keys=True, separators=(",", ":"), allow_nan=False).encode("ascii")).hexdigest()
 
 
 def seal(witness: Json) -> Json:
-    """The witness with the hash of its content, which shows whether it was edited; what cannot be read again is refused here."""
+    """Return the witness with the hash of its content, which reveals later edits.
+
+    Raises InvalidArgument for content that the reader would refuse.
+    """
     within_limits(witness)
     return {**witness, "sha256": fingerprint(witness)}
 
 
 def load_json(source: str | Path | Json) -> tuple[Json, str]:
-    """What a witness file holds, its fields checked, and its name; InvalidArgument if that is no witness of any kind."""
+    """Return the content of a witness file, with its fields checked, and the file's name.
+
+    Raises InvalidArgument if the content is not a witness of a known kind.
+    """
     if isinstance(source, dict):
         data, name = source, "witness"
         try:
@@ -225,19 +234,22 @@ def load_json(source: str | Path | Json) -> tuple[Json, str]:
                 raise InvalidArgument(f"replay: witness file must be readable, got {shown(str(source))}: {why}") from None
             raise
     if not isinstance(data, dict) or "schema_version" not in data:
-        raise InvalidArgument(f"replay: {name} is no witness: it has no schema_version")
+        raise InvalidArgument(f"replay: {name} is not a witness: it has no schema_version")
     check_schema(data, name)
     if not isinstance(source, dict) and has_beside(data):
-        data = _whole(data, name, Path(source).parent)
+        data = _with_frames(data, name, Path(source).parent)
     try:
         _SCHEMAS[_kind(data)](data, "")
         return data, name
     except InvalidArgument as error:
-        raise _incomplete(name, error) from None
+        raise _error_naming_file(name, error) from None
 
 
-def _whole(data: Json, name: str, folder: Path) -> Json:
-    """The witness with the frames that lie beside it, sealed anew: its own seal covers their hashes."""
+def _with_frames(data: Json, name: str, folder: Path) -> Json:
+    """Return the witness with the frames from its Parquet files, sealed again.
+
+    The recorded hash covers the hashes of the files.
+    """
     notes = check_seal(data, name)
     try:
         found: Json = taken_in(data, folder)
@@ -247,6 +259,7 @@ def _whole(data: Json, name: str, folder: Path) -> Json:
 
 
 def _kind(data: Json) -> str:
+    """Return the kind of a witness, which selects its schema."""
     if data.get("kind") is None and "kind" not in data:
         return "white box" if data.get("level") == "white box" else "audit"
     if data["kind"] not in (*KINDS, "trace", "canaries", "claim") or not isinstance(data["kind"], str):
@@ -255,7 +268,7 @@ def _kind(data: Json) -> str:
 
 
 def check_schema(data: Json, name: str) -> None:
-    """Refuse what a later version wrote."""
+    """Raise InvalidArgument if a later version wrote the witness."""
     found = data["schema_version"]
     if not isinstance(found, int) or isinstance(found, bool) or found < 1:
         raise InvalidArgument(f"replay: {name}: schema_version must be a whole number, at least 1, got {type(found).__name__}")
@@ -264,42 +277,53 @@ def check_schema(data: Json, name: str) -> None:
 
 
 def check_seal(data: Json, name: str) -> tuple[str, ...]:
-    """A note where the witness has no hash; InvalidArgument where the hash is not that of its content."""
+    """Return a note if the witness has no hash.
+
+    Raises InvalidArgument if the hash is not the hash of the content.
+    """
     if "sha256" not in data:
-        return ("the witness has no hash of its content: whether it was edited cannot be seen",)
+        return ("the witness has no hash of its content, so edits cannot be detected",)
     if data["sha256"] != fingerprint(data):
         raise InvalidArgument(
             f"replay: {name}: sha256 is not that of the content: the witness was edited or damaged; "
-            "without that field it is read as it stands"
+            "remove this field to read the witness without the check"
         )
     return ()
 
 
 def read_pair(fields: Json, classes: Resolver | None = None) -> Pair:
-    """The pair of a witness, checked again to be neighbours."""
+    """Return the pair of a witness, after checking that its datasets are neighbors."""
     d0, d1 = (from_jsonable(fields[key], f"pair.{key}", classes) for key in ("d0", "d1"))
     try:
         return Pair(d0, d1, fields["relation"], fields["why"])
     except InvalidArgument:
         raise
-    except Exception as error:  # datasets that no relation understands
+    except Exception as error:  # relations may raise anything on datasets of another kind
         raise InvalidArgument(f"pair must hold datasets of one kind: {type(error).__name__} {str(error)[:200]}") from None
 
 
 def read_witness(source: str | Path | Json, classes: Resolver | None = None) -> Witness:
-    """Read the witness of an audit from a file or from the dictionary that one holds. Nothing that it names is imported or run.
+    """Read the witness of an audit from a file or a dictionary. Nothing that it names is imported or run.
 
     Parameters
     ----------
     source : path or dict
+        A witness file, or its content.
     classes : callable, optional
-        Finds dataset classes that are not this project's; without it they are refused.
+        Resolves dataset classes that are not this project's. Without it, such classes are
+        refused.
+
+    Returns
+    -------
+    Witness
+        The witness of the audit.
 
     Raises
     ------
     InvalidArgument
-        If the file is no regular file, too large, truncated, from a newer schema, lacks a field or has one too many; if a field breaks its
-        rule, the bound is not that of the counts, or the hash not that of the content. The message names the field.
+        If the file is not a regular file, is too large or truncated, or has a newer schema. If a
+        field is missing, unknown, or breaks its rule. If the bound does not follow from the
+        counts, or the hash is not the hash of the content. The message names the field.
     """
     data, name = load_json(source)
     check_seal(data, name)
@@ -307,7 +331,7 @@ def read_witness(source: str | Path | Json, classes: Resolver | None = None) -> 
 
 
 def read_checked(data: Json, name: str, classes: Resolver | None = None) -> Witness:
-    """`read_witness` of what `load_json` gave, the hash apart."""
+    """Return the Witness in a document that `load_json` returned, without checking its hash."""
     if "kind" in data:
         raise InvalidArgument(f"replay: {name} is the witness of a {data['kind']}, not of an audit")
     try:
@@ -330,24 +354,26 @@ def read_checked(data: Json, name: str, classes: Resolver | None = None) -> Witn
         )
         _check_bound(found)
     except InvalidArgument as error:
-        raise _incomplete(name, error) from None
+        raise _error_naming_file(name, error) from None
     return found
 
 
-def _incomplete(name: str, error: InvalidArgument) -> InvalidArgument:
+def _error_naming_file(name: str, error: InvalidArgument) -> InvalidArgument:
+    """Return an InvalidArgument that names the file."""
     told = str(error).removeprefix("replay: ")
-    return InvalidArgument(f"replay: {name}: {told}{'; it is no complete witness' if told.endswith('is missing') else ''}")
+    return InvalidArgument(f"replay: {name}: {told}{'; the witness is incomplete' if told.endswith('is missing') else ''}")
 
 
-def _tally(counts: Json) -> Tally:
+def _read_tally(counts: Json) -> Tally:
+    """Return the tally of a stage, after checking its counts."""
     if counts["correct"] + counts["wrong"] > counts["rounds"]:
         refuse("counts.correct + counts.wrong", f"be at most counts.rounds, {counts['rounds']}", counts["correct"] + counts["wrong"])
     return Tally(counts["correct"], counts["wrong"], counts["rounds"], counts["directions"])
 
 
-def _stages(counts: Json) -> list[Part]:
-    """The stages before the last."""
-    earlier = [Part(_tally(stage), stage["weight"], stage["lost"]) for stage in counts.get("stages", ())]
+def _earlier_stages(counts: Json) -> list[Part]:
+    """Return the stages before the last, after checking their lost rounds and weights."""
+    earlier = [Part(_read_tally(stage), stage["weight"], stage["lost"]) for stage in counts.get("stages", ())]
     for path, stage in [("counts", counts), *((f"counts.stages[{i}]", stage) for i, stage in enumerate(counts.get("stages", ())))]:
         if stage.get("lost", 0) > stage["wrong"]:
             refuse(f"{path}.lost", f"be at most the wrong guesses, {stage['wrong']}", stage["lost"])
@@ -358,18 +384,18 @@ def _stages(counts: Json) -> list[Part]:
 
 
 def _check_bound(found: Witness) -> None:
-    """The bound against the counts that certify it, and against the claim."""
+    """Raise InvalidArgument unless the bound follows from the counts and exceeds the claim."""
     raw, claim, level = found.raw, found.claim, found.level
     if level == "white box":
         if claim.bounds_epsilon and not math.isclose(float(raw["event"]["above"]), found.bound, rel_tol=1e-9):
             refuse("event.above", f"be the bound, {found.bound:.9g}", raw["event"]["above"])
-    elif not isinstance(found.event, Binned):  # of a binned rule the counts are those of one of its events
-        tally = _tally(raw["counts"])
+    elif not isinstance(found.event, Binned):  # a binned rule records the counts of only one of its events
+        tally = _read_tally(raw["counts"])
         if tally.directions < found.event.directions:  # type: ignore[union-attr]
             refuse("counts.directions", f"be that of the event, {found.event.directions}", tally.directions)  # type: ignore[union-attr]
         told = claim if level == "value" else claim.at_delta
         alpha = raw["counts"].get("alpha")
-        parts = [*_stages(raw["counts"]), Part(tally, lost=raw["counts"].get("lost", 0))]
+        parts = [*_earlier_stages(raw["counts"]), Part(tally, lost=raw["counts"].get("lost", 0))]
         best = combined(told, parts, alpha or 1 - found.confidence)
         fits = math.isclose(found.bound, best, rel_tol=1e-6) if alpha else found.bound <= best * (1 + 1e-9)
         if not fits:

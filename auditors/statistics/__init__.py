@@ -1,1 +1,4 @@
-"""Limits and tests that hold at a stated error, and the fits that events are chosen by. Imports mechanisms alone."""
+"""Confidence limits, hypothesis tests and p-values at a stated error, and the regression that fits events.
+
+This package imports only the mechanisms.
+"""

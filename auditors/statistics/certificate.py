@@ -1,26 +1,36 @@
-"""The coin-flip certificate: one exact binomial limit for every privacy notion.
+"""The coin-flip certificate: an exact binomial confidence limit for every privacy notion.
 
-Round i flips b_i ~ Bernoulli(1/2), runs y_i ~ M(D_{b_i}); a guess rule, fixed on separate data, names b_i or abstains. Of N rounds C are
-guessed right and W wrong, M = C + W, and k = 1 or 2 guess directions are in use ("it was D1", "it was D0").
+Round i flips b_i ~ Bernoulli(1/2) and runs y_i ~ M(D_{b_i}). A guess rule, fixed on separate
+data, guesses b_i or abstains. In N rounds, C guesses are right and W are wrong, M = C + W. The
+rule uses k = 1 or 2 guess directions ("the dataset was D1", "the dataset was D0").
 
-**Theorem.** Let c, w be the probabilities that a round is right and wrong, s = c + w, and let g be the curve of the claim: any event with
-Q-probability q has P-probability at most g(q), in both orders of the pair. Then, with k = 2, c <= g(w), and with k = 1, 2c <= g(2w).
+**Theorem.** Let c, w be the probabilities that a round is right and wrong, and s = c + w. Let g
+be the curve of the claim: any event with Q-probability q has P-probability at most g(q), in both
+orders of the pair. Then, with k = 2, c <= g(w), and with k = 1, 2c <= g(2w).
 
-*Proof.* Let A be the event "guess D1" and B the event "guess D0" (disjoint). c = (P(A) + Q(B))/2 and w = (Q(A) + P(B))/2. The claim gives
-P(A) <= g(Q(A)) and Q(B) <= g(P(B)); g is concave, so c <= (g(Q(A)) + g(P(B)))/2 <= g(w). With k = 1, B (or A) is empty and the
-first step alone reads 2c <= g(2w).  For (epsilon, delta)-DP this is c <= e^epsilon w + delta k/2.  []
+*Proof.* Let A be the event "guess D1" and B the event "guess D0" (disjoint). c = (P(A) + Q(B))/2
+and w = (Q(A) + P(B))/2. The claim gives P(A) <= g(Q(A)) and Q(B) <= g(P(B)). As g is concave, c
+<= (g(Q(A)) + g(P(B)))/2 <= g(w). With k = 1, B (or A) is empty and the first step alone gives 2c
+<= g(2w). For (epsilon, delta)-DP this is c <= e^epsilon w + delta k/2.  []
 
-**Certificate.** Rounds are independent, so given M, C ~ Binomial(M, theta), theta = c/s. Under the claim theta <= theta0(s), the point
-where (w, c) = (s (1 - theta), s theta) meets the curve. g is concave with g(0) >= 0, so g(w)/w falls in w and theta0 falls in s: a lower
-confidence limit s_L on s makes theta0(s_L) >= theta0(s) with probability at least 1 - gamma, whatever M is. Hence
+**Certificate.** Rounds are independent, so given M, C ~ Binomial(M, theta) with theta = c/s.
+Under the claim theta <= theta0(s), the value at which (w, c) = (s (1 - theta), s theta) meets the
+curve. g is concave with g(0) >= 0, so g(w)/w falls in w and theta0 falls in s. A lower confidence
+limit s_L on s thus gives theta0(s_L) >= theta0(s) with probability at least 1 - gamma, whatever M
+is. Define
 
-    theta_L = CP lower limit of C/M at level alpha - gamma,    s_L = CP lower limit of M/N at level gamma,
+    theta_L = CP lower limit of C/M at level alpha - gamma,
+    s_L = CP lower limit of M/N at level gamma,
 
-and the smallest parameter whose curve contains (s_L (1 - theta_L), s_L theta_L) (both doubled if k = 1) is at most the true one, except
-with probability alpha: the two limits fail with probability gamma + (alpha - gamma) at most. The parameter found rises with both theta_L
-and s_L, which is what carries the two limits over to it. Pure DP depends on the ratio c/w alone, so there gamma = 0 and eps_L =
-logit(theta_L).
-For (epsilon, delta)-DP, with d = delta k/2, the smallest parameter is eps_L = ln((1 - d/s_L)/(1 - theta_L) - 1), and none if s_L <= d.  []
+where CP is the Clopper-Pearson limit. The certified parameter is the smallest one whose curve
+contains (s_L (1 - theta_L), s_L theta_L) (both doubled if k = 1). It is at most the true
+parameter, except with probability alpha: the two limits fail with probability gamma + (alpha -
+gamma) at most. The certified parameter rises with both theta_L and s_L, so the two limits carry
+over to the parameter.
+
+Pure DP depends on the ratio c/w alone, so for pure DP gamma = 0 and eps_L = logit(theta_L). For
+(epsilon, delta)-DP, with d = delta k/2, the certified parameter is eps_L = ln((1 - d/s_L)/(1 -
+theta_L) - 1), and none if s_L <= d.  []
 """
 
 from __future__ import annotations
@@ -35,12 +45,12 @@ from dpwitness.mechanisms.terms.notions import Claim
 from dpwitness.mechanisms.terms.protocol import FloatArray
 from dpwitness.mechanisms.terms.validation import InvalidArgument, require_integer
 
-SHARE_FOR_FREQUENCY = 1 / 50  # gamma / alpha: s is known far better than theta, so it may be given a small share
+SHARE_FOR_FREQUENCY = 1 / 50  # gamma / alpha: s is estimated far more precisely than theta, so a small share suffices
 
 
 @dataclass(frozen=True, slots=True)
 class Tally:
-    """What a guess rule scored: `correct` and `wrong` guesses in `rounds` coin flips, with `directions` (1 or 2) in use."""
+    """Counts of a guess rule: `correct` and `wrong` guesses in `rounds` coin flips, and the number of guess `directions`, 1 or 2."""
 
     correct: int
     wrong: int
@@ -59,14 +69,17 @@ class Tally:
 
 
 def cp_lower(successes: ArrayLike, trials: ArrayLike, alpha: ArrayLike) -> FloatArray:
-    """Clopper-Pearson lower limit of a binomial probability at error `alpha`; 0 where there is no success."""
+    """Return the Clopper-Pearson lower limit of a binomial probability at error `alpha`; 0 where there are no successes."""
     x, n = np.asarray(successes, dtype=float), np.asarray(trials, dtype=float)
     limit = betaincinv(np.maximum(x, 1e-300), np.maximum(n - x, 0.0) + 1.0, alpha)
     return np.where(x > 0, limit, 0.0)
 
 
 def wilson_lower(share: FloatArray, size: FloatArray | float, z: float) -> FloatArray:
-    """Wilson's lower limit of a binomial share: close to the exact one that will certify, and a hundred times faster."""
+    """Return Wilson's lower limit of a binomial proportion.
+
+    This limit is close to the exact one that certifies, and a hundred times faster to compute.
+    """
     share = np.clip(share, 0.0, 1.0)
     return (share + z**2 / (2 * size) - z * np.sqrt(share * (1 - share) / size + (z / (2 * size)) ** 2)) / (1 + z**2 / size)
 
@@ -74,10 +87,12 @@ def wilson_lower(share: FloatArray, size: FloatArray | float, z: float) -> Float
 def certified(
     claim: Claim, correct: ArrayLike, wrong: ArrayLike, rounds: ArrayLike, alpha: ArrayLike, directions: int = 2, lost: int = 0
 ) -> FloatArray:
-    """Certified lower bound on the claim's free parameter (epsilon at the claim's delta, mu, rho), at error `alpha`.
+    """Return the certified lower bound on the claim's free parameter at error `alpha`.
 
-    Vectorised over counts, which may be fractional (expected counts). 0 means that nothing can be said. Of the `wrong` guesses, `lost` ones
-    are rounds whose output nobody saw: they do not show how often the rule guesses (proof in `rounds`).
+    The free parameter is epsilon at the claim's delta, mu, or rho. The function is vectorized
+    over counts, which may be fractional (expected counts). A bound of 0 means that nothing is
+    certified. `lost` is the number of `wrong` guesses that are rounds whose output was lost;
+    these do not count as guesses in the frequency of guesses (proof in `rounds`).
 
     Examples
     --------
@@ -93,28 +108,36 @@ def certified(
 
 
 def parameter_shown(claim: Claim, frequency: FloatArray, theta: FloatArray, directions: int) -> FloatArray:
-    """Smallest parameter whose curve lets the rule be right with probability `theta` in a share `frequency` of the rounds."""
+    """Return the smallest parameter whose curve allows a rule with these rates.
+
+    The rule guesses in a share `frequency` of the rounds, and its guesses are right with
+    probability `theta`.
+    """
     scale = 1.0 if claim.is_pure else 2.0 / directions
     right, wrong = np.minimum(scale * frequency * theta, 1.0), np.minimum(scale * frequency * (1 - theta), 1.0)
     return np.where(theta > 0.5, claim.parameter_at(wrong, right), 0.0)
 
 
 def p_value(claim: Claim, correct: ArrayLike, wrong: ArrayLike, rounds: ArrayLike, directions: int = 2, lost: int = 0) -> FloatArray:
-    """Smallest alpha at which `certified` exceeds the claim's own parameter: a valid p-value for "the claim holds"."""
+    """Return a valid p-value for "the claim holds".
+
+    The p-value is the smallest alpha at which `certified` exceeds the claim's own parameter.
+    """
     c, w, n = np.broadcast_arrays(np.asarray(correct, float), np.asarray(wrong, float), np.asarray(rounds, float))
-    low, high = np.full(c.shape, -690.0), np.zeros(c.shape)  # ln alpha
+    low, high = np.full(c.shape, -690.0), np.zeros(c.shape)  # bounds on ln alpha
     for _ in range(60):
         middle = 0.5 * (low + high)
-        refuted = certified(claim, c, w, n, np.exp(middle), directions, lost) > claim.parameter
-        low, high = np.where(refuted, low, middle), np.where(refuted, middle, high)
+        is_refuted = certified(claim, c, w, n, np.exp(middle), directions, lost) > claim.parameter
+        low, high = np.where(is_refuted, low, middle), np.where(is_refuted, middle, high)
     return np.where(certified(claim, c, w, n, np.exp(high), directions, lost) > claim.parameter, np.exp(high), 1.0)
 
 
 def two_batches(runs: int, rng: np.random.Generator) -> tuple[int, int, int]:
-    """Rounds that two batches of `runs` outputs a side amount to, and how many rows of D1 and of D0 they use.
+    """Return the number of coin-flip rounds in two batches of `runs` outputs, and how many outputs of D1 and of D0 they use.
 
-    Flipping N' = floor(2n - 12 sqrt(n/2)) coins needs more than n rows of one side with probability below 1e-32; such a draw is
-    repeated, which changes the law of the split by less than that.
+    Flipping N' = floor(2n - 12 sqrt(n/2)) coins needs more than n outputs of one side with
+    probability below 1e-32. Such a draw is repeated, which changes the law of the split by less
+    than this probability.
     """
     require_integer("runs", runs, least=100)
     rounds = int(2 * runs - 12 * np.sqrt(runs / 2))

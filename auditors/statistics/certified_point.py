@@ -1,22 +1,28 @@
-"""What a tally proves of the whole trade-off curve and privacy profile of a pair, not of one parameter only.
+"""The bound that a tally proves for the full trade-off curve and privacy profile of a pair, not for one parameter only.
 
-Let g be the trade-off curve of the pair itself: the least concave curve above what any test reaches in either order of the pair. It rises,
-g(0) >= 0, and it is its own mirror image in the antidiagonal, since the complement of an event swaps the orders. As in
-`certificate`, a round is right with probability c = s theta, wrong with w = s (1 - theta), and with k guess
-directions (2w/k, 2c/k) lies under g. Let theta_L <= theta and s_L <= s be the two Clopper-Pearson limits; both hold with probability 1 -
-alpha.
-Then the **certified point**
+Let g be the trade-off curve of the pair itself: the least concave curve above the rates of every
+test in either order of the pair. g rises, g(0) >= 0, and g is its own mirror image in the
+antidiagonal, since the complement of an event swaps the orders.
+
+As in `certificate`, a round is right with probability c = s theta and wrong with probability w =
+s (1 - theta). With k guess directions, (2w/k, 2c/k) lies under g. Let theta_L <= theta and s_L <=
+s be the two Clopper-Pearson limits; both hold with probability 1 - alpha. Then the **certified
+point**
 
     (q_L, p_L) = 2/k (s_L (1 - theta_L), s_L theta_L)
 
-lies under g too: on the ray with slope theta a smaller s stays under a concave g with g(0) >= 0, and a smaller theta moves right and down,
-which stays under a rising g. Since delta(eps) = sup_q g(q) - e^eps q, and (1 - p_L, 1 - q_L) lies under g by the mirror,
+lies under g too. A smaller s moves along a ray towards the origin, which stays under a concave g
+with g(0) >= 0. A smaller theta moves right and down, which stays under a rising g. Since
+delta(eps) = sup_q g(q) - e^eps q, and (1 - p_L, 1 - q_L) lies under g by the mirror symmetry,
 
     delta(eps) >= delta_L(eps) = max(0, p_L - e^eps q_L, (1 - q_L) - e^eps (1 - p_L))
 
-for all eps >= 0 at once, at the one error alpha. (Taking the concave hull leaves the sup as it is, so delta(eps) is the larger
-hockey-stick divergence of the two orders.) A claim whose profile is crossed by delta_L, or whose curve runs below the certified point, is
-refuted. Pure DP needs theta_L alone, so its certified epsilon lies a hair beyond the end of this curve, which pays for s_L too.  []
+for all eps >= 0 at once, at the single error alpha. (Taking the concave hull does not change the
+supremum, so delta(eps) is the larger hockey-stick divergence of the two orders.)
+
+A claim is refuted if delta_L exceeds its profile anywhere, or if its curve runs below the
+certified point. Pure DP needs theta_L alone. So its certified epsilon lies slightly beyond the
+end of this curve, which also spends error on s_L.  []
 """
 
 from __future__ import annotations
@@ -32,7 +38,7 @@ from dpwitness.mechanisms.terms.protocol import FloatArray
 
 @dataclass(frozen=True, slots=True)
 class CertifiedPoint:
-    """A point under the true trade-off curve of the pair at a stated confidence, and the observed rates that it comes from."""
+    """Point under the true trade-off curve of the pair at a stated confidence, with the observed rates behind it."""
 
     fpr: float
     tpr: float
@@ -41,7 +47,7 @@ class CertifiedPoint:
 
 
 def certified_point(tally: Tally, alpha: float) -> CertifiedPoint:
-    """The certified point of the module's text, at error `alpha`.
+    """Return the certified point of the module's docstring, at error `alpha`.
 
     Examples
     --------
@@ -50,9 +56,9 @@ def certified_point(tally: Tally, alpha: float) -> CertifiedPoint:
     (0.131, 0.358, 0.37)
     """
     gamma = alpha * SHARE_FOR_FREQUENCY
-    made = tally.correct + tally.wrong
-    theta = float(cp_lower(tally.correct, made, alpha - gamma))
-    frequency = float(cp_lower(made, tally.rounds, gamma))
+    guesses = tally.correct + tally.wrong
+    theta = float(cp_lower(tally.correct, guesses, alpha - gamma))
+    frequency = float(cp_lower(guesses, tally.rounds, gamma))
     scale, rounds = 2.0 / tally.directions, max(tally.rounds, 1)
     return CertifiedPoint(
         fpr=min(1.0, scale * frequency * (1.0 - theta)),
@@ -63,7 +69,7 @@ def certified_point(tally: Tally, alpha: float) -> CertifiedPoint:
 
 
 def lower_profile(point: CertifiedPoint, epsilon: ArrayLike) -> FloatArray:
-    """delta_L(epsilon) of the module's text."""
+    """Return delta_L(epsilon), the lower bound on the privacy profile from the module's docstring."""
     growth = np.exp(np.minimum(np.asarray(epsilon, dtype=float), 700.0))
     direct = point.tpr - growth * point.fpr
     mirrored = (1.0 - point.fpr) - growth * (1.0 - point.tpr)

@@ -1,12 +1,20 @@
 """The exact law of the privacy loss L = ln p/q of a pair, from the mechanism's log-density.
 
-P is the law of M(D1), Q that of M(D0). Everything that a white box can say of a pair is a function of the law of L: the hockey sticks,
-the trade-off curve, the Renyi divergences, the limit of black-box audits.
+P is the law of M(D1), Q that of M(D0). All divergences of a pair are functions of the law of L:
+hockey-stick divergences, the trade-off curve, Renyi divergences, and the limit of black-box
+audits.
 
-A law that is not finite is enclosed between two that are. *Below*: outputs are merged into cells; that is post-processing, and no
-divergence grows under it. *Above*: a cell's masses (p, q) are split into two atoms at the smallest and the largest loss in it, so that
-merging those two gives the cell's masses and every L in the cell can be obtained from them by a randomised map (Doroshenko, Ghazi,
-Kamath, Kumar and Manurangsi 2022): again no divergence falls. Both relations are kept by products, hence by composition.
+A law that is not finite is enclosed between two finite laws.
+
+*Below:* outputs are merged into cells. Merging is post-processing, under which no divergence
+grows.
+
+*Above:* a cell's masses (p, q) are split into two atoms at the smallest and the largest loss in
+the cell. Merging the two atoms gives the cell's masses, and every L in the cell can be obtained
+from the atoms by a randomized map (Doroshenko, Ghazi, Kamath, Kumar and Manurangsi 2022). So no
+divergence falls.
+
+Products preserve both relations, hence composition does.
 """
 
 from __future__ import annotations
@@ -20,26 +28,29 @@ from numpy.typing import ArrayLike
 
 from dpwitness.mechanisms.terms.protocol import FloatArray
 
-_ROUNDED = 1e-11  # the same, of any number of masses
-_UNEXPLAINED = 1e-10  # mass that quadrature may leave out beside its estimated errors
+_ROUNDING_MASS = 1e-11  # unseen mass up to this size counts as rounding error
+_UNEXPLAINED_MASS = 1e-10  # mass that quadrature may leave out in addition to its estimated errors
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LossLaw:
-    """Atoms of the privacy loss, in ascending order.
+    """Law of the privacy loss: atoms in ascending order.
 
     Parameters
     ----------
     loss : (m,) array
-        Values of L; minus infinity where only Q has mass, infinity where only P has.
+        Values of L; minus infinity where only Q has mass, infinity where only P has mass.
     p, q : (m,) array
-        Mass of each atom under D1 and under D0. They may add to less than 1 in a law that is a lower bound.
+        Mass of each atom under D1 and under D0. The masses may add to less than 1 in a law that
+        is a lower bound.
     unseen_p, unseen_q : float
-        Mass not covered by the atoms, to be counted as infinite loss, in a law that is an upper bound.
+        Mass not covered by the atoms. A law that is an upper bound counts this mass as infinite
+        loss.
     extremes : (float, float), optional
-        Infimum and supremum of L where they are known better than from the atoms (which are averages over cells).
+        Infimum and supremum of L, where they are known better than from the atoms (which are
+        averages over cells).
     parts : tuple of (LossLaw, int)
-        The laws whose independent sum this is, and how often each occurs.
+        The laws whose independent sum this law is, and how often each occurs.
 
     Examples
     --------
@@ -57,7 +68,7 @@ class LossLaw:
     parts: tuple[tuple[LossLaw, int], ...] = ()
 
     def hockey_stick(self, epsilon: ArrayLike) -> FloatArray:
-        """delta(epsilon) = sup_S P(S) - e^epsilon Q(S) = E_P (1 - e^(epsilon - L))_+, at each epsilon."""
+        """Return delta(epsilon) = sup_S P(S) - e^epsilon Q(S) = E_P (1 - e^(epsilon - L))_+, at each epsilon."""
         eps = np.asarray(epsilon, dtype=float)
         flat = eps.ravel()
         out = np.empty(flat.size)
@@ -67,9 +78,12 @@ class LossLaw:
         return np.clip(out + self.unseen_p, 0.0, 1.0).reshape(eps.shape)
 
     def epsilon(self, delta: float) -> float:
-        """Smallest epsilon >= 0 with delta(epsilon) <= delta: for delta = 0 the supremum of L, infinity if none."""
+        """Return the smallest epsilon >= 0 with delta(epsilon) <= delta; infinity if there is none.
+
+        For delta = 0 this is the supremum of L.
+        """
         if delta <= 0:
-            return max(0.0, self.supremum) if self.extremes is not None or self.unseen_p <= _ROUNDED else math.inf
+            return max(0.0, self.supremum) if self.extremes is not None or self.unseen_p <= _ROUNDING_MASS else math.inf
         if self.p[np.isposinf(self.loss)].sum() + self.unseen_p > delta:
             return math.inf
         if self.hockey_stick(0.0) <= delta:
@@ -82,44 +96,47 @@ class LossLaw:
         return high
 
     def swapped(self) -> LossLaw:
-        """The law of the same pair in the other order."""
+        """Return the law of the same pair in the other order."""
         extremes = None if self.extremes is None else (-self.extremes[1], -self.extremes[0])
         parts = tuple((part.swapped(), times) for part, times in self.parts)
         return LossLaw(-self.loss[::-1], self.q[::-1], self.p[::-1], self.unseen_q, self.unseen_p, extremes, parts)
 
     @property
     def supremum(self) -> float:
-        """Largest loss that P can show."""
+        """Return the largest loss that has mass under P."""
         if self.extremes is not None:
             return self.extremes[1]
         return float(self.loss[self.p > 0].max(initial=-np.inf))
 
     def mean(self) -> np.float64:
-        """E_P L: the Kullback-Leibler divergence of P from Q."""
-        some = self.p > 0
-        return np.float64(self.p[some] @ self.loss[some])
+        """Return E_P L, the Kullback-Leibler divergence of P from Q."""
+        with_mass = self.p > 0
+        return np.float64(self.p[with_mass] @ self.loss[with_mass])
 
     def variance(self) -> np.float64:
-        """Variance of L under P; infinite where L is."""
-        some = self.p > 0
-        if np.any(np.isinf(self.loss[some])):
+        """Return the variance of L under P; infinite where L is."""
+        with_mass = self.p > 0
+        if np.any(np.isinf(self.loss[with_mass])):
             return np.float64(np.inf)
-        return np.float64(self.p[some] @ (self.loss[some] - self.mean()) ** 2)
+        return np.float64(self.p[with_mass] @ (self.loss[with_mass] - self.mean()) ** 2)
 
     def renyi(self, order: float) -> float:
-        """D_order(P || Q) for order > 1; over the atoms, without the unseen mass. Sums over independent parts."""
+        """Return D_order(P || Q) for order > 1, over the atoms and without the unseen mass. The divergence adds over parts."""
         if self.parts:
             return sum(times * part.renyi(order) for part, times in self.parts)
-        some = self.p > 0
-        if np.any(np.isposinf(self.loss[some])):
+        with_mass = self.p > 0
+        if np.any(np.isposinf(self.loss[with_mass])):
             return math.inf
         with np.errstate(divide="ignore"):
-            exponent = np.log(self.p[some]) + (order - 1) * self.loss[some]
+            exponent = np.log(self.p[with_mass]) + (order - 1) * self.loss[with_mass]
         top = float(exponent.max(initial=-np.inf))
         return max(0.0, (top + math.log(np.exp(exponent - top).sum())) / (order - 1)) if np.isfinite(top) else 0.0
 
     def roc(self) -> tuple[FloatArray, FloatArray, FloatArray]:
-        """(threshold, Q(L >= threshold), P(L >= threshold)), thresholds descending: vertices of the best attacker's curve but (0, 0)."""
+        """Return the vertices of the best attacker's ROC curve, without (0, 0), by descending threshold.
+
+        The result is (threshold, Q(L >= threshold), P(L >= threshold)).
+        """
         levels, back = np.unique(self.loss, return_inverse=True)
         p, q = np.bincount(back, self.p), np.bincount(back, self.q)
         return levels[::-1], np.minimum(np.cumsum(q[::-1]), 1.0), np.minimum(np.cumsum(p[::-1]), 1.0)
@@ -127,22 +144,25 @@ class LossLaw:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class EnclosedLaw:
-    """The law of the loss from below and from above (the same object where it is exact), and how it was found.
+    """Law of the loss enclosed from below and from above, and how it was computed.
 
     Parameters
     ----------
     lower, upper : LossLaw
-        Every divergence of the pair lies between theirs.
+        Every divergence of the pair lies between those of the two laws. The same object where the
+        law is exact.
     route : str
-        For the report.
+        How the law was computed, for the report.
     label : {"exact", "enclosure"}
-        Sums in floating point, exact up to their rounding, or between two laws, up to estimated quadrature errors (in the unseen mass).
+        ``exact``: sums in floating point, exact up to rounding. ``enclosure``: between two laws,
+        up to estimated quadrature errors (in the unseen mass).
     dimension : int
-        Numbers in an output that are integrated over; 0 for enumeration.
+        Number of output coordinates that are integrated over; 0 for enumeration.
     missing : float
-        Mass that no output looked at accounts for, beyond what rounding and the estimated errors explain: it may have any loss.
+        Mass that the evaluated outputs do not account for, beyond rounding and the estimated
+        errors. Its loss is unknown.
     refine : callable, optional
-        Behind `refined`.
+        Implementation of `refined`.
     """
 
     lower: LossLaw
@@ -154,22 +174,22 @@ class EnclosedLaw:
     refine: Callable[[Sequence[float]], EnclosedLaw] | None = None
 
     def refined(self, losses: Sequence[float]) -> EnclosedLaw:
-        """The same with cells cut where the loss crosses each of `losses`, so that hockey sticks are exact near there."""
+        """Return the law with cells cut where the loss crosses each of `losses`, so that hockey sticks are exact near there."""
         return self if self.refine is None else self.refine(losses)
 
 
 def unaccounted(lower: LossLaw, upper: LossLaw) -> float:
-    """Mass that quadrature does not cover and that its estimated errors, which are in the unseen mass, do not explain."""
+    """Return the mass that quadrature neither covers nor explains by its estimated errors (in the unseen mass)."""
     missing = 0.0
     for mass, unseen in ((lower.p, upper.unseen_p), (lower.q, upper.unseen_q)):
         gap = max(0.0, 1 - math.fsum(mass))
         missing = max(missing, gap - max(0.0, unseen - gap))
-    return missing if missing > _UNEXPLAINED else 0.0
+    return missing if missing > _UNEXPLAINED_MASS else 0.0
 
 
 def atoms(log_p: FloatArray, log_q: FloatArray) -> LossLaw:
-    """The law of a loss with one atom for each pair of log-masses; atoms of neither side are left out."""
-    some = ~(np.isneginf(log_p) & np.isneginf(log_q))
-    loss = log_p[some] - log_q[some]
+    """Return the law with one atom for each pair of log-masses. Atoms without mass on either side are omitted."""
+    with_mass = ~(np.isneginf(log_p) & np.isneginf(log_q))
+    loss = log_p[with_mass] - log_q[with_mass]
     order = np.argsort(loss, kind="stable")
-    return LossLaw(loss[order], np.exp(log_p[some])[order], np.exp(log_q[some])[order])
+    return LossLaw(loss[order], np.exp(log_p[with_mass])[order], np.exp(log_q[with_mass])[order])

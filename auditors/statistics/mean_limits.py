@@ -1,20 +1,26 @@
-"""Confidence limits of a mean or a median that hold for every law allowed by what is stated, at any number of runs.
+"""Confidence limits of a mean or a median that hold for every law allowed by the stated assumption, at any number of runs.
 
-**Range.** By betting (`betting.py`). Bets that a mean is larger need values of at least `low` and nothing else: each factor 1 + a (X - m)
-is non-negative and has mean at most 1 if the mean is at most m. So the lower limit holds for every law on [low, infinity); an upper limit
-needs a stated upper end, for rare large values may always have been missed. Stakes are fixed on the first tenth, which is not used again.
+**Range.** By betting (`betting.py`). Bets that a mean is larger need values of at least `low` and
+nothing else: each factor 1 + a (X - m) is non-negative and has mean at most 1 if the mean is at
+most m. So the lower limit holds for every law on [low, infinity). An upper limit needs a stated
+upper end, since rare large values may always be missed. Stakes are fixed on the first tenth of
+the values, which is not used again.
 
-**Moment** (Catoni 2012). psi(x) = sign(x) ln(1 + |x| + x^2/2). If X_i are independent with mean mu and standard deviation at most s, then
-for a fixed t > 0, sum psi(t (X_i - mu)/s) - n t^2/2 >= ln(1/alpha) has probability at most alpha; and so with -psi.
+**Moment** (Catoni 2012). psi(x) = sign(x) ln(1 + |x| + x^2/2). Let X_i be independent with mean
+mu and standard deviation at most s, and fix t > 0. Then sum psi(t (X_i - mu)/s) - n t^2/2 >=
+ln(1/alpha) has probability at most alpha. The same holds with -psi.
 
-*Proof.* exp psi(x) <= 1 + x + x^2/2: equality for x >= 0, and for x < 0 since (1 + x + x^2/2)(1 - x + x^2/2) = 1 + x^4/4. So each factor
-exp psi has mean at most 1 + t^2/2 <= exp(t^2/2); factors are independent; Markov.  []
+*Proof.* exp psi(x) <= 1 + x + x^2/2, with equality for x >= 0. For x < 0 this follows from (1 + x
++ x^2/2)(1 - x + x^2/2) = 1 + x^4/4. So each factor exp psi has mean at most 1 + t^2/2 <=
+exp(t^2/2). Factors are independent; Markov's inequality gives the bound.  []
 
-The sum falls as mu grows, so the mean at which it crosses is a lower limit. With s = c mu, a spread in units of the mean, psi's argument
-t (X/mu - 1)/c falls as mu grows for X >= 0, and the same holds.
+The sum falls as mu grows, so the mean at which the sum crosses the threshold is a lower limit.
+With s = c mu, a spread in units of the mean, psi's argument t (X/mu - 1)/c falls as mu grows for
+X >= 0, and the same holds.
 
-**Median.** With r the largest rank for which P(Bin(n, 1/2) < r) <= alpha, the r-th smallest value lies above a median with probability at
-most alpha: fewer than r values would have to be at most the median. No law is excluded.
+**Median.** Let r be the largest rank for which P(Bin(n, 1/2) < r) <= alpha. The r-th smallest
+value lies above a median with probability at most alpha: fewer than r values would have to be at
+most the median. No law is excluded.
 """
 
 from __future__ import annotations
@@ -28,13 +34,16 @@ from scipy.stats import binom
 from dpwitness.auditors.statistics.betting import Stakes, bracket, lower_mean, upper_mean
 from dpwitness.mechanisms.terms.protocol import FloatArray
 
-_PILOT = 0.1
+_PILOT_SHARE = 0.1
 
 
 def range_limits(values: FloatArray, low: float, high: float | None, alpha: float) -> tuple[float, float]:
-    """Limits, each at error `alpha`, of the mean of values that are at least `low` and, if `high` is stated, at most that."""
+    """Return the lower and the upper limit, each at error `alpha`, of the mean of values in [low, high].
+
+    Without `high`, values have no upper bound and the upper limit is infinite.
+    """
     x = values - low
-    first = max(1, int(_PILOT * len(x)))
+    first = max(1, int(_PILOT_SHARE * len(x)))
     pilot, rest = x[:first], x[first:]
     scale = (high - low) if high is not None else max(float(pilot.max()), 1e-300)
     stakes = Stakes.plan(pilot, scale, len(rest), alpha)
@@ -43,7 +52,11 @@ def range_limits(values: FloatArray, low: float, high: float | None, alpha: floa
 
 
 def moment_limits(values: FloatArray, alpha: float, *, deviation: float | None = None, spread: float | None = None) -> tuple[float, float]:
-    """Limits, each at error `alpha`, of a mean; its standard deviation is at most `deviation`, or `spread` means of values >= 0."""
+    """Return the lower and the upper limit of a mean, each at error `alpha`, from a bound on the standard deviation.
+
+    The standard deviation is at most `deviation`, or at most `spread` times the mean for values
+    >= 0.
+    """
     n = len(values)
     goal = math.log(1 / alpha)
     t = math.sqrt(2 * goal / n)
@@ -51,21 +64,21 @@ def moment_limits(values: FloatArray, alpha: float, *, deviation: float | None =
     assert unit is not None
 
     def excess(mean: float, sign: float) -> bool:
-        """Whether bets of this sign refute the mean."""
+        """Return whether the test of this sign refutes `mean`."""
         with np.errstate(divide="ignore", over="ignore", invalid="ignore"):
             z = values - mean if deviation is not None else np.where(values > 0, values / mean, 0.0) - 1.0
-        return float(_psi(sign * t * z / unit).sum()) - n * t * t / 2 >= goal
+        return float(_influence(sign * t * z / unit).sum()) - n * t * t / 2 >= goal
 
     middle = float(values.mean())
     if deviation is None:
         lower = bracket(lambda m: excess(m, 1.0), 0.0, middle, 60)[0] if middle > 0 else 0.0
-        return lower, _beyond(lambda m: excess(m, -1.0), middle, lambda m: 2 * m if m > 0 else 1.0)
-    lower = _beyond(lambda m: excess(m, 1.0), middle, lambda m: middle - max(2 * (middle - m), deviation))
-    return lower, _beyond(lambda m: excess(m, -1.0), middle, lambda m: middle + max(2 * (m - middle), deviation))
+        return lower, _refuted_limit(lambda m: excess(m, -1.0), middle, lambda m: 2 * m if m > 0 else 1.0)
+    lower = _refuted_limit(lambda m: excess(m, 1.0), middle, lambda m: middle - max(2 * (middle - m), deviation))
+    return lower, _refuted_limit(lambda m: excess(m, -1.0), middle, lambda m: middle + max(2 * (m - middle), deviation))
 
 
-def _beyond(refuted: Callable[[float], bool], start: float, step: Callable[[float], float]) -> float:
-    """The refuted end of the bracket between `start` and the first step away from it that is refuted; infinite if none is."""
+def _refuted_limit(refuted: Callable[[float], bool], start: float, step: Callable[[float], float]) -> float:
+    """Return the refuted end of the bracket between `start` and the first refuted step; infinite if no step is refuted."""
     inside = outside = start
     for _ in range(200):
         if refuted(outside):
@@ -76,15 +89,16 @@ def _beyond(refuted: Callable[[float], bool], start: float, step: Callable[[floa
     return bracket(refuted, outside, inside, 60)[0]
 
 
-def _psi(x: FloatArray) -> FloatArray:
+def _influence(x: FloatArray) -> FloatArray:
+    """Return Catoni's influence function, sign(x) ln(1 + |x| + x^2/2)."""
     size = np.abs(x)
     return np.asarray(np.sign(x) * np.log1p(size + size * size / 2))
 
 
 def median_limits(values: FloatArray, alpha: float) -> tuple[float, float]:
-    """Limits, each at error `alpha`, of every median; infinite where too few values were seen."""
+    """Return the lower and the upper limit, each at error `alpha`, of every median; infinite for too few values."""
     n = len(values)
-    rank = int(binom.ppf(alpha, n, 0.5))  # the least k with P(Bin <= k) >= alpha, so that P(Bin < k) < alpha
+    rank = int(binom.ppf(alpha, n, 0.5))  # least k with P(Bin <= k) >= alpha, so P(Bin < k) < alpha
     if rank < 1:
         return -math.inf, math.inf
     ordered = np.sort(values)
@@ -92,7 +106,7 @@ def median_limits(values: FloatArray, alpha: float) -> tuple[float, float]:
 
 
 def combined_limits(weights: FloatArray, lower: FloatArray, upper: FloatArray) -> tuple[float, float]:
-    """Range of sum_k weights_k ln e_k while every e_k > 0 lies within its limits."""
+    """Return the range of sum_k weights_k ln e_k, where each e_k > 0 lies within its limits."""
     with np.errstate(divide="ignore", invalid="ignore"):
         low, high = (np.where(weights == 0, 0.0, weights * np.log(np.maximum(end, 0.0))) for end in (lower, upper))
     rising = weights > 0

@@ -12,27 +12,27 @@ from scipy.special import expit
 
 from dpwitness.mechanisms.terms.protocol import FloatArray
 
-_STEPS, _ROUNDS = 25, 40
-_CLOSE, _NEAR = 1e-8, 1e-5  # gains of a step, relative to the loss: below the first it was the last, below the second curvature is kept
-_LEAST, _MOST = 1e-2, 1e6  # precisions of a group of weights
+_NEWTON_STEPS, _EVIDENCE_ROUNDS = 25, 40
+_STOP_GAIN, _REUSE_GAIN = 1e-8, 1e-5  # relative gains of a step: below the first, stop; below the second, reuse the curvature
+_MIN_PRECISION, _MAX_PRECISION = 1e-2, 1e6  # range of the prior precision of a group of weights
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Fit:
-    """Weights at the posterior's mode, a Cholesky factor of the Hessian there, and the penalised negative log-likelihood."""
+    """Posterior mode of the weights, with a Cholesky factor of the Hessian and the penalized negative log-likelihood."""
 
     weights: FloatArray
     factor: FloatArray  # lower triangular, L L^T = Hessian
     loss: float
-    information: FloatArray  # the Hessian without the priors'
+    information: FloatArray  # the Hessian of the likelihood, without the priors
 
     def draw(self, number: int, rng: Generator) -> FloatArray:
-        """Draws from the Gaussian around the mode: (number, weights)."""
+        """Return draws from the Gaussian around the mode: (number, weights)."""
         noise = rng.standard_normal((len(self.weights), number))
         return np.asarray(self.weights + solve_triangular(self.factor, noise, lower=True, trans="T").T)
 
     def variances(self) -> FloatArray:
-        """Posterior variance of each weight."""
+        """Return the posterior variance of each weight."""
         inverse = solve_triangular(self.factor, np.eye(len(self.weights)), lower=True)
         return np.asarray((inverse**2).sum(axis=0))
 
@@ -43,12 +43,13 @@ def fit_logistic(
     zeros: FloatArray,
     precision: FloatArray,
     start: FloatArray | None = None,
-    steps: int = _STEPS,
+    steps: int = _NEWTON_STEPS,
     information: FloatArray | None = None,
 ) -> Fit:
-    """Newton's method on weighted counts, with a halved step where a whole one goes up.
+    """Fit logistic regression on weighted counts by Newton's method, halving steps that raise the loss.
 
-    Curvature is what costs: it is kept once steps gain little, and `information` is that of the likelihood at `start`, where it is known.
+    Computing the curvature dominates the cost. So the curvature is reused once steps gain little,
+    and `information` is the likelihood's curvature at `start`, if known.
     """
     total = ones + zeros
     weights = np.zeros(features.shape[1]) if start is None else start
@@ -59,7 +60,7 @@ def fit_logistic(
     def curvature(line: FloatArray) -> FloatArray:
         p = expit(line)
         scaled = features * np.sqrt(total * p * (1 - p))[:, None]
-        return np.asarray(scaled.T @ scaled)  # of a matrix with itself: half the work
+        return np.asarray(scaled.T @ scaled)  # BLAS halves the work for a matrix times its own transpose
 
     def with_priors(known: FloatArray) -> FloatArray:
         hessian = known.copy()
@@ -70,23 +71,24 @@ def fit_logistic(
     loss, known = loss_at(weights, line), curvature(line) if information is None else information
     for _ in range(steps):
         gradient = features.T @ (total * expit(line) - ones) + precision * weights
-        step, size = _solve(with_priors(known), gradient), 1.0
+        step, size = _solve_hessian(with_priors(known), gradient), 1.0
         while True:
             found = weights - size * step
-            ahead = features @ found
-            if (new := loss_at(found, ahead)) <= loss + 1e-9 * abs(loss) or size <= 1e-4:
+            next_line = features @ found
+            if (new := loss_at(found, next_line)) <= loss + 1e-9 * abs(loss) or size <= 1e-4:
                 break
             size *= 0.5
-        weights, line = found, ahead
-        gained, loss = loss - new, new
-        if gained > _NEAR * (1 + abs(loss)):
+        weights, line = found, next_line
+        gain, loss = loss - new, new
+        if gain > _REUSE_GAIN * (1 + abs(loss)):
             known = curvature(line)
-        elif gained < _CLOSE * (1 + abs(loss)):
+        elif gain < _STOP_GAIN * (1 + abs(loss)):
             break
-    return Fit(weights, np.tril(_factor(with_priors(known))), loss, known)
+    return Fit(weights, np.tril(_cholesky(with_priors(known))), loss, known)
 
 
-def _factor(hessian: FloatArray) -> FloatArray:
+def _cholesky(hessian: FloatArray) -> FloatArray:
+    """Return the Cholesky factor of a Hessian, with jitter added to the diagonal if needed."""
     jitter = 0.0
     while True:
         try:
@@ -95,36 +97,38 @@ def _factor(hessian: FloatArray) -> FloatArray:
             jitter = max(1e-12, 10 * jitter)
 
 
-def _solve(hessian: FloatArray, gradient: FloatArray) -> FloatArray:
-    return np.asarray(cho_solve((_factor(hessian), True), gradient))
+def _solve_hessian(hessian: FloatArray, gradient: FloatArray) -> FloatArray:
+    """Solve a linear system with a Hessian."""
+    return np.asarray(cho_solve((_cholesky(hessian), True), gradient))
 
 
 def evidence(fit: Fit, precision: FloatArray) -> float:
-    """Log marginal likelihood of a prior with these precisions, by Laplace's approximation, up to a constant."""
+    """Return the log marginal likelihood under these prior precisions, by Laplace's approximation, up to a constant."""
     return float(-fit.loss + 0.5 * np.sum(np.log(precision)) - np.sum(np.log(np.diag(fit.factor))))
 
 
 def fit_grouped(
     features: FloatArray, ones: FloatArray, zeros: FloatArray, group: NDArray[np.intp], precision: FloatArray, *, learn: bool = True
 ) -> tuple[Fit, FloatArray]:
-    """Logistic regression on counts of two labels; each group of weights has one prior, whose precision is learned by evidence.
+    """Fit logistic regression on counts of two labels, with one prior for each group of weights.
 
-    The constant comes first and has no group. MacKay's fixed point, gamma / |w|^2 with gamma the number of weights of the group that the
-    data determine, overrelaxed.
+    The prior's precision is learned by evidence. The constant comes first and has no group. The
+    update is MacKay's fixed point, gamma / |w|^2 with gamma the number of weights of the group
+    that the data determine, overrelaxed.
     """
     found = precision.copy()
     start: FloatArray | None = None
     information: FloatArray | None = None
-    for turn in range(_ROUNDS if learn else 1):
-        fit = fit_logistic(features, ones, zeros, np.append(1e-4, found[group]), start, _STEPS if turn == 0 else 4, information)
+    for turn in range(_EVIDENCE_ROUNDS if learn else 1):
+        fit = fit_logistic(features, ones, zeros, np.append(1e-4, found[group]), start, _NEWTON_STEPS if turn == 0 else 4, information)
         start, information = fit.weights, fit.information
         if not learn:
             break
         size, square, variance = (np.bincount(group, v, len(found)) for v in (np.ones(len(group)), start[1:] ** 2, fit.variances()[1:]))
         determined = np.maximum(size - found * variance, 1e-2)
-        new = np.clip(found * ((determined + 0.02) / (square + 2e-4) / found) ** 1.7, _LEAST, _MOST)
-        settled = np.max(np.abs(np.log(new / found))) < 0.05
+        new = np.clip(found * ((determined + 0.02) / (square + 2e-4) / found) ** 1.7, _MIN_PRECISION, _MAX_PRECISION)
+        converged = np.max(np.abs(np.log(new / found))) < 0.05
         found = new
-        if settled:
+        if converged:
             break
     return fit, found

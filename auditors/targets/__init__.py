@@ -1,1 +1,4 @@
-"""Mechanisms by name: where they lie, how they are built again, and whether a file may have them run. Imports mechanisms alone."""
+"""Targets: mechanisms named in files. How they are located, rebuilt, and allowed to run.
+
+This package imports only the mechanisms.
+"""

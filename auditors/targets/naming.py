@@ -1,4 +1,4 @@
-"""Targets by name: how a witness says where a mechanism is found, and how it is imported and built again."""
+"""Description of a mechanism by an importable name and arguments, and import of a mechanism from this description."""
 
 from __future__ import annotations
 
@@ -27,15 +27,15 @@ QUERY = "dpwitness.mechanisms.foreign.sql:Query"
 
 
 def relative(path: str | Path) -> str:
-    """A path as a file that travels tells it: from the current folder, with forward slashes."""
+    """Return a path relative to the current folder, with forward slashes, for files that move between machines."""
     try:
         return Path(os.path.relpath(path)).as_posix()
-    except ValueError:  # another drive
+    except ValueError:  # the path lies on another drive
         return str(path)
 
 
 def describe_target(mechanism: Any) -> Json | None:
-    """How to build the mechanism again: module, name and, for a dataclass, its fields. None if it cannot be imported."""
+    """Return how to build the mechanism again: module, name and, for a dataclass, its fields. None if it cannot be imported."""
     if isinstance(mechanism, Interactive) and mechanism.base is not None:
         base, adversary = describe_target(mechanism.base), mechanism.adversary
         told = base is not None and isinstance(adversary, Adversary)
@@ -50,28 +50,28 @@ def describe_target(mechanism: Any) -> Json | None:
     if not dataclasses.is_dataclass(mechanism):
         return None
     try:
-        fields = {f.name: to_jsonable(_field(getattr(mechanism, f.name))) for f in dataclasses.fields(mechanism) if f.init}
+        fields = {f.name: to_jsonable(_constructor_value(getattr(mechanism, f.name))) for f in dataclasses.fields(mechanism) if f.init}
     except InvalidArgument:
         return None
     if isinstance(mechanism, Target) and mechanism.command:
-        kept = {"time_limit", "memory_limit", "text"}
-        fields = {"command": list(mechanism.command), "cwd": relative(mechanism.cwd or "."), **{key: fields[key] for key in kept}}
+        kept_fields = {"time_limit", "memory_limit", "text"}
+        fields = {"command": list(mechanism.command), "cwd": relative(mechanism.cwd or "."), **{key: fields[key] for key in kept_fields}}
     elif isinstance(mechanism, Target):
         fields = {key: value for key, value in fields.items() if key not in ("command", "cwd", "text")}
         if os.path.isabs(fields["file"]):
             fields["file"] = relative(fields["file"])
-        if fields["python"] and not relative(fields["python"]).startswith(".."):  # others are of this machine in any case
+        if fields["python"] and not relative(fields["python"]).startswith(".."):  # other interpreters exist on this machine only
             fields["python"] = relative(fields["python"]) if os.path.isabs(fields["python"]) else fields["python"]
     return target | {"kwargs": fields}
 
 
-def _field(value: Any) -> Any:
-    """A field as it can be given again: a claim by its spelling."""
+def _constructor_value(value: Any) -> Any:
+    """Return a field's value in a form that the constructor accepts: a claim becomes its spelling."""
     return str(value) if isinstance(value, Claim) else value
 
 
 def source_of(mechanism: Any, target: Json | None) -> Json | None:
-    """File, line and hash of the source of a target that is not this project's; None where there is none to tell."""
+    """Return file, line and hash of the source of a target; None for this project's own and for unknown sources."""
     from dpwitness.auditors.targets.locating import home_of, sha256_of
 
     if target is None:
@@ -87,14 +87,15 @@ def source_of(mechanism: Any, target: Json | None) -> Json | None:
         file = getattr(sys.modules.get(home), "__file__", None)
         if home.partition(".")[0] == "dpwitness":
             return None
-        line = _line(mechanism)
+        line = _definition_line(mechanism)
     if file is None or not file.endswith(".py") or (digest := sha256_of(Path(file))) is None:
         return None
     inside = not relative(file).startswith("..")
     return {"file": relative(file) if inside else Path(file).name, "sha256": digest} | ({} if line is None else {"line": line})
 
 
-def _line(mechanism: Any) -> int | None:
+def _definition_line(mechanism: Any) -> int | None:
+    """Return the line at which a mechanism is defined; None if unknown."""
     found = mechanism.func if isinstance(mechanism, functools.partial) else mechanism
     found = inspect.unwrap(found) if callable(found) else found
     if hasattr(found, "__code__"):
@@ -106,7 +107,7 @@ def _line(mechanism: Any) -> int | None:
 
 
 def find_target(target: str) -> Any:
-    """Import ``MODULE:NAME`` or ``FILE.py:NAME`` and return the named object as it is: a class is not instantiated.
+    """Import ``MODULE:NAME`` or ``FILE.py:NAME`` and return the named object. A class is not instantiated.
 
     Raises
     ------
@@ -120,9 +121,10 @@ def find_target(target: str) -> Any:
 
 
 def load_target(target: str, kwargs: Json | None = None) -> Any:
-    """Import ``MODULE:NAME`` or ``FILE.py:NAME``; a class is built with `kwargs`, and a function is bound to them.
+    """Import ``MODULE:NAME`` or ``FILE.py:NAME``, build a class with `kwargs`, or bind a function to them.
 
-    For targets that the user names: what a file names goes through `dpwitness.auditors.targets.trust`.
+    This function is for targets that the user names. Targets named in a file go through
+    `dpwitness.auditors.targets.trust`.
 
     Raises
     ------
@@ -135,9 +137,9 @@ def load_target(target: str, kwargs: Json | None = None) -> Any:
 
 
 def imported(place: str, target: str) -> Any:
-    """The module, or that of the file; both stay importable by worker processes."""
+    """Import a module, or a file as a module, so that worker processes can import it too."""
     if place.endswith(".py"):
-        return _of_file(Path(place).resolve(), place)
+        return _import_file(Path(place).resolve(), place)
     if not all(part.isidentifier() for part in place.split(".")):
         raise InvalidArgument(f"target must name a module such as package.module, or a file that ends in .py, got {target!r}")
     if str(Path.cwd()) not in sys.path:
@@ -150,7 +152,8 @@ def imported(place: str, target: str) -> Any:
         raise
 
 
-def _of_file(path: Path, place: str) -> Any:
+def _import_file(path: Path, place: str) -> Any:
+    """Import a file as a module."""
     if not path.is_file():
         raise InvalidArgument(f"target must name an existing file, got {place!r}")
     if str(path.parent) not in sys.path:
@@ -159,14 +162,13 @@ def _of_file(path: Path, place: str) -> Any:
     where = getattr(found, "__file__", None)
     if where is None or Path(where).resolve() != path:
         raise InvalidArgument(
-            f"target must have a file name of its own, got {place!r}: "
-            f"a module {path.stem!r} is loaded already, from {where or 'Python itself'}"
+            f"target must have a unique file name, got {place!r}: a module {path.stem!r} is already loaded from {where or 'Python itself'}"
         )
     return found
 
 
 def named(module: Any, name: str, place: str) -> Any:
-    """What a dotted name stands for in a module."""
+    """Return the object with a dotted name in a module."""
     found = module
     for part in name.split("."):
         if not hasattr(found, part):

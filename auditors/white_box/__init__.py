@@ -1,1 +1,4 @@
-"""A pair enclosed from the density of its outputs. May import pairs, proofs and all below."""
+"""White-box certification: bounds on the privacy profile of a pair from the density of its outputs.
+
+This package may import pairs, proofs and all packages below.
+"""

@@ -1,8 +1,11 @@
-"""White-box certification of a pair: the privacy profile from below and from above, and a verdict, from the mechanism's log-density.
+"""White-box certification of a pair: bounds on the privacy profile, and a verdict, from the mechanism's log-density.
 
-Routes, strongest first: proofs, enumeration, composition through privacy-loss distributions, quadrature, and otherwise bounded means under
-defensive importance sampling. The route and what its ends rest on are named in the result. A claim is refuted or certified only where that
-is proved or statistical: what a computed law says in excess of a claim is confirmed by sampling.
+The routes, strongest first, are proofs, enumeration, composition through privacy-loss
+distributions, quadrature, and bounded means under defensive importance sampling. The result names
+the route and the evidence for its bounds.
+
+A claim is refuted or certified only by a proved or statistical bound. If a computed law exceeds a
+claim, sampling has to confirm the excess.
 """
 
 from __future__ import annotations
@@ -39,12 +42,12 @@ from dpwitness.mechanisms.terms.validation import InvalidArgument, require_integ
 __all__ = ["CertifyResult", "certify"]
 
 
-_ROUNDING = 1e-9  # relative: an end this close to the claimed epsilon agrees with it
-_TAILS = 1e-6  # the same for mu and rho, which hang on relative errors far out
-_MOST_CHECKED = 100_000  # runs a side on which the density is held against the sampler
-_MORE = 4  # times as many runs compare scale and center, at most:
-_MOST_MORE = 400_000
-_LEAST_CONFIRMED = 200_000  # runs that confirm what a law says
+_EPSILON_TOLERANCE = 1e-9  # relative tolerance at a claimed epsilon
+_TAIL_TOLERANCE = 1e-6  # relative tolerance at a claimed mu or rho, which depend on relative errors in the tails
+_MAX_CHECKED_RUNS = 100_000  # largest number of runs per side that compare density and sampler
+_DENSITY_FACTOR = 4  # runs that compare scale and center, as a multiple of the trials
+_MAX_DENSITY_RUNS = 400_000
+_MIN_CONFIRMING_RUNS = 200_000  # least number of runs that confirm an excess of a computed law
 
 
 def certify(
@@ -62,44 +65,55 @@ def certify(
 ) -> CertifyResult:
     """Enclose the privacy profile of a pair, from the mechanism's output density.
 
-    Sampled outputs are compared with the density, and the result says how large a mismatch they would have shown. CERTIFIED is a verdict
-    about the mechanism: for a density that the user wrote beside a sampler, only if the claim leaves room for the mismatch in the noise
-    scale that would not have been noticed. Otherwise the verdict is SUPPORTED, and its upper end is assumed.
+    Sampled outputs are compared with the density, and the result states the smallest mismatch
+    that they would have shown. CERTIFIED is a verdict about the mechanism. If the user wrote the
+    density and the sampler separately, CERTIFIED requires that the claim leaves room for the
+    largest unnoticed mismatch in the noise scale. Otherwise the verdict is SUPPORTED, and its
+    upper bound is assumed.
 
     Parameters
     ----------
     mechanism : Mechanism
-        With ``sample`` and ``log_density``; ``support``, ``factors`` and ``breakpoints`` are used where offered.
+        With ``sample`` and ``log_density``; ``support``, ``factors`` and ``breakpoints`` are used
+        where offered.
     pair : Pair, optional
-        The verdict is for this pair, both orders. If left out, the one with the largest loss in the catalogue of ``mechanism.domain``.
+        The verdict covers both orders of this pair. Default: the pair with the largest loss in
+        the catalog of ``mechanism.domain``.
     claim : Claim or str, optional
-        ``mechanism.claim`` if left out.
+        Default: ``mechanism.claim``.
     trials : int
-        Runs of the mechanism where outputs are sampled, both orders and pilots together. At least 10,000. On top, as many on each dataset,
-        at most 100,000, hold the density against the sampler; and as many, at least 200,000, confirm it where a computed law breaks the
-        claim at delta > 0 or another notion.
+        Runs of the mechanism where outputs are sampled, both orders and pilots together. At least
+        10,000. In addition, as many runs on each dataset, at most 100,000, compare the density
+        with the sampler. If a computed law breaks the claim at delta > 0 or for another notion,
+        as many runs again, at least 200,000, confirm this.
     confidence : float
-        Of all statistical statements of the result together. Exact routes do not need it.
+        Confidence of all statistical statements of the result together. Exact routes do not use
+        it.
     seed : int
         Root of all randomness.
     density_runs : int, optional
-        More runs on each dataset, which compare the scale and the center of continuous outputs with the density. By default 4 `trials`, at
-        most 400,000; none for mechanisms of this package, whose sampler and density follow from one declared law.
+        Additional runs on each dataset, which compare the scale and the center of continuous
+        outputs with the density. Default: 4 `trials`, at most 400,000; none for mechanisms of
+        this package, whose sampler and density follow from one declared law.
     route : {"auto", "law", "sampling"}
-        The strongest that applies; an exact or enclosed law only; or sampling, whatever else would apply.
+        ``auto``: the strongest route that applies. ``law``: an exact or enclosed law only.
+        ``sampling``: sampling only.
     name : str, optional
-        For the report.
+        Name for the report.
     target : dict, optional
-        How to find the mechanism again, for the witness; found out by itself for importable mechanisms.
+        How to find the mechanism again, for the witness. Default: detected for importable
+        mechanisms.
 
     Returns
     -------
     CertifyResult
+        Verdict, bounds and their evidence.
 
     Raises
     ------
     InvalidArgument
-        If an argument breaks its rule, or ``route="law"`` and no law can be computed. A bad density ends in the verdict ERROR instead.
+        If an argument breaks its rule, or ``route="law"`` and no law can be computed. A density
+        that contradicts the sampler does not raise: the verdict is ERROR.
 
     Examples
     --------
@@ -129,51 +143,51 @@ def certify(
         pair = search(mechanism, domain, claim, evaluations=len(pairs_for(domain)), seed=seed, keep=1)[0][0]
     if not isinstance(pair, Pair):
         raise InvalidArgument(f"certify: pair must be a Pair, got {type(pair).__name__}")
-    claim, said = resolved(claim, pair)
+    claim, claim_notes = resolved(claim, pair)
     streams = [np.random.Generator(np.random.SFC64(s)) for s in np.random.SeedSequence(seed, spawn_key=(0xCE27,)).spawn(6)]
     name = name or name_of(mechanism)
-    check, declared = min(trials, _MOST_CHECKED), states_one_law(mechanism)
-    more = (0 if declared else min(_MORE * trials, _MOST_MORE)) if density_runs is None else density_runs
+    check, declared = min(trials, _MAX_CHECKED_RUNS), states_one_law(mechanism)
+    extra_runs = (0 if declared else min(_DENSITY_FACTOR * trials, _MAX_DENSITY_RUNS)) if density_runs is None else density_runs
     common: dict[str, Any] = {"name": name, "claim": claim, "pair": pair, "confidence": confidence, "seed": seed}
     common |= {"target": target or describe_target(mechanism), "mechanism": mechanism}
     try:
         checked = check_oracle(mechanism, pair, check, streams[0])
-        bets = check_scale(mechanism, pair, checked, more, streams[5])
+        bets = check_scale(mechanism, pair, checked, extra_runs, streams[5])
         proved = None if route == "sampling" else proved_ends(mechanism, pair, claim)
-        law, doubt = _law(mechanism, pair, checked, route, name)
+        law, objection = _law_or_objection(mechanism, pair, checked, route, name)
         alpha = 1 - confidence
-        spent = 0 if law is not None else trials
+        used_runs = 0 if law is not None else trials
         found = from_law(law, claim) if law is not None else from_samples(mechanism, pair, claim, trials, alpha, streams[1:3])
         if claim.is_pure:
             add_worst(found, worst_of(mechanism, pair, seed), law)
             found.lowers.append(End(max(checked.largest, 0.0), "statistical(0)", max(checked.largest, 0.0)))
         if proved is not None:
-            if proved.tight:  # other routes say nothing more
+            if proved.tight:  # other routes add no information
                 found.lowers, found.uppers = [], []
             found.lowers.append(End(proved.parameter_lower, "proved", proved.epsilon_lower))
             found.uppers.append(End(proved.parameter_upper, "proved", proved.epsilon_upper))
-        edge = claim.parameter * (1 + (_ROUNDING if claim.bounds_epsilon else _TAILS))
+        edge = claim.parameter * (1 + (_EPSILON_TOLERANCE if claim.bounds_epsilon else _TAIL_TOLERANCE))
         if _unconfirmed(found, edge):
-            spent += _confirm(found, mechanism, pair, claim, law, edge, trials, alpha, streams[3])
+            used_runs += _confirm(found, mechanism, pair, claim, law, edge, trials, alpha, streams[3])
         verdict, low, high = decide(found.lowers, found.uppers, edge)
-        verdict = _doubted(verdict, low, claim, found, law, doubt, edge)
+        verdict = _verdict_with_doubts(verdict, low, claim, found, law, objection, edge)
         mismatch = smallest_mismatch(checked, streams[4], bets)
-        verdict, high = (verdict, high) if declared else _about_sampler(verdict, low, high, mismatch, edge, found)
+        verdict, high = (verdict, high) if declared else _verdict_on_sampler(verdict, low, high, mismatch, edge, found)
     except Underflow as error:
-        return _without_ends(Verdict.INCONCLUSIVE, str(error), common, 2 * check, time.perf_counter() - started)
+        return _result_without_bounds(Verdict.INCONCLUSIVE, str(error), common, 2 * check, time.perf_counter() - started)
     except (BadOracle, ConvergenceError, ArithmeticError) as error:
         alarm = f" (false-alarm probability at most {FALSE_ALARM:g})"
         note = f"{error}{alarm}" if isinstance(error, BadOracle) else f"the mechanism raises {type(error).__name__}: {error}"
-        return _without_ends(Verdict.ERROR, note, common, 2 * check, time.perf_counter() - started)
-    told = found.route
+        return _result_without_bounds(Verdict.ERROR, note, common, 2 * check, time.perf_counter() - started)
+    route_text = found.route
     if proved is not None and "proved" in (low.why, high.why):
-        told = f"proved: {proved.route}" + ("" if low.why == high.why else f"; numbers beside it: {told}")
+        route_text = f"proved: {proved.route}" + ("" if low.why == high.why else f"; numbers beside it: {route_text}")
         found.notes += proved.notes
         if len(proved.epsilons):
             found.epsilons, found.delta_lower, found.delta_upper = proved.epsilons, proved.delta_lower, proved.delta_upper
     return CertifyResult(
         verdict=verdict,
-        route=told,
+        route=route_text,
         lower_end=low.why,
         upper_end=high.why,
         epsilon_lower=low.epsilon,
@@ -181,17 +195,20 @@ def certify(
         parameter_lower=low.value,
         parameter_upper=high.value,
         **{key: getattr(found, key) for key in ("epsilons", "delta_lower", "delta_upper", "fpr", "tpr_lower", "tpr_upper", "worst")},
-        notes=(*found.notes, *said, *([pair.unchecked] if pair.unchecked else [])),
+        notes=(*found.notes, *claim_notes, *([pair.unchecked] if pair.unchecked else [])),
         mismatch=mismatch,
         declared=declared,
         **common,
-        trials=mismatch.runs + spent,
+        trials=mismatch.runs + used_runs,
         seconds=time.perf_counter() - started,
     )
 
 
-def _law(mechanism: Any, pair: Pair, checked: Checked, route: str, name: str) -> tuple[EnclosedLaw | None, str | None]:
-    """The law of the loss, and what speaks against the density or against that law; no law where something does."""
+def _law_or_objection(mechanism: Any, pair: Pair, checked: Checked, route: str, name: str) -> tuple[EnclosedLaw | None, str | None]:
+    """Return the law of the loss, and an objection to the density or to this law.
+
+    The law is None if there is an objection, or if no law can be computed.
+    """
     if route == "sampling":
         return None, None
     law = enclosed_law(mechanism, pair, checked.lonely())
@@ -199,12 +216,12 @@ def _law(mechanism: Any, pair: Pair, checked: Checked, route: str, name: str) ->
         if route == "law":
             raise InvalidArgument(f"certify: no exact law can be computed for {name}; use route='sampling'")
         return None, None
-    doubt = against_law(law, checked)
-    return (law, None) if doubt is None else (None, doubt)
+    objection = against_law(law, checked)
+    return (law, None) if objection is None else (None, objection)
 
 
 def _unconfirmed(found: Found, edge: float) -> bool:
-    """Whether some end breaks the claim, and none that is sound."""
+    """Return whether some lower bound exceeds the claim, but none that is proved or statistical."""
     return any(end.value > edge for end in found.lowers) and not any(end.sound and end.value > edge for end in found.lowers)
 
 
@@ -219,7 +236,7 @@ def _confirm(
     alpha: float,
     rng: np.random.Generator,
 ) -> int:
-    """Add what samples say of an excess over the claim that is numerical so far; the runs that it took."""
+    """Add the lower bound that samples give to a numerical excess over the claim, and return the number of runs."""
     if claim.is_pure:
         loss = near_worst(mechanism, pair, found.worst, rng) if found.worst is not None else 0.0
         if loss > edge:
@@ -227,28 +244,37 @@ def _confirm(
         return 0
     if law is None:
         return 0
-    trials = max(trials, _LEAST_CONFIRMED)
+    trials = max(trials, _MIN_CONFIRMING_RUNS)
     end = confirmed(mechanism, pair, claim, [law.lower, law.lower.swapped()], trials, alpha, rng)
     if end is not None and end.value > edge:
         found.lowers.append(End(end.value, end.why, max(end.epsilon, found.lowers[0].epsilon)))
     return trials
 
 
-def _doubted(verdict: Verdict, low: End, claim: Claim, found: Found, law: EnclosedLaw | None, doubt: str | None, edge: float) -> Verdict:
-    """The verdict where a computed law speaks against the density, or nothing confirms it: with the reason among the notes."""
-    if doubt is not None:
-        found.notes.insert(0, f"{doubt}; sampled outputs do not confirm that the density is wrong, so the law was left aside")
-        if verdict in (Verdict.CERTIFIED, Verdict.SUPPORTED) and "integrate" in doubt:
+def _verdict_with_doubts(
+    verdict: Verdict, low: End, claim: Claim, found: Found, law: EnclosedLaw | None, objection: str | None, edge: float
+) -> Verdict:
+    """Return the verdict after adding notes on an objection to the density and on an unconfirmed excess.
+
+    A certificate becomes INCONCLUSIVE if the density does not integrate to 1.
+    """
+    if objection is not None:
+        found.notes.insert(0, f"{objection}; sampled outputs do not confirm that the density is wrong, so the law was left aside")
+        if verdict in (Verdict.CERTIFIED, Verdict.SUPPORTED) and "integrate" in objection:
             return Verdict.INCONCLUSIVE
     if verdict is Verdict.INCONCLUSIVE and low.value > edge:
         found.notes.insert(
-            0, f"{claim.symbol} is {low.value:.6g} by numerics alone: no sample of this size confirms that it exceeds the claim"
+            0, f"{claim.symbol} is {low.value:.6g} by numerics alone: this number of samples does not confirm that it exceeds the claim"
         )
     return verdict
 
 
-def _about_sampler(verdict: Verdict, low: End, high: End, mismatch: Mismatch, edge: float, found: Found) -> tuple[Verdict, End]:
-    """The verdict on a mechanism whose density was written beside its sampler, and its upper end."""
+def _verdict_on_sampler(verdict: Verdict, low: End, high: End, mismatch: Mismatch, edge: float, found: Found) -> tuple[Verdict, End]:
+    """Return the verdict and the upper bound for a mechanism whose density and sampler were written separately.
+
+    CERTIFIED becomes SUPPORTED if the claim leaves no room for the mismatch that would not have
+    been noticed.
+    """
     if verdict is Verdict.VIOLATED and math.isfinite(mismatch.scale) and low.value <= edge * (1 + mismatch.scale):
         found.notes.insert(0, "the excess over the claim is smaller than the mismatch of sampler and density that would have been noticed")
     if verdict is not Verdict.CERTIFIED or mismatch.room(high.value, edge):
@@ -263,8 +289,8 @@ def _about_sampler(verdict: Verdict, low: End, high: End, mismatch: Mismatch, ed
     return Verdict.SUPPORTED, replace(high, why=f"assumed: the sampler follows the density, whose upper end is {high.why}")
 
 
-def _without_ends(verdict: Verdict, note: str, common: Json, trials: int, seconds: float) -> CertifyResult:
-    """Nothing is known of the pair."""
+def _result_without_bounds(verdict: Verdict, note: str, common: Json, trials: int, seconds: float) -> CertifyResult:
+    """Return a result without bounds."""
     empty: dict[str, Any] = dict.fromkeys(("epsilons", "delta_lower", "delta_upper", "fpr", "tpr_lower", "tpr_upper"), np.empty(0))
     ends: dict[str, Any] = {"epsilon_lower": 0.0, "epsilon_upper": math.inf, "parameter_lower": 0.0, "parameter_upper": math.inf}
     return CertifyResult(

@@ -89,7 +89,7 @@ def test_a_document_of_an_earlier_version_is_read(audited):
     old = copy.deepcopy(audited)
     old.pop("basis")
     assert recompute_bounds(old).verdict.value == audited["verdict"]
-    with pytest.raises(InvalidArgument, match="its looks certified"):
+    with pytest.raises(InvalidArgument, match="its interim looks certified"):
         recompute_bounds(old | {"parameter_lower": old["parameter_lower"] + 1})
 
 

@@ -125,7 +125,7 @@ def test_suggested_scores_are_used_and_replayed():
 
 def test_replay_takes_recorded_scores_by_the_rule_of_targets_or_as_given():
     result = audit(parity_leaks, claim="pure:1", pair=PAIR, trials=30_000, scores=[("odd", lambda bits: parity(bits))])
-    with pytest.raises(InvalidArgument, match='scores must be given: "odd" is one that the witness names no importable target for'):
+    with pytest.raises(InvalidArgument, match='scores must be given: "odd" has no importable target in the witness'):
         replay(result.witness, mechanism=parity_leaks)
     again = replay(result.witness, mechanism=parity_leaks, scores=[("odd", parity)], seed=8)
     assert again.verdict is Verdict.VIOLATED and again.scores[0].name == "odd"
@@ -133,7 +133,7 @@ def test_replay_takes_recorded_scores_by_the_rule_of_targets_or_as_given():
     assert blind.verdict is Verdict.NOT_REFUTED
     harmful = dict(result.witness, scores=[{"name": "odd", "target": {"target": "os:system"}, "suggested": False, "keys": [None]}])
     del harmful["sha256"]
-    with pytest.raises(InvalidArgument, match="standard library, which no witness may have run"):
+    with pytest.raises(InvalidArgument, match="standard library, which a witness may not run"):
         replay(harmful, mechanism=parity_leaks)
 
 

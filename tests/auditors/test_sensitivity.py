@@ -136,7 +136,7 @@ def test_results_say_what_they_are():
     result = audit_sensitivity(np.mean, 0.25, Records(4), evaluations=300, name="the mean")
     assert result.name == "the mean" and result.to_json()["verdict"] == "NOT_REFUTED"
     assert result.to_json()["pair"]["relation"] == "replace-one"
-    with pytest.raises(TypeError, match="no truth value"):
+    with pytest.raises(TypeError, match="not a truth value"):
         bool(result)
 
 

@@ -223,7 +223,9 @@ def test_an_edited_bound_in_a_store_is_refused(tmp_path):
         found = json.loads(store.rows("facts", "key = 'end 0'")[0][2])
         found["tested"][0]["lower"] = 1.5
         store.write("facts", 1, "end 0", json.dumps(found))
-    with pytest.raises(InvalidArgument, match=r"store is damaged or edited, got .*its counts give parameter_lower = 0\.\d+, it says 1\.5"):
+    with pytest.raises(
+        InvalidArgument, match=r"store is damaged or edited, got .*its counts give parameter_lower = 0\.\d+, but it states 1\.5"
+    ):
         audit(noisy, **SMALL, store=file)
 
 

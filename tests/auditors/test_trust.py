@@ -101,15 +101,15 @@ def test_a_target_under_the_current_folder_runs_and_is_named(witness, place, tar
 @pytest.mark.parametrize(
     ("name", "message"),
     [
-        ("os.system", "built in or of the standard library"),
-        ("system", "built in or of the standard library"),
-        ("popen", "built in or of the standard library"),
-        ("bound", "built in or of the standard library"),
-        ("shutil", "built in or of the standard library"),
-        ("shutil.rmtree", "built in or of the standard library"),
+        ("os.system", "built in or in the standard library"),
+        ("system", "built in or in the standard library"),
+        ("popen", "built in or in the standard library"),
+        ("bound", "built in or in the standard library"),
+        ("shutil", "built in or in the standard library"),
+        ("shutil.rmtree", "built in or in the standard library"),
         ("leaky.__globals__", "must name a function or a class"),
-        ("mean", "of the module numpy, outside the current folder"),
-        ("np.mean", "of the module numpy, outside the current folder"),
+        ("mean", "defined in the module numpy, outside the current folder"),
+        ("np.mean", "defined in the module numpy, outside the current folder"),
         ("gone", "which is not there"),
     ],
 )
@@ -135,7 +135,7 @@ def test_a_link_out_of_the_folder_is_outside(witness, place):
 
 def test_a_file_of_another_loaded_module_s_name_is_not_mistaken_for_it(witness, place):
     (place / "here" / "json.py").write_text("def dumps(dataset, size, rng):\n    return rng.random(size)\n")
-    with pytest.raises(InvalidArgument, match="a module 'json' is loaded already"):
+    with pytest.raises(InvalidArgument, match="a module 'json' is already loaded"):
         replay(naming(witness, "json.py:dumps"))
 
 
@@ -207,13 +207,14 @@ def test_every_mechanism_of_this_project_may_run():
         "dpwitness.mechanisms.foreign.process:Slot",
         "dpwitness.auditors.black_box.audit:audit",
     ):
-        with pytest.raises(InvalidArgument, match="is no mechanism of this project"):
+        with pytest.raises(InvalidArgument, match="is not a mechanism of this project"):
             trust.plan({"target": f"dpwitness.{target}"}).load()
 
 
 def test_sizes_that_only_hang_are_refused(witness):
     kwargs = {"epsilon": 1.0, "length": 10**9, "threshold": 0.0}
     with pytest.raises(
-        InvalidArgument, match=r"target\.kwargs\.length must be at most 200,000 in a witness, got 1000000000; else give the mechanism"
+        InvalidArgument,
+        match=r"target\.kwargs\.length must be at most 200,000 in a witness, got 1000000000; for larger sizes, pass the mechanism",
     ):
         replay(naming(witness, "dpwitness.mechanisms:BrokenSparseVector", **kwargs))

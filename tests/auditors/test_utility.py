@@ -231,7 +231,7 @@ def test_runs_that_do_not_converge_are_an_error():
 
     result = audit_utility(error, MeanBound(1.0))
     assert result.verdict is Verdict.ERROR and result.headline() == "ERROR: a run did not converge: row 3"
-    with pytest.raises(TypeError, match="no truth value"):
+    with pytest.raises(TypeError, match="not a truth value"):
         bool(result)
     assert result.to_json()["estimate"] == "nan"
 

@@ -100,7 +100,7 @@ def test_claim_numbers_survive_exactly():
         ({"target": {"target": "dpwitness.mechanisms:Gone"}}, "which is not there"),
         ({"target": None}, "names no importable target"),
         ({"pair": {"d0": [0.0, 0.0], "d1": [1.0, 1.0], "relation": "replace-one", "why": ""}}, "2 records differ"),
-        ({"event": {}}, "no complete witness"),
+        ({"event": {}}, "the witness is incomplete"),
     ],
 )
 def test_broken_witnesses_are_refused(witness, change, message):
@@ -177,7 +177,7 @@ def test_measures_that_cannot_be_named_have_no_target():
     witness = audit_sensitivity(np.mean, 0.2, Records(4), evaluations=200).witness
     with pytest.raises(InvalidArgument, match="written by schema 9"):
         replay(witness | {"schema_version": 9})
-    with pytest.raises(InvalidArgument, match="bound is missing; it is no complete witness"):
+    with pytest.raises(InvalidArgument, match="bound is missing; the witness is incomplete"):
         replay({key: value for key, value in witness.items() if key != "bound"})
 
 
@@ -227,7 +227,7 @@ def test_the_hash_of_the_content_shows_what_nothing_else_does(witness, tmp_path)
     with pytest.raises(InvalidArgument, match="sha256 is not that"):
         read_witness(changed)
     again = replay(edited(changed), trials=1000, seed=8)
-    assert "the witness has no hash of its content: whether it was edited cannot be seen" in again.notes
+    assert "the witness has no hash of its content, so edits cannot be detected" in again.notes
     file = tmp_path / "w.json"
     file.write_text(json.dumps(witness, indent=7, sort_keys=True))  # the same content, written otherwise
     assert read_witness(file).bound == witness["bound"]
@@ -260,7 +260,7 @@ def test_a_changed_source_is_noted(tmp_path, monkeypatch):
     function = load_target("moved_target.py:f")
     found = json.loads(json.dumps(audit(function, claim="pure:1", pair=PAIR, trials=20_000, seed=1, bits=False).witness))
     assert found["source"]["file"] == "moved_target.py" and found["source"]["line"] == 4 and "/" not in json.dumps(found["target"])
-    note = "the source of the target, moved_target.py, is not what it was when the witness was written"
+    note = "the source of the target, moved_target.py, has changed since the witness was written"
     assert note not in replay(found, trials=1000, seed=8).notes
     file.write_text(file.read_text() + "\n# another line\n")
     assert note in replay(found, trials=1000, seed=8).notes

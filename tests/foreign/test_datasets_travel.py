@@ -143,10 +143,10 @@ def test_large_frames_lie_beside_their_witness(tmp_path):
     assert dpw.replay(other / "witness-count.json", mechanism=count, trials=2000, seed=8).verdict is dpw.Verdict.VIOLATED
     content = files[0].read_bytes()
     files[0].write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
-    with pytest.raises(dpw.InvalidArgument, match=r"frame-\w+.parquet is not the file that was written"):
+    with pytest.raises(dpw.InvalidArgument, match=r"frame-\w+.parquet was edited or damaged"):
         dpw.replay(tmp_path / "witness-count.json", mechanism=count)
     files[0].unlink()
-    with pytest.raises(dpw.InvalidArgument, match="the frame that lies beside it, must be readable"):
+    with pytest.raises(dpw.InvalidArgument, match="the Parquet file of a frame, must be readable"):
         dpw.replay(tmp_path / "witness-count.json", mechanism=count)
 
 

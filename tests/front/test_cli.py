@@ -190,7 +190,7 @@ def test_what_the_users_file_raises_is_shown_without_our_frames(shell):
     [
         (lambda w: w | {"schema_version": 99}, "was written by schema 99, this version reads up to"),
         (lambda w: w | {"target": {"target": "gone:away"}}, "no module named 'gone'"),
-        (lambda w: {k: v for k, v in w.items() if k != "event"}, "is no complete witness"),
+        (lambda w: {k: v for k, v in w.items() if k != "event"}, "the witness is incomplete"),
     ],
 )
 def test_witnesses_that_cannot_be_replayed(shell, change, message):

@@ -44,7 +44,7 @@ def test_target_file_line_and_arguments_are_shown_and_the_witness_travels(shell,
     (shell.folder / "moved").mkdir()
     (shell.folder / "mine.py").rename(shell.folder / "moved" / "theirs.py")
     gone = shell.dpwitness("replay", "out/witness-scaled.json")
-    assert gone.returncode == 2 and "if it has moved, say where: --target FILE.py:scaled" in gone.stderr
+    assert gone.returncode == 2 and "if it has moved, pass its new path: --target FILE.py:scaled" in gone.stderr
     again = shell.dpwitness("replay", "out/witness-scaled.json", "--seed", "8", "--target", "moved/theirs.py:scaled", "--verbose")
     assert again.returncode == 1 and "ran moved/theirs.py:scaled" in again.stdout
 
@@ -53,7 +53,7 @@ def test_hostile_and_edited_witnesses(shell, witness, monkeypatch, capsys):
     monkeypatch.chdir(shell.folder)
     raw = json.loads(witness.read_text())
     for change, sealed, message in (
-        ({"target": {"target": "os:system"}}, True, "of the standard library, which no witness may have run"),
+        ({"target": {"target": "os:system"}}, True, "in the standard library, which a witness may not run"),
         ({"bound": 5.0}, True, "bound must be what the counts certify"),
         ({"seed": 3}, False, "sha256 is not that of the content"),
         ({"seed": 3}, True, ""),

@@ -161,7 +161,7 @@ def test_an_adversary_that_never_ends_is_stopped():
 @pytest.mark.parametrize(
     ("arguments", "text"),
     [
-        ((np.mean, DOWN, "pure:1"), "mechanism must be an interactive one"),
+        ((np.mean, DOWN, "pure:1"), "mechanism must be interactive"),
         ((dpw.interactive(Sparse, [0]), DOWN, "pure:1"), "queries must be given"),
         ((sparse, None, "pure:1"), "pair must be given, or a domain"),
         ((sparse, [3], "pure:1"), "pair must be a Pair"),

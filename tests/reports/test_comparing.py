@@ -220,7 +220,7 @@ def test_empty_reports_are_compared():
     found = dpw.compare(report(), report())
     assert found.headline() == "NO NEW VIOLATION: no audits" and "Nothing." in markdown(found)
     assert terminal(found, explain=True).startswith(terminal(found) + "\n\n") and html(found)
-    with pytest.raises(TypeError, match="no truth value"):
+    with pytest.raises(TypeError, match="not a truth value"):
         bool(found)
 
 
