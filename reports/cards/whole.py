@@ -96,7 +96,7 @@ def what_to_do(entries: Sequence[Entry]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """Column of the table of all audits: its head, a function that returns the cell's markdown, and a function that returns the sort key."""
+    """Column of the table of all audits: `head`, `text` (entry -> markdown of the cell) and `value` (entry -> sort key)."""
 
     head: str
     text: Callable[[Entry], str]
