@@ -29,7 +29,7 @@ class ClaimVerdict(enum.Enum):
     INCONCLUSIVE = "INCONCLUSIVE"
 
     def __bool__(self) -> bool:
-        raise TypeError(f"a verdict is no truth value: compare it, as in `claim_verdict is ClaimVerdict.{self.name}`")
+        raise TypeError(f"a verdict has no truth value: compare it, as in `claim_verdict is ClaimVerdict.{self.name}`")
 
 
 _AUDIT_VERDICTS = {

@@ -360,6 +360,6 @@ def _checked_box(declared: Declaration, settings: Settings) -> Box:
         if low < least or high > most:
             raise InvalidArgument(f"check {declared.id}: {name} must lie in [{least:g}, {most:g}], got {settings[name]!r}")
         if low < high and not declared.boxed:
-            raise InvalidArgument(f"check {declared.id}: {name} must be one number, this check takes no ranges, got {settings[name]!r}")
+            raise InvalidArgument(f"check {declared.id}: {name} must be one number, not a range, for this check, got {settings[name]!r}")
     default_settings: Settings = domain if declared.boxed else _default_point(declared)
     return Box(**{**default_settings, **requested})

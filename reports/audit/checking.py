@@ -87,7 +87,7 @@ def check_conclusions(document: Json, name: str) -> list[Json]:
     results = [_checked_result(result, name, f"results[{i}]") for i, result in enumerate(document["results"])]
     verdict_counts = tally_of_verdicts(results)
     if "verdicts" in document and document["verdicts"] != verdict_counts:
-        raise InvalidArgument(f"verdicts must count those of the results, {verdict_counts}, got {document['verdicts']}")
+        raise InvalidArgument(f"verdicts must be the number of results by verdict, {verdict_counts}, got {document['verdicts']}")
     if document.get("holm") is not None:
         recorded, right = document["holm"], holm_of(family(results), len(results))
         if not same(recorded, right):
@@ -111,8 +111,8 @@ def _checked_result(result: Json, name: str, at: str) -> Json:
         determined = _check_result(result)
         if "sha256" in result and result["sha256"] != _hash(result):
             raise InvalidArgument(
-                f"result {result['name']!r} is damaged or edited: sha256 is not that of its fields; "
-                "without sha256 it is read, and shown as recorded"
+                f"result {result['name']!r} is damaged or edited: sha256 does not match its fields; "
+                "remove sha256 to show the result as recorded"
             )
     except InvalidArgument as error:
         raise InvalidArgument(f"{at}: {error}") from None
@@ -218,7 +218,7 @@ def _check_white_box(result: Json) -> bool:
     }[stated_verdict]
     if wrong:
         ends = f"[{low:.6g}, {high:.6g}], {grades['lower']} and {grades['upper']}, against {claim}"
-        _raise_damaged(result, "verdict", f"a verdict that its ends allow, {ends}", stated_verdict.value)
+        _raise_damaged(result, "verdict", f"a verdict that agrees with its enclosure, {ends}", stated_verdict.value)
     deciding = grades["lower" if stated_verdict is Verdict.VIOLATED else "upper"]
     if result.get("evidence", deciding) != deciding:
         _raise_damaged(result, "evidence", deciding, result["evidence"])

@@ -102,7 +102,7 @@ def _witness_file_rule(value: Any, path: str) -> Any:
 
 def _symbol_rule(value: Any, path: str) -> Any:
     """Accept a parameter name of letters; formats print the value without escapes."""
-    return value if isinstance(value, str) and re.fullmatch("[A-Za-z]{1,40}", value) else refuse(path, "be a word of letters", value)
+    return value if isinstance(value, str) and re.fullmatch("[A-Za-z]{1,40}", value) else refuse(path, "consist of letters A to Z", value)
 
 
 _extended = nullable(number(words_allowed=("inf", "-inf", "nan")))
@@ -184,11 +184,12 @@ def checked_document(found: Any, name: str = "document") -> Json:
     Raises InvalidArgument as `read_document` does; the message starts with `name`.
     """
     if not isinstance(found, Mapping) or "results" not in found or "schema_version" not in found:
-        raise InvalidArgument(f"{name} must be a report of dpwitness, such as audit.json: it has no schema_version and results")
+        raise InvalidArgument(f"{name} must be a report of dpwitness, such as audit.json: schema_version or results is missing")
     try:
         if whole(1)(found["schema_version"], "schema_version") > SCHEMA:
             raise InvalidArgument(
-                f"schema_version must be at most {SCHEMA}, got {found['schema_version']}: the file is of a newer dpwitness"
+                f"schema_version must be at most {SCHEMA}, got {found['schema_version']}: "
+                "the file was written by a newer dpwitness; upgrade dpwitness"
             )
         _check_fields(_DOCUMENT_FIELDS, found, "")
         for i, result in enumerate(listing(items(anything))(found["results"], "results")):

@@ -150,7 +150,7 @@ def _parse_entry(entry: Any, path: str) -> Accepted:
 def _require_known_fields(found: Mapping[str, Any], names: Sequence[str], at: str) -> None:
     for name in found:
         if name not in names:
-            raise InvalidArgument(f"{at}{name} is no field that is known, those are {', '.join(names)}")
+            raise InvalidArgument(f"{at}{name} is not a known field; known fields are {', '.join(names)}")
 
 
 def judge(results: Sequence[Json], entries: Sequence[Accepted], today: datetime.date | None = None) -> Judgement:
