@@ -122,7 +122,20 @@ def interval(low: float, high: float) -> Ball:
 
 
 def enclose(ball: Ball, at: float | None = None) -> Enclosure:
-    """Return the endpoints of a ball as floats, rounded outwards; a nan ball gives (-inf, inf)."""
+    """Return the endpoints of a ball as floats, rounded outwards.
+
+    Parameters
+    ----------
+    ball : Ball
+        The value.
+    at : float, optional
+        Inner point whose value `ball` encloses.
+
+    Returns
+    -------
+    Enclosure
+        (-inf, inf) for a nan ball.
+    """
     if ball.is_nan():
         return Enclosure(-math.inf, math.inf, at)
     # Exact comparisons first: lower() and upper() may round away from a zero that the ball does not cross.

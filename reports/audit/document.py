@@ -42,8 +42,19 @@ _WITNESS_PATH = re.compile(rf"([a-z-]+/)?{WITNESS.pattern}")  # in the report fo
 def result_json(result: Result | Mapping[str, Any], here: Path | None = None) -> Json:
     """Return a result as JSON for a report: `to_json`, ``"witness"`` for replay, and ``"source"``.
 
-    ``"source"`` is the file and line of the audited mechanism or function, relative to `here` (the current folder), or None if unknown.
-    Worker processes send this JSON to the process that writes the report. A mapping is returned as a copy.
+    Worker processes send this JSON to the process that writes the report.
+
+    Parameters
+    ----------
+    result : Result or mapping
+        Result, or its JSON, which is copied unchanged.
+    here : Path, optional
+        Folder to which the source file is relative; by default the current folder.
+
+    Returns
+    -------
+    dict
+        ``"source"`` is the file and line of the audited mechanism or function, or None if unknown.
     """
     if isinstance(result, Mapping):
         return dict(result)

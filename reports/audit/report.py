@@ -34,6 +34,16 @@ def check_writable(folder: Path | str) -> Path:
 
     Call this function before an audit, so that a long audit does not lose its report.
 
+    Parameters
+    ----------
+    folder : Path or str
+        Report folder.
+
+    Returns
+    -------
+    Path
+        The folder.
+
     Raises
     ------
     InvalidArgument

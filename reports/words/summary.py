@@ -21,6 +21,16 @@ def holm(p_values: ArrayLike) -> FloatArray:
     If all hypotheses with an adjusted p-value of at most a are rejected, the probability of any false rejection is at most a, under any
     dependence.
 
+    Parameters
+    ----------
+    p_values : array_like of float
+        One p-value per hypothesis.
+
+    Returns
+    -------
+    ndarray of float
+        Adjusted p-values, in the same order.
+
     Examples
     --------
     >>> holm([0.01, 0.04, 0.03]).tolist()
