@@ -1,4 +1,4 @@
-"""What the papers claim: one entry a claim, its check and its verdict."""
+"""Ledger of the claims of published papers: each entry has a statement, a check and a computed verdict."""
 
 import lazy_loader as _lazy
 

@@ -1,4 +1,4 @@
-"""What a person reads: JSON, markdown and plots of audit results."""
+"""Reports of audit results: JSON, markdown, HTML and plots."""
 
 import lazy_loader as _lazy
 

@@ -1,6 +1,6 @@
-"""The page on canaries: what one run of a training certifies, beside a published tool, from the JSON of `dpwitness bench canaries`.
+"""Page on canaries: the bounds that one training run certifies, next to a published tool, from the JSON of `dpwitness bench canaries`.
 
-``python -m dpwitness.reports.canaries_page FOLDER canaries.json`` writes ``canaries.md`` and its plot. Nothing on it is typed by hand.
+``python -m dpwitness.reports.canaries_page FOLDER canaries.json`` writes ``canaries.md`` and its plot. All numbers come from the JSON.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _INTRODUCTION = (
     "such scores certify, at confidence 0.95, with every choice (threshold, number of guesses) paid for. `dpwitness bench canaries` prints "
     "these rows; what it asks for stands beside."
 )
-# How the rows of a section are found, its heading, and what its numbers mean.
+# (text in the case of the section's rows, heading, explanation of the numbers)
 _SECTIONS = (
     (
         "against",
@@ -47,34 +47,34 @@ _SECTIONS = (
 
 
 def page(found: Mapping[str, Any], plot_name: str) -> str:
-    """The page from the table of `bench canaries`."""
+    """Return the markdown of the page from the table of `bench canaries`."""
     lines = ["# Canaries: what one run of a training certifies", "", _INTRODUCTION, "", f"![Certified against the truth]({plot_name})", ""]
-    left = list(found["rows"])
-    for words, heading, told in _SECTIONS:
-        rows = [row for row in left if words in row["case"]]
-        left = [row for row in left if words not in row["case"]]
+    remaining = list(found["rows"])
+    for case_part, heading, told in _SECTIONS:
+        rows = [row for row in remaining if case_part in row["case"]]
+        remaining = [row for row in remaining if case_part not in row["case"]]
         if rows:
-            lines += [f"## {heading}", "", told, "", *_rows(rows, found["details"])]
-    said = [note for note in found["notes"] if "jax-privacy" in note]
-    return "\n".join([*lines, *(f"{note[0].upper()}{note[1:]}." for note in said)]) + "\n"
+            lines += [f"## {heading}", "", told, "", *_rows_table(rows, found["details"])]
+    comparison_notes = [note for note in found["notes"] if "jax-privacy" in note]
+    return "\n".join([*lines, *(f"{note[0].upper()}{note[1:]}." for note in comparison_notes)]) + "\n"
 
 
-def _rows(rows: Sequence[Mapping[str, Any]], details: Sequence[Mapping[str, Any]]) -> list[str]:
+def _rows_table(rows: Sequence[Mapping[str, Any]], details: Sequence[Mapping[str, Any]]) -> list[str]:
     ceilings = {f"{at['canaries']:,} ideal canaries, epsilon = {at['epsilon']:g}: {at['theorem']}": at["most"] for at in details}
 
     def line(row: Mapping[str, Any]) -> list[str]:
-        asked, measured, most = float(row["required"]), float(row["measured"]), bool(row["at_most"])
-        met = measured <= asked if most else measured >= asked
+        required, measured, at_most = float(row["required"]), float(row["measured"]), bool(row["at_most"])
+        met = measured <= required if at_most else measured >= required
         ceiling = [figure(ceilings[row["case"]], 3)] if row["case"] in ceilings else []
-        told = [row["case"], f"{'at most' if most else 'at least'} {figure(asked, 3)}", figure(measured, 3)]
+        told = [row["case"], f"{'at most' if at_most else 'at least'} {figure(required, 3)}", figure(measured, 3)]
         return [*told, *ceiling, "met" if met else "**missed**"]
 
-    extra = ["ceiling"] if rows[0]["case"] in ceilings else []
-    return [*table(["case", "asked", "measured", *extra, ""], [line(row) for row in rows]), ""]
+    ceiling_column = ["ceiling"] if rows[0]["case"] in ceilings else []
+    return [*table(["case", "asked", "measured", *ceiling_column, ""], [line(row) for row in rows]), ""]
 
 
 def plot(details: Sequence[Mapping[str, Any]], path: Path) -> None:
-    """Certified over true epsilon, a line for each theorem and number of canaries; ceilings dotted."""
+    """Draw the certified over the true epsilon, with a line per theorem and number of canaries, and dotted ceilings."""
     with drawing(path) as axes:
         lines = sorted({(at["theorem"], at["canaries"]) for at in details}, key=lambda each: (each[0], -each[1]))
         for (theorem, canaries), (mark, face) in zip(lines, (("o", "black"), ("o", "white"), ("s", "black"), ("s", "white")), strict=False):
@@ -91,7 +91,10 @@ def plot(details: Sequence[Mapping[str, Any]], path: Path) -> None:
 
 
 def main(arguments: Sequence[str], told: Callable[[str], Any] = print) -> int:
-    """Write the page and its plot. Raises InvalidArgument if the file holds no such table."""
+    """Write the page and its plot from the command-line arguments; return the exit code.
+
+    Usage errors are printed with the callback `told`. Raises InvalidArgument if the file does not contain the table.
+    """
     if len(arguments) != 2:
         told("usage: python -m dpwitness.reports.canaries_page FOLDER CANARIES.json")
         return 2

@@ -1,6 +1,6 @@
-"""The page on power: how near an audit comes to an oracle, and why not nearer, from the JSON of `dpwitness bench power`.
+"""Page on power: certified bounds relative to an oracle's limit, and the causes of the gap, from the JSON of `dpwitness bench power`.
 
-``python -m dpwitness.reports.power_page FOLDER before.json after.json`` writes ``power.md`` and its plot. Nothing on it is typed by hand.
+``python -m dpwitness.reports.power_page FOLDER before.json after.json`` writes ``power.md`` and its plot. All numbers come from the JSON.
 """
 
 from __future__ import annotations
@@ -39,14 +39,14 @@ _QUANTILES = (("median", 0.5), ("10 % quantile", 0.1), ("worst", 0.0))
 
 
 def page(before: Mapping[str, Any], after: Mapping[str, Any], plot_name: str) -> str:
-    """The page from two tables of `bench power`: an earlier one, and that of today."""
+    """Return the markdown of the page from two tables of `bench power`, an earlier one and the present one."""
     lines = ["# Power: how near an audit comes to an oracle", "", _INTRODUCTION, "", f"![Certified over the limit]({plot_name})", ""]
-    lines += ["## Before", "", "With four selectors of the event and a penalty each:", "", *_reached(before["details"], ()), ""]
-    lines += ["## Today", "", *_reached(after["details"], after["rows"]), ""]
+    lines += ["## Before", "", "With four selectors of the event and a penalty each:", "", *_quantile_table(before["details"], ()), ""]
+    lines += ["## Today", "", *_quantile_table(after["details"], after["rows"]), ""]
     if oracles := [b for b in after["details"] if "oracle" in b]:
-        lines += ["## An oracle", "", _ORACLE, "", *_oracle(oracles), ""]
-    lines += ["## What the rest is lost to", "", _CAUSES, "", *_causes(after["details"]), ""]
-    lines += ["## Every case", "", *_cases(before["details"], after["details"])]
+        lines += ["## An oracle", "", _ORACLE, "", *_oracle_table(oracles), ""]
+    lines += ["## What the rest is lost to", "", _CAUSES, "", *_causes_table(after["details"]), ""]
+    lines += ["## Every case", "", *_cases_table(before["details"], after["details"])]
     return "\n".join(lines) + "\n"
 
 
@@ -58,12 +58,12 @@ def _quantile(budget: Budget, share: float) -> float:
     return float(np.quantile(list(_ratios(budget).values()), share))
 
 
-def _reached(budgets: Sequence[Budget], required: Sequence[Mapping[str, Any]]) -> list[str]:
-    asked = {row["case"]: float(row["required"]) for row in required}
+def _quantile_table(budgets: Sequence[Budget], required: Sequence[Mapping[str, Any]]) -> list[str]:
+    required_values = {row["case"]: float(row["required"]) for row in required}
 
     def told(budget: Budget, what: str, share: float) -> str:
         value = _quantile(budget, share)
-        least = asked.get(f"certified / limit at {budget['trials']:,} trials: {what}")
+        least = required_values.get(f"certified / limit at {budget['trials']:,} trials: {what}")
         return figure(value, 3) + ("" if least is None else f" ({'met' if value >= least else '**missed**'}: {least:g} asked)")
 
     head = ["trials", "cases", "seeds", *(what for what, _ in _QUANTILES)]
@@ -72,20 +72,20 @@ def _reached(budgets: Sequence[Budget], required: Sequence[Mapping[str, Any]]) -
     )
 
 
-def _oracle(budgets: Sequence[Budget]) -> list[str]:
+def _oracle_table(budgets: Sequence[Budget]) -> list[str]:
     return table(
         ["trials", *(what for what, _ in _QUANTILES)], [[count(b["trials"]), *(figure(x, 3) for x in b["oracle"])] for b in budgets]
     )
 
 
-def _causes(budgets: Sequence[Budget]) -> list[str]:
+def _causes_table(budgets: Sequence[Budget]) -> list[str]:
     names = ("rounds", "looks", "event")
     rows = [[count(b["trials"]), *(figure(median(case[name] for case in b["cases"]), 3) for name in names)] for b in budgets]
     return table(["trials", *names], rows)
 
 
-def _cases(before: Sequence[Budget], after: Sequence[Budget]) -> list[str]:
-    """Certified over the limit of each case, at each budget, those that come least near at the smallest budget first."""
+def _cases_table(before: Sequence[Budget], after: Sequence[Budget]) -> list[str]:
+    """Return the table of certified / limit by case and budget, smallest ratios first."""
     columns = [("before, ", b) for b in before] + [("", b) for b in after]
     ratios = [_ratios(b) for _, b in columns]
     names = sorted(
@@ -96,7 +96,7 @@ def _cases(before: Sequence[Budget], after: Sequence[Budget]) -> list[str]:
 
 
 def plot(before: Sequence[Budget], after: Sequence[Budget], path: Path) -> None:
-    """Median, 10 % quantile and worst case over the number of trials: filled today, open before."""
+    """Draw the median, 10 % quantile and worst case over the number of trials; filled markers are today's, open markers earlier values."""
     with drawing(path) as axes:
         for (what, share), mark in zip(_QUANTILES, "osv", strict=True):
             for budgets, face, word in ((after, "black", what), (before, "white", f"{what}, before")):
@@ -110,7 +110,7 @@ def plot(before: Sequence[Budget], after: Sequence[Budget], path: Path) -> None:
         axes.legend(loc="lower right", fontsize=8, ncols=2)
 
 
-def _power(path: Path) -> Mapping[str, Any]:
+def _read_power_table(path: Path) -> Mapping[str, Any]:
     found = [entry for entry in read_tables(path) if entry["name"] == "power" and entry.get("details")]
     if len(found) != 1:
         raise InvalidArgument(f"{path} must hold one table of `dpwitness bench power` with its details, got {len(found)}")
@@ -118,12 +118,15 @@ def _power(path: Path) -> Mapping[str, Any]:
 
 
 def main(arguments: Sequence[str], told: Callable[[str], Any] = print) -> int:
-    """Write the page and its plot. Raises InvalidArgument if a file holds no such table."""
+    """Write the page and its plot from the command-line arguments; return the exit code.
+
+    Usage errors are printed with the callback `told`. Raises InvalidArgument if a file does not contain the table.
+    """
     if len(arguments) != 3:
         told("usage: python -m dpwitness.reports.power_page FOLDER BEFORE.json AFTER.json")
         return 2
     folder, *files = map(Path, arguments)
-    before, after = map(_power, files)
+    before, after = map(_read_power_table, files)
     plot(before["details"], after["details"], folder / "power.svg")
     write_text(folder / "power.md", page(before, after, "power.svg"))
     return 0

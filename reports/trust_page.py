@@ -1,7 +1,8 @@
-"""The page on trust: how often this project's own statements are wrong, from the JSON of its benchmarks. Nothing on it is typed by hand.
+"""Page on trust: error rates of this project's own statements, from the JSON of its benchmarks. All numbers come from the JSON.
 
 ``dpwitness bench calibration --json > calibration.json``, the same for ``adversarial``, ``fuzz`` and ``mutation``, and then
-``python -m dpwitness.reports.trust_page trust.md calibration.json adversarial.json fuzz.json mutation.md``. A markdown file is a section.
+``python -m dpwitness.reports.trust_page trust.md calibration.json adversarial.json fuzz.json mutation.md``. A markdown file becomes a
+section.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ _INTRODUCTION = (
     "where chance explains the count: a statement that keeps its rate misses with probability 1e-6."
 )
 
-# How a group of calibration rows is found by its first words, its heading, and what its numbers mean.
+# (first words of the group's calibration rows, heading, explanation of the numbers)
 _GROUPS: tuple[tuple[str, str, str], ...] = (
     (
         "false VIOLATED",
@@ -57,7 +58,7 @@ _GROUPS: tuple[tuple[str, str, str], ...] = (
 
 
 def page(tables: Sequence[Mapping[str, Any]], sections: Sequence[str] = ()) -> str:
-    """The page from benchmark tables, as `dpwitness bench --json` prints them, and from sections that are ready.
+    """Return the markdown of the page from benchmark tables of `dpwitness bench --json`, and from sections in markdown.
 
     Examples
     --------
@@ -68,46 +69,46 @@ def page(tables: Sequence[Mapping[str, Any]], sections: Sequence[str] = ()) -> s
     """
     lines = ["# How far this project can be trusted", "", _INTRODUCTION, "", *_summary(tables)]
     for found in tables:
-        lines += _SECTIONS.get(found["name"], _other)(found)
+        lines += _SECTION_WRITERS.get(found["name"], _other_section)(found)
     for text in sections:
         lines += [text.strip(), ""]
     return "\n".join(lines).rstrip() + "\n"
 
 
-def _met(row: Row) -> bool:
+def _is_met(row: Row) -> bool:
     required, measured = float(row["required"]), float(row["measured"])
     return measured <= required if row.get("at_most") else measured >= required
 
 
 def _summary(tables: Sequence[Mapping[str, Any]]) -> list[str]:
-    """One line a benchmark: rows met, and those missed by name."""
+    """Return one line per benchmark: the number of rows met, and the names of rows missed."""
     lines = []
     for found in tables:
-        missed = [row["case"] for row in found["rows"] if not _met(row)]
+        missed = [row["case"] for row in found["rows"] if not _is_met(row)]
         told = f"{len(found['rows']) - len(missed)} of {len(found['rows'])} rows met"
         lines.append(f"- **{found['name']}**: {told}" + (f"; missed: {'; '.join(missed)}" if missed else ""))
     return [*lines, ""]
 
 
-def _calibration(found: Mapping[str, Any]) -> list[str]:
+def _calibration_section(found: Mapping[str, Any]) -> list[str]:
     lines = ["## Calibration", "", *(f"{note[0].upper()}{note[1:]}." for note in found.get("notes", ())), ""]
-    left = list(found["rows"])
+    remaining = list(found["rows"])
     for start, heading, words in _GROUPS:
-        rows = [row for row in left if row["case"].startswith(start)]
-        left = [row for row in left if not row["case"].startswith(start)]
+        rows = [row for row in remaining if row["case"].startswith(start)]
+        remaining = [row for row in remaining if not row["case"].startswith(start)]
         if rows:
-            lines += [f"### {heading}", "", words, "", *_counted(rows, start), ""]
-    if left:
-        lines += ["### Rows that broke", "", *_counted(left, ""), ""]
+            lines += [f"### {heading}", "", words, "", *_counts_table(rows, start), ""]
+    if remaining:
+        lines += ["### Rows that broke", "", *_counts_table(remaining, ""), ""]
     return lines
 
 
-def _adversarial(found: Mapping[str, Any]) -> list[str]:
-    """Attacks: the stated rate, the measured rate and the exact p-value of each."""
+def _adversarial_section(found: Mapping[str, Any]) -> list[str]:
+    """Return the section on attacks, with the stated rate, the measured rate and the exact p-value of each attack."""
 
     def line(row: Row, details: Mapping[str, Any]) -> list[str]:
         count, of = row["counts"]
-        outcome = "resisted" if _met(row) else "**succeeds**"
+        outcome = "resisted" if _is_met(row) else "**succeeds**"
         stated, p_value = figure(details["stated"]), figure(details["p_value"])
         return [row["case"], f"at most {stated}" if details["stated"] else "never", f"{count} of {of}", _interval(row), p_value, outcome]
 
@@ -118,16 +119,23 @@ def _adversarial(found: Mapping[str, Any]) -> list[str]:
         "The p-value is the exact binomial probability of at least this number of failures at the stated rate."
     )
     failures = [f"- {each['attack']}: {text}" for each in found.get("details", ()) for text in each["failures"] if not each["stated"]]
-    listed = ["", "Failures that must never happen:", "", *failures] if failures else []
+    failure_list = ["", "Failures that must never happen:", "", *failures] if failures else []
     head = ["attack", "stated failures", "counted", "95 % interval", "p-value", ""]
-    return ["## Attacks", "", words, "", *notes, "", *table(head, [line(*pair) for pair in pairs]), *listed, ""]
+    return ["## Attacks", "", words, "", *notes, "", *table(head, [line(*pair) for pair in pairs]), *failure_list, ""]
 
 
-def _counted(rows: Sequence[Row], start: str) -> list[str]:
+def _counts_table(rows: Sequence[Row], start: str) -> list[str]:
     def line(row: Row) -> list[str]:
         count, of = row["counts"]
         case = row["case"].removeprefix(start).lstrip(",: ") or row["case"]
-        return [case, f"{count} of {of}", figure(row["measured"]), _interval(row), _stated(row), "met" if _met(row) else "**missed**"]
+        return [
+            case,
+            f"{count} of {of}",
+            figure(row["measured"]),
+            _interval(row),
+            _stated_rate(row),
+            "met" if _is_met(row) else "**missed**",
+        ]
 
     return table(["case", "counted", "rate", "95 % interval", "stated", ""], [line(row) for row in rows])
 
@@ -141,13 +149,13 @@ def _interval(row: Row) -> str:
     return f"{low:.3f} to {high:.3f}"
 
 
-def _stated(row: Row) -> str:
+def _stated_rate(row: Row) -> str:
     told = re.search(r"stated ([0-9.e-]+)", str(row["unit"]))
     return f"{'at most' if row.get('at_most') else 'at least'} {told[1].rstrip('.')}" if told else ""
 
 
-def _other(found: Mapping[str, Any]) -> list[str]:
-    """Any other benchmark: its notes and its rows as they are."""
+def _other_section(found: Mapping[str, Any]) -> list[str]:
+    """Return the section of any other benchmark: its notes and a table of its rows."""
     heading = {"fuzz": "Hostile inputs", "mutation": "Mutants of the claims' proofs"}.get(found["name"], str(found["name"]).capitalize())
     rows = [
         [
@@ -155,7 +163,7 @@ def _other(found: Mapping[str, Any]) -> list[str]:
             f"{'at most' if row.get('at_most') else 'at least'} {figure(row['required'])}",
             figure(row["measured"], 6),
             str(row["unit"]),
-            "met" if _met(row) else "**missed**",
+            "met" if _is_met(row) else "**missed**",
         ]
         for row in found["rows"]
     ]
@@ -163,11 +171,14 @@ def _other(found: Mapping[str, Any]) -> list[str]:
     return [f"## {heading}", "", *notes, "", *table(["case", "required", "found", "unit", ""], rows), ""]
 
 
-_SECTIONS: Mapping[str, Callable[[Mapping[str, Any]], list[str]]] = {"calibration": _calibration, "adversarial": _adversarial}
+_SECTION_WRITERS: Mapping[str, Callable[[Mapping[str, Any]], list[str]]] = {
+    "calibration": _calibration_section,
+    "adversarial": _adversarial_section,
+}
 
 
 def read_tables(path: Path) -> list[Mapping[str, Any]]:
-    """Benchmark tables from a file that `dpwitness bench NAME --json` printed. Raises InvalidArgument if it is none."""
+    """Return the benchmark tables of a file that `dpwitness bench NAME --json` printed. Raises InvalidArgument for other files."""
     try:
         found = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
@@ -180,7 +191,10 @@ def read_tables(path: Path) -> list[Mapping[str, Any]]:
 
 
 def main(arguments: Sequence[str], told: Callable[[str], Any] = print) -> int:
-    """Write the page: the file to write, then the JSON of benchmarks and sections in markdown."""
+    """Write the page from the command-line arguments: the output file, then JSON of benchmarks and sections in markdown.
+
+    Returns the exit code. Usage errors are printed with the callback `told`.
+    """
     if len(arguments) < 2:
         told("usage: python -m dpwitness.reports.trust_page OUT.md FILE.json|FILE.md ...")
         return 2

@@ -1,1 +1,1 @@
-"""The claims of the papers, one file a section; the ledger finds every file whose name ends in `_claims`. May import the engine."""
+"""Claims of the papers, one file per section. The ledger imports every module whose name ends in `_claims`. May import the engine."""

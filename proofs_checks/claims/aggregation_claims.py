@@ -1,4 +1,4 @@
-"""Claims on averaging the estimates of several organisations: Minami et al., equations (9) and (10).
+"""Claims on averaging the estimates of several organizations: Minami et al., equations (9) and (10).
 
 Notation: expert m predicts f_m in [-B, B], the truth is f in [-B, B], Y = f + xi with xi sub-Gaussian of variance proxy sigma^2, and
 tau >= 2 sigma^2 + 8 B^2 is the temperature. w_t are the weights prop. to exp(-(1/tau) sum of the squared errors on records before t).
@@ -19,11 +19,11 @@ from dpwitness.proofs_checks.engine.evidence import unsatisfiable
 from dpwitness.proofs_checks.engine.finding import ClaimVerdict, Evidence
 from dpwitness.proofs_checks.engine.ledger import Effort, certificate, claim, need
 
-TEMPERATURE = 8  # of B^2 in tau, beside 2 sigma^2
+TEMPERATURE = 8  # factor of B^2 in tau = 2 sigma^2 + 8 B^2
 
 
 def averaging(x: list[float], y: list[float], temperature: float, index: str = "t") -> MirrorAveraging:
-    """Mirror averaging of two experts on the line, on public records (x, y)."""
+    """Return the mirror-averaging mechanism of two ridge experts in one dimension, with public records (x, y)."""
     ridge = PrivateRidge(1.0, 1.0, 1.0, 1.0, 1, 1)
     return MirrorAveraging(ridge, 2, np.array(x)[:, None], np.array(y), temperature, index=index)  # type: ignore[arg-type]
 
@@ -50,7 +50,7 @@ def index_is_that_of_the_citation(effort: Effort, records: float = 1) -> Evidenc
 
 
 def step_fails(constant: float) -> list[object]:
-    """Negation, for z3, of: 2 (a - kappa d)^2 <= kappa tau for every a, d that experts and truth in [-B, B] allow.
+    """Return z3 constraints for the negation of: 2 (a - kappa d)^2 <= kappa tau for all a, d of experts and truth in [-B, B].
 
     kappa = 1 - 2 sigma^2 / tau, so kappa tau = tau - 2 sigma^2 >= `constant` x B^2; a = f - f_w, a - d = f - f_m.
     """
@@ -60,7 +60,7 @@ def step_fails(constant: float) -> list[object]:
 
 
 def corners() -> list[list[object]]:
-    """Where the bound of `step_fails` is reached: at either end of every range."""
+    """Return z3 constraints for the points at which the bound of `step_fails` is attained: both endpoints of every range."""
     a, d, kappa, b = need("z3", "z3-solver").Reals("a d kappa B")
     return [[kappa == 0, a == 2 * b], [kappa == 0, a == -2 * b], [kappa == 1, a - d == 2 * b], [kappa == 1, a - d == -2 * b]]
 
@@ -144,14 +144,14 @@ def printed_averaging_loses_one_step(effort: Effort) -> Evidence:
 
 
 def one_step() -> Ball:
-    """tau log M / n0 for two estimates and one record, B = 1 and sigma = 0."""
+    """Return tau log M / n0 for two estimates and one record, B = 1 and sigma = 0."""
     return TEMPERATURE * arb(2).log()
 
 
 def first_step_excess(first: Ball, second: Ball) -> Enclosure:
-    """Excess risk of the cited rule on one record x = 1, y = 0, relative to tau log 2 at B = 1, sigma = 0: experts `first`, `second`.
+    """Enclose the cited rule's excess risk with experts `first` and `second` on one record x = 1, y = 0, relative to tau log 2.
 
-    The weights are 1/2 each whatever the record says.
+    Here B = 1 and sigma = 0. Both weights are 1/2 for every record.
     """
 
     def form(first: Ball, second: Ball) -> Ball:
@@ -159,7 +159,8 @@ def first_step_excess(first: Ball, second: Ball) -> Enclosure:
         return excess(mixed - (first**2).min(second**2), one_step())
 
     def plain(first: Ball, second: Ball) -> Ball:
-        spread = (first - second) ** 2 / 4  # a mean's risk is the mean risk less the variance, and the better is half the gap below it
+        # The risk of the mean is the mean risk minus the variance; the better expert's risk is half the gap below the mean risk.
+        spread = (first - second) ** 2 / 4
         gap = abs(first**2 - second**2) / 2
         return excess(gap - spread, one_step())
 

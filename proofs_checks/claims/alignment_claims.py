@@ -1,8 +1,8 @@
-"""Randomness alignments of the sparse vector technique and of report noisy max, proved or refuted by z3 over the reals.
+"""Claims on randomness alignments of the sparse vector technique and of report noisy max, decided by z3 over the reals.
 
-An alignment is a map of the noise of a run on D to noise that gives the same output on D'. If it moves each noise by an amount that the
-output fixes, it is injective for each output, and Laplace noise of scale s moved by d costs |d| / s: the run is as private as its moves
-are cheap (Zhang and Kifer 2017; Lyu, Su and Li 2017, Theorem 2). Answers q move by at most 1, in either direction.
+An alignment maps the noise of a run on D to noise that gives the same output on D'. If the output determines by how much each noise moves,
+the map is injective for each output. Moving Laplace noise of scale s by d costs |d| / s, and the privacy loss of a run is at most the sum
+of these costs (Zhang and Kifer 2017; Lyu, Su and Li 2017, Theorem 2). Answers q change by at most 1, in either direction.
 """
 
 from __future__ import annotations
@@ -23,12 +23,15 @@ NOISY_MAX = "Dwork and Roth 2014, section 3.3"
 
 
 def _size(x: Any) -> Any:
-    """|x| as a z3 term."""
+    """Return |x| as a z3 term."""
     return need("z3", "z3-solver").If(x >= 0, x, -x)
 
 
 def call_obligation(lift: int) -> list[Any]:
-    """Constraints on a call, below or above, that turns although answers move by at most 1, where the threshold moves up by `lift`."""
+    """Return z3 constraints for a threshold call (below or above) whose outcome changes under the alignment.
+
+    Answers change by at most 1, and the threshold moves up by `lift`.
+    """
     z3 = need("z3", "z3-solver")
     q, q_neighbour, noise, threshold = z3.Reals("q q_neighbour noise noisy_threshold")
     called = q + noise >= threshold
@@ -39,12 +42,14 @@ def call_obligation(lift: int) -> list[Any]:
 def threshold_obligations(
     above: Any, threshold_rate: Any, query_rate: Any, epsilon: Any, *, threshold_noise: bool = True
 ) -> list[list[Any]]:
-    """Negations of what makes the alignment of a threshold test one, and of its price. Rates are 1 / scale, as z3 terms; `above` is the
-    number of calls above that end the run, a number or a z3 term of its own: then for any number. The query is any of the run's.
+    """Return z3 constraints for the negations of a threshold test's obligations: the alignment is valid and costs at most epsilon.
 
-    The threshold's noise moves up by 1 (by 0 where there is none), that of a call above by 1 + q - q', that of a call below not at all.
-    No call may turn. What the first k calls above cost is bounded by induction on k, by threshold_rate + k times the dearest move,
-    2 query_rate; and `above` of them may cost no more than epsilon.
+    Rates are 1 / scale, as z3 terms. `above` is the number of calls above that end the run; a z3 term proves the claim for any number.
+    The query is any query of the run.
+
+    The threshold's noise moves up by 1 (by 0 without threshold noise), the noise of a call above by 1 + q - q', that of a call below by 0.
+    No call may change its outcome. Induction on k bounds the cost of the first k calls above by threshold_rate + k times the largest cost
+    of a move, 2 query_rate. The cost of `above` calls must be at most epsilon.
     """
     z3 = need("z3", "z3-solver")
     q, q_neighbour = z3.Reals("q q_neighbour")
@@ -140,10 +145,10 @@ def calls_below_cost(calls: Ball) -> Enclosure:
 
 
 def winner_obligations(rate: Any, epsilon: Any, direction: str = "either") -> list[list[Any]]:
-    """Negations for report noisy max: the winner's noise moves, the others' stays; it must still win, at a cost of at most epsilon.
+    """Return z3 constraints for the negations of report noisy max's obligations: the winner still wins, at a cost of at most epsilon.
 
-    By 1 + q - q' where answers may rise, by q - q' where all of them fall. `rate` is 1 / scale, a z3 term. The answers are functions of
-    their index, of which there are as many as one likes; the winner's is 0.
+    Only the winner's noise moves: by 1 + q - q' if answers may rise, by q - q' if all answers fall. `rate` is 1 / scale, a z3 term. The
+    answers are functions of an index, so their number is arbitrary; the winner has the index 0.
     """
     z3 = need("z3", "z3-solver")
     first, second, noise = (z3.Function(name, z3.IntSort(), z3.RealSort()) for name in ("q", "q_neighbour", "noise"))

@@ -1,7 +1,7 @@
-"""Claims on generalised linear models: perturbed output and perturbed objective with Gamma and Gaussian noise.
+"""Claims on generalized linear models: output perturbation and objective perturbation with Gamma and Gaussian noise.
 
 Jain and Thakurta (2014), section 4. Their lambda is the ridge of n times the risk; records |x| <= R, slopes |l'| <= L, curvature l'' <= c2.
-A minimiser then moves by at most S = 2 L R / lambda (JT-01). Objective perturbation releases the w at which the noise is
+A minimizer then moves by at most S = 2 L R / lambda (JT-01). Objective perturbation releases the w at which the noise is
 b(w) = -lambda w - sum l'_i x_i, with density noise(b(w)) det H(w), H = lambda I + sum l''_i x_i x_i^T.
 """
 
@@ -47,7 +47,7 @@ def minimiser_moves_little(effort: Effort) -> Evidence:
     r, g, lam, slope, radius = need("z3", "z3-solver").Reals("r g lambda L R")
     facts = [r > 0, g >= 0, lam > 0, slope > 0, radius > 0, lam * r * r <= g * r, g <= 2 * slope * radius]
     proof = unsatisfiable(effort, [*facts, lam * r > 2 * slope * radius], text="no shift above 2 L R / lambda agrees with strong convexity")
-    regularization = case(2.0)  # of the pair that reaches the bound; the proof is for every lambda
+    regularization = case(2.0)  # only the pair that attains the bound uses this value; the proof holds for every lambda
     model = GLMOutputPerturbation(loss=Loss("linear"), epsilon=1.0, regularization=regularization)
     found = audit_sensitivity(
         lambda data: minimise(Problem.of(data, model.loss, regularization)),
@@ -172,7 +172,10 @@ def half_rate_objective_perturbation_is_private(epsilon: Ball) -> Enclosure:
 
 
 def objective_share(epsilon: Ball, rate: Ball) -> Ball:
-    """Excess at L = R = c2 = 1: noise of `rate` epsilon moves by 2, and the determinants' ratio is 1 + 1 / lambda, lambda = 2 / epsilon."""
+    """Return the relative excess of the privacy loss at L = R = c2 = 1 with noise of rate `rate` epsilon.
+
+    The noise moves by 2, and the ratio of the determinants is 1 + 1 / lambda with lambda = 2 / epsilon.
+    """
 
     def form(epsilon: Ball) -> Ball:
         return (epsilon / 2).log1p() / epsilon + 2 * rate - 1
@@ -198,7 +201,7 @@ def full_rate_logistic_perturbation_is_private(epsilon: Ball) -> Enclosure:
 
 
 def logistic_loss(u: Ball, epsilon: Ball, ridge: Ball) -> Ball:
-    """Loss of Objective-Gamma on logistic losses with L = R = 1 at s = 1 - u, over epsilon, less 1."""
+    """Return loss / epsilon - 1 for the privacy loss of Objective-Gamma on logistic losses with L = R = 1, at s = 1 - u."""
     return objective_loss(1 - u, epsilon / 2, ridge) / epsilon - 1
 
 
@@ -233,15 +236,16 @@ def gaussian_objective_is_private(epsilon: Ball, delta: Ball) -> Enclosure:
 
 
 def huber_pair(epsilon: float, delta: float, variance: float) -> tuple[float, float, float, float]:
-    """(delta reached, response y, ends of the event) for the Huber loss against slope +L, noise of variance 4 variance / epsilon^2.
+    """Return (delta, response y, low, high) of the worst pair that `far_response` finds: Huber loss against slope +L.
 
-    One record x = 1, L = R = c2 = 1, lambda = 2 / epsilon, as `far_response` finds it.
+    The event is [low, high] and has this delta. The noise has variance 4 variance / epsilon^2; one record x = 1, L = R = c2 = 1,
+    lambda = 2 / epsilon.
     """
     return far_response(Loss("huber"), 2 * math.sqrt(variance) / epsilon, 2 / epsilon, epsilon)
 
 
 def huber_delta(epsilon: float, y: float, low: float, high: float, variance: Ball) -> Ball:
-    """P(event) - e^epsilon Q(event) in balls, for what `huber_pair` found."""
+    """Enclose P(event) - e^epsilon Q(event) for the response y and the event [low, high] that `huber_pair` found."""
     lam, deviation = 2 / arb(epsilon), 2 * variance.sqrt() / arb(epsilon)
     near = [(lam * arb(w) + (arb(w) - arb(y))) / deviation for w in (low, high)]
     far = [(lam * arb(w) + 1) / deviation for w in (low, high)]
@@ -326,10 +330,11 @@ def wider_gaussian_objective_is_private(epsilon: Ball, delta: Ball) -> Enclosure
 
 
 def wide_excess(epsilon: Ball, delta: Ball, per_log: float, per_epsilon: float) -> Enclosure:
-    """2 Q(t) / delta - 1 of the proof above, for noise of variance v (2 L R / epsilon)^2, v = per_log log(2/delta) + per_epsilon epsilon.
+    """Enclose 2 Q(t) / delta - 1 of the proof above, for Gaussian noise of variance v (2 L R / epsilon)^2.
 
-    With k = 1 - log(1 + epsilon/2) / epsilon, which rises in epsilon, t = k sqrt(v) - epsilon / (2 sqrt(v)). What cancels between
-    log(1/delta) and t^2 / 2 = k^2 v / 2 - k epsilon / 2 + epsilon^2 / (8 v) is taken out before balls are put in.
+    v = per_log log(2/delta) + per_epsilon epsilon, and t = k sqrt(v) - epsilon / (2 sqrt(v)) with k = 1 - log(1 + epsilon/2) / epsilon,
+    which rises in epsilon. The cancellation between log(1/delta) and t^2 / 2 = k^2 v / 2 - k epsilon / 2 + epsilon^2 / (8 v) is done in
+    symbols, before the evaluation with balls.
     """
 
     def form(epsilon: Ball, delta: Ball) -> Ball:
@@ -338,7 +343,7 @@ def wide_excess(epsilon: Ball, delta: Ball, per_log: float, per_epsilon: float) 
         variance = per_log * digits + per_epsilon * epsilon
         t = k * variance.sqrt() - epsilon / (2 * variance.sqrt())
         if not (t > 0 and t * t >= 3):
-            return arb("nan")  # nothing is said
+            return arb("nan")  # no bound
         square = epsilon * (per_epsilon * k * k - k) / 2 + epsilon * epsilon / (8 * variance)
         log_ratio = digits * (1 - per_log * k * k / 2) - square + mills(t).log() - (2 * arb.pi()).log() / 2
         return log_ratio.expm1()

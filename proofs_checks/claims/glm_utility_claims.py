@@ -1,15 +1,16 @@
-"""Claims on the risk of generalised linear models with perturbed output and objective: Jain and Thakurta (2014), Theorems 1 and 2.
+"""Claims on the risk of generalized linear models with perturbed output and objective: Jain and Thakurta (2014), Theorems 1 and 2.
 
 Excess is E l(<theta_priv, x>; y) - E l(<theta*, x>; y) on fresh data. With s = sqrt(log(1/delta) + epsilon) / epsilon:
 
-*Stability.* A regularised minimiser moves by at most 2 L R / lambda when one record is replaced (JT-01), so that its expected excess over
-any fixed theta is at most lambda |theta|^2 / (2n) + 2 (L R)^2 / lambda.
+*Stability.* A regularized minimizer moves by at most 2 L R / lambda if one record is replaced (JT-01). So the minimizer's expected excess
+over any fixed theta is at most lambda |theta|^2 / (2n) + 2 (L R)^2 / lambda.
 *Noise.* b is independent of a fresh x, and E |<b, x>| <= sqrt(2/pi) sd R (JT-04), in any dimension.
 *Output.* E excess <= L sqrt(2/pi) sd R + lambda |theta*|^2 / (2n) + 2 (L R)^2 / lambda.
-*Objective.* theta_priv = theta~ - b/lambda (JT-09-identity), where theta~ minimises the risk of the losses shifted by <b, x> / lambda. Its
-shifted risk is the risk of theta_priv, and that of theta* is at most L |<b, x>| / lambda above its risk: the same with sd / lambda.
+*Objective.* theta_priv = theta~ - b/lambda (JT-09-identity), where theta~ minimizes the risk of the losses shifted by <b, x> / lambda.
+The shifted risk of theta~ is the risk of theta_priv. The shifted risk of theta* is at most L |<b, x>| / lambda above the risk of theta*.
+So the output bound holds with sd / lambda in place of sd.
 
-The exact failure probabilities are those of one feature x = R and the logistic loss, where u = R theta decides.
+The exact failure probabilities are for one feature x = R and the logistic loss, where the excess is a function of u = R theta.
 """
 
 from __future__ import annotations
@@ -83,9 +84,10 @@ def noise_of_a_prediction_by_dimension(effort: Effort) -> Evidence:
 
 @dataclass(frozen=True, slots=True)
 class OneFeature:
-    """x = R always, label +1 with probability `share`, logistic loss: L = 1 and the excess is a function of u = R theta.
+    """Model with one feature: x = R always, label +1 with probability `share`, logistic loss (L = 1).
 
-    `ridge` is lambda / R^2 and `deviation` that of b / R (objective) or of R b (output); both are free of R.
+    The excess is a function of u = R theta. `ridge` is lambda / R^2, and `deviation` is the standard deviation of b / R (objective) or of
+    R b (output). Neither depends on R.
     """
 
     records: int
@@ -96,23 +98,23 @@ class OneFeature:
 
     @property
     def best(self) -> float:
-        """R theta*."""
+        """Return R theta*, the best u."""
         return math.log(self.share / (1 - self.share))
 
     def excess(self, u: FloatArray | float) -> FloatArray:
-        """Of the risk, at R theta = u."""
+        """Return the excess risk at R theta = u."""
         at = self.best
         return np.asarray(np.logaddexp(0, u) - np.logaddexp(0, at) - self.share * (np.asarray(u) - at))
 
     def failure(self, bound: float) -> float:
-        """P(excess > bound), a sum over the number of positive labels of two normal tails each."""
+        """Return P(excess > bound): a sum over the number of positive labels, with two normal tails per term."""
         from scipy.optimize import brentq
         from scipy.stats import binom, norm
 
         far = 10 + bound / min(self.share, 1 - self.share)
         ends = [brentq(lambda u: float(self.excess(u)) - bound, self.best, self.best + side * far) for side in (-1, 1)]
         counts = np.arange(self.records + 1.0)
-        if self.place == "objective":  # the minimiser is above u where -b / R is above the gradient there
+        if self.place == "objective":  # the minimizer is above u if and only if -b / R is above the gradient at u
             low, high = (self._gradient(np.full(counts.size, u), counts) for u in ends)
             tails = norm.cdf(low / self.deviation) + norm.sf(high / self.deviation)
         else:
@@ -137,7 +139,7 @@ def _spread(epsilon: float, delta: float) -> float:
 
 
 def _failed(model: OneFeature, bound: float, allowed: float, at: dict[str, float]) -> Evidence:
-    """FAILS where the excess is above `bound` with more than the allowed probability, exact up to rounding."""
+    """Return FAILS if P(excess > bound), exact up to rounding, is larger than the probability `allowed`."""
     probability = model.failure(bound)
     verdict = ClaimVerdict.FAILS if probability > allowed + 1e-9 else ClaimVerdict.NOT_REFUTED
     text = f"the excess is above {bound:.3g} with probability {probability:.6g}, at most {allowed:.4g} is allowed"
@@ -146,7 +148,10 @@ def _failed(model: OneFeature, bound: float, allowed: float, at: dict[str, float
 
 
 def _rate(place: Literal["output", "objective"], effort: Effort, name: str) -> Evidence:
-    """Mean excess of the mechanism itself at epsilon = 1, delta = 1e-5, over n; a square of noise, so 2 means of deviation are allowed."""
+    """Measure the scaling in n of the mechanism's mean excess at epsilon = 1, delta = 1e-5.
+
+    The excess is a square of noise, so the audit allows a standard deviation of 2 means.
+    """
     best = math.log(0.7 / 0.3)
     kind = GLMOutputPerturbation if place == "output" else GLMObjectivePerturbation
 
@@ -226,12 +231,15 @@ def output_risk_with_the_minimisers_own(epsilon: Ball, delta: Ball) -> Enclosure
 
 
 def _repaired(epsilon: Ball, delta: Ball, *, failure: Ball, deviation: int, constant: Ball) -> Enclosure:
-    """The module's bound at sd = `deviation` L R s / lambda (or sd / lambda) with Markov's inequality, over constant (1 + s)."""
+    """Enclose the module's bound, with Markov's inequality, relative to constant (1 + s).
+
+    sd = `deviation` L R s / lambda for output perturbation; for objective perturbation the same value is sd / lambda.
+    """
 
     def spread(epsilon: Ball, delta: Ball) -> Ball:
         return (epsilon - delta.log()).sqrt() / epsilon
 
-    def form(epsilon: Ball, delta: Ball) -> Ball:  # an average of two numbers with weights s and 1
+    def form(epsilon: Ball, delta: Ball) -> Ball:  # an average of two numbers, with weights s and 1
         noise, rest = deviation * (2 / arb.pi()).sqrt() / failure, arb(2.5) / failure
         return (noise - (noise - rest) / (1 + spread(epsilon, delta))) / constant - 1
 

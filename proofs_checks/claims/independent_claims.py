@@ -1,9 +1,9 @@
-"""Claims on learning without test points, TDIL: the exponential mechanism's draws, their units, and the rate of the error.
+"""Claims on learning without test points (TDIL): the draws of the exponential mechanism, their units, and the rate of the error.
 
 Jain and Thakurta (2013), Algorithm 3, Theorems 7 and 8. Notation: m = log(4/delta), S = 2 L R^2 / (lambda n), and
-u = epsilon / (10 sqrt(B) m), a number without units; the box prints epsilon_0 = n epsilon lambda / (10 L R^2 sqrt(B) m) = 2 u / S, which
-has those of one over a prediction. A round draws a point with density proportional to exp(kappa |<phi(z), w_t - w*>|),
-kappa = epsilon_0 / (4 S), tests the gap there and gives an answer, each with Laplace noise of scale 1 / (2 epsilon_0).
+u = epsilon / (10 sqrt(B) m), a number without units. The box prints epsilon_0 = n epsilon lambda / (10 L R^2 sqrt(B) m) = 2 u / S, whose
+unit is one over that of a prediction. A round draws a point with density proportional to exp(kappa |<phi(z), w_t - w*>|),
+kappa = epsilon_0 / (4 S), tests the gap at this point and gives an answer, each with Laplace noise of scale 1 / (2 epsilon_0).
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ from dpwitness.proofs_checks.engine.finding import Evidence
 from dpwitness.proofs_checks.engine.ledger import Effort, certificate, claim, need
 
 SOURCE = "Jain and Thakurta 2013"
-ONE_ROUND = 2000  # records for B = 1.3 at epsilon = 1, delta = 1e-6
+ONE_ROUND = 2000  # number of records at which B = 1.3, for epsilon = 1 and delta = 1e-6
 
 
 def draw_obligations(bound: Any, spread: bool) -> list[list[Any]]:
-    """Constraints on a loss (or a difference of two losses, with `spread`) of one draw above `bound` epsilon_0.
+    """Return z3 constraints for a draw whose privacy loss (with `spread`: a difference of two losses) is above `bound` epsilon_0.
 
-    x and y are gaps at two points over S, before and after a record is replaced, so that |x - x1| <= 1. The exponents are
-    epsilon_0 |x| / 4; the normaliser's logarithm changes by no more than the exponent of some point, here y, does.
+    x and y are gaps at two points, divided by S; x1 and y1 are the gaps after a record is replaced, so |x - x1| <= 1. The exponents are
+    epsilon_0 |x| / 4. The logarithm of the normalizer changes by at most the change of the exponent at some point, here y.
     """
     z3 = need("z3", "z3-solver")
     unit, x, x1, y, y1, normaliser = z3.Reals("epsilon_0 x x1 y y1 normaliser")
@@ -53,7 +53,7 @@ def draw_obligations(bound: Any, spread: bool) -> list[list[Any]]:
 
 
 def both_ways() -> list[list[Any]]:
-    """Either gap grows or shrinks by S."""
+    """Return z3 constraints for four cases: one of the two gaps grows or shrinks by S."""
     x, x1, y, y1 = need("z3", "z3-solver").Reals("x x1 y y1")
     return [[x - x1 == 1], [x1 - x == 1], [y - y1 == 1], [y1 - y == 1]]
 
@@ -88,7 +88,7 @@ def each_draw_has_a_bounded_range(effort: Effort) -> Evidence:
     """
     z3 = need("z3", "z3-solver")
     proof = unsatisfiable(effort, *draw_obligations(z3.Q(1, 2), True), text="no gaps give a larger difference", where=both_ways())
-    long = case(1e4)  # |w*| in units of S; as long as n/2 is possible (JK-04-sharp)
+    long = case(1e4)  # |w*| in units of S; up to n/2 is possible (JK-04-sharp)
     tilt = case(1.5) / long
     points = np.array([[tilt, math.sqrt(1 - tilt * tilt)], [-tilt, math.sqrt(1 - tilt * tilt)]])
     gaps = np.abs(points @ np.array([[long, long], [0.0, 1.0]]))
@@ -97,7 +97,7 @@ def each_draw_has_a_bounded_range(effort: Effort) -> Evidence:
 
 
 def learner(records: int, regularization: float, dimension: int = 1) -> KernelLearner:
-    """Absolute loss, L = R = 1."""
+    """Return the kernel learner with absolute loss, L = R = 1."""
     return KernelLearner(Loss("absolute"), regularization, dimension, records, label_bound=10.0)
 
 
@@ -126,7 +126,7 @@ def the_draws_are_private(effort: Effort, regularization: float = 4.0) -> Eviden
 
 
 def one_draw(k: float, epsilon: float) -> float:
-    """delta(epsilon) of a density proportional to exp(k x) against the uniform one on [0, 1]: the best events are {x > t}."""
+    """Return delta(epsilon) of a density proportional to exp(k x) against the uniform density on [0, 1]; the best events are {x > t}."""
     t = (epsilon + math.log(math.expm1(k) / k)) / k
     return 0.0 if t >= 1 else (math.exp(k) - math.exp(k * t)) / math.expm1(k) - math.exp(epsilon) * (1 - t)
 
@@ -152,7 +152,7 @@ def the_weights_are_private(effort: Effort, regularization: float = 1000.0) -> E
 
 
 def zcdp_excess(rho: Ball, epsilon: Ball, delta: Ball) -> Enclosure:
-    """rho + 2 sqrt(rho log(1/delta)), over epsilon, less 1: an upper bound on the excess."""
+    """Return the zCDP upper bound of the relative excess, (rho + 2 sqrt(rho log(1/delta))) / epsilon - 1."""
     return at_most(excess(rho + 2 * (rho * -delta.log()).sqrt(), epsilon))
 
 
@@ -222,21 +222,22 @@ def the_error_falls_fast(effort: Effort) -> Evidence:
     return audited(found, numbers={"slope": found.estimate}, at=PLANE)
 
 
-PLANE = {"epsilon": 1.0, "delta": 1e-6, "beta": 0.05, "lambda": 1.0, "d": 2, "records": "1e5 to 6.4e6"}  # where JK-16 is measured
+# Parameters at which JK-16 is measured.
+PLANE = {"epsilon": 1.0, "delta": 1e-6, "beta": 0.05, "lambda": 1.0, "d": 2, "records": "1e5 to 6.4e6"}
 
 
 def records() -> tuple[float, ...]:
-    """Values of n at which the error is measured."""
+    """Return the values of n at which the error is measured."""
     return tuple(1e5 * 4.0**k for k in range(4))
 
 
 def plane(n: float) -> TestDataIndependentLearner:
-    """The algorithm as printed in two dimensions."""
+    """Return the printed algorithm TDIL in two dimensions, for n records."""
     return TestDataIndependentLearner(learner(int(n), 1.0, 2), 1.0, 1e-6, 0.05, release="weights")
 
 
 def weight_error(n: float, size: int, rng: np.random.Generator) -> FloatArray:
-    """|what - w*| of `size` runs."""
+    """Return |what - w*| of `size` runs at n records."""
     mechanism = plane(n)
     dataset = mechanism.worst_pair().d0
     truth = mechanism.learner.fit(dataset).centers[0]
@@ -244,7 +245,7 @@ def weight_error(n: float, size: int, rng: np.random.Generator) -> FloatArray:
 
 
 def resolution(n: float) -> float:
-    """n / log(2B/beta)^2."""
+    """Return n / log(2B/beta)^2."""
     return n / math.log(2 * plane(n).updates / 0.05) ** 2
 
 

@@ -1,7 +1,7 @@
-"""Claims on the accuracy of private interactive prediction, PINP: how many updates it needs, and how large its errors are.
+"""Claims on the accuracy of private interactive prediction (PINP): the number of updates, and the size of the errors.
 
-Jain and Thakurta (2013), Algorithm 1, Theorems 3 and 10. Notation: m = log(4/delta), k = log(2T/beta); an answer is a *top* where it is
-noisy and an update follows, a *bottom* where it is the public prediction.
+Jain and Thakurta (2013), Algorithm 1, Theorems 3 and 10. Notation: m = log(4/delta), k = log(2T/beta). An answer is a *top* if it is
+noisy and an update follows, and a *bottom* if it is the public prediction.
 """
 
 from __future__ import annotations
@@ -94,7 +94,7 @@ def updates_are_few(effort: Effort) -> Evidence:
 
 
 def constants(updates: Any = None) -> tuple[Any, Any, Any, dict[str, Any]]:
-    """(B, epsilon_0, sigma, symbols) of Algorithm 1 as formulas, with the printed B unless another is given."""
+    """Return (B, epsilon_0, sigma, symbols) of Algorithm 1 as sympy formulas; `updates` replaces the printed B."""
     sympy = need("sympy", "sympy")
     at = {name: sympy.Symbol(name, positive=True) for name in ("n", "lam", "epsilon", "C", "L", "R", "k", "m", "B")}
     n, lam, epsilon, norm, lipschitz, radius, k, m, _ = at.values()
@@ -162,7 +162,10 @@ def answers_are_accurate(effort: Effort) -> Evidence:
 
 
 def largest_error(records: int, rounds: int) -> Any:
-    """Error of the answers, by the run, where the prediction is sigma/2 and so is held by the public prediction 0."""
+    """Return a function (size, rng) -> largest absolute error of the answers in each run, at a private prediction of sigma/2.
+
+    At sigma/2 the algorithm answers with the public prediction 0.
+    """
     mechanism = interactive(records, 1.0, rounds)
     dataset = mechanism.worst_pair(max(1, math.floor(0.5 * mechanism.threshold * records))).d0
     truth = mechanism.learner.fit(dataset)(np.ones((1, 1)))[0]
@@ -170,7 +173,7 @@ def largest_error(records: int, rounds: int) -> Any:
 
 
 def spread(rounds: float) -> float:
-    """log(2T/beta)."""
+    """Return log(2T/beta)."""
     return math.log(2 * rounds / BETA)
 
 

@@ -1,8 +1,8 @@
-"""Claims on the privacy of interactive prediction, PINP, with few and with many updates, and on what bottoms leak.
+"""Claims on the privacy of interactive prediction (PINP) with few and with many updates, and on the privacy loss of bottoms.
 
 Jain and Thakurta (2013), Algorithm 1, Theorems 2 and 9. Notation: m = log(4/delta), S = 2 L R^2 / (lambda n),
-e = S epsilon_0 = epsilon / (100 sqrt(B) m) the most that one noisy answer loses. An answer is a *top* where it is noisy and an update
-follows, a *bottom* where it is the public prediction. The loop runs while there were fewer than B updates, B a real number.
+e = S epsilon_0 = epsilon / (100 sqrt(B) m) is the largest privacy loss of one noisy answer. An answer is a *top* if it is noisy and an
+update follows, and a *bottom* if it is the public prediction. The loop runs while the number of updates is below B, a real number.
 """
 
 from __future__ import annotations
@@ -26,34 +26,36 @@ from dpwitness.proofs_checks.engine.ledger import Effort, certificate, claim, ne
 
 SOURCE = "Jain and Thakurta 2013"
 BETA = 0.05
-MANY = 10**8  # records: so many that single predictions can lie far beyond the threshold
+MANY = 10**8  # number of records; large enough for single predictions far beyond the threshold
 ORDER = 40  # the proof's Renyi order is 1 + ORDER log(1/delta)/epsilon
 HELD = 0.7  # level of the best fixed adversary, in units of e
 
 
 def interactive(records: int, norm_bound: float, rounds: int, epsilon: float = 1.0, delta: float = 1e-6) -> PrivateInteractivePrediction:
-    """The algorithm as printed in one dimension, absolute loss, lambda = L = R = 1, asked at z = 1 all the time."""
+    """Return the printed algorithm in one dimension with absolute loss, lambda = L = R = 1, and the test point z = 1 in every round."""
     it = KernelLearner(Loss("absolute"), 1.0, 1, records, label_bound=10.0)
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # that B < 1 can break the promise is what is shown here
+        warnings.simplefilter("ignore")  # the warning about B < 1 is expected: claims here show that B < 1 can break the promise
         return PrivateInteractivePrediction(it, epsilon, delta, BETA, norm_bound, test_points=np.ones((rounds, 1)))
 
 
 def renyi_bound(epsilon: Ball, loss: Ball, updates: Ball, delta: Ball, order: Ball) -> Ball:
-    """An epsilon for which at most `updates` tops of loss e are (epsilon, delta)-DP / `epsilon` - 1; `order` is alpha >= 2.
+    """Return the relative excess of a proved epsilon: at most `updates` tops of loss e are (proved epsilon, delta)-DP.
 
-    For one round let r = p/q, a the probability of a top under the neighbour, b = 1 - a, x = exp(e) - 1 and
+    `order` is the Renyi order alpha >= 2.
+
+    For one round let r = p/q, a the probability of a top under the neighbor, b = 1 - a, x = exp(e) - 1 and
     phi(r) = r^alpha - 1 - alpha (r - 1), so that E_P exp((alpha-1) L) = 1 + E_Q phi(r). phi(r) <= K (r - 1)^2 for r <= exp(e), with
     K = phi(exp(e)) / x^2. Tops have |r - 1| <= x; a bottom's r - 1 = (change of a) / b is at most x min(1, a/b). So
-    E_Q phi(r) <= K x^2 (a + b min(1, a^2/b^2)) <= 2 K x^2 a, while E_P[exp((alpha-1) L); top] >= a exp(-alpha e). Hence with
-    y = 2 phi(exp(e)) exp(alpha e) and exp(-g) = 1 - y the process exp((alpha-1) loss - g tops) is a supermartingale, whichever test
-    points an adversary picks and however many: D_alpha <= updates g / (alpha - 1), and epsilon = D_alpha + log(1/delta) / (alpha - 1).
-    Last, phi(exp(e)) <= alpha (alpha-1) / 2 e^2 exp(alpha e) and g <= y / (1 - y).
+    E_Q phi(r) <= K x^2 (a + b min(1, a^2/b^2)) <= 2 K x^2 a, while E_P[exp((alpha-1) L); top] >= a exp(-alpha e). Let
+    y = 2 phi(exp(e)) exp(alpha e) and exp(-g) = 1 - y. Then the process exp((alpha-1) loss - g tops) is a supermartingale for any choice
+    and any number of test points. So D_alpha <= updates g / (alpha - 1), and epsilon = D_alpha + log(1/delta) / (alpha - 1).
+    Finally, phi(exp(e)) <= alpha (alpha-1) / 2 e^2 exp(alpha e) and g <= y / (1 - y).
     """
     growth = loss * loss * (2 * order * loss).exp()
     y = order * (order - 1) * growth
     if not y < 1:
-        return arb("nan")  # nothing is said
+        return arb("nan")  # no bound
     return excess(updates * order * growth / (1 - y) - delta.log() / (order - 1), epsilon)
 
 
@@ -124,14 +126,14 @@ def any_budget_is_private(effort: Effort, epsilon: float = 1.0, delta: float = 1
 
 
 def _proved(epsilon: float, loss: float, updates: int, delta: float) -> bool:
-    """Whether `renyi_bound` proves the promise at one of many orders."""
+    """Return whether `renyi_bound` proves the promise at one of 60 Renyi orders."""
     orders = 1 - np.geomspace(0.2, 1000, 60) * math.log(delta) / epsilon
     usable = [arb(order) for order in orders.tolist() if order >= 2]
     return any(renyi_bound(arb(epsilon), arb(loss), arb(updates), arb(delta), order) <= 0 for order in usable)
 
 
 def _delta(updates: int, loss: float, epsilon: float) -> float:
-    """delta(epsilon) that the best fixed level proves."""
+    """Return the lower bound of delta(epsilon) that the best fixed level proves."""
     return float(held_law(updates, loss, HELD * loss).lower.hockey_stick(epsilon))
 
 

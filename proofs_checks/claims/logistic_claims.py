@@ -1,14 +1,14 @@
-"""Claims on output and objective perturbation with Gamma noise, reduced to a few parameters and settled over whole boxes.
+"""Claims on output and objective perturbation with Gamma noise, reduced to a few parameters and decided over boxes.
 
 Chaudhuri and Monteleoni (2008); Chaudhuri, Monteleoni and Sarwate (2011); the objective perturbation of the
-generalised linear models paper (JT).
+generalized linear models paper (JT).
 
 Notation of the objective-perturbation proofs: outputs w, records v = y x with |v| <= 1, s = sigmoid(-w.v) in (0, 1), u = 1 - s.
-For fixed w, the noise that yields w is b = -n lambda w + sum v_i s_i and its Jacobian is n lambda I + sum s_i (1 - s_i) v_i v_i^T.
+For fixed w, the noise that yields w is b = -n lambda w + sum v_i s_i, with the Jacobian n lambda I + sum s_i (1 - s_i) v_i v_i^T.
 Replacing v by v' changes b by v s - v' s', of norm at most s + s' <= 1 + s. With A = n lambda I + the common terms, the
 determinants' ratio is (1 + s(1-s) v.A^-1 v) / (1 + s'(1-s') v'.A^-1 v') <= 1 + s (1 - s) / (n lambda). So noise of density
-exp(-c |b|) has privacy loss at most c (1 + s) + log(1 + s (1 - s) / (n lambda)), and in d >= 2 a sequence of pairs approaches the
-maximum over s (witness W4): other records hold w at a large norm with w.v prescribed and w.v' -> -infinity, directions opposed.
+exp(-c |b|) has privacy loss at most c (1 + s) + log(1 + s (1 - s) / (n lambda)). In d >= 2 a sequence of pairs approaches the maximum
+over s (witness W4): other records keep w at a large norm with a given w.v and w.v' -> -infinity, directions opposed.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ CURVATURE = arb(0.25)  # largest second derivative of the logistic loss
 
 
 def objective_loss(s: Ball, rate: Ball, n_lambda: Ball) -> Ball:
-    """The module's bound on the privacy loss with noise of this rate, at one s."""
+    """Return the module's bound on the privacy loss at one s, for noise of rate `rate`."""
     return rate * (1 + s) + (s * (1 - s) / n_lambda).log1p()
 
 
 def objective_excess(u: Ball, surplus: Ball, inverse: Ball) -> Ball:
-    """Privacy loss / epsilon - 1 of objective perturbation with noise rate epsilon / 2, at s = 1 - u.
+    """Enclose privacy loss / epsilon - 1 of objective perturbation with noise rate epsilon / 2, at s = 1 - u.
 
     Write a = 1 / (n lambda), surplus = epsilon n lambda / 2 - 1, and log(1 + y) = y - y^2 h(y) at y = u (1 - u) a. Then
     loss - epsilon = -epsilon u / 2 + log(1 + y) = -a u [u + surplus + u (1 - u)^2 a h], and epsilon = 2 a (1 + surplus).
-    Where surplus >= 0 every term is non-negative: cutting a ball at zero loses no value.
+    If surplus >= 0, every term is non-negative, so the negative part of each ball can be removed.
     """
     rest = (1 - u).nonnegative_part()
     curved = (u * rest * rest * inverse * log1p_remainder(u * rest * inverse)).nonnegative_part()
@@ -164,10 +164,10 @@ def corrected_budget_is_private(epsilon: Ball, n_lambda: Ball) -> Enclosure:
 
 
 def corrected_budget_excess(epsilon: Ball, n_lambda: Ball, c: Ball) -> Enclosure:
-    """Relative excess of the corrected algorithm when it takes c for the largest curvature.
+    """Enclose the relative excess of the corrected algorithm if it uses c as the largest curvature.
 
     Loss - epsilon with rate epsilon'/2 is -(1 - s) epsilon / 2 - (1 + s) log(1 + c a) + log(1 + s (1 - s) a), a = 1 / (n lambda).
-    Where epsilon' <= 0 the algorithm regularizes until c a = exp(epsilon/4) - 1 and takes epsilon' = epsilon / 2.
+    If epsilon' <= 0, the algorithm increases the regularization until c a = exp(epsilon/4) - 1 and uses epsilon' = epsilon / 2.
     """
 
     def correction(n_lambda: Ball) -> Ball:

@@ -40,15 +40,15 @@ def printed_objective_noise_is_private(epsilon: Ball, n_lambda: Ball, dimension:
     return singular_excess(epsilon=epsilon, dimension=dimension, multiple=multiple, shift=shift, spread=spread, jacobian=jacobian)
 
 
-W3_OUTPUTS = (0.0, 0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.7, 1.0)  # where witness W3 is looked at; any of them proves
+W3_OUTPUTS = (0.0, 0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.7, 1.0)  # outputs w at which witness W3 is evaluated; each gives a valid bound
 
 
 def line_loss_excess(epsilon: Ball, n_lambda: Ball, rate: Ball) -> Enclosure:
-    """Privacy loss of Algorithm 2 on the line relative to epsilon, from both sides; rate is the noise's, over epsilon.
+    """Enclose the privacy loss of Algorithm 2 in one dimension, relative to epsilon; the noise has the rate `rate` epsilon.
 
-    Below, witness W3: (e1, +1) against x = 0, all other records x = 0. At w >= 0, b = s - N w and b' = -N w, and the determinants are
-    N + s (1 - s) and N: loss rate epsilon (N w - |s - N w|) + log(1 + s (1 - s) / N), at a few w. Above: the noise moves by at most
-    2 x 0.526 (CM-04-line), and the determinants' ratio is at most 1 + 1/(4 N).
+    Lower bound, witness W3: (e1, +1) against x = 0, all other records x = 0. At w >= 0, b = s - N w and b' = -N w, and the determinants
+    are N + s (1 - s) and N: the loss is rate epsilon (N w - |s - N w|) + log(1 + s (1 - s) / N), evaluated at a few w.
+    Upper bound: the noise moves by at most 2 x 0.526 (CM-04-line), and the ratio of the determinants is at most 1 + 1/(4 N).
     """
 
     def plain(w: Ball, epsilon: Ball, n_lambda: Ball, rate: Ball) -> Ball:
@@ -158,7 +158,7 @@ def objective_perturbation_survives_a_search(effort: Effort, epsilon: float = 0.
 
 
 def objective_loss(first: LabelledVectors, second: LabelledVectors, w: float, rate: Ball, ridge: Ball) -> Ball:
-    """log p(w e1 | first) / p(w e1 | second) of Algorithm 2 with noise density exp(-rate |b|) in the plane, enclosed."""
+    """Enclose log p(w e1 | first) / p(w e1 | second) of Algorithm 2 in two dimensions, with noise density exp(-rate |b|)."""
     return _log_density(first, arb(w), rate, ridge) - _log_density(second, arb(w), rate, ridge)
 
 
@@ -204,7 +204,7 @@ def objective_perturbation_survives_opposed_records(
     return Evidence(verdict, text, "log-density at one output, in balls", reached, numbers, at, grade="proved")
 
 
-# Section 3.1 (figure 1) and section 6 (figures 2 and 4): records that a training set holds, and the tuned lambda.
+# Section 3.1 (figure 1) and section 6 (figures 2 and 4): number of training records, and the tuned lambda.
 RUNS = {
     "D_10(0.001), n = 100": (100, 1e-6),
     "D_10(0.001), n = 700": (700, 1e-6),
@@ -290,7 +290,7 @@ def log_cosh_is_private(effort: Effort, epsilon: float = 1.0, sharpness: float =
 )
 def linear_losses_are_private(epsilon: Ball, kappa: Ball) -> Enclosure:
     """Linear losses have no curvature; replacing one by its opposite moves b by 2 kappa for every w, so the loss is rate x 2 kappa."""
-    scale = 2 / arb(2).sqrt()  # times kappa / epsilon: a Laplace law's scale is its standard deviation over sqrt(2)
+    scale = 2 / arb(2).sqrt()  # in units of kappa / epsilon; the scale of a Laplace law is its standard deviation over sqrt(2)
     return enclose(2 / scale - 1)
 
 

@@ -1,4 +1,4 @@
-"""Claims on how far a minimiser moves, and on noise added to it: Chaudhuri and Monteleoni (2008), Lemma 1 to Theorem 1.
+"""Claims on the sensitivity of a minimizer, and on noise added to the minimizer: Chaudhuri and Monteleoni (2008), Lemma 1 to Theorem 1.
 
 Notation: records v = y x with |v| <= 1, s = sigmoid(-w.v), N = n lambda; the gradient of a record's loss is -v s.
 """
@@ -17,7 +17,7 @@ from dpwitness.proofs_checks.engine.finding import Evidence
 from dpwitness.proofs_checks.engine.ledger import Effort, certificate, claim, need
 
 PEAK = arb(-1).exp().lambertw()  # max_t t sigmoid(-t) = W(1/e) = 0.2784..., at t = 1 + W(1/e)
-BEND = 1 + PEAK  # where that is reached: sigmoid(BEND) = 1 / (1 + 1 / PEAK)
+BEND = 1 + PEAK  # the maximizer t of PEAK: sigmoid(BEND) = 1 / (1 + 1 / PEAK)
 
 
 @claim(
@@ -42,14 +42,14 @@ def minimiser_moves_little(effort: Effort) -> Evidence:
 
 
 def shift_excess(n_lambda: Ball, constant: Ball) -> Enclosure:
-    """Largest shift of the logistic minimiser in d >= 2, over all n at this N = n lambda, relative to constant / N.
+    """Enclose the largest shift of the logistic minimizer in d >= 2, over all n at this N = n lambda, relative to constant / N.
 
-    Above: by CM-03 the shift is at most |v s - v' s'| / N <= (s + s') / N at one w, where each is 1 - `lost`.
-    Below, witness W2: K records (t, 0) and a changed one, (-k/W, b) against (-k/W, -b) with b = sqrt(1 - k^2/W^2). The minimisers
+    Upper bound: by CM-03 the shift is at most |v s - v' s'| / N <= (s + s') / N at one w, where s and s' are each 1 - `lost`.
+    Lower bound, witness W2: K records (t, 0) and a changed one, (-k/W, b) against (-k/W, -b) with b = sqrt(1 - k^2/W^2). The minimizers
     mirror each other, (u, h) and (u, -h), and stationarity reads N h = b s and N u = K t sigmoid(-t u) - (k/W) s at
-    s = sigmoid(k u / W - b h). For K large enough some t in (0, 1] solves the second equation with u = W, since t sigmoid(-t W) runs
-    continuously from 0. There b h <= 1 / N, so the shift 2 h is at least 2 b sigmoid(k - 1/N) / N: k - 1/N and W / k
-    may be as large as one likes, b and the sigmoid as near to 1.
+    s = sigmoid(k u / W - b h). For K large enough some t in (0, 1] solves the second equation with u = W, since t sigmoid(-t W) is
+    continuous and 0 at t = 0. There b h <= 1 / N, so the shift 2 h is at least 2 b sigmoid(k - 1/N) / N. Both k - 1/N and W / k
+    can be arbitrarily large, so b and the sigmoid are arbitrarily close to 1.
     """
     held = excess(held_shift(n_lambda), constant)
 
@@ -64,7 +64,7 @@ def shift_excess(n_lambda: Ball, constant: Ball) -> Enclosure:
 
 
 def held_shift(n_lambda: Ball) -> Ball:
-    """N times the shift of witness W2, from below; that stationarity, N h = b s, holds there is computed too."""
+    """Return a lower bound of N times the shift of witness W2, and verify the stationarity condition N h = b s of the witness."""
     b = s = 1 - free(1e-9)
 
     def plain(n_lambda: Ball) -> Ball:
@@ -89,10 +89,11 @@ def logistic_minimiser_moves_little(n_lambda: Ball) -> Enclosure:
 
 
 def line_excess(w: Ball, constant: Ball) -> Enclosure:
-    """(sigmoid(w) + max_v v sigmoid(-w v)) / constant - 1: what the shift on the line is at most, relative to constant / N.
+    """Enclose the upper bound of the shift in one dimension relative to constant / N: (sigmoid(w) + max_v v sigmoid(-w v)) / constant - 1.
 
-    By CM-03 it is at most |v s - v' s'| / N at either minimiser w; turn the axis so that w >= 0. There v s is least at v = -1, -sigmoid(w).
-    It is largest at v = 1 while w <= 1 + W(1/e), where the two add up to 1; further out at w v = 1 + W(1/e), where it is W(1/e) / w.
+    By CM-03 the shift is at most |v s - v' s'| / N at either minimizer w; choose the axis so that w >= 0. The smallest v s is -sigmoid(w),
+    at v = -1. The largest v s is at v = 1 if w <= 1 + W(1/e), and both terms then add up to 1. For larger w the largest v s is
+    W(1/e) / w, at w v = 1 + W(1/e).
     """
 
     def form(w: Ball) -> Ball:
@@ -106,7 +107,7 @@ def line_excess(w: Ball, constant: Ball) -> Enclosure:
     return enclose(twice(form, plain, w))
 
 
-LINE_SHIFT = 2 * arb("0.526")  # what CM-04-line proves, times 1 / N
+LINE_SHIFT = 2 * arb("0.526")  # bound of the shift that CM-04-line proves, in units of 1 / N
 LINE = Box(w=(0.0, 40.0))
 
 
@@ -142,16 +143,17 @@ def printed_noise_on_the_line_is_private(w: Ball) -> Enclosure:
 
 
 def singular_excess(*, epsilon: Ball, dimension: Ball, multiple: Ball, shift: Ball, spread: Ball, jacobian: Ball) -> Enclosure:
-    """Privacy loss of a ball event under noise of radius Exp(c) in d dimensions, relative to multiple x epsilon.
+    """Bound the privacy loss of a ball event under noise of radius Exp(c) in d dimensions from below, relative to multiple x epsilon.
 
-    Noise b of uniform direction and |b| ~ Exp(c) has the density c exp(-c |b|) / (A_d |b|^(d-1)), A_d = d V_d. Take the outputs w that
-    need |b| <= rho under D: probability 1 - exp(-c rho). Under D' they need noise b' = b + shift(w) with |b'| >= |shift| - spread rho
-    (spread = 1 where the output is w* + b), from a set of volume at most exp(jacobian) V_d rho^d. With rho = r |shift|, x = c |shift|
-    (`shift` here, in units of 1/c) and log((1 - exp(-y)) / y) >= -y / 2, the log-ratio of the probabilities is at least
+    Noise b of uniform direction with |b| ~ Exp(c) has the density c exp(-c |b|) / (A_d |b|^(d-1)), A_d = d V_d. The event is the set of
+    outputs w that need |b| <= rho under D; its probability is 1 - exp(-c rho). Under D' these outputs need noise b' = b + shift(w) with
+    |b'| >= |shift| - spread rho (spread = 1 if the output is w* + b), from a set of volume at most exp(jacobian) V_d rho^d. With
+    rho = r |shift|, x = c |shift| (the parameter `shift`, in units of 1/c) and log((1 - exp(-y)) / y) >= -y / 2, the log-ratio of the
+    probabilities is at least
 
         log d + (d - 1) log((1 - spread r) / r) - jacobian + x (1 - spread r) - x r / 2,
 
-    which grows without limit as r -> 0: epsilon is infinite. At r = 1 / (spread + e^T) the logarithm is T, and
+    which is unbounded as r -> 0, so epsilon is infinite. At r = 1 / (spread + e^T) the logarithm is T, and
     T = (multiple epsilon + jacobian) / (d - 1) leaves log d + x (1 - (spread + 1/2) r) above multiple x epsilon.
     """
 
@@ -224,5 +226,5 @@ def printed_output_noise_survives_runs(effort: Effort, epsilon: float = 0.2, reg
 )
 def gamma_output_noise_is_private(n_lambda: Ball) -> Enclosure:
     """The log-ratio is rate x (|w - w*(D')| - |w - w*(D)|), at most rate x the shift, reached on the ray beyond: epsilon cancels."""
-    rate = arb(0.5)  # over n epsilon lambda
+    rate = arb(0.5)  # in units of n epsilon lambda
     return shift_excess(n_lambda, 1 / rate)

@@ -1,4 +1,4 @@
-"""Claims on what Algorithm 2 of Chaudhuri and Monteleoni (2008) learns: Lemma 3, Theorem 4, and the example of section 3.1."""
+"""Claims on the utility of Algorithm 2 of Chaudhuri and Monteleoni (2008): Lemma 3, Theorem 4, and the example of section 3.1."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def noise_costs_its_square(effort: Effort) -> Evidence:
 
 
 def gamma_tail(shape: Ball, t: Ball) -> Ball:
-    """P(Gamma(shape) > t), from the ends of both balls: it grows with the shape and falls with t."""
+    """Enclose P(Gamma(shape) > t) from the endpoints of both balls: the tail increases in the shape and decreases in t."""
     return t.upper().gamma_upper(shape.lower(), True).union(t.lower().gamma_upper(shape.upper(), True))
 
 
@@ -134,12 +134,12 @@ PROBLEMS = ((0.55, 0.1), (0.55, 0.01), (0.6, 0.03), (0.75, 0.1), (0.75, 0.01), (
 
 
 def least_records(p: float, goal: float, epsilon: float, delta: float, *, rate: float = 1 / math.sqrt(2)) -> int:
-    """Records that Algorithm 2 needs on the line for an expected loss of at most L(w0) + goal with probability 1 - delta.
+    """Return the number of records that Algorithm 2 needs in one dimension for an expected loss of at most L(w0) + goal.
 
-    By bisection below the first power of two that suffices. Records are x = 1 with label +1 of probability p; w0 = logit(p) minimises
-    L, and lambda = goal / w0^2. The expected loss is convex, so the goal is an interval of w2, hence one of b (the map is decreasing)
-    for each number of positive labels, hence a sum of Laplace probabilities: exact but for rounding. `rate` is the noise's, over
-    epsilon, as printed by default.
+    The loss bound holds with probability 1 - delta. The number is found by bisection below the first power of two that suffices. Records
+    are x = 1 with label +1 of probability p; w0 = logit(p) minimizes L, and lambda = goal / w0^2. The expected loss is convex, so the goal
+    is reached on an interval of w2. The map to b is decreasing, so this is an interval of b for each number of positive labels. Hence the
+    probability is a sum of Laplace probabilities, exact up to rounding. The noise has the rate `rate` epsilon, by default the printed rate.
     """
     best = math.log(p / (1 - p))
     ridge, noise = goal / best**2, stats.laplace(scale=1 / (epsilon * rate))
@@ -151,7 +151,7 @@ def least_records(p: float, goal: float, epsilon: float, delta: float, *, rate: 
     low, high = optimize.brentq(over, best - 100, best), optimize.brentq(over, best, best + 1e4)
 
     def fails(n: int) -> bool:
-        spread = 12 * math.sqrt(n * p * (1 - p)) + 12  # beyond lies less than 1e-15 of the binomial law
+        spread = 12 * math.sqrt(n * p * (1 - p)) + 12  # the binomial probability outside is below 1e-15
         k = np.arange(max(0, math.floor(n * p - spread)), min(n, math.ceil(n * p + spread)) + 1)
         upper, lower = (-n * ridge * w + k / (1 + math.exp(w)) - (n - k) / (1 + math.exp(-w)) for w in (low, high))
         return 1 - float(stats.binom.pmf(k, n, p) @ (noise.cdf(upper) - noise.cdf(lower))) > delta
@@ -215,17 +215,18 @@ def points_have_norm_one(effort: Effort) -> Evidence:
 
 
 def wrong_side(records: Ball, *, epsilon: float = 0.2, gamma: float = 1e-3, dimension: int = 10, cells: int = 256) -> Ball:
-    """Lower bound on the test error of Algorithm 2 on D_d(gamma), printed noise: P(b_1 > n gamma) / 2, a Riemann sum in balls.
+    """Return a lower bound on the test error of Algorithm 2 on D_d(gamma) with the printed noise: P(b_1 > n gamma) / 2.
 
-    In the first coordinate the data pull by (1/n) sum |x_1| s_i <= gamma and the noise by -b_1 / n. Where b_1 > n gamma the released w_1 is
-    negative, and since the other coordinates are symmetric the error is at least 1/2. b_1 = X u, X ~ Exp(epsilon / sqrt(2)), u a
-    coordinate of a uniform unit vector: density (1 - u^2)^((d - 3) / 2) / B(1/2, (d - 1) / 2).
+    In the first coordinate the data contribute (1/n) sum |x_1| s_i <= gamma and the noise -b_1 / n. If b_1 > n gamma, the released w_1 is
+    negative, and since the other coordinates are symmetric the error is at least 1/2. b_1 = X u with X ~ Exp(epsilon / sqrt(2)) and u a
+    coordinate of a uniform unit vector, density (1 - u^2)^((d - 3) / 2) / B(1/2, (d - 1) / 2). The integral is a Riemann sum in balls.
     """
     reach = records * gamma * epsilon / arb(2).sqrt()
     area = arb(dimension) / 2
     density = area.gamma() / (arb.pi().sqrt() * (area - arb(0.5)).gamma())
     total = arb(0)
-    for k in range(1, cells):  # left out at u = 0: its lower bound is 0; X exceeds n gamma / u more often the larger u is
+    # The cell at u = 0 is left out: its lower bound is 0. P(X > n gamma / u) increases in u.
+    for k in range(1, cells):
         u, next_u = arb(k) / cells, arb(k + 1) / cells
         total += (-reach / u).exp() * (1 - next_u * next_u).nonnegative_part() ** (area - arb(1.5)) / cells
     return density * total / 2

@@ -1,10 +1,10 @@
-"""Claims on the regularised learner whose predictions are released: how far one record moves it.
+"""Claims on the sensitivity of the regularized learner whose predictions are released.
 
-Jain and Thakurta (2013), equations (1) to (3) and appendix A.1. w minimises (1/n) sum l(<w, phi(x_i)>; y_i) + (lambda/2) |w|^2 with l
-convex and L-Lipschitz in the prediction and |phi| <= R; w' minimises the same with one record replaced.
+Jain and Thakurta (2013), equations (1) to (3) and appendix A.1. w minimizes (1/n) sum l(<w, phi(x_i)>; y_i) + (lambda/2) |w|^2 with l
+convex and L-Lipschitz in the prediction and |phi| <= R; w' minimizes the same objective with one record replaced.
 
-The proofs are obligations over the reals: the objectives' values at w and w', and the distance d = |w - w'|, are unknowns about which
-only what the text states is assumed. All that happens in feature space happens in the span of a few vectors, whose coordinates are
+The proofs are obligations over the reals. The objectives' values at w and w', and the distance d = |w - w'|, are unknowns with only the
+assumptions of the text. The proofs need only the span of a few vectors in feature space, and the coordinates of these vectors are
 unknowns too.
 """
 
@@ -29,15 +29,16 @@ POSITIVE = "lambda n L R"
 
 
 def distance_obligation(convexity: float, bound: float) -> list[Any]:
-    """Constraints that a distance d > `bound` L R / (lambda n) would satisfy, for objectives that are convexity * lambda strongly convex.
+    """Return z3 constraints for a distance d > `bound` L R / (lambda n), for objectives that are convexity * lambda strongly convex.
 
-    Each minimiser beats the other dataset's by half the strong convexity times d^2; the two objectives share all records but one
-    (their common value is `c` at w and `c1` at w'), and each loss of that one changes by at most L R d.
+    The value of each objective at its minimizer is below its value at the other minimizer by at least half the strong convexity times d^2.
+    The objectives share all records but one (the shared part is `c` at w and `c1` at w'). Each loss of the replaced record changes by at
+    most L R d.
     """
     z3 = need("z3", "z3-solver")
     lam, n, lipschitz, radius = z3.Reals(POSITIVE)
     d, c, c1, old, old1, new, new1 = z3.Reals("d c c1 old old1 new new1")
-    gain = n * lam * z3.RealVal(str(convexity)) / 2 * d * d  # objectives are taken n times
+    gain = n * lam * z3.RealVal(str(convexity)) / 2 * d * d  # objectives are multiplied by n
     return [
         lam > 0,
         n > 0,
@@ -51,7 +52,7 @@ def distance_obligation(convexity: float, bound: float) -> list[Any]:
 
 
 def moved(loss: Loss, regularization: float, ridge: float, bound: float, effort: Effort, **search: Any) -> SensitivityResult:
-    """The largest |w - w'| / `bound` that a search finds among neighbours: one record in the plane unless `search` says otherwise."""
+    """Search for the largest |w - w'| / `bound` over neighboring datasets; by default one record in two dimensions, see `search`."""
     n, dimension, runs = (search.get(key, usual) for key, usual in (("n", 1), ("dimension", 2), ("runs", effort.of(300, 60))))
     labels = (-1.0, 1.0) if loss.binary else (-10.0, 10.0)
 
@@ -80,7 +81,7 @@ def the_minimiser_moves_little(effort: Effort) -> Evidence:
     """
     proof = unsatisfiable(effort, distance_obligation(1, 2), text="both optimality inequalities exclude a larger distance")
     kinked = {name: moved(Loss(name), 1.0, 1.0, 2.0, effort) for name in ("hinge", "absolute", "huber")}
-    # n so large that a crowd of records may hold w where its slopes are nearly 1 both ways
+    # n is so large that many records can keep w at a point where its slopes are nearly 1 in both directions.
     crowd = {"n": 10**12, "runs": effort.of(2000, 600)}
     smooth = {d: moved(Loss("logistic"), 1e-8, 1.0, 2e-4, effort, dimension=d, **crowd) for d in (1, 2)}
     ratios = {name: found.ratio_lower for name, found in kinked.items()} | {f"logistic, d = {d}": f.ratio_lower for d, f in smooth.items()}
@@ -149,7 +150,10 @@ def predictions_move_little(effort: Effort) -> Evidence:
 
 
 def norm_obligation(bound: float, strong: bool) -> list[Any]:
-    """Constraints on |w| > `bound` L R / lambda: w beats zero, by the strong convexity if asked for; losses change by at most L R |w|."""
+    """Return z3 constraints for |w| > `bound` L R / lambda.
+
+    The objective at w is at most its value at zero; with `strong`, it is smaller by the strong convexity. Losses change by at most L R |w|.
+    """
     z3 = need("z3", "z3-solver")
     lam, lipschitz, radius = z3.Reals("lambda L R")
     norm, gained = z3.Reals("norm gained")  # gained: mean loss at zero less that at w
@@ -161,7 +165,7 @@ def norm_obligation(bound: float, strong: bool) -> list[Any]:
 
 
 def longest() -> float:
-    """lambda |w| / (L R) of the hinge loss with one record, less the solver's error radius."""
+    """Return lambda |w| / (L R) of the hinge loss with one record, minus the solver's error radius."""
     found = minimise(Problem.of(LabelledVectors([[1.0, 0.0]], [1.0]), Loss("hinge"), 1.0))
     return float(np.linalg.norm(found.w)) - found.radius
 
@@ -237,7 +241,7 @@ def the_box_is_that_of_its_theorem(n_lambda: Ball) -> Enclosure:
 
 
 def box_and_theorem(factor: int) -> tuple[Any, Any]:
-    """epsilon_0 of Algorithm 1 with `factor` for its 200, and of Theorem 9 at the sensitivity of JK-03."""
+    """Return epsilon_0 of Algorithm 1 with `factor` in place of 200, and epsilon_0 of Theorem 9 at the sensitivity of JK-03."""
     sympy = need("sympy", "sympy")
     n, lam, epsilon, delta, lipschitz, radius, updates = sympy.symbols("n lambda epsilon delta L R B", positive=True)
     sensitivity = 2 * lipschitz * radius**2 / (lam * n)

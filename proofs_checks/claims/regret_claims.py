@@ -1,11 +1,11 @@
-"""Claims on private follow the regularised leader: Jain and Thakurta (2014), section 5.2.
+"""Claims on private follow-the-regularized-leader: Jain and Thakurta (2014), section 5.2.
 
-Costs |x_t|_inf <= R; action t + 1 is drawn from theta_{t+1}, proportional to exp(-(x_1 + ... + x_t) / lambda). Replacing one whole cost
-moves every later exponent by at most 2 R / lambda.
+Costs |x_t|_inf <= R; action t + 1 is drawn from theta_{t+1}, proportional to exp(-(x_1 + ... + x_t) / lambda). Replacing one cost vector
+changes every later exponent by at most 2 R / lambda.
 
-*Bounded range.* Log-ratios of a draw therefore lie in an interval of length a = 4 R / lambda (JT-10), so that a draw is a^2/8-zCDP (Cesar
-and Rogers 2021), also where costs are chosen after seeing earlier actions; T of them are rho-zCDP, rho = T a^2 / 8: D_alpha <= rho alpha.
-With the printed lambda = R sqrt(8 T log(1/delta)) / epsilon, rho = epsilon^2 / (4 log(1/delta)), free of T and R.
+*Bounded range.* Log-ratios of a draw therefore lie in an interval of length a = 4 R / lambda (JT-10), so a draw is a^2/8-zCDP (Cesar and
+Rogers 2021). This also holds if costs depend on earlier actions. T draws are rho-zCDP with rho = T a^2 / 8: D_alpha <= rho alpha.
+With the printed lambda = R sqrt(8 T log(1/delta)) / epsilon, rho = epsilon^2 / (4 log(1/delta)), which depends neither on T nor on R.
 
 *To delta.* delta <= exp((alpha - 1)(alpha rho - epsilon)) (1 - 1/alpha)^alpha / (alpha - 1) for every alpha > 1 (Canonne, Kamath and
 Steinke 2020, Proposition 12), and rho-zCDP implies (rho + 2 sqrt(rho log(1/delta)), delta)-DP (Bun and Steinke 2016, Proposition 1.3).
@@ -84,9 +84,9 @@ def game_at_a_larger_epsilon(effort: Effort) -> Evidence:
 
 
 def renyi_excess(epsilon: Ball, delta: Ball, factor: Ball) -> Enclosure:
-    """Delta at epsilon, relative to delta, for lambda = factor R sqrt(8 T log(1/delta)) / epsilon: from above, by the first conversion.
+    """Bound the relative excess of delta(epsilon) over delta from above, for lambda = factor R sqrt(8 T log(1/delta)) / epsilon.
 
-    At alpha = 1/2 + epsilon / (2 rho), which is best for its exponent -rho (alpha - 1)^2.
+    The bound is the first conversion at alpha = 1/2 + epsilon / (2 rho), which minimizes the exponent, then -rho (alpha - 1)^2.
     """
 
     def form(epsilon: Ball, delta: Ball, factor: Ball) -> Ball:
@@ -95,7 +95,7 @@ def renyi_excess(epsilon: Ball, delta: Ball, factor: Ball) -> Enclosure:
         # rho (ratio - 1/2)^2 = digits - epsilon / 2 + rho / 4, and digits cancels against log(1/delta) for factor 1
         power = (1 - factor * factor) * -delta.log() + epsilon / 2 - rho / 4
         alpha = ratio + 0.5
-        return (power + alpha * (-1 / alpha).log1p() - (alpha - 1).log()).expm1()  # no number where alpha <= 1
+        return (power + alpha * (-1 / alpha).log1p() - (alpha - 1).log()).expm1()  # nan if alpha <= 1
 
     def plain(epsilon: Ball, delta: Ball, factor: Ball) -> Ball:
         ridge = factor * (8 * -delta.log()).sqrt() / epsilon  # lambda / (R sqrt(T))
@@ -107,12 +107,12 @@ def renyi_excess(epsilon: Ball, delta: Ball, factor: Ball) -> Enclosure:
 
 
 def game(epsilon: float, delta: float, horizon: float, rule: LambdaRule = "printed") -> PrivateFTRL:
-    """Two actions, R = 1."""
+    """Return private follow-the-regularized-leader with two actions and R = 1."""
     return PrivateFTRL(epsilon, delta, 1.0, 2, int(horizon), lambda_rule=rule)
 
 
 def _audited_game(effort: Effort, rule: LambdaRule, epsilon: float, delta: float, horizon: float) -> Evidence:
-    """Exact profile of pair W20, and the least epsilon at which this pair breaks the promise at this delta and horizon."""
+    """Certify pair W20, and find the smallest epsilon at which this pair breaks the promise at this delta and horizon."""
     it = game(epsilon, delta, horizon, rule)
     pair = it.worst_pair()
     reached = exact_delta(it, pair, epsilon).lower
@@ -236,7 +236,7 @@ def game_with_enough_log_p_is_private(epsilon: Ball, delta: Ball, log_p: Ball) -
 
 
 def steady_regret(rounds: Ball, lam: Ball, log_p: Ball) -> Ball:
-    """The regret, from below and for R = 1, of the costs (-1, 1, ..., 1) in every round (W21).
+    """Return a lower bound of the regret, for R = 1, with the costs (-1, 1, ..., 1) in every round (W21).
 
     Round s + 1 costs 2 f(s) more than action 1, where f(s) = (p - 1) e^(-2 s / lambda) / (1 + (p - 1) e^(-2 s / lambda)) falls: the sum
     over s < T is at least the integral over [0, T], lambda (log p - log(1 + (p - 1) e^(-2 T / lambda))).
@@ -245,7 +245,7 @@ def steady_regret(rounds: Ball, lam: Ball, log_p: Ball) -> Ball:
 
 
 def variance_form(v: Ball) -> Ball:
-    """2 v (1 - v) - 1, by the distance from the middle."""
+    """Return 2 v (1 - v) - 1, computed from the distance of v from 1/2."""
     return -1 / arb(2) - 2 * ((v - 1 / arb(2)) ** 2).nonnegative_part()
 
 
@@ -271,7 +271,7 @@ def regret_of_the_leader(effort: Effort) -> Evidence:
     text = f"a round adds at most {1 + signs.enclosure.upper:.4g} of R^2 / lambda" if holds else "a round's share is not settled"
     verdict = ClaimVerdict.HOLDS if holds else ClaimVerdict.INCONCLUSIVE
     proof = Evidence(verdict, text, "interval branch and bound", signs.enclosure, signs=signs, grade="proved")
-    lam, log_p = case(1e16), math.log(case(2))  # of the costs that reach the bound; the proof is for every lambda and p
+    lam, log_p = case(1e16), math.log(case(2))  # only the costs that attain the bound use these; the proof holds for every lambda and p
     rounds = arb(lam) ** 1.5
     reached = steady_regret(rounds, arb(lam), arb(log_p)) / (arb(lam) * arb(log_p) + rounds / arb(lam))
     return attained(proof, enclose(reached).lower, f"by constant costs, lambda = {lam:g} R, T = lambda^1.5, log p = {log_p:.4g}")
@@ -306,10 +306,11 @@ def regret_by_equation_12(effort: Effort, constant: float = 10.0, epsilon: float
 
 
 def regret_scaling(exponent: float, power: float, effort: Effort, name: str) -> Evidence:
-    """Mean regret of 200 games or more at p = 4 to 4096, log p to the `power` under lambda's root; costs of W21, R = 1, epsilon = 4.
+    """Measure the scaling of the mean regret in log p, over at least 200 games at p = 4 to 4096.
 
-    All actions but the first cost the same, so a game is a number of independent coins: whether round t plays action 1. More than 16 are
-    expected to come up, so the deviation of their number is at most a quarter of its mean.
+    lambda has log p to the `power` under its root. The costs are those of W21 with R = 1, epsilon = 4. All actions but the first have the
+    same cost, so a game is a sequence of independent coins: whether round t plays action 1. Their expected sum is above 16, so its standard
+    deviation is at most a quarter of its mean.
     """
     rounds, epsilon, delta = 5000, 4.0, 1e-5
 

@@ -1,8 +1,8 @@
 """Claims on ridge regression by objective perturbation: Minami et al., equations (5) to (8) and the privacy price in Theorem 3.
 
-Notation: records (x, y), |x| <= 1, |y| <= Y, parameters in the ball Theta of radius B; N = n lambda; zeta = 2 (B + Y) bounds the gradient
-2 (beta.x - y) x on Theta and Lambda = 2 the Hessian 2 x x^T. The noise b = 2 (Q beta - M) has density exp(-c |b|), Q = sum x x^T +
-(N + Lambda / epsilon) I, M = sum y x, c = epsilon / (2 zeta); the density of beta has the Jacobian det(2 Q).
+Notation: records (x, y), |x| <= 1, |y| <= Y, parameters in the ball Theta of radius B; N = n lambda. zeta = 2 (B + Y) bounds the gradient
+2 (beta.x - y) x on Theta, and Lambda = 2 bounds the Hessian 2 x x^T. The noise b = 2 (Q beta - M) has density exp(-c |b|) with
+Q = sum x x^T + (N + Lambda / epsilon) I, M = sum y x and c = epsilon / (2 zeta). The density of beta has the Jacobian det(2 Q).
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from dpwitness.proofs_checks.engine.ledger import Effort, certificate, claim, ne
 
 
 def _gradient_at_closed_form(sign: int) -> list[object]:
-    """Gradient of (7) at (Sigma + (lambda + Lambda/(epsilon n)) I)^-1 (E[y x] + sign b / (2 n)), p = 2, symbols for all."""
+    """Return the gradient of (7) at (Sigma + (lambda + Lambda/(epsilon n)) I)^-1 (E[y x] + sign b / (2 n)), for p = 2, in sympy symbols."""
     sympy = need("sympy", "sympy")
     ridge, extra, n, a, c, d, u, v, b1, b2 = sympy.symbols("lambda k n a c d u v b1 b2", positive=True)
     covariance, moment, b = sympy.Matrix([[a, c], [c, d]]), sympy.Matrix([u, v]), sympy.Matrix([b1, b2])
@@ -196,7 +196,7 @@ def inside_theta_it_survives_opposed_records(effort: Effort, epsilon: float = 0.
 
 
 def _log_density(data: LabelledVectors, w: Ball, rate: Ball, ridge: Ball) -> Ball:
-    """Of (8) at p = 1, but for the constant."""
+    """Return the log-density (8) at w for p = 1, up to an additive constant."""
     q, moment = ridge, arb(0)
     for x, y, count in zip(data.x[:, 0].tolist(), data.y.tolist(), data.weights.tolist(), strict=True):
         q, moment = q + arb(count) * x * x, moment + arb(count) * x * y
@@ -223,7 +223,10 @@ def half_rate_over_theta_is_private(epsilon: Ball) -> Enclosure:
 
 
 def over_theta(epsilon: Ball, *, rate: Ball, moved: int) -> Enclosure:
-    """Excess of noise of `rate` epsilon / zeta that moves by `moved` zeta, with the Jacobian at the least ridge, Lambda / epsilon."""
+    """Enclose the relative excess for noise of rate `rate` epsilon / zeta that moves by `moved` zeta.
+
+    The Jacobian is taken at the smallest ridge, Lambda / epsilon.
+    """
 
     def form(epsilon: Ball) -> Ball:
         return (epsilon / 2).log1p() / epsilon - arb(0.5)
@@ -263,7 +266,7 @@ def gradient_has_a_bound(effort: Effort, records: float = 1000, sigma: float = 1
 
     Computed: the least Y - B that n Gaussian errors all keep with probability 1 - failure, and twice that as the error's part of zeta.
     """
-    each = -math.expm1(math.log1p(-failure) / int(records))  # probability of one error beyond
+    each = -math.expm1(math.log1p(-failure) / int(records))  # probability that one error is larger than the bound
     reach = sigma * float(stats.norm.isf(each / 2))
     beyond = int(records) * 2 * float(stats.norm.sf(reach / sigma))
     numbers = {"Y - B": reach, "zeta - 4 B": 2 * reach}
@@ -273,7 +276,7 @@ def gradient_has_a_bound(effort: Effort, records: float = 1000, sigma: float = 1
 
 
 def price_constant(p: int, radius: float, label_bound: float) -> float:
-    """C2 of (13) for one organisation, as MN-06-price proves it: p (p + 1) zeta^2 / (4 Lambda) + Lambda B^2 / 4."""
+    """Return C2 of (13) for one organization, as MN-06-price proves it: p (p + 1) zeta^2 / (4 Lambda) + Lambda B^2 / 4."""
     zeta = 2 * (radius + label_bound)
     return p * (p + 1) * zeta**2 / 8 + radius**2 / 2
 

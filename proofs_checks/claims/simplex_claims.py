@@ -1,11 +1,12 @@
-"""Claims on sampling from an entropy-regularised minimiser over the simplex: Jain and Thakurta (2014), section 5.1, Theorems 3 and 4.
+"""Claims on sampling from an entropy-regularized minimizer over the simplex: Jain and Thakurta (2014), section 5.1, Theorems 3 and 4.
 
-theta minimises F = sum l_i(<x_i, theta>) + lambda sum theta_j log theta_j, |x_i|_inf <= R, |l'| <= L, l'' <= L_g; x = n R^2 L_g / lambda.
-Released are m independent indices drawn from theta; a draw's loss is at most max_j |log theta_j - log theta'_j|, and m of them compose.
+theta minimizes F = sum l_i(<x_i, theta>) + lambda sum theta_j log theta_j, |x_i|_inf <= R, |l'| <= L, l'' <= L_g; x = n R^2 L_g / lambda.
+The release is m independent indices drawn from theta. A draw's privacy loss is at most max_j |log theta_j - log theta'_j|, and m draws
+compose.
 
-*Loss of a draw.* Move from one dataset to the other along F_t = (1 - t) F + t F', and write r for the derivative of log theta in t: so
+*Loss of a draw.* Move from one dataset to the other along F_t = (1 - t) F + t F', and let r be the derivative of log theta in t. Then
 E_theta r = 0. Stationarity gives H (theta r) + D + lambda r = constant, where D is the difference of the changed record's gradients,
-|D_j| <= M = 2 L R, and H = sum l''_i x_i x_i^T. Its inner product with theta r gives q = (theta r)^T H (theta r) = -Cov(D, r) -
+|D_j| <= M = 2 L R, and H = sum l''_i x_i x_i^T. The inner product with theta r gives q = (theta r)^T H (theta r) = -Cov(D, r) -
 lambda Var(r) <= Var(D) / (4 lambda). Coordinate j gives lambda |r_j| <= |E D - D_j| + |(theta - e_j)^T H (theta r)| <= M + |E D| +
 sqrt(4 n L_g R^2 q). With |E D| = M (1 - 2 w), Var(D) <= 4 M^2 w (1 - w) (Bhatia and Davis 2000), so that
 lambda |r_j| <= 2 M (1 - w + sqrt(x w (1 - w))) <= M (1 + sqrt(1 + x)): the inner product of (1, sqrt(x)) with the unit vector
@@ -32,7 +33,7 @@ from dpwitness.proofs_checks.engine.finding import ClaimVerdict, Evidence
 from dpwitness.proofs_checks.engine.ledger import Effort, certificate, claim
 
 PAPER = "Jain and Thakurta 2014"
-POPULATION = LabelledVectors(1 - 2 * np.eye(4), np.ones(4), [27, 26, 24, 23])  # each feature is wrong on a part of its own
+POPULATION = LabelledVectors(1 - 2 * np.eye(4), np.ones(4), [27, 26, 24, 23])  # each feature has the wrong sign on one group of records
 
 
 # -- Theorem 3, pure ---------------------------------------------------------------------------------------------------
@@ -57,13 +58,16 @@ def draw_from_a_softmax(range: Ball) -> Enclosure:
 
 
 def softmax_loss(weight: Ball, range: Ball) -> Ball:
-    """log(theta_j / theta'_j) at D_j = 2 L R, all others -2 L R, where `weight` is theta'_j and D / lambda = +-range / 2."""
+    """Return log(theta_j / theta'_j) at D_j = 2 L R and D_k = -2 L R for k != j.
+
+    `weight` is theta'_j, and D / lambda = +-range / 2.
+    """
     moved = weight * (range / 2).exp()  # theta is proportional to theta' exp(D / lambda)
     return (moved / (moved + (1 - weight) * (-range / 2).exp()) / weight).log()
 
 
 def softmax_excess(weight: Ball, range: Ball) -> Ball:
-    """The same over `range`, less 1."""
+    """Return the relative excess of `softmax_loss` over `range`."""
     return -(weight.nonnegative_part() * range.expm1()).log1p().nonnegative_part() / range
 
 
@@ -93,7 +97,10 @@ def draw_from_a_smooth_minimiser(x: Ball) -> Enclosure:
 
 
 def two_actions(epsilon: float, delta: float, slope: float, draws: float) -> SimplexSampling:
-    """Two coordinates, one record, linear loss with L R = `slope`, and the lambda at which the printed formula gives so many draws."""
+    """Return the mechanism with two coordinates, one record and a linear loss of slope L R = `slope`.
+
+    lambda is the value at which the printed formula gives `draws` draws.
+    """
     lam = math.sqrt(draws) * 32 * math.log(1 / delta) / epsilon * (1 + 1e-12)
     return SimplexSampling(epsilon, lam, Loss("linear"), 2, 1, label_bound=slope, delta=delta, draws="approximate")
 
@@ -147,7 +154,7 @@ def draws_with_a_unit(epsilon: Ball, delta: Ball) -> Enclosure:
 
 
 def square_root_of_draws(records: Ball, epsilon: Ball, delta: Ball, actions: Ball) -> Ball:
-    """sqrt(m) as printed, at Theorem 4's lambda and L = R = L_g = 1. It rises with n: see JT-13."""
+    """Return the printed sqrt(m) at Theorem 4's lambda and L = R = L_g = 1. sqrt(m) increases with n (JT-13)."""
     slope = 1 / (epsilon * actions.log()).root(3)
     third = records.root(3)
     return epsilon * slope * third * third / (-delta.log() * (32 + 16 * third / slope))
@@ -248,13 +255,13 @@ def price_of_drawing(effort: Effort, draws: float = 10) -> Evidence:
         return _risk(POPULATION, model.sample(POPULATION, size, rng)) - _risk(POPULATION, middle[None, :])
 
     own = float(_risk(POPULATION, middle[None, :])[0])
-    worst = float(_risk(POPULATION, np.eye(4)).max())  # of a convex risk, at a vertex
+    worst = float(_risk(POPULATION, np.eye(4)).max())  # a convex risk has its maximum at a vertex
     bound = MeanBound(0.25 / (2 * draws), low=-own, high=worst - own + 1e-12)
     found = audit_utility(error, bound, runs=effort.of(20_000, 5_000), seed=effort.seed, name="price of drawing")
     return audited(found, at={"draws": draws})
 
 
 def _risk(data: LabelledVectors, rows: FloatArray) -> FloatArray:
-    """Mean logistic loss of each row."""
+    """Return the mean logistic loss on `data` of each row of weights."""
     losses = Loss("logistic").value(rows @ data.x.T, data.y[None, :])
     return np.asarray(losses @ (data.weights / data.weights.sum()))

@@ -1,7 +1,8 @@
-"""Claims on learning from private predictions at public test points, TDDL, and on the composition theorem that its privacy is quoted from.
+"""Claims on learning from private predictions at public test points (TDDL), and on the composition theorem in its privacy proof.
 
 Jain and Thakurta (2013), Algorithm 2, Theorems 4, 5, 11, 12 and 13, Corollary 6. T answers <w*, phi(z_t)> + b_t with b_t Laplace(nu),
-nu = c L R^2 sqrt(T log(1/delta)) / (lambda n epsilon), so that each loses e = 2 epsilon / (c sqrt(T log(1/delta))) at most.
+nu = c L R^2 sqrt(T log(1/delta)) / (lambda n epsilon). So each answer has privacy loss at most
+e = 2 epsilon / (c sqrt(T log(1/delta))).
 """
 
 from __future__ import annotations
@@ -30,11 +31,11 @@ from dpwitness.proofs_checks.engine.finding import ClaimVerdict, Evidence
 from dpwitness.proofs_checks.engine.ledger import Effort, certificate, claim, need
 
 SOURCE = "Jain and Thakurta 2013"
-LOW, HIGH = 0.05, 8.0  # where the least constant is looked for
+LOW, HIGH = 0.05, 8.0  # search range of the smallest constant
 
 
 def answers(rounds: int, loss: float) -> Laws:
-    """Laws of the loss of `rounds` Laplace answers, each moved by `loss` scales: all test points in the direction of w* - w*'."""
+    """Return the privacy loss law of `rounds` Laplace answers, each moved by `loss` scales: all test points are parallel to w* - w*'."""
     law = composed([(Laplace(epsilon=loss), np.zeros(1), np.ones(1))] * rounds)
     assert law is not None
     return law
@@ -105,7 +106,7 @@ def the_constant_four_is_private(epsilon: Ball, delta: Ball) -> Enclosure:
 
 
 def transfer_excess(epsilon: Ball, delta: Ball, constant: Ball) -> Enclosure:
-    """The epsilon that zCDP gives for the constant c, over epsilon, less 1; from above only."""
+    """Return the upper bound that zCDP gives for the relative excess at the constant c: its epsilon over the promised epsilon, minus 1."""
 
     def form(epsilon: Ball, delta: Ball) -> Ball:
         return 2 * epsilon / (constant * constant * -delta.log()) + 2 * arb(2).sqrt() / constant - 1
@@ -145,19 +146,19 @@ def the_fit_is_twice_as_close(effort: Effort) -> Evidence:
     """
     proof = unsatisfiable(effort, fit_obligation(1, 1), text="no larger sum is possible", where=[noisy()])
     it = KernelLearner(Loss("absolute"), 1.0, 4, 4)
-    noise = np.array([[1.0, -1.0, 1.0, -1.0]])  # noisy answers of a w* = 0
+    noise = np.array([[1.0, -1.0, 1.0, -1.0]])  # noisy answers for w* = 0
     fitted = TestDataDependentLearner(it, 1.0, 1e-3, np.eye(4), release="weights").weights(noise)
     ratio = float(np.abs(fitted).sum() / (2 * np.linalg.norm(noise)))
     return attained(proof, ratio, "by orthonormal test points")
 
 
 def noisy() -> list[Any]:
-    """Some noise, without which every bound is reached."""
+    """Return a z3 constraint for nonzero noise; without noise every bound is attained."""
     return [need("z3", "z3-solver").Real("b") > 0]
 
 
 def fit_obligation(gain: int, bound: int) -> list[Any]:
-    """Constraints on a sum above `bound` sqrt(T) |b|, where |u|^2 <= `gain` <u, b>."""
+    """Return z3 constraints for a sum above `bound` sqrt(T) |b|, where |u|^2 <= `gain` <u, b>."""
     z3 = need("z3", "z3-solver")
     length, noise, inner, total, root = z3.Reals("u b inner sum root_T")
     norms = [length >= 0, noise >= 0, root > 0, inner <= length * noise, total <= root * length]
@@ -220,12 +221,12 @@ def the_excess_falls_with_the_root_of_records(effort: Effort) -> Evidence:
 
 
 def _points(n: float) -> int:
-    """T for L = R = lambda = epsilon = |C| = 1 and delta = 1e-3."""
+    """Return T for n records at L = R = lambda = epsilon = |C| = 1 and delta = 1e-3."""
     return max(1, round(n / math.sqrt(math.log(1e3))))
 
 
 def _transfer_error(n: int, rng: np.random.Generator) -> float:
-    """Mean over the circle of |<what - w*, z>| = (2/pi) |what - w*|, in one run with w* = e1."""
+    """Return the mean of |<what - w*, z>| over the unit circle, (2/pi) |what - w*|, in one run with w* = e1."""
     angle = rng.uniform(0, 2 * math.pi, _points(n))
     points = np.column_stack([np.cos(angle), np.sin(angle)])
     it = KernelLearner(Loss("absolute"), 1.0, 2, n, label_bound=10.0)
@@ -318,7 +319,7 @@ def composition_is_private(loss: Ball) -> Enclosure:
 
 
 def responses(loss: float) -> Laws:
-    """The law of randomised response with log-odds `loss`."""
+    """Return the privacy loss law of randomized response with log-odds `loss`."""
     p = 1 / (1 + math.exp(-loss))
     law = LossLaw(np.array([-loss, loss]), np.array([1 - p, p]), np.array([p, 1 - p]))
     return Laws(law, law, "enumeration of 2 outputs", "exact")

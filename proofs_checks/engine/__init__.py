@@ -1,1 +1,1 @@
-"""The ledger of claims, what a check ends with, enclosures, and the mutants that a check must turn. May import the auditors."""
+"""The claim ledger, the findings of its checks, interval enclosures, and mutation tests of the checks. May import the auditors."""

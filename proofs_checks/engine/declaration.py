@@ -1,4 +1,4 @@
-"""A claim as the ledger holds it: what the paper states, and the function that settles it."""
+"""Ledger entry of a claim: the paper's statement, and the function that checks the statement."""
 
 from __future__ import annotations
 
@@ -13,30 +13,32 @@ from dpwitness.proofs_checks.engine.enclosures import Box
 
 @dataclass(frozen=True, slots=True)
 class Declaration:
-    """A claim as the paper states it, and the function that settles it.
+    """Ledger entry: a claim of a paper, and the function that checks the claim.
 
     Attributes
     ----------
     id : str
-        As in the ledger of claims; a repair or a variant carries the id of what it belongs to, and a suffix.
+        Id in the ledger. A repair or a variant has the id of the original claim and a suffix.
     source, statement, formula : str
-        Where it is printed; what it says, in words; and as a formula.
+        Place in the paper, the claim in words, and the claim as a formula.
     domain : Box
-        The parameters for which it is claimed.
+        Parameter ranges for which the paper makes the claim.
     kind : {"certificate", "counterexample", "experiment"}
-        What the check can show: a proof; a case that refutes it; or measurements. How far it reaches is the finding's `scope`.
+        Result that the check can give: a proof, a case that refutes the claim, or measurements.
+        The finding's `scope` says for which parameters the result is valid.
     function : callable
-        For a certificate over a box, one ball per parameter -> Enclosure of the relative excess, value / promise - 1, in the worst case;
-        the claim holds iff it is <= 0. Otherwise ``function(effort, **parameters) -> Evidence``; its defaults are the points checked.
+        For a certificate over a box, ``function(**balls) -> Enclosure`` with one ball per parameter. The enclosure contains the relative
+        excess, value / promise - 1, of the worst case; the claim holds if and only if the excess is <= 0.
+        Otherwise ``function(effort, **parameters) -> Evidence``; the default parameters are the point that is checked.
     boxed : bool
-        Whether `function` is such an excess.
+        Whether `function` encloses the relative excess over a box.
     repairs : str or None
-        Id of the claim that this one repairs.
+        Id of the claim that this claim repairs.
     depends : tuple of str
-        Ids of the claims that its proof uses.
+        Ids of the claims that the proof uses.
     reach : float or None
-        The slack, stated: the largest value over the promise that the check proves, over the domain or at its point; 1 where none is left.
-        A check that comes to another number does not prove this entry.
+        Stated ratio value / promise that the check proves, largest over the domain or at the check's point; 1 if the bound is tight.
+        A check that computes another ratio does not prove this entry.
     """
 
     id: str
@@ -53,7 +55,7 @@ class Declaration:
 
     @property
     def proof(self) -> str:
-        """The reduction to finitely many parameters, or what is run: as written beside the check."""
+        """Return the docstring of the check: the proof's reduction to finitely many parameters, or the experiment that is run."""
         return inspect.cleandoc(self.function.__doc__ or "")
 
     def to_json(self) -> Json:

@@ -1,6 +1,6 @@
-"""The sign of a function over a whole box of parameters, proved with python-flint balls and bisection.
+"""Branch and bound with python-flint balls: proves the sign of a function on a box of parameters.
 
-Every operation on a ball rounds outwards (Johansson 2017, Arb), so an enclosure holds for each point of the cell it was computed on.
+Every operation on a ball rounds outwards (Johansson 2017, Arb), so an enclosure holds for each point of its cell.
 """
 
 from __future__ import annotations
@@ -21,34 +21,34 @@ from dpwitness.mechanisms.terms.validation import InvalidArgument, require_finit
 
 Ball: TypeAlias = arb
 
-INNER_CELLS = 200  # bisections of the inner variable before a supremum gives up and the outer cell is split instead
+INNER_CELLS = 200  # limit on bisections of the inner variable; after that the caller splits the outer cell
 SHARPENING = 40  # bisections of the counterexample
-LEAST_WIDTH = 1e-12  # relative: a cell thinner than this is not split again
+LEAST_WIDTH = 1e-12  # relative width; thinner cells are not split
 
 
 class Contradiction(ArithmeticError):
-    """Two forms of one number, both enclosed, have no number in common: one of them is wrong."""
+    """Error: the enclosures of two formulas for the same number are disjoint, so one formula is wrong."""
 
 
 @dataclass(frozen=True, slots=True)
 class Enclosure:
-    """Two floats with lower <= value <= upper at every point of the cell; `at` is an inner point that reaches `lower`."""
+    """Floats with lower <= value <= upper at every point of a cell; `at` is the inner point whose value gives `lower`."""
 
     lower: float
     upper: float
     at: float | None = None
 
     def union(self, other: Enclosure) -> Enclosure:
-        """Enclosure of a value that is one or the other."""
+        """Return the hull of two enclosures: the smaller `lower`, with its point, and the larger `upper`."""
         low = self if self.lower <= other.lower else other
         return Enclosure(low.lower, max(self.upper, other.upper), low.at)
 
 
 class Box(Mapping[str, tuple[float, float]]):
-    """Closed ranges of named parameters: `Box(epsilon=(0.01, 10))`; a number stands for a range of one point."""
+    """Closed ranges of named parameters, as in `Box(epsilon=(0.01, 10))`. A number is a range with one point."""
 
     def __init__(self, **ranges: float | tuple[float, float]) -> None:
-        self._ranges = {name: _range(name, value) for name, value in ranges.items()}
+        self._ranges = {name: _checked_range(name, value) for name, value in ranges.items()}
 
     def __getitem__(self, name: str) -> tuple[float, float]:
         return self._ranges[name]
@@ -63,20 +63,20 @@ class Box(Mapping[str, tuple[float, float]]):
         return f"Box({', '.join(f'{name}=({low!r}, {high!r})' for name, (low, high) in self._ranges.items())})"
 
     def balls(self) -> dict[str, Ball]:
-        """One ball around each range."""
+        """Return one ball per parameter that contains its range."""
         return {name: interval(low, high) for name, (low, high) in self._ranges.items()}
 
     def corners(self) -> list[Box]:
-        """Boxes of one point each."""
+        """Return the corners of the box, each as a box with one point."""
         return [Box(**dict(zip(self._ranges, ends, strict=True))) for ends in itertools.product(*self._ranges.values())]
 
     def halves(self) -> tuple[Box, Box] | None:
-        """Cut across the relatively longest side; None where every side is too thin to cut."""
-        width, name = max((_width(*bounds), name) for name, bounds in self._ranges.items())
+        """Return both halves of the box, cut across the relatively longest side; None if every side is too thin."""
+        width, name = max((_relative_width(*bounds), name) for name, bounds in self._ranges.items())
         if width < LEAST_WIDTH:
             return None
         low, high = self._ranges[name]
-        cut = _middle(low, high)
+        cut = _split_point(low, high)
         if not low < cut < high:
             return None
         return Box(**{**self._ranges, name: (low, cut)}), Box(**{**self._ranges, name: (cut, high)})
@@ -84,20 +84,24 @@ class Box(Mapping[str, tuple[float, float]]):
 
 @dataclass(slots=True)
 class SignMap:
-    """What branch and bound has proved: shares of the box (in bisections: each cut halves), and the extremes met.
+    """Result of branch and bound: shares of the box with a proved sign, and the extreme values. Each bisection halves a cell's share.
 
     Attributes
     ----------
     positive, negative, undecided : float
-        Shares where the value is proved > 0, proved <= 0, and neither. They add up to one.
+        Shares where the value is proved > 0, proved <= 0, and neither. The shares add up to one.
     enclosure : Enclosure
-        Of the maximum over the whole box.
+        Enclosure of the maximum over the box.
     counterexample : Box or None
-        On all of it the value is positive: the cell, or corner of the box, with the largest proved lower bound met.
+        Cell, or corner of the box, on which the value is proved positive, with the largest proved lower bound.
     counterexample_value : Enclosure or None
-        The value over that cell.
+        Enclosure of the value over the counterexample.
+    cells : int
+        Number of cells evaluated.
     finished : bool
-        False where the time ran out before the cells did.
+        False if the time limit ended the search.
+    open_cells : list of Box
+        Cells without a proved sign.
     """
 
     enclosure: Enclosure = Enclosure(-math.inf, math.inf)
@@ -112,13 +116,26 @@ class SignMap:
 
 
 def interval(low: float, high: float) -> Ball:
-    """Ball around [low, high]; where low >= 0 the ball holds no negative number either."""
+    """Return a ball that contains [low, high]; if low >= 0, the ball contains no negative number."""
     ball = arb(low) if low == high else arb(low).union(arb(high))
     return ball.nonnegative_part() if low >= 0 else ball
 
 
 def enclose(ball: Ball, at: float | None = None) -> Enclosure:
-    """Float endpoints of a ball, rounded outwards; a ball that is no number (nan) is the whole line."""
+    """Return the endpoints of a ball as floats, rounded outwards.
+
+    Parameters
+    ----------
+    ball : Ball
+        The value.
+    at : float, optional
+        Inner point whose value `ball` encloses.
+
+    Returns
+    -------
+    Enclosure
+        (-inf, inf) for a nan ball.
+    """
     if ball.is_nan():
         return Enclosure(-math.inf, math.inf, at)
     # Exact comparisons first: lower() and upper() may round away from a zero that the ball does not cross.
@@ -127,66 +144,77 @@ def enclose(ball: Ball, at: float | None = None) -> Enclosure:
 
 
 def at_most(ball: Ball) -> Enclosure:
-    """Excess of something known only from above: it may prove that a claim holds, never that it fails or is tight."""
+    """Return the enclosure of an excess with a known upper bound only. It can prove that a claim holds, not that it fails or is tight."""
     return Enclosure(-1.0, enclose(ball).upper)
 
 
 def times(x: Ball, y: Ball) -> Ball:
-    """Product of two balls of numbers >= 0 from their ends: that of wide balls as midpoint and radius would take in negative numbers."""
+    """Return the product of two balls of numbers >= 0, computed from their endpoints.
+
+    The midpoint-radius product of wide balls would contain negative numbers.
+    """
     return (x.lower() * y.lower()).union(x.upper() * y.upper()).nonnegative_part()
 
 
 def excess(value: Ball, promise: Ball) -> Ball:
-    """What a claim misses: what was derived over what was promised, less 1. It holds where this is at most 0."""
+    """Return the relative excess value / promise - 1. A claim holds where its excess is at most 0."""
     return value / promise - 1
 
 
 def free(value: float) -> Ball:
-    """A value that cancels, or that may be as small or as large as one likes: any other does as well."""
+    """Return `value` as a ball, and mark the value as arbitrary: it cancels, or any sufficiently small or large value works.
+
+    Mutation tests do not change values marked with `free`.
+    """
     return arb(value)
 
 
 def twice(form: Callable[..., Ball], plain: Callable[..., Ball], *at: Ball) -> Ball:
-    """``form(*at)``, for a number that `plain` writes as the text does, with what was derived over what was promised.
+    """Return ``form(*at)`` after a comparison with `plain`, a second formula for the same number.
 
-    `form` has the cancellations taken out, so that its balls stay narrow on wide cells; what it leaves out `plain` still computes. Both are
-    enclosed at three points of the cell and must meet there, or a `Contradiction` is raised.
+    `plain` computes derived value over promise as the paper's text does. In `form` the cancellations are removed, so that its balls stay
+    narrow on wide cells. At three points of the cell the enclosures of both formulas must overlap.
+
+    Raises
+    ------
+    Contradiction
+        If the enclosures are disjoint at one of the points.
     """
     for shift in range(len(PLACES)):
-        point = [_within(x, PLACES[(shift + k) % len(PLACES)]) for k, x in enumerate(at)]
-        one, other = form(*point), plain(*point)
-        near = arb(0, NEAR * (1 + float(abs(one.mid()))))
-        if one.is_finite() and not (one + near).overlaps(other):
+        point = [_point_in(x, PLACES[(shift + k) % len(PLACES)]) for k, x in enumerate(at)]
+        form_value, other = form(*point), plain(*point)
+        tolerance = arb(0, NEAR * (1 + float(abs(form_value.mid()))))
+        if form_value.is_finite() and not (form_value + tolerance).overlaps(other):
             where = ", ".join(x.str(8, radius=False) for x in point)
-            raise Contradiction(f"{one.str(8)} and {other.str(8)} at {where}")
+            raise Contradiction(f"{form_value.str(8)} and {other.str(8)} at {where}")
     return form(*at)
 
 
-def _within(ball: Ball, share: float) -> Ball:
-    """A point of a ball."""
+def _point_in(ball: Ball, share: float) -> Ball:
+    """Return the point of a ball at the fraction `share` between its endpoints."""
     if ball.rad() == 0:
         return ball
     low, high = down(ball.lower()), up(ball.upper())
     return arb(max(low, 0.0) + share * (high - max(low, 0.0)) if ball >= 0 else low + share * (high - low))
 
 
-PLACES = (0.45, 0.15, 0.8)  # of a cell, where two forms are compared
-NEAR = 1e-9  # relative allowance for ends that were rounded on purpose
-PROBES = (0.2, 0.5, 0.9)  # where the two forms of what a supremum is taken of are compared
+PLACES = (0.45, 0.15, 0.8)  # fractions of a cell's sides at which two formulas are compared
+NEAR = 1e-9  # relative tolerance, for endpoints that the formulas round on purpose
+PROBES = (0.2, 0.5, 0.9)  # values of x at which the two formulas under a supremum are compared
 
 
 def supremum_of(form: Callable[..., Ball], plain: Callable[..., Ball], *at: Ball) -> Enclosure:
-    """Supremum of ``form(x, *at)`` over x in [0, 1], for a number with two forms: see `twice`."""
+    """Enclose the supremum of ``form(x, *at)`` over x in [0, 1], after comparing `form` with `plain` as `twice` does."""
     for x in PROBES:
         twice(form, plain, arb(x), *at)
     return supremum(lambda x: form(x, *at))
 
 
 def log1p_remainder(y: Ball) -> Ball:
-    """The h >= 0 of log(1 + y) = y - y^2 h(y), for y >= 0.
+    """Return the h >= 0 of log(1 + y) = y - y^2 h(y), for y >= 0.
 
-    h(y) is the integral of t / (1 + t y) over t in [0, 1]: decreasing in y, so its values at the ends enclose it.
-    From t (1 - t y) <= t / (1 + t y) <= t, 1/2 - y/3 <= h(y) <= 1/2, which serves near zero where the quotient cancels.
+    h(y) is the integral of t / (1 + t y) over t in [0, 1]. h decreases in y, so the values at the endpoints enclose h.
+    From t (1 - t y) <= t / (1 + t y) <= t follows 1/2 - y/3 <= h(y) <= 1/2, which is used near zero, where the quotient cancels.
     """
     y = y.nonnegative_part()
     low, high = y.lower().nonnegative_part(), y.upper()
@@ -194,10 +222,24 @@ def log1p_remainder(y: Ball) -> Ball:
 
 
 def supremum(function: Callable[[Ball], Ball], over: tuple[float, float] = (0.0, 1.0), cells: int = INNER_CELLS) -> Enclosure:
-    """Enclose the supremum of `function` over an interval, until its sign is known or the cells are spent.
+    """Enclose the supremum of `function` over an interval, until its sign is known or the limit of cells is reached.
 
-    The lower end is the value at one point, so it is below the supremum for each value of the parameters inside `function`'s balls;
-    the upper end is the largest upper end over cells that cover the interval.
+    The lower endpoint is the value at one point, so for all parameters inside the balls of `function` it is below the supremum.
+    The upper endpoint is the largest upper endpoint over cells that cover the interval.
+
+    Parameters
+    ----------
+    function : callable
+        Ball -> Ball.
+    over : (float, float)
+        The interval.
+    cells : int
+        Limit on bisections.
+
+    Returns
+    -------
+    Enclosure
+        With the point that gives the lower endpoint.
     """
     low, high = over
     best = max((enclose(function(arb(x)), x) for x in _grid(low, high)), key=lambda e: e.lower)
@@ -207,11 +249,11 @@ def supremum(function: Callable[[Ball], Ball], over: tuple[float, float] = (0.0,
         if upper <= 0 or best.lower > 0:
             break
         _, low, high = heapq.heappop(heap)
-        cut = _centre(low, high)
+        cut = _midpoint(low, high)
         for left, right in ((low, cut), (cut, high)):
-            middle = _centre(left, right)
-            here = enclose(function(arb(middle)), middle)
-            best = here if here.lower > best.lower else best
+            middle = _midpoint(left, right)
+            value_at_middle = enclose(function(arb(middle)), middle)
+            best = value_at_middle if value_at_middle.lower > best.lower else best
             heapq.heappush(heap, (-enclose(function(interval(left, right))).upper, left, right))
     return Enclosure(best.lower, max(-heap[0][0], best.lower), best.at)
 
@@ -219,35 +261,35 @@ def supremum(function: Callable[[Ball], Ball], over: tuple[float, float] = (0.0,
 def branch_and_bound(
     function: Callable[..., Enclosure], box: Box, *, seconds: float = 10.0, cells: int = 20_000, enough: float = 0.0
 ) -> SignMap:
-    """Bisect `box` until the sign of `function` is proved on every cell, or time or cells run out.
+    """Bisect `box` until the sign of `function` is proved on every cell, or the limit of time or cells is reached.
 
     Parameters
     ----------
     function : callable
-        Takes one ball per name of the box and returns an enclosure valid on all of it.
+        Takes one ball per name of the box and returns an enclosure that is valid on the product of the balls.
     box : Box
-        The parameters.
+        Parameter ranges.
     seconds : float
-        Time limit; what is open then is counted undecided.
+        Time limit. Cells that are then open count as undecided.
     cells : int
-        Largest number of cells looked at. Reached wherever the zero set crosses the box: there no bisection ends.
+        Limit on the number of cells. If the zero set of `function` crosses the box, the bisection always reaches this limit.
     enough : float
-        Once a counterexample is known, stop when no more than this share is undecided.
+        After a counterexample is found, stop when the undecided share is at most `enough`.
 
     Returns
     -------
     SignMap
-        Shares proved positive, proved negative or zero, undecided; and the counterexample cell.
+        Shares proved positive, proved negative or zero, and undecided; and the counterexample cell.
     """
     deadline = time.monotonic() + seconds
     found = SignMap()
     lower, upper = -math.inf, -math.inf
-    pending = deque([(box, 1.0, math.inf)])  # a cell, its share, an upper bound on it
-    stuck: list[tuple[Box, float, float]] = []
+    pending = deque([(box, 1.0, math.inf)])  # (cell, share of the box, upper bound of the function on the cell)
+    thin_cells: list[tuple[Box, float, float]] = []
     while pending:
-        settled = found.counterexample is not None and found.undecided <= enough
-        if found.cells and (settled or found.cells >= cells or time.monotonic() > deadline):
-            found.finished = settled or found.cells >= cells
+        can_stop = found.counterexample is not None and found.undecided <= enough
+        if found.cells and (can_stop or found.cells >= cells or time.monotonic() > deadline):
+            found.finished = can_stop or found.cells >= cells
             break
         cell, share, _ = pending.popleft()
         value = function(**cell.balls())
@@ -263,21 +305,21 @@ def branch_and_bound(
             if found.counterexample_value is None or value.lower > found.counterexample_value.lower:
                 found.counterexample, found.counterexample_value = cell, value
         elif (halves := cell.halves()) is None:
-            stuck.append((cell, share, value.upper))
+            thin_cells.append((cell, share, value.upper))
         else:
             pending.extend((half, share / 2, value.upper) for half in halves)
-    open_cells = stuck + list(pending)
+    open_cells = thin_cells + list(pending)
     found.undecided = sum(share for _, share, _ in open_cells)
     upper = max([upper, *(bound for _, _, bound in open_cells)])
     found.open_cells = [cell for cell, _, _ in open_cells]
-    _sharpen(function, box, found)
+    _sharpen_counterexample(function, box, found)
     best = found.counterexample_value
     found.enclosure = Enclosure(max(lower, best.lower) if best else lower, upper)
     return found
 
 
-def _sharpen(function: Callable[..., Enclosure], box: Box, found: SignMap) -> None:
-    """Shrink the counterexample while its lower bound grows: of two halves keep the larger; then try the corners of the box."""
+def _sharpen_counterexample(function: Callable[..., Enclosure], box: Box, found: SignMap) -> None:
+    """Shrink the counterexample: keep the half with the larger lower bound while that bound grows, then try the corners of the box."""
     cell, value = found.counterexample, found.counterexample_value
     if cell is None or value is None:
         return
@@ -290,9 +332,9 @@ def _sharpen(function: Callable[..., Enclosure], box: Box, found: SignMap) -> No
             break
         cell, value = half, best
     for corner in box.corners():
-        there = function(**corner.balls())
-        if there.lower > value.lower:
-            cell, value = corner, there
+        corner_value = function(**corner.balls())
+        if corner_value.lower > value.lower:
+            cell, value = corner, corner_value
     found.counterexample, found.counterexample_value = cell, value
 
 
@@ -302,7 +344,7 @@ def _remainder_at(y: Ball) -> Ball:
     return (y - y.log1p()) / (y * y)
 
 
-def _range(name: str, value: float | tuple[float, float]) -> tuple[float, float]:
+def _checked_range(name: str, value: float | tuple[float, float]) -> tuple[float, float]:
     pair = tuple(value) if isinstance(value, (tuple, list)) else (value, value)
     if len(pair) != 2:
         raise InvalidArgument(f"Box: {name} must be a number or a pair (low, high), got {value!r}")
@@ -312,18 +354,18 @@ def _range(name: str, value: float | tuple[float, float]) -> tuple[float, float]
     return low, high
 
 
-def _width(low: float, high: float) -> float:
+def _relative_width(low: float, high: float) -> float:
     return math.log(high / low) if low > 0 else high - low
 
 
-def _middle(low: float, high: float) -> float:
-    """Geometric where the range spans decades, so that small values are looked at as closely as large ones."""
-    return math.sqrt(low * high) if low > 0 and high > 2 * low else _centre(low, high)
+def _split_point(low: float, high: float) -> float:
+    """Return the geometric mean if high > 2 low > 0, else the midpoint: small values then get as many cells as large values."""
+    return math.sqrt(low * high) if low > 0 and high > 2 * low else _midpoint(low, high)
 
 
 def _grid(low: float, high: float) -> list[float]:
     return [low + (high - low) * k / 8 for k in range(8)] + [high]
 
 
-def _centre(low: float, high: float) -> float:
+def _midpoint(low: float, high: float) -> float:
     return low + (high - low) / 2

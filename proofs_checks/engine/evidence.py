@@ -1,4 +1,4 @@
-"""Evidence from what other rooms compute: exact privacy losses, audits, algebra, satisfiability."""
+"""Constructors of a claim's evidence from exact privacy losses, audits, computer algebra and satisfiability (z3)."""
 
 from __future__ import annotations
 
@@ -23,31 +23,43 @@ from dpwitness.proofs_checks.engine.scope import WHOLE
 
 
 def excess_of(lower: float, upper: float, promise: float) -> Enclosure:
-    """Enclosure of value / promise - 1, for a promise > 0."""
+    """Return the enclosure of value / promise - 1 from bounds of the value, for a promise > 0."""
     return Enclosure(lower / promise - 1, upper / promise - 1)
 
 
 def audited(result: Result, *, numbers: Mapping[str, Any] | None = None, at: Mapping[str, Any] | None = None) -> Evidence:
-    """Evidence of one audit: FAILS where it is violated, NOT_REFUTED where not; an audit proves a claim for no more than its own pair."""
+    """Return the evidence of one audit: FAILS if the audit found a violation, NOT_REFUTED if the audit found none, else INCONCLUSIVE.
+
+    An audit that certifies its pair gives NOT_REFUTED: the claim is about all pairs.
+    """
     verdict = {
         Verdict.VIOLATED: ClaimVerdict.FAILS,
         Verdict.NOT_REFUTED: ClaimVerdict.NOT_REFUTED,
         Verdict.CERTIFIED: ClaimVerdict.NOT_REFUTED,
         Verdict.SUPPORTED: ClaimVerdict.NOT_REFUTED,
     }
-    found = verdict.get(result.verdict, ClaimVerdict.INCONCLUSIVE)
+    outcome = verdict.get(result.verdict, ClaimVerdict.INCONCLUSIVE)
     text = result.headline().partition(": ")[2]
-    method, reached = _read(result)
-    return Evidence(found, text, method, reached, numbers or {}, at or {}, result, grade=result.evidence)
+    method, reached = _method_and_enclosure(result)
+    return Evidence(outcome, text, method, reached, numbers or {}, at or {}, result, grade=result.evidence)
 
 
 def case(value: float) -> float:
-    """A number of a case that reaches a promise: what another case reaches is counted afresh."""
+    """Return `value` unchanged, and mark the value as a parameter of an example that attains a bound.
+
+    Mutation tests do not change values marked with `case`.
+    """
     return value
 
 
 def exact_delta(mechanism: Any, pair: Pair, epsilon: float) -> Enclosure:
-    """The delta at `epsilon` of a pair, the larger of both orders, from the law of the privacy loss. InvalidArgument where it has none."""
+    """Enclose delta(epsilon) of a pair, the larger of both orders, from the exact law of the privacy loss.
+
+    Raises
+    ------
+    InvalidArgument
+        If no exact law can be computed for the mechanism.
+    """
     law = enclosed_law(mechanism, pair)
     if law is None:
         raise InvalidArgument(f"exact_delta: no exact law can be computed for {type(mechanism).__name__}")
@@ -56,9 +68,9 @@ def exact_delta(mechanism: Any, pair: Pair, epsilon: float) -> Enclosure:
 
 
 def attained(proof: Evidence, ratio: float, where: str, *, result: Result | None = None, **numbers: Any) -> Evidence:
-    """A proof of a claim, and the share of its promise that a case is proved to reach: HOLDS_TIGHT where that is all of it.
+    """Add to a proof an example whose value is proved to be `ratio` times the promise; HOLDS_TIGHT if `ratio` is 1 up to `TIGHT`.
 
-    A proof that failed comes back as it is.
+    Evidence whose verdict is not HOLDS is returned unchanged. `where` describes the example.
     """
     if proof.verdict is not ClaimVerdict.HOLDS:
         return proof
@@ -67,7 +79,7 @@ def attained(proof: Evidence, ratio: float, where: str, *, result: Result | None
     return replace(proof, verdict=verdict, text=text, reached=Enclosure(ratio - 1, max(ratio - 1, 0.0)), numbers=numbers, result=result)
 
 
-def _read(result: Result) -> tuple[str, Enclosure | None]:
+def _method_and_enclosure(result: Result) -> tuple[str, Enclosure | None]:
     if isinstance(result, CertifyResult):
         return f"exact privacy loss ({result.route})", excess_of(result.parameter_lower, result.parameter_upper, result.claim.parameter)
     if isinstance(result, SensitivityResult):
@@ -80,7 +92,7 @@ def _read(result: Result) -> tuple[str, Enclosure | None]:
 
 
 def identities(*differences: Any, text: str) -> Evidence:
-    """HOLDS where computer algebra (sympy) reduces every difference to zero; FAILS otherwise, and says what is left."""
+    """Return HOLDS if sympy simplifies every difference to zero, otherwise FAILS with the first nonzero difference."""
     sympy = need("sympy", "sympy")
     rest = [r for r in (sympy.simplify(sympy.expand(d)) for d in differences) if r != 0]
     if not rest:
@@ -90,15 +102,17 @@ def identities(*differences: Any, text: str) -> Evidence:
 
 
 def unsatisfiable(effort: Effort, *negations: Sequence[Any], text: str, where: Sequence[Sequence[Any]] = ((),)) -> Evidence:
-    """HOLDS where z3 finds no real numbers that break any of the obligations, each given as constraints of its negation, the promise last.
+    """Return the evidence of proof obligations over the reals, decided by z3.
 
-    A promise that is a strict inequality, broken, must also be reached: some numbers that keep the other constraints make both sides equal,
-    in each of the cases `where`. So neither a promise that is too loose nor premises that are too narrow, or void, pass for a proof.
-    FAILS with the numbers where z3 finds some, INCONCLUSIVE where it gives up or the promise is not reached.
+    Each obligation is given by its negation: a sequence of constraints, the negated promise last. HOLDS if z3 proves all unsatisfiable.
+    FAILS with numbers if z3 satisfies one of the negations. INCONCLUSIVE if z3 gives up.
+
+    If the negated promise is a strict inequality, equality must be attainable under the other constraints, in each of the cases `where`;
+    otherwise the result is INCONCLUSIVE. So a promise that is too loose, or premises that contradict each other, do not count as a proof.
     """
     z3 = need("z3", "z3-solver")
 
-    def answer(*constraints: Any) -> Any:
+    def solve(*constraints: Any) -> Any:
         solver = z3.Solver()
         solver.set("timeout", max(1, int(1000 * effort.left())))
         solver.add(*constraints)
@@ -106,24 +120,27 @@ def unsatisfiable(effort: Effort, *negations: Sequence[Any], text: str, where: S
 
     method = "satisfiability (z3)"
     for constraints in negations:
-        found, solver = answer(*constraints)
-        if found == z3.sat:
+        outcome, solver = solve(*constraints)
+        if outcome == z3.sat:
             model = solver.model()
             at = {str(name): str(model[name]) for name in sorted(model, key=str)}
             shown = ", ".join(f"{name} = {value}" for name, value in at.items())
             return Evidence(ClaimVerdict.FAILS, f"broken at {shown}", method, at=at, grade="proved")
-        if found != z3.unsat:
+        if outcome != z3.unsat:
             return Evidence(ClaimVerdict.INCONCLUSIVE, f"z3 gave up: {solver.reason_unknown()}", method)
         *premises, promise = constraints
         if z3.is_gt(promise) or z3.is_lt(promise):
             for case in where:
-                if answer(*premises, promise.arg(0) == promise.arg(1), *case)[0] != z3.sat:
+                if solve(*premises, promise.arg(0) == promise.arg(1), *case)[0] != z3.sat:
                     return Evidence(ClaimVerdict.INCONCLUSIVE, f"what is promised is not reached: {promise} is never an equality", method)
     return Evidence(ClaimVerdict.HOLDS, text, method, grade="proved", scope=WHOLE)
 
 
 def least(good: Callable[[float], bool], low: float, high: float, *, relative: float = 1e-3) -> tuple[float, float]:
-    """Bracket (bad, good) of the smallest x in [low, high] from which on the monotone `good` is true, by bisection to a relative width."""
+    """Return a bracket (bad, good) of the smallest x in [low, high] with good(x), by bisection to the relative width `relative`.
+
+    `good` must be monotone. The bracket is (high, inf) if good(high) is false, and (low, low) if good(low) is true.
+    """
     if not good(high):
         return high, math.inf
     if good(low):

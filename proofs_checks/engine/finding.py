@@ -1,4 +1,4 @@
-"""What a check of a claim ends with: a verdict of the claim, the evidence for it, and a witness where it fails."""
+"""Result of a claim's check: the verdict, the evidence for the verdict, and a witness if the claim fails."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ class ClaimVerdict(enum.Enum):
     INCONCLUSIVE = "INCONCLUSIVE"
 
     def __bool__(self) -> bool:
-        raise TypeError(f"a verdict is no truth value: compare it, as in `claim_verdict is ClaimVerdict.{self.name}`")
+        raise TypeError(f"a verdict has no truth value: compare it, as in `claim_verdict is ClaimVerdict.{self.name}`")
 
 
-_AS_AUDIT = {
+_AUDIT_VERDICTS = {
     ClaimVerdict.HOLDS: Verdict.CERTIFIED,
     ClaimVerdict.HOLDS_TIGHT: Verdict.CERTIFIED,
     ClaimVerdict.FAILS: Verdict.VIOLATED,
@@ -42,29 +42,35 @@ _AS_AUDIT = {
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Evidence:
-    """What a check has shown.
+    """Evidence that a check gives for its verdict.
 
     Attributes
     ----------
     verdict : ClaimVerdict
+        Verdict that the evidence supports.
     text : str
-        What was shown, with its numbers, in a sentence; the verdict's word is put before it.
+        Sentence with the numbers of the evidence. The headline prints the verdict before this sentence.
     method : str
-        How, such as ``interval branch and bound`` or ``z3``.
+        Method of the check, such as ``interval branch and bound`` or ``z3``.
     reached : Enclosure or None
-        Of the decisive number relative to what was promised, value / promise - 1: above zero where the claim fails.
+        Enclosure of the relative excess, value / promise - 1, of the decisive number; above zero if the claim fails.
     numbers : mapping
-        Further numbers by name: the smallest constant that works, the n from which on a claim says something, slopes.
+        Further numbers by name: the smallest constant that works, the smallest n at which the bound is not vacuous, slopes.
     at : mapping
-        The parameters of a counterexample, or those at which a number was reached.
+        Parameters of the counterexample, or of the example that attains a number.
     result : Result or None
-        The audit that it stands on; its witness is the claim's witness.
+        Audit on which the evidence is based. The audit's witness is the claim's witness.
     signs : SignMap or None
-        Of a branch and bound over a box.
+        Result of branch and bound over a box.
     grade : {"proved", "statistical", "numerical", "assumed"}
-        What the verdict rests on. Only a proof lets a claim hold.
+        Kind of evidence. A claim holds only if the grade is "proved".
     scope : {"whole domain", "box", "point"}
-        How far it reaches (see `scope_of`, which the ledger asks).
+        Parameters for which the evidence is valid. The ledger computes the scope of a finding with `scope_of`.
+
+    Raises
+    ------
+    InvalidArgument
+        If the grade is unknown, or if the verdict is HOLDS or HOLDS_TIGHT and the grade is not "proved".
     """
 
     verdict: ClaimVerdict
@@ -86,16 +92,26 @@ class Evidence:
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class ClaimFinding(Result):
-    """A claim, the parameters at which it was checked, and the evidence.
+    """Result of a claim's check: the claim, the parameters that were checked, and the evidence.
 
     Attributes
     ----------
+    name : str
+        Id of the claim.
+    declaration : Declaration
+        Ledger entry of the claim.
+    verdict : Verdict
+        Verdict of an audit that corresponds to `claim_verdict`.
     claim_verdict : ClaimVerdict
-        The claim's verdict; `verdict` is its translation into an audit's words.
+        Verdict of the claim.
     box : Box
-        Ranges of the parameters that were checked: for a certificate all of the claim's domain, otherwise a point of it.
+        Parameter ranges that were checked: the claim's domain or a part of the domain for a certificate, one point otherwise.
+    evidence : Evidence
+        Evidence for the verdict.
+    seconds : float
+        Run time of the check, in seconds.
     witness : dict or None
-        For ``dpwitness replay``, where the claim fails.
+        Witness for ``dpwitness replay`` if the claim fails.
     """
 
     name: str
@@ -103,21 +119,21 @@ class ClaimFinding(Result):
     verdict: Verdict
     claim_verdict: ClaimVerdict
     box: Box
-    evidence: Evidence  # type: ignore[assignment]  # the whole of it; its word is `grade`
+    evidence: Evidence  # type: ignore[assignment]  # the base class has a string here, which is `grade` of a claim
     seconds: float = 0.0
 
     def headline(self) -> str:
-        word = {ClaimVerdict.HOLDS_TIGHT: "HOLDS, tight", ClaimVerdict.NOT_REFUTED: "NOT REFUTED"}.get(self.claim_verdict)
-        return f"{word or self.claim_verdict.value}: {self.evidence.text}"
+        verdict_text = {ClaimVerdict.HOLDS_TIGHT: "HOLDS, tight", ClaimVerdict.NOT_REFUTED: "NOT REFUTED"}.get(self.claim_verdict)
+        return f"{verdict_text or self.claim_verdict.value}: {self.evidence.text}"
 
     @property
     def grade(self) -> str:
-        """What the verdict rests on: proved, statistical, numerical or assumed."""
+        """Return the kind of the evidence: "proved", "statistical", "numerical" or "assumed"."""
         return self.evidence.grade
 
     @property
     def scope(self) -> str:
-        """How far it reaches: whole domain, box or point."""
+        """Return the scope of the evidence: "whole domain", "box" or "point"."""
         return self.evidence.scope
 
     @property
@@ -129,9 +145,9 @@ class ClaimFinding(Result):
             return seal({**found, "ledger": self.name})
         at = self.evidence.at or {name: list(bounds) for name, bounds in self.box.items()}
         settings = {name: at[name] for name in self.declaration.domain if name in at}
-        return seal(strict({"schema_version": 1, "kind": "claim", "name": self.name, "settings": settings, **self._shown()}))
+        return seal(strict({"schema_version": 1, "kind": "claim", "name": self.name, "settings": settings, **self._evidence_json()}))
 
-    def _shown(self) -> Json:
+    def _evidence_json(self) -> Json:
         reached, result = self.evidence.reached, self.evidence.result
         return {
             "headline": self.headline(),
@@ -151,7 +167,7 @@ class ClaimFinding(Result):
             "name": self.name,
             "verdict": self.claim_verdict.value,
             "box": {name: list(bounds) for name, bounds in self.box.items()},
-            **self._shown(),
+            **self._evidence_json(),
             "evidence": self.grade,
             "scope": self.scope,
             "shares": shares,
@@ -163,5 +179,5 @@ class ClaimFinding(Result):
 
 
 def as_audit(verdict: ClaimVerdict) -> Verdict:
-    """A claim's verdict in an audit's words."""
-    return _AS_AUDIT.get(verdict, Verdict.NOT_REFUTED)
+    """Return the verdict of an audit that corresponds to a claim's verdict; NOT_REFUTED if no other corresponds."""
+    return _AUDIT_VERDICTS.get(verdict, Verdict.NOT_REFUTED)

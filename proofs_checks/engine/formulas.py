@@ -1,7 +1,7 @@
-"""Printed formulas and statements of claims, read and evaluated: what an entry prints must be what its check computes.
+"""Parser and evaluator of the claims' printed formulas; verifies that the printed formula equals the number that the check computes.
 
 A formula is ``left <= right`` or ``left = right``, then definitions, ``, name = expression``; a statement may define names too.
-Symbols that are not parameters of the claim are free: the excess may not depend on them, so they may have any value.
+Symbols that are not parameters of the claim are free. The excess must not depend on free symbols, so they get arbitrary values.
 """
 
 from __future__ import annotations
@@ -20,21 +20,21 @@ from dpwitness.proofs_checks.engine.readings import GIVEN
 _TOKEN = re.compile(r"\s*(?:(\d+\.?\d*|\.\d+)|([A-Za-z_]\w*'?\*?)|([-+*/^()|,]))")
 _NAME = re.compile(r"[A-Za-z_]\w*'?\*?")
 BITS, _POINTS = 200, 8
-NEAR, _LOOSE = 1e-6, 3e-3  # relative: to a check that encloses one number, and to the ends of one that encloses a range
+NEAR, _LOOSE = 1e-6, 3e-3  # relative tolerances: for a check that encloses one number, and for the endpoints of a wide enclosure
 DEFINED = re.compile(r"(?:^|[,:] |[Ww]ith |At |=> )([A-Za-z_]\w*) = ([^=<>:]+?)(?=, |:| makes | the | is | for | in |$)")
 
-Value = Any  # an arb, or the tree of a definition until it is used
+Value = Any  # an arb, or the unevaluated expression of a definition
 
 
 class Unreadable(ValueError):
-    """A formula that is written in other words than these."""
+    """Error: the text is not a formula or statement that this module can read."""
 
 
-def _sigmoid(x: Value) -> Value:
+def _logistic(x: Value) -> Value:
     return 1 / (1 + (-x).exp())
 
 
-def _normal(x: Value) -> Value:
+def _normal_tail(x: Value) -> Value:
     return (-x / arb(2).sqrt()).erfc() / 2
 
 
@@ -42,23 +42,23 @@ FUNCTIONS: Mapping[str, Callable[[Value], Value]] = {
     "log": lambda x: x.log(),
     "exp": lambda x: x.exp(),
     "sqrt": lambda x: x.sqrt(),
-    "sigmoid": _sigmoid,
-    "Phi": _normal,
-    "Q": lambda x: _normal(-x),
-    "max": lambda x: x,  # over the box, of which each point is looked at
+    "sigmoid": _logistic,
+    "Phi": _normal_tail,
+    "Q": lambda x: _normal_tail(-x),
+    "max": lambda x: x,  # the maximum over the box; the comparison is made at each point
 }
 
 
 @dataclass(frozen=True, slots=True)
-class _Tree:
-    """One node: a number, a symbol, a function of one argument, or an operator."""
+class _Expression:
+    """Node of an expression tree: a number, a symbol, a function of one argument, or an operator."""
 
     kind: str
     parts: tuple[Any, ...]
 
 
 def _tokens(text: str) -> list[tuple[str, str]]:
-    found, place = [], 0
+    result, place = [], 0
     text = (
         re.sub(r"\bn lambda\b|\blambda n\b(?!\^)", "n_lambda", text.strip().replace("|_2", "|"))
         .replace("log(p)", "log_p")
@@ -70,101 +70,107 @@ def _tokens(text: str) -> list[tuple[str, str]]:
         if match is None:
             raise Unreadable(text[place:])
         number, name, sign = match.groups()
-        found.append(("number", number) if number else ("name", name) if name else ("sign", sign))
+        result.append(("number", number) if number else ("name", name) if name else ("sign", sign))
         place = match.end()
-    return found
+    return result
 
 
 class _Parser:
-    """Recursive descent; a product needs no sign, a bar opens or closes an absolute value."""
+    """Recursive-descent parser of expressions. A product needs no sign; a bar opens or closes an absolute value."""
 
     def __init__(self, text: str) -> None:
-        self._left, self._bars = _tokens(text), 0
+        self._pending, self._open_bars = _tokens(text), 0
 
-    def whole(self) -> _Tree:
-        found = self._sum()
-        if self._left:
-            raise Unreadable(str(self._left))
-        return found
+    def whole(self) -> _Expression:
+        result = self._sum()
+        if self._pending:
+            raise Unreadable(str(self._pending))
+        return result
 
     def _next(self, *signs: str) -> str:
-        return self._left.pop(0)[1] if self._left and self._left[0] in [("sign", sign) for sign in signs] else ""
+        return self._pending.pop(0)[1] if self._pending and self._pending[0] in [("sign", sign) for sign in signs] else ""
 
-    def _sum(self) -> _Tree:
-        found = _Tree("-", (_number("0"), self._product())) if self._next("-") else self._product()
+    def _sum(self) -> _Expression:
+        result = _Expression("-", (_number("0"), self._product())) if self._next("-") else self._product()
         while sign := self._next("+", "-"):
-            found = _Tree(sign, (found, self._product()))
-        return found
+            result = _Expression(sign, (result, self._product()))
+        return result
 
-    def _product(self) -> _Tree:
-        found = self._power()
-        while self._left and (self._left[0][0] != "sign" or self._left[0][1] in "*/(" or (self._left[0][1] == "|" and not self._bars)):
+    def _product(self) -> _Expression:
+        result = self._power()
+        while self._pending and (
+            self._pending[0][0] != "sign" or self._pending[0][1] in "*/(" or (self._pending[0][1] == "|" and not self._open_bars)
+        ):
             sign = self._next("*", "/") or "*"
-            found = _Tree(sign, (found, self._power()))
-        return found
+            result = _Expression(sign, (result, self._power()))
+        return result
 
-    def _power(self) -> _Tree:
-        found = self._atom()
+    def _power(self) -> _Expression:
+        result = self._atom()
         if self._next("^"):
             negative = self._next("-")
             power = self._atom()
-            found = _Tree("^", (found, _Tree("-", (_number("0"), power)) if negative else power))
-        return found
+            result = _Expression("^", (result, _Expression("-", (_number("0"), power)) if negative else power))
+        return result
 
-    def _atom(self) -> _Tree:
-        if not self._left:
+    def _atom(self) -> _Expression:
+        if not self._pending:
             raise Unreadable("an end")
-        kind, text = self._left.pop(0)
+        kind, text = self._pending.pop(0)
         if kind == "number":
             return _number(text)
         if kind == "name":
             if text.startswith("max_") and len(text) == 5:
-                return _Tree("max", (text[4], self._sum()))
+                return _Expression("max", (text[4], self._sum()))
             if text in FUNCTIONS:
                 squared = self._atom() if self._next("^") else None
-                found = _Tree("call", (text, self._atom()))
-                return found if squared is None else _Tree("^", (found, squared))
-            return _Tree("name", (text,))
+                result = _Expression("call", (text, self._atom()))
+                return result if squared is None else _Expression("^", (result, squared))
+            return _Expression("name", (text,))
         if text == "(":
-            outer, self._bars = self._bars, 0
-            found = self._sum()
-            self._bars = outer
+            outer, self._open_bars = self._open_bars, 0
+            result = self._sum()
+            self._open_bars = outer
             if not self._next(")"):
                 raise Unreadable("a bracket")
-            return found
+            return result
         if text == "|":
-            self._bars += 1
-            found = self._sum()
-            self._bars -= 1
+            self._open_bars += 1
+            result = self._sum()
+            self._open_bars -= 1
             if not self._next("|"):
                 raise Unreadable("a bar")
-            return _Tree("abs", (found,))
+            return _Expression("abs", (result,))
         raise Unreadable(text)
 
 
-def _number(text: str) -> _Tree:
-    return _Tree("number", (text,))
+def _number(text: str) -> _Expression:
+    return _Expression("number", (text,))
 
 
-def parse(text: str) -> _Tree:
-    """Return the tree of an expression. Raises Unreadable."""
+def parse(text: str) -> _Expression:
+    """Return the expression tree of a text. Raises Unreadable if the text is not an expression."""
     return _Parser(text).whole()
 
 
-def evaluate(tree: _Tree, values: dict[str, Value]) -> Value:
-    """Return the value of an expression as a ball; a symbol without a value gets one, between 0.1 and 0.9, by its name."""
+def evaluate(tree: _Expression, values: dict[str, Value]) -> Value:
+    """Return the value of an expression as a ball.
+
+    A symbol without an entry in `values` gets a value between 0.1 and 0.9 that depends only on its name. `values` is updated.
+    Raises Unreadable if the symbol is a word.
+    """
     kind, parts = tree.kind, tree.parts
     if kind == "number":
         return arb(parts[0])
     if kind == "name":
         if parts[0] not in values:
-            if len(parts[0].rstrip("'*")) > 3 and parts[0].rstrip("'*") not in _GREEK:
+            if len(parts[0].rstrip("'*")) > 3 and parts[0].rstrip("'*") not in _LONG_NAMES:
                 raise Unreadable(parts[0])
             known = {"e": arb(1).exp(), "pi": arb.pi()}
             if parts[0] == "n_lambda":
-                known["n_lambda"] = evaluate(_Tree("*", (_Tree("name", ("n",)), _Tree("name", ("lambda",)))), values)
+                known["n_lambda"] = evaluate(_Expression("*", (_Expression("name", ("n",)), _Expression("name", ("lambda",)))), values)
             values[parts[0]] = known[parts[0]] if parts[0] in known else arb(random.Random(parts[0]).uniform(0.1, 0.9))
-        if isinstance(values[parts[0]], _Tree):
+        if isinstance(values[parts[0]], _Expression):
             values[parts[0]] = evaluate(values[parts[0]], values)
         return values[parts[0]]
     if kind == "call":
@@ -179,7 +185,7 @@ def evaluate(tree: _Tree, values: dict[str, Value]) -> Value:
     return {"+": left + right, "-": left - right, "*": left * right}[kind] if kind != "/" else left / right
 
 
-_GREEK = (
+_LONG_NAMES = (
     "alpha",
     "beta",
     "gamma",
@@ -199,7 +205,7 @@ _GREEK = (
 
 
 def _largest(function: Callable[[Value], Value]) -> Value:
-    """The largest value on (0, 1), by a grid and golden sections."""
+    """Return the largest value of a function on (0, 1), found with a grid and golden-section search."""
     best = max(range(1, 100), key=lambda i: float(function(arb(i) / 100)))
     low, high = (best - 1) / 100, (best + 1) / 100
     for _ in range(60):
@@ -210,21 +216,21 @@ def _largest(function: Callable[[Value], Value]) -> Value:
 
 @dataclass(frozen=True, slots=True)
 class Formula:
-    """A formula that was read: both sides, the relation, and the names that it defines."""
+    """Parsed formula: both sides, the relation, and the definitions of names."""
 
-    left: _Tree
+    left: _Expression
     relation: str
-    right: _Tree
-    defined: Mapping[str, _Tree]
+    right: _Expression
+    defined: Mapping[str, _Expression]
 
     def excess(self, values: Mapping[str, Value]) -> Value:
-        """Left over right, less 1."""
-        found = {**self.defined, **values}
-        return evaluate(self.left, found) / evaluate(self.right, found) - 1
+        """Return left / right - 1 at the given values of the symbols."""
+        result = {**self.defined, **values}
+        return evaluate(self.left, result) / evaluate(self.right, result) - 1
 
 
 def read(declared: Declaration) -> Formula:
-    """Return the formula of an entry, with the names that its statement defines. Raises Unreadable."""
+    """Return the parsed formula of a ledger entry, with the names that its statement defines. Raises Unreadable if parsing fails."""
     text = declared.formula
     for phrase, value in GIVEN.get(declared.id, {}).items():
         if _NAME.fullmatch(phrase):
@@ -232,8 +238,8 @@ def read(declared: Declaration) -> Formula:
         if phrase not in text:
             raise Unreadable(f"{phrase} is missing")
         text = text.replace(phrase, f"({value})" if value else "")
-    if found := re.fullmatch(r"(\w+ = .+) => (.+)", text):
-        text = f"{found[2]}, {found[1]}"
+    if result := re.fullmatch(r"(\w+ = .+) => (.+)", text):
+        text = f"{result[2]}, {result[1]}"
     head, *definitions = re.split(r", (?=[A-Za-z_]\w* = )", text)
     parts = re.split(r" (<=|=) ", head)
     if len(parts) != 3:
@@ -243,21 +249,21 @@ def read(declared: Declaration) -> Formula:
     return Formula(parse(parts[0]), parts[1], parse(parts[2]), symbols(declared))
 
 
-def symbols(declared: Declaration) -> dict[str, _Tree]:
-    """Return the names that an entry defines, in its readings, its statement or its formula, with their expressions."""
-    found: dict[str, _Tree | None] = {}
+def symbols(declared: Declaration) -> dict[str, _Expression]:
+    """Return the expressions of the names that an entry defines in `GIVEN`, in its statement or in its formula."""
+    result: dict[str, _Expression | None] = {}
     printed = re.split(r", (?=[A-Za-z_]\w* = )", declared.formula)[1:]
     if start := re.match(r"(\w+ = .+) => ", declared.formula):
         printed.append(start[1])
     definitions = [definition.split(" = ")[:2] for definition in printed]
     for name, text in [*DEFINED.findall(declared.statement), *definitions]:
-        found[name.replace("n lambda", "n_lambda")] = attempt(text)
-    found |= {name: attempt(text) for name, text in GIVEN.get(declared.id, {}).items()}
-    return {name: tree for name, tree in found.items() if tree is not None}
+        result[name.replace("n lambda", "n_lambda")] = attempt(text)
+    result |= {name: attempt(text) for name, text in GIVEN.get(declared.id, {}).items()}
+    return {name: tree for name, tree in result.items() if tree is not None}
 
 
-def attempt(text: str) -> _Tree | None:
-    """Return the tree of an expression, or None for other text."""
+def attempt(text: str) -> _Expression | None:
+    """Return the expression tree of a text, or None if the text is not an expression."""
     try:
         return parse(text)
     except Unreadable:
@@ -265,64 +271,72 @@ def attempt(text: str) -> _Tree | None:
 
 
 def formula_problem(declared: Declaration) -> str:
-    """Why the printed formula is not what the check computes; an empty text where it is. Raises Unreadable where that cannot be said.
+    """Return how the printed formula differs from the number that the check computes; an empty text if they agree.
 
     An equation must hold at random points. An inequality must have, at random points of the box, the excess that the check encloses.
+
+    Raises
+    ------
+    Unreadable
+        If the formula cannot be parsed, or the comparison is not possible.
     """
     with ctx.workprec(BITS):
         formula = read(declared)
         if not declared.boxed and formula.relation != "=":
             raise Unreadable("its check takes no points")
-        rng, seen = random.Random(declared.id), 0
+        rng, compared = random.Random(declared.id), 0
         for _ in range(4 * _POINTS):
-            point = {name: _drawn(low, high, rng) for name, (low, high) in declared.domain.items()}
-            found = float(formula.excess({name: arb(x) for name, x in point.items()}))
+            point = {name: _random_coordinate(low, high, rng) for name, (low, high) in declared.domain.items()}
+            result = float(formula.excess({name: arb(x) for name, x in point.items()}))
             if formula.relation == "=":
-                if not abs(found) <= NEAR:
-                    return f"the sides differ by {found:.3g}"
-                seen += 1
+                if not abs(result) <= NEAR:
+                    return f"the sides differ by {result:.3g}"
+                compared += 1
                 continue
             with ctx.workprec(53):
-                ends = declared.function(**{name: arb(x) for name, x in point.items()})
-            if abs(ends.upper) > 1e12:
+                enclosure = declared.function(**{name: arb(x) for name, x in point.items()})
+            if abs(enclosure.upper) > 1e12:
                 continue
-            seen += 1
-            tight = ends.upper - ends.lower <= NEAR * (1 + abs(ends.upper)) or ends.lower <= -1
-            near = (NEAR if tight else _LOOSE) * abs(1 + ends.upper) + 1e-13  # of the ratio; balls of 53 bits round
-            if not min(abs(found - end) for end in (ends.lower, ends.upper)) <= near or (
-                ends.lower == -1 and abs(found - ends.upper) > near
+            compared += 1
+            tight = enclosure.upper - enclosure.lower <= NEAR * (1 + abs(enclosure.upper)) or enclosure.lower <= -1
+            # The tolerance is relative to the ratio; 1e-13 allows for the rounding of 53-bit balls.
+            near = (NEAR if tight else _LOOSE) * abs(1 + enclosure.upper) + 1e-13
+            if not min(abs(result - end) for end in (enclosure.lower, enclosure.upper)) <= near or (
+                enclosure.lower == -1 and abs(result - enclosure.upper) > near
             ):
-                return f"at {point} the formula exceeds by {found:.9g}, the check says [{ends.lower:.9g}, {ends.upper:.9g}]"
-            if seen == _POINTS:
+                return f"at {point} the formula exceeds by {result:.9g}, the check says [{enclosure.lower:.9g}, {enclosure.upper:.9g}]"
+            if compared == _POINTS:
                 break
-        if not seen:
+        if not compared:
             raise Unreadable("no point has a value")
         return ""
 
 
-def _drawn(low: float, high: float, rng: random.Random) -> float:
+def _random_coordinate(low: float, high: float, rng: random.Random) -> float:
     share = 0.1 + 0.8 * rng.random()
     return float(low * (high / low) ** share) if low > 0 else low + (high - low) * share ** rng.choice((2, 8, 24))
 
 
-_SWAPS = {
+_REPLACEMENTS = {
     "at most": "at least", "at least": "at most", "<=": ">=", ">=": "<=", "epsilon": "delta", "delta": "epsilon", "lambda": "sigma",
     "+": "-", " - ": " + ", "/": " ", "^": " ", "log": "exp", "exp": "log", "sqrt": "log",
 }  # fmt: skip
-_CHANGED = re.compile(r"\d+\.\d+|\d+|" + "|".join(rf"\b{word}(?![a-z])" if word.isalpha() else re.escape(word) for word in _SWAPS))
+_CHANGEABLE = re.compile(
+    r"\d+\.\d+|\d+|" + "|".join(rf"\b{word}(?![a-z])" if word.isalpha() else re.escape(word) for word in _REPLACEMENTS)
+)
 
 
 def text_mutants(text: str) -> Iterator[str]:
-    """Each change of one number, relation, operator or quantity in a printed text."""
-    for match in _CHANGED.finditer(text):
+    """Yield copies of a printed text in which one number, relation, operator or quantity is changed."""
+    for match in _CHANGEABLE.finditer(text):
         word = match[0]
-        changed = [_SWAPS[word]] if word in _SWAPS else [f"{float(word) * factor:g}" for factor in (2, 0.5) if float(word)]
+        changed = [_REPLACEMENTS[word]] if word in _REPLACEMENTS else [f"{float(word) * factor:g}" for factor in (2, 0.5) if float(word)]
         for new in changed:
             yield text[: match.start()] + new + text[match.end() :]
 
 
 def covered(declared: Declaration, problem: Callable[[Declaration], str]) -> bool:
-    """Whether a text could be read and fits."""
+    """Return whether `problem` can read the text of an entry and finds no difference."""
     try:
         return problem(declared) == ""
     except (Unreadable, ArithmeticError, ValueError):

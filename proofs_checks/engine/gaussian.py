@@ -1,4 +1,4 @@
-"""The Gaussian mechanism in balls: normal tails, and the exact delta of Balle and Wang (2018) without cancellation.
+"""Gaussian mechanism in ball arithmetic: normal tails, and the exact delta of Balle and Wang (2018) without cancellation.
 
 With Q the normal tail, phi the density and m = Q / phi the Mills ratio, delta = Q(a) - e^epsilon Q(b), a = epsilon/mu - mu/2, b = a + mu.
 Since b^2 - a^2 = 2 epsilon, e^epsilon phi(b) = phi(a), so that delta = phi(a) (m(a) - m(b)).
@@ -10,21 +10,21 @@ from flint import arb, ctx
 
 from dpwitness.proofs_checks.engine.enclosures import Ball, excess, twice
 
-PRECISION = 160  # bits for differences of Mills ratios: enough for arguments up to 1e4
+PRECISION = 160  # bits for differences of Mills ratios; enough for arguments up to 1e4
 
 
 def mills(x: Ball) -> Ball:
-    """Q(x) / phi(x), decreasing: enclosed by its values at the ends of the ball."""
+    """Enclose the Mills ratio Q(x) / phi(x), which is decreasing, by its values at the endpoints of the ball."""
     with ctx.workprec(PRECISION):
         return _mills_at(x.upper()).union(_mills_at(x.lower()))
 
 
 def gaussian_excess(epsilon: Ball, delta: Ball, *, per_log: float, per_epsilon: float, constant: Ball | float = 0.0) -> Ball:
-    """Exact delta / delta - 1 of Gaussian noise of variance v (shift / epsilon)^2.
+    """Enclose the excess, exact delta / delta - 1, of Gaussian noise of variance v (shift / epsilon)^2.
 
-    Here v = per_log log(1/delta) + per_epsilon epsilon + constant, so mu = epsilon / sqrt(v), a = sqrt(v) - mu / 2, and, with what cancels
-    taken out, log(exact / delta) = (1 - per_log/2) log(1/delta) + (1 - per_epsilon) epsilon / 2 - constant / 2 - mu^2 / 8
-    - log sqrt(2 pi) + log(m(a) - m(a + mu)). The last difference falls in a, as m is convex, and rises in mu.
+    Here v = per_log log(1/delta) + per_epsilon epsilon + constant, so mu = epsilon / sqrt(v) and a = sqrt(v) - mu / 2. After cancellation,
+    log(exact / delta) = (1 - per_log/2) log(1/delta) + (1 - per_epsilon) epsilon / 2 - constant / 2 - mu^2 / 8
+    - log sqrt(2 pi) + log(m(a) - m(a + mu)). The last difference falls in a, since m is convex, and rises in mu.
     """
 
     def variance_at(epsilon: Ball, delta: Ball) -> Ball:
@@ -49,12 +49,12 @@ def gaussian_excess(epsilon: Ball, delta: Ball, *, per_log: float, per_epsilon: 
 
 
 def tail(x: Ball) -> Ball:
-    """Q(x): the mass above a point."""
+    """Return the normal tail Q(x), the probability above x."""
     return (x / arb(2).sqrt()).erfc() / 2
 
 
 def gap(low: Ball, high: Ball) -> Ball:
-    """Q(low) - Q(high): the mass between two points far enough apart for their balls."""
+    """Return Q(low) - Q(high), the normal probability between two points; use it for points that are far apart."""
     with ctx.workprec(PRECISION):
         root = arb(2).sqrt()
         return ((low / root).erfc() - (high / root).erfc()) / 2

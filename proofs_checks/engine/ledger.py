@@ -1,7 +1,7 @@
-"""The ledger: one declaration a claim, whose verdict is computed each time it is asked for.
+"""Ledger of claims: one declaration per claim. Each call of `check` computes the verdict again.
 
-A claim enters by a decorated function. `certificate` takes the excess of a claim as a function of balls, and settles its sign over
-the whole domain; `claim` takes any other check: a function of numbers that returns its evidence.
+A decorator adds a function to the ledger as the check of a claim. `certificate` takes the excess of a claim as a function of balls and
+proves its sign over the whole domain. `claim` takes any other check: a function of numbers that returns its evidence.
 """
 
 from __future__ import annotations
@@ -28,16 +28,16 @@ Excess: TypeAlias = Callable[..., Enclosure]
 F = TypeVar("F", bound=Callable[..., Any])
 
 KINDS = ("certificate", "counterexample", "experiment")
-TIGHT = 1e-6  # a claim holds tightly where a relative excess above -TIGHT is proved to be reached
+TIGHT = 1e-6  # a claim is tight if a relative excess above -TIGHT is proved to be attained
 CELLS = 4_000
-_BITS = 53  # of balls, whatever the caller has set: the same numbers always
-STATED = 1e-6  # relative: how near a proved number must be to the one that an entry states
-ENOUGH = 0.02  # share of the box left undecided around the border of a claim that fails
+_BITS = 53  # precision of the balls; fixed, so that the numbers do not depend on the caller's setting
+STATED = 1e-6  # relative tolerance between the proved ratio and the ratio that an entry states
+ENOUGH = 0.02  # undecided share of the box at which the search stops after it finds a counterexample
 _LEDGER: dict[str, Declaration] = {}
 
 
 class OutOfTime(Exception):
-    """Raised by a check whose time is over; the claim is INCONCLUSIVE, with the enclosure reached so far."""
+    """Error: a check reached its time limit. The claim is then INCONCLUSIVE, with the enclosure computed so far."""
 
     def __init__(self, reached: Enclosure | None = None) -> None:
         super().__init__("time limit")
@@ -45,11 +45,11 @@ class OutOfTime(Exception):
 
 
 class MissingPackage(ImportError):
-    """A check needs an optional package that is not installed."""
+    """Error: a check needs an optional package that is not installed."""
 
 
 def need(module: str, package: str) -> Any:
-    """Import an optional module, or say how to install it."""
+    """Import and return an optional module. Raises MissingPackage with the install command if the import fails."""
     try:
         return importlib.import_module(module)
     except ImportError:
@@ -58,18 +58,18 @@ def need(module: str, package: str) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class Effort:
-    """How much a check may spend.
+    """Budget of a check.
 
     Attributes
     ----------
     quick : bool
-        Whether to be content with fewer runs, points or cells.
+        Whether to use fewer runs, points or cells.
     seconds : float
         Time limit from the start of the check.
     seed : int
         Root of all randomness.
     start : float
-        Monotonic time at which the check began.
+        Monotonic time at which the check started.
     """
 
     quick: bool
@@ -78,15 +78,15 @@ class Effort:
     start: float
 
     def of(self, full: int, quick: int) -> int:
-        """A number of runs, points or cells."""
+        """Return `quick` if the budget is quick, otherwise `full`: the number of runs, points or cells to use."""
         return quick if self.quick else full
 
     def left(self) -> float:
-        """Seconds left."""
+        """Return the seconds left until the time limit; negative after the limit."""
         return self.seconds - (time.monotonic() - self.start)
 
     def spend(self, reached: Enclosure | None = None) -> None:
-        """Called now and then by a long check: ends it when its time is over."""
+        """Raise OutOfTime if the time limit is over. Long checks call this method regularly, with the enclosure computed so far."""
         if self.left() <= 0:
             raise OutOfTime(reached)
 
@@ -104,22 +104,40 @@ def claim(
     reach: float | None = None,
     boxed: bool = False,
 ) -> Callable[[F], F]:
-    """Enter the decorated function ``f(effort, **parameters) -> Evidence`` into the ledger as the check of claim `id`.
+    """Decorate a function ``f(effort, **parameters) -> Evidence`` and add it to the ledger as the check of claim `id`.
 
-    Each parameter has a default, inside `domain`, where the claim is checked unless something else is asked for.
+    Parameters
+    ----------
+    id, kind, source, statement, formula, repairs, depends, reach, boxed
+        Fields of the entry; see `Declaration`.
+    domain : Box or None
+        Parameter ranges. Every parameter of the function has a default inside `domain`; the claim is checked there unless `check` gets
+        other values. None for a claim without parameters.
+
+    Returns
+    -------
+    callable
+        Decorator that returns the function unchanged.
+
+    Raises
+    ------
+    InvalidArgument
+        If another function is the check of `id`, `kind` is unknown, or `domain` does not name the function's parameters.
     """
 
     def enter(function: F) -> F:
-        if id in _LEDGER and _place(_LEDGER[id].function) != _place(function):  # a file may be loaded twice, by two names
+        # A file may be imported twice, under two module names.
+        if id in _LEDGER and _source_location(_LEDGER[id].function) != _source_location(function):
             raise InvalidArgument(f"claim: {id} is declared twice")
-        if id in _LEDGER and not function.__module__.startswith("dpwitness."):  # the copy, whose names others do not know
+        # Keep the function of the installed package: other modules import its names, not those of the copy.
+        if id in _LEDGER and not function.__module__.startswith("dpwitness."):
             return function
         require_one_of("kind", kind, KINDS, "claim")
         box = Box() if domain is None else domain
         declared = Declaration(id, source, statement, formula, box, kind, function, boxed, repairs, depends, reach)
-        if not boxed and set(_defaults(declared)) != set(box):
+        if not boxed and set(_default_point(declared)) != set(box):
             raise InvalidArgument(
-                f"claim {id}: domain must name the function's parameters, got {list(box)} and {list(_defaults(declared))}"
+                f"claim {id}: domain must name the function's parameters, got {list(box)} and {list(_default_point(declared))}"
             )
         _LEDGER[id] = declared
         return function
@@ -138,7 +156,23 @@ def certificate(
     depends: tuple[str, ...] = (),
     reach: float | None = None,
 ) -> Callable[[Excess], Excess]:
-    """Enter the decorated excess into the ledger: its sign is settled over the whole `domain` by branch and bound."""
+    """Decorate a function ``f(**balls) -> Enclosure`` and add it to the ledger; branch and bound proves its sign over `domain`.
+
+    Parameters
+    ----------
+    id, source, statement, formula, domain, repairs, depends, reach
+        Fields of the entry; see `Declaration`.
+
+    Returns
+    -------
+    callable
+        Decorator that returns the function unchanged.
+
+    Raises
+    ------
+    InvalidArgument
+        If another function is the check of `id`.
+    """
     return claim(
         id,
         kind="certificate",
@@ -153,14 +187,14 @@ def certificate(
     )
 
 
-def _place(function: Callable[..., Any]) -> tuple[str, int]:
-    """Where a function is written."""
+def _source_location(function: Callable[..., Any]) -> tuple[str, int]:
+    """Return the file and the first line of a function."""
     code = inspect.unwrap(function).__code__
     return code.co_filename, code.co_firstlineno
 
 
 def declarations() -> dict[str, Declaration]:
-    """Every claim of the ledger, by id, in order."""
+    """Import the modules of claims and return all ledger entries by id, sorted by id."""
     claims = importlib.import_module("dpwitness.proofs_checks.claims")
     for module in pkgutil.iter_modules(claims.__path__):
         if module.name.endswith("_claims"):
@@ -169,7 +203,7 @@ def declarations() -> dict[str, Declaration]:
 
 
 def declaration(id: str) -> Declaration:
-    """One claim of the ledger; an unknown id is an error that offers the nearest."""
+    """Return the ledger entry of a claim. Raises InvalidArgument with similar ids if `id` is unknown."""
     known = declarations()
     if id not in known:
         near = difflib.get_close_matches(str(id), known, n=3, cutoff=0.4)
@@ -178,20 +212,25 @@ def declaration(id: str) -> Declaration:
 
 
 def check(id: str, *, seconds: float = 60.0, quick: bool = False, seed: int = 0, **settings: float | tuple[float, float]) -> ClaimFinding:
-    """Check one claim, over its whole domain or at the parameters that `settings` names.
+    """Check one claim, over its whole domain or at the parameters in `settings`.
 
     Parameters
     ----------
     id : str
         A claim of the ledger.
     seconds : float
-        Time limit. A check that runs out of it is INCONCLUSIVE, with the enclosure reached so far.
+        Time limit. A check that reaches the limit is INCONCLUSIVE, with the enclosure computed so far.
     quick : bool
-        Fewer runs, points or cells.
+        Whether to use fewer runs, points or cells.
     seed : int
         Root of all randomness.
     **settings : float or (float, float)
-        A value for a parameter of the claim, inside its domain; for a certificate over a box, a range will do.
+        Values of the claim's parameters, inside its domain. A certificate over a box also takes ranges.
+
+    Returns
+    -------
+    ClaimFinding
+        Verdict, evidence, and a witness if the claim fails.
 
     Raises
     ------
@@ -218,53 +257,79 @@ def settle(
     quick: bool = False,
     seed: int = 0,
 ) -> ClaimFinding:
-    """Check a declaration, in the ledger or not."""
+    """Check a declaration, which need not be in the ledger.
+
+    Parameters
+    ----------
+    declared : Declaration
+        The claim and its check.
+    settings : mapping or None
+        Values of the claim's parameters, inside its domain; ranges for a certificate over a box. None for the default parameters.
+    seconds : float
+        Time limit.
+    cells : int
+        Limit on the cells of branch and bound.
+    quick : bool
+        Whether to use fewer runs, points or cells.
+    seed : int
+        Root of all randomness.
+
+    Returns
+    -------
+    ClaimFinding
+        Verdict, evidence, and a witness if the claim fails.
+
+    Raises
+    ------
+    InvalidArgument
+        For an unknown parameter, a value outside the claim's domain, or an invalid budget or seed.
+    """
     require_positive("seconds", seconds, f"check {declared.id}")
     require_integer("seed", seed, f"check {declared.id}", least=0)
-    box = _restricted(declared, settings or {})
+    box = _checked_box(declared, settings or {})
     effort = Effort(quick, seconds, seed, time.monotonic())
     try:
         with ctx.workprec(_BITS):
             if declared.boxed:
                 whole = dict(box) == dict(declared.domain)
-                evidence = _over_the_box(declared.function, box, seconds, cells, "domain" if whole else "ranges asked for")
+                evidence = _check_box(declared.function, box, seconds, cells, "domain" if whole else "ranges asked for")
             else:
                 evidence = declared.function(effort, **{name: low for name, (low, _) in box.items()})
-    except OutOfTime as out:
-        where = "" if out.reached is None else f"; reached [{out.reached.lower:.6g}, {out.reached.upper:.6g}]"
-        evidence = Evidence(ClaimVerdict.INCONCLUSIVE, f"time limit of {seconds:g} s{where}", "none", out.reached)
-    except Contradiction as apart:
-        evidence = Evidence(ClaimVerdict.INCONCLUSIVE, f"two forms of one number differ: {apart}", "none")
+    except OutOfTime as timeout:
+        where = "" if timeout.reached is None else f"; reached [{timeout.reached.lower:.6g}, {timeout.reached.upper:.6g}]"
+        evidence = Evidence(ClaimVerdict.INCONCLUSIVE, f"time limit of {seconds:g} s{where}", "none", timeout.reached)
+    except Contradiction as contradiction:
+        evidence = Evidence(ClaimVerdict.INCONCLUSIVE, f"two forms of one number differ: {contradiction}", "none")
     except MissingPackage as missing:
         evidence = Evidence(ClaimVerdict.INCONCLUSIVE, str(missing), "none")
-    if declared is _LEDGER.get(declared.id) and dict(box) == dict(_restricted(declared, {})):
-        evidence = _as_stated(evidence, declared.reach)
+    if declared is _LEDGER.get(declared.id) and dict(box) == dict(_checked_box(declared, {})):
+        evidence = _check_stated_reach(evidence, declared.reach)
     evidence = replace(evidence, scope=scope_of(declared.domain, box, declared.boxed, evidence.signs, evidence.scope))
-    took = time.monotonic() - effort.start
-    return ClaimFinding(declared.id, declared, as_audit(evidence.verdict), evidence.verdict, box, evidence, took)
+    elapsed = time.monotonic() - effort.start
+    return ClaimFinding(declared.id, declared, as_audit(evidence.verdict), evidence.verdict, box, evidence, elapsed)
 
 
-def _as_stated(evidence: Evidence, reach: float | None) -> Evidence:
-    """INCONCLUSIVE where the number that was proved is not the one that the entry states."""
+def _check_stated_reach(evidence: Evidence, reach: float | None) -> Evidence:
+    """Return the evidence, as INCONCLUSIVE if the proved ratio differs from the ratio `reach` that the entry states."""
     if reach is None or evidence.reached is None or evidence.grade != "proved":
         return evidence
-    held = evidence.verdict in (ClaimVerdict.HOLDS, ClaimVerdict.HOLDS_TIGHT)
-    found = 1 + (evidence.reached.upper if held else evidence.reached.lower)
+    holds = evidence.verdict in (ClaimVerdict.HOLDS, ClaimVerdict.HOLDS_TIGHT)
+    found = 1 + (evidence.reached.upper if holds else evidence.reached.lower)
     if evidence.verdict is ClaimVerdict.INCONCLUSIVE or abs(found - reach) <= STATED * abs(reach):
         return evidence
     text = f"{found:.5g} of the promise is reached, {reach:g} is stated; {evidence.text}"
     return replace(evidence, verdict=ClaimVerdict.INCONCLUSIVE, text=text)
 
 
-def _over_the_box(excess: Excess, box: Box, seconds: float, cells: int, name: str) -> Evidence:
+def _check_box(excess: Excess, box: Box, seconds: float, cells: int, name: str) -> Evidence:
     signs = branch_and_bound(excess, box, seconds=seconds, cells=cells, enough=ENOUGH)
-    verdict, text = _read(signs, name)
+    verdict, text = _verdict_and_text(signs, name)
     at = {name: low + (high - low) / 2 for name, (low, high) in (signs.counterexample or {}).items()}
     return Evidence(verdict, text, "interval branch and bound", signs.enclosure, at=at, signs=signs, grade="proved")
 
 
-def _read(signs: SignMap, name: str) -> tuple[ClaimVerdict, str]:
-    """Verdict and sentence; `name` says of what the shares are."""
+def _verdict_and_text(signs: SignMap, name: str) -> tuple[ClaimVerdict, str]:
+    """Return the verdict of a branch and bound and a sentence; `name` is the sentence's word for the box."""
     value, ends = signs.counterexample_value, signs.enclosure
     if signs.counterexample is not None and value is not None:
         where = ", ".join(f"{name} = {low + (high - low) / 2:.4g}" for name, (low, high) in signs.counterexample.items())
@@ -278,23 +343,23 @@ def _read(signs: SignMap, name: str) -> tuple[ClaimVerdict, str]:
     return ClaimVerdict.HOLDS, f"proved on the whole {name} in {signs.cells} cells; at most {1 + ends.upper:.4g} of the promise is reached"
 
 
-def _defaults(declared: Declaration) -> dict[str, float]:
-    """The points at which a check that is none over a box looks, unless told otherwise."""
+def _default_point(declared: Declaration) -> dict[str, float]:
+    """Return the default parameters of a check that is not over a box."""
     parameters = list(inspect.signature(declared.function).parameters.values())[1:]
     return {p.name: p.default for p in parameters}
 
 
-def _restricted(declared: Declaration, settings: Settings) -> Box:
+def _checked_box(declared: Declaration, settings: Settings) -> Box:
     domain = declared.domain
     for name in settings:
         if name not in domain:
             raise InvalidArgument(f"check {declared.id}: no parameter {name!r}; it has {', '.join(domain) or 'none'}")
-    asked = Box(**settings)
-    for name, (low, high) in asked.items():
+    requested = Box(**settings)
+    for name, (low, high) in requested.items():
         least, most = domain[name]
         if low < least or high > most:
             raise InvalidArgument(f"check {declared.id}: {name} must lie in [{least:g}, {most:g}], got {settings[name]!r}")
         if low < high and not declared.boxed:
-            raise InvalidArgument(f"check {declared.id}: {name} must be one number, this check takes no ranges, got {settings[name]!r}")
-    unsaid: Settings = domain if declared.boxed else _defaults(declared)
-    return Box(**{**unsaid, **asked})
+            raise InvalidArgument(f"check {declared.id}: {name} must be one number, not a range, for this check, got {settings[name]!r}")
+    default_settings: Settings = domain if declared.boxed else _default_point(declared)
+    return Box(**{**default_settings, **requested})

@@ -1,10 +1,11 @@
-"""Mutants of the checks: does a verdict turn when a constant or an inequality of its check is changed?
+"""Mutation tests of the checks: a changed constant or inequality of a check must change its claim's verdict or proved number.
 
-A check is worth something only if it can fail. Every numeric constant of a claim's check, and of the functions and module constants that
-it uses, is halved and doubled; every inequality is flipped, and so are min and max. The mutant is run. It has *turned* the claim if the
-verdict is another one, or no verdict comes out, or the proved number is another where the claim is said to be tight.
+A check is useful only if it can fail. Every numeric constant of a claim's check, and of the functions and module constants that the check
+uses, is halved and doubled. Every inequality is flipped, and min and max are exchanged. Each mutant is run. A mutant is detected (it
+*turns* the claim) if the verdict changes, if the check gives no verdict, or if the proved number changes.
 
-Constants that say how hard to look, or where, are no part of a claim's content: they are left out by rule (`EXCUSES`), and counted.
+Constants that set the effort of a search, or its grid, are not part of a claim's content: the rules in `EXCUSES` leave them out, and the
+campaign counts them.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from dpwitness.proofs_checks.engine.finding import ClaimFinding
 from dpwitness.proofs_checks.engine.ledger import CELLS, settle
 
 PACKAGE = "dpwitness.proofs_checks"
-CLAIMS = f"{PACKAGE}.claims."  # what runs checks, the engine, has tests of its own
+CLAIMS = f"{PACKAGE}.claims."  # the engine, which runs the checks, is not mutated: other tests cover it
 FLIPPED = {ast.Lt: ast.Gt, ast.Gt: ast.Lt, ast.LtE: ast.GtE, ast.GtE: ast.LtE, ast.Eq: ast.NotEq, ast.NotEq: ast.Eq}
 SIGNS = {ast.Lt: "<", ast.Gt: ">", ast.LtE: "<=", ast.GtE: ">=", ast.Eq: "==", ast.NotEq: "!="}
 SWAPPED = {"min": "max", "max": "min"}
@@ -52,16 +53,18 @@ EXCUSES = {
 
 @dataclass(frozen=True, slots=True)
 class Mutant:
-    """One change of one node of a function or of a module constant.
+    """Mutant: one change of one node in a function or a module constant.
 
     Attributes
     ----------
     claim, where : str
-        The claim that is checked, and the function or constant that was changed, ``module.name``.
-    line : int
-        In its file.
+        Id of the claim, and the changed function or constant as ``module.name``.
+    line, column : int
+        Position of the node in the file.
     change : str
-        Such as ``0.25 -> 0.5`` or ``<= -> >=``, and the line's text.
+        Description such as ``0.25 -> 0.5`` or ``<= -> >=``.
+    text : str
+        Text of the line.
     excuse : str
         A key of `EXCUSES`, or empty.
     """
@@ -77,25 +80,35 @@ class Mutant:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What became of a mutant: ``verdict``, ``error``, ``number`` (all three turned) or ``same``."""
+    """Result of running a mutant.
+
+    Attributes
+    ----------
+    mutant : Mutant
+        The mutant.
+    kind : {"verdict", "error", "number", "same", "excused"}
+        The first three are detected: another verdict, no verdict, or another number. "same" is undetected, "excused" was not run.
+    found : str
+        Headline or error of the mutated check.
+    """
 
     mutant: Mutant
     kind: str
     found: str
 
 
-# -- what belongs to a check -------------------------------------------------------------------------------------------
+# -- code of a check ---------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
-class _Place:
-    """A function, or a module constant, with its syntax tree."""
+class _Definition:
+    """Function or module constant of the claims' modules, with its syntax tree."""
 
     module: str
     name: str
     tree: ast.AST
     function: types.FunctionType | None  # None for a constant
-    checked: bool  # whether it is a check itself
+    checked: bool  # whether the function is the claim's check
 
     @property
     def where(self) -> str:
@@ -103,65 +116,65 @@ class _Place:
 
 
 @cache
-def _tree(module: str) -> ast.Module:
+def _syntax_tree(module: str) -> ast.Module:
     return ast.parse(inspect.getsource(importlib.import_module(module)))
 
 
-def _mine(module: str | None) -> bool:
+def _is_claims_module(module: str | None) -> bool:
     return module is not None and module.startswith(CLAIMS)
 
 
-def _function(function: types.FunctionType, checked: bool) -> _Place:
-    for node in ast.walk(_tree(function.__module__)):
+def _function_definition(function: types.FunctionType, checked: bool) -> _Definition:
+    for node in ast.walk(_syntax_tree(function.__module__)):
         if isinstance(node, ast.FunctionDef) and node.name == function.__name__:
             first = min([node.lineno, *(d.lineno for d in node.decorator_list)])
             if first <= function.__code__.co_firstlineno <= node.lineno:
-                return _Place(function.__module__, function.__qualname__, node, function, checked)
+                return _Definition(function.__module__, function.__qualname__, node, function, checked)
     raise LookupError(function.__qualname__)
 
 
-def _constant(module: str, name: str) -> _Place | None:
-    for node in _tree(module).body:
+def _constant_definition(module: str, name: str) -> _Definition | None:
+    for node in _syntax_tree(module).body:
         if isinstance(node, ast.Assign) and any(isinstance(t, ast.Name) and t.id == name for t in node.targets):
-            return _Place(module, name, node, None, False)
+            return _Definition(module, name, node, None, False)
         if isinstance(node, ast.ImportFrom) and node.module and any((a.asname or a.name) == name for a in node.names):
-            return _constant(node.module, name) if _mine(node.module) else None
+            return _constant_definition(node.module, name) if _is_claims_module(node.module) else None
     return None
 
 
-def places(declared: Declaration) -> list[_Place]:
-    """The check, and all functions, methods and constants of the claims' modules that it uses."""
-    found: dict[tuple[str, str], _Place] = {}
-    waiting = [_function(declared.function, True)]  # type: ignore[arg-type]
-    while waiting:
-        place = waiting.pop()
+def places(declared: Declaration) -> list[_Definition]:
+    """Return the check's definition, and those of all functions, methods and constants of the claims' modules that the check uses."""
+    found: dict[tuple[str, str], _Definition] = {}
+    queue = [_function_definition(declared.function, True)]  # type: ignore[arg-type]
+    while queue:
+        place = queue.pop()
         if (place.module, place.name) in found:
             continue
         found[place.module, place.name] = place
-        space = vars(sys.modules[place.module])
+        namespace = vars(sys.modules[place.module])
         body = place.tree.body if isinstance(place.tree, ast.FunctionDef) else [place.tree]
-        own = {node.arg for node in ast.walk(place.tree) if isinstance(node, ast.arg)}
-        for name in {node.id for part in body for node in ast.walk(part) if isinstance(node, ast.Name)} - own:
-            value = space.get(name)
-            if isinstance(value, types.FunctionType) and _mine(value.__module__):
-                waiting.append(_function(value, False))
-            elif isinstance(value, type) and _mine(value.__module__):
+        parameter_names = {node.arg for node in ast.walk(place.tree) if isinstance(node, ast.arg)}
+        for name in {node.id for part in body for node in ast.walk(part) if isinstance(node, ast.Name)} - parameter_names:
+            value = namespace.get(name)
+            if isinstance(value, types.FunctionType) and _is_claims_module(value.__module__):
+                queue.append(_function_definition(value, False))
+            elif isinstance(value, type) and _is_claims_module(value.__module__):
                 members = [getattr(m, "fget", m) for m in vars(value).values()]
-                waiting += [_function(m, False) for m in members if isinstance(m, types.FunctionType) and m.__name__[:2] != "__"]
-            elif name in space and (constant := _constant(place.module, name)) is not None:
-                waiting.append(constant)
+                queue += [_function_definition(m, False) for m in members if isinstance(m, types.FunctionType) and m.__name__[:2] != "__"]
+            elif name in namespace and (constant := _constant_definition(place.module, name)) is not None:
+                queue.append(constant)
     return list(found.values())
 
 
 # -- mutants -----------------------------------------------------------------------------------------------------------
 
 
-def mutants(declared: Declaration) -> Iterator[tuple[Mutant, _Place, int, Any]]:
-    """Every mutant of a claim's check, with its place, the number of its node, and what is put there."""
+def mutants(declared: Declaration) -> Iterator[tuple[Mutant, _Definition, int, Any]]:
+    """Yield every mutant of a claim's check with the changed definition, the index of the node in `ast.walk`, and the new value."""
     for place in places(declared):
         lines = inspect.getsource(sys.modules[place.module]).splitlines()
         parents = {child: node for node in ast.walk(place.tree) for child in ast.iter_child_nodes(node)}
-        skipped = _never(place)
+        skipped = _nodes_not_run(place)
         for number, node in enumerate(ast.walk(place.tree)):
             if node in skipped:
                 continue
@@ -171,8 +184,8 @@ def mutants(declared: Declaration) -> Iterator[tuple[Mutant, _Place, int, Any]]:
                 yield Mutant(declared.id, place.where, line, column, change, lines[line - 1].strip(), excuse), place, number, value
 
 
-def _never(place: _Place) -> set[ast.AST]:
-    """Nodes that are no part of what runs: decorators, annotations, the docstring."""
+def _nodes_not_run(place: _Definition) -> set[ast.AST]:
+    """Return the nodes of a function that its calls do not run: decorators and annotations."""
     if not isinstance(place.tree, ast.FunctionDef):
         return set()
     roots: list[ast.AST | None] = []
@@ -201,7 +214,10 @@ def _changes(node: ast.AST) -> Iterator[tuple[str, Any]]:
 
 
 def _number(value: Any) -> int | float | None:
-    """The number that a constant of the source is: also in a string, as in ``arb("0.526")``. Zero has no other multiples."""
+    """Return a source constant as a number, also from a string as in ``arb("0.526")``.
+
+    None if the constant is not a finite number, or is zero, whose multiples are all zero.
+    """
     if isinstance(value, str):
         try:
             found = float(value)
@@ -211,7 +227,7 @@ def _number(value: Any) -> int | float | None:
     return value if isinstance(value, int | float) and not isinstance(value, bool) and value and math.isfinite(value) else None
 
 
-def _excuse(node: ast.AST, parents: dict[ast.AST, ast.AST], place: _Place) -> str:
+def _excuse(node: ast.AST, parents: dict[ast.AST, ast.AST], place: _Definition) -> str:
     if place.function is None and place.name in CONSTANTS:
         return CONSTANTS[place.name]
     if place.name in LOOKS:
@@ -224,11 +240,11 @@ def _excuse(node: ast.AST, parents: dict[ast.AST, ast.AST], place: _Place) -> st
             return "index"
         if isinstance(above, ast.keyword) and above.arg in SETTINGS:
             return "setting"
-        if isinstance(above, ast.Call) and below is not above.func and _called(above) in GRIDS:
-            return "setting" if _called(above) in ("of", "workprec") else "grid"
-        if isinstance(above, ast.Call) and below is not above.func and _called(above) in ("free", "case"):
-            return _called(above)
-        if isinstance(above, ast.Call) and below is not above.func and _called(above) in CASES and _attains(place):
+        if isinstance(above, ast.Call) and below is not above.func and _called_name(above) in GRIDS:
+            return "setting" if _called_name(above) in ("of", "workprec") else "grid"
+        if isinstance(above, ast.Call) and below is not above.func and _called_name(above) in ("free", "case"):
+            return _called_name(above)
+        if isinstance(above, ast.Call) and below is not above.func and _called_name(above) in CASES and _calls_attained(place):
             return "case"
         if isinstance(above, ast.arguments) and place.checked:
             return "point"
@@ -236,16 +252,16 @@ def _excuse(node: ast.AST, parents: dict[ast.AST, ast.AST], place: _Place) -> st
     return ""
 
 
-def _called(call: ast.Call) -> str:
+def _called_name(call: ast.Call) -> str:
     return call.func.attr if isinstance(call.func, ast.Attribute) else call.func.id if isinstance(call.func, ast.Name) else ""
 
 
-def _attains(place: _Place) -> bool:
-    return any(isinstance(node, ast.Call) and _called(node) == "attained" for node in ast.walk(place.tree))
+def _calls_attained(place: _Definition) -> bool:
+    return any(isinstance(node, ast.Call) and _called_name(node) == "attained" for node in ast.walk(place.tree))
 
 
 CASES = {"audit_sensitivity", "LabelledBall", "KernelLearner", "TestDataDependentLearner", "GLMOutputPerturbation", "moved"}
-LOOKS = {"corners", "both_ways", "noisy", "moved", "longest"}  # functions that say where a promise must be reached, or look for it
+LOOKS = {"corners", "both_ways", "noisy", "moved", "longest"}  # functions that give, or search for, examples that attain a bound
 CONSTANTS = {
     "PRECISION": "setting", "STEPS": "grid", "NEAR": "grid", "NEVER": "setting", "W3_OUTPUTS": "grid", "PLACES": "grid",
 }  # fmt: skip
@@ -255,36 +271,36 @@ CONSTANTS = {
 
 
 @contextmanager
-def planted(place: _Place, number: int, value: Any) -> Iterator[None]:
-    """The mutant in the place of the original, for everyone who holds it."""
-    tree = ast.parse(textwrap.dedent(ast.unparse(_changed(place.tree, number, value))))
-    space = vars(sys.modules[place.module])
+def planted(place: _Definition, number: int, value: Any) -> Iterator[None]:
+    """Context manager that replaces a function or constant by its mutant in all modules that hold it, and restores the original."""
+    tree = ast.parse(textwrap.dedent(ast.unparse(_mutated_tree(place.tree, number, value))))
+    namespace = vars(sys.modules[place.module])
     if place.function is None:
-        scratch = dict(space)
+        scratch = dict(namespace)
         exec(compile(tree, "<mutant>", "exec"), scratch)
-        before, after = space[place.name], scratch[place.name]
+        before, after = namespace[place.name], scratch[place.name]
         holders = [vars(m) for name, m in sys.modules.items() if name.startswith(PACKAGE) and vars(m).get(place.name) is before]
-        for held in holders:
-            held[place.name] = after
+        for holder in holders:
+            holder[place.name] = after
         try:
             yield
         finally:
-            for held in holders:
-                held[place.name] = before
+            for holder in holders:
+                holder[place.name] = before
         return
     function = place.function
     scratch = {}
-    exec(compile(tree, function.__code__.co_filename, "exec"), {**space}, scratch)
+    exec(compile(tree, function.__code__.co_filename, "exec"), {**namespace}, scratch)
     (new,) = scratch.values()
-    kept = function.__code__, function.__defaults__, function.__kwdefaults__
+    original_code = function.__code__, function.__defaults__, function.__kwdefaults__
     function.__code__, function.__defaults__, function.__kwdefaults__ = new.__code__, new.__defaults__, new.__kwdefaults__
     try:
         yield
     finally:
-        function.__code__, function.__defaults__, function.__kwdefaults__ = kept
+        function.__code__, function.__defaults__, function.__kwdefaults__ = original_code
 
 
-def _changed(tree: ast.AST, number: int, value: Any) -> ast.AST:
+def _mutated_tree(tree: ast.AST, number: int, value: Any) -> ast.AST:
     copy = deepcopy(tree)
     node = list(ast.walk(copy))[number]
     if isinstance(node, ast.Constant):
@@ -301,11 +317,14 @@ def _changed(tree: ast.AST, number: int, value: Any) -> ast.AST:
 
 
 def run(declared: Declaration, *, only: Callable[[Mutant], bool] = lambda mutant: True, seconds: float = 10.0) -> list[Outcome]:
-    """Run every mutant of a claim's check that has no excuse; those that are excused come back as ``excused``."""
+    """Run the mutants of a claim's check and return their outcomes.
+
+    Mutants with an excuse are not run and have the kind ``excused``. Mutants without an excuse are run if `only` accepts them.
+    """
     reached: set[tuple[str, int]] = set()
-    with _traced(reached):
+    with _record_lines(reached):
         original = settle(declared, seconds=60.0, quick=True)
-    cells, original = _enough(declared, original)
+    cells, original = _fewest_cells(declared, original)
     found = []
     for mutant, place, number, value in mutants(declared):
         if not mutant.excuse and place.function is not None and (place.module, mutant.line) not in reached:
@@ -322,8 +341,8 @@ def run(declared: Declaration, *, only: Callable[[Mutant], bool] = lambda mutant
     return found
 
 
-def _enough(declared: Declaration, original: ClaimFinding) -> tuple[int, ClaimFinding]:
-    """The fewest cells, of a few, with which the claim comes to its verdict, and the finding with them."""
+def _fewest_cells(declared: Declaration, original: ClaimFinding) -> tuple[int, ClaimFinding]:
+    """Return the smallest limit of cells, of five limits, at which the check keeps its verdict, and the finding with that limit."""
     for cells in (60, 200, 600, 2000, CELLS):
         if declared.boxed and original.evidence.signs is not None:
             found = settle(declared, seconds=60.0, quick=True, cells=cells)
@@ -336,34 +355,34 @@ def _compare(original: ClaimFinding, changed: ClaimFinding) -> str:
     if changed.claim_verdict is not original.claim_verdict:
         return "verdict"
     if original.evidence.at.get("difference") != changed.evidence.at.get("difference"):
-        return "number"  # what computer algebra leaves
-    told = not original.declaration.boxed and "z3" not in original.evidence.method
-    if told and original.grade == "proved" and original.evidence.text != changed.evidence.text:
-        return "number"  # a proof at a point tells its numbers; those of z3 are any that serve
-    return "same" if _alike(_numbers(original), _numbers(changed)) else "number"
+        return "number"  # the nonzero difference that computer algebra reports
+    reported = not original.declaration.boxed and "z3" not in original.evidence.method
+    if reported and original.grade == "proved" and original.evidence.text != changed.evidence.text:
+        return "number"  # the text of a proof at a point contains its numbers; z3's numbers are arbitrary solutions
+    return "same" if _all_close(_numbers(original), _numbers(changed)) else "number"
 
 
 def _numbers(found: ClaimFinding) -> list[float]:
-    """What the finding proves or measures, in numbers."""
+    """Return the numbers that a finding proves or measures."""
     reached, signs, result = found.evidence.reached, found.evidence.signs, found.evidence.result
-    told = [found.evidence.numbers[name] for name in sorted(found.evidence.numbers)]
+    reported = [found.evidence.numbers[name] for name in sorted(found.evidence.numbers)]
     ends = [] if reached is None else [1 + reached.lower, 1 + reached.upper]
     measured = [getattr(result, name, None) for name in ("estimate", "ratio_lower", "parameter_lower", "epsilon_lower")]
     shares = [] if signs is None else [round(signs.positive, 2)]
-    return [float(x) for x in _flat([ends, shares, told, measured]) if isinstance(x, int | float)]
+    return [float(x) for x in _flatten([ends, shares, reported, measured]) if isinstance(x, int | float)]
 
 
-def _flat(value: Any) -> Iterator[Any]:
+def _flatten(value: Any) -> Iterator[Any]:
     if isinstance(value, dict):
         value = list(value.values())
     if isinstance(value, list | tuple):
         for item in value:
-            yield from _flat(item)
+            yield from _flatten(item)
     else:
         yield value
 
 
-def _alike(first: list[float], second: list[float]) -> bool:
+def _all_close(first: list[float], second: list[float]) -> bool:
     return len(first) == len(second) and all(
         a == b or math.isclose(a, b, rel_tol=1e-4, abs_tol=1e-12) or (math.isnan(a) and math.isnan(b))
         for a, b in zip(first, second, strict=True)
@@ -371,9 +390,9 @@ def _alike(first: list[float], second: list[float]) -> bool:
 
 
 @contextmanager
-def _traced(reached: set[tuple[str, int]]) -> Iterator[None]:
-    """Collect the lines of the claims' modules that run."""
-    files = {inspect.getsourcefile(m): name for name, m in sys.modules.items() if _mine(name)}
+def _record_lines(reached: set[tuple[str, int]]) -> Iterator[None]:
+    """Context manager that adds the lines of the claims' modules that run to `reached`, as (module, line)."""
+    files = {inspect.getsourcefile(m): name for name, m in sys.modules.items() if _is_claims_module(name)}
 
     def enter(frame: types.FrameType, event: str, _: Any) -> Any:
         module = files.get(frame.f_code.co_filename)

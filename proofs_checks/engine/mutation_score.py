@@ -1,7 +1,7 @@
-"""The mutation campaign over the ledger: which claims are taken, the score, the list of mutants that turn nothing, and why.
+"""Mutation campaign over the ledger: the claims that are mutated, the score, and the reasons for mutants that change nothing.
 
-A mutant has turned its claim where the verdict is another one or no verdict comes out, or where the proved number, which the page of the
-claims prints and the tests compare, is another one. The rest must stand in `REASONS`, or the campaign fails.
+A mutant is detected if it changes the claim's verdict, if the check gives no verdict, or if it changes the proved number that the page of
+claims prints and the tests compare. Each undetected mutant needs a reason in `REASONS`; otherwise the campaign fails.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from dpwitness.proofs_checks.engine.declaration import Declaration
 from dpwitness.proofs_checks.engine.ledger import declarations
 from dpwitness.proofs_checks.engine.mutation import EXCUSES, Mutant, Outcome, mutants, run
 
-LEAST = 0.95  # share of the mutants without an excuse that must turn their claim
+LEAST = 0.95  # share of the mutants without an excuse that must be detected
 
 REASONS: tuple[tuple[str, str, str, str], ...] = (
-    # function or constant, part of the line, part of the change, reason
+    # (function or constant, substring of the line, substring of the change, reason)
     ("logistic_claims.objective_excess", "if surplus >= 0", "", "both branches are one number; the first cuts its ball at zero"),
     ("logistic_claims.corrected_budget_excess", "remaining = ", "", "stated slack: each branch holds beyond the border between them"),
     ("interactive_claims.renyi_bound", "if not y < 1", "", "a guard: beyond it nothing is proved, and y stays below 1/2 here"),
@@ -65,12 +65,12 @@ REASONS: tuple[tuple[str, str, str, str], ...] = (
 
 
 def proofs() -> list[Declaration]:
-    """The claims whose verdict is a proof: what audits and experiments measure is another matter, with seeds and errors of its own."""
+    """Return the claims whose verdict is a proof. Audits and experiments are excluded: their results depend on seeds."""
     return [it for it in declarations().values() if it.kind == "certificate" or it.reach is not None]
 
 
 def reason(mutant: Mutant) -> str:
-    """Why a mutant that turned nothing may do so; empty where there is no reason."""
+    """Return the reason in `REASONS` why a mutant may stay undetected; an empty text if there is none."""
     for where, text, change, why in REASONS:
         if mutant.where == where and text in mutant.text and change in mutant.change:
             return why
@@ -79,18 +79,18 @@ def reason(mutant: Mutant) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Score:
-    """Counts of a campaign.
+    """Counts of a mutation campaign.
 
     Attributes
     ----------
     verdict, number : int
-        Mutants that turned the verdict (or left none), and that turned the proved number only.
+        Mutants that changed the verdict (or gave none), and mutants that changed only the proved number.
     listed : tuple of Outcome
-        Those that turned nothing, with a reason.
+        Undetected mutants with a reason in `REASONS`.
     unexplained : tuple of Outcome
-        Those that turned nothing, without one.
+        Undetected mutants without a reason.
     excused : mapping
-        How many were left out by each rule of `EXCUSES`.
+        Number of mutants that each rule of `EXCUSES` leaves out.
     """
 
     verdict: int
@@ -105,12 +105,15 @@ class Score:
 
     @property
     def turned(self) -> float:
-        """Share of the mutants that no rule leaves out."""
+        """Return the detected share of the mutants that no rule leaves out."""
         return (self.verdict + self.number) / max(1, self.counted)
 
 
 def campaign(claims: Iterable[str] | None = None, *, told: Callable[[str], Any] | None = None) -> list[Outcome]:
-    """Every mutant of the proofs, or of the `claims` named; `told` hears of each claim when it is done."""
+    """Run every mutant of the proofs, or of the given `claims`, and return the outcomes.
+
+    The callback `told` gets a line of text after each claim.
+    """
     chosen = None if claims is None else set(claims)
     found: list[Outcome] = []
     for declared in proofs():
@@ -123,33 +126,33 @@ def campaign(claims: Iterable[str] | None = None, *, told: Callable[[str], Any] 
 
 
 def sample(claims: Sequence[str], share: float, seed: int) -> list[Outcome]:
-    """A seeded part of the mutants of a few claims."""
+    """Run a random share of the mutants of the given claims and return the outcomes; the mutants that run depend on `seed`."""
     known, found = declarations(), []
     for id in claims:
-        chosen = partial(_drawn, random.Random(f"{seed} {id}"), share)
+        chosen = partial(_random_choice, random.Random(f"{seed} {id}"), share)
         found += run(known[id], only=chosen)
     return found
 
 
-def _drawn(rng: random.Random, share: float, _: Mutant) -> bool:
+def _random_choice(rng: random.Random, share: float, _: Mutant) -> bool:
     return rng.random() < share
 
 
 def score(outcomes: Sequence[Outcome]) -> Score:
-    """Count a campaign."""
+    """Return the counts of a campaign from its outcomes."""
     kinds = Counter(o.kind for o in outcomes)
-    same = [o for o in outcomes if o.kind == "same"]
+    unchanged = [o for o in outcomes if o.kind == "same"]
     return Score(
         kinds["verdict"] + kinds["error"],
         kinds["number"],
-        tuple(o for o in same if reason(o.mutant)),
-        tuple(o for o in same if not reason(o.mutant)),
+        tuple(o for o in unchanged if reason(o.mutant)),
+        tuple(o for o in unchanged if not reason(o.mutant)),
         dict(Counter(o.mutant.excuse for o in outcomes if o.kind == "excused")),
     )
 
 
 def markdown(outcomes: Sequence[Outcome]) -> str:
-    """The section on mutants of the page on trust."""
+    """Return the trust page's section on mutants, in markdown."""
     found = score(outcomes)
     claims = len({o.mutant.claim for o in outcomes})
     lines = [
@@ -175,6 +178,6 @@ def markdown(outcomes: Sequence[Outcome]) -> str:
 
 
 def count(claims: Iterable[str] | None = None) -> int:
-    """How many mutants there are, without running any."""
+    """Return the number of mutants of the proofs, or of the given `claims`, without running them."""
     chosen = None if claims is None else set(claims)
     return sum(1 for it in proofs() if chosen is None or it.id in chosen for _ in mutants(it))

@@ -1,4 +1,4 @@
-"""Readings of printed texts: what words and symbols of an entry stand for, as expressions that tests evaluate and compare."""
+"""Translations of words and symbols in the claims' printed texts into expressions, which tests evaluate and compare."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ GIVEN: Readings = {
         " for every t, F the distribution function of Laplace noise of scale 4 / epsilon": "",
     },
 }
-"""Words and symbols of a formula, and their value. The value of a left side is the one that the docstring of the check derives."""
+"""Claim id -> words or symbols of the formula -> expression. For a formula's left side, the check's docstring derives the expression."""
 
 LINKS: Readings = {
     "CM-02": {"S / epsilon": "X / (S / (sqrt(2) epsilon)) == sqrt(2)"},
@@ -227,8 +227,8 @@ LINKS: Readings = {
     "ZOO-SVT-no-threshold-noise": {"Calls below cost nothing": "q + noise < T => q' + noise < T"},
     "ZOO-SVT-uncut": {"Threshold noise 2 / epsilon": "2 / epsilon", "query noise 2 / epsilon": "2 / epsilon"},
 }
-"""Words and expressions of a statement, and what is printed beside the statement for them.
+"""Claim id -> words or expression of the statement -> the same content in a text that the entry prints beside the statement.
 
-``left == right`` is an equation that the value X of the expression solves; its right side is printed beside the statement.
-Otherwise the words mean the text, which is printed there.
+``left == right`` is an equation that the value X of the expression solves; the entry prints the right side beside the statement.
+Any other value is a text that the entry prints beside the statement, with the meaning of the words.
 """

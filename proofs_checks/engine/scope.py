@@ -1,7 +1,8 @@
-"""How far a finding reaches: over the whole domain of its claim, over a box of which a part may stay undecided, or at one point.
+"""Scope of a finding: the claim's whole domain, a box with a possibly undecided part, or one point.
 
-It is computed from what was run. A branch and bound says which share of its box it settled. z3 and computer algebra quantify over all
-reals that their terms name, so that a claim without parameters is settled for all of them; numbers at which a check was run are a point.
+The scope follows from the method. Branch and bound reports the share of its box with a proved sign. z3 and computer algebra quantify over
+all reals in their terms, so they settle a claim without parameters for its whole domain. A check that runs at given numbers has the scope
+of one point.
 """
 
 from __future__ import annotations
@@ -12,7 +13,10 @@ WHOLE, BOX, POINT = "whole domain", "box", "point"
 
 
 def scope_of(domain: Box, asked: Box, boxed: bool, signs: SignMap | None, own: str) -> str:
-    """`WHOLE`, `BOX` or `POINT`, for a check of a claim over `domain` that was run over (or at) `asked`, and that says `own` of itself."""
+    """Return the scope of a finding: `WHOLE`, `BOX` or `POINT`.
+
+    `domain` is the claim's domain, `asked` the box or point that was checked, and `own` the scope that the check's evidence states.
+    """
     if boxed and signs is not None:
         if all(low == high for low, high in asked.values()):
             return POINT
@@ -24,12 +28,12 @@ def scope_of(domain: Box, asked: Box, boxed: bool, signs: SignMap | None, own: s
 
 
 def shares(signs: SignMap) -> str:
-    """Of the box: where the claim is proved to fail, to hold, and neither."""
+    """Describe the shares of the box on which the claim is proved to fail, proved to hold, and undecided."""
     parts = ((signs.positive, "fails on"), (signs.negative, "holds on"))
-    found = [f"{word} {_percent(share)}" for share, word in parts if share > 0]
+    parts_text = [f"{word} {_percent(share)}" for share, word in parts if share > 0]
     if signs.undecided > 0:
-        found.append(f"{_percent(signs.undecided)} undecided")
-    return ", ".join(found)
+        parts_text.append(f"{_percent(signs.undecided)} undecided")
+    return ", ".join(parts_text)
 
 
 def _percent(share: float) -> str:

@@ -1,1 +1,1 @@
-"""Reports of audits: cards, plots, markdown and JSON, and the words that all pages share. May import auditors and mechanisms."""
+"""Report documents: the JSON document, its validation, and the files of a report folder. May import auditors and mechanisms."""

@@ -1,4 +1,4 @@
-"""The report of ``dpwitness check``: every check on every target, and beside it a report of the audits behind those that failed."""
+"""Report of ``dpwitness check``: every check on every target, and a second report of the audits that the checks ran."""
 
 from __future__ import annotations
 
@@ -11,7 +11,16 @@ from dpwitness.reports.audit.report import check_writable, write_document, write
 
 
 def write(reports: Sequence[CheckReport], folder: Path | str, *, command: str) -> Path:
-    """Write ``checks.json`` and its formats, and ``audit.json`` and its own where a check rests on an audit.
+    """Write ``checks.json`` and its formats, and ``audit.json`` and its formats if a check ran an audit.
+
+    Parameters
+    ----------
+    reports : sequence of CheckReport
+        One report per target.
+    folder : Path or str
+        Report folder, created if missing.
+    command : str
+        Command that the reports print.
 
     Returns
     -------

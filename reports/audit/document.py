@@ -1,4 +1,4 @@
-"""The document of a report: everything that any format shows, as JSON. An old one can be read and shown anew."""
+"""JSON document of a report: the data that all formats show. A written document can be read back and rendered again."""
 
 from __future__ import annotations
 
@@ -36,33 +36,44 @@ from dpwitness.reports.words.wording import slugs
 
 SCHEMA = 1
 WITNESS = re.compile(r"witness-[A-Za-z0-9._-]+\.json")
-_WITNESS_BESIDE = re.compile(rf"([a-z-]+/)?{WITNESS.pattern}")  # in the report's folder, or in one beside it
+_WITNESS_PATH = re.compile(rf"([a-z-]+/)?{WITNESS.pattern}")  # in the report folder or one of its subfolders
 
 
 def result_json(result: Result | Mapping[str, Any], here: Path | None = None) -> Json:
-    """A result as the JSON that a report is made of: what `to_json` gives, ``"witness"``, what replay needs, and ``"source"``.
+    """Return a result as JSON for a report: `to_json`, ``"witness"`` for replay, and ``"source"``.
 
-    The source is file and line of what was run, relative to `here` (the current folder), or None where that is not known. This is what a
-    worker process sends to the one that writes the report.
+    Worker processes send this JSON to the process that writes the report.
+
+    Parameters
+    ----------
+    result : Result or mapping
+        Result, or its JSON, which is copied unchanged.
+    here : Path, optional
+        Folder to which the source file is relative; by default the current folder.
+
+    Returns
+    -------
+    dict
+        ``"source"`` is the file and line of the audited mechanism or function, or None if unknown.
     """
     if isinstance(result, Mapping):
         return dict(result)
-    told = result.to_json()
+    json_result = result.to_json()
     found = next((thing for name in ("mechanism", "function") if (thing := getattr(result, name, None)) is not None), None)
-    return told | {"witness": getattr(result, "witness", None), "source": place_of(found, told.get("target"), here)}
+    return json_result | {"witness": getattr(result, "witness", None), "source": place_of(found, json_result.get("target"), here)}
 
 
 def document_of(results: Sequence[Result | Mapping[str, Any]], *, title: str, command: str | None = None) -> Json:
-    """The document of a report over `results`: what ``audit.json`` holds."""
-    data = [_readable(strict(dict(result_json(result)))) for result in results]
+    """Return the JSON document of a report over `results`, the content of ``audit.json``."""
+    data = [_truncate_texts(strict(dict(result_json(result)))) for result in results]
     data = [result | told_headline(result) for result in data]
     for result, slug in zip(data, slugs(str(result.get("name", "")) for result in data), strict=True):
         result["witness_file"] = f"witness-{slug}.json" if result.get("witness") else None
     together = family(data)
     return {
         "schema_version": SCHEMA,
-        "title": _short(title),
-        "command": _short(command),
+        "title": _truncate(title),
+        "command": _truncate(command),
         "environment": strict(environment()),
         "verdicts": tally_of_verdicts(data),
         "holm": holm_of(together, len(data)),
@@ -70,21 +81,21 @@ def document_of(results: Sequence[Result | Mapping[str, Any]], *, title: str, co
     }
 
 
-def _readable(result: Json) -> Json:
-    """The result with texts cut that no reader of these files would take; a witness stays as it is."""
-    return {key: value if key == "witness" else _short(value) for key, value in result.items()}
+def _truncate_texts(result: Json) -> Json:
+    """Return the result with texts truncated to the length that `read_document` accepts; a witness is not changed."""
+    return {key: value if key == "witness" else _truncate(value) for key, value in result.items()}
 
 
-def _short(value: Any) -> Any:
+def _truncate(value: Any) -> Any:
     if isinstance(value, str) and len(value) > TEXT:
         return f"{value[: TEXT - 100]} ... ({len(value):,} characters)"
     if isinstance(value, dict):
-        return {_short(key): _short(part) for key, part in value.items()}
-    return [_short(part) for part in value] if isinstance(value, list) else value
+        return {_truncate(key): _truncate(part) for key, part in value.items()}
+    return [_truncate(part) for part in value] if isinstance(value, list) else value
 
 
 def entries_of(document: Json) -> list[Entry]:
-    """The audits of a document as the formats take them."""
+    """Return the audits of a document as entries for the formats."""
     data = document["results"]
     together = family(data)
     parts = slugs(str(result.get("name", "")) for result in data)
@@ -95,14 +106,14 @@ def entries_of(document: Json) -> list[Entry]:
     ]
 
 
-def _witness_file(value: Any, path: str) -> Any:
-    """A file and no address: pages link to it."""
-    return value if isinstance(value, str) and _WITNESS_BESIDE.fullmatch(value) else refuse(path, "be named witness-NAME.json", value)
+def _witness_file_rule(value: Any, path: str) -> Any:
+    """Accept a witness file name; reject URLs, because pages link to the value."""
+    return value if isinstance(value, str) and _WITNESS_PATH.fullmatch(value) else refuse(path, "be named witness-NAME.json", value)
 
 
-def _symbol(value: Any, path: str) -> Any:
-    """A parameter's name: formats print it as it is."""
-    return value if isinstance(value, str) and re.fullmatch("[A-Za-z]{1,40}", value) else refuse(path, "be a word of letters", value)
+def _symbol_rule(value: Any, path: str) -> Any:
+    """Accept a parameter name of letters; formats print the value without escapes."""
+    return value if isinstance(value, str) and re.fullmatch("[A-Za-z]{1,40}", value) else refuse(path, "consist of letters A to Z", value)
 
 
 _extended = nullable(number(words_allowed=("inf", "-inf", "nan")))
@@ -110,17 +121,17 @@ _texts = listing(text(TEXT))
 _PAIR = nullable(record({"relation": text(TEXT), "why": text(TEXT)}, d0=anything, d1=anything))
 _TALLY = nullable(record(correct=whole(), wrong=whole(), rounds=whole(), directions=whole(1, 2)))
 _VERDICT = one_of(*(verdict.value for verdict in Verdict))
-_FIELDS = {  # of a result: what the formats take apart; others are told as they are, or not at all
+_FIELDS = {  # fields of a result that the formats use in their structure; other fields are printed as text or ignored
     "kind": text(200),
     "headline": text(TEXT),
     "claim": nullable(text(TEXT)),
     "relation": nullable(text(TEXT)),
-    "parameter": _symbol,
+    "parameter": _symbol_rule,
     "notes": _texts,
     "pair": _PAIR,
     "environment": items(text(TEXT)),
     "witness": nullable(items(anything)),
-    "witness_file": nullable(_witness_file),
+    "witness_file": nullable(_witness_file_rule),
     "description": nullable(text(TEXT)),
     "seed": nullable(whole()),
     "right": nullable(boolean),
@@ -139,24 +150,35 @@ _FIELDS = {  # of a result: what the formats take apart; others are told as they
     ),
     _extended,
 )
-_DOCUMENT = {"title": text(TEXT), "command": nullable(text(TEXT)), "environment": items(text(TEXT))}
+_DOCUMENT_FIELDS = {"title": text(TEXT), "command": nullable(text(TEXT)), "environment": items(text(TEXT))}
 
 
-_BITS = {"verdict": _VERDICT, "tally": _TALLY, "epsilon_lower": _extended, "pair": _PAIR}
-_NESTED = {
-    "bit_level": _BITS,
+_BIT_FIELDS = {"verdict": _VERDICT, "tally": _TALLY, "epsilon_lower": _extended, "pair": _PAIR}
+_NESTED_FIELDS = {
+    "bit_level": _BIT_FIELDS,
     "enclosure": {"parameter_lower": _extended, "parameter_upper": _extended},
     "audit": _FIELDS | {"verdict": _VERDICT},
 }
 
 
 def read_document(path: str | Path) -> Json:
-    """The document of a report that was written before.
+    """Read and validate the document of a written report.
+
+    Parameters
+    ----------
+    path : str or Path
+        Path of ``audit.json``.
+
+    Returns
+    -------
+    dict
+        The document, with recomputed headlines.
 
     Raises
     ------
     InvalidArgument
-        If it is no regular file, no complete JSON, of another tool, or of a newer schema: one line that names the file and the field.
+        If the path is not a regular file, or the file is not complete JSON, is from another tool, or has a newer schema. The message is one
+        line that names the file and the field.
     """
     name, found = printable(Path(path).name), read_json(path)
     if has_beside(found):
@@ -168,23 +190,27 @@ def read_document(path: str | Path) -> Json:
 
 
 def checked_document(found: Any, name: str = "document") -> Json:
-    """A document that came from anywhere, if it is one. Raises InvalidArgument, with `name` before the field, as `read_document` does."""
+    """Validate a document from an untrusted source and return it.
+
+    Raises InvalidArgument as `read_document` does; the message starts with `name`.
+    """
     if not isinstance(found, Mapping) or "results" not in found or "schema_version" not in found:
-        raise InvalidArgument(f"{name} must be a report of dpwitness, such as audit.json: it has no schema_version and results")
+        raise InvalidArgument(f"{name} must be a report of dpwitness, such as audit.json: schema_version or results is missing")
     try:
         if whole(1)(found["schema_version"], "schema_version") > SCHEMA:
             raise InvalidArgument(
-                f"schema_version must be at most {SCHEMA}, got {found['schema_version']}: the file is of a newer dpwitness"
+                f"schema_version must be at most {SCHEMA}, got {found['schema_version']}: "
+                "the file was written by a newer dpwitness; upgrade dpwitness"
             )
-        _present(_DOCUMENT, found, "")
+        _check_fields(_DOCUMENT_FIELDS, found, "")
         for i, result in enumerate(listing(items(anything))(found["results"], "results")):
             at = f"results[{i}]"
             others = {key: anything for key in result if key not in ("name", "verdict")}
             record(others, name=text(TEXT), verdict=_VERDICT)(result, at)
-            _present(_FIELDS, result, f"{at}.")
-            for field, rules in _NESTED.items():
+            _check_fields(_FIELDS, result, f"{at}.")
+            for field, rules in _NESTED_FIELDS.items():
                 if result.get(field) is not None:
-                    _present(rules, items(anything)(result[field], f"{at}.{field}"), f"{at}.{field}.")
+                    _check_fields(rules, items(anything)(result[field], f"{at}.{field}"), f"{at}.{field}.")
         checked = check_conclusions(dict(found), name)
     except InvalidArgument as error:
         raise InvalidArgument(f"{name}: {error}") from None
@@ -192,8 +218,8 @@ def checked_document(found: Any, name: str = "document") -> Json:
     return dict(found) | {"results": checked} | {key: value for key, value in usual.items() if key not in found}
 
 
-def _present(rules: Mapping[str, Rule], found: Mapping[str, Any], at: str) -> None:
-    """Hold the fields that are there against their rules."""
+def _check_fields(rules: Mapping[str, Rule], found: Mapping[str, Any], at: str) -> None:
+    """Validate the present fields of a mapping with their rules; `at` is the path for messages."""
     for field, rule in rules.items():
         if field in found:
             rule(found[field], f"{at}{field}")

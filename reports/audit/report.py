@@ -1,4 +1,4 @@
-"""A report in a folder: JSON as the source of truth, and every format that is made of it; a witness file for each violation."""
+"""Files of a report folder: the JSON document as the source of truth, the formats rendered from it, and a witness file per violation."""
 
 from __future__ import annotations
 
@@ -30,13 +30,25 @@ _MAIN = re.compile(r"(audit|checks|compare)\.(json|md|html|sarif|junit\.xml)")  
 
 
 def check_writable(folder: Path | str) -> Path:
-    """Create `folder` if it is missing and try to write there, so that nobody runs an audit for an hour and then loses its report.
+    """Create `folder` if it is missing, verify that files can be written there, and return its path.
+
+    Call this function before an audit, so that a long audit does not lose its report.
+
+    Parameters
+    ----------
+    folder : Path or str
+        Report folder.
+
+    Returns
+    -------
+    Path
+        The folder.
 
     Raises
     ------
     InvalidArgument
-        If no file can be written there, or if a main file or a witness of an earlier report is a symbolic link; the message names the path
-        and the reason.
+        If no file can be written in the folder, or if a main file or a witness of an earlier report is a symbolic link. The message
+        names the path and the reason.
     """
     if not os.fspath(folder).strip():
         raise InvalidArgument(f"report folder must be named, got {os.fspath(folder)!r}; the current folder is '.'")
@@ -70,20 +82,27 @@ def write_report(
     Parameters
     ----------
     results : sequence of Result or dict
-        Results, or what `result_json` made of them.
-    folder : Path
-        Created if missing. Until the new report is whole the old one stays as it is.
-    title, command : str
-        Head of the report, and the command that made it.
+        Results, or their JSON from `result_json`.
+    folder : Path or str
+        Report folder, created if missing. The old report is replaced only after all files of the new report are complete.
+    title : str
+        Title of the report.
+    command : str or None
+        Command that the report prints.
     stem : str
-        Name of the main files, without their suffix.
+        Name of the main files without suffix.
     plots : bool
-        Whether to draw; matplotlib is imported only then.
+        Whether to draw plots. matplotlib is imported only if True.
 
     Returns
     -------
     Path
-        The markdown file.
+        Path of the markdown file.
+
+    Raises
+    ------
+    InvalidArgument
+        If the folder is not writable, or `stem` contains characters other than letters, digits, dots and dashes.
     """
     path = check_writable(folder)
     if slugs([stem]) != [stem.lower()]:
@@ -93,17 +112,17 @@ def write_report(
 
 
 def write_document(document: Json, folder: Path, formats: Sequence[str] = USUAL, *, stem: str = "audit", plots: bool = True) -> list[Path]:
-    """Write the JSON, its formats and its witnesses into a folder that exists; the main files."""
+    """Write a document's JSON, formats and witnesses into an existing folder; return the paths of the formats' files."""
     entries = entries_of(document)
-    kept = {entry.witness_file for entry in entries}
+    current_files = {entry.witness_file for entry in entries}
     album = Album(empty=not plots)
-    stale = _stale_witnesses(folder, stem, kept)
+    stale = _stale_witnesses(folder, stem, current_files)
     with all_together(folder) as draft:
         found = document | {"results": [sealed(result) for result in document["results"]]}
         write_json(draft / f"{stem}.json", put_beside(found, draft))
         for entry in entries:
             if entry.witness_file and WITNESS.fullmatch(entry.witness_file) and entry.result.get("witness"):
-                write_json(draft / entry.witness_file, _with_frames_beside(entry.result["witness"], draft))
+                write_json(draft / entry.witness_file, _with_frame_files(entry.result["witness"], draft))
         for name in formats:
             _WRITERS[name](document, entries, draft, stem, album)
     for file in stale:
@@ -111,23 +130,23 @@ def write_document(document: Json, folder: Path, formats: Sequence[str] = USUAL,
     return [folder / f"{stem}{SUFFIXES[name]}" for name in formats]
 
 
-def _with_frames_beside(witness: Json, folder: Path) -> Json:
-    """The witness with its large frames in files of their own, which its seal covers by their hashes."""
+def _with_frame_files(witness: Json, folder: Path) -> Json:
+    """Write a witness's large data frames to separate files, and return the witness with their hashes and a new seal."""
     found: Json = put_beside(witness, folder)
     return seal(found) if has_beside(found) and "sha256" in found else found
 
 
 def _markdown(document: Json, entries: Sequence[Entry], folder: Path, stem: str, album: Album) -> None:
-    shown, overview = [], album.overview(document["results"])
+    entries_with_plots, overview = [], album.overview(document["results"])
     for entry in entries:
         kinds = album.kinds(entry)[:BESIDE]
         for kind in kinds:
             write_text(folder / f"{kind}-{entry.slug}.svg", album.svg(entry, kind))
-        shown.append(replace(entry, plots=tuple((text_of(kind, entry), f"{kind}-{entry.slug}.svg") for kind in kinds)))
+        entries_with_plots.append(replace(entry, plots=tuple((text_of(kind, entry), f"{kind}-{entry.slug}.svg") for kind in kinds)))
     if overview is not None:
         write_text(folder / "summary.svg", overview)
     head = {"title": document["title"], "command": document["command"], "environment": document["environment"]}
-    text = markdown(shown, **head, together=family(document["results"]), overview="summary.svg" if overview else None)
+    text = markdown(entries_with_plots, **head, together=family(document["results"]), overview="summary.svg" if overview else None)
     write_text(folder / f"{stem}.md", text)
 
 
@@ -152,12 +171,15 @@ def _junit(document: Json, entries: Sequence[Entry], folder: Path, stem: str, al
 _WRITERS = {"md": _markdown, "html": _html, "sarif": _sarif, "junit": _junit}
 
 
-def _stale_witnesses(folder: Path, stem: str, kept: set[str | None]) -> list[Path]:
-    """The witnesses of the report that is replaced: one beside a new NOT_REFUTED would speak of a run that is gone."""
+def _stale_witnesses(folder: Path, stem: str, current_files: set[str | None]) -> list[Path]:
+    """Return the witness files of the replaced report that the new report does not have.
+
+    They must be deleted: otherwise a witness of an old run would remain in the folder of a report without violations.
+    """
     found = []
     with contextlib.suppress(InvalidArgument, OSError, ValueError, AttributeError, TypeError, KeyError):
         for result in read_json(folder / f"{stem}.json")["results"]:
             name = result.get("witness_file")
-            if isinstance(name, str) and WITNESS.fullmatch(name) and name not in kept:
+            if isinstance(name, str) and WITNESS.fullmatch(name) and name not in current_files:
                 found.append(folder / name)
     return found

@@ -1,1 +1,1 @@
-"""One audit for a person who decides: its facts, as markdown, by kind of result. May import words."""
+"""Cards: the facts of one audit as markdown, by kind of result. May import words."""

@@ -1,7 +1,7 @@
-"""One audit for a person who decides: the verdict, the number, how sure, what to do; then everything behind it.
+"""Card of one audit, in markdown: the verdict, the number, the confidence and the advice first, then all facts.
 
-Kinds of result (``to_json()["kind"]``) differ in what they can show. A kind without a card of its own is shown by its headline and its
-plain fields; `card_for` adds one.
+The facts depend on the kind of result (``to_json()["kind"]``). `card_for` registers the facts of a kind. A kind without registered facts
+shows its headline and its plain fields.
 """
 
 from __future__ import annotations
@@ -17,7 +17,20 @@ from dpwitness.reports.words.wording import beyond, code, count, dataset, figure
 
 
 def card_for(kind: str, advice: Mapping[str, str] | None = None) -> Callable[[Card], Card]:
-    """Decorator: the facts that results of this kind show, as (label, markdown) pairs; `advice` by verdict, where it differs."""
+    """Decorate a function that returns the facts of results of `kind`, and register the function.
+
+    Parameters
+    ----------
+    kind : str
+        Kind of result, ``to_json()["kind"]``.
+    advice : mapping or None
+        Next step by verdict, where it differs from the advice for a black-box audit.
+
+    Returns
+    -------
+    callable
+        Decorator that returns the function unchanged. The function takes an `Entry` and returns (label, markdown) pairs.
+    """
 
     def register(function: Card) -> Card:
         _CARDS[kind] = function, advice or {}
@@ -27,7 +40,7 @@ def card_for(kind: str, advice: Mapping[str, str] | None = None) -> Callable[[Ca
 
 
 def card(entry: Entry) -> list[str]:
-    """Lines of markdown for one audit."""
+    """Return the card of one audit as lines of markdown."""
     result = entry.result
     lines = [f'<a id="{entry.slug}"></a>', f"### {verdict(result.get('verdict'))}: {code(entry.name)}", ""]
     if result.get("headline"):
@@ -62,19 +75,19 @@ def card(entry: Entry) -> list[str]:
 
 
 def facts_of(entry: Entry) -> Facts:
-    """What results of this kind show, as (label, markdown)."""
+    """Return the facts of an audit as (label, markdown) pairs, without empty facts."""
     found = _CARDS.get(str(entry.result.get("kind")), (_plain_facts, {}))[0](entry)
     return [fact for fact in found if fact[1]]
 
 
 def below_facts(entry: Entry) -> list[str]:
-    """Lines of markdown that stand below the facts: calls of a trace, checks of a target."""
+    """Return the table below the facts as lines of markdown: the calls of a trace, or the checks of a target."""
     found = TABLES.get(str(entry.result.get("kind")))
     return found(entry.result) if found else []
 
 
 def what_to_do(entry: Entry) -> str:
-    """The next step that each verdict asks for."""
+    """Return the advice for an audit: the next step, which depends on its verdict and kind."""
     result = entry.result
     found, symbol = result.get("verdict"), result.get("parameter", "epsilon")
     own = _CARDS.get(str(result.get("kind")), (_plain_facts, {}))[1].get(str(found))
@@ -84,8 +97,8 @@ def what_to_do(entry: Entry) -> str:
         least = number(result.get("parameter_lower"))
         finite = least is not None and 0 < least < float("inf")
         weaker = f" or promise no less than {symbol} = {figure(least)}, which is a lower bound only" if finite else ""
-        held = "" if entry.witness_file else " No witness file could be written for it: see the notes."
-        return f"release nothing under this claim; replay the witness, then repair the mechanism{weaker}.{held}"
+        missing_witness = "" if entry.witness_file else " No witness file could be written for it: see the notes."
+        return f"release nothing under this claim; replay the witness, then repair the mechanism{weaker}.{missing_witness}"
     if violated_in_bits(result):
         return (
             "round the outputs to a grid, or draw discrete noise, before release: no violation was found in their values, but their "
@@ -111,11 +124,11 @@ def what_to_do(entry: Entry) -> str:
 
 
 def _plain_facts(entry: Entry) -> Facts:
-    """Whatever is one number, one word or one line."""
-    told = {"schema_version", "name", "verdict", "headline", "notes", "environment", "witness_file", "sha256"}
+    """Return all fields that are a number, a word or a line as facts, for kinds without registered facts."""
+    skipped_keys = {"schema_version", "name", "verdict", "headline", "notes", "environment", "witness_file", "sha256"}
     facts = []
     for key, value in entry.result.items():
-        if key in told or value is None or not isinstance(value, bool | int | float | str):
+        if key in skipped_keys or value is None or not isinstance(value, bool | int | float | str):
             continue
         shown = ("yes" if value else "no") if isinstance(value, bool) else figure(value, 6) if isinstance(value, float) else prose(value)
         facts.append((key.replace("_", " "), shown))
@@ -128,34 +141,34 @@ def _black_box_facts(entry: Entry) -> Facts:
     facts = [("claim", code(result.get("claim"))), relation_fact(result)]
     if result.get("verdict") != Verdict.ERROR.value:
         facts += [
-            ("certified", _certified(result)),
-            ("of the best possible", _share_of_limit(result)),
-            ("smallest violation of this event's kind that would have been found", _detectable(result)),
-            ("how sure", _how_sure(entry)),
+            ("certified", _format_certified(result)),
+            ("of the best possible", _format_share_of_limit(result)),
+            ("smallest violation of this event's kind that would have been found", _format_detectable(result)),
+            ("how sure", _format_confidence(entry)),
         ]
-    facts.append(("budget", _budget(result)))
+    facts.append(("budget", _format_budget(result)))
     facts += [
-        ("exact privacy loss", _enclosure(result)),
+        ("exact privacy loss", _format_enclosure(result)),
         *pair_facts(result),
         ("event", prose(result.get("description") or "")),
         ("event chosen by", prose(result.get("method") or "")),
-        ("tally", _tallies(result)),
-        ("low bits", _bit_level(result, symbol)),
-        ("pairs tried", _pairs(result, symbol)),
+        ("tally", _format_tallies(result)),
+        ("low bits", _format_bit_level(result, symbol)),
+        ("pairs tried", _format_pairs(result, symbol)),
         *run_facts(result),
     ]
     return facts
 
 
-def _enclosure(result: Json) -> str:
-    """The white-box enclosure that a suite puts next to the black-box bound."""
+def _format_enclosure(result: Json) -> str:
+    """Format the white-box enclosure that a suite adds to a black-box result."""
     found = result.get("enclosure")
     if not found or "parameter_lower" not in found:
         return prose(found["none"]) if found else ""
     return f"{result.get('parameter', 'epsilon')} in {enclosure(found)}: {prose(found['route'])}; upper end: {prose(found['upper_end'])}"
 
 
-def _certified(result: Json) -> str:
+def _format_certified(result: Json) -> str:
     symbol = result.get("parameter", "epsilon")
     text = beyond(symbol, result.get("parameter_lower"))
     if symbol != "epsilon":
@@ -165,7 +178,7 @@ def _certified(result: Json) -> str:
     return text + (f"; {figure(least / claim.parameter)} times the claim" if claim and least is not None and least < float("inf") else "")
 
 
-def _share_of_limit(result: Json) -> str:
+def _format_share_of_limit(result: Json) -> str:
     limit, least = number(result.get("limit")), number(result.get("parameter_lower"))
     if not limit or least is None:
         return "the limit is unknown: it needs the exact law of the privacy loss"
@@ -173,7 +186,7 @@ def _share_of_limit(result: Json) -> str:
     return f"{share} of the limit: the median of what the best possible test certifies at this number of trials"
 
 
-def _detectable(result: Json) -> str:
+def _format_detectable(result: Json) -> str:
     found, claim = number(result.get("detectable")), claim_of(result)
     if found is None:
         return ""
@@ -183,46 +196,46 @@ def _detectable(result: Json) -> str:
     return f"{result.get('parameter', 'epsilon')} = {figure(found)}{times}, with probability 0.9"
 
 
-def _how_sure(entry: Entry) -> str:
+def _format_confidence(entry: Entry) -> str:
     result = entry.result
     confidence, p = number(result.get("confidence")), number(result.get("p_value"))
     if confidence is None:
         return ""
     text = f"confidence {confidence:.12g}: the certified bound is too high with probability at most {error_of(confidence):g}"
     if p is not None:
-        text += f"; p {_p_value(p)}, all looks and pairs paid for"
+        text += f"; p {_format_p_value(p)}, all looks and pairs paid for"
     if entry.adjusted is not None:
-        text += f"; p {_p_value(entry.adjusted)} among all audits of this report (Holm)"
+        text += f"; p {_format_p_value(entry.adjusted)} among all audits of this report (Holm)"
     return text
 
 
-def _p_value(p: float) -> str:
+def _format_p_value(p: float) -> str:
     return f"= {p:.3g}" if p > 1e-99 else "< 1e-99"
 
 
-def _budget(result: Json) -> str:
-    made, asked = number(result.get("trials")), number(result.get("requested"))
-    text = f"{count(made)} runs of the mechanism"
-    return text + (f" of {count(asked)} allowed" if made is not None and asked is not None and asked != made else "")
+def _format_budget(result: Json) -> str:
+    total, asked = number(result.get("trials")), number(result.get("requested"))
+    text = f"{count(total)} runs of the mechanism"
+    return text + (f" of {count(asked)} allowed" if total is not None and asked is not None and asked != total else "")
 
 
-def _tally(tally: dict[str, int] | None) -> str:
+def _format_tally(tally: dict[str, int] | None) -> str:
     if not tally:
         return ""
-    made = tally["correct"] + tally["wrong"]
-    share = f" ({tally['correct'] / made:.4%} of the guesses)" if made else ""
+    total = tally["correct"] + tally["wrong"]
+    share = f" ({tally['correct'] / total:.4%} of the guesses)" if total else ""
     sides = "both datasets are guessed" if tally["directions"] == 2 else "one dataset is guessed"
     return f"{tally['correct']:,} right{share}, {tally['wrong']:,} wrong, in {tally['rounds']:,} coin flips; {sides}"
 
 
-def _tallies(result: Json) -> str:
-    """Of the event, and of those of earlier stages, whose rounds trained it."""
-    own = _tally(result.get("tally"))
-    earlier = [_tally(stage) for stage in (result.get("stages") or [])[:-1]]
+def _format_tallies(result: Json) -> str:
+    """Format the tally of the event, and the tallies of the earlier events, whose rounds were used for training."""
+    own = _format_tally(result.get("tally"))
+    earlier = [_format_tally(stage) for stage in (result.get("stages") or [])[:-1]]
     return "; ".join([f"{own}, for the event above", *(f"before it, for an earlier event: {text}" for text in earlier)]) if earlier else own
 
 
-def _bit_level(result: Json, symbol: str) -> str:
+def _format_bit_level(result: Json, symbol: str) -> str:
     bits = result.get("bit_level")
     if not bits:
         return "not examined: it was not asked for, the outputs are no floating-point numbers, or the audit ended before"
@@ -230,10 +243,10 @@ def _bit_level(result: Json, symbol: str) -> str:
     text = f"{verdict(bits['verdict'])} (a verdict apart from the one on values); {found}"
     own = bits.get("pair") if bits.get("pair") != result.get("pair") else None
     pair = f"on another pair: {code(dataset(own['d0']))} and {code(dataset(own['d1']))}" if own else ""
-    return "; ".join(filter(None, [text, pair, prose(bits.get("description") or ""), _tally(bits.get("tally"))]))
+    return "; ".join(filter(None, [text, pair, prose(bits.get("description") or ""), _format_tally(bits.get("tally"))]))
 
 
-def _pairs(result: Json, symbol: str) -> str:
+def _format_pairs(result: Json, symbol: str) -> str:
     pairs = result.get("pairs") or []
     if len(pairs) < 2:
         return ""

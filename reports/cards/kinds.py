@@ -1,4 +1,4 @@
-"""Cards of traces, canaries, white-box, sensitivity and utility results."""
+"""Facts on the cards of traces, canaries, checks, and white-box, sensitivity and utility results."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from dpwitness.reports.words.facts import Card, Entry, Facts, enclosure, pair_fa
 from dpwitness.reports.words.wording import code, count, figure, number, prose, table
 
 
-def _white_box(entry: Entry) -> Facts:
+def _white_box_facts(entry: Entry) -> Facts:
     result = entry.result
     symbol = result.get("parameter", "epsilon")
     facts = [("claim", code(result.get("claim"))), relation_fact(result)]
@@ -32,7 +32,7 @@ def _white_box(entry: Entry) -> Facts:
     return [*facts, ("budget", f"{count(result.get('trials'))} runs of the mechanism"), *pair_facts(result), *run_facts(result)]
 
 
-def _sensitivity(entry: Entry) -> Facts:
+def _sensitivity_facts(entry: Entry) -> Facts:
     result = entry.result
     facts = [("claimed bound", f"{figure(result.get('bound'), 8)}, norm {prose(result.get('norm', ''))}")]
     if result.get("verdict") != Verdict.ERROR.value:
@@ -43,7 +43,7 @@ def _sensitivity(entry: Entry) -> Facts:
     return [*facts, ("budget", f"{count(result.get('evaluations'))} pairs evaluated{skipped}"), *run_facts(result)]
 
 
-def _utility(entry: Entry) -> Facts:
+def _utility_facts(entry: Entry) -> Facts:
     result = entry.result
     scaling = result.get("exponent") is not None
     what = "slope of log error" if scaling else "measured"
@@ -62,15 +62,15 @@ def _utility(entry: Entry) -> Facts:
     return [*facts, ("budget", f"{count(result.get('runs'))} runs" + (" at each point" if scaling else "")), *run_facts(result)]
 
 
-def _trace(entry: Entry) -> Facts:
+def _trace_facts(entry: Entry) -> Facts:
     result = entry.result
     symbol = result.get("parameter", "epsilon")
     facts = [("claim", code(result.get("claim"))), relation_fact(result)]
-    facts += [("finding", _finding(each)) for each in result.get("findings") or []]
+    facts += [("finding", _format_finding(each)) for each in result.get("findings") or []]
     if result.get("verdict") != Verdict.ERROR.value:
         loss = result.get("loss")
-        told = "of some calls not known" if loss == "nan" else f"{symbol} = {figure(loss, 6)}, of this pair and this trace"
-        facts.append(("loss of the calls together", told))
+        description = "of some calls not known" if loss == "nan" else f"{symbol} = {figure(loss, 6)}, of this pair and this trace"
+        facts.append(("loss of the calls together", description))
         if result.get("charged") != "nan":
             facts.append(("told to accountants", f"epsilon = {figure(result.get('charged'), 6)}"))
         audit = result.get("audit")
@@ -78,7 +78,7 @@ def _trace(entry: Entry) -> Facts:
     return [*facts, ("budget", f"{count(result.get('runs'))} runs for the trace"), *pair_facts(result), *run_facts(result)]
 
 
-def _canaries(entry: Entry) -> Facts:
+def _canary_facts(entry: Entry) -> Facts:
     result = entry.result
     symbol, delta = result.get("parameter", "epsilon"), result.get("delta")
     at = f"at delta = {figure(delta)}"
@@ -102,13 +102,13 @@ def _canaries(entry: Entry) -> Facts:
     return [*facts, *run_facts(result)]
 
 
-def _finding(finding: Json) -> str:
+def _format_finding(finding: Json) -> str:
     where = f" at {code(finding['where'])}" if finding.get("where") else ""
     return f"**{prose(finding['kind'])}**: {prose(finding['told'])}{where}"
 
 
 def calls_table(result: Json) -> list[str]:
-    """The calls of a trace, a row for each primitive and line."""
+    """Return the calls of a trace as a markdown table, one row per primitive and source line."""
     header = ["primitive", "law", "calls", "input on D1 / D0", "distance", "declared", "scale", "epsilon", "line"]
     rows = []
     for call in result.get("calls") or []:
@@ -119,33 +119,33 @@ def calls_table(result: Json) -> list[str]:
     return table(header, rows) if rows else []
 
 
-def _check(entry: Entry) -> Facts:
+def _check_facts(entry: Entry) -> Facts:
     result = entry.result
     found = Counter(str(finding.get("status")) for finding in result.get("findings") or [])
-    told = ", ".join(f"{n} {status}" for status, n in found.items())
-    return [("claim", code(result.get("claim") or "")), ("checks", prose(told)), *run_facts(result)]
+    description = ", ".join(f"{n} {status}" for status, n in found.items())
+    return [("claim", code(result.get("claim") or "")), ("checks", prose(description)), *run_facts(result)]
 
 
 def checks_table(result: Json) -> list[str]:
-    """The checks of a target, a row each."""
+    """Return the checks of a target as a markdown table, one row per check."""
     rows = [(code(f["check"]), prose(f["status"]), prose(f["reason"])) for f in result.get("findings") or []]
     return table(["check", "status", "reason"], rows) if rows else []
 
 
-# What stands below the facts of a card: lines of markdown, by kind
+# kind -> function that returns the table below the facts, as lines of markdown
 TABLES: dict[str, Callable[[Json], list[str]]] = {"trace": calls_table, "checks": checks_table}
 
-# kind -> its facts, and advice by verdict where it differs from that of the black box
+# kind -> (function that returns the facts, advice by verdict where it differs from the advice for a black-box audit)
 CARDS: dict[str, tuple[Card, Mapping[str, str]]] = {
     "trace": (
-        _trace,
+        _trace_facts,
         {
             Verdict.INCONCLUSIVE.value: "look at the lines that the findings name: two runs show them, no certificate does.",
             Verdict.NOT_REFUTED.value: "nothing has to change on this evidence, which is one pair of runs and no proof over others.",
         },
     ),
     "canaries": (
-        _canaries,
+        _canary_facts,
         {
             Verdict.VIOLATED.value: "the training leaks more than claimed, if inclusion was as assumed below: check sampling, clipping, "
             "noise and accounting; the witness holds the counts.",
@@ -153,9 +153,9 @@ CARDS: dict[str, tuple[Card, Mapping[str, str]]] = {
             "`dpwitness plan --canaries` says which; more canaries or runs find smaller violations.",
         },
     ),
-    "checks": (_check, {Verdict.VIOLATED.value: "look at the checks that failed: the reason stands beside each."}),
+    "checks": (_check_facts, {Verdict.VIOLATED.value: "look at the checks that failed: the reason stands beside each."}),
     "white box": (
-        _white_box,
+        _white_box_facts,
         {
             Verdict.CERTIFIED.value: "nothing has to change for this pair; of others it says nothing: `--search` looks for worse ones.",
             Verdict.SUPPORTED.value: "nothing has to change for this pair on this evidence, which is numerical or assumed and no proof.",
@@ -163,7 +163,7 @@ CARDS: dict[str, tuple[Card, Mapping[str, str]]] = {
         },
     ),
     "sensitivity": (
-        _sensitivity,
+        _sensitivity_facts,
         {
             Verdict.VIOLATED.value: "noise scaled to this bound is too small: "
             "raise it at least by the ratio below, or change the function.",
@@ -171,7 +171,7 @@ CARDS: dict[str, tuple[Card, Mapping[str, str]]] = {
         },
     ),
     "utility": (
-        _utility,
+        _utility_facts,
         {
             Verdict.VIOLATED.value: "the error is larger than claimed: promise less, or repair the mechanism.",
             Verdict.NOT_REFUTED.value: "nothing has to change on this evidence.",

@@ -1,4 +1,4 @@
-"""A whole report for a person who decides: the answer, how sure, what to do, and a table of all audits, worst first."""
+"""Overview of a report: the overall verdict, the confidence, the advice, and a table of all audits, worst first."""
 
 from __future__ import annotations
 
@@ -19,22 +19,22 @@ SEVERITY = [
 
 
 def answer(entries: Sequence[Entry]) -> list[str]:
-    """The verdict over all audits, in a few sentences of markdown, the decisive one first."""
+    """Return the overall verdict of all audits as sentences of markdown, the decisive sentence first."""
     results = [entry.result for entry in entries]
     found = tally_of_verdicts(results)
     broken = [entry for entry in entries if entry.result.get("verdict") == Verdict.VIOLATED.value]
     if not entries:
         return ["No audit was run."]
-    judged = [entry for entry in entries if entry.result.get("expected")]
-    if judged:
-        right, wrong = ([entry for entry in judged if entry.result.get("right") is kept] for kept in (True, False))
-        first = f"{len(right)} of {len(judged)} {_plural(len(judged), 'verdict')} as expected"
-        first += f"; wrong: {_names(wrong)}." if wrong else "."
-        rest = [f"{len(judged) - len(right) - len(wrong)} not settled"] if len(judged) > len(right) + len(wrong) else []
-        rest += [f"{len(entries) - len(judged)} with nothing to compare with"] if len(entries) > len(judged) else []
+    with_expectation = [entry for entry in entries if entry.result.get("expected")]
+    if with_expectation:
+        right, wrong = ([entry for entry in with_expectation if entry.result.get("right") is is_right] for is_right in (True, False))
+        first = f"{len(right)} of {len(with_expectation)} {_plural(len(with_expectation), 'verdict')} as expected"
+        first += f"; wrong: {_join_names(wrong)}." if wrong else "."
+        rest = [f"{len(with_expectation) - len(right) - len(wrong)} not settled"] if len(with_expectation) > len(right) + len(wrong) else []
+        rest += [f"{len(entries) - len(with_expectation)} with nothing to compare with"] if len(entries) > len(with_expectation) else []
         first += f" Besides, {' and '.join(rest)}." if rest else ""
     elif broken:
-        first = f"VIOLATED in {len(broken)} of {len(entries)} {_plural(len(entries), 'audit')}: {_names(broken)}."
+        first = f"VIOLATED in {len(broken)} of {len(entries)} {_plural(len(entries), 'audit')}: {_join_names(broken)}."
     elif found["NOT_REFUTED"] + found["SUPPORTED"] + found["CERTIFIED"] == 0:
         first = "No verdict was reached: nothing is known of these promises."
     else:
@@ -45,7 +45,7 @@ def answer(entries: Sequence[Entry]) -> list[str]:
     lines = [first, "Verdicts: " + ", ".join(words) + "."]
     leaky = [entry for entry in entries if violated_in_bits(entry.result)]
     if leaky:
-        lines[-1] += f" Apart from these, the low bits of the outputs break the claim in {len(leaky)}: {_names(leaky)}."
+        lines[-1] += f" Apart from these, the low bits of the outputs break the claim in {len(leaky)}: {_join_names(leaky)}."
     worst = max(broken, key=lambda entry: _ratio(entry.result) or 0.0, default=None)
     if worst is not None and _ratio(worst.result) is not None:
         result = worst.result
@@ -55,37 +55,37 @@ def answer(entries: Sequence[Entry]) -> list[str]:
 
 
 def how_sure(entries: Sequence[Entry], together: Family | None) -> str:
-    """What the audits say as one family; empty where there is none."""
+    """Return the sentences on Holm's correction over the family of audits; an empty text without a family."""
     if together is None:
         return ""
     size, error = len(together.adjusted), f"{together.error:g}"
     head = f"How sure: each verdict stands at the confidence in its card. Judged together ({size} p-values, Holm), "
     if together.refuted:
-        text = f"the {_plural(len(together.refuted), 'claim')} of {_names([entries[i] for i in together.refuted])} "
+        text = f"the {_plural(len(together.refuted), 'claim')} of {_join_names([entries[i] for i in together.refuted])} "
         text += f"{'is' if len(together.refuted) == 1 else 'are'} refuted; "
         text += f"the probability that any such refutation is false is at most {error}."
     else:
         text = f"no claim is refuted at a family-wise error of {error}."
     if together.alone:
-        names = _names([entries[i] for i in together.alone])
+        names = _join_names([entries[i] for i in together.alone])
         text += f" {names}: violated at the confidence of one audit, not in the family; a replay of the witness, on fresh runs, settles it."
     return head + text
 
 
 def what_to_do(entries: Sequence[Entry]) -> str:
-    """The next steps."""
+    """Return the advice for the report: the next steps, as one sentence; an empty text if there are none."""
     verdicts = {entry.result.get("verdict") for entry in entries}
     steps = []
     if any(entry.witness_file for entry in entries):
         files = [entry.witness_file for entry in entries if entry.witness_file]
         more = ", ..." if len(files) > 1 else ""
         steps.append(f"replay the {_plural(len(files), 'witness', 'witnesses')} (`dpwitness replay {files[0]}`{more})")
-    known = any(entry.result.get("expected") for entry in entries)  # a suite: mechanisms that are wrong on purpose
-    if Verdict.VIOLATED.value in verdicts and not known:
+    is_suite = any(entry.result.get("expected") for entry in entries)  # in a suite some mechanisms are wrong on purpose
+    if Verdict.VIOLATED.value in verdicts and not is_suite:
         steps.append("repair or withdraw what is violated before anything is released under its claim")
     if any(entry.result.get("right") is False for entry in entries):
         steps.append("look at what is wrong: the tool or the known truth errs there")
-    if any(violated_in_bits(entry.result) for entry in entries) and not known:
+    if any(violated_in_bits(entry.result) for entry in entries) and not is_suite:
         steps.append("round floating-point outputs to a grid")
     if verdicts & {Verdict.ERROR.value, Verdict.INCONCLUSIVE.value}:
         steps.append("run again what ended without a verdict")
@@ -96,7 +96,7 @@ def what_to_do(entries: Sequence[Entry]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A column of the table over all audits: its head, what it shows as markdown, and what it is sorted by."""
+    """Column of the table of all audits: `head`, `text` (entry -> markdown of the cell) and `value` (entry -> sort key)."""
 
     head: str
     text: Callable[[Entry], str]
@@ -104,12 +104,12 @@ class Column:
 
 
 def worst_first(entries: Sequence[Entry]) -> list[Entry]:
-    """By severity, then by how far beyond the claim."""
+    """Sort audits by the severity of the verdict, then by the ratio of the bound to the claim, worst first."""
     return sorted(entries, key=lambda entry: (_rank(entry.result.get("verdict")), -(_ratio(entry.result) or 0.0)))
 
 
 def columns(entries: Sequence[Entry]) -> list[Column]:
-    """The columns that these audits have something for."""
+    """Return the columns of the table of audits, without optional columns that would be empty."""
     results = [entry.result for entry in entries]
     found = [
         Column("audit", lambda e: f"[{code(e.name)}](#{e.slug})", lambda e: e.name),
@@ -117,11 +117,11 @@ def columns(entries: Sequence[Entry]) -> list[Column]:
         Column("claim", lambda e: code(e.result["claim"]) if e.result.get("claim") else "-"),
         Column("relation", lambda e: prose(e.result.get("relation") or "-")),
         *([Column("expected", lambda e: prose(e.result.get("expected") or "-"))] if any(r.get("expected") for r in results) else []),
-        Column("verdict", _shown_verdict, lambda e: _rank(e.result.get("verdict"))),
-        Column("certified", _certified, lambda e: _ratio(e.result)),
+        Column("verdict", _format_verdict, lambda e: _rank(e.result.get("verdict"))),
+        Column("certified", _format_certified, lambda e: _ratio(e.result)),
     ]
-    if any(_enclosed(r) for r in results):  # next to what was certified
-        found.append(Column("enclosure", lambda e: _enclosed(e.result) or "-"))
+    if any(_format_enclosure(r) for r in results):
+        found.append(Column("enclosure", lambda e: _format_enclosure(e.result) or "-"))
     return [
         *found,
         Column("limit", lambda e: figure(e.result.get("limit")), lambda e: number(e.result.get("limit"))),
@@ -129,55 +129,57 @@ def columns(entries: Sequence[Entry]) -> list[Column]:
             "certified / limit", lambda e: f"{share:.1%}" if (share := _share(e.result)) is not None else "-", lambda e: _share(e.result)
         ),
         Column(
-            "detectable", lambda e: figure(e.result.get("detectable")) if _least(e.result) is not None else "-", lambda e: _detectable(e)
+            "detectable",
+            lambda e: figure(e.result.get("detectable")) if _lower_bound(e.result) is not None else "-",
+            lambda e: _detectable(e),
         ),
         Column("low bits", lambda e: verdict(bits["verdict"]) if (bits := e.result.get("bit_level")) else "-"),
         Column("cost", lambda e: cost(e.result), lambda e: number(e.result.get("trials"))),
     ]
 
 
-def _shown_verdict(entry: Entry) -> str:
+def _format_verdict(entry: Entry) -> str:
     shown = verdict(entry.result.get("verdict"))
     accepted = " (accepted)" if entry.result.get("accepted") else ""
     return (f"**{shown}**" if entry.result.get("verdict") == Verdict.VIOLATED.value else shown) + accepted
 
 
-def _least(result: Json) -> float | None:
-    """What is certified; None without a verdict."""
+def _lower_bound(result: Json) -> float | None:
+    """Return the certified lower bound of a result's parameter; None if the audit failed or certifies nothing."""
     if result.get("verdict") == Verdict.ERROR.value:
         return None
     return number(result.get("parameter_lower", result.get("epsilon_lower")))
 
 
-def _certified(entry: Entry) -> str:
-    least = _least(entry.result)
-    return _measured(entry.result) or (beyond(entry.result.get("parameter", "epsilon"), least) if least is not None else "-")
+def _format_certified(entry: Entry) -> str:
+    least = _lower_bound(entry.result)
+    return _format_measurement(entry.result) or (beyond(entry.result.get("parameter", "epsilon"), least) if least is not None else "-")
 
 
 def _share(result: Json) -> float | None:
-    limit, least = number(result.get("limit")), _least(result)
+    limit, least = number(result.get("limit")), _lower_bound(result)
     return least / limit if limit and least is not None else None
 
 
-def _shown_share(entry: Entry) -> str:
+def _format_share(entry: Entry) -> str:
     share = _share(entry.result)
     return "-" if share is None else f"{share:.1%}"
 
 
 def _detectable(entry: Entry) -> float | None:
-    return number(entry.result.get("detectable")) if _least(entry.result) is not None else None
+    return number(entry.result.get("detectable")) if _lower_bound(entry.result) is not None else None
 
 
-def _enclosed(result: Json) -> str:
-    """The exact parameter of the pair, from below and from above, where it was asked for."""
+def _format_enclosure(result: Json) -> str:
+    """Format the enclosure of the pair's exact parameter, if the audit computed one."""
     found = result if result.get("kind") == "white box" else result.get("enclosure")
     if not found or result.get("verdict") == Verdict.ERROR.value:
         return ""
     return enclosure(found) if "parameter_lower" in found else "no density"
 
 
-def _measured(result: Json) -> str | None:
-    """What results that certify no parameter have to show."""
+def _format_measurement(result: Json) -> str | None:
+    """Format the measured number of a sensitivity or utility result, which certifies no parameter; None for other kinds."""
     if result.get("kind") == "sensitivity":
         return f"{figure(result.get('ratio_lower'), 6)} of the bound"
     if result.get("kind") == "utility":
@@ -186,10 +188,14 @@ def _measured(result: Json) -> str | None:
 
 
 def legend(entries: Sequence[Entry]) -> str:
-    """What the columns mean."""
+    """Return the legend of the table's columns; an empty text without black-box audits."""
     if not any(entry.result.get("kind") == "black box" for entry in entries):
         return ""
-    exact = "*enclosure*: the exact parameter of the pair, from the output density. " if any(_enclosed(e.result) for e in entries) else ""
+    exact = (
+        "*enclosure*: the exact parameter of the pair, from the output density. "
+        if any(_format_enclosure(e.result) for e in entries)
+        else ""
+    )
     return (
         f"{exact}*certified*: the true parameter is larger than this, at the stated confidence. *limit*: the median of what the best "
         "possible test certifies with as many trials, where the law is known; half of such tests pass it. *detectable*: a violation this "
@@ -208,7 +214,7 @@ def _ratio(result: Json) -> float | None:
     return least / claim.parameter if claim and least is not None else None
 
 
-def _names(entries: Sequence[Entry]) -> str:
+def _join_names(entries: Sequence[Entry]) -> str:
     shown = ", ".join(code(entry.name) for entry in entries[:10])
     return shown + (f" and {len(entries) - 10} more" if len(entries) > 10 else "")
 

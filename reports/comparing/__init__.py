@@ -1,1 +1,1 @@
-"""Two reports held against each other, and findings that were accepted. May import the report."""
+"""Comparison of two reports, and accepted findings. May import the report."""

@@ -1,4 +1,4 @@
-"""Two reports held against each other: verdicts that changed, numbers that moved beyond their error, rows that came and went."""
+"""Comparison of two reports: changed verdicts, numbers that changed by more than their error, added and removed rows."""
 
 from __future__ import annotations
 
@@ -24,18 +24,21 @@ CRITERION = (
     "that moved. What was measured on another pair of datasets, or in other low bits, is higher or lower elsewhere: it has not moved."
 )
 CHANGES = ("new violation", "no verdict", "rose", "verdict changed", "fell", "higher elsewhere", "lower elsewhere", "came", "went", "same")
-_OPEN = (Verdict.ERROR.value, Verdict.INCONCLUSIVE.value)
+_WITHOUT_VERDICT = (Verdict.ERROR.value, Verdict.INCONCLUSIVE.value)
 
 
 @dataclass(frozen=True, slots=True)
 class Move:
-    """One number in both runs. `change`: ``rose``, ``fell``, ``higher elsewhere``, ``lower elsewhere`` or ``same``."""
+    """Comparison of one number in both runs.
+
+    `change` is ``rose``, ``fell``, ``higher elsewhere``, ``lower elsewhere`` or ``same``.
+    """
 
     what: str
     old: Interval
     new: Interval
     change: str
-    remark: str = ""  # where the events differ
+    remark: str = ""  # "another event" if the events differ
 
     def to_json(self) -> Json:
         ends = {
@@ -48,7 +51,7 @@ class Move:
 
 @dataclass(frozen=True, slots=True)
 class Violation:
-    """A rule that the new run breaks and the old one did not."""
+    """Rule that the new run breaks and the old run does not break."""
 
     rule: str
     fingerprint: str
@@ -57,7 +60,10 @@ class Violation:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One audit in both reports, or in one of them. Verdicts are None where it is missing; low bits stand apart."""
+    """Row of a comparison: one audit in both reports, or in one of them.
+
+    `old` and `new` are the verdicts, None if a report does not have the audit; `old_bits` and `new_bits` are the verdicts on low bits.
+    """
 
     name: str
     kind: str | None
@@ -74,14 +80,19 @@ class Row:
 
     @property
     def changes(self) -> tuple[str, ...]:
-        """What changed, worst first."""
+        """Return the kinds of change of the row, worst first; ("same",) if nothing changed."""
         found = set(self._changes()) - {"same"}
         return tuple(change for change in CHANGES if change in found) or ("same",)
 
     @property
     def without(self) -> bool:
-        """Whether it has no verdict that it had before, or is new and has none; what a trace found may be accepted."""
-        return self.new in _OPEN and self.old not in _OPEN and "TRACE" not in (self.accepted or {"rules": []})["rules"]
+        """Return whether the audit has no verdict now, and had a verdict before or is new.
+
+        A trace with accepted findings does not count.
+        """
+        return (
+            self.new in _WITHOUT_VERDICT and self.old not in _WITHOUT_VERDICT and "TRACE" not in (self.accepted or {"rules": []})["rules"]
+        )
 
     def _changes(self) -> Iterator[str]:
         if any(not violation.accepted for violation in self.violations):
@@ -108,17 +119,19 @@ class Row:
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Comparison(Result):
-    """What changed between two reports.
+    """Result of the comparison of two reports.
 
     Attributes
     ----------
+    name : str
+        Names of both reports.
     verdict : Verdict
-        VIOLATED where the new report holds a violation that is neither in the old one nor accepted, INCONCLUSIVE where a row has no verdict
-        that had one, or is new and has none, NOT_REFUTED otherwise.
+        VIOLATED if the new report has a violation that is neither in the old report nor accepted. Otherwise INCONCLUSIVE if a row lost its
+        verdict, or is new and has none. Otherwise NOT_REFUTED.
     rows : tuple of Row
         All rows of both reports, worst first.
     old, new : str
-        How the reports are called.
+        Names of the reports.
     """
 
     name: str
@@ -129,18 +142,18 @@ class Comparison(Result):
 
     @property
     def evidence(self) -> str:
-        """``statistical``: intervals at a stated error."""
+        """Return "statistical": the comparison uses intervals with a stated error probability."""
         return "statistical"
 
     def headline(self) -> str:
         found = self.counts
-        told = [f"{number} {word}" for word, number in found.items() if number]
-        word = verdict(self.verdict.value) if self.verdict is not Verdict.NOT_REFUTED else "NO NEW VIOLATION"
-        return f"{word}: {', '.join(told) if told else 'no audits'}"
+        counted_changes = [f"{number} {verdict_text}" for verdict_text, number in found.items() if number]
+        verdict_text = verdict(self.verdict.value) if self.verdict is not Verdict.NOT_REFUTED else "NO NEW VIOLATION"
+        return f"{verdict_text}: {', '.join(counted_changes) if counted_changes else 'no audits'}"
 
     @property
     def counts(self) -> dict[str, int]:
-        """How many rows changed in which way, by the worst of each."""
+        """Return the number of rows by kind of change; each row counts with its worst change."""
         found = Counter(row.changes[0] for row in self.rows)
         return {change: found[change] for change in CHANGES}
 
@@ -161,32 +174,35 @@ class Comparison(Result):
 
 
 def compare(old: str | Path | Mapping[str, Any], new: str | Path | Mapping[str, Any]) -> Comparison:
-    """Hold a report against an earlier one.
+    """Compare a report with an earlier report.
 
     Parameters
     ----------
-    old, new : path or dict
-        ``audit.json`` of two reports, or what stands in them. Rows are matched by name, claim, relation, kind, and test where there is one;
-        of several rows that agree in all of these, the first belongs to the first, and so on.
+    old, new : str, Path or dict
+        ``audit.json`` of two reports, as paths or documents. Rows are matched by name, claim, relation, kind, and test if present. If
+        several rows agree in all of these, they are matched in order.
 
     Returns
     -------
     Comparison
+        Verdict and all rows of both reports.
 
     Raises
     ------
     InvalidArgument
-        If one is no report of dpwitness, or of a newer one.
+        If `old` or `new` is not a report of dpwitness, or is from a newer version.
     """
-    (before, called), (after, name) = _document(old, "old"), _document(new, "new")
-    pairs = _matched(before["results"], after["results"])
-    rows = sorted((_row(*pair) for pair in pairs), key=lambda row: CHANGES.index(row.changes[0]))  # stable: then as in the new report
+    (before, old_name), (after, name) = _load_document(old, "old"), _load_document(new, "new")
+    pairs = _match_rows(before["results"], after["results"])
+    rows = sorted(
+        (_row(*pair) for pair in pairs), key=lambda row: CHANGES.index(row.changes[0])
+    )  # stable: ties keep the order of the new report
     changes = {row.changes[0] for row in rows}
     found = Verdict.VIOLATED if "new violation" in changes else Verdict.INCONCLUSIVE if "no verdict" in changes else Verdict.NOT_REFUTED
-    return Comparison(f"{called} -> {name}", found, tuple(rows), called, name)
+    return Comparison(f"{old_name} -> {name}", found, tuple(rows), old_name, name)
 
 
-def _document(given: str | Path | Mapping[str, Any], side: str) -> tuple[Json, str]:
+def _load_document(given: str | Path | Mapping[str, Any], side: str) -> tuple[Json, str]:
     if isinstance(given, Mapping):
         return checked_document(strict(given), f"compare: {side}"), side
     if not isinstance(given, str | Path):
@@ -194,48 +210,48 @@ def _document(given: str | Path | Mapping[str, Any], side: str) -> tuple[Json, s
     return read_document(given), printable(str(given))
 
 
-def _matched(before: Sequence[Json], after: Sequence[Json]) -> Iterator[tuple[Json | None, Json | None]]:
-    """Rows of the new report with theirs of the old one, then those of the old one that are left.
+def _match_rows(before: Sequence[Json], after: Sequence[Json]) -> Iterator[tuple[Json | None, Json | None]]:
+    """Yield (old, new) for each row of the new report with its match, then (old, None) for the unmatched rows of the old report.
 
-    An audit that failed may not have come to a pair: a row without a relation also takes one that has it.
+    An audit that failed may have no pair. So a row without a relation also matches a row with a relation.
     """
     partners: dict[int, Json] = {}
-    left = list(before)
-    for of in (_key, lambda result: _key(result | {"relation": None})):
-        waiting: defaultdict[Any, list[Json]] = defaultdict(list)
-        for result in left:
-            waiting[of(result)].append(result)
+    unmatched = list(before)
+    for key_function in (_row_key, lambda result: _row_key(result | {"relation": None})):
+        candidates: defaultdict[Any, list[Json]] = defaultdict(list)
+        for result in unmatched:
+            candidates[key_function(result)].append(result)
         for place, result in enumerate(after):
-            found = waiting[of(result)] if place not in partners else []
-            loose = None in (result.get("relation"), found[0].get("relation")) if found else False
-            if found and (loose or _key(found[0]) == _key(result)):
+            found = candidates[key_function(result)] if place not in partners else []
+            without_relation = None in (result.get("relation"), found[0].get("relation")) if found else False
+            if found and (without_relation or _row_key(found[0]) == _row_key(result)):
                 partners[place] = found.pop(0)
         taken = {id(result) for result in partners.values()}
-        left = [result for result in left if id(result) not in taken]
+        unmatched = [result for result in unmatched if id(result) not in taken]
     yield from ((partners.get(place), result) for place, result in enumerate(after))
-    yield from ((result, None) for result in left)
+    yield from ((result, None) for result in unmatched)
 
 
-def _key(result: Json) -> tuple[Any, ...]:
+def _row_key(result: Json) -> tuple[Any, ...]:
     return tuple(result.get(key) for key in ("name", "claim", "relation", "kind", "test"))
 
 
 def _row(old: Json | None, new: Json | None) -> Row:
-    known = new if new is not None else old or {}
-    accepted = known.get("accepted")
-    before, now = (set(rules_of(result)) - {"TRACE"} if result else set() for result in (old, new))  # a trace alone refutes nothing
+    present = new if new is not None else old or {}
+    accepted = present.get("accepted")
+    before, now = (set(rules_of(result)) - {"TRACE"} if result else set() for result in (old, new))  # a trace alone does not refute a claim
     violations = tuple(
-        Violation(rule, fingerprint(known, rule), accepted is not None and rule in accepted["rules"]) for rule in sorted(now - before)
+        Violation(rule, fingerprint(present, rule), accepted is not None and rule in accepted["rules"]) for rule in sorted(now - before)
     )
     return Row(
-        name=str(known["name"]),
-        **{key: known.get(key) for key in ("kind", "claim", "relation", "test")},
+        name=str(present["name"]),
+        **{key: present.get(key) for key in ("kind", "claim", "relation", "test")},
         old=old["verdict"] if old else None,
         new=new["verdict"] if new else None,
         old_bits=_bits(old),
         new_bits=_bits(new),
         violations=violations,
-        moves=tuple(_moves(old, new)) if old and new else (),
+        moves=tuple(_compare_numbers(old, new)) if old and new else (),
         accepted=accepted,
     )
 
@@ -244,13 +260,25 @@ def _bits(result: Json | None) -> str | None:
     return ((result or {}).get("bit_level") or {}).get("verdict")
 
 
-def _moves(old: Json, new: Json) -> Iterator[Move]:
+def _compare_numbers(old: Json, new: Json) -> Iterator[Move]:
     before, now = intervals(old), intervals(new)
-    for what, its in now.items():
+    for what, new_interval in now.items():
         if what not in before:
             continue
-        was = before[what]
-        change, elsewhere = ("rose", "higher") if its.above(was) else ("fell", "lower") if was.above(its) else ("same", "")
-        if change != "same" and its.elsewhere(was):
+        old_interval = before[what]
+        change, elsewhere = (
+            ("rose", "higher")
+            if new_interval.above(old_interval)
+            else ("fell", "lower")
+            if old_interval.above(new_interval)
+            else ("same", "")
+        )
+        if change != "same" and new_interval.elsewhere(old_interval):
             change = f"{elsewhere} elsewhere"
-        yield Move(what, was, its, change, "another event" if change != "same" and was.event != its.event else "")
+        yield Move(
+            what,
+            old_interval,
+            new_interval,
+            change,
+            "another event" if change != "same" and old_interval.event != new_interval.event else "",
+        )

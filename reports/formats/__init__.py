@@ -1,1 +1,1 @@
-"""A document in each form that people and tools take: markdown, HTML, SARIF, JUnit, a step summary. May import words, plots and cards."""
+"""Formats of a report document: markdown, HTML, SARIF, JUnit XML and CI step summary. May import words, plots and cards."""

@@ -1,4 +1,4 @@
-"""Why a violation asks for nothing to be done now: it is accepted for a time, or is that of a mechanism that is wrong on purpose."""
+"""Suppressions: reasons why a violation needs no action. It is accepted until a date, or the suite expects the violation."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dpwitness.reports.words.wording import line
 
 
 def excuse(result: Json, rule: str) -> str:
-    """The reason for one rule that a result breaks; empty where there is none.
+    """Return the reason that suppresses one broken rule of a result; an empty text if the rule is not suppressed.
 
     Examples
     --------
@@ -24,6 +24,6 @@ def excuse(result: Json, rule: str) -> str:
 
 
 def excused(result: Json) -> str:
-    """The same for all that a result breaks; empty where something is left."""
+    """Return a reason if all broken rules of a result are suppressed; an empty text otherwise."""
     reasons = [excuse(result, rule) for rule in rules_of(result)]
     return reasons[0] if reasons and all(reasons) else ""

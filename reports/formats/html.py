@@ -1,4 +1,4 @@
-"""A report as one HTML file: no network, no file beside it, readable without script and in print."""
+"""HTML format of a report: one file without network access or other files, readable without scripts and in print."""
 
 from __future__ import annotations
 
@@ -26,29 +26,36 @@ from dpwitness.reports.words.scope import QUESTION, claim_facts, untested
 from dpwitness.reports.words.summary import acceptance, family
 from dpwitness.reports.words.wording import line
 
-PICTURES = 110  # of one page: about .6 MB, and 4 s
-WITNESSES = 300_000  # bytes of witnesses inside the page; the others are linked
-_LONGEST = 2_000  # characters of a text from outside
-_PAIR = ("D0", "D1", "where they differ")  # facts that the page shows in a way of its own
+PICTURES = 110  # pictures per page: about .6 MB and 4 s
+WITNESSES = 300_000  # bytes of embedded witnesses; further witnesses are linked
+_LONGEST = 2_000  # characters of an untrusted text
+_PAIR_FACTS = ("D0", "D1", "where they differ")  # facts that the page shows outside the table of facts
 
 
 def html(document: Json, entries: Sequence[Entry], album: Album, *, pages: Sequence[tuple[str, str]] = (), here: str = "") -> str:
-    """The page.
+    """Return the HTML page of a report.
 
     Parameters
     ----------
     document : dict
-        As `document.document_of` makes it.
+        Document from `document.document_of`.
     entries : sequence of Entry
-        Its audits.
+        Audits of the document.
     album : Album
-        Their pictures.
-    pages, here : sequence of (str, str), str
-        Navigation, where the page belongs to a site.
+        Pictures of the audits.
+    pages : sequence of (str, str)
+        File and label of each page in the navigation, if the page belongs to a site.
+    here : str
+        File of this page in the navigation.
+
+    Returns
+    -------
+    str
+        The HTML text.
     """
     ranked, together, results = worst_first(entries), family(document["results"]), document["results"]
     shown, overview = columns(entries), album.overview(results)
-    chosen, left_out = _chosen(ranked, album)
+    chosen, left_out = _choose_pictures(ranked, album)
     room = [WITNESSES]
     lines = list(filter(None, (*answer(entries), how_sure(entries, together), steps(entries))))
     seeds = sorted({str(result["seed"]) for result in results if result.get("seed") is not None})
@@ -56,12 +63,12 @@ def html(document: Json, entries: Sequence[Entry], album: Album, *, pages: Seque
         "audit.html",
         pages=pages,
         here=here,
-        title=_told(document["title"]),
-        command=_told(document["command"] or ""),
-        environment={_told(name): _told(value) for name, value in document["environment"].items()},
+        title=_one_line(document["title"]),
+        command=_one_line(document["command"] or ""),
+        environment={_one_line(name): _one_line(value) for name, value in document["environment"].items()},
         question=QUESTION,
         answer=lines,
-        answer_plain=_told(lines[0].replace("`", "").replace("\\", "")),
+        answer_plain=_one_line(lines[0].replace("`", "").replace("\\", "")),
         untested=untested(results),
         claim_facts=claim_facts(results),
         columns=[column.head for column in shown],
@@ -77,31 +84,33 @@ def html(document: Json, entries: Sequence[Entry], album: Album, *, pages: Seque
     )
 
 
-def _told(text: Any) -> str:
-    """Text from outside: on one line, nothing invisible, cut where it is long."""
+def _one_line(text: Any) -> str:
+    """Return an untrusted text as one line without invisible characters, truncated if it is long."""
     return line(text, _LONGEST)
 
 
-def _chosen(ranked: Sequence[Entry], album: Album) -> tuple[set[tuple[str, str]], str]:
-    """The pictures that have room, and a line on those that have none.
+def _choose_pictures(ranked: Sequence[Entry], album: Album) -> tuple[set[tuple[str, str]], str]:
+    """Choose the pictures of a page; return their (slug, kind) and a sentence on the number of pictures left out.
 
-    The first of each audit, then all of what is violated, then those of one kind after another; of each the worst first.
+    The order of choice is: the first picture of each audit, all pictures of violated audits, then the others by kind, worst audits first.
     """
-    there = {entry.slug: album.kinds(entry) for entry in ranked}
+    available = {entry.slug: album.kinds(entry) for entry in ranked}
     violated = [entry.slug for entry in ranked if entry.result.get("verdict") == Verdict.VIOLATED.value]
-    first = [(slug, kinds[0]) for slug, kinds in there.items() if kinds]
-    second = [(slug, kind) for slug in violated for kind in there[slug]]
-    third = [(slug, kind) for kind in PLOTS for slug, kinds in there.items() if kind in kinds]
+    first = [(slug, kinds[0]) for slug, kinds in available.items() if kinds]
+    second = [(slug, kind) for slug in violated for kind in available[slug]]
+    third = [(slug, kind) for kind in PLOTS for slug, kinds in available.items() if kind in kinds]
     every = list(dict.fromkeys([*first, *second, *third]))
-    lost = len(every) - PICTURES
-    told = f"{lost} pictures are left out for want of room; dpwitness.plot draws each from its result." if lost > 0 else ""
-    return set(every[:PICTURES]), told
+    left_out_count = len(every) - PICTURES
+    texts = (
+        f"{left_out_count} pictures are left out for want of room; dpwitness.plot draws each from its result." if left_out_count > 0 else ""
+    )
+    return set(every[:PICTURES]), texts
 
 
-def _words(entry: Entry) -> str:
-    """What the filter looks in."""
-    told = (entry.name, entry.result.get("claim"), entry.result.get("relation"), entry.result.get("test"), entry.result.get("kind"))
-    return " ".join(_told(text) for text in told if text).lower()[:300]
+def _search_words(entry: Entry) -> str:
+    """Return the text of an audit that the page's filter searches."""
+    texts = (entry.name, entry.result.get("claim"), entry.result.get("relation"), entry.result.get("test"), entry.result.get("kind"))
+    return " ".join(_one_line(text) for text in texts if text).lower()[:300]
 
 
 def _row(entry: Entry, shown: Sequence[Column]) -> Json:
@@ -110,18 +119,21 @@ def _row(entry: Entry, shown: Sequence[Column]) -> Json:
         value = column.value(entry)
         verdict = str(entry.result.get("verdict")) if column.head == "verdict" else ""
         head = column.head == "audit"
-        cells.append({"head": head, "label": column.head, "text": column.text(entry), "value": _sorted_by(value), "verdict": verdict})
-    return {"verdict": str(entry.result.get("verdict")), "words": _words(entry), "cells": cells}
+        cells.append({"head": head, "label": column.head, "text": column.text(entry), "value": _sort_key(value), "verdict": verdict})
+    return {"verdict": str(entry.result.get("verdict")), "words": _search_words(entry), "cells": cells}
 
 
-def _sorted_by(value: Any) -> str:
-    if isinstance(value, float):  # what is infinite stands at its end
+def _sort_key(value: Any) -> str:
+    if isinstance(value, float):  # infinite values sort last or first
         return f"{max(min(value, 1e300), -1e300):.9g}" if value == value else ""
-    return "" if value is None else _told(value)
+    return "" if value is None else _one_line(value)
 
 
 def card(entry: Entry, chosen: set[tuple[str, str]], album: Album, room: list[int]) -> Json:
-    """What the template ``card.html`` shows of an audit: its `chosen` pictures, and its witness where the `room` has bytes left for it."""
+    """Return the values of an audit for the template ``card.html``.
+
+    The card shows the `chosen` pictures. The witness is embedded if `room[0]`, the number of bytes left, is sufficient.
+    """
     result, pair = entry.result, entry.result.get("pair")
     kinds = [kind for kind in album.kinds(entry) if (entry.slug, kind) in chosen]
     pictures = [
@@ -131,23 +143,23 @@ def card(entry: Entry, chosen: set[tuple[str, str]], album: Album, room: list[in
     below = below_facts(entry)
     return {
         "slug": entry.slug,
-        "name": _told(entry.name),
+        "name": _one_line(entry.name),
         "verdict": str(result.get("verdict")),
-        "words": _words(entry),
-        "headline": _told(result.get("headline") or ""),
+        "words": _search_words(entry),
+        "headline": _one_line(result.get("headline") or ""),
         "todo": what_to_do(entry),
-        "accepted": _told(acceptance(result)) if result.get("accepted") else "",
-        "witness": _witness(entry, room),
-        "sides": [(name, [(_told(text), differs) for text, differs in parts]) for name, parts in differing(pair)] if pair else [],
+        "accepted": _one_line(acceptance(result)) if result.get("accepted") else "",
+        "witness": _witness_json(entry, room),
+        "sides": [(name, [(_one_line(text), differs) for text, differs in parts]) for name, parts in differing(pair)] if pair else [],
         "pictures": pictures,
-        "facts": [fact for fact in facts_of(entry) if fact[0] not in _PAIR],
+        "facts": [fact for fact in facts_of(entry) if fact[0] not in _PAIR_FACTS],
         "below": block("\n".join(below)) if below else "",
-        "notes": [_told(note) for note in result.get("notes") or []],
+        "notes": [_one_line(note) for note in result.get("notes") or []],
     }
 
 
-def _witness(entry: Entry, room: list[int]) -> Json | None:
-    """The witness inside the page, or beside it where it is too long, and the command that replays it."""
+def _witness_json(entry: Entry, room: list[int]) -> Json | None:
+    """Return the link to an audit's witness, embedded or as a file, and the command that replays the witness; None without a witness."""
     if not entry.witness_file:
         return None
     witness = entry.result.get("witness") or {}

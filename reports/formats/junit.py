@@ -1,4 +1,4 @@
-"""A report as JUnit XML, by the schema that xUnit 2 is validated with (junit-10.xsd): a test case for each audit."""
+"""JUnit XML format of a report, with one test case per audit. The XML conforms to junit-10.xsd, the schema of xUnit 2."""
 
 from __future__ import annotations
 
@@ -12,9 +12,10 @@ from dpwitness.reports.words.wording import line, number
 
 
 def junit(document: Json) -> str:
-    """The XML: failure where a claim or its low bits are violated, error where the audit failed, skipped where it has no verdict.
+    """Return the JUnit XML of a document.
 
-    In a suite, whose mechanisms may be wrong on purpose, failure is a verdict that is not what is known of them.
+    An audit is a failure if the claim is violated by values or low bits, an error if the audit failed, and skipped if it has no verdict.
+    In a suite, where some mechanisms are wrong on purpose, an audit is a failure if its verdict contradicts the known truth.
     """
     cases = [_case(result) for result in document["results"]]
     time = f"{sum(float(case.get('time', 0)) for case in cases):.3f}"
@@ -33,7 +34,7 @@ def junit(document: Json) -> str:
 
 def _case(result: Json) -> ET.Element:
     headline = result.get("headline") or result["verdict"]
-    case = ET.Element("testcase", classname=_class(result), name=line(result["name"], 300), time=f"{_seconds(result):.3f}")
+    case = ET.Element("testcase", classname=_class_name(result), name=line(result["name"], 300), time=f"{_seconds(result):.3f}")
     outcome = _outcome(result)
     if outcome is not None:
         tag, kind = outcome
@@ -46,7 +47,7 @@ def _case(result: Json) -> ET.Element:
 
 
 def _outcome(result: Json) -> tuple[str, str] | None:
-    """Element and type; None for a case that passes."""
+    """Return the XML element and the type of an audit's outcome; None if the test case passes."""
     verdict = result["verdict"]
     if result.get("right") is False:
         return "failure", "WRONG"
@@ -59,8 +60,8 @@ def _outcome(result: Json) -> tuple[str, str] | None:
     return ("skipped", verdict) if verdict == Verdict.INCONCLUSIVE.value else None
 
 
-def _class(result: Json) -> str:
-    """The module or file of what was audited, by which readers of JUnit group; the kind of the audit where that is not known."""
+def _class_name(result: Json) -> str:
+    """Return the class name of a test case, by which JUnit tools group: the module or file of the target, or the kind of audit."""
     target = str((result.get("target") or {}).get("target") or "")
     file = str((result.get("source") or {}).get("file") or "").removesuffix(".py").replace("/", ".")
     return line(file or target.rpartition(":")[0] or f"dpwitness.{result.get('kind') or 'audit'}".replace(" ", "_"), 300)

@@ -1,4 +1,4 @@
-"""A report as markdown, for a person who decides: the verdict first, then the number, then how sure, then what to do."""
+"""Markdown format of a report: the verdict first, then the number, the confidence and the advice."""
 
 from __future__ import annotations
 
@@ -15,18 +15,27 @@ from dpwitness.reports.words.wording import plain, prose, table
 def markdown(
     entries: Sequence[Entry], *, title: str, command: str | None, environment: dict[str, str], together: Family | None, overview: str | None
 ) -> str:
-    """The whole report.
+    """Return the markdown text of a report.
 
     Parameters
     ----------
     entries : sequence of Entry
-        The audits, in the order of the tables and cards.
-    title, command, environment : str, str or None, dict
-        The report's head and foot.
+        Audits, in the order of the cards.
+    title : str
+        Title of the report.
+    command : str or None
+        Command that the report prints.
+    environment : dict
+        Names and versions of the environment.
     together : Family or None
-        The audits judged as one family, if there are several.
+        Holm's correction over the audits; None without a family.
     overview : str or None
-        File of the plot over all audits.
+        File of the plot of all audits.
+
+    Returns
+    -------
+    str
+        The markdown text.
     """
     results = [entry.result for entry in entries]
     first, *others = answer(entries)
@@ -46,8 +55,8 @@ def markdown(
         lines += card(entry)
     lines += ["## Run", ""]
     if command:
-        told = [prose(command)] if "<" in command else ["```", plain(" ".join(command.split())).replace("```", "'''"), "```"]
-        lines += [*told, ""]
+        command_lines = [prose(command)] if "<" in command else ["```", plain(" ".join(command.split())).replace("```", "'''"), "```"]
+        lines += [*command_lines, ""]
     lines += table(("", ""), [(prose(name), prose(value)) for name, value in environment.items()])
     return "\n".join(lines).rstrip() + "\n"
 

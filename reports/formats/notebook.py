@@ -1,4 +1,4 @@
-"""A result in a notebook: one card, as an HTML fragment or as markdown. `Result` knows this module by a name from the front door."""
+"""Card of one result in a notebook, as an HTML fragment or as markdown. The base class `Result` imports this module by name."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ from dpwitness.reports.words.facts import Entry
 from dpwitness.reports.words.wording import slugs
 
 PICTURES = 2
-_shown = itertools.count()  # one result shown in two cells must not have one id in two places
+_display_counter = itertools.count()  # makes the HTML ids distinct if two cells show the same result
 
 
 def html(result: Result) -> str:
-    """The card of the page, with its style and without script; the witness is inside, as no file lies beside a notebook."""
+    """Return the card of a result as an HTML fragment with its style, without scripts, and with the witness embedded."""
     entry, album = _entry(result), Album()
     chosen = {(entry.slug, kind) for kind in album.kinds(entry)[:PICTURES]}
     return fragment("notebook.html", "notebook.css", card=card(entry, chosen, album, [sys.maxsize]), foldable=False)
 
 
 def markdown(result: Result) -> str:
-    """The card of ``audit.md``, without the links to what is beside that."""
+    """Return the card of a result as in ``audit.md``, without links to files."""
     entry = _entry(result)
     file = entry.witness_file
     lines = cards.card(entry)[1:]  # without its anchor
@@ -39,5 +39,5 @@ def markdown(result: Result) -> str:
 def _entry(result: Result) -> Entry:
     data = strict(result.to_json() | {"witness": getattr(result, "witness", None)})
     (slug,) = slugs([str(data.get("name", ""))])
-    mark = hashlib.sha256(f"{next(_shown)} {json_text(data)}".encode()).hexdigest()[:12]
-    return Entry(data, f"{slug}-{mark}", f"witness-{slug}.json" if data["witness"] else None)
+    unique_id = hashlib.sha256(f"{next(_display_counter)} {json_text(data)}".encode()).hexdigest()[:12]
+    return Entry(data, f"{slug}-{unique_id}", f"witness-{slug}.json" if data["witness"] else None)

@@ -1,4 +1,4 @@
-"""Pages as HTML: one frame for all, without network, whose policy allows its own style and script and nothing else."""
+"""HTML frame of all pages. The content security policy allows only the page's own style and script, and no network."""
 
 from __future__ import annotations
 
@@ -12,34 +12,34 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markdown_it import MarkdownIt
 from markupsafe import Markup
 
-_TEXTS = "dpwitness.reports", "formats/templates"
+_TEMPLATES = "dpwitness.reports", "formats/templates"
 
 
 @cache
 def _environment() -> Environment:
-    found = Environment(loader=PackageLoader(*_TEXTS), autoescape=True, trim_blocks=True, lstrip_blocks=True, undefined=StrictUndefined)
+    found = Environment(loader=PackageLoader(*_TEMPLATES), autoescape=True, trim_blocks=True, lstrip_blocks=True, undefined=StrictUndefined)
     found.filters["inline"] = inline
     return found
 
 
 @cache
 def _markdown() -> MarkdownIt:
-    """Markdown of our own making around texts from anywhere: tables, no HTML, no bare links."""
+    """Return the markdown parser for generated markdown with untrusted texts: tables, no HTML, no automatic links."""
     return MarkdownIt("commonmark", {"html": False, "linkify": False}).enable("table")
 
 
 def inline(text: str) -> Markup:
-    """One line of markdown as markup."""
+    """Return one line of markdown as HTML."""
     return Markup(_markdown().renderInline(str(text)))
 
 
 def block(text: str) -> Markup:
-    """A page of markdown as markup."""
+    """Return several lines of markdown as HTML."""
     return Markup(_markdown().render(str(text)))
 
 
 def text(line: str) -> str:
-    """One line of markdown as the text that a reader of the page sees.
+    """Return the visible text of one line of markdown.
 
     Examples
     --------
@@ -51,23 +51,24 @@ def text(line: str) -> str:
 
 
 def fragment(template: str, style: str, **values: Any) -> str:
-    """A part of somebody's page from its template, with a style of its own."""
-    return _environment().get_template(template).render(style=Markup(_part(style)), **values)
+    """Return an HTML fragment from a template, with the style sheet `style`, for embedding in another page."""
+    return _environment().get_template(template).render(style=Markup(_template_source(style)), **values)
 
 
 def render(
     template: str, *, pages: Sequence[tuple[str, str]] = (), here: str = "", styles: Sequence[str] = ("style.css",), **values: Any
 ) -> str:
-    """Return a page from its template and its style sheets, which are templates too.
+    """Return an HTML page from its template and its style sheets, which are templates too.
 
-    `pages` are those of the navigation, of which `here` is this one. The policy names hashes of what runs.
+    `pages` are the file and label of each page in the navigation, and `here` is the file of this page. The content security policy
+    contains the hashes of the style and the script.
     """
-    style, script = "\n".join(map(_part, styles)), _part("script.js")
+    style, script = "\n".join(map(_template_source, styles)), _template_source("script.js")
     policy = "; ".join(
         [
             "default-src 'none'",
-            f"style-src '{_hash(style)}'",
-            f"script-src '{_hash(script)}'",
+            f"style-src '{_csp_hash(style)}'",
+            f"script-src '{_csp_hash(script)}'",
             "img-src data:",
             "base-uri 'none'",
             "form-action 'none'",
@@ -78,10 +79,10 @@ def render(
 
 
 @cache
-def _part(name: str) -> str:
+def _template_source(name: str) -> str:
     source, _, _ = _environment().loader.get_source(_environment(), name)  # type: ignore[union-attr]
     return source.strip()
 
 
-def _hash(text: str) -> str:
+def _csp_hash(text: str) -> str:
     return f"sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}"

@@ -1,7 +1,7 @@
-"""A report as SARIF 2.1.0, of the subset that code scanning on a public forge documents: alerts for what was refuted, and for nothing else.
+"""SARIF 2.1.0 format of a report, in the subset that GitHub code scanning documents, with one alert per broken rule.
 
-An alert says that something was found. An audit that ended without a verdict has found nothing, and the absence of an alert must not look
-like a pass: it stands in the invocation, as a notification, and ``executionSuccessful`` is false.
+An audit without a verdict gives no alert. So that the missing alert does not look like a pass, the audit becomes a notification of the
+invocation, and ``executionSuccessful`` is false.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ from dpwitness.reports.words.wording import line, slugs
 
 SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
 _NIST = "https://doi.org/10.6028/NIST.SP.800-226"  # guidelines for evaluating claims of differential privacy
-_LINKS = {  # where a rule is explained that does not follow from the guidelines
+_LINKS = {  # references of the rules that do not follow from the guidelines
     "BITS": "https://doi.org/10.1145/2382196.2382264",  # Mironov 2012
     "SENSITIVITY": "https://doi.org/10.1007/11681878_14",  # Dwork, McSherry, Nissim and Smith 2006
 }
 
-MOST = 5_000  # results that a forge takes from one run, the gravest first
-_UNKNOWN = "unknown-source"  # stands where no source is known: a forge refuses a result without a file
+MOST = 5_000  # GitHub's limit on results per run; the most severe come first
+_UNKNOWN_FILE = "unknown-source"  # file of results with unknown source: GitHub rejects a result without a file
 
-# rule -> title, what it says, what to do, precision, severity out of 10 (None: nothing that concerns security)
+# rule -> (title, description, advice, precision, severity out of 10; None if the rule does not concern security)
 _RULES: dict[str, tuple[str, str, str, str, str | None]] = {
     "VALUE": (
         "Privacy claim refuted",
@@ -73,24 +73,24 @@ _RULES: dict[str, tuple[str, str, str, str, str | None]] = {
         "5.0",
     ),
 }
-_GRAVITY = ("error", "warning", "note")
+_LEVELS = ("error", "warning", "note")
 
 
 def sarif(document: Json) -> Json:
-    """The log: one run, with a result for each rule that an audit breaks. The same document gives the same log."""
-    found, silent, seen = list[Json](), list[Json](), Counter[str]()
+    """Return the SARIF log of a document: one run, with one result per broken rule of each audit. The log is deterministic."""
+    found, undecided, fingerprint_counts = list[Json](), list[Json](), Counter[str]()
     for result in document["results"]:
         rules = rules_of(result)
         for rule in rules:
-            mark = fingerprint(result, rule)
-            seen[mark] += 1
-            found.append(_result(result, rule, mark, seen[mark]))
+            result_id = fingerprint(result, rule)
+            fingerprint_counts[result_id] += 1
+            found.append(_result(result, rule, result_id, fingerprint_counts[result_id]))
         if result["verdict"] == Verdict.ERROR.value or (result["verdict"] == Verdict.INCONCLUSIVE.value and not rules):
-            silent.append(_without_verdict(result))
-    notices = list(silent)
+            undecided.append(_notification(result))
+    notices = list(undecided)
     if len(found) > MOST:
         notices.append({"level": "warning", "message": {"text": f"{len(found) - MOST:,} of {len(found):,} results were left out"}})
-        found = sorted(found, key=lambda each: _GRAVITY.index(each["level"]))[:MOST]
+        found = sorted(found, key=lambda each: _LEVELS.index(each["level"]))[:MOST]
     call = {"commandLine": line(document["command"], 4000)} if document.get("command") else {}
     driver = {
         "name": "dpwitness",
@@ -98,11 +98,12 @@ def sarif(document: Json) -> Json:
         "informationUri": _NIST,
         "rules": [_rule(rule) for rule in RULES],
     }
-    part = slugs([line(document["title"]).partition(" (")[0]])[0]  # not: what was broken off, which differs between runs of one command
+    # The title's part in parentheses describes an interruption, which differs between runs of the same command.
+    part = slugs([line(document["title"]).partition(" (")[0]])[0]
     run = {
         "tool": {"driver": driver},
         "automationDetails": {"id": f"dpwitness/{part}/"},
-        "invocations": [{"executionSuccessful": not silent, **call, "toolExecutionNotifications": notices}],
+        "invocations": [{"executionSuccessful": not undecided, **call, "toolExecutionNotifications": notices}],
         "columnKind": "unicodeCodePoints",
         "results": found,
     }
@@ -110,106 +111,112 @@ def sarif(document: Json) -> Json:
 
 
 def _rule(rule: str) -> Json:
-    title, said, advice, precision, severity = _RULES[rule]
+    title, description, advice, precision, severity = _RULES[rule]
     place = _LINKS.get(rule, _NIST)
     tags = ["differential-privacy", *(["security"] if severity else [])]
     return {
         "id": rule,
         "name": title.title().replace(" ", "").replace("-", ""),
         "shortDescription": {"text": title},
-        "fullDescription": {"text": said},
-        "help": {"text": f"{said} {advice}".replace("`", ""), "markdown": f"{said}\n\n**What to do.** {advice}\n\n[{title}]({place})"},
+        "fullDescription": {"text": description},
+        "help": {
+            "text": f"{description} {advice}".replace("`", ""),
+            "markdown": f"{description}\n\n**What to do.** {advice}\n\n[{title}]({place})",
+        },
         "helpUri": place,
         "defaultConfiguration": {"level": "warning" if rule == "TRACE" else "error"},
         "properties": {"tags": tags, "precision": precision} | ({"security-severity": severity} if severity else {}),
     }
 
 
-def _result(result: Json, rule: str, mark: str, again: int) -> Json:
-    """`again` counts results of one fingerprint in this run, such as those of a black box and a white box on one target."""
-    told = {
+def _result(result: Json, rule: str, result_id: str, again: int) -> Json:
+    """Return the SARIF result of a broken rule.
+
+    `again` counts the results with the same fingerprint in the run, such as a black-box and a white-box audit of one target.
+    """
+    alert = {
         "ruleId": rule,
         "ruleIndex": RULES.index(rule),
         "level": "warning" if rule == "TRACE" else "error",
         "message": {"text": _message(result, rule)},
         "locations": [_location(result, rule)],
-        "partialFingerprints": {"dpwitness/v1": mark, "primaryLocationLineHash": f"{mark}:{again}"},
+        "partialFingerprints": {"dpwitness/v1": result_id, "primaryLocationLineHash": f"{result_id}:{again}"},
         "properties": {key: line(result[key]) for key in ("verdict", "claim", "relation", "evidence", "test") if result.get(key)},
     }
-    related = [found for finding in _findings(result, rule)[1:] if (found := _where(finding.get("where")))]
+    related = [found for finding in _findings(result, rule)[1:] if (found := _parse_location(finding.get("where")))]
     if related:
-        told["relatedLocations"] = [{"physicalLocation": place} for place in related[:99]]
+        alert["relatedLocations"] = [{"physicalLocation": place} for place in related[:99]]
     if reason := excuse(result, rule):
-        told["suppressions"] = [{"kind": "external", "status": "accepted", "justification": reason}]
-    return told
+        alert["suppressions"] = [{"kind": "external", "status": "accepted", "justification": reason}]
+    return alert
 
 
 def _findings(result: Json, rule: str) -> list[Json]:
-    """Of a trace, those with a place first."""
+    """Return the findings of a trace, those with a source location first; an empty list for other rules."""
     findings = (result.get("findings") or []) if rule == "TRACE" else []
-    return sorted(findings, key=lambda finding: _where(finding.get("where")) is None)
+    return sorted(findings, key=lambda finding: _parse_location(finding.get("where")) is None)
 
 
 def _message(result: Json, rule: str) -> str:
-    said = result.get("headline") or result["verdict"]
+    description = result.get("headline") or result["verdict"]
     if rule == "TRACE":
         parts = [f"{f.get('kind')}: {f.get('told') or FINDINGS.get(str(f.get('kind')), '')}" for f in _findings(result, rule)]
-        said = "; ".join(line(part, 300) for part in parts)
+        description = "; ".join(line(part, 300) for part in parts)
     elif rule == "BITS":
         level = result["bit_level"]
-        said = f"low bits: epsilon > {level.get('epsilon_lower')}: {level.get('description') or ''}"
+        description = f"low bits: epsilon > {level.get('epsilon_lower')}: {level.get('description') or ''}"
     elif rule == "CHECK":
         failed = [finding for finding in result.get("findings") or [] if finding.get("status") == "failed"]
-        said = "; ".join(line(f"{f.get('check')}: {f.get('reason')}", 300) for f in failed) or said
+        description = "; ".join(line(f"{f.get('check')}: {f.get('reason')}", 300) for f in failed) or description
     against = f" (claim {line(result['claim'], 100)})" if result.get("claim") else ""
-    unknown = "" if _known(result, rule) else " [its source is not known]"
-    return f"{_text(line(result['name'], 200))}: {_text(line(said))}{_text(against)}{unknown}"
+    unknown = "" if _source_location(result, rule) else " [its source is not known]"
+    return f"{_without_links(line(result['name'], 200))}: {_without_links(line(description))}{_without_links(against)}{unknown}"
 
 
-def _text(text: str) -> str:
-    """Brackets with a target behind them would be a link in a message of SARIF."""
+def _without_links(text: str) -> str:
+    """Break up "](" in a text, which a SARIF message would show as a link."""
     return text.replace("](", "] (")
 
 
-def _without_verdict(result: Json) -> Json:
+def _notification(result: Json) -> Json:
     level = "error" if result["verdict"] == Verdict.ERROR.value else "warning"
     text = f"{line(result['name'], 200)}: {line(result.get('headline') or result['verdict'])}; nothing is said about its claim"
-    return {"level": level, "message": {"text": _text(text)}, "locations": [_location(result, "")]}
+    return {"level": level, "message": {"text": _without_links(text)}, "locations": [_location(result, "")]}
 
 
 def _location(result: Json, rule: str) -> Json:
-    place = _known(result, rule) or _physical(_UNKNOWN, 1)
+    place = _source_location(result, rule) or _physical_location(_UNKNOWN_FILE, 1)
     name = line(result["name"], 200)
     return {"physicalLocation": place, "logicalLocations": [{"fullyQualifiedName": name, "kind": "function"}]}
 
 
-def _known(result: Json, rule: str) -> Json | None:
-    """The line of the call for a trace; of the mechanism otherwise; of the test, where that is all that is known."""
+def _source_location(result: Json, rule: str) -> Json | None:
+    """Return the source location of a result: of the call for a trace, else of the mechanism, else of the test; None if unknown."""
     for finding in _findings(result, rule):
-        if found := _where(finding.get("where")):
+        if found := _parse_location(finding.get("where")):
             return found
     source = result.get("source") or {}
     test = str(result.get("test") or "").partition("::")[0]
-    return _place(source.get("file"), source.get("line")) or _place(test, 1)
+    return _location_in_sources(source.get("file"), source.get("line")) or _location_in_sources(test, 1)
 
 
-def _where(text: object) -> Json | None:
-    """Of ``FILE:LINE``."""
+def _parse_location(text: object) -> Json | None:
+    """Return the SARIF location of a text ``FILE:LINE``; None if the text has another form."""
     file, _, number = str(text or "").rpartition(":")
-    return _place(file, int(number)) if number.isdecimal() and len(number) < 10 else None
+    return _location_in_sources(file, int(number)) if number.isdecimal() and len(number) < 10 else None
 
 
-def _place(file: object, line: object) -> Json | None:
-    """None for what does not lie below the root of the sources."""
+def _location_in_sources(file: object, line: object) -> Json | None:
+    """Return the SARIF location of a file and line; None if the file is not below the root of the sources."""
     if not isinstance(file, str) or not isinstance(line, int) or not 0 < line < 2**31:
         return None
     path = PurePosixPath(file.replace("\\", "/"))
     inside = path.parts and not path.is_absolute() and ".." not in path.parts and ":" not in path.parts[0]
-    return _physical(path.as_posix(), line) if inside and path.suffix and len(file) <= 1000 else None
+    return _physical_location(path.as_posix(), line) if inside and path.suffix and len(file) <= 1000 else None
 
 
-def _physical(file: str, line: int) -> Json:
-    # in full: readers differ in what they take an absent end for
+def _physical_location(file: str, line: int) -> Json:
+    # The end is given because tools interpret a missing end differently.
     region = {"startLine": line, "startColumn": 1, "endLine": line, "endColumn": 2}
     uri = quote(file.encode("utf-8", "surrogatepass"), safe="/")
     return {"artifactLocation": {"uri": uri, "uriBaseId": "%SRCROOT%"}, "region": region}

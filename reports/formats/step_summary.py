@@ -1,4 +1,4 @@
-"""A report as markdown for the page of a job: the answer in one sentence, then a table, worst first."""
+"""CI step summary of a report in markdown: the answer in one sentence, then a table of the audits, worst first."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from dpwitness.reports.words.summary import tally_of_verdicts, violated_in_bits
 from dpwitness.reports.words.wording import beyond, code, figure, line, number, prose, table, verdict
 
 VARIABLE = "GITHUB_STEP_SUMMARY"
-_BYTES = 1_000_000  # a forge drops a summary of more than 2**20 bytes, all of it
+_BYTES = 1_000_000  # GitHub drops a summary of more than 2**20 bytes completely
 _ROWS = 100
 
 _ORDER = [
@@ -21,9 +21,9 @@ _ORDER = [
 
 
 def step_summary(document: Json) -> str:
-    """The section, for the end of a page."""
+    """Return the summary of a document as a section of markdown."""
     ranked = sorted(document["results"], key=_rank)
-    lines = [f"## {_said(document['title'], 200)}", "", _answer(document["results"]), ""]
+    lines = [f"## {_escaped(document['title'], 200)}", "", _answer_sentence(document["results"]), ""]
     lines += table(
         ["verdict", "audit", "claim", "certified", "would have been found", "source"], [_row(result) for result in ranked[:_ROWS]]
     )
@@ -33,27 +33,27 @@ def step_summary(document: Json) -> str:
 
 
 def append_summary(document: Json, file: Path | str) -> Path:
-    """Append the section to a file, or a line in its place where the file would grow too long to be shown."""
+    """Append the summary of a document to a file and return the path; append only one sentence if the file would become too long."""
     path, text = Path(file), step_summary(document)
     size = path.stat().st_size if path.exists() else 0
     if size + len(text.encode()) > _BYTES:
-        text = f"\n{_answer(document['results'])} The table is left out, as this page is full.\n"
+        text = f"\n{_answer_sentence(document['results'])} The table is left out, as this page is full.\n"
     try:
         with path.open("ab") as page:
             page.write(text.encode())
     except OSError:
-        if path.is_file():  # a full disk leaves no half of a section
+        if path.is_file():  # removes a partial section after an error such as a full disk
             os.truncate(path, size)
         raise
     return path
 
 
 def summary_file(given: str | None = None) -> str | None:
-    """Where a summary goes: the file that was asked for, or else the one that the job's environment names."""
+    """Return the file for the summary: `given`, or the file in the job's environment variable, or None."""
     return given or os.environ.get(VARIABLE) or None
 
 
-def _answer(results: list[Json]) -> str:
+def _answer_sentence(results: list[Json]) -> str:
     found = tally_of_verdicts(results)
     words = ", ".join(f"{n} {verdict(name).lower()}" for name, n in found.items() if n)
     leaky = sum(violated_in_bits(result) and result["verdict"] != Verdict.VIOLATED.value for result in results)
@@ -70,31 +70,38 @@ def _answer(results: list[Json]) -> str:
 
 
 def _rank(result: Json) -> tuple[bool, int, bool]:
-    """What asks for something first, then the graver verdict; low bits count as a violation, after those of values."""
+    """Return the sort key of a result: results that need action first, then by severity.
+
+    A violation by low bits ranks directly after the violations by values.
+    """
     order = _ORDER.index(result["verdict"])
     bits = violated_in_bits(result) and order > 0
     return (bool(excused(result)), 0 if bits else order, bits)
 
 
 def _row(result: Json) -> tuple[str, ...]:
-    symbol, least, seen = line(result.get("parameter") or "epsilon", 40), result.get("parameter_lower"), number(result.get("detectable"))
+    symbol, least, detectable = (
+        line(result.get("parameter") or "epsilon", 40),
+        result.get("parameter_lower"),
+        number(result.get("detectable")),
+    )
     bits = violated_in_bits(result) and result["verdict"] != Verdict.VIOLATED.value
-    excuse = f" ({_said(excused(result), 120)})" if excused(result) else ""
-    said = verdict(result["verdict"]) + (", VIOLATED in low bits" if bits else "") + excuse
-    bound = beyond(symbol, least) if number(least) is not None else _said(result.get("headline") or "", 120)
+    excuse = f" ({_escaped(excused(result), 120)})" if excused(result) else ""
+    verdict_text = verdict(result["verdict"]) + (", VIOLATED in low bits" if bits else "") + excuse
+    bound = beyond(symbol, least) if number(least) is not None else _escaped(result.get("headline") or "", 120)
     source = result.get("source")
     return (
-        said,
+        verdict_text,
         code(line(result["name"], 120)),
         code(line(result.get("claim") or "", 80)),
         prose(bound),
-        prose(f"{symbol} = {figure(seen)}") if seen is not None else "",
+        prose(f"{symbol} = {figure(detectable)}") if detectable is not None else "",
         code(line(f"{source['file']}:{source['line']}", 160)) if source else "",
     )
 
 
-def _said(text: object, most: int) -> str:
-    """Text as text: no link, no mark-up."""
+def _escaped(text: object, most: int) -> str:
+    """Return a text of at most about `most` characters with all markup and links escaped."""
     return (
         prose(line(text, most))
         .replace("_", "\\_")

@@ -1,1 +1,1 @@
-"""The page of the papers' claims. May import the audits' reports and the proofs."""
+"""Pages and plots of the papers' claims. May import the audits' reports and the proofs."""

@@ -1,7 +1,7 @@
-"""The paper report: for each paper what it claims, what holds, what fails and by how much, the repairs, and what that means for a user.
+"""Report on the papers: claims that hold, claims that fail and by how much, repairs, and advice to users, for each paper.
 
-Everything on the page comes from the findings. The advice to users is ours, and a sentence of it is printed only where the finding that it
-rests on came out as it supposes.
+All content of the page comes from the findings. The advice to users is written by the project. A sentence of advice is printed only if its
+finding has the expected verdict.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ Finding = Mapping[str, Any]
 PAPERS: Json = tomllib.loads((Path(__file__).parent / "papers.toml").read_text(encoding="utf-8"))
 
 CHECKS = "papers-checks.md"
-_HEAD = ("claim", "says", "for", "found", "rests on")
-_COUNTED = (  # verdicts, and what is said of one claim and of several
+_COLUMNS = ("claim", "says", "for", "found", "rests on")
+_VERDICT_PHRASES = (  # (verdicts, phrase for one claim, phrase for several claims)
     (("HOLDS", "HOLDS_TIGHT"), "holds", "hold"),
     (("FAILS",), "is false", "are false"),
     (("UNDERSPECIFIED",), "leaves a constant open", "leave a constant open"),
@@ -36,7 +36,7 @@ _LEGEND = (
     "reached. UNDERSPECIFIED: the claim leaves a constant open; the smallest that works is computed. VACUOUS: true, but says nothing at "
     "practical sizes. NOT REFUTED: measured, and nothing found against it. INCONCLUSIVE: the check ended without an answer."
 )
-_RESTS = (
+_EVIDENCE_LEGEND = (
     "Each row says for which values it was checked and what that rests on. Whole domain: settled for all values that the row names; box: "
     "for the share of them that the row gives; point: for these values only. Proved: by balls, z3 or computer algebra; statistical: at a "
     "stated error; numerical: floating-point sums or quadrature; assumed: as the row says."
@@ -44,7 +44,7 @@ _RESTS = (
 
 
 def page(findings: Sequence[Finding]) -> str:
-    """Markdown of the whole report, from the JSON of all findings."""
+    """Return the markdown of the report on all papers, from the JSON of the findings."""
     lines = [
         "# The papers' claims, checked",
         "",
@@ -52,7 +52,7 @@ def page(findings: Sequence[Finding]) -> str:
         "",
         _LEGEND,
         "",
-        _RESTS,
+        _EVIDENCE_LEGEND,
         "",
         "Made by `dpwitness claims check all --report DIR`. Every verdict is computed in that run; the numbers are in "
         "[papers.json](papers.json). A claim is checked again, there or at other parameters, by "
@@ -60,14 +60,14 @@ def page(findings: Sequence[Finding]) -> str:
         "",
     ]
     for prefix, paper in PAPERS.items():
-        mine = [f for f in findings if _prefix(f) == prefix]
-        if mine:
-            lines += _paper(prefix, paper, mine)
+        own_findings = [f for f in findings if _prefix(f) == prefix]
+        if own_findings:
+            lines += _paper_section(prefix, paper, own_findings)
     versions = ", ".join(f"{name} {version}" for name, version in environment().items() if name != "machine")
     return "\n".join([*lines, f"Computed with {versions}."]).rstrip() + "\n"
 
 
-def _paper(prefix: str, paper: Mapping[str, Any], findings: Sequence[Finding]) -> list[str]:
+def _paper_section(prefix: str, paper: Mapping[str, Any], findings: Sequence[Finding]) -> list[str]:
     by_id = {str(f["id"]): f for f in findings}
     title = paper["title"]
     lines = [f"## {title}", "", paper["about"], ""]
@@ -78,37 +78,39 @@ def _paper(prefix: str, paper: Mapping[str, Any], findings: Sequence[Finding]) -
     ):
         rows = [f for f in findings if f["verdict"] in verdicts]
         if rows:
-            lines += [f"### {heading}", "", *table((*_HEAD, "repair", "witness"), [_row(f, findings) for f in rows]), ""]
+            lines += [f"### {heading}", "", *table((*_COLUMNS, "repair", "witness"), [_table_row(f, findings) for f in rows]), ""]
     for heading, verdicts in (("What holds", ("HOLDS", "HOLDS_TIGHT")), ("What was measured and not refuted", ("NOT_REFUTED",))):
         rows = [f for f in findings if f["verdict"] in verdicts]
         if rows:
-            lines += [f"### {heading}", "", *table(_HEAD, [_row(f, findings)[:5] for f in rows]), ""]
+            lines += [f"### {heading}", "", *table(_COLUMNS, [_table_row(f, findings)[:5] for f in rows]), ""]
     advice = [text for id, verdict, text in paper["advice"] if id in by_id and by_id[id]["verdict"] == verdict]
     if advice:
         lines += ["### For whoever uses these algorithms", "", *(f"- {text}" for text in advice), ""]
-    lines += [f"![Reached over promised, {title}](papers-{prefix.lower()}.svg)", ""] if _drawn(findings) else []
+    lines += [f"![Reached over promised, {title}](papers-{prefix.lower()}.svg)", ""] if _has_plot(findings) else []
     return lines
 
 
 def checks_page(findings: Sequence[Finding]) -> str:
-    """Markdown of every check: what was shown, how, where, and why it decides."""
+    """Return the markdown page of all checks, with the result, method, parameters and proof of each check."""
     lines = ["# The checks behind the papers' claims", "", "Each check decides one claim of [the page of results](papers.md).", ""]
     for found in findings:
         lines += _card(found)
     return "\n".join(lines).rstrip() + "\n"
 
 
-def _row(found: Finding, findings: Sequence[Finding]) -> tuple[str, ...]:
+def _table_row(found: Finding, findings: Sequence[Finding]) -> tuple[str, ...]:
     repairs = [f for f in findings if f.get("repairs") == found["id"]]
-    mended = "; ".join(f"[{code(f['id'])}]({_link(f['id'])}) {_words(f['verdict'])}: {prose(f['statement'])}" for f in repairs)
+    repair_links = "; ".join(
+        f"[{code(f['id'])}]({_link(f['id'])}) {_verdict_words(f['verdict'])}: {prose(f['statement'])}" for f in repairs
+    )
     file = found.get("witness_file")
     return (
         f"[{code(found['id'])}]({_link(found['id'])})",
         prose(found["statement"]),
         prose(ranges(found)),
-        prose(_said(found)),
+        prose(_finding_text(found)),
         prose(f"{found['evidence']}, {found['scope']}"),
-        mended,
+        repair_links,
         f"[replay]({file})" if file else "",
     )
 
@@ -123,7 +125,7 @@ def tally(findings: Sequence[Finding]) -> str:
     """
     words = [str(f["verdict"]) for f in findings]
     parts = []
-    for verdicts, one, several in _COUNTED:
+    for verdicts, one, several in _VERDICT_PHRASES:
         if found := sum(map(words.count, verdicts)):
             parts.append(f"{found} {one if found == 1 else several}")
             if tight := words.count("HOLDS_TIGHT") * ("HOLDS_TIGHT" in verdicts):
@@ -133,26 +135,26 @@ def tally(findings: Sequence[Finding]) -> str:
 
 
 def scopes(findings: Sequence[Finding]) -> str:
-    """How many claims are settled, how far, and by what: counted from the findings."""
+    """Return a sentence with the number of settled claims by scope and kind of evidence."""
     settled = [(f["scope"], f["evidence"]) for f in findings if f["verdict"] not in ("INCONCLUSIVE", "NOT_REFUTED")]
-    said: list[str] = []
-    for scope, where in _SCOPES.items():
-        for grade, how in _GRADES.items():
+    phrases: list[str] = []
+    for scope, where in _SCOPE_PHRASES.items():
+        for grade, how in _GRADE_PHRASES.items():
             if count := settled.count((scope, grade)):
-                said.append(f"{count} {'' if said else 'is settled ' if count == 1 else 'are settled '}{how} {where}")
-    return f"{'; '.join(said)}." if said else "None is settled."
+                phrases.append(f"{count} {'' if phrases else 'is settled ' if count == 1 else 'are settled '}{how} {where}")
+    return f"{'; '.join(phrases)}." if phrases else "None is settled."
 
 
-_SCOPES = {"whole domain": "over their whole domain", "box": "over a part of a box", "point": "at one point"}
+_SCOPE_PHRASES = {"whole domain": "over their whole domain", "box": "over a part of a box", "point": "at one point"}
 
 
-_GRADES = {
+_GRADE_PHRASES = {
     "proved": "by a proof", "statistical": "at a stated statistical error", "numerical": "by numerics", "assumed": "under an assumption"
 }  # fmt: skip
 
 
 def ranges(found: Finding) -> str:
-    """The values for which a claim was checked."""
+    """Describe the parameter values for which a claim was checked."""
     box = ", ".join(
         f"{name} = {figure(low)}" if high == low else f"{name} in [{figure(low)}, {figure(high)}]"
         for name, (low, high) in found["box"].items()
@@ -160,11 +162,11 @@ def ranges(found: Finding) -> str:
     if not box and found["scope"] == "whole domain":
         return "all values of what the formula names"
     rest = {name: value for name, value in found["at"].items() if name not in found["box"]} if found["scope"] == "point" else {}
-    return "; ".join(part for part in (box, ", ".join(f"{name} = {_value(v)}" for name, v in rest.items())) if part) or "one case"
+    return "; ".join(part for part in (box, ", ".join(f"{name} = {_format_value(v)}" for name, v in rest.items())) if part) or "one case"
 
 
-def _said(found: Finding) -> str:
-    """What was found; a claim that was only measured keeps its word in front."""
+def _finding_text(found: Finding) -> str:
+    """Return a finding's headline without the verdict; the verdict NOT REFUTED stays."""
     word, _, text = str(found["headline"]).partition(": ")
     return f"{word}: {text}" if found["verdict"] == "NOT_REFUTED" else text
 
@@ -181,14 +183,20 @@ def _card(found: Finding) -> list[str]:
         ("scope", prose(found["scope"] + (f", {100 * undecided:.3g} % undecided" if undecided else ""))),
         ("how", prose(f"{found['kind']}: {found['method']}")),
         ("rests on", prose(found["evidence"])),
-        ("reached / promised", _times(reached) if reached else ""),
-        ("at", prose(", ".join(f"{k} = {_value(v)}" for k, v in found["at"].items()))),
-        ("numbers", prose(", ".join(f"{k} = {_value(v)}" for k, v in found["numbers"].items()))),
+        ("reached / promised", _format_ratio(reached) if reached else ""),
+        ("at", prose(", ".join(f"{k} = {_format_value(v)}" for k, v in found["at"].items()))),
+        ("numbers", prose(", ".join(f"{k} = {_format_value(v)}" for k, v in found["numbers"].items()))),
         ("repairs", f"[{code(found['repairs'])}](#{_slug(found['repairs'])})" if found.get("repairs") else ""),
         ("uses", ", ".join(f"[{code(id)}](#{_slug(id)})" for id in found["depends"])),
         ("witness", f"[{found['witness_file']}]({found['witness_file']})" if found.get("witness_file") else ""),
     ]
-    lines = [f'<a id="{_anchor(found)}"></a>', f"#### {code(found['id'])}: {_words(found['verdict'])}", "", prose(found["headline"]), ""]
+    lines = [
+        f'<a id="{_anchor(found)}"></a>',
+        f"#### {code(found['id'])}: {_verdict_words(found['verdict'])}",
+        "",
+        prose(found["headline"]),
+        "",
+    ]
     lines += [*table(("", ""), [fact for fact in facts if fact[1]]), ""]
     if found.get("witness_file"):
         lines += ["```", f"dpwitness replay {found['witness_file']}", "```", ""]
@@ -197,47 +205,48 @@ def _card(found: Finding) -> list[str]:
 
 
 def write(findings: Sequence[Finding], folder: Path | str) -> Path:
-    """Write ``papers.md``, ``papers-checks.md``, ``papers.json``, a plot a paper, and ``papers/witness-ID.json`` for each failing claim.
+    """Write the report on the papers and return the path of ``papers.md``.
 
-    Returns the page.
+    The files are ``papers.md``, ``papers-checks.md``, ``papers.json``, one plot per paper, and ``papers/witness-ID.json`` for each claim
+    that fails with a witness.
     """
     path = check_writable(folder)
     check_writable(path / "papers")
-    named = []
+    published = []
     for found in findings:
         file = f"papers/witness-{_anchor(found)}.json" if found.get("witness") else None
-        named.append({key: value for key, value in found.items() if key not in ("witness", "environment")} | {"witness_file": file})
+        published.append({key: value for key, value in found.items() if key not in ("witness", "environment")} | {"witness_file": file})
         if file:
             write_json(path / file, found["witness"])
-    write_json(path / "papers.json", {"schema_version": 1, "environment": environment(), "claims": named})
+    write_json(path / "papers.json", {"schema_version": 1, "environment": environment(), "claims": published})
     for prefix in PAPERS:
-        mine = [f for f in named if _prefix(f) == prefix]
-        if _drawn(mine):
+        own_findings = [f for f in published if _prefix(f) == prefix]
+        if _has_plot(own_findings):
             from dpwitness.reports.papers.claims_plot import plot_claims
 
-            plot_claims(mine, path / f"papers-{prefix.lower()}.svg")
-    write_text(path / CHECKS, checks_page(named))
-    write_text(path / "papers.md", page(named))
+            plot_claims(own_findings, path / f"papers-{prefix.lower()}.svg")
+    write_text(path / CHECKS, checks_page(published))
+    write_text(path / "papers.md", page(published))
     return path / "papers.md"
 
 
-def _drawn(findings: Sequence[Finding]) -> bool:
+def _has_plot(findings: Sequence[Finding]) -> bool:
     return any(f.get("reached") for f in findings)
 
 
 def _formula(text: Any) -> str:
-    """Return a formula as a code span: unlike texts from outside, a claim's formula may hold a "<" there."""
+    """Return a formula as a code span, with any "<" unescaped: formulas of claims are trusted texts."""
     clean = " ".join(str(text).split()).replace("`", "'")
     return f"`{clean}`" if clean else ""
 
 
-def _value(value: Any) -> str:
+def _format_value(value: Any) -> str:
     if isinstance(value, list):
-        return "[" + ", ".join(_value(v) for v in value) + "]"
+        return "[" + ", ".join(_format_value(v) for v in value) + "]"
     return value if isinstance(value, str) else figure(value) if isinstance(value, int | float) else str(value)
 
 
-def _times(reached: Sequence[Any]) -> str:
+def _format_ratio(reached: Sequence[Any]) -> str:
     low, high = (1 + (number(end) or 0.0) for end in reached)
     return prose(figure(low, 6) if low == high else f"[{figure(low, 6)}, {figure(high, 6)}]")
 
@@ -258,5 +267,5 @@ def _slug(id: Any) -> str:
     return slugs([str(id)])[0]
 
 
-def _words(verdict: Any) -> str:
+def _verdict_words(verdict: Any) -> str:
     return str(verdict).replace("_", " ").lower()

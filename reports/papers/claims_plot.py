@@ -1,4 +1,4 @@
-"""What each claim's decisive number came to, over what was promised."""
+"""Plot of the claims' decisive numbers relative to the promises."""
 
 from __future__ import annotations
 
@@ -10,12 +10,14 @@ from typing import Any
 from dpwitness.reports.plots.drawing import drawing
 from dpwitness.reports.words.wording import number
 
-_LOW, _HIGH = 1e-3, 1e3  # beyond these an arrow stands for the number
+_LOW, _HIGH = 1e-3, 1e3  # numbers outside this range are drawn as arrows
 
 
 def plot_claims(findings: Sequence[Mapping[str, Any]], path: Path) -> None:
-    """One row a claim, on a log scale with the promise at 1: filled at what is proved to be reached where it fails, open at the upper end
-    of the enclosure elsewhere."""
+    """Draw value / promise of each claim on a log scale, one row per claim, with the promise at 1.
+
+    A filled marker is the proved lower bound of a claim that fails. An open marker is the upper endpoint of the enclosure otherwise.
+    """
     rows = [f for f in findings if f.get("reached")]
     with drawing(path, 7.0, 1.0 + 0.2 * len(rows)) as axes:
         for row, found in enumerate(reversed(rows)):

@@ -1,1 +1,1 @@
-"""Every picture of the house, in one style. May import words."""
+"""Plots of results and reports, in one style. May import words."""

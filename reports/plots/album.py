@@ -1,4 +1,4 @@
-"""The pictures of a report, each drawn once: as files beside it, and inside its page."""
+"""Cache of a report's plots as SVG, for files and for embedding in pages. Each plot is drawn once."""
 
 from __future__ import annotations
 
@@ -10,22 +10,22 @@ from dpwitness.reports.plots.drawing import blank, styled, written
 from dpwitness.reports.plots.family import PLOTS, new_axes, plots_of
 from dpwitness.reports.words.facts import Entry
 
-BESIDE = 2  # pictures of an audit as files of their own, beside markdown; the page holds the others too
+BESIDE = 2  # plots per audit that markdown shows as files; the HTML page shows the others too
 
 
 class Album:
-    """Pictures as SVG texts; an empty one draws nothing."""
+    """Cache of plots as SVG texts. An empty album draws nothing."""
 
     def __init__(self, *, empty: bool = False) -> None:
         self._empty = empty
         self._drawn: dict[tuple[str, str], str] = {}
 
     def kinds(self, entry: Entry) -> list[str]:
-        """The pictures that there are of an entry."""
+        """Return the kinds of plots that an entry has data for; an empty list for an empty album."""
         return [] if self._empty else plots_of(entry.result)
 
     def svg(self, entry: Entry, kind: str) -> str:
-        """One of them."""
+        """Return the SVG text of an entry's plot of one kind, drawn on the first call."""
         key = entry.slug, kind
         if key not in self._drawn:
             with styled():
@@ -35,7 +35,7 @@ class Album:
         return self._drawn[key]
 
     def overview(self, results: Sequence[Json]) -> str | None:
-        """Certified over claimed, for all audits together; None where fewer than two have both."""
+        """Return the SVG text of the plot of certified over claimed for all audits; None if fewer than two audits have both numbers."""
         if self._empty or sum(relative(result) is not None for result in results) < 2:
             return None
         key = "", "summary"
@@ -48,5 +48,5 @@ class Album:
 
 
 def text_of(kind: str, entry: Entry) -> str:
-    """What a picture shows, for those who do not see it."""
+    """Return the alternative text of a plot."""
     return f"{PLOTS[kind].text} of {entry.slug}"

@@ -1,4 +1,4 @@
-"""Reached over promised, for several audits at once; and what the calls of a trace cost."""
+"""Plots with one row per audit or call: certified over claimed for several audits, and the privacy loss of a trace's calls."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from dpwitness.reports.words.wording import number, shortened
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-ROWS = 120  # of one picture, the worst first
+ROWS = 120  # rows of a plot; the worst audits come first
 
 
 def relative(result: Json) -> tuple[float, float] | None:
-    """What is certified over what is claimed, and the end of its whisker; None for a result without a claim, a bound or a verdict.
+    """Return the certified bound and the end of its whisker, both divided by the claim; None without a claim, bound or verdict.
 
-    The whisker ends at what would have been found, or at the upper end of an enclosure.
+    The whisker ends at the detectable parameter, or at the upper endpoint of an enclosure.
     """
     claim, least = claim_of(result), number(result.get("parameter_lower"))
     if claim is None or least is None or result.get("verdict") == Verdict.ERROR.value:
@@ -33,33 +33,34 @@ def relative(result: Json) -> tuple[float, float] | None:
 
 
 def overview_height(results: Sequence[Json]) -> float:
-    """Inches that `draw_overview` takes."""
+    """Return the height of the plot of `draw_overview`, in inches."""
     return 1.2 + 0.2 * min(ROWS, sum(relative(result) is not None for result in results))
 
 
 def draw_overview(axes: Axes, results: Sequence[Json]) -> None:
-    """A dot an audit: certified over claimed; a whisker out to what would have been found with probability 0.9, of its event's kind.
+    """Draw certified over claimed, one row per audit.
 
-    An enclosure is a bar from its lower to its upper end.
+    A dot is the certified bound. Its whisker ends at the violation of the event's kind that would have been found with probability 0.9.
+    An enclosure is a bar from its lower to its upper endpoint.
     """
     rows = [(r, pair) for r in results if (pair := relative(r)) is not None]
     rows = sorted(rows, key=lambda row: -min(row[1][0], 1e300))[:ROWS]
     ratios = np.array([pair[0] for _, pair in rows])
     end = 1.15 * max(1.3, float(np.quantile(ratios[np.isfinite(ratios)], 0.9)) if np.isfinite(ratios).any() else 1.3)
-    places = np.minimum(ratios, end)  # what lies further out stands on the edge, with its number
+    places = np.minimum(ratios, end)  # larger ratios are drawn at the edge, with their number
     broken = np.array([r.get("verdict") == Verdict.VIOLATED.value for r, _ in rows])
     enclosed = np.array([r.get("kind") == "white box" for r, _ in rows])
     heights = np.arange(len(rows))[::-1]
     for y, place, ratio, whisker, exact in zip(heights, places, ratios, (pair[1] for _, pair in rows), enclosed, strict=True):
-        reach = min(whisker, end)
+        whisker_end = min(whisker, end)
         if exact:
-            axes.plot([place, reach], [y, y], color=BLUE, linewidth=3.0, solid_capstyle="butt")
-        elif reach > place:
-            axes.plot([place, reach], [y, y], color=GREY, linewidth=1.0)
-            axes.plot([reach], [y], color=GREY, marker=">" if whisker > end else "|", linestyle="none")
+            axes.plot([place, whisker_end], [y, y], color=BLUE, linewidth=3.0, solid_capstyle="butt")
+        elif whisker_end > place:
+            axes.plot([place, whisker_end], [y, y], color=GREY, linewidth=1.0)
+            axes.plot([whisker_end], [y], color=GREY, marker=">" if whisker > end else "|", linestyle="none")
         if ratio > end:
-            told = f"{ratio:.3g}" if math.isfinite(ratio) else "no bound holds"
-            axes.annotate(told, (end, y), xytext=(-7, 0), textcoords="offset points", ha="right", va="center", fontsize=7)
+            bound_text = f"{ratio:.3g}" if math.isfinite(ratio) else "no bound holds"
+            axes.annotate(bound_text, (end, y), xytext=(-7, 0), textcoords="offset points", ha="right", va="center", fontsize=7)
     axes.axvline(1.0, color=INK, linestyle="--", linewidth=1.2)
     axes.annotate("the claim", (1.0, 1.0), xycoords=("data", "axes fraction"), xytext=(3, -1), textcoords="offset points", fontsize=SMALL)
     kept, open_ = ~broken & enclosed, ~broken & ~enclosed
@@ -75,7 +76,7 @@ def draw_overview(axes: Axes, results: Sequence[Json]) -> None:
 
 
 def losses_of_calls(result: Json) -> list[tuple[str, float, str]]:
-    """(what is called, how long its bar is, what is written at it), for calls that cost: epsilon, or mu of normal noise."""
+    """Return (primitive, length of the bar, label) for a trace's calls with a privacy loss: epsilon, or mu of normal noise."""
     found = []
     for call in result.get("calls") or []:
         epsilon, total, scale = (number(call[key]) for key in ("epsilon", "total", "scale"))
@@ -90,15 +91,15 @@ def losses_of_calls(result: Json) -> list[tuple[str, float, str]]:
 
 
 def draw_calls(axes: Axes, result: Json) -> None:
-    """A bar for each primitive that costs, and what the claim allows for all of them together."""
+    """Draw a bar for the privacy loss of each call of a trace, and the claim's limit for all calls together."""
     rows = losses_of_calls(result)
     claim = claim_of(result)
     claimed = claim.parameter if claim is not None else 1.0
     longest = max([length for _, length, _ in rows if math.isfinite(length)] + [claimed])
-    for i, (name, length, told) in enumerate(rows):
+    for i, (name, length, bound_text) in enumerate(rows):
         end = length if math.isfinite(length) else 1.5 * longest
         axes.barh(i, end, height=0.5, facecolor="none", edgecolor=BLUE, hatch="////" if end > claimed else "", linewidth=1.2)
-        axes.annotate(f"{name}: {told}", (0, i), xytext=(4, 11), textcoords="offset points", va="center", fontsize=SMALL)
+        axes.annotate(f"{name}: {bound_text}", (0, i), xytext=(4, 11), textcoords="offset points", va="center", fontsize=SMALL)
     axes.axvline(claimed, color=INK, linestyle="--", linewidth=1.4)
     axes.annotate(f"claimed {claim}", (claimed, -0.75), xytext=(3, 0), textcoords="offset points", va="center", fontsize=SMALL)
     axes.set(xlim=(0, 1.6 * longest), ylim=(len(rows) - 0.4, -1.1), yticks=[])

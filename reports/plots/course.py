@@ -1,4 +1,4 @@
-"""How a result came about: the bound over the runs, the pairs tried, the search for a sensitivity, errors against a parameter."""
+"""Plots of an audit's progress: the bound over the runs, the candidate pairs, the sensitivity search, and errors over a parameter."""
 
 from __future__ import annotations
 
@@ -18,55 +18,57 @@ if TYPE_CHECKING:
 _PAIRS = 8
 
 
-def _end(result: Json) -> Any:
-    """The marker of what was found."""
+def _end_marker(result: Json) -> Any:
+    """Return the marker style of the final value: a filled diamond for a violation, otherwise an open circle."""
     broken = result.get("verdict") == Verdict.VIOLATED.value
     return {"marker": "D", "color": RED} if broken else {"marker": "o", "color": INK, "markerfacecolor": "white"}
 
 
-def _level(axes: Axes, height: float, words: str, **style: Any) -> None:
-    """A level line with its words on it, at the left end."""
+def _draw_level(axes: Axes, height: float, words: str, **style: Any) -> None:
+    """Draw a horizontal line with a label at the left end."""
     axes.axhline(height, linewidth=1.3, **style)
     axes.annotate(words, (0.01, height), xycoords=("axes fraction", "data"), xytext=(0, 2), textcoords="offset points", fontsize=SMALL)
 
 
 def has_looks(result: Json) -> bool:
-    """Whether there were several looks, and a finite bound."""
+    """Return whether a result has several interim looks with a finite bound."""
     return len([1 for _, lower in result.get("looks") or [] if np.isfinite(number(lower) or 0.0)]) > 1
 
 
 def draw_looks(axes: Axes, result: Json) -> None:
-    """The certified bound over the runs made, look by look, against the claim and the limit."""
+    """Draw the certified bound at each interim look over the number of runs, with the claim and the limit."""
     steps = np.array([(float(runs), number(lower) or 0.0) for runs, lower in result["looks"]])
     steps = steps[np.isfinite(steps[:, 1])]
     claim, limit = claim_of(result), number(result.get("limit"))
     levels = [claim.parameter] if claim else []
     if claim is not None:
-        _level(axes, claim.parameter, f"claimed {claim}", color=INK, linestyle="--")
+        _draw_level(axes, claim.parameter, f"claimed {claim}", color=INK, linestyle="--")
     if limit is not None and np.isfinite(limit) and (claim is None or abs(limit / claim.parameter - 1) > 0.08):
         levels.append(limit)
-        _level(axes, limit, f"limit {limit:.4g}", color=GREY, linestyle=":")
+        _draw_level(axes, limit, f"limit {limit:.4g}", color=GREY, linestyle=":")
     axes.step(steps[:, 0], steps[:, 1], where="post", color=BLUE, linewidth=1.6)
-    dots(axes, steps[-1:, 0], steps[-1:, 1], **_end(result))
+    dots(axes, steps[-1:, 0], steps[-1:, 1], **_end_marker(result))
     words = f"{steps[-1, 1]:.4g} certified"
-    axes.text(0.98, 0.04, words, ha="right", fontsize=SMALL, transform=axes.transAxes)  # below a curve that rises there is room
+    axes.text(0.98, 0.04, words, ha="right", fontsize=SMALL, transform=axes.transAxes)  # the curve rises, so the lower right corner is free
     low, high = steps[0, 0], steps[-1, 0]
     top, least = max([*levels, *steps[:, 1]]) or 1.0, min([*levels, *steps[:, 1]])
-    room = top - least
-    seen = (least - 0.3 * room, top + 0.4 * room) if least > 0.6 * top else (0.0, 1.2 * top)  # far from zero nothing shows how it grew
-    axes.set(xscale="log", xlim=(low / 1.1, high * 1.1), ylim=seen)
+    y_range = top - least
+    y_limits = (
+        (least - 0.3 * y_range, top + 0.4 * y_range) if least > 0.6 * top else (0.0, 1.2 * top)
+    )  # an axis from zero would hide the growth of a large bound
+    axes.set(xscale="log", xlim=(low / 1.1, high * 1.1), ylim=y_limits)
     ticks = ticks_between(low, high) or [low, high]
     axes.set_xticks(ticks, [f"{v:g}" for v in ticks])
     axes.set(xlabel="runs of the mechanism", ylabel=f"certified {result.get('parameter', 'epsilon')}")
 
 
 def has_pairs(result: Json) -> bool:
-    """Whether several pairs were tried."""
+    """Return whether a result has several candidate pairs."""
     return len(result.get("pairs") or []) > 1
 
 
 def draw_pairs(axes: Axes, result: Json) -> None:
-    """What each pair that was tried promised to certify: the one that went on to the test, filled, then the best others."""
+    """Draw the expected bound of each candidate pair: the tested pair, filled, then the best others."""
     tried = sorted(result["pairs"], key=lambda pair: (not pair["confirmed"], -(number(pair.get("expected")) or 0.0)))[:_PAIRS]
     claim, values = claim_of(result), [max(number(pair.get("expected")) or 0.0, 0.0) for pair in tried]
     most = max([value for value in values if np.isfinite(value)] + ([claim.parameter] if claim else [])) or 1.0
@@ -86,12 +88,12 @@ def draw_pairs(axes: Axes, result: Json) -> None:
 
 
 def draw_search(axes: Axes, result: Json) -> None:
-    """Sensitivity: the largest ratio to the claimed bound so far, over the search. Beyond 1 the bound is broken."""
+    """Draw the largest ratio to the claimed sensitivity bound over the search. A ratio above 1 violates the bound."""
     steps = np.array(result["trace"], dtype=float)
     evaluations, ratios = np.append(steps[:, 0], max(result["evaluations"], steps[-1, 0])), np.append(steps[:, 1], steps[-1, 1])
-    _level(axes, 1.0, "the claimed bound", color=INK, linestyle="--")
+    _draw_level(axes, 1.0, "the claimed bound", color=INK, linestyle="--")
     axes.step(evaluations, ratios, where="post", color=BLUE, linewidth=1.6)
-    dots(axes, evaluations[-1:], ratios[-1:], **_end(result))
+    dots(axes, evaluations[-1:], ratios[-1:], **_end_marker(result))
     words = f"{ratios[-1]:.6g} found"
     axes.annotate(words, (evaluations[-1], ratios[-1]), xytext=(-4, -10), textcoords="offset points", ha="right", va="top", fontsize=SMALL)
     axes.set(xscale="log", ylim=(0, 1.2 * max(1.0, ratios[-1])), xlabel="pairs evaluated", ylabel="attained / claimed")
@@ -100,7 +102,7 @@ def draw_search(axes: Axes, result: Json) -> None:
 
 
 def draw_scaling(axes: Axes, result: Json) -> None:
-    """Utility: error against the parameter with the fitted power, and the claimed one through the first point."""
+    """Draw the error over the parameter, with the fitted power law, and the claimed power law through the first point."""
     points = result["points"]
     x, y, spread = (np.array([float(p[key]) for p in points]) for key in ("regressor", "error", "standard_error"))
     slope, claimed = float(result["estimate"]), float(result["exponent"])

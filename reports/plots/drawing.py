@@ -1,4 +1,4 @@
-"""The style of every picture of the house: readable at 400 px and in black and white. matplotlib is imported on first use."""
+"""Common style of all plots: readable at a width of 400 px and in black and white. matplotlib is imported on first use."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 INK, GREY, RED, BLUE = "#111111", "#767676", "#b3261e", "#1f5fa8"
-WIDTH, HEIGHT = 4.1, 3.0  # inches of one picture: 400 px wide in a browser
-SMALL = 8.0  # points of labels
-_NO_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")  # characters that no XML may hold
+WIDTH, HEIGHT = 4.1, 3.0  # inches; 400 px wide in a browser
+SMALL = 8.0  # font size of labels, in points
+_INVALID_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")  # characters that are invalid in XML
 _METADATA = {"Date": None, "Creator": "dpwitness"}
 Margins = tuple[float, float, float, float]
 MARGINS = (0.72, 0.45, 0.12, 0.55)
 
 _STYLE: Any = {
-    "svg.hashsalt": "dpwitness",  # element ids, otherwise random
-    "svg.fonttype": "none",  # text stays text: small, searchable
+    "svg.hashsalt": "dpwitness",  # makes element ids deterministic
+    "svg.fonttype": "none",  # keeps text as text, which is smaller and searchable
     "font.family": "sans-serif",
     "font.sans-serif": ["DejaVu Sans"],  # comes with matplotlib
     "font.size": 9.0,
@@ -42,13 +42,13 @@ _STYLE: Any = {
     "hatch.linewidth": 0.5,
     "legend.frameon": False,
     "legend.fontsize": SMALL,
-    "text.parse_math": False,  # a dollar sign in a mechanism's name is a dollar sign
+    "text.parse_math": False,  # dollar signs in names of mechanisms are literal
 }
 
 
 @contextmanager
 def styled() -> Iterator[None]:
-    """The style, whatever the reader's own settings are, which are as they were afterwards."""
+    """Context manager that sets the common style, independent of the user's settings, and restores these settings."""
     with windowless():
         import matplotlib
     with matplotlib.rc_context():
@@ -58,22 +58,23 @@ def styled() -> Iterator[None]:
 
 
 def blank(width: float = WIDTH, height: float = HEIGHT, margins: Margins | None = MARGINS) -> Axes:
-    """Axes of a figure without global state; its margins (left, bottom, right, top; inches) are fitted to the labels where none are given.
+    """Return the axes of a new figure that is not registered with pyplot.
 
-    Fitting them takes a drawing more, which is half of the time of a report.
+    Sizes and margins (left, bottom, right, top) are in inches. Without margins matplotlib fits the margins to the labels, which needs a
+    second drawing and takes half of a report's time.
     """
     from matplotlib.figure import Figure
 
     if margins is None:
         return Figure(figsize=(width, height), layout="constrained").add_subplot()
     left, bottom, right, top = margins
-    place = (left / width, bottom / height, 1 - (left + right) / width, 1 - (bottom + top) / height)
-    return Figure(figsize=(width, height)).add_axes(place)
+    rectangle = (left / width, bottom / height, 1 - (left + right) / width, 1 - (bottom + top) / height)
+    return Figure(figsize=(width, height)).add_axes(rectangle)
 
 
 @contextmanager
 def drawing(path: Path, width: float = 6.4, height: float = 3.8) -> Iterator[Axes]:
-    """Axes that are saved as SVG (or as the suffix says) when the block ends; sizes in inches."""
+    """Context manager that yields axes and saves their figure in the format of the path's suffix; sizes in inches."""
     with styled():
         axes = blank(width, height, None)
         yield axes
@@ -81,16 +82,16 @@ def drawing(path: Path, width: float = 6.4, height: float = 3.8) -> Iterator[Axe
 
 
 def written(axes: Axes) -> str:
-    """The figure of these axes as the text of an SVG: the same from the same data."""
+    """Return the figure of the axes as SVG text. The same data give the same text."""
     few_ticks(axes)
     text = StringIO()
     figure: Any = axes.figure
     figure.savefig(text, format="svg", metadata=_METADATA)
-    return _NO_XML.sub("\ufffd", text.getvalue())
+    return _INVALID_XML.sub("\ufffd", text.getvalue())
 
 
 def save(axes: Axes, path: Path) -> None:
-    """The figure of these axes as a file."""
+    """Save the figure of the axes to a file, in the format of its suffix."""
     few_ticks(axes)
     figure: Any = axes.figure
     with aside(path) as draft:
@@ -98,7 +99,7 @@ def save(axes: Axes, path: Path) -> None:
 
 
 def few_ticks(axes: Axes) -> None:
-    """Few ticks with plain numbers: many take time and room, and matplotlib's own of logarithmic axes need `parse_math`."""
+    """Set few ticks with plain numbers: many ticks need time and space, and matplotlib's logarithmic labels need `parse_math`."""
     from matplotlib.ticker import AutoLocator, LogFormatterMathtext, LogLocator, MaxNLocator, NullLocator
 
     for axis in (axes.xaxis, axes.yaxis):
@@ -111,7 +112,7 @@ def few_ticks(axes: Axes) -> None:
 
 
 def ticks_between(low: float, high: float) -> list[float]:
-    """1, 2 and 5 times powers of ten within, or the powers alone where these are many."""
+    """Return tick positions in [low, high]: 1, 2 and 5 times powers of ten, or only the powers if there would be more than six."""
     low, high = max(low, 1e-300), max(high, 1e-300)
     steps = np.outer(10.0 ** np.arange(math.floor(math.log10(low)), math.log10(high) + 1), [1, 2, 5]).ravel()
     shown = steps[(steps >= 0.999 * low) & (steps <= 1.001 * high)]
@@ -119,11 +120,11 @@ def ticks_between(low: float, high: float) -> list[float]:
 
 
 def short_name(result: Json, most: int = 36) -> str:
-    """The name of what was audited, as long as a title may be."""
+    """Return the name of a result, truncated to `most` characters for a title."""
     return shortened(result.get("name", ""), most)
 
 
 def dots(axes: Axes, x: Any, y: Any, **style: Any) -> None:
-    """Markers over everything else, also on the edge."""
+    """Draw markers in front of all other elements, without clipping at the edge."""
     if np.size(x):
         axes.plot(x, y, linestyle="none", zorder=5, clip_on=False, **style)

@@ -1,4 +1,4 @@
-"""The family of pictures: which there are of a result, drawn on axes of one's own or new ones."""
+"""Registry of the plots of results, and the function `plot` that draws one plot on given or new axes."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Plot:
-    """One member: what it shows, whether a result has the data for it, and what draws it."""
+    """Kind of plot: its title, a function that returns whether a result has the data, the drawing function, and the margins."""
 
     text: str
     has: Callable[[Json], bool]
@@ -31,7 +31,7 @@ class Plot:
     margins: Margins = MARGINS
 
 
-NAMED = (1.7, 0.45, 0.12, 0.3)  # room for names at the left
+NAMED = (1.7, 0.45, 0.12, 0.3)  # margins with space for names at the left
 PLOTS = {
     "event": Plot("Where outputs fall", has_event, draw_event),
     "profile": Plot("Privacy profile", has_profile, draw_profile),
@@ -47,32 +47,34 @@ PLOTS = {
 
 
 def plots_of(result: Json) -> list[str]:
-    """The pictures that there is data for, in the order in which a card shows them."""
+    """Return the kinds of plots that a result has data for, in the order of the cards."""
     return [name for name, each in PLOTS.items() if each.has(result)]
 
 
 def plot(result: Result | Json, kind: str | None = None, *, axes: Axes | None = None) -> Axes:
-    """Draw a picture of a result.
+    """Draw a plot of a result.
 
     Parameters
     ----------
     result : Result or dict
-        What `audit`, `certify`, `trace` and the others return, or its JSON.
+        Result of `audit`, `certify`, `trace` or another entry point, or its JSON.
     kind : str, optional
-        ``event`` (where outputs fall, and what is guessed), ``profile``, ``tradeoff``, ``looks`` (the bound over the runs), ``pairs``
-        (that were tried), ``search`` (of a sensitivity), ``scaling`` (of a utility), ``calls`` (of a trace), ``canaries`` (their scores) or
-        ``guesses`` (the bound over their number); by default the first that there is.
+        ``event`` (distribution of the outputs, and the guesses), ``profile`` (privacy profile), ``tradeoff`` (trade-off curve), ``looks``
+        (bound over the runs), ``pairs`` (candidate pairs), ``search`` (sensitivity search), ``scaling`` (utility), ``calls`` (privacy loss
+        of a trace's calls), ``canaries`` (scores) or ``guesses`` (bound over the number of guesses). By default the first kind that the
+        result has data for.
     axes : matplotlib.axes.Axes, optional
-        Where to draw; new axes of the house's size if left out.
+        Axes to draw on. By default new axes of a standard size.
 
     Returns
     -------
     matplotlib.axes.Axes
+        The axes with the plot.
 
     Raises
     ------
     InvalidArgument
-        If there is no such picture of this result; the message names those that there are.
+        If the result has no data for this kind of plot. The message names the available kinds.
 
     Examples
     --------
@@ -82,10 +84,10 @@ def plot(result: Result | Json, kind: str | None = None, *, axes: Axes | None = 
     'runs of the mechanism'
     """
     data: Any = result if isinstance(result, dict) else strict(result.to_json())
-    there = plots_of(data)
-    chosen = kind if kind is not None else next(iter(there), None)
-    if chosen not in there:
-        raise InvalidArgument(f"plot: kind must be one of {', '.join(there) or 'none, as this result has no picture'}, got {kind!r}")
+    available = plots_of(data)
+    chosen = kind if kind is not None else next(iter(available), None)
+    if chosen not in available:
+        raise InvalidArgument(f"plot: kind must be one of {', '.join(available) or 'none, as this result has no picture'}, got {kind!r}")
     with styled():
         found = new_axes(chosen, data) if axes is None else axes
         PLOTS[chosen].draw(found, data)
@@ -96,11 +98,11 @@ def plot(result: Result | Json, kind: str | None = None, *, axes: Axes | None = 
 
 
 def new_axes(kind: str, result: Json) -> Axes:
-    """Axes with the margins that this picture needs; to be called within `styled`."""
-    listed = kind == "event" and not result["picture"]["edges"]
-    return blank(margins=NAMED if listed else PLOTS[kind].margins)
+    """Return new axes with the margins for this kind of plot. Call this function inside `styled`."""
+    has_listed_outputs = kind == "event" and not result["picture"]["edges"]
+    return blank(margins=NAMED if has_listed_outputs else PLOTS[kind].margins)
 
 
 def title(axes: Axes, result: Json, text: str) -> None:
-    """What it is of, what it shows, and the verdict: for a picture that stands alone."""
+    """Set the title of a single plot: the result's name, the kind of plot, and the verdict."""
     axes.figure.suptitle(f"{short_name(result, 28)}: {text[0].lower()}{text[1:]} ({verdict(result.get('verdict'))})", fontsize=SMALL)

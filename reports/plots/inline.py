@@ -1,6 +1,6 @@
-"""A picture inside a page: the SVG without what a page does not need, in the page's own colours, light or dark.
+"""Conversion of a plot's SVG for embedding in a page: smaller, and in the colors of the page's light or dark theme.
 
-A strict content security policy refuses style attributes and style elements; presentation attributes say the same.
+The page's content security policy forbids style attributes and style elements, so styles become presentation attributes.
 """
 
 from __future__ import annotations
@@ -19,22 +19,27 @@ _COLORS = {
     "#b3261e": "var(--red)",
     "#1f5fa8": "var(--blue)",
 }
-_DROPPED = {"metadata", "style", "title"}
+_DROPPED_TAGS = {"metadata", "style", "title"}
 _NUMBER = re.compile(r"-?\d+\.\d{2,}")
 _LINK = re.compile(r"url\(#([^)]+)\)")
 
 
 def inline_svg(svg: str, name: str, text: str) -> str:
-    """Markup for the page.
+    """Return the SVG element of a plot for embedding in a page.
 
     Parameters
     ----------
     svg : str
-        As `album.Album.svg` gives it.
+        SVG text from `album.Album.svg`.
     name : str
-        Prefix of the ids in it, unique in the page.
+        Prefix of the element ids, unique in the page.
     text : str
-        What is seen, for those who do not see it.
+        Alternative text.
+
+    Returns
+    -------
+    str
+        The SVG markup.
     """
     root = ElementTree.fromstring(svg.encode())
     box = root.get("viewBox", "0 0 1 1")
@@ -47,7 +52,7 @@ def inline_svg(svg: str, name: str, text: str) -> str:
 
 def _markup(node: ElementTree.Element, ids: dict[str, str]) -> str:
     tag = node.tag.rpartition("}")[2] if isinstance(node.tag, str) else ""
-    if not tag or tag in _DROPPED:
+    if not tag or tag in _DROPPED_TAGS:
         return ""
     attributes = _attributes(tag, node, ids)
     inner = "".join(_markup(child, ids) for child in node)
@@ -57,8 +62,8 @@ def _markup(node: ElementTree.Element, ids: dict[str, str]) -> str:
         return inner
     if tag == "g" and not inner:
         return ""
-    told = "".join(f' {key}="{escape(value)}"' for key, value in attributes.items())
-    return f"<{tag}{told}>{inner}</{tag}>" if inner else f"<{tag}{told}/>"
+    style_value = "".join(f' {key}="{escape(value)}"' for key, value in attributes.items())
+    return f"<{tag}{style_value}>{inner}</{tag}>" if inner else f"<{tag}{style_value}/>"
 
 
 def _attributes(tag: str, node: ElementTree.Element, ids: dict[str, str]) -> dict[str, str]:
@@ -67,11 +72,11 @@ def _attributes(tag: str, node: ElementTree.Element, ids: dict[str, str]) -> dic
         key = key.rpartition("}")[2]
         if key == "style":
             pairs = (part.split(":", 1) for part in value.split(";") if ":" in part)
-            found |= {name.strip(): _colored(told.strip()) for name, told in pairs}
+            found |= {name.strip(): _theme_color(style_value.strip()) for name, style_value in pairs}
         elif key == "id":
             found |= {"id": ids[value]} if value in ids else {}
         elif key not in ("space", "version", "gid"):
-            found[key] = _colored(value)
+            found[key] = _theme_color(value)
     found = {key: _LINK.sub(lambda m: f"url(#{ids[m[1]]})", value) for key, value in found.items()}
     if found.get("href", "").startswith("#"):
         found["href"] = f"#{ids[found['href'][1:]]}"
@@ -81,22 +86,22 @@ def _attributes(tag: str, node: ElementTree.Element, ids: dict[str, str]) -> dic
     found.pop("font", None)
     if tag == "text":
         found = {key: value for key, value in found.items() if key != "font-family" and not (key == "transform" and "rotate(-0" in value)}
-    return _plain(tag, found)
+    return _without_defaults(tag, found)
 
 
-def _plain(tag: str, found: dict[str, str]) -> dict[str, str]:
-    """Without what the page's style says for all pictures."""
+def _without_defaults(tag: str, found: dict[str, str]) -> dict[str, str]:
+    """Remove the attributes that the page's style sheet sets for all plots."""
     if "d" in found and not set(found["d"]) - set("MLz -.0123456789\n"):
-        found["d"] = _relative(found["d"])
+        found["d"] = _relative_path(found["d"])
     if found.get("stroke") == "var(--line)" and tag == "path" and found.get("fill") == "none":
         return {"class": "grid", "d": found["d"]}
     if tag == "use":
         found = {key: value for key, value in found.items() if not key.startswith("stroke")}
-    usual = {"stroke-linejoin": "miter", "stroke-linecap": "square", "font-size": "9px"}
-    return {key: value for key, value in found.items() if usual.get(key) != value}
+    defaults = {"stroke-linejoin": "miter", "stroke-linecap": "square", "font-size": "9px"}
+    return {key: value for key, value in found.items() if defaults.get(key) != value}
 
 
-def _relative(path: str) -> str:
+def _relative_path(path: str) -> str:
     """Return a path of straight lines, in tenths, with each point relative to the one before, which takes fewer bytes.
 
     Examples
@@ -110,17 +115,18 @@ def _relative(path: str) -> str:
         points = list(zip(tenths[::2], tenths[1::2], strict=True))
         steps = [(x - a, y - b) for (a, b), (x, y) in itertools.pairwise(points)]
         places = [
-            "".join(f"{'' if word < 0 and i else ' ' * i}{_tenth(word)}" for i, word in enumerate(pair)) for pair in (points[0], *steps)
+            "".join(f"{'' if word < 0 and i else ' ' * i}{_format_tenths(word)}" for i, word in enumerate(pair))
+            for pair in (points[0], *steps)
         ]
         lines = "".join(place if place[0] == "-" or i == 0 else f" {place}" for i, place in enumerate(places[1:]))
         written.append(f"M{places[0]}{'l' + lines if lines else ''}{'z' if 'z' in part else ''}")
     return "".join(written)
 
 
-def _tenth(value: int) -> str:
+def _format_tenths(value: int) -> str:
     """Return a number of tenths as a decimal, without the zeros that a path does not need."""
     return (f"{'-' * (value < 0)}{abs(value) // 10 or ''}" + (f".{abs(value) % 10}" if value % 10 else "")) or "0"
 
 
-def _colored(value: str) -> str:
+def _theme_color(value: str) -> str:
     return _COLORS.get(value.lower(), value)

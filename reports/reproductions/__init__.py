@@ -1,1 +1,1 @@
-"""Figures of the papers, computed again: python -m dpwitness.reports.reproductions. May import the audits' reports."""
+"""Reproduced figures of the papers: python -m dpwitness.reports.reproductions. May import the audits' reports."""

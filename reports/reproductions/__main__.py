@@ -1,4 +1,4 @@
-"""Published figures of the papers, computed again from one seed: numbers, plots, and the page that compares them with the print.
+"""Command that reproduces published figures of the papers from one seed: numbers, plots, and a page that compares both.
 
 ``python -m dpwitness.reports.reproductions.__main__ [FOLDER]`` writes ``reproductions.json``, ``reproductions.md`` and four SVG plots.
 """
@@ -21,7 +21,7 @@ CURVE_RECORDS = tuple(range(100, 701, 100))
 
 
 def compute(seed: int = SEED) -> Json:
-    """Every number of the page. About a minute on one core."""
+    """Compute all numbers of the page; takes about one minute on one core."""
     missing = {problem: why for problem in lr.PROBLEMS if (why := lr.available(problem)) is not None}
     return {
         "seed": seed,
@@ -38,14 +38,14 @@ def compute(seed: int = SEED) -> Json:
 
 
 def figure_2_cell(problem: str, method: str, seed: int = SEED) -> Json:
-    """One cell of figure 2 as it stands in the JSON file; an infinite epsilon is written as null."""
+    """Return one cell of figure 2 in the form of the JSON file; an infinite epsilon is None."""
     found = lr.cell(problem, method, seed)
-    kept = _round(found.epsilon) if math.isfinite(found.epsilon) else None
+    kept_epsilon = _round(found.epsilon) if math.isfinite(found.epsilon) else None
     return {
         "mean": _round(found.mean),
         "deviation": _round(found.deviation),
         "long_run": _round(found.long_run),
-        "epsilon": kept,
+        "epsilon": kept_epsilon,
         "training": found.training,
         "dimension": found.dimension,
     }
@@ -53,13 +53,13 @@ def figure_2_cell(problem: str, method: str, seed: int = SEED) -> Json:
 
 def _dimension(seed: int) -> Json:
     points = {k: [acc.dimension_point(k, p, seed) for p in acc.DIMENSIONS] for k in acc.DIMENSION_METHODS}
-    kept = {k: acc.dimension_epsilon(k) for k in acc.DIMENSION_METHODS}
+    kept_epsilon = {k: acc.dimension_epsilon(k) for k in acc.DIMENSION_METHODS}
     return {
         "dimensions": list(acc.DIMENSIONS),
         "baseline": _round(acc.dimension_baseline(seed)),
         "accuracy": {k: [_round(mean) for mean, _ in row] for k, row in points.items()},
         "standard_error": {k: [_round(error) for _, error in row] for k, row in points.items()},
-        "epsilon": {k: None if value is None else _round(value) for k, value in kept.items()},
+        "epsilon": {k: None if value is None else _round(value) for k, value in kept_epsilon.items()},
     }
 
 
@@ -74,12 +74,12 @@ def _transfer(seed: int) -> Json:
 
 
 def _round(value: float) -> float:
-    """Four decimals, below which other processors' rounding shows."""
+    """Round to four decimals; further decimals depend on the processor."""
     return round(value, 4)
 
 
 def write(numbers: Json, folder: Path) -> list[Path]:
-    """The JSON file, the page and the plots of `numbers`, in `folder`, which is made if need be."""
+    """Write the JSON file, the page and the plots of `numbers` into `folder`, created if missing; return the paths."""
     folder.mkdir(parents=True, exist_ok=True)
     write_json(folder / "reproductions.json", numbers)
     write_text(folder / "reproductions.md", page(numbers))
@@ -95,7 +95,7 @@ def write(numbers: Json, folder: Path) -> list[Path]:
 
 
 def main(folder: str | Path = "reports/published", seed: int = SEED) -> list[Path]:
-    """Compute everything and write it into `folder`; returns the files."""
+    """Compute all numbers and write the JSON file, the page and the plots into `folder`; return the paths."""
     return write(compute(seed), Path(folder))
 
 

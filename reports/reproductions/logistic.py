@@ -1,6 +1,6 @@
 """Figures 1 and 2 of Chaudhuri and Monteleoni (2008): errors of private logistic regression, with printed and with corrected noise.
 
-The paper's numbers stand beside ours, with the epsilon that each run really keeps (claims CM-05 and CM-06).
+The page compares the paper's numbers with the reproduced numbers, and gives the true epsilon of each run (claims CM-05 and CM-06).
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ METHODS = {
     "A1 unscaled": "what if: Algorithm 1, printed std, the direction a normal vector that nobody scaled to norm 1",
     "A2 unscaled": "what if: Algorithm 2, printed std, the direction a normal vector that nobody scaled to norm 1",
 }
-_NOISES = {"std": "laplace_radius_std", "scale": "laplace_radius_scale", "gamma": "gamma", "corrected": "gamma"}
+_NOISE_NAMES = {"std": "laplace_radius_std", "scale": "laplace_radius_scale", "gamma": "gamma", "corrected": "gamma"}
 
 # (mean, standard deviation) of the test error as printed in figure 2, in the order sensitivity method, new method, standard LR.
 FIGURE_2 = {
@@ -46,16 +46,16 @@ FIGURE_2 = {
 
 @dataclass(frozen=True, slots=True)
 class FigureRow:
-    """A row of figure 2.
+    """Row of figure 2: one problem.
 
     Parameters
     ----------
     paper : str
         Key of `FIGURE_2`.
     regularization : float
-        lambda, as section 6 states it.
+        lambda, from section 6.
     records : int
-        Training records in the paper: n of its table's caption.
+        Number of training records in the paper, n in the caption of its table.
     """
 
     paper: str
@@ -75,18 +75,18 @@ PROBLEMS = {
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """Test error of one method on one problem: five folds, the paper's ten restarts and, for a steadier mean, many more.
+    """Test error of one method on one problem, over five folds.
 
     Parameters
     ----------
     mean, deviation : float
-        Over folds, of the mean over `RESTARTS` restarts.
+        Mean and standard deviation over folds of the mean over `RESTARTS` restarts, as in the paper.
     long_run : float
-        The mean over the same folds and `MANY` restarts.
+        Mean over the same folds and `MANY` restarts, which has a smaller error.
     epsilon : float
-        What the method keeps at this n lambda where 0.2 is promised; infinite for LR and for the printed noise.
+        True epsilon of the method at this n lambda, where the claim is 0.2; infinite for LR and for the printed noise.
     training, dimension : int
-        Records in a training set (the smallest fold's), and d.
+        Number of records in the smallest training set, and d.
     """
 
     mean: float
@@ -98,17 +98,17 @@ class Cell:
 
 
 def stream(seed: int, *names: object) -> Generator:
-    """The random numbers of one part of an experiment: a function of the seed and of the part's name only."""
+    """Return the random generator of one part of an experiment, which depends only on the seed and the part's name."""
     return default_rng(SeedSequence(seed, spawn_key=tuple(zlib.crc32(str(name).encode()) for name in names)))
 
 
 def problem_data(problem: str, seed: int) -> m.LabelledVectors:
-    """The records of one problem.
+    """Return the records of one problem.
 
     Raises
     ------
     MissingDependency
-        If they come with a package that is not installed.
+        If the package with the records is not installed.
     """
     if problem.startswith("margin"):
         return sphere_with_margin(1250, 20, float(problem.split()[1]), stream(seed, problem, "data"))
@@ -120,14 +120,14 @@ def problem_data(problem: str, seed: int) -> m.LabelledVectors:
 
 
 def _unstandardized(problem: str) -> m.LabelledVectors:
-    """The columns as recorded, all divided by the largest norm of a record: the least that Algorithm 1 and 2 ask of the data."""
+    """Return the recorded columns, divided by the largest norm of a record: the minimal scaling that Algorithms 1 and 2 need."""
     if problem.startswith("Pima"):
         with files("dpwitness.mechanisms").joinpath("papers/data/pima.csv").open(encoding="utf-8") as handle:
             rows = list(csv.DictReader(handle))
         x = np.array([[float(value) for name, value in row.items() if name != "type"] for row in rows])
         y = pima().y
     else:
-        y = breast_cancer().y  # raises with the advice what to install
+        y = breast_cancer().y  # raises MissingDependency, which names the package to install
         from sklearn.datasets import load_breast_cancer
 
         x = np.asarray(load_breast_cancer(return_X_y=True)[0])
@@ -135,24 +135,24 @@ def _unstandardized(problem: str) -> m.LabelledVectors:
 
 
 def cell(problem: str, method: str, seed: int, *, restarts: int = RESTARTS, many: int = MANY) -> Cell:
-    """Five-fold test error of one method."""
+    """Return the five-fold test error of one method on one problem."""
     case, data = PROBLEMS[problem], problem_data(problem, seed)
     folds = np.array_split(stream(seed, problem, "folds").permutation(len(data)), FOLDS)
-    few, long_run, least = [], [], len(data)
-    for i, held in enumerate(folds):
-        kept = np.setdiff1d(np.arange(len(data)), held)
-        training = m.LabelledVectors(data.x[kept], data.y[kept])
+    short_run, long_run, least = [], [], len(data)
+    for i, test_fold in enumerate(folds):
+        training_indices = np.setdiff1d(np.arange(len(data)), test_fold)
+        training = m.LabelledVectors(data.x[training_indices], data.y[training_indices])
         least = min(least, training.n)
         weights = release(method, training, EPSILON, case.regularization, max(restarts, many), stream(seed, problem, method, i))
-        errors = ((weights @ data.x[held].T) * data.y[held] <= 0).mean(axis=1)
-        few.append(errors[:restarts].mean())
+        errors = ((weights @ data.x[test_fold].T) * data.y[test_fold] <= 0).mean(axis=1)
+        short_run.append(errors[:restarts].mean())
         long_run.append(errors.mean())
     kept_epsilon = true_epsilon(method, EPSILON, case.regularization, least, data.dimension)
-    return Cell(float(np.mean(few)), float(np.std(few, ddof=1)), float(np.mean(long_run)), kept_epsilon, least, data.dimension)
+    return Cell(float(np.mean(short_run)), float(np.std(short_run, ddof=1)), float(np.mean(long_run)), kept_epsilon, least, data.dimension)
 
 
 def release(method: str, data: m.LabelledVectors, epsilon: float, regularization: float, size: int, rng: Generator) -> FloatArray:
-    """`size` weight vectors by one method; LR gives the same one each time, once."""
+    """Return `size` released weight vectors of one method; one vector for LR, which is deterministic."""
     problem = Problem.of(data, m.Loss("logistic"), data.n * regularization)
     if method == "LR":
         return minimise(problem).w[None, :]
@@ -167,7 +167,7 @@ def release(method: str, data: m.LabelledVectors, epsilon: float, regularization
 
 
 def true_epsilon(method: str, epsilon: float, regularization: float, records: int, dimension: int) -> float:
-    """Epsilon that the method keeps, over all datasets with this n lambda."""
+    """Return the true epsilon of a method over all datasets with this n lambda; infinite without privacy."""
     if method == "LR" or method.endswith("unscaled"):
         return math.inf
     truth = _mechanism(method, epsilon, regularization, records, dimension).truth
@@ -180,10 +180,10 @@ def _mechanism(
 ) -> m.LogisticOutputPerturbation | m.LogisticObjectivePerturbation:
     algorithm, kind = method.split()
     if algorithm == "A1":
-        return m.LogisticOutputPerturbation(epsilon, regularization, _NOISES[kind], dimension=dimension, records=records)
+        return m.LogisticOutputPerturbation(epsilon, regularization, _NOISE_NAMES[kind], dimension=dimension, records=records)
     corrected = kind == "corrected"
     return m.LogisticObjectivePerturbation(
-        epsilon, regularization, _NOISES[kind], corrected=corrected, dimension=dimension, records=records
+        epsilon, regularization, _NOISE_NAMES[kind], corrected=corrected, dimension=dimension, records=records
     )
 
 
@@ -192,7 +192,9 @@ CURVE_DIMENSION, CURVE_GAMMA = 10, 1e-3
 
 
 def curve_point(method: str, records: int, seed: int, *, datasets: int = 30, restarts: int = 200) -> float:
-    """Section 3.1, figure 1: mean test error on D_10(0.001) after training on `records` records; lambda = gamma^2, epsilon = 0.2.
+    """Return the mean test error on D_10(0.001) after training on `records` records (section 3.1, figure 1).
+
+    lambda = gamma^2 and epsilon = 0.2.
 
     The test error is exact: D_d(gamma) has 2^d equally likely points.
     """
@@ -210,10 +212,11 @@ def curve_point(method: str, records: int, seed: int, *, datasets: int = 30, res
 
 
 def curve_floor(records: int, seed: int, draws: int = 400_000) -> float:
-    """A lower bound on Algorithm 2's expected test error, printed noise with its standard deviation, that no solver can beat.
+    """Return a lower bound on Algorithm 2's expected test error, for any solver, with the printed noise and its standard deviation.
 
-    The data pull w_1 up by at most gamma, the noise pulls it down by b_1/n. Where b_1 > n gamma the released w_1 is negative, and then
-    the error is at least 1/2, the other coordinates being symmetric: at least P(b_1 > n gamma)/2 in all, here by simulation.
+    The data move w_1 up by at most gamma, and the noise moves w_1 down by b_1/n. If b_1 > n gamma, the released w_1 is negative, and the
+    error is at least 1/2, because the other coordinates are symmetric. So the expected error is at least P(b_1 > n gamma)/2, which is
+    simulated.
     """
     rng = stream(seed, "floor", records)
     direction = rng.standard_normal((draws, CURVE_DIMENSION))
@@ -223,7 +226,7 @@ def curve_floor(records: int, seed: int, draws: int = 400_000) -> float:
 
 
 def available(problem: str) -> str | None:
-    """None where the problem's data are at hand, otherwise what is missing."""
+    """Return None if the data of a problem are installed, otherwise the message on what is missing."""
     try:
         problem_data(problem, 0)
     except MissingDependency as missing:

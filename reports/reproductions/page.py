@@ -1,4 +1,4 @@
-"""The page of the published reproductions, from its numbers: every figure quoted in the text is computed from them."""
+"""Page of the reproduced figures. All numbers in its text are computed from the JSON numbers."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _COLUMN = {"A1": 0, "A2": 1, "LR": 2}
 
 
 def page(numbers: Json) -> str:
-    """Markdown."""
+    """Return the markdown of the page from the numbers of `compute`."""
     parts = [
         "# Published figures, computed again",
         f"From seed {numbers['seed']}, by `python -m dpwitness.reports.reproductions reports/published`; the numbers are in "
@@ -55,9 +55,9 @@ def _figure_2(numbers: Json) -> list[str]:
             if not method.endswith("corrected"):
                 mean, deviation = FIGURE_2[PROBLEMS[problem].paper][_COLUMN[method[:2]]]
                 printed = f"{mean:.4f} ± {deviation:.4f}"
-            kept = "none" if found["epsilon"] is None else f"{found['epsilon']:.4g}"
+            kept_epsilon = "none" if found["epsilon"] is None else f"{found['epsilon']:.4g}"
             ours = f"{found['mean']:.4f} ± {found['deviation']:.4f}"
-            rows.append(f"| {problem} | {method} | {printed} | {ours} | {found['long_run']:.4f} | {kept} |")
+            rows.append(f"| {problem} | {method} | {printed} | {ours} | {found['long_run']:.4f} | {kept_epsilon} |")
     absent = [f"{problem} is missing here: {why}." for problem, why in numbers["missing"].items()]
     return [
         "## CM08, figure 2: test error at epsilon = 0.2",
@@ -69,14 +69,14 @@ def _figure_2(numbers: Json) -> list[str]:
         "paper prints one "
         "row for each algorithm, which stands beside each of our readings of its noise; it says Laplace, so `std` is the "
         "reading to the letter.",
-        _kept_epsilon(),
+        _true_epsilon_text(),
         "### Where the numbers differ, and why",
         "\n".join(_differences(numbers)),
     ]
 
 
-def _kept_epsilon() -> str:
-    """Claim CM-06's U at the n that the paper's captions give."""
+def _true_epsilon_text() -> str:
+    """Return the sentences on promised and true epsilon, with U of claim CM-06 at the n in the paper's captions."""
     found = []
     for n, problem in ((1000, "margin 0.1"), (1000, "margin 0.05"), (600, "Pima"), (450, "breast cancer")):
         truth = LogisticObjectivePerturbation(EPSILON, PROBLEMS[problem].regularization, records=n).truth
@@ -92,7 +92,7 @@ def _kept_epsilon() -> str:
 
 
 def _differences(numbers: Json) -> list[str]:
-    """One item for each difference, with the numbers that speak for the explanation."""
+    """Return one list item per difference from the paper, with the numbers that support the explanation."""
     table = numbers["figure_2"]
     items = [
         "- **Simulations, printed noise: our errors are smaller.** Both problems and both algorithms agree with the paper if "
@@ -205,13 +205,13 @@ def _transfer(numbers: Json) -> list[str]:
     header = "| c | " + " | ".join(f"eps = {e:g}" for e in found["epsilons"]) + " |\n" + "| --- " * (len(found["epsilons"]) + 1) + "|"
     rows = [f"| {c} | " + " | ".join(f"{value:.3f}" for value in values) + " |" for c, values in found["accuracy"].items()]
     least = found["accuracy"][f"{min(CONSTANTS):g}"]
-    near = next((e for e, value in zip(found["epsilons"], least, strict=True) if value > found["baseline"] - 0.01), None)
-    needed = (
+    matching_epsilon = next((e for e, value in zip(found["epsilons"], least, strict=True) if value > found["baseline"] - 0.01), None)
+    constant_text = (
         ""
-        if near is None
+        if matching_epsilon is None
         else (
             f" Only c/epsilon matters: to come within one point of the baseline at epsilon = 0.1 takes c = "
-            f"{min(CONSTANTS) * 0.1 / near:.2g}, "
+            f"{min(CONSTANTS) * 0.1 / matching_epsilon:.2g}, "
             "where for ten or more equal test points 1.7 to 2.0 is the least that keeps the promise at that epsilon and delta "
             "(claim JK-10). The "
             f"points here are spread out: together they feel at most {found['spread']:.2f} times the change of w* that equal ones "
@@ -230,5 +230,5 @@ def _transfer(numbers: Json) -> list[str]:
         f"place of hinge (both 1-Lipschitz, so the noise is the same), T = {POINTS} public points, delta = 1e-6, constraint |w| "
         f"<= 4. The paper "
         "states neither T nor delta nor the constant c of its noise; c = 4 keeps the promise up to epsilon = 5, c = 1 does not "
-        "from T = 10 on." + needed,
+        "from T = 10 on." + constant_text,
     ]

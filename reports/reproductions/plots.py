@@ -1,4 +1,4 @@
-"""Plots of the published reproductions: markers and dashes tell the lines apart without color; the same numbers give the same bytes."""
+"""Plots of the reproduced figures. Markers and dashes distinguish the lines without color; the same numbers give the same bytes."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from dpwitness.reports.reproductions.logistic import FIGURE_2, PROBLEMS
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-# Line style, marker, shade.
+# (line style, marker, color)
 _LINES = (("-", "o", "#000000"), ("--", "s", "#000000"), (":", "^", "#000000"), ("-.", "D", "#666666"), ("-", "x", "#666666"))
 
 
-def _line(axes: Axes, x: Any, y: Any, kind: int, label: str) -> None:
+def _draw_line(axes: Axes, x: Any, y: Any, kind: int, label: str) -> None:
     dashes, marker, shade = _LINES[kind % len(_LINES)]
     axes.plot(x, y, linestyle=dashes, marker=marker, color=shade, markersize=4, linewidth=1.2, label=label)
 
 
 def plot_figure_2(numbers: Json, path: Path) -> None:
-    """Test error of each method on each problem, the paper's mean and deviation beside ours."""
+    """Draw the test error of each method on each problem, with the paper's mean."""
     methods = ("LR", "A1 std", "A1 gamma", "A2 std", "A2 gamma")
     shades, hatches = ("#ffffff", "#bbbbbb", "#bbbbbb", "#666666", "#666666"), ("", "", "////", "", "////")
     table = numbers["figure_2"]
@@ -44,11 +44,11 @@ def plot_figure_2(numbers: Json, path: Path) -> None:
 
 
 def plot_curve(numbers: Json, path: Path) -> None:
-    """CM08 section 3.1: error against the number of records."""
+    """Draw the test error over the number of records (CM08, section 3.1)."""
     curve = numbers["curve"]
     with drawing(path) as axes:
         for i, (method, errors) in enumerate(curve["error"].items()):
-            _line(axes, curve["records"], errors, i, method)
+            _draw_line(axes, curve["records"], errors, i, method)
         axes.fill_between(curve["records"], 0, curve["floor A2 std"], color="#dddddd", label="A2 std cannot be here", zorder=0)
         axes.set_xlabel("n, training records")
         axes.set_ylabel("test error")
@@ -57,7 +57,7 @@ def plot_curve(numbers: Json, path: Path) -> None:
 
 
 def plot_dimension(numbers: Json, path: Path) -> None:
-    """JT14 figure 1 (c): accuracy against the padded dimension."""
+    """Draw the accuracy over the padded dimension (JT14, figure 1 c)."""
     found = numbers["dimension"]
     with drawing(path) as axes:
         for i, (method, values) in enumerate(found["accuracy"].items()):
@@ -72,11 +72,11 @@ def plot_dimension(numbers: Json, path: Path) -> None:
 
 
 def plot_transfer(numbers: Json, path: Path) -> None:
-    """JT13 figure 2 (a): accuracy against epsilon."""
+    """Draw the accuracy over epsilon (JT13, figure 2 a)."""
     found = numbers["transfer"]
     with drawing(path) as axes:
         for i, (constant, values) in enumerate(found["accuracy"].items()):
-            _line(axes, found["epsilons"], values, i, f"TDDL, c = {constant}")
+            _draw_line(axes, found["epsilons"], values, i, f"TDDL, c = {constant}")
         axes.axhline(found["baseline"], color="#666666", linewidth=0.8, label="no noise")
         axes.axvline(0.1, color="#666666", linewidth=0.8, linestyle=":", label="paper: near the baseline from here on")
         axes.set_xscale("log")

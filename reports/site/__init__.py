@@ -1,1 +1,1 @@
-"""The published pages as one linked site of static HTML. May import every other room of reports."""
+"""Static site of the published pages. May import every other package of reports."""

@@ -1,4 +1,4 @@
-"""``python -m dpwitness.reports.site [FOLDER]``: the published pages as a site."""
+"""Command ``python -m dpwitness.reports.site FOLDER``, which builds the site of the published pages."""
 
 from dpwitness.reports.site.site import main
 

@@ -1,4 +1,4 @@
-"""Pictures of the overview as data for its template: positions are percents of the width, so that marks keep their size."""
+"""Data of the overview's charts for its template. Horizontal positions are percents of the width, so that marks keep their size."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-LEFT, RIGHT = 4.0, 96.0  # percent of the width between which a strip has its marks
-GUTTER = 11.0  # percent that the numbers at a vertical axis take
+LEFT, RIGHT = 4.0, 96.0  # range of the marks of a strip, in percent of the width
+GUTTER = 11.0  # space for the numbers at a vertical axis, in percent of the width
 
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """A mark: percent of the width, pixels from the top, the name of its shape, and a text for its tooltip."""
+    """Mark of a chart: `x` in percent of the width, `y` in pixels from the top, the name of its shape, and its tooltip."""
 
     x: float
     y: float
@@ -22,7 +22,7 @@ class Mark:
 
 @dataclass(frozen=True, slots=True)
 class Strip:
-    """One row of a chart: a label that may be a link, marks along the axis, and a value in words."""
+    """Row of a chart: a label with an optional link, marks along the axis, and a value as text."""
 
     label: str
     marks: tuple[Mark, ...]
@@ -32,7 +32,7 @@ class Strip:
 
 @dataclass(frozen=True, slots=True)
 class Strips:
-    """Rows above a common axis; `ticks` are (percent, text), `one` is the percent of the reference line, if any."""
+    """Chart of rows above a common axis; `ticks` are (percent, text), and `one` is the position of the reference line in percent."""
 
     title: str
     rows: tuple[Strip, ...]
@@ -43,7 +43,10 @@ class Strips:
 
 @dataclass(frozen=True, slots=True)
 class Plot:
-    """Marks over two axes; `levels` are (pixels, text) of horizontal lines, `bars` are (percent, top, bottom), `ticks` (percent, text)."""
+    """Chart of marks over two axes.
+
+    `levels` are (pixels, text) of horizontal lines, `bars` are (percent, top, bottom), and `ticks` are (percent, text).
+    """
 
     title: str
     height: int
@@ -58,7 +61,7 @@ class Plot:
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """One square of a grid: an address, the class of its color, a sign that needs no color, and its name."""
+    """Square of a grid: a link, the name of its color class, a sign that works without color, and a tooltip."""
 
     href: str
     name: str
@@ -68,7 +71,7 @@ class Cell:
 
 @dataclass(frozen=True, slots=True)
 class Cells:
-    """A grid of squares."""
+    """Chart of a grid of squares."""
 
     title: str
     cells: tuple[Cell, ...]
@@ -80,7 +83,7 @@ Figure = Strips | Plot | Cells
 
 @dataclass(frozen=True, slots=True)
 class LogAxis:
-    """A logarithmic axis over the width of a strip.
+    """Logarithmic axis over the width of a strip.
 
     Examples
     --------
@@ -95,22 +98,22 @@ class LogAxis:
     high: float
 
     def place(self, value: float) -> float:
-        """Return the percent at which a value is drawn; values beyond an end are drawn at that end."""
+        """Return the position of a value in percent of the width; values outside the axis are drawn at its nearest end."""
         inside = min(max(value, self.low), self.high)
         return LEFT + (RIGHT - LEFT) * math.log(inside / self.low) / math.log(self.high / self.low)
 
     def ticks(self, factors: Sequence[float] = (1.0,)) -> tuple[tuple[float, str], ...]:
-        """Return places and texts of the powers of ten, times each of the factors, that lie on the axis."""
+        """Return the ticks as (percent, text): the powers of ten, times each of the factors, that lie on the axis."""
         powers = range(math.floor(math.log10(self.low)), math.ceil(math.log10(self.high)) + 1)
         values = sorted(factor * 10.0**power for power in powers for factor in factors)
         return tuple((self.place(v), f"{v:g}") for v in values if 0.999 * self.low <= v <= 1.001 * self.high)
 
 
 def across(index: int, count: int) -> float:
-    """Return the percent of one of `count` columns right of the vertical axis."""
+    """Return the horizontal position, in percent, of the column `index` of `count` columns right of the vertical axis."""
     return GUTTER + (99.0 - GUTTER) * (index + 0.5) / count
 
 
 def down(value: float, top: float, height: int) -> float:
-    """Return the pixels from the upper edge of a value on an axis from 0 at the bottom to `top`."""
+    """Return the vertical position of a value, in pixels from the upper edge, on an axis from 0 at the bottom to `top`."""
     return 6 + (height - 12) * (1 - min(max(value / top, 0.0), 1.0))

@@ -1,4 +1,4 @@
-"""First page of the site: for each published page its first sentence and a picture of its numbers."""
+"""First page of the site, with the first paragraph and a chart of each published page."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from markupsafe import Markup
 from dpwitness.reports.formats.pages import block, render
 from dpwitness.reports.site.sections import SECTIONS, SIGNS, Drawn
 
-_PART_OF = {"papers-checks": "papers"}  # pages that another section of the overview shows
+_SHOWN_IN = {"papers-checks": "papers"}  # page -> page whose section of the overview contains it
 _QUESTION = "Does this implementation keep the privacy promise it makes?"
 _LEAD = (
     "Published results of dpwitness: four papers, libraries of others, and its own errors. Every page names the command that computes it."
@@ -20,7 +20,7 @@ _LEAD = (
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """A section of the overview: the page, its first paragraph and, where its numbers can be read, a picture."""
+    """Section of the overview: the name of the page, its first paragraph, and a chart if the page's numbers can be read."""
 
     name: str
     label: str
@@ -30,7 +30,7 @@ class Section:
 
 
 def overview(there: Sequence[tuple[str, str, str]], texts: Mapping[str, str], pages: Sequence[tuple[str, str]]) -> str:
-    """Return ``index.html``.
+    """Return the HTML of ``index.html``.
 
     Parameters
     ----------
@@ -41,14 +41,14 @@ def overview(there: Sequence[tuple[str, str, str]], texts: Mapping[str, str], pa
     pages : sequence of (str, str)
         File and label of the pages in the navigation.
     """
-    moved = {f"({name}.md": f"({name}.html" for name, _, _ in there}
+    html_links = {f"({name}.md": f"({name}.html" for name, _, _ in there}
     sections = []
     for name, label, about in there:
         drawn = SECTIONS[name](texts) if name in SECTIONS else None
-        if drawn is None and _PART_OF.get(name) in texts:
+        if drawn is None and _SHOWN_IN.get(name) in texts:
             continue
         opening = first_paragraph(texts[name])
-        for old, new in moved.items():
+        for old, new in html_links.items():
             opening = opening.replace(old, new)
         sections.append(Section(name, label, about, block(opening), drawn))
     values = {"question": _QUESTION, "lead": _LEAD, "sections": sections, "signs": {name: sign for name, (sign, _) in SIGNS.items()}}
@@ -56,7 +56,7 @@ def overview(there: Sequence[tuple[str, str, str]], texts: Mapping[str, str], pa
 
 
 def first_paragraph(text: str) -> str:
-    """Return the first paragraph of markdown below the title, with a list that follows at once; empty if there is none."""
+    """Return the first paragraph of a markdown page, with a list directly after it; an empty text if there is none."""
     parts = [part for part in text.split("\n\n") if part.strip()]
     for part, after in itertools.pairwise([*parts, ""]):
         if not part.startswith(("#", "|", "!", "<", "    ", "- ")):

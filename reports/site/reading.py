@@ -1,4 +1,4 @@
-"""Tables of published pages of markdown, read back as data for the overview."""
+"""Reader of the tables in published markdown pages, whose data the overview uses."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ _TITLE = re.compile(r"(#+) (.*)")
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """A table of markdown, with the headings above it.
+    """Markdown table with the headings above it.
 
     Parameters
     ----------
     section, part : str
-        Markdown of the nearest headings of level two and three; empty where there are none.
+        Markdown of the nearest headings of level two and three; an empty text without a heading.
     rows : tuple of dict
-        Markdown of each cell by the text of its column's head.
+        Markdown of each cell by the text of the column's head.
     """
 
     section: str
@@ -31,7 +31,7 @@ class Table:
     rows: tuple[dict[str, str], ...]
 
     def has(self, *columns: str) -> bool:
-        """Whether the table has rows and all these columns."""
+        """Return whether the table has at least one row and all given columns."""
         return bool(self.rows) and set(columns) <= set(self.rows[0])
 
 
@@ -57,7 +57,7 @@ def tables(page: str) -> Iterator[Table]:
 
 
 def value(cell: str) -> float:
-    """Return the first number of a cell; not a number where there is none.
+    """Return the first number of a cell; nan if the cell has none.
 
     Examples
     --------
@@ -71,6 +71,6 @@ def value(cell: str) -> float:
 
 
 def link(cell: str) -> str:
-    """Return the address of the first link of a cell, or an empty text."""
+    """Return the URL of the first link of a cell, or an empty text."""
     found = re.search(r"\]\(([^()\s]+)\)", cell)
     return found[1] if found else ""

@@ -1,4 +1,4 @@
-"""Sections of the overview: for each published page a sentence that counts, and a picture; all numbers come from the page's own text."""
+"""Charts of the overview's sections, one section per published page. All numbers come from the tables of the page."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from dpwitness.reports.site.reading import link, tables, value
 from dpwitness.reports.words.wording import figure
 
 MIDDLE = 10  # pixels from the top of a strip to its axis
-SIGNS = {  # of a claim's verdict: a sign and its meaning
+SIGNS = {  # verdict of a claim -> (sign, meaning)
     "fails": ("\u00d7", "false, with a counterexample"),
     "underspecified": ("?", "leaves a constant open"),
     "vacuous": ("\u2013", "true, but says nothing at practical sizes"),
@@ -24,12 +24,12 @@ SIGNS = {  # of a claim's verdict: a sign and its meaning
     "holds": ("\u2713", "holds"),
     "holds-tight": ("=", "holds, and the promise is reached"),
 }
-Key = tuple[str, str]  # a shape, or a sign for squares, and its meaning
+Key = tuple[str, str]  # (shape of a mark, or sign of a square; meaning)
 
 
 @dataclass(frozen=True, slots=True)
 class Drawn:
-    """What a section shows below its first sentence: pictures, what their marks mean, a caption, and a number for the head of the page."""
+    """Charts of a section, with the legend of their marks, a caption, and a number with its label for the head of the page."""
 
     figures: Sequence[Figure]
     keys: Sequence[Key]
@@ -39,19 +39,19 @@ class Drawn:
 
 
 def ratio(row: Mapping[str, str], certified: str = "certified") -> float:
-    """Return the certified bound over the claimed parameter."""
+    """Return the certified bound divided by the claimed parameter, from a row of a table."""
     return value(row[certified]) / parse_claim(text(row["claim"])).parameter
 
 
 def times(found: float) -> str:
-    """Return a multiple of the claim in words."""
+    """Format a multiple of the claim, such as "1.27 ×"; "no bound" for infinity."""
     return "no bound" if math.isinf(found) else f"{found:#.3g} \u00d7"
 
 
 def zoo(texts: Mapping[str, str]) -> Drawn | None:
-    """Certified and true privacy loss over the claim, for every mechanism of the zoo."""
-    needed = ("audit", "claim", "expected", "verdict", "certified")
-    rows = [row for table in tables(texts["zoo"]) if table.has(*needed) for row in table.rows]
+    """Return the charts of certified and true privacy loss relative to the claim, for every mechanism of the zoo."""
+    required_columns = ("audit", "claim", "expected", "verdict", "certified")
+    rows = [row for table in tables(texts["zoo"]) if table.has(*required_columns) for row in table.rows]
     if not rows:
         return None
     axis = LogAxis(0.3, 15.0)
@@ -78,7 +78,7 @@ def zoo(texts: Mapping[str, str]) -> Drawn | None:
 
 
 def papers(texts: Mapping[str, str]) -> Drawn | None:
-    """One square for each claim, colored by its verdict, with a link to its check."""
+    """Return the charts of the papers' claims: one square per claim, colored by verdict, with a link to the claim's check."""
     verdicts = {}
     for line in texts.get("papers-checks", "").splitlines():
         if line.startswith("#### "):
@@ -98,18 +98,18 @@ def papers(texts: Mapping[str, str]) -> Drawn | None:
     if not groups:
         return None
     order = list(SIGNS)
-    every = [cell.name for cells in groups.values() for cell in cells]
+    names = [cell.name for cells in groups.values() for cell in cells]
     figures = [
         Cells(f"{title}: {len(cells)}", tuple(sorted(cells, key=lambda cell: order.index(cell.name)))) for title, cells in groups.items()
     ]
-    keys = [(name, f"{meaning}: {every.count(name)}") for name, (_, meaning) in SIGNS.items() if name in every]
+    keys = [(name, f"{meaning}: {names.count(name)}") for name, (_, meaning) in SIGNS.items() if name in names]
     return Drawn(
-        figures, keys, "One square for each claim. Each opens the check behind the verdict.", (str(len(every)), "claims of papers, checked")
+        figures, keys, "One square for each claim. Each opens the check behind the verdict.", (str(len(names)), "claims of papers, checked")
     )
 
 
 def libraries(texts: Mapping[str, str]) -> Drawn | None:
-    """Certified bounds over claims: a labelled row for each violation, one row for each release's other calls."""
+    """Return the charts of third-party libraries: certified / claimed, with a row per violation and a row per release for other calls."""
     found = [
         (text(table.section), row) for table in tables(texts["third-party"]) if table.has("target", "claim", "values") for row in table.rows
     ]
@@ -143,7 +143,7 @@ def libraries(texts: Mapping[str, str]) -> Drawn | None:
 
 
 def figures(texts: Mapping[str, str]) -> Drawn | None:
-    """Errors that a paper prints against errors computed here, for each method on each problem."""
+    """Return the chart of reproduced over printed test errors, for each method on each problem."""
     rows = [row for table in tables(texts["reproductions"]) if table.has("problem", "method", "paper") for row in table.rows]
     ours = next((name for name in (rows[0] if rows else ()) if name.startswith("ours")), "")
     pairs = [(row, value(row["paper"]), value(row[ours])) for row in rows if ours and not math.isnan(value(row["paper"]))]
@@ -184,7 +184,7 @@ def figures(texts: Mapping[str, str]) -> Drawn | None:
 
 
 def power(texts: Mapping[str, str]) -> Drawn | None:
-    """Certified over the limit of each case, at the two budgets that the page compares with an earlier version."""
+    """Return the chart of certified / limit for each case, at the two budgets that the page compares with an earlier version."""
     rows = [row for table in tables(texts["power"]) if table.has("case") for row in table.rows]
     budgets = [name.removeprefix("before, ") for name in (rows[0] if rows else ()) if name.startswith("before, ")]
     cases = [(text(row["case"]), [value(row[b]) for b in budgets]) for row in rows if len(budgets) == 2 and all(b in row for b in budgets)]
@@ -211,7 +211,7 @@ def power(texts: Mapping[str, str]) -> Drawn | None:
 
 
 def canaries(texts: Mapping[str, str]) -> Drawn | None:
-    """Certified against true epsilon of ideal canaries, by either kind of claim; a chart for each number of canaries."""
+    """Return the charts of certified and true epsilon of ideal canaries, one chart per number of canaries, by kind of claim."""
     rows = [row for table in tables(texts["canaries"]) if table.has("case", "measured", "ceiling") for row in table.rows]
     axis, charts = LogAxis(0.15, 10.0), dict[str, dict[str, list[Mark]]]()
     shares = list[tuple[float, str]]()
@@ -237,7 +237,7 @@ def canaries(texts: Mapping[str, str]) -> Drawn | None:
 
 
 def trust(texts: Mapping[str, str]) -> Drawn | None:
-    """Measured against stated error rates, each with its exact interval."""
+    """Return the charts of measured error rates with exact intervals, and the stated error rates."""
     found = [(t, row) for t in tables(texts["trust"]) if t.has("counted", "rate", "95 % interval", "stated") for row in t.rows]
     rated = [(t, row, value(row["stated"].rpartition(" ")[2])) for t, row in found]
     groups: dict[tuple[str, str], list[dict[str, str]]] = {}
@@ -248,18 +248,18 @@ def trust(texts: Mapping[str, str]) -> Drawn | None:
         return None
     never = [row for _, row, stated in rated if stated == 0]
     tried = sum(int(value(row["counted"].partition(" of ")[2])) for row in never)
-    happened = sum(int(value(row["counted"])) for row in never)
-    kept = [row for _, row in found if "missed" not in row.get("", "")]
+    failures = sum(int(value(row["counted"])) for row in never)
+    met = [row for _, row in found if "missed" not in row.get("", "")]
     caption = (
-        f"Each dot is a measured rate with its exact 95 % interval; the dashed line is the stated rate. {len(kept)} of {len(found)} rows "
-        f"agree with the statement. {len(never)} rows count errors that must never happen: {happened} in {tried:,} trials."
+        f"Each dot is a measured rate with its exact 95 % interval; the dashed line is the stated rate. {len(met)} of {len(found)} rows "
+        f"agree with the statement. {len(never)} rows count errors that must never happen: {failures} in {tried:,} trials."
     )
-    plots = [_rates(title, stated, rows) for (title, stated), rows in groups.items()]
+    plots = [_rate_plot(title, stated, rows) for (title, stated), rows in groups.items()]
     keys = [("dot", "measured rate"), ("missed", "measured rate that chance does not explain")]
-    return Drawn(plots, keys, caption, (f"{len(kept)} of {len(found)}", "error rates as stated"))
+    return Drawn(plots, keys, caption, (f"{len(met)} of {len(found)}", "error rates as stated"))
 
 
-def _rates(title: str, stated: str, rows: Sequence[Mapping[str, str]]) -> Plot:
+def _rate_plot(title: str, stated: str, rows: Sequence[Mapping[str, str]]) -> Plot:
     height = 130
     limits = [(value(row["rate"]), *map(value, row["95 % interval"].split(" to "))) for row in rows]
     order = sorted(range(len(rows)), key=lambda i: limits[i])

@@ -1,4 +1,4 @@
-"""The published pages as a site: every page of markdown in the common frame, one navigation, an index; nothing that needs a server."""
+"""Builder of the static site: an HTML page for each published markdown page, with navigation and an index."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from dpwitness.reports.plots.album import Album
 from dpwitness.reports.site.overview import overview
 from dpwitness.reports.words.summary import family
 
-PAGES = (  # of the navigation; those whose file is there
+PAGES = (  # (name, label, subject) of the pages in the navigation; pages without a file are skipped
     ("zoo", "Zoo", "mechanisms, right and wrong, whose true privacy is known"),
     ("papers", "Papers", "every claim of four papers, checked"),
     ("papers-checks", "Checks", "the checks behind these claims, one by one"),
@@ -28,73 +28,73 @@ PAGES = (  # of the navigation; those whose file is there
     ("canaries", "Canaries", "what one run of a training certifies, beside a published tool"),
     ("trust", "Trust", "how often the tool itself errs"),
 )
-AUDITS = ("zoo",)  # reports of audits, shown as such from their JSON
+AUDITS = ("zoo",)  # pages that are audit reports, rendered from their JSON
 
 
 def build(folder: Path | str) -> list[Path]:
-    """Write ``index.html`` and a page for each published page of markdown, beside it.
+    """Write ``index.html`` and an HTML page for each published markdown page into the same folder.
 
     Parameters
     ----------
-    folder : Path
-        With the published pages.
+    folder : Path or str
+        Folder with the published pages.
 
     Returns
     -------
     list of Path
-        The files, the index first.
+        Paths of the HTML files, the index first.
 
     Raises
     ------
     InvalidArgument
-        If the folder holds no published page.
+        If the folder contains no published page.
     """
-    place = Path(folder)
-    there = [(name, label, told) for name, label, told in PAGES if (place / f"{name}.md").is_file()]
-    if not there:
+    root = Path(folder)
+    present = [(name, label, subject) for name, label, subject in PAGES if (root / f"{name}.md").is_file()]
+    if not present:
         raise InvalidArgument(f"site: folder must hold a published page such as papers.md, got {str(folder)!r}")
-    pages = [("index.html", "Overview"), *((f"{name}.html", label) for name, label, _ in there)]
+    pages = [("index.html", "Overview"), *((f"{name}.html", label) for name, label, _ in present)]
 
     def picture(file: str) -> str | None:
-        path = place / file
+        path = root / file
         return path.read_text(encoding="utf-8") if re.fullmatch(r"[\w.-]+\.svg", file) and path.is_file() else None
 
-    with all_together(place) as draft:
-        texts = {name: (place / f"{name}.md").read_text(encoding="utf-8") for name, _, _ in there}
-        write_text(draft / "index.html", overview(there, texts, pages))
+    with all_together(root) as draft:
+        texts = {name: (root / f"{name}.md").read_text(encoding="utf-8") for name, _, _ in present}
+        write_text(draft / "index.html", overview(present, texts, pages))
         for name, text in texts.items():
             title, here = text.splitlines()[0].lstrip("# "), f"{name}.html"
             if name in AUDITS:
-                document = read_document(place / f"{name}.json")
+                document = read_document(root / f"{name}.json")
                 write_text(draft / f"{name}.html", html(document, entries_of(document), Album(), pages=pages, here=here))
             else:
                 write_text(draft / f"{name}.html", page(title, text, pages=pages, here=here, pictures=picture))
-    return [place / file for file, _ in pages]
+    return [root / file for file, _ in pages]
 
 
 def publish_zoo(report: Path | str, folder: Path | str) -> None:
-    """Publish a report of ``dpwitness suite zoo``: ``zoo.json``, ``zoo.md``, and ``zoo/witness-NAME.json`` for each violation.
+    """Publish a report of ``dpwitness suite zoo``: write ``zoo.json``, ``zoo.md``, and ``zoo/witness-NAME.json`` for each violation.
 
     Raises
     ------
     InvalidArgument
-        If `report` is no ``audit.json``.
+        If `report` is not a valid ``audit.json``.
     """
-    document, place = read_document(report), check_writable(Path(folder) / "zoo").parent
-    for stale in (place / "zoo").glob("witness-*.json"):
+    document, root = read_document(report), check_writable(Path(folder) / "zoo").parent
+    for stale in (root / "zoo").glob("witness-*.json"):
         stale.unlink()
     for result in document["results"]:
         if result.get("witness_file") and result.get("witness"):
             result["witness_file"] = f"zoo/{Path(result['witness_file']).name}"
-            write_json(place / result["witness_file"], result["witness"])
+            write_json(root / result["witness_file"], result["witness"])
     head = {key: document[key] for key in ("title", "command", "environment")}
     text = markdown(entries_of(document), **head, together=family(document["results"]), overview=None)
-    write_text(place / "zoo.md", text)
-    write_json(place / "zoo.json", document)
+    write_text(root / "zoo.md", text)
+    write_json(root / "zoo.json", document)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """``python -m dpwitness.reports.site FOLDER [AUDIT.json of the zoo]``."""
+    """Run ``python -m dpwitness.reports.site FOLDER [AUDIT.json of the zoo]``: publish the zoo if given, and build the site."""
     given = list(sys.argv[1:] if arguments is None else arguments)
     if len(given) not in (1, 2):
         raise SystemExit("usage: python -m dpwitness.reports.site FOLDER [AUDIT.json of the zoo]")

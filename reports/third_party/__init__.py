@@ -1,1 +1,1 @@
-"""What is known of other people's libraries: their rows, the laws of their losses, their page. May import the audits' reports."""
+"""Third-party libraries: audited targets, exact privacy loss laws, and the published page. May import the audits' reports."""

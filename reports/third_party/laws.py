@@ -1,4 +1,4 @@
-"""Exact laws of the privacy loss of third-party mechanisms on a pair, where they can be written down: what an audit can reach at most."""
+"""Exact privacy loss laws of third-party mechanisms on a pair of datasets, from which the limit of an audit's bound is computed."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ Law = Callable[[Pair], LossLaw | None]
 
 
 def additive(noise: Callable[[float], LossLaw], value: Callable[[Any], float], scale: float = 1.0) -> Law:
-    """Noise on one number: the law at the distance of the two values, in units of `scale`."""
+    """Return the privacy loss law of noise added to one number: `noise` at the distance of the two values, in units of `scale`."""
     return lambda pair: noise((value(pair.d1) - value(pair.d0)) / scale)
 
 
 def response(categories: int, epsilon: float) -> Law:
-    """Generalised randomized response: the true category e^epsilon times as likely as any other."""
+    """Return the law of generalized randomized response: the true category is e^epsilon times as likely as any other."""
     truthful = math.exp(epsilon) / (math.exp(epsilon) + categories - 1)
     lie = (1 - truthful) / (categories - 1)
     rest = 1 - truthful - lie
@@ -32,7 +32,10 @@ def response(categories: int, epsilon: float) -> Law:
 
 
 def bits_of_one_item(p: float, q: float) -> Law:
-    """Unary encoding: the bit of the item is 1 with probability p, each other with q; two bits differ between two items."""
+    """Return the law of unary encoding: the item's bit is 1 with probability p, every other bit with q.
+
+    Only two bits have different probabilities for two items.
+    """
     outcomes = list(product((0, 1), repeat=2))
 
     def mass(first: float, second: float) -> list[float]:
@@ -42,7 +45,10 @@ def bits_of_one_item(p: float, q: float) -> Law:
 
 
 def decision_tree(pair: Pair) -> LossLaw | None:
-    """Permute-and-flip among two labels in one leaf, where all rows lie in one leaf whatever the threshold; None elsewhere."""
+    """Return the law of permute-and-flip between two labels in one leaf.
+
+    None if the rows can be in different leaves; the rows are in one leaf for every threshold if all features are 0 or all are 1.
+    """
     for x in (0.0, 1.0):
         if all(len(d) and np.all(d[:, 0] == x) for d in (pair.d0, pair.d1)):
             sides = []
@@ -55,10 +61,10 @@ def decision_tree(pair: Pair) -> LossLaw | None:
 
 
 def logistic_regression(pair: Pair) -> LossLaw:
-    """diffprivlib's objective perturbation with one feature, data norm R = 100, C = 1 and epsilon = 1.
+    """Return the law of diffprivlib's objective perturbation with one feature, data norm R = 100, C = 1 and epsilon = 1.
 
     The noise b is Laplace of scale 2 R / (epsilon / 2); with c R = R / 4 the extra weight is R / 4 / expm1(epsilon / 4) - 1 (for n rows
-    together). The minimiser w solves b = -(sum of gradients at w) - weight w, which decreases in w.
+    together). The minimizer w solves b = -(sum of gradients at w) - weight w, which decreases in w.
     """
     scale, weight = 400.0, 25.0 / math.expm1(0.25)
     grid = np.concatenate([np.linspace(-60, -0.5, 2000), np.linspace(-0.5, 0.5, 4001)[1:-1], np.linspace(0.5, 60, 2000)])
@@ -72,12 +78,13 @@ def logistic_regression(pair: Pair) -> LossLaw:
 
 
 def linear_regression(pair: Pair) -> LossLaw:
-    """diffprivlib's functional mechanism with one feature in [0.1, 1] and a response in [0, 1]: w = c1 / c2 with noisy sums c1 and c2.
+    """Return the law of diffprivlib's functional mechanism with one feature in [0.1, 1] and a response in [0, 1].
 
-    c1 = sum x y has Laplace noise of scale 3 and c2 = sum x^2 Laplace noise of scale 0.03, folded at 0 (epsilon = 1 in three parts).
+    The release is w = c1 / c2 with noisy sums. c1 = sum x y has Laplace noise of scale 3, and c2 = sum x^2 has Laplace noise of scale
+    0.03, folded at 0 (epsilon = 1 in three parts).
     """
     grid = np.concatenate([-np.geomspace(1e4, 1e-4, 1500), [0.0], np.geomspace(1e-4, 1e4, 1500)])
-    noise = np.linspace(-0.45, 0.45, 1801)  # 15 scales
+    noise = np.linspace(-0.45, 0.45, 1801)  # 15 scales on each side
     mass = np.exp(-np.abs(noise) / 0.03)
     mass /= mass.sum()
 

@@ -1,6 +1,6 @@
-"""The page of the audits of third-party libraries: from the results of the suite, or from the JSON file that stands beside it.
+"""Page of the audits of third-party libraries, made from the results of the suite or from the page's JSON file.
 
-``python -m dpwitness.reports.third_party.page DIR reports/published`` publishes what ``dpwitness suite third-party --report DIR`` wrote.
+``python -m dpwitness.reports.third_party.page DIR reports/published`` publishes a report of ``dpwitness suite third-party --report DIR``.
 """
 
 from __future__ import annotations
@@ -21,20 +21,33 @@ Found = Json
 
 
 def numbers(results: Sequence[Mapping[str, Any]], missing: Mapping[str, str]) -> Found:
-    """What the page shows, as plain JSON types: a row for each result, and what was not installed."""
+    """Return the content of the page as JSON: settings, a row for each result, and the environments that are not installed."""
     parts = slugs(str(result["name"]) for result in results)
-    rows = [_row(result, f"witness-{part}.json" if result.get("witness") else None) for result, part in zip(results, parts, strict=True)]
+    rows = [
+        _row_json(result, f"witness-{part}.json" if result.get("witness") else None) for result, part in zip(results, parts, strict=True)
+    ]
     first = results[0] if results else {}
     settings = {key: first.get(key) for key in ("seed", "confidence", "environment")}
     return {"settings": settings, "rows": rows, "missing": dict(missing), "witnesses": ""}
 
 
-def _row(result: Mapping[str, Any], witness: str | None) -> Found:
+def _row_json(result: Mapping[str, Any], witness: str | None) -> Found:
     level = result.get("bit_level") or {}
-    kept = ("name", "claim", "relation", "verdict", "parameter", "parameter_lower", "epsilon_lower", "trials", "right", "description")
+    copied_keys = (
+        "name",
+        "claim",
+        "relation",
+        "verdict",
+        "parameter",
+        "parameter_lower",
+        "epsilon_lower",
+        "trials",
+        "right",
+        "description",
+    )
     pair = result.get("pair") if result.get("verdict") == "VIOLATED" else level.get("pair") or result.get("pair")
     return {
-        **{key: result.get(key) for key in kept},
+        **{key: result.get(key) for key in copied_keys},
         **result["third_party"],
         "bit_verdict": level.get("verdict"),
         "bit_epsilon_lower": level.get("epsilon_lower"),
@@ -46,14 +59,14 @@ def _row(result: Mapping[str, Any], witness: str | None) -> Found:
 
 
 def page(found: Found) -> str:
-    """Markdown."""
+    """Return the markdown of the page from the JSON of `numbers`."""
     rows = found["rows"]
     by_library: dict[str, list[Found]] = {}
     for row in rows:
         by_library.setdefault(f"{row['library']} {row['version']}", []).append(row)
-    blocks = ["# Third-party libraries, audited", *_introduction(found, by_library), *_side_by_side(rows)]
+    blocks = ["# Third-party libraries, audited", *_introduction_paragraphs(found, by_library), *_trace_comparison(rows)]
     for library, group in sorted(by_library.items(), key=lambda item: item[0].lower()):
-        blocks += _library(library, group, found["witnesses"])
+        blocks += _library_section(library, group, found["witnesses"])
     if found["missing"]:
         lines = [f"- {name}: `{line}`" for name, line in found["missing"].items()]
         blocks += ["## Not run", "Their environments were not installed. What makes them:", "\n".join(lines)]
@@ -64,7 +77,7 @@ def _plural(found: int, noun: str) -> str:
     return f"{found:,} {noun}{'s' * (found != 1)}"
 
 
-def _agreement(right: int, wrong: int) -> str:
+def _agreement_sentence(right: int, wrong: int) -> str:
     """Return a sentence on the verdicts whose truth is known."""
     if not right + wrong:
         return "The true privacy of no target is known from analysis."
@@ -76,7 +89,7 @@ def _agreement(right: int, wrong: int) -> str:
     )
 
 
-def _introduction(found: Found, by_library: Mapping[str, Sequence[Found]]) -> list[str]:
+def _introduction_paragraphs(found: Found, by_library: Mapping[str, Sequence[Found]]) -> list[str]:
     rows, settings = found["rows"], found["settings"]
     value = [row for row in rows if row["verdict"] == "VIOLATED"]
     bits = [row for row in rows if row["verdict"] != "VIOLATED" and row["bit_verdict"] == "VIOLATED"]
@@ -84,7 +97,7 @@ def _introduction(found: Found, by_library: Mapping[str, Sequence[Found]]) -> li
     return [
         f"{_plural(len(rows), 'target')} of {_plural(len(by_library), 'release')}, each run in its own interpreter. {len(value)} "
         f"{'is' if len(value) == 1 else 'are'} refuted at the level of values, {len(bits)} more at the level of float bits only; for the "
-        f"other {len(rows) - len(value) - len(bits)} nothing was found. {_agreement(right, wrong)}",
+        f"other {len(rows) - len(value) - len(bits)} nothing was found. {_agreement_sentence(right, wrong)}",
         "Each row is an observation that can be made again: one release, one call, one claim, one neighbouring relation, one pair of "
         "datasets. It is no judgement on a library, and a row where nothing was found proves no privacy. Where a library's documentation "
         "does not say which relation its parameter is meant for, both were tried, and a refuted row says so.",
@@ -99,7 +112,7 @@ def _introduction(found: Found, by_library: Mapping[str, Sequence[Found]]) -> li
     ]
 
 
-def _library(library: str, group: Sequence[Found], witnesses: str) -> list[str]:
+def _library_section(library: str, group: Sequence[Found], witnesses: str) -> list[str]:
     header = [
         "target",
         "claim",
@@ -114,15 +127,15 @@ def _library(library: str, group: Sequence[Found], witnesses: str) -> list[str]:
         "gray box",
         "witness",
     ]
-    lines = table(header, [_line(row, witnesses) for row in group])
-    causes = [_cause(row) for row in group if row["verdict"] == "VIOLATED" or row["bit_verdict"] == "VIOLATED"]
+    lines = table(header, [_table_row(row, witnesses) for row in group])
+    causes = [_cause_paragraph(row) for row in group if row["verdict"] == "VIOLATED" or row["bit_verdict"] == "VIOLATED"]
     where = (
         f"Python {group[0]['python']}, NumPy {group[0]['numpy']}." if group[0]["python"] else "A program, driven over its standard input."
     )
-    return [f"## {library}", where, "\n".join(lines), *causes, *_traces(group)]
+    return [f"## {library}", where, "\n".join(lines), *causes, *_trace_list(group)]
 
 
-def _line(row: Found, witnesses: str) -> list[str]:
+def _table_row(row: Found, witnesses: str) -> list[str]:
     name = f"{row['key']} " if row["key"] else ""
     link = f"[JSON]({witnesses}{row['witness']})" if row["witness"] else ""
     bits = verdict(row["bit_verdict"]).lower() if row["bit_verdict"] else "-"
@@ -137,13 +150,13 @@ def _line(row: Found, witnesses: str) -> list[str]:
         f"epsilon > {figure(row['bit_epsilon_lower'])}" if number(row["bit_epsilon_lower"]) else "-",
         count(row["trials"]),
         f"{row['cpu_seconds']:g} s",
-        _gray(row),
+        _format_trace(row),
         link,
     ]
 
 
-def _gray(row: Found) -> str:
-    """What the trace found, in how many runs."""
+def _format_trace(row: Found) -> str:
+    """Format the findings of a target's trace, with the number of runs."""
     found = row.get("gray_box")
     if not found:
         return "-"
@@ -156,8 +169,8 @@ def _gray(row: Found) -> str:
     return f"{', '.join(kinds) or 'nothing'} in {found['runs']} runs{confirmed}"
 
 
-def _traces(group: Sequence[Found]) -> list[str]:
-    """The findings of a library's traces, one by one."""
+def _trace_list(group: Sequence[Found]) -> list[str]:
+    """Return the findings of a library's traces as a markdown list."""
     lines = []
     for row in group:
         found = row.get("gray_box") or {"findings": []}
@@ -178,14 +191,14 @@ def _traces(group: Sequence[Found]) -> list[str]:
     return ["Traces:", "\n".join(lines)] if lines else []
 
 
-def _side_by_side(rows: Sequence[Found]) -> list[str]:
-    """What it takes to see the known violations: by a trace, and by runs alone."""
-    shown = [row for row in rows if row["key"] and row["verdict"] == "VIOLATED" and row.get("gray_box")]
-    if not shown:
+def _trace_comparison(rows: Sequence[Found]) -> list[str]:
+    """Return the section that compares the cost of finding the known violations with a trace and with an audit of outputs."""
+    known_violations = [row for row in rows if row["key"] and row["verdict"] == "VIOLATED" and row.get("gray_box")]
+    if not known_violations:
         return []
     header = ["row", "trace finds", "runs", "CPU", "the audit certifies", "runs", "CPU"]
     lines = []
-    for row in shown:
+    for row in known_violations:
         found = row["gray_box"]
         kinds = ", ".join(dict.fromkeys(f["kind"] for f in found["findings"])) or "nothing"
         certified = f"{row['parameter']} > {figure(row['parameter_lower'])}"
@@ -201,7 +214,7 @@ def _side_by_side(rows: Sequence[Found]) -> list[str]:
     ]
 
 
-def _cause(row: Found) -> str:
+def _cause_paragraph(row: Found) -> str:
     at_values = row["verdict"] == "VIOLATED"
     event = row["description"] if at_values else row["bit_description"]
     bound = f"{row['parameter']} > {figure(row['parameter_lower'])}" if at_values else f"epsilon > {figure(row['bit_epsilon_lower'])}"
@@ -212,7 +225,7 @@ def _cause(row: Found) -> str:
 
 
 def publish(results: Sequence[Mapping[str, Any]], missing: Mapping[str, str], folder: Path) -> None:
-    """Write ``third-party.json`` and ``third-party.md`` into the folder of a report, next to its witnesses."""
+    """Write ``third-party.json`` and ``third-party.md`` into the folder of a report, which contains the witnesses."""
     _write(numbers(results, missing), Path(folder))
 
 
@@ -221,37 +234,39 @@ def _write(found: Found, folder: Path) -> None:
     write_text(folder / "third-party.md", page(found))
 
 
-def _witness(value: Any, path: str) -> str:
-    """The name of a file beside the page: it is copied, so it must not lead elsewhere."""
+def _witness_rule(value: Any, path: str) -> str:
+    """Accept the name of a witness file without a folder, because the file is copied."""
     name: str = text(200)(value, path)
     if not re.fullmatch(r"witness-[a-z0-9.-]+\.json", name):
         refuse(path, "be the name of a witness file", name)
     return name
 
 
-def _key(value: Any, path: str) -> str:
+def _key_rule(value: Any, path: str) -> str:
     if not isinstance(value, str) or not re.fullmatch(r"(K\d{1,4})?", value):
         refuse(path, "be K and a number, or empty", value)
     return value
 
 
-def _row_of_file(value: Any, path: str) -> Found:
+def _row_rule(value: Any, path: str) -> Found:
     row: Found = items(anything)(value, path)
-    for name, rule in (("name", text(200)), ("key", _key), ("witness", nullable(_witness))):
+    for name, rule in (("name", text(200)), ("key", _key_rule), ("witness", nullable(_witness_rule))):
         rule(row.get(name), f"{path}.{name}")
     return row
 
 
-_FILE = record(settings=items(anything), rows=listing(_row_of_file), missing=items(text()), witnesses=text(200))
+_FILE = record(settings=items(anything), rows=listing(_row_rule), missing=items(text()), witnesses=text(200))
 
 
 def main(reports: Iterable[str | Path], published: str | Path = "reports/published") -> Path:
-    """Publish reports of the suite, later ones replacing rows of earlier ones: page, JSON, and witnesses in a folder ``third-party``.
+    """Publish reports of the suite: the page, its JSON, and the witnesses in a folder ``third-party``; return the path of the page.
+
+    Rows of later reports replace rows of earlier reports.
 
     Raises
     ------
     InvalidArgument
-        If a folder holds no report of the suite.
+        If a folder does not contain a report of the suite.
     """
     folder = Path(published)
     together: Found = {}

@@ -1,7 +1,7 @@
-"""Third-party libraries: which of their targets are audited, with how many runs, and what is known of them.
+"""Rows of the third-party suite: audited targets, number of runs, and the known truth.
 
-No row names a pair: where to look comes from the domain that the target file declares. Rows with a key K1 to K20 are those on which
-verdicts of other tools and of published analyses exist; the suite has to get them right at the level of values and of bits.
+No row names a pair of datasets: pairs come from the domain that the target file declares. For rows with a key K1 to K20 there are verdicts
+of other tools or published analyses. The suite must reproduce these verdicts, for values and for low bits.
 """
 
 from __future__ import annotations
@@ -18,33 +18,36 @@ from dpwitness.mechanisms.terms.pairs import Pair
 from dpwitness.reports.third_party import laws as law
 
 INF = math.inf
-KEPT = 0.0  # the promise is kept, by how much is not said
+KEPT = 0.0  # truth of a target that satisfies its claim; the exact parameter is not stated
 THEORY = "analysis of the mechanism"
 UNROUNDED = "Noise is added to the answer as a 64-bit float and not rounded to a grid; neighbouring answers reach different sets of floats."
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """A target and what is known of it.
+    """Row of the third-party suite: a target and the known truth about it.
 
     Parameters
     ----------
     environment, adapter, target : str
-        A table of the file of pins, a file of ``mechanisms/foreign/adapters`` and a function in it, or a program and what it is asked for.
+        Table of the file of pinned versions; file of ``mechanisms/foreign/adapters``, or a program; function in the file, or the argument
+        of the program.
     truth : float, optional
-        Smallest parameter that it keeps at the level of values; 0 if it keeps its claim; None if not known.
+        Smallest parameter that the target satisfies for values; 0 if the target satisfies its claim; None if unknown.
     bits : bool, optional
-        Whether its low bits are safe; None if not known.
+        Whether the low bits of the outputs satisfy the claim; None if unknown.
     trials, pairs : int
-        Runs in all, and how many pairs of its domain are tried: fewer for slow targets.
+        Total number of runs, and number of candidate pairs from the target's domain; smaller for slow targets.
     law : callable, optional
-        The exact law of the loss on a pair.
-    key, source : str
-        K1 to K20; where the truth comes from.
+        Function that returns the exact law of the privacy loss on a pair.
+    key : str
+        K1 to K20, or empty.
+    source : str
+        Origin of the truth.
     settled : bool
-        Whether that many runs settle the verdict.
+        Whether `trials` runs are enough for the verdict.
     cause : str
-        Why it fails, for a program, which does not say it itself.
+        Reason for the failure of a program. Python targets state the reason themselves.
     """
 
     environment: str
@@ -62,7 +65,7 @@ class Row:
 
     @property
     def name(self) -> str:
-        """Key, environment and function."""
+        """Return the name of the row: key, environment and function."""
         return "-".join(part for part in (self.key, self.environment, self.target.replace("_", "-")) if part)
 
 
@@ -87,7 +90,7 @@ _CLASSICAL = law.additive(elementary.gaussian, _value, math.sqrt(2 * math.log(1.
 
 
 def _bins_replaced(pair: Pair) -> Any:
-    """Two bins with a count of noise each: one loses what the other gains, if the record changes its bin."""
+    """Return the law of two noisy bin counts if one record is replaced: a record that changes its bin moves one count up, one down."""
     counts = [np.histogram(d, bins=2, range=(0, 1))[0] for d in (pair.d1, pair.d0)]
     return elementary.discrete_laplace(*(counts[0] - counts[1]).tolist())
 
@@ -100,47 +103,47 @@ def _logistic(x: float) -> float:
     return 1 / (1 + math.exp(-x))
 
 
-def _in(environment: str, adapter: str, /, **defaults: Any) -> Any:
-    """Rows of one adapter."""
+def _rows_of(environment: str, adapter: str, /, **defaults: Any) -> Any:
+    """Return a function that creates rows of one environment and adapter, with the given defaults."""
     return functools.partial(Row, environment, adapter, **defaults)
 
 
-_numpy = _in("numpy", "numpy_targets", trials=1_000_000)
-_noise = _in("diffprivlib", "diffprivlib_targets", trials=400_000, bits=False)
-_whole = _in("diffprivlib", "diffprivlib_targets", trials=400_000)
-_tools = _in("diffprivlib", "diffprivlib_targets", trials=200_000)
-_model = _in("diffprivlib", "diffprivlib_models_targets", trials=20_000, bits=None)
-_opendp = _in("opendp", "opendp_targets")
-_pydp = _in("pydp", "pydp_targets", trials=400_000)
-_ldp = _in("pure-ldp", "pure_ldp_targets", trials=200_000)
-_ldp11 = _in("pure-ldp-1.1", "pure_ldp_targets", trials=200_000)
-_multi = _in("multi-freq-ldpy", "multi_freq_ldpy_targets", trials=200_000)
-_opacus = _in("opacus", "opacus_targets")
-_tumult = _in("tumult", "tumult_targets", trials=100_000)
-_smart = _in("smartnoise", "smartnoise_targets", trials=1500, pairs=2)
+_numpy = _rows_of("numpy", "numpy_targets", trials=1_000_000)
+_noise = _rows_of("diffprivlib", "diffprivlib_targets", trials=400_000, bits=False)
+_bit_safe = _rows_of("diffprivlib", "diffprivlib_targets", trials=400_000)
+_tools = _rows_of("diffprivlib", "diffprivlib_targets", trials=200_000)
+_model = _rows_of("diffprivlib", "diffprivlib_models_targets", trials=20_000, bits=None)
+_opendp = _rows_of("opendp", "opendp_targets")
+_pydp = _rows_of("pydp", "pydp_targets", trials=400_000)
+_ldp = _rows_of("pure-ldp", "pure_ldp_targets", trials=200_000)
+_ldp11 = _rows_of("pure-ldp-1.1", "pure_ldp_targets", trials=200_000)
+_multi = _rows_of("multi-freq-ldpy", "multi_freq_ldpy_targets", trials=200_000)
+_opacus = _rows_of("opacus", "opacus_targets")
+_tumult = _rows_of("tumult", "tumult_targets", trials=100_000)
+_smart = _rows_of("smartnoise", "smartnoise_targets", trials=1500, pairs=2)
 
-_ee = _in("eeprivacy", "eeprivacy_targets", trials=100_000, bits=None)
-_tras = _in("trasgodp", "trasgodp_targets", trials=100_000, bits=None)
-_place = _in("trasgodp", "trasgodp_targets", trials=10_000, pairs=6, bits=None)
-_tda = _in("inf-tda", "inf_tda_targets", trials=20_000, pairs=4, bits=None)
-_pure = _in("diffpriv-pure", "diffpriv_pure_targets", trials=100_000, bits=None)
-_dpmm = _in("dpmm", "dpmm_targets", trials=3000, pairs=3, bits=None)
-_dpart = _in("dpart", "dpart_targets", trials=3000, pairs=3, bits=None)
-_privsyn = _in("privsyn-core", "privsyn_targets", trials=3000, pairs=2, bits=None)
-_tree = _in("dpcrpy", "dpcrpy_targets", trials=100_000, pairs=6, bits=None)
-_pipeline = _in("pipeline-dp", "pipeline_dp_targets", trials=20_000, pairs=6, bits=None)
-_synth = _in("smartnoise-synth", "smartnoise_synth_targets", trials=4000, pairs=4, bits=None)
-_synth5 = _in("smartnoise-synth-1.0.5", "smartnoise_synth_targets", trials=20_000, pairs=6, bits=None)
-_levels = _in("ldp-hierarchical", "ldp_hierarchical_targets", trials=100_000, pairs=6, bits=None)
+_ee = _rows_of("eeprivacy", "eeprivacy_targets", trials=100_000, bits=None)
+_tras = _rows_of("trasgodp", "trasgodp_targets", trials=100_000, bits=None)
+_place = _rows_of("trasgodp", "trasgodp_targets", trials=10_000, pairs=6, bits=None)
+_tda = _rows_of("inf-tda", "inf_tda_targets", trials=20_000, pairs=4, bits=None)
+_pure = _rows_of("diffpriv-pure", "diffpriv_pure_targets", trials=100_000, bits=None)
+_dpmm = _rows_of("dpmm", "dpmm_targets", trials=3000, pairs=3, bits=None)
+_dpart = _rows_of("dpart", "dpart_targets", trials=3000, pairs=3, bits=None)
+_privsyn = _rows_of("privsyn-core", "privsyn_targets", trials=3000, pairs=2, bits=None)
+_tree = _rows_of("dpcrpy", "dpcrpy_targets", trials=100_000, pairs=6, bits=None)
+_pipeline = _rows_of("pipeline-dp", "pipeline_dp_targets", trials=20_000, pairs=6, bits=None)
+_synth = _rows_of("smartnoise-synth", "smartnoise_synth_targets", trials=4000, pairs=4, bits=None)
+_synth5 = _rows_of("smartnoise-synth-1.0.5", "smartnoise_synth_targets", trials=20_000, pairs=6, bits=None)
+_levels = _rows_of("ldp-hierarchical", "ldp_hierarchical_targets", trials=100_000, pairs=6, bits=None)
 
-_objects = _in("diffprivlib", "diffprivlib_objects_targets", bits=None)
-_sessions = _in("opendp", "opendp_objects_targets", trials=20_000, pairs=4)
-_fresh = _in("pydp", "pydp_objects_targets", trials=100_000, pairs=6)
-_stdlib = _in("stdlib-js", "stdlib.js", trials=400_000)
-_boost = _in("boost", "boost.cpp", trials=1_000_000)
+_objects = _rows_of("diffprivlib", "diffprivlib_objects_targets", bits=None)
+_sessions = _rows_of("opendp", "opendp_objects_targets", trials=20_000, pairs=4)
+_fresh = _rows_of("pydp", "pydp_objects_targets", trials=100_000, pairs=6)
+_stdlib = _rows_of("stdlib-js", "stdlib.js", trials=400_000)
+_boost = _rows_of("boost", "boost.cpp", trials=1_000_000)
 
 _SUE, _OUE = (_logistic(0.25), 1 - _logistic(0.25)), (0.5, 1 - _logistic(0.5))
-_MISSED_RESET = tuple((1 - (1 - p) * (1 - q), q) for p, q in (_SUE, _OUE))  # release 1.1.2: either coin sets the item's bit
+_MISSED_RESET = tuple((1 - (1 - p) * (1 - q), q) for p, q in (_SUE, _OUE))  # in release 1.1.2 either of two coins sets the item's bit
 
 
 def _epsilon(p: float, q: float) -> float:
@@ -151,7 +154,7 @@ ROWS: tuple[Row, ...] = (
     _numpy("laplace", bits=False, law=_LAPLACE, key="K1"),
     _noise("laplace", law=_LAPLACE, key="K2"),
     _noise("gaussian", trials=2_000_000, pairs=1, law=_CLASSICAL, key="K3"),
-    _whole("snapping", key="K4"),
+    _bit_safe("snapping", key="K4"),
     _opendp("laplace", trials=400_000, law=_LAPLACE, key="K5"),
     _opendp("laplace_int", trials=400_000, law=_GEOMETRIC, key="K6"),
     _pydp("laplace", law=_LAPLACE, key="K7"),
@@ -170,7 +173,7 @@ ROWS: tuple[Row, ...] = (
     _model("gaussian_nb", trials=60_000, truth=33.0, key="K18", source="a change by 101 for 1 in a third of epsilon"),
     _opacus("step", trials=200_000, pairs=1, bits=False, law=law.additive(elementary.gaussian, _value, 4.0), key="K19"),
     _opacus("epoch_shuffled", trials=6000, pairs=3, bits=None, truth=3.125, key="K20", source="simulation of the steps' law"),
-    # what follows has no key
+    # rows without a key
     _numpy("gaussian", trials=2_000_000, pairs=1, bits=False, law=_GAUSSIAN),
     _numpy("geometric", law=_GEOMETRIC),
     _numpy("randomized_response", law=law.response(4, 1.0)),
@@ -180,14 +183,14 @@ ROWS: tuple[Row, ...] = (
     _noise("laplace_bounded_noise"),
     _noise("staircase"),
     _noise("gaussian_analytic", trials=1_000_000, pairs=1, law=_GAUSSIAN),
-    _whole("geometric", law=_GEOMETRIC),
-    _whole("geometric_truncated", law=_GEOMETRIC),
-    _whole("geometric_folded"),
-    _whole("gaussian_discrete", trials=200_000),
-    _whole("geometric_large", truth=INF),
-    _whole("exponential"),
-    _whole("permute_and_flip"),
-    _whole("binary", law=law.response(2, 1.0)),
+    _bit_safe("geometric", law=_GEOMETRIC),
+    _bit_safe("geometric_truncated", law=_GEOMETRIC),
+    _bit_safe("geometric_folded"),
+    _bit_safe("gaussian_discrete", trials=200_000),
+    _bit_safe("geometric_large", truth=INF),
+    _bit_safe("exponential"),
+    _bit_safe("permute_and_flip"),
+    _bit_safe("binary", law=law.response(2, 1.0)),
     _tools("mean_clipped", bits=False, law=_SUM),
     _tools("mean_missing", truth=INF, bits=None),
     _tools("sum", bits=False, law=_SUM),
@@ -313,7 +316,7 @@ ROWS: tuple[Row, ...] = (
     _levels("direct"),
     _levels("unary"),
     _levels("direct_one_level"),
-    # objects as people have them, sessions, and programs that are no Python
+    # objects, sessions, and programs that are not written in Python
     _objects("linear_regression_object", trials=40_000, pairs=6, truth=33.0, source="0.99 / 0.01 in a third of epsilon"),
     _objects("gaussian_nb_object", trials=30_000, pairs=6, truth=33.0, source="a change by 101 for 1 in a third of epsilon"),
     _objects("decision_tree_object", trials=20_000, pairs=6, bits=True),

@@ -1,1 +1,1 @@
-"""What results say in short text: numbers, names, datasets, claims, and several audits judged together. Imports results only."""
+"""Short texts of results: numbers, names, datasets, claims, and corrections over several audits. Imports results only."""

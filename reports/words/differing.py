@@ -1,4 +1,4 @@
-"""A pair of datasets record by record: long ones shortened around the record that differs, which is marked."""
+"""Record-by-record difference of a pair of datasets. Long datasets are shortened around the records that differ."""
 
 from __future__ import annotations
 
@@ -8,14 +8,16 @@ from typing import Any
 from dpwitness.mechanisms.terms.reading import Json
 from dpwitness.reports.words.wording import dataset, rows_of
 
-Part = tuple[str, bool]  # text, and whether it differs
+Part = tuple[str, bool]  # (text, whether the text differs between the datasets)
 
-_AROUND = 3  # records shown on either side of one that differs
-_MOST = 5000  # records that are compared one by one
+_CONTEXT = 3  # records shown before and after a record that differs
+_COMPARED_RECORDS = 5000  # limit on records per dataset; larger datasets are not compared record by record
 
 
 def differing(pair: Json) -> list[tuple[str, list[Part]]]:
-    """D0 and D1, each with its parts; what differs is marked. Datasets of other shapes than lists of records are one part each.
+    """Return the names D0 and D1 with the parts of each dataset: texts, and whether each text differs from the other dataset.
+
+    A dataset that is not a list of records has one part.
 
     Examples
     --------
@@ -24,16 +26,16 @@ def differing(pair: Json) -> list[tuple[str, list[Part]]]:
     ('D1', [('... 16 records', False), ('0', False), ('0', False), ('0', False), ('1', True)])
     """
     sides = [_records(pair["d0"]), _records(pair["d1"])]
-    if any(side is None or len(side) > _MOST for side in sides):
+    if any(side is None or len(side) > _COMPARED_RECORDS for side in sides):
         same = pair["d0"] == pair["d1"]
         return [("D0", [(dataset(pair["d0"]), not same)]), ("D1", [(dataset(pair["d1"]), not same)])]
     first, second = ([dataset(record) for record in side or []] for side in sides)
-    marks = [_changed(first, second), _changed(second, first)]
-    return [("D0", _shown(first, marks[0])), ("D1", _shown(second, marks[1]))]
+    changed_indices = [_changed_indices(first, second), _changed_indices(second, first)]
+    return [("D0", _parts(first, changed_indices[0])), ("D1", _parts(second, changed_indices[1]))]
 
 
 def _records(value: Any) -> list[Any] | None:
-    """The records of an array or a list; None for anything else."""
+    """Return the records of an array, list, frame or graph in JSON form; None for other values."""
     if isinstance(value, list):
         return value
     if isinstance(value, dict) and value.get("$type") == "frame":
@@ -49,21 +51,23 @@ def _records(value: Any) -> list[Any] | None:
     return None
 
 
-def _changed(own: list[str], other: list[str]) -> set[int]:
-    """Places of `own` that are not in `other` in this order."""
-    if len(own) == len(other):
-        return {i for i, (a, b) in enumerate(zip(own, other, strict=True)) if a != b}
-    matched = SequenceMatcher(None, own, other, autojunk=False).get_matching_blocks()
-    return set(range(len(own))) - {block.a + k for block in matched for k in range(block.size)}
+def _changed_indices(first_records: list[str], other: list[str]) -> set[int]:
+    """Return the indices of the first list's records that have no match in the other list, in order."""
+    if len(first_records) == len(other):
+        return {i for i, (a, b) in enumerate(zip(first_records, other, strict=True)) if a != b}
+    matched = SequenceMatcher(None, first_records, other, autojunk=False).get_matching_blocks()
+    return set(range(len(first_records))) - {block.a + k for block in matched for k in range(block.size)}
 
 
-def _shown(records: list[str], changed: set[int]) -> list[Part]:
-    kept = {i for place in list(changed)[:_MOST] for i in range(place - _AROUND, place + _AROUND + 1)} or set(range(2 * _AROUND))
-    kept |= set(range(len(records))) if len(records) <= 4 * _AROUND else set()
+def _parts(records: list[str], changed: set[int]) -> list[Part]:
+    shown_indices = {
+        i for changed_index in list(changed)[:_COMPARED_RECORDS] for i in range(changed_index - _CONTEXT, changed_index + _CONTEXT + 1)
+    } or set(range(2 * _CONTEXT))
+    shown_indices |= set(range(len(records))) if len(records) <= 4 * _CONTEXT else set()
     parts: list[Part] = []
     left_out = 0
     for i, record in enumerate(records):
-        if i in kept and len(parts) < 60:
+        if i in shown_indices and len(parts) < 60:
             parts += [(f"... {left_out:,} record{'s' if left_out > 1 else ''}", False)] if left_out else []
             parts.append((record, i in changed))
             left_out = 0

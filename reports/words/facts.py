@@ -1,4 +1,4 @@
-"""What cards of results show, whatever their kind: the entry itself, its claim, its pair, its enclosure, its run."""
+"""Facts that the cards of all kinds of results share: claim, relation, pair, enclosure and run."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Facts = list[tuple[str, str]]  # (label, markdown)
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A result's JSON with what the report knows besides: its file name part, its files, its place in the family."""
+    """Result's JSON with its data in the report: the part of file names, the files, and the adjusted p-value."""
 
     result: Json
     slug: str
@@ -33,7 +33,7 @@ Card = Callable[[Entry], Facts]
 
 
 def claim_of(result: Json) -> Claim | None:
-    """The claim that a result was held against; None where it names none that can be read."""
+    """Return the claim that a result was tested against; None if the result has no claim that can be parsed."""
     text, numbers = result.get("claim"), result.get("claim_numbers")
     try:
         return (exact_claim(text, numbers) if isinstance(numbers, list) else parse_claim(text)) if isinstance(text, str) else None
@@ -42,7 +42,7 @@ def claim_of(result: Json) -> Claim | None:
 
 
 def run_facts(result: Json) -> Facts:
-    """Where a result comes from and what it took."""
+    """Return the facts of a result's run: seed, environment and time."""
     return [
         ("seed", code(result["seed"]) if result.get("seed") is not None else ""),
         ("environment", _environment(result)),
@@ -51,18 +51,18 @@ def run_facts(result: Json) -> Facts:
 
 
 def relation_fact(result: Json) -> tuple[str, str]:
-    """The relation and what it means; one that is not known comes from outside."""
+    """Return the relation with its meaning as a fact; an unknown relation is printed without a meaning."""
     relation = str(result.get("relation") or "")
     return "relation", prose(f"{relation}: {told_of(relation)}" if told_of(relation) else relation)
 
 
 def again(result: Json) -> str:
-    """How a replay reaches the verdict of a result."""
+    """Return the phrase on how a replay obtains the verdict: from the counts, or with fresh randomness."""
     return "from its counts" if result.get("kind") == "canaries" else "with fresh randomness"
 
 
 def pair_facts(result: Json) -> Facts:
-    """The pair of a result, and why it is one."""
+    """Return the facts of a result's pair: both datasets, their difference, and why the datasets are neighbors."""
     pair = result.get("pair")
     if not pair:
         return []
@@ -70,23 +70,23 @@ def pair_facts(result: Json) -> Facts:
         ("D0", code(dataset(pair["d0"]))),
         ("D1", code(dataset(pair["d1"]))),
         ("where they differ", prose(differences(pair["d0"], pair["d1"]))),
-        ("why this pair", f"{prose(pair.get('why', ''))}; {_checked(str(pair.get('relation', '')))}"),
+        ("why this pair", f"{prose(pair.get('why', ''))}; {_relation_note(str(pair.get('relation', '')))}"),
     ]
 
 
-def _checked(relation: str) -> str:
-    """Whether the two were compared."""
+def _relation_note(relation: str) -> str:
+    """Return the sentence on whether the neighboring relation of the pair was checked or only stated."""
     if told_of(relation) and not parse_relation(relation).checked:
         return f"that they are neighbours was stated ({prose(relation)}), and not checked here"
     return f"checked to be {prose(relation)} neighbours"
 
 
 def enclosure(result: Json, digits: int = 6) -> str:
-    """``[lower, upper]`` of the claim's parameter, from a white-box result or one that a black-box result carries along."""
+    """Format the enclosure of the claim's parameter as ``[lower, upper]``, from a white-box result or a black-box result's enclosure."""
     ends = [number(result.get(f"parameter_{end}")) for end in ("lower", "upper")]
     return f"[{', '.join(figure(end, digits) for end in ends)}]"
 
 
 def _environment(result: Json) -> str:
-    """Versions on one line."""
+    """Format the environment of a result, package names and versions, as one line."""
     return ", ".join(f"{prose(name)} {prose(version)}" for name, version in (result.get("environment") or {}).items())

@@ -1,4 +1,4 @@
-"""Which rules a result breaks, and one stable id for each of them: the same in every run, on every machine, whatever was measured."""
+"""Rules that a result breaks, and a stable id per broken rule. The id does not depend on the run, machine or measured numbers."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from dpwitness.reports.words.summary import violated_in_bits
 
 RULES = ("VALUE", "BITS", "SENSITIVITY", "UTILITY", "TRACE", "CHECK")
 
-_OF_KIND = {"sensitivity": "SENSITIVITY", "utility": "UTILITY", "check": "CHECK", "checks": "CHECK"}  # others: VALUE
-_OF_THIS_MACHINE = ("python", "time_limit", "memory_limit")  # of a target in a process of its own: how it is run, not what it is
+_RULE_OF_KIND = {"sensitivity": "SENSITIVITY", "utility": "UTILITY", "check": "CHECK", "checks": "CHECK"}  # other kinds: VALUE
+_MACHINE_SETTINGS = ("python", "time_limit", "memory_limit")  # settings of a target's worker process, which do not identify the target
 
 
 def rules_of(result: Json) -> list[str]:
-    """The rules that a result breaks, in the order of `RULES`.
+    """Return the rules that a result breaks, in the order of `RULES`.
 
-    A trace whose findings an audit has certified breaks VALUE too; CHECK is broken by any check that failed.
+    A trace whose findings an audit has certified also breaks VALUE. Any failed check breaks CHECK.
 
     Examples
     --------
@@ -28,7 +28,7 @@ def rules_of(result: Json) -> list[str]:
     ['TRACE']
     """
     kind = str(result.get("kind"))
-    rule, found = _OF_KIND.get(kind, "VALUE"), set()
+    rule, found = _RULE_OF_KIND.get(kind, "VALUE"), set()
     if result.get("verdict") == Verdict.VIOLATED.value:
         found.add(rule)
     if violated_in_bits(result):
@@ -41,7 +41,7 @@ def rules_of(result: Json) -> list[str]:
 
 
 def fingerprint(result: Json, rule: str) -> str:
-    """A stable id of what breaks which rule: of target (the name where no target is known), claim, relation and rule.
+    """Return a stable id of a broken rule: a hash of target (the name if the target is unknown), claim, relation and rule.
 
     Examples
     --------
@@ -51,9 +51,9 @@ def fingerprint(result: Json, rule: str) -> str:
     target = result.get("target")
     if isinstance(target, dict):
         given = target.get("kwargs")
-        kwargs = {key: value for key, value in given.items() if key not in _OF_THIS_MACHINE} if isinstance(given, dict) else {}
-        what = {"target": target.get("target"), "kwargs": kwargs}
+        kwargs = {key: value for key, value in given.items() if key not in _MACHINE_SETTINGS} if isinstance(given, dict) else {}
+        identified_by = {"target": target.get("target"), "kwargs": kwargs}
     else:
-        what = {"name": result.get("name")}
-    told = json.dumps([what, result.get("claim"), result.get("relation"), rule], sort_keys=True)
-    return hashlib.blake2b(told.encode(), digest_size=16).hexdigest()
+        identified_by = {"name": result.get("name")}
+    identity = json.dumps([identified_by, result.get("claim"), result.get("relation"), rule], sort_keys=True)
+    return hashlib.blake2b(identity.encode(), digest_size=16).hexdigest()

@@ -1,4 +1,4 @@
-"""What a report speaks of, and what it does not: the claim as NIST SP 800-226 asks for it, and what was not tested."""
+"""Scope of a report: the elements of a privacy claim that NIST SP 800-226 asks for, and what was not tested."""
 
 from __future__ import annotations
 
@@ -41,42 +41,45 @@ _EVIDENCE = {
     "assumed": "assumed in part: see the cards",
     "one trace": "one recorded run, played back on the neighbour",
 }
-_SHOWN = 6
+_MAX_SHOWN = 6
 
 
 def claim_facts(results: Sequence[Json]) -> list[tuple[str, str]]:
-    """The header card: unit of privacy, neighbouring relation, notion and parameters, trust model, evidence; as (label, markdown)."""
+    """Return the facts of the header card as (label, markdown).
+
+    The facts are the unit of privacy, neighboring relation, notion, parameters, trust model and evidence.
+    """
     relations = [str(r["relation"]) for r in results if r.get("relation")]
     claims = [str(r["claim"]) for r in results if r.get("claim") and r.get("kind") != "utility"]
     notions = [_NOTIONS.get(claim.partition(":")[0], "a bound on what a function does") for claim in claims]
     bits = sum(r.get("bit_level") is not None for r in results)
-    seen = "the adversary sees outputs, knows the code and both datasets, and does not see the noise"
+    adversary = "the adversary sees outputs, knows the code and both datasets, and does not see the noise"
     level = (
         f"values; low bits of floating-point outputs as well in {bits} of {len(results)}" if bits else "values; low bits were not examined"
     )
     return [
-        ("unit of privacy", _counted(_UNITS.get(r, r) for r in relations)),
-        ("neighbouring relation", _counted(f"{r}: {told_of(r)}" if told_of(r) else r for r in relations)),
-        ("notion", _counted(notions)),
-        ("parameters claimed", _counted(claims, quote=True)),
-        ("trust model", f"{seen}; {level}"),
-        ("evidence", _counted(_EVIDENCE.get(str(r.get("evidence", "numerical")), str(r.get("evidence"))) for r in results)),
+        ("unit of privacy", _join_with_counts(_UNITS.get(r, r) for r in relations)),
+        ("neighbouring relation", _join_with_counts(f"{r}: {told_of(r)}" if told_of(r) else r for r in relations)),
+        ("notion", _join_with_counts(notions)),
+        ("parameters claimed", _join_with_counts(claims, quote=True)),
+        ("trust model", f"{adversary}; {level}"),
+        ("evidence", _join_with_counts(_EVIDENCE.get(str(r.get("evidence", "numerical")), str(r.get("evidence"))) for r in results)),
     ]
 
 
-def _counted(words: Iterable[str], *, quote: bool = False) -> str:
-    """Each once, the commonest first, with how often where they differ."""
+def _join_with_counts(words: Iterable[str], *, quote: bool = False) -> str:
+    """Join the distinct words, most common first, with their counts if there are several distinct words."""
     found = Counter(words)
     shown = [
         f"{code(word) if quote else prose(word)}{f' ({n} audits)' if len(found) > 1 and n > 1 else ''}"
-        for word, n in found.most_common(_SHOWN)
+        for word, n in found.most_common(_MAX_SHOWN)
     ]
-    more = [f"and {len(found) - _SHOWN} more"] if len(found) > _SHOWN else []
+    more = [f"and {len(found) - _MAX_SHOWN} more"] if len(found) > _MAX_SHOWN else []
     return "; ".join(shown + more) or "none stated"
 
 
 def untested(results: Sequence[Json]) -> list[str]:
-    """What the audits of a report do not speak of, in a line each."""
+    """Return one line for each kind of leak that the audits of a report did not test."""
     kinds = Counter(str(r.get("kind")) for r in results)
     found = []
     if kinds["black box"]:
@@ -93,14 +96,14 @@ def untested(results: Sequence[Json]) -> list[str]:
     if kinds["trace"]:
         found.append("Runs that take another path through the code than those that were recorded.")
     floats = [r for r in results if r.get("kind") == "black box"]
-    blind = sum(r.get("bit_level") is None for r in floats)
-    if blind:
+    no_bits = sum(r.get("bit_level") is None for r in floats)
+    if no_bits:
         found.append(
-            f"The low bits of floating-point outputs, in {blind} of {len(floats)}: not asked for, or the outputs are no such numbers."
+            f"The low bits of floating-point outputs, in {no_bits} of {len(floats)}: not asked for, or the outputs are no such numbers."
         )
-    lost = sum(r.get("verdict") in (Verdict.ERROR.value, Verdict.INCONCLUSIVE.value) for r in results)
-    if lost:
-        found.append(f"The promises of the {lost} without a verdict.")
+    without_verdict = sum(r.get("verdict") in (Verdict.ERROR.value, Verdict.INCONCLUSIVE.value) for r in results)
+    if without_verdict:
+        found.append(f"The promises of the {without_verdict} without a verdict.")
     found.append(
         "Time, memory, logs and error messages as channels; the quality of the random source and how it is seeded; what several releases "
         "of the same data reveal together; whether the parameters protect enough."
@@ -109,7 +112,7 @@ def untested(results: Sequence[Json]) -> list[str]:
 
 
 def cost(result: Json) -> str:
-    """Runs and seconds."""
+    """Format the cost of a result: number of runs, and seconds."""
     runs = number(result.get("trials") or result.get("evaluations") or result.get("runs"))
     parts = [f"{int(runs):,} runs"] if runs is not None else []
     seconds: Any = result.get("seconds")

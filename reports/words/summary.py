@@ -1,4 +1,4 @@
-"""What several audits say together: how many of each verdict, and what survives being judged as a family."""
+"""Summaries of several audits: counts of verdicts, and Holm's correction over the family of audits."""
 
 from __future__ import annotations
 
@@ -16,7 +16,20 @@ from dpwitness.reports.words.wording import number
 
 
 def holm(p_values: ArrayLike) -> FloatArray:
-    """Holm's adjusted p-values: rejecting those at most a errs anywhere with probability at most a, whatever the dependence.
+    """Return Holm's adjusted p-values.
+
+    If all hypotheses with an adjusted p-value of at most a are rejected, the probability of any false rejection is at most a, under any
+    dependence.
+
+    Parameters
+    ----------
+    p_values : array_like of float
+        One p-value per hypothesis.
+
+    Returns
+    -------
+    ndarray of float
+        Adjusted p-values, in the same order.
 
     Examples
     --------
@@ -33,18 +46,18 @@ def holm(p_values: ArrayLike) -> FloatArray:
 
 @dataclass(frozen=True, slots=True)
 class Family:
-    """All audits of a report that come with a p-value, judged together.
+    """Family of all audits of a report that have a p-value, with Holm's correction.
 
     Attributes
     ----------
     error : float
-        Family-wise error: the smallest that any of the audits was run at.
+        Family-wise error probability: the smallest error probability of the audits.
     adjusted : dict
         Holm-adjusted p-value by position in the report.
     refuted : tuple of int
-        Positions whose claim is refuted at `error` for the whole family.
+        Positions of the claims that are refuted at the family-wise error.
     alone : tuple of int
-        Positions VIOLATED by themselves but not within the family.
+        Positions of the audits that are VIOLATED, but not refuted at the family-wise error.
     """
 
     error: float
@@ -54,7 +67,7 @@ class Family:
 
 
 def family(results: Sequence[Json]) -> Family | None:
-    """The family of a report's audits; None where fewer than two carry a p-value and a confidence."""
+    """Return the family of a report's audits; None if fewer than two audits have a p-value and a confidence."""
     members = [i for i, r in enumerate(results) if number(r.get("p_value")) is not None and number(r.get("confidence")) is not None]
     if len(members) < 2:
         return None
@@ -66,22 +79,22 @@ def family(results: Sequence[Json]) -> Family | None:
 
 
 def error_of(confidence: float) -> float:
-    """1 - confidence without the noise of the subtraction: 0.01, and not 0.010000000000000009, for 0.99."""
+    """Return 1 - confidence without floating-point noise: 0.01, and not 0.010000000000000009, for 0.99."""
     return float(f"{1.0 - confidence:.6g}")
 
 
 def tally_of_verdicts(results: Sequence[Json]) -> dict[str, int]:
-    """How often each verdict occurs, those that never do included."""
+    """Return the number of results with each verdict, including zeros."""
     found = Counter(str(r.get("verdict")) for r in results)
     return {v.value: found.get(v.value, 0) for v in Verdict}
 
 
 def violated_in_bits(result: Json) -> bool:
-    """Whether the low bits of the outputs break the claim."""
+    """Return whether the low bits of the outputs violate the claim."""
     return (result.get("bit_level") or {}).get("verdict") == Verdict.VIOLATED.value
 
 
 def acceptance(result: Json) -> str:
-    """Why and until when violations of a result are accepted; empty where none is."""
+    """Return the expiry date, reason and rules of a result's accepted violations; an empty text if none is accepted."""
     found = result.get("accepted")
     return f"until {found['expires']}: {found['reason']} ({', '.join(found['rules'])})" if found else ""

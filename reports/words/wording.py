@@ -1,4 +1,4 @@
-"""Numbers, names and datasets as short text that is safe to put into markdown."""
+"""Formatters of numbers, names and datasets as short texts that are safe in markdown."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from typing import Any
 
 from dpwitness.mechanisms.terms.reading import Json
 
-_SHOWN = 8  # entries of a long dataset
+_SHOWN_ENTRIES = 8  # entries shown of a long dataset
 _LONGEST_PROSE = 600
 _LONGEST_SLUG = 60
 
 
 def number(value: Any) -> float | None:
-    """A float from a result's JSON, where infinities are words; None for whatever is no number."""
+    """Return a number of a result's JSON as a float, including the words "inf", "-inf" and "nan"; None for other values."""
     if isinstance(value, bool) or value is None:
         return None
     if isinstance(value, int | float):
@@ -26,7 +26,7 @@ def number(value: Any) -> float | None:
 
 
 def figure(value: Any, digits: int = 4) -> str:
-    """Significant digits; a dash for a number that is not there."""
+    """Format a number with `digits` significant digits; "-" for a missing number or nan."""
     found = number(value)
     if found is None or math.isnan(found):
         return "-"
@@ -36,24 +36,24 @@ def figure(value: Any, digits: int = 4) -> str:
 
 
 def beyond(symbol: Any, value: Any, digits: int = 4) -> str:
-    """What a lower bound says of a parameter: ``epsilon > 1.2``, or that no finite one holds."""
+    """Format a lower bound of a parameter: ``epsilon > 1.2``, or "no finite epsilon holds" for an infinite bound."""
     found = number(value)
     return f"no finite {symbol} holds" if found is not None and math.isinf(found) and found > 0 else f"{symbol} > {figure(value, digits)}"
 
 
 def count(value: Any) -> str:
-    """A whole number with its thousands apart."""
+    """Format a count with thousands separators; "-" for a missing number."""
     found = number(value)
     return "-" if found is None else f"{int(found):,}"
 
 
 def verdict(value: Any) -> str:
-    """A verdict's name in words."""
+    """Return a verdict's name with spaces in place of underscores."""
     return str(value).replace("_", " ")
 
 
 def plain(text: str) -> str:
-    """Text without the power to move a cursor, colour a screen or turn its direction: such characters are shown as escapes.
+    """Escape control characters and CI job commands, so that a text cannot move the cursor, set colors or change text direction.
 
     Examples
     --------
@@ -61,15 +61,15 @@ def plain(text: str) -> str:
     'a\\\\x1b[31mb'
     """
     shown = (char if char == "\n" or char.isprintable() else ascii(char)[1:-1] for char in text)
-    return _COMMAND.sub(lambda found: f"{found[1]}\\x3a" if found[1] is not None else "\\x23", "".join(shown))
+    return _JOB_COMMAND.sub(lambda found: f"{found[1]}\\x3a" if found[1] is not None else "\\x23", "".join(shown))
 
 
-# What a forge takes for a command in the output of a job: "::" at the start of a line, "##[" anywhere.
-_COMMAND = re.compile(r"^([ \t]*):(?=:)|#(?=#\[)", re.MULTILINE)
+# CI services run commands in the output of a job: "::" at the start of a line, "##[" anywhere.
+_JOB_COMMAND = re.compile(r"^([ \t]*):(?=:)|#(?=#\[)", re.MULTILINE)
 
 
 def line(text: Any, most: int = 1000) -> str:
-    """One line of at most about `most` characters; what is no printable character is shown as an escape.
+    """Return a text as one line of about `most` characters, with escapes for characters that are not printable.
 
     Examples
     --------
@@ -78,21 +78,24 @@ def line(text: Any, most: int = 1000) -> str:
     >>> line("x" * 50, most=10)
     'xxxxxxxxxx ... (50 characters)'
     """
-    whole = str(text)
-    joined = " ".join(whole[: 8 * most].split())  # a text of many megabytes is not looked at as a whole
+    full_text = str(text)
+    joined = " ".join(full_text[: 8 * most].split())  # limits the work for a text of many megabytes
     shown = plain(joined[:most])[:most]
-    cut = len(joined) > most or len(whole) > 8 * most
-    return f"{shown} ... ({len(whole):,} characters)" if cut else shown
+    cut = len(joined) > most or len(full_text) > 8 * most
+    return f"{shown} ... ({len(full_text):,} characters)" if cut else shown
 
 
 def shortened(text: Any, most: int) -> str:
-    """Text on one line, cut to so many characters, with what is invisible shown."""
+    """Return a text as one line, truncated to `most` characters, with escapes for characters that are not printable."""
     clean = plain(" ".join(str(text)[: 20 * most].split()))
     return clean if len(clean) <= most else f"{clean[: most - 3]}..."
 
 
 def code(text: Any) -> str:
-    """A code span on one line; text with a "<", which a span cannot escape, as prose: a careless reader would take it for HTML."""
+    """Return a text as a markdown code span on one line.
+
+    A text with "<" is returned as `prose`, because a code span cannot escape "<" and some renderers would read it as HTML.
+    """
     clean = shortened(text, _LONGEST_PROSE).replace("`", "'")
     if "<" in clean:
         return prose(clean)
@@ -100,7 +103,7 @@ def code(text: Any) -> str:
 
 
 def prose(text: Any) -> str:
-    """Text from outside: one line, no markup of its own, cut where it is very long."""
+    """Return an untrusted text as one line of markdown with all markup escaped, truncated if it is very long."""
     clean = plain(" ".join(str(text).split()))
     if len(clean) > _LONGEST_PROSE:
         clean = f"{clean[:_LONGEST_PROSE]} ... ({len(clean):,} characters)"
@@ -108,23 +111,23 @@ def prose(text: Any) -> str:
 
 
 def item(text: Any) -> str:
-    """Text from outside as an item of a list, in which a first mark would open a heading, a quotation or another list."""
+    """Return an untrusted text as a markdown list item, with an initial heading, quotation or list mark escaped."""
     return "- " + re.sub(r"^(\d*)([#>+=.)-])", r"\1\\\2", prose(text))
 
 
 def cell(text: str) -> str:
-    """Text as one cell of a table."""
+    """Return a text as one cell of a markdown table."""
     return " ".join(text.split()).replace("|", "\\|")
 
 
 def table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
-    """Lines of a markdown table."""
+    """Return the lines of a markdown table."""
     lines = [header, ["---"] * len(header), *rows]
     return ["| " + " | ".join(cell(entry) for entry in line) + " |" for line in lines]
 
 
 def slugs(names: Iterable[str]) -> list[str]:
-    """A file name part for each name: lower-case letters, digits, dots and dashes; different for all, also where case is ignored.
+    """Return a part of a file name for each name: lower-case letters, digits, dots and dashes. The parts are distinct.
 
     Examples
     --------
@@ -145,7 +148,7 @@ def slugs(names: Iterable[str]) -> list[str]:
 
 
 def dataset(value: Any) -> str:
-    """A dataset from its JSON form (`dpwitness.mechanisms.terms.jsonable`), cut where it is long, with its size.
+    """Format a dataset from its JSON form (`dpwitness.mechanisms.terms.jsonable`); long datasets are truncated and show their size.
 
     Examples
     --------
@@ -155,58 +158,58 @@ def dataset(value: Any) -> str:
     if isinstance(value, dict) and value.get("$type") == "array":
         shape = value["shape"]
         if not shape:
-            return _entry(value["value"][0])
-        return _entries(value["value"], "[]", "" if len(shape) == 1 else f"shape {'x'.join(map(str, shape))}")
+            return _format_entry(value["value"][0])
+        return _format_entries(value["value"], "[]", "" if len(shape) == 1 else f"shape {'x'.join(map(str, shape))}")
     if isinstance(value, dict) and value.get("$type") == "object":
         inside = ", ".join(f"{name}={dataset(field)}" for name, field in value["fields"].items())
         return f"{value['class'].rpartition(':')[2]}({inside})"
     if isinstance(value, dict) and value.get("$type") == "tuple":
-        return _entries(value["value"], "()")
+        return _format_entries(value["value"], "()")
     if isinstance(value, dict) and value.get("$type") == "masked":
         return f"masked {dataset(value['data'])}, mask {dataset(value['mask'])}"
     if isinstance(value, dict) and value.get("$type") == "structured":
         return f"({', '.join(f'{name}={dataset(column)}' for name, column in value['columns'])})"
     if isinstance(value, dict) and value.get("$type") == "frame":
-        return _entries(rows_of(value), "[]", f"a {value['library']} frame")
+        return _format_entries(rows_of(value), "[]", f"a {value['library']} frame")
     if isinstance(value, dict) and value.get("$type") == "graph":
-        held = {"nodes": [node for node, _ in value["nodes"]], "edges": [edge[:2] for edge in value["edges"]]}
-        return f"{value['form']}: " + ", ".join(f"{name} {_entries(items, '[]')}" for name, items in held.items())
+        columns = {"nodes": [node for node, _ in value["nodes"]], "edges": [edge[:2] for edge in value["edges"]]}
+        return f"{value['form']}: " + ", ".join(f"{name} {_format_entries(items, '[]')}" for name, items in columns.items())
     if isinstance(value, dict) and value and "$type" not in value:
         return "{" + ", ".join(f"{name}: {dataset(part)}" for name, part in value.items()) + "}"
     if isinstance(value, list):
-        return _entries(value, "[]")
-    return _entry(value)
+        return _format_entries(value, "[]")
+    return _format_entry(value)
 
 
 def rows_of(frame: Json) -> list[Json]:
-    """The rows of a frame in its JSON form, each a dict by column."""
-    held = {str(column["name"]): _column(column) for column in frame["columns"]}
-    return [dict(zip(held, row, strict=True)) for row in zip(*held.values(), strict=True)]
+    """Return the rows of a data frame in JSON form, each as a dict by column name."""
+    columns = {str(column["name"]): _column_values(column) for column in frame["columns"]}
+    return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
 
 
-def _column(column: Json) -> list[Any]:
+def _column_values(column: Json) -> list[Any]:
     from dpwitness.mechanisms.terms.jsonable import from_jsonable
 
     values = from_jsonable(column["values"])
     found = values.astype(str).tolist() if values.dtype.kind in "mM" else values.tolist()
     if column["categories"] is not None:
-        known = _column(column["categories"])
+        known = _column_values(column["categories"])
         return [None if code < 0 else known[code] for code in found]
-    gone = [False] * len(found) if column["missing"] is None else from_jsonable(column["missing"]).tolist()
-    return [None if away or value != value else value for value, away in zip(found, gone, strict=True)]
+    missing = [False] * len(found) if column["missing"] is None else from_jsonable(column["missing"]).tolist()
+    return [None if is_missing or value != value else value for value, is_missing in zip(found, missing, strict=True)]
 
 
-def _entries(values: Sequence[Any], brackets: str, extra: str = "") -> str:
-    shown = ", ".join(_entry(v) for v in values[:_SHOWN])
-    if len(values) > _SHOWN:
+def _format_entries(values: Sequence[Any], brackets: str, extra: str = "") -> str:
+    shown = ", ".join(_format_entry(v) for v in values[:_SHOWN_ENTRIES])
+    if len(values) > _SHOWN_ENTRIES:
         extra = ", ".join(filter(None, [f"{len(values):,} entries", extra]))
         shown += ", ..."
     return f"{brackets[0]}{shown}{brackets[1]}" + (f" ({extra})" if extra else "")
 
 
-def _entry(value: Any) -> str:
+def _format_entry(value: Any) -> str:
     if isinstance(value, dict) and value.get("$type") in ("float", "scalar"):
-        return _entry(value["value"])
+        return _format_entry(value["value"])
     if isinstance(value, dict) and value.get("$type") in ("array", "object", "tuple", "masked", "structured"):
         return dataset(value)
     if isinstance(value, dict) and "$type" in value:
@@ -214,21 +217,28 @@ def _entry(value: Any) -> str:
     if isinstance(value, float):
         return f"{value:.6g}"
     if isinstance(value, list):
-        return _entries(value, "[]")
+        return _format_entries(value, "[]")
     text = json.dumps(value, ensure_ascii=False)
     return text if len(text) <= 60 else f"{text[:60]}... ({len(text):,} characters)"
 
 
 def differences(first: Any, second: Any) -> str:
-    """Where two long arrays of one shape differ, which the cut form of either may not show; empty for others."""
+    """Describe the first differences of two long arrays of the same shape; an empty text for other values.
+
+    The truncated form of long arrays may not show the difference.
+    """
     arrays = [v["value"] if isinstance(v, dict) and v.get("$type") == "array" else v for v in (first, second)]
     shapes = [v.get("shape") if isinstance(v, dict) else None for v in (first, second)]
-    if not all(isinstance(v, list) and len(v) > _SHOWN for v in arrays) or len(arrays[0]) != len(arrays[1]) or shapes[0] != shapes[1]:
+    if (
+        not all(isinstance(v, list) and len(v) > _SHOWN_ENTRIES for v in arrays)
+        or len(arrays[0]) != len(arrays[1])
+        or shapes[0] != shapes[1]
+    ):
         return ""
     width = math.prod(shapes[0][1:]) if shapes[0] else 1
     places = [i for i, (a, b) in enumerate(zip(*arrays, strict=True)) if a != b]
     parts = []
     for i in places[:3]:
         place = f"{i}" if width == 1 else f"({i // width}, {i % width})"
-        parts.append(f"entry {place}: {_entry(arrays[0][i])} on D0, {_entry(arrays[1][i])} on D1")
+        parts.append(f"entry {place}: {_format_entry(arrays[0][i])} on D0, {_format_entry(arrays[1][i])} on D1")
     return "; ".join(parts) + (f"; and {len(places) - 3:,} more" if len(places) > 3 else "")

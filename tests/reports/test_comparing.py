@@ -329,7 +329,7 @@ def test_a_bound_for_every_kind():
 @pytest.mark.parametrize(
     ("fields", "told"),
     [
-        ({"raeson": '"x"'}, "accepted[0].raeson is no field that is known, those are name, target, relation, rule, bound, claim, reason"),
+        ({"raeson": '"x"'}, "accepted[0].raeson is not a known field; known fields are name, target, relation, rule, bound, claim, reason"),
         ({"reason": None}, "accepted[0].reason is missing"),
         ({"reason": '"  "'}, "accepted[0].reason must be a non-empty text"),
         ({"expires": None}, "accepted[0].expires is missing"),
@@ -358,7 +358,7 @@ def test_the_file_in_the_guide_is_read(tmp_path):
 
 def test_other_tables_are_refused(tmp_path):
     (tmp_path / "known.toml").write_text("[[acepted]]\n")
-    with pytest.raises(dpw.InvalidArgument, match="acepted is no field that is known, those are accepted"):
+    with pytest.raises(dpw.InvalidArgument, match="acepted is not a known field; known fields are accepted"):
         read_accepted(tmp_path / "known.toml")
 
 

@@ -191,7 +191,7 @@ def test_an_old_run_is_shown_anew_from_its_json_alone(tmp_path, found):
         ),
         (
             '{"schema_version": 1, "results": [{"name": "a", "verdict": "ERROR", "parameter": "<b>"}]}',
-            "parameter must be a word of letters",
+            "parameter must consist of letters A to Z",
         ),
         ('{"schema_version": 1, "results": 3}', "results must be a list"),
     ],
