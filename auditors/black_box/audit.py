@@ -378,7 +378,7 @@ def _plan(state: Course, pairs: Sequence[Pair], seconds: float | None, announce:
     trials = state.planned
     if seconds is not None:
         trials = state.settled("trials", lambda: found.trials(seconds, len(pairs)))
-        require_enough(found, trials, seconds, "audit")
+        require_enough(found, trials, len(pairs), seconds, "audit")
         state.planned = trials
         state.note(
             f"{seconds:g} s were asked for: {trials:,} runs at {told_in_time(found.run)} each, as {found.runs:,} runs before them took; "

@@ -11,7 +11,7 @@ from time import perf_counter
 
 import numpy as np
 
-from dpwitness.auditors.events.learning import learn
+from dpwitness.auditors.events.learning import expected_certificate, learn
 from dpwitness.auditors.events.outputs import Outputs
 from dpwitness.auditors.running.engine import Stage, collect
 from dpwitness.mechanisms.terms.notions import Claim
@@ -32,18 +32,19 @@ _GREW = 1.5  # times
 
 @dataclass(frozen=True, slots=True)
 class Price:
-    """Seconds of a run, all workers together; of learning from `rows` outputs; and how many runs and seconds it took to find out."""
+    """Seconds per run, all workers together; seconds to rank a pair by `rows` outputs and to learn an event; runs and seconds of the timing."""
 
     run: float
+    ranking: float
     learning: float
     rows: int
     runs: int
     seconds: float
 
     def time(self, trials: int, pairs: int) -> float:
-        """Seconds that an audit is expected to take: runs, events learned in the pilot, and the one that is tested."""
-        pilot = pairs * self._share(0.1 * trials / pairs) + min(pairs, 5) if pairs > 1 else 0.0
-        return trials * self.run + self.learning * (pilot + _LEARNT * self._share(0.3 * trials))
+        """Return the seconds that an audit is expected to take: runs, the ranking of the pairs, and the event that is tested."""
+        pilot = (pairs + min(pairs, 5)) * self.ranking * self._share(0.1 * trials / pairs) if pairs > 1 else 0.0
+        return trials * self.run + pilot + self.learning * _LEARNT * self._share(0.3 * trials)
 
     def _share(self, rows: float) -> float:
         """What learning from so many outputs costs, of what it cost when timed."""
@@ -94,16 +95,18 @@ def price(stage: Callable[[int], Stage], claim: Claim, executor: Executor, secon
         if size == 1 and took > (_PATIENCE if seconds is None else seconds):  # so slow that a second look would be missed
             break
         size = min(4 * size, most)
-    learning = 0.0
+    ranking = learning = 0.0
     if each < _CHEAP:
         learn(sides[0].take(np.arange(1)), sides[1].take(np.arange(1)), claim, alpha=0.01, rounds=10**6)  # loads libraries
         started = perf_counter()
         event = learn(sides[0], sides[1], claim, alpha=0.01, rounds=10**6).event
         learning, started = perf_counter() - started, perf_counter()
+        expected_certificate(*sides, claim, alpha=0.01, rounds=10**6)
+        ranking, started = perf_counter() - started, perf_counter()
         for side in sides:
             event.tabulate(side)
         each += (perf_counter() - started) / (sum(map(len, sides)) * workers)
-    return Price(each, learning or 0.1, max(sum(map(len, sides)), 1), runs, perf_counter() - began)
+    return Price(each, ranking or 0.02, learning or 0.1, max(sum(map(len, sides)), 1), runs, perf_counter() - began)
 
 
 def require_seconds(seconds: float | None, trials: int | None, owner: str) -> None:
@@ -116,12 +119,13 @@ def require_seconds(seconds: float | None, trials: int | None, owner: str) -> No
         raise InvalidArgument(f"{owner}: seconds must be at most 1e6, got {seconds!r}")
 
 
-def require_enough(found: Price, trials: int, seconds: float, owner: str) -> None:
-    """Raise InvalidArgument unless that many runs are an audit."""
+def require_enough(found: Price, trials: int, pairs: int, seconds: float, owner: str) -> None:
+    """Raise InvalidArgument if `trials`, the runs that fit into `seconds`, are fewer than an audit needs."""
     if trials < LEAST:
-        takes, each = told_in_time(1.5 * (LEAST * found.run + found.seconds)), told_in_time(found.run)
+        takes, each = told_in_time(1.5 * (found.seconds + found.time(LEAST, pairs))), told_in_time(found.run)
         raise InvalidArgument(
-            f"{owner}: seconds must allow for {LEAST:,} runs, for which {takes} are enough at {each} a run, got {seconds:g}"
+            f"{owner}: seconds={seconds:g} is too short: {LEAST:,} runs at {each} each and the choice of an event take about {takes}; "
+            f"give seconds={math.ceil(1.5 * (found.seconds + found.time(LEAST, pairs)))} or more"
         )
 
 

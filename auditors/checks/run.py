@@ -204,7 +204,7 @@ def _with_time_budget(subject: Subject, seconds: float | None, announce: Callabl
             executor.shutdown(wait=False)
     if seconds is not None:
         trials = found.trials(seconds, pairs)
-        require_enough(found, trials, seconds, "check_mechanism")
+        require_enough(found, trials, pairs, seconds, "check_mechanism")
     if announce is not None:
         expected = told_in_time(found.time(trials, pairs))
         announce(f"{subject.name}: {trials:,} runs at {told_in_time(found.run)} each, about {expected} expected")

@@ -41,7 +41,7 @@ def test_runs_and_time_are_told_for_a_number_of_runs_too_and_change_no_count():
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"seconds": 0.3}, "seconds must allow for 1,000 runs, for which"),
+        ({"seconds": 0.3}, "seconds=0.3 is too short: 1,000 runs at"),
         ({"seconds": 1.0, "trials": 2000}, "trials and seconds exclude each other, got trials=2000 and seconds=1.0"),
         ({"seconds": -1.0}, "seconds must be positive and finite, got -1.0"),
         ({"seconds": 1e9}, "seconds must be at most 1e6"),
@@ -54,7 +54,7 @@ def test_a_budget_that_is_none_is_refused(options, message):
 
 
 def test_a_time_comes_to_as_many_runs_as_fit_with_what_is_learned():
-    price = Price(run=1e-3, learning=0.2, rows=1000, runs=100, seconds=0.5)
+    price = Price(run=1e-3, ranking=0.02, learning=0.2, rows=1000, runs=100, seconds=0.5)
     for seconds, pairs in [(5.0, 1), (60.0, 1), (60.0, 40)]:
         trials = price.trials(seconds, pairs)
         assert 0.97 * (seconds - 0.5) < price.time(trials, pairs) <= seconds - 0.5
