@@ -52,7 +52,7 @@ def kept(state: Course, work: Callable[[], None], own_executor: bool) -> AuditRe
         if len(state.ledger.values("end ")) <= state.extensions + 1:
             state.ledger.finish(result, state.done, state.planned)
         elif entry.verdict not in (None, result.verdict.value):
-            told = f"the extension to {entry.planned:,} runs in {state.ledger.store.path} is {entry.verdict}: --extend {entry.planned} shows it"
+            told = f"{state.ledger.store.path} holds an extension that is {entry.verdict}: --extend {entry.planned} shows it"
             result = replace(result, notes=(told, *result.notes))
         if state.ledger.trouble:
             told = (

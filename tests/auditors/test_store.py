@@ -297,6 +297,13 @@ def test_a_disk_that_has_room_again_gets_all(plain, tmp_path, monkeypatch):
         assert store.entries()[0].verdict == "NOT_REFUTED"
 
 
+def test_one_mechanism_under_two_names_is_two_audits_with_streams_of_their_own(tmp_path):
+    settings = SMALL | {"trials": 1_000}
+    first = audit(noisy, **settings, name="first", store=tmp_path / "run.db")
+    second = audit(noisy, **settings, name="second", store=tmp_path / "run.db")
+    assert told(second) == told(audit(noisy, **settings, name="second")) and second.tally != first.tally
+
+
 # ---- two stores
 
 
