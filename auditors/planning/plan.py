@@ -272,6 +272,8 @@ def plan(
         target = Rehearsals(mechanism, claim, pairs, confidence, executor)
         if needed <= REHEARSED and target.chance(needed) > _SHOWS:  # this target leaks: its audits are what will be run
             needed, showing = target.needed(needed, power) or needed, True
+            if law is not None:  # the rows state what the rehearsals of this target found, not what the easiest law allows
+                beyond = max(0.0, _deviations(chance_of(needed, law)) - _deviations(target.chance(needed)))
     center = trials or needed or (10**6 if own else MOST)
     sizes = sorted({min(max(_three_digits(center * part), LEAST), MOST) for part in _TABLE} | {center})
     rows = tuple(
