@@ -209,7 +209,7 @@ def audit(
         return kept(state, work, executor is None)
     with nullcontext(store) if isinstance(store, Store) else open_store(store) as opened:
         told = claim.spelled if isinstance(claim, TradeoffCurve) else str(claim)  # the name of a file is not what it holds
-        content = {"claim": told, "seed": seed, "confidence": confidence, "stop": stop, "bits": bool(bits)}
+        content = {"name": asked.name, "claim": told, "seed": seed, "confidence": confidence, "stop": stop, "bits": bool(bits)}
         budget = {"trials": trials if seconds is None else None, "seconds": seconds}
         identity = identity_of(mechanism, asked.target, pairs, every, state.near, **content, **budget)
         state.ledger = AuditLedger(opened, identity, asked.name, trials)

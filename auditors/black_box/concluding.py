@@ -48,7 +48,12 @@ def kept(state: Course, work: Callable[[], None], own_executor: bool) -> AuditRe
             state.ledger.flush()
     result = replace(concluded(state, interrupted, failure), seconds=state.took)
     if state.ledger is not None:
-        state.ledger.finish(result, state.done, state.planned)
+        entry = state.ledger.entry
+        if len(state.ledger.values("end ")) <= state.extensions + 1:
+            state.ledger.finish(result, state.done, state.planned)
+        elif entry.verdict not in (None, result.verdict.value):
+            told = f"{state.ledger.store.path} holds an extension that is {entry.verdict}: --extend {entry.planned} shows it"
+            result = replace(result, notes=(told, *result.notes))
         if state.ledger.trouble:
             told = (
                 f"{state.ledger.store.path} could not be written to the end ({state.ledger.trouble}): what is not in it would be run again"

@@ -293,6 +293,8 @@ def plan(
         target = Rehearsals(mechanism, claim, pairs, confidence, executor)
         if needed <= REHEARSED and target.chance(needed) > _MIN_POWER:  # the target itself leaks: plan for audits of the target
             needed, target_leaks = target.needed(needed, power) or needed, True
+            if law is not None:  # rows state the power that rehearsals of this target found, not the power of the easiest law
+                shortfall = max(0.0, _as_deviations(chance_of(needed, law)) - _as_deviations(target.chance(needed)))
     center = trials or needed or (10**6 if own else MOST)
     sizes = sorted({min(max(_round_to_three_digits(center * part), LEAST), MOST) for part in _TABLE_FACTORS} | {center})
     rows = tuple(

@@ -50,8 +50,10 @@ def merge(into: Store, other: Store) -> Merged:
             else:
                 number = here.id
                 into.require_intact(here)
-                _require_equal_plans(into, other, here.id, entry.id, entry.name)
-                if here.verdict is None and entry.verdict is not None:
+                facts = [_facts(into, here.id), _facts(other, entry.id)]
+                ends = [sum(key.startswith("end ") for key in each) for each in facts]
+                _add_plan(into, other, here.id, facts, entry.name)
+                if entry.verdict is not None and (ends[0] < ends[1] or (here.verdict is None and ends[0] == ends[1])):
                     values = (entry.done, entry.planned, *theirs[7:], here.id)
                     connection.execute("UPDATE audits SET done = ?, planned = ?, ended = ?, verdict = ?, result = ? WHERE id = ?", values)
             added, same = _copy_spans(into, other, number, entry.id, entry.name)
@@ -63,14 +65,22 @@ def merge(into: Store, other: Store) -> Merged:
     return Merged(audits, spans, equal)
 
 
-def _require_equal_plans(into: Store, other: Store, mine: int, theirs: int, name: str) -> None:
-    """What both have settled must be the same, or the counts are of different events."""
-    facts = [{row[1]: row[2] for row in store.rows("facts", "audit = ?", n)} for store, n in ((into, mine), (other, theirs))]
-    for key in facts[0].keys() & facts[1].keys():
-        if _counted(key, facts[0][key]) != _counted(key, facts[1][key]):
+def _facts(store: Store, audit: int) -> dict[str, str]:
+    return {row[1]: row[2] for row in store.rows("facts", "audit = ?", audit)}
+
+
+def _add_plan(into: Store, other: Store, mine: int, facts: list[dict[str, str]], name: str) -> None:
+    """Add what `other` has settled. What both have settled must be the same, or the counts are of different events."""
+    here, there = facts
+    for key in here.keys() & there.keys():
+        one, two = _counted(key, here[key]), _counted(key, there[key])
+        if key == "extensions":  # those of one store may go on from those of the other
+            one, two = one[: len(two)], two[: len(one)]
+        if one != two:
             raise InvalidArgument(f"stores must agree, got {into.path} and {other.path}, which differ in {key} of {name}")
-    for key in facts[1].keys() - facts[0].keys():
-        into.write("facts", mine, key, facts[1][key])
+    for key in there:
+        if key not in here or (key == "extensions" and len(there[key]) > len(here[key])):
+            into.write("facts", mine, key, there[key])
 
 
 def _counted(key: str, text: str) -> Any:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import sqlite3
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -31,7 +32,10 @@ def arguments(command: Command) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """``dpwitness store``."""
-    {"ls": _list, "show": _show, "merge": _merge, "gc": _gc, "export": _export}[args.action](args)
+    try:
+        {"ls": _list, "show": _show, "merge": _merge, "gc": _gc, "export": _export}[args.action](args)
+    except sqlite3.Error as error:  # damage between the rows, or a full disk
+        raise InvalidArgument(f"store is damaged or cannot be written, got {args.file}: {error}") from None
     return OK
 
 

@@ -125,6 +125,16 @@ def test_runs_of_a_target_that_leaks_are_those_of_its_own_audits():
     assert seen > binom.ppf(1e-6, 8, 0.9)
 
 
+def test_rows_of_a_target_that_leaks_state_its_own_chance():
+    """Of 40 audits with these runs 23 find the violation; the law of the coin promises 0.87."""
+
+    def leaky(dataset, size, rng):
+        return dataset[0] + rng.laplace(0.0, 0.8, size)
+
+    found = plan("pure:1", find=1.25, mechanism=leaky, pair=PAIR, power=0.5)
+    assert 0.5 <= next(row.chance for row in found.rows if row.trials == found.needed) < 0.7
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

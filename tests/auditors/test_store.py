@@ -21,7 +21,7 @@ from dpwitness.auditors.running.spans import Segment, Span
 from dpwitness.auditors.storing.ledger import AuditLedger
 from dpwitness.auditors.storing.merging import merge
 from dpwitness.auditors.storing.payload import pack, unpack
-from dpwitness.auditors.storing.store import open_store, read_store
+from dpwitness.auditors.storing.store import Store, open_store, read_store
 from dpwitness.cli import main
 from dpwitness.mechanisms.terms.validation import InvalidArgument
 
@@ -299,6 +299,13 @@ def test_a_disk_that_has_room_again_gets_all(plain, tmp_path, monkeypatch):
         assert store.entries()[0].verdict == "NOT_REFUTED"
 
 
+def test_one_mechanism_under_two_names_is_two_audits_with_streams_of_their_own(tmp_path):
+    settings = SMALL | {"trials": 1_000}
+    first = audit(noisy, **settings, name="first", store=tmp_path / "run.db")
+    second = audit(noisy, **settings, name="second", store=tmp_path / "run.db")
+    assert told(second) == told(audit(noisy, **settings, name="second")) and second.tally != first.tally
+
+
 # ---- two stores
 
 
@@ -438,6 +445,22 @@ def test_a_damaged_audit_is_named_and_removed_and_others_stay(small_store, tmp_p
         assert [entry.name for entry in store.entries()] == ["noisy"] and not store.damage(spans=True)
 
 
+@pytest.mark.parametrize("action", ["gc", "merge"])
+def test_a_store_that_cannot_be_changed_is_one_line(small_store, tmp_path, monkeypatch, capsys, action):
+    """Damage between the rows, such as a wrong list of free pages, and a full disk show only when something is written."""
+    file, other = tmp_path / "run.db", tmp_path / "other.db"
+    file.write_bytes(small_store[0])
+    other.write_bytes(small_store[0])
+
+    def fail(*_):
+        raise sqlite3.DatabaseError("database disk image is malformed")
+
+    monkeypatch.setattr(Store, "clear_damage" if action == "gc" else "require_intact", fail)
+    assert main(["store", action, str(file), *([str(other)] if action == "merge" else [])]) == 2
+    told = f"store is damaged or cannot be written, got {file}: database disk image is malformed"
+    assert told in capsys.readouterr().err
+
+
 def test_a_store_of_version_1_is_read_and_upgraded(small_store, tmp_path):
     content, first = small_store
     file = tmp_path / "run.db"
@@ -488,6 +511,35 @@ def test_an_extension_tests_the_same_event_on_more_rounds(tmp_path):
         audit(noisy, **SMALL, extend_to=70_000)
     whole = audit(noisy, **SMALL, store=tmp_path / "whole.db")
     assert told(audit(noisy, **SMALL, store=tmp_path / "whole.db", extend_to=60_000)) == told(longer) and told(whole) == told(first)
+
+
+def exceeded(dataset, size, rng):
+    return dataset[0] + rng.laplace(0.0, 0.8, size)
+
+
+def stored_verdict(file):
+    with read_store(file) as store:
+        (entry,) = store.entries()
+        return entry.verdict
+
+
+def test_the_violation_of_an_extension_stays_in_the_store(tmp_path):
+    settings = {**SMALL, "trials": 1_000}
+    files = [tmp_path / name for name in ("long.db", "short.db", "plan.db")]
+    for file in files:
+        assert audit(exceeded, **settings, store=file).verdict is Verdict.NOT_REFUTED
+    for file, total in ((files[0], 30_000), (files[0], 40_000), (files[1], 30_000)):
+        assert audit(exceeded, **settings, store=file, extend_to=total).verdict is Verdict.VIOLATED
+    again = audit(exceeded, **settings, store=files[0])
+    assert again.verdict is Verdict.NOT_REFUTED and "is VIOLATED: --extend 40000 shows it" in again.notes[0]
+    assert stored_verdict(files[0]) == "VIOLATED"
+    for file in files[1:]:  # extensions that go on from those of the other store, and from none
+        with open_store(file) as store, read_store(files[0]) as other:
+            merge(store, other)
+        assert stored_verdict(file) == "VIOLATED"
+        assert audit(exceeded, **settings, store=file, extend_to=40_000).requested == 40_000
+    with open_store(files[0]) as store, read_store(files[1]) as other:
+        merge(store, other)
 
 
 # ---- on executors
