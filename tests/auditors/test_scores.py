@@ -92,7 +92,7 @@ def test_scores_that_are_none_are_named_and_the_others_used():
         "raises": "it raises RuntimeError: no",
         "looks_around": "it is no function of each output alone: its values change with the other outputs of a batch",
         "at_random": "it gave other values for the same outputs",
-        "texts": "it gave <U1 and no numbers",
+        "texts": "it gave values of type <U1, not numbers",
         "writes": "it raises ValueError: assignment destination is read-only",
         "several[bad]": "it gave shape (2,) for 64 outputs",
     }
