@@ -256,9 +256,8 @@ def _best_choice(draws: Draws, goal: Goal, least: float) -> Choice:
         with np.errstate(invalid="ignore"):
             value = goal.value(right, wrong, directions[None]).mean(axis=0)
         value[(right + wrong).mean(axis=0) < least] -= 1e6
-        value[
-            (lower[None, :] > upper[:, None]) | (directions == 0)
-        ] = -np.inf  # at most one guess per output, and at least one guess in all
+        # at most one guess per output, and at least one guess in all
+        value[(lower[None, :] > upper[:, None]) | (directions == 0)] = -np.inf
         i, j = np.unravel_index(int(np.argmax(value)), value.shape)
         refined = _refined_grid(upper, int(i), most), _refined_grid(lower, int(j), most)
         if all(len(new) <= 3 or np.isin(new, old).all() for new, old in zip(refined, (upper, lower), strict=True)):
