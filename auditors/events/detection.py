@@ -183,8 +183,8 @@ def _true_parameter(claim: Claim, law: ScoreLaw, strength: float) -> float:
     The exact parameter can exceed what any testable event shows.
     """
     p, q = law.member(strength)
-    found = LossLaw(np.log(np.maximum(p, 1e-300)) - np.log(np.maximum(q, 1e-300)), p, q)
+    loss_law = LossLaw(np.log(np.maximum(p, 1e-300)) - np.log(np.maximum(q, 1e-300)), p, q)
     if claim.delta_budget > 0:
-        return max(side.epsilon(claim.delta_budget) for side in (found, found.swapped()))
-    sides = found, found.swapped()
+        return max(side.epsilon(claim.delta_budget) for side in (loss_law, loss_law.swapped()))
+    sides = loss_law, loss_law.swapped()
     return max((side.renyi(a) / claim.divergence_at(a) for side in sides for a in claim.orders_among(ORDERS)), default=0.0)

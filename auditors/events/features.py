@@ -185,8 +185,8 @@ class Trees(Block):
 def within_floats(function: Callable[[FloatArray], Any], x: FloatArray) -> Any:
     """Return `function(x)` for a mean, a median or quantiles of finite numbers, rescaled if sums or differences overflow."""
     with np.errstate(over="ignore", invalid="ignore"):
-        found = function(x)
-        return found if np.isfinite(found).all() else 2.0**64 * np.asarray(function(x * 2.0**-64))
+        result = function(x)
+        return result if np.isfinite(result).all() else 2.0**64 * np.asarray(function(x * 2.0**-64))
 
 
 Values = dict[int, tuple[FloatArray, bool]]  # column -> (exact values, whether the column has no other values), for each column that varies
@@ -209,11 +209,11 @@ def propose(matrix: FloatArray, label: NDArray[np.bool_], values: Values) -> dic
 
 def _groups(matrix: FloatArray, label: NDArray[np.bool_], values: Values) -> Iterator[tuple[str, list[Block]]]:
     """Yield the name and the blocks of each group for these outputs; a group may be empty."""
-    categories = [j for j, (_, every) in values.items() if every]
+    categories = [j for j, (_, is_complete) in values.items() if is_complete]
     if len(categories) > _MAX_DETAILED:
         distance_of = {j: _total_variation(matrix[:, j], label) for j in categories}
         categories = sorted(sorted(categories, key=lambda j: -distance_of[j])[:_MAX_DETAILED])
-    continuous = [j for j, (_, every) in values.items() if not every]
+    continuous = [j for j, (_, is_complete) in values.items() if not is_complete]
     yield "levels", [Levels(j, values[j][0][1:]) for j in categories if len(values[j][0]) > 1]  # the first value is the baseline
     yield REPEATED, [Levels(j, values[j][0]) for j in continuous if len(values[j][0])]
     answers = [j for j in categories if j > 0 and len(values[j][0]) <= 4]
@@ -222,21 +222,21 @@ def _groups(matrix: FloatArray, label: NDArray[np.bool_], values: Values) -> Ite
             yield f"places of {value:g}", [Places(np.array(answers), value)]
     ordered = [j for j in categories if j > 0 and np.count_nonzero(np.isfinite(values[j][0])) >= 3]
     numeric = matrix[:, continuous + ordered]
-    usual = np.isfinite(numeric)
+    regular = np.isfinite(numeric)
     for position, j in enumerate(continuous):
-        usual[:, position] &= ~np.isin(numeric[:, position], values[j][0])
-    complete = usual.all(axis=1)
+        regular[:, position] &= ~np.isin(numeric[:, position], values[j][0])
+    complete = regular.all(axis=1)
     if complete.sum() < 20:  # almost every output misses a number in some column
-        numeric, complete = _fill_missing(numeric, usual), np.ones(len(numeric), dtype=np.bool_)
+        numeric, complete = _fill_missing(numeric, regular), np.ones(len(numeric), dtype=np.bool_)
     if numeric.shape[1] and complete.sum() >= 20:
         yield from _numeric_groups(numeric[complete], label[complete], np.array(continuous + ordered), len(continuous))
 
 
-def _fill_missing(x: FloatArray, usual: NDArray[np.bool_]) -> FloatArray:
+def _fill_missing(x: FloatArray, regular: NDArray[np.bool_]) -> FloatArray:
     """Return the columns with each missing, infinite or repeated value replaced by the median of the others."""
     filled = x.copy()
-    for column, here in zip(filled.T, usual.T, strict=True):
-        column[~here] = within_floats(np.median, column[here]) if here.any() else 0.0
+    for column, present in zip(filled.T, regular.T, strict=True):
+        column[~present] = within_floats(np.median, column[present]) if present.any() else 0.0
     return filled
 
 
@@ -298,8 +298,8 @@ def exact_values(column: FloatArray) -> tuple[FloatArray, bool]:
         return keys, True
     from scipy.ndimage import median_filter
 
-    usual = median_filter(counts.astype(float), 21, mode="nearest")
-    repeated = np.flatnonzero((counts >= 4) & (counts > 6 * usual + 4))
+    regular = median_filter(counts.astype(float), 21, mode="nearest")
+    repeated = np.flatnonzero((counts >= 4) & (counts > 6 * regular + 4))
     return keys[np.sort(repeated[np.argsort(-counts[repeated], kind="stable")[:_MAX_REPEATED]])], False
 
 
@@ -337,7 +337,7 @@ def _total_variation(column: FloatArray, label: NDArray[np.bool_]) -> float:
 
 
 def _rank_shift(x: FloatArray, label: NDArray[np.bool_]) -> FloatArray:
-    """Return, for each column, the larger of two standardized differences between the sides: of mean ranks and of mean squared ranks."""
+    """Return the larger of two standardized differences between the sides for each column: of mean ranks and of mean squared ranks."""
     ranks = np.argsort(np.argsort(x, axis=0), axis=0) / len(x) - 0.5
-    found = [np.abs(r[label].mean(axis=0) - r[~label].mean(axis=0)) / (r.std(axis=0) + 1e-12) for r in (ranks, ranks**2)]
-    return np.asarray(np.maximum(*found), dtype=np.float64)
+    result = [np.abs(r[label].mean(axis=0) - r[~label].mean(axis=0)) / (r.std(axis=0) + 1e-12) for r in (ranks, ranks**2)]
+    return np.asarray(np.maximum(*result), dtype=np.float64)

@@ -125,14 +125,14 @@ def _hash_table(keys: Keys, guesses: Cells) -> Slots:
     best: Slots | None = None
     for attempt in range(16):
         spread = np.uint64((int(_SPREAD) * (2 * attempt + 1)) % 2**64)
-        wanted = ((keys[first] * spread) >> np.uint64(64 - size)).astype(np.int64)
-        order = np.argsort(wanted, kind="stable")
-        found = np.maximum.accumulate(wanted[order] - np.arange(count)) + np.arange(count)  # the next free slot
-        reach = int(np.max(found - wanted[order], initial=0)) + 1
+        home_slots = ((keys[first] * spread) >> np.uint64(64 - size)).astype(np.int64)
+        order = np.argsort(home_slots, kind="stable")
+        free_slots = np.maximum.accumulate(home_slots[order] - np.arange(count)) + np.arange(count)  # the next free slot
+        reach = int(np.max(free_slots - home_slots[order], initial=0)) + 1
         if best is None or reach < best[4]:
-            known, slot_guesses = np.zeros(2**size + count, dtype=np.uint64), np.zeros(2**size + count, dtype=np.int8)
-            known[found], slot_guesses[found] = keys[first][order], np.sign(guesses[first][order])
-            best = known, slot_guesses, spread, np.uint64(64 - size), reach
+            slot_keys, slot_guesses = np.zeros(2**size + count, dtype=np.uint64), np.zeros(2**size + count, dtype=np.int8)
+            slot_keys[free_slots], slot_guesses[free_slots] = keys[first][order], np.sign(guesses[first][order])
+            best = slot_keys, slot_guesses, spread, np.uint64(64 - size), reach
     assert best is not None
     return best
 

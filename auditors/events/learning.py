@@ -175,10 +175,10 @@ def _candidates(
 ) -> Iterator[_Candidate]:
     """Yield a candidate event for each order of the outputs, from simple to complex."""
 
-    def scored(method: str, scorer: Scorer, score: FloatArray, whole: FloatArray, data: Training = data) -> _Candidate:
+    def scored(method: str, scorer: Scorer, score: FloatArray, event_score: FloatArray, data: Training = data) -> _Candidate:
         """Return the candidate of a scorer.
 
-        `score` determines the thresholds. `whole` is the score that the event compares; its
+        `score` determines the thresholds. `event_score` is the score that the event compares; its
         thresholds select as many training outputs.
         """
         table = Table.build(score, data.label)
@@ -190,27 +190,27 @@ def _candidates(
 
         choice, _ = judged(draw, goal)
         cell_ends = np.append(0, np.cumsum(table.total)).astype(np.intp)
-        low, high = (_threshold_at_rank(np.sort(whole), int(cell_ends[cell])) for cell in (choice.lower, choice.upper))
+        low, high = (_threshold_at_rank(np.sort(event_score), int(cell_ends[cell])) for cell in (choice.lower, choice.upper))
         return _Candidate(method, choice, scorer.event(low, max(low, high)), scorer, table)
 
     atoms = find_atoms(data)
-    few = atoms is not None and len(atoms[0]) <= _MAX_PLAIN_ATOMS
-    line = None if few else fit_line(data)
+    few_atoms = atoms is not None and len(atoms[0]) <= _MAX_PLAIN_ATOMS
+    line = None if few_atoms else fit_line(data)
     if line is not None:
         own_score = line.score(data.matrix)
         yield scored("line", line, own_score, own_score)
-    single_column = few or len(data.varying) <= 1  # a model adds nothing to the counts of the atoms
+    single_column = few_atoms or len(data.varying) <= 1  # a model adds nothing to the counts of the atoms
     if atoms is not None and single_column:
         yield _atom_candidate(data, goal, *atoms, None, rng)
-    skip_model = few
+    skip_model = few_atoms
     if single_column and line is not None and len(data.label) > 2 * _SUBSET_ROWS and repeated(values_of(data.matrix)) is None:
         part = data.rows(np.arange(len(data.label)) % (len(data.label) // _SUBSET_ROWS) == 0)
         trial_model = fit_model(part, start=start)
         held_out_score = None if trial_model is None else held_out_scores(part, trial_model)
         if trial_model is not None and held_out_score is not None:  # a subset shows whether the model of one number is worth its cost
-            own_score, whole = line.score(part.matrix), trial_model.score(part.matrix)
+            own_score, event_score = line.score(part.matrix), trial_model.score(part.matrix)
             skip_model = not _beats(
-                scored("model", trial_model, held_out_score, whole, part), scored("line", line, own_score, own_score, part)
+                scored("model", trial_model, held_out_score, event_score, part), scored("line", line, own_score, own_score, part)
             )
     model = None if skip_model else fit_model(data, start=start)
     scores = held_out_scores(data, model) if model is not None else None
@@ -220,10 +220,10 @@ def _candidates(
         patterns = find_atoms(masked)
         if patterns is not None:
             yield _atom_candidate(masked, goal, *patterns, None, rng, exact)
-    found = None
+    model_candidate = None
     if model is not None and scores is not None:
-        found = scored("model", model, scores, model.score(data.matrix))
-        yield found
+        model_candidate = scored("model", model, scores, model.score(data.matrix))
+        yield model_candidate
         boosted = None if single_column else fit_trees(data, model, scores)
         if boosted is not None:
             yield scored("trees", boosted[0], boosted[1], boosted[0].score(data.matrix))
@@ -232,7 +232,7 @@ def _candidates(
         own_score = distance.score(data.matrix)
         yield scored("distance", distance, own_score, own_score)
     if atoms is not None and not single_column:
-        yield _atom_candidate(data, goal, *atoms, found, rng)
+        yield _atom_candidate(data, goal, *atoms, model_candidate, rng)
 
 
 def _beats(later: _Candidate, earlier: _Candidate) -> bool:

@@ -149,10 +149,10 @@ def encode(raw: Any, size: int) -> Outputs:
         raise WrongShape(f"mechanism must return an array or a list of size = {size} outputs, got {type(raw).__name__}; {ONE_RUN}")
     if raw.ndim == 0 or raw.shape[0] != size:
         raise WrongShape(f"mechanism returned shape {raw.shape} for size = {size}; the first axis must count the runs")
-    plain = columns_of(raw)
-    if plain is None:
+    array_columns = columns_of(raw)
+    if array_columns is None:
         return _encode_objects(raw.tolist() if raw.ndim == 1 and raw.dtype.kind != "V" else list(raw))
-    kind, main, extras = plain
+    kind, main, extras = array_columns
     signed = (raw.dtype.kind, len(extras)) in (("f", 1), ("c", 1)) and not isinstance(raw, np.ma.MaskedArray)
     return _uniform_outputs(f"{kind}{list(raw.shape[1:])}", main, extras, signed)
 

@@ -87,8 +87,8 @@ def _edges(line: FloatArray, cuts: FloatArray) -> FloatArray:
         low, high = low - 0.5, high + 0.5
     width = (high - low) / _BINS
     uniform = np.linspace(low, high, _BINS + 1)
-    kept = uniform[[not len(visible) or np.abs(visible - edge).min() > _MERGE_WIDTH * width for edge in uniform]]
+    kept_edges = uniform[[not len(visible) or np.abs(visible - edge).min() > _MERGE_WIDTH * width for edge in uniform]]
     outer_edges = [low - width if len(visible) and low in visible else low, high + width if len(visible) and high in visible else high]
-    edges = np.unique(np.concatenate([kept, visible, outer_edges]))
+    edges = np.unique(np.concatenate([kept_edges, visible, outer_edges]))
     distinct: FloatArray = edges[np.append(True, np.diff(edges) > 1e-12 * max(abs(low), abs(high)))]
     return distinct

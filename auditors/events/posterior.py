@@ -273,8 +273,8 @@ def _log_spaced_cells(mass: FloatArray, most: int) -> NDArray[np.intp]:
         return np.arange(len(mean))
     levels = np.geomspace(max(float(mean[mean > 0].min()), 1e-9), float(mean.max()), most - 2)
     falling = mean[0] > mean[-1]
-    found = np.searchsorted(-mean, -levels) if falling else np.searchsorted(mean, levels)
-    return np.unique(np.concatenate([[0, len(mean) - 1], np.minimum(found, len(mean) - 1)]))
+    crossings = np.searchsorted(-mean, -levels) if falling else np.searchsorted(mean, levels)
+    return np.unique(np.concatenate([[0, len(mean) - 1], np.minimum(crossings, len(mean) - 1)]))
 
 
 def _refined_grid(grid: NDArray[np.intp], k: int, most: int) -> NDArray[np.intp]:
@@ -334,9 +334,9 @@ def _designs(x: FloatArray, total: FloatArray) -> list[tuple[FloatArray, int, in
     """
     rank, n = np.cumsum(total), float(total.sum())
     octaves = n / 2.0 ** np.arange(1, max(2, int(np.log2(max(n / 12, 4)))))
-    wanted = np.concatenate([octaves, n - octaves])
-    at, which = np.unique(np.clip(np.searchsorted(rank, wanted), 1, len(x) - 2), return_index=True)
-    place = wanted[which] / n
+    octave_ranks = np.concatenate([octaves, n - octaves])
+    at, which = np.unique(np.clip(np.searchsorted(rank, octave_ranks), 1, len(x) - 2), return_index=True)
+    place = octave_ranks[which] / n
     above, tail = place >= 0.5, np.minimum(place, 1 - place) <= _TAIL
     hinges = []
     for k, bend in enumerate(x[at]):

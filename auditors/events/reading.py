@@ -146,9 +146,9 @@ def _check_block(block: Any, width: int, require: Check) -> None:
 def _check_trees(block: Trees, width: int, require: Check) -> None:
     """Check that the nodes of a `Trees` block exist and each child comes after its parent."""
     columns = (block.feature, block.left, block.right, block.roots)
-    whole = all(isinstance(c, np.ndarray) and c.dtype == np.int64 and c.ndim == 1 for c in columns)
-    nodes = len(block.feature) if whole else 0
-    sized = whole and 1 <= nodes <= COLUMNS and len(block.left) == len(block.right) == nodes and 1 <= len(block.roots) <= NESTED
+    has_integers = all(isinstance(c, np.ndarray) and c.dtype == np.int64 and c.ndim == 1 for c in columns)
+    nodes = len(block.feature) if has_integers else 0
+    sized = has_integers and 1 <= nodes <= COLUMNS and len(block.left) == len(block.right) == nodes and 1 <= len(block.roots) <= NESTED
     valued = all(_is_float_array(c) and len(c) == nodes and bool(np.isfinite(c).all()) for c in (block.threshold, block.value))
     require(sized and valued, f"score.blocks must have trees of at most {COLUMNS} nodes, each with its numbers")
     leaf = block.left < 0
@@ -206,10 +206,10 @@ def _check_ball(guess_rule: Ball, require: Check, path: str) -> None:
 
 def _check_binned(guess_rule: Binned, require: Check, path: str) -> None:
     """Check the fields of `Binned`."""
-    plain = isinstance(guess_rule.events, tuple) and all(
+    are_simple = isinstance(guess_rule.events, tuple) and all(
         isinstance(event, Event) and not isinstance(event, Binned) for event in guess_rule.events
     )
-    require(plain and 1 <= len(guess_rule.events) <= NESTED, f"events must be between 1 and {NESTED} guess rules")
+    require(are_simple and 1 <= len(guess_rule.events) <= NESTED, f"events must be between 1 and {NESTED} guess rules")
     for i, event in enumerate(guess_rule.events):
         check_event(event, f"{path}.events[{i}]")
     cells = (

@@ -337,10 +337,10 @@ def _sort_by_key(rows: FloatArray, guesses: FloatArray) -> tuple[NDArray[np.uint
 
 def _look_up(table: tuple[NDArray[np.uint64], Guesses], matrix: FloatArray) -> Guesses:
     """Return the guess on each row of a matrix; 0 for rows that are not in the table."""
-    known, guesses = table
+    known_keys, guesses = table
     keys = row_keys(matrix)
-    place = np.minimum(np.searchsorted(known, keys), len(known) - 1)
-    return np.where(known[place] == keys, guesses[place], np.int8(0))
+    place = np.minimum(np.searchsorted(known_keys, keys), len(known_keys) - 1)
+    return np.where(known_keys[place] == keys, guesses[place], np.int8(0))
 
 
 _SPECIAL = 2000.0  # marks zeros, infinities, NaN and denormals: no float has this exponent

@@ -260,7 +260,7 @@ def _distances(at: Columns, real: FloatArray, x: FloatArray, size: int, total: F
 
 
 @jit
-def _places(at: Columns, wanted: float, weights: FloatArray, x: FloatArray, size: int, total: FloatArray) -> None:
+def _places(at: Columns, target_value: float, weights: FloatArray, x: FloatArray, size: int, total: FloatArray) -> None:
     """Add the weighted `Places` features to the scores in `total`."""
     length = len(at)
     first, last = np.empty(size, dtype=np.int64), np.empty(size, dtype=np.int64)
@@ -271,7 +271,7 @@ def _places(at: Columns, wanted: float, weights: FloatArray, x: FloatArray, size
         column, twice = x[at[k]], weights[2 * length + 2 + k]  # `before` is 0 for the first column, whose weight is never added
         for i in range(size):
             value = column[i] if column[i] == column[i] else np.inf
-            hit = 1 if value == wanted else 0
+            hit = 1 if value == target_value else 0
             first[i] = k if hit > times[i] else first[i]
             last[i] = k if hit else last[i]
             times[i] += hit

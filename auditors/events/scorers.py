@@ -151,28 +151,30 @@ def fit_model(
         return None
     names = list(groups)
     group = np.repeat([names.index(name) for name, _ in blocks], [part.shape[1] for part in parts])
-    known = precision or start or {}
-    begin = np.array([known.get(name, 1e4 if precision else 10.0) for name in names])
+    known_precision = precision or start or {}
+    begin = np.array([known_precision.get(name, 1e4 if precision else 10.0) for name in names])
     design = np.column_stack([np.ones(len(features)), (features[:, used] - center[used]) / spread[used]])
     fit, found = fit_grouped(design, ones, zeros, group[used], begin, learn=tune and precision is None)
     weights = np.zeros(features.shape[1])
     weights[used] = fit.weights[1:] / spread[used]
     offset = float(fit.weights[0] - weights @ center)
-    kept, at = [], 0
+    kept_blocks, at = [], 0
     for (_, block), part in zip(blocks, parts, strict=True):
         own_part = weights[at : at + part.shape[1]]
         if np.abs(own_part * spread[at : at + part.shape[1]]).max(initial=0.0) > 1e-5:
-            kept.append((block, own_part))
+            kept_blocks.append((block, own_part))
         else:
             offset += float(own_part @ center[at : at + part.shape[1]])
         at += part.shape[1]
-    model = WeightedScore(data.matrix.shape[1] - 1, tuple(kept), offset, _structures(data, kept))
+    model = WeightedScore(data.matrix.shape[1] - 1, tuple(kept_blocks), offset, _structures(data, kept_blocks))
     return ModelScorer(model, dict(zip(names, found.tolist(), strict=True)), values)
 
 
 def repeated(values: Values) -> FloatArray | None:
     """Return exact values of continuous columns as pairs (column, value); None if there are none."""
-    found = [np.column_stack([np.full(len(keys), float(j)), keys]) for j, (keys, every) in values.items() if not every and len(keys)]
+    found = [
+        np.column_stack([np.full(len(keys), float(j)), keys]) for j, (keys, is_complete) in values.items() if not is_complete and len(keys)
+    ]
     return np.concatenate(found) if found else None
 
 

@@ -90,21 +90,21 @@ def outputs(stage: Stage, executor: Executor, pace: Pace | None = None, *, ledge
 
 
 def _segments_in_order(
-    stage: Stage, events: Sequence[Event], keep: int, again: bool, executor: Executor, pace: Pace, ledger: Ledger | None
+    stage: Stage, events: Sequence[Event], keep: int, rerun_lost: bool, executor: Executor, pace: Pace, ledger: Ledger | None
 ) -> Iterator[Segment]:
     """Yield the stage's segments in order.
 
-    With `again` a chunk that lost rounds is run again one round at a time, which is allowed only
-    for outputs that do not certify.
+    With `rerun_lost` a chunk that lost rounds is run again one round at a time, which is allowed
+    only for outputs that do not certify.
     """
     done, segment = 0, Segment()
     while done < stage.chunks:
-        spans = _Scheduler((stage, events, keep, again), executor, pace, ledger, done).spans()
+        spans = _Scheduler((stage, events, keep, rerun_lost), executor, pace, ledger, done).spans()
         for span in spans:
             done = span.last
-            for place, part in span.parts:
+            for segment_index, part in span.parts:
                 segment.add(part)
-                if place != span.parts[-1][0] or stage.end(place) == done:
+                if segment_index != span.parts[-1][0] or stage.end(segment_index) == done:
                     yield segment
                     segment = Segment()
             if span.raised:

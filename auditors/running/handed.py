@@ -56,9 +56,9 @@ def _remove_file(file: str, owner: int) -> None:
 def read(file: str) -> Pair:
     """Return the pair stored in a file; it is not validated again."""
     with open(file, "rb") as content:
-        found = loads(content.read())
+        state = loads(content.read())
     pair = object.__new__(Pair)
-    pair.__setstate__(found)  # type: ignore[attr-defined]
+    pair.__setstate__(state)  # type: ignore[attr-defined]
     fix(pair.d0)
     fix(pair.d1)
     return pair

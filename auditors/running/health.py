@@ -88,10 +88,10 @@ def _check_serial(batches: Sequence[Outputs], keys: Sequence[NDArray[np.uint64]]
         signal = (flat == values[np.argmax(counts)]).astype(float)
     else:
         numbers = np.concatenate([batch.matrix(1, structure=False)[:, 0] for batch in batches])[: len(flat)]
-        different, place, ties = np.unique(numbers, return_inverse=True, return_counts=True)
+        different, value_index, ties = np.unique(numbers, return_inverse=True, return_counts=True)
         if np.isnan(numbers).any() or len(different) < len(numbers) / 4:
             return
-        signal = (np.cumsum(ties) - ties / 2)[place] / len(numbers)  # equal numbers have equal ranks, independent of their order
+        signal = (np.cumsum(ties) - ties / 2)[value_index] / len(numbers)  # equal numbers have equal ranks, independent of their order
     signal -= signal.mean()
     spread = float(signal @ signal)
     if spread > 30 and abs(float(signal[:-1] @ signal[1:])) / spread * np.sqrt(len(signal)) > 7:

@@ -37,9 +37,9 @@ class Pace:
 
     def chunks(self, stage: Stage, left: int, workers: int) -> int:
         """Return the number of chunks for the next task."""
-        each = self.expected(stage.chunk)
-        wanted = int(TASK * max(1.0, workers / _MAX_SERVED) / each) if each > 0 else 1
-        return max(1, min(wanted, left // (2 * workers), 4096))
+        chunk_seconds = self.expected(stage.chunk)
+        wanted_chunks = int(TASK * max(1.0, workers / _MAX_SERVED) / chunk_seconds) if chunk_seconds > 0 else 1
+        return max(1, min(wanted_chunks, left // (2 * workers), 4096))
 
     def limit(self, stage: Stage, rounds: int) -> float:
         """Return the time limit of `rounds` rounds, in seconds."""

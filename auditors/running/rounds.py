@@ -67,10 +67,10 @@ def batch(run: Run, dataset: Any, size: int, rng: Generator) -> Outputs | None:
     except Exception as error:
         _raise_unless_output(error)
         return encode([error], 1) if size == 1 else None
-    found = encode(raw, size)
-    if isinstance(raw, np.ndarray) and np.may_share_memory(found.values, raw) and not of_this_project(run):
-        return found.copied()  # the mechanism may reuse its buffer
-    return found
+    encoded = encode(raw, size)
+    if isinstance(raw, np.ndarray) and np.may_share_memory(encoded.values, raw) and not of_this_project(run):
+        return encoded.copied()  # the mechanism may reuse its buffer
+    return encoded
 
 
 def singles(run: Run, datasets: Sequence[Any], sides: NDArray[np.int64], rngs: Sequence[Generator]) -> list[Outputs]:
@@ -78,8 +78,8 @@ def singles(run: Run, datasets: Sequence[Any], sides: NDArray[np.int64], rngs: S
     worker = getattr(run, "__self__", None)
     if isinstance(worker, Target) and run.__name__ == "sample":  # its process runs one dataset after the other
         order = dict.fromkeys(sides.tolist())
-        found = {s: encode(worker.sample_each(datasets[s], int(np.sum(sides == s)), rngs[s]), int(np.sum(sides == s))) for s in order}
-        return [found.get(s, Outputs(np.empty((0, 1)), np.empty(0))) for s in range(len(datasets))]
+        encoded = {s: encode(worker.sample_each(datasets[s], int(np.sum(sides == s)), rngs[s]), int(np.sum(sides == s))) for s in order}
+        return [encoded.get(s, Outputs(np.empty((0, 1)), np.empty(0))) for s in range(len(datasets))]
     buffers = [_SingleRuns() for _ in datasets]
     for side in sides.tolist():
         try:
@@ -96,8 +96,8 @@ def run_side(run: Run, dataset: Any, size: int, rng: Generator) -> Outputs:
 
     The outputs must not be used for counts that certify, see the module's docstring.
     """
-    found = batch(run, dataset, size, rng)
-    return singles(run, [dataset], np.zeros(size, dtype=np.int64), [rng])[0] if found is None else found
+    encoded = batch(run, dataset, size, rng)
+    return singles(run, [dataset], np.zeros(size, dtype=np.int64), [rng])[0] if encoded is None else encoded
 
 
 def _raise_unless_output(error: Exception) -> None:

@@ -56,7 +56,7 @@ def try_scores(stage: Stage, scores: Sequence[Score]) -> tuple[tuple[Score, ...]
     A column is usable if it holds numbers that are functions of each output alone.
     """
     batches = [batch for side, dataset in enumerate((stage.pair.d1, stage.pair.d0)) for batch in _test_batches(stage, dataset, side)]
-    kept, notes = [], []
+    usable_scores, notes = [], []
     for score in scores:
         keys: dict[Key, str] = {}
         for raw, size in batches:
@@ -67,10 +67,10 @@ def try_scores(stage: Stage, scores: Sequence[Score]) -> tuple[tuple[Score, ...]
                 notes.append(f"score {score.label(key)} was left out: {problem}")
         usable = tuple(key for key, problem in keys.items() if not problem)
         if usable:
-            kept.append(replace(score, keys=usable))
+            usable_scores.append(replace(score, keys=usable))
         elif not keys:
             notes.append(f"score {score.name} was left out: there was no output to try it on")
-    return tuple(kept), notes, 2 * _TEST_OUTPUTS
+    return tuple(usable_scores), notes, 2 * _TEST_OUTPUTS
 
 
 def _test_batches(stage: Stage, dataset: Any, side: int) -> Iterator[tuple[Any, int]]:

@@ -101,22 +101,22 @@ def run_span(stage: Stage, events: Sequence[Event], keep: int, again: bool, firs
     With `again` the chunk that loses rounds is left out, because it will be run again. The outputs
     of chunks that begin before round `keep` are stored.
     """
-    began = perf_counter()
+    started = perf_counter()
     counters = _counting_kernels(stage, events)
     parts: dict[int, Segment] = {}
     for index in range(first, last):
         if counters is None or index * stage.chunk < keep:
-            found = _run_with_sample(stage, events, index, index * stage.chunk < keep)
+            result = _run_with_sample(stage, events, index, index * stage.chunk < keep)
             if counters is not None and index == 0:
-                _require_same_results(found, _run_with_kernels(stage, counters, index))
+                _require_same_results(result, _run_with_kernels(stage, counters, index))
         else:
-            found = _run_with_kernels(stage, counters, index)
-        if found.lost and again:
-            return Span(first, index, list(parts.items()), True, perf_counter() - began)
-        parts.setdefault(stage.segment(index), Segment()).add(found)
-        if found.lost:
-            return Span(first, index + 1, list(parts.items()), True, perf_counter() - began)
-    return Span(first, last, list(parts.items()), False, perf_counter() - began)
+            result = _run_with_kernels(stage, counters, index)
+        if result.lost and again:
+            return Span(first, index, list(parts.items()), True, perf_counter() - started)
+        parts.setdefault(stage.segment(index), Segment()).add(result)
+        if result.lost:
+            return Span(first, index + 1, list(parts.items()), True, perf_counter() - started)
+    return Span(first, last, list(parts.items()), False, perf_counter() - started)
 
 
 def _counting_kernels(stage: Stage, events: Sequence[Event]) -> _Counters | None:
@@ -133,29 +133,29 @@ def _run_with_kernels(stage: Stage, counters: _Counters, index: int) -> Segment:
     def work() -> list[tuple[NDArray[np.int64], Outputs | None]]:
         """Count both sides of the chunk; a batch that raises is lost."""
         sizes, order, rngs, _ = stage.sides(index)
-        found: dict[int, tuple[NDArray[np.int64], Outputs | None]] = {}
+        result: dict[int, tuple[NDArray[np.int64], Outputs | None]] = {}
         for side in order:
             try:
-                found[side] = counters[side].count(sizes[side], rngs[side])
+                result[side] = counters[side].count(sizes[side], rngs[side])
             except (MechanismFailed, MemoryError):
                 raise
             except Exception:  # a batch that raises is lost, see `rounds`
-                found[side] = np.zeros(3, dtype=np.int64), None
-        return [found[0], found[1]]
+                result[side] = np.zeros(3, dtype=np.int64), None
+        return [result[0], result[1]]
 
-    began = perf_counter()
-    found = stage.apart(index, work)
-    duration = perf_counter() - began
-    table = np.array([table for table, _ in found])
-    marks = _marks(stage, [head for _, head in found if head is not None])
+    started = perf_counter()
+    result = stage.apart(index, work)
+    duration = perf_counter() - started
+    table = np.array([table for table, _ in result])
+    marks = _marks(stage, [head for _, head in result if head is not None])
     return Segment([table], [], stage.size(index), stage.size(index) - int(table.sum()), marks, duration, False)
 
 
 def _run_with_sample(stage: Stage, events: Sequence[Event], index: int, store_outputs: bool) -> Segment:
     """Run a chunk with `sample` and count its outputs."""
-    began = perf_counter()
+    started = perf_counter()
     sides = stage.sample(index)
-    duration = perf_counter() - began
+    duration = perf_counter() - started
     batches = [side for side in sides if side is not None]
     tables = [np.array([_tabulate(event, side, stage.rounds) for side in sides], dtype=np.int64) for event in events]
     lost = stage.size(index) - sum(map(len, batches))
@@ -164,12 +164,12 @@ def _run_with_sample(stage: Stage, events: Sequence[Event], index: int, store_ou
 
 def _marks(stage: Stage, batches: Sequence[Outputs]) -> list[int]:
     """Return the marks of the outputs that the stage records."""
-    return [found for side in batches if (found := mark(side)) is not None and found % stage.marked == 0]
+    return [result for side in batches if (result := mark(side)) is not None and result % stage.marked == 0]
 
 
-def _require_same_results(sampled: Segment, drawn: Segment) -> None:
+def _require_same_results(sampled: Segment, from_kernels: Segment) -> None:
     """Raise Unfit if ``draws`` of a mechanism does not give the outputs of ``sample``: the counted outputs must be the audited outputs."""
-    if not sampled.lost and (sampled.marks != drawn.marks or not np.array_equal(sampled.tables[0], drawn.tables[0])):
+    if not sampled.lost and (sampled.marks != from_kernels.marks or not np.array_equal(sampled.tables[0], from_kernels.tables[0])):
         raise Unfit("mechanism draws other outputs than it samples: draws(dataset).sample and sample must give the same outputs")
 
 

@@ -117,10 +117,10 @@ class Stage:
         if not self.shared:
             with turns().watching():
                 before = global_generators.fingerprint()
-                found = work()
+                result = work()
                 untouched = global_generators.fingerprint() == before
             if untouched:
-                return found
+                return result
         with self.globally_seeded(index):
             return work()
 
@@ -152,7 +152,7 @@ class Stage:
         if self.single:
             first, second = singles(self.run, datasets, coins.permutation(np.repeat([0, 1], sizes)), rngs)
             return (first, second), rngs
-        found: list[Outputs | None] = [None, None]
+        result: list[Outputs | None] = [None, None]
         for side in order:
-            found[side] = batch(self.run, datasets[side], sizes[side], rngs[side])
-        return (found[0], found[1]), rngs
+            result[side] = batch(self.run, datasets[side], sizes[side], rngs[side])
+        return (result[0], result[1]), rngs

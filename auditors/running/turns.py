@@ -13,7 +13,7 @@ from contextlib import contextmanager
 
 
 class Turns:
-    """Lock that keeps chunks that seed the global generators apart from all other chunks.
+    """Lock that keeps chunks that seed the global generators separate from all other chunks.
 
     A chunk that unexpectedly draws from the global generators would take numbers from another
     chunk's seeded stream. When the other chunk restores the generators, the draw could not be
@@ -60,8 +60,8 @@ _THREAD_STATE = threading.local()
 
 def turns() -> Turns:
     """Return the lock of the task that this thread runs, or else of this process."""
-    found: Turns | None = getattr(_THREAD_STATE, "turns", None)
-    return found or _PROCESS_LOCK[0]
+    lock: Turns | None = getattr(_THREAD_STATE, "turns", None)
+    return lock or _PROCESS_LOCK[0]
 
 
 @contextmanager
