@@ -143,7 +143,7 @@ def _compare_runs(first: Sides, again: Sides, words: tuple[int, ...], drawn: tup
 
 
 def _differ_in_last_bits(a: Outputs, b: Outputs) -> bool:
-    """Return whether two batches differ only in the last bits of their values."""
+    """Return whether two batches are equal up to a relative difference of 1e-9 in their values."""
     same = a.values.shape == b.values.shape and np.array_equal(a.codes, b.codes)
     return same and np.allclose(a.values, b.values, rtol=_LAST_BITS, atol=0.0, equal_nan=True)
 

@@ -75,15 +75,15 @@ class Event(ABC):
         return ""
 
     def position(self, outputs: Outputs) -> FloatArray:
-        """Return the value of this scalar for each output."""
+        """Return each output's value of the scalar on which the event sets thresholds."""
         raise NotImplementedError(f"{type(self).__name__} has no line")
 
     def cuts(self) -> FloatArray:
-        """Return the thresholds at which the guess changes."""
+        """Return the thresholds on the scalar at which the guess changes."""
         raise NotImplementedError(f"{type(self).__name__} has no line")
 
     def guess_at(self, places: FloatArray) -> Guesses:
-        """Return the guess at these values of the scalar."""
+        """Return the guess at given values of the scalar on which the event sets thresholds."""
         raise NotImplementedError(f"{type(self).__name__} has no line")
 
     def listed(self) -> tuple[tuple[str, ...], tuple[int, ...]]:

@@ -101,7 +101,7 @@ def run_side(run: Run, dataset: Any, size: int, rng: Generator) -> Outputs:
 
 
 def _raise_unless_output(error: Exception) -> None:
-    """Raise errors that are not outputs: MechanismFailed, and running out of memory."""
+    """Raise MechanismFailed if the error is not an output: a failed mechanism, or running out of memory."""
     if isinstance(error, MechanismFailed):
         raise error
     if isinstance(error, MemoryError):
