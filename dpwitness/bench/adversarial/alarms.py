@@ -152,5 +152,5 @@ ATTACKS = (
     Attack("false alarms over many pairs with early looks, alpha .05", partial(many_pairs, 0.05), 0.05),
     Attack("false alarms over the pairs of a domain, alpha .2", partial(searched_pairs, 0.2), 0.2),
     Attack("false alarms of canaries: independent runs", honest_canaries, 0.2),
-    Attack("canaries: copies of one run pooled", copied_canaries, runs=200),
+    Attack("canaries: copies of one run pooled", copied_canaries),
 )

@@ -187,8 +187,8 @@ def edited(rng: Generator) -> str:
 
 
 ATTACKS = (
-    Attack("stored verdict of a mechanism that has changed", stale, runs=200),
-    Attack("honest stores of one audit refused by merge", merged, runs=200),
-    Attack("store with a flipped bit believed", flipped, runs=200),
-    Attack("store with an edited conclusion believed", edited, runs=150),
+    Attack("stored verdict of a mechanism that has changed", stale),
+    Attack("honest stores of one audit refused by merge", merged),
+    Attack("store with a flipped bit believed", flipped),
+    Attack("store with an edited conclusion believed", edited),
 )
