@@ -125,7 +125,4 @@ def _attack_frames(rng: Generator) -> str:
     return hidden_leak(FRAMES, 1000, rng)
 
 
-ATTACKS = (
-    Attack("leak in one leaf of a plain output passes", _attack_plain),
-    Attack("leak in one leaf of a frame passes", _attack_frames),
-)
+ATTACKS = (Attack("leak in one leaf of a plain output passes", _attack_plain), Attack("leak in one leaf of a frame passes", _attack_frames))

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import os
 import secrets
+import sys
 from collections import defaultdict
-from concurrent.futures import ProcessPoolExecutor
+from contextlib import nullcontext
 from importlib import import_module
 
 from dpwitness.bench.adversarial.attack import CHANCE, Attack, Rate
 from dpwitness.bench.table import Table
+from dpwitness.executors.pools import pool
 
 FAMILIES = ("stopping", "alarms", "adapting", "leaves", "pairs", "stores", "files", "promises")
 _TASK = 20  # runs in one task of a worker
@@ -44,13 +45,12 @@ def measure(seed: int | None = None, *, share: float = 1.0, only: str = "", work
         runs, size = max(1, round(share * attack.runs)), _LIVES if attack.runs > 10 * _LIVES else _TASK
         tasks += [(name, seed, first, min(first + size, runs)) for first in range(0, runs, size)]
     rates: defaultdict[str, Rate] = defaultdict(Rate)
-    if workers == 1:
-        done = [_task(*task) for task in tasks]
-    else:
-        with ProcessPoolExecutor(workers or os.cpu_count(), mp_context=multiprocessing.get_context("spawn")) as pool:
-            done = list(pool.map(_task, *zip(*tasks, strict=True)))
-    for (name, *_), rate in zip(tasks, done, strict=True):
-        rates[name] += rate
+    with pool(workers or os.cpu_count() or 1) if workers != 1 else nullcontext() as executor:
+        made = map(_task, *zip(*tasks, strict=True)) if executor is None else executor.map(_task, *zip(*tasks, strict=True))
+        for (name, *_), rate in zip(tasks, made, strict=True):
+            rates[name] += rate
+            if rates[name].runs == max(1, round(share * chosen[name].runs)):
+                print(f"{len(rates)} of {len(chosen)} attacks: {name}", file=sys.stderr, flush=True)
     threshold = CHANCE / len(chosen)
     notes = (
         f"seed {seed}: dpwitness bench adversarial --seed {seed} makes the same attacks; what draws from the operating system differs",
