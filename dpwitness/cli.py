@@ -1,4 +1,4 @@
-"""The command line: arguments, errors and exit codes. What each command takes and does stands in a file of `commands`."""
+"""Command line: argument parser, error handling and exit codes. Each module of `commands` defines one command."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ COMMANDS = {
     "bench": bench,
 }
 
-_FIRST = ("audit", "check", "plan", "replay", "report")  # the commands that a new user needs
+_COMMON_COMMANDS = ("audit", "check", "plan", "replay", "report")  # the commands that a new user needs
 
 _EXIT_CODES = (
     "exit codes: 0 nothing refuted, 1 violated, 2 usage or input error, or a file that could not be written, "
@@ -57,7 +57,10 @@ _EXIT_CODES = (
 
 
 class _Parser(argparse.ArgumentParser):
-    """Parser with errors in one line, which refuses an option that is given twice: the last one would win silently."""
+    """Argument parser with one-line errors that rejects a repeated option.
+
+    The standard parser silently uses the last value of a repeated option.
+    """
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
         self._seen: set[str] = set()
@@ -76,6 +79,7 @@ class _Parser(argparse.ArgumentParser):
 
 
 def _parser() -> argparse.ArgumentParser:
+    """Build the parser with all commands."""
     parser = _Parser(
         prog="dpwitness", description="Does this implementation keep the privacy promise it makes?", epilog=_EXIT_CODES, allow_abbrev=False
     )
@@ -93,7 +97,7 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command line; returns the exit code."""
+    """Run the command line and return the exit code."""
     parser = _parser()
     with streams():
         given = list(sys.argv[1:] if argv is None else argv)
@@ -103,22 +107,23 @@ def main(argv: Sequence[str] | None = None) -> int:
     if args.version:
         from importlib.metadata import version
 
-        def told() -> int:
+        def print_version() -> int:
             print(f"dpwitness {version('dpwitness')}")
             return OK
 
-        return guarded("", told)
+        return guarded("", print_version)
     if args.command is None:
-        others = ", ".join(name for name in COMMANDS if name not in _FIRST)
-        parser.error(f"a command is needed: {', '.join(_FIRST)}; more commands: {others}")
+        others = ", ".join(name for name in COMMANDS if name not in _COMMON_COMMANDS)
+        parser.error(f"a command is needed: {', '.join(_COMMON_COMMANDS)}; more commands: {others}")
     with heard():
         code = guarded(args.command, lambda: _run(args))
         return last(code) if argv is None else code
 
 
 def _run(args: argparse.Namespace) -> int:
-    # Threads of the linear algebra library fight with `--workers` and with each other over small matrices: one each is fastest.
-    # They are counted when NumPy is loaded, which no command does before it runs.
+    """Limit linear algebra to one thread, choose colors, and run the command."""
+    # Threads of the linear algebra library compete with `--workers` and are slower on small matrices: one thread is fastest.
+    # NumPy reads these variables when it is imported. No command imports NumPy before this point.
     for name in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"):
         os.environ.setdefault(name, "1")
     for stream in (sys.stdout, sys.stderr):

@@ -41,7 +41,7 @@ def test_inputs_are_many_and_the_same_for_one_seed():
         (0, "", 2, "orphans"),
         (139, "", 0, "undocumented"),
         (-9, "", 0, "undocumented"),
-        (3, "dpwitness audit: stopped by an error that it does not know: X", 0, "unknown"),
+        (3, "dpwitness audit: stopped by an unexpected error: X", 0, "unknown"),
     ],
 )
 def test_faults_are_seen(code, text, left, fault):

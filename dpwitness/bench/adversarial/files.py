@@ -51,7 +51,7 @@ def edited_report(rng: Generator) -> str:
         ]
         for command in commands:
             code, text = run_command(*map(str, command))
-            if code != 2 or "an error that it does not know" in text:
+            if code != 2 or "an unexpected error" in text:
                 return f"{command[0]} takes audit.json with an edited {key} of a {found.verdict.value}: code {code}"
     return ""
 

@@ -116,7 +116,7 @@ def _content(found: Any) -> Any:
 def _unharmed(file: Path, again: Callable[[], Any], honest: Any, what: str, export: bool) -> str:
     """Return an empty text if a damaged store is refused, or gives what it gave before; by `audit`, and by ``store ls`` and ``export``."""
     code, text = run_command("store", "ls", str(file), "--json")
-    if code not in (0, 2) or "an error that it does not know" in text or "Traceback" in text:
+    if code not in (0, 2) or "an unexpected error" in text or "Traceback" in text:
         return f"{what}: store ls ends with code {code}: {text.strip()[:150]}"
     if code == 0 and (verdicts := {entry["verdict"] for entry in json.loads(text)} - {honest["verdict"], None}):
         return f"{what}: store ls shows {verdicts}"

@@ -53,7 +53,7 @@ class Tally:
             "tracebacks": "Traceback (most recent call last)" in text and bool(_OURS.search(text)),
             "undocumented": code is not None and code not in (*_DOCUMENTED, *also),
             "orphans": left > 0,
-            "unknown": "an error that it does not know" in text,
+            "unknown": "an unexpected error" in text,
         }
         for name, true in found.items():
             if true:
