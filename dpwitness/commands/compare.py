@@ -1,4 +1,4 @@
-"""``dpwitness compare``: a report against an earlier one."""
+"""``dpwitness compare``: compare a report with an earlier report."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ FORMATS = ("md", "html")
 
 
 def arguments(command: Command) -> None:
-    """Declare the command."""
+    """Add the command and its options to the parser."""
     compare = command(
         "compare", "hold a report against an earlier one: new violations, changed verdicts, numbers that moved beyond their error"
     )
@@ -25,7 +25,7 @@ def arguments(command: Command) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """``dpwitness compare``."""
+    """Run ``dpwitness compare`` and return the exit code."""
     from dpwitness.reports.audit.report import check_writable
     from dpwitness.reports.comparing.compare import compare
     from dpwitness.reports.comparing.page import terminal, write

@@ -1,4 +1,4 @@
-"""``dpwitness trace``: noise recorded on one dataset and played back on its neighbour, compared, and confirmed by an audit."""
+"""``dpwitness trace``: replay the noise of one dataset on its neighbor, compare all values, and confirm differences by an audit."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from dpwitness.numbers import whole
 
 
 def arguments(command: Command) -> None:
-    """Declare the command."""
+    """Add the command and its options to the parser."""
     trace = command("trace", "record the noise on one dataset, play it back on its neighbour, and compare everything")
     subject(trace, optional=True)
     program(trace)
@@ -44,7 +44,7 @@ def arguments(command: Command) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """``dpwitness trace``."""
+    """Run ``dpwitness trace`` and return the exit code."""
     from dpwitness.auditors.gray_box.trace import trace
     from dpwitness.inputs import claim_of, given, keywords, pair_of, workers
     from dpwitness.mechanisms.terms.validation import InvalidArgument
