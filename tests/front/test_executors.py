@@ -265,17 +265,17 @@ def test_a_worker_that_is_killed_changes_no_count(cluster, target):
             threading.Timer(0.05, os.kill, (killed[0], signal.SIGKILL)).start()
 
     found = dpw.audit(target, **options, executor=cluster, progress=progress)
-    assert cluster._held and killed
+    assert cluster._shared and killed
     cluster._client.wait_for_workers(2)
     assert killed[0] not in pids(cluster)
     assert counted(found) == counted(alone)
 
 
 def test_a_large_argument_travels_once(cluster):
-    cluster._held.clear()
+    cluster._shared.clear()
     large = [cluster.submit(len, bytes(2**20)) for _ in range(5)]
-    assert [future.result() for future in large] == 5 * [2**20] and len(cluster._held) == 1
-    assert cluster.submit(pow, 2, 5).result() == 32 and len(cluster._held) == 1
+    assert [future.result() for future in large] == 5 * [2**20] and len(cluster._shared) == 1
+    assert cluster.submit(pow, 2, 5).result() == 32 and len(cluster._shared) == 1
 
 
 def test_a_mechanism_that_ends_its_run_ends_no_worker(cluster):
