@@ -107,15 +107,15 @@ def _import_library(notes: list[str]) -> tuple[str, Any] | None:
 def _speed_against_library(name: str, model: Any, notes: list[str]) -> Row:
     """Return the number of runs of objective perturbation in the time of one fit."""
     mechanism, data = _objective_case(100, 2)
-    own_seconds = 1.0 / _runs_per_second(mechanism, data, 100_000)
+    run_time = 1.0 / _runs_per_second(mechanism, data, 100_000)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        lib_seconds = best_time(lambda: model.fit(data.x, data.y), repeats=50)
+        fit_time = best_time(lambda: model.fit(data.x, data.y), repeats=50)
     notes.append(
-        f"one {name} fit takes {1e3 * lib_seconds:.3g} ms on one thread, one run of the mechanism {1e6 * own_seconds:.3g} us; the bar of 3,000 "
+        f"one {name} fit takes {1e3 * fit_time:.3g} ms on one thread, one run of the mechanism {1e6 * run_time:.3g} us; the bar of 3,000 "
         "was set against a fit of 22 ms; with linear-algebra threads competing for busy cores a fit takes tens of ms"
     )
-    return Row(f"objective perturbation n=100 d=2, speed against {name}", 3000.0, lib_seconds / own_seconds, "ratio")
+    return Row(f"objective perturbation n=100 d=2, speed against {name}", 3000.0, fit_time / run_time, "ratio")
 
 
 def _interactive_cases() -> list[tuple[str, float, int, Any, Any]]:

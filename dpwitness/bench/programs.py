@@ -85,10 +85,10 @@ def driven(command: Sequence[str], batches: int) -> tuple[float, float, float]:
         list(executor.map(drive, range(PROCESSES), [1] * PROCESSES))  # starts and warms up the workers
         started, before = time.perf_counter(), time.process_time()
         list(executor.map(drive, range(PROCESSES), [batches] * PROCESSES))
-        clock, driver_cpu = time.perf_counter() - started, time.process_time() - before
+        clock, own_cpu = time.perf_counter() - started, time.process_time() - before
     target.close()
     runs = BATCH * batches / 1e9
-    return plain / runs, clock / runs, driver_cpu / runs / PROCESSES
+    return plain / runs, clock / runs, own_cpu / runs / PROCESSES
 
 
 def dataset_bytes(command: Sequence[str]) -> float:
@@ -120,21 +120,15 @@ def measure() -> Table:
                 continue
             command = _build_program(tool, tool_path, shims, Path(build_folder))
             runs = np.array([driven(command, batches) for _ in range(5)])
-            plain, clock, driver_cpu = np.median(runs, axis=0)
+            plain, clock, own_cpu = np.median(runs, axis=0)
             ratio = float(np.median(runs[:, 0] / runs[:, 1]))
             rows.append(Row(f"{language} target on 2 workers / by itself, by the clock", required, ratio, "ratio"))
             rows.append(
-                Row(
-                    f"{language} target: processor time of its controller / its own",
-                    1 - required,
-                    driver_cpu / plain,
-                    "ratio",
-                    at_most=True,
-                )
+                Row(f"{language} target: processor time of its controller / its own", 1 - required, own_cpu / plain, "ratio", at_most=True)
             )
             rows.append(Row(f"{language}: a dataset of 10^5 rows in ten batches", 1.1, dataset_bytes(command), "transfers", at_most=True))
             notes.append(
-                f"a run of the {language} target takes {plain:.1f} ns by itself, {clock:.1f} ns driven, {driver_cpu:.2f} ns of the controller"
+                f"a run of the {language} target takes {plain:.1f} ns by itself, {clock:.1f} ns driven, {own_cpu:.2f} ns of the controller"
             )
     return Table("programs", tuple(rows), tuple(notes))
 
