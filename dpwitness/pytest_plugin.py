@@ -233,8 +233,8 @@ class _MergedReport:
 
         title, command = f"Audits{self.cut}", f"pytest --dp-report {self.place}"
         report_options: Any = {"title": title, "command": command, "stem": self.stem}
-        self.written, lost = attempt("report", lambda: write_report(merged, self.folder, **report_options))
-        if lost and session.exitstatus == pytest.ExitCode.OK:
+        self.written, write_failed = attempt("report", lambda: write_report(merged, self.folder, **report_options))
+        if write_failed and session.exitstatus == pytest.ExitCode.OK:
             session.exitstatus = pytest.ExitCode.INTERNAL_ERROR
         file = summary_file()
         if file is not None:

@@ -63,9 +63,9 @@ def measure() -> Table:
                 )
     rows += [_false_alarm_rate(name, draw, claim) for name, (draw, claim) in LAWS.items()]
     rows += [_time_of_a_million(claim) for claim in ("approx:4,1e-6", "gdp:0.5")]
-    compared, comparison_notes = _compare_with_jax_privacy()
+    comparison_rows, comparison_notes = _compare_with_jax_privacy()
     notes = [f"{at['canaries']:,} canaries, epsilon = {at['epsilon']:g}, {at['theorem']}: ceiling {at['most']:.3f}" for at in details]
-    return Table("canaries", (*rows, *compared), (*comparison_notes, *notes), tuple(details))
+    return Table("canaries", (*rows, *comparison_rows), (*comparison_notes, *notes), tuple(details))
 
 
 def drawn(seed: int, size: int, shift: float) -> Scores:
@@ -126,13 +126,15 @@ def _compare_with_jax_privacy() -> tuple[list[Row], list[str]]:
     grid = (np.arange(10_000) + 0.5) / 10_000
     sides = norm.ppf(grid) + 1.0, norm.ppf(grid)
     rows = []
-    for method, theirs in (("best", "epsilon_one_run"), ("curve", "epsilon_one_run_fdp")):
+    for method, method_name in (("best", "epsilon_one_run"), ("curve", "epsilon_one_run_fdp")):
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             auditor: Any = auditing.CanaryScoreAuditor(*sides)
-            other = float(getattr(auditor, theirs)(0.05, 1e-6))
-            split = float(getattr(auditor, theirs)(0.05, 1e-6, threshold_strategy=auditing.Split(seed=0)))
-        ours = float(np.median([audit_canaries(*sides, "approx:4,1e-6", method=method, seed=seed).epsilon_lower for seed in range(SEEDS)]))
-        rows.append(Row(f"quantiles, {METHODS[method]}, against jax-privacy (Bonferroni)", other, ours, "epsilon"))
-        rows.append(Row(f"quantiles, {METHODS[method]}, against jax-privacy (split)", split, ours, "epsilon"))
+            bonferroni_epsilon = float(getattr(auditor, method_name)(0.05, 1e-6))
+            split_epsilon = float(getattr(auditor, method_name)(0.05, 1e-6, threshold_strategy=auditing.Split(seed=0)))
+        own_epsilon = float(
+            np.median([audit_canaries(*sides, "approx:4,1e-6", method=method, seed=seed).epsilon_lower for seed in range(SEEDS)])
+        )
+        rows.append(Row(f"quantiles, {METHODS[method]}, against jax-privacy (Bonferroni)", bonferroni_epsilon, own_epsilon, "epsilon"))
+        rows.append(Row(f"quantiles, {METHODS[method]}, against jax-privacy (split)", split_epsilon, own_epsilon, "epsilon"))
     return rows, ["jax-privacy was run on the same scores, in this run"]

@@ -136,8 +136,8 @@ def oracle_at(trials: int, seeds: int, found: Sequence[Specimen], repeats: int =
             continue
         rates = (best.right, best.wrong, max(0.0, 1 - best.right - best.wrong))
         counts = rng.multinomial(trials, rates, (repeats, seeds)).astype(float)
-        reached = certified(claim, counts[..., 0].ravel(), counts[..., 1].ravel(), trials, ALPHA, best.directions)
-        medians.append(np.median(np.reshape(reached, (repeats, seeds)), axis=1) / best.value)
+        attained = certified(claim, counts[..., 0].ravel(), counts[..., 1].ravel(), trials, ALPHA, best.directions)
+        medians.append(np.median(np.reshape(attained, (repeats, seeds)), axis=1) / best.value)
     shapes = np.array(medians)
     return tuple(float(np.median(f)) for f in (np.median(shapes, axis=0), np.quantile(shapes, 0.1, axis=0), shapes.min(axis=0)))
 
@@ -153,9 +153,9 @@ def measure(budgets: Sequence[tuple[int, int, tuple[float, ...]]] = BUDGETS, onl
     for trials, seeds, required in budgets:
         measured = power_at(trials, seeds, found)
         ratios = np.array([m.ratio for m in measured])
-        reached = float(np.median(ratios)), float(np.quantile(ratios, 0.1)), float(ratios.min())
-        whole = ("median", "10 % quantile", "worst") if required else ()
-        for what, required_value, value in zip(whole, required, reached[: len(whole)], strict=True):
+        attained = float(np.median(ratios)), float(np.quantile(ratios, 0.1)), float(ratios.min())
+        statistic_names = ("median", "10 % quantile", "worst") if required else ()
+        for what, required_value, value in zip(statistic_names, required, attained[: len(statistic_names)], strict=True):
             rows.append(Row(f"certified / limit at {trials:,} trials: {what}", required_value, value, "ratio"))
         shares = [float(np.median([getattr(m, cause) for m in measured])) for cause in ("rounds", "looks", "event")]
         shares_text = (

@@ -116,7 +116,7 @@ def measure() -> Table:
         for language, tool, required, batches in (("C++", "g++", 0.8, 40), ("Node", "node", 0.9, 20)):
             tool_path = shutil.which(tool)
             if tool_path is None:
-                notes.append(f"{tool} is not installed: nothing is said of {language}")
+                notes.append(f"{tool} is not installed, which the benchmark needs for {language}")
                 continue
             command = _build_program(tool, tool_path, shims, Path(build_folder))
             runs = np.array([driven(command, batches) for _ in range(5)])

@@ -213,5 +213,5 @@ CASES: tuple[Measurement, ...] = (
 
 def measure() -> Table:
     """Return all rows, in about half a minute."""
-    notes = ("searches get the mechanism and its domain; a distance is that of what was found from the figure named",)
+    notes = ("searches get the mechanism and its domain only; a distance row shows the distance of the result from the named value",)
     return Table("white-box", tuple(case.measured() for case in CASES), notes)

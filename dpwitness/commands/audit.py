@@ -94,12 +94,19 @@ def run(args: argparse.Namespace) -> int:
     check_claim(args)
     mechanism, name, target = asked(args, in_process=args.in_process, density=args.white_box or args.search)
     pair, given = pair_of(args.d0, args.d1, args.relation, mechanism), scores(args.scores)
-    domain, drawn = domain_of(args.domain), bar()
+    domain, progress_bar = domain_of(args.domain), bar()
     with workers(args, mechanism, given) as executor, apart():
-        more: dict[str, Any] = {"name": name, "executor": executor, "progress": drawn, "target": target, "scores": given, "domain": domain}
+        more: dict[str, Any] = {
+            "name": name,
+            "executor": executor,
+            "progress": progress_bar,
+            "target": target,
+            "scores": given,
+            "domain": domain,
+        }
         results = examine(mechanism, pair, args, **more)
-    if drawn is not None:
-        drawn.close()
+    if progress_bar is not None:
+        progress_bar.close()
     return conclude(args, results, title=f"Audit of {name}", bits=args.bits, known=known)
 
 

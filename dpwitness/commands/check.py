@@ -52,14 +52,14 @@ def run(args: argparse.Namespace) -> int:
     checks = [each for each in CHECKS if matches(args.keyword, each)]
     if not checks:
         raise InvalidArgument(f"-k must match a check ({', '.join(CHECKS)}), got {args.keyword!r}")
-    made = None
+    program_target = None
     if args.program is None and (args.claim, args.domain) != (None, None):
         raise InvalidArgument("--claim and --domain are for programs: a target file says both")
     with shown():
         if args.program is not None or not args.target:
-            made, name, _ = given(args)
-            made.state(args.claim, None if args.domain is None else keywords(args.domain, "--domain"))
-            file, missing = name, [f"--{word}" for word in ("claim", "domain") if getattr(made, word) is None]
+            program_target, name, _ = given(args)
+            program_target.state(args.claim, None if args.domain is None else keywords(args.domain, "--domain"))
+            file, missing = name, [f"--{word}" for word in ("claim", "domain") if getattr(program_target, word) is None]
             if missing:
                 raise InvalidArgument(f"check needs a claim and a domain, which {name} does not say: give {' and '.join(missing)}")
         names = [name] if name else targets_in(file, args.python, args.time_limit, args.memory)
@@ -70,7 +70,9 @@ def run(args: argparse.Namespace) -> int:
     code = OK
     for each in names:
         try:
-            reports.append(_check_one(made or Target(file, each, args.python, {}, args.time_limit, args.memory), args, checks, out))
+            reports.append(
+                _check_one(program_target or Target(file, each, args.python, {}, args.time_limit, args.memory), args, checks, out)
+            )
         except InvalidArgument as error:
             if name:
                 raise
@@ -80,18 +82,18 @@ def run(args: argparse.Namespace) -> int:
             print(f"{each}: interrupted", file=out)
             code = code or NO_VERDICT
             break
-    lost = False
+    write_failed = False
     if args.report is not None:
         from dpwitness.reports.audit.checks_page import write
 
-        page, lost = attempt("report", lambda: write(reports, args.report, command=command_line()))
+        page, write_failed = attempt("report", lambda: write(reports, args.report, command=command_line()))
         if page is not None:
             print(f"report: {page}", file=out)
-    lost |= summarize(args, reports, f"Checks of {file}")
+    write_failed |= summarize(args, reports, f"Checks of {file}")
     if args.json:
         print_json([report.to_json() for report in reports])
     verdicts = {report.verdict for report in reports}
-    return after(VIOLATED if Verdict.VIOLATED in verdicts else code or (NO_VERDICT if Verdict.ERROR in verdicts else OK), lost)
+    return after(VIOLATED if Verdict.VIOLATED in verdicts else code or (NO_VERDICT if Verdict.ERROR in verdicts else OK), write_failed)
 
 
 def _check_one(target: Target, args: argparse.Namespace, checks: list[str], out: TextIO) -> CheckReport:

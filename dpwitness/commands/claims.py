@@ -185,16 +185,16 @@ def _check_all(args: argparse.Namespace) -> int:
     print(scopes(results), file=out)
     if interrupted:
         print(f"interrupted: {len(declarations()) - len(results)} claims were not checked", file=out)
-    lost = False
+    write_failed = False
     if args.report is not None:
         from dpwitness.reports.papers.claims_page import write
 
-        report, lost = attempt("report", lambda: write(results, args.report))
+        report, write_failed = attempt("report", lambda: write(results, args.report))
         if report is not None:
             print(f"report: {report}", file=out)
     if args.json:
         print_json(results)
-    return after(NO_VERDICT if interrupted else _exit_code(words), lost)
+    return after(NO_VERDICT if interrupted else _exit_code(words), write_failed)
 
 
 def _save_findings(findings: list[Json]) -> None:

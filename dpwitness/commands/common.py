@@ -207,14 +207,14 @@ def conclude(
     from dpwitness.reports.comparing.accepted import judge
     from dpwitness.reports.words.wording import slugs
 
-    judged = judge([result_json(result) for result in results], known or ())
-    data = judged.results
-    tell_stale(judged.stale)
-    report, lost = None, False
+    judgement = judge([result_json(result) for result in results], known or ())
+    data = judgement.results
+    tell_stale(judgement.stale)
+    report, write_failed = None, False
     if args.report is not None:
-        report, lost = attempt("report", lambda: write_report(data, args.report, title=title, command=command_line()))
-    lost |= summarize(args, data, title)
-    lost |= any(getattr(result, "unstored", "") for result in results)  # a note of the result reports the failure
+        report, write_failed = attempt("report", lambda: write_report(data, args.report, title=title, command=command_line()))
+    write_failed |= summarize(args, data, title)
+    write_failed |= any(getattr(result, "unstored", "") for result in results)  # a note of the result reports the failure
     if args.json:
         print_json(data[0] if len(data) == 1 else data)
     else:
@@ -225,7 +225,7 @@ def conclude(
             told.append(describe(result, shown, bits=bits, next_step=step))
         show("\n\n".join(told))
     codes = {settled(exit_code(result, bits=bits), shown, bits=bits) for result, shown in zip(results, data, strict=True)}
-    return after(next((code for code in (VIOLATED, NO_VERDICT) if code in codes), OK), lost)
+    return after(next((code for code in (VIOLATED, NO_VERDICT) if code in codes), OK), write_failed)
 
 
 def summarize(args: argparse.Namespace, results: Sequence[Result | Json], title: str) -> bool:
@@ -236,8 +236,8 @@ def summarize(args: argparse.Namespace, results: Sequence[Result | Json], title:
     file = summary_file(args.summary)
     if file is None:
         return False
-    _, lost = attempt("summary", lambda: append_summary(document_of(results, title=title, command=command_line()), file))
-    return lost and args.summary is not None
+    _, write_failed = attempt("summary", lambda: append_summary(document_of(results, title=title, command=command_line()), file))
+    return write_failed and args.summary is not None
 
 
 def tell_stale(entries: Sequence[Accepted]) -> None:

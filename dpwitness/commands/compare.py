@@ -35,13 +35,13 @@ def run(args: argparse.Namespace) -> int:
     formats = chosen(args.format or FORMATS[0], FORMATS)
     if args.report is not None:
         check_writable(args.report)
-    found, lost = compare(in_folder(args.old), in_folder(args.new)), False
+    found, write_failed = compare(in_folder(args.old), in_folder(args.new)), False
     if args.json:
         print_json(found.to_json())
     else:
         print(plain(terminal(found)))
     if args.report is not None:
-        file, lost = attempt("report", lambda: write(found, args.report, formats)[0])
+        file, write_failed = attempt("report", lambda: write(found, args.report, formats)[0])
         if file is not None and not args.json:
             print(f"report: {file}")
-    return after(exit_code(found), lost)
+    return after(exit_code(found), write_failed)

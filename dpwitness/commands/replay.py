@@ -53,9 +53,11 @@ def run(args: argparse.Namespace) -> int:
     print(f"replays {prepared.told()}", file=sys.stderr if args.json else sys.stdout, flush=True)
     with apart():
         mechanism = prepared.load()
-    drawn = bar()
+    progress_bar = bar()
     with workers(args, mechanism) as executor, apart():
-        result = prepared.run(mechanism, trials=args.trials, confidence=args.confidence, seed=args.seed, executor=executor, progress=drawn)
-    if drawn is not None:
-        drawn.close()
+        result = prepared.run(
+            mechanism, trials=args.trials, confidence=args.confidence, seed=args.seed, executor=executor, progress=progress_bar
+        )
+    if progress_bar is not None:
+        progress_bar.close()
     return conclude(args, [result], title=f"Replay of {Path(args.witness).name}")

@@ -80,11 +80,11 @@ def run(args: argparse.Namespace) -> int:
             for line in [*accepted_now, *outcome.json["notes"][note_count:]]:
                 print(plain(f"{'':<{width}}  {line}"), file=out, flush=True)
     outcomes.sort(key=lambda outcome: ready.index(outcome.case))
-    report, lost = None, False
+    report, write_failed = None, False
     if args.report is not None:
-        report, lost = attempt("report", lambda: _write_pages(found, outcomes, missing, args.report))
-    lost |= any(getattr(outcome.result, "unstored", "") for outcome in outcomes)  # a note of the result reports the failure
-    lost |= summarize(args, [o.json for o in outcomes], f"Suite {found.name}")
+        report, write_failed = attempt("report", lambda: _write_pages(found, outcomes, missing, args.report))
+    write_failed |= any(getattr(outcome.result, "unstored", "") for outcome in outcomes)  # a note of the result reports the failure
+    write_failed |= summarize(args, [o.json for o in outcomes], f"Suite {found.name}")
     print(_format_tally(outcomes, len(ready)) + (f"; {len(missing)} not installed" if missing else ""), file=out)
     if report is not None:
         print(f"report: {report}", file=out)
@@ -93,7 +93,7 @@ def run(args: argparse.Namespace) -> int:
     tell_stale(judge([o.json for o in outcomes], known or ()).stale)
     if any((o.wrong and not _is_accepted(o)) or (known is not None and open_rules(o.json)) for o in outcomes):
         return VIOLATED
-    return after(NO_VERDICT if not outcomes or any(o.unfinished for o in outcomes) else OK, lost)
+    return after(NO_VERDICT if not outcomes or any(o.unfinished for o in outcomes) else OK, write_failed)
 
 
 def _run_in_turn(args: argparse.Namespace, suite: Suite, cases: Sequence[Case], options: dict[str, Any]) -> Iterator[Outcome]:
@@ -106,11 +106,11 @@ def _run_in_turn(args: argparse.Namespace, suite: Suite, cases: Sequence[Case], 
         if store is not None:
             store.renewed = True
         for case in cases:
-            drawn = bar()
+            progress_bar = bar()
             with workers(args, case.mechanism) as executor, apart():
-                outcome = run_case(case, **options, defaults=suite, executor=executor, progress=drawn, store=store)
-            if drawn is not None:
-                drawn.close()
+                outcome = run_case(case, **options, defaults=suite, executor=executor, progress=progress_bar, store=store)
+            if progress_bar is not None:
+                progress_bar.close()
             yield outcome
             if outcome.interrupted:
                 return

@@ -61,7 +61,7 @@ def run(args: argparse.Namespace) -> int:
     mechanism, name, target = given(args, in_process=args.in_process)
     pair = pair_of(args.d0, args.d1, args.relation, mechanism)
     primitives = keywords(args.primitives, "--primitives") if args.primitives else None
-    drawn = bar()
+    progress_bar = bar()
     with workers(args, mechanism) as executor, apart():
         result = trace(
             mechanism,
@@ -76,9 +76,9 @@ def run(args: argparse.Namespace) -> int:
             time_limit=args.time_limit,
             executor=executor,
             name=name,
-            progress=drawn,
+            progress=progress_bar,
             target=target,
         )
-    if drawn is not None:
-        drawn.close()
+    if progress_bar is not None:
+        progress_bar.close()
     return conclude(args, [result], title=f"Trace of {name}", known=known)

@@ -179,12 +179,13 @@ def _require_same_versions(client: Client, address: str) -> None:
         client.submit(version, "numpy", pure=False).exception(timeout=FIRST)  # an adaptive cluster starts a worker for this task
     except TimeoutError:
         raise InvalidArgument(f"--executor dask://{address}: no worker ran a first task within {FIRST:g} s") from None
-    for name, mine in zip(("dpwitness", "numpy"), builds(), strict=True):
+    for name, own_version in zip(("dpwitness", "numpy"), builds(), strict=True):
         for worker, found in client.run(version, name, on_error="return").items():
-            if not f"{found}.".startswith(f"{mine}."):
-                has = f"no {name}" if isinstance(found, Exception) else f"{name} {found}"
+            if not f"{found}.".startswith(f"{own_version}."):
+                found_version = f"no {name}" if isinstance(found, Exception) else f"{name} {found}"
                 raise InvalidArgument(
-                    f"--executor dask://{address}: worker {worker} has {has}, this process {mine}: install the same there"
+                    f"--executor dask://{address}: worker {worker} has {found_version}, "
+                    f"this process has {own_version}: install the same version on all workers"
                 )
     client.run(import_module, ENGINE)
 

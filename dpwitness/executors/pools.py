@@ -71,12 +71,12 @@ def unheard() -> Iterator[None]:
     A half-started pool cannot be shut down cleanly.
     """
     resource_tracker.ensure_running()  # starting the tracker later would unblock SIGINT
-    heard: list[tuple[int, Any]] = []
+    received: list[tuple[int, Any]] = []
     handlers = {}
     with contextlib.suppress(ValueError):  # not in the main thread
         for sign in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
             if callable(found := signal.getsignal(sign)):
-                signal.signal(sign, lambda *told: heard.append(told))
+                signal.signal(sign, lambda *arguments: received.append(arguments))
                 handlers[sign] = found
     mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
@@ -85,8 +85,8 @@ def unheard() -> Iterator[None]:
         signal.pthread_sigmask(signal.SIG_SETMASK, mask)
         for sign, handler in handlers.items():
             signal.signal(sign, handler)
-        if heard:
-            handlers[signal.Signals(heard[0][0])](*heard[0])
+        if received:
+            handlers[signal.Signals(received[0][0])](*received[0])
 
 
 @contextmanager

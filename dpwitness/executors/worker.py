@@ -68,7 +68,7 @@ def call(told: tuple[str, str], sent: bytes, *parts: bytes) -> Any:
     """
     if told != builds():
         here, there = (f"dpwitness {found[0]} with NumPy {found[1]}" for found in (builds(), told))
-        raise InvalidArgument(f"workers must run what this process runs, {there}; one runs {here}")
+        raise InvalidArgument(f"workers must run the same versions as this process ({there}), one worker runs {here}")
     files = laid_out(sent)
     token = SENT.set(files)
     try:

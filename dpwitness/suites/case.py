@@ -204,8 +204,8 @@ def _enclosure_json(found: CertifyResult | None) -> Json:
 
 def _format_interval(enclosure: Json) -> str:
     """Return the interval of an enclosure as text."""
-    ends = [figure(enclosure.get(f"parameter_{end}"), 4).replace("infinity", "inf") for end in ("lower", "upper")]
-    return f"in [{', '.join(ends)}]" if "parameter_lower" in enclosure else "no density"
+    bound_texts = [figure(enclosure.get(f"parameter_{end}"), 4).replace("infinity", "inf") for end in ("lower", "upper")]
+    return f"in [{', '.join(bound_texts)}]" if "parameter_lower" in enclosure else "no density"
 
 
 def compare(case: Case, result: AuditResult, enclosed: CertifyResult | None = None) -> tuple[bool | None, str]:

@@ -48,8 +48,8 @@ def _leaky_response(epsilon: float, leak: float) -> Any:
     """Return randomized response that outputs the true bit, with a distinct mark, with probability `leak`."""
 
     def run(dataset: Any, size: int, rng: Generator) -> Any:
-        shown = response(epsilon)(dataset, size, rng)
-        return np.where(rng.random(size) < leak, 2 + int(dataset[0]), shown)
+        noisy_bit = response(epsilon)(dataset, size, rng)
+        return np.where(rng.random(size) < leak, 2 + int(dataset[0]), noisy_bit)
 
     return run
 

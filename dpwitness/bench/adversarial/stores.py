@@ -71,13 +71,13 @@ def run_command(*arguments: str) -> tuple[int, str]:
 def stale(rng: Generator) -> str:
     """Attack with a mechanism whose privacy parameter changes outside its own code between two audits with one store."""
     claim, kind = float(rng.uniform(0.3, 1.0)), str(rng.choice(["module", "global", "closure"]))
-    held = _SlottedSetting(claim)
+    setting = _SlottedSetting(claim)
 
     def through_closure(dataset: Any, size: int, draws: Generator) -> Any:
-        return response(held.epsilon)(dataset, size, draws)
+        return response(setting.epsilon)(dataset, size, draws)
 
     def change(epsilon: float) -> None:
-        MODULE.epsilon = BOX["epsilon"] = held.epsilon = epsilon  # type: ignore[attr-defined]
+        MODULE.epsilon = BOX["epsilon"] = setting.epsilon = epsilon  # type: ignore[attr-defined]
 
     mechanism = {"module": _through_module, "global": _through_global, "closure": through_closure}[kind]
     settings = _settings(rng, claim) | {"confidence": 0.999}
@@ -112,8 +112,8 @@ def merged(rng: Generator) -> str:
         code, text = run_command("store", "merge", str(folder / files[0]), str(folder / files[1]))
         if code:
             return f"refused to merge {'a finished and a stopped' if stop_early else 'two finished'} store(s): {text.strip()[:200]}"
-        again = audit(response(epsilon), **settings, store=folder / files[0])
-    return "" if _comparable_fields(again) == _comparable_fields(original_result) else "the merged store gives another result"
+        rerun = audit(response(epsilon), **settings, store=folder / files[0])
+    return "" if _comparable_fields(rerun) == _comparable_fields(original_result) else "the merged store gives another result"
 
 
 def _comparable_fields(result_again: Any) -> Any:
@@ -121,7 +121,7 @@ def _comparable_fields(result_again: Any) -> Any:
     return {key: value for key, value in result_again.to_json().items() if key not in ("seconds", "notes")}
 
 
-def _check_damaged_store(file: Path, again: Callable[[], Any], honest: Any, what: str, export: bool) -> str:
+def _check_damaged_store(file: Path, rerun: Callable[[], Any], honest: Any, what: str, export: bool) -> str:
     """Return "" if a damaged store is refused or gives the original results, else a failure message.
 
     The store is read by `audit`, ``store ls`` and, if `export`, ``store export``.
@@ -132,12 +132,12 @@ def _check_damaged_store(file: Path, again: Callable[[], Any], honest: Any, what
     if code == 0 and (verdicts := {entry["verdict"] for entry in json.loads(text)} - {honest["verdict"], None}):
         return f"{what}: store ls shows {verdicts}"
     if export and run_command("store", "export", str(file), str(file.parent / "out"))[0] == 0:
-        shown = json.loads((file.parent / "out" / "audit.json").read_text(encoding="utf-8"))
-        for entry in shown["results"]:
+        exported = json.loads((file.parent / "out" / "audit.json").read_text(encoding="utf-8"))
+        for entry in exported["results"]:
             if any(entry[key] != honest[key] for key in ("verdict", "parameter_lower", "epsilon_lower", "p_value", "confidence")):
                 return f"{what}: store export shows other numbers"
     try:
-        result_again = again()
+        result_again = rerun()
     except InvalidArgument:
         return ""
     return (

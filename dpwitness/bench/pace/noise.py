@@ -74,9 +74,9 @@ class Noise:
 
     def p_values(self) -> dict[str, float]:
         """Return p-values of the cells, of the worst moment, and of the worst tail (exact binomial test), Bonferroni-corrected."""
-        known = np.array(self.moments)
-        spread = np.sqrt((known[1::2] - known[:4] ** 2) / self.size)
-        worst_deviation = np.max(np.abs(self.powers / self.size - known[:4]) / spread)
+        stated_moments = np.array(self.moments)
+        spread = np.sqrt((stated_moments[1::2] - stated_moments[:4] ** 2) / self.size)
+        worst_deviation = np.max(np.abs(self.powers / self.size - stated_moments[:4]) / spread)
         tails = [binomtest(int(k), self.size, p).pvalue for side in self.tails for k, p in zip(side, self.beyond, strict=True)]
         return {
             "chi-square": float(chisquare(self.cells, self.size * self.chances).pvalue),
@@ -96,13 +96,13 @@ def density(name: str, draw: Draw, cdf: Callable[[FloatArray], FloatArray], far:
 def whole(name: str, draw: Draw, log_mass: Callable[[FloatArray], FloatArray]) -> Noise:
     """Return integer noise, with a cell for each integer of mass above 1e-7, and one cell for each remaining tail."""
     integers = np.arange(1.0, 1001.0)
-    mass, least = np.exp(log_mass(integers)), math.exp(log_mass(np.zeros(1))[0])
+    mass, zero_mass = np.exp(log_mass(integers)), math.exp(log_mass(np.zeros(1))[0])
     upper = np.cumsum(mass[::-1])[::-1]  # P(X >= k), k = 1, 2, ...
     last_cell = int(np.sum(mass > 1e-7)) + 1
     half = np.append(mass[: last_cell - 1], upper[last_cell - 1])
     far = np.array([np.argmax(upper <= tail) for tail in _TAIL_PROBABILITIES])
     moments = [0.0 if k % 2 else float(2 * (mass * integers**k).sum()) for k in range(1, 9)]
-    chances = np.concatenate([half[::-1], [least], half])
+    chances = np.concatenate([half[::-1], [zero_mass], half])
     return Noise(
         name, draw, lambda x: np.clip(x, -last_cell, last_cell) + last_cell, chances / chances.sum(), moments, integers[far], upper[far]
     )
