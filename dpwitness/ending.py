@@ -83,7 +83,7 @@ def streams() -> Iterator[tuple[Stream, Stream]]:
         except OSError:
             os.open(os.devnull, os.O_RDWR)
     before = sys.stdout, sys.stderr
-    out, err = (stream_object if isinstance(stream_object, Stream) else Stream(stream_object) for stream_object in before)
+    out, err = (current if isinstance(current, Stream) else Stream(current) for current in before)
     sys.stdout, sys.stderr = out, err
     try:
         yield out, err

@@ -82,7 +82,7 @@ def heard() -> Iterator[None]:
 def last(code: int) -> int:
     """Make any later signal exit this process at once with `code`, and return `code`.
 
-    All output is written by now; only the interpreter's cleanup remains.
+    All output is written by now; only the interpreter's cleanup remains. If workers hang, exit at once without cleanup.
     """
     if HUNG[0]:
         os._exit(code)

@@ -316,7 +316,7 @@ def test_workers_of_another_version_are_named(address, monkeypatch):
 
     here, numpy = module.builds()
     monkeypatch.setattr(module, "builds", lambda: ("0.0.9", numpy))
-    with pytest.raises(dpw.InvalidArgument, match=f"worker tcp://.* has dpwitness {here}, this process 0.0.9"), dpw.executor(address):
+    with pytest.raises(dpw.InvalidArgument, match=f"worker tcp://.* has dpwitness {here}, this process has 0.0.9"), dpw.executor(address):
         pass
 
 
@@ -324,7 +324,7 @@ def test_a_worker_that_came_later_with_another_version(cluster, monkeypatch):
     from dpwitness.executors import cluster as module
 
     monkeypatch.setattr(module, "builds", lambda: ("0.0.9", "1.0"))
-    with pytest.raises(dpw.InvalidArgument, match=r"dpwitness 0\.0\.9 with NumPy 1\.0; one runs dpwitness "):
+    with pytest.raises(dpw.InvalidArgument, match=r"dpwitness 0\.0\.9 with NumPy 1\.0\), one worker runs dpwitness "):
         cluster.submit(pow, 2, 5).result()
 
 
