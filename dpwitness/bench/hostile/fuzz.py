@@ -121,7 +121,7 @@ def _run_in_process(runs: Iterator[Run], tally: Tally) -> None:
 
 
 class _Hung(BaseException):
-    """Raised by the timer when an input exceeds its time limit."""
+    """Exception of the timer when an input exceeds its time limit."""
 
     pass
 
