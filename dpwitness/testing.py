@@ -76,10 +76,11 @@ class Auditor:
         white_box : bool
             Whether to enclose the privacy loss with `dpwitness.certify` instead.
         **options
-            Keywords of `dpwitness.certify` if `white_box`, else of `dpwitness.audit`: ``claim``, ``pair``, ``domain``,
-            ``trials`` (200,000), ``confidence`` (1 - 1e-9: one minus the probability that a test of a private mechanism fails),
-            ``seed`` (0), ``stop`` ("violation"), ``bits`` (False; True lets low-order bits fail the test too),
-            ``executor``, ``name``, ``time_limit``.
+            Keywords of `dpwitness.certify` if `white_box`, else of `dpwitness.audit`.
+            Defaults: ``trials=200_000``, ``confidence=1 - 1e-9``, ``seed=0``; without `white_box` also ``stop="violation"`` and
+            ``bits=False``. A test of a private mechanism fails with probability at most 1 - confidence.
+            ``bits=True`` lets low-order bits fail the test too.
+            Others are ``claim``, ``pair``, ``domain``, ``executor``, ``name`` and ``time_limit``.
 
         Returns
         -------

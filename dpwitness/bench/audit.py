@@ -75,7 +75,7 @@ def certified_values(case: AuditCase, seeds: int = SEEDS) -> list[float]:
 
 
 def measure() -> Table:
-    """Return all rows, in about six minutes."""
+    """Run the benchmark of the black-box audit and return its table, in about six minutes."""
     rows = [Row(f"certified: {case.name}", case.required, float(np.median(certified_values(case))), "median") for case in _cases()]
     unit_pair = Pair(np.array([0.0]), np.array([1.0]))
     small = m.Gaussian(1.0, 1e-5, noise_multiplier=0.8)

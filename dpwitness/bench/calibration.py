@@ -179,7 +179,7 @@ def _measure_task(kind: str, name: str, size: float) -> list[Counted]:
 
 
 def measure(size: float = 1.0, workers: int | None = None, only: str = "") -> Table:
-    """Return all rows.
+    """Run the calibration benchmark and return its table of error rates.
 
     Parameters
     ----------

@@ -38,7 +38,7 @@ Draw = Callable[[np.random.Generator, np.ndarray], np.ndarray]
 
 
 def measure() -> Table:
-    """Return the required and the median certified epsilon of all cases."""
+    """Run the benchmark of canary audits and return its table of required and median certified epsilon."""
     rows, details = [], []
     for method, label in METHODS.items():
         certified = np.median([_epsilon(drawn(seed, 20_000, 1.0), "approx:4,1e-6", method) for seed in range(SEEDS)])

@@ -115,7 +115,7 @@ def _own_cpu_seconds() -> float:
 
 
 def measure() -> Table:
-    """Return all rows, best of three."""
+    """Run the benchmark of targets in worker processes and return its table, best of three."""
     with tempfile.TemporaryDirectory() as folder:
         runs = [driven(2**21, Path(folder)) for _ in range(3)]
     plain, clock = (min(run[key] for run in runs) for key in ("plain", "driven"))

@@ -1,6 +1,6 @@
 """Benchmark of the reference mechanisms on one core, through the public classes: runs per second of processor time.
 
-Rates depend on the machine. Ratios compare two measurements of one run: output perturbation with its noise alone,
+Rates depend on the machine. Ratios compare two measurements of one run. Output perturbation is compared with its noise alone,
 objective perturbation with the fit of a library's logistic regression, and the memory of a chunk with its outputs.
 """
 
@@ -24,7 +24,7 @@ SEED = 20080101
 
 
 def measure() -> Table:
-    """Return all rows, in half a minute; the first time takes longer because of compilation."""
+    """Run the benchmark of the mechanisms and return its table, in half a minute; the first run also compiles."""
     notes: list[str] = []
     library = _import_library(notes)  # import before limiting threads: the limit covers loaded libraries only
     with threadpool_limits(1):

@@ -1,7 +1,7 @@
 """Benchmark of the audit's power against an oracle: certified bound divided by the limit, for specimens with a known privacy-loss law.
 
 The complete pipeline runs on a given pair, without low-order bits and without early stopping. The gap to the limit has three
-causes: rounds spent on training, alpha spent on interim analyses, and the rest, from the learned event and from chance (seeds).
+causes: training rounds, alpha spent on interim analyses, and a rest from the learned event and from chance (seeds).
 An oracle with the same randomness shows how much is due to chance.
 """
 
@@ -148,7 +148,10 @@ def _tested_rounds(result: AuditResult) -> int:
 
 
 def measure(budgets: Sequence[tuple[int, int, tuple[float, ...]]] = BUDGETS, only: str = "") -> Table:
-    """Return median, 10 % quantile and worst case at each budget, the ten worst specimens in the notes, and all cases in the details."""
+    """Run the power benchmark and return its table.
+
+    The rows are median, 10 % quantile and worst case at each budget. Notes name the ten worst specimens, and details list all cases.
+    """
     found, rows, notes, details = list(specimens(only)), [], list[str](), []
     for trials, seeds, required in budgets:
         measured = power_at(trials, seeds, found)

@@ -110,7 +110,7 @@ def dataset_bytes(command: Sequence[str]) -> float:
 
 
 def measure() -> Table:
-    """Return all rows for the installed languages, as medians of five."""
+    """Run the benchmark of external programs for the installed languages and return its table of medians of five."""
     rows, notes = [], []
     with as_file(files("dpwitness.mechanisms.foreign") / "shims") as shims, tempfile.TemporaryDirectory() as build_folder:
         for language, tool, required, batches in (("C++", "g++", 0.8, 40), ("Node", "node", 0.9, 20)):

@@ -212,6 +212,6 @@ CASES: tuple[Measurement, ...] = (
 
 
 def measure() -> Table:
-    """Return all rows, in about half a minute."""
+    """Run the benchmark of the white-box audits and return its table, in about half a minute."""
     notes = ("searches get the mechanism and its domain only; a distance row shows the distance of the result from the named value",)
     return Table("white-box", tuple(case.measured() for case in CASES), notes)

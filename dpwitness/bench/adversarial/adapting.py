@@ -46,7 +46,7 @@ def _count_uses(mechanism: Mechanism, outputs: bool, settings: dict[str, Any]) -
 
 
 def sound_but_stateful(alpha: float, rng: Generator) -> str:
-    """Attack with randomized response at its claim, with swapped outputs after some calls, after some outputs, or by batch size."""
+    """Run an attack with randomized response at its claim, with swapped outputs after some calls, after some outputs, or by batch size."""
     epsilon, kind = float(rng.uniform(0.5, 2.0)), str(rng.choice(["calls", "outputs", "batch", "parity"]))
     sound = response(epsilon)
 
@@ -65,7 +65,7 @@ def sound_but_stateful(alpha: float, rng: Generator) -> str:
 
 
 def dependent_rows(alpha: float, rng: Generator) -> str:
-    """Attack with randomized response at its claim, with dependent rows in one call: copies, chains, or one draw for the batch."""
+    """Run an attack with randomized response at its claim, with dependent rows in one call: copies, chains, or one draw for the batch."""
     epsilon, kind = float(rng.uniform(0.5, 2.0)), str(rng.choice(["copies", "chain", "mirror", "one draw"]))
     sound, width, stay = response(epsilon), int(rng.integers(2, 9)), float(rng.uniform(0.2, 0.9))
 
@@ -86,7 +86,7 @@ def dependent_rows(alpha: float, rng: Generator) -> str:
 
 
 def leak_that_hides(rng: Generator) -> str:
-    """Attack with a mechanism that leaks only before or only after a number of calls, as if it distinguished training from testing."""
+    """Run an attack with a mechanism that leaks only before or only after some calls, as if it distinguished training from testing."""
     claim, outputs, settings = float(rng.uniform(0.5, 1.0)), bool(rng.random() < 0.5), _settings(rng, 0.01)
     sound, leaks = response(claim), response(claim + 3.0)
     total = _count_uses(sound, outputs, settings)
@@ -100,7 +100,7 @@ def leak_that_hides(rng: Generator) -> str:
 
 
 def leak_by_batch(rng: Generator) -> str:
-    """Attack with a mechanism that leaks only in batches of several runs, as vectorized code may. An audit makes no single runs."""
+    """Run an attack with a mechanism that leaks only in batches of several runs, as vectorized code may. An audit makes no single runs."""
     claim, smallest_batch = float(rng.uniform(0.5, 1.0)), int(rng.integers(2, 17))
     sound, leaks = response(claim), response(claim + 3.0)
 

@@ -58,7 +58,7 @@ NOTIONS = ("pure", "approx", "zcdp", "rdp", "gdp", "curve")
 
 
 def at_claim(notion: str, alpha: float, rng: Generator) -> str:
-    """Attack with a small audit of randomized response exactly at its claim."""
+    """Run an attack with a small audit of randomized response exactly at its claim."""
     epsilon, leak, claim = exact_claim(notion or str(rng.choice(NOTIONS)), rng)
     trials, stop = int(rng.integers(1000, 4001)), str(rng.choice(["gross", "violation", "never"]))
     result = audit(
@@ -68,7 +68,7 @@ def at_claim(notion: str, alpha: float, rng: Generator) -> str:
 
 
 def noise_at_claim(alpha: float, rng: Generator) -> str:
-    """Attack with Laplace or Gaussian noise on a grid, exactly at the claim."""
+    """Run an attack with Laplace or Gaussian noise on a grid, exactly at the claim."""
     parameter, trials = float(rng.uniform(0.3, 2.0)), int(rng.integers(1000, 2001))
     laplace = bool(rng.random() < 0.5)
     mechanism: Any = m.Laplace(parameter, arithmetic="grid") if laplace else m.Gaussian(parameter, 0.01)
@@ -77,7 +77,7 @@ def noise_at_claim(alpha: float, rng: Generator) -> str:
 
 
 def many_pairs(alpha: float, rng: Generator) -> str:
-    """Attack with many pairs, all exactly at the claim, and all interim analyses."""
+    """Run an attack with many pairs, all exactly at the claim, and all interim analyses."""
     epsilon, count = float(rng.uniform(0.5, 2.0)), int(rng.integers(20, 41))
     records = rng.integers(0, 1000, (count, 2)) * 2 + (0, 1)
     pairs = [Pair(np.array([float(zero)]), np.array([float(one)])) for zero, one in records]
@@ -88,7 +88,7 @@ def many_pairs(alpha: float, rng: Generator) -> str:
 
 
 def searched_pairs(alpha: float, rng: Generator) -> str:
-    """Attack with the pairs of a domain, exactly at the claim where the pairs differ in the first record."""
+    """Run an attack with the pairs of a domain, exactly at the claim where the pairs differ in the first record."""
     epsilon, high = float(rng.uniform(0.5, 2.0)), int(rng.integers(1, 12))
     domain = m.Records(int(rng.integers(1, 6)), low=0, high=high, integer=True, relation=str(rng.choice(["replace-one", "add-remove"])))
 
@@ -101,7 +101,7 @@ def searched_pairs(alpha: float, rng: Generator) -> str:
 
 
 def honest_canaries(rng: Generator) -> Outcome:
-    """Attack with canary scores of independent runs of randomized response or Gaussian noise, exactly at the claim."""
+    """Run an attack with canary scores of independent runs of randomized response or Gaussian noise, exactly at the claim."""
     alpha, gaussian, runs = float(rng.choice([0.05, 0.2])), bool(rng.random() < 0.5), int(rng.integers(1, 6))
     parameter, canaries = float(rng.uniform(0.5, 2.0)), int(rng.integers(100, 400))
     inside, outside = [], []
@@ -120,7 +120,7 @@ def honest_canaries(rng: Generator) -> Outcome:
 
 
 def copied_canaries(rng: Generator) -> Outcome:
-    """Attack with copies of one training run exactly at the claim, submitted as several runs.
+    """Run an attack with copies of one training run exactly at the claim, submitted as several runs.
 
     The copies must be refused, or reported as VIOLATED no more often than stated.
     """

@@ -24,7 +24,7 @@ def _audit_response(rng: Generator, leaks: bool) -> tuple[Any, Any]:
 
 
 def edited_report(rng: Generator) -> str:
-    """Attack with an edited conclusion in audit.json; `report` and `compare` must refuse the file."""
+    """Run an attack with an edited conclusion in audit.json; `report` and `compare` must refuse the file."""
     from dpwitness.reports import write_report
 
     leaks = bool(rng.random() < 0.5)
@@ -58,7 +58,7 @@ def edited_report(rng: Generator) -> str:
 
 
 def forged_witness(rng: Generator) -> str:
-    """Attack with a witness whose counts, bound or claim were edited, and whose hash was recomputed."""
+    """Run an attack with a witness whose counts, bound or claim were edited, and whose hash was recomputed."""
     mechanism, result = _audit_response(rng, True)
     if result.witness is None:
         return ""
@@ -84,7 +84,7 @@ def forged_witness(rng: Generator) -> str:
 
 
 def broken_seal(rng: Generator) -> str:
-    """Attack with an edited witness that keeps its old hash; the replay must refuse it."""
+    """Run an attack with an edited witness that keeps its old hash; the replay must refuse it."""
     mechanism, result = _audit_response(rng, True)
     if result.witness is None:
         return ""

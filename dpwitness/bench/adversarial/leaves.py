@@ -111,7 +111,7 @@ def _nested(value: Any, container_kinds: list[int]) -> Any:
 
 
 def hidden_leak(leaves: dict[str, Leaf], trials: int, rng: Generator) -> str:
-    """Attack with one random leaf at a random depth that reveals the dataset in all or in some runs."""
+    """Run an attack with one random leaf at a random depth that reveals the dataset in all or in some runs."""
     name, place = str(rng.choice(list(leaves))), int(rng.integers(0, 40))
     container_kinds, often = (
         [int(step) for step in rng.integers(0, 3, int(rng.integers(0, 3)))],

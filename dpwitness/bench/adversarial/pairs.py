@@ -27,7 +27,7 @@ def _count_above(threshold: float, scale: float) -> Callable[[Any, int, Generato
 
 
 def unexercised(rng: Generator) -> str:
-    """Attack with a count above a threshold, with far too little noise, on records that all lie below the threshold."""
+    """Run an attack with a count above a threshold, with far too little noise, on records that all lie below the threshold."""
     threshold, records = float(rng.uniform(10, 100)), int(rng.integers(1, 6))
     ages = rng.uniform(0, threshold, records)
     other = ages.copy()
@@ -41,7 +41,7 @@ def unexercised(rng: Generator) -> str:
 
 
 def exercised(rng: Generator) -> str:
-    """Attack with randomized response that satisfies its claim and reacts to the pair, with at least half of the claimed epsilon."""
+    """Run an attack with randomized response that satisfies its claim and reacts to the pair, with at least half of the claimed epsilon."""
     claim = float(rng.uniform(1.0, 3.0))
     zero, one = rng.integers(0, 50, 2) * 2 + (0, 1)
     pair = Pair(np.array([float(zero)]), np.array([float(one)]))
@@ -135,14 +135,14 @@ _MAKERS = (_graph_pair, _unit_pair, _integer_keys, _array_pair)
 
 
 def illegal_pair(rng: Generator) -> str:
-    """Attack with a pair that differs in more than its relation permits."""
+    """Run an attack with a pair that differs in more than its relation permits."""
     maker = (*_MAKERS, _missing_user)[int(rng.integers(len(_MAKERS) + 1))]
     d0, d1, how = maker(rng, False)
     return refusal(lambda: Pair(d0, d1, **how), f"{maker.__name__[1:]} {how}: {d0!s:.100} / {d1!s:.100}")
 
 
 def legal_pair(rng: Generator) -> str:
-    """Attack with a pair within its relation. Values that cannot be compared may be refused."""
+    """Run an attack with a pair within its relation. Values that cannot be compared may be refused."""
     maker = _MAKERS[int(rng.integers(len(_MAKERS)))]
     d0, d1, how = maker(rng, True)
     try:
@@ -153,7 +153,7 @@ def legal_pair(rng: Generator) -> str:
 
 
 def users_of_a_table(rng: Generator) -> str:
-    """Attack on the pairs of a table with users: size, values and rows per user must be as declared, and one user changes."""
+    """Run an attack on the pairs of a table with users: size, values and rows per user must be as declared, and one user changes."""
     per_user, max_rows = int(rng.integers(1, 4)), int(rng.integers(4, 9))
     low, high = 0, int(rng.integers(2, 100))
     domain = m.Table({"age": (low, high), "city": ["a", "b", "c"]}, size=max_rows, user="who", per_user=per_user, frame="records")
@@ -177,7 +177,7 @@ def _rows_of_user(rows: Any, user: Any) -> list[list[Any]]:
 
 
 def records_of_a_domain(rng: Generator) -> str:
-    """Attack on the pairs of a records domain: size and values must be as declared, and one record changes."""
+    """Run an attack on the pairs of a records domain: size and values must be as declared, and one record changes."""
     low, high, size = float(rng.integers(-5, 1)), float(rng.integers(1, 9)), int(rng.integers(1, 8))
     relation, integer = str(rng.choice(["replace-one", "add-remove"])), bool(rng.random() < 0.5)
     domain = m.Records(size, low=low, high=high, integer=integer, relation=relation)

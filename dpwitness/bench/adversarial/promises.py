@@ -24,7 +24,7 @@ _HALVES = Pair(np.repeat([0.0, 1.0], 5), np.repeat([1.0, 0.0], 5), "linf")
 
 
 def planned_response(rng: Generator) -> str:
-    """Attack with a violation by randomized response, audited with the number of runs in a plan from the claim alone."""
+    """Run an attack with a violation by randomized response, audited with the number of runs in a plan from the claim alone."""
     claim, true = PureDP(float(rng.choice([0.5, 0.7, 1.0, 1.4]))), float(rng.choice([1.2, 1.25, 1.3, 1.4]))
     true *= claim.epsilon
     needed = _runs_from_claim(claim, true)
@@ -52,7 +52,7 @@ def _bugs() -> tuple[tuple[Any, Pair], ...]:
 
 
 def planned_mechanism(rng: Generator) -> str:
-    """Attack with a broken mechanism, audited with the number of runs in a plan for this mechanism."""
+    """Run an attack with a broken mechanism, audited with the number of runs in a plan for this mechanism."""
     bugs = _bugs()
     mechanism, pair = bugs[int(rng.integers(len(bugs)))]
     claim = PureDP(float(rng.choice([0.6, 0.7, 0.8])))
@@ -105,7 +105,7 @@ def _detectable_error(name: str) -> float:
 
 
 def unnoticed(rng: Generator) -> str:
-    """Attack with a sampler whose mismatch equals the stated detectable mismatch."""
+    """Run an attack with a sampler whose mismatch equals the stated detectable mismatch."""
     name, larger = str(rng.choice(list(_MECHANISMS))), bool(rng.random() < 0.5)
     stated = _detectable_error(name)
     if not np.isfinite(stated):
@@ -125,7 +125,7 @@ class Less(m.Laplace):
 
 
 def certified_mismatch(rng: Generator) -> str:
-    """Attack with a sampler that has too little noise for its claim, next to a density that satisfies the claim."""
+    """Run an attack with a sampler that has too little noise for its claim, next to a density that satisfies the claim."""
     noise_deficit, kind = float(10 ** rng.uniform(-2.5, -1)), str(rng.choice(["Laplace", "Gaussian", "variant"], p=[0.4, 0.1, 0.5]))
     epsilon = 1 / (1 - noise_deficit * float(rng.uniform(0.0, 1.0)))  # the density has epsilon 1, the sampler at least 1 / (1 - missing)
     claim: Claim = ApproxDP(epsilon, 1e-3) if kind == "Gaussian" else PureDP(epsilon)

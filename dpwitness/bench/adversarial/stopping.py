@@ -48,7 +48,7 @@ def _rounds_to_significance(right: int, rounds: int, share: float, alpha: float)
 
 
 def counted_life(alpha: float, rng: Generator) -> str:
-    """Attack on counts of randomized response at its claim.
+    """Run an attack on counts of randomized response at its claim.
 
     Each extension has the length at which the observed deviation would suffice for a violation.
     """
@@ -103,7 +103,7 @@ def _violation_probability(claim: PureDP, parts: list[Part], length: int, alpha:
 
 
 def stored_life(rng: Generator) -> str:
-    """Attack through `audit` and its store, extended to the length that the counts of the result suggest."""
+    """Run an attack through `audit` and its store, extended to the length that the counts of the result suggest."""
     epsilon, alpha = float(rng.uniform(0.5, 1.5)), 0.2
     mechanism, share = response(epsilon), 1 / (1 + math.exp(-epsilon))
     settings: dict[str, Any] = {"claim": PureDP(epsilon), "pair": PAIR, "trials": 1000, "confidence": 1 - alpha, "seed": seed_of(rng)}
@@ -122,7 +122,7 @@ def stored_life(rng: Generator) -> str:
 
 
 def ground_seed(rng: Generator) -> Outcome:
-    """Attack with a witness whose author searches for a seed that accuses a sound mechanism, in the audit and in a replay."""
+    """Run an attack with a witness whose author searches for a seed that accuses a sound mechanism, in the audit and in a replay."""
     epsilon, confidence = float(rng.uniform(0.5, 1.5)), float(rng.choice([0.5, 0.8]))
     mechanism, claim = response(epsilon), PureDP(epsilon)
     settings: dict[str, Any] = {"claim": claim, "pair": PAIR, "trials": 1000, "confidence": confidence, "bits": False, "stop": "never"}

@@ -69,7 +69,7 @@ def run_command(*arguments: str) -> tuple[int, str]:
 
 
 def stale(rng: Generator) -> str:
-    """Attack with a mechanism whose privacy parameter changes outside its own code between two audits with one store."""
+    """Run an attack with a mechanism whose privacy parameter changes outside its own code between two audits with one store."""
     claim, kind = float(rng.uniform(0.3, 1.0)), str(rng.choice(["module", "global", "closure"]))
     setting = _SlottedSetting(claim)
 
@@ -97,7 +97,7 @@ def stale(rng: Generator) -> str:
 
 
 def merged(rng: Generator) -> str:
-    """Attack with two stores of the same audit, run separately, of which one may be unfinished."""
+    """Run an attack with two stores of the same audit, run separately, of which one may be unfinished."""
     epsilon = float(rng.uniform(0.3, 1.0))
     settings, stop_early = _settings(rng, epsilon), bool(rng.random() < 0.5)
 
@@ -194,12 +194,12 @@ def _edit_conclusion(rng: Generator, file: Path) -> str:
 
 
 def flipped(rng: Generator) -> str:
-    """Attack with one flipped bit in a store's file."""
+    """Run an attack with one flipped bit in a store's file."""
     return _audit_damaged_store(rng, _flip_bit)
 
 
 def edited(rng: Generator) -> str:
-    """Attack with an edited verdict, bound or count in a store."""
+    """Run an attack with an edited verdict, bound or count in a store."""
     return _audit_damaged_store(rng, _edit_conclusion, export=True)
 
 

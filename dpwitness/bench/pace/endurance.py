@@ -41,7 +41,7 @@ print(json.dumps([resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024, tim
 
 
 def rows() -> list[Row]:
-    """Return all rows."""
+    """Run the benchmark of long audits and return its rows."""
     with tempfile.TemporaryDirectory() as folder:
         return [*killed(Path(folder), KILLS), *long(Path(folder))]
 

@@ -109,7 +109,7 @@ def whole(name: str, draw: Draw, log_mass: Callable[[FloatArray], FloatArray]) -
 
 
 def noises() -> list[Noise]:
-    """Return the noise of the jitted mechanisms."""
+    """Return a `Noise` for each jitted mechanism."""
     zero, laplace, gaussian, geometric = np.zeros(1), Laplace(1.0), Gaussian(1.0, 1e-5), Geometric(1.0)
     normal = (0.0, 1.0, 0.0, 3.0, 0.0, 15.0, 0.0, 105.0)
     return [
@@ -132,7 +132,7 @@ def noises() -> list[Noise]:
 
 
 def rows(draws: int = DRAWS) -> list[Row]:
-    """Return three rows per law."""
+    """Draw and test all noise, and return three rows per law."""
     found = []
     for noise in noises():
         noise.run(draws)

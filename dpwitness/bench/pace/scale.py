@@ -116,7 +116,7 @@ def scale(specs: Sequence[str] = SPECS) -> dict[Key, tuple[float, float]]:
 
 
 def measure() -> Table:
-    """Return all rows."""
+    """Run the benchmarks of scaling and of long audits and return their table."""
     best = scale()
     rows = []
     for label, faster_spec, base_spec, required, names, time_index in (

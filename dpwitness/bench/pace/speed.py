@@ -55,7 +55,10 @@ CASES = (
 
 
 def measure() -> Table:
-    """Return all rows, in a minute and a half, of which one minute tests the noise; the first time takes longer because of compilation."""
+    """Run the benchmark of the inner loop and return its table.
+
+    The benchmark takes a minute and a half, of which one minute tests the noise. The first run takes longer because of compilation.
+    """
     with threadpool_limits(1):
         all_rows = [*(row for case in CASES for row in _case_rows(case)), _complete_audit_row(), *noise.rows()]
     return Table(
