@@ -23,11 +23,11 @@ if TYPE_CHECKING:
     from dpwitness.auditors.results.verdicts import Result, Verdict
     from dpwitness.reports.words.facts import Entry
 
-_WIDTH = 30
-_CALLS = 12  # lines of a trace
-_TABLE = ("verdict", "audit", "claim", "certified", "detectable", "cost")  # columns of a report on a terminal
-_GAP, _NARROW, _NARROWEST = "  ", 12, 4
-_LABEL = 13  # characters before the text of a line
+_BAR_WIDTH = 30
+_MAX_CALLS = 12  # lines of a trace
+_TABLE_COLUMNS = ("verdict", "audit", "claim", "certified", "detectable", "cost")  # columns of a report on a terminal
+_COLUMN_GAP, _NARROW_WIDTH, _MIN_WIDTH = "  ", 12, 4
+_TEXT_START = 13  # characters before the text of a line
 _LINES = 6  # of a result, unless all are wanted
 _RUN_NOTE = re.compile(r" is given \w+(, drawn anew for each run)?$|were seeded globally$|^runs are single calls")  # known before the run
 _SETTLED = 1.0  # seconds after which a rate says how much time is left
@@ -57,7 +57,7 @@ class Progress:
         share = min(1.0, done / max(planned, 1))
         since, before = self._first = self._first or (now, done)
         rate = (done - before) / max(now - since, 1e-9)
-        told = f" {share:4.0%}  {_whole(done)} of {_whole(planned)}"
+        told = f" {share:4.0%}  {_format_count(done)} of {_format_count(planned)}"
         if rate > 0 and now - since >= _SETTLED:
             told += f"  {rate:.3g} runs/s  {_clock(max((planned - done) / rate, 0.0))} left"
         self._draw(share, told + self._bound)

@@ -51,7 +51,7 @@ def measure(seed: int | None = None, *, share: float = 1.0, only: str = "", work
         tasks += [(name, seed, first, min(first + size, runs)) for first in range(0, runs, size)]
     rates: defaultdict[str, Rate] = defaultdict(Rate)
     with pool(workers or os.cpu_count() or 1) if workers != 1 else nullcontext() as executor:
-        made = map(_task, *zip(*tasks, strict=True)) if executor is None else executor.map(_task, *zip(*tasks, strict=True))
+        made = map(_run_task, *zip(*tasks, strict=True)) if executor is None else executor.map(_run_task, *zip(*tasks, strict=True))
         for (name, *_), rate in zip(tasks, made, strict=True):
             rates[name] += rate
             if rates[name].runs == max(1, round(share * chosen[name].runs)):

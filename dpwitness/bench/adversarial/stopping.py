@@ -147,6 +147,6 @@ ATTACKS = (
     Attack("optional stopping of extensions, alpha .05", partial(counted_life, 0.05), stated(0.05, EXTENSIONS), 12_000),
     Attack("optional stopping of extensions, alpha .01", partial(counted_life, 0.01), stated(0.01, EXTENSIONS), 12_000),
     Attack("optional stopping of one extension, exact, alpha down to 1e-9", exact_extension),
-    Attack("optional stopping of extensions in a store, alpha .2", stored_life, stated(0.2, _STORED)),
+    Attack("optional stopping of extensions in a store, alpha .2", stored_life, stated(0.2, _STORE_EXTENSIONS)),
     Attack("witness of a ground seed confirmed", ground_seed, 0.5),
 )
