@@ -41,7 +41,7 @@ class Progress:
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
-        self._shown = clock()
+        self._drawn_at = clock()
         self._first: tuple[float, int] | None = None  # the first call: start-up is no part of the rate
         self._bound = ""
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from dpwitness.testing import Auditor
 
 _PENDING_AUDITS = pytest.StashKey[list[Json]]()  # results of a test item that are not yet attached to a test report
-_MERGED_REPORT = pytest.StashKey["_Merged"]()
+_MERGED_REPORT = pytest.StashKey["_MergedReport"]()
 
 _MARKER = (
     "dp_audit(claim=None, pair=None, domain=None, trials=..., confidence=1-1e-9, seed=0, white_box=False, ...): the test returns, or "

@@ -43,8 +43,8 @@ class Price:
 
     def time(self, trials: int, pairs: int) -> float:
         """Return the seconds that an audit is expected to take: runs, the ranking of the pairs, and the event that is tested."""
-        pilot = (pairs + min(pairs, 5)) * self.ranking * self._share(0.1 * trials / pairs) if pairs > 1 else 0.0
-        return trials * self.run + pilot + self.learning * _FINAL_LEARNING_FACTOR * self._share(0.3 * trials)
+        pilot = (pairs + min(pairs, 5)) * self.ranking * self._relative_cost(0.1 * trials / pairs) if pairs > 1 else 0.0
+        return trials * self.run + pilot + self.learning * _FINAL_LEARNING_FACTOR * self._relative_cost(0.3 * trials)
 
     def _relative_cost(self, rows: float) -> float:
         """Return the cost of learning from `rows` outputs, relative to the timed learning."""
@@ -107,7 +107,7 @@ def price(stage: Callable[[int], Stage], claim: Claim, executor: Executor, secon
         started = perf_counter()
         event = learn(sides[0], sides[1], claim, alpha=0.01, rounds=10**6).event
         learning, started = perf_counter() - started, perf_counter()
-        expected_certificate(*sides, claim, alpha=0.01, rounds=10**6)
+        expected_certificate(sides[0], sides[1], claim, alpha=0.01, rounds=10**6)
         ranking, started = perf_counter() - started, perf_counter()
         for side in sides:
             event.tabulate(side)
