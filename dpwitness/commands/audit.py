@@ -117,7 +117,6 @@ def examine(
 ) -> list[AuditResult | CertifyResult]:
     """The results that were asked for: the enclosure first, where there is one."""
     from dpwitness.auditors.black_box.audit import audit
-    from dpwitness.auditors.white_box.certify import certify
     from dpwitness.inputs import claim_of
     from dpwitness.mechanisms.terms.notions import promised
     from dpwitness.mechanisms.terms.powers import offers
@@ -156,6 +155,8 @@ def examine(
         "target": target,
     }
     if args.white_box:
+        from dpwitness.auditors.white_box.certify import certify  # it loads Hypothesis and flint, which a black-box audit does not need
+
         enclosed = certify(mechanism, pairs[0] if pairs else None, trials=args.trials or 100_000, **common)
         results.append(replace(enclosed, notes=(*enclosed.notes, *notes)))
     if args.search or not args.white_box:
