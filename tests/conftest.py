@@ -11,8 +11,18 @@ import tempfile
 import time
 import traceback
 import warnings
+from pathlib import Path
 
 import pytest
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items):
+    """Mark the tests that slow.txt lists: `make test` leaves them to `make test-all`."""
+    slow = set(Path(__file__).with_name("slow.txt").read_text(encoding="utf-8").splitlines())
+    for item in items:
+        if item.nodeid in slow:
+            item.add_marker(pytest.mark.slow)
 
 
 @pytest.fixture(scope="session", autouse=True)
