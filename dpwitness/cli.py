@@ -5,9 +5,11 @@ from __future__ import annotations
 import argparse
 import os
 import sys
+import textwrap
 from collections.abc import Sequence
 from typing import Any, NoReturn
 
+from dpwitness import example
 from dpwitness.colors import wanted
 from dpwitness.commands import (
     audit,
@@ -31,24 +33,26 @@ from dpwitness.ending import OK, TRACEBACK, USAGE, Stream, guarded, streams
 from dpwitness.interrupts import heard, last
 
 COMMANDS = {
+    "init": example,
     "audit": audit,
+    "replay": replay,
+    "report": report,
+    "check": check,
     "plan": plan,
+    "certify": audit,
     "trace": trace,
     "canaries": canaries,
     "suite": suite,
     "claims": claims,
     "targets": targets,
-    "check": check,
     "protocol": protocol,
-    "replay": replay,
-    "report": report,
     "compare": compare,
     "store": store,
     "list": listing,
     "bench": bench,
 }
 
-_FIRST = ("audit", "check", "plan", "replay", "report")  # the commands that a new user needs
+_FIRST = 5  # commands that people need, listed before the others
 
 _EXIT_CODES = (
     "exit codes: 0 nothing refuted, 1 violated, 2 usage or input error, or a file that could not be written, "
@@ -77,19 +81,33 @@ class _Parser(argparse.ArgumentParser):
 
 def _parser() -> argparse.ArgumentParser:
     parser = _Parser(
-        prog="dpwitness", description="Does this implementation keep the privacy promise it makes?", epilog=_EXIT_CODES, allow_abbrev=False
+        prog="dpwitness",
+        description="Does this implementation keep the privacy promise it makes?",
+        epilog=textwrap.fill(_EXIT_CODES, 79),
+        allow_abbrev=False,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--version", action="store_true", help="print the version and exit")
-    commands = parser.add_subparsers(dest="command", metavar="COMMAND")
+    commands = parser.add_subparsers(dest="command", metavar="COMMAND", help=argparse.SUPPRESS)
+    texts: dict[str, str] = {}
 
     def command(name: str, text: str) -> argparse.ArgumentParser:
+        texts[name] = text
         found: argparse.ArgumentParser = commands.add_parser(name, help=text, description=text, epilog=_EXIT_CODES, allow_abbrev=False)
         coloring(found)
         return found
 
-    for each in COMMANDS.values():
+    for each in dict.fromkeys(COMMANDS.values()):
         each.arguments(command)
+    parser.description = f"{parser.description}\n\n{_listed(texts)}"
     return parser
+
+
+def _listed(texts: dict[str, str]) -> str:
+    """The commands with what each does: the first ones, then the others."""
+    lines = {name: textwrap.fill(text, 79, initial_indent=f"  {name:<10}", subsequent_indent=" " * 12) for name, text in texts.items()}
+    first, more = list(COMMANDS)[:_FIRST], list(COMMANDS)[_FIRST:]
+    return "\n".join(["commands:", *(lines[name] for name in first), "", "more commands:", *(lines[name] for name in more)])
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -109,8 +127,12 @@ def main(argv: Sequence[str] | None = None) -> int:
 
         return guarded("", told)
     if args.command is None:
-        others = ", ".join(name for name in COMMANDS if name not in _FIRST)
-        parser.error(f"a command is needed: {', '.join(_FIRST)}; more commands: {others}")
+
+        def listed() -> int:
+            print(f"{parser.description}\n\ndpwitness COMMAND --help describes a command.")
+            return USAGE
+
+        return guarded("", listed)
     with heard():
         code = guarded(args.command, lambda: _run(args))
         return last(code) if argv is None else code
@@ -124,4 +146,5 @@ def _run(args: argparse.Namespace) -> int:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, Stream):
             stream.colored = wanted(getattr(args, "color", "auto"), stream)
+            stream.quiet = getattr(args, "quiet", False)
     return int(COMMANDS[args.command].run(args))

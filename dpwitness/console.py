@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 import shutil
 import sys
 import textwrap
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     from dpwitness.auditors.results.audit_result import AuditResult
     from dpwitness.auditors.results.certify_result import CertifyResult
     from dpwitness.auditors.results.trace_result import TraceResult
-    from dpwitness.auditors.results.verdicts import Result
+    from dpwitness.auditors.results.verdicts import Result, Verdict
     from dpwitness.reports.words.facts import Entry
 
 _WIDTH = 30
@@ -27,6 +28,9 @@ _CALLS = 12  # lines of a trace
 _TABLE = ("verdict", "audit", "claim", "certified", "detectable", "cost")  # columns of a report on a terminal
 _GAP, _NARROW, _NARROWEST = "  ", 12, 4
 _LABEL = 13  # characters before the text of a line
+_LINES = 6  # of a result, unless all are wanted
+_RUN_NOTE = re.compile(r" is given \w+(, drawn anew for each run)?$|were seeded globally$|^runs are single calls")  # known before the run
+_SETTLED = 1.0  # seconds after which a rate says how much time is left
 
 
 class Progress:
@@ -34,7 +38,8 @@ class Progress:
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
-        self._started = self._shown = clock()
+        self._shown = clock()
+        self._first: tuple[float, int] | None = None  # the first call: start-up is no part of the rate
         self._bound = ""
 
     def looked(self, symbol: str, bound: float) -> None:
@@ -47,11 +52,12 @@ class Progress:
             return
         self._shown = now
         share = min(1.0, done / max(planned, 1))
-        rate = done / max(now - self._started, 1e-9)
-        left = (planned - done) / rate if rate else 0.0
-        runs = f"{_whole(done)} of {_whole(planned)}"
-        told = f" {share:4.0%}  {runs}  {rate:.3g} runs/s  {_clock(max(left, 0.0))} left{self._bound}"
-        self._draw(share, told)
+        since, before = self._first = self._first or (now, done)
+        rate = (done - before) / max(now - since, 1e-9)
+        told = f" {share:4.0%}  {_whole(done)} of {_whole(planned)}"
+        if rate > 0 and now - since >= _SETTLED:
+            told += f"  {rate:.3g} runs/s  {_clock(max((planned - done) / rate, 0.0))} left"
+        self._draw(share, told + self._bound)
 
     def _draw(self, share: float, told: str) -> None:
         pass
@@ -124,8 +130,12 @@ def _clock(seconds: float) -> str:
 
 
 def bar() -> Bar | None:
-    """A bar on standard error; None where that is no terminal."""
-    return Bar(sys.stderr) if sys.stderr.isatty() else None
+    """A bar on standard error; None where that is no terminal, or with ``--quiet``."""
+    return Bar(sys.stderr) if sys.stderr.isatty() and not _quiet() else None
+
+
+def _quiet() -> bool:
+    return bool(getattr(sys.stderr, "quiet", False))
 
 
 def progress_bar() -> Progress:
@@ -149,11 +159,12 @@ def progress_bar() -> Progress:
 
 
 def announce(line: str) -> None:
-    """One line on standard error, also where that is no terminal."""
-    print(plain(line), file=sys.stderr, flush=True)
+    """One line on standard error, also where that is no terminal; nothing with ``--quiet``."""
+    if not _quiet():
+        print(plain(line), file=sys.stderr, flush=True)
 
 
-def describe(result: Result, data: Json, *, bits: bool = False, next_step: str) -> str:
+def describe(result: Result, data: Json, *, bits: bool = False, next_step: str, report: str = "", every: bool = False) -> str:
     """A result for a person: verdict, number, how sure, what to do next; verdicts are marked (`colors`).
 
     Parameters
@@ -165,6 +176,10 @@ def describe(result: Result, data: Json, *, bits: bool = False, next_step: str) 
         Whether low bits count for the exit code.
     next_step : str
         What to do.
+    report : str
+        Where the report is, if there is one.
+    every : bool
+        Whether to show every line, instead of the six that matter most. A trace shows every line.
     """
     from dpwitness.auditors.results.audit_result import AuditResult
     from dpwitness.auditors.results.certify_result import CertifyResult
@@ -183,11 +198,54 @@ def describe(result: Result, data: Json, *, bits: bool = False, next_step: str) 
         told, in_headline = [_pair(data)] if data.get("pair") else [], [Verdict.ERROR]
     told += [("accepted", acceptance(data))] if data.get("accepted") else []
     told += [("note", note) for note in (notes[1:] if result.verdict in in_headline else notes)]
-    lines = [verdict_marked(plain(result.headline())), ""]
-    for name, text in [*told, ("next", next_step)]:
+    told += [("next", next_step)] + ([("report", report)] if report else [])
+    if not every and not isinstance(result, TraceResult):
+        told = _foremost(told, result.verdict)
+    lines = [verdict_marked(plain(result.headline()))]
+    for name, text in told:
         line = plain(f"  {name:<10} {text}")
         lines.append(verdict_marked(line, at=_LABEL) if name in ("low bits", "audit") else line)
     return "\n".join(lines)
+
+
+def _foremost(told: Sequence[tuple[str, str]], verdict: Verdict) -> list[tuple[str, str]]:
+    """The lines that a person needs after the headline, in their order; the last note counts those that are left out."""
+    kept = [(name, text) for name, text in told if name in ("event", "low bits", "accepted", "next", "report")]
+    kept = [(name, text) for name, text in kept if name != "low bits" or text.startswith("VIOLATED")]
+    if verdict.value in ("ERROR", "INCONCLUSIVE"):
+        kept = [(name, text) for name, text in kept if name != "event"]
+    notes = [text for name, text in told if name == "note" and not _RUN_NOTE.search(text)]
+    room = _LINES - 1 - len(kept)
+    if not notes or room < 1:
+        return kept
+    line = notes[0] if len(notes) == 1 else f"{notes[0]} (+{len(notes) - 1} more: --verbose)"
+    last = next(i for i, (name, _) in enumerate(kept) if name == "next")
+    return [*kept[:last], ("note", line), *kept[last:]]
+
+
+def in_words(event: str) -> str:
+    """Intervals of an event in words.
+
+    Examples
+    --------
+    >>> in_words("D0 on (-inf, -0.16]; D1 on (1.15, inf]")
+    'guess D0 if the output is at most -0.16; D1 if the output is above 1.15'
+    >>> in_words("output 2: D1 on (0.5, 1]")
+    'output 2: guess D1 if it is above 0.5 and at most 1'
+    """
+    head, found, rest = event.rpartition(": ") if re.match(r"output \d+: ", event) else ("", "", event)
+    subject = "it" if head else "the output"
+
+    def interval(match: re.Match[str]) -> str:
+        low, high = match["low"], match["high"]
+        ends = ([] if low == "-inf" else [f"above {low}"]) + ([] if high == "inf" else [f"at most {high}"])
+        return f"{match['side']} if {subject} is {' and '.join(ends) or 'a number'}"
+
+    score = re.match(r"(score over \d+ features[^:]*): (?=D[01] (?:above|below) )", rest)
+    if score:
+        head, found, rest = f"by a {score[1]}", ": ", re.sub(r"(D[01]) (above|below)", r"\1 if it is \2", rest[score.end() :])
+    told = re.sub(r"(?P<side>D[01]) on \((?P<low>[^,()]+), (?P<high>[^\]]+)\]", interval, rest)
+    return f"{head}{found}{'guess ' if told[:2] in ('D0', 'D1') else ''}{told}"
 
 
 def summary(entries: Sequence[Entry]) -> str:
@@ -261,8 +319,8 @@ def _audited(result: AuditResult, data: Json, bits: bool) -> list[tuple[str, str
             ("how sure", sure),
             _pair(data),
         ]
-    if result.verdict is Verdict.VIOLATED and result.event is not None:
-        told.append(("event", str(result.description)))
+    if result.event is not None:
+        told.append(("event", in_words(str(result.description))))
     level = result.bit_level
     if level is not None:
         text = {

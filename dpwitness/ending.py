@@ -32,6 +32,7 @@ class Stream(io.TextIOBase):
     """
 
     colored = False  # until a command says otherwise
+    quiet = False  # whether `announce` and `bar` show nothing
 
     def __init__(self, inner: Any) -> None:
         self.inner = inner

@@ -21,6 +21,7 @@ import numpy as np
 from dpwitness.console import announce
 from dpwitness.ending import apart
 from dpwitness.executors.opening import executor
+from dpwitness.mechanisms.foreign.inside.about import method_hint
 from dpwitness.mechanisms.objects.forms import split_form
 from dpwitness.mechanisms.terms.jsonable import from_jsonable
 from dpwitness.mechanisms.terms.pairs import Pair
@@ -418,7 +419,8 @@ def _ours(module: str) -> bool:
 def _check_signature(mechanism: Any, name: str) -> None:
     run: Any = getattr(mechanism, "sample", mechanism)
     if not callable(run):
-        raise InvalidArgument(f"target must be a mechanism or a function, {name} is of type {type(mechanism).__name__}")
+        hint = method_hint(mechanism, name)
+        raise InvalidArgument(f"target must be a mechanism or a function, {name} is of type {type(mechanism).__name__}{hint}")
     bound: dict[str, Any] = {}
     if isinstance(run, functools.partial):
         run, bound = run.func, run.keywords

@@ -122,10 +122,13 @@ def _check_marked_claim(claim: Any) -> None:
         from dpwitness.mechanisms.terms.notions import parse_claim
         from dpwitness.mechanisms.terms.validation import InvalidArgument
 
+        wrong = ""
         try:
             parse_claim(claim)
         except InvalidArgument as error:
-            pytest.fail(f"dp_audit: {error}", pytrace=False)
+            wrong = str(error)
+        if wrong:  # outside of the handler, whose error would be shown too
+            pytest.fail(f"dp_audit: {wrong}", pytrace=False)
 
 
 @pytest.hookimpl(hookwrapper=True)

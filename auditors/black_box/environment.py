@@ -71,6 +71,6 @@ def check_imports(sides: Sequence[Outputs]) -> None:
         If there is one: a module is missing by chance in no environment.
     """
     for side in sides:
-        for name in side.names.values():
+        for name in side.structures():
             if name in _NEVER_CHANCE:
                 raise MechanismFailed(f"mechanism {name} in some runs; {_ADVICE}")

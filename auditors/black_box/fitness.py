@@ -12,7 +12,6 @@ from dataclasses import replace
 from time import perf_counter
 from typing import Any
 
-
 from dpwitness.auditors.black_box.course import Course, UnderTest
 from dpwitness.auditors.black_box.probe import Probed, probe_stage, replay_stage
 from dpwitness.auditors.events.bits import floating
@@ -151,7 +150,7 @@ def _compare_counts(state: Course, tested: UnderTest) -> None:
     (_, wrong0, right0), (_, right1, wrong1) = (
         (int((guess == 0).sum()), int((guess == 1).sum()), int((guess == -1).sum())) for guess in (event.guess(zero), event.guess(one))
     )
-    from scipy.stats import hypergeom  # loading it takes longer than a small audit
+    from scipy.stats import hypergeom  # half a second, and few audits need it
 
     rounds = len(one) + len(zero)
     for mine, its in ((right0 + right1, stored.correct), (wrong0 + wrong1, stored.wrong)):

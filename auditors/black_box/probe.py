@@ -33,7 +33,10 @@ _SIZE = 8  # of each of them
 _WARNINGS = 4  # that are told
 _CLOSE = 1e-9  # relative difference of outputs that only the last bits of a computation make
 
-_STATE = "keeps state between rounds or ignores rng (a mechanism whose library takes no seed says so: `seeded = False`)"
+_STATE = (
+    "keeps state between rounds or ignores rng "
+    "(if it draws from a source that takes no seed, such as `secrets`, add a line to its file: NAME.seeded = False)"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,7 +170,7 @@ def _check_output(stage: Stage, rounds: int, *sides: Outputs) -> None:
     """AlwaysRaises if all there is to see is an exception."""
     if not all(_raises(side, all) for side in sides):
         return
-    name, told = sorted(name for side in sides for name in side.names.values())[0], ""
+    name, told = sorted(name for side in sides for name in side.structures())[0], ""
     try:
         getattr(stage.run, "run", stage.run)(stage.pair.d0, 1, stream(stage.seed, *stage.key, 3))
     except Exception as error:
@@ -176,7 +179,7 @@ def _check_output(stage: Stage, rounds: int, *sides: Outputs) -> None:
 
 
 def _raises(side: Outputs, how: Callable[[Any], bool] = any) -> bool:
-    return bool(side.names) and how(name.startswith("raises ") for name in side.names.values())
+    return len(side) > 0 and how(name.startswith("raises ") for name in side.structures())
 
 
 def _shown(stage: Stage) -> str:

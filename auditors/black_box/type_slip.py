@@ -31,7 +31,7 @@ def check_one_sided(run: Callable[..., Any], d1: Any, d0: Any, sides: tuple[Outp
         they do not, the exception separates their values, and the audit goes on.
     """
     empty = any(hasattr(dataset, "__len__") and len(dataset) == 0 for dataset in (d0, d1))  # no records, so no type of records either
-    raising = [[name.startswith("raises ") for name in side.names.values()] for side in sides]
+    raising = [[name.startswith("raises ") for name in side.structures()] for side in sides]
     for (name, dataset, mine), others in zip((("D1", d1, raising[0]), ("D0", d0, raising[1])), reversed(raising), strict=True):
         if not (mine and all(mine)) or any(others):
             continue

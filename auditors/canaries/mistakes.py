@@ -51,7 +51,15 @@ def require_scores(scores_in: Any, scores_out: Any, sides: list[FloatArray], whi
             raise InvalidArgument(
                 f"{_OWNER}: {name}{which} must hold scores, got rising whole numbers, such as places of canaries: {_CALL}"
             )
-    if sides[0].shape == sides[1].shape and np.array_equal(sides[0], sides[1]) and _orders(sides[0]) < _CHANCE:
+    if sides[0].shape != sides[1].shape:
+        return
+    if _complements(*sides):
+        raise InvalidArgument(
+            f"{_OWNER}: scores_in and scores_out{which} must be of different canaries, got a mask and its complement, "
+            f"or products of scores with them: {_CALL}"
+        )
+    narrow = [side.astype(np.float32).astype(float) for side in sides]
+    if np.array_equal(narrow[0], narrow[1]) and _orders(narrow[0]) < _CHANCE:
         raise InvalidArgument(f"{_OWNER}: scores_in and scores_out{which} must be of different canaries, got the same array twice: {_CALL}")
 
 
@@ -92,9 +100,24 @@ def _is_mask(own: FloatArray, other: FloatArray) -> bool:
 
 
 def _is_index(raw: np.ndarray | None, own: FloatArray, other: FloatArray) -> bool:
-    """Whether a side holds rising whole numbers, as np.flatnonzero(included) gives them, beside scores that are not whole."""
+    """Whether a side holds rising whole numbers, as np.flatnonzero(included) gives them, beside other scores or the other places."""
     whole = raw is not None and raw.dtype.kind in "iu" and own.size >= 10 and own[0] >= 0
-    return bool(whole and np.all(np.diff(own) > 0) and np.any(other != np.round(other)))
+    return bool(whole and np.all(np.diff(own) > 0) and (np.any(other != np.round(other)) or _all_places(own, other)))
+
+
+def _all_places(own: FloatArray, other: FloatArray) -> bool:
+    """Whether two sides are rising numbers of 0 to n - 1, each once."""
+    both = np.sort(np.concatenate([own, other]))
+    return bool(np.all(np.diff(other) > 0) and np.array_equal(both, np.arange(both.size)))
+
+
+def _complements(one: FloatArray, two: FloatArray) -> bool:
+    """Whether at each place exactly one of two arrays is zero, or their sum is the same everywhere, beyond chance."""
+    zero = one == 0
+    product = zero.any() and not zero.all() and np.array_equal(zero, two != 0)
+    with np.errstate(over="ignore", invalid="ignore"):
+        mirrored = np.ptp(one) > 0 and np.ptp(one + two) == 0
+    return bool((product or mirrored) and _orders(one) < _CHANCE)
 
 
 def _orders(scores: FloatArray) -> float:

@@ -52,7 +52,8 @@ def read(scores_in: Any, scores_out: Any, ids_in: Any = None, ids_out: Any = Non
         raise InvalidArgument(f"{error}{hint}") from None
     require_not_coins(*(np.concatenate([np.asarray(each, dtype=float) for each in side]) for side in (ins, outs)))
     names = [None if a is None else [*np.asarray(a).tolist(), *np.asarray(b).tolist()] for a, b in zip(*named, strict=True)]
-    require_independent([(run.scores, run.coins) for run in read_runs], names)
+    given = [np.concatenate([np.asarray(side, dtype=float) for side in sides]) for sides in zip(ins, outs, strict=True)]
+    require_independent([(run.scores, run.coins) for run in read_runs], names, given)
     scores = np.concatenate([run.scores for run in read_runs])
     coins = np.concatenate([run.coins for run in read_runs])
     if scores.min() == scores.max():

@@ -8,6 +8,7 @@ any training and any score, and refuses at 1e-9 after a correction for the numbe
   With independent coins and inclusion probabilities p1 and p2 at a rank, the expectations satisfy
   H = p1 (1 - p2) + p2 (1 - p1) = (p1 - p2)^2 + p1 (1 - p1) + p2 (1 - p2) >= (T1 + T2) / 2, for probabilities that vary slowly with the
   rank. A separating score has a small T, and nothing is refused.
+- *Parts.* The same at the scores that two runs hold once each, where these are most of one run.
 - *Equal tables.* For each score, as many canaries are included and left out. A table of few different scores may repeat by chance, so each
   score counts only the bits of that coincidence.
 - *Equal sizes.* Two runs of m canaries include equally many with probability at most sqrt(2 / (pi m)).
@@ -16,6 +17,7 @@ any training and any score, and refuses at 1e-9 after a correction for the numbe
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections import Counter
 from collections.abc import Hashable, Sequence
@@ -35,12 +37,13 @@ _SMALLEST = 60  # canaries of a run, or shared names, from which on a pair alone
 _LAGS = range(1, 9)  # distances of ranks in T: the smallest count, as equal scores may make neighbors alternate
 _SAFE = 0.7  # factor on T: probabilities may vary from rank to rank
 _NEAR = 0.25  # H / T of runs that are copies at most
+_PART = 0.75  # of the scores of a run, in another one; half of them are where scores show the coin and nothing else
 _DIGITS = 9  # of standardized scores in a table
 _ADVICE = "pass each training once, and draw new coins for each"
 Run = tuple[FloatArray, np.ndarray]  # standardized scores, coins
 
 
-def require_independent(runs: Sequence[Run], ids: Sequence[Sequence[Hashable] | None]) -> None:
+def require_independent(runs: Sequence[Run], ids: Sequence[Sequence[Hashable] | None], given: Sequence[FloatArray]) -> None:
     """Raise InvalidArgument where runs repeat one another or share their coins beyond chance.
 
     Parameters
@@ -49,6 +52,8 @@ def require_independent(runs: Sequence[Run], ids: Sequence[Sequence[Hashable] | 
         Standardized scores and coins of each run.
     ids : sequence
         Names of the canaries of each run, in the same order; None where there are none.
+    given : sequence of arrays
+        Scores of each run as they were given, in the same order.
     """
     if len(runs) < 2:
         return
@@ -58,7 +63,8 @@ def require_independent(runs: Sequence[Run], ids: Sequence[Sequence[Hashable] | 
     if first is not None:
         told = f"{_times(tables)}; the first two are runs {first[0]} and {first[1]}"
         raise InvalidArgument(f"{_OWNER}: runs must be independent, the same scores with the same coins are given {told}: {_ADVICE}")
-    _require_other_ranks(runs)
+    _require_other_ranks(runs, range(len(runs)), len(runs) ** 2)
+    _require_other_parts(runs, given)
     sizes = [((coins.size, int(coins.sum())), 0.5 * math.log2(math.pi * coins.size / 2)) for _, coins in runs]
     if _coincidence(sizes) is not None:
         (size, included), times = Counter(key for key, _ in sizes).most_common(1)[0]
@@ -108,10 +114,26 @@ def _table(scores: FloatArray, coins: np.ndarray) -> tuple[Hashable, float]:
     return (values.tobytes(), inside.tobytes()), bits
 
 
-def _require_other_ranks(runs: Sequence[Run]) -> None:
+def _require_other_parts(runs: Sequence[Run], given: Sequence[FloatArray]) -> None:
+    """Compare the coins of two runs at the scores that both hold once, if these are most of the scores of one of them."""
+    ends = np.cumsum([0, *(scores.size for scores in given)])
+    codes = np.unique(np.concatenate(given), return_inverse=True)[1].ravel()
+    once = [np.unique(codes[a:b], return_index=True, return_counts=True) for a, b in itertools.pairwise(ends)]
+    held = [(values[times == 1], coins[places[times == 1]]) for (values, places, times), (_, coins) in zip(once, runs, strict=True)]
+    sizes = np.array([values.size for values, _ in held])
+    places = np.concatenate([values for values, _ in held])
+    present = csr_array((np.ones(places.size), places, np.cumsum([0, *sizes])), shape=(len(runs), int(ends[-1])))
+    shared = (present @ present.T).tocoo()
+    for i, j, count in zip(*shared.coords, shared.data, strict=True):
+        if i < j and count >= max(_SMALLEST, _PART * min(sizes[i], sizes[j])):
+            both, first, second = np.intersect1d(held[i][0], held[j][0], assume_unique=True, return_indices=True)
+            sides = [(both, held[i][1][first]), (both, held[j][1][second])]
+            _require_other_ranks(sides, (int(i), int(j)), len(runs) ** 2)
+
+
+def _require_other_ranks(runs: Sequence[Run], numbers: Sequence[int], pairs: int) -> None:
     """Compare the coins by rank of the score, for all pairs of runs of one size; also with the second run in reverse."""
     rng = np.random.default_rng(0)  # equal scores are ordered at random
-    pairs = len(runs) ** 2  # both directions
     for size in {coins.size for _, coins in runs if coins.size >= _SMALLEST}:
         group = [k for k, (_, coins) in enumerate(runs) if coins.size == size]
         ranked = np.stack([np.where(coins[np.lexsort((rng.random(size), scores))], 1, -1) for scores, coins in (runs[k] for k in group)])
@@ -125,9 +147,8 @@ def _require_other_ranks(runs: Sequence[Run]) -> None:
                 copies = np.flatnonzero(improbable & (differ <= _NEAR * expected))
                 if copies.size:
                     j = int(copies[0])
-                    told = (
-                        f"runs {group[j]} and {group[i]} order included and left-out canaries alike: {differ[j]:.0f} of {size} ranks differ"
-                    )
+                    which = f"runs {numbers[group[j]]} and {numbers[group[i]]}"
+                    told = f"{which} order included and left-out canaries alike: {differ[j]:.0f} of {size} ranks differ"
                     raise InvalidArgument(
                         f"{_OWNER}: runs must be independent, {told}, where independent coins differ at about {expected[j]:.0f}: {_ADVICE}"
                     )

@@ -62,7 +62,7 @@ def check_values_outside_domain(subject: Subject) -> None:
     ordinary = subject.outputs(_longer(base), 32, 7)
     for name, changed in _with_values(base, _outside(domain)):
         outputs = subject.outputs(changed, 32, 7)
-        if all(told.startswith("raises ") for told in outputs.names.values()):
+        if all(told.startswith("raises ") for told in outputs.structures()):
             continue
         if getattr(domain, "missing" if np.isnan(changed).any() else "outside", False):
             admitted.append(_pair(domain, base, name, changed))
@@ -82,7 +82,7 @@ def check_huge_counts(subject: Subject) -> None:
         count = np.zeros_like(subject.pairs[0].d0)
         count[0] = 2**power + 2 ** (power - 53)
         outputs, ordinary = (subject.outputs(data, 64, 7) for data in (count, subject.pairs[0].d0))
-        refused = any(name.startswith("raises ") for name in outputs.names.values())
+        refused = any(name.startswith("raises ") for name in outputs.structures())
         if not refused and _distinct(outputs) == 1 < _distinct(ordinary):
             raise CheckFailed(f"the count {count[0]} is published without noise: 64 runs are equal")
 
@@ -160,7 +160,7 @@ def _words(subject: Subject, dataset: Any, size: int) -> int:
 def _refuses(subject: Subject, dataset: Any) -> bool:
     """Whether every one of a few runs raises."""
     outputs = subject.outputs(dataset, 8, 7)
-    return all(name.startswith("raises ") for name in outputs.names.values())
+    return all(name.startswith("raises ") for name in outputs.structures())
 
 
 def _ruined(ordinary: Outputs, special: Outputs) -> bool:

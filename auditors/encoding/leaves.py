@@ -19,12 +19,13 @@ import numpy as np
 from dpwitness.auditors.encoding.arrays import Extras, Floats, code_of, columns_of, summary
 from dpwitness.auditors.encoding.numbers import add_decimal, add_fraction, add_time, add_whole, negative_zero, taken_apart, text_columns
 from dpwitness.auditors.encoding.row import Leaves, Texts
-from dpwitness.mechanisms.foreign.inside.parts import array_in, is_built_on, library_form, name_of, parts_of
+from dpwitness.mechanisms.foreign.inside.parts import array_in, is_built_on, library_form, name_of, of_exception, parts_of, plain
 from dpwitness.mechanisms.foreign.inside.wire import Opaque, bare, opened, text_of
 
 _TABLES = ("DataFrame", "Series", "Table", "RecordBatch")
 _ROWS = 8  # of a table whose columns are summed up, at least
 _TEXT = 60  # characters of a text that are kept to be printed
+_LONG = 4096  # bits of a key that Python does not print in decimal digits
 _KEYS = (str, bytes, int, np.integer, bool, np.bool_, type(None))  # keys of a dict that its structure may name
 
 
@@ -51,7 +52,7 @@ def walk(item: Any, leaves: Leaves) -> Iterator[str]:
     elif isinstance(item, np.ndarray | np.generic) and (found := columns_of(np.asanyarray(item)[None])) is not None:
         yield _plain_array(item, *found, leaves)
     elif isinstance(item, str | bytes | bytearray):
-        _text(name, bytes(item) if isinstance(item, bytearray) else item, leaves)
+        _text(name, plain(item, str) if isinstance(item, str) else bytes(item), leaves)
         yield name
     elif isinstance(item, BaseException):
         yield from _exception(item, leaves)
@@ -85,9 +86,12 @@ def _compound(item: Any, leaves: Leaves) -> Iterator[str]:
     elif isinstance(item, np.ma.MaskedArray):
         held = [("data", item.data), ("mask", np.ma.getmaskarray(item)), ("fill", np.asarray(item.fill_value, dtype=item.dtype))]
         yield from _fields(name, held, leaves)
-    elif isinstance(item, list | tuple | set | frozenset) or (isinstance(item, np.ndarray) and item.ndim > 0):
+    elif isinstance(item, list | tuple | set | frozenset) or (
+        isinstance(item, np.ndarray) and item.ndim > 0 and (item.dtype.names or item.dtype.kind in "OUS")
+    ):
         if isinstance(item, np.ndarray):
-            name, item = (f"{name} {item.dtype.str}", item.tolist()) if item.dtype.kind in "US" else (name, list(item))
+            shape = f"{_dtype(item.dtype)} {list(item.shape)}" if 0 in item.shape else ""
+            name, item = (f"{name} {item.dtype.str}{shape}", item.tolist()) if item.dtype.kind in "US" else (f"{name}{shape}", list(item))
         ordered = sorted(item, key=_repr) if isinstance(item, set | frozenset) else item
         fields = getattr(item, "_fields", None) if isinstance(item, tuple) else None
         yield f"{name}("
@@ -124,9 +128,8 @@ def _object(item: Any, leaves: Leaves) -> Iterator[str]:
         elif not isinstance(item, Opaque) and (parts := parts_of(item)) is not None:
             yield from _fields(kind, parts, leaves)
         else:
-            if bare(item):
-                leaves.opaque.add(kind)
-            else:
+            leaves.opaque.add(kind)
+            if not bare(item):
                 text = _repr(item)
                 leaves.numbers.append(code_of(text))
                 _rest(kind, text, leaves, len(leaves.numbers) - 1)
@@ -149,7 +152,7 @@ def _dict(item: dict[Any, Any], leaves: Leaves) -> Iterator[str]:
     yield "{" if type(item) is dict else f"{type(item).__name__}{{"
     keys = list(item)
     if all(isinstance(part, _KEYS) for key in keys for part in (key if isinstance(key, tuple) else (key,))):
-        texts = [_repr(key) for key in keys]
+        texts = [_key(key) for key in keys]
         order = sorted(range(len(keys)), key=texts.__getitem__)
         for place in order:
             yield f"{texts[place]}: "
@@ -171,8 +174,8 @@ def _exception(item: BaseException, leaves: Leaves) -> Iterator[str]:
     leaves.numbers.append(code_of(text))
     _rest("text of an exception", text, leaves, len(leaves.numbers) - 1)
     yield f"raises {type(item).__name__}"
-    if vars(item):
-        yield from _fields(" with ", sorted(vars(item).items()), leaves)
+    if beside := of_exception(item, text):
+        yield from _fields(" with ", beside, leaves)
 
 
 def _text(kind: str, text: str | bytes, leaves: Leaves) -> None:
@@ -201,6 +204,22 @@ def _text_column(items: list[str], leaves: Leaves) -> None:
     if leaves.table and len(items) >= _ROWS:
         known = sorted(set(items))
         leaves.numbers.extend((float(len(known)), code_of("\0".join(known)) if len(known) <= _ROWS * 4 else math.nan))
+
+
+def _key(key: Any) -> str:
+    """The text of a key, whatever its own class prints, with all digits of a huge number."""
+    if isinstance(key, tuple):
+        return f"({', '.join(map(_key, key))}{',' if len(key) == 1 else ''})"
+    base = next((base for base in (str, bytes, int) if isinstance(key, base)), None)
+    if base is None or isinstance(key, bool | np.generic):
+        return _repr(key)
+    held = plain(key, base)
+    text = hex(held) if base is int and held.bit_length() > _LONG else repr(held)
+    return text if type(key) is base else f"{type(key).__name__} {text}"
+
+
+def _dtype(kind: np.dtype[Any]) -> str:
+    return str([(name, str(kind[name])) for name in kind.names] if kind.names else kind)
 
 
 def _repr(item: Any) -> str:

@@ -26,6 +26,7 @@ UNAUDITED = "not audited: "  # where a note begins that forbids the verdict NOT 
 _NAMES = 4096  # structures and texts that are kept to be printed
 _LOOKED_AT = 4096  # outputs of a side whose texts are compared
 _LEAST = 20  # texts in a column, of fewer nothing is concluded
+_TOGETHER = 64  # columns of numbers whose signs of zeros are compared in pairs, at most
 _SINGLE = 0.25  # of the texts in a column that may occur once
 
 
@@ -62,6 +63,10 @@ class Outputs:
 
     def __len__(self) -> int:
         return len(self.values)
+
+    def structures(self) -> list[str]:
+        """Return the name of each structure that occurs, of exceptions without what they hold."""
+        return [self.names[code].partition(" with (")[0] for code in np.unique(self.codes).tolist()]
 
     def matrix(self, width: int | None = None, *, structure: bool = True) -> FloatArray:
         """The structure code (unless left out) followed by `width` numbers a row, cut or padded with NaN."""
@@ -201,7 +206,22 @@ def signs_tell(outputs: Outputs, ones: int) -> bool:
     share = (minus1 + minus0) / np.maximum(zeros1 + zeros0, 1)
     spread = np.sqrt(share * (1 - share) * (1 / np.maximum(zeros1, 1) + 1 / np.maximum(zeros0, 1)))
     apart = np.abs(minus1 / np.maximum(zeros1, 1) - minus0 / np.maximum(zeros0, 1))
-    return bool((apart > math.sqrt(9 + 2 * math.log(minus.shape[1])) * spread).any())
+    return bool((apart > math.sqrt(9 + 2 * math.log(minus.shape[1])) * spread).any()) or _signs_tell_together(values, zero, minus, ones)
+
+
+def _signs_tell_together(values: FloatArray, zero: NDArray[np.bool_], minus: NDArray[np.bool_], ones: int) -> bool:
+    """Return whether signs of zeros go together with each other, or with large numbers, on one side more than on the other."""
+    if minus.shape[1] > _TOGETHER or not minus.any():
+        return False
+    signs = np.where(zero, np.where(minus, 1.0, -1.0), 0.0)
+    halves = np.nan_to_num(np.sign(values - np.nanmedian(np.where(np.isfinite(values), values, 0.0), axis=0)))
+    others = np.column_stack([signs, halves])
+    means, counts = [], []
+    for part in (slice(None, ones), slice(ones, None)):
+        counts.append(np.maximum(np.abs(signs[part]).T @ np.abs(others[part]), 1.0))
+        means.append(signs[part].T @ others[part] / counts[-1])
+    spread = np.sqrt(1 / counts[0] + 1 / counts[1])
+    return bool((np.abs(means[0] - means[1]) > math.sqrt(9 + 2 * math.log(spread.size)) * spread).any())
 
 
 def opaque_types(*sides: Outputs) -> list[str]:

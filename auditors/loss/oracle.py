@@ -21,6 +21,7 @@ import numpy as np
 from dpwitness.auditors.loss.oracle_bets import Side, capital
 from dpwitness.auditors.loss.surfaces import fills_space, moved, spread_of
 from dpwitness.mechanisms.terms.pairs import Pair
+from dpwitness.mechanisms.terms.powers import log_density_at
 from dpwitness.mechanisms.terms.protocol import FloatArray
 
 if TYPE_CHECKING:
@@ -61,7 +62,7 @@ def log_densities(mechanism: Any, rows: FloatArray, pair: Pair) -> tuple[FloatAr
 def log_density_on(mechanism: Any, rows: FloatArray, dataset: Any, name: str) -> FloatArray:
     """Return the log-density on one dataset at each row; raise BadOracle if a value cannot be a log-density."""
     try:
-        value = np.asarray(mechanism.log_density(rows, dataset), dtype=float)
+        value = log_density_at(mechanism, rows, dataset)
     except Exception as error:
         raise BadOracle(f"log_density on {name} raises {type(error).__name__}: {error}") from error
     if value.shape != (len(rows),):
@@ -152,14 +153,14 @@ def _check_possible(mechanism: Any, dataset: Any, name: str, rows: FloatArray, o
     for sign in (-1.0, 1.0):
         if len(missed):
             aside = rows[missed] + sign * 4 * np.spacing(np.abs(rows[missed]))
-            missed = missed[np.isneginf(np.asarray(mechanism.log_density(aside, dataset), dtype=float))]
+            missed = missed[np.isneginf(log_density_at(mechanism, aside, dataset))]
     if len(missed):
         raise BadOracle(f"log_density on {name} is minus infinity at {len(missed)} of {len(rows)} outputs sampled on {name}")
 
 
 def _side(mechanism: Any, dataset: Any, rows: FloatArray, own: FloatArray, other: FloatArray, rng: np.random.Generator) -> Side:
     def density(at: FloatArray) -> FloatArray:
-        return np.asarray(mechanism.log_density(at, dataset), dtype=float)
+        return log_density_at(mechanism, at, dataset)
 
     finite = np.all(np.isfinite(rows), axis=0)
     columns = finite & np.array([len(np.unique(column)) > 0.5 * len(column) for column in rows.T])
@@ -282,7 +283,7 @@ def _check_total(
 
     drawn = middle + rng.standard_normal((len(rest), k)) @ root.T
     try:
-        log_p = np.asarray(mechanism.log_density(drawn, dataset), dtype=float)
+        log_p = log_density_at(mechanism, drawn, dataset)
     except Exception:  # points that the mechanism could never give: nothing to be learned from them
         return
     if np.isnan(log_p).any():

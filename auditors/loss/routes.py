@@ -18,7 +18,7 @@ from dpwitness.auditors.loss.cubature import integrate
 from dpwitness.auditors.loss.surfaces import fills_space
 from dpwitness.auditors.statistics.loss_law import EnclosedLaw, LossLaw, atoms, unaccounted
 from dpwitness.mechanisms.terms.pairs import Pair
-from dpwitness.mechanisms.terms.powers import HasAtoms, HasBreakpoints, HasFactors, HasSupport, offers
+from dpwitness.mechanisms.terms.powers import HasAtoms, HasBreakpoints, HasFactors, HasSupport, log_density_at, offers
 from dpwitness.mechanisms.terms.protocol import FloatArray, WhiteBox
 
 _SEEN = 4096  # runs a side that show what outputs look like where no support is offered
@@ -88,7 +88,7 @@ def composed(factors: Sequence[tuple[Any, Any, Any]]) -> EnclosedLaw | None:
 
 
 def _enumerated(mechanism: Any, rows: FloatArray, d0: Any, d1: Any, route: str) -> EnclosedLaw:
-    law = atoms(*(np.asarray(mechanism.log_density(rows, d), dtype=float) for d in (d1, d0)))
+    law = atoms(*(log_density_at(mechanism, rows, d) for d in (d1, d0)))
     unseen_p, unseen_q = max(0.0, 1 - math.fsum(law.p)), max(0.0, 1 - math.fsum(law.q))
     unseen = max(unseen_p, unseen_q)
     missing = unseen if unseen > _NEGLIGIBLE * max(1.0, 1e-3 * len(rows)) else 0.0
@@ -163,6 +163,6 @@ def _quadrature(mechanism: Any, rows: FloatArray, discrete: NDArray[np.bool_], d
     def log_densities(points: FloatArray, which: NDArray[np.intp]) -> tuple[FloatArray, FloatArray]:
         full = np.empty((len(points), rows.shape[1]))
         full[:, discrete], full[:, ~discrete] = prefixes[which], points
-        return np.asarray(mechanism.log_density(full, d1), dtype=float), np.asarray(mechanism.log_density(full, d0), dtype=float)
+        return log_density_at(mechanism, full, d1), log_density_at(mechanism, full, d0)
 
     return integrate(log_densities, rows[:, ~discrete], len(prefixes), breaks)

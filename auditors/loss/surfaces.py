@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dpwitness.mechanisms.terms.powers import log_density_at
 from dpwitness.mechanisms.terms.protocol import FloatArray
 
 _MOVE = 1e-7  # of the spread of a column
@@ -33,6 +34,6 @@ def fills_space(mechanism: Any, dataset: Any, rows: FloatArray, columns: NDArray
     """
     aside = moved(rows[:256], columns, rng, spread_of(rows))
     try:
-        return int(np.isneginf(np.asarray(mechanism.log_density(aside, dataset), dtype=float)).sum()) <= 2
+        return int(np.isneginf(log_density_at(mechanism, aside, dataset)).sum()) <= 2
     except Exception:
         return False

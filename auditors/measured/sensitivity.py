@@ -9,6 +9,9 @@ import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from decimal import Decimal
+from fractions import Fraction
+from numbers import Rational
 from typing import Any
 
 import numpy as np
@@ -341,19 +344,24 @@ class _Difference:
 
 
 def _norm_of(vector: Any, norm: Any) -> float:
-    return float(np.linalg.norm(vector.astype(np.float64), norm))
+    try:
+        return float(np.linalg.norm(vector.astype(np.float64), norm))
+    except OverflowError:  # whole numbers beyond floats
+        return math.inf
 
 
 def _precision(value: Any) -> tuple[Any, float, str]:
-    """A value as a vector that subtracts exactly, its unit roundoff (0 for whole numbers), and its type where that is below float64.
+    """A value as a vector that subtracts exactly, its unit roundoff (0 of exact numbers), and its type where that is below float64.
 
-    Whole numbers are Python's, others longdouble.
+    Whole numbers are Python's, decimals and fractions are fractions, others longdouble.
     """
     try:
         vector = np.atleast_1d(np.asarray(value)).ravel()
         whole = vector.dtype.kind in "iub" or (vector.dtype == object and all(isinstance(each, int) for each in vector))
         if whole:
             return vector.astype(object) * 1, 0.0, ""
+        if vector.dtype == object and all(isinstance(each, Decimal | Rational) for each in vector):
+            return np.array([Fraction(each) for each in vector] + [None], dtype=object)[:-1], 0.0, ""
         kinds = {np.asarray(each).dtype for each in value} if isinstance(value, list | tuple) else {vector.dtype}
         exact = vector.astype(np.longdouble)
     except (TypeError, ValueError, OverflowError):

@@ -25,7 +25,7 @@ from dpwitness.auditors.loss.limit import Best
 from dpwitness.auditors.planning.power import error_of, of_event
 from dpwitness.mechanisms.terms.notions import Claim
 from dpwitness.mechanisms.terms.pairs import Pair
-from dpwitness.mechanisms.terms.powers import offers
+from dpwitness.mechanisms.terms.powers import log_density_at, offers
 from dpwitness.mechanisms.terms.protocol import FloatArray, WhiteBox
 
 REPEATS = 8
@@ -92,7 +92,7 @@ class Rehearsals:
             raw = [run(dataset, size, rng) for dataset in (pair.d1, pair.d0)]
             side = np.repeat([1.0, 0.0], size)
             if dense:
-                loss = [self.mechanism.log_density(each, pair.d1) - self.mechanism.log_density(each, pair.d0) for each in raw]
+                loss = [log_density_at(self.mechanism, each, pair.d1) - log_density_at(self.mechanism, each, pair.d0) for each in raw]
                 side = expit(np.nan_to_num(np.concatenate(loss), nan=0.0))
             self._held[id(pair)] = concatenate([encode(each, size) for each in raw]), side
         return self._held[id(pair)]

@@ -21,6 +21,7 @@ from dpwitness.auditors.proved.axis import SupremumOnly
 from dpwitness.auditors.proved.space import check_balls
 from dpwitness.mechanisms.balls.ball import Span
 from dpwitness.mechanisms.balls.plane import PlaneLoss
+from dpwitness.mechanisms.terms.powers import log_density_at
 
 _CELLS = 30_000
 _BITS = 64  # of precision: widths of cells are what counts
@@ -103,7 +104,7 @@ def in_plane(mechanism: Any, d1: Any, d0: Any, found: tuple[PlaneLoss, float], s
     loss, reach = found
     seen = check_balls(mechanism, d1, d0)
     points = np.concatenate([seen * scale for scale in (0.01, 0.1, 0.3, 1.0, 3.0, 10.0, 1e3, 1e6)])
-    values = np.asarray(mechanism.log_density(points, d1)) - np.asarray(mechanism.log_density(points, d0))
+    values = log_density_at(mechanism, points, d1) - log_density_at(mechanism, points, d0)
     sides = []
     for side, gain in ((loss, values), (loss.turned(), -values)):
         hints = points[np.argsort(gain)[-3:]].tolist()

@@ -15,7 +15,7 @@ from flint import arb
 from dpwitness.auditors.loss.oracle import BadOracle
 from dpwitness.auditors.proved.cells import Cell, Cells
 from dpwitness.mechanisms.balls.ball import Ball, Box, Span, ends, span
-from dpwitness.mechanisms.terms.powers import HasDensityBall, HasLossBall, HasMassBall, HasSupport, HasTailBall, offers
+from dpwitness.mechanisms.terms.powers import HasDensityBall, HasLossBall, HasMassBall, HasSupport, HasTailBall, log_density_at, offers
 from dpwitness.mechanisms.terms.protocol import FloatArray
 
 _RUNS = 256  # that show where the mass lies, and hold balls against floats
@@ -178,7 +178,7 @@ def _named(mechanism: Any, what: str, d1: Any, d0: Any) -> FloatArray:
 
 def _hold(mechanism: Any, rows: FloatArray, balls: list[Ball], dataset: Any) -> None:
     """Refuse balls that leave out the mechanism's own float log-density."""
-    floats = np.asarray(mechanism.log_density(rows, dataset), dtype=float)
+    floats = log_density_at(mechanism, rows, dataset)
     for row, value, ball in zip(rows.tolist(), floats.tolist(), balls, strict=True):
         low, high = span(ball)
         slack = _TOLERANCE * (1 + abs(value)) if math.isfinite(value) else 0.0

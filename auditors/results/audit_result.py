@@ -228,8 +228,9 @@ def headline_of(claim: Claim, verdict: Verdict, lower: float, confidence: float,
             return f"VIOLATED: no finite {symbol} holds, certified against the claim {claim} ({sure})"
         return f"VIOLATED: {symbol} > {lower:.4g} certified against the claim {claim} ({sure})"
     if verdict is Verdict.NOT_REFUTED:
-        found = f"a violation of this event's kind beyond {symbol} = {detectable:.4g} would have been found with probability 0.9"
-        return f"NOT REFUTED: no violation of {claim} found; {symbol} > {lower:.4g} certified ({sure}); at this budget {found}"
+        found = f"; a violation of {detectable:.4g} or more, of the same shape, would have been found 9 times in 10"
+        found = found if math.isfinite(detectable) else ""
+        return f"NOT REFUTED: no violation of {claim} found; {symbol} > {lower:.4g} certified ({sure}){found}"
     return f"{verdict.value}: {note or 'no verdict'}"
 
 

@@ -121,6 +121,9 @@ class CertifyResult(Result):
             return f"VIOLATED: no finite {symbol} holds on this pair, against the claim {self.claim} ({how})"
         if self.verdict is Verdict.VIOLATED:
             return f"VIOLATED: {symbol} is at least {self.parameter_lower:.5g} on this pair, against the claim {self.claim} ({how})"
+        low, high = (f"{end:.5g}" for end in (self.parameter_lower, self.parameter_upper))
+        if self.verdict is Verdict.CERTIFIED and low == high and self.lower_end == self.upper_end == "proved":
+            return f"CERTIFIED: {symbol} is {low} for this pair, within the claim {self.claim} (proved from its density)"
         if self.verdict is Verdict.CERTIFIED:
             return f"CERTIFIED for this pair: {symbol} lies in {ends}, within the claim {self.claim} ({how})"
         if self.verdict is Verdict.SUPPORTED:

@@ -16,6 +16,7 @@ from dpwitness.auditors.running.health import Unfit, same_outputs
 from dpwitness.auditors.running.repeats import mark
 from dpwitness.auditors.running.stage import Sides, Stage
 from dpwitness.auditors.running.turns import one_task
+from dpwitness.mechanisms.foreign.inside import global_generators
 from dpwitness.mechanisms.terms.protocol import MechanismFailed
 
 Tables = list[NDArray[np.int64]]
@@ -129,6 +130,7 @@ def _drawn(stage: Stage, counters: _Counters, index: int) -> Segment:
         sizes, order, rngs, _ = stage.sides(index)
         found: dict[int, tuple[NDArray[np.int64], Outputs | None]] = {}
         for side in order:
+            global_generators.seed_batch(rngs[side])
             try:
                 found[side] = counters[side].count(sizes[side], rngs[side])
             except (MechanismFailed, MemoryError):

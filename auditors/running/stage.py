@@ -146,5 +146,6 @@ class Stage:
             return (first, second), rngs
         found: list[Outputs | None] = [None, None]
         for side in order:
+            global_generators.seed_batch(rngs[side])
             found[side] = batch(self.run, datasets[side], sizes[side], rngs[side])
         return (found[0], found[1]), rngs

@@ -24,6 +24,7 @@ from dpwitness.auditors.loss.oracle import BadOracle, log_densities, rows_of
 from dpwitness.auditors.loss.surfaces import fills_space
 from dpwitness.auditors.statistics.betting import Stakes, bracket, log_capital, lower_mean, upper_mean
 from dpwitness.mechanisms.terms.pairs import Pair
+from dpwitness.mechanisms.terms.powers import log_density_at
 from dpwitness.mechanisms.terms.protocol import FloatArray
 
 _SHARES = (0.25, 0.15, 0.6)  # of the three laws
@@ -104,7 +105,7 @@ class Order:
         """Outputs that a move by a millionth of the spread finds in another density: they may have a mass of their own."""
         step = _MOVE * self.spread + 4 * np.spacing(np.abs(rows)) * self.continuous
         moved = rows + step * self.rng.uniform(0.5, 1.0, rows.shape) * self.rng.choice([-1.0, 1.0], rows.shape)
-        here, there = (np.asarray(self.mechanism.log_density(at, self.pair.d1), dtype=float) for at in (rows, moved))
+        here, there = (log_density_at(self.mechanism, at, self.pair.d1) for at in (rows, moved))
         with np.errstate(invalid="ignore"):
             return np.asarray(~(np.abs(here - there) <= _SAME))
 
@@ -112,7 +113,7 @@ class Order:
         others = []
         for scale in (np.ones_like(self.scale), self.scale):
             back = self.center + (rows - self.shift - self.center) / scale
-            others.append(np.asarray(self.mechanism.log_density(back, self.pair.d1), dtype=float) - np.log(scale).sum())
+            others.append(log_density_at(self.mechanism, back, self.pair.d1) - np.log(scale).sum())
         if np.isnan(others).any():
             raise BadOracle("log_density on D1 is NaN at an output moved by a shift")
         with np.errstate(over="ignore", invalid="ignore"):

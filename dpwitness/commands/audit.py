@@ -17,6 +17,7 @@ from dpwitness.commands.common import (
     check_claim,
     conclude,
     database,
+    detail,
     interpreter,
     program,
     running,
@@ -39,7 +40,8 @@ SEARCH_SECONDS = 30.0
 
 
 def arguments(command: Command) -> None:
-    """Declare the command."""
+    """Declare ``audit``, and ``certify``: ``audit --white-box`` as a command."""
+    _certify(command)
     audit = command("audit", "look for a violation of one mechanism's promise by running it")
     subject(audit, optional=True)
     program(audit)
@@ -67,6 +69,23 @@ def arguments(command: Command) -> None:
     told = "runs in all, more than were planned, for an audit in --store that has come to its end: its event meets more rounds"
     audit.add_argument("--extend", type=TRIALS, metavar="N", help=told)
     running(audit, "the audit")
+    detail(audit)
+
+
+def _certify(command: Command) -> None:
+    certify = command("certify", "enclose the exact privacy loss of a pair from the density of the outputs (audit --white-box)")
+    subject(certify)
+    certify.add_argument("--confidence", type=CONFIDENCE, default=0.99, metavar="C", help="of all that is sampled; default 0.99")
+    certify.add_argument(
+        "--time-limit", type=SECONDS, default=300.0, metavar="SECONDS", help="that one chunk of runs may take; default 300"
+    )
+    interpreter(certify)
+    accepting(certify)
+    running(certify)
+    detail(certify)
+    idle = ("program", "cwd", "text_runs", "dsn", "query", "table", "setup", "domain", "search_seconds", "store", "extend", "seconds")
+    off = dict.fromkeys(("in_process", "search", "bits", "text"), False)
+    certify.set_defaults(white_box=True, stop="gross", scores=[], **dict.fromkeys(idle), **off)
 
 
 def _where(parser: argparse.ArgumentParser) -> None:
@@ -86,9 +105,10 @@ def run(args: argparse.Namespace) -> int:
     """``dpwitness audit``."""
     from dpwitness.inputs import domain_of, pair_of, scores, workers
     from dpwitness.inputs import given as asked
-    from dpwitness.reports.audit.report import check_writable
 
     if args.report is not None:
+        from dpwitness.reports.audit.report import check_writable
+
         check_writable(args.report)
     known = accepted(args)
     check_claim(args)
@@ -155,7 +175,7 @@ def examine(
         "target": target,
     }
     if args.white_box:
-        from dpwitness.auditors.white_box.certify import certify  # it loads Hypothesis and flint, which a black-box audit does not need
+        from dpwitness.auditors.white_box.certify import certify
 
         enclosed = certify(mechanism, pairs[0] if pairs else None, trials=args.trials or 100_000, **common)
         results.append(replace(enclosed, notes=(*enclosed.notes, *notes)))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from dpwitness.commands.common import CONFIDENCE, SEED, Command, accepted, accepting, conclude
+from dpwitness.commands.common import CONFIDENCE, SEED, Command, accepted, accepting, conclude, detail
 from dpwitness.ending import apart
 from dpwitness.numbers import real, whole
 
@@ -32,6 +32,7 @@ def arguments(command: Command) -> None:
     canaries.add_argument("--summary", metavar="FILE", help="append a short summary in markdown")
     canaries.add_argument("--json", action="store_true", help="print the result as JSON")
     accepting(canaries)
+    detail(canaries)
 
 
 def run(args: argparse.Namespace) -> int:

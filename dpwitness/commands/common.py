@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import shlex
 import sys
 from collections.abc import Callable, Sequence
@@ -58,6 +59,13 @@ def running(
         "--summary", metavar="FILE", help="append a short summary in markdown; without it, where GITHUB_STEP_SUMMARY names a file, to that"
     )
     parser.add_argument("--json", action="store_true", help="print results as JSON")
+
+
+def detail(parser: argparse.ArgumentParser) -> None:
+    """``--quiet`` and ``--verbose``, of every command that ends with `conclude`."""
+    amount = parser.add_mutually_exclusive_group()
+    amount.add_argument("--quiet", action="store_true", help="print the verdict alone, in one line, and no progress")
+    amount.add_argument("--verbose", action="store_true", help="print every line of a result, instead of six")
 
 
 def workers(parser: argparse.ArgumentParser, told: str = "threads for dpwitness' own kernels, processes otherwise") -> None:
@@ -215,9 +223,10 @@ def conclude(
         told = []
         for result, shown, slug in zip(results, data, slugs(result.name for result in results), strict=True):
             file = report.parent / f"witness-{slug}.json" if report and shown["witness"] else None
-            step = _next(args, result, settled(exit_code(result, bits=bits), shown, bits=bits), report, file)
-            told.append(describe(result, shown, bits=bits, next_step=step))
-        show("\n\n".join(told))
+            step = _next(args, result, settled(exit_code(result, bits=bits), shown, bits=bits), file)
+            place = str(report.with_suffix(".html")) if report else ""
+            told.append(describe(result, shown, bits=bits, next_step=step, report=place, every=args.verbose))
+        show("\n".join(text.partition("\n")[0] for text in told) if args.quiet else "\n\n".join(told))
     codes = {settled(exit_code(result, bits=bits), shown, bits=bits) for result, shown in zip(results, data, strict=True)}
     return after(next((code for code in (VIOLATED, NO_VERDICT) if code in codes), OK), lost)
 
@@ -245,7 +254,7 @@ def command_line() -> str:
     return shlex.join(["dpwitness", *sys.argv[1:]])
 
 
-def _next(args: argparse.Namespace, result: Result, code: int, report: Path | None, witness: Path | None) -> str:
+def _next(args: argparse.Namespace, result: Result, code: int, witness: Path | None) -> str:
     """What to do now, in one line."""
     from dpwitness.auditors.results.canary_result import CanaryResult
     from dpwitness.auditors.results.certify_result import CertifyResult
@@ -279,7 +288,6 @@ def _next(args: argparse.Namespace, result: Result, code: int, report: Path | No
         words = [part for word in words_for(getattr(result, "target", None), recorded) for part in ("--allow", word)]
         again = f"see it again with: {shlex.join(['dpwitness', 'replay', str(witness), *words])}"
         step = again if witness else "keep the witness: run again with --report DIR"
-        step += "" if result.verdict is Verdict.VIOLATED else "; round outputs to a grid"
     elif isinstance(result, TraceResult) and result.verdict is not Verdict.ERROR:
         step = result.advice
     elif isinstance(result, CanaryResult):
@@ -290,9 +298,11 @@ def _next(args: argparse.Namespace, result: Result, code: int, report: Path | No
         step = "raise --trials, which narrows the enclosure"
     elif code == NO_VERDICT:
         step = "repair what the first line names, then run again"
+    elif not math.isfinite(getattr(result, "detectable", 0.0)):
+        step = "raise --trials: these runs are too few to detect any violation"
     else:
         step = "nothing has to change on this evidence; more --trials find smaller violations"
-    return f"{step}; report: {report}" if report else step
+    return step
 
 
 def print_json(value: Any) -> None:

@@ -21,6 +21,7 @@ def arguments(command: Command) -> None:
     compare.add_argument("new", metavar="NEW.json", help="audit.json of the later one; a violation that is new in it: exit code 1")
     compare.add_argument("--report", metavar="DIR", help="write compare.json, and compare.md or what --format names")
     compare.add_argument("--format", metavar="F,F", help=f"of {', '.join(FORMATS)}, for --report; default {FORMATS[0]}")
+    compare.add_argument("--explain", action="store_true", help="print how changes are judged, too")
     compare.add_argument("--json", action="store_true", help="print the comparison as JSON")
 
 
@@ -39,7 +40,7 @@ def run(args: argparse.Namespace) -> int:
     if args.json:
         print_json(found.to_json())
     else:
-        print(plain(terminal(found)))
+        print(plain(terminal(found, explain=args.explain)))
     if args.report is not None:
         file, lost = attempt("report", lambda: write(found, args.report, formats)[0])
         if file is not None and not args.json:

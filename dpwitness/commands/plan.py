@@ -18,7 +18,9 @@ def arguments(command: Command) -> None:
     """Declare the command."""
     plan = command("plan", "say, before anything is run, how many runs find a violation and how long they take")
     subject(plan, optional=True)
-    plan.add_argument("--find", type=real("find", 0.0, 1e6), metavar="X", help="parameter of the violation, in the claim's notion")
+    plan.add_argument(
+        "--find", type=_find, metavar="X", help="parameter of the violation, in the claim's notion; 10%% means 10 %% more than is claimed"
+    )
     plan.add_argument("--trials", type=TRIALS, metavar="N", help="runs of which to say what they find")
     canaries = whole("canaries", 10, 10**7)
     plan.add_argument("--canaries", type=canaries, metavar="M", help="of private training: say what M canaries of a run certify at best")
@@ -38,6 +40,19 @@ def arguments(command: Command) -> None:
     plan.add_argument("--in-process", action="store_true", help="run TARGET in this process")
     plan.add_argument("--json", action="store_true", help="print the plan as JSON")
     interpreter(plan)
+
+
+def _find(text: str) -> float | str:
+    """Read ``--find``: a number, or a share as text, which needs the claim."""
+    number = real("find", 0.0, 1e6)
+    return f"{number(text[:-1])}%" if text.endswith("%") else number(text)
+
+
+def _more_than(claim: Any, mechanism: Any, share: str) -> float:
+    """The parameter that exceeds a claim by a share in percent."""
+    from dpwitness.mechanisms.terms.notions import promised
+
+    return float(promised(mechanism, claim, "plan").parameter * (1 + float(share[:-1]) / 100))
 
 
 def run(args: argparse.Namespace) -> int:
@@ -62,6 +77,8 @@ def run(args: argparse.Namespace) -> int:
         options: dict[str, Any] = {"in_process": args.in_process, "density": True, "form": args.form, "dataset": one}
         mechanism, name, _ = load(args.target, keywords(args.kwargs), args.python, args.time_limit, args.memory, **options)
         pair = pair_of(args.d0, args.d1, args.relation, mechanism)
+    if isinstance(args.find, str):
+        args.find = _more_than(claim_of(args, mechanism), mechanism, args.find)
     common = {"find": args.find, "trials": args.trials, "shape": args.shape, "power": args.power, "confidence": args.confidence}
     try:
         with opened(args, mechanism) if mechanism is not None else nullcontext() as executor, apart():

@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 from dpwitness.commands import claims
-from dpwitness.commands.common import CONFIDENCE, Command, conclude, running
+from dpwitness.commands.common import CONFIDENCE, Command, conclude, detail, running
 from dpwitness.console import bar
 from dpwitness.ending import apart
 
@@ -27,7 +27,9 @@ def arguments(command: Command) -> None:
     replay.add_argument(
         "--confidence", type=CONFIDENCE, metavar="C", help="of the verdict; default: the recorded one, but at least 0.99 (canaries: 0.95)"
     )
-    running(replay, seed="to repeat an earlier replay exactly; default: drawn from the operating system's entropy, shown and recorded")
+    seed = "to repeat an earlier replay exactly; default: drawn from the operating system's entropy, recorded, and shown with --verbose"
+    running(replay, seed=seed)
+    detail(replay)
 
 
 def run(args: argparse.Namespace) -> int:

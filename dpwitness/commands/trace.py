@@ -12,6 +12,7 @@ from dpwitness.commands.common import (
     accepting,
     check_claim,
     conclude,
+    detail,
     interpreter,
     program,
     running,
@@ -41,6 +42,7 @@ def arguments(command: Command) -> None:
     accepting(trace)
     interpreter(trace)
     running(trace)
+    detail(trace)
 
 
 def run(args: argparse.Namespace) -> int:

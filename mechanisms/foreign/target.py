@@ -29,7 +29,6 @@ it is.
 
 from __future__ import annotations
 
-import copy
 import dataclasses
 import os
 import threading
@@ -41,7 +40,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from dpwitness.mechanisms.foreign.described import Described
-from dpwitness.mechanisms.foreign.inside import wire
+from dpwitness.mechanisms.foreign.inside import global_generators, wire
 from dpwitness.mechanisms.foreign.interpreter import Interpreter
 from dpwitness.mechanisms.foreign.interpreter import sent_as as packed_as
 from dpwitness.mechanisms.foreign.process import P, Slot, TookTooLong, WorkerDied, borrow, close_all
@@ -306,7 +305,7 @@ class Target(Described):
 
     def _sample(self, dataset: Any, size: int, rng: np.random.Generator, each: bool = False) -> tuple[Json, wire.Blobs]:
         # the generator itself goes to the worker and comes back: what is drawn is what would be drawn here
-        seed = copy.deepcopy(rng).integers(2**32, size=4, dtype=np.uint32).tolist()
+        seed = global_generators.words_of(rng)
         sent = packed_as(self._sent(dataset))
         request = {
             "op": "sample",

@@ -13,7 +13,7 @@ from typing import Any, Dict, List, Tuple
 
 import numpy as np
 
-from .errors import InvalidArgument
+from .errors import InvalidArgument, MechanismFailed
 from .estimators import from_estimator
 from .labels import parts
 from .randomness import SEEDS, given, keyword, missing, parameters, takes_labels
@@ -21,7 +21,9 @@ from .runs import DECLARED, PerRun, fresh, one_run
 
 SIZES = ("size", "runs", "trials", "n_runs", "n_trials", "num_runs", "num_trials", "n_samples", "num_samples")
 SHORT_SIZES = ("n", "m", "k", "count", "num", "samples", "draws", "batch")  # may be anything else too
-DATA = ("data", "dataset", "database", "db", "x", "xs", "values", "records", "rows", "d", "df", "frame", "table", "array", "series")
+_NAMES = ("data", "dataset", "database", "db", "x", "xs", "values", "records", "rows", "d", "df", "frame", "table", "array", "series")
+DATA = (*_NAMES, "value", "item", "items", "input", "inputs", "true_value")
+RELEASES = ("release", "randomize", "randomise", "privatize", "perturb", "add_noise", "query", "answer", "respond", "run")  # methods
 _BOOKKEEPING = ("n_features_in_", "feature_names_in_", "n_iter_", "classes_", "n_samples_seen_", "n_outputs_", "epsilon_", "accountant_")
 
 
@@ -88,7 +90,8 @@ def recognize(found: Any, name: str, kwargs: Dict[str, Any], dataset: Any = None
         return form, f"{name} is called once for each run; {how}{state}. To override: --as batch, for f(dataset, size, rng)"
     if form == "batch":
         size = _Batch(found, kwargs).size
-        return form, f"{name} returns {size} outputs in one call. To override: --as run"
+        told = f"{name} returns {size} outputs in one call, each is taken as one run"
+        return form, f"{told}. If {size} is an argument of one run, give it: --kwargs '{{\"{size}\": ...}}'"
     return "", ""
 
 
@@ -122,7 +125,12 @@ def _function_form(run: Any, name: str, dataset: Any) -> str:
     if not placed:
         if any(p.kind is p.VAR_POSITIONAL for p in free):
             return "" if dataset is None or _is_batch(run, dataset) else "run"
+        late = [p.name for p in free if p.default is inspect.Parameter.empty]
+        if late:
+            raise InvalidArgument(_reordered(name, late[0]))
         raise InvalidArgument(f"{name} takes no dataset: its first parameter receives the dataset")
+    if len(names) > 1 and names[0] in SEEDS and names[1].lower() in DATA:
+        raise InvalidArgument(_reordered(name, names[1]))
     sized = len(names) >= 3 and placed[1].default is inspect.Parameter.empty
     if sized and (names[1] in SIZES or (names[1] in SHORT_SIZES and names[2] in SEEDS)):
         return ""  # f(dataset, size, rng), checked by whoever calls it
@@ -150,6 +158,10 @@ def _function_form(run: Any, name: str, dataset: Any) -> str:
     raise _needs(name, lacking)
 
 
+def _reordered(name: str, data: str) -> str:
+    return f"{name}: the dataset must be the first parameter: reorder them, or audit a function, def f({data}): return {name}(..., {data})"
+
+
 def _is_batch(run: Any, dataset: Any) -> bool:
     """Whether two trial calls of different sizes return that many outputs each."""
     for size in (2, 3, 7):
@@ -168,6 +180,10 @@ def _class_form(found: Any, name: str, kwargs: Dict[str, Any], dataset: Any) -> 
     mine = {key: value for key, value in kwargs.items() if key in own or key == "self"}
     rest = {key: value for key, value in kwargs.items() if key not in mine}
     lacking = missing(functools.partial(found, **mine), 0)
+    if lacking and lacking[0].lower() in DATA:
+        raise InvalidArgument(
+            f"{name} takes its dataset when it is created: audit a function, def f(data): return {name}(data, ...).METHOD()"
+        )
     if lacking and not rest:
         raise _needs(name, lacking)
     if callable(getattr(found, "fit", None)):
@@ -182,16 +198,25 @@ def _class_form(found: Any, name: str, kwargs: Dict[str, Any], dataset: Any) -> 
         if form == "":
             return "", ""
         return "object", f"{name} is created for each run, and called. To override: --as object.METHOD"
-    methods = [key for key, value in inspect.getmembers(found, inspect.isroutine) if key[0] != "_" and _takes_data(value)]
+    methods = [key for key, value in inspect.getmembers(found, inspect.isfunction) if key[0] != "_" and _takes_data(found, key)]
+    if len(methods) > 1:
+        methods = [key for key in methods if key in RELEASES] or methods
     if len(methods) != 1:
-        has = f"it has {', '.join(methods)}: say which, --as object.METHOD" if methods else "give it one, or a method __call__"
+        loose = [key for key in dir(found) if key[0] != "_" and isinstance(inspect.getattr_static(found, key), (staticmethod, classmethod))]
+        has = "give it one, or a method __call__" + (f"; or audit {name}.{loose[0]}" if loose else "")
+        has = f"it has {', '.join(methods)}: choose one, as in {name}.{methods[0]}" if methods else has
         raise InvalidArgument(f"{name} must have one method that takes a dataset, {has}")
     return f"object.{methods[0]}", f"{name} is created for each run, and its method {methods[0]} is called. To override: --as object.METHOD"
 
 
-def _takes_data(method: Any) -> bool:
-    names = [p.name for p in parameters(method) or []]
-    return len(names) > 1 and names[0] == "self" and names[1].lower() in DATA
+def _takes_data(found: Any, key: str) -> bool:
+    """Whether a method has a first parameter that is named as data are, or the name of a release and one required parameter."""
+    if isinstance(inspect.getattr_static(found, key), staticmethod):
+        return False
+    taken = (parameters(getattr(found, key)) or [])[1:]
+    if not taken or taken[0].name in SEEDS:
+        return False
+    return taken[0].name.lower() in DATA or (key in RELEASES and taken[0].default is inspect.Parameter.empty)
 
 
 def _labels(found: Any) -> bool:
@@ -205,7 +230,10 @@ def _learned(found: Any, name: str, kwargs: Dict[str, Any], dataset: Any) -> str
         raise InvalidArgument(f"{name} is an estimator: say what is released, --as estimator.ATTRIBUTE, or give --d0 and --d1")
     estimator = found(**{**given(functools.partial(found, **kwargs))(np.random.default_rng(0)), **kwargs})
     before = set(vars(estimator))
-    x, y = parts(dataset, None, labeled=takes_labels(estimator.fit))
+    try:
+        x, y = parts(dataset, None, labeled=takes_labels(estimator.fit))
+    except MechanismFailed as error:
+        raise InvalidArgument(f"{name}: {error}") from None
     estimator.fit(x) if y is None else estimator.fit(x, y)
     has = [key for key in vars(estimator) if key[0] != "_" and key[-1] == "_" and key not in before and key not in _BOOKKEEPING]
     has = [key for key in has if isinstance(getattr(estimator, key), (int, float, np.ndarray, np.generic, list, tuple))]

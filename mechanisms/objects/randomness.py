@@ -59,6 +59,10 @@ def _maker(taken: inspect.Parameter) -> Callable[[Any], Any]:
     note = taken.annotation
     text = note if isinstance(note, str) else f"{getattr(note, '__module__', '')}.{getattr(note, '__name__', note)}"
     whole = type(taken.default) is int
+    if taken.default is random or isinstance(taken.default, random.Random):
+        return lambda rng: random.Random(_seed(rng))
+    if taken.default is np.random or isinstance(taken.default, np.random.RandomState):
+        return lambda rng: np.random.RandomState(_seed(rng))
     if "RandomState" in text or (taken.name == "rs" and "int" not in text and not whole):
         return lambda rng: np.random.RandomState(_seed(rng))
     if "random.Random" in text or text == "Random":

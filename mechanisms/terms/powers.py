@@ -11,6 +11,8 @@ import inspect
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
+import numpy as np
+
 from dpwitness.mechanisms.terms.protocol import FloatArray
 
 T = TypeVar("T", bound=type)
@@ -28,6 +30,12 @@ def one_law(mechanism: T) -> T:
     if _written_here(mechanism):
         _ONE_LAW.add(mechanism)
     return mechanism
+
+
+def log_density_at(mechanism: Any, rows: Any, dataset: Any) -> FloatArray:
+    """Return a mechanism's log-density at each row, of shape (n,): a column (n, 1) is the same values."""
+    value = np.asarray(mechanism.log_density(rows, dataset), dtype=float)
+    return value[:, 0] if value.shape == (len(rows), 1) else value
 
 
 def states_one_law(mechanism: Any) -> bool:

@@ -15,14 +15,14 @@ from dpwitness.reports.words.wording import code, prose, table, verdict
 HEADER = ("change", "audit", "claim", "old", "new", "numbers [what the run shows]")
 
 
-def terminal(comparison: Comparison) -> str:
-    """The headline and a table of what changed, worst first."""
+def terminal(comparison: Comparison, *, explain: bool = False) -> str:
+    """The headline and a table of what changed, worst first; with `explain` the criterion too."""
     rows = [HEADER, *(_cells(row) for row in changed(comparison))]
     lines = [comparison.headline(), f"old: {comparison.old}", f"new: {comparison.new}"]
     if len(rows) > 1:
         widths = [max(len(row[i]) for row in rows) for i in range(len(HEADER))]
         lines += ["", *("  ".join(text.ljust(width) for text, width in zip(row, widths, strict=True)).rstrip() for row in rows)]
-    return "\n".join([*lines, "", CRITERION])
+    return "\n".join([*lines, "", CRITERION] if explain else lines)
 
 
 def markdown(comparison: Comparison) -> str:

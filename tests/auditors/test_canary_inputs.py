@@ -71,6 +71,13 @@ def test_copies_of_a_run_are_refused(how, size, runs, different):
     assert "\n" not in str(error.value)
 
 
+@pytest.mark.parametrize("parts", [(slice(None), slice(1, None)), (slice(0, -9), slice(9, None))])
+def test_parts_of_a_run_that_are_given_again_are_refused(parts):
+    given = split(noisy(rng := np.random.default_rng(4), mask := rng.random(200) < 0.5, None), mask)
+    with pytest.raises(InvalidArgument, match="runs 0 and 1 order included and left-out canaries alike"):
+        dpw.audit_canaries(*([side[part] for part in parts] for side in given), "gdp:1")
+
+
 def test_copies_that_are_joined_to_one_run_are_refused():
     rng = np.random.default_rng(2)
     sides = split(rng.normal(size=100), rng.random(100) < 0.5)
@@ -115,6 +122,11 @@ WRONG = {
     "a mask of floats": ((IN, INCLUDED.astype(float)), "scores_out must hold scores, got only 0 and 1"),
     "a mask beside whole scores": ((RNG.integers(0, 50, 200), INCLUDED.astype(int)), "scores_out must hold scores, got only 0 and 1"),
     "indices": ((SCORES, np.flatnonzero(INCLUDED)), "scores_out must hold scores, got rising whole numbers"),
+    "places on both sides": ((np.flatnonzero(INCLUDED), np.flatnonzero(~INCLUDED)), "got rising whole numbers"),
+    "a mask and its complement": ((INCLUDED.astype(int), 1 - INCLUDED), "got a mask and its complement"),
+    "signs": ((2.0 * INCLUDED - 1, 1 - 2.0 * INCLUDED), "got a mask and its complement"),
+    "products with a mask": ((SCORES * INCLUDED, SCORES * ~INCLUDED), "got a mask and its complement, or products"),
+    "one array in 32 bits": ((SCORES, SCORES.astype(np.float32)), "got the same array twice"),
     "one array twice": ((SCORES, SCORES), "must be of different canaries, got the same array twice"),
     "one selection twice": ((IN, IN.copy()), "must be of different canaries, got the same array twice"),
     "one selection twice in another order": ((IN, IN[::-1]), "scores that all occur in both"),

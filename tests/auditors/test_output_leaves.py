@@ -8,6 +8,7 @@ import dataclasses
 import datetime
 import enum
 import io
+import re
 import threading
 import types
 import uuid
@@ -72,6 +73,83 @@ class Refused(ValueError):
     def __init__(self, value):
         super().__init__("refused")
         self.value = value
+
+
+class Mute(ValueError):
+    def __str__(self):
+        return "refused"
+
+
+class Hidden(str):
+    def __str__(self):
+        return "***"
+
+    __repr__ = __str__
+
+
+class SlotFloat(float):
+    __slots__ = ("a",)
+
+
+class Quantity(np.ndarray):
+    pass
+
+
+class Moment(datetime.datetime):
+    pass
+
+
+class Precise(Decimal):
+    pass
+
+
+class Queue(collections.deque):
+    pass
+
+
+class Forgetful:
+    def __getstate__(self):
+        return {}
+
+
+@dataclasses.dataclass
+class SlotAnswer(Slots):
+    a: dataclasses.InitVar[float] = 0.0
+    value: float = 1.0
+
+    def __post_init__(self, a):
+        self.a = a
+
+
+class Zone(datetime.tzinfo):
+    def __init__(self, hours):
+        self.hours = hours
+
+    def utcoffset(self, when):
+        return datetime.timedelta(hours=self.hours)
+
+    def dst(self, when):
+        return None
+
+    def __repr__(self):
+        return "zone"
+
+
+def adding(value, **attributes):
+    for name, held in attributes.items():
+        object.__setattr__(value, name, held)
+    return value
+
+
+def joined(*edges):
+    found = nx.Graph()
+    found.add_nodes_from(range(3))
+    found.add_edges_from(edges)
+    return found
+
+
+def arrow(kind, *values):
+    return pa.array(values, kind)
 
 
 FRAME = pd.DataFrame(
@@ -189,6 +267,39 @@ CASES = {
     "graph: edge": (nx.Graph([(0, 1)]), nx.Graph([(0, 2)])),
     "graph: attribute": (nx.Graph([(0, 1)]), nx.Graph([(0, 1, {"w": 1})])),
     "graph: order": (nx.Graph([(0, 1), (2, 3)]), nx.Graph([(2, 3), (0, 1)])),
+    "slot of a float": (adding(SlotFloat(1), a=1), adding(SlotFloat(1), a=2)),
+    "text that prints nothing": (Hidden("a"), Hidden("b")),
+    "key that prints nothing": ({Hidden("a"): 1}, {Hidden("b"): 1}),
+    "digits of a huge key": ({10**5000: 1}, {10**5000 + 1: 1}),
+    "class of an array": (np.zeros((1, 2)), np.matrix([[0.0, 0.0]])),
+    "attribute of an array": (adding(np.zeros(2).view(Quantity), unit="m"), adding(np.zeros(2).view(Quantity), unit="s")),
+    "attribute of a masked array": (adding(np.ma.zeros(2), unit="m"), adding(np.ma.zeros(2), unit="s")),
+    "masked constant": (np.ma.masked, 0.0),
+    "shape of an empty array": (np.empty((0, 3), object), np.empty((0, 4), object)),
+    "field of an empty array": (np.empty(0, [("a", "i4")]), np.empty(0, [("b", "i4")])),
+    "attribute of a time": (adding(Moment(2020, 1, 1), a=1), adding(Moment(2020, 1, 1), a=2)),
+    "attribute of a decimal": (adding(Precise(1), a=1), adding(Precise(1), a=2)),
+    "attribute of a deque": (adding(Queue([1]), a=1), adding(Queue([1]), a=2)),
+    "attribute that no copy has": (adding(Forgetful(), a=1), adding(Forgetful(), a=2)),
+    "slot of a base of a dataclass": (SlotAnswer(1.0), SlotAnswer(2.0)),
+    "zone that prints nothing": (DAY.replace(tzinfo=Zone(1)), DAY.replace(tzinfo=Zone(2))),
+    "default of a dict": (collections.defaultdict(int), collections.defaultdict(list)),
+    "argument of an exception": (Mute(1), Mute(2)),
+    "exception in a group": (ExceptionGroup("g", [ValueError(1)]), ExceptionGroup("g", [ValueError(2)])),
+    "bytes of an exception": (UnicodeDecodeError("u8", b"a", 0, 1, "x"), UnicodeDecodeError("u8", b"b", 0, 1, "x")),
+    "series: storage": (of_type("string[python]", "a"), of_type("string[pyarrow]", "a")),
+    "index: frequency": (pd.date_range("2020", periods=3), pd.DatetimeIndex(list(pd.date_range("2020", periods=3)))),
+    "frame: attribute of the object": (adding(FRAME.copy(), a=1), adding(FRAME.copy(), a=2)),
+    "polars: 128 bits": (pl.Series([2**100], dtype=pl.Int128), pl.Series([2**100 + 1], dtype=pl.Int128)),
+    "polars: nanosecond in a list": (pl.Series([[1]], dtype=pl.List(pl.Time)), pl.Series([[2]], dtype=pl.List(pl.Time))),
+    "arrow: nanosecond": (arrow(pa.time64("ns"), 1), arrow(pa.time64("ns"), 2)),
+    "arrow: nanosecond of a scalar": (arrow(pa.time64("ns"), 1)[0], arrow(pa.time64("ns"), 2)[0]),
+    "arrow: far date": (arrow(pa.date32(), 2**30), arrow(pa.date32(), 2**30 + 1)),
+    "arrow: metadata of a field": tuple(pa.schema([pa.field("a", pa.int8(), metadata={"k": m})]) for m in "12"),
+    "arrow: metadata of an inner field": tuple(arrow(pa.list_(pa.field("i", pa.int8(), metadata={"k": m})), [1]) for m in "12"),
+    "graph: order of neighbors": (joined((1, 2), (0, 2)), joined((0, 2), (1, 2))),
+    "graph: attribute of the object": (adding(nx.Graph(), a=1), adding(nx.Graph(), a=2)),
+    "sparse: attribute of the object": (adding(sparse.csr_array([[1.0]]), a=1), adding(sparse.csr_array([[1.0]]), a=2)),
     "sparse: stored zero": (sparse.csr_array(([0.0, 1.0], [0, 1], [0, 2]), (1, 2)), sparse.csr_array(([1.0], [1], [0, 1]), (1, 2))),
     "sparse: format": (sparse.coo_array([[0, 1.0]]), sparse.csr_array([[0, 1.0]])),
 }
@@ -256,6 +367,18 @@ def test_signs_of_zeros_in_arrays_are_found_and_harmless_ones_cost_nothing():
     assert found[0].tally == found[1].tally and found[0].event.to_json() == found[1].event.to_json()
 
 
+@pytest.mark.parametrize("place", [0, 1])
+def test_signs_of_zeros_are_found_by_what_they_go_together_with(place):
+    """On D0 the sign is that of another zero, or of the noise; on D1 it is the opposite. Each sign alone is a fair coin."""
+
+    def run(dataset, size, rng):
+        coin = np.where(rng.random(size) < 0.5, -1.0, 1.0)
+        hidden = np.copysign(0.0, coin if dataset[0] else -coin)
+        return np.column_stack([hidden, place * coin * (1 + rng.random(size)) if place else np.copysign(0.0, coin)])
+
+    assert audit(run, claim="pure:1", pair=PAIR, trials=1_500, seed=1, bits=False).verdict is Verdict.VIOLATED
+
+
 def shuffled(secret):
     def run(dataset, size, rng):
         frames = []
@@ -297,7 +420,15 @@ class Shut:
         raise TypeError("cannot be copied")
 
 
+class Silent(Shut):
+    def __repr__(self):
+        return "text"
+
+
 UNSEEN = {
+    "object with a text": lambda rng: (Silent(), rng.random()),
+    "match": lambda rng: (re.match("a*", "a" * 80), rng.random()),
+    "nanoseconds in a list": lambda rng: (arrow(pa.list_(pa.time64("ns")), [1]), rng.random()),
     "texts": lambda rng: rng.bytes(12).hex(),
     "texts in a frame": lambda rng: pd.DataFrame({"a": [rng.bytes(12).hex()]}),
     "keys": lambda rng: {rng.bytes(12).hex(): 1},

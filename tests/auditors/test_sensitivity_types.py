@@ -1,5 +1,8 @@
 """Sensitivity of values of other types than float64: rounding is a note, real excess is not hidden."""
 
+from decimal import Decimal
+from fractions import Fraction
+
 import numpy as np
 import pytest
 
@@ -18,6 +21,9 @@ EXCESS = {
     "float32": (lambda d: np.float32(0.3 + 0.3 * d[0]), 0.2999),
     "whole numbers": (lambda d: 10_000_001 * int(d[0]), 10_000_000),
     "large whole numbers": (lambda d: 2**60 + int(d[0]), 0.5),
+    "whole numbers beyond floats": (lambda d: [10**400 + int(d[0])], 0.5),
+    "fractions": (lambda d: Fraction(10**30, 3) + Fraction(int(d[0])), 0.5),
+    "decimals": (lambda d: [Decimal(10**20) + Decimal(int(d[0]))], 0.5),
     "unsigned": (lambda d: np.uint8(3 - 3 * int(d[0])), 2.0),
     "longdouble": (lambda d: np.longdouble(d[0]), 0.99),
 }

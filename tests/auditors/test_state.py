@@ -156,6 +156,20 @@ def test_workers_of_targets_seed_their_global_generators(tmp_path):
     target.close()
 
 
+def test_a_batch_in_this_process_draws_from_global_generators_as_in_a_worker(tmp_path):
+    path = tmp_path / "globally.py"
+    path.write_text("import numpy as np\n\ndef noise(dataset, size, rng):\n    return np.random.random(size)\n")
+    target = Target(str(path), "noise")
+    worker = target.sample(None, 5, np.random.default_rng(1))
+    target.close()
+    np.random.seed(3)  # noqa: NPY002
+    global_generators.seed_batch(np.random.default_rng(1))  # outside of `seeded` nothing is touched
+    assert np.random.random() == np.random.RandomState(3).random_sample()  # noqa: NPY002
+    with global_generators.seeded([1, 2, 3, 4]):
+        global_generators.seed_batch(np.random.default_rng(1))
+        assert np.array_equal(np.random.random(5), worker)  # noqa: NPY002
+
+
 def test_all_known_generators_are_seeded_and_put_back():
     numba = pytest.importorskip("numba")
 

@@ -344,3 +344,12 @@ def test_same_seed_same_numbers():
     first, second, third = (certify(Normal(), MANY, ApproxDP(1.0, 1e-3), trials=20_000, seed=seed) for seed in (1, 1, 2))
     assert first.epsilon_lower == second.epsilon_lower
     assert first.epsilon_lower != third.epsilon_lower
+
+
+def test_a_log_density_may_return_a_column():
+    from types import SimpleNamespace
+
+    from dpwitness.mechanisms.terms.powers import log_density_at
+
+    column = SimpleNamespace(log_density=lambda rows, dataset: rows - 1.0)
+    assert np.array_equal(log_density_at(column, np.array([[1.0], [3.0]]), None), [0.0, 2.0])

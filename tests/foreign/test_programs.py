@@ -497,7 +497,7 @@ WRONG = "_draw = draw\ndef draw(v, n, s): return [sum(v) + (x - sum(v)) / 2 for 
 def test_audit_check_trace_and_replay_of_a_program(shell):
     (shell.folder / "mine.py").write_text(GOOD.replace("#BREAK", WRONG))
     command = f"{sys.executable} -S mine.py"
-    found = shell.run("audit", "--command", command, "--trials", "5000", "--report", "out", "--workers", "2")
+    found = shell.run("audit", "--command", command, "--trials", "5000", "--report", "out", "--workers", "2", "--verbose")
     assert found.returncode == 1 and "audited    mine.py, claim pure:1" in found.stdout, found.stdout + found.stderr
     witness = "out/witness-mine.py.json"
     assert json.loads((shell.folder / witness).read_text())["target"]["kwargs"]["command"] == command.split()

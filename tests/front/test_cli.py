@@ -4,6 +4,7 @@ import contextlib
 import json
 import os
 import pty
+import re
 import signal
 import subprocess
 import sys
@@ -20,7 +21,8 @@ def test_violation_found_witness_written_and_replayed_from_elsewhere(shell):
     assert found.returncode == 1 and found.stderr.count("\n") == 1 and found.stderr.endswith(" expected\n")
     lines = found.stdout.splitlines()
     assert lines[0].startswith("VIOLATED: epsilon > 1.") and "confidence 0.99" in lines[0]
-    assert lines[-1].split(":")[1].strip() == "dpwitness replay out/witness-leaky.json; report"
+    assert len(lines) <= 6 and lines[-1].split() == ["report", "out/audit.html"]
+    assert lines[-2].split(":")[1].strip() == "dpwitness replay out/witness-leaky.json"
     assert sorted(p.name for p in (shell.folder / "out").iterdir() if p.suffix != ".svg") == [
         "audit.html",
         "audit.json",
@@ -75,7 +77,6 @@ def test_a_mechanism_that_always_raises_is_an_error(shell):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ((), "a command is needed"),
         (("audit",), "a target is needed: MODULE:NAME"),
         (("audit", "mine.py:leaky", *PAIR), "claim must be"),
         (("audit", "mine.py:leaky", "--claim", "pure:1"), "pair must be given, or a domain"),
@@ -129,6 +130,50 @@ def test_user_errors_are_one_line_and_exit_code_2(shell, monkeypatch, capsys, ar
     out, err = capsys.readouterr()
     assert (code, out) == (2, "")
     assert err.count("\n") == 1 and err.startswith("dpwitness") and message in err
+
+
+def test_without_a_command_five_are_listed_first(capsys):
+    from dpwitness.cli import main
+
+    assert main([]) == 2
+    first = capsys.readouterr().out.split("more commands:")[0]
+    assert [line.split()[0] for line in first.splitlines() if re.match(r"  \w", line)] == ["init", "audit", "replay", "report", "check"]
+
+
+def test_quiet_prints_the_verdict_and_verbose_every_line(monkeypatch, shell, capsys):
+    from dpwitness.cli import main
+
+    monkeypatch.chdir(shell.folder)
+    short = ["audit", "mine.py:leaky", "--claim", "pure:1.5", *PAIR, "--trials", "2000", "--in-process"]
+    shown = {}
+    for option in ("--quiet", "--verbose", "--color=never"):
+        assert main([*short, option]) == 0
+        shown[option] = capsys.readouterr()
+    assert shown["--quiet"].err == "" and shown["--quiet"].out.count("\n") == 1 and shown["--quiet"].out.startswith("NOT REFUTED: ")
+    labels = [line.split()[0] for line in shown["--color=never"].out.splitlines()[1:]]
+    assert {"event", "next"} <= set(labels) and len(labels) <= 5
+    assert "  how sure   confidence 0.99" in shown["--verbose"].out and "  pair       D0 = [0], D1 = [1]" in shown["--verbose"].out
+
+
+def test_the_example_of_init_is_audited_and_tested(tmp_path, monkeypatch, capsys):
+    """The parser reads the command in the file and that of the CI job; the mechanism runs; nothing is overwritten."""
+    import shlex
+
+    from dpwitness.cli import _parser, main
+    from dpwitness.example import FILES
+
+    monkeypatch.chdir(tmp_path)
+    assert main(["init"]) == 0 and sorted(path.name for path in tmp_path.iterdir()) == sorted(FILES)
+    command = next(line for line in FILES["my_mechanism.py"].splitlines() if line.startswith("    dpwitness audit"))
+    assert command.strip() in capsys.readouterr().out
+    job = FILES["privacy-ci.yml"].split("dpwitness audit")[1].split("- if")[0]
+    for line in (command, f"dpwitness audit {job}"):
+        parsed = _parser().parse_args(shlex.split(line)[1:])
+        assert (parsed.target, parsed.claim) == ("my_mechanism.py:noisy_count", "pure:1")
+    short = [*shlex.split(command)[1:], "--in-process"]
+    short[short.index("--trials") + 1] = "1000"
+    assert main(short) == 0
+    assert main(["init"]) == 2 and "exist already" in capsys.readouterr().err
 
 
 def test_what_the_users_file_raises_is_shown_without_our_frames(shell):

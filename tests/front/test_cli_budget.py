@@ -77,7 +77,7 @@ def test_scores_by_name_and_those_of_a_mechanism_in_a_worker(shell):
     (shell.folder / "elsewhere").mkdir()
     refused = subprocess.run(command, cwd=shell.folder / "elsewhere", env=shell.environment(), capture_output=True, text=True)
     assert refused.returncode == 2 and "--allow timed.py:parity" in refused.stderr
-    suggested = shell.dpwitness("audit", "timed.py:Suggests", *options)
+    suggested = shell.dpwitness("audit", "timed.py:Suggests", *options, "--verbose")
     assert suggested.returncode == 1 and "output 0 is the score features[odd]" in suggested.stdout
     assert "score features[none] was left out: it gave NaN for 64 of 64 outputs" in suggested.stdout
     assert shell.dpwitness("replay", "out/witness-suggests.json", "--seed", "8").returncode == 1

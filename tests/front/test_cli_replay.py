@@ -45,7 +45,7 @@ def test_target_file_line_and_arguments_are_shown_and_the_witness_travels(shell,
     (shell.folder / "mine.py").rename(shell.folder / "moved" / "theirs.py")
     gone = shell.dpwitness("replay", "out/witness-scaled.json")
     assert gone.returncode == 2 and "if it has moved, say where: --target FILE.py:scaled" in gone.stderr
-    again = shell.dpwitness("replay", "out/witness-scaled.json", "--seed", "8", "--target", "moved/theirs.py:scaled")
+    again = shell.dpwitness("replay", "out/witness-scaled.json", "--seed", "8", "--target", "moved/theirs.py:scaled", "--verbose")
     assert again.returncode == 1 and "ran moved/theirs.py:scaled" in again.stdout
 
 
@@ -76,7 +76,7 @@ def test_the_drawn_seed_is_shown_and_repeats_the_replay(shell, witness, monkeypa
     again = replayed("--seed", str(first["seed"]))
     assert again["tally"] == first["tally"] and again["seed"] == first["seed"]
     assert replayed("--confidence", "0.999")["confidence"] == 0.999
-    main(["replay", "out/witness-scaled.json", "--trials", "2000"])
+    main(["replay", "out/witness-scaled.json", "--trials", "2000", "--verbose"])
     assert "drawn for this replay from the operating system's entropy" in capsys.readouterr().out
 
 

@@ -34,6 +34,10 @@ def standard_generator(data, rng: random.Random):
     return rng.gauss(float(np.sum(data)), 1.0)
 
 
+def module_generator(data, rng=random):
+    return float(np.sum(data) + rng.expovariate(1.0))
+
+
 def frame(data: "pandas.DataFrame"):  # noqa: F821
     return float(data.sum().sum() + np.random.laplace())
 
@@ -82,8 +86,36 @@ class Method:
         return float(np.sum(data) + np.random.RandomState(random_state).laplace(scale=1 / self.epsilon))
 
 
-class Two(Method):
-    def answer(self, data):
+class Two:
+    def mean(self, data):
+        return 0.0
+
+    def total(self, data):
+        return 1.0
+
+
+class Randomizer:
+    def __init__(self, epsilon=1.0):
+        self.epsilon = epsilon
+
+    def probability(self, bit):
+        return 0.5
+
+    def randomize(self, bit):
+        return len(bit)
+
+
+class Holder:
+    def __init__(self, data, epsilon=1.0):
+        self.data = data
+
+    def run(self):
+        return 0.0
+
+
+class Loose:
+    @staticmethod
+    def noisy(data):
         return 0.0
 
 
@@ -125,6 +157,8 @@ class Transformer:
         (Method, {"epsilon": 1}, "object.release"),
         (Regressor, {"epsilon": 1}, "estimator.coef_,intercept_"),
         (Transformer, {}, "estimator.mean_"),
+        (module_generator, {}, "run"),
+        (Randomizer, {}, "object.randomize"),
         (without_generator, {}, "batch"),
         (batch, {}, ""),
     ],
@@ -141,6 +175,9 @@ def test_a_first_function_is_recognized_and_runs(found, kwargs, form):
 @pytest.mark.parametrize(
     ("found", "text"),
     [
+        (lambda rng, data: 0.0, "the dataset must be the first parameter"),
+        (Holder, "Holder takes its dataset when it is created: audit a function, def f(data): return Holder(data, ...).METHOD()"),
+        (Loose, "or audit Loose.noisy"),
         (plain, """plain needs eps: give --kwargs '{"eps": ...}'"""),
         (keyword_only, "needs epsilon"),
         (vector, "vector needs width, scale"),
@@ -156,8 +193,8 @@ def test_what_is_ambiguous_is_refused_with_the_remedy(found, text):
 
 
 def test_a_class_with_two_releases_names_them():
-    with pytest.raises(InvalidArgument, match="it has answer, release: say which"):
-        recognize(Two, "Two", {"epsilon": 1}, DATA)
+    with pytest.raises(InvalidArgument, match=r"it has mean, total: choose one, as in Two\.mean"):
+        recognize(Two, "Two", {}, DATA)
 
 
 def test_a_generator_is_never_bound_to_another_parameter():

@@ -219,7 +219,7 @@ def test_the_title_of_a_page_is_text():
 def test_empty_reports_are_compared():
     found = dpw.compare(report(), report())
     assert found.headline() == "NO NEW VIOLATION: no audits" and "Nothing." in markdown(found)
-    assert terminal(found) and html(found)
+    assert terminal(found, explain=True).startswith(terminal(found) + "\n\n") and html(found)
     with pytest.raises(TypeError, match="no truth value"):
         bool(found)
 

@@ -38,11 +38,19 @@ def built(cls: type, name: str, kwargs: dict[str, Any]) -> Any:
         raise
 
 
+def method_hint(found: Any, name: str) -> str:
+    """Return an ending for a message on an object that cannot be called: how its method is named. Empty for values of Python and NumPy."""
+    if type(found).__module__.partition(".")[0] in ("builtins", "numpy", "types"):
+        return ""
+    methods = [key for key in dir(type(found)) if key[0] != "_" and callable(getattr(type(found), key))]
+    return f": name a method of it, as in {name}.{methods[0]}" if methods else ""
+
+
 def check_call(found: Any, name: str, kwargs: dict[str, Any]) -> None:
     """Refuse what cannot be called as f(dataset, size, rng)."""
     run = getattr(found, "sample", found)
     if not callable(run):
-        raise Unfit(f"target must be a mechanism or a function, {name} is of type {type(found).__name__}")
+        raise Unfit(f"target must be a mechanism or a function, {name} is of type {type(found).__name__}{method_hint(found, name)}")
     try:
         signature = inspect.signature(run)
     except (TypeError, ValueError):

@@ -9,15 +9,32 @@ Stands alone (standard library and NumPy, Python 3.8 or later), for the workers 
 from __future__ import annotations
 
 import contextlib
+import copy
 import ctypes
 import random
 import sys
+import threading
 from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 
 _BYTES = 4 * 625  # of a Mersenne twister: 624 words and a place, in NumPy's order or in Numba's
+
+
+_HERE = threading.local()  # `seeded` bodies that this thread is in
+
+
+def words_of(rng: Any) -> list[int]:
+    """Return four 32-bit words that follow from a generator's state, which stays as it is."""
+    found: list[int] = copy.deepcopy(rng).integers(2**32, size=4, dtype=np.uint32).tolist()
+    return found
+
+
+def seed_batch(rng: Any) -> None:
+    """Within the body of `seeded`, seed all of them for the batch that `rng` is for, as the worker of a target does."""
+    if getattr(_HERE, "depth", 0):
+        seed(words_of(rng))
 
 
 def seed(words: list[int]) -> None:
@@ -75,9 +92,11 @@ def seeded(words: list[int]) -> Iterator[None]:
     """Seed them for the body, and put them back after it."""
     before = snapshot()
     seed(words)
+    _HERE.depth = getattr(_HERE, "depth", 0) + 1
     try:
         yield
     finally:
+        _HERE.depth -= 1
         restore(before)
 
 

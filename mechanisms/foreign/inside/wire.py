@@ -59,8 +59,11 @@ def pack(value: Any, blobs: Blobs) -> Any:
         return value if abs(value) < 2**63 else {_TAG: "int", "hex": hex(value)}
     if isinstance(value, np.generic) and value.dtype.kind in PLAIN:
         return {_TAG: "scalar", "dtype": value.dtype.str, "hex": value.tobytes().hex()}
+    if parts.is_built_on(value):
+        return _object(value, blobs)
     if isinstance(value, np.ma.MaskedArray):
-        mask, fill = pack(np.ma.getmaskarray(value), blobs), pack(np.asarray(value.fill_value), blobs)
+        fill = None if value is np.ma.masked else pack(np.asarray(value.fill_value), blobs)
+        mask = pack(np.ma.getmaskarray(value), blobs)
         return {_TAG: "masked", "data": pack(value.data, blobs), "mask": mask, "fill": fill}
     if isinstance(value, np.ndarray) and value.dtype.kind in PLAIN:
         return _array(value, blobs)
@@ -71,9 +74,10 @@ def pack(value: Any, blobs: Blobs) -> Any:
     if isinstance(value, np.ndarray) and value.dtype.hasobject and value.dtype.kind == "O":
         return {_TAG: "objects", "shape": list(value.shape), "items": [pack(v, blobs) for v in value.ravel()]}
     if isinstance(value, BaseException):
-        more = [[name, pack(v, blobs)] for name, v in sorted(vars(value).items())]
-        return {_TAG: "exception", "class": kind.__name__, "text": text_of(value, str), "items": more}
-    if parts.is_built_on(value) or parts.library_form(kind):
+        text = text_of(value, str)
+        more = [[name, pack(v, blobs)] for name, v in parts.of_exception(value, text)]
+        return {_TAG: "exception", "class": kind.__name__, "text": text, "items": more}
+    if parts.library_form(kind):
         return _object(value, blobs)
     if isinstance(value, dict):
         head = {_TAG: "dict", "items": [[pack(k, blobs), pack(v, blobs)] for k, v in value.items()]}
@@ -87,7 +91,7 @@ def pack(value: Any, blobs: Blobs) -> Any:
         return {_TAG: "own", "class": f"{kind.__module__}:{kind.__qualname__}", "fields": fields}
     for base in (int, float, str):
         if isinstance(value, base):
-            return {_TAG: "kin", "class": kind.__name__, "base": base.__name__, "value": pack(base(value), blobs)}
+            return {_TAG: "kin", "class": kind.__name__, "base": base.__name__, "value": pack(parts.plain(value, base), blobs)}
     arguments = _arguments(value)
     if arguments is not None:
         return {_TAG: "number", "class": kind.__name__, "items": arguments}
