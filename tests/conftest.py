@@ -88,8 +88,8 @@ def _command(arguments, folder, environment, out, err):
     sys.path.insert(0, str(folder))
     for descriptor, file in ((1, out), (2, err)):
         os.dup2(file, descriptor)
-    sys.stdout = sys.__stdout__ = open(1, "w", encoding="utf-8", closefd=False)
-    sys.stderr = sys.__stderr__ = open(2, "w", encoding="utf-8", buffering=1, closefd=False)
+    sys.stdout = sys.__stdout__ = open(1, "w", encoding="utf-8", closefd=False)  # noqa: SIM115
+    sys.stderr = sys.__stderr__ = open(2, "w", encoding="utf-8", buffering=1, closefd=False)  # noqa: SIM115
     signal.signal(signal.SIGINT, signal.default_int_handler)
     logging.root.handlers.clear()
     warnings.resetwarnings()
