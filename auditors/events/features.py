@@ -296,6 +296,8 @@ def exact_values(column: FloatArray) -> tuple[FloatArray, bool]:
     keys, counts = np.unique(np.where(np.isnan(column), np.inf, column), return_counts=True)
     if len(keys) <= min(_MAX_CATEGORIES, max(2, len(column) // 8)):
         return keys, True
+    if counts.max() <= 10:  # the condition below, with a median of at least 1
+        return keys[:0], False
     from scipy.ndimage import median_filter
 
     regular = median_filter(counts.astype(float), 21, mode="nearest")
