@@ -173,7 +173,7 @@ def _function_form(run: Any, name: str, dataset: Any) -> str:
 
 def _dataset_first_message(name: str, data: str) -> str:
     """Return the message that a mechanism must take its dataset, named `data`, as the first parameter."""
-    return f"{name}: the dataset must be the first parameter: reorder the parameters, or audit a function, def f({data}): return {name}(..., {data})"
+    return f"{name}: the dataset must be the first parameter: reorder, or audit a function, def f({data}): return {name}(..., {data})"
 
 
 def _is_batch(run: Any, dataset: Any) -> bool:
