@@ -12,7 +12,7 @@ endif
 # One linear algebra thread a process: the tests run on all cores already.
 export OPENBLAS_NUM_THREADS ?= 1
 
-.PHONY: audit test site docs release-check clean
+.PHONY: audit test test-all site docs release-check clean
 
 audit: $(VENV)/.audit
 	@status=0; $(VENV)/bin/dpwitness suite zoo --workers $$(getconf _NPROCESSORS_ONLN) --report out/zoo || status=$$?; echo "The report lies in out/zoo/audit.html"; exit $$status
@@ -21,6 +21,12 @@ test: $(VENV)/.test
 	@tests/browser.sh $(VENV)/axe
 	@tests/compilers.sh
 	$(VENV)/bin/python -m pytest -n auto
+
+# Also the tests of tests/slow.txt; TESTS=FOLDER runs a part.
+test-all: $(VENV)/.test
+	@tests/browser.sh $(VENV)/axe
+	@tests/compilers.sh
+	$(VENV)/bin/python -m pytest -n auto -m 'not benchmark' $(TESTS)
 
 site: $(VENV)/.audit
 	$(VENV)/bin/python -m dpwitness.reports.site reports/published

@@ -1,4 +1,4 @@
-"""Does this implementation keep the privacy promise it makes? Verification and auditing of differential privacy."""
+"""Public API of dpwitness: verification and auditing of differential-privacy implementations."""
 
 import os as _os
 
@@ -6,7 +6,7 @@ import lazy_loader as _lazy
 
 _root = _os.path.dirname(_os.path.dirname(_os.path.abspath(__file__)))
 if _os.path.isfile(_os.path.join(_root, "mechanisms", "__init__.py")):
-    __path__.append(_root)  # in a clone, the other packages are siblings of this folder
+    __path__.append(_root)  # in a clone, the other packages lie next to this folder, not inside
 
 from dpwitness.auditors.results.verdicts import Result as _Result  # noqa: E402
 

@@ -1,4 +1,4 @@
-"""``python -m dpwitness``: the command line."""
+"""Entry point of ``python -m dpwitness``: the command line."""
 
 import sys
 

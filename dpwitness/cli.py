@@ -1,4 +1,4 @@
-"""The command line: arguments, errors and exit codes. What each command takes and does stands in a file of `commands`."""
+"""Command line: argument parser, error handling and exit codes. Each module of `commands` defines one command."""
 
 from __future__ import annotations
 
@@ -61,7 +61,10 @@ _EXIT_CODES = (
 
 
 class _Parser(argparse.ArgumentParser):
-    """Parser with errors in one line, which refuses an option that is given twice: the last one would win silently."""
+    """Argument parser with one-line errors that rejects a repeated option.
+
+    The standard parser silently uses the last value of a repeated option.
+    """
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
         self._seen: set[str] = set()
@@ -80,6 +83,7 @@ class _Parser(argparse.ArgumentParser):
 
 
 def _parser() -> argparse.ArgumentParser:
+    """Build the parser with all commands."""
     parser = _Parser(
         prog="dpwitness",
         description="Does this implementation keep the privacy promise it makes?",
@@ -111,7 +115,7 @@ def _listed(texts: dict[str, str]) -> str:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command line; returns the exit code."""
+    """Run the command line and return the exit code."""
     parser = _parser()
     with streams():
         given = list(sys.argv[1:] if argv is None else argv)
@@ -121,11 +125,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     if args.version:
         from importlib.metadata import version
 
-        def told() -> int:
+        def print_version() -> int:
             print(f"dpwitness {version('dpwitness')}")
             return OK
 
-        return guarded("", told)
+        return guarded("", print_version)
     if args.command is None:
 
         def listed() -> int:
@@ -139,8 +143,9 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _run(args: argparse.Namespace) -> int:
-    # Threads of the linear algebra library fight with `--workers` and with each other over small matrices: one each is fastest.
-    # They are counted when NumPy is loaded, which no command does before it runs.
+    """Limit linear algebra to one thread, choose colors, and run the command."""
+    # Threads of the linear algebra library compete with `--workers` and are slower on small matrices: one thread is fastest.
+    # NumPy reads these variables when it is imported. No command imports NumPy before this point.
     for name in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"):
         os.environ.setdefault(name, "1")
     for stream in (sys.stdout, sys.stderr):

@@ -1,4 +1,4 @@
-"""What a person sees: a progress bar on a terminal, and a result in a few lines."""
+"""Terminal output for people: a progress bar, and a summary of a result in a few lines."""
 
 from __future__ import annotations
 
@@ -23,38 +23,41 @@ if TYPE_CHECKING:
     from dpwitness.auditors.results.verdicts import Result, Verdict
     from dpwitness.reports.words.facts import Entry
 
-_WIDTH = 30
-_CALLS = 12  # lines of a trace
-_TABLE = ("verdict", "audit", "claim", "certified", "detectable", "cost")  # columns of a report on a terminal
-_GAP, _NARROW, _NARROWEST = "  ", 12, 4
-_LABEL = 13  # characters before the text of a line
+_BAR_WIDTH = 30
+_MAX_CALLS = 12  # lines of a trace
+_TABLE_COLUMNS = ("verdict", "audit", "claim", "certified", "detectable", "cost")  # columns of a report on a terminal
+_COLUMN_GAP, _NARROW_WIDTH, _MIN_WIDTH = "  ", 12, 4
+_TEXT_START = 13  # characters before the text of a line
 _LINES = 6  # of a result, unless all are wanted
 _RUN_NOTE = re.compile(r" is given \w+(, drawn anew for each run)?$|were seeded globally$|^runs are single calls")  # known before the run
 _SETTLED = 1.0  # seconds after which a rate says how much time is left
 
 
 class Progress:
-    """A progress callback, at most ten times a second; this one shows nothing. `close`, or leaving a ``with``, wipes what is shown."""
+    """Progress callback that draws at most ten times a second; this base class draws nothing.
+
+    `close`, or the end of a ``with`` block, removes what a subclass has drawn.
+    """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
-        self._shown = clock()
+        self._drawn_at = clock()
         self._first: tuple[float, int] | None = None  # the first call: start-up is no part of the rate
         self._bound = ""
 
     def looked(self, symbol: str, bound: float) -> None:
-        """Take note of what has been certified so far."""
+        """Record the lower bound of the latest interim analysis, to be drawn with the progress."""
         self._bound = f"  {symbol} > {bound:.3g} so far"
 
     def __call__(self, done: int, planned: int) -> None:
         now = self._clock()
-        if now - self._shown < 0.1:
+        if now - self._drawn_at < 0.1:
             return
-        self._shown = now
+        self._drawn_at = now
         share = min(1.0, done / max(planned, 1))
         since, before = self._first = self._first or (now, done)
         rate = (done - before) / max(now - since, 1e-9)
-        told = f" {share:4.0%}  {_whole(done)} of {_whole(planned)}"
+        told = f" {share:4.0%}  {_format_count(done)} of {_format_count(planned)}"
         if rate > 0 and now - since >= _SETTLED:
             told += f"  {rate:.3g} runs/s  {_clock(max((planned - done) / rate, 0.0))} left"
         self._draw(share, told + self._bound)
@@ -63,7 +66,7 @@ class Progress:
         pass
 
     def close(self) -> None:
-        """Leave the place as if nothing had been there."""
+        """Erase the bar."""
 
     def __enter__(self) -> Self:
         return self
@@ -73,7 +76,7 @@ class Progress:
 
 
 class Bar(Progress):
-    """Draws one line on a terminal, with rate and time left."""
+    """Progress bar on one line of a terminal, with rate and remaining time."""
 
     def __init__(self, stream: TextIO, clock: Callable[[], float] = time.monotonic) -> None:
         super().__init__(clock)
@@ -81,7 +84,7 @@ class Bar(Progress):
 
     def _draw(self, share: float, told: str) -> None:
         room = shutil.get_terminal_size((80, 24)).columns - 1
-        width = min(_WIDTH, room - len(told) - 2)
+        width = min(_BAR_WIDTH, room - len(told) - 2)
         full = round(share * width)
         line = (f"[{'#' * full}{'.' * (width - full)}]{told}" if width >= 5 else told.strip())[:room]
         self._stream.write("\r" + line.ljust(self._length))
@@ -96,7 +99,7 @@ class Bar(Progress):
 
 
 class Cell(Progress):
-    """Draws a bar below a notebook's cell, and keeps it up to date in its place."""
+    """Progress bar below a notebook cell, updated in place."""
 
     def __init__(self, display: Callable[..., Any], clock: Callable[[], float] = time.monotonic) -> None:
         super().__init__(clock)
@@ -104,14 +107,14 @@ class Cell(Progress):
         self._handle: Any = None
 
     def _draw(self, share: float, told: str) -> None:
-        self._put(f'<progress max="1" value="{share:.3f}" aria-label="runs"></progress> <small>{told}</small>', told.strip())
+        self._update_display(f'<progress max="1" value="{share:.3f}" aria-label="runs"></progress> <small>{told}</small>', told.strip())
 
     def close(self) -> None:
         if self._handle is not None:
-            self._put("", "")
+            self._update_display("", "")
             self._handle = None
 
-    def _put(self, html: str, text: str) -> None:
+    def _update_display(self, html: str, text: str) -> None:
         data = {"text/html": html, "text/plain": text}
         if self._handle is None:
             self._handle = self._display(data, raw=True, display_id=True)
@@ -119,7 +122,7 @@ class Cell(Progress):
             self._handle.update(data, raw=True)
 
 
-def _whole(count: int) -> str:
+def _format_count(count: int) -> str:
     return f"{count:,}" if count < 10**7 else f"{count:.3g}"
 
 
@@ -139,7 +142,15 @@ def _quiet() -> bool:
 
 
 def progress_bar() -> Progress:
-    """A callback for ``progress=`` of `audit` and the others, which shows how far it is.
+    """Return a progress callback for the ``progress=`` argument of `audit` and other entry points.
+
+    In a notebook the callback draws a bar below the cell, on a terminal one line, and elsewhere nothing.
+    `close`, or the end of a ``with`` block, erases the bar.
+
+    Returns
+    -------
+    Progress
+        A callable that takes the number of finished and of planned runs.
 
     In a notebook that is a bar below the cell, on a terminal a line, elsewhere nothing. `close`, or the end of a ``with``, wipes it.
 
@@ -149,7 +160,7 @@ def progress_bar() -> Progress:
     >>> with progress_bar() as shown:
     ...     result = audit(mechanisms.Laplace(epsilon=1.0), trials=20_000, progress=shown)
     """
-    ipython = sys.modules.get("IPython")  # imported by whoever runs in it
+    ipython = sys.modules.get("IPython")  # a notebook has imported it already
     shell = ipython.get_ipython() if ipython is not None else None
     if shell is not None and "text/html" in shell.display_formatter.active_types:
         from IPython.display import display
@@ -173,7 +184,7 @@ def describe(result: Result, data: Json, *, bits: bool = False, next_step: str, 
     data : dict
         ``result_json(result)``, computed once.
     bits : bool
-        Whether low bits count for the exit code.
+        Whether a leak in low-order bits counts for the exit code.
     next_step : str
         What to do.
     report : str
@@ -189,12 +200,12 @@ def describe(result: Result, data: Json, *, bits: bool = False, next_step: str, 
 
     notes = list(data.get("notes", []))
     if isinstance(result, CertifyResult):
-        told, in_headline = _enclosed(result, data), [Verdict.ERROR]
+        told, in_headline = _enclosure_lines(result, data), [Verdict.ERROR]
     elif isinstance(result, AuditResult):
-        told, in_headline = _audited(result, data, bits), [Verdict.ERROR, Verdict.INCONCLUSIVE]
+        told, in_headline = _audit_lines(result, data, bits), [Verdict.ERROR, Verdict.INCONCLUSIVE]
     elif isinstance(result, TraceResult):
-        told, in_headline = _traced(result, data), [Verdict.ERROR]
-    else:  # the headline tells the measure
+        told, in_headline = _trace_lines(result, data), [Verdict.ERROR]
+    else:  # the headline holds the measurement
         told, in_headline = [_pair(data)] if data.get("pair") else [], [Verdict.ERROR]
     told += [("accepted", acceptance(data))] if data.get("accepted") else []
     told += [("note", note) for note in (notes[1:] if result.verdict in in_headline else notes)]
@@ -204,7 +215,7 @@ def describe(result: Result, data: Json, *, bits: bool = False, next_step: str, 
     lines = [verdict_marked(plain(result.headline()))]
     for name, text in told:
         line = plain(f"  {name:<10} {text}")
-        lines.append(verdict_marked(line, at=_LABEL) if name in ("low bits", "audit") else line)
+        lines.append(verdict_marked(line, at=_TEXT_START) if name in ("low bits", "audit") else line)
     return "\n".join(lines)
 
 
@@ -249,47 +260,50 @@ def in_words(event: str) -> str:
 
 
 def summary(entries: Sequence[Entry]) -> str:
-    """The answer and the table of a report, in the page's words, fitted to the terminal; verdicts are marked (`colors`).
+    """Return the answer and the table of a report as text that fits the terminal; verdicts are marked for coloring (`colors`).
 
     Parameters
     ----------
     entries : sequence of Entry
-        As `document.entries_of` gives them.
+        From `document.entries_of`.
     """
     from dpwitness.reports.cards.whole import answer, columns, worst_first
     from dpwitness.reports.formats.pages import text
 
-    found = {column.head: column for column in columns(entries)}
-    told = [[text(found[head].text(entry)) for head in _TABLE] for entry in worst_first(entries)]
-    rows = [list(_TABLE), *[[plain(cell) for cell in row] for row in told]]
-    widths = _fitted(list(zip(*rows, strict=True)), shutil.get_terminal_size((10**6, 24)).columns)
+    columns_by_heading = {column.head: column for column in columns(entries)}
+    told = [[text(columns_by_heading[head].text(entry)) for head in _TABLE_COLUMNS] for entry in worst_first(entries)]
+    rows = [list(_TABLE_COLUMNS), *[[plain(cell) for cell in row] for row in told]]
+    widths = _fit_column_widths(list(zip(*rows, strict=True)), shutil.get_terminal_size((10**6, 24)).columns)
     lines = [verdict_marked(plain(text(line))) for line in answer(entries)] + [""]
     for row in rows if entries else []:
         cells = [textwrap.wrap(cell, width) or [""] for cell, width in zip(row, widths, strict=True)]
         for parts in zip_longest(*cells, fillvalue=""):
-            line = _GAP.join(part.ljust(width) for part, width in zip(parts, widths, strict=True)).rstrip()
+            line = _COLUMN_GAP.join(part.ljust(width) for part, width in zip(parts, widths, strict=True)).rstrip()
             lines.append(verdict_marked(line))
     return "\n".join(lines).rstrip()
 
 
-def _fitted(columns: Sequence[Sequence[str]], room: int) -> list[int]:
-    """The widths of columns: the widest are broken between words first, then within; verdicts, the first, never."""
+def _fit_column_widths(columns: Sequence[Sequence[str]], room: int) -> list[int]:
+    """Return column widths that fit the terminal.
+
+    The widest columns are wrapped between words first, then within words. The first column, the verdict, is never wrapped.
+    """
     widths = [max(map(len, column)) for column in columns]
-    room -= len(_GAP) * (len(columns) - 1)
+    room -= len(_COLUMN_GAP) * (len(columns) - 1)
     for i in sorted(range(1, len(columns)), key=lambda i: -widths[i]):
         if sum(widths) > room:
-            widths[i] = min(widths[i], max(_NARROW, *(len(word) for cell in columns[i] for word in cell.split())))
-    while sum(widths) > room and max(widths[1:]) > _NARROWEST:
+            widths[i] = min(widths[i], max(_NARROW_WIDTH, *(len(word) for cell in columns[i] for word in cell.split())))
+    while sum(widths) > room and max(widths[1:]) > _MIN_WIDTH:
         widths[widths.index(max(widths[1:]), 1)] -= 1
     return widths
 
 
-def _traced(result: TraceResult, data: Json) -> list[tuple[str, str]]:
-    """Findings, calls and the loss of a trace."""
+def _trace_lines(result: TraceResult, data: Json) -> list[tuple[str, str]]:
+    """Return the labeled lines of a trace: findings, calls and privacy loss."""
     told = [("finding", str(finding)) for finding in result.findings]
-    told += [("call", call.told()) for call in result.calls[:_CALLS]]
-    if len(result.calls) > _CALLS:
-        told.append(("call", f"... {len(result.calls) - _CALLS} lines more, in the report"))
+    told += [("call", call.told()) for call in result.calls[:_MAX_CALLS]]
+    if len(result.calls) > _MAX_CALLS:
+        told.append(("call", f"... {len(result.calls) - _MAX_CALLS} lines more, in the report"))
     told.append(("loss", f"{result.told_loss()} (of this pair and trace, no bound over others)"))
     if result.audit is not None and result.audit.verdict is not result.verdict:
         told.append(("audit", result.audit.headline()))
@@ -297,13 +311,15 @@ def _traced(result: TraceResult, data: Json) -> list[tuple[str, str]]:
 
 
 def _pair(data: Json) -> tuple[str, str]:
+    """Return the labeled line of the audited pair."""
     from dpwitness.reports.words.wording import dataset
 
     pair = data["pair"]
     return "pair", f"D0 = {dataset(pair['d0'])}, D1 = {dataset(pair['d1'])} ({pair['why']})"
 
 
-def _audited(result: AuditResult, data: Json, bits: bool) -> list[tuple[str, str]]:
+def _audit_lines(result: AuditResult, data: Json, bits: bool) -> list[tuple[str, str]]:
+    """Return the labeled lines of a black-box audit."""
     from dpwitness.auditors.results.verdicts import Verdict
     from dpwitness.reports.words.wording import figure
 
@@ -337,6 +353,7 @@ def _audited(result: AuditResult, data: Json, bits: bool) -> list[tuple[str, str
 
 
 def _detectable(result: AuditResult) -> str:
+    """Return the sentence about the smallest violation that the audit would have detected."""
     from dpwitness.reports.words.wording import figure
 
     if not math.isfinite(result.detectable):
@@ -344,7 +361,8 @@ def _detectable(result: AuditResult) -> str:
     return f"a violation of {figure(result.detectable)} or more, of the same shape, would have been found 9 times in 10"
 
 
-def _enclosed(result: CertifyResult, data: Json) -> list[tuple[str, str]]:
+def _enclosure_lines(result: CertifyResult, data: Json) -> list[tuple[str, str]]:
+    """Return the labeled lines of a white-box enclosure."""
     from dpwitness.auditors.results.verdicts import Verdict
     from dpwitness.reports.words.wording import figure
 

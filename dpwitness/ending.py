@@ -1,4 +1,4 @@
-"""How a command ends: one line for whatever stops it, a documented exit code, and output that never takes the verdict along."""
+"""Error handling of commands: one-line errors, documented exit codes, and output streams that never raise."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ OK, VIOLATED, USAGE, NO_VERDICT = 0, 1, 2, 3
 
 TRACEBACK = "DPWITNESS_TRACEBACK"
 
-# What a terminal would obey: control characters, but for the three that lay out lines, and marks that turn the direction of text.
-_CONTROLS = {code: f"\\x{code:02x}" for code in (*range(32), *range(127, 160)) if chr(code) not in "\n\t\r"}
-_CONTROLS |= {code: f"\\u{code:04x}" for code in (0x61C, 0x200E, 0x200F, *range(0x2028, 0x202F), *range(0x2066, 0x206A))}
+# Characters that a terminal interprets: control characters except for newline, tab and carriage return, and marks of text direction.
+_ESCAPES = {code: f"\\x{code:02x}" for code in (*range(32), *range(127, 160)) if chr(code) not in "\n\t\r"}
+_ESCAPES |= {code: f"\\u{code:04x}" for code in (0x61C, 0x200E, 0x200F, *range(0x2028, 0x202F), *range(0x2066, 0x206A))}
 
 
 class Stream(io.TextIOBase):
-    """A standard stream that cannot fail: once it cannot be written, what follows is dropped and `error` says why.
+    """Standard stream that never raises: after a failed write, later output is dropped and `error` holds the reason.
 
-    Control characters are shown, not sent; the codes that colour our own text come from `show` alone.
-    A reader that has seen enough (``| head -1``) changes nothing in what is computed.
+    Control characters are escaped. Color codes come from `show` only.
+    A closed pipe (``| head -1``) does not change the computation.
     """
 
     colored = False  # until a command says otherwise
@@ -38,28 +38,28 @@ class Stream(io.TextIOBase):
         self.inner = inner
         self.error: OSError | None = None if inner is not None else BrokenPipeError("closed")
         with contextlib.suppress(AttributeError, ValueError, OSError):
-            inner.reconfigure(errors="backslashreplace")  # a name that the locale cannot write
+            inner.reconfigure(errors="backslashreplace")  # names may hold characters outside the locale's encoding
 
     def write(self, text: str) -> int:
-        self._do(lambda: self.inner.write(text.translate(_CONTROLS)))
+        self._try(lambda: self.inner.write(text.translate(_ESCAPES)))
         return len(text)
 
     def show(self, text: str) -> None:
-        """A line with marks (`colors`): verdicts in colour, or just without them."""
-        self._do(lambda: self.inner.write(f"{text}\n".translate(_CONTROLS | (CODES if self.colored else NO_CODES))))
+        """Write a line with verdict marks (`colors`) as color codes, or without color if `colored` is False."""
+        self._try(lambda: self.inner.write(f"{text}\n".translate(_ESCAPES | (CODES if self.colored else NO_CODES))))
         self.flush()
 
     def flush(self) -> None:
-        self._do(lambda: self.inner.flush())
+        self._try(lambda: self.inner.flush())
 
-    def _do(self, action: Callable[[], Any]) -> None:
+    def _try(self, action: Callable[[], Any]) -> None:
         if self.error is not None:
             return
         try:
             action()
         except (OSError, ValueError) as error:
             self.error = error if isinstance(error, OSError) else BrokenPipeError(str(error))
-            with contextlib.suppress(OSError, ValueError):  # the interpreter's last flush must be silent
+            with contextlib.suppress(OSError, ValueError):  # or else the interpreter reports an error at its final flush
                 os.dup2(os.open(os.devnull, os.O_WRONLY), self.inner.fileno())
 
     def isatty(self) -> bool:
@@ -74,14 +74,17 @@ class Stream(io.TextIOBase):
 
 @contextmanager
 def streams() -> Iterator[tuple[Stream, Stream]]:
-    """Standard output and error as `Stream`; a closed descriptor is opened on nothing, lest a file of ours takes its number."""
+    """Replace standard output and error by `Stream` objects.
+
+    Closed descriptors are opened on the null device. Otherwise a file that is opened later would get the descriptor of a standard stream.
+    """
     for number in range(3):
         try:
             os.fstat(number)
         except OSError:
             os.open(os.devnull, os.O_RDWR)
     before = sys.stdout, sys.stderr
-    out, err = (found if isinstance(found, Stream) else Stream(found) for found in before)
+    out, err = (current if isinstance(current, Stream) else Stream(current) for current in before)
     sys.stdout, sys.stderr = out, err
     try:
         yield out, err
@@ -93,7 +96,10 @@ def streams() -> Iterator[tuple[Stream, Stream]]:
 
 @contextmanager
 def apart() -> Iterator[None]:
-    """What a mechanism prints goes to standard error: on standard output stand results alone. Processes made meanwhile inherit that."""
+    """Redirect standard output to standard error, so that a mechanism's prints do not mix with results.
+
+    Processes that start in the block inherit the redirection.
+    """
     out, saved = sys.stdout, None
     out.flush()
     with contextlib.suppress(OSError, ValueError, AttributeError):
@@ -111,7 +117,10 @@ def apart() -> Iterator[None]:
 
 
 def show(text: str, stream: Any = None) -> None:
-    """Print text with marks (`colors`), on standard output by default; what is no `Stream` gets it without them."""
+    """Print text with verdict marks (`colors`), by default on standard output.
+
+    A stream that is not a `Stream` gets the text without marks.
+    """
     chosen = sys.stdout if stream is None else stream
     if isinstance(chosen, Stream):
         chosen.show(text)
@@ -120,59 +129,69 @@ def show(text: str, stream: Any = None) -> None:
 
 
 def guarded(name: str, run: Callable[[], int]) -> int:
-    """The exit code of `run`, whatever it raises: 2 for what was asked or could not be read or written, 3 for anything else."""
+    """Run a command and return its exit code, or the exit code of its error.
+
+    The exit code is 2 for invalid arguments and for files that could not be read or written, and 3 for any other error.
+    """
     with streams() as (out, _):
         try:
             code = run()
             out.flush()
             if out.error is None or isinstance(out.error, BrokenPipeError):
                 return code
-            _line(name, f"standard output could not be written: {out.error.strerror}")
+            _print_error(name, f"standard output could not be written: {out.error.strerror}")
             return after(code)
         except InvalidArgument as error:
-            _trace(error)
-            _line(name, str(error).removeprefix(f"{name}: "))
+            _print_traceback(error)
+            _print_error(name, str(error).removeprefix(f"{name}: "))
             return USAGE
         except KeyboardInterrupt as error:
-            _line(name, f"interrupted{_signal(error)} before it had a result: every report stays as it was; run the same command again")
+            _print_error(
+                name, f"interrupted{_signal_name(error)} before it had a result: existing reports are unchanged; run the same command again"
+            )
             return NO_VERDICT
         except OSError as error:
-            _trace(error)
-            _line(name, said(error))
+            _print_traceback(error)
+            _print_error(name, said(error))
             return USAGE
         except BaseException as error:
-            _trace(error)
-            _line(name, f"stopped by an error that it does not know: {said(error)} ({TRACEBACK}=1 shows where)")
+            _print_traceback(error)
+            _print_error(name, f"stopped by an unexpected error: {said(error)} (set {TRACEBACK}=1 for the traceback)")
             return NO_VERDICT
 
 
-def _signal(error: KeyboardInterrupt) -> str:
-    """Name the signal behind an interrupt, where `interrupts` knows it."""
+def _signal_name(error: KeyboardInterrupt) -> str:
+    """Return " by SIGNAL" if `interrupts` recorded the signal that caused the interrupt, else ""."""
     return f" by {error.args[0]}" if error.args else ""
 
 
 def attempt(what: str, write: Callable[[], Path]) -> tuple[Path | None, bool]:
-    """The path that `write` returns, and whether it failed, which is told: a verdict is not lost with its report."""
+    """Call `write` and return its path and whether it failed.
+
+    A failure is printed and not raised, so that the verdict is still reported.
+    """
     try:
         return write(), False
     except KeyboardInterrupt as error:
-        _line("", f"{what} was not written: interrupted{_signal(error)}")
+        _print_error("", f"{what} was not written: interrupted{_signal_name(error)}")
     except Exception as error:
-        _trace(error)
-        _line("", f"{what} could not be written: {error if isinstance(error, InvalidArgument) else said(error)}")
+        _print_traceback(error)
+        _print_error("", f"{what} could not be written: {error if isinstance(error, InvalidArgument) else said(error)}")
     return None, True
 
 
 def after(code: int, failed: bool = True) -> int:
-    """The exit code where something could not be written: a violation stays one."""
+    """Return the exit code after a write error: a violation keeps its code, any other code becomes USAGE."""
     return USAGE if failed and code != VIOLATED else code
 
 
-def _line(name: str, text: str) -> None:
+def _print_error(name: str, text: str) -> None:
+    """Print a one-line message on standard error."""
     print(f"dpwitness{' ' + name if name else ''}: {' '.join(text.split())}", file=sys.stderr)
 
 
-def _trace(error: BaseException) -> None:
+def _print_traceback(error: BaseException) -> None:
+    """Print the traceback if the environment variable DPWITNESS_TRACEBACK is set."""
     if os.environ.get(TRACEBACK, "") not in ("", "0"):
         with contextlib.suppress(Exception):
             traceback.print_exception(error)

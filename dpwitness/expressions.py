@@ -1,4 +1,4 @@
-"""Expressions that pick names: words with ``and``, ``or``, ``not`` and parentheses, as pytest's ``-k`` has them."""
+"""Boolean expressions over name substrings with ``and``, ``or``, ``not`` and parentheses, as in pytest's ``-k``."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _TOKEN = re.compile(r"\s*(\(|\)|[^\s()]+)")
 
 
 def matches(expression: str, name: str) -> bool:
-    """Whether `name` satisfies an expression of substrings with ``and``, ``or``, ``not`` and parentheses, as pytest's ``-k``.
+    """Return whether `name` satisfies a boolean expression of substrings, as in pytest's ``-k``.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""What the command line is given, turned into what `audit` takes: datasets from JSON, targets, workers."""
+"""Conversion of command-line arguments to arguments of `audit`: datasets from JSON, targets, claims, and executors."""
 
 from __future__ import annotations
 
@@ -29,7 +29,9 @@ from dpwitness.mechanisms.terms.reading import Json, each_name_once
 from dpwitness.mechanisms.terms.validation import InvalidArgument, said
 
 
-def _json(name: str, text: str) -> Any:
+def _parse_json(name: str, text: str) -> Any:
+    """Parse the JSON text of an option. Raise InvalidArgument if it is not valid JSON or not UTF-8."""
+
     def refuse(word: str) -> Any:
         raise ValueError(f"{word} is no JSON number")
 
@@ -45,13 +47,14 @@ def _json(name: str, text: str) -> Any:
 
 
 def _short(text: str) -> str:
+    """Return the representation of a text, cut after 100 characters."""
     return repr(text if len(text) <= 100 else text[:100] + "...")
 
 
 def dataset(name: str, text: str, *, arrays: bool = True) -> Any:
-    """A dataset from JSON: lists of numbers are float64 arrays (unless `arrays` is off), tagged values what they were; the rest stays.
+    """Parse a dataset from JSON text, or read a Parquet or CSV file into a pandas frame.
 
-    The name of a Parquet or CSV file gives the pandas frame that it holds.
+    Lists of numbers become float64 arrays if `arrays` is true. Tagged values are decoded to their types. Other values are unchanged.
 
     Examples
     --------
@@ -61,21 +64,22 @@ def dataset(name: str, text: str, *, arrays: bool = True) -> Any:
     ['a', 'b']
     """
     if text.endswith((".parquet", ".csv")):
-        return _frame(name, text)
-    value = _json(f"--{name}", text)
+        return _read_frame(name, text)
+    value = _parse_json(f"--{name}", text)
     try:
         found = from_jsonable(value)
-    except Exception as error:  # tagged values name types and fields, which may be anything
+    except Exception as error:  # tagged values name arbitrary types and fields
         raise InvalidArgument(f"--{name} must be a dataset, got {_short(text)}: {said(error)}") from None
-    if arrays and isinstance(value, list) and _numeric(value):
+    if arrays and isinstance(value, list) and _is_numeric(value):
         try:
             return np.array(found, dtype=np.float64)
-        except (ValueError, OverflowError):  # ragged, or beyond the floats
+        except (ValueError, OverflowError):  # ragged list, or integers beyond the range of float64
             return found
     return found
 
 
-def _frame(name: str, file: str) -> Any:
+def _read_frame(name: str, file: str) -> Any:
+    """Read a Parquet or CSV file into a pandas frame."""
     from dpwitness.mechanisms.terms.libraries import Unheld, library
 
     try:
@@ -83,31 +87,31 @@ def _frame(name: str, file: str) -> Any:
         return (pandas.read_parquet if file.endswith(".parquet") else pandas.read_csv)(file)
     except Unheld as error:
         raise InvalidArgument(f"--{name}: {error}") from None
-    except Exception as error:  # whatever the file may hold
+    except Exception as error:  # pandas raises many types for malformed files
         raise InvalidArgument(f"--{name} must be a frame that pandas reads, got {_short(file)}: {said(error)}") from None
 
 
-def _numeric(value: Any) -> bool:
-    """Numbers that are floats, NaN and infinities written as such, and lists of them."""
+def _is_numeric(value: Any) -> bool:
+    """Return whether a JSON value consists of numbers that are floats, tagged NaN or infinity, and lists of such numbers."""
     if isinstance(value, list):
-        return all(map(_numeric, value))
+        return all(map(_is_numeric, value))
     if isinstance(value, dict):
         return value.get("$type") == "float"
     return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < math.inf
 
 
 def keywords(text: str | None, option: str = "--kwargs") -> Json:
-    """The object that an option holds."""
+    """Parse the JSON object of an option; an absent option is an empty object."""
     if text is None:
         return {}
-    value = _json(option, text)
+    value = _parse_json(option, text)
     if not isinstance(value, dict):
         raise InvalidArgument(f"{option} must be a JSON object, got {text!r}")
     return value
 
 
 def pair_of(d0: str | None, d1: str | None, relation: str | None, mechanism: Any) -> Pair | None:
-    """The pair that was given; None if pairs are to come from the mechanism's domain."""
+    """Return the pair of `--d0` and `--d1`, or None if pairs come from the mechanism's domain."""
     if d0 is None and d1 is None:
         if relation is not None:
             more = f"; one that generates pairs goes as --domain {relation}" if ".py:" in relation else ""
@@ -117,29 +121,32 @@ def pair_of(d0: str | None, d1: str | None, relation: str | None, mechanism: Any
         raise InvalidArgument("--d0 and --d1 must be given together")
     own_relation = str(getattr(getattr(mechanism, "domain", None), "relation", "replace-one"))
     found = [dataset("d0", d0), dataset("d1", d1)]
-    if {type(data) for data in found} == {list, np.ndarray}:  # as when one list is ragged and the other a table: both stay lists
+    if {type(data) for data in found} == {list, np.ndarray}:  # for example one list is ragged: both stay lists
         found = [dataset(name, text, arrays=False) for name, text in (("d0", d0), ("d1", d1))]
     if {type(data) for data in found} == {int, float}:
         found = [float(data) for data in found]
     if all(isinstance(data, np.ndarray) for data in found):
         for i, other in ((0, found[1]), (1, found[0])):
-            if found[i].shape == (0,) and other.ndim > 1:  # no rows, of the other's width: JSON cannot say it
+            if found[i].shape == (0,) and other.ndim > 1:  # JSON cannot express an empty table with columns
                 found[i] = found[i].reshape(0, *other.shape[1:])
     return Pair(found[0], found[1], relation_of(relation or own_relation))
 
 
 def relation_of(text: str) -> Any:
-    """A relation from ``--relation``: as it is spelled, or by FILE.py:NAME one of the user's own, whose check runs in this process."""
+    """Return the relation of ``--relation``: a built-in name unchanged, or the user's object at FILE.py:NAME.
+
+    A user-defined relation runs its check in this process.
+    """
     if ".py:" not in text:
         return text
-    found = _loaded("--relation", text)
+    found = _load_object("--relation", text)
     if not callable(getattr(found, "check", None)):
         raise InvalidArgument(f"--relation: {text!r} must be a dpwitness.Relation, it is of type {type(found).__name__}")
     return found
 
 
-def _loaded(option: str, text: str, build: bool = True) -> Any:
-    """Return the object that FILE.py:NAME names; a class is instantiated if `build` is true."""
+def _load_object(option: str, text: str, build: bool = True) -> Any:
+    """Return the object at FILE.py:NAME; a class is instantiated if `build` is true."""
     from dpwitness.auditors.targets.naming import find_target, load_target
 
     try:
@@ -148,12 +155,12 @@ def _loaded(option: str, text: str, build: bool = True) -> Any:
     except InvalidArgument as error:
         raise InvalidArgument(f"{option}: {error}") from None
     except (Exception, SystemExit) as error:
-        _show(error)
+        _print_user_traceback(error)
         raise InvalidArgument(f"{option}: {text!r} could not be loaded: {said(error)}") from None
 
 
 def claim_of(args: argparse.Namespace, mechanism: Any) -> Any:
-    """The claim that was given, with the ``--distance`` that it is to be held against."""
+    """Return the claim of the command line, combined with the metric of ``--distance``."""
     from dpwitness.mechanisms.terms.notions import MetricDP, parse_claim, promised
 
     if args.distance is None:
@@ -165,14 +172,14 @@ def claim_of(args: argparse.Namespace, mechanism: Any) -> Any:
 
 
 def given(args: argparse.Namespace, **options: bool) -> tuple[Any, str, Json]:
-    """What a command is to run, by its target or its ``--command``: as `load`."""
+    """Return the mechanism, its name and its location, from the target, ``--command`` or ``--dsn`` (as `load` returns them)."""
     if getattr(args, "dsn", None) is not None:
-        return _query(args)
+        return _load_query(args)
     for option in ("query", "table", "setup"):
         if getattr(args, option, None) is not None:
             raise InvalidArgument(f"--{option} is for databases: give --dsn")
     if args.program is not None:
-        return _program(args, options)
+        return _load_program(args, options)
     if args.cwd or args.text or args.text_runs:
         raise InvalidArgument("--cwd, --text and --text-runs are for programs: give --command")
     if args.target is None:
@@ -182,8 +189,8 @@ def given(args: argparse.Namespace, **options: bool) -> tuple[Any, str, Json]:
     return load(args.target, keywords(args.kwargs), args.python, args.time_limit, args.memory, **more)
 
 
-def _query(args: argparse.Namespace) -> tuple[Any, str, Json]:
-    """A database query, in worker processes of this interpreter."""
+def _load_query(args: argparse.Namespace) -> tuple[Any, str, Json]:
+    """Return a database query that runs in worker processes of this interpreter."""
     from dpwitness.auditors.targets.naming import QUERY
     from dpwitness.mechanisms.foreign.target import Isolated
 
@@ -204,19 +211,20 @@ def _query(args: argparse.Namespace) -> tuple[Any, str, Json]:
 
 
 def domain_of(text: str | None) -> Any:
-    """The domain that ``--domain`` declares as a target file does, or names as FILE.py:NAME, also a relation of the user's own."""
+    """Return the domain of ``--domain``: a JSON declaration, or an object at FILE.py:NAME (a domain or a user-defined relation)."""
     from dpwitness.mechanisms.domains import Domain
     from dpwitness.mechanisms.foreign.slots import build_domain
 
     if text is None or ".py:" not in text or text.lstrip().startswith("{"):
         return None if text is None else build_domain(keywords(text, "--domain"), "--domain")
-    found = _loaded("--domain", text)
+    found = _load_object("--domain", text)
     if not isinstance(found, Domain):
         raise InvalidArgument(f"--domain: {text!r} must be a domain or a dpwitness.Relation, it is of type {type(found).__name__}")
     return found
 
 
-def _program(args: argparse.Namespace, options: dict[str, bool]) -> tuple[Any, str, Json]:
+def _load_program(args: argparse.Namespace, options: dict[str, bool]) -> tuple[Any, str, Json]:
+    """Return the program of ``--command`` as a target."""
     from dpwitness.auditors.targets.naming import describe_target
     from dpwitness.mechanisms.foreign.target import Target
 
@@ -237,7 +245,7 @@ def _program(args: argparse.Namespace, options: dict[str, bool]) -> tuple[Any, s
 
 
 def words(name: str, text: str) -> list[str]:
-    """A command, split as a shell would."""
+    """Split a command into words as a shell does."""
     try:
         found = shlex.split(text)
     except ValueError as error:
@@ -259,18 +267,19 @@ def load(
     dataset: Any = None,
     form: str | None = None,
 ) -> tuple[Any, str, Json]:
-    """The mechanism, its name, and how a witness says where to find it.
+    """Return a mechanism, its display name, and its location for the witness file.
 
-    It runs in worker processes, in those of another interpreter if one is named or it is an adapter's. This project's own mechanisms run in
-    this process; so does what the user wants `in_process`, and what has the output density that `density` asks for. What the user's own
-    code raises while it is imported is shown in full, without our frames, before the one line of the error.
+    The mechanism runs in worker processes: of this interpreter, of `python` if given, or of the environment of an adapter.
+    Mechanisms of dpwitness run in this process. So do all mechanisms if `in_process` is true.
+    If `density` is true, so do mechanisms with an output density.
+    If the user's code raises during import, the traceback is printed without frames of dpwitness, before the one-line error.
     """
     from dpwitness.auditors.targets.naming import relative
     from dpwitness.mechanisms.foreign.environments import adapter_file
 
     place, _, name = target.rpartition(":")
     if place == "zoo" and python is None:
-        return _specimen(name, kwargs)
+        return _load_zoo_mechanism(name, kwargs)
     if not place or not name:
         raise InvalidArgument(f"target must have the form MODULE:NAME or FILE.py:NAME, got {target!r}")
     if form is not None:
@@ -283,8 +292,8 @@ def load(
         raise InvalidArgument("--in-process cannot go with --python, or with an adapter's target")
     if inside and not elsewhere:
         if " as " not in name and place.partition(".")[0] != "dpwitness":
-            name = _recognized_here(place, name, kwargs, dataset)
-        return _inside(place, name, kwargs, time_limit)
+            name = _recognize_in_process(place, name, kwargs, dataset)
+        return _load_in_process(place, name, kwargs, time_limit)
     from dpwitness.mechanisms.foreign.target import Isolated, Target
 
     if " as " not in name and adapter_file(place) is None:
@@ -294,35 +303,36 @@ def load(
             announce(seen["told"])
             name = f"{seen['name']} as {seen['form']}"
     if elsewhere:
-        return _foreign(place, name, kwargs, python, time_limit, memory)
+        return _load_target(place, name, kwargs, python, time_limit, memory)
     found = Isolated(place, name, None, kwargs, time_limit, memory)
     with shown():
         found.describe()
     if found.plain:
-        return _foreign(place, name, kwargs, None, time_limit, memory)
+        return _load_target(place, name, kwargs, None, time_limit, memory)
     if density and found.density and not memory:
         found.close()
-        return _inside(place, name, kwargs, time_limit)
-    where = relative(place) if place.endswith(".py") else place  # a witness travels with its folder
-    return found, _shown_name(name), {"target": f"{where}:{name}"} | ({"kwargs": kwargs} if kwargs else {})
+        return _load_in_process(place, name, kwargs, time_limit)
+    where = relative(place) if place.endswith(".py") else place  # a path relative to the witness keeps working when its folder moves
+    return found, _display_name(name), {"target": f"{where}:{name}"} | ({"kwargs": kwargs} if kwargs else {})
 
 
-def _shown_name(name: str) -> str:
+def _display_name(name: str) -> str:
+    """Return the last part of a dotted name, without its form."""
     return split_form(name)[0].rpartition(".")[2]
 
 
-def _recognized_here(place: str, name: str, kwargs: Json, dataset: Any) -> str:
-    """The name with its form, of a target that runs in this process."""
+def _recognize_in_process(place: str, name: str, kwargs: Json, dataset: Any) -> str:
+    """Return the name of a target that runs in this process, with its recognized form appended."""
     from dpwitness.mechanisms.objects.forms import recognize
 
-    form, told = recognize(_loaded("target", f"{place}:{name}", build=False), name, kwargs, dataset)
+    form, told = recognize(_load_object("target", f"{place}:{name}", build=False), name, kwargs, dataset)
     if form:
         announce(told)
     return f"{name} as {form}" if form else name
 
 
-def _specimen(name: str, kwargs: Json) -> tuple[Any, str, Json]:
-    """The specimen that `dpwitness list zoo` names."""
+def _load_zoo_mechanism(name: str, kwargs: Json) -> tuple[Any, str, Json]:
+    """Return a mechanism of the zoo (`dpwitness list zoo`)."""
     from dpwitness.auditors.targets.naming import describe_target
     from dpwitness.mechanisms.textbook.zoo import zoo
 
@@ -337,7 +347,7 @@ def _specimen(name: str, kwargs: Json) -> tuple[Any, str, Json]:
 
 
 def scores(names: Sequence[str]) -> list[Any]:
-    """The functions that ``--scores`` names, with how a witness says where to find them. They run in this process."""
+    """Load the functions of ``--scores`` with their locations for the witness file. The functions run in this process."""
     from dpwitness.auditors.events.scores import Score
     from dpwitness.auditors.targets.naming import load_target, relative
 
@@ -350,7 +360,7 @@ def scores(names: Sequence[str]) -> list[Any]:
         except InvalidArgument as error:
             raise InvalidArgument(f"--scores: {error}") from None
         except (Exception, SystemExit) as error:
-            _show(error)
+            _print_user_traceback(error)
             raise InvalidArgument(f"--scores: {text!r} could not be loaded: {said(error)}") from None
         if not callable(function):
             raise InvalidArgument(f"--scores: {text!r} must be a function of the outputs, it is of type {type(function).__name__}")
@@ -359,8 +369,8 @@ def scores(names: Sequence[str]) -> list[Any]:
     return found
 
 
-def _inside(place: str, name: str, kwargs: Json, time_limit: float) -> tuple[Any, str, Json]:
-    """It runs in this process, unless it turns out to be a target as target files have them."""
+def _load_in_process(place: str, name: str, kwargs: Json, time_limit: float) -> tuple[Any, str, Json]:
+    """Load a mechanism into this process; an object in the style of target files runs in worker processes instead."""
     from dpwitness.auditors.targets.naming import load_target, relative
 
     target = f"{relative(place) if place.endswith('.py') else place}:{name}"
@@ -370,15 +380,16 @@ def _inside(place: str, name: str, kwargs: Json, time_limit: float) -> tuple[Any
     except InvalidArgument:
         raise
     except (Exception, SystemExit) as error:
-        _show(error)
+        _print_user_traceback(error)
         raise InvalidArgument(f"target {target!r} could not be loaded: {said(error)}") from None
     _check_signature(mechanism, name)
     if isinstance(getattr(mechanism, "domain", None), dict) or isinstance(getattr(mechanism, "claim", None), str):
-        return _foreign(place, name, kwargs, None, time_limit, 0.0)
-    return mechanism, _shown_name(name), {"target": target, "kwargs": kwargs} if kwargs else {"target": target}
+        return _load_target(place, name, kwargs, None, time_limit, 0.0)
+    return mechanism, _display_name(name), {"target": target, "kwargs": kwargs} if kwargs else {"target": target}
 
 
-def _foreign(place: str, name: str, kwargs: Json, python: str | None, time_limit: float, memory: float) -> tuple[Any, str, Json]:
+def _load_target(place: str, name: str, kwargs: Json, python: str | None, time_limit: float, memory: float) -> tuple[Any, str, Json]:
+    """Return a target that runs in worker processes of `python`."""
     from dpwitness.auditors.targets.naming import describe_target
     from dpwitness.mechanisms.foreign.target import Target
 
@@ -387,12 +398,12 @@ def _foreign(place: str, name: str, kwargs: Json, python: str | None, time_limit
         found.describe()
     recorded = describe_target(found)
     assert recorded is not None
-    return found, _shown_name(name), recorded
+    return found, _display_name(name), recorded
 
 
 @contextmanager
 def shown() -> Iterator[None]:
-    """Print the traceback of the user's code that a TargetError carries before it goes on."""
+    """Print the traceback of the user's code that a TargetError carries, then raise the error again."""
     from dpwitness.mechanisms.foreign.slots import TargetError
 
     try:
@@ -402,21 +413,23 @@ def shown() -> Iterator[None]:
         raise
 
 
-def _show(error: BaseException) -> None:
-    """The traceback from the first frame that is neither ours nor the import system's."""
+def _print_user_traceback(error: BaseException) -> None:
+    """Print the traceback from the first frame that belongs neither to dpwitness nor to the import system."""
     frames = list(traceback.walk_tb(error.__traceback__))
-    theirs = [i for i, (frame, _) in enumerate(frames) if not _ours(frame.f_globals.get("__name__", ""))]
+    theirs = [i for i, (frame, _) in enumerate(frames) if not _is_own_module(frame.f_globals.get("__name__", ""))]
     if theirs or isinstance(error, SyntaxError):
         shown = traceback.TracebackException.from_exception(error)
         shown.stack = traceback.StackSummary.from_list(list(shown.stack)[theirs[0] if theirs else len(frames) :])
         print("".join(shown.format()), end="", file=sys.stderr)
 
 
-def _ours(module: str) -> bool:
+def _is_own_module(module: str) -> bool:
+    """Return whether a module belongs to dpwitness or to the import system."""
     return module.split(".")[0] in ("dpwitness", "importlib", "functools")
 
 
 def _check_signature(mechanism: Any, name: str) -> None:
+    """Raise InvalidArgument unless the mechanism can be called as f(dataset, size, rng)."""
     run: Any = getattr(mechanism, "sample", mechanism)
     if not callable(run):
         hint = method_hint(mechanism, name)
@@ -437,17 +450,18 @@ def _check_signature(mechanism: Any, name: str) -> None:
 
 
 def own(mechanism: Any) -> bool:
-    """Whether it is one of this library's reference mechanisms, whose kernels release the GIL, or a target in another process."""
+    """Return whether the mechanism is a reference mechanism of dpwitness, whose kernels release the GIL, or a target in another process."""
     found = getattr(type(mechanism), "__module__", "")
     return bool(found.startswith("dpwitness.mechanisms"))
 
 
 @contextmanager
 def workers(args: Any, mechanism: Any = None, scores: Sequence[Any] = ()) -> Iterator[Executor | None]:
-    """The executor that ``--executor`` names, or that of ``--workers K``: threads for our own kernels and for targets, processes for other
-    code, None for one. To a cluster go the files of the mechanism and of the `scores`, and what ``--ship`` names.
+    """Yield the executor of ``--executor`` or ``--workers K``, or None for a single worker.
 
-    On the way out nothing is waited for: a worker that hangs has had its verdict.
+    With ``--workers``, reference mechanisms and targets run in threads, and other code in processes.
+    A Dask cluster gets the files of the mechanism, of the `scores` and of ``--ship``.
+    The exit does not wait for running tasks, because a worker that hangs already has its verdict.
     """
     from dpwitness.executors.shipping import own_files
     from dpwitness.mechanisms.foreign.target import Target

@@ -1,4 +1,7 @@
-"""Signals that end a command: the first keeps what was measured, the second ends it at once; neither leaves a traceback or a process."""
+"""Signal handling of commands: the first signal stops the run with its results so far, the second exits at once.
+
+Neither leaves a traceback or a running process.
+"""
 
 from __future__ import annotations
 
@@ -18,73 +21,83 @@ from dpwitness.executors.pools import HUNG
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
-class _Heard:
+class _SignalState:
+    """Signals received so far, and a timer that repeats a lost interrupt."""
+
     count = 0
     last = False
     again = threading.Timer(0.0, int)
 
 
-def _handle(sign: int, frame: Any) -> None:
-    _Heard.count += 1
-    if _Heard.count == 1:
+def _on_signal(sign: int, frame: Any) -> None:
+    """Raise KeyboardInterrupt at the first signal and exit the process at the second."""
+    _SignalState.count += 1
+    if _SignalState.count == 1:
         raise KeyboardInterrupt(signal.Signals(sign).name)
     with contextlib.suppress(OSError):
         os.write(2, b"\ndpwitness: interrupted twice, ended at once\n")
-    os._exit(NO_VERDICT)  # workers end with their parent
+    os._exit(NO_VERDICT)  # workers exit when their parent does
 
 
-def _unraisable(found: Any) -> None:
-    """An interrupt that fell into a destructor or a callback, where it is lost: it is raised again a moment later."""
-    if isinstance(found.exc_value, KeyboardInterrupt):
-        _Heard.again.cancel()
-        _Heard.again = threading.Timer(0.05, _again)
-        _Heard.again.daemon = True
-        _Heard.again.start()
+def _repeat_lost_interrupt(unraisable: Any) -> None:
+    """Repeat an interrupt that was raised in a destructor or a callback, where Python drops exceptions."""
+    if isinstance(unraisable.exc_value, KeyboardInterrupt):
+        _SignalState.again.cancel()
+        _SignalState.again = threading.Timer(0.05, _resend_interrupt)
+        _SignalState.again.daemon = True
+        _SignalState.again.start()
     else:
-        sys.__unraisablehook__(found)
+        sys.__unraisablehook__(unraisable)
 
 
-def _again() -> None:
-    if not _Heard.last:
-        _Heard.count = 0
+def _resend_interrupt() -> None:
+    """Send SIGINT to this process, unless the command has ended."""
+    if not _SignalState.last:
+        _SignalState.count = 0
         os.kill(os.getpid(), signal.SIGINT)
 
 
 @contextmanager
 def heard() -> Iterator[None]:
-    """SIGINT, SIGTERM and SIGHUP raise KeyboardInterrupt once. One that was ignored when we started (nohup, a background job) stays so."""
+    """Raise KeyboardInterrupt at the first SIGINT, SIGTERM or SIGHUP in the block.
+
+    A signal that was ignored when the process started (nohup, a background job) stays ignored.
+    """
     before = {}
     with contextlib.suppress(ValueError):  # not in the main thread
         for sign in _SIGNALS:
             if signal.getsignal(sign) is not signal.SIG_IGN:
-                before[sign] = signal.signal(sign, _handle)
-    _Heard.count, hook = 0, sys.unraisablehook
-    sys.unraisablehook = _unraisable
+                before[sign] = signal.signal(sign, _on_signal)
+    _SignalState.count, hook = 0, sys.unraisablehook
+    sys.unraisablehook = _repeat_lost_interrupt
     try:
         yield
     finally:
-        if not _Heard.last:
+        if not _SignalState.last:
             sys.unraisablehook = hook
             for sign, handler in before.items():
                 signal.signal(sign, handler)
 
 
 def last(code: int) -> int:
-    """From now on a signal ends this program at once, with `code`: all has been said, and the interpreter only cleans up."""
+    """Make any later signal exit this process at once with `code`, and return `code`.
+
+    All output is written by now; only the interpreter's cleanup remains. If workers hang, exit at once without cleanup.
+    """
     if HUNG[0]:
         os._exit(code)
-    _Heard.last = True
-    _Heard.again.cancel()
-    exec("")  # forgets an interrupt that fell into another `exec`, after which CPython would end itself by SIGINT
+    _SignalState.last = True
+    _SignalState.again.cancel()
+    exec("")  # clears an interrupt inside an earlier `exec`, which CPython would turn into an exit by SIGINT
     with contextlib.suppress(ValueError):
         for sign in _SIGNALS:
             if signal.getsignal(sign) is not signal.SIG_IGN:
                 signal.signal(sign, lambda *_: os._exit(code))
-    atexit.register(_deaf)
+    atexit.register(_ignore_signals)
     return code
 
 
-def _deaf() -> None:
-    """The interpreter's last moments, in which it gives handlers back: a signal would take the exit code along."""
+def _ignore_signals() -> None:
+    """Ignore signals during interpreter shutdown, where Python restores default handlers and a signal would change the exit code."""
     for sign in _SIGNALS:
         signal.signal(sign, signal.SIG_IGN)

@@ -1,4 +1,4 @@
-"""Numbers on the command line: each option has its bounds, and one line says what they are."""
+"""Parsers of numeric command-line options that check bounds and explain them in one line."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from decimal import Decimal, InvalidOperation
 
 
 def whole(name: str, least: int, most: int | None = None) -> Callable[[str], int]:
-    """A parser of whole numbers, also written as 1e6, in [least, most].
+    """Return a parser of integers in [least, most] that also accepts scientific notation such as 1e6.
 
     Examples
     --------
@@ -34,7 +34,7 @@ def whole(name: str, least: int, most: int | None = None) -> Callable[[str], int
 
 
 def real(name: str, low: float, high: float, *, ends: str = "(]") -> Callable[[str], float]:
-    """A parser of numbers in an interval; `ends` says which of its ends belong to it.
+    """Return a parser of floats in an interval; `ends` gives the brackets, "[" or "]" for an included endpoint.
 
     Examples
     --------

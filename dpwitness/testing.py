@@ -1,4 +1,4 @@
-"""Assertions of privacy claims for test suites, behind the pytest plugin."""
+"""Assertions of privacy claims in test suites: the implementation of the pytest plugin."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ CONFIDENCE = 1 - 1e-9
 
 
 class PrivacyViolation(AssertionError):
-    """A claim was refuted; `result` is the audit."""
+    """AssertionError of a refuted claim; `result` is the audit result."""
 
     def __init__(self, message: str, result: Result) -> None:
         super().__init__(message)
@@ -40,7 +40,7 @@ class PrivacyViolation(AssertionError):
 
 
 class NoVerdict(AssertionError):
-    """The mechanism could not be audited; `result` says why."""
+    """AssertionError of an audit without a verdict; `result` holds the reason."""
 
     def __init__(self, message: str, result: Result) -> None:
         super().__init__(message)
@@ -48,18 +48,18 @@ class NoVerdict(AssertionError):
 
 
 class Auditor:
-    """What the fixture `dp_audit` hands to a test: call it with a mechanism to assert its claim.
+    """Object that the fixture `dp_audit` provides: called with a mechanism, it asserts the mechanism's privacy claim.
 
     Parameters
     ----------
     test : str
-        The test's id, under which the audit is reported.
+        Identifier of the test in the report.
     keep : callable, optional
-        Takes each result as JSON, for the merged report.
+        Called with each result as JSON, to build the merged report.
     folder : Path, optional
-        Where a witness is written if the claim is violated.
+        Folder for witnesses of violated claims. A temporary folder by default.
     here : Path
-        Directory that paths are shown relative to.
+        Directory relative to which paths are printed.
     """
 
     def __init__(self, test: str, keep: Callable[[Json], None] | None, folder: Path | None, here: Path) -> None:
@@ -67,60 +67,73 @@ class Auditor:
         self._audits = 0
 
     def __call__(self, mechanism: Any, *, white_box: bool = False, **options: Any) -> AuditResult | CertifyResult:
-        """Audit `mechanism` and fail if its claim is violated, or if there is no verdict.
+        """Audit `mechanism` and fail if its claim is violated or if the audit has no verdict.
 
         Parameters
         ----------
         mechanism : Mechanism or callable
-            As for `dpwitness.audit`, as are the keywords.
+            As for `dpwitness.audit`.
         white_box : bool
-            Enclose the privacy loss with `dpwitness.certify` instead, which takes the keywords then.
+            Whether to enclose the privacy loss with `dpwitness.certify` instead.
         **options
-            ``claim``, ``pair``, ``domain``, ``trials`` (200,000), ``confidence`` (1 - 1e-9: the probability that a test of a
-            private mechanism fails), ``seed`` (0), ``stop`` ("violation"), ``bits`` (False; True lets low bits fail the test too),
-            ``executor``, ``name``, ``time_limit``.
+            Keywords of `dpwitness.certify` if `white_box`, else of `dpwitness.audit`.
+            Defaults: ``trials=200_000``, ``confidence=1 - 1e-9``, ``seed=0``; without `white_box` also ``stop="violation"`` and
+            ``bits=False``. A test of a private mechanism fails with probability at most 1 - confidence.
+            ``bits=True`` lets low-order bits fail the test too.
+            Others are ``claim``, ``pair``, ``domain``, ``executor``, ``name`` and ``time_limit``.
 
         Returns
         -------
         AuditResult, or CertifyResult if `white_box`
+
+        Raises
+        ------
+        PrivacyViolation
+            If the claim is violated.
+        NoVerdict
+            If the audit has no verdict.
         """
         __tracebackhide__ = True
-        common: dict[str, Any] = {"trials": TRIALS, "confidence": CONFIDENCE, "target": _target(mechanism, self._here)}
+        common: dict[str, Any] = {"trials": TRIALS, "confidence": CONFIDENCE, "target": _locate_target(mechanism, self._here)}
         if white_box:
             return self.check(certify(mechanism, options.pop("pair", None), **common | options))
         return self.check(audit(mechanism, **common | {"stop": "violation", "bits": False} | options))
 
     def trace(self, mechanism: Any, pair: Any = None, claim: Any = None, primitives: Any = None, **options: Any) -> TraceResult:
-        """Trace `mechanism` and fail if anything is found, confirmed by an audit or not.
+        """Trace `mechanism` and fail if the trace has findings, whether or not an audit confirms them.
 
         Parameters
         ----------
         mechanism, pair, claim, primitives, **options
-            As for `dpwitness.trace`; its `confidence` is 1 - 1e-9 where none is given.
+            As for `dpwitness.trace`; the default of `confidence` is 1 - 1e-9.
         """
         __tracebackhide__ = True
-        common: dict[str, Any] = {"confidence": CONFIDENCE, "target": _target(mechanism, self._here)}
+        common: dict[str, Any] = {"confidence": CONFIDENCE, "target": _locate_target(mechanism, self._here)}
         return self.check(trace(mechanism, pair, claim, primitives, **common | options))
 
     def check(self, result: R) -> R:
-        """Take a result of any kind (black box, white box, sensitivity, utility) to the report; fail if violated or without a verdict."""
+        """Add a result of any kind (black box, white box, sensitivity, utility) to the report.
+
+        Fail if the claim is violated or if the result has no verdict.
+        """
         __tracebackhide__ = True
         self._audits += 1
         if self._keep is not None:
             data = result_json(result, self._here) | {"test": self._test}
-            data.pop("seconds", None)  # the report is the same for any number of workers
+            data.pop("seconds", None)  # the report must not depend on the number of workers
             self._keep(strict(data))
         level = getattr(result, "bit_level", None)
         if result.verdict is Verdict.VIOLATED or (level is not None and level.verdict is Verdict.VIOLATED):
-            raise PrivacyViolation(self._violation(result), result)
+            raise PrivacyViolation(self._violation_message(result), result)
         if result.verdict in (Verdict.ERROR, Verdict.INCONCLUSIVE):
             claim = getattr(result, "claim", None)
             raise NoVerdict(f"{result.headline()} (audit of {result.name}{f', claim {claim}' if claim else ''})", result)
         if self._folder is not None:
-            self._witness(self._folder).unlink(missing_ok=True)  # of an earlier run
+            self._witness_path(self._folder).unlink(missing_ok=True)  # written by an earlier run
         return result
 
-    def _violation(self, result: Result) -> str:
+    def _violation_message(self, result: Result) -> str:
+        """Return the failure message: headline, pair, witness path and replay command."""
         lines = [result.headline()]
         data = result_json(result)
         level = getattr(result, "bit_level", None)
@@ -134,7 +147,7 @@ class Auditor:
         if data["witness"] is None:
             return "\n".join(lines)
         try:
-            path = self._write(data["witness"])
+            path = self._write_witness(data["witness"])
         except (InvalidArgument, OSError) as error:
             return "\n".join([*lines, f"witness: could not be written: {said(error)}"])
         lines.append(f"witness: {path}")
@@ -145,29 +158,34 @@ class Auditor:
             lines.append(f"replay:  {shlex.join(['dpwitness', 'replay', path, *words])}")
         return "\n".join(lines)
 
-    def _write(self, witness: Json) -> str:
+    def _write_witness(self, witness: Json) -> str:
+        """Write the witness and return its displayed path."""
         folder = self._folder or Path(tempfile.mkdtemp(prefix="dpwitness-"))
-        path = self._witness(folder)
+        path = self._witness_path(folder)
         write_json(path, strict(witness))
-        return _shown(path, self._here)
+        return _display_path(path, self._here)
 
-    def _witness(self, folder: Path) -> Path:
+    def _witness_path(self, folder: Path) -> Path:
         return folder / f"witness-{slugs([self._test])[0]}-{self._audits}.json"
 
 
-def _shown(path: Path, here: Path) -> str:
+def _display_path(path: Path, here: Path) -> str:
+    """Return a path relative to `here`, or the absolute path if it lies outside."""
     relative = os.path.relpath(path, here)
     return str(path) if relative.startswith("..") else relative
 
 
-def _target(mechanism: Any, here: Path) -> Json | None:
-    """Where to find the mechanism again. What stands in a test file or conftest is named by its file: it is on nobody's import path."""
-    found = describe_target(mechanism)
-    if found is None:
+def _locate_target(mechanism: Any, here: Path) -> Json | None:
+    """Return the importable location of a mechanism, or None.
+
+    A mechanism in a test file or conftest is named by its file, because such a file is not on the import path.
+    """
+    location = describe_target(mechanism)
+    if location is None:
         return None
-    module, _, name = found["target"].partition(":")
+    module, _, name = location["target"].partition(":")
     file = getattr(sys.modules.get(module), "__file__", None)
     base = Path(file).name if file else ""
     if file and (base.startswith("test_") or base.endswith("_test.py") or base == "conftest.py"):
-        found["target"] = f"{_shown(Path(file).resolve(), here)}:{name}"
-    return found
+        location["target"] = f"{_display_path(Path(file).resolve(), here)}:{name}"
+    return location

@@ -1,9 +1,28 @@
 """For all tests."""
 
+import atexit
+import io
+import logging
+import os
 import signal
+import subprocess
 import sys
+import tempfile
+import time
+import traceback
+import warnings
+from pathlib import Path
 
 import pytest
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items):
+    """Mark the tests that slow.txt lists: `make test` leaves them to `make test-all`."""
+    slow = set(Path(__file__).with_name("slow.txt").read_text(encoding="utf-8").splitlines())
+    for item in items:
+        if item.nodeid in slow:
+            item.add_marker(pytest.mark.slow)
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -21,3 +40,76 @@ def _files_of_a_test_are_forgotten(tmp_path_factory):
     for name in [name for name, module in list(sys.modules.items()) if str(getattr(module, "__file__", None)).startswith(below)]:
         del sys.modules[name]
     sys.path[:] = [place for place in sys.path if not place.startswith(below)]
+
+
+@pytest.fixture(scope="session")
+def command_line():
+    """Return a function that runs ``python -m dpwitness`` in a fork of this process, where every module and kernel is loaded already."""
+    return _run_in_fork
+
+
+def _run_in_fork(arguments, folder, environment, timeout=300):
+    with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
+        child = os.fork()
+        if child == 0:
+            code = 70
+            try:
+                code = _command(list(map(str, arguments)), folder, environment, out.fileno(), err.fileno())
+            finally:
+                os._exit(code)
+        code = _wait(child, timeout, arguments)
+        texts = []
+        for file in (out, err):
+            file.seek(0)
+            texts.append(io.TextIOWrapper(file, encoding="utf-8").read())
+        return subprocess.CompletedProcess(["dpwitness", *arguments], code, *texts)
+
+
+def _wait(child, timeout, arguments):
+    deadline, pause = time.monotonic() + timeout, 0.001
+    while True:
+        ended, status = os.waitpid(child, os.WNOHANG)
+        if ended:
+            return os.waitstatus_to_exitcode(status)
+        if time.monotonic() > deadline:
+            os.kill(child, signal.SIGKILL)
+            os.waitpid(child, 0)
+            raise subprocess.TimeoutExpired(arguments, timeout)
+        time.sleep(pause)
+        pause = min(2 * pause, 0.02)
+
+
+def _command(arguments, folder, environment, out, err):
+    """Run the command line in this process, which ends with it: streams, environment, warnings and signals are those of a new process."""
+    atexit._clear()
+    os.chdir(folder)
+    os.environ.clear()
+    os.environ.update(environment)
+    sys.path.insert(0, str(folder))
+    for descriptor, file in ((1, out), (2, err)):
+        os.dup2(file, descriptor)
+    sys.stdout = sys.__stdout__ = open(1, "w", encoding="utf-8", closefd=False)  # noqa: SIM115
+    sys.stderr = sys.__stderr__ = open(2, "w", encoding="utf-8", buffering=1, closefd=False)  # noqa: SIM115
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    logging.root.handlers.clear()
+    warnings.resetwarnings()
+    warnings.simplefilter("default")
+    for category in (DeprecationWarning, PendingDeprecationWarning, ImportWarning, ResourceWarning):
+        warnings.simplefilter("ignore", category)
+    warnings.showwarning = lambda *told: sys.stderr.write(warnings.formatwarning(*told[:4]))
+    sys.argv = ["dpwitness", *arguments]
+    from dpwitness.cli import main
+    from dpwitness.mechanisms.foreign.process import close_all
+
+    try:
+        code = main()
+    except SystemExit as end:
+        code = end.code if isinstance(end.code, int) else int(end.code is not None)
+    except BaseException:
+        traceback.print_exc()
+        code = 1
+    close_all()
+    atexit._run_exitfuncs()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    return code

@@ -1,1 +1,1 @@
-"""The audit that runs a mechanism: what is asked, its stages, its costs; outputs handed over. May import pairs and all below."""
+"""Black-box audit: runs a mechanism in stages, measures costs, and audits given outputs. May import pairs and all lower packages."""

@@ -1,4 +1,4 @@
-"""The black-box audit: what is asked, checked and set out; the stages run; one result."""
+"""Entry point of the black-box audit: validate the request, run the stages, build the result."""
 
 from __future__ import annotations
 
@@ -81,75 +81,92 @@ def audit(
     extend_to: int | None = None,
     window: int | None = None,
 ) -> AuditResult:
-    """Look for a violation of a privacy claim by running the mechanism, and certify what is found.
+    """Search for a violation of a privacy claim by running the mechanism, and certify the result.
 
     Parameters
     ----------
     mechanism : Mechanism or callable
-        Has ``sample(dataset, size, rng)`` or is such a function. Returns `size` independent outputs: an array of shape (size,) or
-        (size, k), or a list of outputs of any kind. Exceptions are outputs too: where a batch raises, runs are made one at a time.
-        Randomness comes from `rng`; the generators of the process (`np.random`, `random`) are seeded from it for what draws from
-        them. A mechanism whose library takes no seed says so by an attribute ``seeded = False``; others that give other outputs under one
-        seed end in ERROR, as those do that keep state.
+        An object with ``sample(dataset, size, rng)``, or such a function. It returns `size`
+        independent outputs: an array of shape (size,) or (size, k), or a list of outputs of any
+        kind. Exceptions are outputs too: if a batch raises, rounds run one at a time. Randomness
+        must come from `rng`. The process's generators (`np.random`, `random`) are seeded from `rng`
+        for mechanisms that use them. If the mechanism's library cannot be seeded, set its attribute
+        ``seeded = False``. Other mechanisms that give different outputs under one seed, or keep
+        state, get the verdict ERROR.
     claim : Claim or str, optional
-        The promise; ``mechanism.claim`` if left out.
+        The claim to test; ``mechanism.claim`` by default.
     pair : Pair or list of Pair, optional
-        Where to look. Of several, a pilot with 20 % of the budget picks the one to test.
+        Neighboring datasets to compare. If several are given, a pilot with 20 % of the budget
+        selects the pair to test.
     domain : Domain, optional
-        Pairs are taken from the catalogue for this domain; ``mechanism.domain`` if neither pair nor domain is given.
+        Pairs are taken from the catalogue for this domain; ``mechanism.domain`` if neither pair nor
+        domain is given.
     trials : int
-        Runs of the mechanism in all: both datasets, pilot, training and test. At least 1,000; 1,000,000 if left out.
+        Total number of runs of the mechanism: both datasets, pilot, training and test. At least
+        1,000; 1,000,000 by default.
     seconds : float, optional
-        Instead of `trials`, about how long the audit may take. Runs are timed, and `trials` is fixed by that before the audit begins. A
-        note tells it: the same seed gives the same counts with the same `trials`, not with the same `seconds`.
+        Approximate duration of the audit, instead of `trials`. Runs are timed to fix `trials`
+        before the audit begins, and a note reports the number. The same seed gives the same counts
+        with the same `trials`, not with the same `seconds`.
     confidence : float
-        Of the value-level verdict and, apart from it, of the bit-level verdict. The chance of a false VIOLATED is at most 1 - confidence.
+        Confidence of the value-level verdict and, separately, of the bit-level verdict. The
+        probability of a false VIOLATED is at most 1 - confidence.
     seed : int
         Root of all randomness: the same seed gives the same counts on any executor.
     executor : concurrent.futures.Executor, optional
-        Threads for kernels that release the GIL, processes for Python code (the mechanism must then be importable). What draws from the
-        generators of the process runs in one thread at a time.
+        Use threads for kernels that release the GIL, and processes for Python code (the mechanism
+        must then be importable). Mechanisms that use the process's generators run in one thread at
+        a time.
+    name : str, optional
+        Name of the audit in the result and in the random streams; the mechanism's name by default.
     stop : {"gross", "violation", "never"}
-        When to stop before the budget is spent: once a violation far beyond the claim is certified (the default), once any is, or
-        never.
+        When to stop before the budget is spent: when a violation far beyond the claim is certified
+        (the default), when any violation is certified, or never.
     bits : bool
-        Whether to look at the low bits of floating-point outputs as well.
+        Whether to audit the low bits of floating-point outputs as well.
     near : array, optional
-        An output around which balls are tried as events too, such as that of `worst_output`.
+        An output, for example from `worst_output`. Balls around it are tried as events too.
     scores : list of callables or of pairs (name, callable), optional
-        Functions of the outputs, as `sample` returns them, that may tell the datasets apart: each gives a number for every output, an array
-        (n,), or several, (n, k) or a dict of arrays (n,). Events may use them beside the outputs' own numbers, as they may use what a
-        mechanism suggests by a method ``features(outputs)``. A score must be a function of each output alone; one that raises, gives NaN
-        or the wrong length when it is tried is left out, and a note names it.
+        Functions of the outputs, as `sample` returns them, that may distinguish the datasets. Each
+        returns a number for every output, an array (n,), or several numbers, (n, k) or a dict of
+        arrays (n,). Events may use the scores in addition to the outputs' own numbers, and also the
+        scores that a mechanism suggests with a method ``features(outputs)``. A score must be a
+        function of each output alone. A score that raises, or returns NaN or the wrong length in a
+        test before the audit, is left out, and a note names it.
     time_limit : float
-        Seconds that one chunk of rounds may take before the mechanism counts as hung, or ten times what the rounds before it took if that
-        is more.
+        Time limit of one chunk of rounds, in seconds, after which the mechanism counts as hung. The
+        limit is ten times the expected duration if that is longer.
     progress : callable, optional
-        Called with (runs done, runs planned). If it has a method ``looked(symbol, bound)``, that is told what each look certified.
+        Called with (runs done, runs planned). If it has a method ``looked(symbol, bound)``, this
+        method is called with the bound certified at each interim look.
     announce : callable, optional
-        Called before the audit begins, with a line that says how many runs and how much time are expected, and with a store what of it
-        is done.
+        Called before the audit begins with a line on the expected number of runs and duration. With
+        a store, it is also called with a line on the stored part of the audit.
     target : dict, optional
-        How to find the mechanism again, for the witness; found out by itself for importable mechanisms.
+        Import location of the mechanism for the witness; determined automatically for importable
+        mechanisms.
     store : path or open Store, optional
-        A file where what is planned and counted is written down (SQLite; it may hold other audits too). The same audit, stopped at any
-        moment, goes on from there and ends with the counts of one that was not. One process at a time may write to it. The first rounds are
-        run again before anything stored is believed, of a finished audit too.
+        SQLite file that stores the plan and the counts; it may contain other audits. If the same
+        audit is stopped at any moment, it resumes from the file and ends with the counts of an
+        uninterrupted audit. Only one process at a time may write to the file. The first rounds are
+        run again to verify the stored data, also for a finished audit.
     extend_to : int, optional
-        Runs in all, more than were planned, for an audit of the store that has come to its end: its event is tested on a stage of fresh
-        rounds. The k-th extension spends 2^-k of alpha besides, whatever made the user ask for it and however long it is. The result's
-        confidence is that of all its statements together.
+        New total number of runs, larger than planned, for a finished audit in the store. Its event
+        is tested on a stage of fresh rounds. The k-th extension spends an additional 2^-k of alpha,
+        whatever its reason and length. The confidence of the result is that of all its statements
+        together.
     window : int, optional
-        Tasks in flight on the executor; twice its workers and one more if left out.
+        Maximum number of tasks in flight on the executor; 2 * workers + 1 by default.
 
     Returns
     -------
     AuditResult
+        Verdict, certified bounds and counts.
 
     Raises
     ------
     InvalidArgument
-        If an argument breaks its rule. What the mechanism does wrong ends in the verdict ERROR instead.
+        If an argument is invalid. Faults of the mechanism give the verdict ERROR instead.
 
     Examples
     --------
@@ -167,11 +184,11 @@ def audit(
     require_callable("announce", announce, "audit", arguments=1, optional=True)
     trials = TRIALS if trials is None else trials
     asked = _request(mechanism, claim, trials, confidence, seed, executor, name, time_limit, progress, target, stop, bits)
-    state = _begin(asked, None if near is None else require_numbers("near", near, "audit").ravel())
+    state = _initial_state(asked, None if near is None else require_numbers("near", near, "audit").ravel())
     pairs = pairs_of(mechanism, pair, domain)
-    state.note(*_cautions(pairs))
+    state.note(*_unverified_notes(pairs))
     for each in pairs:
-        claim.on(each)  # raises where it says nothing of the pair
+        claim.on(each)  # raises if the claim does not cover the pair
     every = scores_of(scores, mechanism, "audit")
 
     longer = None if extend_to is None else require_integer("extend_to", extend_to, "audit", least=1000, most=10**12)
@@ -180,9 +197,10 @@ def audit(
     state.pace.window = None if window is None else require_integer("window", window, "audit", least=1)
 
     def work() -> None:
+        """Run the audit, or resume it from the store, and run all requested extensions."""
         ends = {} if state.ledger is None else state.ledger.values("end ")
         begun = max((number for number in range(len(totals) + 1) if f"end {number}" in ends), default=None)
-        _score(state, pairs[0], every)
+        _add_scores(state, pairs[0], every)
         if begun is not None:
             ending.restore(state, pairs, ends[f"end {begun}"])
             require_same_mechanism(state, pairs)
@@ -191,7 +209,7 @@ def audit(
             ending.require_counts_agree(state)
         else:
             if seconds is not None or announce is not None:
-                _plan(state, pairs, None if seconds is None else float(seconds), announce)
+                _fix_budget(state, pairs, None if seconds is None else float(seconds), announce)
             search_and_test(state, pairs)
             if pair is None:
                 look_wider(state, mechanism.domain if domain is None else domain)
@@ -221,16 +239,16 @@ def audit(
 
 
 def timed(mechanism: Any, *, claim: Claim, pair: Pair, executor: Executor | None = None, seed: int = 0, name: str | None = None) -> Price:
-    """What a run on this pair costs: what an audit that is given a time finds out first.
+    """Measure the cost of runs on this pair; an audit with a time budget does the same first.
 
     Raises
     ------
     MechanismFailed
-        If it crashes or hangs.
+        If the mechanism crashes or hangs.
     """
     asked = _request(mechanism, claim, LEAST, 0.99, seed, executor, name, 300.0, None, None)
     try:
-        return _priced(_begin(asked), pair, None)
+        return _measure_price(_initial_state(asked), pair, None)
     finally:
         if executor is None:
             asked.executor.shutdown(wait=False)
@@ -239,16 +257,17 @@ def timed(mechanism: Any, *, claim: Claim, pair: Pair, executor: Executor | None
 def rehearsal(
     mechanism: Any, *, claim: Claim, pairs: Sequence[Pair], trials: int, confidence: float, seed: int, executor: Executor | None = None
 ) -> list[tuple[Pair, Event, float]]:
-    """Return the pair, event and rounds of each stage of the test that an audit with this plan would make: see `stages.rehearse`."""
+    """Return the pair, event and number of rounds of each test stage that an audit with this plan would run: see `stages.rehearse`."""
     asked = _request(mechanism, claim, trials, confidence, seed, executor, None, 300.0, None, None, bits=True)
     try:
-        return rehearse(_begin(asked), list(pairs))
+        return rehearse(_initial_state(asked), list(pairs))
     finally:
         if executor is None:
             asked.executor.shutdown(wait=False)
 
 
-def _priced(state: Course, pair: Pair, seconds: float | None) -> Price:
+def _measure_price(state: Course, pair: Pair, seconds: float | None) -> Price:
+    """Measure the cost of runs on this pair for a prepared audit."""
     return price(lambda size: state.stage(pair, Phase.TIMING, 0, size, size), state.asked.claim, state.asked.executor, seconds)
 
 
@@ -268,13 +287,17 @@ def confirm(
     target: Json | None = None,
     scores: tuple[Score, ...] = (),
 ) -> AuditResult:
-    """Test one given event, fixed beforehand, on one pair: all rounds certify. Arguments as in `audit`; `scores` with their columns."""
-    state = _begin(_request(mechanism, claim, trials, confidence, seed, executor, name, time_limit, progress, target))
+    """Test one event, fixed beforehand, on one pair; all rounds certify.
+
+    The arguments are those of `audit`; `scores` must list their columns.
+    """
+    state = _initial_state(_request(mechanism, claim, trials, confidence, seed, executor, name, time_limit, progress, target))
     state.hold_to(pair)
-    _use(state, scores)
-    state.note(*_cautions([pair]))
+    _wrap_with_scores(state, scores)
+    state.note(*_unverified_notes([pair]))
 
     def test() -> None:
+        """Run the fixed event's test."""
         width, _ = probe(state, pair, 0)
         rule = event if isinstance(event, Binned) else None
         plain = rule.events[len(rule.events) // 2] if rule else event
@@ -284,8 +307,8 @@ def confirm(
     return kept(state, test, executor is None)
 
 
-def _score(state: Course, pair: Pair, scores: Sequence[Score]) -> None:
-    """Try the scores, and let the mechanism run with those that are fit."""
+def _add_scores(state: Course, pair: Pair, scores: Sequence[Score]) -> None:
+    """Test the scores, and add the usable ones to the mechanism's outputs."""
     if not scores:
         return
     stage = state.stage(pair, Phase.SCORES, 0, 1, 1)
@@ -298,10 +321,11 @@ def _score(state: Course, pair: Pair, scores: Sequence[Score]) -> None:
     if state.near is not None:
         state.near = None
         state.note("balls around a given output are not tried beside scores")
-    _use(state, kept)
+    _wrap_with_scores(state, kept)
 
 
-def _use(state: Course, scores: tuple[Score, ...]) -> None:
+def _wrap_with_scores(state: Course, scores: tuple[Score, ...]) -> None:
+    """Make the mechanism return these scores with its outputs."""
     if scores:
         state.run, state.scores = Scored(state.run, scores), scores
 
@@ -320,7 +344,7 @@ def _request(
     stop: str = "never",
     bits: bool = False,
 ) -> Request:
-    """Check what is asked."""
+    """Validate the arguments and return the request."""
     from dpwitness.auditors.targets.naming import describe_target
 
     if not callable(getattr(mechanism, "sample", mechanism)) or isinstance(mechanism, type):
@@ -337,20 +361,27 @@ def _request(
     return Request(name, claim, mechanism, trials, confidence, seed, executor or Inline(), limit, progress, target, stop, bits)
 
 
-def _begin(asked: Request, near: FloatArray | None = None) -> Course:
+def _initial_state(asked: Request, near: FloatArray | None = None) -> Course:
+    """Return the initial state of an audit."""
     state = Course(asked, getattr(asked.mechanism, "sample", asked.mechanism), asked.trials, near)
     if isinstance(asked.mechanism, Target | PerRun):
         state.batch, state.notes = getattr(asked.mechanism, "batch", None), list(asked.mechanism.notes)
     return state
 
 
-def _cautions(pairs: Sequence[Pair]) -> list[str]:
-    """What must be told of pairs that were not compared."""
+def _unverified_notes(pairs: Sequence[Pair]) -> list[str]:
+    """Return notes on pairs for which it was not verified that they are neighbors."""
     return list(dict.fromkeys(pair.unchecked for pair in pairs if pair.unchecked))
 
 
 def pairs_of(mechanism: Any, pair: Pair | Sequence[Pair] | None, domain: Domain | None = None) -> list[Pair]:
-    """The pairs that an audit looks at: those given, or those of the domain."""
+    """Return the pairs to audit: the given pairs, or those of the domain.
+
+    Raises
+    ------
+    InvalidArgument
+        If `pair` is invalid or outside the domain, or neither a pair nor a domain is given.
+    """
     domain = getattr(mechanism, "domain", None) if domain is None else domain
     if pair is not None:
         found = [pair] if isinstance(pair, Pair) else pair
@@ -366,15 +397,15 @@ def pairs_of(mechanism: Any, pair: Pair | Sequence[Pair] | None, domain: Domain 
     return pairs_for(domain)
 
 
-def _plan(state: Course, pairs: Sequence[Pair], seconds: float | None, announce: Callable[[str], None] | None) -> None:
-    """Fix the number of runs, once and before the audit begins, and say what is expected.
+def _fix_budget(state: Course, pairs: Sequence[Pair], seconds: float | None, announce: Callable[[str], None] | None) -> None:
+    """Fix the number of runs before the audit begins, and announce the expected cost.
 
     Raises
     ------
     InvalidArgument
-        If the time does not allow for the least audit.
+        If the time is too short for the smallest audit.
     """
-    found = _priced(state, pairs[0], seconds)
+    found = _measure_price(state, pairs[0], seconds)
     trials = state.planned
     if seconds is not None:
         trials = state.settled("trials", lambda: found.trials(seconds, len(pairs)))

@@ -1,4 +1,4 @@
-"""The work of an audit, whatever stops it, and the one result that comes of it."""
+"""Final step of an audit: run its work, and build the result, whatever ends the work."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from dpwitness.auditors.running.lost import explained
 from dpwitness.auditors.statistics.combination import shares_spent
 from dpwitness.mechanisms.foreign.target import Target
 
-_ENDING = 5.0  # seconds that tasks of a closed target may take to find out
+_ENDING = 5.0  # seconds to wait for running tasks after their target is closed
 
 
 def kept(state: Course, work: Callable[[], None], own_executor: bool) -> AuditResult:
-    """Do the work; whatever stops it, keep what was measured."""
+    """Run the work of an audit and return its result; if the work is interrupted or fails, return what was measured."""
     interrupted, failure = False, ""
     try:
         work()
@@ -35,15 +35,15 @@ def kept(state: Course, work: Callable[[], None], own_executor: bool) -> AuditRe
         if isinstance(error, Unfit):
             state.tested.clear()
             state.bit_level = None
-    except BrokenExecutor as error:  # from `submit`: the worker died between two chunks
+    except BrokenExecutor as error:  # raised by `submit`, if a worker died between two chunks
         failure = explained(error) or str(error)
     finally:
         if own_executor:
             state.asked.executor.shutdown(wait=False)
         if (interrupted or failure) and isinstance(state.asked.mechanism, Target):
-            state.asked.mechanism.close()  # workers that are still busy
+            state.asked.mechanism.close()  # stop busy workers
             wait(state.pace.under_way, timeout=_ENDING)
-            state.asked.mechanism.close()  # and those that a task under way has started since
+            state.asked.mechanism.close()  # stop workers that a running task has started since
         if state.ledger is not None:
             state.ledger.flush()
     result = replace(concluded(state, interrupted, failure), seconds=state.took)
@@ -63,7 +63,7 @@ def kept(state: Course, work: Callable[[], None], own_executor: bool) -> AuditRe
 
 
 def concluded(state: Course, interrupted: bool, failure: str) -> AuditResult:
-    """Build the result of what was measured."""
+    """Return the result of the measurements so far."""
     if grown := state.costs.growth():
         state.note(grown)
     asked = state.asked

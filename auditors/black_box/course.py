@@ -1,4 +1,4 @@
-"""What an audit was asked, once and for all, and what it has measured on its way."""
+"""Request and state of an audit: the validated arguments, and the measurements so far."""
 
 from __future__ import annotations
 
@@ -35,12 +35,12 @@ from dpwitness.mechanisms.terms.reading import Json
 Progress = Callable[[int, int], None]
 T = TypeVar("T")
 
-PROBE = 64  # rounds in a probe's chunk, of which four are run in all
+PROBE = 64  # rounds in a probe's chunk; a probe runs about four chunks
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Request:
-    """What is asked, checked: see `audit` for each. `trials` are what a budget in seconds replaces before the first stage."""
+    """Validated arguments of an audit, see `audit`. With a budget in seconds, `trials` is replaced before the first stage."""
 
     name: str
     claim: Claim
@@ -57,46 +57,47 @@ class Request:
 
     @property
     def alpha(self) -> float:
-        """The error of each of the two verdicts."""
+        """Error probability of each of the two verdicts."""
         return 1 - self.confidence
 
 
 @dataclass(slots=True)
 class Course:
-    """An audit under way: what it was asked, and what it has measured so far."""
+    """State of an audit: its request, and the measurements so far."""
 
     asked: Request
     run: Run
-    planned: int  # runs in all
+    planned: int  # total number of runs
     near: NDArray[np.float64] | None = None
     batch: int | None = None
-    scores: tuple[Score, ...] = ()  # that were tried and are fit
-    probe: int = PROBE  # rounds in the chunk of each
+    scores: tuple[Score, ...] = ()  # usable scores
+    probe: int = PROBE  # rounds in the chunk of each probe
     done: int = 0
     pairs: list[PairScore] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     tested: list[UnderTest] = field(default_factory=list)
     bit_level: BitLevel | None = None
     pace: Pace = field(default_factory=Pace)
-    single: set[int] = field(default_factory=set)  # pairs on which a batch has been seen to raise
-    shared: bool = False  # whether the mechanism has been seen to draw from a global generator
+    single: set[int] = field(default_factory=set)  # indices of pairs on which a batch has raised
+    shared: bool = False  # whether the mechanism has drawn from a global generator
     probed: dict[int, Probed] = field(default_factory=dict)
-    plans: dict[int, Json] = field(default_factory=dict)  # by pair, what its probe settled
+    plans: dict[int, Json] = field(default_factory=dict)  # pair index -> settings determined by its probe
     seen: Seen = field(default_factory=Seen)
     repeats: Repeats = field(default_factory=Repeats)
     costs: Costs = field(default_factory=Costs)
-    ledger: AuditLedger | None = None  # where what is counted is written down
-    best: int = 0  # number of the pair in the test
-    extensions: int = 0  # of the plan, that have been begun
-    seconds: float = 0.0  # that earlier starts took to the end that is gone on from
+    ledger: AuditLedger | None = None  # store of the counts
+    best: int = 0  # index of the tested pair
+    extensions: int = 0  # number of extensions that have begun
+    seconds: float = 0.0  # duration of earlier sessions up to the restored state
     started: float = field(default_factory=time.perf_counter)
 
     @property
     def scored(self) -> int:
-        """Columns of scores, before those of the outputs."""
+        """Number of score columns, which come before the outputs' own columns."""
         return sum(len(score.keys) for score in self.scores)
 
     def stage(self, pair: Pair, phase: int, index: int, rounds: int, chunk: int) -> Stage:
+        """Return the stage of these rounds, with the settings of the audit."""
         chunk = min(chunk, self.batch or chunk)
         key = (audit_key(self.asked.name), index, phase)
         asked, seeded = self.asked, bool(getattr(self.asked.mechanism, "seeded", True))
@@ -104,15 +105,16 @@ class Course:
 
     @property
     def took(self) -> float:
-        """Seconds by the clock so far."""
+        """Duration of the audit so far, in seconds of wall time."""
         return self.seconds + time.perf_counter() - self.started
 
     @property
     def left(self) -> int:
+        """Number of remaining runs."""
         return self.planned - self.done
 
     def take(self, index: int, stage: Stage, found: Segment) -> None:
-        """Note what a segment on pair number `index` tells of the mechanism. Raises Unfit if its outputs have been there before."""
+        """Record a segment's marks, costs and failures on pair number `index`. Raise Unfit if its outputs have occurred before."""
         if found.single or found.lost:
             self.single.add(index)
         if self.repeats.add(found.marks):
@@ -121,7 +123,7 @@ class Course:
         self.advance(found.rounds)
 
     def hold_to(self, pair: Pair) -> None:
-        """From here on the claim is what is promised on this pair, the one that is tested."""
+        """Replace the claim by the claim for this pair, which is the tested pair."""
         claim, said = resolved(self.asked.claim, pair)
         if claim is self.asked.claim and not said:
             return
@@ -133,9 +135,11 @@ class Course:
         self.note(*said)
 
     def note(self, *notes: str) -> None:
+        """Add notes that are not in the list yet."""
         self.notes.extend(note for note in notes if note not in self.notes)
 
     def advance(self, rounds: int) -> None:
+        """Add completed rounds, and report the progress."""
         self.done += rounds
         if self.ledger is not None:
             self.ledger.progress(self.done, self.planned)
@@ -143,7 +147,7 @@ class Course:
             self.asked.progress(self.done, self.planned)
 
     def looked(self, symbol: str, bound: float) -> None:
-        """Note a look, where somebody wants to know."""
+        """Report an interim look to the store and to the progress callback."""
         if self.ledger is not None:
             self.ledger.look(self.done, bound)
         tell = getattr(self.asked.progress, "looked", None)
@@ -151,11 +155,17 @@ class Course:
             tell(symbol, bound)
 
     def settled(self, key: str, find: Callable[[], T]) -> T:
-        """A plain value on which the plan of what follows depends: as an earlier run of this audit settled it, or as it is found now."""
+        """Return the value stored under `key` by an earlier run of this audit, or else the result of `find`, which is then stored.
+
+        Later stages depend on this value, so a resumed audit must use the stored one.
+        """
         return find() if self.ledger is None else self.ledger.fact(key, find)
 
     def fixed(self, phase: int, index: int, event: Event) -> Event:
-        """The event to be tested in a phase: that whose test has begun, should this machine have learned another from the same outputs."""
+        """Return the event to test in a phase: the stored event if its test has begun, else the given event.
+
+        From the same outputs, this machine may have learned a different event than an earlier one.
+        """
         told = event.to_json()
         kept = self.settled(f"{event.kind} {phase} {index}", lambda: told)
         return event if kept == told else read_event(kept)
@@ -163,23 +173,24 @@ class Course:
 
 @dataclass(slots=True)
 class UnderTest:
-    """A pair in the test: its latest event, and what every stage has counted, the one under way last."""
+    """State of the test on one pair: its latest event, and the counts of all stages, the current stage last."""
 
     pair: Pair
     alpha: float
-    planned: int  # rounds of the whole test
+    planned: int  # number of rounds of all stages of the test
     event: Event
     method: str
     parts: list[Part] = field(default_factory=list)
     lower: float = 0.0
     p_value: float = 1.0
     epsilon: float = 0.0
-    basis: Basis | None = None  # the counts that certified `lower` and `epsilon`
+    basis: Basis | None = None  # counts from which `lower` and `epsilon` are computed
     law: ScoreLaw | None = None
-    looks: list[tuple[int, float]] = field(default_factory=list)  # runs made by then, and what was certified
+    looks: list[tuple[int, float]] = field(default_factory=list)  # number of runs, and certified bound, at each look
     picture: Picture | None = None
-    stopped: bool = False  # by a look, before its rounds were over
+    stopped: bool = False  # whether a look stopped the test early
 
     @property
     def tally(self) -> Tally:
+        """Counts of the current stage."""
         return self.parts[-1].tally if self.parts else Tally(0, 0, 0, self.event.directions)

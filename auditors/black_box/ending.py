@@ -1,4 +1,4 @@
-"""The end of an audit as plain JSON: what its result is made of, and what an extension goes on from."""
+"""State of a finished audit as JSON: the data for its result, and for resuming it with an extension."""
 
 from __future__ import annotations
 
@@ -25,23 +25,23 @@ from dpwitness.mechanisms.terms.pairs import Pair
 from dpwitness.mechanisms.terms.reading import Json
 from dpwitness.mechanisms.terms.validation import InvalidArgument
 
-_PLAIN = ("done", "planned", "best", "extensions", "probe", "shared")  # of the course
-_NUMBERS = ("alpha", "planned", "method", "lower", "p_value", "epsilon", "stopped")  # of what was tested
+_STATE_FIELDS = ("done", "planned", "best", "extensions", "probe", "shared")  # plain fields of `Course`
+_TEST_FIELDS = ("alpha", "planned", "method", "lower", "p_value", "epsilon", "stopped")  # numeric and text fields of `UnderTest`
 
 
 def told(state: Course, pairs: Sequence[Pair]) -> Json:
-    """What an audit on these pairs has come to."""
+    """Return the state of an audit on these pairs as JSON."""
     place = {id(pair): number for number, pair in enumerate(pairs)}
     level = state.bit_level
     return {
-        **{name: getattr(state, name) for name in _PLAIN},
+        **{name: getattr(state, name) for name in _STATE_FIELDS},
         "seconds": state.took,
         "notes": state.notes,
         "single": sorted(state.single),
         "marks": [f"{mark:x}" for mark in state.repeats.kept()],
         "seen": dataclasses.astuple(state.seen),
         "pairs": [[place[id(score.pair)], to_jsonable(score.expected), score.confirmed] for score in state.pairs],
-        "tested": [_tested(tested, place[id(tested.pair)]) for tested in state.tested],
+        "tested": [_test_to_json(tested, place[id(tested.pair)]) for tested in state.tested],
         "bits": level
         and {
             "verdict": level.verdict.value,
@@ -56,15 +56,15 @@ def told(state: Course, pairs: Sequence[Pair]) -> Json:
 
 
 def restore(state: Course, pairs: Sequence[Pair], data: Json) -> None:
-    """Bring an audit to where it was when `told` was called."""
-    for name in _PLAIN:
+    """Restore the state of an audit from the JSON that `told` returned."""
+    for name in _STATE_FIELDS:
         setattr(state, name, data[name])
     state.seconds = data["seconds"]
     state.notes, state.single = list(data["notes"]), set(data["single"])
     state.repeats.add(int(mark, 16) for mark in data["marks"])
     state.seen = Seen(*data.get("seen", ()))
     state.pairs = [PairScore(pairs[at], from_jsonable(expected), confirmed) for at, expected, confirmed in data["pairs"]]
-    state.tested = [_read_tested(each, pairs) for each in data["tested"]]
+    state.tested = [_test_from_json(each, pairs) for each in data["tested"]]
     bits = data["bits"]
     if bits is not None:
         pair, event = bits["pair"], bits["event"]
@@ -79,10 +79,11 @@ def restore(state: Course, pairs: Sequence[Pair], data: Json) -> None:
         )
 
 
-def _tested(tested: UnderTest, place: int) -> Json:
+def _test_to_json(tested: UnderTest, place: int) -> Json:
+    """Return the JSON of a tested pair; `place` is its index in the list of pairs."""
     law, picture = tested.law, tested.picture
     return {
-        **{name: to_jsonable(getattr(tested, name)) for name in _NUMBERS},
+        **{name: to_jsonable(getattr(tested, name)) for name in _TEST_FIELDS},
         "pair": place,
         "event": tested.event.to_json(),
         "parts": [[list(dataclasses.astuple(part.tally)), part.weight, part.lost] for part in tested.parts],
@@ -93,8 +94,9 @@ def _tested(tested: UnderTest, place: int) -> Json:
     }
 
 
-def _read_tested(data: Json, pairs: Sequence[Pair]) -> UnderTest:
-    plain: dict[str, Any] = {name: from_jsonable(data[name]) for name in _NUMBERS}
+def _test_from_json(data: Json, pairs: Sequence[Pair]) -> UnderTest:
+    """Return the tested pair from its JSON."""
+    plain: dict[str, Any] = {name: from_jsonable(data[name]) for name in _TEST_FIELDS}
     law, picture = data["law"], data["picture"]
     return UnderTest(
         pair=pairs[data["pair"]],
@@ -109,13 +111,13 @@ def _read_tested(data: Json, pairs: Sequence[Pair]) -> UnderTest:
 
 
 def end(state: Course, pairs: Sequence[Pair], number: int) -> None:
-    """Write the end of the plan, or of an extension, to the store."""
+    """Write the final state of the plan, or of an extension, to the store."""
     if state.ledger is not None:
         state.ledger.end(number, told(state, pairs))
 
 
 def require_counts_agree(state: Course) -> None:
-    """Raise InvalidArgument unless bounds and verdict of an audit that was restored from a store follow from its counts."""
+    """Raise InvalidArgument unless bounds and verdict of a restored audit follow from its counts."""
     assert state.ledger is not None
     try:
         recompute_bounds(dataclasses.replace(concluded(state, False, ""), mechanism=None).to_json())
@@ -124,12 +126,13 @@ def require_counts_agree(state: Course) -> None:
 
 
 def totals(ledger: AuditLedger, longer: int) -> list[int]:
-    """Return the runs in all after each extension up to this one, which is added if it is new.
+    """Return the total number of runs after each extension up to `longer`, which is added to the stored list if it is new.
 
     Raises
     ------
     InvalidArgument
-        If the audit has not come to its end, or has been extended to other numbers, all of them above this one or none.
+        If the audit is not finished, or `longer` is not in the list and does not exceed the total
+        number of planned runs.
     """
     known: list[int] = ledger.value("extensions", [])
     if longer not in known:

@@ -1,8 +1,9 @@
-"""Whether a mechanism is fit to be audited, and whether it is still the one that the counts of a store are of.
+"""Probes of a mechanism, and the check that a store's counts belong to the same mechanism.
 
-A hash of the source sees neither an imported module nor a global. So a store keeps digests of outputs: of each pair's probe, and of the
-first chunk of each stage that keeps outputs. The same seed must give them again before anything stored is believed. The counts of a
-mechanism that takes no seed are compared with fresh runs instead, at error `_ALARM`.
+A hash of the source does not cover imported modules or globals. So a store keeps digests of
+outputs: of each pair's probe, and of the first chunk of each stage that stores outputs. The same
+seed must reproduce these digests before any stored data are used. The counts of a mechanism that
+cannot be seeded are compared with fresh runs instead, at error `_ALARM_PROBABILITY`.
 """
 
 from __future__ import annotations
@@ -24,14 +25,14 @@ from dpwitness.mechanisms.terms.pairs import Pair
 from dpwitness.mechanisms.terms.protocol import AlwaysRaises
 from dpwitness.mechanisms.terms.validation import InvalidArgument
 
-_LATE = 2.0  # seconds that are waited for tasks whose answer came from another worker
-_FIRST = "first "  # keys of the digests of first chunks
-_FRESH = 1_000  # rounds that are run to compare with the counts of a mechanism that takes no seed
-_ALARM = 1e-9  # probability that this comparison refuses the mechanism that was counted
+_ANSWER_WAIT = 2.0  # seconds to wait for second runs of tasks that are already answered
+_FIRST_CHUNK_KEY = "first "  # prefix of the keys of digests of first chunks
+_FRESH_ROUNDS = 1_000  # fresh rounds compared with the stored counts of a mechanism that cannot be seeded
+_ALARM_PROBABILITY = 1e-9  # probability that this comparison rejects the unchanged mechanism
 
 
 def fit(state: Course, pairs: list[Pair], most: int | None = None) -> tuple[list[Pair], list[tuple[int, bool]]]:
-    """Return the pairs on which there is an output to see, at most `most`, with their probes. Raise AlwaysRaises if there is none."""
+    """Return the pairs with some output other than exceptions, at most `most`, and their probes. Raise AlwaysRaises if there is none."""
     fitting, probes, failed = list[Pair](), list[tuple[int, bool]](), list[tuple[Pair, AlwaysRaises]]()
     for pair in pairs:
         if len(fitting) == most:
@@ -51,28 +52,36 @@ def fit(state: Course, pairs: list[Pair], most: int | None = None) -> tuple[list
 
 
 def probe(state: Course, pair: Pair, index: int) -> tuple[int, bool]:
-    """A few rounds: how wide the outputs are, and whether they have low bits. What they tell of the mechanism goes to `state`."""
+    """Probe a pair with a few rounds; return the width of the outputs, and whether they have low bits.
+
+    Other properties of the mechanism are recorded in `state`.
+    """
     stage = state.stage(pair, Phase.PROBE, index, state.probe, state.probe)
     started = perf_counter()
-    seeded = bool(getattr(state.asked.mechanism, "seeded", True))  # a target that says it is not has said so in its notes
-    found = collect(state.asked.executor.submit(probe_stage, stage, seeded), stage, 4 * state.asked.time_limit)  # it makes a dozen calls
+    seeded = bool(getattr(state.asked.mechanism, "seeded", True))  # the notes of a target already report it
+    # a probe makes about a dozen calls
+    found = collect(state.asked.executor.submit(probe_stage, stage, seeded), stage, 4 * state.asked.time_limit)
     state.pace.took(perf_counter() - started, found.rounds)
     state.advance(found.rounds)
     state.note(*found.notes)
     if not seeded and not isinstance(state.asked.mechanism, Target):
         state.note("not reproducible: the mechanism says that it takes no seed, so the same seed gives other counts")
     state.probed[index] = found
-    plan = state.plans[index] = state.settled(f"probe {index}", lambda: _plan_of(state, found))
+    plan = state.plans[index] = state.settled(f"probe {index}", lambda: _probe_settings(state, found))
     if seeded and plan["outputs"] not in ("", digest(found.sides)):
-        raise _changed(state, stage)
+        raise _changed_mechanism_error(state, stage)
     if plan["single"]:
         state.single.add(index)
     state.shared |= plan["shared"]
     return plan["width"], plan["floats"]
 
 
-def _plan_of(state: Course, found: Probed) -> dict[str, Any]:
-    """What a probe settles for the stages to come; `outputs` is empty where the last bits may differ from run to run."""
+def _probe_settings(state: Course, found: Probed) -> dict[str, Any]:
+    """Return the settings that a probe determines for later stages.
+
+    `outputs` is the digest of the probe's outputs; it is empty if their last bits may differ from
+    run to run.
+    """
     return {
         "single": found.single,
         "shared": found.shared,
@@ -83,8 +92,8 @@ def _plan_of(state: Course, found: Probed) -> dict[str, Any]:
 
 
 def settle(state: Course, pair: Pair, index: int) -> None:
-    """After a test: the probe's chunk once more, and what was run twice. Raises Unfit if what was run since has changed something."""
-    wait(state.pace.copies, timeout=_LATE)
+    """Repeat the probe's chunk after a test, and compare the results of tasks that were run twice. Raise Unfit if something differs."""
+    wait(state.pace.copies, timeout=_ANSWER_WAIT)
     for future, span in state.pace.copies.items():
         if future.done():
             require_agreement(future, span)
@@ -96,32 +105,32 @@ def settle(state: Course, pair: Pair, index: int) -> None:
 
 
 def remember_first(state: Course, stage: Stage, found: Segment) -> None:
-    """Write the digest of the outputs of a stage's first chunk to the store, unless it is there."""
-    if state.ledger is None or not found.sides or found.single != stage.single or not _reproducible(state):
+    """Store the digest of the outputs of a stage's first chunk, unless it is stored already."""
+    if state.ledger is None or not found.sides or found.single != stage.single or not _is_reproducible(state):
         return
     one, zero = found.sides[0]
     _, index, phase = stage.key
     if one is None or zero is None:
         return
     plan = {"rounds": stage.rounds, "chunk": stage.chunk, "single": stage.single, "shared": stage.shared}
-    state.settled(f"{_FIRST}{phase} {index}", lambda: plan | {"outputs": digest((one, zero))})
+    state.settled(f"{_FIRST_CHUNK_KEY}{phase} {index}", lambda: plan | {"outputs": digest((one, zero))})
 
 
 def require_same_chunks(state: Course, pairs: list[Pair]) -> None:
-    """Run the first chunk of each stored stage again. Raises InvalidArgument if the outputs are other ones."""
+    """Run the first chunk of each stored stage again. Raise InvalidArgument if the outputs differ."""
     if state.ledger is None or not state.ledger.resumed:
         return
-    for key, plan in state.ledger.values(_FIRST).items():
-        phase, index = map(int, key.removeprefix(_FIRST).split())
+    for key, plan in state.ledger.values(_FIRST_CHUNK_KEY).items():
+        phase, index = map(int, key.removeprefix(_FIRST_CHUNK_KEY).split())
         stage = state.stage(pairs[index], phase, index, plan["rounds"], plan["chunk"])
         stage = replace(stage, single=plan["single"], shared=plan["shared"])
-        one, zero = _first_chunk_of(state, stage)
+        one, zero = _run_first_chunk(state, stage)
         if one is None or zero is None or digest((one, zero)) != plan["outputs"]:
-            raise _changed(state, stage)
+            raise _changed_mechanism_error(state, stage)
 
 
 def require_same_mechanism(state: Course, pairs: list[Pair]) -> None:
-    """Run the first rounds of an audit that was restored from a store again. Raises InvalidArgument if it is of another mechanism."""
+    """Run the first rounds of a restored audit again. Raise InvalidArgument if they do not match the stored data."""
     assert state.ledger is not None
     before = state.done, list(state.notes), set(state.single), state.shared
     state.single.clear()
@@ -130,21 +139,25 @@ def require_same_mechanism(state: Course, pairs: list[Pair]) -> None:
     found, _ = fit(state, pairs, there)
     require_same_chunks(state, found)
     state.done, state.notes, state.single, state.shared = before
-    if not _reproducible(state):
+    if not _is_reproducible(state):
         for tested in state.tested:
             _compare_counts(state, tested)
 
 
-def _reproducible(state: Course) -> bool:
+def _is_reproducible(state: Course) -> bool:
+    """Return whether equal seeds give bitwise equal outputs on all probed pairs."""
     return all(state.plans[index]["outputs"] for index in state.probed) and bool(getattr(state.asked.mechanism, "seeded", True))
 
 
 def _compare_counts(state: Course, tested: UnderTest) -> None:
-    """Test, at error `_ALARM`, whether fresh runs are right and wrong as often as the stored ones of the last stage."""
+    """Raise InvalidArgument if the right and wrong guesses of fresh runs do not fit the stored counts of the last stage.
+
+    The test has error probability `_ALARM_PROBABILITY`.
+    """
     event, stored = tested.event, tested.tally
     if isinstance(event, Binned):
         event = event.events[len(event.events) // 2]
-    one, zero = _first_chunk_of(state, state.stage(tested.pair, Phase.TIMING, state.best, _FRESH, _FRESH))
+    one, zero = _run_first_chunk(state, state.stage(tested.pair, Phase.TIMING, state.best, _FRESH_ROUNDS, _FRESH_ROUNDS))
     if one is None or zero is None or stored.rounds == 0:
         return
     (_, wrong0, right0), (_, right1, wrong1) = (
@@ -155,29 +168,33 @@ def _compare_counts(state: Course, tested: UnderTest) -> None:
     rounds = len(one) + len(zero)
     for mine, its in ((right0 + right1, stored.correct), (wrong0 + wrong1, stored.wrong)):
         law = hypergeom(rounds + stored.rounds, mine + its, rounds)
-        if min(law.cdf(mine), law.sf(mine - 1)) < _ALARM / 4:
+        if min(law.cdf(mine), law.sf(mine - 1)) < _ALARM_PROBABILITY / 4:
             raise InvalidArgument(
                 f"store was made by another version of this mechanism: {mine:,} of {rounds:,} rounds run now are on one side of the event, "
-                f"and {its:,} of {stored.rounds:,} stored ones: one mechanism gives this with probability below {_ALARM:g}; "
+                f"and {its:,} of {stored.rounds:,} stored ones: one mechanism gives this with probability below {_ALARM_PROBABILITY:g}; "
                 f"{_advice(state)}"
             )
     state.note(
-        f"the mechanism cannot repeat its outputs: {_FRESH:,} rounds run now fit the counts of the store (tested at error {_ALARM:g}), "
+        f"the mechanism cannot repeat its outputs: {_FRESH_ROUNDS:,} rounds run now "
+        f"fit the counts of the store (tested at error {_ALARM_PROBABILITY:g}), "
         "a small change of the mechanism is not seen"
     )
 
 
 @one_task()
-def _first_chunk(stage: Stage) -> Sides:
+def _sample_first_chunk(stage: Stage) -> Sides:
+    """Return the outputs of a stage's first chunk."""
     return stage.sample(0)
 
 
-def _first_chunk_of(state: Course, stage: Stage) -> Sides:
-    found: Sides = collect(state.asked.executor.submit(_first_chunk, stage), stage)
+def _run_first_chunk(state: Course, stage: Stage) -> Sides:
+    """Return the outputs of a stage's first chunk, run on the executor."""
+    found: Sides = collect(state.asked.executor.submit(_sample_first_chunk, stage), stage)
     return found
 
 
-def _changed(state: Course, stage: Stage) -> InvalidArgument:
+def _changed_mechanism_error(state: Course, stage: Stage) -> InvalidArgument:
+    """Return the exception for outputs that differ from the stored digest."""
     return InvalidArgument(
         f"store was made by another version of this mechanism: the first {stage.size(0):,} rounds of a stored stage give "
         f"other outputs under the same seed now: the target, or something that it uses, has changed; {_advice(state)}"
@@ -185,5 +202,6 @@ def _changed(state: Course, stage: Stage) -> InvalidArgument:
 
 
 def _advice(state: Course) -> str:
+    """Return the advice at the end of a message on a changed mechanism."""
     file = state.ledger.store.path if state.ledger is not None else "FILE"
     return f"use another store, or remove the audit with `dpwitness store gc {file} {state.asked.name}`"

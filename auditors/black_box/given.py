@@ -1,4 +1,4 @@
-"""Auditing outputs that someone hands over: two batches, nothing to run."""
+"""Audit of given outputs: two batches, without running a mechanism."""
 
 from __future__ import annotations
 
@@ -25,32 +25,36 @@ from dpwitness.mechanisms.terms.validation import InvalidArgument, require_integ
 def audit_outputs(
     outputs0: Any, outputs1: Any, claim: Claim | str, *, confidence: float = 0.99, seed: int = 0, name: str = "given outputs"
 ) -> AuditResult:
-    """Audit two batches of outputs of independent runs, one on each of two neighbouring datasets.
+    """Audit two batches of outputs of independent runs, one batch on each of two neighboring datasets.
 
-    The event is chosen on one half of each batch, drawn by `seed`, and certified on the other. A coin is flipped for every round there, as
-    if the mechanism were run; the few rows that the coins do not ask for are left out (`two_batches`).
+    The event is chosen on one half of each batch, drawn by `seed`, and certified on the other half.
+    There a coin is flipped for every round, as if the mechanism were run. The few rows that the
+    coins do not select are not used (`two_batches`).
 
     Parameters
     ----------
     outputs0, outputs1 : array or list
-        One output a run, of any kind, as for `audit`: at least 1,000 each. More of one than of the other are not used.
+        Outputs on D0 and on D1, one per run, of any kind, as for `audit`: at least 1,000 each. The
+        longer batch is truncated.
     claim : Claim or str
+        The claim to test.
     confidence : float
-        The chance of a false VIOLATED is at most 1 - confidence.
+        The probability of a false VIOLATED is at most 1 - confidence.
     seed : int
-        For the halves and the coins.
+        Seed of the halves and the coins.
     name : str
-        For the report.
+        Name of the audit in the report.
 
     Returns
     -------
     AuditResult
-        Without a pair, and without a witness: there is nothing to run again. ERROR where neighbouring rows are correlated.
+        Without a pair and without a witness, because there is nothing to run again. ERROR if
+        adjacent rows are correlated.
 
     Raises
     ------
     InvalidArgument
-        If an argument breaks its rule.
+        If an argument is invalid.
 
     Examples
     --------
@@ -64,7 +68,7 @@ def audit_outputs(
     require_probability("confidence", confidence, "audit_outputs")
     require_type("name", name, str, "be a text", "audit_outputs")
     seed, alpha = require_integer("seed", seed, "audit_outputs", least=0), 1 - confidence
-    batches = [_encoded("outputs0", outputs0), _encoded("outputs1", outputs1)]
+    batches = [_encode_batch("outputs0", outputs0), _encode_batch("outputs1", outputs1)]
     runs = min(map(len, batches))
     result = AuditResult(name, claim, Verdict.ERROR, confidence, seed, trials=2 * runs, requested=2 * runs)
     try:
@@ -113,11 +117,12 @@ def audit_outputs(
     )
 
 
-def _encoded(name: str, raw: Any) -> Outputs:
+def _encode_batch(name: str, raw: Any) -> Outputs:
+    """Return the encoded outputs of one argument; raise InvalidArgument if there are fewer than 1,000."""
     try:
         size = len(raw)
         outputs = encode(raw, size) if size else None
-    except Exception as error:  # of any object at all
+    except Exception as error:  # any object may be given, with any exception
         raise InvalidArgument(f"audit_outputs: {name} must be an array or a list with one output a run: {said(error)}") from None
     if outputs is None or size < 1000:
         raise InvalidArgument(f"audit_outputs: {name} must hold at least 1000 outputs, got {size}")

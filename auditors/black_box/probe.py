@@ -1,8 +1,10 @@
-"""A few rounds before all others: is there an output at all, does it raise, does it repeat under one seed, is state kept?
+"""Probe: a few rounds before all others, to see whether outputs exist, runs raise, outputs repeat under one seed, and state is kept.
 
-One chunk is run three times with the same streams, all in one process, with one and then two calls in between: the replays begin three and
-four calls after the one before, so that no period of calls hides. A mechanism that takes its randomness from `rng` gives the same outputs
-each time, and draws as much. One that keeps noise, grows it, counts its calls or draws from elsewhere does not.
+One chunk is run three times with the same streams, all in one process, with one and then two calls
+in between. The replays begin three and four calls after the run before, so that no period of calls
+can hide. A mechanism that takes its randomness from `rng` gives the same outputs each time, and
+draws the same amount. A mechanism that keeps noise, grows its noise, counts its calls or draws from
+elsewhere does not.
 """
 
 from __future__ import annotations
@@ -28,12 +30,12 @@ from dpwitness.mechanisms.foreign.inside.wire import text_of
 from dpwitness.mechanisms.foreign.target import Target
 from dpwitness.mechanisms.terms.protocol import AlwaysRaises, MechanismFailed
 
-_BETWEEN = (1, 2)  # calls between the replays
-_SIZE = 8  # of each of them
-_WARNINGS = 4  # that are told
-_CLOSE = 1e-9  # relative difference of outputs that only the last bits of a computation make
+_CALLS_BETWEEN = (1, 2)  # number of calls before each replay
+_CALL_RUNS = 8  # runs per call
+_MAX_WARNINGS = 4  # maximum number of warnings in the notes
+_LAST_BITS = 1e-9  # relative difference up to which outputs differ in their last bits only
 
-_STATE = (
+_STATE_FAULT = (
     "keeps state between rounds or ignores rng "
     "(if it draws from a source that takes no seed, such as `secrets`, add a line to its file: NAME.seeded = False)"
 )
@@ -41,7 +43,7 @@ _STATE = (
 
 @dataclass(frozen=True, slots=True)
 class Probed:
-    """What the probe saw: outputs (D1, D0) of its chunk, words drawn for them, `rounds` run, and how later stages must run."""
+    """Results of the probe: outputs (D1, D0) of its chunk, numbers of random words drawn, number of runs, and settings for later stages."""
 
     sides: tuple[Outputs, Outputs]
     words: tuple[int, ...]
@@ -53,47 +55,48 @@ class Probed:
 
 @one_task()
 def probe_stage(stage: Stage, seeded: bool) -> Probed:
-    """Probe the stage's one chunk, in the process in which this is called. `seeded`: equal streams must give equal outputs.
+    """Probe the stage's only chunk, in this process. If `seeded`, equal streams must give equal outputs.
 
     Raises
     ------
     MechanismFailed
-        Naming what makes the mechanism unfit.
+        Naming the fault of the mechanism.
     """
     if of_this_project(stage.run):
-        return _probe(stage, seeded)
+        return _run_probe(stage, seeded)
     before, owner = global_generators.snapshot(), getattr(stage.run, "__self__", None)
     try:
         with warnings.catch_warnings(record=True) as heard:
-            warnings.filterwarnings("always", append=True)  # what the mechanism ignores, or turns into an error, stays so
-            found = _probe(stage, seeded)
+            warnings.filterwarnings("always", append=True)  # the mechanism's own warning filters take precedence
+            found = _run_probe(stage, seeded)
     finally:
         global_generators.restore(before)
     told = owner.warned if isinstance(owner, Target) else [told_of_warning(each) for each in heard or ()]
-    return replace(found, notes=(*found.notes, *list(dict.fromkeys(told))[:_WARNINGS]))
+    return replace(found, notes=(*found.notes, *list(dict.fromkeys(told))[:_MAX_WARNINGS]))
 
 
-def _probe(stage: Stage, seeded: bool, spent: int = 0) -> Probed:
-    shown = _shown(stage)
-    sides, words, shared = _replay(stage)
+def _run_probe(stage: Stage, seeded: bool, spent: int = 0) -> Probed:
+    """Run the chunk and its replays, and check the outputs; if a batch raises, start again with single runs."""
+    shown = _dataset_text(stage)
+    sides, words, shared = _run_chunk(stage)
     batches, rounds, notes = [[side] for side in sides], spent + stage.rounds, dict[str, None]()
-    for calls in _BETWEEN:
+    for calls in _CALLS_BETWEEN:
         rounds += _check_buffer(stage, calls)
         for call in range(calls):
-            batches[0].append(run_side(stage.run, stage.pair.d1, _SIZE, stream(stage.seed, *stage.key, 1, calls, call)))
-        again, drawn, _ = _replay(stage)
-        rounds += stage.rounds + _SIZE * calls
+            batches[0].append(run_side(stage.run, stage.pair.d1, _CALL_RUNS, stream(stage.seed, *stage.key, 1, calls, call)))
+        again, drawn, _ = _run_chunk(stage)
+        rounds += stage.rounds + _CALL_RUNS * calls
         for kept, side in zip(batches, again, strict=True):
             kept.append(side)
         if not stage.single and any(side is None or _raises(side) for kept in batches for side in kept):
-            return _probe(replace(stage, single=True), seeded, rounds)
+            return _run_probe(replace(stage, single=True), seeded, rounds)
         whole = [[side for side in kept if side is not None] for kept in batches]
         check_structure(whole[0], "D1")
         check_structure(whole[1], "D0")
-        if _shown(stage) != shown:
+        if _dataset_text(stage) != shown:
             raise MechanismFailed("mechanism changes its dataset in place; it must leave it as it found it")
         if seeded:
-            notes.update(dict.fromkeys(_compare(sides, again, words, drawn)))
+            notes.update(dict.fromkeys(_compare_runs(sides, again, words, drawn)))
     assert sides[0] is not None and sides[1] is not None
     _check_output(stage, rounds, sides[0], sides[1])
     check_one_sided(getattr(stage.run, "run", stage.run), stage.pair.d1, stage.pair.d0, (sides[0], sides[1]))
@@ -103,71 +106,72 @@ def _probe(stage: Stage, seeded: bool, spent: int = 0) -> Probed:
 
 
 def replay_stage(stage: Stage, probed: Probed) -> None:
-    """Run the probe's chunk again once all is done: what the audit has run in between must have left no trace.
+    """Run the probe's chunk again after the test: the rounds in between must not have changed its outputs.
 
     Raises
     ------
     Unfit
-        If it has.
+        If the outputs have changed.
     """
-    sides, words, _ = _replay(stage)
-    _compare(probed.sides, sides, probed.words, words)
+    sides, words, _ = _run_chunk(stage)
+    _compare_runs(probed.sides, sides, probed.words, words)
 
 
-def _replay(stage: Stage) -> tuple[Sides, tuple[int, ...], bool]:
-    """The stage's chunk, the words drawn from its streams, and whether a global generator was drawn from."""
+def _run_chunk(stage: Stage) -> tuple[Sides, tuple[int, ...], bool]:
+    """Return the chunk's outputs, the numbers of words drawn from its streams, and whether a global generator was used."""
     if of_this_project(stage.run):
         sides, rngs = stage.flip(0)
-        return sides, _words(rngs), False
+        return sides, _words_drawn(rngs), False
     with stage.globally_seeded(0):
         before = global_generators.fingerprint()
         sides, rngs = stage.flip(0)
-        return sides, _words(rngs), global_generators.fingerprint() != before
+        return sides, _words_drawn(rngs), global_generators.fingerprint() != before
 
 
-def _words(rngs: list[Generator]) -> tuple[int, ...]:
-    """64-bit words that SFC64 generators have given: they count them in their state."""
+def _words_drawn(rngs: list[Generator]) -> tuple[int, ...]:
+    """Return the number of 64-bit words drawn from each SFC64 generator, which its state counts."""
     return tuple(int(rng.bit_generator.state["state"]["state"][3]) for rng in rngs)
 
 
-def _compare(first: Sides, again: Sides, words: tuple[int, ...], drawn: tuple[int, ...]) -> list[str]:
-    """Unfit if two runs with the same streams differ; a note if the last bits do."""
+def _compare_runs(first: Sides, again: Sides, words: tuple[int, ...], drawn: tuple[int, ...]) -> list[str]:
+    """Raise Unfit if two runs with the same streams differ; return a note if only the last bits differ."""
     for a, b in zip(first, again, strict=True):
         if a is None or b is None or not same_outputs(a, b):
-            if a is not None and b is not None and _close(a, b):
+            if a is not None and b is not None and _differ_in_last_bits(a, b):
                 return ["outputs under one seed differ in their last bits: counts may not be reproduced"]
-            raise Unfit(f"outputs under one seed differ: mechanism {_STATE}")
+            raise Unfit(f"outputs under one seed differ: mechanism {_STATE_FAULT}")
     if words != drawn:
-        raise Unfit(f"two calls with equal generators draw other amounts of randomness: mechanism {_STATE}")
+        raise Unfit(f"two calls with equal generators draw other amounts of randomness: mechanism {_STATE_FAULT}")
     return []
 
 
-def _close(a: Outputs, b: Outputs) -> bool:
+def _differ_in_last_bits(a: Outputs, b: Outputs) -> bool:
+    """Return whether two batches are equal up to a relative difference of 1e-9 in their values."""
     same = a.values.shape == b.values.shape and np.array_equal(a.codes, b.codes)
-    return same and np.allclose(a.values, b.values, rtol=_CLOSE, atol=0.0, equal_nan=True)
+    return same and np.allclose(a.values, b.values, rtol=_LAST_BITS, atol=0.0, equal_nan=True)
 
 
 def _check_buffer(stage: Stage, call: int) -> int:
-    """Unfit if an output changes once the mechanism is called again; how many rounds that took."""
+    """Raise Unfit if an output changes when the mechanism is called again; return the number of runs."""
     if of_this_project(stage.run):
         return 0
     rngs = [stream(stage.seed, *stage.key, 2, call, part) for part in (0, 1)]
     try:
-        raw = stage.run(stage.pair.d1, _SIZE, rngs[0])
+        raw = stage.run(stage.pair.d1, _CALL_RUNS, rngs[0])
     except MechanismFailed:
         raise
     except Exception:
-        return _SIZE
-    kept = encode(raw, _SIZE).copied()
+        return _CALL_RUNS
+    kept = encode(raw, _CALL_RUNS).copied()
     with contextlib.suppress(Exception):
-        stage.run(stage.pair.d0, _SIZE, rngs[1])
-    if not same_outputs(kept, encode(raw, _SIZE)):
+        stage.run(stage.pair.d0, _CALL_RUNS, rngs[1])
+    if not same_outputs(kept, encode(raw, _CALL_RUNS)):
         raise Unfit("mechanism returns one buffer again and again: an output changes with the next call; return a new array each time")
-    return 2 * _SIZE
+    return 2 * _CALL_RUNS
 
 
 def _check_output(stage: Stage, rounds: int, *sides: Outputs) -> None:
-    """AlwaysRaises if all there is to see is an exception."""
+    """Raise AlwaysRaises if every run on both datasets raises."""
     if not all(_raises(side, all) for side in sides):
         return
     name, told = sorted(name for side in sides for name in side.structures())[0], ""
@@ -182,6 +186,7 @@ def _raises(side: Outputs, how: Callable[[Any], bool] = any) -> bool:
     return len(side) > 0 and how(name.startswith("raises ") for name in side.structures())
 
 
-def _shown(stage: Stage) -> str:
+def _dataset_text(stage: Stage) -> str:
+    """Return a text of both datasets, to detect changes in place."""
     told = stage.pair.to_json()
     return repr([told["d0"], told["d1"]])

@@ -1,4 +1,4 @@
-"""The stages of a black-box audit: probe, low bits, pilot over pairs, training of an event, tests of it that may train a better one."""
+"""Stages of a black-box audit: probe, low bits, pilot over pairs, training of an event, and its test, which may train a better event."""
 
 from __future__ import annotations
 
@@ -30,73 +30,73 @@ from dpwitness.auditors.statistics.certificate import Tally, certified
 from dpwitness.auditors.statistics.combination import Part, extension_share, reweight_for_extension
 from dpwitness.mechanisms.terms.pairs import Pair
 
-BothSides = tuple[Outputs, Outputs]  # of D1 and of D0; of `engine.Sides`, those on which no batch raised
+BothSides = tuple[Outputs, Outputs]  # outputs on (D1, D0), without batches that raised
 
-LEAST_PROBE = 16  # where pairs are many and runs are few
-PROBE_SHARE = 0.05  # of the runs, that probes may take before their chunks shrink
-CHUNKS = 512  # in a stage, at least, where chunks need not be larger
-LARGEST_CHUNK = 2**19  # rounds, where outputs are narrow
+LEAST_PROBE = 16  # minimum number of rounds in a probe's chunk
+PROBE_SHARE = 0.05  # maximum share of the runs for probes; above it their chunks are smaller
+CHUNKS = 512  # target number of chunks in a stage
+LARGEST_CHUNK = 2**19  # maximum number of rounds in a chunk
 PILOT_SHARE = 0.2
-TRAIN_SHARE = 0.3  # of few rounds; of more, a share that falls with the fourth root: events get better more slowly than tests
-TRAIN_WHOLE = 20_000  # rounds of which that share is trained on
-TRAIN_VALUES = 2**23  # numbers kept for training, at most
+TRAIN_SHARE = 0.3  # share of a small budget; it falls with the fourth root, because more data improve tests more than events
+TRAIN_WHOLE = 20_000  # budget up to which TRAIN_SHARE applies unchanged
+TRAIN_VALUES = 2**23  # maximum number of values stored for training
 TRAIN_ROUNDS = 2**18
-RUNS_A_PAIR = 1000  # at least: up to 700 go to its probe, bits and pilots
-FIRST_LOOKS = (2**13, 2**16)  # rounds, at most, on every pair, and on each of the best
+RUNS_A_PAIR = 1000  # minimum number of runs per pair: up to 700 are used for its probe, bits and pilots
+FIRST_LOOKS = (2**13, 2**16)  # maximum number of rounds in the first look at every pair, and in the second look at the best pairs
 LEAST_LOOK = 200
-FINALISTS = 5  # pairs of which a second look is taken
-STAGED = 100_000  # rounds up to which an event is tested on rounds that train a better one; of more, learning twice would cost too much
-_BINNED = ", binned law"  # of a method
-_LATE = 2.0  # seconds that are waited for tasks whose answer came from another worker
-LEAST_STAGE = 500  # rounds of such a test
+FINALISTS = 5  # number of pairs in the second look
+STAGED = 100_000  # budget up to which the first test also trains a better event; above it, learning twice costs too much
+_BINNED_SUFFIX = ", binned law"  # suffix of a method's name
+_LATE = 2.0  # seconds to wait for second runs of tasks that are already answered
+LEAST_STAGE = 500  # minimum number of rounds in such a first test
 BIT_SHARE = 0.1
-BIT_ROUNDS = 2**16  # a leak of bits is gross by nature: more rounds would only slow the audit
-PICTURED = 2**14  # rounds of a test whose outputs are drawn
+BIT_ROUNDS = 2**16  # leaks in the low bits are large: more rounds would only slow the audit
+PICTURED = 2**14  # rounds of a test whose outputs are shown in its picture
 LOOKS = (1 / 128, 1 / 64, 1 / 32, 1 / 16, 1 / 8, 1 / 4, 1 / 2, 1.0)
-EARLY_ALPHA = 0.05  # of alpha, for all looks but the last together: early looks are for gross violations
-LOOK = EARLY_ALPHA / len(LOOKS)  # of alpha, for each: those before the last, and the one at the end of an earlier event's test
-_SPENT = {look: LOOK if look < 1 else 1 - EARLY_ALPHA for look in LOOKS}
+EARLY_ALPHA = 0.05  # share of alpha for all looks but the last together: early looks detect gross violations only
+LOOK = EARLY_ALPHA / len(LOOKS)  # share of alpha for each look before the last, and for the look at the end of the first event's test
+_LOOK_SHARES = {look: LOOK if look < 1 else 1 - EARLY_ALPHA for look in LOOKS}
 
 
 def probe_chunk(planned: int, pairs: int) -> int:
-    """Rounds in a probe's chunk, of which four are run on each pair."""
+    """Return the number of rounds in a probe's chunk; about four such chunks are run on each pair."""
     return max(LEAST_PROBE, min(PROBE, int(PROBE_SHARE / 4 * planned / pairs)))
 
 
 def bit_rounds(budget: int, pairs: int) -> int:
-    """Rounds that the low bits may take, where there are any."""
+    """Return the number of rounds for the low-bit audit, if outputs have low bits."""
     return min(int(BIT_SHARE * budget), BIT_ROUNDS * min(pairs, 4))
 
 
 def training_rounds(budget: int, width: int) -> int:
-    """Rounds that train an event, of those that are left to train and test it."""
+    """Return the number of rounds that train an event, out of the budget for training and testing."""
     share = TRAIN_SHARE * min(1.0, TRAIN_WHOLE / max(budget, 1)) ** 0.25
     return int(min(share * budget, TRAIN_ROUNDS, TRAIN_VALUES // width))
 
 
 def search_and_test(state: Course, pairs: list[Pair]) -> None:
-    """All stages: probes, low bits, the pilot where there are several pairs, and the test of those that it picks."""
-    best, pair, seen, width = _chosen(state, pairs)
+    """Run all stages: probes, low bits, the pilot if there are several pairs, and the test on the selected pair."""
+    best, pair, seen, width = _select_pair(state, pairs)
     state.hold_to(pair)
     _test(state, pair, best, seen, state.left, width)
 
 
 def rehearse(state: Course, pairs: list[Pair]) -> list[tuple[Pair, Event, float]]:
-    """Return what an audit of this plan would test: for each stage of its test the pair, the event, and its rounds. Nothing is counted."""
-    best, pair, seen, width = _chosen(state, pairs)
+    """Return the pair, event and number of rounds of each test stage of an audit with this plan. No rounds are counted."""
+    best, pair, seen, width = _select_pair(state, pairs)
     state.hold_to(pair)
     budget = state.left
     wanted, seen, learned, rounds = _first_event(state, pair, best, seen, budget, width)
-    if not _staged(state, budget, wanted):
+    if not _has_first_test(state, budget, wanted):
         return [(pair, learned.event, rounds)]
     seen = [*seen, _train(state, pair, best, Phase.FIRST_TEST, wanted, width)]
     error = state.asked.alpha * (1 - EARLY_ALPHA)
-    later = learn(*_joined(seen), state.asked.claim, alpha=error, rounds=rounds - wanted, near=state.near, earlier=learned)
+    later = learn(*_concatenate_sides(seen), state.asked.claim, alpha=error, rounds=rounds - wanted, near=state.near, earlier=learned)
     return [(pair, learned.event, wanted), (pair, later.event, rounds - wanted)]
 
 
-def _chosen(state: Course, pairs: list[Pair]) -> tuple[int, Pair, list[BothSides], int]:
-    """The number of the pair to test, that pair, outputs of it that the pilot has seen, and how wide outputs are."""
+def _select_pair(state: Course, pairs: list[Pair]) -> tuple[int, Pair, list[BothSides], int]:
+    """Run probes, low bits and pilot; return the index of the selected pair, the pair, its pilot outputs, and the width of outputs."""
     most = max(1, state.planned // RUNS_A_PAIR)
     if len(pairs) > most:
         state.notes.append(f"only the first {most} of {len(pairs)} pairs were tried: more need more trials")
@@ -113,34 +113,39 @@ def _chosen(state: Course, pairs: list[Pair]) -> tuple[int, Pair, list[BothSides
     return best, pairs[best], seen, width
 
 
-def _chunk(rounds: int, width: int) -> int:
-    """Rounds in a chunk: a power of two, so small that a slow mechanism ends some soon, and that a chunk's outputs take few megabytes.
+def _chunk_size(rounds: int, width: int) -> int:
+    """Return the number of rounds in a chunk, a power of two.
 
-    It depends on nothing but what was asked: how fast the mechanism is decides only how many chunks a task takes (`Pace`).
+    Chunks are small enough that a slow mechanism soon finishes some, and that the outputs of a
+    chunk take a few megabytes. The number does not depend on the speed of the mechanism, which
+    determines only the number of chunks per task (`Pace`).
     """
     wanted = 2 ** int(math.log2(max(rounds / CHUNKS, 128)))
     return int(min(wanted, LARGEST_CHUNK, max(256, 2 ** int(math.log2(2**21 / max(width, 1))))))
 
 
 def _train(state: Course, pair: Pair, index: int, phase: int, rounds: int, width: int) -> BothSides:
-    stage = state.stage(pair, phase, index, rounds, min(_chunk(rounds, width), max(rounds // 4, 16)))
+    """Run a training stage on pair number `index`, check its randomness, and return its outputs."""
+    stage = state.stage(pair, phase, index, rounds, min(_chunk_size(rounds, width), max(rounds // 4, 16)))
     chunks: list[BothSides] = []
     for found in outputs(stage, state.asked.executor, state.pace, ledger=state.ledger):
-        chunks += [(one, zero) for one, zero in found.sides if one is not None and zero is not None]  # all: `engine.outputs`
+        # no chunk is dropped, because `engine.outputs` loses no rounds
+        chunks += [(one, zero) for one, zero in found.sides if one is not None and zero is not None]
         remember_first(state, stage, found)
         state.take(index, stage, found)
     check_training(chunks)
-    sides = _joined(chunks)
+    sides = _concatenate_sides(chunks)
     check_imports(sides)
     state.seen.add(*sides)
     return sides
 
 
-def _joined(parts: list[BothSides]) -> BothSides:
+def _concatenate_sides(parts: list[BothSides]) -> BothSides:
+    """Return the outputs of several batches as one pair of batches."""
     return concatenate([part[0] for part in parts]), concatenate([part[1] for part in parts])
 
 
-def _race(
+def _compare_pairs(
     state: Course,
     pairs: list[Pair],
     phases: tuple[int, int],
@@ -148,7 +153,11 @@ def _race(
     width: int,
     judge: Callable[[BothSides, Pair], tuple[float, Any]],
 ) -> tuple[dict[int, float], Any]:
-    """What each pair promises, the best first, and what was found on it: all are looked at, then the best of them on more rounds."""
+    """Compare pairs in up to two looks; return the score of each pair, best first, and the by-product of `judge` on the best pair.
+
+    The first look includes all pairs; the second takes more rounds on the best pairs. `judge`
+    returns a score and a by-product.
+    """
     scores: dict[int, float] = {}
     left, found = list(range(len(pairs))), None
     looks = list(zip(phases, FIRST_LOOKS, strict=True))[len(pairs) <= FINALISTS :]
@@ -165,79 +174,85 @@ def _race(
 
 
 def _pilot(state: Course, pairs: list[Pair], budget: int, width: int) -> tuple[int, list[BothSides]]:
-    """The pair on which a learned event is expected to certify the most, and outputs of it, which may train the event to be tested.
+    """Return the index of the pair on which a learned event is expected to certify the most, and its outputs for training.
 
-    One pair goes on: where others come close, a share of the rounds each would cost more than the choice among them.
+    Only one pair is tested: if other pairs come close, dividing the rounds among them would cost
+    more than choosing one.
     """
     goal = int((1 - PILOT_SHARE) * state.planned)
 
     def judge(sides: BothSides, pair: Pair) -> tuple[float, BothSides]:
+        """Return the expected certificate on a pair, relative to the claim there, and the pair's outputs."""
         claim = state.asked.claim.on(pair)
         expected = expected_certificate(*sides, claim, alpha=state.asked.alpha, rounds=goal)
-        return expected * (state.asked.claim.parameter / claim.parameter), sides  # over what is promised there, which may differ
+        # relative to the claim's parameter on this pair, which may differ between pairs
+        return expected * (state.asked.claim.parameter / claim.parameter), sides
 
-    scores, seen = _race(state, pairs, (Phase.PILOT, Phase.SECOND_PILOT), budget, width, judge)
+    scores, seen = _compare_pairs(state, pairs, (Phase.PILOT, Phase.SECOND_PILOT), budget, width, judge)
     best = next(iter(scores))
     state.pairs = [PairScore(pairs[i], score, i == best) for i, score in scores.items()]
     return best, [seen]
 
 
 def _test(state: Course, pair: Pair, index: int, seen: list[BothSides], budget: int, width: int) -> None:
-    """Train an event on a share of the budget, and what was seen of the pair before, and certify it on the rest.
+    """Train an event on a share of the budget and the earlier outputs of the pair, and certify the event on the rest.
 
-    Where rounds are few, those that test this event train a better one, which the rounds left test: one certificate from both
-    (`combination`). Binned laws (RDP, zCDP) are tested once, for they have no p-value at a parameter that could be combined cheaply.
+    With a small budget, the test rounds of the first event also train a better event, which is
+    tested on the remaining rounds. One certificate combines both tests (`combination`). Renyi rules
+    (RDP, zCDP) are tested once, because they have no p-value at a parameter that is cheap to
+    combine.
     """
     wanted, seen, learned, rounds = _first_event(state, pair, index, seen, budget, width)
     claim, alpha = state.asked.claim, state.asked.alpha
     tested = UnderTest(pair, alpha, rounds, learned.event, learned.method)
     state.tested.append(tested)
-    if _staged(state, budget, wanted):
-        stage = state.stage(pair, Phase.FIRST_TEST, index, wanted, _chunk(wanted, width))
-        kept = _count(state, tested, stage, learned, index, {1.0: LOOK}, math.sqrt(wanted / rounds))
+    if _has_first_test(state, budget, wanted):
+        stage = state.stage(pair, Phase.FIRST_TEST, index, wanted, _chunk_size(wanted, width))
+        kept = _count_stage(state, tested, stage, learned, index, {1.0: LOOK}, math.sqrt(wanted / rounds))
         if kept:
             left, error = rounds - wanted, alpha * (1 - EARLY_ALPHA)
-            learned = learn(*_joined([*seen, *kept]), claim, alpha=error, rounds=left, near=state.near, earlier=learned)
-            _last(state, tested, learned, index, left, width)
+            learned = learn(*_concatenate_sides([*seen, *kept]), claim, alpha=error, rounds=left, near=state.near, earlier=learned)
+            _test_to_end(state, tested, learned, index, left, width)
     else:
-        _last(state, tested, learned, index, rounds, width)
+        _test_to_end(state, tested, learned, index, rounds, width)
     settle(state, pair, index)
 
 
 def _first_event(
     state: Course, pair: Pair, index: int, seen: list[BothSides], budget: int, width: int
 ) -> tuple[int, list[BothSides], Learned, int]:
-    """Rounds that should train the event, all that did, the event, and the rounds that are left to test."""
+    """Train the first event; return its intended training rounds, its training outputs, the event, and the remaining test rounds."""
     known = sum(len(side) for sides in seen for side in sides)
     wanted = training_rounds(budget, width)
     train = wanted - known
     if train > PROBE or not seen:
         seen = [*seen, _train(state, pair, index, Phase.TRAIN, train, width)]
     rounds, error = budget - max(train, 0), state.asked.alpha * (1 - EARLY_ALPHA)
-    sides = _joined(seen)
+    sides = _concatenate_sides(seen)
     state.note(*opaque_types(*sides), *unrepeated(*sides))
     learned = learn(*sides, state.asked.claim, alpha=error, rounds=rounds, near=state.near)
     return wanted, seen, learned, rounds
 
 
-def _staged(state: Course, budget: int, wanted: int) -> bool:
-    """Whether the rounds that test the first event train a better one."""
+def _has_first_test(state: Course, budget: int, wanted: int) -> bool:
+    """Return whether the test rounds of the first event also train a better event."""
     return budget <= STAGED and wanted >= LEAST_STAGE and not state.asked.claim.bounds_renyi
 
 
 def certify_event(state: Course, pair: Pair, index: int, learned: Learned, rounds: int, alpha: float, width: int) -> None:
-    """Test a fixed event on fresh rounds, with looks on the way."""
+    """Test a fixed event on fresh rounds, with interim looks."""
     tested = UnderTest(pair, alpha, rounds, learned.event, learned.method)
     state.tested.append(tested)
-    _last(state, tested, learned, index, rounds, width)
+    _test_to_end(state, tested, learned, index, rounds, width)
     settle(state, pair, index)
 
 
 def extend(state: Course, number: int, total: int) -> None:
-    """Run extension `number`, up to `total` runs: a stage of fresh rounds that the earlier stages' event is tested on.
+    """Run extension `number`, up to `total` runs: test the event of the earlier stages on a stage of fresh rounds.
 
-    Whoever asks for an extension has seen the result before it. The stage's weight and its share of alpha are fixed by rule
-    (`combination`), so that neither the reason nor the length matters.
+    The user who requests an extension has seen the earlier result. The weight of the stage and its
+    share of alpha are fixed by rule (`combination`), so neither the reason nor the length of the
+    extension matters.
     """
     tested = state.tested[-1]
     event, rule = tested.event, tested.event if isinstance(tested.event, Binned) else None
@@ -245,30 +260,31 @@ def extend(state: Course, number: int, total: int) -> None:
         event = rule.events[len(rule.events) // 2]
     state.planned, tested.planned, tested.alpha = total, total, state.asked.alpha * extension_share(number)
     index, rounds = state.best, total - state.done
-    learned = Learned(event, 0.0, tested.method.removesuffix(_BINNED), rule, tested.law)
-    stage = state.stage(tested.pair, Phase.EXTENSION + number - 1, index, rounds, _chunk(rounds, columns_of(event)))
+    learned = Learned(event, 0.0, tested.method.removesuffix(_BINNED_SUFFIX), rule, tested.law)
+    stage = state.stage(tested.pair, Phase.EXTENSION + number - 1, index, rounds, _chunk_size(rounds, columns_of(event)))
     state.extensions = number
     tested.parts, before = reweight_for_extension(tested.parts), (tested.event, tested.method, tested.basis)
-    _count(state, tested, stage, learned, index, _SPENT)
-    if tested.basis is before[2]:  # nothing more was certified: the bound is still that of the binned law, if there is one
+    _count_stage(state, tested, stage, learned, index, _LOOK_SHARES)
+    if tested.basis is before[2]:  # the bound has not improved, so it still belongs to the previous event
         tested.event, tested.method = before[:2]
     settle(state, tested.pair, index)
 
 
-def _last(state: Course, tested: UnderTest, learned: Learned, index: int, rounds: int, width: int) -> None:
-    """Test an event to the end of the budget."""
+def _test_to_end(state: Course, tested: UnderTest, learned: Learned, index: int, rounds: int, width: int) -> None:
+    """Test an event on all remaining rounds of the budget."""
     state.best = index
-    stage = state.stage(tested.pair, Phase.TEST, index, rounds, _chunk(rounds, width))
-    _count(state, tested, stage, learned, index, _SPENT)
+    stage = state.stage(tested.pair, Phase.TEST, index, rounds, _chunk_size(rounds, width))
+    _count_stage(state, tested, stage, learned, index, _LOOK_SHARES)
 
 
-def _count(
+def _count_stage(
     state: Course, tested: UnderTest, stage: Stage, learned: Learned, index: int, spent: dict[float, float], weight: float = 1.0
 ) -> list[BothSides]:
-    """Count an event in a stage's rounds, with looks at shares of them at these shares of alpha.
+    """Count an event in the rounds of a stage, with interim looks; `spent` maps shares of the stage to shares of alpha.
 
-    `weight` is the stage's. Of `Phase.FIRST_TEST`, which other stages follow, the outputs are kept; none if a look said to stop. A binned
-    rule (RDP, zCDP) is tested at the end, on half of alpha.
+    `weight` is the weight of the stage in the combined certificate. In `Phase.FIRST_TEST` the
+    outputs are returned to train the next event; the list is empty if a look stopped the test. A
+    Renyi rule (RDP, zCDP) is tested at the end with half of alpha.
     """
     phase = stage.key[2]
     event = state.fixed(phase, index, learned.event)
@@ -293,51 +309,51 @@ def _count(
         kept += [(one, zero) for one, zero in found.sides if one is not None and zero is not None]
         remember_first(state, stage, found)
         state.take(index, stage, found)
-        if number in looks and _look(state, tested, looks[number]):
+        if number in looks and _interim_look(state, tested, looks[number]):
             stop = tested.stopped = state.pace.stopped = True
             break
     lost = tested.parts[-1].lost
-    if binned and not stop and not lost:  # its cells have no place for rounds that nobody saw
-        _look_at_cells(state, tested, binned, cells, tested.alpha / 2)
+    if binned and not stop and not lost:  # cell counts cannot account for lost rounds
+        _certify_renyi(state, tested, binned, cells, tested.alpha / 2)
     if lost:
         state.note(f"a batch raised for the first time in the test: its {lost} rounds count as wrong guesses, later rounds were run singly")
     check_drift(np.array(tables, dtype=float))
     if kept:
-        tested.picture = picture(tested.event, _joined(kept[: max(1, PICTURED // stage.chunk)]))
+        tested.picture = picture(tested.event, _concatenate_sides(kept[: max(1, PICTURED // stage.chunk)]))
     return [] if stop else kept
 
 
-def _look_at_cells(state: Course, tested: UnderTest, rule: Binned, cells: NDArray[np.int64], alpha: float) -> None:
-    """Certify the divergence of the binned law; it replaces the event where it says more."""
+def _certify_renyi(state: Course, tested: UnderTest, rule: Binned, cells: NDArray[np.int64], alpha: float) -> None:
+    """Certify the Renyi divergence from cell counts; the Renyi rule replaces the event if its bound is larger."""
     claim = state.asked.claim
     lower = binned_bound(claim, rule, cells, alpha)
     levels = np.geomspace(1e-30, 1.0, 200)
-    least = bisect_left(
-        levels, True, key=lambda level: binned_bound(claim, rule, cells, level) > claim.parameter
-    )  # it rises with the level
+    # the bound increases with the level
+    least = bisect_left(levels, True, key=lambda level: binned_bound(claim, rule, cells, level) > claim.parameter)
     tested.p_value = min(tested.p_value, (levels[least] if least < len(levels) else 1.0) * state.asked.alpha / alpha)
     tested.looks.append((state.done, max(lower, tested.lower)))
     if lower > tested.lower:
         assert tested.basis is not None
-        tested.lower, tested.event, tested.method = lower, rule, tested.method + _BINNED
+        tested.lower, tested.event, tested.method = lower, rule, tested.method + _BINNED_SUFFIX
         tested.basis = replace(tested.basis, cells=tuple(tuple(side) for side in cells.tolist()), cells_alpha=alpha)
 
 
 def _test_bits(state: Course, pairs: list[Pair], budget: int, width: int) -> None:
-    """The bit-level verdict, on the pair whose lattice event promises most: half of the budget to train, half to test."""
+    """Compute the bit-level verdict on the pair with the best float-bit event: half of the budget trains, half tests."""
     claim = state.asked.claim.at_delta
     state.bit_level = BitLevel(Verdict.NOT_REFUTED, 0.0)
 
     def judge(sides: BothSides, _: Pair) -> tuple[float, Event | None]:
+        """Return the expected certificate of the best float-bit event on a pair, and the event."""
         return learn_lattice(*sides, claim, alpha=state.asked.alpha, rounds=budget // 2, first=state.scored) or (-math.inf, None)
 
-    scores, event = _race(state, pairs, (Phase.BIT_TRAIN, Phase.SECOND_BIT_TRAIN), budget // 2, width, judge)
+    scores, event = _compare_pairs(state, pairs, (Phase.BIT_TRAIN, Phase.SECOND_BIT_TRAIN), budget // 2, width, judge)
     if event is None:
         return
     index = next(iter(scores))
     event = state.fixed(Phase.BIT_TEST, index, event)
     rounds = budget // 2
-    stage = state.stage(pairs[index], Phase.BIT_TEST, index, rounds, _chunk(rounds, width))
+    stage = state.stage(pairs[index], Phase.BIT_TEST, index, rounds, _chunk_size(rounds, width))
     tally, lost = Tally(0, 0, 0, event.directions), 0
     for found in counts(stage, [event], state.asked.executor, state.pace, ledger=state.ledger):
         tally += _tally(found, event.directions)
@@ -350,8 +366,8 @@ def _test_bits(state: Course, pairs: list[Pair], budget: int, width: int) -> Non
     state.bit_level = BitLevel(verdict, float(certified(claim, *numbers)), pairs[index], event, tally, state.asked.alpha, lost)
 
 
-def _look(state: Course, tested: UnderTest, alpha: float) -> bool:
-    """Certify what there is, at this look's share of alpha; whether to stop."""
+def _interim_look(state: Course, tested: UnderTest, alpha: float) -> bool:
+    """Update the bound at an interim look with its share of alpha; return whether to stop the test."""
     claim, basis = state.asked.claim, Basis(alpha, tuple(tested.parts))
     lower, epsilon = basis.bounds(claim, tested.event)
     if tested.basis is None or (lower, epsilon) >= (tested.lower, tested.epsilon):
@@ -364,6 +380,6 @@ def _look(state: Course, tested: UnderTest, alpha: float) -> bool:
 
 
 def _tally(found: Segment, directions: int) -> Tally:
-    """From cells (abstain, D1, D0) of both sides to right and wrong guesses; lost rounds are wrong ones."""
+    """Return the numbers of right and wrong guesses from cell counts (abstain, D1, D0) of both sides; lost rounds count as wrong."""
     table, lost = found.tables[0], found.lost
     return Tally(int(table[0, 1] + table[1, 2]), int(table[0, 2] + table[1, 1]) + lost, int(table.sum()) + lost, directions)

@@ -1,4 +1,4 @@
-"""What a run costs: measured before an audit, so that its budget may be a time, and watched while it goes on."""
+"""Cost of a run: measured before an audit with a time budget, and monitored during the audit."""
 
 from __future__ import annotations
 
@@ -17,22 +17,22 @@ from dpwitness.auditors.running.engine import Stage, collect
 from dpwitness.mechanisms.terms.notions import Claim
 from dpwitness.mechanisms.terms.validation import InvalidArgument, require_positive, shown
 
-LEAST = 1000  # runs of an audit
-_MOST = 10**10  # that a time may come to
-_LARGEST = 2**14  # rounds of a timed batch
-_SHARE = 0.02  # of the time that was asked for, for one timed batch
-_BATCH = 128  # rounds, at least, of a batch in an audit: what each batch costs by itself is told in these
-_LONGER = 3.0  # seconds that another batch may take to tell it, where no time was asked for; of a time a share of
-_LONGER_SHARE = 0.1
-_PATIENCE = 10.0  # seconds that a run may take and be timed twice, where no time was asked for
-_CHEAP = 2e-5  # seconds a run below which what is counted costs as much as what is run
-_LEARNT = 4  # times as long as the quick learning that is timed is that of an event to be tested
-_GREW = 1.5  # times
+LEAST = 1000  # minimum number of runs of an audit
+_MAX_TRIALS = 10**10  # maximum number of runs for a time budget
+_MAX_BATCH = 2**14  # maximum number of rounds in a timed batch
+_BATCH_TIME_SHARE = 0.02  # share of the time budget for one timed batch
+_MIN_BATCH = 128  # batch size up to which the fixed cost of a batch is measured, because batches of an audit are at least as large
+_MAX_EXTRA_SECONDS = 3.0  # seconds that a further batch may take to measure the fixed cost, without a time budget
+_MAX_EXTRA_SHARE = 0.1  # the same, as a share of the time budget
+_SLOW_RUN = 10.0  # duration of a run above which it is timed only once, without a time budget
+_CHEAP_RUN = 2e-5  # seconds per run below which counting costs as much as running
+_FINAL_LEARNING_FACTOR = 4  # learning of the tested event takes this multiple of the timed learning
+_GROWTH_FACTOR = 1.5  # ratio of costs that counts as growth
 
 
 @dataclass(frozen=True, slots=True)
 class Price:
-    """Seconds per run, all workers together; seconds to rank a pair by `rows` outputs and to learn an event; runs and seconds of the timing."""
+    """Cost of runs: seconds per run, to rank a pair by `rows` outputs, and to learn an event; runs and seconds of the timing itself."""
 
     run: float
     ranking: float
@@ -43,36 +43,42 @@ class Price:
 
     def time(self, trials: int, pairs: int) -> float:
         """Return the seconds that an audit is expected to take: runs, the ranking of the pairs, and the event that is tested."""
-        pilot = (pairs + min(pairs, 5)) * self.ranking * self._share(0.1 * trials / pairs) if pairs > 1 else 0.0
-        return trials * self.run + pilot + self.learning * _LEARNT * self._share(0.3 * trials)
+        pilot = (pairs + min(pairs, 5)) * self.ranking * self._relative_cost(0.1 * trials / pairs) if pairs > 1 else 0.0
+        return trials * self.run + pilot + self.learning * _FINAL_LEARNING_FACTOR * self._relative_cost(0.3 * trials)
 
-    def _share(self, rows: float) -> float:
-        """What learning from so many outputs costs, of what it cost when timed."""
+    def _relative_cost(self, rows: float) -> float:
+        """Return the cost of learning from `rows` outputs, relative to the timed learning."""
         return min(1.0, max(rows / self.rows, 0.05))
 
     def trials(self, seconds: float, pairs: int) -> int:
-        """Runs that fit into a time, to three digits."""
-        found = bisect_right(range(_MOST), seconds - self.seconds, key=lambda trials: self.time(trials, pairs))
+        """Return the number of runs that fit into a time budget, rounded down to three digits."""
+        found = bisect_right(range(_MAX_TRIALS), seconds - self.seconds, key=lambda trials: self.time(trials, pairs))
         return found - found % int(10 ** max(0, len(str(found)) - 3))
 
 
 def price(stage: Callable[[int], Stage], claim: Claim, executor: Executor, seconds: float | None) -> Price:
-    """Time batches of growing size until one takes long enough to tell.
+    """Time batches of growing size until one takes long enough to be measured.
 
     Parameters
     ----------
     stage : callable
-        Stage of that many rounds in a chunk, with streams of its own: what is timed is not counted, and changes no count.
+        Returns a stage of the given number of rounds in one chunk, with separate streams: timed
+        rounds are not counted.
     claim, executor
-        Of the audit.
+        Claim and executor of the audit.
     seconds : float, optional
-        That were asked for.
+        The time budget.
+
+    Returns
+    -------
+    Price
+        The measured cost.
     """
-    enough = 0.05 if seconds is None else min(max(_SHARE * seconds, 0.02), 0.5)
+    enough = 0.05 if seconds is None else min(max(_BATCH_TIME_SHARE * seconds, 0.02), 0.5)
     workers = getattr(executor, "_max_workers", 1)
     began, runs, size, each, single, took = perf_counter(), 0, 1, math.inf, False, 0.0
-    longer = _LONGER if seconds is None else _LONGER_SHARE * seconds
-    most = stage(_LARGEST).chunk
+    longer = _MAX_EXTRA_SECONDS if seconds is None else _MAX_EXTRA_SHARE * seconds
+    most = stage(_MAX_BATCH).chunk
     sides: list[Outputs] = []
     while True:
         batch = replace(stage(size), rounds=size * workers, single=single)
@@ -80,28 +86,28 @@ def price(stage: Callable[[int], Stage], claim: Claim, executor: Executor, secon
         futures = [executor.submit(batch.sample, index) for index in range(workers)]
         try:
             done = [collect(future, batch) for future in futures]
-        finally:  # whoever closes the workers next must not meet one that is about to start
+        finally:  # workers must not be closed while one of them is about to start
             wait(futures, timeout=batch.time_limit)
         before, took = took, perf_counter() - started
         runs += size * workers
-        if any(side is None for side in done[0]):  # a batch raises: from here on, one run at a time
+        if any(side is None for side in done[0]):  # a batch raised: from here on, one run at a time
             single = True
             continue
         sides, each = list(done[0]), took / (size * workers)
-        # four times the runs in less than three times the time: that is the start of a batch, as of a program that is started for each
-        starting = took < 3 * before and size < min(_BATCH, most) and 4 * took < longer
-        if size > 1 and (took > enough or size >= most) and not starting:  # the first call of all may load and compile
+        # four times the runs in less than three times the time: the fixed cost of a batch dominates, such as starting a program
+        starting = took < 3 * before and size < min(_MIN_BATCH, most) and 4 * took < longer
+        if size > 1 and (took > enough or size >= most) and not starting:  # the very first call may load and compile
             break
-        if size == 1 and took > (_PATIENCE if seconds is None else seconds):  # so slow that a second look would be missed
+        if size == 1 and took > (_SLOW_RUN if seconds is None else seconds):  # too slow to be timed again
             break
         size = min(4 * size, most)
     ranking = learning = 0.0
-    if each < _CHEAP:
+    if each < _CHEAP_RUN:
         learn(sides[0].take(np.arange(1)), sides[1].take(np.arange(1)), claim, alpha=0.01, rounds=10**6)  # loads libraries
         started = perf_counter()
         event = learn(sides[0], sides[1], claim, alpha=0.01, rounds=10**6).event
         learning, started = perf_counter() - started, perf_counter()
-        expected_certificate(*sides, claim, alpha=0.01, rounds=10**6)
+        expected_certificate(sides[0], sides[1], claim, alpha=0.01, rounds=10**6)
         ranking, started = perf_counter() - started, perf_counter()
         for side in sides:
             event.tabulate(side)
@@ -110,7 +116,7 @@ def price(stage: Callable[[int], Stage], claim: Claim, executor: Executor, secon
 
 
 def require_seconds(seconds: float | None, trials: int | None, owner: str) -> None:
-    """Raise InvalidArgument unless it is a time, and no number of runs is given beside it."""
+    """Raise InvalidArgument unless `seconds` is None, or a valid time budget without `trials`."""
     if seconds is None:
         return
     if trials is not None:
@@ -130,7 +136,7 @@ def require_enough(found: Price, trials: int, pairs: int, seconds: float, owner:
 
 
 def told_in_time(seconds: float) -> str:
-    """A time for a person.
+    """Return a duration as a text for display.
 
     Examples
     --------
@@ -148,25 +154,25 @@ def told_in_time(seconds: float) -> str:
 
 @dataclass(slots=True)
 class Costs:
-    """Seconds a run of all segments of an audit, in order: those of one pair, and of one size of chunk, may be compared."""
+    """Seconds per run of all segments of an audit, in order, grouped by pair, chunk size and mode (single runs or batches)."""
 
     each: dict[tuple[int, int, bool], list[float]] = field(default_factory=dict)
     seconds: dict[tuple[int, int, bool], float] = field(default_factory=dict)
 
     def add(self, of: tuple[int, int, bool], rounds: int, seconds: float) -> None:
-        """Note what a segment of so many rounds took; `of` names its pair, its chunks and whether rounds were run one at a time."""
+        """Add the duration of a segment; `of` is its pair, its chunk size, and whether rounds ran one at a time."""
         self.each.setdefault(of, []).append(seconds / rounds)
         self.seconds[of] = self.seconds.get(of, 0.0) + seconds
 
     def growth(self) -> str:
-        """A note where nearly all of the last segments cost far more than nearly all of the first; empty otherwise."""
+        """Return a note if nearly all of the last segments cost far more than nearly all of the first; otherwise an empty text."""
         told = ""
         for of, series in self.each.items():
             quarter = len(series) // 4
             if quarter < 2 or self.seconds[of] < 0.2:
                 continue
             first, last = np.array(series[:quarter]), np.array(series[-quarter:])
-            if np.quantile(last, 0.1) > _GREW * np.quantile(first, 0.9):
+            if np.quantile(last, 0.1) > _GROWTH_FACTOR * np.quantile(first, 0.9):
                 cost = [told_in_time(float(np.median(part))) for part in (first, last)]
                 told = f"the cost of a run grew from {cost[0]} to {cost[1]} during the audit: the mechanism, or its library, keeps state"
         return told

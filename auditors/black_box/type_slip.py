@@ -1,4 +1,4 @@
-"""Exceptions on one dataset alone that are not events of privacy: a fault of the environment, or a slip of type in what was given."""
+"""Exceptions on one dataset only that are not privacy violations: faults of the environment, or different types of the two datasets."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from dpwitness.auditors.events.outputs import Outputs
 from dpwitness.mechanisms.terms.protocol import MechanismFailed
 from dpwitness.mechanisms.terms.validation import said
 
-_OF_TYPES = re.compile(
+_TYPE_ERROR_TEXT = re.compile(
     r"NoneType|'\w+' object|unsupported operand|could not convert|must be real number|not supported between|\btypes?\b|dtype|"
     r"\bufunc\b|can't multiply|concatenate|invalid literal|expected \w+, got|argument must be|must be str|no len\(\)",
     re.IGNORECASE,
@@ -22,30 +22,31 @@ _OF_TYPES = re.compile(
 
 
 def check_one_sided(run: Callable[..., Any], d1: Any, d0: Any, sides: tuple[Outputs, Outputs]) -> None:
-    """Check why every run of the probe raises on one dataset and none on the other; `sides` are the outputs on D1 and on D0.
+    """Check why every run of the probe raises on one dataset and none on the other; `sides` holds the outputs on D1 and on D0.
 
     Raises
     ------
     MechanismFailed
-        If the environment causes the exception (`environment`); or if its text is about types, and the two datasets differ in type. Where
-        they do not, the exception separates their values, and the audit goes on.
+        If the environment causes the exception (`environment`), or if its message is about types
+        and the datasets differ in type. In all other cases the exception separates the datasets by
+        their values, and the audit continues.
     """
     empty = any(hasattr(dataset, "__len__") and len(dataset) == 0 for dataset in (d0, d1))  # no records, so no type of records either
     raising = [[name.startswith("raises ") for name in side.structures()] for side in sides]
     for (name, dataset, mine), others in zip((("D1", d1, raising[0]), ("D0", d0, raising[1])), reversed(raising), strict=True):
         if not (mine and all(mine)) or any(others):
             continue
-        error = _raised(run, dataset)
+        error = _exception_of_run(run, dataset)
         told = "" if error is None else said(error)
         if error is not None and of_environment(error):
             raise environment_fault(name, told)
-        if not empty and type_of(d0) != type_of(d1) and _OF_TYPES.search(told):
+        if not empty and type_of(d0) != type_of(d1) and _TYPE_ERROR_TEXT.search(told):
             types = f"D0 is a {type_of(d0)}, D1 a {type_of(d1)}"
             raise MechanismFailed(f"mechanism always raises on {name} alone: {told}; that is a slip of type and no violation: {types}")
 
 
 def type_of(dataset: Any) -> str:
-    """The types in a dataset, whatever its values and sizes.
+    """Return a description of the types in a dataset, independent of its values and sizes.
 
     Examples
     --------
@@ -64,8 +65,8 @@ def type_of(dataset: Any) -> str:
     return type(dataset).__name__
 
 
-def _raised(run: Callable[..., Any], dataset: Any) -> Exception | None:
-    """The exception of one more run."""
+def _exception_of_run(run: Callable[..., Any], dataset: Any) -> Exception | None:
+    """Return the exception of one more run; None if the run does not raise."""
     try:
         run(dataset, 1, np.random.default_rng(0))
     except Exception as error:

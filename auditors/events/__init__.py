@@ -1,1 +1,1 @@
-"""Outputs as numbers; the guess rules about them, as data; and how one is learned. May import encoding, statistics and targets."""
+"""Encoding of outputs as numbers, guess rules (events) as data, and learning of events. May import encoding, statistics and targets."""

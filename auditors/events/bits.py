@@ -1,8 +1,10 @@
-"""Events of the float bits: what the lowest set bits of an output say, apart from its value (Mironov 2012).
+"""Events on float bits: guess rules on the lowest set bits of an output, whatever its value (Mironov 2012).
 
-A naive floating-point Laplace sample of 0 + noise has low bits that 1 + noise can never have. Which classes of (exponent, lowest set
-bit) speak for which dataset is learned like any atom; outputs on a grid have the same classes on both sides. Beside sets of classes, all
-outputs with a lowest set bit below some power of two are tried: classes too rare to be met in training belong to them too.
+A naive floating-point Laplace sample of 0 + noise has low bits that 1 + noise can never have. The
+training data show which classes of (exponent, lowest set bit) are more frequent on which dataset,
+as for atoms. Outputs on a grid have the same classes on both sides. In addition to sets of classes,
+the search tries all outputs with a lowest set bit below some power of two. These events include
+classes that are too rare to occur in the training data.
 """
 
 from __future__ import annotations
@@ -15,39 +17,48 @@ from dpwitness.auditors.events.rules import Event, Lattice, LowBits, lattice, lo
 from dpwitness.auditors.statistics.certificate import certified
 from dpwitness.mechanisms.terms.notions import Claim
 
-_COLUMNS = 8  # of a wide output, as many as this are looked at
-_ROWS = 2**16
+_MAX_COLUMNS = 8  # columns of a wide output that are searched, at most
+_MAX_ROWS = 2**16
 
 
 def floating(outputs1: Outputs, outputs0: Outputs, first: int = 0) -> bool:
-    """Whether some column, from the first that is no score, holds numbers that are not all whole, which have no low bits."""
+    """Return whether a column, from column `first` on, holds a fractional number on either side.
+
+    Columns before `first` are scores. Integers have no informative low bits.
+    """
     return any(_has_bits(outputs.values[:, first:]) for outputs in (outputs1, outputs0))
 
 
 def _has_bits(values: NDArray[np.float64]) -> bool:
+    """Return whether some values are not integers."""
     return not np.array_equal(values, np.rint(values), equal_nan=True)
 
 
 def learn_lattice(
     outputs1: Outputs, outputs0: Outputs, claim: Claim, *, alpha: float, rounds: int, first: int = 0
 ) -> tuple[float, Event] | None:
-    """The most telling event of bits on one column, from `first` on, and what it promises; None if no class of bits tells anything."""
+    """Return the best event on the float bits of one column and its expected certificate; None if no class of bits is informative.
+
+    Columns before `first` are scores and are skipped. The first element of the pair is the
+    certified parameter at the expected counts of `rounds` test rounds, with error probability
+    `alpha`.
+    """
     best: tuple[float, Event] | None = None
-    for column in range(first, min(outputs1.values.shape[1], outputs0.values.shape[1], first + _COLUMNS)):
-        x1, x0 = outputs1.values[:_ROWS, column], outputs0.values[:_ROWS, column]
+    for column in range(first, min(outputs1.values.shape[1], outputs0.values.shape[1], first + _MAX_COLUMNS)):
+        x1, x0 = outputs1.values[:_MAX_ROWS, column], outputs0.values[:_MAX_ROWS, column]
         if not (_has_bits(x1) or _has_bits(x0)):
             continue
         features = np.concatenate([lattice(x1), lattice(x0)])
-        _, place, inverse, counts = np.unique(row_keys(features), return_index=True, return_inverse=True, return_counts=True)
-        ones = np.bincount(inverse[: len(x1)], minlength=len(place)).astype(float)
+        _, representative, inverse, counts = np.unique(row_keys(features), return_index=True, return_inverse=True, return_counts=True)
+        ones = np.bincount(inverse[: len(x1)], minlength=len(representative)).astype(float)
         zeros = counts - ones
-        # an atom's log-ratio less two standard errors of it decides how far it is trusted
+        # shrink each log-ratio by two standard errors, so that rare classes do not lead the order
         ratio = np.log((ones + 0.5) / (len(x1) + 1)) - np.log((zeros + 0.5) / (len(x0) + 1))
         error = np.sqrt(1 / (ones + 0.5) + 1 / (zeros + 0.5))
         trusted = np.sign(ratio) * np.maximum(np.abs(ratio) - 2 * error, 0.0)
-        # both sides at half of the rounds: which side happened to train more says nothing
+        # scale each side to half of the rounds: the training sizes of the two sides may differ
         weight = 0.5 * rounds / np.maximum((len(x1), len(x0)), 1)
-        speaks1, speaks0 = weight[0] * ones, weight[1] * zeros
+        expected1, expected0 = weight[0] * ones, weight[1] * zeros
         events: list[tuple[Event, float, float]] = []
         for level in np.unique(np.quantile(np.abs(trusted), np.linspace(0, 1, 25))):
             guesses = np.where(np.abs(trusted) >= max(level, 1e-9), np.sign(trusted), 0.0)
@@ -55,15 +66,17 @@ def learn_lattice(
             if len(used) == 0:
                 continue
             named1, named0 = used[guesses[used] > 0], used[guesses[used] < 0]
-            classes = Lattice(column, features[place[used]], guesses[used])
-            events.append((classes, speaks1[named1].sum() + speaks0[named0].sum(), speaks0[named1].sum() + speaks1[named0].sum()))
-        low = lowest_bits(features[place])
+            classes = Lattice(column, features[representative[used]], guesses[used])
+            events.append((classes, expected1[named1].sum() + expected0[named0].sum(), expected0[named1].sum() + expected1[named0].sum()))
+        low = lowest_bits(features[representative])
         for below in np.unique(low[np.isfinite(low)])[1:]:
-            inside = speaks1[low < below].sum(), speaks0[low < below].sum()
-            events.append((LowBits(column, float(below), 1 if inside[0] > inside[1] else -1), max(inside), min(inside)))
+            below_counts = expected1[low < below].sum(), expected0[low < below].sum()
+            events.append(
+                (LowBits(column, float(below), 1 if below_counts[0] > below_counts[1] else -1), max(below_counts), min(below_counts))
+            )
         for event, correct, wrong in events:
-            more = min(wrong + weight.max(), rounds - correct)  # one wrong guess more, but no more guesses than rounds
-            value = float(certified(claim, correct, max(wrong, more), rounds, alpha, event.directions))
+            one_more_wrong = min(wrong + weight.max(), rounds - correct)  # one more wrong guess, but at most as many guesses as rounds
+            value = float(certified(claim, correct, max(wrong, one_more_wrong), rounds, alpha, event.directions))
             if best is None or value > best[0]:
                 best = (value, event)
     return best

@@ -1,7 +1,8 @@
-"""Choosing the event: on training data that certifies nothing, by what it is expected to certify on the test data.
+"""Learning of the event: choose the guess rule with the largest expected certificate, on training data that are not used in the test.
 
-One principle: every way to order outputs (`scorers`) gets the thresholds with the largest certificate in the mean over what the training
-data leave uncertain (`posterior`), and the order whose mean is largest is taken.
+Each order of the outputs (`scorers`) gets the thresholds with the largest certificate, averaged
+over the posterior given the training data (`posterior`). The order with the largest mean
+certificate is chosen.
 """
 
 from __future__ import annotations
@@ -35,27 +36,29 @@ from dpwitness.auditors.events.scorers import (
 from dpwitness.mechanisms.terms.notions import Claim
 from dpwitness.mechanisms.terms.protocol import FloatArray
 
-_WORTH = 0.01  # how much more a later, less simple order must promise
-_PLAIN_ATOMS = 16  # different outputs that need no model beside their counts
-_RANK_ROWS = 2**14  # outputs, at most, by which pairs are ranked
-_ENOUGH = 2**14  # to see whether a model of one number promises more than a threshold on it
+_MIN_GAIN = 0.01  # relative gain in the expected certificate that justifies a more complex order
+_MAX_PLAIN_ATOMS = 16  # maximum number of distinct outputs for which counts alone are enough
+_RANK_ROWS = 2**14  # maximum number of outputs used to rank pairs
+_SUBSET_ROWS = 2**14  # outputs needed to decide whether a model of one number beats a threshold on the number
 
 
 @dataclass(frozen=True, slots=True)
 class Learned:
-    """An event, and the parameter that it is expected to certify."""
+    """Learned event and the parameter that it is expected to certify."""
 
     event: Event
     expected: float
     method: str
-    binned: Binned | None = None  # for RDP and zCDP
-    law: ScoreLaw | None = None  # of the score on the training data
-    rates: tuple[float, float] = (0.0, 0.0)  # at which it is expected to be right and wrong
-    precision: dict[str, float] | None = None  # of the priors of the model's groups of features
+    binned: Binned | None = None  # for RDP and zCDP only
+    law: ScoreLaw | None = None  # distribution of the score on the training data
+    rates: tuple[float, float] = (0.0, 0.0)  # expected shares of right and of wrong guesses
+    precision: dict[str, float] | None = None  # prior precision of each feature group of the model
 
 
 @dataclass(frozen=True, slots=True)
 class _Candidate:
+    """Event from one order of the outputs, with the scorer and the table of training counts behind the event."""
+
     method: str
     choice: Choice
     event: Event
@@ -80,17 +83,23 @@ def learn(
     outputs1, outputs0 : Outputs
         Training outputs.
     claim : Claim
-        What the rule is to refute.
+        The claim that the rule is to refute.
     alpha, rounds : float, int
-        Error and number of rounds of the test to come.
+        Error probability and number of rounds of the later test.
     near : (k,) array, optional
-        An output around which balls are tried too.
+        An output; balls around it are tried too.
     earlier : Learned, optional
-        What was learned from fewer of these outputs: its priors are where those of the model begin.
+        The result of learning from fewer of these outputs. Its prior precisions are the starting
+        point of the model's.
+
+    Returns
+    -------
+    Learned
+        The event with the largest expected certificate.
     """
     goal = Goal(claim, alpha, rounds)
-    data, rng = _training(outputs1, outputs0, rounds)
-    with threadpool_limits(1, "blas"):  # for small matrices threads cost more than they bring, and round in another order
+    data, rng = _training_set(outputs1, outputs0, rounds)
+    with threadpool_limits(1, "blas"):  # threads slow small matrices down, and change the order of rounding
         best: _Candidate | None = None
         precision: dict[str, float] | None = None
         for candidate in _candidates(data, goal, near, rng, earlier.precision if earlier else None):
@@ -99,14 +108,15 @@ def learn(
             if isinstance(candidate.scorer, ModelScorer):
                 precision = candidate.scorer.precision
         if best is None:
-            best = _of_atoms(data, goal, *find_atoms(data, always=True), None, rng)
-        binned = _binned(best, goal) if claim.bounds_renyi else None
+            best = _atom_candidate(data, goal, *find_atoms(data, always=True), None, rng)
+        binned = _renyi_rule(best, goal) if claim.bounds_renyi else None
         law = None if best.table is None else score_law(best.table, claim, rng)
         rates = best.choice.right, best.choice.wrong
         return Learned(best.event, best.choice.expected, best.method, binned, law, rates, precision)
 
 
-def _training(outputs1: Outputs, outputs0: Outputs, rounds: int) -> tuple[Training, np.random.Generator]:
+def _training_set(outputs1: Outputs, outputs0: Outputs, rounds: int) -> tuple[Training, np.random.Generator]:
+    """Return the training set of both sides, without signs of zeros if they do not differ, and a seeded random generator."""
     both = concatenate([outputs1, outputs0])
     if both.signs and not signs_tell(both, len(outputs1)):
         both = both.unsigned()
@@ -115,13 +125,14 @@ def _training(outputs1: Outputs, outputs0: Outputs, rounds: int) -> tuple[Traini
 
 
 def expected_certificate(outputs1: Outputs, outputs0: Outputs, claim: Claim, *, alpha: float, rounds: int) -> float:
-    """Return about what an event learned from these outputs would certify: enough to rank pairs, at a small part of the cost of `learn`.
+    """Estimate the parameter that an event learned from these outputs would certify.
 
-    Half of the outputs order the other half, by the one column that varies, by a model whose priors are not tuned, and by the counts of
-    outputs that repeat. Arguments as for `learn`.
+    The estimate is accurate enough to rank pairs, at a small part of the cost of `learn`. Half of
+    the outputs order the other half, in three ways: by the one column that varies, by a model whose
+    priors are not tuned, and by the counts of repeated outputs. The arguments are those of `learn`.
     """
     goal = Goal(claim, alpha, rounds, rough=True)
-    data, rng = _training(outputs1, outputs0, rounds)
+    data, rng = _training_set(outputs1, outputs0, rounds)
     place = np.arange(len(data.label))
     if len(place) > _RANK_ROWS:
         data, place = data.rows(place < _RANK_ROWS), place[:_RANK_ROWS]
@@ -131,25 +142,25 @@ def expected_certificate(outputs1: Outputs, outputs0: Outputs, claim: Claim, *, 
 
 
 def _rough_scores(data: Training, fitted: NDArray[np.bool_]) -> Iterator[FloatArray]:
-    """Scores of the outputs that are not `fitted`, by orders learned from those that are."""
-    one, other = data.rows(fitted), data.matrix[~fitted]
+    """Yield scores of the outputs that are not in `fitted`, by orders learned from the outputs in `fitted`."""
+    fitted_part, other_matrix = data.rows(fitted), data.matrix[~fitted]
     atoms = find_atoms(data)
     if atoms is not None:
-        at = atoms[1]
-        ones, total = counts_of(at[fitted & (at >= 0)], data.label[fitted & (at >= 0)], len(atoms[0]))
-        yield np.append(np.log((ones + 0.5) / (total - ones + 0.5)), 0.0)[at[~fitted]]
-        if len(atoms[0]) <= _PLAIN_ATOMS:
+        atom_index = atoms[1]
+        ones, total = counts_of(atom_index[fitted & (atom_index >= 0)], data.label[fitted & (atom_index >= 0)], len(atoms[0]))
+        yield np.append(np.log((ones + 0.5) / (total - ones + 0.5)), 0.0)[atom_index[~fitted]]
+        if len(atoms[0]) <= _MAX_PLAIN_ATOMS:
             return
-    line = fit_line(one)
+    line = fit_line(fitted_part)
     if line is not None:
-        yield line.score(other)
-    model = fit_model(one, tune=False)
+        yield line.score(other_matrix)
+    model = fit_model(fitted_part, tune=False)
     if model is not None:
-        yield model.score(other)
+        yield model.score(other_matrix)
 
 
 def _rough_value(score: FloatArray, label: NDArray[np.bool_], goal: Goal, rng: np.random.Generator) -> float:
-    """Return what thresholds on a score would certify in the mean."""
+    """Return the expected certificate of the best thresholds on a score."""
     table = Table.build(score, label)
 
     def draw(which: int | None) -> tuple[NDArray[np.intp], Draws]:
@@ -162,8 +173,14 @@ def _rough_value(score: FloatArray, label: NDArray[np.bool_], goal: Goal, rng: n
 def _candidates(
     data: Training, goal: Goal, near: FloatArray | None, rng: np.random.Generator, start: dict[str, float] | None
 ) -> Iterator[_Candidate]:
-    def scored(method: str, scorer: Scorer, score: FloatArray, whole: FloatArray, data: Training = data) -> _Candidate:
-        """`score` judges; `whole` is what the event will compare, whose thresholds name as many of the training outputs."""
+    """Yield a candidate event for each order of the outputs, from simple to complex."""
+
+    def scored(method: str, scorer: Scorer, score: FloatArray, event_score: FloatArray, data: Training = data) -> _Candidate:
+        """Return the candidate of a scorer.
+
+        `score` determines the thresholds. `event_score` is the score that the event compares; its
+        thresholds select as many training outputs.
+        """
         table = Table.build(score, data.label)
         cells = np.arange(len(table.total))
 
@@ -172,58 +189,60 @@ def _candidates(
             return cells, Draws.of(part.total, draw_shares(part, goal, rng), rng)
 
         choice, _ = judged(draw, goal)
-        ends = np.append(0, np.cumsum(table.total)).astype(np.intp)
-        low, high = (_between(np.sort(whole), int(ends[cell])) for cell in (choice.lower, choice.upper))
+        cell_ends = np.append(0, np.cumsum(table.total)).astype(np.intp)
+        low, high = (_threshold_at_rank(np.sort(event_score), int(cell_ends[cell])) for cell in (choice.lower, choice.upper))
         return _Candidate(method, choice, scorer.event(low, max(low, high)), scorer, table)
 
     atoms = find_atoms(data)
-    few = atoms is not None and len(atoms[0]) <= _PLAIN_ATOMS
-    line = None if few else fit_line(data)
+    few_atoms = atoms is not None and len(atoms[0]) <= _MAX_PLAIN_ATOMS
+    line = None if few_atoms else fit_line(data)
     if line is not None:
-        own = line.score(data.matrix)
-        yield scored("line", line, own, own)
-    alone = few or len(data.varying) <= 1  # a model has nothing to say of atoms beyond their own counts
-    if atoms is not None and alone:
-        yield _of_atoms(data, goal, *atoms, None, rng)
-    simple = few
-    if alone and line is not None and len(data.label) > 2 * _ENOUGH and repeated(values_of(data.matrix)) is None:
-        part = data.rows(np.arange(len(data.label)) % (len(data.label) // _ENOUGH) == 0)
-        tried = fit_model(part, start=start)
-        judge = None if tried is None else held_out_scores(part, tried)
-        if tried is not None and judge is not None:  # a part shows whether a model of one number is worth what it costs to fit
-            own, whole = line.score(part.matrix), tried.score(part.matrix)
-            simple = not _beats(scored("model", tried, judge, whole, part), scored("line", line, own, own, part))
-    model = None if simple else fit_model(data, start=start)
+        own_score = line.score(data.matrix)
+        yield scored("line", line, own_score, own_score)
+    single_column = few_atoms or len(data.varying) <= 1  # a model adds nothing to the counts of the atoms
+    if atoms is not None and single_column:
+        yield _atom_candidate(data, goal, *atoms, None, rng)
+    skip_model = few_atoms
+    if single_column and line is not None and len(data.label) > 2 * _SUBSET_ROWS and repeated(values_of(data.matrix)) is None:
+        part = data.rows(np.arange(len(data.label)) % (len(data.label) // _SUBSET_ROWS) == 0)
+        trial_model = fit_model(part, start=start)
+        held_out_score = None if trial_model is None else held_out_scores(part, trial_model)
+        if trial_model is not None and held_out_score is not None:  # a subset shows whether the model of one number is worth its cost
+            own_score, event_score = line.score(part.matrix), trial_model.score(part.matrix)
+            skip_model = not _beats(
+                scored("model", trial_model, held_out_score, event_score, part), scored("line", line, own_score, own_score, part)
+            )
+    model = None if skip_model else fit_model(data, start=start)
     scores = held_out_scores(data, model) if model is not None else None
     exact = repeated(model.values) if model is not None else None
     if exact is not None:
         masked = replace(data, matrix=only_exact(data.matrix, exact), same=None)
         patterns = find_atoms(masked)
         if patterns is not None:
-            yield _of_atoms(masked, goal, *patterns, None, rng, exact)
-    found = None
+            yield _atom_candidate(masked, goal, *patterns, None, rng, exact)
+    model_candidate = None
     if model is not None and scores is not None:
-        found = scored("model", model, scores, model.score(data.matrix))
-        yield found
-        boosted = None if alone else fit_trees(data, model, scores)
+        model_candidate = scored("model", model, scores, model.score(data.matrix))
+        yield model_candidate
+        boosted = None if single_column else fit_trees(data, model, scores)
         if boosted is not None:
             yield scored("trees", boosted[0], boosted[1], boosted[0].score(data.matrix))
     distance = None if near is None else fit_distance(data, near)
     if distance is not None:
-        own = distance.score(data.matrix)
-        yield scored("distance", distance, own, own)
-    if atoms is not None and not alone:
-        yield _of_atoms(data, goal, *atoms, found, rng)
+        own_score = distance.score(data.matrix)
+        yield scored("distance", distance, own_score, own_score)
+    if atoms is not None and not single_column:
+        yield _atom_candidate(data, goal, *atoms, model_candidate, rng)
 
 
 def _beats(later: _Candidate, earlier: _Candidate) -> bool:
-    """Whether a less simple order promises enough more to be worth it."""
+    """Return whether the gain of a more complex order is worth its complexity."""
     least = earlier.choice.expected
-    return later.choice.expected > least + _WORTH * abs(least)
+    return later.choice.expected > least + _MIN_GAIN * abs(least)
 
 
-def _between(ordered: FloatArray, rank: int) -> float:
-    """A threshold above about as many of these numbers as `rank` says, next to the values that are equal there; infinite at the ends."""
+def _threshold_at_rank(ordered: FloatArray, rank: int) -> float:
+    """Return a threshold above about `rank` of these numbers that does not split equal numbers; infinite at both ends."""
     if not 0 < rank < len(ordered):
         return -np.inf if rank <= 0 else np.inf
     if ordered[rank - 1] == ordered[rank]:
@@ -234,7 +253,7 @@ def _between(ordered: FloatArray, rank: int) -> float:
     return middle if below <= middle < above else below
 
 
-def _of_atoms(
+def _atom_candidate(
     data: Training,
     goal: Goal,
     rows: FloatArray,
@@ -243,32 +262,36 @@ def _of_atoms(
     rng: np.random.Generator,
     exact: FloatArray | None = None,
 ) -> _Candidate:
-    """Each output by its own counts, around the share that the model gives to outputs of its score."""
+    """Return the candidate that guesses on each output by its own counts.
+
+    With a model, the prior of an output's share of D1 is the model's share for outputs of that
+    score.
+    """
     cells = None
     if model is not None and model.table is not None:
         assert isinstance(model.scorer, ModelScorer)
         cells = np.searchsorted(model.table.bounds, model.scorer.score(rows), side="left")
 
     def draw(which: int | None) -> tuple[NDArray[np.intp], Draws]:
-        label, at = (data.label, place) if which is None else (data.label[which::2], place[which::2])
-        label, at = label[at >= 0], at[at >= 0]
-        ones, total = counts_of(at, label, len(rows))
+        label, atom_index = (data.label, place) if which is None else (data.label[which::2], place[which::2])
+        label, atom_index = label[atom_index >= 0], atom_index[atom_index >= 0]
+        ones, total = counts_of(atom_index, label, len(rows))
         if cells is None or model is None or model.table is None:
             prior = np.full((goal.thresholds[0], len(rows)), label.mean())
         else:
             prior = draw_shares(model.table.half(data.label, which), goal, rng)[:, cells]
         return draw_atoms(ones, total, np.clip(prior, 1e-6, 1 - 1e-6), rng)
 
-    choice, order = trusted(draw, goal) if len(rows) <= _PLAIN_ATOMS else judged(draw, goal)
+    choice, order = trusted(draw, goal) if len(rows) <= _MAX_PLAIN_ATOMS else judged(draw, goal)
     scorer = AtomScorer(rows[order], data.names, exact)
-    at = np.argsort(order)[place[place >= 0]]
-    ones, total = counts_of(at, data.label[place >= 0], len(rows))
-    spots, method = np.arange(len(rows), dtype=float), "atoms" if exact is None else "exact values"
-    return _Candidate(method, choice, scorer.event(choice.lower, choice.upper), scorer, Table(spots[1:], spots, ones, total, at))
+    atom_index = np.argsort(order)[place[place >= 0]]
+    ones, total = counts_of(atom_index, data.label[place >= 0], len(rows))
+    ranks, method = np.arange(len(rows), dtype=float), "atoms" if exact is None else "exact values"
+    return _Candidate(method, choice, scorer.event(choice.lower, choice.upper), scorer, Table(ranks[1:], ranks, ones, total, atom_index))
 
 
-def _binned(best: _Candidate, goal: Goal) -> Binned | None:
-    """Cells between quantiles of the score, with losses from outputs that did not shape the score."""
+def _renyi_rule(best: _Candidate, goal: Goal) -> Binned | None:
+    """Return the Renyi rule on cells between quantiles of the score, with losses from outputs that did not train the score."""
     table = best.table
     if table is None or len(table.bounds) == 0:
         return None

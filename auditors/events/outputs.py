@@ -1,7 +1,8 @@
-"""Outputs of any kind as numbers: a matrix of values, and a code for the structure (type, length, keys, exception) of each output.
+"""Encoding of outputs of any kind as numbers: a matrix of values, and a code for the structure (type, length, keys, exception).
 
-Everything that a mechanism returns is part of its output: None, strings, ragged lists, exceptions and data types. The code of a row
-is a hash of its structure, so that two structures are two atoms; the numbers inside it fill the row (`leaves` finds them).
+Everything that a mechanism returns is part of its output: None, strings, ragged lists, exceptions
+and data types. The code of a row is a hash of its structure, so different structures are different
+atoms. The numbers inside an output fill its row (see `leaves`).
 """
 
 from __future__ import annotations
@@ -21,17 +22,17 @@ from dpwitness.mechanisms.terms.protocol import FloatArray, Parts
 
 ONE_RUN = "dpwitness.one_run makes a mechanism of a function of one run, also of an async one"
 
-UNAUDITED = "not audited: "  # where a note begins that forbids the verdict NOT REFUTED
+UNAUDITED = "not audited: "  # prefix of notes that rule out the verdict NOT REFUTED
 
-_NAMES = 4096  # structures and texts that are kept to be printed
-_LOOKED_AT = 4096  # outputs of a side whose texts are compared
-_LEAST = 20  # texts in a column, of fewer nothing is concluded
-_TOGETHER = 64  # columns of numbers whose signs of zeros are compared in pairs, at most
-_SINGLE = 0.25  # of the texts in a column that may occur once
+_MAX_NAMES = 4096  # structures and texts that are kept to be printed
+_MAX_COMPARED = 4096  # outputs of a side whose texts are compared
+_MIN_TEXTS = 20  # texts in a column, of fewer nothing is concluded
+_MAX_SIGN_COLUMNS = 64  # columns of numbers whose signs of zeros are compared in pairs, at most
+_MAX_SINGLE_SHARE = 0.25  # of the texts in a column that may occur once
 
 
 class WrongShape(ValueError):
-    """A mechanism returned something else than one output for each run."""
+    """Raised when a mechanism does not return exactly one output for each run."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,15 +44,15 @@ class Outputs:
     values : (size, k) float array
         The numbers in each output, padded with NaN.
     codes : (size,) float array
-        The structure of each output, as a whole number below 2^53.
+        The structure code of each output: an integer below 2^53.
     names : dict
-        The structure, or the text, of each code, to be printed.
+        The structure or text of each code, for printing.
     texts : dict
-        Columns that hold hashes of texts, for each code of a structure.
+        Structure code -> columns that hold hashes of texts.
     opaque : frozenset of str
-        Types of objects in the outputs that cannot be taken apart.
+        Types of the objects in the outputs that cannot be decomposed.
     signs : int
-        First of the last columns, which hold signs of zeros alone; 0 where there are none.
+        Index of the first of the last columns, which hold only signs of zeros; 0 if there are none.
     """
 
     values: FloatArray
@@ -69,7 +70,7 @@ class Outputs:
         return [self.names[code].partition(" with (")[0] for code in np.unique(self.codes).tolist()]
 
     def matrix(self, width: int | None = None, *, structure: bool = True) -> FloatArray:
-        """The structure code (unless left out) followed by `width` numbers a row, cut or padded with NaN."""
+        """Return the structure code (unless `structure` is false) and `width` numbers per row, truncated or padded with NaN."""
         values = self.values
         if width is not None and width != values.shape[1]:
             fitted = np.full((len(values), width), np.nan)
@@ -79,23 +80,23 @@ class Outputs:
         return np.column_stack([self.codes, values]) if structure else values
 
     def take(self, rows: NDArray[np.int64]) -> Outputs:
-        """These rows, in this order."""
+        """Return the outputs of these rows, in this order."""
         return replace(self, values=self.values[rows], codes=self.codes[rows])
 
     def copied(self) -> Outputs:
-        """The same in an array of its own."""
+        """Return a copy whose `values` do not share memory with these outputs."""
         return replace(self, values=self.values.copy())
 
     def unsigned(self) -> Outputs:
-        """The same without the columns of signs of zeros."""
+        """Return the outputs without the columns of signs of zeros."""
         return replace(self, values=self.values[:, : self.signs], signs=0) if self.signs else self
 
     def after(self, columns: FloatArray) -> Outputs:
-        """The same with columns before the numbers."""
+        """Return the outputs with `columns` inserted before the numbers."""
         width = columns.shape[1]
         texts = {
-            code: tuple(replace(each, first=each.first + width, rest=each.rest + width) for each in held)
-            for code, held in self.texts.items()
+            code: tuple(replace(each, first=each.first + width, rest=each.rest + width) for each in entries)
+            for code, entries in self.texts.items()
         }
         signs = self.signs + width if self.signs else 0
         return replace(self, values=np.column_stack([columns, self.values]), texts=texts, signs=signs)
@@ -103,14 +104,14 @@ class Outputs:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Seen:
-    """What a mechanism returned, and columns of scores (`scores`) that stand before its own numbers."""
+    """Raw outputs of a mechanism, and columns of scores (see `scores`) that are placed before the outputs' numbers."""
 
     raw: Any
     columns: FloatArray
 
 
 def concatenate(parts: Sequence[Outputs]) -> Outputs:
-    """Batches one after another."""
+    """Return the outputs of several batches as one batch."""
     width = max(part.values.shape[1] for part in parts)
     names: dict[float, str] = {}
     texts: dict[float, tuple[Texts, ...]] = {}
@@ -134,7 +135,7 @@ def encode(raw: Any, size: int) -> Outputs:
     Raises
     ------
     WrongShape
-        If `raw` does not hold exactly one output for each run, or one that is nested too deeply.
+        If `raw` does not hold exactly one output per run, or an output is nested too deeply.
     """
     if isinstance(raw, Seen):
         return encode(raw.raw, size).after(raw.columns)
@@ -148,30 +149,31 @@ def encode(raw: Any, size: int) -> Outputs:
             raise WrongShape(f"mechanism returned {len(raw)} outputs for size = {size}")
         if not raw or set(map(type, raw)) != {float}:
             return _encode_objects(raw)
-        return _plain("float", *floats(np.asarray(raw)[:, None]), True)  # as in a list of mixed outputs, only faster
+        return _uniform_outputs("float", *floats(np.asarray(raw)[:, None]), True)  # the same result as for mixed outputs, but faster
     if not isinstance(raw, np.ndarray):
         raise WrongShape(f"mechanism must return an array or a list of size = {size} outputs, got {type(raw).__name__}; {ONE_RUN}")
     if raw.ndim == 0 or raw.shape[0] != size:
         raise WrongShape(f"mechanism returned shape {raw.shape} for size = {size}; the first axis must count the runs")
-    plain = columns_of(raw)
-    if plain is None:
+    array_columns = columns_of(raw)
+    if array_columns is None:
         return _encode_objects(raw.tolist() if raw.ndim == 1 and raw.dtype.kind != "V" else list(raw))
-    kind, main, extras = plain
+    kind, main, extras = array_columns
     signed = (raw.dtype.kind, len(extras)) in (("f", 1), ("c", 1)) and not isinstance(raw, np.ma.MaskedArray)
-    return _plain(f"{kind}{list(raw.shape[1:])}", main, extras, signed)
+    return _uniform_outputs(f"{kind}{list(raw.shape[1:])}", main, extras, signed)
 
 
-def _plain(name: str, main: FloatArray, extras: Extras, signed: bool) -> Outputs:
-    """Outputs of one structure; the extra columns, signs of zeros if `signed`, end with the last that holds something."""
+def _uniform_outputs(name: str, main: FloatArray, extras: Extras, signed: bool) -> Outputs:
+    """Return outputs of one structure. Empty extra columns at the end are dropped; extra columns are signs of zeros if `signed`."""
     code, size = code_of(name), len(main)
-    filled = 1 + max((place for place, (_, block) in enumerate(extras) if block is not None), default=-1)
-    blocks = [np.full((size, width), np.nan) if block is None else block for width, block in extras[:filled]]
+    used_extras = 1 + max((place for place, (_, block) in enumerate(extras) if block is not None), default=-1)
+    blocks = [np.full((size, width), np.nan) if block is None else block for width, block in extras[:used_extras]]
     values = np.column_stack([main, *blocks]) if blocks else main
     signs = main.shape[1] if blocks and signed else 0
     return Outputs(values, np.full(size, code), {code: name}, signs=signs)
 
 
 def _encode_objects(items: Sequence[Any]) -> Outputs:
+    """Encode a sequence of arbitrary Python objects, one output each."""
     rows: list[list[float]] = []
     codes, names, opaque = np.empty(len(items)), dict[float, str](), set[str]()
     texts: dict[float, tuple[Texts, ...]] = {}
@@ -188,7 +190,7 @@ def _encode_objects(items: Sequence[Any]) -> Outputs:
         codes[i] = code
         rows.append(leaves.row())
         opaque |= leaves.opaque
-        if len(names) < _NAMES:
+        if len(names) < _MAX_NAMES:
             names |= leaves.shown
     values = np.full((len(items), max(map(len, rows), default=0)), np.nan)
     for i, numbers in enumerate(rows):
@@ -197,7 +199,7 @@ def _encode_objects(items: Sequence[Any]) -> Outputs:
 
 
 def signs_tell(outputs: Outputs, ones: int) -> bool:
-    """Return whether the signs of zeros may tell the first `ones` outputs from the others: only then are they worth their columns."""
+    """Return whether the signs of zeros may differ between the first `ones` outputs and the others; only then they deserve columns."""
     width = outputs.signs
     values, minus = outputs.values[:, :width], outputs.values[:, width:] == 1
     zero = values[:, width - minus.shape[1] :] == 0
@@ -211,7 +213,7 @@ def signs_tell(outputs: Outputs, ones: int) -> bool:
 
 def _signs_tell_together(values: FloatArray, zero: NDArray[np.bool_], minus: NDArray[np.bool_], ones: int) -> bool:
     """Return whether signs of zeros go together with each other, or with large numbers, on one side more than on the other."""
-    if minus.shape[1] > _TOGETHER or not minus.any():
+    if minus.shape[1] > _MAX_SIGN_COLUMNS or not minus.any():
         return False
     signs = np.where(zero, np.where(minus, 1.0, -1.0), 0.0)
     halves = np.nan_to_num(np.sign(values - np.nanmedian(np.where(np.isfinite(values), values, 0.0), axis=0)))
@@ -225,7 +227,7 @@ def _signs_tell_together(values: FloatArray, zero: NDArray[np.bool_], minus: NDA
 
 
 def opaque_types(*sides: Outputs) -> list[str]:
-    """Return notes on objects that cannot be taken apart."""
+    """Return notes on objects in the outputs that cannot be decomposed."""
     return [
         f"{UNAUDITED}objects of type {name} in the outputs, which cannot be taken apart; return the values that they hold"
         for name in sorted(frozenset().union(*(side.opaque for side in sides)))
@@ -233,12 +235,13 @@ def opaque_types(*sides: Outputs) -> list[str]:
 
 
 def unrepeated(*sides: Outputs) -> list[str]:
-    """Return notes on texts that an equality test cannot see: most are different, also without the numbers in them.
+    """Return notes on texts that an equality test cannot compare, because most of them are different even without their numbers.
 
-    A text is its numbers, which are columns, and the rest. A rest that occurs once in a sample tells nothing of others: where more than
-    a quarter of the rests of a column, or of all keys of the dicts, occur once in the sample of a side, the texts are not audited.
+    A text consists of its numbers, which are columns, and the rest. A rest that occurs once in a
+    sample does not predict other outputs. The texts of a column, or all keys of the dicts, are not
+    audited if more than a quarter of their rests occur once in a side's sample.
     """
-    kinds = sorted({kind for side in sides for kind in _unrepeated(side)})
+    kinds = sorted({kind for side in sides for kind in _unrepeated_kinds(side)})
     return [
         f"{UNAUDITED}the outputs' values of type {kind}: they hardly ever repeat, and what distinguishes them is not a number; "
         "return numbers or categories, or use more trials"
@@ -246,8 +249,9 @@ def unrepeated(*sides: Outputs) -> list[str]:
     ]
 
 
-def _unrepeated(side: Outputs) -> Iterator[str]:
-    codes, values = side.codes[:_LOOKED_AT], side.values[:_LOOKED_AT]
+def _unrepeated_kinds(side: Outputs) -> Iterator[str]:
+    """Yield the kinds of text that hardly ever repeat in the outputs of one side."""
+    codes, values = side.codes[:_MAX_COMPARED], side.values[:_MAX_COMPARED]
     columns: dict[tuple[str, int], list[NDArray[np.float64]]] = {}
     different, place = np.unique(codes, return_inverse=True)
     order = np.argsort(place, kind="stable")
@@ -258,7 +262,7 @@ def _unrepeated(side: Outputs) -> Iterator[str]:
             rest = values[rows, each.rest : each.rest + each.count]
             if rest.shape == text.shape:
                 text = np.where(np.isnan(rest), text, rest)
-            elif rest.shape[1]:  # the last columns of a row may be left out
+            elif rest.shape[1]:  # a row may omit its last columns
                 text = np.column_stack([np.where(np.isnan(rest), text[:, : rest.shape[1]], rest), text[:, rest.shape[1] :]])
             if each.pooled:
                 columns.setdefault((each.kind, -1), []).append(text.ravel())
@@ -266,14 +270,17 @@ def _unrepeated(side: Outputs) -> Iterator[str]:
             for number in range(text.shape[1]):
                 columns.setdefault((each.kind, each.first + each.stride * number), []).append(text[:, number])
     for (kind, _), parts in columns.items():
-        held = np.concatenate(parts)
-        _, counts = np.unique(held, return_counts=True)
-        if len(held) >= _LEAST and np.count_nonzero(counts == 1) > _SINGLE * len(held):
+        entries = np.concatenate(parts)
+        _, counts = np.unique(entries, return_counts=True)
+        if len(entries) >= _MIN_TEXTS and np.count_nonzero(counts == 1) > _MAX_SINGLE_SHARE * len(entries):
             yield kind
 
 
 def row_keys(matrix: FloatArray) -> NDArray[np.uint64]:
-    """One 64-bit key a row; equal rows (NaN equal to NaN, -0.0 to 0.0) have equal keys. Two rows that share a key are one atom."""
+    """Return a 64-bit hash key for each row; two rows with the same key count as the same atom.
+
+    Equal rows have equal keys, where NaN equals NaN and -0.0 equals 0.0.
+    """
     keys = np.full(len(matrix), 0x9E3779B97F4A7C15, dtype=np.uint64)
     for column in matrix.T:
         bits = np.where(np.isnan(column), np.nan, column + 0.0).view(np.uint64)

@@ -1,4 +1,4 @@
-"""The picture of an event: how often outputs fall where on each dataset, and what is guessed there. For a person; it certifies nothing."""
+"""Histogram of outputs along an event, for display: counts on each dataset and the guess in each bin. It certifies nothing."""
 
 from __future__ import annotations
 
@@ -12,28 +12,30 @@ from dpwitness.mechanisms.terms.protocol import FloatArray
 from dpwitness.mechanisms.terms.reading import Json
 
 _BINS = 40
-_TAIL = 0.002  # of the outputs on either side, that the outermost bins hold
-_FAR = 1e300  # numbers beyond which differences overflow
-_NEAR = 0.2  # of a bin, within which an edge gives way to one of the event's
+_TAIL_SHARE = 0.002  # share of the outputs in each of the outermost bins
+_OVERFLOW = 1e300  # magnitude beyond which differences may overflow
+_MERGE_WIDTH = 0.2  # distance, in bin widths, within which an edge is replaced by a threshold of the event
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Picture:
-    """A histogram of the line on which an event cuts, or counts of outputs that it lists.
+    """Histogram of the scalar on which an event sets thresholds, or counts of the outputs that the event lists.
 
     Attributes
     ----------
     axis : str
-        What the line measures; empty where `names` tell the bins.
+        Label of the scalar; empty if `names` describe the bins.
     edges : (bins + 1,) array
-        Of the bins. The first and the last hold what lies beyond, NaN is left out. Empty where `names` tell them.
+        Edges of the bins. The first and the last bin hold everything beyond them; NaN is left out.
+        Empty if `names` describe the bins.
     names : tuple of str
+        Names of the bins if the event lists outputs; otherwise empty.
     counts : (2, bins) array
-        Outputs on D1 and on D0, none of which trained the event.
+        Outputs on D1 and on D0; none of them trained the event.
     guesses : (bins,) array
-        +1 where D1 is guessed, -1 where D0 is, 0 where the event abstains.
+        +1 where D1 is guessed, -1 where D0 is guessed, 0 where the event abstains.
     rounds : int
-        Outputs that were looked at, on both datasets.
+        Number of outputs counted, on both datasets together.
     """
 
     axis: str
@@ -56,7 +58,7 @@ class Picture:
 
 
 def picture(event: Event, sides: tuple[Outputs, Outputs]) -> Picture | None:
-    """The picture of `event` over outputs on D1 and on D0; None where there is nothing to see."""
+    """Return the histogram of `event` over outputs on D1 and on D0; None if there are no finite values."""
     rounds = sum(len(side) for side in sides)
     if not rounds:
         return None
@@ -65,7 +67,7 @@ def picture(event: Event, sides: tuple[Outputs, Outputs]) -> Picture | None:
         counts = np.array([np.bincount(event.cell(side), minlength=len(names)) for side in sides], dtype=float)
         return Picture("", np.empty(0), names, counts, np.array(guesses, dtype=float), rounds)
     lines = [event.position(side) for side in sides]
-    finite = np.concatenate([line[np.abs(line) < _FAR] for line in lines])
+    finite = np.concatenate([line[np.abs(line) < _OVERFLOW] for line in lines])
     if not len(finite):
         return None
     edges = _edges(finite, event.cuts())
@@ -75,17 +77,18 @@ def picture(event: Event, sides: tuple[Outputs, Outputs]) -> Picture | None:
 
 
 def _edges(line: FloatArray, cuts: FloatArray) -> FloatArray:
-    """Edges of about equal width over all but the tails; the event's own cuts are among them where they can be seen."""
-    low, high = np.quantile(line, [_TAIL, 1 - _TAIL])
-    cuts = np.unique(cuts[np.abs(cuts) < _FAR])
-    near = cuts[(cuts > low - (high - low)) & (cuts < high + (high - low))]  # one further out would flatten all that can be seen
-    low, high = min([low, *near]), max([high, *near])
+    """Return bin edges of about equal width over all but the tails, including the event's thresholds where they are visible."""
+    low, high = np.quantile(line, [_TAIL_SHARE, 1 - _TAIL_SHARE])
+    cuts = np.unique(cuts[np.abs(cuts) < _OVERFLOW])
+    # a threshold farther out would squeeze the visible bins
+    visible = cuts[(cuts > low - (high - low)) & (cuts < high + (high - low))]
+    low, high = min([low, *visible]), max([high, *visible])
     if not high > low:
         low, high = low - 0.5, high + 0.5
     width = (high - low) / _BINS
-    plain = np.linspace(low, high, _BINS + 1)
-    kept = plain[[not len(near) or np.abs(near - edge).min() > _NEAR * width for edge in plain]]
-    ends = [low - width if len(near) and low in near else low, high + width if len(near) and high in near else high]
-    edges = np.unique(np.concatenate([kept, near, ends]))
-    apart: FloatArray = edges[np.append(True, np.diff(edges) > 1e-12 * max(abs(low), abs(high)))]
-    return apart
+    uniform = np.linspace(low, high, _BINS + 1)
+    kept_edges = uniform[[not len(visible) or np.abs(visible - edge).min() > _MERGE_WIDTH * width for edge in uniform]]
+    outer_edges = [low - width if len(visible) and low in visible else low, high + width if len(visible) and high in visible else high]
+    edges = np.unique(np.concatenate([kept_edges, visible, outer_edges]))
+    distinct: FloatArray = edges[np.append(True, np.diff(edges) > 1e-12 * max(abs(low), abs(high)))]
+    return distinct

@@ -1,14 +1,19 @@
-"""What training data leave uncertain about an order of outputs, and the event with the largest expected certificate under it.
+"""Posterior of an order of outputs given training data, and the event with the largest expected certificate under it.
 
-An order cuts the outputs into cells. How much mass both datasets put on a cell together is drawn from a Gamma law given its count (a
-Bayesian bootstrap); which of the two put it there is drawn from a posterior of the odds. For scores the odds are a curve in the score that
-bends by octaves of either tail: either straight or flat beyond the last octave that the data speak of, with bends whose size has a prior;
-evidence (the Laplace approximation of the marginal likelihood) weighs these priors. For atoms each one's odds have a mixture of Beta priors
-around those of a model, with weights by maximum likelihood (empirical Bayes).
+An order divides the outputs into cells. The mass of a cell under both datasets together is drawn
+from a Gamma distribution given its count (a Bayesian bootstrap). D1's share of that mass is drawn
+from a posterior of the odds.
 
-Averaging the certificate over the draws is what meets the winner's curse: a threshold in a tail that ten outputs reach is no better than
-what all that could lie behind ten outputs certifies in the mean. What is left of it, where the priors are wrong, is measured: how rare an
-event may be is settled by choosing on one half of the outputs and judging on the other (`judged`).
+For scores, the log-odds are a curve in the score that bends at the octaves of either tail. Beyond
+the last octave with data the curve is either straight or flat. The bends have a prior on their
+size. The evidence (the Laplace approximation of the marginal likelihood) weighs these priors. For
+atoms, the odds of each atom have a mixture of Beta priors around the odds of a model. The weights
+of the mixture are fitted by maximum likelihood (empirical Bayes).
+
+Averaging the certificate over the draws counters the winner's curse: a threshold in a tail with ten
+outputs is worth only what ten outputs certify on average over the posterior. A bias remains where
+the priors are wrong, and is measured: `judged` chooses events on one half of the outputs and
+evaluates them on the other half, to find how rare an event may be.
 """
 
 from __future__ import annotations
@@ -27,16 +32,16 @@ from dpwitness.auditors.statistics.regression import evidence, fit_logistic
 from dpwitness.mechanisms.terms.notions import Claim
 from dpwitness.mechanisms.terms.protocol import FloatArray
 
-_DRAWS, _THRESHOLDS = 48, 44
-_ROUGH = (8, 16)
-_TAIL = 0.12  # ranks below this and above its mirror image are a tail
+_DRAW_COUNT, _THRESHOLD_COUNT = 48, 44
+_ROUGH_COUNTS = (8, 16)
+_TAIL = 0.12  # share of the outputs in each tail
 _BULK_BENDS = (0.1, 1.0)  # standard deviations of a bend of the log-odds over one octave
-_TAIL_BENDS = ((0.01, 0.0), (0.05, -1.0), (0.2, -4.0), (0.6, -7.0))  # the same in the tails, and log prior weights: tails rarely bend
-_RAREST = (0.0, 0.003, 0.01, 0.03, 0.1, 0.3)  # shares of the outputs that an event must name at least
+_TAIL_BENDS = ((0.01, 0.0), (0.05, -1.0), (0.2, -4.0), (0.6, -7.0))  # the same in the tails, with log prior weights: tails rarely bend
+_MIN_MASSES = (0.0, 0.003, 0.01, 0.03, 0.1, 0.3)  # candidate minimum shares of the outputs on which an event guesses
 
 
 def _atom_priors() -> tuple[FloatArray, FloatArray, FloatArray]:
-    """What an atom's log-odds may be: how far from what a model says, around it with how many pseudo-counts; prior counts of each."""
+    """Return the components of the prior of an atom's log-odds: offset from the model, number of pseudo-counts, prior weight."""
     plain, steps, around = np.array([1.0, 5.0, 30.0, 200.0, 1500.0, 1e5]), np.linspace(-8.0, 8.0, 65), np.array([30.0, 200.0, 1500.0])
     levels = steps.size * around.size
     return (
@@ -46,14 +51,14 @@ def _atom_priors() -> tuple[FloatArray, FloatArray, FloatArray]:
     )
 
 
-_LEVELS, _STRENGTHS, _WEIGHTS = _atom_priors()
+_PRIOR_OFFSETS, _PRIOR_STRENGTHS, _PRIOR_WEIGHTS = _atom_priors()
 
 
 @dataclass(frozen=True, slots=True)
 class Goal:
-    """What the event is for: the claim, the error and the number of test rounds of the certificate to come.
+    """Objective of the event: the claim, and the error probability and number of rounds of the later test.
 
-    `rough` is enough to rank pairs.
+    `rough` selects fewer draws and thresholds, which is accurate enough to rank pairs.
     """
 
     claim: Claim
@@ -63,37 +68,37 @@ class Goal:
 
     @property
     def thresholds(self) -> tuple[int, int]:
-        """Draws and thresholds a side that are looked at: fewer where a certificate is costly."""
+        """Number of posterior draws, and of thresholds on each side: fewer where the certificate is expensive to compute."""
         if self.rough:
-            return _ROUGH
-        return (16, 20) if self.claim.coarse() is not self.claim else (_DRAWS, _THRESHOLDS)
+            return _ROUGH_COUNTS
+        return (16, 20) if self.claim.coarse() is not self.claim else (_DRAW_COUNT, _THRESHOLD_COUNT)
 
     def value(self, right: FloatArray, wrong: FloatArray, directions: FloatArray | int) -> FloatArray:
-        """Parameter that the test certifies in the middle if its rounds are right and wrong with these probabilities."""
-        made = np.maximum(right + wrong, 1e-12)
-        made, theta, number = np.broadcast_arrays(made, right / made, directions)
+        """Return the parameter that the test certifies in the median, if these are the probabilities of right and wrong guesses."""
+        guess_rate = np.maximum(right + wrong, 1e-12)
+        guess_rate, theta, number = np.broadcast_arrays(guess_rate, right / guess_rate, directions)
         z, z_frequency = float(-ndtri(self.alpha)), float(-ndtri(self.alpha * SHARE_FOR_FREQUENCY))
-        value, claim = np.zeros(made.shape), self.claim.coarse()
+        value, claim = np.zeros(guess_rate.shape), self.claim.coarse()
         for k in (1, 2):
             at = number == k
-            frequency = wilson_lower(made[at], self.rounds, z_frequency)
-            value[at] = parameter_shown(claim, frequency, wilson_lower(theta[at], self.rounds * made[at], z), k)
+            frequency = wilson_lower(guess_rate[at], self.rounds, z_frequency)
+            value[at] = parameter_shown(claim, frequency, wilson_lower(theta[at], self.rounds * guess_rate[at], z), k)
         return value
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Table:
-    """Scores in some two hundred cells between equal-score boundaries, finest in the tails, in ascending order."""
+    """Training counts of a score in about 200 cells of ascending order, finest in the tails; equal scores share a cell."""
 
-    bounds: FloatArray  # thresholds between neighbouring cells
-    mean: FloatArray  # up to a factor: see `_unit`
+    bounds: FloatArray  # thresholds between adjacent cells
+    mean: FloatArray  # mean score of each cell, up to a factor: see `_score_unit`
     ones: FloatArray
     total: FloatArray
-    cell: NDArray[np.intp]  # of each output
+    cell: NDArray[np.intp]  # cell of each output
 
     @classmethod
     def build(cls, score: FloatArray, label: NDArray[np.bool_]) -> Table:
-        """From the scores of all training outputs and whether each came from D1."""
+        """Build the table from the scores of all training outputs and their labels (whether an output came from D1)."""
         order = np.argsort(score, kind="stable")
         pooled, n = score[order], len(score)
         tail = np.unique(np.geomspace(3, n // 2 + 1, 60).astype(int))
@@ -105,15 +110,15 @@ class Table:
         middle = 0.5 * below + 0.5 * above
         starts = np.append(0, ranks)
         total = np.diff(np.append(starts, n)).astype(float)
-        unit = _unit(pooled)
-        mean = np.add.reduceat(pooled, starts) / total if unit == 1 else _ascending(np.add.reduceat(pooled / unit, starts) / total)
-        bounds = np.where((middle >= below) & (middle < above), middle, below)  # two floats may have none between them
+        unit = _score_unit(pooled)
+        mean = np.add.reduceat(pooled, starts) / total if unit == 1 else _strictly_ascending(np.add.reduceat(pooled / unit, starts) / total)
+        bounds = np.where((middle >= below) & (middle < above), middle, below)  # adjacent floats have no float between them
         cell = np.empty(n, dtype=np.intp)
         cell[order] = np.repeat(np.arange(len(starts)), total.astype(int))
         return cls(bounds, mean, np.add.reduceat(label[order].astype(float), starts), total, cell)
 
     def half(self, label: NDArray[np.bool_], which: int | None) -> Table:
-        """The same cells with the even outputs only (0), with the odd ones (1), or with all (None)."""
+        """Return the same cells with counts of the even outputs (0), of the odd outputs (1), or of all (None)."""
         if which is None:
             return self
         cell, label, size = self.cell[which::2], label[which::2], len(self.total)
@@ -121,65 +126,67 @@ class Table:
 
     @property
     def zeros(self) -> FloatArray:
-        """Outputs on D0 in each cell."""
+        """Number of outputs on D0 in each cell."""
         return self.total - self.ones
 
     @property
     def size(self) -> float:
-        """Outputs in all."""
+        """Total number of outputs."""
         return float(self.total.sum())
 
     def mirrored(self) -> Table:
-        """The table with the two sides, and the order, exchanged."""
+        """Return the table of the negated score with the two datasets exchanged."""
         cell = len(self.total) - 1 - self.cell
         return Table(-self.bounds[::-1], -self.mean[::-1], self.zeros[::-1], self.total[::-1], cell)
 
     def threshold(self, cell: int) -> float:
-        """The score that separates `cell` from those below it; infinite at the ends."""
+        """Return the score that separates `cell` from the cells below it; infinite at both ends."""
         return -np.inf if cell <= 0 else np.inf if cell > len(self.bounds) else float(self.bounds[cell - 1])
 
 
 def counts_of(cell: NDArray[np.intp], label: NDArray[np.bool_], cells: int) -> tuple[FloatArray, FloatArray]:
-    """Outputs on D1 in each cell, and all in it."""
+    """Return the number of outputs on D1 in each cell, and the number of all outputs in each cell."""
     ones, total = np.bincount(cell[label], minlength=cells), np.bincount(cell, minlength=cells)
     return ones.astype(np.float64), total.astype(np.float64)
 
 
 @dataclass(frozen=True)
 class Draws:
-    """Masses of the cells, in ascending order, under D1 and under D0: (draws, cells) each."""
+    """Posterior draws of the masses of the cells, in ascending order, under D1 (p) and D0 (q): (draws, cells) each."""
 
     p: FloatArray
     q: FloatArray
 
     @classmethod
     def of(cls, total: FloatArray, odds_share: FloatArray, rng: Generator) -> Draws:
-        """From counts of both sides together and draws of D1's share of each cell."""
+        """Draw the masses, given total counts of the cells and draws of D1's share of each cell."""
         mass = rng.gamma(np.maximum(total, 1e-3), 1.0, odds_share.shape)
         p, q = mass * odds_share, mass * (1 - odds_share)
         return cls(p / np.maximum(p.sum(axis=1, keepdims=True), 1e-300), q / np.maximum(q.sum(axis=1, keepdims=True), 1e-300))
 
     @cached_property
     def beyond(self) -> tuple[FloatArray, FloatArray]:
-        """Masses of the cells from each one on; zero in the last place."""
+        """Mass of all cells from each cell upward, under D1 and D0; 0 in the last place."""
         return _from_right(self.p), _from_right(self.q)
 
     @cached_property
     def below(self) -> tuple[FloatArray, FloatArray]:
-        """Masses of the cells before each one."""
+        """Mass of all cells below each cell, under D1 and D0."""
         return 1 - self.beyond[0], 1 - self.beyond[1]
 
 
 def _from_right(mass: FloatArray) -> FloatArray:
+    """Return cumulative sums from each column to the last; 0 in the last place."""
     sums = np.cumsum(mass[:, ::-1], axis=1)[:, ::-1]
     return np.concatenate([sums, np.zeros((len(mass), 1))], axis=1)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Choice:
-    """Cells on which D1 and on which D0 is guessed, what that is expected to certify, and how often it is right and wrong.
+    """Chosen event in an ordered list of cells: D1 is guessed from cell `upper` on, D0 before cell `lower`.
 
-    `upper` and `lower` are their ends in the order of the cells: D1 from `upper` on, D0 before `lower`.
+    `expected` is the expected certificate. `right` and `wrong` are the expected shares of right and
+    wrong guesses.
     """
 
     upper: int
@@ -190,34 +197,36 @@ class Choice:
     directions: int
 
     def named(self, order: NDArray[np.intp]) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
-        """The cells named D1 and those named D0, of cells in this order."""
+        """Return the cells on which D1 is guessed and the cells on which D0 is guessed, for cells in this order."""
         return order[self.upper :], order[: self.lower]
 
 
 def judged(draw: Callable[[int | None], tuple[NDArray[np.intp], Draws]], goal: Goal) -> tuple[Choice, NDArray[np.intp]]:
-    """The choice with the largest expected certificate, among events no rarer than pays on outputs that did not choose.
+    """Return the choice with the largest expected certificate, with a minimum mass of events found by two-fold cross-validation.
 
     Parameters
     ----------
     draw : callable
-        Order of the cells and draws of their masses (in that order) from the even outputs (0), from the odd ones (1), or from all (None).
+        Takes 0 (even outputs), 1 (odd outputs) or None (all outputs). Returns the order of the
+        cells and draws of their masses in that order.
     goal : Goal
 
     Returns
     -------
     Choice, order
-        `expected` is what choices on one half certify in the mean over the draws of the other.
+        `expected` is the mean certificate of choices on one half of the outputs, over the draws
+        from the other half.
     """
     halves = [draw(0), draw(1)]
     best, least_mass = -1.0, 0.0
-    for least in _RAREST:
+    for least in _MIN_MASSES:
         values = []
-        for (own, draws), (other, fresh) in (halves, halves[::-1]):
+        for (own_order, draws), (other_order, other_draws) in (halves, halves[::-1]):
             choice = _best_choice(draws, goal, least)
-            place = np.argsort(other)
-            ones, zeros = (place[cells] for cells in choice.named(own))
-            right = 0.5 * (fresh.p[:, ones].sum(axis=1) + fresh.q[:, zeros].sum(axis=1))
-            wrong = 0.5 * (fresh.q[:, ones].sum(axis=1) + fresh.p[:, zeros].sum(axis=1))
+            place = np.argsort(other_order)
+            ones, zeros = (place[cells] for cells in choice.named(own_order))
+            right = 0.5 * (other_draws.p[:, ones].sum(axis=1) + other_draws.q[:, zeros].sum(axis=1))
+            wrong = 0.5 * (other_draws.q[:, ones].sum(axis=1) + other_draws.p[:, zeros].sum(axis=1))
             values.append(float(goal.value(right, wrong, choice.directions).mean()))
         if np.mean(values) > best + 1e-12:
             best, least_mass = float(np.mean(values)), least
@@ -226,17 +235,20 @@ def judged(draw: Callable[[int | None], tuple[NDArray[np.intp], Draws]], goal: G
 
 
 def trusted(draw: Callable[[int | None], tuple[NDArray[np.intp], Draws]], goal: Goal) -> tuple[Choice, NDArray[np.intp]]:
-    """The choice with the largest certificate in the mean over the draws: for cells so few that each speaks for itself."""
+    """Return the choice with the largest mean certificate over the draws, without cross-validation: for a small number of cells."""
     order, draws = draw(None)
     return _best_choice(draws, goal, 0.0), order
 
 
 def _best_choice(draws: Draws, goal: Goal, least: float) -> Choice:
-    """The two cells with the largest certificate in the mean over the draws, of those that name at least a share `least` of the outputs."""
+    """Return the choice with the largest mean certificate over the draws, among events with mass at least `least`.
+
+    The search refines a grid of pairs of cells until it contains all adjacent cells.
+    """
     cells = draws.p.shape[1]
     most = goal.thresholds[1]
     (up1, up0), (low1, low0) = draws.beyond, draws.below
-    upper, lower = _levels(up1 + up0, most), _levels(low1 + low0, most)
+    upper, lower = _log_spaced_cells(up1 + up0, most), _log_spaced_cells(low1 + low0, most)
     while True:
         right = 0.5 * (up1[:, upper][:, :, None] + low0[:, lower][:, None, :])
         wrong = 0.5 * (up0[:, upper][:, :, None] + low1[:, lower][:, None, :])
@@ -244,34 +256,35 @@ def _best_choice(draws: Draws, goal: Goal, least: float) -> Choice:
         with np.errstate(invalid="ignore"):
             value = goal.value(right, wrong, directions[None]).mean(axis=0)
         value[(right + wrong).mean(axis=0) < least] -= 1e6
-        value[(lower[None, :] > upper[:, None]) | (directions == 0)] = -np.inf  # an output is named once, and some are
+        # at most one guess per output, and at least one guess in all
+        value[(lower[None, :] > upper[:, None]) | (directions == 0)] = -np.inf
         i, j = np.unravel_index(int(np.argmax(value)), value.shape)
-        finer = _between(upper, int(i), most), _between(lower, int(j), most)
-        if all(len(new) <= 3 or np.isin(new, old).all() for new, old in zip(finer, (upper, lower), strict=True)):
+        refined = _refined_grid(upper, int(i), most), _refined_grid(lower, int(j), most)
+        if all(len(new) <= 3 or np.isin(new, old).all() for new, old in zip(refined, (upper, lower), strict=True)):
             rates = float(right[:, i, j].mean()), float(wrong[:, i, j].mean())
             return Choice(int(upper[i]), int(lower[j]), float(value[i, j]), *rates, max(1, int(directions[i, j])))
-        upper, lower = finer
+        upper, lower = refined
 
 
-def _levels(mass: FloatArray, most: int) -> NDArray[np.intp]:
-    """Cells at which the mean mass beyond them passes evenly spaced levels of its logarithm."""
+def _log_spaced_cells(mass: FloatArray, most: int) -> NDArray[np.intp]:
+    """Return the cells at which the mean mass passes logarithmically spaced levels, at most `most`."""
     mean = mass.mean(axis=0)
     if len(mean) <= most:
         return np.arange(len(mean))
     levels = np.geomspace(max(float(mean[mean > 0].min()), 1e-9), float(mean.max()), most - 2)
     falling = mean[0] > mean[-1]
-    found = np.searchsorted(-mean, -levels) if falling else np.searchsorted(mean, levels)
-    return np.unique(np.concatenate([[0, len(mean) - 1], np.minimum(found, len(mean) - 1)]))
+    crossings = np.searchsorted(-mean, -levels) if falling else np.searchsorted(mean, levels)
+    return np.unique(np.concatenate([[0, len(mean) - 1], np.minimum(crossings, len(mean) - 1)]))
 
 
-def _between(grid: NDArray[np.intp], k: int, most: int) -> NDArray[np.intp]:
-    """The cells between the neighbours of a grid point, thinned, with itself."""
+def _refined_grid(grid: NDArray[np.intp], k: int, most: int) -> NDArray[np.intp]:
+    """Return at most `most` cells between the neighbors of grid point `k`, and the grid point."""
     low, high = grid[max(k - 1, 0)], grid[min(k + 1, len(grid) - 1)]
     return np.unique(np.append(np.linspace(low, high, min(most, int(high - low) + 1)).astype(np.intp), grid[k]))
 
 
 def draw_shares(table: Table, goal: Goal, rng: Generator) -> FloatArray:
-    """Draws of D1's share of each cell, where the log-odds are a curve in the score: (draws, cells)."""
+    """Draw D1's share of each cell from the posterior in which the log-odds are a curve in the score: (draws, cells)."""
     draws, total, ones = goal.thresholds[0], table.total, table.ones
     with np.errstate(over="ignore", invalid="ignore"):
         center = float(np.average(table.mean, weights=total))
@@ -289,39 +302,41 @@ def draw_shares(table: Table, goal: Goal, rng: Generator) -> FloatArray:
                 weights = fit.weights
                 fits.append((evidence(fit, precision) + weight, fit, design))
     log_weight = np.array([f[0] for f in fits])
-    chance = np.exp(log_weight - log_weight.max())
-    drawn = rng.multinomial(draws, chance / chance.sum())
-    share = [expit(fit.draw(number, rng) @ design.T) for number, (_, fit, design) in zip(drawn, fits, strict=True) if number]
+    probability = np.exp(log_weight - log_weight.max())
+    fit_counts = rng.multinomial(draws, probability / probability.sum())
+    share = [expit(fit.draw(number, rng) @ design.T) for number, (_, fit, design) in zip(fit_counts, fits, strict=True) if number]
     return np.concatenate(share)
 
 
-def _unit(x: FloatArray) -> float:
-    """A power of two in which scores are counted whose squares, or sums, are no floats; 1 for all others."""
+def _score_unit(x: FloatArray) -> float:
+    """Return a power of two by which scores are divided if their squares or sums would leave the range of floats; otherwise 1."""
     size = float(np.abs(x[np.isfinite(x)]).max(initial=0.0))
     return 1.0 if size == 0 or 1e-120 < size < 1e120 else float(2.0 ** np.clip(np.frexp(size)[1], -1000, 1000))
 
 
-def _ascending(mean: FloatArray) -> FloatArray:
-    """The same, in order also where what is left of small numbers in that unit is nothing."""
+def _strictly_ascending(mean: FloatArray) -> FloatArray:
+    """Return the means with a small increasing term, so that means that round to the same number stay in order."""
     return np.asarray(mean + 1e-9 * np.arange(len(mean)))
 
 
 def fitted_odds(table: Table, claim: Claim, rng: Generator) -> FloatArray:
-    """Log-odds of D1 in each cell, in the mean over the draws."""
+    """Return the log-odds of D1 in each cell, averaged over the draws."""
     share = np.clip(draw_shares(table, Goal(claim, 0.05, 1), rng), 1e-12, 1 - 1e-12)
     return np.asarray(np.log(share / (1 - share)).mean(axis=0))
 
 
 def _designs(x: FloatArray, total: FloatArray) -> list[tuple[FloatArray, int, int]]:
-    """Sets of features of the score, with how many bends they have in the bulk and in the tails: straight and flat in the tails.
+    """Return the design matrices of the curve, each with its number of bends in the bulk and in the tails.
 
-    Either comes with bends of its own on both sides, and with the same on both, as noise that is added has them.
+    One design is straight and one is flat beyond the tails. Each has independent bends on both
+    sides and, if possible, a symmetric variant with equal bends on both sides, as for additive
+    noise.
     """
     rank, n = np.cumsum(total), float(total.sum())
     octaves = n / 2.0 ** np.arange(1, max(2, int(np.log2(max(n / 12, 4)))))
-    wanted = np.concatenate([octaves, n - octaves])
-    at, which = np.unique(np.clip(np.searchsorted(rank, wanted), 1, len(x) - 2), return_index=True)
-    place = wanted[which] / n
+    octave_ranks = np.concatenate([octaves, n - octaves])
+    at, which = np.unique(np.clip(np.searchsorted(rank, octave_ranks), 1, len(x) - 2), return_index=True)
+    place = octave_ranks[which] / n
     above, tail = place >= 0.5, np.minimum(place, 1 - place) <= _TAIL
     hinges = []
     for k, bend in enumerate(x[at]):
@@ -334,49 +349,54 @@ def _designs(x: FloatArray, total: FloatArray) -> list[tuple[FloatArray, int, in
     bends = np.array(hinges).T
     low = x[at[tail & ~above].max(initial=0)] if np.any(tail & ~above) else x[0]
     high = x[at[tail & above].min(initial=len(x) - 1)] if np.any(tail & above) else x[-1]
-    held = np.clip(x, low, high)
-    bulk = np.column_stack([np.interp(held, x, column) for column in bends[:, ~tail].T]) if np.any(~tail) else np.empty((len(x), 0))
+    clipped = np.clip(x, low, high)
+    bulk = np.column_stack([np.interp(clipped, x, column) for column in bends[:, ~tail].T]) if np.any(~tail) else np.empty((len(x), 0))
     one, inner, outer = np.ones(len(x)), int(np.count_nonzero(~tail)), int(np.count_nonzero(tail))
     straight = np.column_stack([one, x, bends[:, ~tail], bends[:, tail]])
-    flat = np.column_stack([one, held, bulk, np.clip(bends[:, tail], 0, 1)])
+    flat = np.column_stack([one, clipped, bulk, np.clip(bends[:, tail], 0, 1)])
     free = [(straight, inner, outer), (flat, inner, outer)]
     if np.any(tail != tail[::-1]) or np.count_nonzero(tail & above) * 2 != outer:
         return free
-    return free + [(_mirrored(design, inner, outer), inner // 2, outer // 2) for design, inner, outer in free]
+    return free + [(_symmetric_design(design, inner, outer), inner // 2, outer // 2) for design, inner, outer in free]
 
 
-def _mirrored(design: FloatArray, inner: int, outer: int) -> FloatArray:
-    """The same features with one weight for a bend and its mirror image; bends stand in the order of the score, one in the middle goes."""
+def _symmetric_design(design: FloatArray, inner: int, outer: int) -> FloatArray:
+    """Return the design matrix with one weight for each bend and its mirror image; the middle bend is dropped.
+
+    The bends must be in ascending order of the score.
+    """
     line, *parts = np.split(design, [2, 2 + inner], axis=1)
     halves = [(part[:, : part.shape[1] // 2], part[:, -(part.shape[1] // 2) :]) for part in parts if part.shape[1] > 1]
     return np.column_stack([line, *(upper - lower[:, ::-1] for lower, upper in halves)])
 
 
 def draw_atoms(ones: FloatArray, total: FloatArray, prior: FloatArray, rng: Generator) -> tuple[NDArray[np.intp], Draws]:
-    """The order of atoms by the posterior mean of D1's share, and draws of their masses in that order.
+    """Return the order of atoms by the posterior mean of D1's share, and draws of their masses in that order.
 
-    `prior` holds draws of each one's share by a model, (draws, atoms). Log-odds beside it have a mixture of priors, whose weights the
-    counts of all atoms settle: levels that many atoms share, as those of a mechanism on whole numbers do, take up what few of them show.
+    `prior` holds draws of each atom's share from a model, (draws, atoms). The log-odds relative to
+    the model have a mixture of priors, whose weights are fitted to the counts of all atoms. So
+    levels that many atoms share, as for mechanisms on integers, are estimated even if each atom has
+    few outputs.
     """
-    middle = _shifted(prior.mean(axis=0), _LEVELS[:, None])
-    a, b = _STRENGTHS[:, None] * middle, _STRENGTHS[:, None] * (1 - middle)
+    middle = _shift_log_odds(prior.mean(axis=0), _PRIOR_OFFSETS[:, None])
+    a, b = _PRIOR_STRENGTHS[:, None] * middle, _PRIOR_STRENGTHS[:, None] * (1 - middle)
     likelihood = betaln(ones + a, total - ones + b) - betaln(a, b)
     likelihood = np.exp(likelihood - likelihood.max(axis=0))
-    share = _WEIGHTS / _WEIGHTS.sum()
+    share = _PRIOR_WEIGHTS / _PRIOR_WEIGHTS.sum()
     for _ in range(60):
-        share = share * (likelihood @ (1 / (share @ likelihood))) + _WEIGHTS
+        share = share * (likelihood @ (1 / (share @ likelihood))) + _PRIOR_WEIGHTS
         share /= share.sum()
     member = share[:, None] * likelihood
     member /= member.sum(axis=0)
-    order = np.argsort((member * (ones + a) / (total + _STRENGTHS[:, None])).sum(axis=0), kind="stable")
+    order = np.argsort((member * (ones + a) / (total + _PRIOR_STRENGTHS[:, None])).sum(axis=0), kind="stable")
     ones, total, prior = ones[order], total[order], prior[:, order]
-    reached = np.cumsum(member[:, order], axis=0)
-    picked = np.array([(u > reached).sum(axis=0) for u in rng.random((len(prior), len(order)))])
-    picked = np.minimum(picked, len(_LEVELS) - 1)
-    strength, prior = _STRENGTHS[picked], _shifted(prior, _LEVELS[picked])
+    cumulative = np.cumsum(member[:, order], axis=0)
+    component = np.array([(u > cumulative).sum(axis=0) for u in rng.random((len(prior), len(order)))])
+    component = np.minimum(component, len(_PRIOR_OFFSETS) - 1)
+    strength, prior = _PRIOR_STRENGTHS[component], _shift_log_odds(prior, _PRIOR_OFFSETS[component])
     return order, Draws.of(total, rng.beta(ones + strength * prior, total - ones + strength * (1 - prior)), rng)
 
 
-def _shifted(share: FloatArray, by: FloatArray) -> FloatArray:
-    """Shares whose log-odds are moved."""
+def _shift_log_odds(share: FloatArray, by: FloatArray) -> FloatArray:
+    """Return the shares after adding `by` to their log-odds."""
     return np.asarray(np.clip(expit(np.log(share / (1 - share)) + by), 1e-9, 1 - 1e-9))

@@ -1,4 +1,4 @@
-"""Reading the event of a witness: which fields each guess rule has, and what they may hold."""
+"""Reader of the event of a witness: validates the fields of each guess rule."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from dpwitness.mechanisms.terms.jsonable import from_jsonable
 from dpwitness.mechanisms.terms.reading import record, refuse, text
 from dpwitness.mechanisms.terms.validation import InvalidArgument
 
-COLUMNS = 2**17  # of an output
-NESTED = 256  # events of a binned rule
+COLUMNS = 2**17  # maximum number of columns of an output
+NESTED = 256  # maximum number of events of a binned rule
 
-Check = Callable[[Any, str], None]  # raises with the field and its rule where the condition is false
+Check = Callable[[Any, str], None]  # raises InvalidArgument with the field and its rule if the condition is false
 
 
 def read_event(data: Any, path: str = "event") -> Event:
-    """The event that `Event.to_json` wrote. Raises InvalidArgument, with the path of the field, for anything else."""
+    """Return the event that `Event.to_json` wrote. Raise InvalidArgument with the path of the field for anything else."""
     fields = record({"kind": text(100)}, rule=lambda value, _: value)(data, path)
     event = from_jsonable(fields["rule"], f"{path}.rule")
     if not isinstance(event, Event):
@@ -33,17 +33,17 @@ def read_event(data: Any, path: str = "event") -> Event:
 
 
 def check_event(event: Event, path: str) -> None:
-    """Refuse a rule whose fields do not fit each other: its constructor alone would take them."""
+    """Raise InvalidArgument if the fields of a rule are inconsistent; the constructor does not check this."""
 
-    def need(condition: Any, field: str) -> None:
+    def require(condition: Any, field: str) -> None:
         if not condition:
             raise InvalidArgument(f"{path}.{field}")
 
-    _CHECKS[type(event)](event, need, path)
+    _CHECKS[type(event)](event, require, path)
 
 
 def columns_of(event: Event) -> int:
-    """How many columns of the outputs a rule looks at: outputs are padded to as many, so chunks must be smaller where they are many."""
+    """Return the number of output columns that a rule needs; outputs are padded to this width, so wide rules need small chunks."""
     if isinstance(event, Binned):
         return max(map(columns_of, event.events))
     if isinstance(event, Threshold):
@@ -55,150 +55,183 @@ def columns_of(event: Event) -> int:
     return int(getattr(event, "column", 0)) + 1
 
 
-def _numbers(value: Any, axes: int = 1) -> bool:
+def _is_float_array(value: Any, axes: int = 1) -> bool:
+    """Return whether the value is a float64 array with this number of axes."""
     return isinstance(value, np.ndarray) and value.dtype == np.float64 and value.ndim == axes
 
 
-def _guesses(value: Any, count: int) -> bool:
-    return _numbers(value) and len(value) == count and bool(np.isin(value, (-1.0, 0.0, 1.0)).all())
+def _is_guess_array(value: Any, count: int) -> bool:
+    """Return whether the value is an array of `count` guesses, each -1, 0 or 1."""
+    return _is_float_array(value) and len(value) == count and bool(np.isin(value, (-1.0, 0.0, 1.0)).all())
 
 
-def _whole(value: Any, least: int, most: int) -> bool:
+def _is_integer(value: Any, least: int, most: int) -> bool:
+    """Return whether the value is an integer (not a bool) between `least` and `most`."""
     return isinstance(value, int) and not isinstance(value, bool) and least <= value <= most
 
 
-def _real(value: Any) -> bool:
-    """A float that is no NaN, or a whole number that NumPy takes for one."""
-    return value == value if isinstance(value, float) else _whole(value, -(2**53), 2**53)
+def _is_number(value: Any) -> bool:
+    """Return whether the value is a float other than NaN, or an integer that a float represents exactly."""
+    return value == value if isinstance(value, float) else _is_integer(value, -(2**53), 2**53)
 
 
-def _increasing(value: Any) -> bool:
-    return _numbers(value) and not np.isnan(value).any() and bool((np.diff(value) > 0).all())
+def _is_increasing(value: Any) -> bool:
+    """Return whether the value is a float array in strictly increasing order."""
+    return _is_float_array(value) and not np.isnan(value).any() and bool((np.diff(value) > 0).all())
 
 
-def _intervals(it: Intervals, need: Check, path: str) -> None:
-    need(_whole(it.column, 0, COLUMNS), f"column must be a whole number, between 0 and {COLUMNS}")
-    need(_increasing(it.edges), "edges must be a list of increasing numbers")
-    need(_guesses(it.guesses, len(it.edges) + 1), "guesses must be -1, 0 or 1, one more than edges")
-    need(_whole(it.missing, -1, 1), "missing must be -1, 0 or 1")
+def _check_intervals(guess_rule: Intervals, require: Check, path: str) -> None:
+    """Check the fields of `Intervals`."""
+    require(_is_integer(guess_rule.column, 0, COLUMNS), f"column must be a whole number, between 0 and {COLUMNS}")
+    require(_is_increasing(guess_rule.edges), "edges must be a list of increasing numbers")
+    require(_is_guess_array(guess_rule.guesses, len(guess_rule.edges) + 1), "guesses must be -1, 0 or 1, one more than edges")
+    require(_is_integer(guess_rule.missing, -1, 1), "missing must be -1, 0 or 1")
 
 
-def _threshold(it: Threshold, need: Check, path: str) -> None:
-    need(isinstance(it.score, WeightedScore), "score must be a sum over features")
-    need(_real(it.low), "low must be a number")
-    need(_real(it.high), "high must be a number")
-    need(it.low <= it.high, "low must not exceed high")
-    _weighted(it.score, need)
+def _check_threshold(guess_rule: Threshold, require: Check, path: str) -> None:
+    """Check the fields of `Threshold`."""
+    require(isinstance(guess_rule.score, WeightedScore), "score must be a sum over features")
+    require(_is_number(guess_rule.low), "low must be a number")
+    require(_is_number(guess_rule.high), "high must be a number")
+    require(guess_rule.low <= guess_rule.high, "low must not exceed high")
+    _check_score(guess_rule.score, require)
 
 
-def _weighted(score: Any, need: Check) -> None:
-    named = isinstance(score.structures, tuple) and all(
-        isinstance(s, tuple) and len(s) == 2 and isinstance(s[0], str) and _real(s[1]) for s in score.structures
+def _check_score(score: Any, require: Check) -> None:
+    """Check the structures, width, offset, blocks and weights of a weighted score."""
+    has_structures = isinstance(score.structures, tuple) and all(
+        isinstance(s, tuple) and len(s) == 2 and isinstance(s[0], str) and _is_number(s[1]) for s in score.structures
     )
-    need(named, "score.structures must hold names and scores")
-    need(_whole(score.width, 0, COLUMNS), f"score.width must be a whole number, between 0 and {COLUMNS}")
-    need(_real(score.offset) and abs(score.offset) < np.inf, "score.offset must be a finite number")
-    need(isinstance(score.blocks, tuple) and len(score.blocks) <= COLUMNS, "score.blocks must be a tuple")
+    require(has_structures, "score.structures must hold names and scores")
+    require(_is_integer(score.width, 0, COLUMNS), f"score.width must be a whole number, between 0 and {COLUMNS}")
+    require(_is_number(score.offset) and abs(score.offset) < np.inf, "score.offset must be a finite number")
+    require(isinstance(score.blocks, tuple) and len(score.blocks) <= COLUMNS, "score.blocks must be a tuple")
     for part in score.blocks:
-        need(isinstance(part, tuple) and len(part) == 2 and isinstance(part[0], Block), "score.blocks must hold features and weights")
+        require(isinstance(part, tuple) and len(part) == 2 and isinstance(part[0], Block), "score.blocks must hold features and weights")
         block, weights = part
-        _block(block, score.width, need)
+        _check_block(block, score.width, require)
         count = block.columns(np.zeros((1, score.width + 1))).shape[1]
-        valued = _numbers(weights) and len(weights) == count and bool(np.isfinite(weights).all())
-        need(valued, f"score.blocks must have a finite weight for each of {count} features")
+        valued = _is_float_array(weights) and len(weights) == count and bool(np.isfinite(weights).all())
+        require(valued, f"score.blocks must have a finite weight for each of {count} features")
 
 
-def _block(block: Any, width: int, need: Check) -> None:
-    """Columns that are there, and numbers that fit them."""
+def _check_block(block: Any, width: int, require: Check) -> None:
+    """Check that the columns of a block exist and its numbers match them."""
     if isinstance(block, Levels | Ramps):
-        need(_whole(block.column, 0, width), f"score.blocks must name a column, between 0 and {width}")
+        require(_is_integer(block.column, 0, width), f"score.blocks must name a column, between 0 and {width}")
         knots = block.keys if isinstance(block, Levels) else block.knots
-        need(_increasing(knots) and len(knots) <= NESTED, f"score.blocks must have at most {NESTED} increasing knots")
+        require(_is_increasing(knots) and len(knots) <= NESTED, f"score.blocks must have at most {NESTED} increasing knots")
         if isinstance(block, Ramps):
-            need(_whole(block.less, -1, width), f"score.blocks must name a column to take off, between -1 and {width}")
-            need(len(knots) >= 2 and np.isfinite(knots).all(), "score.blocks must have at least 2 finite knots")
+            require(_is_integer(block.less, -1, width), f"score.blocks must name a column to subtract, between -1 and {width}")
+            require(len(knots) >= 2 and np.isfinite(knots).all(), "score.blocks must have at least 2 finite knots")
         return
     if isinstance(block, Trees):
-        _trees(block, width, need)
+        _check_trees(block, width, require)
         return
     at = block.at
     fits = isinstance(at, np.ndarray) and at.dtype == np.int64 and at.ndim == 1 and 1 <= len(at) <= NESTED
-    need(fits and bool(((at >= 0) & (at <= width)).all()), f"score.blocks must name columns, between 0 and {width}")
+    require(fits and bool(((at >= 0) & (at <= width)).all()), f"score.blocks must name columns, between 0 and {width}")
     if isinstance(block, Places):
-        need(_real(block.value), "score.blocks must have a value to look for")
+        require(_is_number(block.value), "score.blocks must have a number as value")
         return
     for name in ("center", "scale", *(("one", "zero") if isinstance(block, Distances) else ())):
         value = getattr(block, name)
-        need(
-            _numbers(value) and len(value) == len(at) and bool(np.isfinite(value).all()), f"score.blocks must have a {name} for each column"
+        require(
+            _is_float_array(value) and len(value) == len(at) and bool(np.isfinite(value).all()),
+            f"score.blocks must have a {name} for each column",
         )
-    need(bool((block.scale > 0).all()), "score.blocks must have positive scales")
+    require(bool((block.scale > 0).all()), "score.blocks must have positive scales")
 
 
-def _trees(block: Trees, width: int, need: Check) -> None:
-    """Nodes that are there, each below its parent."""
+def _check_trees(block: Trees, width: int, require: Check) -> None:
+    """Check that the nodes of a `Trees` block exist and each child comes after its parent."""
     columns = (block.feature, block.left, block.right, block.roots)
-    whole = all(isinstance(c, np.ndarray) and c.dtype == np.int64 and c.ndim == 1 for c in columns)
-    nodes = len(block.feature) if whole else 0
-    sized = whole and 1 <= nodes <= COLUMNS and len(block.left) == len(block.right) == nodes and 1 <= len(block.roots) <= NESTED
-    valued = all(_numbers(c) and len(c) == nodes and bool(np.isfinite(c).all()) for c in (block.threshold, block.value))
-    need(sized and valued, f"score.blocks must have trees of at most {COLUMNS} nodes, each with its numbers")
+    has_integers = all(isinstance(c, np.ndarray) and c.dtype == np.int64 and c.ndim == 1 for c in columns)
+    nodes = len(block.feature) if has_integers else 0
+    sized = has_integers and 1 <= nodes <= COLUMNS and len(block.left) == len(block.right) == nodes and 1 <= len(block.roots) <= NESTED
+    valued = all(_is_float_array(c) and len(c) == nodes and bool(np.isfinite(c).all()) for c in (block.threshold, block.value))
+    require(sized and valued, f"score.blocks must have trees of at most {COLUMNS} nodes, each with its numbers")
     leaf = block.left < 0
     down = (block.left > np.arange(nodes)) & (block.right > np.arange(nodes)) & (np.maximum(block.left, block.right) < nodes)
-    need(bool((leaf | down).all()), "score.blocks must have trees whose children stand below their parents")
-    need(bool(((block.roots >= 0) & (block.roots < nodes)).all()), f"score.blocks must have roots between 0 and {nodes - 1}")
+    require(bool((leaf | down).all()), "score.blocks must have trees whose children come after their parents")
+    require(bool(((block.roots >= 0) & (block.roots < nodes)).all()), f"score.blocks must have roots between 0 and {nodes - 1}")
     split = block.feature[~leaf]
-    need(bool(((split >= 0) & (split <= width)).all()), f"score.blocks must have trees on columns between 0 and {width}")
+    require(bool(((split >= 0) & (split <= width)).all()), f"score.blocks must have trees on columns between 0 and {width}")
 
 
-def _atoms(it: Atoms, need: Check, path: str) -> None:
-    need(_numbers(it.rows, 2) and len(it.rows) and 1 <= it.rows.shape[1] <= COLUMNS, "rows must be a matrix of numbers with a row at least")
-    need(_guesses(it.guesses, len(it.rows)), "guesses must be -1, 0 or 1, one for each row")
-    texts = isinstance(it.names, tuple) and all(isinstance(name, str) for name in it.names)
-    need(texts and len(it.names) in (0, len(it.rows)), "names must be texts, one for each row or none")
-    if it.exact is not None:
-        need(_numbers(it.exact, 2) and it.exact.shape[1] == 2, "exact must be pairs of a column and a value")
-        columns = it.exact[:, 0]
-        need(bool(np.isin(columns, np.arange(1, it.rows.shape[1])).all()), f"exact must have columns between 1 and {it.rows.shape[1] - 1}")
+def _check_atoms(guess_rule: Atoms, require: Check, path: str) -> None:
+    """Check the fields of `Atoms`."""
+    require(
+        _is_float_array(guess_rule.rows, 2) and len(guess_rule.rows) and 1 <= guess_rule.rows.shape[1] <= COLUMNS,
+        "rows must be a matrix of numbers with at least one row",
+    )
+    require(_is_guess_array(guess_rule.guesses, len(guess_rule.rows)), "guesses must be -1, 0 or 1, one for each row")
+    texts = isinstance(guess_rule.names, tuple) and all(isinstance(name, str) for name in guess_rule.names)
+    require(texts and len(guess_rule.names) in (0, len(guess_rule.rows)), "names must be texts, one for each row or none")
+    if guess_rule.exact is not None:
+        require(_is_float_array(guess_rule.exact, 2) and guess_rule.exact.shape[1] == 2, "exact must be pairs of a column and a value")
+        columns = guess_rule.exact[:, 0]
+        require(
+            bool(np.isin(columns, np.arange(1, guess_rule.rows.shape[1])).all()),
+            f"exact must have columns between 1 and {guess_rule.rows.shape[1] - 1}",
+        )
 
 
-def _lattice(it: Lattice, need: Check, path: str) -> None:
-    need(_whole(it.column, 0, COLUMNS), f"column must be a whole number, between 0 and {COLUMNS}")
-    need(_numbers(it.rows, 2) and len(it.rows) and it.rows.shape[1] == 2, "rows must be pairs of exponents")
-    need(_guesses(it.guesses, len(it.rows)), "guesses must be -1, 0 or 1, one for each row")
+def _check_lattice(guess_rule: Lattice, require: Check, path: str) -> None:
+    """Check the fields of `Lattice`."""
+    require(_is_integer(guess_rule.column, 0, COLUMNS), f"column must be a whole number, between 0 and {COLUMNS}")
+    require(
+        _is_float_array(guess_rule.rows, 2) and len(guess_rule.rows) and guess_rule.rows.shape[1] == 2, "rows must be pairs of exponents"
+    )
+    require(_is_guess_array(guess_rule.guesses, len(guess_rule.rows)), "guesses must be -1, 0 or 1, one for each row")
 
 
-def _low_bits(it: LowBits, need: Check, path: str) -> None:
-    need(_whole(it.column, 0, COLUMNS), f"column must be a whole number, between 0 and {COLUMNS}")
-    need(_real(it.below), "below must be a number")
-    need(it.side in (-1, 1) and isinstance(it.side, int), "side must be -1 or 1")
+def _check_low_bits(guess_rule: LowBits, require: Check, path: str) -> None:
+    """Check the fields of `LowBits`."""
+    require(_is_integer(guess_rule.column, 0, COLUMNS), f"column must be a whole number, between 0 and {COLUMNS}")
+    require(_is_number(guess_rule.below), "below must be a number")
+    require(guess_rule.side in (-1, 1) and isinstance(guess_rule.side, int), "side must be -1 or 1")
 
 
-def _ball(it: Ball, need: Check, path: str) -> None:
-    need(_numbers(it.center) and 1 <= len(it.center) <= COLUMNS and np.isfinite(it.center).all(), "center must be a finite vector")
-    need(_real(it.inner), "inner must be a number")
-    need(_real(it.outer) and it.inner <= it.outer, "outer must be a number, at least inner")
-    need(it.inside in (-1, 1) and isinstance(it.inside, int), "inside must be -1 or 1")
+def _check_ball(guess_rule: Ball, require: Check, path: str) -> None:
+    """Check the fields of `Ball`."""
+    require(
+        _is_float_array(guess_rule.center) and 1 <= len(guess_rule.center) <= COLUMNS and np.isfinite(guess_rule.center).all(),
+        "center must be a finite vector",
+    )
+    require(_is_number(guess_rule.inner), "inner must be a number")
+    require(_is_number(guess_rule.outer) and guess_rule.inner <= guess_rule.outer, "outer must be a number, at least inner")
+    require(guess_rule.inside in (-1, 1) and isinstance(guess_rule.inside, int), "inside must be -1 or 1")
 
 
-def _binned(it: Binned, need: Check, path: str) -> None:
-    plain = isinstance(it.events, tuple) and all(isinstance(event, Event) and not isinstance(event, Binned) for event in it.events)
-    need(plain and 1 <= len(it.events) <= NESTED, f"events must be between 1 and {NESTED} guess rules")
-    for i, event in enumerate(it.events):
+def _check_binned(guess_rule: Binned, require: Check, path: str) -> None:
+    """Check the fields of `Binned`."""
+    are_simple = isinstance(guess_rule.events, tuple) and all(
+        isinstance(event, Event) and not isinstance(event, Binned) for event in guess_rule.events
+    )
+    require(are_simple and 1 <= len(guess_rule.events) <= NESTED, f"events must be between 1 and {NESTED} guess rules")
+    for i, event in enumerate(guess_rule.events):
         check_event(event, f"{path}.events[{i}]")
-    cells = _numbers(it.loss) and len(it.loss) == len(it.events) + 1 and bool((np.abs(it.loss) <= 50).all())
-    need(cells, "loss must have a number for each cell, at most 50")
-    need(_real(it.order) and 1 < it.order <= 1e4, "order must be a number above 1, at most 1e4")
-    need(isinstance(it.forward, bool), "forward must be true or false")
-    need(_numbers(it.bets) and len(it.bets) == 2 and bool(((it.bets >= 0) & (it.bets < 1)).all()), "bets must be two numbers in [0, 1)")
+    cells = (
+        _is_float_array(guess_rule.loss)
+        and len(guess_rule.loss) == len(guess_rule.events) + 1
+        and bool((np.abs(guess_rule.loss) <= 50).all())
+    )
+    require(cells, "loss must have a number between -50 and 50 for each cell")
+    require(_is_number(guess_rule.order) and 1 < guess_rule.order <= 1e4, "order must be a number above 1, at most 1e4")
+    require(isinstance(guess_rule.forward, bool), "forward must be true or false")
+    require(
+        _is_float_array(guess_rule.bets) and len(guess_rule.bets) == 2 and bool(((guess_rule.bets >= 0) & (guess_rule.bets < 1)).all()),
+        "bets must be two numbers in [0, 1)",
+    )
 
 
 _CHECKS: dict[type, Callable[[Any, Check, str], None]] = {
-    Intervals: _intervals,
-    Threshold: _threshold,
-    Atoms: _atoms,
-    Lattice: _lattice,
-    LowBits: _low_bits,
-    Ball: _ball,
-    Binned: _binned,
+    Intervals: _check_intervals,
+    Threshold: _check_threshold,
+    Atoms: _check_atoms,
+    Lattice: _check_lattice,
+    LowBits: _check_low_bits,
+    Ball: _check_ball,
+    Binned: _check_binned,
 }

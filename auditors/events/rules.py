@@ -1,4 +1,4 @@
-"""Guess rules: data, not code. Each names D1 (+1), D0 (-1) or abstains (0) for every output, and can be written to JSON and replayed."""
+"""Guess rules (events) as data: each guesses D1 (+1) or D0 (-1) or abstains (0) on every output, and can be saved to JSON and replayed."""
 
 from __future__ import annotations
 
@@ -23,34 +23,38 @@ if TYPE_CHECKING:
 
 Guesses = NDArray[np.int8]
 
-WORTH = 2**20  # rounds that are worth compiling a kernel for, which takes a second or two where none lies in the cache on disk
-_LISTED = 6  # outputs of a picture
+WORTH = 2**20  # rounds from which a kernel is used: without a cache on disk, compilation takes one or two seconds
+_MAX_LISTED = 6  # outputs listed by name in a picture, at most
 
 
 class Event(ABC):
-    """A guess rule."""
+    """Base class of guess rules."""
 
     kind: ClassVar[str]
 
     @abstractmethod
     def guess(self, outputs: Outputs) -> Guesses:
-        """+1 (it was D1), -1 (it was D0) or 0 (abstain) for each output."""
+        """Return the guess for each output: +1 (D1), -1 (D0) or 0 (abstain)."""
 
     @property
     @abstractmethod
     def directions(self) -> int:
-        """How many of the two guesses the rule ever makes."""
+        """How many of the two guesses the rule can make: 1 or 2."""
 
     @abstractmethod
     def describe(self) -> str:
-        """The rule in one line, for a person."""
+        """Return a one-line description of the rule for display."""
 
     def kernel(self, width: int, code: float) -> Kernel | None:
-        """The rule compiled, for outputs of so many numbers and this structure: see `kernels`. None where it has no such form."""
+        """Return the compiled rule (see `kernels`) for outputs of `width` numbers and structure `code`; None if the rule has no kernel."""
         return None
 
     def count(self, outputs: Outputs, rounds: int = 0) -> tuple[int, int]:
-        """How many outputs are named D1, and how many D0. From `WORTH` outputs on, or `rounds` of the test they are part of, compiled."""
+        """Return the number of outputs on which D1 is guessed, and on which D0 is guessed.
+
+        A compiled kernel counts if there are at least `WORTH` outputs, or the outputs belong to a
+        test with at least `WORTH` rounds.
+        """
         if len(outputs) and max(len(outputs), rounds) >= WORTH and np.array_equal(outputs.codes, np.full(len(outputs), outputs.codes[0])):
             found = kernel_of(self, outputs.values.shape[1], float(outputs.codes[0]))
             if found is not None:
@@ -61,54 +65,55 @@ class Event(ABC):
         return int(np.count_nonzero(guesses > 0)), int(np.count_nonzero(guesses < 0))
 
     def tabulate(self, outputs: Outputs, rounds: int = 0) -> NDArray[np.int64]:
-        """Counts of the cells abstain, D1, D0."""
+        """Return the counts of the cells abstain, D1 and D0."""
         plus, minus = self.count(outputs, rounds)
         return np.array([len(outputs) - plus - minus, plus, minus], dtype=np.int64)
 
     @property
     def axis(self) -> str:
-        """What the line measures on which the event cuts; empty for one that lists outputs."""
+        """Label of the scalar on which the event sets thresholds; empty for an event that lists outputs."""
         return ""
 
     def position(self, outputs: Outputs) -> FloatArray:
-        """Where each output lies on that line."""
+        """Return each output's value of the scalar on which the event sets thresholds."""
         raise NotImplementedError(f"{type(self).__name__} has no line")
 
     def cuts(self) -> FloatArray:
-        """Where on it the guess changes."""
+        """Return the thresholds on the scalar at which the guess changes."""
         raise NotImplementedError(f"{type(self).__name__} has no line")
 
     def guess_at(self, places: FloatArray) -> Guesses:
-        """The guess at places of the line."""
+        """Return the guess at given values of the scalar on which the event sets thresholds."""
         raise NotImplementedError(f"{type(self).__name__} has no line")
 
     def listed(self) -> tuple[tuple[str, ...], tuple[int, ...]]:
-        """Names of the cells into which an event without a line sorts outputs, and the guess in each."""
+        """Return the names of the cells of an event without a scalar, and the guess in each cell."""
         return ("D1 is guessed", "D0 is guessed", "all others"), (1, -1, 0)
 
     def cell(self, outputs: Outputs) -> NDArray[np.intp]:
-        """Which of these each output falls into."""
+        """Return the index of each output's cell in `listed`."""
         return np.array([2, 0, 1])[self.guess(outputs)]
 
     def to_json(self) -> Json:
-        """Plain JSON types; `event_reading.read_event` is the inverse."""
+        """Return the rule in plain JSON types; `reading.read_event` is the inverse."""
         return {"kind": self.kind, "rule": to_jsonable(self)}
 
 
 @lru_cache(maxsize=16)
 def kernel_of(event: Event, width: int, code: float) -> Kernel | None:
-    """The event's kernel, whose tables are built once: an event is known by its identity."""
+    """Return the event's kernel from a cache keyed by the identity of the event, so that tables are built once."""
     return event.kernel(width, code)
 
 
-def _directions(guesses: Any) -> int:
+def _count_directions(guesses: Any) -> int:
+    """Return how many different guesses other than 0 these are, at least 1."""
     found = set(np.sign(guesses).tolist()) - {0}
     return max(1, len(found))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Intervals(Event):
-    """One number is cut at `edges`; guesses[i] holds for edges[i-1] < x <= edges[i], and `missing` for NaN."""
+    """Thresholds on one number: guesses[i] applies to edges[i-1] < x <= edges[i], and `missing` applies to NaN."""
 
     column: int
     edges: FloatArray
@@ -152,17 +157,17 @@ class Intervals(Event):
         if len(self.edges) > 8:
             return Event.count(self, outputs, rounds)
         x = self._column(outputs)
-        # a comparison an edge is several times faster than a search
+        # for few edges, one comparison per edge is several times faster than a binary search
         below = np.array([np.count_nonzero(x <= edge) for edge in self.edges], dtype=np.int64)
         finite = len(x) if self.missing == 0 and self.guesses[-1] == 0 else len(x) - int(np.count_nonzero(x != x))
         counts = np.diff(np.concatenate([[0], below, [finite]]))
         plus, minus = int(counts[self.guesses > 0].sum()), int(counts[self.guesses < 0].sum())
-        lost = len(x) - finite
-        return plus + lost * (self.missing > 0), minus + lost * (self.missing < 0)
+        missing_count = len(x) - finite
+        return plus + missing_count * (self.missing > 0), minus + missing_count * (self.missing < 0)
 
     @property
     def directions(self) -> int:
-        return _directions([*self.guesses, self.missing])
+        return _count_directions([*self.guesses, self.missing])
 
     def describe(self) -> str:
         bounds = ["-inf", *(f"{edge:.6g}" for edge in self.edges), "inf"]
@@ -175,20 +180,20 @@ class Intervals(Event):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class WeightedScore:
-    """A weighted sum of features of an output matrix with `width` numbers a row: each block with its weights, and a constant."""
+    """A weighted sum of features of an output matrix with `width` numbers per row: blocks with their weights, and a constant."""
 
     width: int
     blocks: tuple[tuple[Block, FloatArray], ...]
     offset: float = 0.0
-    structures: tuple[tuple[str, float], ...] = ()  # what kinds of output there are and what each adds, to be printed
+    structures: tuple[tuple[str, float], ...] = ()  # structures of outputs and the score of each, for printing
 
     @property
     def unit(self) -> float:
-        """Scores are multiples of it, of 1e-9 of the weights' size, so that rounding noise decides nothing."""
+        """Grid to which scores are rounded, 1e-9 of the largest weight, so that rounding noise cannot change a guess."""
         return 1e-9 * max([1e-3, *(float(np.abs(weights).max()) for _, weights in self.blocks)])
 
     def __call__(self, matrix: FloatArray) -> FloatArray:
-        """Scores of the rows."""
+        """Return the scores of the rows."""
         total = np.full(len(matrix), self.offset)
         for block, weights in self.blocks:
             total += block.columns(matrix) @ weights
@@ -197,7 +202,7 @@ class WeightedScore:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Threshold(Event):
-    """D1 where the score exceeds `high`, D0 where it is below `low`; an infinite threshold is never crossed."""
+    """D1 where the score exceeds `high`, D0 where the score is below `low`; an infinite threshold is never crossed."""
 
     score: WeightedScore
     low: float
@@ -235,27 +240,28 @@ class Threshold(Event):
         trees = sum(len(block.roots) for block, _ in score.blocks if isinstance(block, Trees))
         sides = [("D1 above", self.high), ("D0 below", self.low)]
         rule = ", ".join(f"{side} {at:.6g}" for side, at in sides if np.isfinite(at))
-        told = "".join(f"; an output that is {name!r} scores {value:.3g}" for name, value in score.structures[:4])
-        return f"score over {features} features{f' and {trees} trees' if trees else ''}: {rule or 'never guesses'}{told}"
+        structure_scores = "".join(f"; an output that is {name!r} scores {value:.3g}" for name, value in score.structures[:4])
+        return f"score over {features} features{f' and {trees} trees' if trees else ''}: {rule or 'never guesses'}{structure_scores}"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Atoms(Event):
-    """A guess for each listed output (rows of the output matrix, structure code first); others abstain.
+    """A guess for each listed output (rows of the output matrix, structure code first); the rule abstains on all other outputs.
 
-    With `exact`, pairs of a column and a value, an output is known by which of these values it has, and where: see `only_exact`.
+    `exact` holds pairs (column, value). If given, outputs are compared only by these values and
+    their columns: see `only_exact`.
     """
 
     rows: FloatArray
     guesses: FloatArray
     names: tuple[str, ...] = ()
     exact: FloatArray | None = None
-    _sorted: tuple[NDArray[np.uint64], Guesses] = field(init=False, repr=False)  # keys of the rows, and what is guessed on each
+    _sorted: tuple[NDArray[np.uint64], Guesses] = field(init=False, repr=False)  # sorted keys of the rows, and the guess on each
 
     kind: ClassVar[str] = "atoms"
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "_sorted", _by_key(self.rows, self.guesses))
+        object.__setattr__(self, "_sorted", _sort_by_key(self.rows, self.guesses))
 
     def guess(self, outputs: Outputs) -> Guesses:
         matrix = outputs.matrix(self.rows.shape[1] - 1)
@@ -268,12 +274,12 @@ class Atoms(Event):
         return of_atoms(*self._sorted, columns, self.exact, code) if columns <= width else None
 
     def listed(self) -> tuple[tuple[str, ...], tuple[int, ...]]:
-        shown = self._heaviest(_LISTED)
+        shown = self._largest_guesses(_MAX_LISTED)
         guesses = [int(np.sign(self.guesses[i])) for i in shown]
-        return (*(self._told(int(i)) for i in shown), "others: D1", "others: D0", "no guess"), (*guesses, 1, -1, 0)
+        return (*(self._format_output(int(i)) for i in shown), "others: D1", "others: D0", "no guess"), (*guesses, 1, -1, 0)
 
     def cell(self, outputs: Outputs) -> NDArray[np.intp]:
-        matrix, shown = outputs.matrix(self.rows.shape[1] - 1), self._heaviest(_LISTED)
+        matrix, shown = outputs.matrix(self.rows.shape[1] - 1), self._largest_guesses(_MAX_LISTED)
         matrix = matrix if self.exact is None else only_exact(matrix, self.exact)
         found = len(shown) + np.array([2, 0, 1])[_look_up(self._sorted, matrix)]
         keys = row_keys(matrix)
@@ -281,70 +287,71 @@ class Atoms(Event):
             found[keys == key] = place
         return found
 
-    def _heaviest(self, most: int) -> NDArray[np.intp]:
-        """The outputs whose guess weighs most."""
+    def _largest_guesses(self, most: int) -> NDArray[np.intp]:
+        """Return the indices of the outputs whose guesses have the largest magnitude."""
         return np.argsort(-np.abs(self.guesses), kind="stable")[:most]
 
-    def _told(self, i: int) -> str:
-        """Output number `i` for a person."""
+    def _format_output(self, i: int) -> str:
+        """Return output number `i` as a text for display."""
         numbers = ", ".join("any other" if self.exact is not None and np.isnan(v) else f"{v:g}" for v in self.rows[i, 1:])
         name = self.names[i] if self.names else ""
-        return name if name[-1:] in ("'", '"') else f"{name}({numbers})"  # a text, or a structure and its numbers
+        return name if name[-1:] in ("'", '"') else f"{name}({numbers})"  # a text is printed without numbers
 
     @property
     def directions(self) -> int:
-        return _directions(self.guesses)
+        return _count_directions(self.guesses)
 
     def describe(self) -> str:
-        parts = [f"D{int(self.guesses[i] > 0)} on {self._told(int(i))}" for i in self._heaviest(4)]
+        parts = [f"D{int(self.guesses[i] > 0)} on {self._format_output(int(i))}" for i in self._largest_guesses(4)]
         more = len(self.guesses) - len(parts)
         return "; ".join(parts) + (f"; and {more} more outputs" if more > 0 else "")
 
 
 def only_exact(matrix: FloatArray, exact: FloatArray) -> FloatArray:
-    """Structure codes, and the numbers that are one of these exact values (column, value) of their column; NaN for all others.
+    """Return the matrix with each number replaced by NaN unless it is listed in `exact` (pairs of column and value) for its column.
 
-    Infinity stands for NaN too.
+    Structure codes are unchanged. NaN counts as infinity.
     """
-    kept = np.full(matrix.shape, np.nan)
-    kept[:, 0] = matrix[:, 0]
+    masked = np.full(matrix.shape, np.nan)
+    masked[:, 0] = matrix[:, 0]
     for column in np.unique(exact[:, 0]).astype(np.intp):
         x = np.where(np.isnan(matrix[:, column]), np.inf, matrix[:, column])
         hit = np.isin(x, exact[exact[:, 0] == column, 1])
-        kept[hit, column] = x[hit]
-    return kept
+        masked[hit, column] = x[hit]
+    return masked
 
 
 def name_of_atom(row: FloatArray, names: Mapping[float, str]) -> str:
-    """The structure of an output, and its texts where it has some."""
+    """Return the structure name of an output, followed by its texts."""
     texts = [names[value] for value in row[1:].tolist() if value in names]
     return " ".join([names.get(row[0], ""), *texts]).strip()
 
 
-def _by_key(rows: FloatArray, guesses: FloatArray) -> tuple[NDArray[np.uint64], Guesses]:
+def _sort_by_key(rows: FloatArray, guesses: FloatArray) -> tuple[NDArray[np.uint64], Guesses]:
+    """Return the sorted keys of the rows, and the guesses in the same order."""
     keys = row_keys(rows)
     order = np.argsort(keys)
-    with np.errstate(invalid="ignore"):  # of a witness that nobody has checked yet
+    with np.errstate(invalid="ignore"):  # the witness may be unchecked and contain NaN
         return keys[order], np.asarray(guesses)[order].astype(np.int8)
 
 
 def _look_up(table: tuple[NDArray[np.uint64], Guesses], matrix: FloatArray) -> Guesses:
-    """The guess on each row of a matrix; 0 where it is not in the table."""
-    known, guesses = table
+    """Return the guess on each row of a matrix; 0 for rows that are not in the table."""
+    known_keys, guesses = table
     keys = row_keys(matrix)
-    place = np.minimum(np.searchsorted(known, keys), len(known) - 1)
-    return np.where(known[place] == keys, guesses[place], np.int8(0))
+    place = np.minimum(np.searchsorted(known_keys, keys), len(known_keys) - 1)
+    return np.where(known_keys[place] == keys, guesses[place], np.int8(0))
 
 
-_SPECIAL = 2000.0  # in the place of an exponent, for zeros, infinities, NaN and denormals: no float has it
+_SPECIAL = 2000.0  # marks zeros, infinities, NaN and denormals: no float has this exponent
 
 
 def lattice(values: FloatArray) -> FloatArray:
-    """Float-bit features of a column: binary exponent and exponent of the lowest set bit; zero keeps its sign."""
+    """Return the float-bit features of a column: the binary exponent and the exponent of the lowest set bit. Zero keeps its sign."""
     bits = np.ascontiguousarray(values).view(np.int64)
     exponent = (bits >> 52) & 0x7FF
     mantissa = (bits & 0xFFFFFFFFFFFFF) | (1 << 52)
-    lowest = np.frexp((mantissa & -mantissa).astype(np.float64))[1]  # 1 .. 53, counted from the mantissa's end
+    lowest = np.frexp((mantissa & -mantissa).astype(np.float64))[1]  # 1 to 53, counted from the end of the mantissa
     features = np.column_stack([exponent - 1023.0, exponent - 1023.0 + lowest - 53.0])
     special = (exponent == 0) | (exponent == 0x7FF)
     features[special] = np.column_stack(
@@ -354,13 +361,13 @@ def lattice(values: FloatArray) -> FloatArray:
 
 
 def lowest_bits(features: FloatArray) -> FloatArray:
-    """The exponent of the lowest set bit, from `lattice` features; infinity for zeros, infinities, NaN and denormals."""
+    """Return the exponent of the lowest set bit from `lattice` features; infinity for zeros, infinities, NaN and denormals."""
     return np.where(np.abs(features[:, 0]) < _SPECIAL, features[:, 1], np.inf)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Lattice(Event):
-    """Atoms of the float bits of one column: what the low bits of an output say, whatever its value."""
+    """A guess for each listed class of float bits (exponent, lowest set bit) of one column, whatever the value."""
 
     column: int
     rows: FloatArray
@@ -370,7 +377,7 @@ class Lattice(Event):
     kind: ClassVar[str] = "lattice"
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "_sorted", _by_key(self.rows, self.guesses))
+        object.__setattr__(self, "_sorted", _sort_by_key(self.rows, self.guesses))
 
     def guess(self, outputs: Outputs) -> Guesses:
         column = outputs.matrix(self.column + 1, structure=False)[:, self.column]
@@ -383,7 +390,7 @@ class Lattice(Event):
 
     @property
     def directions(self) -> int:
-        return _directions(self.guesses)
+        return _count_directions(self.guesses)
 
     def describe(self) -> str:
         lows = [f"2^{low:g}" for (_, low), g in zip(self.rows, self.guesses, strict=True) if g > 0]
@@ -394,7 +401,7 @@ class Lattice(Event):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LowBits(Event):
-    """The guess `side` (+1 or -1) for finite outputs of one column whose lowest set bit lies below 2^`below`."""
+    """The guess `side` (+1 or -1) for finite outputs of one column whose lowest set bit is below 2^`below`."""
 
     column: int
     below: float
@@ -432,14 +439,14 @@ class LowBits(Event):
 
 
 def distances(rows: FloatArray, center: FloatArray) -> FloatArray:
-    """Of each row from a center; infinite beyond the floats, NaN where a number is."""
+    """Return the Euclidean distance of each row from a center; infinite on overflow, NaN if the row contains NaN."""
     with np.errstate(over="ignore", invalid="ignore"):
         return np.asarray(np.linalg.norm(rows - center, axis=1))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Ball(Event):
-    """A guess for outputs within `inner` of a center, and the other one for those beyond `outer`; `inside` (+1 or -1) is the first."""
+    """The guess `inside` (+1 or -1) for outputs within `inner` of a center, and the opposite guess beyond `outer`."""
 
     center: FloatArray
     inner: float

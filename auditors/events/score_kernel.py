@@ -1,7 +1,7 @@
-"""The kernel of `Threshold`: a score as flat tables, worked out column by column over some rows that stay in the cache.
+"""Kernel of `Threshold`: a score as flat tables, evaluated column by column over a block of rows that fits in the processor's cache.
 
-Each number that the score looks at is laid out once, as it is or standardised; each block of features then goes over these columns, in
-loops that the compiler can vectorise.
+Each input number of the score is stored once per row, unchanged or standardized. Each block of
+features then loops over these columns, in loops that the compiler can vectorize.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ from dpwitness.mechanisms.terms.protocol import FloatArray
 
 _KINDS = (Levels, Ramps, Affine, SignedLog, Products, Sorted, Distances, Places, Trees)
 _LEVELS, _RAMPS, _AFFINE, _SIGNED_LOG, _PRODUCTS, _SORTED, _DISTANCES, _PLACES, _TREES = range(len(_KINDS))
-_ROWS = 256
+_BLOCK_ROWS = 256
 
 
 class _Tables:
-    """What the kernel reads: columns to lay out, and of each block its kind, length, and where its whole and real numbers begin."""
+    """Input tables of the kernel: the columns to load, and for each block its kind, length, and offsets of its integers and floats."""
 
     def __init__(self) -> None:
         self.inputs: dict[tuple[int, float, float], int] = {}
@@ -46,18 +46,19 @@ class _Tables:
         self.real: list[float] = []
 
     def input(self, column: int, center: float = 0.0, scale: float = 0.0) -> int:
-        """The place of a column, plain where the scale is 0."""
+        """Return the index of an input column; a scale of 0 means that the column is not standardized."""
         return self.inputs.setdefault((int(column), float(center), float(scale)), len(self.inputs))
 
     def add(self, block: Block, weights: FloatArray) -> None:
+        """Append a block and its weights to the tables."""
         begin = _KINDS.index(type(block)), len(self.whole), len(self.real)
-        length, whole, real = self._of(block)
+        length, whole, real = self._block_tables(block)
         self.blocks.append((begin[0], length, begin[1], begin[2]))
         self.whole += [int(number) for number in whole]
         self.real += [float(number) for part in (*real, weights) for number in part]
 
-    def _of(self, block: Any) -> tuple[int, list[Any], tuple[Any, ...]]:
-        """Length, whole numbers, and real numbers before the weights."""
+    def _block_tables(self, block: Any) -> tuple[int, list[Any], tuple[Any, ...]]:
+        """Return a block's length, its integers, and its floats without the weights."""
         if isinstance(block, Levels):
             return len(block.keys), [self.input(block.column)], (block.keys,)
         if isinstance(block, Ramps):
@@ -73,7 +74,7 @@ class _Tables:
 
 
 def of_score(blocks: Sequence[tuple[Block, FloatArray]], offset: float, unit: float, low: float, high: float, code: float) -> Kernel | None:
-    """A score between two thresholds, on outputs of this structure; None if some slope is no float."""
+    """Return the kernel of a score with two thresholds, on outputs of structure `code`; None if some slope is not a finite float."""
     tables = _Tables()
     for block, weights in blocks:
         with np.errstate(over="ignore"):
@@ -84,13 +85,13 @@ def of_score(blocks: Sequence[tuple[Block, FloatArray]], offset: float, unit: fl
     columns = inputs[:, 0].astype(np.int64), np.ascontiguousarray(inputs[:, 1]), np.ascontiguousarray(inputs[:, 2])
     begins = np.array(tables.blocks, dtype=np.int64).reshape(-1, 4)
     numbers = np.array(tables.whole, dtype=np.int64), np.array(tables.real, dtype=np.float64)
-    count = _counter(frozenset(kind for kind, _, _, _ in tables.blocks))
+    count = _compiled_counter(frozenset(kind for kind, _, _, _ in tables.blocks))
     return count, (code, *columns, begins, *numbers, float(offset), unit, float(low), float(high))
 
 
 @cache
-def _counter(kinds: frozenset[int]) -> Callable[..., None]:
-    """The kernel for scores with blocks of these kinds: others are not compiled, which is what takes seconds."""
+def _compiled_counter(kinds: frozenset[int]) -> Callable[..., None]:
+    """Return the kernel for scores with blocks of these kinds only; compiling all kinds would take seconds."""
     levels, ramps, affine, signed_log, products = (kind in kinds for kind in (_LEVELS, _RAMPS, _AFFINE, _SIGNED_LOG, _PRODUCTS))
     in_order, distances, places, trees = (kind in kinds for kind in (_SORTED, _DISTANCES, _PLACES, _TREES))
 
@@ -110,36 +111,36 @@ def _counter(kinds: frozenset[int]) -> Callable[..., None]:
         rows: FloatArray,
         table: NDArray[np.int64],
     ) -> None:
-        """Scores above `high` are D1, below `low` D0."""
-        x = np.empty((len(columns), _ROWS))
-        total = np.empty(_ROWS)
+        """Count scores above `high` as D1 and scores below `low` as D0."""
+        x = np.empty((len(columns), _BLOCK_ROWS))
+        total = np.empty(_BLOCK_ROWS)
         plus, minus = 0, 0
-        for start in range(0, len(rows), _ROWS):
-            size = min(_ROWS, len(rows) - start)
+        for start in range(0, len(rows), _BLOCK_ROWS):
+            size = min(_BLOCK_ROWS, len(rows) - start)
             for k in range(len(columns)):
-                _lay_out(code, columns[k], centers[k], scales[k], rows[start : start + size], x[k])
+                _load_column(code, columns[k], centers[k], scales[k], rows[start : start + size], x[k])
             for i in range(size):
                 total[i] = offset
             for b in range(len(blocks)):
-                kind, n, at, real_of = blocks[b, 0], blocks[b, 1], whole[blocks[b, 2] :], real[blocks[b, 3] :]
-                if levels and kind == _LEVELS:  # the names are constants here, and what they rule out is dropped
-                    _levels(real_of[:n], real_of[n:], x[at[0]], size, total)
+                kind, n, at, reals = blocks[b, 0], blocks[b, 1], whole[blocks[b, 2] :], real[blocks[b, 3] :]
+                if levels and kind == _LEVELS:  # the flags are compile-time constants, so unused branches are removed
+                    _levels(reals[:n], reals[n:], x[at[0]], size, total)
                 elif ramps and kind == _RAMPS:
-                    _ramps(real_of[: n + 1], real_of[n + 1 :], x[at[0]], x[max(at[1], 0)], at[1] >= 0, size, total)
+                    _ramps(reals[: n + 1], reals[n + 1 :], x[at[0]], x[max(at[1], 0)], at[1] >= 0, size, total)
                 elif affine and kind == _AFFINE:
-                    _affine(at[:n], real_of, x, size, total)
+                    _affine(at[:n], reals, x, size, total)
                 elif signed_log and kind == _SIGNED_LOG:
-                    _signed_log(at[:n], real_of, x, size, total)
+                    _signed_log(at[:n], reals, x, size, total)
                 elif products and kind == _PRODUCTS:
-                    _products(at[:n], real_of, x, size, total)
+                    _products(at[:n], reals, x, size, total)
                 elif in_order and kind == _SORTED:
-                    _sorted(at[:n], real_of, x, size, total)
+                    _sorted(at[:n], reals, x, size, total)
                 elif distances and kind == _DISTANCES:
-                    _distances(at[:n], real_of, x, size, total)
+                    _distances(at[:n], reals, x, size, total)
                 elif places and kind == _PLACES:
-                    _places(at[:n], real_of[0], real_of[1:], x, size, total)
+                    _places(at[:n], reals[0], reals[1:], x, size, total)
                 elif trees and kind == _TREES:
-                    _trees(n, at, real_of, x[:, :size], total)
+                    _trees(n, at, reals, x[:, :size], total)
             for i in range(size):
                 score = np.rint(total[i] / unit) * unit
                 plus += (score > high) and not (score < low)
@@ -152,8 +153,8 @@ def _counter(kinds: frozenset[int]) -> Callable[..., None]:
 
 
 @jit
-def _lay_out(code: float, column: int, center: float, scale: float, rows: FloatArray, out: FloatArray) -> None:
-    """A column of the output matrix, whose first is the structure code; in units of its spread unless `scale` is 0."""
+def _load_column(code: float, column: int, center: float, scale: float, rows: FloatArray, out: FloatArray) -> None:
+    """Load one column of the output matrix into `out`, standardized unless `scale` is 0; column 0 is the structure code."""
     for i in range(len(rows)):
         out[i] = rows[i, column - 1] if column > 0 else code
     if scale > 0.0:
@@ -166,6 +167,7 @@ def _lay_out(code: float, column: int, center: float, scale: float, rows: FloatA
 
 @jit
 def _levels(keys: FloatArray, weights: FloatArray, column: FloatArray, size: int, total: FloatArray) -> None:
+    """Add the weights of `Levels` features to the scores in `total`."""
     for k in range(len(keys)):
         key, weight = keys[k], weights[k]
         for i in range(size):
@@ -174,19 +176,23 @@ def _levels(keys: FloatArray, weights: FloatArray, column: FloatArray, size: int
 
 
 @jit
-def _ramps(knots: FloatArray, weights: FloatArray, column: FloatArray, less: FloatArray, gap: bool, size: int, total: FloatArray) -> None:
+def _ramps(
+    knots: FloatArray, weights: FloatArray, column: FloatArray, less: FloatArray, subtract: bool, size: int, total: FloatArray
+) -> None:
+    """Add the weighted `Ramps` features to the scores in `total`."""
     for k in range(len(knots) - 1):
         left, right = knots[k], knots[k + 1]
         slope = weights[k] / (right - left)
         for i in range(size):
-            value = column[i] - less[i] if gap else column[i]
-            value = value if value > left else left  # NaN too
+            value = column[i] - less[i] if subtract else column[i]
+            value = value if value > left else left  # also replaces NaN
             value = value if value < right else right
             total[i] += (value - left) * slope
 
 
 @jit
 def _affine(at: Columns, weights: FloatArray, x: FloatArray, size: int, total: FloatArray) -> None:
+    """Add the weighted `Affine` features to the scores in `total`."""
     for k in range(len(at)):
         column, weight = x[at[k]], weights[k]
         for i in range(size):
@@ -195,6 +201,7 @@ def _affine(at: Columns, weights: FloatArray, x: FloatArray, size: int, total: F
 
 @jit
 def _signed_log(at: Columns, weights: FloatArray, x: FloatArray, size: int, total: FloatArray) -> None:
+    """Add the weighted `SignedLog` features to the scores in `total`."""
     for k in range(len(at)):
         column, weight = x[at[k]], weights[k]
         for i in range(size):
@@ -203,6 +210,7 @@ def _signed_log(at: Columns, weights: FloatArray, x: FloatArray, size: int, tota
 
 @jit
 def _products(at: Columns, weights: FloatArray, x: FloatArray, size: int, total: FloatArray) -> None:
+    """Add the weighted `Products` features to the scores in `total`."""
     place = 0
     for first in range(len(at)):
         for second in range(first, len(at)):
@@ -214,14 +222,17 @@ def _products(at: Columns, weights: FloatArray, x: FloatArray, size: int, total:
 
 @jit
 def _sorted(at: Columns, weights: FloatArray, x: FloatArray, size: int, total: FloatArray) -> None:
-    """Each pass compares neighbours, even and odd in turn: after as many passes as columns all are in order."""
+    """Add the weighted `Sorted` features to the scores in `total`.
+
+    The columns are sorted by odd-even transposition: as many passes as columns are enough.
+    """
     count = len(at)
     z = np.empty((count, size))
     for k in range(count):
         for i in range(size):
             z[k, i] = x[at[k], i]
-    for turn in range(count):
-        for k in range(turn % 2, count - 1, 2):
+    for sweep in range(count):
+        for k in range(sweep % 2, count - 1, 2):
             for i in range(size):
                 a, b = z[k, i], z[k + 1, i]
                 z[k, i], z[k + 1, i] = (a if a < b else b), (b if a < b else a)
@@ -232,6 +243,7 @@ def _sorted(at: Columns, weights: FloatArray, x: FloatArray, size: int, total: F
 
 @jit
 def _distances(at: Columns, real: FloatArray, x: FloatArray, size: int, total: FloatArray) -> None:
+    """Add the weighted `Distances` features to the scores in `total`."""
     count = len(at)
     one, zero = np.zeros(size), np.zeros(size)
     for k in range(count):
@@ -248,17 +260,18 @@ def _distances(at: Columns, real: FloatArray, x: FloatArray, size: int, total: F
 
 
 @jit
-def _places(at: Columns, wanted: float, weights: FloatArray, x: FloatArray, size: int, total: FloatArray) -> None:
+def _places(at: Columns, target_value: float, weights: FloatArray, x: FloatArray, size: int, total: FloatArray) -> None:
+    """Add the weighted `Places` features to the scores in `total`."""
     length = len(at)
     first, last = np.empty(size, dtype=np.int64), np.empty(size, dtype=np.int64)
     times, before = np.empty(size, dtype=np.int64), np.empty(size, dtype=np.int64)
     for i in range(size):
         first[i], last[i], times[i], before[i] = length, length, 0, 0
     for k in range(length):
-        column, twice = x[at[k]], weights[2 * length + 2 + k]  # of the first column `before` says 0
+        column, twice = x[at[k]], weights[2 * length + 2 + k]  # `before` is 0 for the first column, whose weight is never added
         for i in range(size):
             value = column[i] if column[i] == column[i] else np.inf
-            hit = 1 if value == wanted else 0
+            hit = 1 if value == target_value else 0
             first[i] = k if hit > times[i] else first[i]
             last[i] = k if hit else last[i]
             times[i] += hit
@@ -270,6 +283,7 @@ def _places(at: Columns, wanted: float, weights: FloatArray, x: FloatArray, size
 
 @jit
 def _trees(nodes: int, whole: Columns, real: FloatArray, x: FloatArray, total: FloatArray) -> None:
+    """Add the weighted sum of a `Trees` block to the scores in `total`."""
     feature, left, right = whole[1 : nodes + 1], whole[nodes + 1 : 2 * nodes + 1], whole[2 * nodes + 1 : 3 * nodes + 1]
     roots = whole[3 * nodes + 1 : 3 * nodes + 1 + whole[0]]
     sums = sum_of_trees(x.T, feature, real[:nodes], left, right, real[nodes : 2 * nodes], roots)

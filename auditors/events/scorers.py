@@ -1,8 +1,9 @@
-"""Ways to order outputs by how much they speak for D1. Each is fitted on training data and can become an event.
+"""Scorers: ways to order outputs by the evidence for D1. Each is fitted on training data and can be turned into an event.
 
-Few are enough: the one column that varies, as it is (`line`); a weighted sum of groups of features whose priors the data choose (`model`),
-with boosted trees where they add to it (`trees`); where outputs repeat, each output by its own counts around what the model says (`atoms`);
-and the distance from an output that is given.
+A few are enough. `line` is the only column that varies, unchanged. `model` is a weighted sum of
+feature groups whose priors are fitted to the data. `trees` adds boosted trees to the model if they
+improve the score. `atoms` orders repeated outputs by their own counts, with the model as prior.
+`distance` is the distance from a given output.
 """
 
 from __future__ import annotations
@@ -21,26 +22,26 @@ from dpwitness.auditors.events.trees import boost
 from dpwitness.auditors.statistics.regression import fit_grouped
 from dpwitness.mechanisms.terms.protocol import FloatArray
 
-_FIT_ROWS = 30_000  # at least, where there are as many
-_FIT_WORK = 2**28  # outputs times the square of features: what a step of the fit costs
-_FIT_VALUES = 2**22
+_MIN_FIT_ROWS = 30_000  # minimum number of rows to fit, if available
+_MAX_FIT_WORK = 2**28  # rows times squared number of features: the cost of one step of the fit
+_MAX_FIT_VALUES = 2**22
 _FOLDS = 4
-_MANY_ATOMS = 8192
-_ROWS_AN_ATOM = 4
+_MAX_ATOMS = 8192
+_MIN_ROWS_PER_ATOM = 4
 
 
 class Scorer(Protocol):
-    """An order on outputs."""
+    """Protocol of an order of outputs that can be turned into an event."""
 
     def event(self, low: float, high: float) -> Event:
-        """D1 where the score exceeds `high`, D0 where it is below `low`."""
+        """Return the event that guesses D1 where the score exceeds `high`, and D0 where the score is below `low`."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Training:
-    """Training outputs as a matrix (structure code first) and whether each came from D1, in random order.
+    """Training outputs in random order: a matrix (structure code first), and for each row whether it came from D1.
 
-    Where outputs repeat, `same` numbers the different ones.
+    If outputs repeat, `same` holds the index of each row's distinct output.
     """
 
     matrix: FloatArray
@@ -50,25 +51,25 @@ class Training:
 
     @classmethod
     def build(cls, outputs: Outputs, ones: int, rng: np.random.Generator) -> Training:
-        """`outputs` holds the runs on D1 first."""
+        """Build the training set from outputs, of which the first `ones` are from D1."""
         order = rng.permutation(len(outputs))
         matrix = outputs.matrix()[order]
         keys, same = np.unique(row_keys(matrix), return_inverse=True)
-        return cls(matrix, order < ones, outputs.names, same if _ROWS_AN_ATOM * len(keys) <= len(matrix) else None)
+        return cls(matrix, order < ones, outputs.names, same if _MIN_ROWS_PER_ATOM * len(keys) <= len(matrix) else None)
 
     def rows(self, which: NDArray[np.bool_]) -> Training:
-        """Some of the outputs."""
+        """Return the training set restricted to some rows."""
         return Training(self.matrix[which], self.label[which], self.names, None if self.same is None else self.same[which])
 
     @property
     def varying(self) -> list[int]:
-        """Columns that are not constant."""
+        """Indices of the columns that are not constant."""
         return [j for j, x in enumerate(self.matrix.T) if not np.array_equal(x, np.full(len(x), x[0]), equal_nan=True)]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LineScorer:
-    """One column, or its negative."""
+    """Score that is one column, or its negative."""
 
     column: int
     sign: float
@@ -78,7 +79,7 @@ class LineScorer:
 
     def event(self, low: float, high: float) -> Event:
         bounds = [(low, -1.0), (high, +1.0)] if self.sign > 0 else [(-high, +1.0), (-low, -1.0)]
-        # from low to high x: what is named below the first edge, nothing between, what is named above the second
+        # in ascending x: the guess below the first edge, no guess, the guess above the second edge
         edges, guesses = [], [0.0]
         if np.isfinite(bounds[0][0]):
             edges, guesses = [np.nextafter(bounds[0][0], -np.inf)], [bounds[0][1], 0.0]
@@ -88,7 +89,10 @@ class LineScorer:
 
 
 def fit_line(data: Training) -> LineScorer | None:
-    """The one column that varies, if it holds numbers only: few degrees of freedom, for small data and extreme tails."""
+    """Return the scorer of the only column that varies, if it holds only finite numbers; otherwise None.
+
+    It has few degrees of freedom, which helps with small data and in extreme tails.
+    """
     if len(data.varying) != 1 or data.varying == [0]:
         return None
     column = data.varying[0]
@@ -107,7 +111,7 @@ def fit_line(data: Training) -> LineScorer | None:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ModelScorer:
-    """Log-odds as a weighted sum of features, the precisions that the data chose for its groups, and the exact values of the columns."""
+    """Log-odds as a weighted sum of features, with the fitted prior precision of each group and the exact values of the columns."""
 
     model: WeightedScore
     precision: dict[str, float]
@@ -123,10 +127,10 @@ class ModelScorer:
 def fit_model(
     data: Training, like: ModelScorer | None = None, start: dict[str, float] | None = None, *, tune: bool = True
 ) -> ModelScorer | None:
-    """Logistic regression on the groups of features that fit the outputs; None where nothing varies.
+    """Fit a logistic regression on the feature groups that suit the outputs; return None if no feature varies.
 
-    The priors and exact values of `like` are kept instead of learned; learning begins at the precisions of `start`. Without `tune` the
-    priors stay where they begin.
+    If `like` is given, its prior precisions and exact values are used unchanged. Otherwise the fit
+    of the precisions starts at `start`. Without `tune` the precisions are not fitted.
     """
     precision = like.precision if like else None
     values = like.values if like else values_of(data.matrix)
@@ -135,11 +139,11 @@ def fit_model(
     if not blocks:
         return None
     size = sum(block.columns(data.matrix[:1]).shape[1] for _, block in blocks)
-    rows, ones, zeros = _rows_to_fit(data, repeated(values), max(_FIT_ROWS, _FIT_WORK // size**2))
+    rows, ones, zeros = _rows_to_fit(data, repeated(values), max(_MIN_FIT_ROWS, _MAX_FIT_WORK // size**2))
     parts = [block.columns(data.matrix[rows]) for _, block in blocks]
     features, total = np.concatenate(parts, axis=1), ones + zeros
-    thin = -(-features.size // _FIT_VALUES)
-    features, ones, zeros, total = features[::thin], ones[::thin], zeros[::thin], total[::thin]
+    step = -(-features.size // _MAX_FIT_VALUES)
+    features, ones, zeros, total = features[::step], ones[::step], zeros[::step], total[::step]
     center = np.average(features, axis=0, weights=total)
     spread = np.sqrt(np.average((features - center) ** 2, axis=0, weights=total))
     used = spread > 1e-9 * (1 + np.abs(center))
@@ -147,77 +151,84 @@ def fit_model(
         return None
     names = list(groups)
     group = np.repeat([names.index(name) for name, _ in blocks], [part.shape[1] for part in parts])
-    known = precision or start or {}
-    begin = np.array([known.get(name, 1e4 if precision else 10.0) for name in names])
+    known_precision = precision or start or {}
+    begin = np.array([known_precision.get(name, 1e4 if precision else 10.0) for name in names])
     design = np.column_stack([np.ones(len(features)), (features[:, used] - center[used]) / spread[used]])
     fit, found = fit_grouped(design, ones, zeros, group[used], begin, learn=tune and precision is None)
     weights = np.zeros(features.shape[1])
     weights[used] = fit.weights[1:] / spread[used]
     offset = float(fit.weights[0] - weights @ center)
-    kept, at = [], 0
+    kept_blocks, at = [], 0
     for (_, block), part in zip(blocks, parts, strict=True):
-        own = weights[at : at + part.shape[1]]
-        if np.abs(own * spread[at : at + part.shape[1]]).max(initial=0.0) > 1e-5:
-            kept.append((block, own))
+        own_part = weights[at : at + part.shape[1]]
+        if np.abs(own_part * spread[at : at + part.shape[1]]).max(initial=0.0) > 1e-5:
+            kept_blocks.append((block, own_part))
         else:
-            offset += float(own @ center[at : at + part.shape[1]])
+            offset += float(own_part @ center[at : at + part.shape[1]])
         at += part.shape[1]
-    model = WeightedScore(data.matrix.shape[1] - 1, tuple(kept), offset, _structures(data, kept))
+    model = WeightedScore(data.matrix.shape[1] - 1, tuple(kept_blocks), offset, _structures(data, kept_blocks))
     return ModelScorer(model, dict(zip(names, found.tolist(), strict=True)), values)
 
 
 def repeated(values: Values) -> FloatArray | None:
-    """Exact values among continuous ones, as pairs of a column and a value; None if there are none."""
-    found = [np.column_stack([np.full(len(keys), float(j)), keys]) for j, (keys, every) in values.items() if not every and len(keys)]
+    """Return exact values of continuous columns as pairs (column, value); None if there are none."""
+    found = [
+        np.column_stack([np.full(len(keys), float(j)), keys]) for j, (keys, is_complete) in values.items() if not is_complete and len(keys)
+    ]
     return np.concatenate(found) if found else None
 
 
 def _rows_to_fit(data: Training, exact: FloatArray | None, most: int) -> tuple[NDArray[np.intp], FloatArray, FloatArray]:
-    """Outputs to fit a model to, and how often each came from D1 and from D0: the different ones where they repeat.
+    """Return rows to fit a model to, and how often each came from D1 and from D0; each distinct output once if outputs repeat.
 
-    Else a part, and all that hold a repeated value: what is picked by outputs alone keeps its odds.
+    Otherwise return a subset that includes all outputs with a repeated value. A selection by
+    outputs alone does not bias the odds.
     """
     if data.same is not None:
         _, rows, same = np.unique(data.same, return_index=True, return_inverse=True)
         ones, total = counts_of(same, data.label, len(rows))
         return rows, ones, total - ones
-    taken = np.zeros(len(data.label), dtype=np.bool_)
+    selected = np.zeros(len(data.label), dtype=np.bool_)
     if exact is not None:
-        taken |= ~np.isnan(only_exact(data.matrix, exact)[:, 1:]).all(axis=1)
-    if np.count_nonzero(taken) > most // 2:
-        taken[:] = False
-    taken[:: -(-len(taken) // most)] = True
-    rows, ones = np.flatnonzero(taken), data.label[taken].astype(np.float64)
+        selected |= ~np.isnan(only_exact(data.matrix, exact)[:, 1:]).all(axis=1)
+    if np.count_nonzero(selected) > most // 2:
+        selected[:] = False
+    selected[:: -(-len(selected) // most)] = True
+    rows, ones = np.flatnonzero(selected), data.label[selected].astype(np.float64)
     return rows, ones, 1 - ones
 
 
 def _structures(data: Training, blocks: list[tuple[Block, FloatArray]]) -> tuple[tuple[str, float], ...]:
-    """What each kind of output adds to the score, where there are several."""
+    """Return the score of each output structure, largest first; empty if there is only one structure."""
     codes = np.unique(data.matrix[:, 0])
     if len(codes) < 2:
         return ()
-    own = [(block, weights) for block, weights in blocks if isinstance(block, Levels) and block.column == 0]
-    adds = sum((block.columns(codes[:, None]) @ weights for block, weights in own), np.zeros(len(codes)))
-    found = sorted(zip((data.names.get(code, "") for code in codes), adds.tolist(), strict=True), key=lambda pair: -abs(pair[1]))
+    own_part = [(block, weights) for block, weights in blocks if isinstance(block, Levels) and block.column == 0]
+    contributions = sum((block.columns(codes[:, None]) @ weights for block, weights in own_part), np.zeros(len(codes)))
+    found = sorted(zip((data.names.get(code, "") for code in codes), contributions.tolist(), strict=True), key=lambda pair: -abs(pair[1]))
     return tuple(found[:16])
 
 
 def held_out_scores(data: Training, whole: ModelScorer) -> FloatArray | None:
-    """The score of each output by a model that has not seen it, in the units of the whole model."""
+    """Return the score of each output by a model that was not trained on that output, rescaled to the scores of the full model."""
     scores, fold = np.empty(len(data.label)), np.arange(len(data.label)) % _FOLDS
     for k in range(_FOLDS):
-        out = fold == k
-        part = fit_model(data.rows(~out), whole)
+        held_out_rows = fold == k
+        part = fit_model(data.rows(~held_out_rows), whole)
         if part is None:
             return None
-        own, asked = part.score(data.matrix[out]), whole.score(data.matrix[out])
-        spread = float(own.std())
-        scores[out] = (own - own.mean()) / spread * asked.std() + asked.mean() if spread > 0 else asked.mean()
+        own_part, full_model_score = part.score(data.matrix[held_out_rows]), whole.score(data.matrix[held_out_rows])
+        spread = float(own_part.std())
+        scores[held_out_rows] = (
+            (own_part - own_part.mean()) / spread * full_model_score.std() + full_model_score.mean()
+            if spread > 0
+            else full_model_score.mean()
+        )
     return scores
 
 
 def fit_trees(data: Training, model: ModelScorer, held_out: FloatArray) -> tuple[ModelScorer, FloatArray] | None:
-    """Boosted trees on top of a model, and the held-out scores of both together; None where they add nothing."""
+    """Return the model with boosted trees added, and its held-out scores; None if trees do not improve the score."""
     found = boost(data.matrix, data.label, held_out)
     if found is None:
         return None
@@ -228,7 +239,7 @@ def fit_trees(data: Training, model: ModelScorer, held_out: FloatArray) -> tuple
 
 @dataclass(frozen=True, slots=True, eq=False)
 class AtomScorer:
-    """Outputs that occurred in training, from the one that speaks most for D0 to the one that speaks most for D1; cells count them."""
+    """Order of the distinct training outputs by evidence for D1, lowest first; the score of an output is its rank."""
 
     rows: FloatArray
     names: dict[float, str]
@@ -247,11 +258,11 @@ def find_atoms(data: Training, *, always: Literal[True]) -> tuple[FloatArray, ND
 @overload
 def find_atoms(data: Training, *, always: bool = False) -> tuple[FloatArray, NDArray[np.intp]] | None: ...
 def find_atoms(data: Training, *, always: bool = False) -> tuple[FloatArray, NDArray[np.intp]] | None:
-    """The outputs that occurred, and which of them each one was (-1 for none); None if they are too many to count each by itself."""
+    """Return the distinct outputs and each row's index among them (-1 if not included); None if there are too many distinct outputs."""
     keys, first, inverse, counts = np.unique(row_keys(data.matrix), return_index=True, return_inverse=True, return_counts=True)
-    if not always and len(keys) > 64 and len(data.label) < _ROWS_AN_ATOM * len(keys):
+    if not always and len(keys) > 64 and len(data.label) < _MIN_ROWS_PER_ATOM * len(keys):
         return None
-    keep = np.sort(np.argsort(-counts, kind="stable")[:_MANY_ATOMS])
+    keep = np.sort(np.argsort(-counts, kind="stable")[:_MAX_ATOMS])
     place = np.full(len(keys), -1, dtype=np.intp)
     place[keep] = np.arange(len(keep))
     return data.matrix[first[keep]], place[inverse]
@@ -259,7 +270,7 @@ def find_atoms(data: Training, *, always: bool = False) -> tuple[FloatArray, NDA
 
 @dataclass(frozen=True, slots=True, eq=False)
 class DistanceScorer:
-    """Distance from a given output; `sign` is +1 where outputs near it speak for D1."""
+    """Distance from a given output; `sign` is +1 if outputs near it are evidence for D1."""
 
     center: FloatArray
     sign: int
@@ -274,7 +285,7 @@ class DistanceScorer:
 
 
 def fit_distance(data: Training, center: FloatArray) -> DistanceScorer | None:
-    """Balls around a given output."""
+    """Return the scorer of the distance from a given output; None if the number of columns differs."""
     if data.matrix.shape[1] != len(center) + 1:
         return None
     distance = distances(data.matrix[:, 1:], center)

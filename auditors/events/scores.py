@@ -1,9 +1,11 @@
-"""Scores: numbers computed from an output that a mechanism suggests or a user gives. They stand in columns before the output's own numbers.
+"""Scores: numbers computed from an output by a user's function or by the mechanism's `features`, placed before the output's own numbers.
 
-A score takes what ``sample`` returned for n runs and gives n numbers: an array (n,), or several columns, (n, k) or a dict of arrays (n,).
-It must be a function of each output alone, for an event is a set of outputs: one that looks at its neighbours in a batch, all of one
-dataset, would tell the datasets apart by itself. That is tried beforehand, and in every batch on its first output. Where a call raises or
-gives the wrong length, outputs are scored one by one, and one that cannot be is NaN.
+A score takes the result of ``sample`` for n runs and returns n numbers: an array (n,), or several
+columns, (n, k) or a dict of arrays (n,). A score must be a function of each output alone, because
+an event is a set of outputs. A score that depends on the other outputs of a batch, all from one
+dataset, could separate the datasets by itself. This is tested before the audit, and in every batch
+on the first output. If a call raises or returns the wrong length, outputs are scored one at a time,
+and an output that cannot be scored is NaN.
 """
 
 from __future__ import annotations
@@ -21,24 +23,26 @@ from dpwitness.mechanisms.terms.validation import InvalidArgument, require_calla
 
 Key = str | int | None
 
-_COLUMNS = 256
+_MAX_COLUMNS = 256
 
 
 @dataclass(frozen=True, slots=True)
 class Score:
-    """A score by its name.
+    """A score function and its name.
 
     Parameters
     ----------
     name : str
     function : callable
-        ``function(outputs)``, outputs as ``sample`` returns them. Picklable if the executor uses processes.
+        ``function(outputs)``, with outputs as ``sample`` returns them. Must be picklable if the
+        executor uses processes.
     target : dict, optional
-        How a witness says where to find it; None if it cannot be imported.
+        Import location of the function for a witness; None if the function cannot be imported.
     suggested : bool
-        Whether it is the mechanism's own ``features``.
+        Whether the function is the mechanism's own ``features``.
     keys : tuple
-        Columns that are used, found out before the audit: names of a dict, numbers of columns, or None for the one that there is.
+        Columns that are used, determined before the audit: names of a dict, column numbers, or None
+        for a single column.
     """
 
     name: str
@@ -49,15 +53,15 @@ class Score:
 
     @property
     def labels(self) -> tuple[str, ...]:
-        """What its columns are called."""
+        """Labels of the columns."""
         return tuple(self.label(key) for key in self.keys)
 
     def label(self, key: Key) -> str:
-        """What a column is called."""
+        """Return the label of a column."""
         return self.name if key is None else f"{self.name}[{key}]"
 
     def columns(self, raw: Any, size: int) -> FloatArray:
-        """(size, keys) numbers; NaN for outputs that cannot be scored."""
+        """Return the scores of `size` outputs, (size, keys); NaN for outputs that cannot be scored."""
         try:
             found = columns_of(self.function(guarded(raw)), size)
             return np.column_stack([number_of(found[key], size) for key in self.keys])
@@ -69,12 +73,12 @@ class Score:
         return np.concatenate([self.columns(raw[i : i + 1], 1) for i in range(size)])
 
     def to_json(self) -> Json:
-        """How a witness records it."""
+        """Return the record of the score in a witness."""
         return {"name": self.name, "target": self.target, "suggested": self.suggested, "keys": list(self.keys)}
 
 
 def guarded(raw: Any) -> Any:
-    """Arrays that cannot be written to."""
+    """Return a read-only view of an array; other objects are returned unchanged."""
     if not isinstance(raw, np.ndarray):
         return raw
     view = raw.view()
@@ -83,39 +87,46 @@ def guarded(raw: Any) -> Any:
 
 
 def columns_of(value: Any, size: int) -> dict[Key, FloatArray]:
-    """Columns by key. Raises ValueError, with what is wrong, for what is none."""
+    """Return the columns of a score's result by key. Raise ValueError with the reason if the number of columns is not allowed."""
     if isinstance(value, dict):
         found: dict[Key, Any] = {str(key): column for key, column in value.items()}
     else:
         array = np.asarray(value)
         found = {None: array} if array.ndim != 2 else dict(enumerate(array.T))
-    if not 1 <= len(found) <= _COLUMNS:
-        raise ValueError(f"it gave {len(found)} columns, between 1 and {_COLUMNS} may be")
+    if not 1 <= len(found) <= _MAX_COLUMNS:
+        raise ValueError(f"it gave {len(found)} columns, between 1 and {_MAX_COLUMNS} are allowed")
     return {key: np.asarray(column) for key, column in found.items()}
 
 
 def number_of(column: FloatArray, size: int) -> FloatArray:
-    """A column as numbers. Raises ValueError, with what is wrong, where it is none."""
+    """Return a score column as floats. Raise ValueError with the reason if its shape or type is wrong."""
     if column.shape != (size,):
         raise ValueError(f"it gave shape {column.shape} for {size} outputs")
     if column.dtype.kind not in "fiub":
-        raise ValueError(f"it gave {column.dtype} and no numbers")
+        raise ValueError(f"it gave values of type {column.dtype}, not numbers")
     return column.astype(np.float64)
 
 
 def same(a: FloatArray, b: FloatArray) -> bool:
-    """Equal but for the last bits, which the size of a batch may change."""
+    """Return whether two columns are equal up to rounding, which may depend on the size of a batch."""
     return a.shape == b.shape and bool(np.allclose(a, b, rtol=1e-9, atol=1e-12, equal_nan=True))
 
 
 def own_score(mechanism: Any) -> Score | None:
-    """The score that a mechanism suggests by ``features(outputs)``."""
+    """Return the score that a mechanism suggests with ``features(outputs)``; None if there is none."""
     found = getattr(mechanism, "features", None)
     return Score("features", found, None, suggested=True) if callable(found) else None
 
 
 def scores_of(scores: Any, mechanism: Any, owner: str) -> tuple[Score, ...]:
-    """Those that a user gave, callables or pairs (name, callable), and the mechanism's own."""
+    """Return the scores given by the user, callables or pairs (name, callable), followed by the mechanism's own score.
+
+    Raises
+    ------
+    InvalidArgument
+        If `scores` is not a list of at most 64 callables or pairs, or two scores have the same
+        name.
+    """
     if scores is not None and (not isinstance(scores, list | tuple) or len(scores) > 64):
         raise InvalidArgument(f"{owner}: scores must be a list of at most 64 callables, or pairs (name, callable), got {shown(scores)}")
     found = []
@@ -127,8 +138,8 @@ def scores_of(scores: Any, mechanism: Any, owner: str) -> tuple[Score, ...]:
         require_callable("scores", given.function, owner, arguments=1)
         found.append(given)
     own = own_score(mechanism)
-    every = (*found, own) if own is not None else tuple(found)
-    names = [score.name for score in every]
+    all_scores = (*found, own) if own is not None else tuple(found)
+    names = [score.name for score in all_scores]
     if len(set(names)) < len(names):
         raise InvalidArgument(f"{owner}: scores must have different names, got {', '.join(names)}; give (name, callable)")
-    return every
+    return all_scores

@@ -1,6 +1,7 @@
-"""Gradient-boosted trees on top of a model's score: what no sum over columns says, such as a box in several of them.
+"""Gradient-boosted trees on top of a model's score: interactions that no sum over columns expresses, such as a box in several columns.
 
-LightGBM grows them; what it grew is written down as plain arrays, which a kernel of ours reads, so that replaying needs no such library.
+LightGBM grows the trees. They are stored as plain arrays that our own kernel evaluates, so a replay
+does not need LightGBM.
 """
 
 from __future__ import annotations
@@ -13,13 +14,13 @@ from numpy.typing import NDArray
 from dpwitness.auditors.events.features import Trees
 from dpwitness.mechanisms.terms.protocol import FloatArray
 
-LEAST_ROWS = 4000  # fewer say nothing of interactions that a model has not seen, and the library takes a second to load
-_MOST_VALUES = 2**21
-_ROUNDS = 80
+LEAST_ROWS = 4000  # with fewer rows, trees find no further interactions, and loading LightGBM takes a second
+_MAX_VALUES = 2**21
+_MAX_ROUNDS = 80
 _PATIENCE = 8
 _FOLDS = 4
-_WORTH = 4.0  # log-likelihood that held-out outputs must gain in all
-_LARGEST = 1e300  # what NaN and infinities count as
+_MIN_GAIN = 4.0  # minimum gain in the total log-likelihood of held-out outputs
+_MAX_MAGNITUDE = 1e300  # replaces NaN and infinities
 _PARAMETERS: dict[str, Any] = {
     "objective": "binary",
     "learning_rate": 0.15,
@@ -39,54 +40,60 @@ _PARAMETERS: dict[str, Any] = {
 
 
 def boost(matrix: FloatArray, label: NDArray[np.bool_], score: FloatArray) -> tuple[Trees, FloatArray] | None:
-    """Trees that add to a score, and for each output what trees that have not seen it add; None where they add nothing.
+    """Fit trees that correct a score; return them and the held-out correction of each output, or None if the gain is too small.
 
-    `score` are log-odds of the rows of `matrix` by a model that has not seen them.
+    `score` holds log-odds of the rows of `matrix` from a model that was not trained on them.
     """
     if len(label) < LEAST_ROWS:
         return None
-    x = np.clip(np.nan_to_num(matrix, nan=_LARGEST), -_LARGEST, _LARGEST)
+    x = np.clip(np.nan_to_num(matrix, nan=_MAX_MAGNITUDE), -_MAX_MAGNITUDE, _MAX_MAGNITUDE)
     fold = np.arange(len(label)) % _FOLDS
-    first = _grow(x, label, score, fold != 0, _ROUNDS, fold == 0)
+    first = _grow(x, label, score, fold != 0, _MAX_ROUNDS, fold == 0)
     if not (rounds := first.best_iteration):
         return None
     parts = [first, *(_grow(x, label, score, fold != k, rounds) for k in range(1, _FOLDS))]
     added = np.empty(len(label))
     for k, part in enumerate(parts):
         added[fold == k] = part.predict(x[fold == k], raw_score=True, num_iteration=rounds)
-    if (_surprise(score, label) - _surprise(score + added, label)).sum() < _WORTH:
+    if (_log_loss(score, label) - _log_loss(score + added, label)).sum() < _MIN_GAIN:
         return None
-    return _table(_grow(x, label, score, fold >= 0, rounds).dump_model()["tree_info"]), added
+    return _node_table(_grow(x, label, score, fold >= 0, rounds).dump_model()["tree_info"]), added
 
 
-def _grow(x: FloatArray, label: NDArray[np.bool_], score: FloatArray, on: NDArray[np.bool_], rounds: int, off: Any = None) -> Any:
-    """A booster trained on some of the rows; with others to look at, its `best_iteration` is where these liked it best, 0 if never."""
+def _grow(
+    x: FloatArray, label: NDArray[np.bool_], score: FloatArray, training: NDArray[np.bool_], rounds: int, validation: Any = None
+) -> Any:
+    """Train a booster on the rows `on`.
+
+    If rows `off` are given, they determine `best_iteration` by early stopping; it is 0 if no
+    iteration improves their loss.
+    """
     import lightgbm
 
-    rows = np.flatnonzero(on)[:: -(-int(on.sum()) * x.shape[1] // _MOST_VALUES)]
+    rows = np.flatnonzero(training)[:: -(-int(training.sum()) * x.shape[1] // _MAX_VALUES)]
     data = lightgbm.Dataset(x[rows], label[rows], init_score=score[rows])
-    if off is None:
+    if validation is None:
         return lightgbm.train(_PARAMETERS, data, rounds)
     losses: dict[str, Any] = {}
     booster = lightgbm.train(
         _PARAMETERS,
         data,
         rounds,
-        valid_sets=[lightgbm.Dataset(x[off], label[off], init_score=score[off], reference=data)],
+        valid_sets=[lightgbm.Dataset(x[validation], label[validation], init_score=score[validation], reference=data)],
         callbacks=[lightgbm.early_stopping(_PATIENCE, verbose=False), lightgbm.record_evaluation(losses)],
     )
-    if losses["valid_0"]["binary_logloss"][booster.best_iteration - 1] >= _surprise(score[off], label[off]).mean():
+    if losses["valid_0"]["binary_logloss"][booster.best_iteration - 1] >= _log_loss(score[validation], label[validation]).mean():
         booster.best_iteration = 0
     return booster
 
 
-def _surprise(score: FloatArray, label: NDArray[np.bool_]) -> FloatArray:
-    """Negative log-likelihood of labels given log-odds."""
+def _log_loss(score: FloatArray, label: NDArray[np.bool_]) -> FloatArray:
+    """Return the negative log-likelihood of each label, given log-odds."""
     return np.asarray(np.logaddexp(0.0, np.where(label, -score, score)))
 
 
-def _table(info: list[dict[str, Any]]) -> Trees:
-    """All trees in one table: nodes, and where each tree begins; a node without children is a leaf."""
+def _node_table(info: list[dict[str, Any]]) -> Trees:
+    """Return all trees in one table of nodes with the index of each tree's root; a node without children is a leaf."""
     feature, left, right = list[int](), list[int](), list[int]()
     threshold, value = list[float](), list[float]()
 

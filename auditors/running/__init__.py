@@ -1,1 +1,1 @@
-"""Chunks of rounds on any executor, counted where they are run; fitness, repeats and scores of what is run. May import the results."""
+"""Execution of rounds in chunks on any executor: counting, fitness checks, repeats and scores. May import the results."""

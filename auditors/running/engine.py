@@ -1,7 +1,7 @@
-"""Running a stage on any executor: tasks in flight, answers in whatever order they come, segments in the order of the plan.
+"""Execution of a stage on any executor: tasks run concurrently and are answered in any order; segments are returned in order.
 
-Test rounds travel as counts; only those that train events, and a few that are drawn, travel as outputs. With a `Ledger` what is answered is
-written down, and what has been written down before is not run again.
+Test rounds are returned as counts. Only training outputs, and a few outputs for pictures, are
+returned as outputs. A `Ledger` stores the answers, and stored answers are not computed again.
 """
 
 from __future__ import annotations
@@ -49,103 +49,113 @@ __all__ = [
     "stream",
 ]
 
-_Asked = tuple[Stage, Sequence[Event], int, bool]  # see `run_span`
+_SpanArguments = tuple[Stage, Sequence[Event], int, bool]  # the first arguments of `run_span`
 
-_AHEAD = 16  # answers that wait for an earlier one, for each task in flight
-_TICK = 0.25  # seconds after which late tasks are looked for
+_MAX_WAITING = 16  # answers that may wait for an earlier answer, per task in flight
+_TICK = 0.25  # seconds between checks for late tasks
 
-ForkingPickler.register(Pair, reduced)  # of every process pool, also one of the user's own
+ForkingPickler.register(Pair, reduced)  # for all process pools, also the user's
 
 
 class Ledger(Protocol):
-    """Where answers are written down: see `dpwitness.auditors.storing`."""
+    """Protocol of a store of answers: see `dpwitness.auditors.storing`."""
 
     def spans(self, stage: Stage) -> dict[int, int]:
-        """First and last chunk of what is there of a stage."""
+        """Return the stored spans of a stage: first chunk -> end chunk."""
 
     def read(self, stage: Stage, first: int) -> Span:
-        """The one that begins at this chunk."""
+        """Return the stored span that begins at this chunk."""
 
     def write(self, stage: Stage, span: Span) -> None:
-        """Add one. Whatever is wrong with the file, this does not raise."""
+        """Store a span. Errors of the file must not be raised."""
 
 
 def counts(
     stage: Stage, events: Sequence[Event], executor: Executor, pace: Pace | None = None, *, keep: int = 0, ledger: Ledger | None = None
 ) -> Iterator[Segment]:
-    """Cell counts of each event in the stage's segments, in order. Once a chunk has lost rounds, the later ones are run singly.
+    """Yield the cell counts of each event for the stage's segments, in order. After a lost batch, rounds run one at a time.
 
-    The outputs of the first `keep` rounds come too, for events that later rounds will test, and for pictures.
+    The outputs of the first `keep` rounds are also returned, for events that later rounds will
+    test, and for pictures.
     """
-    return _in_order(stage, events, keep, False, executor, pace or Pace(), ledger)
+    return _segments_in_order(stage, events, keep, False, executor, pace or Pace(), ledger)
 
 
 def outputs(stage: Stage, executor: Executor, pace: Pace | None = None, *, ledger: Ledger | None = None) -> Iterator[Segment]:
-    """Encoded outputs of the stage's segments, in order, for training: all are kept. From a batch that raises on, rounds are run singly."""
-    return _in_order(stage, [], stage.rounds, True, executor, pace or Pace(), ledger)
+    """Yield the encoded outputs of the stage's segments, in order, for training.
+
+    No rounds are lost: from the first batch that raises, rounds run one at a time.
+    """
+    return _segments_in_order(stage, [], stage.rounds, True, executor, pace or Pace(), ledger)
 
 
-def _in_order(
-    stage: Stage, events: Sequence[Event], keep: int, again: bool, executor: Executor, pace: Pace, ledger: Ledger | None
+def _segments_in_order(
+    stage: Stage, events: Sequence[Event], keep: int, rerun_lost: bool, executor: Executor, pace: Pace, ledger: Ledger | None
 ) -> Iterator[Segment]:
-    """The stage's segments; `again`: a chunk that lost rounds is run singly too, which is for outputs that certify nothing."""
+    """Yield the stage's segments in order.
+
+    With `rerun_lost` a chunk that lost rounds is run again one round at a time, which is allowed
+    only for outputs that do not certify.
+    """
     done, segment = 0, Segment()
     while done < stage.chunks:
-        spans = _Flight((stage, events, keep, again), executor, pace, ledger, done).spans()
+        spans = _Scheduler((stage, events, keep, rerun_lost), executor, pace, ledger, done).spans()
         for span in spans:
             done = span.last
-            for place, part in span.parts:
+            for segment_index, part in span.parts:
                 segment.add(part)
-                if place != span.parts[-1][0] or stage.end(place) == done:
+                if segment_index != span.parts[-1][0] or stage.end(segment_index) == done:
                     yield segment
                     segment = Segment()
             if span.raised:
                 break
         spans.close()
-        stage = replace(stage, single=True)  # read only where the loop was left early
+        stage = replace(stage, single=True)  # used only if the loop was left early
 
 
 @dataclass(slots=True)
 class _Task:
+    """Chunks first, ..., last - 1, and whether a second run has been started."""
+
     first: int
     last: int
     copied: bool = False
 
 
-class _Flight:
-    """The tasks of a stage from chunk `at` on."""
+class _Scheduler:
+    """Scheduler of the tasks of a stage, from chunk `at` on."""
 
-    def __init__(self, asked: _Asked, executor: Executor, pace: Pace, ledger: Ledger | None, at: int) -> None:
+    def __init__(self, asked: _SpanArguments, executor: Executor, pace: Pace, ledger: Ledger | None, at: int) -> None:
         self.asked, self.stage, self.executor, self.pace, self.ledger = asked, asked[0], executor, pace, ledger
         self.held = {} if ledger is None else {first: last for first, last in ledger.spans(self.stage).items() if first >= at}
         self.borders = sorted(self.held)
-        self.at = self.next = at  # the chunk that is due, and the first that is in no task yet
+        self.at = self.next = at  # the next chunk to yield, and the first chunk that is in no task
         self.flying: dict[Future[Span], _Task] = {}
-        self.copies: dict[Future[Span], Span] = {}  # still run, though the answer is there
+        self.copies: dict[Future[Span], Span] = {}  # second runs whose answer is already known
         self.answered: queue.SimpleQueue[Future[Span]] = queue.SimpleQueue()
         self.ready: dict[int, Span] = {}
-        self.since = time.monotonic()  # when the task that is due became so
+        self.since = time.monotonic()  # when the next task to yield became due
 
     @property
     def workers(self) -> int:
-        """Tasks that run at once: a cluster may grow."""
+        """Number of tasks that run at once; a cluster may grow."""
         return workers_of(self.executor)
 
     @property
     def window(self) -> int:
-        """Tasks in flight, at most."""
+        """Maximum number of tasks in flight."""
         return self.pace.window or 2 * self.workers + 1
 
     def spans(self) -> Generated[Span, None, None]:
-        """In order, without gaps, until one has raised."""
+        """Yield spans in order, without gaps, until one has raised."""
         try:
             while self.at < self.stage.chunks:
-                self._fill()
-                while (span := self._due()) is None:
-                    self._gather()
-                    self._fill()
+                self._submit_tasks()
+                while (span := self._next_span()) is None:
+                    self._receive()
+                    self._submit_tasks()
                 yield span
-        except GeneratorExit:  # none is cancelled, for a process pool may hang on that (CPython 3.11.2)
+        except GeneratorExit:  # no task is cancelled, because a process pool may hang (CPython 3.11.2)
             if self.pace.stopped:
                 wait(self.flying, timeout=self.stage.time_limit)
             self.pace.under_way = [future for future in (*self.flying, *self.copies) if not future.done()]
@@ -156,8 +166,8 @@ class _Flight:
         finally:
             self.pace.copies.update(self.copies)
 
-    def _due(self) -> Span | None:
-        """The next span in order, where it is there."""
+    def _next_span(self) -> Span | None:
+        """Return the next span in order if it is available."""
         span = self.ready.pop(self.at, None)
         if span is None and self.at in self.held and self.ledger is not None:
             span = self.ledger.read(self.stage, self.at)
@@ -165,9 +175,9 @@ class _Flight:
             self.at, self.since = span.last, time.monotonic()
         return span
 
-    def _fill(self) -> None:
-        """Send tasks until enough are in flight, or enough answers wait for an earlier one."""
-        while len(self.flying) < self.window and len(self.ready) < _AHEAD * self.window:
+    def _submit_tasks(self) -> None:
+        """Submit tasks until enough are in flight, or too many answers wait for an earlier answer."""
+        while len(self.flying) < self.window and len(self.ready) < _MAX_WAITING * self.window:
             while self.next in self.held:
                 self.next = self.held[self.next]
             if self.next >= self.stage.chunks:
@@ -175,20 +185,21 @@ class _Flight:
             border = bisect_right(self.borders, self.next)
             end = self.borders[border] if border < len(self.borders) else self.stage.chunks
             last = min(end, self.next + self.pace.chunks(self.stage, self.stage.chunks - self.next, self.workers))
-            self._send(_Task(self.next, last))
+            self._submit(_Task(self.next, last))
             self.next = last
 
-    def _send(self, task: _Task) -> None:
+    def _submit(self, task: _Task) -> None:
+        """Submit a task to the executor."""
         future = self.executor.submit(run_span, *self.asked, task.first, task.last)
         self.flying[future] = task
         future.add_done_callback(self.answered.put)
 
-    def _gather(self) -> None:
-        """Take the next answer, or see that one is late."""
+    def _receive(self) -> None:
+        """Wait for the next answer; if none arrives, check whether the next task is late."""
         try:
             future = self.answered.get(timeout=_TICK)
         except queue.Empty:
-            self._late(next(task for task in self.flying.values() if task.first == self.at))
+            self._handle_late(next(task for task in self.flying.values() if task.first == self.at))
             return
         if future in self.copies:
             require_agreement(future, self.copies.pop(future))
@@ -204,54 +215,62 @@ class _Flight:
         if self.ledger is not None:
             self.ledger.write(self.stage, span)
 
-    def _late(self, task: _Task) -> None:
-        """Run what is due once more, where a worker is free and it takes long; give up where it takes far too long."""
+    def _handle_late(self, task: _Task) -> None:
+        """Handle a late task: start a second run if a worker is free; raise MechanismFailed after the time limit."""
         waited, rounds = time.monotonic() - self.since, self.stage.size(task.first, task.last)
         limit = self.pace.limit(self.stage, rounds)
         if waited > limit:
-            renew()  # the one that hangs may hold them
-            raise MechanismFailed(_too_long(self.stage, limit))
+            renew()  # the chunk that hangs may hold the lock of the global generators
+            raise MechanismFailed(_timeout_message(self.stage, limit))
         free = len(self.flying) + len(self.copies) < self.workers
         if free and self.stage.repeatable and not task.copied and self.pace.straggles(rounds, waited):
             task.copied = True
-            self._send(_Task(task.first, task.last, True))
+            self._submit(_Task(task.first, task.last, True))
 
 
 def require_agreement(future: Future[Span], span: Span) -> None:
-    """Raise Unfit if a span that was run twice gave two answers; the first counts."""
+    """Raise Unfit if the second run of a span gave another result than the first, which is the one that counts."""
     if future.cancelled() or future.exception() is not None:
         return
     if not future.result().agrees(span):
         raise Unfit(
-            f"chunks {span.first} to {span.last - 1} gave other counts when they were run twice: "
-            "the mechanism is not a function of its seed"
+            f"chunks {span.first} to {span.last - 1} gave different counts in two runs: the mechanism is not a function of its seed"
         )
 
 
 def collect(future: Future[Any], stage: Stage, limit: float | None = None) -> Any:
-    """The future's result; what stops the mechanism for good becomes MechanismFailed."""
+    """Return the future's result; raise MechanismFailed for errors that end the audit of the mechanism.
+
+    Raises
+    ------
+    MechanismFailed
+        If the run takes too long, its worker dies, or the mechanism cannot continue.
+    InvalidArgument
+        If the mechanism cannot be pickled.
+    """
     limit = stage.time_limit if limit is None else limit
     try:
         return future.result(timeout=limit)
     except MechanismFailed:
         raise
     except TimeoutError:
-        if future.done():  # the mechanism's own TimeoutError cannot get here, it is an output
+        if future.done():  # this error is not from the mechanism, whose TimeoutError would be an output
             raise
         renew()
-        raise MechanismFailed(_too_long(stage, limit)) from None
+        raise MechanismFailed(_timeout_message(stage, limit)) from None
     except WrongShape as error:
         raise MechanismFailed(str(error)) from None
     except (SystemExit, GeneratorExit, MemoryError) as error:
         raise MechanismFailed(f"the mechanism ended its run with {type(error).__name__}: {error}") from None
     except BaseException as error:
-        if (told := explained(error)) is not None:
-            raise MechanismFailed(told) from None
+        if (explanation := explained(error)) is not None:
+            raise MechanismFailed(explanation) from None
         if "pickle" in f"{type(error).__name__} {error}".lower():
             raise InvalidArgument(f"mechanism must be importable from a module to run in processes: {error}") from None
         raise
 
 
-def _too_long(stage: Stage, limit: float) -> str:
+def _timeout_message(stage: Stage, limit: float) -> str:
+    """Return the message for a chunk that exceeds its time limit."""
     allowed = f"time_limit = {stage.time_limit:g} s" + (f" and than {limit:.3g} s" if limit > stage.time_limit else "")
     return f"a chunk of {stage.chunk} rounds took longer than {allowed}; raise time_limit or lower trials"

@@ -1,6 +1,7 @@
-"""Is the mechanism fit to be audited? Independent rounds, randomness from the generator that it is given, one shape.
+"""Fitness checks of a mechanism: independent rounds, randomness only from the given generator, and one output shape.
 
-Every check has a false-alarm probability below 1e-9 on a sound mechanism: an alarm is an ERROR, and no verdict is given.
+Every check has a false-alarm probability below 1e-9 for a sound mechanism. An alarm makes the
+verdict ERROR.
 """
 
 from __future__ import annotations
@@ -18,44 +19,44 @@ from dpwitness.mechanisms.terms.protocol import MechanismFailed
 
 
 class Unfit(MechanismFailed):
-    """Rounds are not what a certificate takes them for: nothing that was counted so far certifies anything."""
+    """Raised when rounds do not meet the assumptions of a certificate; counts collected so far certify nothing."""
 
 
-_ALARM = 1e-10
-_SERIAL = 2**17  # runs that are looked at for correlation
-_DIFFERENT = 8  # rows beside the commonest one that make a batch random for certain
+_ALARM_PROBABILITY = 1e-10
+_MAX_CORRELATION_RUNS = 2**17  # number of runs tested for correlation
+_MIN_DIFFERENT = 8  # rows that differ from the most frequent row, from which a batch counts as random
 
 
 def same_outputs(a: Outputs, b: Outputs) -> bool:
-    """Equality of two encoded batches, NaN equal to NaN."""
+    """Return whether two encoded batches are equal, with NaN equal to NaN."""
     return len(a) == len(b) and a.names == b.names and np.array_equal(row_keys(a.matrix()), row_keys(b.matrix()))
 
 
 def digest(sides: Sequence[Outputs]) -> str:
-    """A hash of encoded batches."""
+    """Return a hash of encoded batches."""
     keys = [row_keys(side.matrix()).tobytes() for side in sides]
     return hashlib.blake2b(b"".join(keys), digest_size=12).hexdigest()
 
 
 def check_training(chunks: Sequence[tuple[Outputs, Outputs]]) -> None:
-    """Look for broken randomness in training outputs: a pair (D1, D0) of batches for each chunk.
+    """Check training outputs for broken randomness; `chunks` holds a pair (D1, D0) of batches for each chunk.
 
     Raises
     ------
     Unfit
-        Naming what is wrong.
+        Naming the problem.
     """
     for side, name in enumerate(("D1", "D0")):
         batches = [chunk[side] for chunk in chunks if len(chunk[side]) > 1]
         check_structure(batches, name)
-        width = max((batch.values.shape[1] for batch in batches), default=1)  # the keys of equal rows are equal where the widths are
+        width = max((batch.values.shape[1] for batch in batches), default=1)  # equal rows have equal keys only at equal width
         keys = [row_keys(batch.matrix(width)) for batch in batches]
         for first, second in pairwise(keys):
             n = min(len(first), len(second))
             if not np.array_equal(first[:n], second[:n]):
                 continue
             _, counts = np.unique(first[:n], return_counts=True)
-            if n - counts.max() >= _DIFFERENT:
+            if n - counts.max() >= _MIN_DIFFERENT:
                 raise Unfit(f"mechanism ignores rng: two calls on {name} with different streams returned identical outputs")
         constant = [np.all(key == key[0]) for key in keys]
         if len(keys) > 1 and all(constant) and len({int(key[0]) for key in keys}) > 1 and min(map(len, keys)) >= 32:
@@ -66,7 +67,7 @@ def check_training(chunks: Sequence[tuple[Outputs, Outputs]]) -> None:
 
 
 def check_structure(batches: Sequence[Outputs], name: str) -> None:
-    """Arrays from one dataset must keep their shape and type from call to call."""
+    """Raise Unfit if arrays from one dataset change their shape or type from call to call."""
     shapes = {batch.names[batch.codes[0]] for batch in batches if len(batch.names) == 1}
     arrays = sorted(shape for shape in shapes if shape.endswith("]"))
     if len(arrays) > 1:
@@ -74,8 +75,12 @@ def check_structure(batches: Sequence[Outputs], name: str) -> None:
 
 
 def _check_serial(batches: Sequence[Outputs], keys: Sequence[NDArray[np.uint64]], name: str) -> None:
-    """Correlation of neighbouring runs: in being the commonest output, or where few outputs are equal in the rank of the first number."""
-    flat = np.concatenate(keys)[:_SERIAL] if keys else np.empty(0, dtype=np.uint64)
+    """Raise Unfit if consecutive runs are correlated.
+
+    The tested signal is whether an output is the most frequent one; if few outputs are equal, it is
+    the rank of the first number.
+    """
+    flat = np.concatenate(keys)[:_MAX_CORRELATION_RUNS] if keys else np.empty(0, dtype=np.uint64)
     if len(flat) < 200:
         return
     values, counts = np.unique(flat, return_counts=True)
@@ -83,18 +88,18 @@ def _check_serial(batches: Sequence[Outputs], keys: Sequence[NDArray[np.uint64]]
         signal = (flat == values[np.argmax(counts)]).astype(float)
     else:
         numbers = np.concatenate([batch.matrix(1, structure=False)[:, 0] for batch in batches])[: len(flat)]
-        different, place, ties = np.unique(numbers, return_inverse=True, return_counts=True)
+        different, value_index, ties = np.unique(numbers, return_inverse=True, return_counts=True)
         if np.isnan(numbers).any() or len(different) < len(numbers) / 4:
             return
-        signal = (np.cumsum(ties) - ties / 2)[place] / len(numbers)  # equal numbers have equal ranks, in whatever order they came
+        signal = (np.cumsum(ties) - ties / 2)[value_index] / len(numbers)  # equal numbers have equal ranks, independent of their order
     signal -= signal.mean()
     spread = float(signal @ signal)
     if spread > 30 and abs(float(signal[:-1] @ signal[1:])) / spread * np.sqrt(len(signal)) > 7:
-        raise Unfit(f"mechanism keeps state between rounds: neighbouring runs on {name} are correlated")
+        raise Unfit(f"mechanism keeps state between rounds: neighboring runs on {name} are correlated")
 
 
 def check_drift(tables: NDArray[np.float64]) -> None:
-    """Do all chunks follow one law? `tables` has shape (chunks, 2, cells): counts of each cell on D1 and on D0.
+    """Check that all chunks follow one distribution; `tables` (chunks, 2, cells) counts each cell on D1 and on D0.
 
     Raises
     ------
@@ -107,9 +112,9 @@ def check_drift(tables: NDArray[np.float64]) -> None:
         sizes = tables[:, side].sum(axis=1)
         for cell in tables[:, side].T:
             share = cell.sum() / max(sizes.sum(), 1)
-            use = sizes * share * (1 - share) >= 5
-            if np.count_nonzero(use) < 4:
+            enough = sizes * share * (1 - share) >= 5
+            if np.count_nonzero(enough) < 4:
                 continue
-            statistic = np.sum((cell[use] - sizes[use] * share) ** 2 / (sizes[use] * share * (1 - share)))
-            if chdtrc(float(np.count_nonzero(use) - 1), statistic) < _ALARM:
+            statistic = np.sum((cell[enough] - sizes[enough] * share) ** 2 / (sizes[enough] * share * (1 - share)))
+            if chdtrc(float(np.count_nonzero(enough) - 1), statistic) < _ALARM_PROBABILITY:
                 raise Unfit(f"mechanism keeps state between rounds: its outputs on {name} drift from call to call")

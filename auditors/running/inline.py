@@ -1,4 +1,4 @@
-"""The executor that audits use where none is given: one thread of this process."""
+"""Default executor of audits: one thread of this process."""
 
 from __future__ import annotations
 
@@ -10,7 +10,10 @@ from typing import Any
 
 
 class Inline(Executor):
-    """One daemon thread: the default. A hung mechanism can be left behind, and Ctrl-C reaches the caller while a kernel runs."""
+    """Executor with one daemon thread: the default.
+
+    The audit can abandon a mechanism that hangs, and Ctrl-C reaches the caller while a kernel runs.
+    """
 
     _max_workers = 1
 
@@ -27,6 +30,7 @@ class Inline(Executor):
         self._tasks.put(None)
 
     def _work(self) -> None:
+        """Run the tasks of the queue until None arrives."""
         while (task := self._tasks.get()) is not None:
             future, call = task
             if not future.set_running_or_notify_cancel():

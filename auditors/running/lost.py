@@ -1,6 +1,6 @@
-"""Workers and clusters that are lost while they run a mechanism: what an executor's error means, in one line.
+"""Explanations for lost workers and clusters: one line of text for an executor's error.
 
-Errors of Dask are known by their names: it need not be installed.
+Errors of Dask are recognized by name, so Dask need not be installed.
 """
 
 from __future__ import annotations
@@ -8,11 +8,11 @@ from __future__ import annotations
 import asyncio
 from concurrent.futures import BrokenExecutor, CancelledError
 
-_CONNECTION = ("CommClosedError", "ClosedClientError", "FutureCancelledError", "FuturesCancelledError")
+_CONNECTION_ERRORS = ("CommClosedError", "ClosedClientError", "FutureCancelledError", "FuturesCancelledError")
 
 
 def explained(error: BaseException) -> str | None:
-    """What has happened to the workers, or None for an error of another kind.
+    """Return a description of what happened to the workers, or None for an error of another kind.
 
     Examples
     --------
@@ -26,6 +26,6 @@ def explained(error: BaseException) -> str | None:
     if module == "distributed" and kind == "KilledWorker":
         deaths = getattr(error, "allowed_failures", 0) + 1
         return f"{deaths} worker processes died, one after the other, while they ran the same rounds of the mechanism"
-    if isinstance(error, CancelledError | asyncio.CancelledError) or (module == "distributed" and kind in _CONNECTION):
+    if isinstance(error, CancelledError | asyncio.CancelledError) or (module == "distributed" and kind in _CONNECTION_ERRORS):
         return "the cluster is lost: its scheduler no longer answers, or has cancelled the tasks"
     return None

@@ -1,9 +1,11 @@
-"""Do rounds repeat? Noise that is kept from call to call, or drawn alike in two workers, shows the same outputs again in the same order.
+"""Detection of repeated rounds, as from noise that is cached between calls, or equal in two workers.
 
-Each side of a chunk leaves a mark: a hash of its first rows. Rows that repeat by chance must have been likely: no law gives n independent
-outcomes x a probability above prod_v (n_v / n)^(n_v) = exp(-n H), where n_v counts the value v in x and H is their empirical entropy, for
-the law that fits best is the empirical one. A sequence leaves a mark only if n H >= 52: another chunk repeats it with probability at most
-e^-52 = 2.6e-23, and any two of a million chunks with probability 1.3e-11.
+Each side of a chunk has a mark: a hash of its first rows. Rows that repeat by chance must have a
+high probability. No distribution gives n independent outcomes x a probability above prod_v (n_v /
+n)^(n_v) = exp(-n H). Here n_v counts the value v in x and H is the empirical entropy, because the
+empirical distribution fits best. A sequence has a mark only if n H >= 52. Then another chunk
+repeats the sequence with probability at most e^-52 = 2.6e-23, and any two of a million chunks
+coincide with probability 1.3e-11.
 """
 
 from __future__ import annotations
@@ -15,48 +17,48 @@ import numpy as np
 
 from dpwitness.auditors.events.outputs import Outputs, row_keys
 
-_LENGTHS = (24, 256)  # of the sequences: the first serves numbers, the second labels and bits
-_ENTROPY = 52.0
-_KEPT = 2**15
+_LENGTHS = (24, 256)  # sequence lengths: the first is enough for numbers, the second for labels and bits
+_MIN_ENTROPY = 52.0
+_MAX_MARKS = 2**15
 
 
 def mark(outputs: Outputs) -> int | None:
-    """A hash of the first rows; None where too few of them differ to tell a repetition from chance."""
+    """Return a hash of the first rows; None if too few of them differ to distinguish repetition from chance."""
     for length in _LENGTHS:
         if len(outputs) < length:
             return None
         codes, values = outputs.codes[:length], outputs.values[:length]
-        different = set(values[:, 0].tolist()) if values.shape[1] else ()  # NaN differs from itself there
-        if len(different) < length or np.isnan(values[:, 0]).any():  # not all different: how likely can the sequence have been?
+        different = set(values[:, 0].tolist()) if values.shape[1] else ()  # in a set, NaN differs from itself
+        if len(different) < length or np.isnan(values[:, 0]).any():  # some rows are equal, so the entropy decides
             keys = row_keys(np.column_stack([codes, values]))
             _, counts = np.unique(keys, return_counts=True)
-            if float(np.sum(counts * np.log(length / counts))) < _ENTROPY:
+            if float(np.sum(counts * np.log(length / counts))) < _MIN_ENTROPY:
                 continue
-        told = codes.tobytes() + np.ascontiguousarray(values).tobytes()
-        return int.from_bytes(hashlib.blake2b(told, digest_size=16).digest())
+        content = codes.tobytes() + np.ascontiguousarray(values).tobytes()
+        return int.from_bytes(hashlib.blake2b(content, digest_size=16).digest())
     return None
 
 
 class Repeats:
-    """Marks seen so far, in constant memory: once there are too many, the odd ones go, then those that four does not divide."""
+    """Set of the marks seen so far, in constant memory: when it is full, only marks that a growing power of 2 divides stay."""
 
     def __init__(self) -> None:
         self._seen: set[int] = set()
         self._step = 1
 
     def kept(self) -> list[int]:
-        """The marks that are remembered."""
+        """Return the stored marks, sorted."""
         return sorted(self._seen)
 
     def add(self, marks: Iterable[int]) -> bool:
-        """Whether one of them has been there before."""
+        """Add the marks, and return whether one of them was already stored."""
         for value in marks:
             if value % self._step:
                 continue
             if value in self._seen:
                 return True
             self._seen.add(value)
-            if len(self._seen) > _KEPT:
+            if len(self._seen) > _MAX_MARKS:
                 self._step *= 2
                 self._seen = {kept for kept in self._seen if kept % self._step == 0}
         return False

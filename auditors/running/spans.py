@@ -1,4 +1,4 @@
-"""A span: consecutive chunks run as one task, and counted where they are run."""
+"""Spans: consecutive chunks that one task runs and counts."""
 
 from __future__ import annotations
 
@@ -25,22 +25,22 @@ _Counters = tuple[Counter, Counter]
 
 @dataclass(slots=True)
 class Segment:
-    """What consecutive chunks of one segment gave.
+    """Results of consecutive chunks of one segment.
 
     Parameters
     ----------
     tables : list of (2, cells) int arrays
-        Of each event, how many outputs fell into each of its cells, D1 in row 0.
+        For each event, the number of outputs in each of its cells; D1 in row 0, D0 in row 1.
     sides : list
-        Outputs (D1, D0) of the chunks that are kept.
+        Outputs (D1, D0) of the chunks whose outputs are stored.
     rounds, lost : int
-        Rounds in all, and those of batches that raised (`rounds`).
+        Number of all rounds, and of rounds in batches that raised (see `rounds`).
     marks : list of int
-        They tell repeated outputs (`repeats`).
+        Hashes that detect repeated outputs (see `repeats`).
     seconds : float
-        Of the runs alone.
+        Duration of the runs only.
     single : bool
-        Whether some of them were run one at a time.
+        Whether some runs were executed one at a time.
     """
 
     tables: Tables = field(default_factory=list)
@@ -52,7 +52,7 @@ class Segment:
     single: bool = False
 
     def add(self, other: Segment) -> None:
-        """Take in the chunks that follow."""
+        """Add the results of the chunks that follow."""
         self.tables = [a + b for a, b in zip(self.tables, other.tables, strict=True)] if self.tables else list(other.tables)
         self.sides += other.sides
         self.marks += other.marks
@@ -62,22 +62,26 @@ class Segment:
         self.single |= other.single
 
     def agrees(self, other: Segment) -> bool:
-        """Whether another run of the same chunks gave the same, whatever time it took."""
-        told = [(each.rounds, each.lost, each.marks, each.single, len(each.tables), len(each.sides)) for each in (self, other)]
+        """Return whether another run of the same chunks gave the same results; the duration is not compared."""
+        fields = [(each.rounds, each.lost, each.marks, each.single, len(each.tables), len(each.sides)) for each in (self, other)]
         return (
-            told[0] == told[1]
+            fields[0] == fields[1]
             and all(np.array_equal(a, b) for a, b in zip(self.tables, other.tables, strict=True))
-            and all(_same(a, b) for mine, its in zip(self.sides, other.sides, strict=True) for a, b in zip(mine, its, strict=True))
+            and all(_same(a, b) for ours, theirs in zip(self.sides, other.sides, strict=True) for a, b in zip(ours, theirs, strict=True))
         )
 
 
 def _same(a: Outputs | None, b: Outputs | None) -> bool:
+    """Return whether both outputs are missing or equal."""
     return a is b if a is None or b is None else same_outputs(a, b)
 
 
 @dataclass(slots=True)
 class Span:
-    """Chunks first, ..., last - 1, by segment. One that `raised` ends with a chunk of which rounds were lost, or before it."""
+    """Results of chunks first, ..., last - 1, by segment.
+
+    If `raised`, the last chunk lost rounds, or the chunk after it did and was left out.
+    """
 
     first: int
     last: int
@@ -86,97 +90,103 @@ class Span:
     seconds: float = 0.0
 
     def agrees(self, other: Span) -> bool:
-        """Whether another run gave the same."""
-        told = [(each.last, each.raised, [place for place, _ in each.parts]) for each in (self, other)]
-        return told[0] == told[1] and all(a.agrees(b) for (_, a), (_, b) in zip(self.parts, other.parts, strict=True))
+        """Return whether another run of the same chunks gave the same results."""
+        fields = [(each.last, each.raised, [place for place, _ in each.parts]) for each in (self, other)]
+        return fields[0] == fields[1] and all(a.agrees(b) for (_, a), (_, b) in zip(self.parts, other.parts, strict=True))
 
 
 @one_task()
 def run_span(stage: Stage, events: Sequence[Event], keep: int, again: bool, first: int, last: int) -> Span:
-    """Run chunks first, ..., last - 1, up to the first that loses rounds, or with `again` up to the one before it.
+    """Run chunks first, ..., last - 1, up to and including the first chunk that loses rounds.
 
-    Outputs of chunks that begin before round `keep` are kept.
+    With `again` the chunk that loses rounds is left out, because it will be run again. The outputs
+    of chunks that begin before round `keep` are stored.
     """
-    began = perf_counter()
-    counters = _counters(stage, events)
+    started = perf_counter()
+    counters = _counting_kernels(stage, events)
     parts: dict[int, Segment] = {}
     for index in range(first, last):
         if counters is None or index * stage.chunk < keep:
-            found = _sampled(stage, events, index, index * stage.chunk < keep)
+            result = _run_with_sample(stage, events, index, index * stage.chunk < keep)
             if counters is not None and index == 0:
-                _require_equal(found, _drawn(stage, counters, index))
+                _require_same_results(result, _run_with_kernels(stage, counters, index))
         else:
-            found = _drawn(stage, counters, index)
-        if found.lost and again:
-            return Span(first, index, list(parts.items()), True, perf_counter() - began)
-        parts.setdefault(stage.segment(index), Segment()).add(found)
-        if found.lost:
-            return Span(first, index + 1, list(parts.items()), True, perf_counter() - began)
-    return Span(first, last, list(parts.items()), False, perf_counter() - began)
+            result = _run_with_kernels(stage, counters, index)
+        if result.lost and again:
+            return Span(first, index, list(parts.items()), True, perf_counter() - started)
+        parts.setdefault(stage.segment(index), Segment()).add(result)
+        if result.lost:
+            return Span(first, index + 1, list(parts.items()), True, perf_counter() - started)
+    return Span(first, last, list(parts.items()), False, perf_counter() - started)
 
 
-def _counters(stage: Stage, events: Sequence[Event]) -> _Counters | None:
-    """What counts the one event of a long stage where outputs are drawn, on D1 and on D0; None where it is not worth it, or cannot be."""
+def _counting_kernels(stage: Stage, events: Sequence[Event]) -> _Counters | None:
+    """Return kernels that count one event while outputs are drawn, for D1 and D0; None if the stage is short or a kernel is missing."""
     if stage.single or len(events) != 1 or stage.rounds < WORTH:
         return None
     one, zero = (counter(stage.run, dataset, events[0]) for dataset in (stage.pair.d1, stage.pair.d0))
     return None if one is None or zero is None else (one, zero)
 
 
-def _drawn(stage: Stage, counters: _Counters, index: int) -> Segment:
-    """A chunk of which no output is stored but the first."""
+def _run_with_kernels(stage: Stage, counters: _Counters, index: int) -> Segment:
+    """Run a chunk with the counting kernels; only its first outputs are stored."""
 
     def work() -> list[tuple[NDArray[np.int64], Outputs | None]]:
+        """Count both sides of the chunk; a batch that raises is lost."""
         sizes, order, rngs, _ = stage.sides(index)
-        found: dict[int, tuple[NDArray[np.int64], Outputs | None]] = {}
+        result: dict[int, tuple[NDArray[np.int64], Outputs | None]] = {}
         for side in order:
             global_generators.seed_batch(rngs[side])
             try:
-                found[side] = counters[side].count(sizes[side], rngs[side])
+                result[side] = counters[side].count(sizes[side], rngs[side])
             except (MechanismFailed, MemoryError):
                 raise
-            except Exception:  # a batch that raises is lost, as in `rounds`
-                found[side] = np.zeros(3, dtype=np.int64), None
-        return [found[0], found[1]]
+            except Exception:  # a batch that raises is lost, see `rounds`
+                result[side] = np.zeros(3, dtype=np.int64), None
+        return [result[0], result[1]]
 
-    began = perf_counter()
-    found = stage.apart(index, work)
-    took = perf_counter() - began
-    table = np.array([table for table, _ in found])
-    marks = _marks(stage, [head for _, head in found if head is not None])
-    return Segment([table], [], stage.size(index), stage.size(index) - int(table.sum()), marks, took, False)
+    started = perf_counter()
+    result = stage.apart(index, work)
+    duration = perf_counter() - started
+    table = np.array([table for table, _ in result])
+    marks = _marks(stage, [head for _, head in result if head is not None])
+    return Segment([table], [], stage.size(index), stage.size(index) - int(table.sum()), marks, duration, False)
 
 
-def _sampled(stage: Stage, events: Sequence[Event], index: int, kept: bool) -> Segment:
-    began = perf_counter()
+def _run_with_sample(stage: Stage, events: Sequence[Event], index: int, store_outputs: bool) -> Segment:
+    """Run a chunk with `sample` and count its outputs."""
+    started = perf_counter()
     sides = stage.sample(index)
-    took = perf_counter() - began
-    seen = [side for side in sides if side is not None]
+    duration = perf_counter() - started
+    batches = [side for side in sides if side is not None]
     tables = [np.array([_tabulate(event, side, stage.rounds) for side in sides], dtype=np.int64) for event in events]
-    lost = stage.size(index) - sum(map(len, seen))
-    return Segment(tables, [sides] if kept else [], stage.size(index), lost, _marks(stage, seen), took, stage.single)
+    lost = stage.size(index) - sum(map(len, batches))
+    return Segment(tables, [sides] if store_outputs else [], stage.size(index), lost, _marks(stage, batches), duration, stage.single)
 
 
-def _marks(stage: Stage, seen: Sequence[Outputs]) -> list[int]:
-    return [found for side in seen if (found := mark(side)) is not None and found % stage.marked == 0]
+def _marks(stage: Stage, batches: Sequence[Outputs]) -> list[int]:
+    """Return the marks of the outputs that the stage records."""
+    return [result for side in batches if (result := mark(side)) is not None and result % stage.marked == 0]
 
 
-def _require_equal(sampled: Segment, drawn: Segment) -> None:
-    """Raise Unfit if a mechanism's ``draws`` are not its ``sample``: what is counted must be what is audited."""
-    if not sampled.lost and (sampled.marks != drawn.marks or not np.array_equal(sampled.tables[0], drawn.tables[0])):
-        raise Unfit("mechanism draws something else than it samples: draws(dataset).sample and sample must give the same outputs")
+def _require_same_results(sampled: Segment, from_kernels: Segment) -> None:
+    """Raise Unfit if ``draws`` of a mechanism does not give the outputs of ``sample``: the counted outputs must be the audited outputs."""
+    if not sampled.lost and (sampled.marks != from_kernels.marks or not np.array_equal(sampled.tables[0], from_kernels.tables[0])):
+        raise Unfit("mechanism draws other outputs than it samples: draws(dataset).sample and sample must give the same outputs")
 
 
 def _tabulate(event: Event, side: Outputs | None, rounds: int) -> NDArray[np.int64]:
+    """Return the event's cell counts; zeros for a batch that raised."""
     return event.tabulate(Outputs(np.empty((0, 1)), np.empty(0)) if side is None else side, rounds)
 
 
 def require_sound(stage: Stage, span: Span) -> None:
-    """Raise MechanismFailed where a worker's counts do not add up to the rounds that it was asked for."""
+    """Raise MechanismFailed if a worker's counts do not add up to the requested number of rounds."""
     counted = sum(part.rounds for _, part in span.parts)
-    asked = stage.size(span.first, span.last) if span.last > span.first else 0
+    requested = stage.size(span.first, span.last) if span.last > span.first else 0
     tables = all(int(table.sum()) + part.lost == part.rounds and (table >= 0).all() for _, part in span.parts for table in part.tables)
-    if counted != asked or not tables:
+    if counted != requested or not tables:
         raise MechanismFailed(
-            f"a worker returned counts that do not add up: chunks {span.first} to {span.last - 1} hold {asked} rounds, it told of {counted}"
+            f"a worker returned counts that do not add up: chunks {span.first} to {span.last - 1} "
+            f"have {requested} rounds, the worker counted {counted}"
         )

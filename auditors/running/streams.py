@@ -1,4 +1,4 @@
-"""Random streams: generators that one root seed and a key decide."""
+"""Random streams: generators that are determined by a root seed and a key."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from numpy.random import SFC64, Generator, SeedSequence
 from numpy.random.bit_generator import ISpawnableSeedSequence
 from numpy.typing import NDArray
 
-_WORDS = 3  # of 64 bits, that seed an SFC64
-_FRESH_BITS = 48  # few enough that every JSON reader keeps the number exactly
+_SEED_WORDS = 3  # 64-bit words that seed an SFC64
+_FRESH_BITS = 48  # every JSON reader represents integers of this size exactly
 
 
 def audit_key(name: str) -> int:
-    """A 64-bit number for an audit's name, the same in every process."""
+    """Return a 64-bit number for an audit's name, the same in every process."""
     return int.from_bytes(hashlib.blake2b(name.encode(errors="backslashreplace"), digest_size=8).digest())
 
 
@@ -26,12 +26,12 @@ def fresh_seed() -> int:
 
 
 def stream(seed: int, *key: int) -> Generator:
-    """The generator of one key."""
+    """Return the generator of a seed and a key."""
     return Generator(SFC64(SeedSequence(entropy=seed, spawn_key=key)))
 
 
-class _Words(ISpawnableSeedSequence):
-    """Words of a seed sequence as the seed of one generator: to make a sequence for each costs more than a chunk's bookkeeping."""
+class _FixedSeed(ISpawnableSeedSequence):
+    """Seed of one generator from given words: faster than one SeedSequence per generator, which would dominate the cost of a chunk."""
 
     __slots__ = ("words",)
 
@@ -39,7 +39,7 @@ class _Words(ISpawnableSeedSequence):
         self.words = words
 
     def generate_state(self, n_words: int, dtype: Any = np.uint32) -> Any:
-        if n_words == _WORDS and np.dtype(dtype) == np.uint64:
+        if n_words == _SEED_WORDS and np.dtype(dtype) == np.uint64:
             return self.words
         return SeedSequence(self.words.tolist()).generate_state(n_words, dtype)
 
@@ -48,8 +48,8 @@ class _Words(ISpawnableSeedSequence):
 
 
 def streams(seed: int, key: tuple[int, ...], count: int) -> tuple[list[Generator], list[int]]:
-    """`count` generators of one key from one seed sequence, and four words of 32 bits more."""
-    words = SeedSequence(entropy=seed, spawn_key=key).generate_state(_WORDS * count + 2, np.uint64)
-    seeds: list[Any] = [_Words(words[_WORDS * i : _WORDS * (i + 1)]) for i in range(count)]
+    """Return `count` generators of one key from one seed sequence, and four further 32-bit words."""
+    words = SeedSequence(entropy=seed, spawn_key=key).generate_state(_SEED_WORDS * count + 2, np.uint64)
+    seeds: list[Any] = [_FixedSeed(words[_SEED_WORDS * i : _SEED_WORDS * (i + 1)]) for i in range(count)]
     generators = [Generator(SFC64(seed)) for seed in seeds]
     return generators, words[-2:].view(np.uint32).tolist()

@@ -1,4 +1,8 @@
-"""Who may use the process' global generators: one chunk that draws from them, or any number of chunks that have not been seen to."""
+"""Lock for the process's global random generators.
+
+Either one chunk draws from the global generators, or any number of chunks run that are not known to
+draw from them.
+"""
 
 from __future__ import annotations
 
@@ -9,10 +13,11 @@ from contextlib import contextmanager
 
 
 class Turns:
-    """The two kinds must not overlap.
+    """Lock that keeps chunks that seed the global generators separate from all other chunks.
 
-    A chunk that turns out to draw from the global generators would take numbers from another one's seeded stream, and what that one puts
-    back would hide it.
+    A chunk that unexpectedly draws from the global generators would take numbers from another
+    chunk's seeded stream. When the other chunk restores the generators, the draw could not be
+    detected.
     """
 
     def __init__(self) -> None:
@@ -22,7 +27,7 @@ class Turns:
 
     @contextmanager
     def watching(self) -> Iterator[None]:
-        """For a chunk that has not been seen to draw from them. Chunks that wait to seed them go first."""
+        """Hold the lock for a chunk that is not known to draw from the global generators; chunks waiting to seed them go first."""
         with self.free:
             self.free.wait_for(lambda: not (self.held or self.wanted))
             self.watched += 1
@@ -35,7 +40,7 @@ class Turns:
 
     @contextmanager
     def seeding(self) -> Iterator[None]:
-        """For one that draws from them, alone."""
+        """Hold the lock exclusively, for a chunk that draws from the global generators."""
         with self.free:
             self.wanted += 1
             self.free.wait_for(lambda: not (self.held or self.watched))
@@ -49,29 +54,33 @@ class Turns:
                 self.free.notify_all()
 
 
-_PROCESS = [Turns()]
-_THREAD = threading.local()
+_PROCESS_LOCK = [Turns()]
+_THREAD_STATE = threading.local()
 
 
 def turns() -> Turns:
-    """Those of this process, or of the task that this thread is at."""
-    found: Turns | None = getattr(_THREAD, "turns", None)
-    return found or _PROCESS[0]
+    """Return the lock of the task that this thread runs, or else of this process."""
+    lock: Turns | None = getattr(_THREAD_STATE, "turns", None)
+    return lock or _PROCESS_LOCK[0]
 
 
 @contextmanager
 def one_task() -> Iterator[None]:
-    """For a task, which ends with the turns that it began with: one that was left behind holds up nobody with its later chunks."""
-    _THREAD.turns = turns()
+    """Use one lock for all chunks of a task.
+
+    After `renew`, an abandoned task keeps its old lock, so its later chunks do not block other
+    tasks.
+    """
+    _THREAD_STATE.turns = turns()
     try:
         yield
     finally:
-        _THREAD.turns = None
+        _THREAD_STATE.turns = None
 
 
 def renew() -> None:
-    """Begin anew: whoever holds them is gone, or hangs."""
-    _PROCESS[0] = Turns()
+    """Replace the process's lock, because its holders are gone or hang."""
+    _PROCESS_LOCK[0] = Turns()
 
 
 os.register_at_fork(after_in_child=renew)

@@ -1,4 +1,4 @@
-"""Measurements of speed and of what audits reach, by name: tables of what is required and what was found in one run."""
+"""Registry of benchmarks: tables of required and measured values of speed, power and error rates."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dpwitness.bench.table import Row, Table, format_table
 
 __all__ = ["BENCHMARKS", "Row", "Table", "bench", "format_table"]
 
-# Each module has a function `measure() -> Table`, imported when its name is asked for.
+# Each module has a function `measure() -> Table`. A module is imported only when its benchmark runs.
 BENCHMARKS: dict[str, str] = {
     "adversarial": "dpwitness.bench.adversarial.run",
     "audit": "dpwitness.bench.audit",
@@ -27,23 +27,27 @@ BENCHMARKS: dict[str, str] = {
 }
 
 
-SEEDED = ("adversarial",)  # draw their cases at random: `measure(seed)`
+SEEDED = ("adversarial",)  # benchmarks with random cases, which take a seed: `measure(seed)`
 
 
 def bench(name: str, seed: int | None = None) -> Table:
-    """Run one benchmark.
+    """Run one benchmark and return its table.
 
     Parameters
     ----------
     name : str
         A key of `BENCHMARKS`.
     seed : int, optional
-        Root of the random cases of a benchmark in `SEEDED`; drawn from the operating system if left out.
+        Root of the random cases of a benchmark in `SEEDED`; drawn from the operating system by default.
+
+    Returns
+    -------
+    Table
 
     Raises
     ------
     ValueError
-        If no benchmark has this name, or the benchmark takes no seed; the message lists those that do.
+        If there is no benchmark of this name, or the benchmark takes no seed. The message lists the valid names.
     """
     if name not in BENCHMARKS:
         raise ValueError(f"bench: name must be one of {', '.join(sorted(BENCHMARKS))}, got {name!r}")

@@ -1,7 +1,8 @@
-"""How often each statement of this project is wrong, counted: false verdicts, limits that miss, power and medians that are promised.
+"""Benchmark of stated error rates: false verdicts, confidence limits on the wrong side, promised power and promised medians.
 
-Every row is a count of errors among independent trials against the rate that was stated. A row is met where chance explains the count: the
-rate required is the stated one plus what a correct statement exceeds with probability `CHANCE`. Rows run in processes of their own.
+Every row counts errors among independent trials and compares the count with the stated rate.
+The required rate is the stated rate plus the excess that a correct statement has with probability `CHANCE`.
+Rows run in separate processes.
 """
 
 from __future__ import annotations
@@ -29,9 +30,9 @@ from dpwitness.mechanisms.terms.notions import GDP, RDP, ZCDP, ApproxDP, Claim, 
 
 CHANCE = 1e-6
 ALPHAS = (0.5, 0.05, 0.01)
-TRIALS = 4_000  # of an audit
-AUDITS = {0.5: 60, 0.05: 100, 0.01: 100}  # of each specimen whose pair is given
-SEARCHES = {0.5: 170, 0.05: 170}  # of each whose pairs are searched: 2,000 in all
+TRIALS = 4_000  # runs per audit
+AUDITS = {0.5: 60, 0.05: 100, 0.01: 100}  # audits by alpha, for each specimen with a given pair
+SEARCHES = {0.5: 170, 0.05: 170}  # audits by alpha, for each specimen with searched pairs: 2,000 in total
 
 FAMILIES: dict[str, tuple[Claim, Callable[[float], Any]]] = {
     "Laplace": (PureDP(1.0), laplace),
@@ -45,7 +46,7 @@ FAMILIES: dict[str, tuple[Claim, Callable[[float], Any]]] = {
 
 @dataclass(frozen=True, slots=True)
 class Counted:
-    """Errors among trials, the rate stated, and whether at most or at least so many were promised."""
+    """Number of errors among trials, the stated rate, and whether the rate is an upper or a lower bound."""
 
     case: str
     count: int
@@ -54,25 +55,26 @@ class Counted:
     at_most: bool = True
 
     def row(self) -> Row:
-        reach = most(self.of, self.stated) if self.at_most else self.of - most(self.of, 1 - self.stated)
+        """Return the row of the table."""
+        required_count = most(self.of, self.stated) if self.at_most else self.of - most(self.of, 1 - self.stated)
         low, high = interval(self.count, self.of)
         unit = f"of {self.of}, stated {self.stated:g}, 95 % interval {low:.3f} to {high:.3f}"
-        return Row(self.case, reach / self.of, self.count / self.of, unit, self.at_most, (self.count, self.of))
+        return Row(self.case, required_count / self.of, self.count / self.of, unit, self.at_most, (self.count, self.of))
 
 
 def interval(count: int, of: int) -> tuple[float, float]:
-    """Clopper-Pearson limits at 95 %."""
+    """Return the Clopper-Pearson limits at 95 %."""
     low = float(beta.ppf(0.025, count, of - count + 1)) if count else 0.0
     return low, float(beta.ppf(0.975, count + 1, of - count)) if count < of else 1.0
 
 
 def most(of: int, stated: float) -> int:
-    """Errors that a statement with this rate exceeds with probability at most `CHANCE`."""
+    """Return the number of errors that a statement with this rate exceeds with probability at most `CHANCE`."""
     return int(binom.isf(CHANCE, of, stated)) if stated > 0 else 0
 
 
 def alarms(name: str, alpha: float, audits: int, first: int = 0, trials: int = TRIALS) -> int:
-    """False VIOLATED among audits of a specimen at its exact parameter."""
+    """Return the number of false VIOLATED among audits of a specimen at its exact parameter."""
     specimen = SPECIMENS()[name]
     with tempfile.TemporaryDirectory() as folder:
         run = specimen.run
@@ -96,13 +98,14 @@ def alarms(name: str, alpha: float, audits: int, first: int = 0, trials: int = T
 
 
 def _alarm_rows(name: str, audits: dict[float, int]) -> list[Counted]:
+    """Count false VIOLATED of a specimen at several alpha."""
     specimen = SPECIMENS()[name]
     case = f"false VIOLATED, {specimen.claim.kind}, {specimen.outputs}: {name}"
     return [Counted(f"{case}, alpha {alpha:g}", alarms(name, alpha, count), count, alpha) for alpha, count in audits.items()]
 
 
-def _given_rows(name: str, audits: int) -> list[Counted]:
-    """`audit_outputs` on batches drawn from a specimen."""
+def _outputs_rows(name: str, audits: int) -> list[Counted]:
+    """Count false VIOLATED of `audit_outputs` on batches drawn from a specimen."""
     specimen, rows = SPECIMENS()[name], []
     for alpha in (0.5, 0.05):
         wrong = 0
@@ -115,7 +118,7 @@ def _given_rows(name: str, audits: int) -> list[Counted]:
 
 
 def _certified_rows(name: str, seeds: int) -> list[Counted]:
-    """False CERTIFIED on an awkward density: by whatever route is chosen, and by sampling at confidence .99."""
+    """Count false CERTIFIED on a difficult density, by the automatic route and by sampling at confidence 0.99."""
     awkward, rows = DENSITIES()[name], []
     for route, times, stated in (("auto", 1, 0.0), ("sampling", seeds, 0.01)):
         wrong = 0
@@ -129,40 +132,40 @@ def _certified_rows(name: str, seeds: int) -> list[Counted]:
 
 
 def _awkward_rows(name: str, seeds: int) -> list[Counted]:
-    """False verdicts on a density that is right, any verdict on one that its sampler contradicts (`awkward.py`)."""
+    """Count false verdicts on a correct density, or any verdicts on a density that its sampler contradicts (`awkward.py`)."""
     case = next(case for case in awkward() if case.name == name)
     found = [certify(case.mechanism, case.pair, case.claim, trials=case.trials, seed=seed) for seed in range(seeds)]
     return [Counted(f"false verdict of certify: {name}", sum(map(case.wrong, found)), seeds, 0.0)]
 
 
 def _power_rows(name: str, audits: int) -> list[Counted]:
-    """Audits at the parameter that an audit of the claim's own mechanism names as detectable; and those that exceed the limit."""
+    """Count violations found by audits at the parameter that an audit of a tight mechanism reports as detectable."""
     claim, build = FAMILIES[name]
-    found = named = 0
+    found = finite_count = 0
     for seed in range(audits):
         detectable = audit(build(claim.parameter), claim=claim, pair=PAIR, trials=20_000, confidence=0.95, seed=seed, bits=False).detectable
         if np.isfinite(detectable):
-            named += 1
-            again = audit(build(detectable), claim=claim, pair=PAIR, trials=20_000, confidence=0.95, seed=10_000 + seed, bits=False)
-            found += again.verdict is Verdict.VIOLATED
-    return [Counted(f"found at detectable: {name}", found, max(named, 1), 0.9, at_most=False)]
+            finite_count += 1
+            second_audit = audit(build(detectable), claim=claim, pair=PAIR, trials=20_000, confidence=0.95, seed=10_000 + seed, bits=False)
+            found += second_audit.verdict is Verdict.VIOLATED
+    return [Counted(f"found at detectable: {name}", found, max(finite_count, 1), 0.9, at_most=False)]
 
 
-def _end_rows(name: str, times: int) -> list[Counted]:
-    """Ends of intervals that lie on the wrong side of the truth."""
+def _limit_rows(name: str, times: int) -> list[Counted]:
+    """Count confidence limits on the wrong side of the truth."""
     alpha, lower, upper = ENDS[name](times)
     rows = [Counted(f"lower end above the truth: {name}", lower, times, alpha)]
     return rows if upper is None else [*rows, Counted(f"upper end below the truth: {name}", upper, times, alpha)]
 
 
-def _task(kind: str, name: str, size: float) -> list[Counted]:
-    """One row or a few; what raises is a row of its own, which is missed."""
+def _measure_task(kind: str, name: str, size: float) -> list[Counted]:
+    """Return the rows of one task. An exception becomes a row that is always missed."""
     try:
         if kind in ("alarms", "searches"):
             audits, slow = AUDITS if kind == "alarms" else SEARCHES, 4 if SPECIMENS()[name].target else 1
             return _alarm_rows(name, {alpha: max(2, int(size * count / slow)) for alpha, count in audits.items()})
         if kind == "given":
-            return _given_rows(name, max(2, int(100 * size)))
+            return _outputs_rows(name, max(2, int(100 * size)))
         if kind == "certified":
             return _certified_rows(name, max(2, int(6 * size)))
         if kind == "awkward":
@@ -170,22 +173,26 @@ def _task(kind: str, name: str, size: float) -> list[Counted]:
         if kind == "power":
             return _power_rows(name, max(2, int(100 * size)))
         slow = 8 if name.startswith("certify") else 1
-        return _end_rows(name, max(10, int(400 * size / slow)))
-    except Exception as error:  # a benchmark reports what breaks and goes on
+        return _limit_rows(name, max(10, int(400 * size / slow)))
+    except Exception as error:  # an exception becomes a missed row, and the benchmark continues
         return [Counted(f"{kind}: {name}: {type(error).__name__}: {str(error)[:80]}", 1, 1, 0.0)]
 
 
 def measure(size: float = 1.0, workers: int | None = None, only: str = "") -> Table:
-    """All rows.
+    """Run the calibration benchmark and return its table of error rates.
 
     Parameters
     ----------
     size : float
-        Multiplies all counts: 1 takes about an hour on two idle cores, .05 about four minutes.
+        Factor of all counts: 1 takes about an hour on two idle cores, .05 about four minutes.
     workers : int, optional
-        Processes; as many as there are cores if left out.
+        Number of processes; by default the number of cores.
     only : str
-        Rows of one group: "alarms", "searches", "given", "certified", "awkward", "power" or "ends".
+        One group of rows: "alarms", "searches", "given", "certified", "awkward", "power" or "ends".
+
+    Returns
+    -------
+    Table
     """
     given = ("Laplace", "randomised response", "words", "number, None or word", "Gaussian, delta .01", "Gaussian", "Gaussian, RDP")
     tasks = [
@@ -199,17 +206,17 @@ def measure(size: float = 1.0, workers: int | None = None, only: str = "") -> Ta
     tasks = [task for task in tasks if task[0].startswith(only)]
     context = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(workers or os.cpu_count(), mp_context=context) as pool:
-        done = list(pool.map(_task, *zip(*tasks, strict=True), [size] * len(tasks)))
-    found = [counted for rows in done for counted in rows]
+        task_rows = list(pool.map(_measure_task, *zip(*tasks, strict=True), [size] * len(tasks)))
+    found = [counted for rows in task_rows for counted in rows]
     notes = (
         f"a rate is met where chance explains it: a correct statement misses its row with probability {CHANCE:g}",
         f"audits of {TRIALS:,} runs at the exact parameter; pooled rows add the counts above them",
     )
-    return Table("calibration", tuple(counted.row() for counted in [*_pooled(found), *found]), notes)
+    return Table("calibration", tuple(counted.row() for counted in [*_pooled_rows(found), *found]), notes)
 
 
-def _pooled(found: list[Counted]) -> list[Counted]:
-    """Sums over mechanisms, by claim kind, by output kind and over all; and of false CERTIFIED over densities."""
+def _pooled_rows(found: list[Counted]) -> list[Counted]:
+    """Return sums of false VIOLATED by claim kind, by output kind and in total, and of false CERTIFIED over densities."""
     groups: dict[tuple[str, float], list[Counted]] = {}
     kinds = {f"{s.claim.kind}, {s.outputs}: {name}": s for name, s in SPECIMENS().items()}
     for counted in found:

@@ -1,6 +1,6 @@
-"""Awkward densities with a known truth that is larger than the claim: a certifier that misses what is narrow, rare or far certifies them.
+"""Difficult densities that violate their claim by a known amount; a certifier that misses narrow, rare or distant parts certifies them.
 
-Each is a pair of laws on the line, mixtures of pieces whose masses are known; the truth is computed from the masses.
+Each is a pair of laws on the line, a mixture of pieces with known masses. The truth is computed from the masses.
 """
 
 from __future__ import annotations
@@ -20,7 +20,10 @@ from dpwitness.mechanisms.terms.protocol import FloatArray
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """A mass on each dataset, spread by one law: "normal", "laplace" or "cauchy" of a centre and scale, or "slab" (centre, width)."""
+    """Component of a mixture, with a mass on each dataset.
+
+    The law is "normal", "laplace" or "cauchy", with center and scale, or "slab", a uniform law with center and width.
+    """
 
     mass0: float
     mass1: float
@@ -52,7 +55,7 @@ class Piece:
 
 @dataclass(frozen=True)
 class Awkward:
-    """A mechanism with a density, whose claim is broken."""
+    """Mechanism with a density that violates its claim."""
 
     pieces: tuple[Piece, ...]
     claim: Claim
@@ -60,10 +63,10 @@ class Awkward:
     def sample(self, data: Any, size: int, rng: Generator) -> FloatArray:
         one = data[0] > 0
         masses = np.array([piece.mass1 if one else piece.mass0 for piece in self.pieces])
-        which = rng.choice(len(self.pieces), size=size, p=masses / masses.sum())
+        piece_index = rng.choice(len(self.pieces), size=size, p=masses / masses.sum())
         out = np.empty(size)
         for i, piece in enumerate(self.pieces):
-            at = which == i
+            at = piece_index == i
             out[at] = piece.sample(int(at.sum()), piece.center1 if one else piece.center0, rng)
         return out
 
@@ -78,31 +81,32 @@ class Awkward:
 
 
 def _spike(mass: float, width: float, at: float = 1.234567) -> tuple[Piece, ...]:
-    """A normal law with a narrow slab of this mass on D1 only."""
+    """Return a normal law with a narrow slab of the given mass, on D1 only."""
     return Piece(1.0, 1.0 - mass), Piece(0.0, mass, "slab", at, at, width)
 
 
 def _swap(mass: float, width: float, at: float = 0.7654321) -> tuple[Piece, ...]:
-    """Two slivers whose masses are swapped between the datasets in the ratio 1000."""
-    little = mass / 1000
+    """Return two narrow slabs whose masses, in the ratio 1000, are swapped between the datasets."""
+    small_mass = mass / 1000
     return (
-        Piece(1 - mass - little, 1 - mass - little),
-        Piece(mass, little, "slab", at, at, width),
-        Piece(little, mass, "slab", at + 3 * width, at + 3 * width, width),
+        Piece(1 - mass - small_mass, 1 - mass - small_mass),
+        Piece(mass, small_mass, "slab", at, at, width),
+        Piece(small_mass, mass, "slab", at + 3 * width, at + 3 * width, width),
     )
 
 
 def _far(mass: float, center: float, law: str = "slab", scale: float = 1.0) -> tuple[Piece, ...]:
+    """Return Laplace noise with a rare piece far away, 20 times as likely on D1."""
     return Piece(1 - mass / 20, 1 - mass, "laplace"), Piece(mass / 20, mass, law, center, center, scale)
 
 
 def _densities() -> dict[str, Awkward]:
-    """Truth above the claim in every one."""
-    found = {
+    """Return all densities by name; each truth exceeds its claim."""
+    densities = {
         f"spike of mass {mass:g} and width {width:g}": Awkward(_spike(mass, width), ApproxDP(3.0, mass / 2))
         for mass, width in ((2e-5, 1e-7), (1e-4, 1e-6), (1e-4, 1e-9), (1e-3, 1e-5), (1e-2, 1e-3), (1e-6, 1e-9), (3e-5, 1e-6))
     }
-    found |= {
+    densities |= {
         f"swapped slivers of mass {mass:g} and width {width:g}, {claim}": Awkward(_swap(mass, width), claim)
         for mass, width, claim in (
             (1e-4, 1e-7, PureDP(1.0)),
@@ -113,7 +117,7 @@ def _densities() -> dict[str, Awkward]:
             (1e-5, 1e-8, PureDP(2.0)),
         )
     }
-    found |= {
+    densities |= {
         "rare slab at 60": Awkward(_far(1e-6, 60.0), PureDP(1.0)),
         "rare slab at -1e4": Awkward(_far(1e-7, -1e4, scale=0.01), PureDP(1.0)),
         "rare slab at 1e8": Awkward(_far(1e-5, 1e8), PureDP(1.0)),
@@ -133,7 +137,7 @@ def _densities() -> dict[str, Awkward]:
             PureDP(1.0),
         ),
     }
-    return found
+    return densities
 
 
 DENSITIES = _densities

@@ -1,4 +1,4 @@
-"""What it costs to run a target in worker processes: against the same function run in plain processes of its own."""
+"""Benchmark of the overhead of targets in worker processes, compared with the same function in plain processes."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from dpwitness.mechanisms.terms.notions import PureDP
 from dpwitness.mechanisms.terms.pairs import Pair
 
 PROCESSES = 2
-CHUNK = 2**16  # rounds in a chunk of a long audit
+CHUNK = 2**16  # rounds per chunk in a long audit
 TARGET_FILE = '''
 import math
 import random
@@ -62,20 +62,21 @@ if __name__ == "__main__":
 
 
 def driven(rounds: int, folder: Path) -> dict[str, float]:
-    """Run `rounds` test rounds of the scalar target on two workers, and as many in two plain processes.
+    """Run `rounds` test rounds of the scalar target on two workers, and the same number in two plain processes.
 
     Returns
     -------
     dict
-        ``microseconds`` a call by itself; ``plain`` and ``driven``, seconds by the clock; ``processor``, the function's share of the
-        processor time that it and its controller take; ``overhead`` of the controller for one batch of a second.
+        ``microseconds`` per call in a plain process. ``plain`` and ``driven``: elapsed seconds. ``processor``: the function's
+        fraction of the processor time of function and controller. ``overhead``: the controller's processor time relative to the
+        function's, for one batch of a second.
     """
     file = folder / "scalar_target.py"
     file.write_text(TARGET_FILE, encoding="utf-8")
     plain = [
         subprocess.Popen([sys.executable, str(file), str(rounds // PROCESSES)], stdout=subprocess.PIPE, text=True) for _ in range(PROCESSES)
     ]
-    own = np.array([[float(v) for v in process.communicate()[0].split()] for process in plain])
+    plain_times = np.array([[float(v) for v in process.communicate()[0].split()] for process in plain])
 
     target = Target(str(file), "scalar")
     pair = Pair(np.array([0.0]), np.array([1.0]))
@@ -85,34 +86,36 @@ def driven(rounds: int, folder: Path) -> dict[str, float]:
     event = learn(first, second, PureDP(1.0), alpha=0.01, rounds=rounds).event
     assert isinstance(event, Intervals)
     with ThreadPoolExecutor(PROCESSES) as executor:
-        list(executor.map(lambda i: target.sample(pair.d0, 100, np.random.default_rng(i)), range(2 * PROCESSES)))  # workers are started
-        before, function, started = _processor(), target.cpu_seconds, time.perf_counter()
+        list(
+            executor.map(lambda i: target.sample(pair.d0, 100, np.random.default_rng(i)), range(2 * PROCESSES))
+        )  # starts the workers before the measurement
+        before, function, started = _own_cpu_seconds(), target.cpu_seconds, time.perf_counter()
         for _ in counts(stage, [event], executor):
             pass
-        wall, controller, function = time.perf_counter() - started, _processor() - before, target.cpu_seconds - function
+        elapsed, controller, function = time.perf_counter() - started, _own_cpu_seconds() - before, target.cpu_seconds - function
 
-        size = int(rounds / float(own[:, 1].sum()))  # a batch of a second
-        before, one = _processor(), target.cpu_seconds
+        size = int(rounds / float(plain_times[:, 1].sum()))  # a batch that takes one second
+        before, function_before = _own_cpu_seconds(), target.cpu_seconds
         target.sample(pair.d0, size, np.random.default_rng(0))
-        overhead = (_processor() - before) / (target.cpu_seconds - one)
+        overhead = (_own_cpu_seconds() - before) / (target.cpu_seconds - function_before)
     target.close()
     return {
-        "microseconds": 1e6 * float(own[:, 1].sum()) / rounds,
-        "plain": float(own[:, 0].mean()),
-        "driven": wall,
+        "microseconds": 1e6 * float(plain_times[:, 1].sum()) / rounds,
+        "plain": float(plain_times[:, 0].mean()),
+        "driven": elapsed,
         "processor": function / (function + controller),
         "overhead": overhead,
     }
 
 
-def _processor() -> float:
-    """Processor time of this process so far; that of workers is counted where they run."""
+def _own_cpu_seconds() -> float:
+    """Return the processor time of this process so far; workers count their own time."""
     used = resource.getrusage(resource.RUSAGE_SELF)
     return used.ru_utime + used.ru_stime
 
 
 def measure() -> Table:
-    """All rows, best of three."""
+    """Run the benchmark of targets in worker processes and return its table, best of three."""
     with tempfile.TemporaryDirectory() as folder:
         runs = [driven(2**21, Path(folder)) for _ in range(3)]
     plain, clock = (min(run[key] for run in runs) for key in ("plain", "driven"))

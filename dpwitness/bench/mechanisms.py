@@ -1,7 +1,7 @@
-"""Speed of the reference mechanisms on one core, through the public classes: runs per second of processor time.
+"""Benchmark of the reference mechanisms on one core, through the public classes: runs per second of processor time.
 
-Rates depend on the machine. Ratios compare two measurements of one run: output perturbation with its noise alone, objective perturbation
-with the fit of a library's logistic regression, the memory of a chunk with its outputs.
+Rates depend on the machine. Ratios compare two measurements of one run. Output perturbation is compared with its noise alone,
+objective perturbation with the fit of a library's logistic regression, and the memory of a chunk with its outputs.
 """
 
 from __future__ import annotations
@@ -24,23 +24,27 @@ SEED = 20080101
 
 
 def measure() -> Table:
-    """All rows. Half a minute, the first time longer by the compilation."""
+    """Run the benchmark of the mechanisms and return its table, in half a minute; the first run also compiles."""
     notes: list[str] = []
-    library = _library(notes)  # before the threads are held: only those of loaded libraries are
+    library = _import_library(notes)  # import before limiting threads: the limit covers loaded libraries only
     with threadpool_limits(1):
         rows = _objective_perturbation(notes)
         if library is not None:
-            rows.append(_against_a_library(*library, notes))
-        rows.append(_against_noise())
-        rows += [Row(case, required, _rate(mechanism, data, size), "runs/s") for case, required, size, mechanism, data in _interactive()]
-    return Table("mechanisms", (*rows, *_memory()), tuple(notes))
+            rows.append(_speed_against_library(*library, notes))
+        rows.append(_speed_against_noise())
+        rows += [
+            Row(case, required, _runs_per_second(mechanism, data, size), "runs/s")
+            for case, required, size, mechanism, data in _interactive_cases()
+        ]
+    return Table("mechanisms", (*rows, *_memory_rows()), tuple(notes))
 
 
 def _objective_perturbation(notes: list[str]) -> list[Row]:
+    """Return the rows of objective perturbation."""
     rows = []
     for n, d, required, size in ((1, 1, 4e6, 1_000_000), (20, 2, 8e5, 200_000), (100, 2, 2.5e5, 100_000), (100, 5, 1.2e5, 100_000)):
-        mechanism, data = _objective(n, d)
-        rows.append(Row(f"objective perturbation n={n} d={d}", required, _rate(mechanism, data, size), "runs/s"))
+        mechanism, data = _objective_case(n, d)
+        rows.append(Row(f"objective perturbation n={n} d={d}", required, _runs_per_second(mechanism, data, size), "runs/s"))
     try:
         cancer = breast_cancer()
     except MissingDependency as missing:
@@ -48,12 +52,14 @@ def _objective_perturbation(notes: list[str]) -> list[Row]:
         return rows
     for lam, required, size in ((0.1, 3e4, 20_000), (0.01, 1.4e4, 10_000), (1e-4, 1.5e3, 3_000)):
         mechanism = m.LogisticObjectivePerturbation(1.0, lam)
-        rows.append(Row(f"objective perturbation breast cancer lambda={lam:g}", required, _rate(mechanism, cancer, size), "runs/s"))
+        rows.append(
+            Row(f"objective perturbation breast cancer lambda={lam:g}", required, _runs_per_second(mechanism, cancer, size), "runs/s")
+        )
     return rows
 
 
-def _ball(n: int, d: int, seed: int) -> m.LabelledVectors:
-    """Records uniform in the unit ball, labels by the sign of x_1 with a tenth turned over."""
+def _ball_dataset(n: int, d: int, seed: int) -> m.LabelledVectors:
+    """Return records uniform in the unit ball, labeled by the sign of x_1, with a tenth of the labels flipped."""
     rng = default_rng(seed)
     x = rng.standard_normal((n, d))
     x *= (rng.uniform(size=(n, 1)) ** (1 / d)) / np.linalg.norm(x, axis=1, keepdims=True)
@@ -61,29 +67,29 @@ def _ball(n: int, d: int, seed: int) -> m.LabelledVectors:
     return m.LabelledVectors(x, y)
 
 
-def _objective(n: int, d: int) -> tuple[m.LogisticObjectivePerturbation, m.LabelledVectors]:
-    """Objective perturbation at epsilon = 1 and n lambda = 1, on n records of d features."""
-    return m.LogisticObjectivePerturbation(1.0, 1.0 / n), _ball(n, d, SEED)
+def _objective_case(n: int, d: int) -> tuple[m.LogisticObjectivePerturbation, m.LabelledVectors]:
+    """Return objective perturbation at epsilon = 1 and n lambda = 1, and n records of d features."""
+    return m.LogisticObjectivePerturbation(1.0, 1.0 / n), _ball_dataset(n, d, SEED)
 
 
-def _rate(mechanism: Any, data: Any, size: int) -> float:
-    """Runs per second in a chunk of `size` runs, the chunk's one fit of the non-private minimiser included."""
+def _runs_per_second(mechanism: Any, data: Any, size: int) -> float:
+    """Return runs per second in a chunk of `size` runs, including the single fit of the non-private minimizer."""
     rng = default_rng(SEED)
     return size / best_time(lambda: mechanism.sample(data, size, rng))
 
 
-def _against_noise() -> Row:
-    """Output perturbation adds its noise in place, so that it costs little more than the noise."""
-    data, size = _ball(200, 10, SEED), 100_000
+def _speed_against_noise() -> Row:
+    """Compare output perturbation with its noise alone; the noise is added in place, so that it dominates the cost."""
+    data, size = _ball_dataset(200, 10, SEED), 100_000
     mechanism = m.LogisticOutputPerturbation(1.0, 0.01, noise="gamma")
     noise, rng = SphericalNoise("gamma", 1.0, 10), default_rng(SEED)
-    alone = best_time(lambda: noise.sample(size, rng))
-    whole = best_time(lambda: mechanism.sample(data, size, rng))
-    return Row("output perturbation gamma d=10, speed against its noise alone", 0.5, alone / whole, "ratio")
+    noise_seconds = best_time(lambda: noise.sample(size, rng))
+    total_seconds = best_time(lambda: mechanism.sample(data, size, rng))
+    return Row("output perturbation gamma d=10, speed against its noise alone", 0.5, noise_seconds / total_seconds, "ratio")
 
 
-def _library(notes: list[str]) -> tuple[str, Any] | None:
-    """A name and a model with `fit`: diffprivlib's logistic regression, otherwise scikit-learn's."""
+def _import_library(notes: list[str]) -> tuple[str, Any] | None:
+    """Return a name and a model with `fit`: diffprivlib's logistic regression, or scikit-learn's if diffprivlib is not installed."""
     try:
         private = import_module("diffprivlib.models").LogisticRegression
         return "diffprivlib", private(epsilon=1.0, data_norm=1.0, C=1.0, fit_intercept=False)
@@ -98,24 +104,25 @@ def _library(notes: list[str]) -> tuple[str, Any] | None:
     return "scikit-learn", plain(C=1.0, fit_intercept=False)
 
 
-def _against_a_library(name: str, model: Any, notes: list[str]) -> Row:
-    """Runs of objective perturbation in the time of one fit."""
-    mechanism, data = _objective(100, 2)
-    ours = 1.0 / _rate(mechanism, data, 100_000)
+def _speed_against_library(name: str, model: Any, notes: list[str]) -> Row:
+    """Return the number of runs of objective perturbation in the time of one fit."""
+    mechanism, data = _objective_case(100, 2)
+    run_time = 1.0 / _runs_per_second(mechanism, data, 100_000)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        theirs = best_time(lambda: model.fit(data.x, data.y), repeats=50)
+        fit_time = best_time(lambda: model.fit(data.x, data.y), repeats=50)
     notes.append(
-        f"one {name} fit takes {1e3 * theirs:.3g} ms on one thread, one run of the mechanism {1e6 * ours:.3g} us; the bar of 3,000 "
+        f"one {name} fit takes {1e3 * fit_time:.3g} ms on one thread, one run of the mechanism {1e6 * run_time:.3g} us; the bar of 3,000 "
         "was set against a fit of 22 ms; with linear-algebra threads competing for busy cores a fit takes tens of ms"
     )
-    return Row(f"objective perturbation n=100 d=2, speed against {name}", 3000.0, theirs / ours, "ratio")
+    return Row(f"objective perturbation n=100 d=2, speed against {name}", 3000.0, fit_time / run_time, "ratio")
 
 
-def _interactive() -> list[tuple[str, float, int, Any, Any]]:
-    data, points = _ball(200, 3, SEED), _ball(100, 3, SEED + 1).x
+def _interactive_cases() -> list[tuple[str, float, int, Any, Any]]:
+    """Return the cases of the interactive and online mechanisms."""
+    data, points = _ball_dataset(200, 3, SEED), _ball_dataset(100, 3, SEED + 1).x
     learner = m.KernelLearner(m.Loss("logistic"), 0.01, 3, 200, kernel=m.Kernel("rbf"))
-    # epsilon so large that some answers are updates: B = 15.
+    # With this large epsilon some answers are updates: B = 15.
     prediction = m.PrivateInteractivePrediction(learner, 3e7, 1e-6, 0.1, 1.0, test_points=points)
     transfer = m.TestDataDependentLearner(learner, 1.0, 1e-6, points)
     leader = m.PrivateFTRL(1.0, 1e-5, 1.0, 10, 1000)
@@ -128,18 +135,22 @@ def _interactive() -> list[tuple[str, float, int, Any, Any]]:
     ]
 
 
-def _memory() -> list[Row]:
-    """Bytes that a run more in a chunk costs at the peak, over the bytes of its output row. Seen by tracemalloc, which numpy reports to."""
-    objective, data = _objective(100, 5)
+def _memory_rows() -> list[Row]:
+    """Return the peak memory of one more run in a chunk, divided by the size of its output row.
+
+    tracemalloc measures the memory, and NumPy reports its allocations to tracemalloc.
+    """
+    objective, data = _objective_case(100, 5)
     cases = [
         ("output perturbation d=5", m.LogisticOutputPerturbation(1.0, 0.01), data),
         ("objective perturbation n=100 d=5", objective, data),
-        *((case, mechanism, dataset) for case, _, _, mechanism, dataset in _interactive()),
+        *((case, mechanism, dataset) for case, _, _, mechanism, dataset in _interactive_cases()),
     ]
     return [Row(f"memory a run over its output, {case}", 1.1, _memory_ratio(x, data), "ratio", at_most=True) for case, x, data in cases]
 
 
 def _memory_ratio(mechanism: Any, data: Any) -> float:
+    """Return extra peak memory over extra output size, for two chunk sizes."""
     rng = default_rng(SEED)
     peaks, outputs = [], []
     for size in (4_000, 12_000):

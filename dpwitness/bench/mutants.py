@@ -1,6 +1,6 @@
-"""Witness files gone wrong, for fuzzing, by seed. What reads them must refuse them in one line, or replay them.
+"""Generator of damaged witness files for fuzzing. A reader must reject each with a one-line error, or replay it.
 
-Half of the mutants that are still objects carry the hash of their changed content, so that what lies behind that check is tried too.
+Half of the mutants that are still JSON objects carry a recomputed hash, so that the code after the hash check is tested too.
 """
 
 from __future__ import annotations
@@ -72,77 +72,81 @@ _KWARGS: tuple[Json, ...] = (
 
 @dataclass(frozen=True, slots=True)
 class Mutant:
-    """One file: its bytes, and what was done to it."""
+    """Content of one file, and a description of the change."""
 
     content: bytes
     what: str
 
 
 def mutants(witness: Json, count: int, seed: int) -> Iterator[Mutant]:
-    """`count` changed versions of a witness that replays as it stands.
+    """Yield `count` damaged versions of a valid witness.
 
     Parameters
     ----------
     witness : dict
-        Left as it is.
+        Not modified.
     count, seed : int
     """
     rng = np.random.default_rng(seed)
     for _ in range(count):
-        yield _spoiled(witness, rng) if rng.random() < 0.15 else _edited(witness, rng)
+        yield _edit_bytes(witness, rng) if rng.random() < 0.15 else _edit_fields(witness, rng)
 
 
-def _edited(witness: Json, rng: Generator) -> Mutant:
-    """Fields changed; the file stays JSON."""
+def _edit_fields(witness: Json, rng: Generator) -> Mutant:
+    """Return a mutant with changed fields; the file is still JSON."""
     data: Any = copy.deepcopy(witness)
-    told = []
+    changes = []
     for _ in range(int(rng.choice([1, 1, 1, 2, 3]))):
         data, what = _EDITS[int(rng.integers(len(_EDITS)))](data, rng)
-        told.append(what)
+        changes.append(what)
     if isinstance(data, dict) and rng.random() < 0.5:
         try:
             data["sha256"] = fingerprint(data)
-            told.append("sealed again")
+            changes.append("sealed again")
         except (TypeError, ValueError, RecursionError):
             pass
-    return Mutant(json.dumps(data).encode("ascii"), ", ".join(told))
+    return Mutant(json.dumps(data).encode("ascii"), ", ".join(changes))
 
 
-def _places(data: Any) -> list[tuple[Any, Any, str]]:
-    """(container, key, path) of every value; of long lists the first few."""
-    found, left = [], [(data, "")]
-    while left:
-        item, path = left.pop()
+def _list_values(data: Any) -> list[tuple[Any, Any, str]]:
+    """Return (container, key, path) of every value; of long lists, only the first six items."""
+    found, pending = [], [(data, "")]
+    while pending:
+        item, path = pending.pop()
         keys = list(item) if isinstance(item, dict) else range(min(len(item), 6)) if isinstance(item, list) else []
         for key in keys:
             found.append((item, key, f"{path}.{key}"))
-            left.append((item[key], f"{path}.{key}"))
+            pending.append((item[key], f"{path}.{key}"))
     return found
 
 
-def _pick(data: Any, rng: Generator) -> tuple[Any, Any, str] | None:
-    places = _places(data)
+def _pick_value(data: Any, rng: Generator) -> tuple[Any, Any, str] | None:
+    """Return the container, key and path of a random value."""
+    places = _list_values(data)
     return places[int(rng.integers(len(places)))] if places else None
 
 
-def _replaced(data: Any, rng: Generator) -> tuple[Any, str]:
-    place, junk = _pick(data, rng), copy.deepcopy(_JUNK[int(rng.integers(len(_JUNK)))])
+def _replace_value(data: Any, rng: Generator) -> tuple[Any, str]:
+    """Replace a value by junk."""
+    place, junk = _pick_value(data, rng), copy.deepcopy(_JUNK[int(rng.integers(len(_JUNK)))])
     if place is None:
         return junk, "all replaced"
     place[0][place[1]] = junk
     return data, f"{place[2]} is {junk!r:.60}"
 
 
-def _removed(data: Any, rng: Generator) -> tuple[Any, str]:
-    place = _pick(data, rng)
+def _remove_value(data: Any, rng: Generator) -> tuple[Any, str]:
+    """Remove a value."""
+    place = _pick_value(data, rng)
     if place is None:
         return data, "nothing"
     del place[0][place[1]]
     return data, f"{place[2]} removed"
 
 
-def _added(data: Any, rng: Generator) -> tuple[Any, str]:
-    places = [item for item, _, _ in _places(data) if isinstance(item, dict)]
+def _add_field(data: Any, rng: Generator) -> tuple[Any, str]:
+    """Add a field with junk."""
+    places = [item for item, _, _ in _list_values(data) if isinstance(item, dict)]
     if not places:
         return data, "nothing"
     name = str(rng.choice(["extra", "kind", "$type", "kwargs", "alpha", "own_claim", "source", "", "x" * 500]))
@@ -150,8 +154,9 @@ def _added(data: Any, rng: Generator) -> tuple[Any, str]:
     return data, f"{name[:20]} added"
 
 
-def _swapped(data: Any, rng: Generator) -> tuple[Any, str]:
-    one, two = _pick(data, rng), _pick(data, rng)
+def _swap_values(data: Any, rng: Generator) -> tuple[Any, str]:
+    """Swap two values."""
+    one, two = _pick_value(data, rng), _pick_value(data, rng)
     if one is None or two is None:
         return data, "nothing"
     first, second = copy.deepcopy(one[0][one[1]]), copy.deepcopy(two[0][two[1]])
@@ -161,24 +166,27 @@ def _swapped(data: Any, rng: Generator) -> tuple[Any, str]:
     return data, f"{one[2]} and {two[2]} swapped"
 
 
-def _scaled(data: Any, rng: Generator) -> tuple[Any, str]:
-    numbers = [p for p in _places(data) if isinstance(p[0][p[1]], int | float) and not isinstance(p[0][p[1]], bool)]
+def _scale_number(data: Any, rng: Generator) -> tuple[Any, str]:
+    """Multiply a number."""
+    numbers = [p for p in _list_values(data) if isinstance(p[0][p[1]], int | float) and not isinstance(p[0][p[1]], bool)]
     if not numbers:
         return data, "nothing"
-    box, key, path = numbers[int(rng.integers(len(numbers)))]
-    box[key] = box[key] * (-1, 0, 2, 0.5, 3)[int(rng.integers(5))]
+    container, key, path = numbers[int(rng.integers(len(numbers)))]
+    container[key] = container[key] * (-1, 0, 2, 0.5, 3)[int(rng.integers(5))]
     return data, f"{path} scaled"
 
 
-def _hostile(data: Any, rng: Generator) -> tuple[Any, str]:
+def _set_hostile_target(data: Any, rng: Generator) -> tuple[Any, str]:
+    """Name a dangerous target."""
     target = HOSTILE[int(rng.integers(len(HOSTILE)))]
     if isinstance(data, dict):
         data["target"] = {"target": target, "kwargs": dict(_KWARGS[int(rng.integers(len(_KWARGS)))])}
     return data, f"target {target}"
 
 
-def _deepened(data: Any, rng: Generator) -> tuple[Any, str]:
-    place, depth = _pick(data, rng), int(rng.choice([20, 60, 90, 400]))
+def _nest_value(data: Any, rng: Generator) -> tuple[Any, str]:
+    """Replace a value by a deeply nested value."""
+    place, depth = _pick_value(data, rng), int(rng.choice([20, 60, 90, 400]))
     deep: Any = 0
     for _ in range(depth):
         deep = {"x": deep} if rng.random() < 0.5 else [deep]
@@ -188,31 +196,42 @@ def _deepened(data: Any, rng: Generator) -> tuple[Any, str]:
     return data, f"{place[2]} nested {depth} deep"
 
 
-_EDITS = (_replaced, _replaced, _replaced, _removed, _removed, _added, _swapped, _scaled, _hostile, _deepened)
+_EDITS = (
+    _replace_value,
+    _replace_value,
+    _replace_value,
+    _remove_value,
+    _remove_value,
+    _add_field,
+    _swap_values,
+    _scale_number,
+    _set_hostile_target,
+    _nest_value,
+)
 
 
-def _spoiled(witness: Json, rng: Generator) -> Mutant:
-    """Bytes changed; the file may be no JSON any more."""
+def _edit_bytes(witness: Json, rng: Generator) -> Mutant:
+    """Return a mutant with changed bytes; the file may be invalid JSON."""
     content = json.dumps(witness).encode("ascii")
-    how = int(rng.integers(9))
+    kind = int(rng.integers(9))
     place = int(rng.integers(len(content)))
-    if how == 0:
+    if kind == 0:
         return Mutant(content[:place], f"cut at byte {place}")
-    if how == 1:
+    if kind == 1:
         return Mutant(content[:place] + bytes([int(rng.integers(256))]) + content[place + 1 :], f"byte {place} changed")
-    if how == 2:
+    if kind == 2:
         return Mutant(
             content.replace(b'"schema_version": 1', b'"schema_version": ' + b"9" * int(rng.choice([3, 400, 5000]))), "a long number"
         )
-    if how == 3:
+    if kind == 3:
         return Mutant(b"[" * 100_000 + b"]" * 100_000, "100,000 lists within each other")
-    if how == 4:
+    if kind == 4:
         return Mutant(b"\xef\xbb\xbf" + content, "a byte order mark")
-    if how == 5:
+    if kind == 5:
         word = (b"NaN", b"Infinity", b"-Infinity", b"1e999", b"1e-999")[int(rng.integers(5))]
         return Mutant(content.replace(b"1.0", word, 1), f"1.0 is {word.decode()}")
-    if how == 6:
+    if kind == 6:
         return Mutant(content[:-1] + b', "seed": 3}', "a field twice")
-    if how == 7:
+    if kind == 7:
         return Mutant((b"", b"null", b"[]", b"{}", b'"x"', b"3", b"\x00" * 50, content + content)[int(rng.integers(8))], "something else")
     return Mutant(bytes(rng.integers(0, 256, 200, dtype=np.uint8)), "noise")

@@ -1,8 +1,8 @@
-"""How near the audit comes to an oracle: certified over the limit, for every specimen whose law of the privacy loss is known.
+"""Benchmark of the audit's power against an oracle: certified bound divided by the limit, for specimens with a known privacy-loss law.
 
-The whole pipeline runs on a given pair, without the low bits and without an early stop. What is missing to the limit is split by cause:
-rounds that trained instead of testing, alpha that early looks took, and the rest, which the learned event and luck (seeds) make up.
-How much of it is luck is told by an oracle, which has the same luck.
+The complete pipeline runs on a given pair, without low-order bits and without early stopping. The gap to the limit has three
+causes: training rounds, alpha spent on interim analyses, and a rest from the learned event and from chance (seeds).
+An oracle with the same randomness shows how much is due to chance.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ from dpwitness.mechanisms.terms.pairs import Pair
 from dpwitness.mechanisms.textbook.zoo import zoo
 
 ALPHA = 0.05
-LEAST = 0.01  # limits below are nothing to be near to
+LEAST = 0.01  # specimens with a smaller limit are skipped
 
-# trials, seeds, and what median, 10 % quantile and worst case must reach
+# trials, seeds, and the required median, 10 % quantile and worst case
 BUDGETS: tuple[tuple[int, int, tuple[float, ...]], ...] = (
     (5_000, 5, ()),
     (20_000, 5, (0.96, 0.85, 0.60)),
@@ -40,7 +40,7 @@ BUDGETS: tuple[tuple[int, int, tuple[float, ...]], ...] = (
 
 @dataclass(frozen=True, slots=True)
 class Specimen:
-    """A mechanism, a pair, and the law of the loss on it."""
+    """Mechanism, pair, and law of the privacy loss on the pair."""
 
     name: str
     mechanism: Any
@@ -50,7 +50,7 @@ class Specimen:
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """Certified over the limit, a number a seed, and the shares of the limit that training rounds and early looks leave."""
+    """Certified bound over the limit for each seed, and the fractions of the limit left after training rounds and interim analyses."""
 
     name: str
     ratios: tuple[float, ...]
@@ -60,23 +60,26 @@ class Measured:
 
     @property
     def ratio(self) -> float:
+        """Median ratio over seeds."""
         return median(self.ratios)
 
     @property
     def event(self) -> float:
-        """What the event that was learned makes of the limit at the rounds and the error that were left to it."""
+        """Fraction that the learned event attains of the limit at the remaining rounds and error."""
         return self.ratio / (self.rounds * self.looks) if self.rounds * self.looks > 0 else 0.0
 
 
 def specimens(only: str = "") -> Iterator[Specimen]:
-    """Every specimen of the zoo and of the papers with a known law, one entry a pair."""
+    """Yield every specimen of the zoo and of the papers with a known law, one entry per pair."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        plain = [(name, found, found.worst_pair()) for name, found in zoo().items()]
-        several = [(name, found) for name, found in paper_zoo().items()]
-        numbered = [(name, f.mechanism, f.pairs[0]) for name, f in several if len(f.pairs) == 1]
-        numbered += [(f"{name}:{i}", f.mechanism, pair) for name, f in several if len(f.pairs) > 1 for i, pair in enumerate(f.pairs)]
-        for name, mechanism, pair in plain + numbered:
+        zoo_or_full = [(name, found, found.worst_pair()) for name, found in zoo().items()]
+        paper_specimens = [(name, found) for name, found in paper_zoo().items()]
+        paper_pairs = [(name, f.mechanism, f.pairs[0]) for name, f in paper_specimens if len(f.pairs) == 1]
+        paper_pairs += [
+            (f"{name}:{i}", f.mechanism, pair) for name, f in paper_specimens if len(f.pairs) > 1 for i, pair in enumerate(f.pairs)
+        ]
+        for name, mechanism, pair in zoo_or_full + paper_pairs:
             if only in name:
                 law = loss_law(mechanism, pair)
                 if law is not None:
@@ -84,7 +87,7 @@ def specimens(only: str = "") -> Iterator[Specimen]:
 
 
 def power_at(trials: int, seeds: int, found: Sequence[Specimen]) -> list[Measured]:
-    """What audits with so many trials certify, over the limit; specimens whose limit is too small are left out."""
+    """Return certified bounds over the limit for audits with `trials` runs; specimens with a tiny limit are skipped."""
     measured = []
     for specimen in found:
         claim = specimen.mechanism.claim
@@ -104,20 +107,27 @@ def power_at(trials: int, seeds: int, found: Sequence[Specimen]) -> list[Measure
             )
             for seed in range(seeds)
         ]
-        tested = max(map(_tested, results))
-        plain, taken = (limit_of_law(specimen.law, claim, tested, alpha) for alpha in (ALPHA, results[0].alpha))
+        tested = max(map(_tested_rounds, results))
+        zoo_or_full, with_alpha = (limit_of_law(specimen.law, claim, tested, alpha) for alpha in (ALPHA, results[0].alpha))
         methods = [r.method for r in results]
         ratios = tuple(r.parameter_lower / best for r in results)
         measured.append(
-            Measured(specimen.name, ratios, plain / best, taken / plain if plain else 1.0, max(set(methods), key=methods.count))
+            Measured(
+                specimen.name,
+                ratios,
+                zoo_or_full / best,
+                with_alpha / zoo_or_full if zoo_or_full else 1.0,
+                max(set(methods), key=methods.count),
+            )
         )
     return measured
 
 
 def oracle_at(trials: int, seeds: int, found: Sequence[Specimen], repeats: int = 100) -> tuple[float, ...]:
-    """Median, 10 % quantile and worst case of an oracle, in the middle of repeats: as many seeds, by the best event of the known law.
+    """Return the median, 10 % quantile and worst case of an oracle: the same number of seeds, with the best event of the known law.
 
-    That event may be so rare that luck alone moves what it certifies by a third. Claims that are certified by cells are left out.
+    Each value is the median over the repeats. The best event may be so rare that chance alone moves its bound by a third.
+    Claims that are certified by cells are skipped.
     """
     rng, medians = np.random.default_rng(trials), []
     for specimen in found:
@@ -126,32 +136,37 @@ def oracle_at(trials: int, seeds: int, found: Sequence[Specimen], repeats: int =
             continue
         rates = (best.right, best.wrong, max(0.0, 1 - best.right - best.wrong))
         counts = rng.multinomial(trials, rates, (repeats, seeds)).astype(float)
-        reached = certified(claim, counts[..., 0].ravel(), counts[..., 1].ravel(), trials, ALPHA, best.directions)
-        medians.append(np.median(np.reshape(reached, (repeats, seeds)), axis=1) / best.value)
+        attained = certified(claim, counts[..., 0].ravel(), counts[..., 1].ravel(), trials, ALPHA, best.directions)
+        medians.append(np.median(np.reshape(attained, (repeats, seeds)), axis=1) / best.value)
     shapes = np.array(medians)
     return tuple(float(np.median(f)) for f in (np.median(shapes, axis=0), np.quantile(shapes, 0.1, axis=0), shapes.min(axis=0)))
 
 
-def _tested(result: AuditResult) -> int:
-    """Rounds of all stages of the test."""
+def _tested_rounds(result: AuditResult) -> int:
+    """Return the rounds of all stages of the test."""
     return sum(part.tally.rounds for part in result.stages) or (result.tally.rounds if result.tally else 0)
 
 
 def measure(budgets: Sequence[tuple[int, int, tuple[float, ...]]] = BUDGETS, only: str = "") -> Table:
-    """Median, 10 % quantile and worst case at each budget, the worst ten by name, and every case in the details."""
+    """Run the power benchmark and return its table.
+
+    The rows are median, 10 % quantile and worst case at each budget. Notes name the ten worst specimens, and details list all cases.
+    """
     found, rows, notes, details = list(specimens(only)), [], list[str](), []
     for trials, seeds, required in budgets:
         measured = power_at(trials, seeds, found)
         ratios = np.array([m.ratio for m in measured])
-        reached = float(np.median(ratios)), float(np.quantile(ratios, 0.1)), float(ratios.min())
-        whole = ("median", "10 % quantile", "worst") if required else ()
-        for what, least, value in zip(whole, required, reached[: len(whole)], strict=True):
-            rows.append(Row(f"certified / limit at {trials:,} trials: {what}", least, value, "ratio"))
+        attained = float(np.median(ratios)), float(np.quantile(ratios, 0.1)), float(ratios.min())
+        statistic_names = ("median", "10 % quantile", "worst") if required else ()
+        for what, required_value, value in zip(statistic_names, required, attained[: len(statistic_names)], strict=True):
+            rows.append(Row(f"certified / limit at {trials:,} trials: {what}", required_value, value, "ratio"))
         shares = [float(np.median([getattr(m, cause) for m in measured])) for cause in ("rounds", "looks", "event")]
-        told = f"in the middle training rounds leave {shares[0]:.3f} of the limit, looks {shares[1]:.3f} of that, the event {shares[2]:.3f}"
+        shares_text = (
+            f"in the middle training rounds leave {shares[0]:.3f} of the limit, looks {shares[1]:.3f} of that, the event {shares[2]:.3f}"
+        )
         worst = ", ".join(f"{m.name} {m.ratio:.2f} ({m.method})" for m in sorted(measured, key=lambda m: m.ratio)[:10])
         oracle = oracle_at(trials, seeds, found)
         ceiling = "an oracle that knows the law reaches {:.3f}, {:.3f} and {:.3f} in the middle".format(*oracle)
-        notes.append(f"{trials:,} trials, {len(measured)} specimens, {seeds} seeds: {told}; {ceiling}; worst: {worst}")
+        notes.append(f"{trials:,} trials, {len(measured)} specimens, {seeds} seeds: {shares_text}; {ceiling}; worst: {worst}")
         details.append({"trials": trials, "seeds": seeds, "oracle": oracle, "cases": [asdict(m) | {"event": m.event} for m in measured]})
     return Table("power", tuple(rows), tuple(notes), tuple(details))

@@ -1,4 +1,4 @@
-"""What it costs to drive a program: against its own main() loop that writes to memory, two of each side by side; and a large dataset."""
+"""Benchmark of external programs: two driven programs against two plain main() loops that write to memory, and a large dataset."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from dpwitness.mechanisms.foreign.program import Program, sent_as
 from dpwitness.mechanisms.foreign.target import Target
 
 PROCESSES = 2
-BATCH = 2**20  # runs in a batch
+BATCH = 2**20  # runs per batch
 _CPP = """
 #include <chrono>
 #include <cstring>
@@ -69,7 +69,7 @@ else {
 
 
 def driven(command: Sequence[str], batches: int) -> tuple[float, float, float]:
-    """Nanoseconds a run: of two plain loops side by side and of two driven ones, by the clock, and of this process to drive it."""
+    """Return nanoseconds per run: elapsed time of two plain loops, elapsed time of two driven programs, and CPU time of this process."""
     sizes = [str(BATCH), str(batches)]
     loops = [subprocess.Popen([*command, *sizes], stdout=subprocess.PIPE, text=True) for _ in range(PROCESSES)]
     plain = max(float(loop.communicate()[0]) for loop in loops)
@@ -82,17 +82,17 @@ def driven(command: Sequence[str], batches: int) -> tuple[float, float, float]:
             target.sample(data, BATCH, rng)
 
     with ThreadPoolExecutor(PROCESSES) as executor:
-        list(executor.map(drive, range(PROCESSES), [1] * PROCESSES))  # workers are started, and warm
+        list(executor.map(drive, range(PROCESSES), [1] * PROCESSES))  # starts and warms up the workers
         started, before = time.perf_counter(), time.process_time()
         list(executor.map(drive, range(PROCESSES), [batches] * PROCESSES))
-        clock, own = time.perf_counter() - started, time.process_time() - before
+        clock, own_cpu = time.perf_counter() - started, time.process_time() - before
     target.close()
     runs = BATCH * batches / 1e9
-    return plain / runs, clock / runs, own / runs / PROCESSES
+    return plain / runs, clock / runs, own_cpu / runs / PROCESSES
 
 
 def dataset_bytes(command: Sequence[str]) -> float:
-    """Bytes that travel for a dataset of 100,000 rows with ten batches, in units of that dataset."""
+    """Return the bytes sent for ten batches on a dataset of 100,000 rows, relative to the size of the dataset."""
     target, data = Target(command=list(command)), np.zeros(100_000)
     worker: Program = target.slot_of_program.start(60.0)
     sent, send = 0, worker.send
@@ -110,35 +110,35 @@ def dataset_bytes(command: Sequence[str]) -> float:
 
 
 def measure() -> Table:
-    """All rows, medians of five; of languages that are installed."""
+    """Run the benchmark of external programs for the installed languages and return its table of medians of five."""
     rows, notes = [], []
-    with as_file(files("dpwitness.mechanisms.foreign") / "shims") as shims, tempfile.TemporaryDirectory() as place:
+    with as_file(files("dpwitness.mechanisms.foreign") / "shims") as shims, tempfile.TemporaryDirectory() as build_folder:
         for language, tool, required, batches in (("C++", "g++", 0.8, 40), ("Node", "node", 0.9, 20)):
-            found = shutil.which(tool)
-            if found is None:
-                notes.append(f"{tool} is not installed: nothing is said of {language}")
+            tool_path = shutil.which(tool)
+            if tool_path is None:
+                notes.append(f"{tool} is not installed, which the benchmark needs for {language}")
                 continue
-            command = _built(tool, found, shims, Path(place))
+            command = _build_program(tool, tool_path, shims, Path(build_folder))
             runs = np.array([driven(command, batches) for _ in range(5)])
-            plain, clock, own = np.median(runs, axis=0)
+            plain, clock, own_cpu = np.median(runs, axis=0)
             ratio = float(np.median(runs[:, 0] / runs[:, 1]))
             rows.append(Row(f"{language} target on 2 workers / by itself, by the clock", required, ratio, "ratio"))
             rows.append(
-                Row(f"{language} target: processor time of its controller / its own", 1 - required, own / plain, "ratio", at_most=True)
+                Row(f"{language} target: processor time of its controller / its own", 1 - required, own_cpu / plain, "ratio", at_most=True)
             )
             rows.append(Row(f"{language}: a dataset of 10^5 rows in ten batches", 1.1, dataset_bytes(command), "transfers", at_most=True))
             notes.append(
-                f"a run of the {language} target takes {plain:.1f} ns by itself, {clock:.1f} ns driven, {own:.2f} ns of the controller"
+                f"a run of the {language} target takes {plain:.1f} ns by itself, {clock:.1f} ns driven, {own_cpu:.2f} ns of the controller"
             )
     return Table("programs", tuple(rows), tuple(notes))
 
 
-def _built(tool: str, found: str, shims: Path, place: Path) -> list[str]:
-    """The command of a program of this language."""
+def _build_program(tool: str, tool_path: str, shims: Path, build_folder: Path) -> list[str]:
+    """Build the program of a language and return its command."""
     if tool == "g++":
-        (place / "bench.cpp").write_text(_CPP, encoding="utf-8")
-        subprocess.run([found, "-O2", "-std=c++17", f"-I{shims / 'cpp'}", "bench.cpp", "-o", "bench"], cwd=place, check=True)
-        return [str(place / "bench")]
-    shutil.copy(shims / "javascript" / "dpwitness.js", place)
-    (place / "bench.js").write_text(_NODE, encoding="utf-8")
-    return [found, str(place / "bench.js")]
+        (build_folder / "bench.cpp").write_text(_CPP, encoding="utf-8")
+        subprocess.run([tool_path, "-O2", "-std=c++17", f"-I{shims / 'cpp'}", "bench.cpp", "-o", "bench"], cwd=build_folder, check=True)
+        return [str(build_folder / "bench")]
+    shutil.copy(shims / "javascript" / "dpwitness.js", build_folder)
+    (build_folder / "bench.js").write_text(_NODE, encoding="utf-8")
+    return [tool_path, str(build_folder / "bench.js")]

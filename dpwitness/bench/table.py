@@ -1,4 +1,4 @@
-"""The table that a benchmark returns, and how it is printed."""
+"""Table of a benchmark, and its text format."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ class Row:
     Parameters
     ----------
     case : str
-        What was measured.
+        Description of the measurement.
     required : float
-        What it must reach, or must stay below where `at_most`.
+        Lower bound of the requirement, or upper bound if `at_most`.
     measured : float
-        What it reached, in the same unit.
+        Measured value, in the same unit.
     unit : str
-        Of both. A ``ratio`` compares two measurements of this run and carries over to other machines; a rate does not.
+        A ``ratio`` compares two measurements of one run and carries over to other machines; a rate does not.
     at_most : bool
         Whether smaller is better.
     counts : (int, int), optional
-        What happened how often, where `measured` is that share.
+        Numerator and denominator, if `measured` is a frequency.
     """
 
     case: str
@@ -38,13 +38,13 @@ class Row:
 
     @property
     def met(self) -> bool:
-        """Whether the measurement is on the required side."""
+        """Whether the measurement satisfies the requirement."""
         return self.measured <= self.required if self.at_most else self.measured >= self.required
 
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """The rows of one benchmark, what a reader must know about them, and what stands behind them, which only the JSON tells."""
+    """Rows of one benchmark, notes for the reader, and details that only the JSON contains."""
 
     name: str
     rows: tuple[Row, ...]
@@ -54,9 +54,9 @@ class Table:
 
 
 def best_time(run: Callable[[], Any], repeats: int = 5) -> float:
-    """Least processor time of `repeats` calls, in seconds, after one that warms up.
+    """Return the smallest processor time of `repeats` calls, in seconds, after one warm-up call.
 
-    The threads of this process all count, so that none is mistaken for speed; time in which other processes run does not.
+    Processor time includes all threads of this process, so that parallelism does not look like speed, and excludes other processes.
     """
     run()
     best = float("inf")
@@ -68,7 +68,7 @@ def best_time(run: Callable[[], Any], repeats: int = 5) -> float:
 
 
 def format_table(table: Table) -> str:
-    """Aligned columns: case, required, measured, unit, measured/required, and whether the requirement is met.
+    """Return the table as aligned columns: case, required, measured, unit, measured/required, and whether the requirement is met.
 
     Examples
     --------

@@ -1,1 +1,1 @@
-"""The commands, a file each: `arguments` declares its options, `run` does it and returns the exit code. May import everything else."""
+"""Commands of ``dpwitness``, one file each: `arguments` declares options, `run` returns the exit code. May import everything else."""

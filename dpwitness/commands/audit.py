@@ -1,4 +1,4 @@
-"""``dpwitness audit``: the given pair or those that a search finds, by running, by the law of the loss, or both."""
+"""``dpwitness audit``: audit a given pair or searched pairs, from runs of the mechanism, from its output density, or both."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def arguments(command: Command) -> None:
         help="run it in this process: faster, but what ends it ends the audit; --white-box and --search do where it has a log_density",
     )
     interpreter(audit)
-    _where(audit)
+    _add_search_options(audit)
     accepting(audit)
     storing(audit)
     told = "runs in all, more than were planned, for an audit in --store that has come to its end: its event meets more rounds"
@@ -88,8 +88,8 @@ def _certify(command: Command) -> None:
     certify.set_defaults(white_box=True, stop="gross", scores=[], **dict.fromkeys(idle), **off)
 
 
-def _where(parser: argparse.ArgumentParser) -> None:
-    """``--white-box`` and ``--search``."""
+def _add_search_options(parser: argparse.ArgumentParser) -> None:
+    """Add ``--white-box`` and ``--search``."""
     parser.add_argument(
         "--white-box", action="store_true", help="enclose the exact privacy loss from the output density, instead of running the mechanism"
     )
@@ -102,7 +102,7 @@ def _where(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """``dpwitness audit``."""
+    """Run ``dpwitness audit`` and return the exit code."""
     from dpwitness.inputs import domain_of, pair_of, scores, workers
     from dpwitness.inputs import given as asked
 
@@ -114,12 +114,19 @@ def run(args: argparse.Namespace) -> int:
     check_claim(args)
     mechanism, name, target = asked(args, in_process=args.in_process, density=args.white_box or args.search)
     pair, given = pair_of(args.d0, args.d1, args.relation, mechanism), scores(args.scores)
-    domain, drawn = domain_of(args.domain), bar()
+    domain, progress_bar = domain_of(args.domain), bar()
     with workers(args, mechanism, given) as executor, apart():
-        more: dict[str, Any] = {"name": name, "executor": executor, "progress": drawn, "target": target, "scores": given, "domain": domain}
+        more: dict[str, Any] = {
+            "name": name,
+            "executor": executor,
+            "progress": progress_bar,
+            "target": target,
+            "scores": given,
+            "domain": domain,
+        }
         results = examine(mechanism, pair, args, **more)
-    if drawn is not None:
-        drawn.close()
+    if progress_bar is not None:
+        progress_bar.close()
     return conclude(args, results, title=f"Audit of {name}", bits=args.bits, known=known)
 
 
@@ -135,7 +142,7 @@ def examine(
     scores: Any = None,
     domain: Any = None,
 ) -> list[AuditResult | CertifyResult]:
-    """The results that were asked for: the enclosure first, where there is one."""
+    """Return the requested results; an enclosure of the privacy loss comes first."""
     from dpwitness.auditors.black_box.audit import audit
     from dpwitness.inputs import claim_of
     from dpwitness.mechanisms.terms.notions import promised
@@ -150,8 +157,8 @@ def examine(
         raise InvalidArgument("--store is for audits that run the mechanism on known pairs: leave out --search and --white-box")
     if args.extend is not None and args.store is None:
         raise InvalidArgument("--extend needs the --store of the audit that is extended")
-    asks = _asks(mechanism)
-    if args.search and pair is not None and not asks:
+    has_queries = _has_queries(mechanism)
+    if args.search and pair is not None and not has_queries:
         raise InvalidArgument("--search looks for the pair itself: leave out --d0 and --d1")
     if args.white_box and not args.search and args.seconds is not None:
         raise InvalidArgument("--seconds is for audits that run the mechanism: with --white-box give --trials")
@@ -161,11 +168,11 @@ def examine(
         raise InvalidArgument("--domain is for audits that run the mechanism: leave out --white-box")
     seed, pairs, near = args.seed or 0, [pair] if pair else [], None
     notes: tuple[str, ...] = ()
-    if args.search and asks:
-        mechanism, target, pairs, notes = _asked(mechanism, target, pairs, args, seed)
+    if args.search and has_queries:
+        mechanism, target, pairs, notes = _search_adversary(mechanism, target, pairs, args, seed)
     elif args.search:
         claim = promised(mechanism, claim_of(args, mechanism), "audit")
-        pairs, near, notes = _found(mechanism, domain, claim, args.search_seconds or SEARCH_SECONDS, seed, name)
+        pairs, near, notes = _search_pairs(mechanism, domain, claim, args.search_seconds or SEARCH_SECONDS, seed, name)
     results: list[AuditResult | CertifyResult] = []
     common: dict[str, Any] = {
         "claim": claim_of(args, mechanism),
@@ -188,33 +195,41 @@ def examine(
     return results
 
 
-def _asks(mechanism: Any) -> bool:
-    """Whether it is a session of which it is told what may be asked, so that an adversary can be searched for."""
+def _has_queries(mechanism: Any) -> bool:
+    """Return whether the mechanism is an interactive session with declared queries, so that an adversary can be searched for."""
     from dpwitness.mechanisms.foreign.target import Target
 
     told = mechanism.describe().get("queries") if isinstance(mechanism, Target) else getattr(mechanism, "queries", None)
     return told is not None
 
 
-def _asked(
+def _search_adversary(
     mechanism: Any, target: Any, pairs: list[Pair], args: argparse.Namespace, seed: int
 ) -> tuple[Any, Any, list[Pair], tuple[str, ...]]:
-    """The session against the adversary that a search finds, how a witness says where it is, the pair, and a note on it."""
+    """Search for the worst adversary of a session.
+
+    Return the session with that adversary, its location for the witness, the pair, and a note.
+    """
     from dpwitness.auditors.pairs.adversaries import EVALUATIONS, find_adversary
     from dpwitness.auditors.targets.naming import FOREIGN, describe_target
     from dpwitness.inputs import claim_of
 
     seconds = args.search_seconds or SEARCH_SECONDS
-    most = 10**6 if args.search_seconds else EVALUATIONS
-    found = find_adversary(mechanism, pairs or None, claim_of(args, mechanism), seconds=seconds, evaluations=most, seed=seed)
-    recorded = describe_target(found.mechanism)
+    evaluations_limit = 10**6 if args.search_seconds else EVALUATIONS
+    found = find_adversary(mechanism, pairs or None, claim_of(args, mechanism), seconds=seconds, evaluations=evaluations_limit, seed=seed)
+    location = describe_target(found.mechanism)
     if target["target"] != FOREIGN:
-        recorded = target | {"kwargs": {**target.get("kwargs", {}), "adversary": found.adversary.told()}}
-    return found.mechanism, recorded, [found.pair], (found.describe(),)
+        location = target | {"kwargs": {**target.get("kwargs", {}), "adversary": found.adversary.told()}}
+    return found.mechanism, location, [found.pair], (found.describe(),)
 
 
-def _found(mechanism: Any, domain: Any, claim: Claim, seconds: float, seed: int, name: str) -> tuple[list[Pair], Any, tuple[str, ...]]:
-    """The worst pairs of the domain, best first; an output near which one of them betrays itself; and a note on it."""
+def _search_pairs(
+    mechanism: Any, domain: Any, claim: Claim, seconds: float, seed: int, name: str
+) -> tuple[list[Pair], Any, tuple[str, ...]]:
+    """Search the domain for the worst pairs.
+
+    Return the pairs, best first, an output with infinite privacy loss if there is one, and a note.
+    """
     from dpwitness.auditors.loss.search import worst_output
     from dpwitness.auditors.pairs.search import search
     from dpwitness.mechanisms.terms.powers import offers

@@ -1,4 +1,4 @@
-"""``dpwitness bench``: tables of what is required and what was measured."""
+"""``dpwitness bench``: tables of required and measured values."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from dpwitness.mechanisms.terms.validation import InvalidArgument
 
 
 def arguments(command: Command) -> None:
-    """Declare the command."""
+    """Add the command and its options to the parser."""
     bench = command("bench", "measure speed and bounds; ratios are measured in one run")
     bench.add_argument("name", nargs="?", help="one benchmark; all of them if left out")
     bench.add_argument("--seed", type=SEED, metavar="S", help="root of the attacks of `adversarial`; from the operating system if left out")
@@ -19,7 +19,7 @@ def arguments(command: Command) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """``dpwitness bench``: the tables, each row with what is required and what was measured. A successful attack is exit code 1."""
+    """Run ``dpwitness bench``: print each row's required and measured value. A successful attack gives exit code 1."""
     from dpwitness.bench import BENCHMARKS, SEEDED, format_table
     from dpwitness.bench import bench as measured
 

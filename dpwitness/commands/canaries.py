@@ -1,4 +1,4 @@
-"""``dpwitness canaries``: scores of canaries in a file, against a claim."""
+"""``dpwitness canaries``: audit a claim of private training from a file of canary scores."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from dpwitness.numbers import real, whole
 
 
 def arguments(command: Command) -> None:
-    """Declare the command."""
+    """Add the command and its options to the parser."""
     canaries = command("canaries", "audit private training by the scores of examples that fair coins put into its data or left out")
     canaries.add_argument(
         "file",
@@ -36,7 +36,7 @@ def arguments(command: Command) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """``dpwitness canaries``."""
+    """Run ``dpwitness canaries`` and return the exit code."""
     from dpwitness.auditors.canaries.audit import audit_canaries
     from dpwitness.auditors.canaries.files import read_file
     from dpwitness.reports.audit.report import check_writable

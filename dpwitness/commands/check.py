@@ -1,4 +1,4 @@
-"""``dpwitness check``: every check that applies to the targets of a file."""
+"""``dpwitness check``: run every applicable check on the targets of a file."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def arguments(command: Command) -> None:
-    """Declare the command."""
+    """Add the command and its options to the parser."""
     checked = command("check", "every check that applies to the targets of a file, one line each")
     told = "a target file or an adapter; all its targets, or the one that is named"
     checked.add_argument("target", nargs="?", metavar="FILE[:NAME]", help=told)
@@ -35,7 +35,7 @@ def arguments(command: Command) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """``dpwitness check``: one line a check; the exit code is that of the worst target."""
+    """Run ``dpwitness check``: print one line per check, and return the exit code of the worst target."""
     from dpwitness.auditors.checks.run import CHECKS
     from dpwitness.auditors.results.verdicts import Verdict
     from dpwitness.inputs import given, keywords, shown
@@ -48,18 +48,18 @@ def run(args: argparse.Namespace) -> int:
 
     if args.program is None and not (args.target or "").strip():
         raise InvalidArgument(f"a target is needed: FILE.py or FILE.py:NAME, or a program by --command, got {args.target!r}")
-    file, name = _split(args.target or "")
+    file, name = _split_target(args.target or "")
     checks = [each for each in CHECKS if matches(args.keyword, each)]
     if not checks:
         raise InvalidArgument(f"-k must match a check ({', '.join(CHECKS)}), got {args.keyword!r}")
-    made = None
+    program_target = None
     if args.program is None and (args.claim, args.domain) != (None, None):
         raise InvalidArgument("--claim and --domain are for programs: a target file says both")
     with shown():
         if args.program is not None or not args.target:
-            made, name, _ = given(args)
-            made.state(args.claim, None if args.domain is None else keywords(args.domain, "--domain"))
-            file, missing = name, [f"--{word}" for word in ("claim", "domain") if getattr(made, word) is None]
+            program_target, name, _ = given(args)
+            program_target.state(args.claim, None if args.domain is None else keywords(args.domain, "--domain"))
+            file, missing = name, [f"--{word}" for word in ("claim", "domain") if getattr(program_target, word) is None]
             if missing:
                 raise InvalidArgument(f"check needs a claim and a domain, which {name} does not say: give {' and '.join(missing)}")
         names = [name] if name else targets_in(file, args.python, args.time_limit, args.memory)
@@ -70,7 +70,9 @@ def run(args: argparse.Namespace) -> int:
     code = OK
     for each in names:
         try:
-            reports.append(_check_one(made or Target(file, each, args.python, {}, args.time_limit, args.memory), args, checks, out))
+            reports.append(
+                _check_one(program_target or Target(file, each, args.python, {}, args.time_limit, args.memory), args, checks, out)
+            )
         except InvalidArgument as error:
             if name:
                 raise
@@ -80,26 +82,26 @@ def run(args: argparse.Namespace) -> int:
             print(f"{each}: interrupted", file=out)
             code = code or NO_VERDICT
             break
-    lost = False
+    write_failed = False
     if args.report is not None:
         from dpwitness.reports.audit.checks_page import write
 
-        page, lost = attempt("report", lambda: write(reports, args.report, command=command_line()))
+        page, write_failed = attempt("report", lambda: write(reports, args.report, command=command_line()))
         if page is not None:
             print(f"report: {page}", file=out)
-    lost |= summarize(args, reports, f"Checks of {file}")
+    write_failed |= summarize(args, reports, f"Checks of {file}")
     if args.json:
         print_json([report.to_json() for report in reports])
     verdicts = {report.verdict for report in reports}
-    return after(VIOLATED if Verdict.VIOLATED in verdicts else code or (NO_VERDICT if Verdict.ERROR in verdicts else OK), lost)
+    return after(VIOLATED if Verdict.VIOLATED in verdicts else code or (NO_VERDICT if Verdict.ERROR in verdicts else OK), write_failed)
 
 
 def _check_one(target: Target, args: argparse.Namespace, checks: list[str], out: TextIO) -> CheckReport:
-    """Check one target, a line for each finding."""
+    """Check one target and print a line per finding."""
     from dpwitness.auditors.checks.run import CheckFinding, check_mechanism
     from dpwitness.inputs import shown, workers
 
-    def tell(finding: CheckFinding) -> None:
+    def print_finding(finding: CheckFinding) -> None:
         line = plain(f"  {finding.status:<16}  {finding.check}  {finding.reason}".rstrip())
         if finding.status == "failed":
             line = line.replace("failed", marked("failed", "VIOLATED" if finding.violation else "ERROR"), 1)
@@ -111,12 +113,12 @@ def _check_one(target: Target, args: argparse.Namespace, checks: list[str], out:
         print(plain(f"  note: {note}"), file=out)
     with workers(args, target) as executor:
         budget = {"trials": args.trials, "seconds": args.seconds, "announce": announce}
-        report = check_mechanism(target, seed=args.seed or 0, **budget, checks=checks, executor=executor, progress=tell)
+        report = check_mechanism(target, seed=args.seed or 0, **budget, checks=checks, executor=executor, progress=print_finding)
     print(plain(f"{report.headline()}\n"), file=out)
     return report
 
 
-def _split(text: str) -> tuple[str, str]:
-    """FILE and NAME; NAME is empty where all targets are meant."""
+def _split_target(text: str) -> tuple[str, str]:
+    """Split FILE[:NAME]; NAME is empty if all targets are meant."""
     file, _, name = text.rpartition(":") if ":" in text else (text, "", "")
     return file, name

@@ -1,4 +1,4 @@
-"""``dpwitness claims``: the papers' claims, listed, shown and checked."""
+"""``dpwitness claims``: list, show and check the claims of the papers."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from dpwitness.mechanisms.terms.writing import write_json
 if TYPE_CHECKING:
     from dpwitness.proofs_checks import ClaimFinding
 
-KEPT = ("verdict", "evidence", "scope")  # of what a claim last came to
+KEPT = ("verdict", "evidence", "scope")  # fields of a finding that are cached for `list` and `show`
 
 
 def arguments(command: Command) -> None:
-    """Declare the command."""
+    """Add the command and its options to the parser."""
     claims = command("claims", "the papers' claims: list them, show one, check one or all")
     actions = claims.add_subparsers(dest="action", metavar="list|show|check|accept", required=True)
     for name, text in (("list", "every claim"), ("show", "one claim and its proof"), ("check", "settle one claim, or all")):
@@ -48,12 +48,12 @@ def arguments(command: Command) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """``dpwitness claims list|show ID|check ID|check all|accept ID``."""
+    """Run ``dpwitness claims list|show ID|check ID|check all|accept ID`` and return the exit code."""
     return {"list": _list, "show": _show, "check": _check, "accept": _accept}[args.action](args)
 
 
 def replay(args: argparse.Namespace, witness: Json) -> int:
-    """``dpwitness replay`` of a claim's witness: the claim is checked again where it was found to fail."""
+    """Run ``dpwitness replay`` on a claim's witness: check the claim again at the recorded parameters."""
     from dpwitness.proofs_checks import settle
     from dpwitness.proofs_checks.engine.ledger import declaration
 
@@ -69,25 +69,26 @@ def replay(args: argparse.Namespace, witness: Json) -> int:
     settings = {name: tuple(v) if isinstance(v, list) else float(v) for name, v in witness["settings"].items()}
     print(f"checks the claim with seed {args.seed}", file=sys.stderr if args.json else sys.stdout, flush=True)
     found = settle(declaration(witness["name"]), settings, seed=args.seed)
-    return _tell(args, found, {"seed": args.seed})
+    return _print_finding(args, found, {"seed": args.seed})
 
 
-def _tell(args: argparse.Namespace, found: ClaimFinding, more: Json | None = None) -> int:
-    """Print one finding, with `more` in its JSON; return its exit code."""
+def _print_finding(args: argparse.Namespace, found: ClaimFinding, more: Json | None = None) -> int:
+    """Print one finding, with `more` merged into its JSON, and return its exit code."""
     if args.json:
         print_json(found.to_json() | (more or {}))
     else:
         print(f"{found.name}  {found.headline()}  ({found.evidence.method}; {found.grade}, {found.scope}; {found.seconds:.1f} s)")
-    return _code([found.claim_verdict.value])
+    return _exit_code([found.claim_verdict.value])
 
 
 def _list(args: argparse.Namespace) -> int:
+    """Print all claims with their cached findings."""
     from dpwitness.proofs_checks import declarations
 
-    verdicts = _remembered()
+    verdicts = _load_findings()
     rows = [it.to_json() for it in declarations().values()]
     for row in rows:
-        row.update(verdicts.get(_key(row), {}))
+        row.update(verdicts.get(_cache_key(row), {}))
     if args.json:
         print_json(rows)
         return OK
@@ -99,10 +100,11 @@ def _list(args: argparse.Namespace) -> int:
 
 
 def _show(args: argparse.Namespace) -> int:
+    """Print one claim, its cached finding and its proof."""
     from dpwitness.proofs_checks.engine.ledger import declaration
 
     it = declaration(args.id)
-    known = _remembered().get(_key(it.to_json()), {})
+    known = _load_findings().get(_cache_key(it.to_json()), {})
     if args.json:
         print_json(it.to_json() | known)
         return OK
@@ -126,6 +128,7 @@ def _show(args: argparse.Namespace) -> int:
 
 
 def _accept(args: argparse.Namespace) -> int:
+    """Record that the current texts of claims were reviewed."""
     import dpwitness.reports
     from dpwitness.proofs_checks.engine.ledger import declaration
     from dpwitness.proofs_checks.engine.texts import accept, differences, read_reviewed
@@ -141,9 +144,10 @@ def _accept(args: argparse.Namespace) -> int:
 
 
 def _check(args: argparse.Namespace) -> int:
+    """Check one claim, or all."""
     from dpwitness.proofs_checks import check
 
-    settings = _settings(args.set)
+    settings = _parse_settings(args.set)
     if args.id == "all":
         if settings:
             raise InvalidArgument("--set must go with one claim's id, got all")
@@ -152,11 +156,12 @@ def _check(args: argparse.Namespace) -> int:
         raise InvalidArgument("--report must go with `check all`, whose page it writes")
     found = check(args.id, seconds=args.seconds, quick=args.quick, seed=args.seed or 0, **settings)
     if not settings:
-        _remember([found.to_json()])
-    return _tell(args, found)
+        _save_findings([found.to_json()])
+    return _print_finding(args, found)
 
 
 def _check_all(args: argparse.Namespace) -> int:
+    """Check all claims, print a line for each, and write the report."""
     from dpwitness.proofs_checks import declarations
     from dpwitness.reports.audit.report import check_writable
     from dpwitness.reports.papers.claims_page import scopes
@@ -173,57 +178,60 @@ def _check_all(args: argparse.Namespace) -> int:
             print(f"{found['name']:<{width}}  {found['seconds']:5.1f} s  {found['headline']}", file=out, flush=True)
     except KeyboardInterrupt:
         interrupted = True
-    _remember(results)
+    _save_findings(results)
     words = [found["verdict"] for found in results]
     tally = ", ".join(f"{words.count(word)} {word.replace('_', ' ').lower()}" for word in sorted(set(words)))
     print(f"{len(results)} claims: {tally}; {sum(found['seconds'] for found in results):.0f} s", file=out)
     print(scopes(results), file=out)
     if interrupted:
         print(f"interrupted: {len(declarations()) - len(results)} claims were not checked", file=out)
-    lost = False
+    write_failed = False
     if args.report is not None:
         from dpwitness.reports.papers.claims_page import write
 
-        report, lost = attempt("report", lambda: write(results, args.report))
+        report, write_failed = attempt("report", lambda: write(results, args.report))
         if report is not None:
             print(f"report: {report}", file=out)
     if args.json:
         print_json(results)
-    return after(NO_VERDICT if interrupted else _code(words), lost)
+    return after(NO_VERDICT if interrupted else _exit_code(words), write_failed)
 
 
-def _remember(findings: list[Json]) -> None:
-    """Keep what claims came to for `list` and `show`; nothing else reads it."""
-    verdicts = _remembered() | {_key(found): {key: found[key] for key in KEPT} for found in findings}
-    file = _memory()
+def _save_findings(findings: list[Json]) -> None:
+    """Cache the findings of claims for `list` and `show`; nothing else reads the cache."""
+    verdicts = _load_findings() | {_cache_key(found): {key: found[key] for key in KEPT} for found in findings}
+    file = _cache_file()
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
         write_json(file, verdicts)
     except OSError:
-        pass  # the listing goes without
+        pass  # `list` then shows no findings
 
 
-def _remembered() -> dict[str, dict[str, str]]:
+def _load_findings() -> dict[str, dict[str, str]]:
+    """Return the cached findings by claim key; empty if the cache is missing or damaged."""
     try:
         row = reading.record(**dict.fromkeys(KEPT, reading.text(40)))
-        return dict(reading.items(row)(reading.read_json(_memory()), "claims.json"))
+        return dict(reading.items(row)(reading.read_json(_cache_file()), "claims.json"))
     except InvalidArgument:
         return {}
 
 
-def _memory() -> Path:
+def _cache_file() -> Path:
+    """Return the path of the cache of findings."""
     from dpwitness.mechanisms.foreign.environments import home
 
     return home().parent / "claims.json"
 
 
-def _key(row: Json) -> str:
-    """The claim as it stands: a changed declaration, or another release, has not been checked."""
+def _cache_key(row: Json) -> str:
+    """Return a cache key of a claim's declaration and the release, so that a changed claim counts as unchecked."""
     told = [row[key] for key in ("id", "statement", "formula", "domain", "proof")]
     return f"{row['id']} {hashlib.blake2b(json.dumps([version('dpwitness'), *told]).encode(), digest_size=8).hexdigest()}"
 
 
-def _settings(pairs: list[str]) -> dict[str, float | tuple[float, float]]:
+def _parse_settings(pairs: list[str]) -> dict[str, float | tuple[float, float]]:
+    """Parse NAME=VALUE and NAME=LOW:HIGH into parameters and ranges."""
     found: dict[str, float | tuple[float, float]] = {}
     for text in pairs:
         name, equals, value = text.partition("=")
@@ -239,6 +247,6 @@ def _settings(pairs: list[str]) -> dict[str, float | tuple[float, float]]:
     return found
 
 
-def _code(verdicts: list[str]) -> int:
-    """Here a failing claim goes first: it is settled, whatever the others came to."""
+def _exit_code(verdicts: list[str]) -> int:
+    """Return the exit code of several verdicts: a failing claim outranks an inconclusive claim."""
     return VIOLATED if "FAILS" in verdicts else NO_VERDICT if "INCONCLUSIVE" in verdicts else OK

@@ -1,4 +1,4 @@
-"""What the commands share: options, the report, the exit code of results, and what to do next."""
+"""Shared parts of the commands: options, report, exit code of results, and the advice on the next step."""
 
 from __future__ import annotations
 
@@ -34,7 +34,10 @@ GIGABYTES = real("memory", 0.0, 1e6, ends="[]")
 
 
 def coloring(parser: argparse.ArgumentParser) -> None:
-    """The option of every command; without a default, as that of an action under a command would replace what the command was given."""
+    """Add ``--color``.
+
+    The option has no default: the default of a subcommand would overwrite the value given to its parent command.
+    """
     told = "colour verdicts; default auto: on a terminal, unless NO_COLOR is set"
     parser.add_argument("--color", choices=WHEN, default=argparse.SUPPRESS, help=told)
 
@@ -42,7 +45,10 @@ def coloring(parser: argparse.ArgumentParser) -> None:
 def running(
     parser: argparse.ArgumentParser, seconds: str = "", seed: str = "root of all randomness: the same seed gives the same counts"
 ) -> None:
-    """Options of every command that runs mechanisms; `seconds` says what may take a time instead of a number of runs."""
+    """Add the options of every command that runs mechanisms.
+
+    `seconds` names what ``--seconds`` limits; without it there is no ``--seconds``.
+    """
     budget = parser.add_mutually_exclusive_group()
     budget.add_argument(
         "--trials", type=TRIALS, metavar="N", help="runs of the mechanism in all, both datasets together; 1e6 is understood"
@@ -69,7 +75,7 @@ def detail(parser: argparse.ArgumentParser) -> None:
 
 
 def workers(parser: argparse.ArgumentParser, told: str = "threads for dpwitness' own kernels, processes otherwise") -> None:
-    """Where the mechanism is run: ``--workers`` or ``--executor``, and ``--ship``."""
+    """Add ``--workers``, ``--executor`` and ``--ship``."""
     where = parser.add_mutually_exclusive_group()
     where.add_argument("--workers", type=WORKERS, default=1, metavar="K", help=told)
     where.add_argument("--executor", type=spec, metavar="SPEC", help=f"instead of --workers: {FORMS}; counts do not depend on it")
@@ -78,7 +84,7 @@ def workers(parser: argparse.ArgumentParser, told: str = "threads for dpwitness'
 
 
 def spec(text: str) -> str:
-    """The name of an executor, as argparse wants it read."""
+    """Parse the name of an executor for argparse."""
     try:
         return parse(text).text
     except InvalidArgument as error:
@@ -86,7 +92,7 @@ def spec(text: str) -> str:
 
 
 def subject(parser: argparse.ArgumentParser, *, optional: bool = False) -> None:
-    """Options of commands that run one mechanism on a pair: what is run, what it claims, and where."""
+    """Add the options of commands that run one mechanism on a pair: target, claim, datasets and relation."""
     how: dict[str, Any] = {"nargs": "?"} if optional else {}
     parser.add_argument(
         "target", **how, metavar="MODULE:NAME", help="a mechanism or a function f(dataset, size, rng); FILE.py:NAME works too"
@@ -114,7 +120,7 @@ def subject(parser: argparse.ArgumentParser, *, optional: bool = False) -> None:
 
 
 def check_claim(args: argparse.Namespace) -> None:
-    """Refuse a claim that cannot be read, before the target is loaded."""
+    """Raise InvalidArgument for a claim that cannot be parsed, before the target is loaded."""
     from dpwitness.mechanisms.terms.notions import parse_claim
 
     if args.claim is not None:
@@ -122,31 +128,31 @@ def check_claim(args: argparse.Namespace) -> None:
 
 
 def storing(parser: argparse.ArgumentParser, told: str = "") -> None:
-    """``--store``."""
+    """Add ``--store``."""
     parser.add_argument("--store", metavar="FILE", help=f"write down what is counted: stopped, the same command goes on from there{told}")
 
 
 def accepting(parser: argparse.ArgumentParser) -> None:
-    """``--baseline``."""
+    """Add ``--baseline``."""
     told = "accepted findings (TOML: name or target, claim, reason, expires): shown with their reason, and no failure until they expire"
     parser.add_argument("--baseline", metavar="FILE", help=told)
 
 
 def accepted(args: argparse.Namespace) -> tuple[Accepted, ...] | None:
-    """What ``--baseline`` names, read before anything is run."""
+    """Read the accepted findings of ``--baseline``, before any run."""
     from dpwitness.reports.comparing.accepted import read_accepted
 
     return None if args.baseline is None else read_accepted(args.baseline)
 
 
 def interpreter(parser: argparse.ArgumentParser) -> None:
-    """Options of commands that run targets in their own interpreter."""
+    """Add the options of commands that run targets in another interpreter."""
     parser.add_argument("--python", metavar="PATH", help="run it in worker processes of this interpreter, or of an environment by its name")
     parser.add_argument("--memory", type=GIGABYTES, default=0.0, metavar="GB", help="address space of each worker; default: no limit")
 
 
 def program(parser: argparse.ArgumentParser) -> None:
-    """Options of commands that run programs in any language."""
+    """Add the options of commands that run programs in any language."""
     told = "instead of a target, a program that speaks the protocol of docs/reference/protocol.md, with its arguments; no shell reads it"
     parser.add_argument("--command", dest="program", metavar="TEXT", help=told)
     parser.add_argument("--cwd", metavar="DIR", help="the folder in which the program runs")
@@ -158,7 +164,7 @@ def program(parser: argparse.ArgumentParser) -> None:
 
 
 def database(parser: argparse.ArgumentParser) -> None:
-    """Options of commands that run database queries, and the domain of what names none."""
+    """Add the options of commands that run database queries, and ``--domain``."""
     told = "instead of a target, a database: sqlite:///:memory: or duckdb:///FILE, which is opened read only and copied to memory"
     parser.add_argument("--dsn", metavar="DSN", help=told)
     parser.add_argument("--query", metavar="SQL", help="one SELECT; its rows are the output of a run, which may only read")
@@ -170,7 +176,7 @@ def database(parser: argparse.ArgumentParser) -> None:
 
 
 def chosen(text: str, names: Sequence[str], option: str = "--format") -> list[str]:
-    """The names in a list with commas. Raises InvalidArgument, with those that exist, where one does not, or none is given."""
+    """Split a comma-separated list of names. Raise InvalidArgument, listing the valid names, if a name is unknown."""
     found = [name.strip() for name in text.split(",")]
     if not set(found) <= set(names):
         raise InvalidArgument(f"{option} must name some of {', '.join(names)}, got {text!r}")
@@ -178,12 +184,12 @@ def chosen(text: str, names: Sequence[str], option: str = "--format") -> list[st
 
 
 def in_folder(place: str) -> str:
-    """The file audit.json of a folder; a file as it is."""
+    """Return the path of audit.json in a folder, or the path of a file unchanged."""
     return str(Path(place) / "audit.json") if Path(place).is_dir() else place
 
 
 def exit_code(result: Result, *, bits: bool = False) -> int:
-    """The exit code of one result: 1 violated, 3 no verdict, 0 otherwise. Low bits count if `bits`."""
+    """Return the exit code of one result: 1 violated, 3 no verdict, 0 otherwise. A leak in low-order bits counts if `bits`."""
     level = getattr(result, "bit_level", None)
     if result.verdict is Verdict.VIOLATED or (bits and level is not None and level.verdict is Verdict.VIOLATED):
         return VIOLATED
@@ -191,7 +197,7 @@ def exit_code(result: Result, *, bits: bool = False) -> int:
 
 
 def settled(code: int, data: Json, *, bits: bool = False) -> int:
-    """An exit code once all that a result breaks is accepted: what still is no verdict stays none."""
+    """Return the exit code of a result after accepted findings are removed; a result without a verdict keeps its code."""
     from dpwitness.reports.comparing.accepted import open_rules
 
     if not data.get("accepted") or open_rules(data, bits=bits):
@@ -203,20 +209,20 @@ def settled(code: int, data: Json, *, bits: bool = False) -> int:
 def conclude(
     args: argparse.Namespace, results: Sequence[Result], *, title: str, bits: bool = False, known: Sequence[Accepted] | None = None
 ) -> int:
-    """Write the report, print, and return the exit code: that of the worst result, but for what is `known` and accepted."""
+    """Write the report, print the results, and return the exit code of the worst result that is not `known` and accepted."""
     from dpwitness.reports.audit.document import result_json
     from dpwitness.reports.audit.report import write_report
     from dpwitness.reports.comparing.accepted import judge
     from dpwitness.reports.words.wording import slugs
 
-    judged = judge([result_json(result) for result in results], known or ())
-    data = judged.results
-    tell_stale(judged.stale)
-    report, lost = None, False
+    judgement = judge([result_json(result) for result in results], known or ())
+    data = judgement.results
+    tell_stale(judgement.stale)
+    report, write_failed = None, False
     if args.report is not None:
-        report, lost = attempt("report", lambda: write_report(data, args.report, title=title, command=command_line()))
-    lost |= summarize(args, data, title)
-    lost |= any(getattr(result, "unstored", "") for result in results)  # told by a note
+        report, write_failed = attempt("report", lambda: write_report(data, args.report, title=title, command=command_line()))
+    write_failed |= summarize(args, data, title)
+    write_failed |= any(getattr(result, "unstored", "") for result in results)  # a note of the result reports the failure
     if args.json:
         print_json(data[0] if len(data) == 1 else data)
     else:
@@ -228,29 +234,29 @@ def conclude(
             told.append(describe(result, shown, bits=bits, next_step=step, report=place, every=args.verbose))
         show("\n".join(text.partition("\n")[0] for text in told) if args.quiet else "\n\n".join(told))
     codes = {settled(exit_code(result, bits=bits), shown, bits=bits) for result, shown in zip(results, data, strict=True)}
-    return after(next((code for code in (VIOLATED, NO_VERDICT) if code in codes), OK), lost)
+    return after(next((code for code in (VIOLATED, NO_VERDICT) if code in codes), OK), write_failed)
 
 
 def summarize(args: argparse.Namespace, results: Sequence[Result | Json], title: str) -> bool:
-    """Append the summary, if there is a file for it; whether one that was asked for could not be written."""
+    """Append the summary to its file, if there is one, and return whether a requested summary could not be written."""
     from dpwitness.reports.audit.document import document_of
     from dpwitness.reports.formats.step_summary import append_summary, summary_file
 
     file = summary_file(args.summary)
     if file is None:
         return False
-    _, lost = attempt("summary", lambda: append_summary(document_of(results, title=title, command=command_line()), file))
-    return lost and args.summary is not None
+    _, write_failed = attempt("summary", lambda: append_summary(document_of(results, title=title, command=command_line()), file))
+    return write_failed and args.summary is not None
 
 
 def tell_stale(entries: Sequence[Accepted]) -> None:
-    """Name the accepted findings that are none, on standard error."""
+    """Print, on standard error, the accepted findings that match no violation of the run."""
     for entry in entries:
         announce(f"baseline: no violation of this run matches the entry of {entry}")
 
 
 def command_line() -> str:
-    """The command as it was given, for a report."""
+    """Return the command line of this process, for a report."""
     return shlex.join(["dpwitness", *sys.argv[1:]])
 
 
@@ -306,5 +312,5 @@ def _next(args: argparse.Namespace, result: Result, code: int, witness: Path | N
 
 
 def print_json(value: Any) -> None:
-    """Strict JSON on standard output."""
+    """Print a value as strict JSON on standard output."""
     print(json.dumps(strict(value), indent=1, allow_nan=False))

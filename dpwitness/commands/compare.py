@@ -1,4 +1,4 @@
-"""``dpwitness compare``: a report against an earlier one."""
+"""``dpwitness compare``: compare a report with an earlier report."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ FORMATS = ("md", "html")
 
 
 def arguments(command: Command) -> None:
-    """Declare the command."""
+    """Add the command and its options to the parser."""
     compare = command(
         "compare", "hold a report against an earlier one: new violations, changed verdicts, numbers that moved beyond their error"
     )
@@ -26,7 +26,7 @@ def arguments(command: Command) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """``dpwitness compare``."""
+    """Run ``dpwitness compare`` and return the exit code."""
     from dpwitness.reports.audit.report import check_writable
     from dpwitness.reports.comparing.compare import compare
     from dpwitness.reports.comparing.page import terminal, write
@@ -36,13 +36,13 @@ def run(args: argparse.Namespace) -> int:
     formats = chosen(args.format or FORMATS[0], FORMATS)
     if args.report is not None:
         check_writable(args.report)
-    found, lost = compare(in_folder(args.old), in_folder(args.new)), False
+    found, write_failed = compare(in_folder(args.old), in_folder(args.new)), False
     if args.json:
         print_json(found.to_json())
     else:
         print(plain(terminal(found, explain=args.explain)))
     if args.report is not None:
-        file, lost = attempt("report", lambda: write(found, args.report, formats)[0])
+        file, write_failed = attempt("report", lambda: write(found, args.report, formats)[0])
         if file is not None and not args.json:
             print(f"report: {file}")
-    return after(exit_code(found), lost)
+    return after(exit_code(found), write_failed)

@@ -1,4 +1,4 @@
-"""``dpwitness list``: what there is to audit and to run."""
+"""``dpwitness list``: list mechanisms, domains, relations, suites and benchmarks."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ Rows = list[Json]
 
 
 def arguments(command: Command) -> None:
-    """Declare the command."""
+    """Add the command and its options to the parser."""
     listing = command("list", "what there is: specimens of the zoo, mechanisms, domains, relations, suites, benchmarks")
     listing.add_argument("what", nargs="?", choices=["zoo", "mechanisms", "domains", "relations", "suites", "bench"], help="only this")
     listing.add_argument("--json", action="store_true", help="print as JSON")
 
 
 def run(args: argparse.Namespace) -> int:
-    """``dpwitness list``."""
+    """Run ``dpwitness list`` and return the exit code."""
     found = everything([args.what] if args.what else None)
     if args.json:
         print_json(found)
         return OK
-    for i, (room, rows) in enumerate(found.items()):
-        print(("\n" if i else "") + room)
+    for i, (section, rows) in enumerate(found.items()):
+        print(("\n" if i else "") + section)
         width = max((len(row["name"]) for row in rows), default=0)
         for row in rows:
             print(f"  {row['name']:<{width}}  {row['text']}".rstrip())
@@ -35,7 +35,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def everything(rooms: Collection[str] | None = None) -> dict[str, Rows]:
-    """Room -> rows, each with a name and a line of text, and for the zoo the claim and whether it is kept."""
+    """Return rows of name and text by section; rows of the zoo also hold the claim and whether the mechanism satisfies it."""
     known: dict[str, Callable[[], Rows]] = {
         "zoo": _zoo,
         "mechanisms": _mechanisms,
@@ -48,6 +48,7 @@ def everything(rooms: Collection[str] | None = None) -> dict[str, Rows]:
 
 
 def _zoo() -> Rows:
+    """Return the rows of the zoo, with each claim and whether it holds."""
     from dpwitness.mechanisms.textbook.zoo import zoo
 
     rows = []
@@ -60,6 +61,7 @@ def _zoo() -> Rows:
 
 
 def _mechanisms() -> Rows:
+    """Return the rows of mechanism classes."""
     from dpwitness import mechanisms
 
     rows = []
@@ -72,7 +74,7 @@ def _mechanisms() -> Rows:
 
 
 def _domains() -> Rows:
-    """Each domain, then its keys as a target file gives them."""
+    """Return the rows of domains, each followed by its keys in a target file."""
     from dpwitness.mechanisms.domains import KINDS, keys_of
 
     rows = []
@@ -84,7 +86,7 @@ def _domains() -> Rows:
 
 
 def _relations() -> Rows:
-    """Each relation, with the options that it takes."""
+    """Return the rows of relations, with their options."""
     from dpwitness.mechanisms.terms.relations import OPTIONS, RELATIONS
 
     return [
@@ -94,12 +96,14 @@ def _relations() -> Rows:
 
 
 def _suites() -> Rows:
+    """Return the rows of suites."""
     from dpwitness.suites import SUITES
 
     return [{"name": name, "text": found.text} for name, found in SUITES.items()]
 
 
 def _bench() -> Rows:
+    """Return the rows of benchmarks."""
     from dpwitness.bench import BENCHMARKS
 
     return [{"name": name, "text": f"measured by {module}"} for name, module in BENCHMARKS.items()]

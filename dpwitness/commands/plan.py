@@ -1,4 +1,4 @@
-"""``dpwitness plan``: how many runs find a violation, what a number of runs can find, and how long it takes."""
+"""``dpwitness plan``: runs needed to detect a violation, violations detectable with given runs, and the time needed."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from dpwitness.reports.words.wording import plain
 
 
 def arguments(command: Command) -> None:
-    """Declare the command."""
+    """Add the command and its options to the parser."""
     plan = command("plan", "say, before anything is run, how many runs find a violation and how long they take")
     subject(plan, optional=True)
     plan.add_argument(
@@ -56,20 +56,20 @@ def _more_than(claim: Any, mechanism: Any, share: str) -> float:
 
 
 def run(args: argparse.Namespace) -> int:
-    """``dpwitness plan``."""
+    """Run ``dpwitness plan`` and return the exit code."""
     from dpwitness.auditors.planning.plan import plan
     from dpwitness.inputs import claim_of, dataset, keywords, load, pair_of
     from dpwitness.inputs import workers as opened
     from dpwitness.mechanisms.terms.protocol import MechanismFailed
 
     if args.canaries is not None:
-        return _canaries(args)
+        return _plan_canaries(args)
     if args.runs is not None:
         raise InvalidArgument("--runs needs --canaries")
     mechanism, name, pair = None, None, None
     if args.target is None:
-        idle = {"--d0": args.d0, "--d1": args.d1, "--kwargs": args.kwargs, "--relation": args.relation, "--python": args.python}
-        if given := [option for option, value in idle.items() if value is not None]:
+        unused_options = {"--d0": args.d0, "--d1": args.d1, "--kwargs": args.kwargs, "--relation": args.relation, "--python": args.python}
+        if given := [option for option, value in unused_options.items() if value is not None]:
             raise InvalidArgument(f"{given[0]} needs a target MODULE:NAME")
     else:
         check_claim(args)
@@ -93,13 +93,13 @@ def run(args: argparse.Namespace) -> int:
     return NO_VERDICT if found.impossible else OK
 
 
-def _canaries(args: argparse.Namespace) -> int:
-    """What canaries certify at best: by the theorem for the claim, and by that for Gaussian curves."""
+def _plan_canaries(args: argparse.Namespace) -> int:
+    """Print the best possible bound of a canary audit: by the theorem for the claim, and by the theorem for Gaussian curves."""
     from dpwitness.auditors.canaries.ideal import canary_limit
     from dpwitness.mechanisms.terms.notions import parse_claim
 
-    idle = {"TARGET": args.target, "--find": args.find, "--trials": args.trials, "--shape": args.shape}
-    if given := [option for option, value in idle.items() if value is not None]:
+    unused_options = {"TARGET": args.target, "--find": args.find, "--trials": args.trials, "--shape": args.shape}
+    if given := [option for option, value in unused_options.items() if value is not None]:
         raise InvalidArgument(f"{given[0]} is not for --canaries, which plans the audit of a training")
     if args.claim is None:
         raise InvalidArgument("--canaries needs --claim, such as approx:EPS,DELTA or gdp:MU")

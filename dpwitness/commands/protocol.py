@@ -1,4 +1,4 @@
-"""``dpwitness protocol``: does a program keep the protocol of docs/reference/protocol.md? And the vectors that shims are tested with."""
+"""``dpwitness protocol``: conformance check of a program with docs/reference/protocol.md, test vectors, and shims."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ LANGUAGES = ("cpp", "go", "java", "javascript", "r", "rust")
 
 
 def arguments(command: Command) -> None:
-    """Declare the command."""
+    """Add the command and its options to the parser."""
     protocol = command("protocol", "does a program keep the protocol by which it is audited? (docs/reference/protocol.md)")
     actions = protocol.add_subparsers(dest="action", metavar="ACTION", required=True)
     told = "try every message and every error of the protocol on a program, one line each"
@@ -42,14 +42,15 @@ def arguments(command: Command) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """``dpwitness protocol``: exit code 3 if anything is wrong."""
+    """Run ``dpwitness protocol`` and return the exit code, which is 3 if a step fails."""
     if args.action == "vectors":
         show((SHIMS / "vectors.json").read_text(encoding="utf-8").rstrip())
         return OK
-    return _shim(SHIMS / args.language, Path(args.folder)) if args.action == "shim" else _check(args)
+    return _write_shim(SHIMS / args.language, Path(args.folder)) if args.action == "shim" else _check(args)
 
 
-def _shim(source: Path, folder: Path) -> int:
+def _write_shim(source: Path, folder: Path) -> int:
+    """Copy the shim of a language into a folder."""
     found = sorted(path for path in source.rglob("*") if path.is_file())
     for path in found:
         written = folder / path.relative_to(source)
@@ -64,6 +65,7 @@ def _shim(source: Path, folder: Path) -> int:
 
 
 def _check(args: argparse.Namespace) -> int:
+    """Check a program and print a line per step."""
     from dpwitness.inputs import dataset, words
     from dpwitness.mechanisms.foreign.conformance import check_protocol
     from dpwitness.mechanisms.foreign.target import Target

@@ -1,4 +1,4 @@
-"""``dpwitness replay``: test the event of a witness again, with fresh randomness."""
+"""``dpwitness replay``: test the event of a witness again with fresh randomness."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from dpwitness.ending import apart
 
 
 def arguments(command: Command) -> None:
-    """Declare the command."""
+    """Add the command and its options to the parser."""
     replay = command("replay", "test the event of a witness again, with fresh randomness")
     replay.add_argument("witness", metavar="WITNESS.json")
     replay.add_argument("--target", metavar="FILE.py:NAME", help="run this instead of the target that the witness names")
@@ -33,7 +33,7 @@ def arguments(command: Command) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """``dpwitness replay``."""
+    """Run ``dpwitness replay`` and return the exit code."""
     from dpwitness.auditors.replaying.replay import arguments_of, prepare
     from dpwitness.auditors.results.witness_reading import check_seal, load_json
     from dpwitness.auditors.running.streams import fresh_seed
@@ -55,9 +55,11 @@ def run(args: argparse.Namespace) -> int:
     print(f"replays {prepared.told()}", file=sys.stderr if args.json else sys.stdout, flush=True)
     with apart():
         mechanism = prepared.load()
-    drawn = bar()
+    progress_bar = bar()
     with workers(args, mechanism) as executor, apart():
-        result = prepared.run(mechanism, trials=args.trials, confidence=args.confidence, seed=args.seed, executor=executor, progress=drawn)
-    if drawn is not None:
-        drawn.close()
+        result = prepared.run(
+            mechanism, trials=args.trials, confidence=args.confidence, seed=args.seed, executor=executor, progress=progress_bar
+        )
+    if progress_bar is not None:
+        progress_bar.close()
     return conclude(args, [result], title=f"Replay of {Path(args.witness).name}")

@@ -1,4 +1,4 @@
-"""``dpwitness report``: every format of a report, from its JSON alone."""
+"""``dpwitness report``: write any format of a report from its JSON file."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from dpwitness.mechanisms.terms.validation import InvalidArgument, said
 
 
 def arguments(command: Command) -> None:
-    """Declare the command."""
+    """Add the command and its options to the parser."""
     from dpwitness.reports.audit.formats import FORMATS, USUAL
 
     report = command("report", "show an earlier run anew: every format from audit.json alone")
@@ -25,7 +25,7 @@ def arguments(command: Command) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """``dpwitness report``."""
+    """Run ``dpwitness report`` and return the exit code."""
     from dpwitness.reports.audit.document import entries_of, read_document
     from dpwitness.reports.audit.formats import FORMATS
     from dpwitness.reports.audit.report import check_writable, write_document
@@ -44,7 +44,7 @@ def run(args: argparse.Namespace) -> int:
         files = write_document(document, folder, formats, stem=stem, plots=not args.no_plots)
     except InvalidArgument:
         raise
-    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:  # numbers or curves that do not fit each other
+    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:  # inconsistent numbers or curves in the file
         raise InvalidArgument(f"{printable(Path(args.file).name)} cannot be shown: {said(error)}") from error
     for file in files:
         print(file)

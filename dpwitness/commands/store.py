@@ -1,4 +1,4 @@
-"""``dpwitness store``: what a store holds, two of them in one, and what may go."""
+"""``dpwitness store``: list, show, merge, clean and export the audits in a store."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _ACTIONS = ("ls", "show", "merge", "gc", "export")
 
 
 def arguments(command: Command) -> None:
-    """Declare the command."""
+    """Add the command and its options to the parser."""
     told = "audits that were written down: ls FILE; show FILE [NAME]; merge FILE OTHER...; gc FILE [NAME]; export FILE DIR"
     store = command("store", told)
     told = "gc removes damaged audits, audits that are named, and the chunks of finished audits, whose results stay"
@@ -40,30 +40,32 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _list(args: argparse.Namespace) -> None:
+    """Print the audits of the store and its size."""
     from dpwitness.auditors.storing.store import read_store
 
-    _need(args, 0, "no names")
+    _require_name_count(args, 0, "no names")
     with read_store(args.file) as store:
         entries = store.entries()
         if args.json:
-            print_json([_told(entry) for entry in entries])
+            print_json([_audit_json(entry) for entry in entries])
         else:
             width = max([len(entry.name) for entry in entries], default=0)
             for entry in entries:
-                print(f"{entry.name:<{width}}  {_state(entry)}")
+                print(f"{entry.name:<{width}}  {_format_state(entry)}")
             print(f"{len(entries)} audits, {Path(args.file).stat().st_size / 1e6:.1f} MB")
         _require_intact(store, entries)
 
 
 def _show(args: argparse.Namespace) -> None:
+    """Print stages and interim analyses of selected audits."""
     from dpwitness.auditors.storing.store import read_store
 
     with read_store(args.file) as store:
-        chosen = _chosen(store, args.names)
+        chosen = _select_audits(store, args.names)
         for entry in chosen:
             store.require_intact(entry)
             entry.require_consistent()
-        shown = [_told(entry) | _parts(store, entry) for entry in chosen]
+        shown = [_audit_json(entry) | _stages_json(store, entry) for entry in chosen]
     if args.json:
         print_json(shown)
         return
@@ -80,6 +82,7 @@ def _show(args: argparse.Namespace) -> None:
 
 
 def _merge(args: argparse.Namespace) -> None:
+    """Merge other stores into the store."""
     from dpwitness.auditors.storing.merging import merge
     from dpwitness.auditors.storing.store import open_store, read_store
 
@@ -93,11 +96,12 @@ def _merge(args: argparse.Namespace) -> None:
 
 
 def _gc(args: argparse.Namespace) -> None:
+    """Remove damaged and named audits, and the chunks of finished audits."""
     from dpwitness.auditors.storing.store import open_store
 
     with open_store(args.file) as store:
         before, damaged = Path(args.file).stat().st_size, store.clear_damage()
-        for entry in _chosen(store, args.names) if args.names else ():
+        for entry in _select_audits(store, args.names) if args.names else ():
             store.drop(entry.id)
         ended = [entry for entry in store.entries() if entry.verdict is not None]
         for entry in ended:
@@ -109,10 +113,11 @@ def _gc(args: argparse.Namespace) -> None:
 
 
 def _export(args: argparse.Namespace) -> None:
+    """Write a report of the finished audits."""
     from dpwitness.auditors.storing.store import read_store
     from dpwitness.reports.audit.report import write_report
 
-    _need(args, 1, "one folder")
+    _require_name_count(args, 1, "one folder")
     with read_store(args.file) as store:
         entries = store.entries()
         for entry in entries:
@@ -127,7 +132,7 @@ def _export(args: argparse.Namespace) -> None:
 
 
 def _require_intact(store: Store, entries: list[Entry]) -> None:
-    """Raise InvalidArgument if a row of the store is damaged: what was shown is intact."""
+    """Raise InvalidArgument if a row of the store is damaged; everything printed before is intact."""
     names = {entry.id: entry.name for entry in entries}
     for damage in store.damage():
         where = f" at audit {damage.name or names[damage.audit]}" if damage.name or damage.audit in names else ""
@@ -136,12 +141,14 @@ def _require_intact(store: Store, entries: list[Entry]) -> None:
         )
 
 
-def _need(args: argparse.Namespace, count: int, told: str) -> None:
+def _require_name_count(args: argparse.Namespace, count: int, told: str) -> None:
+    """Raise InvalidArgument unless `count` names follow FILE."""
     if len(args.names) != count:
         raise InvalidArgument(f"store {args.action} takes {told} after FILE, got {' '.join(args.names) or 'none'}")
 
 
-def _chosen(store: Store, names: list[str]) -> list[Entry]:
+def _select_audits(store: Store, names: list[str]) -> list[Entry]:
+    """Return the audits with the given names, or all audits. Raise InvalidArgument for an unknown name."""
     entries = store.entries()
     for name in names:
         if name not in {entry.name for entry in entries}:
@@ -150,15 +157,17 @@ def _chosen(store: Store, names: list[str]) -> list[Entry]:
     return [entry for entry in entries if not names or entry.name in names]
 
 
-def _state(entry: Entry) -> str:
+def _format_state(entry: Entry) -> str:
+    """Return an audit's verdict and progress as text."""
     told = f"{entry.done:,} of {entry.planned:,} runs"
     return f"{entry.verdict}  {told}" if entry.verdict else f"not at its end  {told}"
 
 
-def _told(entry: Entry) -> dict[str, Any]:
+def _audit_json(entry: Entry) -> dict[str, Any]:
+    """Return an audit's identity and state as JSON."""
     return {
         "name": entry.name,
-        "state": _state(entry),
+        "state": _format_state(entry),
         "verdict": entry.verdict,
         "runs": entry.done,
         "planned": entry.planned,
@@ -168,7 +177,8 @@ def _told(entry: Entry) -> dict[str, Any]:
     }
 
 
-def _parts(store: Store, entry: Entry) -> dict[str, Any]:
+def _stages_json(store: Store, entry: Entry) -> dict[str, Any]:
+    """Return an audit's stages and interim analyses as JSON."""
     stages = store.query(
         "SELECT phase, pair, stages.rounds, coalesce(sum(spans.rounds), 0), count(first) "
         "FROM stages LEFT JOIN spans ON spans.stage = stages.id WHERE audit = ? GROUP BY stages.id ORDER BY stages.id",

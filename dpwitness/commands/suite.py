@@ -1,4 +1,4 @@
-"""``dpwitness suite``: one line a case as it ends, then the count of right and wrong verdicts."""
+"""``dpwitness suite``: audit a suite of mechanisms, print one line per case, and count right and wrong verdicts."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 
 def arguments(command: Command) -> None:
-    """Declare the command."""
+    """Add the command and its options to the parser."""
     suite = command("suite", "audit a whole suite of mechanisms: zoo, papers, third-party")
     suite.add_argument("name", help="see `dpwitness list`")
     suite.add_argument("-k", dest="keyword", default="", metavar="EXPR", help="only cases whose name matches: words with and, or, not")
@@ -45,7 +45,7 @@ def arguments(command: Command) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """``dpwitness suite``: one line a case as it ends, then the count of right and wrong verdicts."""
+    """Run ``dpwitness suite``: print one line per finished case, then the counts of right and wrong verdicts. Return the exit code."""
     from dpwitness.reports.audit.report import check_writable
     from dpwitness.reports.comparing.accepted import judge, open_rules
     from dpwitness.reports.words.summary import acceptance
@@ -67,35 +67,37 @@ def run(args: argparse.Namespace) -> int:
         print(f"{name:<{width}}  not installed: {needed}", file=out, flush=True)
     ready = [case for case in chosen if case.name not in missing]
     options = {"trials": args.trials, "seconds": args.seconds, "confidence": args.confidence, "seed": args.seed}
-    apiece = args.store is None and args.executor is None and 1 < args.workers <= len(ready)
+    one_case_per_worker = args.store is None and args.executor is None and 1 < args.workers <= len(ready)
     with suppress(KeyboardInterrupt):
-        for outcome in run_side_by_side(found, ready, args.workers, **options) if apiece else _in_turn(args, found, ready, options):
-            noted = len(outcome.json["notes"])
+        for outcome in (
+            run_side_by_side(found, ready, args.workers, **options) if one_case_per_worker else _run_in_turn(args, found, ready, options)
+        ):
+            note_count = len(outcome.json["notes"])
             outcome = replace(outcome, json=judge([outcome.json], known or ()).results[0])
             outcomes.append(outcome)
             show(verdict_marked(plain(outcome.line(width)), at=width + 2), out)
             accepted_now = [f"accepted {acceptance(outcome.json)}"] if outcome.json.get("accepted") else []
-            for line in [*accepted_now, *outcome.json["notes"][noted:]]:
+            for line in [*accepted_now, *outcome.json["notes"][note_count:]]:
                 print(plain(f"{'':<{width}}  {line}"), file=out, flush=True)
     outcomes.sort(key=lambda outcome: ready.index(outcome.case))
-    report, lost = None, False
+    report, write_failed = None, False
     if args.report is not None:
-        report, lost = attempt("report", lambda: _pages(found, outcomes, missing, args.report))
-    lost |= any(getattr(outcome.result, "unstored", "") for outcome in outcomes)  # told by a note
-    lost |= summarize(args, [o.json for o in outcomes], f"Suite {found.name}")
-    print(_tally(outcomes, len(ready)) + (f"; {len(missing)} not installed" if missing else ""), file=out)
+        report, write_failed = attempt("report", lambda: _write_pages(found, outcomes, missing, args.report))
+    write_failed |= any(getattr(outcome.result, "unstored", "") for outcome in outcomes)  # a note of the result reports the failure
+    write_failed |= summarize(args, [o.json for o in outcomes], f"Suite {found.name}")
+    print(_format_tally(outcomes, len(ready)) + (f"; {len(missing)} not installed" if missing else ""), file=out)
     if report is not None:
         print(f"report: {report}", file=out)
     if args.json:
         print_json([o.json for o in outcomes])
     tell_stale(judge([o.json for o in outcomes], known or ()).stale)
-    if any((o.wrong and not _excused(o)) or (known is not None and open_rules(o.json)) for o in outcomes):
+    if any((o.wrong and not _is_accepted(o)) or (known is not None and open_rules(o.json)) for o in outcomes):
         return VIOLATED
-    return after(NO_VERDICT if not outcomes or any(o.unfinished for o in outcomes) else OK, lost)
+    return after(NO_VERDICT if not outcomes or any(o.unfinished for o in outcomes) else OK, write_failed)
 
 
-def _in_turn(args: argparse.Namespace, suite: Suite, cases: Sequence[Case], options: dict[str, Any]) -> Iterator[Outcome]:
-    """One case after the other, each on all workers; with a store, cases that have ended in it are not run again."""
+def _run_in_turn(args: argparse.Namespace, suite: Suite, cases: Sequence[Case], options: dict[str, Any]) -> Iterator[Outcome]:
+    """Audit cases sequentially, each on all workers, and yield the outcomes; cases that a store holds as finished are not repeated."""
     from dpwitness.auditors.storing.store import open_store
     from dpwitness.inputs import workers
     from dpwitness.suites import run_case
@@ -104,24 +106,24 @@ def _in_turn(args: argparse.Namespace, suite: Suite, cases: Sequence[Case], opti
         if store is not None:
             store.renewed = True
         for case in cases:
-            drawn = bar()
+            progress_bar = bar()
             with workers(args, case.mechanism) as executor, apart():
-                outcome = run_case(case, **options, defaults=suite, executor=executor, progress=drawn, store=store)
-            if drawn is not None:
-                drawn.close()
+                outcome = run_case(case, **options, defaults=suite, executor=executor, progress=progress_bar, store=store)
+            if progress_bar is not None:
+                progress_bar.close()
             yield outcome
             if outcome.interrupted:
                 return
 
 
-def _excused(outcome: Outcome) -> bool:
-    """Whether a verdict is wrong only as it refutes what is thought to be kept, and that is accepted."""
+def _is_accepted(outcome: Outcome) -> bool:
+    """Return whether a wrong verdict refutes a claim that is believed to hold, and the finding is accepted."""
     truth = outcome.case.truth
     return "accepted" in outcome.json and truth is not None and not truth.breaks(outcome.result.claim)
 
 
-def _pages(suite: Suite, outcomes: Sequence[Outcome], missing: dict[str, str], folder: str) -> Path:
-    """The report of a suite, and the pages of its own."""
+def _write_pages(suite: Suite, outcomes: Sequence[Outcome], missing: dict[str, str], folder: str) -> Path:
+    """Write the report of a suite and its extra pages; return the path of the report."""
     from dpwitness.reports.audit.report import write_report
 
     data = [outcome.json for outcome in outcomes]
@@ -131,13 +133,14 @@ def _pages(suite: Suite, outcomes: Sequence[Outcome], missing: dict[str, str], f
     return report
 
 
-def _tally(outcomes: Sequence[Any], planned: int) -> str:
+def _format_tally(outcomes: Sequence[Any], planned: int) -> str:
+    """Return the counts of right, wrong, unsettled and unfinished cases as text."""
     right = sum(o.right is True for o in outcomes)
     wrong = [o.case.name for o in outcomes if o.wrong]
-    open_ = sum(o.right is None and not o.unfinished for o in outcomes)
+    uncompared = sum(o.right is None and not o.unfinished for o in outcomes)
     parts = [f"{right} right", f"{len(wrong)} wrong" + (f" ({', '.join(wrong)})" if wrong else "")]
-    if open_:
-        parts.append(f"{open_} with nothing to compare with")
+    if uncompared:
+        parts.append(f"{uncompared} with nothing to compare with")
     unfinished = sum(o.unfinished for o in outcomes) + planned - len(outcomes)
     if unfinished:
         parts.append(f"{unfinished} without a verdict")

@@ -1,4 +1,4 @@
-"""``dpwitness targets``: other people's libraries, their environments, and new target files."""
+"""``dpwitness targets``: environments of third-party libraries, and new target files."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ noisy_sum.domain = {"kind": "Records", "size": 3, "low": 0.0, "high": 1.0, "rela
 
 
 def arguments(command: Command) -> None:
-    """Declare the command."""
+    """Add the command and its options to the parser."""
     listed = command("targets", "libraries that adapters come with: what is installed; setup NAME...; new FILE")
     listed.add_argument("action", nargs="?", choices=["list", "setup", "new"], default="list", help="default: list")
     listed.add_argument("names", nargs="*", metavar="NAME", help="environments to make, or the target file to write")
@@ -45,11 +45,11 @@ def arguments(command: Command) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """``dpwitness targets``."""
+    """Run ``dpwitness targets`` and return the exit code."""
     if args.action == "new":
         if len(args.names) != 1:
             raise InvalidArgument(f"targets new needs one FILE, got {len(args.names)}")
-        return _new(Path(args.names[0]))
+        return _write_template(Path(args.names[0]))
     if args.action == "setup":
         return _setup(args.names)
     if args.names:
@@ -57,7 +57,8 @@ def run(args: argparse.Namespace) -> int:
     return _list(args.json)
 
 
-def _new(path: Path) -> int:
+def _write_template(path: Path) -> int:
+    """Write the template of a target file."""
     if path.suffix != ".py":
         raise InvalidArgument(f"FILE must end in .py, got {str(path)!r}")
     try:
@@ -70,6 +71,7 @@ def _new(path: Path) -> int:
 
 
 def _setup(names: list[str]) -> int:
+    """Install the named environments."""
     from dpwitness.mechanisms.foreign.environments import environments
 
     known = environments()
@@ -89,6 +91,7 @@ def _setup(names: list[str]) -> int:
 
 
 def _list(as_json: bool) -> int:
+    """Print the environments, their state and their targets."""
     from dpwitness.mechanisms.foreign.environments import environments, home
 
     rows = [

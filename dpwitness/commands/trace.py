@@ -1,4 +1,4 @@
-"""``dpwitness trace``: noise recorded on one dataset and played back on its neighbour, compared, and confirmed by an audit."""
+"""``dpwitness trace``: replay the noise of one dataset on its neighbor, compare all values, and confirm differences by an audit."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from dpwitness.numbers import whole
 
 
 def arguments(command: Command) -> None:
-    """Declare the command."""
+    """Add the command and its options to the parser."""
     trace = command("trace", "record the noise on one dataset, play it back on its neighbour, and compare everything")
     subject(trace, optional=True)
     program(trace)
@@ -46,7 +46,7 @@ def arguments(command: Command) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """``dpwitness trace``."""
+    """Run ``dpwitness trace`` and return the exit code."""
     from dpwitness.auditors.gray_box.trace import trace
     from dpwitness.inputs import claim_of, given, keywords, pair_of, workers
     from dpwitness.mechanisms.terms.validation import InvalidArgument
@@ -63,7 +63,7 @@ def run(args: argparse.Namespace) -> int:
     mechanism, name, target = given(args, in_process=args.in_process)
     pair = pair_of(args.d0, args.d1, args.relation, mechanism)
     primitives = keywords(args.primitives, "--primitives") if args.primitives else None
-    drawn = bar()
+    progress_bar = bar()
     with workers(args, mechanism) as executor, apart():
         result = trace(
             mechanism,
@@ -78,9 +78,9 @@ def run(args: argparse.Namespace) -> int:
             time_limit=args.time_limit,
             executor=executor,
             name=name,
-            progress=drawn,
+            progress=progress_bar,
             target=target,
         )
-    if drawn is not None:
-        drawn.close()
+    if progress_bar is not None:
+        progress_bar.close()
     return conclude(args, [result], title=f"Trace of {name}", known=known)

@@ -1,1 +1,1 @@
-"""Where rounds are run: threads, processes, loky, MPI, Dask. Each is a `concurrent.futures.Executor`. May import the mechanisms' rooms."""
+"""Executors for audits, each a `concurrent.futures.Executor`: threads, processes, loky, MPI, Dask. May import the mechanisms' packages."""

@@ -1,26 +1,27 @@
-"""Dask: a cluster on this machine, or the scheduler of one elsewhere, as an executor.
+"""Executors on Dask: a local cluster, or the scheduler of a remote cluster.
 
-Measured with distributed 2026.8.0 and Python 3.11 on two cores that others used too: client, scheduler and two workers in four processes;
-tasks of 10 ms, 5 under way. Milliseconds a task, by the clock (5 at best) and of processor time; messages of the client, out and in:
+Measured with distributed 2026.8.0 and Python 3.11 on two cores that other programs used too: client, scheduler and two workers
+in four processes; tasks of 10 ms, 5 in flight. Columns give milliseconds per task: elapsed time (5 at best), and processor time
+of client and scheduler. The last column counts messages of the client, sent and received:
 
 =======================================================  =====  ======  =========  =========
 5,000 tasks                                              clock  client  scheduler  messages
 =======================================================  =====  ======  =========  =========
 `Client.get_executor`                                      6.3     1.5        2.4  1.5 + 2.0
-futures of `Client.submit`, those that are done gathered   7.1     1.4        2.4  1.6 + 2.0
-in one request
-what stands here                                           6.4     1.6        2.4  1.6 + 2.0
+futures of `Client.submit`, finished futures gathered in   7.1     1.4        2.4  1.6 + 2.0
+one request
+this module                                                6.4     1.6        2.4  1.6 + 2.0
 =======================================================  =====  ======  =========  =========
 
 =======================================================  =====  ======  =========
 1,000 tasks with the same argument of 1 MB               clock  client  scheduler
 =======================================================  =====  ======  =========
-sent with each                                            11.3     3.2        4.2
-scattered; gone with the last worker that has it           9.8     1.8        2.7
-what stands here: a task by its content's hash             8.7     3.0        2.6
+sent with each task                                       11.3     3.2        4.2
+scattered; lost with the last worker that holds it         9.8     1.8        2.7
+this module: a task keyed by the hash of its content       8.7     3.0        2.6
 =======================================================  =====  ======  =========
 
-Hence `get_executor`; one scheduler then drives about 100 workers with tasks of a quarter of a second, 400 with tasks of a second.
+Hence this module uses `get_executor`. One scheduler then serves about 100 workers with tasks of 0.25 s, or 400 with tasks of 1 s.
 """
 
 from __future__ import annotations
@@ -52,77 +53,83 @@ from dpwitness.mechanisms.terms.validation import InvalidArgument
 if TYPE_CHECKING:
     from distributed import Client, LocalCluster
 
-CONNECT = 10.0  # seconds in which a scheduler must answer
-FIRST = 60.0  # seconds in which a worker must have run a first task
-_GOODBYE = 5.0  # seconds that the end may take
+CONNECT = 10.0  # time limit of a scheduler's first answer, in seconds
+FIRST = 60.0  # time limit of the first task on a worker, in seconds
+_SHUTDOWN_TIMEOUT = 5.0  # time limit of the shutdown, in seconds
 
-_OURS = {
-    # Dask has workers give memory back at once: each chunk's arrays are mapped anew, and jitted mechanisms take 1.6 times as long.
+_DASK_CONFIG = {
+    # By default Dask makes workers return memory at once, so each chunk maps its arrays again: jitted mechanisms take 1.6 times as long.
     "distributed.nanny.pre-spawn-environ.MALLOC_TRIM_THRESHOLD_": None,
-    # What it watches for a dashboard costs mechanisms in Python 5 %.
+    # Dask's profiler for the dashboard slows mechanisms in Python down by 5 %.
     "distributed.worker.profile.enabled": False,
     "distributed.admin.tick.interval": "500ms",
 }
 
-_INLINE = 2**14  # bytes up to which an argument is sent with every task
-_KEPT = 16  # larger arguments that stay on the cluster
+_MAX_INLINE_BYTES = 2**14  # bytes up to which an argument is sent with every task
+_MAX_SHARED_ARGUMENTS = 16  # number of larger arguments that stay on the cluster
 
 
 class Cluster(Executor):
-    """Tasks on a Dask cluster; the files that are `sent` lie where they run."""
+    """Executor that runs tasks on a Dask cluster, after the `sent` files are written on each worker."""
 
     def __init__(self, client: Client, sent: Files = ()) -> None:
         self._client, self._inner = client, client.get_executor(pure=False)
         self._threads = 1
-        self._held: OrderedDict[str, Any] = OrderedDict()
-        self._sent = pickle.dumps((uuid.uuid4().hex, sent))  # each audit imports afresh
+        self._shared: OrderedDict[str, Any] = OrderedDict()
+        self._pickled_files = pickle.dumps((uuid.uuid4().hex, sent))  # the random tag makes each audit import the files again
 
     @property
     def _max_workers(self) -> int:
-        """Threads of all workers, as they are now, for clusters grow and shrink; as they were, if nobody answers."""
+        """Return the current number of threads of all workers, or the last known number if the scheduler does not answer.
+
+        Clusters grow and shrink during an audit.
+        """
         with contextlib.suppress(Exception):
             self._threads = max(1, sum(self._client.nthreads().values()))
         return self._threads
 
     def submit(self, fn: Any, /, *args: Any, **kwargs: Any) -> Future[Any]:
-        """As any executor does. What goes wrong on the way is the future's exception, as with processes."""
+        """Submit a task; errors of serialization or submission become the future's exception, as in process pools."""
         import cloudpickle
 
         try:
-            parts = [self._part(cloudpickle.dumps(part)) for part in (partial(fn, **kwargs) if kwargs else fn, *args)]
-            future: Future[Any] = self._inner.submit(call, builds(), self._part(self._sent), *parts)
+            parts = [self._task_argument(cloudpickle.dumps(part)) for part in (partial(fn, **kwargs) if kwargs else fn, *args)]
+            future: Future[Any] = self._inner.submit(call, builds(), self._task_argument(self._pickled_files), *parts)
         except Exception as error:
             future = Future()
             future.set_exception(error)
         return future
 
-    def _part(self, pickled: bytes) -> Any:
-        """Large arguments travel once to each worker. They are tasks, not scattered data: what a worker takes along is made again."""
-        if len(pickled) <= _INLINE:
+    def _task_argument(self, pickled: bytes) -> Any:
+        """Return a task argument; a large argument becomes a task on the cluster, so that each worker receives it once.
+
+        Tasks are used instead of scattered data because Dask recomputes a task whose worker is lost.
+        """
+        if len(pickled) <= _MAX_INLINE_BYTES:
             return pickled
         key = f"dpwitness-{hashlib.blake2b(pickled, digest_size=16).hexdigest()}"
-        if key not in self._held:
+        if key not in self._shared:
             with warnings.catch_warnings():
                 warnings.filterwarnings("ignore", message="Sending large graph")
-                self._held[key] = self._client.submit(bytes, pickled, key=key)
-        self._held.move_to_end(key)
-        if len(self._held) > _KEPT:
-            self._held.popitem(last=False)
-        return self._held[key]
+                self._shared[key] = self._client.submit(bytes, pickled, key=key)
+        self._shared.move_to_end(key)
+        if len(self._shared) > _MAX_SHARED_ARGUMENTS:
+            self._shared.popitem(last=False)
+        return self._shared[key]
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
-        self._held.clear()
+        self._shared.clear()
         self._inner.shutdown(wait=wait)
 
 
 @contextmanager
 def local(count: int) -> Iterator[Executor]:
-    """A cluster of `count` processes on this machine. Killed on the way out, with what they have started."""
+    """Yield an executor on a cluster of `count` local processes; at exit, kill the processes and their children."""
     import dask
     from distributed import Client, LocalCluster
 
-    with _quiet(), tempfile.TemporaryDirectory(prefix="dpwitness-", ignore_cleanup_errors=True) as folder, ExitStack() as stack:
-        with unheard(), dask.config.set(_OURS):
+    with _silence_dask(), tempfile.TemporaryDirectory(prefix="dpwitness-", ignore_cleanup_errors=True) as folder, ExitStack() as stack:
+        with unheard(), dask.config.set(_DASK_CONFIG):
             found = LocalCluster(
                 n_workers=count,
                 threads_per_worker=1,
@@ -135,74 +142,80 @@ def local(count: int) -> Iterator[Executor]:
                 local_directory=folder,
                 preload="dpwitness.executors.worker",
             )
-            stack.callback(_close, found)
+            stack.callback(_close_cluster, found)
             client = Client(found, set_as_default=False)
-            stack.callback(_leave, client)
-            stack.callback(_end, list(found.workers.values()))
+            stack.callback(_close_client, client)
+            stack.callback(_kill_workers, list(found.workers.values()))
             client.run(import_module, ENGINE)
         yield Cluster(client)
 
 
 @contextmanager
 def remote(address: str, files: Sequence[str | Path] = ()) -> Iterator[Executor]:
-    """The cluster of a scheduler that runs already. On the way out our tasks are cancelled, and idle interpreters of targets ended."""
+    """Yield an executor on the cluster of a running scheduler.
+
+    At exit, cancel its tasks and stop idle interpreters of targets.
+    """
     from distributed import Client
 
-    sent = tuple({os.path.abspath(file): _content(file) for file in files}.items())
-    with _quiet():
+    sent = tuple({os.path.abspath(file): _read_file(file) for file in files}.items())
+    with _silence_dask():
         try:
             client = Client(address, timeout=CONNECT, set_as_default=False)
         except (OSError, ValueError):
             raise InvalidArgument(f"--executor dask://{address}: no scheduler answered within {CONNECT:g} s") from None
         try:
-            _agree(client, address)
+            _require_same_versions(client, address)
             yield Cluster(client, sent)
         finally:
             with contextlib.suppress(Exception):
-                client.sync(client._run, close_idle, on_error="ignore", callback_timeout=_GOODBYE)
-            _leave(client)
+                client.sync(client._run, close_idle, on_error="ignore", callback_timeout=_SHUTDOWN_TIMEOUT)
+            _close_client(client)
 
 
-def _agree(client: Client, address: str) -> None:
-    """Raise InvalidArgument unless there is a worker, and all of them run this dpwitness and this NumPy."""
+def _require_same_versions(client: Client, address: str) -> None:
+    """Raise InvalidArgument unless the cluster has a worker and all workers run this version of dpwitness and NumPy."""
     try:
-        client.submit(version, "numpy", pure=False).exception(timeout=FIRST)  # a cluster that grows on demand starts one for it
+        client.submit(version, "numpy", pure=False).exception(timeout=FIRST)  # an adaptive cluster starts a worker for this task
     except TimeoutError:
         raise InvalidArgument(f"--executor dask://{address}: no worker ran a first task within {FIRST:g} s") from None
-    for name, mine in zip(("dpwitness", "numpy"), builds(), strict=True):
+    for name, own_version in zip(("dpwitness", "numpy"), builds(), strict=True):
         for worker, found in client.run(version, name, on_error="return").items():
-            if not f"{found}.".startswith(f"{mine}."):
-                has = f"no {name}" if isinstance(found, Exception) else f"{name} {found}"
+            if not f"{found}.".startswith(f"{own_version}."):
+                found_version = f"no {name}" if isinstance(found, Exception) else f"{name} {found}"
                 raise InvalidArgument(
-                    f"--executor dask://{address}: worker {worker} has {has}, this process {mine}: install the same there"
+                    f"--executor dask://{address}: worker {worker} has {found_version}, "
+                    f"this process has {own_version}: install the same version on all workers"
                 )
     client.run(import_module, ENGINE)
 
 
-def _end(nannies: list[Any]) -> None:
-    """Kill their workers, those too that are just being started again."""
+def _kill_workers(nannies: list[Any]) -> None:
+    """Kill the workers of nannies, including workers that are restarting."""
     for nanny in nannies:
         nanny.close_gracefully(reason="dpwitness")
-    given_up = time.monotonic() + _GOODBYE
-    while (alive := [nanny.pid for nanny in nannies if nanny.is_alive()]) and time.monotonic() < given_up:
+    deadline = time.monotonic() + _SHUTDOWN_TIMEOUT
+    while (alive := [nanny.pid for nanny in nannies if nanny.is_alive()]) and time.monotonic() < deadline:
         for pid in alive:
             end(pid)
         time.sleep(0.02)
 
 
-def _leave(client: Client) -> None:
-    """Tasks that still run are not waited for: a client that leaves takes its tasks along."""
+def _close_client(client: Client) -> None:
+    """Close the client without waiting for running tasks; the scheduler cancels the tasks of a closed client."""
     with contextlib.suppress(Exception):
-        client.close(timeout=_GOODBYE)
+        client.close(timeout=_SHUTDOWN_TIMEOUT)
 
 
-def _close(found: LocalCluster) -> None:
+def _close_cluster(found: LocalCluster) -> None:
+    """Close the local cluster."""
     with contextlib.suppress(Exception):
-        found.close(timeout=_GOODBYE)
+        found.close(timeout=_SHUTDOWN_TIMEOUT)
 
 
 @contextmanager
-def _quiet() -> Iterator[None]:
+def _silence_dask() -> Iterator[None]:
+    """Silence Dask's log in the block."""
     before = hush(logging.CRITICAL)
     try:
         yield
@@ -211,7 +224,8 @@ def _quiet() -> Iterator[None]:
             handler.setLevel(level)
 
 
-def _content(file: str | Path) -> bytes:
+def _read_file(file: str | Path) -> bytes:
+    """Read a file to be sent. Raise InvalidArgument if it cannot be read."""
     try:
         return Path(file).read_bytes()
     except OSError as error:

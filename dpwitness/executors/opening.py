@@ -1,4 +1,4 @@
-"""An executor by its name: started or reached, given, and gone at the end."""
+"""Creation of an executor from its specification."""
 
 from __future__ import annotations
 
@@ -14,29 +14,33 @@ from dpwitness.executors.ranks import ranks
 from dpwitness.executors.specs import parse
 from dpwitness.mechanisms.terms.validation import InvalidArgument
 
-_NEEDS = {"dask": ("dask", "distributed"), "dask-local": ("dask", "distributed"), "loky": ("loky", "loky"), "mpi": ("mpi", "mpi4py")}
+_EXTRAS = {"dask": ("dask", "distributed"), "dask-local": ("dask", "distributed"), "loky": ("loky", "loky"), "mpi": ("mpi", "mpi4py")}
 
 
 def executor(spec: str, *, ship: Sequence[str | Path] = ()) -> AbstractContextManager[Executor]:
-    """An executor for audits, as a context manager: what it has started ends with the block, whatever still runs.
+    """Return a context manager that yields an executor for audits; workers that it starts end with the block.
 
-    Counts do not depend on it: they are a function of the seed.
+    Counts do not depend on the executor: they are a function of the seed.
 
     Parameters
     ----------
     spec : str
-        ``threads:N`` and ``processes:N``, of this machine; ``loky:N``, processes that share nothing with this one; ``dask-local:N``, a
-        Dask cluster of N processes on this machine; ``dask://HOST:PORT``, the scheduler of a cluster; ``mpi``, the other ranks of
-        ``mpiexec -n N python -m mpi4py.futures ...``.
+        ``threads:N`` or ``processes:N`` on this machine; ``loky:N``, processes that share nothing with this process;
+        ``dask-local:N``, a Dask cluster of N processes on this machine; ``dask://HOST:PORT``, the scheduler of a cluster;
+        ``mpi``, the other ranks of ``mpiexec -n N python -m mpi4py.futures ...``.
     ship : list of str or Path
-        For ``dask://``: files that are sent to the workers, the mechanism's module first of all. They lie in one folder there, from which
-        modules are imported.
+        For ``dask://`` only: files to send to the workers, first of all the mechanism's module. The workers store them in one
+        folder and import modules from there.
+
+    Returns
+    -------
+    context manager of concurrent.futures.Executor
 
     Raises
     ------
     InvalidArgument
-        If the spec has none of these forms, the extra that it needs is not installed, a file cannot be read, no scheduler or no worker
-        answers in time, or the workers run another dpwitness.
+        If `spec` is malformed, its optional dependency is not installed, a file cannot be read, no scheduler or worker
+        answers in time, or the workers run another version of dpwitness.
 
     Examples
     --------
@@ -48,7 +52,7 @@ def executor(spec: str, *, ship: Sequence[str | Path] = ()) -> AbstractContextMa
     found = parse(spec)
     if ship and found.kind != "dask":
         raise InvalidArgument(f"executor: files are shipped to dask://HOST:PORT only, got {spec!r} with {str(ship[0])!r}")
-    extra, module = _NEEDS.get(found.kind, ("", "concurrent"))
+    extra, module = _EXTRAS.get(found.kind, ("", "concurrent"))
     if importlib.util.find_spec(module) is None:
         raise InvalidArgument(f"--executor {spec} needs the extra dpwitness[{extra}]: pip install 'dpwitness[{extra}]'")
     match found.kind:
@@ -68,7 +72,7 @@ def executor(spec: str, *, ship: Sequence[str | Path] = ()) -> AbstractContextMa
 
 @contextmanager
 def threads(count: int) -> Iterator[Executor]:
-    """A pool of `count` threads. On the way out nothing is waited for: a worker that hangs has had its verdict."""
+    """Yield a pool of `count` threads; the exit does not wait for running tasks, because a hung worker already has its verdict."""
     found = ThreadPoolExecutor(count, thread_name_prefix="dpwitness")
     try:
         yield found

@@ -1,4 +1,4 @@
-"""Pools of worker processes that leave nothing behind: each worker leads a group of its own, and ends with its parent."""
+"""Pools of worker processes without leftovers: each worker leads its own process group and ends with its parent."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from multiprocessing import parent_process, resource_tracker
 from multiprocessing.connection import wait
 from typing import Any
 
-ENGINE = "dpwitness.auditors.running.engine"  # loaded by workers that begin afresh, lest the first run be taken for a slow one
-HUNG = [False]  # whether workers still run that only the end of this process ends, and for which its end would wait
+ENGINE = "dpwitness.auditors.running.engine"  # imported at worker start, so that the first run's time does not include the import
+HUNG = [False]  # whether workers hang at shutdown: the interpreter's exit would wait for them forever
 
-_PDEATHSIG = 1  # of prctl, see linux/prctl.h
+_PR_SET_PDEATHSIG = 1  # of prctl, see linux/prctl.h
 
 
 @contextmanager
 def pool(count: int) -> Iterator[ProcessPoolExecutor]:
-    """A pool of `count` processes. On the way out nothing is waited for: workers are killed, with what they have started."""
+    """Yield a pool of `count` processes; at exit, kill workers and their children without waiting."""
     executor = ProcessPoolExecutor(count, initializer=contained, initargs=(os.getpid(),))
     try:
         yield executor
@@ -32,19 +32,19 @@ def pool(count: int) -> Iterator[ProcessPoolExecutor]:
         alive = list((getattr(executor, "_processes", None) or {}).values())
         manager = getattr(executor, "_executor_manager_thread", None)
         results = getattr(getattr(executor, "_result_queue", None), "_writer", None)
-        with _silent(manager):
+        with _silence_thread(manager):
             executor.shutdown(wait=False, cancel_futures=True)
             for process in alive:
                 end(process.pid)
             if results is not None:
-                results.close()  # ours is the last end: else a reader would wait for the rest of what a worker was killed over
+                results.close()  # closes the pipe's last writer: a reader would wait for the rest of a killed worker's message
             if manager is not None:
                 manager.join(5.0)
 
 
 @contextmanager
 def loky_pool(count: int) -> Iterator[Executor]:
-    """A pool of `count` processes that begin afresh instead of as a fork of this one. Killed on the way out, as those of `pool`."""
+    """Yield a pool of `count` fresh processes, which are not forks of this process; at exit, kill them as `pool` does."""
     from loky import ProcessPoolExecutor as Loky
     from loky.backend.resource_tracker import ensure_running
 
@@ -52,10 +52,10 @@ def loky_pool(count: int) -> Iterator[Executor]:
     from dpwitness.mechanisms.terms.pairs import Pair
 
     ensure_running()
-    executor = Loky(count, {Pair: reduced}, timeout=None, initializer=_fresh, initargs=(os.getpid(),))
+    executor = Loky(count, {Pair: reduced}, timeout=None, initializer=_initialize_worker, initargs=(os.getpid(),))
     try:
         with unheard():
-            executor.submit(int).result()  # starts them all
+            executor.submit(int).result()  # starts all workers
         yield executor
     finally:
         alive = list((executor._processes or {}).values())
@@ -66,17 +66,17 @@ def loky_pool(count: int) -> Iterator[Executor]:
 
 @contextmanager
 def unheard() -> Iterator[None]:
-    """Processes that are started here never hear Ctrl-C, not even before `contained` runs in them; we hear signals when all have started.
+    """Block SIGINT for processes that start in the block, and delay signals to this process until all have started.
 
-    Half a pool could not be ended in peace.
+    A half-started pool cannot be shut down cleanly.
     """
-    resource_tracker.ensure_running()  # which unblocks the signal where it starts its process
-    heard: list[tuple[int, Any]] = []
+    resource_tracker.ensure_running()  # starting the tracker later would unblock SIGINT
+    received: list[tuple[int, Any]] = []
     handlers = {}
     with contextlib.suppress(ValueError):  # not in the main thread
         for sign in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
             if callable(found := signal.getsignal(sign)):
-                signal.signal(sign, lambda *told: heard.append(told))
+                signal.signal(sign, lambda *arguments: received.append(arguments))
                 handlers[sign] = found
     mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
@@ -85,13 +85,16 @@ def unheard() -> Iterator[None]:
         signal.pthread_sigmask(signal.SIG_SETMASK, mask)
         for sign, handler in handlers.items():
             signal.signal(sign, handler)
-        if heard:
-            handlers[signal.Signals(heard[0][0])](*heard[0])
+        if received:
+            handlers[signal.Signals(received[0][0])](*received[0])
 
 
 @contextmanager
-def _silent(thread: threading.Thread | None) -> Iterator[None]:
-    """A pool whose workers are gone fails the futures that are left, and stumbles over those that were cancelled (CPython 3.11)."""
+def _silence_thread(thread: threading.Thread | None) -> Iterator[None]:
+    """Hide exceptions of a pool's manager thread.
+
+    When the workers are killed, the manager fails the remaining futures and raises on futures that were cancelled (CPython 3.11).
+    """
     hook = threading.excepthook
     threading.excepthook = lambda found: None if found.thread is thread else hook(found)
     try:
@@ -101,39 +104,43 @@ def _silent(thread: threading.Thread | None) -> Iterator[None]:
 
 
 def end(pid: int) -> None:
-    """Kill a worker and its group. It may ignore SIGTERM; one that has not come to `contained` has no group of its own."""
+    """Kill a worker and its process group.
+
+    SIGKILL is used because a worker may ignore SIGTERM. A worker that has not run `contained` has no group yet and is killed alone.
+    """
     for kill in (os.killpg, os.kill):
         with contextlib.suppress(OSError):
             kill(pid, signal.SIGKILL)
 
 
 def contained(parent: int) -> None:
-    """In a worker: a group of its own, Ctrl-C is the parent's to handle, and an end with the parent's end."""
+    """Put this worker into its own process group, leave Ctrl-C to the parent, and make the worker end with its parent."""
     with contextlib.suppress(OSError):
         os.setpgid(0, 0)
     obedient()
     if os.getppid() != parent:
         os._exit(1)
-    threading.Thread(target=_watch, daemon=True).start()
+    threading.Thread(target=_exit_with_parent, daemon=True).start()
 
 
-def _fresh(parent: int) -> None:
+def _initialize_worker(parent: int) -> None:
+    """Initialize a worker that is not a fork of its parent."""
     contained(parent)
     import_module(ENGINE)
 
 
 def obedient() -> None:
-    """In a worker of any kind: Ctrl-C is the first process' to handle, other signals end it, and so does its parent's end."""
+    """In any worker, ignore Ctrl-C, end at other signals, and end with the parent process."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     for sign in (signal.SIGTERM, signal.SIGHUP):
-        signal.signal(sign, signal.SIG_DFL)  # the parent's handlers came along
+        signal.signal(sign, signal.SIG_DFL)  # a fork inherits the parent's handlers
     if sys.platform == "linux":
         with contextlib.suppress(OSError, AttributeError):
-            ctypes.CDLL(None).prctl(_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+            ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
 
 
-def _watch() -> None:
-    """Where the system does not tell a child that its parent has died, a pipe does."""
+def _exit_with_parent() -> None:
+    """Kill this worker when its parent's sentinel pipe closes, for systems without a signal at the parent's death."""
     found = parent_process()
     if found is not None and found.sentinel is not None:  # loky has none
         wait([found.sentinel])

@@ -1,4 +1,4 @@
-"""Which files go to a cluster by themselves."""
+"""Selection of the files that are sent to a cluster automatically."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from dpwitness.mechanisms.terms.validation import InvalidArgument
 
 
 def own_files(found: Sequence[Any]) -> list[str]:
-    """The files that define these objects, where each is a module by itself that nobody has installed.
+    """Return the files that define the given objects, for objects in a single-file module that is not installed.
 
     Examples
     --------
@@ -30,6 +30,7 @@ def own_files(found: Sequence[Any]) -> list[str]:
 
 
 def _file(found: Any) -> str | None:
+    """Return the file of an object, or None for installed modules, packages and the standard library."""
     module = home_of(found)
     if isinstance(found, Target):
         if found.file.endswith(".py"):

@@ -1,4 +1,4 @@
-"""Executors by name, read before anything is loaded."""
+"""Parser of executor specifications, without heavy imports."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ from dataclasses import dataclass
 
 from dpwitness.mechanisms.terms.validation import InvalidArgument, shown
 
-MOST = 1024  # workers that this process starts
+MOST = 1024  # maximum number of workers that this process starts
 FORMS = "dask://HOST:PORT, dask-local:N, loky:N, mpi, threads:N or processes:N"
 
-_STARTED = ("threads", "processes", "loky", "dask-local")
+_KINDS_WITH_COUNT = ("threads", "processes", "loky", "dask-local")
 _ADDRESS = re.compile(r"(?:(?:tcp|tls|ws|wss|ucx)://)?(?:\[[0-9a-fA-F:.]+\]|[\w.-]+):(\d{1,5})", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
 class Spec:
-    """What is asked for: `kind`, and the `count` of workers to start or the `address` of a scheduler."""
+    """Parsed specification: `kind`, and the `count` of workers to start or the `address` of a scheduler."""
 
     text: str
     kind: str
@@ -25,12 +25,12 @@ class Spec:
 
 
 def parse(text: object) -> Spec:
-    """Read an executor's name.
+    """Parse an executor specification.
 
     Raises
     ------
     InvalidArgument
-        If it has none of the forms.
+        If `text` has none of the forms in `FORMS`.
 
     Examples
     --------
@@ -43,7 +43,7 @@ def parse(text: object) -> Spec:
         kind, _, count = text.partition(":")
         if text == "mpi":
             return Spec(text, "mpi")
-        if kind in _STARTED and re.fullmatch(r"[1-9]\d{0,3}", count, re.ASCII) and int(count) <= MOST:
+        if kind in _KINDS_WITH_COUNT and re.fullmatch(r"[1-9]\d{0,3}", count, re.ASCII) and int(count) <= MOST:
             return Spec(text, kind, int(count))
         address = text.removeprefix("dask://")
         if address != text and (found := _ADDRESS.fullmatch(address)) and 0 < int(found[1]) < 2**16:

@@ -1,4 +1,4 @@
-"""Suites: many audits under one name, their verdicts held against what is known of each mechanism. A new suite is a line in `SUITES`."""
+"""Suites of audits whose verdicts are compared with the known truth about each mechanism. A new suite is an entry of `SUITES`."""
 
 from __future__ import annotations
 
@@ -14,37 +14,41 @@ __all__ = ["SUITES", "Case", "Outcome", "Suite", "compare", "run_all", "run_case
 
 
 def _zoo() -> list[Case]:
+    """Return the cases of the textbook mechanisms."""
     from dpwitness.mechanisms.textbook.zoo import zoo
 
-    more = {"gaussian-0.8": 8_000_000}  # a violation near the limit of two million runs at this confidence
+    more = {"gaussian-0.8": 8_000_000}  # two million runs at this confidence barely detect its violation
     return [Case(name, mechanism, truth=mechanism.truth, trials=more.get(name)) for name, mechanism in zoo().items()]
 
 
 def _papers() -> list[Case]:
+    """Return the cases of the papers' algorithms."""
     from dpwitness.mechanisms.papers.paper_zoo import paper_zoo
 
     found = []
     for name, specimen in paper_zoo().items():
-        it, truth = specimen.mechanism, specimen.mechanism.truth
+        paper_mechanism, truth = specimen.mechanism, specimen.mechanism.truth
         more: dict[str, Any] = {"truth": truth, "settled": specimen.settled, "bits": False, "white_box": True}
-        found.append(Case(name, it, pairs=specimen.pairs, trials=specimen.trials, **more))
+        found.append(Case(name, paper_mechanism, pairs=specimen.pairs, trials=specimen.trials, **more))
     return found
 
 
 def _third_party() -> list[Case]:
+    """Return the cases of third-party libraries."""
     from dpwitness.suites.third_party import cases
 
     return list(cases())
 
 
 def _third_party_page(results: list[Json], missing: dict[str, str], folder: Path) -> None:
+    """Write the page of third-party libraries."""
     from dpwitness.reports.third_party.page import publish
 
     publish(results, missing, folder)
 
 
 def _papers_page(_: list[Json], __: dict[str, str], folder: Path) -> None:
-    """The claims of the papers belong to their algorithms: all are checked, and their page is written beside the audits."""
+    """Check all claims of the papers, and write their page next to the audits."""
     from dpwitness.reports.papers.claims_page import write
 
     write(list(run_all(seconds=60.0, quick=False, seed=0)), folder)
@@ -70,14 +74,14 @@ SUITES: dict[str, Suite] = {
 
 
 def suite_of(name: str) -> Suite:
-    """The suite of that name. Raises InvalidArgument, with the names there are, if there is none."""
+    """Return the suite with the given name. Raise InvalidArgument, listing the valid names, if there is none."""
     if name not in SUITES:
         raise InvalidArgument(f"suite must be one of {', '.join(SUITES)}, got {name!r}")
     return SUITES[name]
 
 
 def suite(name: str) -> list[Case]:
-    """The cases of a suite.
+    """Return the cases of a suite.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Suites: many audits under one name, their verdicts held against what is known of each mechanism."""
+"""Cases of a suite, their audits, and the comparison of verdicts with the truth."""
 
 from __future__ import annotations
 
@@ -32,22 +32,24 @@ class Case:
     Parameters
     ----------
     name : str
-        Under which it is reported and picked by ``-k``.
+        Name in reports and for ``-k``.
     mechanism : Mechanism
     claim : Claim, optional
-        The mechanism's own if left out.
+        The mechanism's claim by default.
     pairs : tuple of Pair, optional
-        Where to look; pairs of the mechanism's domain if left out.
+        Candidate pairs; pairs of the mechanism's domain by default.
     truth : Truth, optional
-        What the verdict is compared with; None where nothing is known.
+        Reference for the verdict; None if unknown.
     settled : bool
-        Whether the budget settles the verdict: where it does not, a violation that is missed is not wrong.
+        Whether the budget suffices for a verdict. If False, a missed violation does not count as wrong.
     bits : bool
-        Whether to look at low bits, and to compare what is found there with ``truth.bits_safe``.
+        Whether to audit low-order bits, and to compare the result with ``truth.bits_safe``.
     trials : int, optional
-        The suite's if left out.
+        Number of runs; the suite's by default.
     white_box : bool
-        Whether to put the exact privacy loss of the audited pair next to the bound, where the mechanism has a density.
+        Whether to enclose the exact privacy loss of the audited pair too, if the mechanism has a density.
+    stop : {"gross", "violation", "never"}
+        Stopping rule of the audit.
     """
 
     name: str
@@ -62,23 +64,23 @@ class Case:
     stop: str = "gross"
 
     def where(self) -> tuple[Pair, ...] | None:
-        """The pairs, made when they are needed."""
+        """Return the candidate pairs; subclasses create them on demand."""
         return self.pairs
 
     def missing(self) -> str:
-        """What has to be installed before the case can be run; empty if nothing."""
+        """Return the requirement that is not installed; empty if the case can run."""
         return ""
 
     def details(self, result: AuditResult) -> Json:
-        """What the report's JSON holds beside the result."""
+        """Return additional JSON fields of the report."""
         return {}
 
 
 @dataclass(frozen=True, slots=True)
 class Suite:
-    """A named list of cases and its defaults.
+    """Named list of cases, with defaults of their audits.
 
-    `page`, if there is one, is told what came out and what could not be run, and writes pages of the suite's own into a report's folder.
+    `page`, if not None, receives the results, the missing requirements and the report's folder, and writes the suite's extra pages.
     """
 
     name: str
@@ -92,7 +94,7 @@ class Suite:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What a case came to."""
+    """Result of a case, and its comparison with the truth."""
 
     case: Case
     result: AuditResult
@@ -102,26 +104,26 @@ class Outcome:
 
     @property
     def wrong(self) -> bool:
-        """Whether the verdict contradicts what is known."""
+        """Whether the verdict contradicts the truth."""
         return self.right is False
 
     @property
     def unfinished(self) -> bool:
-        """Whether there is no verdict."""
+        """Whether the audit has no verdict."""
         return self.result.verdict in (Verdict.ERROR, Verdict.INCONCLUSIVE)
 
     @property
     def interrupted(self) -> bool:
-        """Whether the suite is to stop here."""
+        """Whether the audit was interrupted, so that the suite must stop."""
         return self.result.verdict is Verdict.INCONCLUSIVE and self.result.exercised is not False
 
     def line(self, width: int) -> str:
-        """One line for the terminal: name, verdict, certified and claimed, low bits, right or wrong."""
+        """Return one line for the terminal: name, verdict, certified and claimed parameter, low-order bits, right or wrong."""
         result = self.result
         mark = self.why if self.right is None else "right" if self.right else f"WRONG: {self.why}"
         if self.unfinished:
             mark = result.notes[0] if result.notes else ""
-        exact = f" {_shown(self.json['enclosure']):<20}" if "enclosure" in self.json else ""
+        exact = f" {_format_interval(self.json['enclosure']):<20}" if "enclosure" in self.json else ""
         number = f"{result.claim.symbol} > {result.parameter_lower:<8.4g} claim {result.claim!s:<20}{exact}"
         bits = f"bits {result.bit_level.verdict.value.replace('_', ' ').lower()}" if result.bit_level else ""
         verdict = result.verdict.value.replace("_", " ")
@@ -140,16 +142,19 @@ def run_case(
     progress: Progress | None = None,
     store: Store | None = None,
 ) -> Outcome:
-    """Audit one case and compare. What is not given comes from the case, then from the suite `defaults`."""
-    it = defaults or Suite("", "", list, 2_000_000)
+    """Audit one case and compare its verdict with the truth.
+
+    Missing options come from the case, then from the suite `defaults`.
+    """
+    suite_defaults = defaults or Suite("", "", list, 2_000_000)
     result = audit(
         case.mechanism,
         claim=case.claim,
         pair=case.where(),
-        trials=None if seconds is not None else trials or case.trials or it.trials,
+        trials=None if seconds is not None else trials or case.trials or suite_defaults.trials,
         seconds=seconds,
-        confidence=it.confidence if confidence is None else confidence,
-        seed=it.seed if seed is None else seed,
+        confidence=suite_defaults.confidence if confidence is None else confidence,
+        seed=suite_defaults.seed if seed is None else seed,
         executor=executor,
         name=case.name,
         bits=case.bits,
@@ -157,11 +162,11 @@ def run_case(
         progress=progress,
         store=store,
     )
-    enclosed = _enclosed(case, result)
+    enclosed = _certify_case(case, result)
     right, why = compare(case, result, enclosed)
     data = result_json(result) | case.details(result)
     if case.white_box:
-        data["enclosure"] = _enclosure(enclosed)
+        data["enclosure"] = _enclosure_json(enclosed)
     if case.truth is not None:
         expected = f"truth: {case.truth.parameter:.6g}, {case.truth.source}"
         word = "not settled" if right is None else "right" if right else "WRONG"
@@ -173,60 +178,64 @@ def run_case(
 
 
 def _expected(case: Case, result: AuditResult) -> str:
-    """What the truth asks for, in a word and a number; empty where it is not known."""
+    """Return the expected verdict and parameter as text; empty if the truth is unknown."""
     if case.truth is None:
         return ""
     word = "violated" if case.truth.breaks(result.claim) else "kept"
     return f"{word}: {result.claim.symbol} = {figure(case.truth.parameter)}"
 
 
-def _enclosed(case: Case, result: AuditResult) -> CertifyResult | None:
-    """The exact privacy loss of the pair that was audited; None without a density, or where none is asked for."""
+def _certify_case(case: Case, result: AuditResult) -> CertifyResult | None:
+    """Return the enclosed privacy loss of the audited pair; None without a density, or if the case does not request an enclosure."""
     if not case.white_box or result.pair is None or not offers(case.mechanism, WhiteBox):
         return None
     return certify(case.mechanism, result.pair, result.claim, trials=_WHITE_BOX_TRIALS, seed=result.seed, name=case.name)
 
 
-def _enclosure(found: CertifyResult | None) -> Json:
-    """What a report shows of it."""
+def _enclosure_json(found: CertifyResult | None) -> Json:
+    """Return the enclosure as JSON for the report."""
     if found is None:
         return {"none": "not known: the mechanism has no density in closed form"}
     if found.verdict is Verdict.ERROR:
         return {"none": found.headline()}
-    told = found.to_json()
-    return {key: told[key] for key in ("verdict", "parameter", "parameter_lower", "parameter_upper", "route", "upper_end")}
+    enclosure_data = found.to_json()
+    return {key: enclosure_data[key] for key in ("verdict", "parameter", "parameter_lower", "parameter_upper", "route", "upper_end")}
 
 
-def _shown(enclosure: Json) -> str:
-    ends = [figure(enclosure.get(f"parameter_{end}"), 4).replace("infinity", "inf") for end in ("lower", "upper")]
-    return f"in [{', '.join(ends)}]" if "parameter_lower" in enclosure else "no density"
+def _format_interval(enclosure: Json) -> str:
+    """Return the interval of an enclosure as text."""
+    bound_texts = [figure(enclosure.get(f"parameter_{end}"), 4).replace("infinity", "inf") for end in ("lower", "upper")]
+    return f"in [{', '.join(bound_texts)}]" if "parameter_lower" in enclosure else "no density"
 
 
 def compare(case: Case, result: AuditResult, enclosed: CertifyResult | None = None) -> tuple[bool | None, str]:
-    """Whether the verdicts are those that the truth asks for, and agree with the enclosure; what is wrong if not."""
+    """Return whether the verdicts agree with the truth and the enclosure, and a reason if not.
+
+    The first value is None if nothing can be compared.
+    """
     truth = case.truth
     if result.verdict in (Verdict.ERROR, Verdict.INCONCLUSIVE):
         return None, ""
-    symbol, shown = result.claim.symbol, False
+    symbol, enclosure_violates = result.claim.symbol, False
     if enclosed is not None:
         if enclosed.verdict is Verdict.ERROR:
             return False, enclosed.headline()
         if result.parameter_lower > enclosed.parameter_upper:
             return False, f"{symbol} is at most {enclosed.parameter_upper:.4g} on this pair"
-        shown = enclosed.verdict is Verdict.VIOLATED
+        enclosure_violates = enclosed.verdict is Verdict.VIOLATED
     if truth is None:
         return None, ""
-    kept = f"keeps {symbol} = {truth.parameter:.4g}"
+    promise = f"keeps {symbol} = {truth.parameter:.4g}"
     if enclosed is not None and enclosed.parameter_lower > truth.parameter * (1 + 1e-6):
-        return False, f"it {kept}, but {symbol} is at least {enclosed.parameter_lower:.6g} on this pair"
-    broken, found = truth.breaks(result.claim), result.verdict is Verdict.VIOLATED
-    if found != broken:
-        if broken and (shown or not case.settled):
-            return (True, "") if shown else (None, f"it only {kept}, which a run of this size does not show")
-        return False, f"it {kept}" if found else f"it only {kept}, the violation was missed"
+        return False, f"it {promise}, but {symbol} is at least {enclosed.parameter_lower:.6g} on this pair"
+    claim_is_false, found = truth.breaks(result.claim), result.verdict is Verdict.VIOLATED
+    if found != claim_is_false:
+        if claim_is_false and (enclosure_violates or not case.settled):
+            return (True, "") if enclosure_violates else (None, f"it only {promise}, which a run of this size does not show")
+        return False, f"it {promise}" if found else f"it only {promise}, the violation was missed"
     if case.bits:
         leaks = result.bit_level is not None and result.bit_level.verdict is Verdict.VIOLATED
-        if leaks and truth.bits_safe is True and not broken:
+        if leaks and truth.bits_safe is True and not claim_is_false:
             return False, "its low bits are safe"
         if not leaks and truth.bits_safe is False:
             return False, "its low bits leak, which was missed"

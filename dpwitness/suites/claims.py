@@ -1,4 +1,4 @@
-"""Every claim of the ledger, checked one after the other or in processes."""
+"""Checks of all claims in the ledger, sequentially or in processes."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from dpwitness.mechanisms.terms.reading import Json
 
 
 def run_all(*, seconds: float, quick: bool, seed: int, workers: int = 1) -> Iterator[Json]:
-    """Check every claim of the ledger, in order; yields each finding's JSON, and its witness under ``"witness"``."""
+    """Check every claim of the ledger in order, and yield each finding as JSON with its witness under ``"witness"``."""
     from dpwitness.executors.pools import pool
     from dpwitness.proofs_checks import declarations
 
-    run = partial(_checked, seconds=seconds, quick=quick, seed=seed)
+    run = partial(_check_claim, seconds=seconds, quick=quick, seed=seed)
     if workers == 1:
         yield from map(run, declarations())
         return
@@ -21,7 +21,8 @@ def run_all(*, seconds: float, quick: bool, seed: int, workers: int = 1) -> Iter
         yield from executor.map(run, declarations())
 
 
-def _checked(id: str, *, seconds: float, quick: bool, seed: int) -> Json:
+def _check_claim(id: str, *, seconds: float, quick: bool, seed: int) -> Json:
+    """Check one claim and return its finding as JSON with its witness."""
     from dpwitness.proofs_checks import check
 
     found = check(id, seconds=seconds, quick=quick, seed=seed)

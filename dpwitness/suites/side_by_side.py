@@ -1,4 +1,4 @@
-"""Cases of a suite in worker processes: each worker audits one case at a time."""
+"""Parallel run of a suite: each worker process audits one case at a time."""
 
 from __future__ import annotations
 
@@ -18,52 +18,54 @@ from dpwitness.suites.case import Case, Outcome, Suite, run_case
 
 
 def run_side_by_side(suite: Suite, cases: Sequence[Case], workers: int, **options: Any) -> Iterator[Outcome]:
-    """Audit cases in a pool of processes, costly ones first, and yield each outcome as it ends.
+    """Audit cases in a pool of processes, expensive cases first, and yield each outcome when it is finished.
 
-    Counts are those of `run_case`, for they depend on the seed alone. A case whose worker process dies ends in ERROR.
+    Counts equal those of `run_case`, because they depend on the seed only. A case whose worker process dies gets the verdict ERROR.
 
     Parameters
     ----------
     suite : Suite
-        One of `SUITES`, by whose name the workers find the cases.
+        An entry of `SUITES`; workers look it up by name.
     cases : sequence of Case
     workers : int
     **options
-        Of `run_case`.
+        Keywords of `run_case`.
     """
     with pool(workers) as executor:
-        futures = {executor.submit(_run, suite.name, case.name, options): case for case in sorted(cases, key=_cost, reverse=True)}
+        futures = {executor.submit(_run_in_worker, suite.name, case.name, options): case for case in sorted(cases, key=_cost, reverse=True)}
         for future in as_completed(futures):
             case = futures[future]
             try:
                 yield replace(future.result(), case=case)
             except BrokenExecutor as error:
-                yield _failed(case, suite, str(error))
+                yield _error_outcome(case, suite, str(error))
 
 
 def _cost(case: Case) -> int:
-    """Number of pairs, which decides what a case costs; targets in other interpreters first."""
+    """Return the relative cost of a case: its number of pairs; targets in other interpreters count as the most expensive."""
     return 10**6 if isinstance(case.mechanism, Target) else len(pairs_of(case.mechanism, case.where(), None))
 
 
 @cache
-def _cases(name: str) -> dict[str, Case]:
+def _cases_by_name(name: str) -> dict[str, Case]:
+    """Return the cases of a suite by name."""
     from dpwitness.suites import suite_of
 
     return {case.name: case for case in suite_of(name).cases()}
 
 
-def _run(suite: str, name: str, options: dict[str, Any]) -> Outcome:
-    """In a worker. What cannot be sent, or is known to the caller, is left out."""
+def _run_in_worker(suite: str, name: str, options: dict[str, Any]) -> Outcome:
+    """Run one case in a worker. Fields that cannot be pickled, or that the caller has already, are dropped from the outcome."""
     from dpwitness.suites import suite_of
 
-    outcome = run_case(_cases(suite)[name], defaults=suite_of(suite), **options)
+    outcome = run_case(_cases_by_name(suite)[name], defaults=suite_of(suite), **options)
     if isinstance(outcome.case.mechanism, Target):
         outcome.case.mechanism.close()
     return replace(outcome, case=Case(name, None), result=replace(outcome.result, mechanism=None))
 
 
-def _failed(case: Case, suite: Suite, why: str) -> Outcome:
+def _error_outcome(case: Case, suite: Suite, why: str) -> Outcome:
+    """Return the outcome of a case whose worker died."""
     claim = case.claim or case.mechanism.claim
     trials = case.trials or suite.trials
     result = AuditResult(case.name, claim, Verdict.ERROR, suite.confidence, suite.seed, 0, trials, notes=(why,))

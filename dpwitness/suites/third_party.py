@@ -1,4 +1,4 @@
-"""The suite of third-party libraries: a case for each row of what is known of them."""
+"""Suite of third-party libraries: a case for each row of the table of known results."""
 
 from __future__ import annotations
 
@@ -18,38 +18,38 @@ from dpwitness.mechanisms.terms.reading import Json
 from dpwitness.reports.third_party.rows import ROWS, Row
 from dpwitness.suites.case import Case
 
-_PAIRS, _TRIALS, _CONFIDENCE = 8, 40_000, 0.999  # of a trace, and of the audit that tries to confirm it
+_PAIRS, _TRIALS, _CONFIDENCE = 8, 40_000, 0.999  # budget of a trace, and of the audit that confirms its findings
 
 
 @dataclass(frozen=True, slots=True)
 class TargetCase(Case):
-    """A row as a case of the suite. Nothing is started before it is run."""
+    """Case of a row of the table; its target is started only when the case runs."""
 
     row: Row | None = None
 
     def where(self) -> tuple[Pair, ...]:
-        """The first pairs of the declared domain."""
+        """Return the first pairs of the declared domain."""
         assert self.row is not None
         return tuple(pairs_for(self.mechanism.domain)[: self.row.pairs])
 
     def missing(self) -> str:
-        """The command that makes the environment, if it has not been made."""
+        """Return the command that installs the environment, or "" if it is installed."""
         assert self.row is not None
         found = environments()[self.row.environment]
         return "" if found.interpreter.exists() else f"dpwitness targets setup {found.name}"
 
     def details(self, result: AuditResult) -> Json:
-        """What the published page says beside the verdict."""
+        """Return the additional JSON fields of the published page."""
         row, about = self.row, self.mechanism.describe()
         assert row is not None
         known = {key: about.get(key) for key in ("library", "version", "python", "numpy", "seeded", "doc", "cause")}
         known["doc"], known["cause"] = known["doc"] or f"{about['library']} as a program.", known["cause"] or row.cause
         more = {"key": row.key, "environment": row.environment, "target": row.target, "truth": row.truth, "bits_safe": row.bits}
-        cost = {"cpu_seconds": round(self.mechanism.cpu_seconds, 1), "limit": self._limit(result)}
+        cost = {"cpu_seconds": round(self.mechanism.cpu_seconds, 1), "limit": self._detection_limit(result)}
         return {"third_party": strict(known | more | cost | {"gray_box": gray_box(row)})}
 
-    def _limit(self, result: AuditResult) -> float | None:
-        """The best that any event could certify on the pair that was found, with as many runs."""
+    def _detection_limit(self, result: AuditResult) -> float | None:
+        """Return the highest bound that any event could certify on the audited pair with the same number of runs."""
         assert self.row is not None
         if self.row.law is None or result.pair is None or not result.claim.bounds_epsilon:
             return None
@@ -58,7 +58,7 @@ class TargetCase(Case):
 
 
 def target_of(row: Row) -> Target:
-    """Its adapter's function in the environment's interpreter, or its program."""
+    """Return the target of a row: the adapter's function in its environment's interpreter, or a program."""
     found = environments()[row.environment]
     if found.programs:
         return Target(command=found.command(row.adapter, row.target))
@@ -66,11 +66,14 @@ def target_of(row: Row) -> Target:
 
 
 def gray_box(row: Row) -> Json | None:
-    """The trace of a row, in a few runs: what it finds, whether an audit on that pair confirms it, and what it costs."""
+    """Trace a row in a few runs.
+
+    Return the findings, whether an audit on the same pair confirms them, and the cost; None for programs.
+    """
     target = target_of(row)
     domain = target.domain
     assert domain is not None
-    if target.command:  # a program's noise is not seen from here
+    if target.command:  # the noise of a program cannot be recorded
         return None
     try:
         found = trace(target, pairs_for(domain)[: min(row.pairs, _PAIRS)], trials=min(row.trials, _TRIALS), confidence=_CONFIDENCE)
@@ -90,7 +93,7 @@ def gray_box(row: Row) -> Json | None:
 
 
 def cases() -> Iterator[TargetCase]:
-    """All rows, those with a key first."""
+    """Yield the cases of all rows, those with a key first."""
     for row in sorted(ROWS, key=lambda row: (int(row.key[1:]) if row.key else 1000, ROWS.index(row))):
         truth = None if row.truth is None else Truth(row.truth, row.source, row.bits)
         stop = "never" if row.law is not None else "gross"

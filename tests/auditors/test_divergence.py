@@ -7,7 +7,7 @@ import pytest
 from scipy.stats import binom
 
 from dpwitness import RDP, ZCDP, Pair, Verdict, audit
-from dpwitness.auditors.events.divergence import Binned, _lower_mean, binned_bound
+from dpwitness.auditors.events.divergence import Binned, _mean_lower_limit, binned_bound
 from dpwitness.auditors.events.reading import read_event
 from dpwitness.auditors.events.rules import Intervals
 
@@ -22,7 +22,7 @@ def test_lower_mean_errs_at_most_alpha():
     """2e4 samples of a three-valued variable at its true mean; false-failure probability 1e-7."""
     rng, alpha, values, law = np.random.default_rng(1), 0.05, np.array([0.0, 0.3, 1.0]), np.array([0.7, 0.2, 0.1])
     counts = rng.multinomial(2_000, law, 20_000)
-    limits = np.array([_lower_mean(values, row, 0.15, alpha) for row in counts[:4_000]])
+    limits = np.array([_mean_lower_limit(values, row, 0.15, alpha) for row in counts[:4_000]])
     errors = int(np.sum(limits > values @ law))
     assert errors <= binom.isf(1e-7, 4_000, alpha)
     assert limits.mean() > 0.8 * (values @ law)

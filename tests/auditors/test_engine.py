@@ -168,7 +168,7 @@ def test_two_answers_must_agree():
             require_agreement(future, span)
             continue
         wrong += 1
-        with pytest.raises(Unfit, match="chunks 0 to 2 gave other counts when they were run twice: the mechanism is not a function of its"):
+        with pytest.raises(Unfit, match="chunks 0 to 2 gave different counts in two runs: the mechanism is not a function of its"):
             require_agreement(future, span)
     assert span.agrees(other) and wrong == 5
 

@@ -341,7 +341,7 @@ def test_a_long_stage_counts_what_a_stored_one_does(name, monkeypatch):
     stage = Stage(mechanism.sample, pair, 5, (1, 0, Phase.TEST), 2**20, 2**14, 60.0)
     drawn = [(s.tables[0].tolist(), s.marks, s.lost) for s in counts(stage, [event], Inline(), keep=2**15)]
     called = []
-    monkeypatch.setattr(spans, "_counters", lambda stage, events: called.append(1))
+    monkeypatch.setattr(spans, "_counting_kernels", lambda stage, events: called.append(1))
     assert [(s.tables[0].tolist(), s.marks, s.lost) for s in counts(stage, [event], Inline(), keep=2**15)] == drawn and called
 
 
@@ -363,5 +363,5 @@ def test_draws_that_are_not_what_is_sampled_are_told():
     mechanism = Rarely(1.0)
     pair = mechanism.worst_pair()
     stage = Stage(mechanism.sample, pair, 5, (1, 0, Phase.TEST), 2**20, 2**14, 60.0)
-    with pytest.raises(Unfit, match="mechanism draws something else than it samples"):
+    with pytest.raises(Unfit, match="mechanism draws other outputs than it samples"):
         list(counts(stage, [Intervals(0, np.array([0.5]), np.array([-1.0, 1.0]))], Inline(), keep=2**14))

@@ -77,9 +77,9 @@ def test_a_bound_of_an_earlier_look_has_its_counts():
     tested = UnderTest(PAIR, 0.01, 2_000, event, "given", parts=[Part(Tally(900, 100, 1_000))])
     asked = SimpleNamespace(claim=dpw.PureDP(1.0), alpha=0.01, stop="never")
     state = SimpleNamespace(asked=asked, done=0, looked=lambda symbol, bound: None)
-    stages._look(state, tested, 0.005)
+    stages._interim_look(state, tested, 0.005)
     tested.parts[-1] = tested.parts[-1].plus(Tally(500, 500, 1_000), 0)
-    stages._look(state, tested, 0.005)
+    stages._interim_look(state, tested, 0.005)
     assert tested.basis.parts[-1].tally.rounds == 1_000 and tested.tally.rounds == 2_000
     again = Basis.from_json(json.loads(json.dumps(tested.basis.to_json())))
     assert again.bounds(dpw.PureDP(1.0), event) == (tested.lower, tested.epsilon)

@@ -90,9 +90,9 @@ def test_scores_that_are_none_are_named_and_the_others_used():
         "too_short": "it gave shape (3,) for 64 outputs",
         "not_a_number": told["not_a_number"],
         "raises": "it raises RuntimeError: no",
-        "looks_around": "it is no function of each output alone: its values change with the other outputs of a batch",
-        "at_random": "it gave other values for the same outputs",
-        "texts": "it gave <U1 and no numbers",
+        "looks_around": "it is not a function of each output alone: its values change with the other outputs of a batch",
+        "at_random": "it gave different values for the same outputs",
+        "texts": "it gave values of type <U1, not numbers",
         "writes": "it raises ValueError: assignment destination is read-only",
         "several[bad]": "it gave shape (2,) for 64 outputs",
     }
@@ -112,7 +112,7 @@ class Hides:
 def test_a_score_that_looks_at_its_batch_later_ends_in_error_and_never_in_a_verdict():
     """The mean of a batch, all of one dataset, would certify any epsilon of a mechanism that keeps 0.5."""
     result = audit(laplace, claim="pure:1", pair=PAIR, trials=30_000, scores=[("hides", Hides())])
-    assert result.verdict is Verdict.ERROR and "score hides is no function of each output alone" in result.notes[0]
+    assert result.verdict is Verdict.ERROR and "score hides is not a function of each output alone" in result.notes[0]
 
 
 def test_suggested_scores_are_used_and_replayed():

@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from dpwitness.bench.hostile.fuzz import Tally, _carriers, _left, campaign
+from dpwitness.bench.hostile.fuzz import Tally, _count_leftovers, _processes_with_token, campaign
 from dpwitness.bench.hostile.fuzz_inputs import environments, options, signals, targets
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc")
@@ -41,7 +41,7 @@ def test_inputs_are_many_and_the_same_for_one_seed():
         (0, "", 2, "orphans"),
         (139, "", 0, "undocumented"),
         (-9, "", 0, "undocumented"),
-        (3, "dpwitness audit: stopped by an error that it does not know: X", 0, "unknown"),
+        (3, "dpwitness audit: stopped by an unexpected error: X", 0, "unknown"),
     ],
 )
 def test_faults_are_seen(code, text, left, fault):
@@ -54,8 +54,8 @@ def test_faults_are_seen(code, text, left, fault):
 def test_orphans_are_seen_and_ended():
     process = subprocess.Popen(["sleep", "60"], env={**os.environ, "DPWITNESS_FUZZ": "an-orphan"}, start_new_session=True)
     for _ in range(200):
-        if _carriers("an-orphan"):
+        if _processes_with_token("an-orphan"):
             break
         time.sleep(0.01)
-    assert _left("an-orphan") == 1
+    assert _count_leftovers("an-orphan") == 1
     assert process.wait(10) == -9

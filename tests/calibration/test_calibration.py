@@ -124,13 +124,13 @@ def test_counts_have_clopper_pearson_intervals():
 def test_pooled_rows_add_up():
     rows = [Counted(f"false VIOLATED, pure, strings: {name}, alpha 0.5", 3, 10, 0.5) for name in ("words",)]
     rows.append(Counted("false VIOLATED, pure, atoms: randomised response, alpha 0.5", 4, 10, 0.5))
-    pooled = {row.case: (row.count, row.of) for row in calibration._pooled(rows)}
+    pooled = {row.case: (row.count, row.of) for row in calibration._pooled_rows(rows)}
     assert pooled["false VIOLATED, all mechanisms, alpha 0.5"] == (7, 20)
     assert pooled["false VIOLATED, outputs strings, alpha 0.5"] == (3, 10)
 
 
 def test_a_task_that_raises_is_a_row_that_is_missed():
-    rows = calibration._task("alarms", "no such mechanism", 1.0)
+    rows = calibration._measure_task("alarms", "no such mechanism", 1.0)
     assert len(rows) == 1 and not rows[0].row().met and "KeyError" in rows[0].case
 
 

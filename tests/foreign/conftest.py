@@ -1,7 +1,6 @@
 import os
-import subprocess
-import sys
 import venv
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -230,16 +229,15 @@ class Shell:
     """Runs commands in a folder of its own."""
 
     folder: Path
+    command_line: Callable
 
     def run(self, *arguments, **environment):
-        command = [sys.executable, "-m", "dpwitness", *map(str, arguments)]
-        env = {**os.environ, "OPENBLAS_NUM_THREADS": "1", **environment}
-        return subprocess.run(command, cwd=self.folder, env=env, capture_output=True, text=True, timeout=300)
+        return self.command_line(arguments, self.folder, {**os.environ, "OPENBLAS_NUM_THREADS": "1", **environment})
 
 
 @pytest.fixture
-def shell(tmp_path):
-    return Shell(tmp_path)
+def shell(tmp_path, command_line):
+    return Shell(tmp_path, command_line)
 
 
 @pytest.fixture(scope="session")

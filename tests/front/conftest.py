@@ -1,6 +1,7 @@
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -56,6 +57,7 @@ class Shell:
     """Runs commands in a folder of its own, outside the repository."""
 
     folder: Path
+    command_line: Callable
 
     def environment(self):
         return {**os.environ, "OPENBLAS_NUM_THREADS": "1", "COLUMNS": "120"}
@@ -64,13 +66,13 @@ class Shell:
         return subprocess.run(command, cwd=self.folder, env=self.environment(), capture_output=True, text=True, timeout=300)
 
     def dpwitness(self, *arguments):
-        return self.run(sys.executable, "-m", "dpwitness", *arguments)
+        return self.command_line(arguments, self.folder, self.environment())
 
     def pytest(self, *arguments):
         return self.run(sys.executable, "-m", "pytest", "-p", "no:cacheprovider", *arguments)
 
 
 @pytest.fixture
-def shell(tmp_path):
+def shell(tmp_path, command_line):
     (tmp_path / "mine.py").write_text(MINE)
-    return Shell(tmp_path)
+    return Shell(tmp_path, command_line)

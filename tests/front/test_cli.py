@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 
 import pytest
 
@@ -31,9 +32,11 @@ def test_violation_found_witness_written_and_replayed_from_elsewhere(shell):
     ]
     elsewhere = shell.folder / "elsewhere"
     elsewhere.mkdir()
-    again = type(shell)(elsewhere).dpwitness("replay", "../out/witness-leaky.json")
+    again = replace(shell, folder=elsewhere).dpwitness("replay", "../out/witness-leaky.json")
     assert again.returncode == 2 and "outside the current folder; if it is to run, say so: --allow mine.py:leaky" in again.stderr
-    again = type(shell)(elsewhere).dpwitness("replay", "../out/witness-leaky.json", "--seed", "8", "--json", "--allow", "mine.py:leaky")
+    again = replace(shell, folder=elsewhere).dpwitness(
+        "replay", "../out/witness-leaky.json", "--seed", "8", "--json", "--allow", "mine.py:leaky"
+    )
     assert again.returncode == 1
     assert json.loads(again.stdout)["verdict"] == "VIOLATED"
 

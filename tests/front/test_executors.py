@@ -265,17 +265,17 @@ def test_a_worker_that_is_killed_changes_no_count(cluster, target):
             threading.Timer(0.05, os.kill, (killed[0], signal.SIGKILL)).start()
 
     found = dpw.audit(target, **options, executor=cluster, progress=progress)
-    assert cluster._held and killed
+    assert cluster._shared and killed
     cluster._client.wait_for_workers(2)
     assert killed[0] not in pids(cluster)
     assert counted(found) == counted(alone)
 
 
 def test_a_large_argument_travels_once(cluster):
-    cluster._held.clear()
+    cluster._shared.clear()
     large = [cluster.submit(len, bytes(2**20)) for _ in range(5)]
-    assert [future.result() for future in large] == 5 * [2**20] and len(cluster._held) == 1
-    assert cluster.submit(pow, 2, 5).result() == 32 and len(cluster._held) == 1
+    assert [future.result() for future in large] == 5 * [2**20] and len(cluster._shared) == 1
+    assert cluster.submit(pow, 2, 5).result() == 32 and len(cluster._shared) == 1
 
 
 def test_a_mechanism_that_ends_its_run_ends_no_worker(cluster):
@@ -316,7 +316,7 @@ def test_workers_of_another_version_are_named(address, monkeypatch):
 
     here, numpy = module.builds()
     monkeypatch.setattr(module, "builds", lambda: ("0.0.9", numpy))
-    with pytest.raises(dpw.InvalidArgument, match=f"worker tcp://.* has dpwitness {here}, this process 0.0.9"), dpw.executor(address):
+    with pytest.raises(dpw.InvalidArgument, match=f"worker tcp://.* has dpwitness {here}, this process has 0.0.9"), dpw.executor(address):
         pass
 
 
@@ -324,7 +324,7 @@ def test_a_worker_that_came_later_with_another_version(cluster, monkeypatch):
     from dpwitness.executors import cluster as module
 
     monkeypatch.setattr(module, "builds", lambda: ("0.0.9", "1.0"))
-    with pytest.raises(dpw.InvalidArgument, match=r"dpwitness 0\.0\.9 with NumPy 1\.0; one runs dpwitness "):
+    with pytest.raises(dpw.InvalidArgument, match=r"dpwitness 0\.0\.9 with NumPy 1\.0\), one worker runs dpwitness "):
         cluster.submit(pow, 2, 5).result()
 
 

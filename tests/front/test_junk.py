@@ -97,5 +97,5 @@ def test_empty_and_impossible_names_are_one_line_and_exit_code_2(tmp_path, monke
     except SystemExit as error:
         code = error.code
     out, err = capsys.readouterr()
-    assert (code, err.count("\n")) == (2, 1) and "does not know" not in err, (out, err)
+    assert (code, err.count("\n")) == (2, 1) and "unexpected error" not in err, (out, err)
     assert not list(tmp_path.iterdir())

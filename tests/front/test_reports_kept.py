@@ -62,11 +62,11 @@ def test_pytest_reports_that_are_empty_or_broken_off(shell):
     good = (shell.folder / "out" / "audit.md").read_text()
     for arguments in (["--collect-only"], ["-k", "stop"]):
         again = run(1.5, "pass", *arguments)
-        assert "is as it was" in again.stdout
+        assert "is unchanged" in again.stdout
         assert (shell.folder / "out" / "audit.md").read_text() == good
     cut = run(1.5, "raise KeyboardInterrupt")
-    assert "interrupted: only those that had ended" in cut.stdout
-    assert "interrupted: only those that had ended" in (shell.folder / "out" / "audit.md").read_text().splitlines()[0]
+    assert "interrupted: finished audits only" in cut.stdout
+    assert "interrupted: finished audits only" in (shell.folder / "out" / "audit.md").read_text().splitlines()[0]
 
 
 def test_check_writes_a_report(shell, monkeypatch, capsys):

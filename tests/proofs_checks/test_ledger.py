@@ -141,14 +141,14 @@ def test_an_interrupted_run_keeps_what_was_checked(monkeypatch, capsys, tmp_path
     from dpwitness.proofs_checks import declarations
     from dpwitness.suites import claims
 
-    real = claims._checked
+    real = claims._check_claim
 
     def checked(id, **options):
         if id != "CM-01":
             raise KeyboardInterrupt
         return real(id, **options)
 
-    monkeypatch.setattr(claims, "_checked", checked)
+    monkeypatch.setattr(claims, "_check_claim", checked)
     assert main(["claims", "check", "all", "--report", str(tmp_path / "out")]) == 3
     said = capsys.readouterr().out
     assert "1 claims: 1 fails" in said and f"interrupted: {len(declarations()) - 1} claims were not checked" in said

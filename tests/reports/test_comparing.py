@@ -18,7 +18,7 @@ from dpwitness.auditors.measured.sensitivity import audit_sensitivity
 from dpwitness.auditors.measured.utility import audit_utility
 from dpwitness.auditors.measured.utility_claims import MeanBound
 from dpwitness.cli import main
-from dpwitness.commands.suite import _excused
+from dpwitness.commands.suite import _is_accepted
 from dpwitness.mechanisms import Gaussian, Laplace, Records, TruncatedGeometric
 from dpwitness.reports.audit.document import document_of
 from dpwitness.reports.comparing import intervals as limits
@@ -429,4 +429,4 @@ def test_a_suite_excuses_only_what_was_accepted(kept, taken, excused):
     """A violation of what is thought to be kept may be accepted; what is wrong for another reason stays wrong."""
     case = SimpleNamespace(truth=SimpleNamespace(breaks=lambda claim: kept > claim.parameter))
     outcome = SimpleNamespace(case=case, result=SimpleNamespace(claim=dpw.PureDP(1.0)), json={"accepted": {}} if taken else {})
-    assert _excused(outcome) is excused
+    assert _is_accepted(outcome) is excused

@@ -1,4 +1,5 @@
-"""Attacks on the honesty of this program, with random parameters in every run: each counts how often the program fails.
+"""Benchmark of randomized attacks on the auditor's own statements: each attack counts how often a statement is wrong.
 
-One file per family of attacks. May import all that `dpwitness.bench` may; nothing imports this folder but the registry of benchmarks.
+One file per family of attacks. An attack function runs once and returns a description of the failure, or "" if there is none.
+May import all that `dpwitness.bench` may. Only the registry of benchmarks imports this package.
 """

@@ -1,6 +1,7 @@
-"""Mechanisms that notice how they are run: state, batch sizes, dependent rows, training told from testing.
+"""Attacks by mechanisms whose behavior depends on state, batch size or other rows, or that leak in one phase of the audit only.
 
-A sound one may end in ERROR and is accused no more often than stated; a leaking one must not pass as NOT REFUTED.
+A mechanism that satisfies its claim may end in ERROR, and is reported as VIOLATED no more often than stated.
+A leaking mechanism must not end in NOT REFUTED.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ Mechanism = Callable[[Any, int, Generator], Any]
 
 
 class Counting:
-    """Changes from one mechanism to another after a number of calls, or of outputs."""
+    """Mechanism that switches to another mechanism after a number of calls, or of outputs."""
 
     def __init__(self, before: Mechanism, after: Mechanism, limit: float, *, outputs: bool) -> None:
         self.before, self.after, self.limit, self.outputs, self.seen = before, after, limit, outputs, 0
@@ -33,18 +34,19 @@ class Counting:
 
 
 def _settings(rng: Generator, alpha: float) -> dict[str, Any]:
+    """Draw the settings of an audit."""
     return {"pair": PAIR, "trials": int(rng.integers(1500, 4001)), "confidence": 1 - alpha, "seed": seed_of(rng), "bits": False}
 
 
-def _seen(mechanism: Mechanism, outputs: bool, settings: dict[str, Any]) -> int:
-    """Calls or outputs of a whole audit."""
+def _count_uses(mechanism: Mechanism, outputs: bool, settings: dict[str, Any]) -> int:
+    """Return the number of calls or outputs in a complete audit."""
     counting = Counting(mechanism, mechanism, math.inf, outputs=outputs)
     audit(counting, claim=PureDP(1.0), **settings)
     return counting.seen
 
 
 def sound_but_stateful(alpha: float, rng: Generator) -> str:
-    """Randomized response at its claim whose outputs swap their names after some calls, some outputs, or by the size of the batch."""
+    """Run an attack with randomized response at its claim, with swapped outputs after some calls, after some outputs, or by batch size."""
     epsilon, kind = float(rng.uniform(0.5, 2.0)), str(rng.choice(["calls", "outputs", "batch", "parity"]))
     sound = response(epsilon)
 
@@ -58,12 +60,12 @@ def sound_but_stateful(alpha: float, rng: Generator) -> str:
         return (swapped if other else sound)(dataset, size, draws)
 
     mechanism = by_batch if kind in ("batch", "parity") else Counting(sound, swapped, limit, outputs=kind == "outputs")
-    found = audit(mechanism, claim=PureDP(epsilon), name="attack", **_settings(rng, alpha))
-    return false_alarm(found, f"response {epsilon:.3f} swapped by {kind}, limit {limit}")
+    result = audit(mechanism, claim=PureDP(epsilon), name="attack", **_settings(rng, alpha))
+    return false_alarm(result, f"response {epsilon:.3f} swapped by {kind}, limit {limit}")
 
 
 def dependent_rows(alpha: float, rng: Generator) -> str:
-    """Randomized response at its claim whose rows in one call depend on each other: copies, chains, one draw for the batch."""
+    """Run an attack with randomized response at its claim, with dependent rows in one call: copies, chains, or one draw for the batch."""
     epsilon, kind = float(rng.uniform(0.5, 2.0)), str(rng.choice(["copies", "chain", "mirror", "one draw"]))
     sound, width, stay = response(epsilon), int(rng.integers(2, 9)), float(rng.uniform(0.2, 0.9))
 
@@ -79,34 +81,34 @@ def dependent_rows(alpha: float, rng: Generator) -> str:
         fresh[0] = True
         return rows[np.maximum.accumulate(np.where(fresh, np.arange(size), 0))]
 
-    found = audit(dependent, claim=PureDP(epsilon), **_settings(rng, alpha))
-    return false_alarm(found, f"response {epsilon:.3f}, rows by {kind}, width {width}, stay {stay:.2f}")
+    result = audit(dependent, claim=PureDP(epsilon), **_settings(rng, alpha))
+    return false_alarm(result, f"response {epsilon:.3f}, rows by {kind}, width {width}, stay {stay:.2f}")
 
 
 def leak_that_hides(rng: Generator) -> str:
-    """A mechanism that leaks before or after a number of calls, as if it told the training from the test."""
+    """Run an attack with a mechanism that leaks only before or only after some calls, as if it distinguished training from testing."""
     claim, outputs, settings = float(rng.uniform(0.5, 1.0)), bool(rng.random() < 0.5), _settings(rng, 0.01)
     sound, leaks = response(claim), response(claim + 3.0)
-    total = _seen(sound, outputs, settings)
+    total = _count_uses(sound, outputs, settings)
     limit = max(1, int(total * rng.uniform(0.02, 0.95)))
     first_leaks = bool(rng.random() < 0.5)
     mechanism = Counting(*((leaks, sound) if first_leaks else (sound, leaks)), limit, outputs=outputs)
-    found = audit(mechanism, claim=PureDP(claim), name="attack", **settings)
+    result = audit(mechanism, claim=PureDP(claim), name="attack", **settings)
     allowed = (Verdict.VIOLATED, Verdict.ERROR, Verdict.INCONCLUSIVE)
-    what = f"{'leaks first' if first_leaks else 'leaks later'}, changes after {limit} of {total} {'outputs' if outputs else 'calls'}"
-    return verdict_among(found, allowed, what)
+    description = f"{'leaks first' if first_leaks else 'leaks later'}, changes after {limit} of {total} {'outputs' if outputs else 'calls'}"
+    return verdict_among(result, allowed, description)
 
 
 def leak_by_batch(rng: Generator) -> str:
-    """A mechanism that leaks only in batches of more than a few runs, as a vectorized function may. An audit makes no single runs."""
-    claim, least = float(rng.uniform(0.5, 1.0)), int(rng.integers(2, 17))
+    """Run an attack with a mechanism that leaks only in batches of several runs, as vectorized code may. An audit makes no single runs."""
+    claim, smallest_batch = float(rng.uniform(0.5, 1.0)), int(rng.integers(2, 17))
     sound, leaks = response(claim), response(claim + 3.0)
 
     def run(dataset: Any, size: int, draws: Generator) -> Any:
-        return (leaks if size >= least else sound)(dataset, size, draws)
+        return (leaks if size >= smallest_batch else sound)(dataset, size, draws)
 
-    found = audit(run, claim=PureDP(claim), **_settings(rng, 0.01))
-    return verdict_among(found, (Verdict.VIOLATED, Verdict.ERROR, Verdict.INCONCLUSIVE), f"leaks in batches of {least} or more")
+    result = audit(run, claim=PureDP(claim), **_settings(rng, 0.01))
+    return verdict_among(result, (Verdict.VIOLATED, Verdict.ERROR, Verdict.INCONCLUSIVE), f"leaks in batches of {smallest_batch} or more")
 
 
 ATTACKS = (

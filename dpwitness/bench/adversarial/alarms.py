@@ -1,4 +1,4 @@
-"""Mechanisms that keep their claim exactly: whatever is tried on them, VIOLATED is as rare as the audit states."""
+"""Attacks by mechanisms exactly at their claim: VIOLATED must be as rare as the audit states."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from dpwitness.mechanisms.terms.notions import Claim, TradeoffCurve
 _ORDERS = 1 + np.geomspace(1e-6, 200, 4000)
 
 
-def _divergence(share: float, order: Any) -> Any:
-    """Renyi divergence of randomized response that is right with probability `share`."""
+def _renyi_divergence(share: float, order: Any) -> Any:
+    """Return the Renyi divergence of randomized response that is correct with probability `share`."""
     wrong = 1 - share
     return np.log(share**order * wrong ** (1 - order) + wrong**order * share ** (1 - order)) / (order - 1)
 
 
 def exact_claim(notion: str, rng: Generator) -> tuple[float, float, Claim]:
-    """Return epsilon and the leak of a randomized response, and the claim of this notion that it keeps with nothing to spare."""
+    """Return epsilon and the leak probability of a randomized response, and its tight claim in the given notion."""
     epsilon = float(rng.uniform(0.3, 2.0))
     share = 1 / (1 + math.exp(-epsilon))
     if notion == "approx":
@@ -34,22 +34,22 @@ def exact_claim(notion: str, rng: Generator) -> tuple[float, float, Claim]:
         return epsilon, leak, ApproxDP(epsilon, leak)
     if notion == "rdp":
         order = float(rng.uniform(1.2, 8.0))
-        return epsilon, 0.0, RDP(order, float(_divergence(share, order)))
+        return epsilon, 0.0, RDP(order, float(_renyi_divergence(share, order)))
     claims: dict[str, Claim] = {
         "pure": PureDP(epsilon),
         "gdp": GDP(2 * float(norm.ppf(share))),
-        "zcdp": ZCDP(float(np.max(_divergence(share, _ORDERS) / _ORDERS))),
+        "zcdp": ZCDP(float(np.max(_renyi_divergence(share, _ORDERS) / _ORDERS))),
         "curve": TradeoffCurve([0.0, 1 - share, 1.0], [1.0, 1 - share, 0.0]),
     }
     return epsilon, 0.0, claims[notion]
 
 
-def _response(epsilon: float, leak: float) -> Any:
-    """Randomized response that shows the true bit, marked as such, with probability `leak`."""
+def _leaky_response(epsilon: float, leak: float) -> Any:
+    """Return randomized response that outputs the true bit, with a distinct mark, with probability `leak`."""
 
     def run(dataset: Any, size: int, rng: Generator) -> Any:
-        shown = response(epsilon)(dataset, size, rng)
-        return np.where(rng.random(size) < leak, 2 + int(dataset[0]), shown)
+        noisy_bit = response(epsilon)(dataset, size, rng)
+        return np.where(rng.random(size) < leak, 2 + int(dataset[0]), noisy_bit)
 
     return run
 
@@ -58,35 +58,37 @@ NOTIONS = ("pure", "approx", "zcdp", "rdp", "gdp", "curve")
 
 
 def at_claim(notion: str, alpha: float, rng: Generator) -> str:
-    """A small audit of randomized response exactly at its claim."""
+    """Run an attack with a small audit of randomized response exactly at its claim."""
     epsilon, leak, claim = exact_claim(notion or str(rng.choice(NOTIONS)), rng)
     trials, stop = int(rng.integers(1000, 4001)), str(rng.choice(["gross", "violation", "never"]))
-    found = audit(_response(epsilon, leak), claim=claim, pair=PAIR, trials=trials, confidence=1 - alpha, seed=seed_of(rng), stop=stop)
-    return false_alarm(found, f"{claim} of response {epsilon:.3f} with leak {leak:.3g}, {trials} runs, stop {stop}")
+    result = audit(
+        _leaky_response(epsilon, leak), claim=claim, pair=PAIR, trials=trials, confidence=1 - alpha, seed=seed_of(rng), stop=stop
+    )
+    return false_alarm(result, f"{claim} of response {epsilon:.3f} with leak {leak:.3g}, {trials} runs, stop {stop}")
 
 
 def noise_at_claim(alpha: float, rng: Generator) -> str:
-    """Laplace or Gaussian noise on a grid exactly at its claim."""
+    """Run an attack with Laplace or Gaussian noise on a grid, exactly at the claim."""
     parameter, trials = float(rng.uniform(0.3, 2.0)), int(rng.integers(1000, 2001))
     laplace = bool(rng.random() < 0.5)
     mechanism: Any = m.Laplace(parameter, arithmetic="grid") if laplace else m.Gaussian(parameter, 0.01)
-    found = audit(mechanism, pair=PAIR, trials=trials, confidence=1 - alpha, seed=seed_of(rng), bits=False)
-    return false_alarm(found, f"{mechanism}, {trials} runs")
+    result = audit(mechanism, pair=PAIR, trials=trials, confidence=1 - alpha, seed=seed_of(rng), bits=False)
+    return false_alarm(result, f"{mechanism}, {trials} runs")
 
 
 def many_pairs(alpha: float, rng: Generator) -> str:
-    """Many pairs, all exactly at the claim, with all early looks."""
+    """Run an attack with many pairs, all exactly at the claim, and all interim analyses."""
     epsilon, count = float(rng.uniform(0.5, 2.0)), int(rng.integers(20, 41))
-    ends = rng.integers(0, 1000, (count, 2)) * 2 + (0, 1)
-    pairs = [Pair(np.array([float(zero)]), np.array([float(one)])) for zero, one in ends]
+    records = rng.integers(0, 1000, (count, 2)) * 2 + (0, 1)
+    pairs = [Pair(np.array([float(zero)]), np.array([float(one)])) for zero, one in records]
     trials = int(rng.integers(2000, 4001))
     settings: dict[str, Any] = {"trials": trials, "confidence": 1 - alpha, "seed": seed_of(rng), "stop": "violation", "bits": False}
-    found = audit(response(epsilon), claim=PureDP(epsilon), pair=pairs, **settings)
-    return false_alarm(found, f"response {epsilon:.3f} on {count} pairs, {trials} runs")
+    result = audit(response(epsilon), claim=PureDP(epsilon), pair=pairs, **settings)
+    return false_alarm(result, f"response {epsilon:.3f} on {count} pairs, {trials} runs")
 
 
 def searched_pairs(alpha: float, rng: Generator) -> str:
-    """Pairs of a domain, exactly at the claim where they differ in the first record."""
+    """Run an attack with the pairs of a domain, exactly at the claim where the pairs differ in the first record."""
     epsilon, high = float(rng.uniform(0.5, 2.0)), int(rng.integers(1, 12))
     domain = m.Records(int(rng.integers(1, 6)), low=0, high=high, integer=True, relation=str(rng.choice(["replace-one", "add-remove"])))
 
@@ -94,12 +96,12 @@ def searched_pairs(alpha: float, rng: Generator) -> str:
         return response(epsilon)(dataset if len(dataset) else np.zeros(1), size, draws)
 
     settings: dict[str, Any] = {"trials": int(rng.integers(2000, 4001)), "confidence": 1 - alpha, "seed": seed_of(rng)}
-    found = audit(first, claim=PureDP(epsilon), domain=domain, stop="violation", **settings)
-    return false_alarm(found, f"response {epsilon:.3f} on {domain}")
+    result = audit(first, claim=PureDP(epsilon), domain=domain, stop="violation", **settings)
+    return false_alarm(result, f"response {epsilon:.3f} on {domain}")
 
 
 def honest_canaries(rng: Generator) -> Outcome:
-    """Canary scores of independent runs, each by randomized response or Gaussian noise exactly at the claim."""
+    """Run an attack with canary scores of independent runs of randomized response or Gaussian noise, exactly at the claim."""
     alpha, gaussian, runs = float(rng.choice([0.05, 0.2])), bool(rng.random() < 0.5), int(rng.integers(1, 6))
     parameter, canaries = float(rng.uniform(0.5, 2.0)), int(rng.integers(100, 400))
     inside, outside = [], []
@@ -113,12 +115,15 @@ def honest_canaries(rng: Generator) -> Outcome:
         inside.append(scores[coins])
         outside.append(scores[~coins])
     claim: Claim = GDP(parameter) if gaussian else PureDP(parameter)
-    found = audit_canaries(inside, outside, claim, confidence=1 - alpha, seed=seed_of(rng))
-    return Outcome(false_alarm(found, f"{claim}, {runs} runs of {canaries} canaries"), alpha)
+    result = audit_canaries(inside, outside, claim, confidence=1 - alpha, seed=seed_of(rng))
+    return Outcome(false_alarm(result, f"{claim}, {runs} runs of {canaries} canaries"), alpha)
 
 
 def copied_canaries(rng: Generator) -> Outcome:
-    """One run of a training exactly at the claim, handed in several times: refused, or accused no more often than stated."""
+    """Run an attack with copies of one training run exactly at the claim, submitted as several runs.
+
+    The copies must be refused, or reported as VIOLATED no more often than stated.
+    """
     from dpwitness import InvalidArgument
 
     alpha, parameter, canaries = 0.05, float(rng.uniform(0.5, 2.0)), int(rng.integers(100, 400))
@@ -138,10 +143,10 @@ def copied_canaries(rng: Generator) -> Outcome:
         inside.append(copy[order][coins[order]])
         outside.append(copy[order][~coins[order]])
     try:
-        found = audit_canaries(inside, outside, GDP(parameter), confidence=1 - alpha, seed=seed_of(rng))
+        result = audit_canaries(inside, outside, GDP(parameter), confidence=1 - alpha, seed=seed_of(rng))
     except InvalidArgument:
         return Outcome("", 0.0)
-    return Outcome(f"{found.verdict.value} from {len(inside)} copies of one run, disguised by {disguise}", 0.0)
+    return Outcome(f"{result.verdict.value} from {len(inside)} copies of one run, disguised by {disguise}", 0.0)
 
 
 ATTACKS = (
@@ -152,5 +157,5 @@ ATTACKS = (
     Attack("false alarms over many pairs with early looks, alpha .05", partial(many_pairs, 0.05), 0.05),
     Attack("false alarms over the pairs of a domain, alpha .2", partial(searched_pairs, 0.2), 0.2),
     Attack("false alarms of canaries: independent runs", honest_canaries, 0.2),
-    Attack("canaries: copies of one run pooled", copied_canaries, runs=200),
+    Attack("canaries: copies of one run pooled", copied_canaries),
 )

@@ -1,4 +1,4 @@
-"""An attack, its runs, and the exact test of how often it may succeed."""
+"""An attack, its runs, and the exact binomial test of its success rate."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from dpwitness.bench.table import Row
 
 PAIR = Pair(np.array([0.0]), np.array([1.0]))
 RUNS = 400
-CHANCE = 1e-3  # that an honest program misses any row of the table
-_SHOWN = 5  # faults that the JSON lists for each attack
+CHANCE = 1e-3  # probability that a correct program misses any row of the table
+_MAX_FAILURES_LISTED = 5  # number of failures per attack in the JSON
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """Result of one run: what the program did wrong, empty if nothing, and the error probability that the program stated in this run."""
+    """Result of one run: the failure of the program (empty if none), and the error probability that the program stated for this run."""
 
     fault: str
     stated: float
@@ -35,10 +35,10 @@ class Attack:
     ----------
     name : str
     run : callable
-        Draws its parameters from the generator and attacks once. Returns a description of the failure, or an empty text if the program was
-        right; an `Outcome` if the stated error differs from run to run. An exception counts as a failure.
+        Draws parameters from the generator and attacks once. Returns a description of the failure, or "" if the
+        program was right, or an `Outcome` if the stated error differs between runs. An exception counts as a failure.
     stated : float
-        Probability of a failure that the program admits; 0 for what must never happen.
+        Stated probability of a failure; 0 for a failure that must never happen.
     runs : int
         Number of independent runs.
     """
@@ -49,18 +49,18 @@ class Attack:
     runs: int = RUNS
 
     def attempt(self, seed: int, number: int) -> Outcome:
-        """Make run `number` under a root seed."""
+        """Execute run `number` under a root seed."""
         rng = np.random.default_rng(SeedSequence(seed, spawn_key=(*self.name.encode(), number)))
         try:
             found = self.run(rng)
-        except Exception as error:  # a benchmark reports what breaks and goes on
+        except Exception as error:  # an exception counts as a failure, and the benchmark continues
             found = f"raises {type(error).__name__}: {str(error)[:200]}"
         return found if isinstance(found, Outcome) else Outcome(found, self.stated)
 
 
 @dataclass(slots=True)
 class Rate:
-    """Failures among the runs of one attack, the sum of the stated errors, and the first failures by number of the run."""
+    """Failure count of one attack, with the sum of stated errors and the failures by run number."""
 
     failures: int = 0
     runs: int = 0
@@ -80,7 +80,10 @@ class Rate:
 
     @property
     def stated(self) -> float:
-        """Mean of the stated errors: where they differ, the binomial tail at the mean bounds the exact one (Hoeffding 1956)."""
+        """Mean of the stated errors.
+
+        If the errors differ, the binomial tail at their mean bounds the exact tail (Hoeffding 1956).
+        """
         return min(1.0, self.stated_sum / max(self.runs, 1))
 
     @property
@@ -91,18 +94,18 @@ class Rate:
         return float(binom.sf(self.failures - 1, self.runs, self.stated))
 
     def row(self, name: str, threshold: float) -> Row:
-        """The row of the table: met if the p-value is above `threshold`."""
-        most = int(binom.isf(threshold, self.runs, self.stated)) if self.stated > 0 else 0
+        """Return the row of the table; the row is met if the p-value exceeds `threshold`."""
+        allowed_failures = int(binom.isf(threshold, self.runs, self.stated)) if self.stated > 0 else 0
         unit = f"of {self.runs}, stated {self.stated:.3g}, p-value {self.p_value:.2g}"
-        return Row(name, most / self.runs, self.failures / self.runs, unit, at_most=True, counts=(self.failures, self.runs))
+        return Row(name, allowed_failures / self.runs, self.failures / self.runs, unit, at_most=True, counts=(self.failures, self.runs))
 
     def details(self, name: str) -> Mapping[str, Any]:
-        first = [f"run {number}: {self.faults[number]}" for number in sorted(self.faults)[:_SHOWN]]
+        first = [f"run {number}: {self.faults[number]}" for number in sorted(self.faults)[:_MAX_FAILURES_LISTED]]
         return {"attack": name, "stated": self.stated, "counts": [self.failures, self.runs], "p_value": self.p_value, "failures": first}
 
 
 def refusal(call: Callable[[], Any], what: str) -> str:
-    """Return an empty text if the call is refused as bad input, and else what it gave."""
+    """Return "" if the call raises InvalidArgument, else a description of its result."""
     try:
         found = call()
     except InvalidArgument:
@@ -111,17 +114,17 @@ def refusal(call: Callable[[], Any], what: str) -> str:
 
 
 def verdict_among(found: Any, allowed: Iterable[Verdict], what: str) -> str:
-    """Return an empty text if the verdict of a result is allowed."""
+    """Return "" if the verdict of a result is allowed, else a failure message."""
     return "" if found.verdict in tuple(allowed) else f"{found.verdict.value}: {what}"
 
 
 def false_alarm(found: Any, what: str) -> str:
-    """Return an empty text unless a mechanism that keeps its claim is accused."""
+    """Return a failure message if a mechanism that satisfies its claim is reported as VIOLATED, else ""."""
     return f"VIOLATED: {what}" if found.verdict is Verdict.VIOLATED else ""
 
 
 def response(epsilon: float) -> Callable[..., Any]:
-    """Randomized response: the parity of the first record, with odds e^epsilon. Exactly epsilon-DP."""
+    """Return randomized response on the parity of the first record, with odds e^epsilon. The mechanism is exactly epsilon-DP."""
 
     def run(dataset: Any, size: int, rng: Generator) -> Any:
         truth = int(np.asarray(dataset).flat[0]) % 2

@@ -1,4 +1,4 @@
-"""Documents that somebody else wrote: reports whose conclusions were edited, witnesses whose counts do not give their bound."""
+"""Attacks with files from other people: reports with edited conclusions, and witnesses whose counts do not imply their bound."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ from dpwitness.bench.adversarial.stores import _folder, run_command
 from dpwitness.mechanisms import PureDP
 
 
-def _audited(rng: Generator, leaks: bool) -> tuple[Any, Any]:
+def _audit_response(rng: Generator, leaks: bool) -> tuple[Any, Any]:
+    """Return a mechanism and its audit; the mechanism violates its claim if `leaks`."""
     claim = float(rng.uniform(0.3, 1.0))
     mechanism = response(claim + (float(rng.uniform(1.0, 3.0)) if leaks else 0.0))
     trials = int(rng.integers(2000, 4001))
@@ -23,13 +24,13 @@ def _audited(rng: Generator, leaks: bool) -> tuple[Any, Any]:
 
 
 def edited_report(rng: Generator) -> str:
-    """A conclusion in audit.json edited: `report` and `compare` must refuse the file."""
+    """Run an attack with an edited conclusion in audit.json; `report` and `compare` must refuse the file."""
     from dpwitness.reports import write_report
 
     leaks = bool(rng.random() < 0.5)
-    _, found = _audited(rng, leaks)
+    _, result = _audit_response(rng, leaks)
     with _folder() as folder:
-        write_report([found], folder / "old", title="attack", plots=False)
+        write_report([result], folder / "old", title="attack", plots=False)
         file = folder / "old" / "audit.json"
         document = json.loads(file.read_text(encoding="utf-8"))
         entry, key = (
@@ -51,17 +52,17 @@ def edited_report(rng: Generator) -> str:
         ]
         for command in commands:
             code, text = run_command(*map(str, command))
-            if code != 2 or "an error that it does not know" in text:
-                return f"{command[0]} takes audit.json with an edited {key} of a {found.verdict.value}: code {code}"
+            if code != 2 or "an unexpected error" in text:
+                return f"{command[0]} takes audit.json with an edited {key} of a {result.verdict.value}: code {code}"
     return ""
 
 
 def forged_witness(rng: Generator) -> str:
-    """A witness whose counts, bound or claim were edited and whose hash was made again."""
-    mechanism, found = _audited(rng, True)
-    if found.witness is None:
+    """Run an attack with a witness whose counts, bound or claim were edited, and whose hash was recomputed."""
+    mechanism, result = _audit_response(rng, True)
+    if result.witness is None:
         return ""
-    forged = copy.deepcopy(found.witness)
+    forged = copy.deepcopy(result.witness)
     counts, kind = forged["counts"], str(rng.choice(["bound", "counts", "rounds", "claim", "stage", "alpha"]))
     parts = [counts, *counts.get("stages", [])]
     if kind == "bound":
@@ -83,17 +84,17 @@ def forged_witness(rng: Generator) -> str:
 
 
 def broken_seal(rng: Generator) -> str:
-    """A witness edited without a new hash: refused, or the replay says so."""
-    mechanism, found = _audited(rng, True)
-    if found.witness is None:
+    """Run an attack with an edited witness that keeps its old hash; the replay must refuse it."""
+    mechanism, result = _audit_response(rng, True)
+    if result.witness is None:
         return ""
-    edited = seal(found.witness)
+    edited = seal(result.witness)
     edited = {**edited, "bound": edited["bound"] * float(rng.uniform(0.5, 0.99)), "confidence": 0.9995}
     return refusal(lambda: replay(edited, mechanism=mechanism), "a witness edited after it was sealed")
 
 
 ATTACKS = (
-    Attack("audit.json with an edited conclusion believed", edited_report, runs=200),
+    Attack("audit.json with an edited conclusion believed", edited_report),
     Attack("forged witness accepted", forged_witness),
     Attack("edited witness with its old hash accepted", broken_seal),
 )

@@ -1,20 +1,21 @@
-"""The benchmark of attacks: every attack many times under one seed, in worker processes, with an exact test of each rate."""
+"""Benchmark that runs every attack many times under one seed, in worker processes, with an exact test of each failure rate."""
 
 from __future__ import annotations
 
-import multiprocessing
 import os
 import secrets
+import sys
 from collections import defaultdict
-from concurrent.futures import ProcessPoolExecutor
+from contextlib import nullcontext
 from importlib import import_module
 
 from dpwitness.bench.adversarial.attack import CHANCE, Attack, Rate
 from dpwitness.bench.table import Table
+from dpwitness.executors.pools import pool
 
 FAMILIES = ("stopping", "alarms", "adapting", "leaves", "pairs", "stores", "files", "promises")
-_TASK = 20  # runs in one task of a worker
-_LIVES = 1000  # the same where a run takes a millisecond
+_RUNS_PER_TASK = 20  # runs per worker task
+_FAST_RUNS_PER_TASK = 1000  # runs per worker task for attacks that take about a millisecond
 
 
 def attacks() -> dict[str, Attack]:
@@ -24,33 +25,37 @@ def attacks() -> dict[str, Attack]:
 
 
 def measure(seed: int | None = None, *, share: float = 1.0, only: str = "", workers: int | None = None) -> Table:
-    """Make all attacks.
+    """Run the attacks and return the table of their failure rates.
 
     Parameters
     ----------
     seed : int, optional
-        Root of all randomness; drawn from the operating system if left out. The table states the seed.
+        Root of all randomness; drawn from the operating system by default. The table states the seed.
     share : float
-        Share of each attack's runs that is made.
+        Fraction of each attack's runs to execute.
     only : str
-        Part of the names of the attacks to make; all of them if empty.
+        Substring of the names of the attacks to run; all attacks if empty.
     workers : int, optional
-        Processes; as many as there are cores if left out.
+        Number of processes; by default the number of cores.
+
+    Returns
+    -------
+    Table
+        One row per attack.
     """
     seed = secrets.randbits(48) if seed is None else seed
     chosen = {name: attack for name, attack in attacks().items() if only in name}
     tasks = []
     for name, attack in chosen.items():
-        runs, size = max(1, round(share * attack.runs)), _LIVES if attack.runs > 10 * _LIVES else _TASK
+        runs, size = max(1, round(share * attack.runs)), _FAST_RUNS_PER_TASK if attack.runs > 10 * _FAST_RUNS_PER_TASK else _RUNS_PER_TASK
         tasks += [(name, seed, first, min(first + size, runs)) for first in range(0, runs, size)]
     rates: defaultdict[str, Rate] = defaultdict(Rate)
-    if workers == 1:
-        done = [_task(*task) for task in tasks]
-    else:
-        with ProcessPoolExecutor(workers or os.cpu_count(), mp_context=multiprocessing.get_context("spawn")) as pool:
-            done = list(pool.map(_task, *zip(*tasks, strict=True)))
-    for (name, *_), rate in zip(tasks, done, strict=True):
-        rates[name] += rate
+    with pool(workers or os.cpu_count() or 1) if workers != 1 else nullcontext() as executor:
+        made = map(_run_task, *zip(*tasks, strict=True)) if executor is None else executor.map(_run_task, *zip(*tasks, strict=True))
+        for (name, *_), rate in zip(tasks, made, strict=True):
+            rates[name] += rate
+            if rates[name].runs == max(1, round(share * chosen[name].runs)):
+                print(f"{len(rates)} of {len(chosen)} attacks: {name}", file=sys.stderr, flush=True)
     threshold = CHANCE / len(chosen)
     notes = (
         f"seed {seed}: dpwitness bench adversarial --seed {seed} makes the same attacks; what draws from the operating system differs",
@@ -63,7 +68,8 @@ def measure(seed: int | None = None, *, share: float = 1.0, only: str = "", work
     return Table("adversarial", rows, (*notes, outcome), tuple(rates[name].details(name) for name in chosen), binding=True)
 
 
-def _task(name: str, seed: int, first: int, last: int) -> Rate:
+def _run_task(name: str, seed: int, first: int, last: int) -> Rate:
+    """Execute a range of runs of one attack."""
     attack, rate = attacks()[name], Rate()
     for number in range(first, last):
         rate.add(number, attack.attempt(seed, number))

@@ -1,4 +1,4 @@
-"""Optional stopping and selection: audits extended by somebody who sees the counts, and witnesses of ground seeds."""
+"""Attacks by optional stopping and selection: audits extended by a person who sees the counts, and witnesses with searched seeds."""
 
 from __future__ import annotations
 
@@ -20,35 +20,38 @@ from dpwitness.auditors.statistics.combination import Part, combined, reweight_f
 from dpwitness.bench.adversarial.attack import PAIR, Attack, Outcome, false_alarm, response, seed_of
 from dpwitness.mechanisms import PureDP
 
-EXTENSIONS = 6  # at the level of counts
-_FORGET = 50.0  # times as many rounds as before
-_STORED = 3  # through the store
-_LONGEST = 10**12  # rounds of one extension at the level of counts
+EXTENSIONS = 6  # number of extensions in attacks on counts
+_MAX_GROWTH = 50.0  # largest factor by which an extension multiplies the rounds
+_STORE_EXTENSIONS = 3  # number of extensions in attacks through the store
+_MAX_ROUNDS = 10**12  # maximum rounds of one extension in attacks on counts
 
 
 def extended(parts: list[Part]) -> list[Part]:
-    """Return the parts with which an extension begins: the rounds of the extension are added to the last one."""
+    """Return the parts at the start of an extension; rounds of the extension are added to the last part."""
     return [*reweight_for_extension(parts), Part(Tally(0, 0, 0, parts[-1].tally.directions))]
 
 
 def stated(alpha: float, extensions: int) -> float:
-    """Return the error of the first statement and of those of all extensions together."""
+    """Return the total error of the first statement and of all extensions."""
     return alpha * shares_spent(extensions)
 
 
 def level(alpha: float, number: int) -> float:
-    """Return the error of the statement of extension `number`; 0 is the first plan."""
+    """Return the error of the statement of extension `number`; 0 is the original plan."""
     return stated(alpha, number) - (stated(alpha, number - 1) if number else 0.0)
 
 
-def _longer(right: int, rounds: int, share: float, alpha: float) -> int:
-    """Return the rounds at which pooled counts are most likely significant: few if they nearly are, many if they are to be forgotten."""
+def _rounds_to_significance(right: int, rounds: int, share: float, alpha: float) -> int:
+    """Return the number of rounds at which pooled counts are most likely significant: few if nearly significant now, else many."""
     z = (right - rounds * share) / math.sqrt(rounds * share * (1 - share))
-    return int(rounds * min((float(norm.isf(alpha)) / z) ** 2 if z > 0 else math.inf, _FORGET))
+    return int(rounds * min((float(norm.isf(alpha)) / z) ** 2 if z > 0 else math.inf, _MAX_GROWTH))
 
 
 def counted_life(alpha: float, rng: Generator) -> str:
-    """Counts of randomized response at its claim, each time extended to the length at which the deviation seen would suffice."""
+    """Run an attack on counts of randomized response at its claim.
+
+    Each extension has the length at which the observed deviation would suffice for a violation.
+    """
     epsilon, rounds = float(rng.uniform(0.3, 2.0)), int(10 ** rng.uniform(3, 4))
     right_share, claim = 1 / (1 + math.exp(-epsilon)), PureDP(epsilon)
     right = int(rng.binomial(rounds, right_share))
@@ -56,8 +59,8 @@ def counted_life(alpha: float, rng: Generator) -> str:
     for number in range(EXTENSIONS + 1):
         if combined(claim, parts, level(alpha, number)) > epsilon:
             return f"response {epsilon:.3f}, {first} rounds at first, {rounds} after extension {number}"
-        wanted = _longer(right, rounds, right_share, level(alpha, number + 1))
-        more = min(max(wanted - rounds, 1 + rounds // 20), _LONGEST)
+        target_rounds = _rounds_to_significance(right, rounds, right_share, level(alpha, number + 1))
+        more = min(max(target_rounds - rounds, 1 + rounds // 20), _MAX_ROUNDS)
         added = int(rng.binomial(more, right_share))
         right, rounds = right + added, rounds + more
         parts = extended(parts)
@@ -66,7 +69,10 @@ def counted_life(alpha: float, rng: Generator) -> str:
 
 
 def exact_extension(rng: Generator) -> str:
-    """Exact error of one extension whose length is the best of a few for each count: enumerated, at error probabilities down to 1e-9."""
+    """Compute the exact error of one extension whose length is the best of a few for each count.
+
+    All counts are enumerated, at error probabilities down to 1e-9.
+    """
     alpha, epsilon = float(rng.choice([0.05, 0.01, 1e-9])), float(rng.uniform(0.5, 1.5))
     share, claim = 1 / (1 + math.exp(-epsilon)), PureDP(epsilon)
     rounds = int(rng.integers(60, 161)) + int(math.log(alpha) / math.log(share))
@@ -78,53 +84,55 @@ def exact_extension(rng: Generator) -> str:
         if mass < alpha * 1e-4:
             continue
         accused = combined(claim, parts, alpha) > epsilon
-        error += mass * (1.0 if accused else max(_found(claim, parts, length, level(alpha, 1), share) for length in lengths))
+        error += mass * (
+            1.0 if accused else max(_violation_probability(claim, parts, length, level(alpha, 1), share) for length in lengths)
+        )
     return "" if error <= stated(alpha, 1) else f"error {error:.4g} at alpha {alpha:g}, response {epsilon:.3f}, {rounds} rounds"
 
 
-def _found(claim: PureDP, parts: list[Part], length: int, alpha: float, share: float) -> float:
-    """Probability that an extension of this length accuses: the accusation is monotone in its right guesses."""
+def _violation_probability(claim: PureDP, parts: list[Part], length: int, alpha: float, share: float) -> float:
+    """Return the probability that an extension of this length ends in a violation, which is monotone in its correct guesses."""
 
     def accuses(added: int) -> bool:
         longer = extended(parts)
         longer = [*longer[:-1], longer[-1].plus(Tally(added, length - added, length), 0)]
         return combined(claim, longer, alpha) > claim.epsilon
 
-    least = bisect_left(range(length + 1), True, key=accuses)
-    return float(binom.sf(least - 1, length, share))
+    threshold = bisect_left(range(length + 1), True, key=accuses)
+    return float(binom.sf(threshold - 1, length, share))
 
 
 def stored_life(rng: Generator) -> str:
-    """The same through `audit` and its store: extended to the length that the counts of the result suggest."""
+    """Run an attack through `audit` and its store, extended to the length that the counts of the result suggest."""
     epsilon, alpha = float(rng.uniform(0.5, 1.5)), 0.2
     mechanism, share = response(epsilon), 1 / (1 + math.exp(-epsilon))
     settings: dict[str, Any] = {"claim": PureDP(epsilon), "pair": PAIR, "trials": 1000, "confidence": 1 - alpha, "seed": seed_of(rng)}
     with tempfile.TemporaryDirectory() as folder:
         file, total = Path(folder) / "life.db", 1000
-        found = audit(mechanism, **settings, store=file)
-        for number in range(1, _STORED + 1):
-            if found.verdict is Verdict.VIOLATED or found.tally is None:
+        result = audit(mechanism, **settings, store=file)
+        for number in range(1, _STORE_EXTENSIONS + 1):
+            if result.verdict is Verdict.VIOLATED or result.tally is None:
                 break
-            counts = [found.tally, *(part.tally for part in found.stages)]
+            counts = [result.tally, *(part.tally for part in result.stages)]
             right, wrong = max(((tally.correct, tally.wrong) for tally in counts), key=sum)
-            wanted = _longer(right, right + wrong, share, level(alpha, number))
-            total = min(max(total + wanted - right - wrong, total + 200), 6000 + total)
-            found = audit(mechanism, **settings, store=file, extend_to=total)
-    return false_alarm(found, f"response {epsilon:.3f}, extended to {total} runs")
+            target_rounds = _rounds_to_significance(right, right + wrong, share, level(alpha, number))
+            total = min(max(total + target_rounds - right - wrong, total + 200), 6000 + total)
+            result = audit(mechanism, **settings, store=file, extend_to=total)
+    return false_alarm(result, f"response {epsilon:.3f}, extended to {total} runs")
 
 
 def ground_seed(rng: Generator) -> Outcome:
-    """The author of a witness tries seeds until a sound mechanism is accused, and until a replay accuses it too."""
+    """Run an attack with a witness whose author searches for a seed that accuses a sound mechanism, in the audit and in a replay."""
     epsilon, confidence = float(rng.uniform(0.5, 1.5)), float(rng.choice([0.5, 0.8]))
     mechanism, claim = response(epsilon), PureDP(epsilon)
     settings: dict[str, Any] = {"claim": claim, "pair": PAIR, "trials": 1000, "confidence": confidence, "bits": False, "stop": "never"}
     for _ in range(40):
-        found = audit(mechanism, **settings, seed=int(rng.integers(2**31)))
-        if found.witness is not None:
+        result = audit(mechanism, **settings, seed=int(rng.integers(2**31)))
+        if result.witness is not None:
             break
     else:
         return Outcome("", 0.0)
-    witness, tried = found.witness, 0
+    witness, tried = result.witness, 0
     while tried < 12:
         tried += 1
         if replay(witness, mechanism=mechanism).verdict is Verdict.VIOLATED:
@@ -138,7 +146,7 @@ def ground_seed(rng: Generator) -> Outcome:
 ATTACKS = (
     Attack("optional stopping of extensions, alpha .05", partial(counted_life, 0.05), stated(0.05, EXTENSIONS), 12_000),
     Attack("optional stopping of extensions, alpha .01", partial(counted_life, 0.01), stated(0.01, EXTENSIONS), 12_000),
-    Attack("optional stopping of one extension, exact, alpha down to 1e-9", exact_extension, runs=40),
-    Attack("optional stopping of extensions in a store, alpha .2", stored_life, stated(0.2, _STORED)),
+    Attack("optional stopping of one extension, exact, alpha down to 1e-9", exact_extension),
+    Attack("optional stopping of extensions in a store, alpha .2", stored_life, stated(0.2, _STORE_EXTENSIONS)),
     Attack("witness of a ground seed confirmed", ground_seed, 0.5),
 )

@@ -1,4 +1,4 @@
-"""Stores of audits: mechanisms that changed behind them, two honest files merged, flipped bits, edited numbers."""
+"""Attacks on stores of audits: changed mechanisms, merged files, flipped bits, edited numbers."""
 
 from __future__ import annotations
 
@@ -20,20 +20,22 @@ from dpwitness import InvalidArgument, Verdict, audit
 from dpwitness.bench.adversarial.attack import PAIR, Attack, response, seed_of
 from dpwitness.mechanisms import PureDP
 
-MODULE = types.ModuleType("attack_settings")  # stands for a module that the mechanism imports
+MODULE = types.ModuleType("attack_settings")  # in place of a module that the mechanism imports
 BOX: dict[str, float] = {}
 
 
 def _through_module(dataset: Any, size: int, rng: Generator) -> Any:
+    """Run randomized response with epsilon from a module attribute."""
     return response(MODULE.epsilon)(dataset, size, rng)
 
 
 def _through_global(dataset: Any, size: int, rng: Generator) -> Any:
+    """Run randomized response with epsilon from a global dictionary."""
     return response(BOX["epsilon"])(dataset, size, rng)
 
 
-class _Held:
-    """An object with a setting that its dictionary does not show."""
+class _SlottedSetting:
+    """Object with a setting in a slot, absent from its ``__dict__``."""
 
     __slots__ = ("epsilon",)
 
@@ -43,16 +45,18 @@ class _Held:
 
 @contextmanager
 def _folder() -> Iterator[Path]:
+    """Yield a temporary folder."""
     with tempfile.TemporaryDirectory() as folder:
         yield Path(folder)
 
 
 def _settings(rng: Generator, epsilon: float) -> dict[str, Any]:
+    """Draw the settings of an audit."""
     return {"claim": PureDP(epsilon), "pair": PAIR, "trials": int(rng.integers(1000, 2001)), "seed": seed_of(rng), "name": "attack"}
 
 
 def run_command(*arguments: str) -> tuple[int, str]:
-    """Run ``dpwitness`` in this process; return its exit code, and what it printed."""
+    """Run ``dpwitness`` in this process, and return its exit code and its output."""
     from dpwitness.cli import main
 
     out = io.StringIO()
@@ -65,15 +69,15 @@ def run_command(*arguments: str) -> tuple[int, str]:
 
 
 def stale(rng: Generator) -> str:
-    """A mechanism whose privacy parameter changes outside of its own code between two audits with one store."""
+    """Run an attack with a mechanism whose privacy parameter changes outside its own code between two audits with one store."""
     claim, kind = float(rng.uniform(0.3, 1.0)), str(rng.choice(["module", "global", "closure"]))
-    held = _Held(claim)
+    setting = _SlottedSetting(claim)
 
     def through_closure(dataset: Any, size: int, draws: Generator) -> Any:
-        return response(held.epsilon)(dataset, size, draws)
+        return response(setting.epsilon)(dataset, size, draws)
 
     def change(epsilon: float) -> None:
-        MODULE.epsilon = BOX["epsilon"] = held.epsilon = epsilon  # type: ignore[attr-defined]
+        MODULE.epsilon = BOX["epsilon"] = setting.epsilon = epsilon  # type: ignore[attr-defined]
 
     mechanism = {"module": _through_module, "global": _through_global, "closure": through_closure}[kind]
     settings = _settings(rng, claim) | {"confidence": 0.999}
@@ -82,68 +86,81 @@ def stale(rng: Generator) -> str:
         audit(mechanism, **settings, store=folder / "s.db")
         change(claim + 4.0)
         try:
-            found = audit(mechanism, **settings, store=folder / "s.db")
+            result_again = audit(mechanism, **settings, store=folder / "s.db")
         except InvalidArgument:
             return ""
-    return "" if found.verdict in (Verdict.VIOLATED, Verdict.ERROR) else f"{found.verdict.value} of a mechanism changed through a {kind}"
+    return (
+        ""
+        if result_again.verdict in (Verdict.VIOLATED, Verdict.ERROR)
+        else f"{result_again.verdict.value} of a mechanism changed through a {kind}"
+    )
 
 
 def merged(rng: Generator) -> str:
-    """Two stores that hold the same audit, each run by itself, one perhaps to its middle only."""
+    """Run an attack with two stores of the same audit, run separately, of which one may be unfinished."""
     epsilon = float(rng.uniform(0.3, 1.0))
-    settings, half = _settings(rng, epsilon), bool(rng.random() < 0.5)
+    settings, stop_early = _settings(rng, epsilon), bool(rng.random() < 0.5)
 
     def stop(done: int, planned: int) -> None:
-        if half and done > 0.6 * planned:
+        if stop_early and done > 0.6 * planned:
             raise KeyboardInterrupt
 
     with _folder() as folder:
-        whole = audit(response(epsilon), **settings, store=folder / "a.db")
+        original_result = audit(response(epsilon), **settings, store=folder / "a.db")
         audit(response(epsilon), **settings, store=folder / "b.db", progress=stop)
-        ways = ("a.db", "b.db") if rng.random() < 0.5 else ("b.db", "a.db")
-        code, text = run_command("store", "merge", str(folder / ways[0]), str(folder / ways[1]))
+        files = ("a.db", "b.db") if rng.random() < 0.5 else ("b.db", "a.db")
+        code, text = run_command("store", "merge", str(folder / files[0]), str(folder / files[1]))
         if code:
-            return f"refused to merge {'a finished and a stopped' if half else 'two finished'} store(s): {text.strip()[:200]}"
-        again = audit(response(epsilon), **settings, store=folder / ways[0])
-    return "" if _content(again) == _content(whole) else "the merged store gives another result"
+            return f"refused to merge {'a finished and a stopped' if stop_early else 'two finished'} store(s): {text.strip()[:200]}"
+        rerun = audit(response(epsilon), **settings, store=folder / files[0])
+    return "" if _comparable_fields(rerun) == _comparable_fields(original_result) else "the merged store gives another result"
 
 
-def _content(found: Any) -> Any:
-    """All of a result but times and notes."""
-    return {key: value for key, value in found.to_json().items() if key not in ("seconds", "notes")}
+def _comparable_fields(result_again: Any) -> Any:
+    """Return the fields of a result except for times and notes."""
+    return {key: value for key, value in result_again.to_json().items() if key not in ("seconds", "notes")}
 
 
-def _unharmed(file: Path, again: Callable[[], Any], honest: Any, what: str, export: bool) -> str:
-    """Return an empty text if a damaged store is refused, or gives what it gave before; by `audit`, and by ``store ls`` and ``export``."""
+def _check_damaged_store(file: Path, rerun: Callable[[], Any], honest: Any, what: str, export: bool) -> str:
+    """Return "" if a damaged store is refused or gives the original results, else a failure message.
+
+    The store is read by `audit`, ``store ls`` and, if `export`, ``store export``.
+    """
     code, text = run_command("store", "ls", str(file), "--json")
-    if code not in (0, 2) or "an error that it does not know" in text or "Traceback" in text:
+    if code not in (0, 2) or "an unexpected error" in text or "Traceback" in text:
         return f"{what}: store ls ends with code {code}: {text.strip()[:150]}"
     if code == 0 and (verdicts := {entry["verdict"] for entry in json.loads(text)} - {honest["verdict"], None}):
         return f"{what}: store ls shows {verdicts}"
     if export and run_command("store", "export", str(file), str(file.parent / "out"))[0] == 0:
-        shown = json.loads((file.parent / "out" / "audit.json").read_text(encoding="utf-8"))
-        for entry in shown["results"]:
+        exported = json.loads((file.parent / "out" / "audit.json").read_text(encoding="utf-8"))
+        for entry in exported["results"]:
             if any(entry[key] != honest[key] for key in ("verdict", "parameter_lower", "epsilon_lower", "p_value", "confidence")):
                 return f"{what}: store export shows other numbers"
     try:
-        found = again()
+        result_again = rerun()
     except InvalidArgument:
         return ""
-    return "" if _content(found) == honest else f"{what}: audit gives {found.verdict.value} {found.parameter_lower:.4g}"
+    return (
+        ""
+        if _comparable_fields(result_again) == honest
+        else f"{what}: audit gives {result_again.verdict.value} {result_again.parameter_lower:.4g}"
+    )
 
 
-def _damaged(rng: Generator, damage: Callable[[Generator, Path], str], export: bool = False) -> str:
+def _audit_damaged_store(rng: Generator, damage: Callable[[Generator, Path], str], export: bool = False) -> str:
+    """Write a store, damage the file, and check that it is refused or gives the original results."""
     claim = float(rng.uniform(0.3, 1.0))
     mechanism = response(claim + (4.0 if rng.random() < 0.5 else 0.0))
     settings = _settings(rng, claim)
     with _folder() as folder:
         file = folder / "s.db"
-        honest = _content(audit(mechanism, **settings, store=file))
+        honest = _comparable_fields(audit(mechanism, **settings, store=file))
         what = damage(rng, file)
-        return _unharmed(file, lambda: audit(mechanism, **settings, store=file), honest, what, export)
+        return _check_damaged_store(file, lambda: audit(mechanism, **settings, store=file), honest, what, export)
 
 
-def _flip(rng: Generator, file: Path) -> str:
+def _flip_bit(rng: Generator, file: Path) -> str:
+    """Flip one random bit of the file."""
     data = bytearray(file.read_bytes())
     used = np.flatnonzero(np.frombuffer(bytes(data), dtype=np.uint8))
     place, bit = int(rng.choice(used)), int(rng.integers(8))
@@ -152,8 +169,8 @@ def _flip(rng: Generator, file: Path) -> str:
     return f"bit {bit} of byte {place} flipped"
 
 
-def _edit(rng: Generator, file: Path) -> str:
-    """Change a conclusion in one of the places where a store holds it."""
+def _edit_conclusion(rng: Generator, file: Path) -> str:
+    """Edit a conclusion in one of the places where a store holds it."""
     with contextlib.closing(sqlite3.connect(file)) as connection, connection:
         (verdict, result), place = connection.execute("SELECT verdict, result FROM audits").fetchone(), int(rng.integers(4))
         other = "NOT_REFUTED" if verdict == "VIOLATED" else "VIOLATED"
@@ -177,18 +194,18 @@ def _edit(rng: Generator, file: Path) -> str:
 
 
 def flipped(rng: Generator) -> str:
-    """One bit of a store's file flipped."""
-    return _damaged(rng, _flip)
+    """Run an attack with one flipped bit in a store's file."""
+    return _audit_damaged_store(rng, _flip_bit)
 
 
 def edited(rng: Generator) -> str:
-    """A verdict, a bound or counts of a store edited."""
-    return _damaged(rng, _edit, export=True)
+    """Run an attack with an edited verdict, bound or count in a store."""
+    return _audit_damaged_store(rng, _edit_conclusion, export=True)
 
 
 ATTACKS = (
-    Attack("stored verdict of a mechanism that has changed", stale, runs=200),
-    Attack("honest stores of one audit refused by merge", merged, runs=200),
-    Attack("store with a flipped bit believed", flipped, runs=200),
-    Attack("store with an edited conclusion believed", edited, runs=150),
+    Attack("stored verdict of a mechanism that has changed", stale),
+    Attack("honest stores of one audit refused by merge", merged),
+    Attack("store with a flipped bit believed", flipped),
+    Attack("store with an edited conclusion believed", edited),
 )

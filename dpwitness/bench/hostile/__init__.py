@@ -1,1 +1,1 @@
-"""Hostile inputs: what they are, and the campaign that tries them. May import all but the commands."""
+"""Hostile inputs and the fuzz campaign that runs them. May import everything except the commands."""

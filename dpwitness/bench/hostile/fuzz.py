@@ -1,4 +1,7 @@
-"""The fuzz campaign: ten thousand inputs of every kind, each of which must end in time, in words, with a documented exit code, alone."""
+"""Fuzz campaign of ten thousand inputs.
+
+Each input must end in time, without a traceback, with a documented exit code, and without leftover processes.
+"""
 
 from __future__ import annotations
 
@@ -26,59 +29,63 @@ from dpwitness.bench.table import Row, Table
 COUNTS = {"options": 4000, "files": 3000, "calls": 2500, "targets": 300, "signals": 100, "environments": 150}
 SEED = 20_261_121
 _DOCUMENTED = (0, 1, 2, 3)
-_LIMIT = 120.0  # seconds that one input may take, on a machine with other work: a search takes 30 by itself
-_TOKEN = "DPWITNESS_FUZZ"
-_OURS = re.compile(r'File "[^"]*/(dpwitness|mechanisms|auditors|proofs_checks|reports)/[^"]*\.py"')
+_TIME_LIMIT = 120.0  # time limit of one input in seconds, on a busy machine: a search alone takes 30
+_TOKEN_VARIABLE = "DPWITNESS_FUZZ"
+_OWN_FRAME = re.compile(r'File "[^"]*/(dpwitness|mechanisms|auditors|proofs_checks|reports)/[^"]*\.py"')
 
 
 @dataclass(slots=True)
 class Tally:
-    """What one kind of input came to."""
+    """Outcome counts of one kind of input."""
 
     inputs: int = 0
     tracebacks: int = 0
     hangs: int = 0
     orphans: int = 0
     undocumented: int = 0
-    unknown: int = 0  # ended in one line and with code 3, by an error that nobody had foreseen
+    unknown: int = 0  # ended with one line and code 3, by an unexpected error
     faults: list[str] = field(default_factory=list)
     codes: dict[str, int] = field(default_factory=dict)
 
     def take(self, what: str, code: int | None, text: str, left: int, also: tuple[int, ...] = ()) -> None:
-        """Count one input: its exit code (None if it hung), what it printed, and how many processes it left."""
+        """Count one input: its exit code (None if it hung), its output, and the number of leftover processes."""
         self.inputs += 1
         self.codes[str(code)] = self.codes.get(str(code), 0) + 1
         found = {
             "hangs": code is None,
-            "tracebacks": "Traceback (most recent call last)" in text and bool(_OURS.search(text)),
+            "tracebacks": "Traceback (most recent call last)" in text and bool(_OWN_FRAME.search(text)),
             "undocumented": code is not None and code not in (*_DOCUMENTED, *also),
             "orphans": left > 0,
-            "unknown": "an error that it does not know" in text,
+            "unknown": "an unexpected error" in text,
         }
-        for name, true in found.items():
-            if true:
+        for name, occurred in found.items():
+            if occurred:
                 setattr(self, name, getattr(self, name) + 1)
                 self.faults.append(f"{name} (exit code {code}): {what}: {text[-300:]!a}")
 
 
 def campaign(seed: int = SEED, counts: dict[str, int] | None = None, say: Callable[[str], None] = lambda _: None) -> dict[str, Tally]:
-    """Run `counts` inputs of each kind, in a folder of its own that is gone afterwards.
+    """Run `counts` inputs of each kind, in a temporary folder.
 
     Parameters
     ----------
     seed : int
     counts : dict
-        Kind -> how many; `COUNTS` if left out.
+        Number of inputs by kind; `COUNTS` by default.
     say : callable
-        Is told each kind as it ends.
+        Called with a line of text when a kind is finished.
+
+    Returns
+    -------
+    dict of str to Tally
     """
     kinds: dict[str, Callable[[int, int, Tally], None]] = {
-        "options": lambda seed, count, tally: _inside(options(seed, count), tally),
-        "files": _files,
-        "calls": _calls,
-        "targets": lambda seed, count, tally: _inside(targets(seed, count), tally),
-        "signals": lambda seed, count, tally: _outside(signals(seed, count), tally),
-        "environments": lambda seed, count, tally: _outside(environments(seed, count), tally),
+        "options": lambda seed, count, tally: _run_in_process(options(seed, count), tally),
+        "files": _replay_mutants,
+        "calls": _call_api,
+        "targets": lambda seed, count, tally: _run_in_process(targets(seed, count), tally),
+        "signals": lambda seed, count, tally: _run_as_programs(signals(seed, count), tally),
+        "environments": lambda seed, count, tally: _run_as_programs(environments(seed, count), tally),
     }
     found: dict[str, Tally] = {}
     for kind, count in (COUNTS if counts is None else counts).items():
@@ -94,6 +101,7 @@ def campaign(seed: int = SEED, counts: dict[str, int] | None = None, say: Callab
 
 @contextlib.contextmanager
 def _folder() -> Iterator[None]:
+    """Change into a temporary folder with the hostile target file."""
     before, path = os.getcwd(), list(sys.path)
     with tempfile.TemporaryDirectory(prefix="dpwitness-fuzz-") as folder:
         os.chdir(folder)
@@ -105,29 +113,32 @@ def _folder() -> Iterator[None]:
             sys.path[:] = path
 
 
-def _inside(runs: Iterator[Run], tally: Tally) -> None:
-    """Through `main`, in this process: a hundred times as fast."""
+def _run_in_process(runs: Iterator[Run], tally: Tally) -> None:
+    """Run command lines through `main` in this process, a hundred times faster than in new processes."""
     for run in runs:
-        code, text, left = _called(list(run.arguments))
+        code, text, left = _call_main(list(run.arguments))
         tally.take(str(run), code, text, left)
 
 
 class _Hung(BaseException):
+    """Exception of the timer when an input exceeds its time limit."""
+
     pass
 
 
-def _called(arguments: list[str]) -> tuple[int | None, str, int]:
+def _call_main(arguments: list[str]) -> tuple[int | None, str, int]:
+    """Run one command line in this process; return its exit code, its output, and the number of leftover processes."""
     from dpwitness.cli import main
 
-    out, token, late = io.StringIO(), uuid.uuid4().hex, [False]
+    out, token, timed_out = io.StringIO(), uuid.uuid4().hex, [False]
 
     def alarm(*_: Any) -> None:
-        late[0] = True
+        timed_out[0] = True
         raise _Hung
 
     before = signal.signal(signal.SIGALRM, alarm)
-    signal.setitimer(signal.ITIMER_REAL, _LIMIT)
-    os.environ[_TOKEN] = token
+    signal.setitimer(signal.ITIMER_REAL, _TIME_LIMIT)
+    os.environ[_TOKEN_VARIABLE] = token
     code: int | None
     try:
         with contextlib.redirect_stdout(out), contextlib.redirect_stderr(out):
@@ -142,20 +153,23 @@ def _called(arguments: list[str]) -> tuple[int | None, str, int]:
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, before)
-        del os.environ[_TOKEN]
-    return None if late[0] else code, out.getvalue(), _left(token)
+        del os.environ[_TOKEN_VARIABLE]
+    return None if timed_out[0] else code, out.getvalue(), _count_leftovers(token)
 
 
 def signs(data: Any, size: int, rng: np.random.Generator) -> Any:
-    """Three uniform numbers the product of whose signs is positive more often on D1: no columns or pairs of them tell, trees do."""
+    """Return three uniform numbers whose product of signs is positive more often on D1.
+
+    No single column or pair of columns separates the datasets, but trees do.
+    """
     values = rng.uniform(-1.0, 1.0, (size, 3))
     agree = rng.random(size) < (0.9 if data[0] else 0.1)
     values[:, 2] = np.abs(values[:, 2]) * np.sign(values[:, 0] * values[:, 1]) * np.where(agree, 1, -1)
     return values
 
 
-def _files(seed: int, count: int, tally: Tally) -> None:
-    """Witnesses gone wrong, replayed: of a score that is a line, and of one with trees."""
+def _replay_mutants(seed: int, count: int, tally: Tally) -> None:
+    """Replay damaged witnesses of a linear score and of a score with trees."""
     from dpwitness.auditors.black_box.audit import audit
     from dpwitness.bench.mutants import mutants
     from dpwitness.mechanisms import Laplace, Pair
@@ -166,12 +180,12 @@ def _files(seed: int, count: int, tally: Tally) -> None:
         assert result.witness is not None and (number == 0 or result.method == "trees")
         for mutant in mutants(json.loads(json.dumps(result.witness)), (count + number) // 2, seed + number):
             Path("witness.json").write_bytes(mutant.content)
-            code, text, left = _called(["replay", "witness.json", "--trials", "1000"])
+            code, text, left = _call_main(["replay", "witness.json", "--trials", "1000"])
             tally.take(mutant.what, code, text, left)
 
 
-def _calls(seed: int, count: int, tally: Tally) -> None:
-    """Junk into the Python API: a result, or an InvalidArgument of one line; anything else counts as a traceback."""
+def _call_api(seed: int, count: int, tally: Tally) -> None:
+    """Call the Python API with junk arguments; anything except a result or a one-line InvalidArgument counts as a traceback."""
     import warnings
 
     from dpwitness.bench.hostile.junk import calls, fault
@@ -179,50 +193,56 @@ def _calls(seed: int, count: int, tally: Tally) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         for call in calls(seed, count):
-            wrong = fault(call)
-            tally.take(str(call), 0, f'Traceback (most recent call last) File "/dpwitness/x.py" {wrong}' if wrong else "", 0)
+            failure = fault(call)
+            tally.take(str(call), 0, f'Traceback (most recent call last) File "/dpwitness/x.py" {failure}' if failure else "", 0)
 
 
-def _outside(runs: Iterator[Run], tally: Tally) -> None:
-    """As a program of its own, to which no signal is dead: what is ignored here (nohup, a background job) would be ignored there."""
+def _run_as_programs(runs: Iterator[Run], tally: Tally) -> None:
+    """Run command lines as programs with default signal handlers.
+
+    A signal that is ignored in this process (nohup, a background job) would also be ignored in the programs.
+    """
     before = [(signal.SIGHUP, signal.signal(signal.SIGHUP, signal.SIG_DFL))]
     before.append((signal.SIGINT, signal.signal(signal.SIGINT, signal.default_int_handler)))
     try:
         for run in runs:
-            code, text, left = _started(run)
+            code, text, left = _run_program(run)
             tally.take(str(run), code, text, left, also=(-signal.SIGKILL,) if run.signal == signal.SIGKILL else ())
     finally:
         for number, handler in before:
             signal.signal(number, handler)
 
 
-def _started(run: Run) -> tuple[int | None, str, int]:
+def _run_program(run: Run) -> tuple[int | None, str, int]:
+    """Run one command line as a program; return its exit code, its output, and the number of leftover processes."""
     token = uuid.uuid4().hex
     command = [sys.executable, "-m", "dpwitness", *run.arguments]
-    environment = {**os.environ, **run.environment, _TOKEN: token}
+    environment = {**os.environ, **run.environment, _TOKEN_VARIABLE: token}
     if run.redirection:
         command = ["/bin/bash", "-c", f'"$@" {run.redirection}', "-", *command]
-    with tempfile.TemporaryFile("w+b") as said:
-        process = subprocess.Popen(command, env=environment, stdin=subprocess.DEVNULL, stdout=said, stderr=said, start_new_session=True)
+    with tempfile.TemporaryFile("w+b") as output_file:
+        process = subprocess.Popen(
+            command, env=environment, stdin=subprocess.DEVNULL, stdout=output_file, stderr=output_file, start_new_session=True
+        )
         try:
             if run.signal:
-                _send(process, run)
-            code: int | None = process.wait(_LIMIT)
+                _send_signal(process, run)
+            code: int | None = process.wait(_TIME_LIMIT)
         except subprocess.TimeoutExpired:
             code = None
             process.kill()
             process.wait()
-        left = _left(token)
-        said.seek(0)
-        text = said.read(200_000).decode(errors="replace")
-    # what a process says that was killed from outside is nobody's message
+        left = _count_leftovers(token)
+        output_file.seek(0)
+        text = output_file.read(200_000).decode(errors="replace")
+    # the output of a killed process is not a message of the program
     return code, "" if run.signal == signal.SIGKILL else text, left
 
 
-def _send(process: subprocess.Popen[bytes], run: Run) -> None:
-    """Once the program has begun to listen to signals: what the interpreter does before that is its own."""
+def _send_signal(process: subprocess.Popen[bytes], run: Run) -> None:
+    """Send the run's signal after the program has installed its signal handlers; earlier signals would meet the interpreter only."""
     for _ in range(1200):
-        if process.poll() is not None or _listens(process.pid):
+        if process.poll() is not None or _handles_signals(process.pid):
             break
         time.sleep(0.025)
     time.sleep(run.delay)
@@ -232,7 +252,8 @@ def _send(process: subprocess.Popen[bytes], run: Run) -> None:
         time.sleep(0.2 if run.again else 0.0)
 
 
-def _listens(pid: int) -> bool:
+def _handles_signals(pid: int) -> bool:
+    """Return whether a process has installed a handler for SIGHUP."""
     try:
         caught = re.search(r"SigCgt:\s*([0-9a-f]+)", Path(f"/proc/{pid}/status").read_text())
     except OSError:
@@ -240,10 +261,10 @@ def _listens(pid: int) -> bool:
     return caught is not None and bool(int(caught.group(1), 16) >> (signal.SIGHUP - 1) & 1)
 
 
-def _left(token: str) -> int:
-    """Processes that carry the token two seconds after the end; they are then ended."""
+def _count_leftovers(token: str) -> int:
+    """Return the number of processes with the token in their environment two seconds after the end, and kill them."""
     for _ in range(80):
-        found = [pid for pid in _carriers(token) if pid != os.getpid()]
+        found = [pid for pid in _processes_with_token(token) if pid != os.getpid()]
         if not found:
             return 0
         time.sleep(0.025)
@@ -253,7 +274,8 @@ def _left(token: str) -> int:
     return len(found)
 
 
-def _carriers(token: str) -> list[int]:
+def _processes_with_token(token: str) -> list[int]:
+    """Return the ids of processes with the token in their environment."""
     found = []
     with contextlib.suppress(OSError):
         for name in os.listdir("/proc"):
@@ -265,12 +287,12 @@ def _carriers(token: str) -> list[int]:
 
 
 def measure() -> Table:
-    """The whole campaign: about twenty minutes on two cores."""
+    """Run the complete campaign, in about twenty minutes on two cores, and return its table."""
     return told(campaign(say=lambda line: print(line, file=sys.stderr, flush=True)))
 
 
 def told(found: dict[str, Tally]) -> Table:
-    """What a campaign came to, kind by kind."""
+    """Return the table of a campaign, by kind of input."""
     rows = []
     for kind, tally in found.items():
         rows.append(Row(f"{kind}: inputs", COUNTS[kind], tally.inputs, "inputs"))

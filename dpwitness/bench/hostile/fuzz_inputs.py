@@ -1,4 +1,4 @@
-"""What the fuzz campaign puts in: command lines, target files, environments and signals, by seed."""
+"""Inputs of the fuzz campaign: command lines, target files, environments and signals, determined by a seed."""
 
 from __future__ import annotations
 
@@ -174,7 +174,7 @@ _COMMANDS = ("audit", "claims", "list", "replay", "check", "report", "plan", "Au
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """One run of the command line: its arguments, more environment, a shell's redirection, a signal and when it is sent."""
+    """One run of the command line: arguments, additional environment, shell redirection, signal, and delay of the signal."""
 
     arguments: tuple[str, ...]
     environment: dict[str, str] = field(default_factory=dict)
@@ -184,35 +184,38 @@ class Run:
     again: bool = False  # whether the signal is sent twice
 
     def __str__(self) -> str:
-        told = " ".join(argument if len(argument) < 60 else argument[:60] + "..." for argument in self.arguments)
+        arguments_text = " ".join(argument if len(argument) < 60 else argument[:60] + "..." for argument in self.arguments)
         more = [f"{key}={value}" for key, value in self.environment.items()] + [self.redirection]
-        sent = f" [{signal.Signals(self.signal).name} after {self.delay:.2f} s{' twice' if self.again else ''}]" if self.signal else ""
-        return ascii(" ".join([*more, "dpwitness", told]).strip()) + sent
+        signal_text = (
+            f" [{signal.Signals(self.signal).name} after {self.delay:.2f} s{' twice' if self.again else ''}]" if self.signal else ""
+        )
+        return ascii(" ".join([*more, "dpwitness", arguments_text]).strip()) + signal_text
 
 
 def options(seed: int, count: int) -> Iterator[Run]:
-    """Command lines that end at once, or run a thousand rounds of a mechanism of this project."""
+    """Yield command lines that end at once, or that run a thousand rounds of a mechanism of dpwitness."""
     rng = random.Random(f"options {seed}")
     bases = [
         LAPLACE, [*LAPLACE, *PAIR[2:6]], [*LAPLACE, "--search"], ["claims", "show", "CM-06"], ["claims", "list"], ["list", "mechanisms"],
         ["replay", "none.json"], ["check", "none.py"], ["audit", "none.py:f", *PAIR],
     ]  # fmt: skip
-    fixed = [
+    single_commands = [
         ["suite", "zoo", "-k", "nothing-has-this-name"], ["bench", "no-such-bench"], ["targets", "list"], ["targets", "new", "hostile.py"],
         ["targets", "setup", "no-such-environment"], ["claims", "check", "no-such-claim"], ["replay", "/dev/full"], ["replay", "."],
     ]  # fmt: skip
     for _ in range(count):
         if rng.random() < 0.1:
-            base = list(rng.choice(fixed))
+            base = list(rng.choice(single_commands))
             yield Run((*base, rng.choice(_FLAGS[4:] + _TEXTS)) if rng.random() < 0.5 else tuple(base))
             continue
         found = list(rng.choice(bases))
         for _ in range(rng.choice((1, 1, 2, 3))):
-            _edit(found, rng)
+            _change_argument(found, rng)
         yield Run(tuple(found))
 
 
-def _edit(arguments: list[str], rng: random.Random) -> None:
+def _change_argument(arguments: list[str], rng: random.Random) -> None:
+    """Change one random argument."""
     how = rng.random()
     place = rng.randrange(1, len(arguments)) if len(arguments) > 1 else 0
     if how < 0.6:
@@ -229,7 +232,7 @@ def _edit(arguments: list[str], rng: random.Random) -> None:
 
 
 def targets(seed: int, count: int) -> Iterator[Run]:
-    """Audits of functions that misbehave, always or once in a while, in one worker or in two."""
+    """Yield audits of misbehaving functions, which misbehave always or occasionally, with one worker or two."""
     rng = random.Random(f"targets {seed}")
     for i in range(count):
         how, rate = ACTS[i % len(ACTS)], rng.choice((1.0, 1.0, 0.2, 0.02))
@@ -239,7 +242,7 @@ def targets(seed: int, count: int) -> Iterator[Run]:
 
 
 def signals(seed: int, count: int) -> Iterator[Run]:
-    """Signals at random moments, to audits in workers and in pools and to checks of claims."""
+    """Yield runs that get a signal at a random moment: audits in workers and in pools, and checks of claims."""
     rng = random.Random(f"signals {seed}")
     slow = ["audit", "hostile.py:fine", *PAIR[:-1], "1e10"]
     commands = [
@@ -255,9 +258,9 @@ def signals(seed: int, count: int) -> Iterator[Run]:
 
 
 def environments(seed: int, count: int) -> Iterator[Run]:
-    """Homes, locales, standard streams and interpreters that are not the usual ones."""
+    """Yield runs with unusual home folders, locales, standard streams and interpreter settings."""
     rng = random.Random(f"environments {seed}")
-    places = [
+    variables = [
         {}, {"HOME": "/proc/none"}, {"HOME": ""}, {"HOME": "/proc/none", "XDG_CACHE_HOME": "/proc/none", "NUMBA_CACHE_DIR": "/proc/none"},
         {"LC_ALL": "C", "PYTHONCOERCECLOCALE": "0", "PYTHONUTF8": "0"}, {"LC_ALL": "xx_XX.nothing"}, {"PYTHONIOENCODING": "ascii"},
         {"TERM": "dumb", "COLUMNS": "1"},
@@ -284,4 +287,4 @@ def environments(seed: int, count: int) -> Iterator[Run]:
         [*LAPLACE, "--report", "/dev/full"], ["claims", "show", "CM-06"],
     ]  # fmt: skip
     for _ in range(count):
-        yield Run(tuple(rng.choice(commands)), environment=rng.choice(places), redirection=rng.choice(streams))
+        yield Run(tuple(rng.choice(commands)), environment=rng.choice(variables), redirection=rng.choice(streams))

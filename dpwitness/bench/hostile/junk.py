@@ -1,6 +1,6 @@
-"""Junk for the public functions: valid calls in which one or two arguments become something else.
+"""Junk for the public functions: valid calls in which one or two arguments are replaced by junk.
 
-Each call must end in a result or in an `InvalidArgument` of one line. `calls` gives any number of them, the same for the same seed.
+Each call must return a result or raise a one-line `InvalidArgument`. `calls` yields any number of calls, determined by a seed.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ from dpwitness.mechanisms.terms.validation import InvalidArgument, shown
 
 
 class _Hostile:
-    """Every way to look at it raises."""
+    """Object on which every operation raises."""
 
-    def _no(self, *_: Any) -> Any:
+    def _raise(self, *_: Any) -> Any:
         raise RuntimeError("junk")
 
-    __repr__ = __str__ = __len__ = __iter__ = __bool__ = __float__ = __int__ = __eq__ = __lt__ = __array__ = _no
+    __repr__ = __str__ = __len__ = __iter__ = __bool__ = __float__ = __int__ = __eq__ = __lt__ = __array__ = _raise
     __hash__ = None  # type: ignore[assignment]
 
 
-def _values() -> list[Callable[[], Any]]:
-    """Makers of junk, so that no call sees what another has spoiled."""
+def _junk_makers() -> list[Callable[[], Any]]:
+    """Return functions that create junk, so that no call sees an object that an earlier call modified."""
     from dpwitness.mechanisms import Laplace, PureDP, Records
 
     def endless() -> list[Any]:
@@ -56,7 +56,7 @@ def _values() -> list[Callable[[], Any]]:
 
 
 class Call:
-    """One call with junk in it: ``call()`` makes it, ``str(call)`` says what it is."""
+    """One call with junk arguments: ``call()`` executes it, ``str(call)`` describes it."""
 
     def __init__(self, function: Callable[..., Any], arguments: dict[str, Any], spoiled: dict[str, Any]) -> None:
         self._function, self._arguments, self._spoiled = function, arguments, spoiled
@@ -65,12 +65,12 @@ class Call:
         return self._function(**{**self._arguments, **self._spoiled})
 
     def __str__(self) -> str:
-        told = ", ".join(f"{name}={shown(value)}" for name, value in self._spoiled.items())
-        return f"{getattr(self._function, '__name__', self._function)}({told})"
+        arguments_text = ", ".join(f"{name}={shown(value)}" for name, value in self._spoiled.items())
+        return f"{getattr(self._function, '__name__', self._function)}({arguments_text})"
 
 
 def fault(call: Call) -> str:
-    """Empty for a call that ends in a result or an InvalidArgument of one line, otherwise what it ends in."""
+    """Return "" for a call that returns a result or raises a one-line InvalidArgument, else a description of the failure."""
     try:
         call()
     except InvalidArgument as error:
@@ -82,24 +82,24 @@ def fault(call: Call) -> str:
 
 
 def calls(seed: int, count: int) -> Iterator[Call]:
-    """Calls of all public functions, constructors included, in a random order that the seed fixes."""
+    """Yield calls of all public functions and constructors, in a random order determined by the seed."""
     rng = random.Random(seed)
-    functions, values = _functions(), _values()
+    functions, values = _public_calls(), _junk_makers()
     for _ in range(count):
         function, make = rng.choice(functions)
         arguments = make()
-        names = [name for name in inspect.signature(function).parameters if name not in _LEFT_ALONE]
-        # what a caller's own function raises is its own: where one is called, only what cannot be called is junk
+        names = [name for name in inspect.signature(function).parameters if name not in _UNCHANGED_PARAMETERS]
+        # exceptions of a user's function are passed on, so junk for function arguments must not be callable
         chosen = rng.sample(names, min(len(names), 1 + (rng.random() < 0.2)))
-        spoiled = {name: _uncalled(rng, values) if name in _CALLED else rng.choice(values)() for name in chosen}
+        spoiled = {name: _uncallable_junk(rng, values) if name in _FUNCTION_PARAMETERS else rng.choice(values)() for name in chosen}
         yield Call(function, arguments, spoiled)
 
 
 def pair_calls(seed: int, count: int) -> Iterator[Call]:
-    """Pairs of nested junk: lists, tuples, dicts and arrays of each other and of all the values."""
+    """Yield pairs of nested junk: lists, tuples, dicts and arrays of each other and of all junk values."""
     from dpwitness.mechanisms.terms.pairs import RELATIONS, Pair
 
-    rng, values = random.Random(seed), _values()
+    rng, values = random.Random(seed), _junk_makers()
 
     def nested(depth: int) -> Any:
         if depth > 2 or rng.random() > 0.35:
@@ -114,18 +114,19 @@ def pair_calls(seed: int, count: int) -> Iterator[Call]:
         yield Call(Pair, {"relation": rng.choice(list(RELATIONS))}, {"d0": d0, "d1": d1})
 
 
-_LEFT_ALONE = ("args", "kwargs", "options")
-_CALLED = ("function", "error", "score", "norm", "transform", "mechanism", "progress")
+_UNCHANGED_PARAMETERS = ("args", "kwargs", "options")
+_FUNCTION_PARAMETERS = ("function", "error", "score", "norm", "transform", "mechanism", "progress")
 
 
-def _uncalled(rng: random.Random, values: list[Callable[[], Any]]) -> Any:
+def _uncallable_junk(rng: random.Random, values: list[Callable[[], Any]]) -> Any:
+    """Return junk that is not callable."""
     while callable(found := rng.choice(values)()):
         pass
     return found
 
 
-def _functions() -> list[tuple[Callable[..., Any], Callable[[], dict[str, Any]]]]:
-    """Public callables with the arguments of a small valid call."""
+def _public_calls() -> list[tuple[Callable[..., Any], Callable[[], dict[str, Any]]]]:
+    """Return public callables, each with a function that creates the arguments of a small valid call."""
     import dpwitness as dpw
     from dpwitness import mechanisms as m
     from dpwitness.auditors.loss.search import worst_output
@@ -182,21 +183,25 @@ def _functions() -> list[tuple[Callable[..., Any], Callable[[], dict[str, Any]]]
         (m.LinearCosts, lambda: {"x": [[0.0], [1.0]]}),
     ]
     found += [(dpw.Pair, lambda: {"d0": np.array([0.0]), "d1": np.array([1.0])})] * 4
-    return found + [(cls, functools.partial(dict, kept)) for cls, kept in _mechanisms(m)]
+    return found + [(cls, functools.partial(dict, constructor_arguments)) for cls, constructor_arguments in _mechanism_calls(m)]
 
 
-def _mechanisms(m: Any) -> list[tuple[Any, dict[str, Any]]]:
-    """Constructors of the reference mechanisms, with what a specimen of each was built with."""
+def _mechanism_calls(m: Any) -> list[tuple[Any, dict[str, Any]]]:
+    """Return the constructors of the reference mechanisms, each with the arguments of an existing instance."""
     from dpwitness.mechanisms.papers.paper_zoo import paper_zoo
 
     built: dict[Any, dict[str, Any]] = {}
-    left = [*m.zoo().values(), *(specimen.mechanism for specimen in paper_zoo().values())]
-    while left:
-        own = left.pop()
-        if not dataclasses.is_dataclass(own) or isinstance(own, type) or not type(own).__module__.startswith("dpwitness.mechanisms"):
+    pending = [*m.zoo().values(), *(specimen.mechanism for specimen in paper_zoo().values())]
+    while pending:
+        instance = pending.pop()
+        if (
+            not dataclasses.is_dataclass(instance)
+            or isinstance(instance, type)
+            or not type(instance).__module__.startswith("dpwitness.mechanisms")
+        ):
             continue
-        fields = {f.name: getattr(own, f.name) for f in dataclasses.fields(own) if f.init}
-        if type(own) not in built:
-            built[type(own)] = fields
-            left += fields.values()  # a learner, its loss, its kernel
+        fields = {f.name: getattr(instance, f.name) for f in dataclasses.fields(instance) if f.init}
+        if type(instance) not in built:
+            built[type(instance)] = fields
+            pending += fields.values()  # nested objects: a learner, its loss, its kernel
     return list(built.items())

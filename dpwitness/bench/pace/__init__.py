@@ -1,1 +1,1 @@
-"""How fast rounds are drawn and counted, what more workers bring, and what an audit survives. May import all but the commands."""
+"""Benchmarks of rounds per second, of scaling over workers, and of long audits. May import everything except the commands."""

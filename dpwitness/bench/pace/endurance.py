@@ -1,4 +1,4 @@
-"""What an audit survives, and what it costs to go on for long: killed at random moments, memory and store over 1e10 rounds, bookkeeping."""
+"""Benchmark of long audits: recovery after random kills, memory and store over 1e10 rounds, and bookkeeping time."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from pathlib import Path
 from dpwitness.bench.table import Row
 
 KILLS = 100
-RUNS_BETWEEN = 4  # kills of one audit, before it comes to its end
+RUNS_BETWEEN = 4  # kills of each audit before it may finish
 SHORT, LONG = 10**8, 10**10
 
-_TARGET = """
+_TARGET_FILE = """
 import numpy as np
 
 
@@ -28,7 +28,7 @@ def noisy(dataset, size, rng):
     return np.round(dataset[0] + rng.laplace(0.0, 1.0, size), 2)
 """
 
-_LONG = """
+_LONG_AUDIT_SCRIPT = """
 import json, resource, sys, time
 import dpwitness as dpw
 from dpwitness.mechanisms import Laplace
@@ -41,29 +41,29 @@ print(json.dumps([resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024, tim
 
 
 def rows() -> list[Row]:
-    """All rows."""
+    """Run the benchmark of long audits and return its rows."""
     with tempfile.TemporaryDirectory() as folder:
         return [*killed(Path(folder), KILLS), *long(Path(folder))]
 
 
 def killed(folder: Path, kills: int) -> list[Row]:
-    """An audit of a Python target on two processes, ended by SIGKILL at random moments of its course, and begun again to the end."""
-    (folder / "mine.py").write_text(_TARGET, encoding="utf-8")
-    began = time.monotonic()
-    whole = _audit(folder, "whole.db", None)
-    takes, rng, equal = time.monotonic() - began, random.Random(1), 0
+    """Kill an audit of a Python target on two processes at random moments, resume it, and compare with an undisturbed audit."""
+    (folder / "mine.py").write_text(_TARGET_FILE, encoding="utf-8")
+    start_time = time.monotonic()
+    undisturbed = _audit(folder, "whole.db", None)
+    duration, rng, equal_count = time.monotonic() - start_time, random.Random(1), 0
     families = -(-kills // RUNS_BETWEEN)
     for number in range(families):
         for _ in range(RUNS_BETWEEN):
-            _audit(folder, f"{number}.db", rng.uniform(0.0, takes))
-        equal += _audit(folder, f"{number}.db", None) == whole
+            _audit(folder, f"{number}.db", rng.uniform(0.0, duration))
+        equal_count += _audit(folder, f"{number}.db", None) == undisturbed
         (folder / f"{number}.db").unlink()
-    told = f"killed {families * RUNS_BETWEEN} times: resumed audits with the counts of an undisturbed one"
-    return [Row(told, 1.0, equal / families, "share", counts=(equal, families))]
+    output = f"killed {families * RUNS_BETWEEN} times: resumed audits with the counts of an undisturbed one"
+    return [Row(output, 1.0, equal_count / families, "share", counts=(equal_count, families))]
 
 
 def _audit(folder: Path, store: str, seconds: float | None) -> str:
-    """What the command prints, but for the time; empty where it was killed."""
+    """Return the command's JSON output without the time; empty if the process was killed."""
     command = [sys.executable, "-m", "dpwitness", "audit", "mine.py:noisy", "--claim", "pure:1", "--d0", "[0]", "--d1", "[1]"]
     command += ["--in-process", "--workers", "2", "--trials", "2000000", "--store", store, "--json"]
     process = subprocess.Popen(command, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
@@ -73,17 +73,17 @@ def _audit(folder: Path, store: str, seconds: float | None) -> str:
     out, _ = process.communicate()
     if not out:
         return ""
-    told = json.loads(out)
-    return json.dumps({key: value for key, value in told.items() if key != "seconds"})
+    output = json.loads(out)
+    return json.dumps({key: value for key, value in output.items() if key != "seconds"})
 
 
 def long(folder: Path) -> list[Row]:
-    """Laplace noise at 1e8 and at 1e10 rounds, each in a process of its own."""
+    """Measure audits of Laplace noise with 1e8 and with 1e10 rounds, each in a fresh process."""
     found = {}
     for trials in (SHORT, LONG):
-        command = [sys.executable, "-c", _LONG, str(trials), str(folder / f"{trials}.db")]
-        told = subprocess.run(command, capture_output=True, text=True, check=True).stdout
-        found[trials] = json.loads(told.splitlines()[-1])
+        command = [sys.executable, "-c", _LONG_AUDIT_SCRIPT, str(trials), str(folder / f"{trials}.db")]
+        output = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+        found[trials] = json.loads(output.splitlines()[-1])
     size = os.path.getsize(folder / f"{LONG}.db") / 1e6
     return [
         Row(f"{LONG:.0e} rounds: run of those that were planned", 1.0, found[LONG][2] / LONG, "share"),
@@ -95,7 +95,7 @@ def long(folder: Path) -> list[Row]:
 
 
 def bookkeeping() -> float:
-    """The share of processor time that a stage of Laplace rounds spends outside of its tasks, of a quarter of a second each."""
+    """Return the fraction of processor time that a stage of Laplace rounds spends outside its tasks of a quarter of a second each."""
     import numpy as np
 
     from dpwitness.auditors.black_box.stages import LARGEST_CHUNK
@@ -107,11 +107,11 @@ def bookkeeping() -> float:
     event = Intervals(0, np.array([1.2]), np.array([0.0, 1.0]))
     stage = Stage(mechanism.sample, mechanism.worst_pair(), 1, (0, 0, Phase.TEST), 2 * 10**9, LARGEST_CHUNK, 60.0)
     executor, pace = Inline(), Pace()
-    list(counts(stage, [event], executor, Pace()))  # compiled, and warm
-    before, within = resource.getrusage(resource.RUSAGE_SELF), 0.0
+    list(counts(stage, [event], executor, Pace()))  # compiles and warms up
+    before, task_seconds = resource.getrusage(resource.RUSAGE_SELF), 0.0
     for segment in counts(stage, [event], executor, pace):
-        within += segment.seconds
+        task_seconds += segment.seconds
     after = resource.getrusage(resource.RUSAGE_SELF)
     executor.shutdown()
-    spent = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
-    return max(0.0, 1 - within / spent)
+    total_seconds = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    return max(0.0, 1 - task_seconds / total_seconds)

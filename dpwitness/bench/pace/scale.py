@@ -1,4 +1,4 @@
-"""What a second worker brings, and what Dask costs against processes without it: rounds a second, best of several runs by the clock."""
+"""Benchmark of scaling: speed of two workers against one, and of Dask against processes, as the best rounds per second of several runs."""
 
 from __future__ import annotations
 
@@ -22,10 +22,16 @@ from dpwitness.executors.opening import executor
 from dpwitness.mechanisms.terms.pairs import Pair
 from dpwitness.mechanisms.textbook.additive import Laplace
 
-SPECS = ("processes:1", "threads:1", "threads:2", "processes:2", "dask-local:2")  # Dask last: it has threads, and processes are forks
-TASKS = (0.25, 1.0)  # seconds
+SPECS = (
+    "processes:1",
+    "threads:1",
+    "threads:2",
+    "processes:2",
+    "dask-local:2",
+)  # Dask last: it starts threads, which must not exist when process pools fork
+TASKS = (0.25, 1.0)  # seconds per task
 REPEATS = 3
-SECONDS = 4.0  # of each run, on one worker
+SECONDS = 4.0  # length of each run on one worker
 
 Key = tuple[str, str, float]  # executor, mechanism, seconds of a task
 
@@ -34,13 +40,13 @@ _EVENT = Intervals(0, np.array([0.5]), np.array([0.0, 1.0]))
 
 
 def scalar(dataset: Any, size: int, rng: np.random.Generator) -> Any:
-    """Laplace noise, one number at a time."""
+    """Return Laplace noise, drawn one number at a time."""
     return np.array([dataset[0] + rng.laplace(0.0, 1.0) for _ in range(size)])
 
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """A mechanism, and the rounds of a chunk; `chunks` take `task` seconds together."""
+    """Mechanism and its stage; a task of `chunks` chunks takes `task` seconds."""
 
     name: str
     stage: Stage
@@ -49,32 +55,34 @@ class Work:
 
 
 def rounds(stage: Stage, first: int, last: int) -> tuple[int, int, float, float]:
-    """Run chunks first, ..., last - 1, as an audit's test does: rounds, the process, and its processor time before and after."""
+    """Run chunks first, ..., last - 1 as an audit's test does; return the rounds, the process id, and its CPU time before and after."""
     before = time.process_time()
     span = run_span(stage, [_EVENT], 0, False, first, last)
     return sum(part.rounds for _, part in span.parts), os.getpid(), before, time.process_time()
 
 
 def throughput(pool: Executor, work: Work) -> tuple[float, float]:
-    """Rounds a second with as many tasks under way as an audit has: by the clock, and by processor time, ours and the workers' together."""
+    """Return rounds per second with as many tasks in flight as in an audit: by elapsed time, and by CPU time of all processes."""
     count = max(4, round(SECONDS / work.task))
     under_way: deque[Future[Any]] = deque()
-    done = []
-    started, used = time.perf_counter(), time.process_time()
+    finished = []
+    started, cpu_seconds = time.perf_counter(), time.process_time()
     for first in range(0, count * work.chunks, work.chunks):
         under_way.append(pool.submit(rounds, work.stage, first, first + work.chunks))
         if len(under_way) > 2 * getattr(pool, "_max_workers", 1):
-            done.append(under_way.popleft().result())
-    done += [future.result() for future in under_way]
-    clock, used = time.perf_counter() - started, time.process_time() - used
-    for process in {found[1] for found in done} - {os.getpid()}:
-        used += max(found[3] for found in done if found[1] == process) - min(found[2] for found in done if found[1] == process)
-    whole = count * work.chunks * work.stage.chunk
-    return whole / clock, whole / used
+            finished.append(under_way.popleft().result())
+    finished += [future.result() for future in under_way]
+    clock, cpu_seconds = time.perf_counter() - started, time.process_time() - cpu_seconds
+    for process in {found[1] for found in finished} - {os.getpid()}:
+        cpu_seconds += max(found[3] for found in finished if found[1] == process) - min(
+            found[2] for found in finished if found[1] == process
+        )
+    total_rounds = count * work.chunks * work.stage.chunk
+    return total_rounds / clock, total_rounds / cpu_seconds
 
 
 def works() -> list[Work]:
-    """Python and jitted, in tasks of a quarter of a second and of a second."""
+    """Return a Python and a jitted mechanism, in tasks of a quarter of a second and of a second."""
     found = []
     for name, run, chunk in (("Python", scalar, 2**12), ("jitted", Laplace(1.0).sample, 2**18)):
         stage = Stage(run, _PAIR, 1, (0, 0, 0), 10**9, chunk, 300.0)
@@ -87,31 +95,31 @@ def works() -> list[Work]:
 
 
 def scale(specs: Sequence[str] = SPECS) -> dict[Key, tuple[float, float]]:
-    """Most rounds a second, as `throughput` has them; all executors are open, and take turns."""
+    """Return the best rounds per second, as in `throughput`; all executors stay open and take turns."""
     best: dict[Key, tuple[float, float]] = {}
-    given = works()
+    work_items = works()
     with ExitStack() as stack:
         pools = {}
         for spec in specs:
             pools[spec] = stack.enter_context(executor(spec))
-            for future in [pools[spec].submit(rounds, work.stage, 0, 1) for work in given for _ in range(4)]:
+            for future in [pools[spec].submit(rounds, work.stage, 0, 1) for work in work_items for _ in range(4)]:
                 future.result()
         for _ in range(REPEATS):
-            for work in given:
+            for work in work_items:
                 for spec, pool in pools.items():
-                    if spec.startswith("threads") and work.name == "Python":  # which holds the interpreter's lock
+                    if spec.startswith("threads") and work.name == "Python":  # Python code holds the interpreter lock
                         continue
                     key = (spec, work.name, work.task)
-                    found, known = throughput(pool, work), best.get(key, (0.0, 0.0))
-                    best[key] = max(found[0], known[0]), max(found[1], known[1])
+                    found, best_so_far = throughput(pool, work), best.get(key, (0.0, 0.0))
+                    best[key] = max(found[0], best_so_far[0]), max(found[1], best_so_far[1])
     return best
 
 
 def measure() -> Table:
-    """All rows."""
+    """Run the benchmarks of scaling and of long audits and return their table."""
     best = scale()
     rows = []
-    for told, one, other, least, names, by in (
+    for label, faster_spec, base_spec, required, names, time_index in (
         ("Dask / processes, 2 workers, by the clock", "dask-local:2", "processes:2", 0.9, ("Python", "jitted"), 0),
         ("Dask / processes, 2 workers, processor time", "dask-local:2", "processes:2", 0.9, ("Python", "jitted"), 1),
         ("2 processes / 1, by the clock", "processes:2", "processes:1", 1.9, ("Python", "jitted"), 0),
@@ -119,7 +127,7 @@ def measure() -> Table:
     ):
         for name in names:
             for task in TASKS:
-                ratio = best[one, name, task][by] / best[other, name, task][by]
-                rows.append(Row(f"{told}: {name}, tasks of {task:g} s", least, ratio, "ratio"))
+                ratio = best[faster_spec, name, task][time_index] / best[base_spec, name, task][time_index]
+                rows.append(Row(f"{label}: {name}, tasks of {task:g} s", required, ratio, "ratio"))
     rows += endurance.rows()
     return Table("scale", tuple(rows), (f"best of {REPEATS}; by the clock only where nothing else runs on the machine",))

@@ -1,7 +1,7 @@
-"""Speed of the inner loop of a black-box audit: rounds that are drawn and counted in one compiled loop, on one core.
+"""Benchmark of the inner loop of a black-box audit: rounds drawn and counted in one compiled loop, on one core.
 
-Each row compares two measurements of one run: against the same rounds drawn, stored, encoded and counted by NumPy, and against NumPy's
-drawing of the noise alone. The event of each is learned as an audit learns it.
+Each row compares two measurements of one run. The baselines are the same rounds drawn, stored, encoded and counted by NumPy,
+and NumPy's noise generation alone. Each event is learned as in an audit.
 """
 
 from __future__ import annotations
@@ -25,12 +25,15 @@ from dpwitness.bench.table import Row, Table, best_time
 
 ROUNDS = 2**17
 AUDITED = 2 * 10**8
-TRAINING = 2**15  # outputs of each dataset
+TRAINING = 2**15  # training outputs per dataset
 
 
 @dataclass(frozen=True, slots=True)
 class SpeedCase:
-    """A mechanism, how NumPy draws its noise for so many rounds, and what is required: rounds against stored ones, time over NumPy's."""
+    """Mechanism, NumPy's generation of the same noise, and the required ratios.
+
+    `faster` is the required speed relative to stored rounds, and `over_noise` the allowed time relative to NumPy's noise.
+    """
 
     name: str
     mechanism: Any
@@ -52,28 +55,34 @@ CASES = (
 
 
 def measure() -> Table:
-    """All rows. A minute and a half, of which one goes to the law of the noise; the first time longer by the compilation."""
+    """Run the benchmark of the inner loop and return its table.
+
+    The benchmark takes a minute and a half, of which one minute tests the noise. The first run takes longer because of compilation.
+    """
     with threadpool_limits(1):
-        found = [*(row for case in CASES for row in _rows(case)), _whole_audit(), *noise.rows()]
-    return Table("speed", tuple(found), (f"least processor time of {ROUNDS:,} rounds on D0 of the worst pair; noise by Generator(SFC64)",))
+        all_rows = [*(row for case in CASES for row in _case_rows(case)), _complete_audit_row(), *noise.rows()]
+    return Table(
+        "speed", tuple(all_rows), (f"least processor time of {ROUNDS:,} rounds on D0 of the worst pair; noise by Generator(SFC64)",)
+    )
 
 
-def _whole_audit() -> Row:
-    """An audit of Laplace noise from its beginning to its end, over NumPy's drawing of as many values."""
+def _complete_audit_row() -> Row:
+    """Compare a complete audit of Laplace noise with NumPy's generation of the same number of values."""
     mechanism, rng = m.Laplace(1.0), Generator(SFC64(1))
 
-    def whole(trials: int) -> float:
-        begun = time.process_time()
+    def audit_seconds(trials: int) -> float:
+        start_time = time.process_time()
         audit(mechanism, pair=mechanism.worst_pair(), trials=trials, seed=1, stop="never")
-        return time.process_time() - begun
+        return time.process_time() - start_time
 
-    whole(10**6)  # loads and compiles
-    drawn = best_time(lambda: rng.laplace(0.0, 1.0, 10**6), 20) / 10**6
-    told = f"audit of Laplace, {AUDITED:.0e} rounds: processor time over NumPy's drawing"
-    return Row(told, 0.6, whole(AUDITED) / AUDITED / drawn, "ratio", at_most=True)
+    audit_seconds(10**6)  # imports and compiles
+    noise_seconds = best_time(lambda: rng.laplace(0.0, 1.0, 10**6), 20) / 10**6
+    label = f"audit of Laplace, {AUDITED:.0e} rounds: processor time over NumPy's drawing"
+    return Row(label, 0.6, audit_seconds(AUDITED) / AUDITED / noise_seconds, "ratio", at_most=True)
 
 
-def _rows(case: SpeedCase) -> list[Row]:
+def _case_rows(case: SpeedCase) -> list[Row]:
+    """Return the rows of one case."""
     mechanism, pair, rng = case.mechanism, case.mechanism.worst_pair(), Generator(SFC64(1))
     sides = [batch(mechanism.sample, dataset, TRAINING, rng) for dataset in (pair.d1, pair.d0)]
     assert sides[0] is not None and sides[1] is not None
@@ -85,10 +94,10 @@ def _rows(case: SpeedCase) -> list[Row]:
         outputs = batch(mechanism.sample, pair.d0, ROUNDS, rng)
         return event.tabulate(outputs) if outputs is not None else None
 
-    counted = best_time(lambda: fused.count(ROUNDS, rng), 9)
-    drawn = best_time(lambda: case.noise(ROUNDS, rng), 9)
+    fused_seconds = best_time(lambda: fused.count(ROUNDS, rng), 9)
+    noise_seconds = best_time(lambda: case.noise(ROUNDS, rng), 9)
     return [
-        Row(f"{case.name} ({event.kind}): time of a round", np.inf, counted / ROUNDS * 1e9, "ns", at_most=True),
-        Row(f"{case.name}: rounds against stored ones", case.faster, best_time(stored) / counted, "ratio"),
-        Row(f"{case.name}: time over NumPy's noise", case.over_noise, counted / drawn, "ratio", at_most=True),
+        Row(f"{case.name} ({event.kind}): time of a round", np.inf, fused_seconds / ROUNDS * 1e9, "ns", at_most=True),
+        Row(f"{case.name}: rounds against stored ones", case.faster, best_time(stored) / fused_seconds, "ratio"),
+        Row(f"{case.name}: time over NumPy's noise", case.over_noise, fused_seconds / noise_seconds, "ratio", at_most=True),
     ]
