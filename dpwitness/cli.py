@@ -52,7 +52,7 @@ COMMANDS = {
     "bench": bench,
 }
 
-_FIRST = 5  # commands that people need, listed before the others
+_COMMON_COMMANDS = 5  # number of commands that a new user needs, at the start of `COMMANDS`
 
 _EXIT_CODES = (
     "exit codes: 0 nothing refuted, 1 violated, 2 usage or input error, or a file that could not be written, "
@@ -103,14 +103,14 @@ def _parser() -> argparse.ArgumentParser:
 
     for each in dict.fromkeys(COMMANDS.values()):
         each.arguments(command)
-    parser.description = f"{parser.description}\n\n{_listed(texts)}"
+    parser.description = f"{parser.description}\n\n{_command_list(texts)}"
     return parser
 
 
-def _listed(texts: dict[str, str]) -> str:
-    """The commands with what each does: the first ones, then the others."""
+def _command_list(texts: dict[str, str]) -> str:
+    """Return the list of commands with their descriptions for ``--help``: the common commands, then the others."""
     lines = {name: textwrap.fill(text, 79, initial_indent=f"  {name:<10}", subsequent_indent=" " * 12) for name, text in texts.items()}
-    first, more = list(COMMANDS)[:_FIRST], list(COMMANDS)[_FIRST:]
+    first, more = list(COMMANDS)[:_COMMON_COMMANDS], list(COMMANDS)[_COMMON_COMMANDS:]
     return "\n".join(["commands:", *(lines[name] for name in first), "", "more commands:", *(lines[name] for name in more)])
 
 
@@ -132,11 +132,11 @@ def main(argv: Sequence[str] | None = None) -> int:
         return guarded("", print_version)
     if args.command is None:
 
-        def listed() -> int:
+        def print_commands() -> int:
             print(f"{parser.description}\n\ndpwitness COMMAND --help describes a command.")
             return USAGE
 
-        return guarded("", listed)
+        return guarded("", print_commands)
     with heard():
         code = guarded(args.command, lambda: _run(args))
         return last(code) if argv is None else code

@@ -25,12 +25,13 @@ if TYPE_CHECKING:
 
 _BAR_WIDTH = 30
 _MAX_CALLS = 12  # lines of a trace
-_TABLE_COLUMNS = ("verdict", "audit", "claim", "certified", "detectable", "cost")  # columns of a report on a terminal
+_TABLE_COLUMNS = ("verdict", "audit", "claim", "certified", "detectable", "cost")  # columns of the summary table on a terminal
 _COLUMN_GAP, _NARROW_WIDTH, _MIN_WIDTH = "  ", 12, 4
 _TEXT_START = 13  # characters before the text of a line
-_LINES = 6  # of a result, unless all are wanted
-_RUN_NOTE = re.compile(r" is given \w+(, drawn anew for each run)?$|were seeded globally$|^runs are single calls")  # known before the run
-_SETTLED = 1.0  # seconds after which a rate says how much time is left
+_MAX_LINES = 6  # lines of a result without --verbose
+# notes that follow from the call and need no line of their own without --verbose
+_CALL_NOTE = re.compile(r" is given \w+(, with a new value for each run)?$|were seeded globally$|^runs are single calls")
+_MIN_RATE_SECONDS = 1.0  # seconds of progress after which the rate and the remaining time are shown
 
 
 class Progress:
@@ -42,7 +43,7 @@ class Progress:
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self._drawn_at = clock()
-        self._first: tuple[float, int] | None = None  # the first call: start-up is no part of the rate
+        self._first: tuple[float, int] | None = None  # time and runs of the first call; the rate excludes the start-up before it
         self._bound = ""
 
     def looked(self, symbol: str, bound: float) -> None:
@@ -58,7 +59,7 @@ class Progress:
         since, before = self._first = self._first or (now, done)
         rate = (done - before) / max(now - since, 1e-9)
         told = f" {share:4.0%}  {_format_count(done)} of {_format_count(planned)}"
-        if rate > 0 and now - since >= _SETTLED:
+        if rate > 0 and now - since >= _MIN_RATE_SECONDS:
             told += f"  {rate:.3g} runs/s  {_clock(max((planned - done) / rate, 0.0))} left"
         self._draw(share, told + self._bound)
 
@@ -133,11 +134,12 @@ def _clock(seconds: float) -> str:
 
 
 def bar() -> Bar | None:
-    """A bar on standard error; None where that is no terminal, or with ``--quiet``."""
+    """Return a progress bar on standard error; None with ``--quiet`` or if standard error is not a terminal."""
     return Bar(sys.stderr) if sys.stderr.isatty() and not _quiet() else None
 
 
 def _quiet() -> bool:
+    """Return whether the command has the option ``--quiet``."""
     return bool(getattr(sys.stderr, "quiet", False))
 
 
@@ -151,8 +153,6 @@ def progress_bar() -> Progress:
     -------
     Progress
         A callable that takes the number of finished and of planned runs.
-
-    In a notebook that is a bar below the cell, on a terminal a line, elsewhere nothing. `close`, or the end of a ``with``, wipes it.
 
     Examples
     --------
@@ -170,27 +170,33 @@ def progress_bar() -> Progress:
 
 
 def announce(line: str) -> None:
-    """One line on standard error, also where that is no terminal; nothing with ``--quiet``."""
+    """Print one line on standard error, whether or not standard error is a terminal; print nothing with ``--quiet``."""
     if not _quiet():
         print(plain(line), file=sys.stderr, flush=True)
 
 
 def describe(result: Result, data: Json, *, bits: bool = False, next_step: str, report: str = "", every: bool = False) -> str:
-    """A result for a person: verdict, number, how sure, what to do next; verdicts are marked (`colors`).
+    """Return a result as text: verdict, number, confidence, next step; verdicts are marked for coloring (`colors`).
 
     Parameters
     ----------
     result : Result
+        The result to describe.
     data : dict
         ``result_json(result)``, computed once.
     bits : bool
         Whether a leak in low-order bits counts for the exit code.
     next_step : str
-        What to do.
+        Advice for the next step.
     report : str
-        Where the report is, if there is one.
+        Path of the report; empty if there is none.
     every : bool
-        Whether to show every line, instead of the six that matter most. A trace shows every line.
+        Whether to show every line, instead of the six most important ones. A trace shows every line.
+
+    Returns
+    -------
+    str
+        The headline, and one line for each fact.
     """
     from dpwitness.auditors.results.audit_result import AuditResult
     from dpwitness.auditors.results.certify_result import CertifyResult
@@ -211,7 +217,7 @@ def describe(result: Result, data: Json, *, bits: bool = False, next_step: str, 
     told += [("note", note) for note in (notes[1:] if result.verdict in in_headline else notes)]
     told += [("next", next_step)] + ([("report", report)] if report else [])
     if not every and not isinstance(result, TraceResult):
-        told = _foremost(told, result.verdict)
+        told = _most_important_lines(told, result.verdict)
     lines = [verdict_marked(plain(result.headline()))]
     for name, text in told:
         line = plain(f"  {name:<10} {text}")
@@ -219,14 +225,14 @@ def describe(result: Result, data: Json, *, bits: bool = False, next_step: str, 
     return "\n".join(lines)
 
 
-def _foremost(told: Sequence[tuple[str, str]], verdict: Verdict) -> list[tuple[str, str]]:
-    """The lines that a person needs after the headline, in their order; the last note counts those that are left out."""
+def _most_important_lines(told: Sequence[tuple[str, str]], verdict: Verdict) -> list[tuple[str, str]]:
+    """Return the most important labeled lines after the headline, in their order; the note counts the omitted notes."""
     kept = [(name, text) for name, text in told if name in ("event", "low bits", "accepted", "next", "report")]
     kept = [(name, text) for name, text in kept if name != "low bits" or text.startswith("VIOLATED")]
     if verdict.value in ("ERROR", "INCONCLUSIVE"):
         kept = [(name, text) for name, text in kept if name != "event"]
-    notes = [text for name, text in told if name == "note" and not _RUN_NOTE.search(text)]
-    room = _LINES - 1 - len(kept)
+    notes = [text for name, text in told if name == "note" and not _CALL_NOTE.search(text)]
+    room = _MAX_LINES - 1 - len(kept)
     if not notes or room < 1:
         return kept
     line = notes[0] if len(notes) == 1 else f"{notes[0]} (+{len(notes) - 1} more: --verbose)"
@@ -235,7 +241,7 @@ def _foremost(told: Sequence[tuple[str, str]], verdict: Verdict) -> list[tuple[s
 
 
 def in_words(event: str) -> str:
-    """Intervals of an event in words.
+    """Return the description of an event with its intervals in words.
 
     Examples
     --------

@@ -31,8 +31,8 @@ class Stream(io.TextIOBase):
     A closed pipe (``| head -1``) does not change the computation.
     """
 
-    colored = False  # until a command says otherwise
-    quiet = False  # whether `announce` and `bar` show nothing
+    colored = False  # set by `cli` for each command
+    quiet = False  # whether `announce` and `bar` print nothing; set by `cli` from --quiet
 
     def __init__(self, inner: Any) -> None:
         self.inner = inner

@@ -1,4 +1,4 @@
-"""``dpwitness init``: a commented example in the current folder: a mechanism, its test, and a CI job."""
+"""``dpwitness init``: write a commented example into the current folder, with a mechanism, its test and a CI job."""
 
 from __future__ import annotations
 
@@ -84,15 +84,15 @@ FILES = {"my_mechanism.py": _MECHANISM, "test_privacy.py": _TEST, "privacy-ci.ym
 
 
 def arguments(command: Callable[[str, str], argparse.ArgumentParser]) -> None:
-    """Declare the command."""
+    """Add the command to the parser."""
     command("init", "write a commented example into the current folder: a mechanism, a pytest test, a CI job")
 
 
 def run(args: argparse.Namespace) -> int:
-    """``dpwitness init``."""
-    there = [name for name in FILES if Path(name).exists()]
-    if there:
-        raise InvalidArgument(f"{', '.join(there)} exist already, nothing was written: run init in another folder")
+    """Run ``dpwitness init``: write the files unless one of them exists, and return the exit code."""
+    existing = [name for name in FILES if Path(name).exists()]
+    if existing:
+        raise InvalidArgument(f"{', '.join(existing)} exist already, nothing was written: run init in another folder")
     for name, text in FILES.items():
         Path(name).write_text(text, encoding="utf-8")
     print("wrote my_mechanism.py (the audit's command is at its top), test_privacy.py (pytest), privacy-ci.yml (CI)")

@@ -140,7 +140,7 @@ def _check_marked_claim(claim: Any) -> None:
             parse_claim(claim)
         except InvalidArgument as error:
             wrong = str(error)
-        if wrong:  # outside of the handler, whose error would be shown too
+        if wrong:  # outside the handler: pytest would also show the handled error
             pytest.fail(f"dp_audit: {wrong}", pytrace=False)
 
 

@@ -226,7 +226,7 @@ def audit(
     if store is None:
         return kept(state, work, executor is None)
     with nullcontext(store) if isinstance(store, Store) else open_store(store) as opened:
-        told = claim.spelled if isinstance(claim, TradeoffCurve) else str(claim)  # the name of a file is not what it holds
+        told = claim.spelled if isinstance(claim, TradeoffCurve) else str(claim)  # a curve's text may be a file name; its content counts
         content = {"name": asked.name, "claim": told, "seed": seed, "confidence": confidence, "stop": stop, "bits": bool(bits)}
         budget = {"trials": trials if seconds is None else None, "seconds": seconds}
         identity = identity_of(mechanism, asked.target, pairs, every, state.near, **content, **budget)

@@ -31,7 +31,7 @@ def check_one_sided(run: Callable[..., Any], d1: Any, d0: Any, sides: tuple[Outp
         and the datasets differ in type. In all other cases the exception separates the datasets by
         their values, and the audit continues.
     """
-    empty = any(hasattr(dataset, "__len__") and len(dataset) == 0 for dataset in (d0, d1))  # no records, so no type of records either
+    empty = any(hasattr(dataset, "__len__") and len(dataset) == 0 for dataset in (d0, d1))  # an empty dataset has no type of records
     raising = [[name.startswith("raises ") for name in side.structures()] for side in sides]
     for (name, dataset, mine), others in zip((("D1", d1, raising[0]), ("D0", d0, raising[1])), reversed(raising), strict=True):
         if not (mine and all(mine)) or any(others):

@@ -8,7 +8,7 @@ any training and any score, and refuses at 1e-9 after a correction for the numbe
   With independent coins and inclusion probabilities p1 and p2 at a rank, the expectations satisfy
   H = p1 (1 - p2) + p2 (1 - p1) = (p1 - p2)^2 + p1 (1 - p1) + p2 (1 - p2) >= (T1 + T2) / 2, for probabilities that vary slowly with the
   rank. A separating score has a small T, and nothing is refused.
-- *Parts.* The same at the scores that two runs hold once each, where these are most of one run.
+- *Parts.* The test of copies is applied to the scores that occur once in each of two runs, if these are most of one run.
 - *Equal tables.* For each score, as many canaries are included and left out. A table of few different scores may repeat by chance, so each
   score counts only the bits of that coincidence.
 - *Equal sizes.* Two runs of m canaries include equally many with probability at most sqrt(2 / (pi m)).
@@ -31,58 +31,59 @@ from dpwitness.mechanisms.terms.protocol import FloatArray
 from dpwitness.mechanisms.terms.validation import InvalidArgument
 
 _OWNER = "audit_canaries"
-_BITS = 30.0  # 2^-30 is below 1e-9
-_NATS = _BITS * math.log(2)
-_SMALLEST = 60  # canaries of a run, or shared names, from which on a pair alone can be refused
+_MIN_BITS = 30.0  # 2^-30 is below 1e-9
+_MIN_NATS = _MIN_BITS * math.log(2)
+_MIN_SIZE = 60  # canaries of a run, or shared names, from which a pair alone can be refused
 _LAGS = range(1, 9)  # distances of ranks in T: the smallest count, as equal scores may make neighbors alternate
-_SAFE = 0.7  # factor on T: probabilities may vary from rank to rank
-_NEAR = 0.25  # H / T of runs that are copies at most
-_PART = 0.75  # of the scores of a run, in another one; half of them are where scores show the coin and nothing else
-_DIGITS = 9  # of standardized scores in a table
+_T_FACTOR = 0.7  # factor on T: probabilities may vary from rank to rank
+_COPY_RATIO = 0.25  # largest H / T of copies
+_SHARED_PART = 0.75  # share of a run's scores in another run, above the half that runs share if scores show nothing but the coin
+_DIGITS = 9  # decimals of standardized scores in a table
 _ADVICE = "pass each training once, and draw new coins for each"
 Run = tuple[FloatArray, np.ndarray]  # standardized scores, coins
 
 
 def require_independent(runs: Sequence[Run], ids: Sequence[Sequence[Hashable] | None], given: Sequence[FloatArray]) -> None:
-    """Raise InvalidArgument where runs repeat one another or share their coins beyond chance.
+    """Raise InvalidArgument if runs repeat one another or share their coins beyond chance.
 
     Parameters
     ----------
     runs : sequence of (scores, coins)
         Standardized scores and coins of each run.
     ids : sequence
-        Names of the canaries of each run, in the same order; None where there are none.
+        Names of the canaries of each run, in the same order; None for a run without names.
     given : sequence of arrays
-        Scores of each run as they were given, in the same order.
+        Scores of each run as the caller passed them, before standardization, in the same order.
     """
     if len(runs) < 2:
         return
-    _require_other_names(runs, ids)
+    _require_independent_ids(runs, ids)
     tables = [_table(*run) for run in runs]
-    first = _coincidence(tables)
+    first = _first_repeat(tables)
     if first is not None:
-        told = f"{_times(tables)}; the first two are runs {first[0]} and {first[1]}"
-        raise InvalidArgument(f"{_OWNER}: runs must be independent, the same scores with the same coins are given {told}: {_ADVICE}")
-    _require_other_ranks(runs, range(len(runs)), len(runs) ** 2)
-    _require_other_parts(runs, given)
+        proof = f"{_describe_repeats(tables)}; the first two are runs {first[0]} and {first[1]}"
+        raise InvalidArgument(f"{_OWNER}: runs must be independent, the same scores with the same coins are given {proof}: {_ADVICE}")
+    _require_independent_ranks(runs, range(len(runs)), len(runs) ** 2)
+    _require_independent_parts(runs, given)
     sizes = [((coins.size, int(coins.sum())), 0.5 * math.log2(math.pi * coins.size / 2)) for _, coins in runs]
-    if _coincidence(sizes) is not None:
+    if _first_repeat(sizes) is not None:
         (size, included), times = Counter(key for key, _ in sizes).most_common(1)[0]
-        told = f"{times} of {len(runs)} runs include exactly {included} of {size} canaries"
+        proof = f"{times} of {len(runs)} runs include exactly {included} of {size} canaries"
         raise InvalidArgument(
-            f"{_OWNER}: runs must have new fair coins each, {told}, as one set of coins or a fixed number does: {_ADVICE}"
+            f"{_OWNER}: runs must have new fair coins each, {proof}, as one set of coins or a fixed number does: {_ADVICE}"
         )
 
 
-def _times(tables: list[tuple[Hashable, float]]) -> str:
-    most = Counter(key for key, _ in tables).most_common(1)[0][1]
-    return f"{most} times among {len(tables)} runs"
+def _describe_repeats(tables: list[tuple[Hashable, float]]) -> str:
+    """Return the largest number of equal tables, as text."""
+    largest = Counter(key for key, _ in tables).most_common(1)[0][1]
+    return f"{largest} times among {len(tables)} runs"
 
 
-def _coincidence(keyed: Sequence[tuple[Hashable, float]]) -> tuple[int, int] | None:
-    """The first two runs with one key, if so many equal keys are improbable; None otherwise.
+def _first_repeat(keyed: Sequence[tuple[Hashable, float]]) -> tuple[int, int] | None:
+    """Return the indices of the first two runs with equal keys, if the number of equal keys is improbable; None otherwise.
 
-    A run has the key of an earlier one with probability at most 2^-bits. The union bound is over all partitions of the runs into as many
+    A run has the key of an earlier run with probability at most 2^-bits. The union bound is over all partitions of the runs into as many
     classes.
     """
     seen: dict[Hashable, int] = {}
@@ -99,11 +100,14 @@ def _coincidence(keyed: Sequence[tuple[Hashable, float]]) -> tuple[int, int] | N
         return None
     by_class = runs * math.log2(classes) - math.lgamma(classes + 1) / math.log(2)
     by_repeat = repeated * math.log2(math.e * runs**2 / repeated)
-    return first if evidence - min(by_class, by_repeat) - math.log2(runs) > _BITS else None
+    return first if evidence - min(by_class, by_repeat) - math.log2(runs) > _MIN_BITS else None
 
 
 def _table(scores: FloatArray, coins: np.ndarray) -> tuple[Hashable, float]:
-    """Scores with the numbers of canaries on both sides, and the bits that its coincidence with an independent run is worth at least."""
+    """Return the counts of included and left-out canaries per score, and the bits of evidence in an equal table.
+
+    The bits are a lower bound on minus log2 of the probability that an independent run has the same table.
+    """
     values, where, sizes = np.unique(np.round(scores, _DIGITS), return_inverse=True, return_counts=True)
     inside = np.bincount(where, weights=coins, minlength=sizes.size)
     single = inside[sizes == 1] > 0
@@ -114,69 +118,72 @@ def _table(scores: FloatArray, coins: np.ndarray) -> tuple[Hashable, float]:
     return (values.tobytes(), inside.tobytes()), bits
 
 
-def _require_other_parts(runs: Sequence[Run], given: Sequence[FloatArray]) -> None:
-    """Compare the coins of two runs at the scores that both hold once, if these are most of the scores of one of them."""
+def _require_independent_parts(runs: Sequence[Run], given: Sequence[FloatArray]) -> None:
+    """Compare the coins of two runs at the scores that occur once in each run, if these are most of one run's scores."""
     ends = np.cumsum([0, *(scores.size for scores in given)])
     codes = np.unique(np.concatenate(given), return_inverse=True)[1].ravel()
-    once = [np.unique(codes[a:b], return_index=True, return_counts=True) for a, b in itertools.pairwise(ends)]
-    held = [(values[times == 1], coins[places[times == 1]]) for (values, places, times), (_, coins) in zip(once, runs, strict=True)]
-    sizes = np.array([values.size for values, _ in held])
-    places = np.concatenate([values for values, _ in held])
+    levels = [np.unique(codes[a:b], return_index=True, return_counts=True) for a, b in itertools.pairwise(ends)]
+    singles = [(values[times == 1], coins[places[times == 1]]) for (values, places, times), (_, coins) in zip(levels, runs, strict=True)]
+    sizes = np.array([values.size for values, _ in singles])
+    places = np.concatenate([values for values, _ in singles])
     present = csr_array((np.ones(places.size), places, np.cumsum([0, *sizes])), shape=(len(runs), int(ends[-1])))
     shared = (present @ present.T).tocoo()
     for i, j, count in zip(*shared.coords, shared.data, strict=True):
-        if i < j and count >= max(_SMALLEST, _PART * min(sizes[i], sizes[j])):
-            both, first, second = np.intersect1d(held[i][0], held[j][0], assume_unique=True, return_indices=True)
-            sides = [(both, held[i][1][first]), (both, held[j][1][second])]
-            _require_other_ranks(sides, (int(i), int(j)), len(runs) ** 2)
+        if i < j and count >= max(_MIN_SIZE, _SHARED_PART * min(sizes[i], sizes[j])):
+            both, first, second = np.intersect1d(singles[i][0], singles[j][0], assume_unique=True, return_indices=True)
+            sides = [(both, singles[i][1][first]), (both, singles[j][1][second])]
+            _require_independent_ranks(sides, (int(i), int(j)), len(runs) ** 2)
 
 
-def _require_other_ranks(runs: Sequence[Run], numbers: Sequence[int], pairs: int) -> None:
-    """Compare the coins by rank of the score, for all pairs of runs of one size; also with the second run in reverse."""
-    rng = np.random.default_rng(0)  # equal scores are ordered at random
-    for size in {coins.size for _, coins in runs if coins.size >= _SMALLEST}:
+def _require_independent_ranks(runs: Sequence[Run], run_numbers: Sequence[int], pairs: int) -> None:
+    """Compare the coins by rank of the score, for all pairs of runs of equal size, and with the second run in reverse.
+
+    `run_numbers` name the runs in messages. The threshold is corrected for `pairs` comparisons.
+    """
+    rng = np.random.default_rng(0)  # for a random order of equal scores
+    for size in {coins.size for _, coins in runs if coins.size >= _MIN_SIZE}:
         group = [k for k, (_, coins) in enumerate(runs) if coins.size == size]
         ranked = np.stack([np.where(coins[np.lexsort((rng.random(size), scores))], 1, -1) for scores, coins in (runs[k] for k in group)])
         ranked = ranked.astype(np.float32)
-        mixed = np.array([_mixed(row) for row in ranked])
+        changes = np.array([_changes_of_coin(row) for row in ranked])
         for i in range(1, len(group)):
-            expected = 0.5 * (mixed[:i] + mixed[i])
+            expected = 0.5 * (changes[:i] + changes[i])
             for row in (ranked[i], ranked[i, ::-1]):
                 differ = np.maximum(0.5 * (size - ranked[:i] @ row), 0.0)
-                improbable = _tail(differ, _SAFE * expected) > _NATS + math.log(pairs)
-                copies = np.flatnonzero(improbable & (differ <= _NEAR * expected))
+                improbable = _log_improbability(differ, _T_FACTOR * expected) > _MIN_NATS + math.log(pairs)
+                copies = np.flatnonzero(improbable & (differ <= _COPY_RATIO * expected))
                 if copies.size:
                     j = int(copies[0])
-                    which = f"runs {numbers[group[j]]} and {numbers[group[i]]}"
-                    told = f"{which} order included and left-out canaries alike: {differ[j]:.0f} of {size} ranks differ"
+                    which = f"runs {run_numbers[group[j]]} and {run_numbers[group[i]]}"
+                    proof = f"{which} order included and left-out canaries alike: {differ[j]:.0f} of {size} ranks differ"
                     raise InvalidArgument(
-                        f"{_OWNER}: runs must be independent, {told}, where independent coins differ at about {expected[j]:.0f}: {_ADVICE}"
+                        f"{_OWNER}: runs must be independent, {proof}, where independent coins differ at about {expected[j]:.0f}: {_ADVICE}"
                     )
 
 
-def _mixed(signs: FloatArray) -> float:
-    """Number of ranks whose coin differs from that of a rank nearby."""
+def _changes_of_coin(signs: FloatArray) -> float:
+    """Return the number of ranks whose coin differs from the coin of a nearby rank, minimized over distances."""
     size = signs.size
     return min(float(np.count_nonzero(signs[lag:] != signs[:-lag])) * size / (size - lag) for lag in _LAGS)
 
 
-def _tail(found: FloatArray, mean: FloatArray) -> FloatArray:
-    """Minus the logarithm of Chernoff's bound on a sum of coins with at least this mean that is at most `found`; 0 above the mean."""
+def _log_improbability(found: FloatArray, mean: FloatArray) -> FloatArray:
+    """Return minus the logarithm of Chernoff's bound on P(sum of coins <= found), for a mean of at least `mean`; 0 above the mean."""
     with np.errstate(divide="ignore", invalid="ignore"):
         bound = mean - found + np.where(found > 0, found * np.log(found / mean), 0.0)
     return np.where(found < mean, bound, 0.0)
 
 
-def _require_other_names(runs: Sequence[Run], ids: Sequence[Sequence[Hashable] | None]) -> None:
-    """Compare the coins of canaries that have the same name in two runs."""
+def _require_independent_ids(runs: Sequence[Run], ids: Sequence[Sequence[Hashable] | None]) -> None:
+    """Compare the coins of canaries with the same name in two runs."""
     named: list[tuple[int, Sequence[Hashable]]] = [(k, each) for k, each in enumerate(ids) if each is not None]
     if len(named) < 2:
         return
     masks = [(frozenset(zip(each, runs[k][1].tolist(), strict=True)), float(len(each))) for k, each in named]
-    first = _coincidence(masks)
+    first = _first_repeat(masks)
     if first is not None:
-        told = f"runs {named[first[0]][0]} and {named[first[1]][0]} include exactly the same canaries, by their ids"
-        raise InvalidArgument(f"{_OWNER}: runs must have new fair coins each, {told}: {_ADVICE}")
+        proof = f"runs {named[first[0]][0]} and {named[first[1]][0]} include exactly the same canaries, by their ids"
+        raise InvalidArgument(f"{_OWNER}: runs must have new fair coins each, {proof}: {_ADVICE}")
     codes: dict[Hashable, int] = {}
     places: list[Any] = [[codes.setdefault(each, len(codes)) for each in names] for _, names in named]
     ends = np.cumsum([0, *(len(each) for each in places)])
@@ -184,14 +191,14 @@ def _require_other_names(runs: Sequence[Run], ids: Sequence[Sequence[Hashable] |
     shape = (len(named), len(codes))
     coins = csr_array((signs, np.concatenate(places), ends), shape=shape)
     present = abs(coins)
-    alpha = 2.0**-_BITS / len(named) ** 2
+    alpha = 2.0**-_MIN_BITS / len(named) ** 2
     for i in range(1, len(named)):
         row, known = coins[[i], :].toarray()[0], present[[i], :].toarray()[0]
         shared = np.asarray(present[:i, :] @ known)
         agree = (shared + np.asarray(coins[:i, :] @ row)) // 2
         extreme = np.maximum(agree, shared - agree)
-        odd = np.flatnonzero(2 * binom.sf(extreme - 1, shared, 0.5) < alpha)
-        if odd.size:
-            j = int(odd[0])
-            told = f"the coins of runs {named[j][0]} and {named[i][0]} agree for {agree[j]} of {shared[j]} canaries with the same id"
-            raise InvalidArgument(f"{_OWNER}: runs must have new fair coins each, {told}: {_ADVICE}")
+        conspicuous = np.flatnonzero(2 * binom.sf(extreme - 1, shared, 0.5) < alpha)
+        if conspicuous.size:
+            j = int(conspicuous[0])
+            proof = f"the coins of runs {named[j][0]} and {named[i][0]} agree for {agree[j]} of {shared[j]} canaries with the same id"
+            raise InvalidArgument(f"{_OWNER}: runs must have new fair coins each, {proof}: {_ADVICE}")

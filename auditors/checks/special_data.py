@@ -1,7 +1,6 @@
-"""Checks of what data can do to a mechanism: exceptions, shapes and draws that tell neighbours apart, special values, few records.
+"""Checks of special data: exceptions, shapes and draws that distinguish neighboring datasets, special values, and few records.
 
-What tells neighbours apart is held against the claim, by the exact certificate: an exception may depend on the data as far as the claim
-allows, and no further.
+The exact certificate compares each difference with the claim: an exception may depend on the data only as far as the claim allows.
 """
 
 from __future__ import annotations
@@ -27,28 +26,31 @@ _HUGE = 1e300
 
 @check(Tag.CLAIM, share=0.06)
 def check_exceptions_do_not_tell(subject: Subject) -> None:
-    """Whether and what a run raises does not tell neighbours apart beyond the claim, over all pairs."""
-    fail_if_told_apart(subject, _exceptions, "exceptions tell the datasets apart")
+    """Check that a run's exceptions do not distinguish neighboring datasets beyond the claim, over all pairs."""
+    fail_if_told_apart(subject, _exception_labels, "exceptions tell the datasets apart")
 
 
 @check(Tag.CLAIM, share=0.06)
 def check_shapes_do_not_tell(subject: Subject) -> None:
-    """Type, shape, length and keys of an output (an exception is a type too) do not tell, nor which of its numbers are NaN or infinite."""
-    fail_if_told_apart(subject, _shapes, "the form of the output tells the datasets apart")
+    """Check that the form of the output does not distinguish neighboring datasets beyond the claim.
+
+    The form is the type, shape, length and keys of an output, and the places of NaN and infinite numbers. An exception is a type too.
+    """
+    fail_if_told_apart(subject, _shape_labels, "the form of the output tells the datasets apart")
 
 
 @check(Tag.CLAIM, Tag.SEED, share=0.06)
 def check_draws_do_not_tell(subject: Subject) -> None:
-    """How many random words a run takes, a stand-in for its time, does not tell neighbours apart beyond the claim."""
-    one, many = (_words(subject, subject.pairs[0].d1, size) for size in (1, 64))
+    """Check that the number of random words per run, as a proxy for time, does not distinguish neighboring datasets beyond the claim."""
+    one, many = (_words_of_batch(subject, subject.pairs[0].d1, size) for size in (1, 64))
     if many <= one:
-        raise Skip("it draws from a generator of its own, whose words cannot be counted")
-    fail_if_told_apart(subject, _draws, "the number of random draws tells the datasets apart", _Draws(subject.mechanism))
+        raise Skip("the mechanism draws from another generator, whose words cannot be counted")
+    fail_if_told_apart(subject, _draw_labels, "the number of random draws tells the datasets apart", _DrawCounter(subject.mechanism))
 
 
 @check(Tag.CLAIM, Tag.NUMBERS, share=0.06)
 def check_special_values_inside(subject: Subject) -> None:
-    """Negative zero, denormal numbers and the numbers next to the bounds keep the claim as other values of the domain do."""
+    """Check that the claim also holds for negative zero, denormal numbers and the numbers next to the bounds."""
     pairs = special_pairs(subject.domain, subject.pairs[0])
     if not pairs:
         raise Skip("the domain holds whole numbers or labels only")
@@ -57,17 +59,20 @@ def check_special_values_inside(subject: Subject) -> None:
 
 @check(Tag.NUMBERS, share=0.06)
 def check_values_outside_domain(subject: Subject) -> None:
-    """NaN, infinities, huge and out-of-range values are refused or leave outputs finite; where the domain admits them, the claim holds."""
+    """Check that NaN, infinite, huge and out-of-range values are refused or leave outputs finite.
+
+    Where the domain admits such values, the claim must hold for them.
+    """
     domain, base, admitted = subject.domain, subject.pairs[0], []
-    ordinary = subject.outputs(_longer(base), 32, 7)
-    for name, changed in _with_values(base, _outside(domain)):
+    ordinary = subject.outputs(_longer_dataset(base), 32, 7)
+    for name, changed in _with_values(base, _values_outside(domain)):
         outputs = subject.outputs(changed, 32, 7)
-        if all(told.startswith("raises ") for told in outputs.structures()):
+        if all(output_name.startswith("raises ") for output_name in outputs.structures()):
             continue
         if getattr(domain, "missing" if np.isnan(changed).any() else "outside", False):
-            admitted.append(_pair(domain, base, name, changed))
-        elif _ruined(ordinary, outputs):
-            raise CheckFailed(f"{name} among the data is not refused, and outputs are NaN or infinite for it alone")
+            admitted.append(_changed_pair(domain, base, name, changed))
+        elif _breaks_numbers(ordinary, outputs):
+            raise CheckFailed(f"{name} in the data is not refused, and makes outputs NaN or infinite that are finite on ordinary data")
     pairs = [pair for pair in admitted if pair is not None]
     if pairs and Tag.CLAIM.given(subject):
         subject.small(pairs, "values outside the bounds, which the domain admits, break the claim")
@@ -75,56 +80,62 @@ def check_values_outside_domain(subject: Subject) -> None:
 
 @check(share=0.02)
 def check_huge_counts(subject: Subject) -> None:
-    """Whole numbers beyond the precision of floats are refused or still get noise."""
+    """Check that whole numbers beyond the precision of floats are refused or still get noise."""
     if subject.domain is None or not subject.domain.counts:
-        raise Skip("its datasets are no counts")
+        raise Skip("the mechanism's datasets are not counts")
     for power in (53, 60, 62):
         count = np.zeros_like(subject.pairs[0].d0)
         count[0] = 2**power + 2 ** (power - 53)
         outputs, ordinary = (subject.outputs(data, 64, 7) for data in (count, subject.pairs[0].d0))
         refused = any(name.startswith("raises ") for name in outputs.structures())
-        if not refused and _distinct(outputs) == 1 < _distinct(ordinary):
+        if not refused and _count_distinct(outputs) == 1 < _count_distinct(ordinary):
             raise CheckFailed(f"the count {count[0]} is published without noise: 64 runs are equal")
 
 
 @check(Tag.RECORDS, share=0.06)
 def check_few_records(subject: Subject) -> None:
-    """No record and a single record: the claim holds where records are added or removed; otherwise neighbours are treated alike."""
+    """Check datasets with no record and with a single record.
+
+    The claim must hold if records are added or removed; otherwise, neighboring datasets must be both refused or both accepted.
+    """
     pair = subject.pairs[0]
     if pair.relation == "add-remove":
         more, less = (pair.d1, pair.d0) if len(pair.d1) > len(pair.d0) else (pair.d0, pair.d1)
         low, high = more[:1], more[-1:]
-        found = [_neighbours(subject.domain, pair, less[:0], record, "one record against none") for record in (low, high)]
-        pairs = [p for p in found if p is not None and not (_refuses(subject, p.d0) and _refuses(subject, p.d1))]
+        found = [_pair_or_none(subject.domain, pair, less[:0], record, "one record against none") for record in (low, high)]
+        pairs = [p for p in found if p is not None and not (_is_refused(subject, p.d0) and _is_refused(subject, p.d1))]
         if pairs and getattr(subject.mechanism, "claim", None) is not None:
             subject.small(pairs, "one record against none breaks the claim")
         return
     at = int(np.flatnonzero([a.tobytes() != b.tobytes() for a, b in zip(pair.d0, pair.d1, strict=True)])[0])
     alone = [d[at : at + 1] for d in (pair.d0, pair.d1)]
-    refused = [_refuses(subject, d) for d in alone]
+    refused = [_is_refused(subject, d) for d in alone]
     if refused[0] != refused[1]:
-        raise CheckFailed(f"of two single records {alone[0].tolist()} and {alone[1].tolist()} one is refused and the other is not")
-    _refuses(subject, pair.d0[:0])  # the number of records is public, so it may raise, but it may not hang or end the process
+        raise CheckFailed(f"of the two single records {alone[0].tolist()} and {alone[1].tolist()}, only one is refused")
+    _is_refused(subject, pair.d0[:0])  # the number of records is public, so the run may raise, but must not hang or end the process
 
 
-def _exceptions(outputs: Outputs) -> Labels:
+def _exception_labels(outputs: Outputs) -> Labels:
+    """Return a label of the exception of each run; 0 for runs that do not raise."""
     raised = np.array([outputs.names[code].startswith("raises ") for code in outputs.codes.tolist()], dtype=bool)
     return np.where(raised, row_keys(outputs.matrix()).view(np.int64), 0)
 
 
-def _shapes(outputs: Outputs) -> Labels:
+def _shape_labels(outputs: Outputs) -> Labels:
+    """Return a label of the form of each output: type, shape, and places of NaN and infinite numbers."""
     values = outputs.values[:, :64]
     form = np.where(np.isnan(values), 1.0, np.where(np.isinf(values), 2.0 + np.signbit(values), 0.0))
     return row_keys(np.column_stack([outputs.codes, form])).view(np.int64)
 
 
-def _draws(outputs: Outputs) -> Labels:
+def _draw_labels(outputs: Outputs) -> Labels:
+    """Return the number of random words of each run as a label."""
     return outputs.values[:, 0].astype(np.int64)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class _Draws:
-    """The words that single runs draw, as a mechanism."""
+class _DrawCounter:
+    """A mechanism whose outputs are the numbers of random words that single runs draw."""
 
     mechanism: Any
 
@@ -144,8 +155,8 @@ class _Draws:
         return counts
 
 
-def _words(subject: Subject, dataset: Any, size: int) -> int:
-    """Random words that one batch of `size` runs draws."""
+def _words_of_batch(subject: Subject, dataset: Any, size: int) -> int:
+    """Return the number of random words that one batch of `size` runs draws."""
     rng = Generator(SFC64(subject.seed))
     if isinstance(subject.mechanism, Target):
         return subject.mechanism.words(dataset, size, rng)
@@ -157,24 +168,26 @@ def _words(subject: Subject, dataset: Any, size: int) -> int:
     return drawn(rng) - before
 
 
-def _refuses(subject: Subject, dataset: Any) -> bool:
-    """Whether every one of a few runs raises."""
+def _is_refused(subject: Subject, dataset: Any) -> bool:
+    """Return whether all of a few runs on `dataset` raise."""
     outputs = subject.outputs(dataset, 8, 7)
     return all(name.startswith("raises ") for name in outputs.structures())
 
 
-def _ruined(ordinary: Outputs, special: Outputs) -> bool:
-    """Whether a number that is finite in every ordinary run is NaN or infinite in every special one."""
+def _breaks_numbers(ordinary: Outputs, special: Outputs) -> bool:
+    """Return whether a number is finite in every ordinary run and NaN or infinite in every special run."""
     width = min(ordinary.values.shape[1], special.values.shape[1])
     sound, wrong = np.isfinite(ordinary.values[:, :width]).all(axis=0), ~np.isfinite(special.values[:, :width]).any(axis=0)
     return bool((sound & wrong).any())
 
 
-def _distinct(outputs: Outputs) -> int:
+def _count_distinct(outputs: Outputs) -> int:
+    """Return the number of distinct outputs."""
     return len(np.unique(row_keys(outputs.matrix())))
 
 
-def _inside(domain: Domain | None) -> Iterator[tuple[str, float]]:
+def _values_inside(domain: Domain | None) -> Iterator[tuple[str, float]]:
+    """Yield special values inside the domain's bounds, with their names."""
     bounds = None if domain is None else domain.interval
     if bounds is None:
         return
@@ -186,7 +199,8 @@ def _inside(domain: Domain | None) -> Iterator[tuple[str, float]]:
     yield "the number below the upper bound", float(np.nextafter(high, low))
 
 
-def _outside(domain: Domain | None) -> Iterator[tuple[str, float]]:
+def _values_outside(domain: Domain | None) -> Iterator[tuple[str, float]]:
+    """Yield values that are not finite, huge or outside the domain's bounds, with their names."""
     yield "NaN", np.nan
     yield "infinity", np.inf
     yield "minus infinity", -np.inf
@@ -198,34 +212,38 @@ def _outside(domain: Domain | None) -> Iterator[tuple[str, float]]:
         yield "ten ranges below the lower bound", low - 10 * (high - low)
 
 
-def _longer(pair: Pair) -> Any:
+def _longer_dataset(pair: Pair) -> Any:
+    """Return the longer dataset of the pair."""
     return max(pair.d0, pair.d1, key=len)
 
 
 def _with_values(pair: Pair, values: Iterator[tuple[str, float]]) -> Iterator[tuple[str, Any]]:
-    """The pair's longer dataset with the first number of its last record replaced by each value that is not there already."""
+    """Yield the pair's longer dataset with the first number of the last record replaced by each value that changes the dataset."""
     for name, value in values:
-        changed = _longer(pair).copy()
+        changed = _longer_dataset(pair).copy()
         changed[(-1, *[0] * (changed.ndim - 1))] = value
-        if changed.tobytes() != _longer(pair).tobytes():
+        if changed.tobytes() != _longer_dataset(pair).tobytes():
             yield name, changed
 
 
 def special_pairs(domain: Domain | None, base: Pair) -> list[Pair]:
-    """Pairs inside the domain one of whose values is negative zero, denormal or next to a bound."""
-    found = [_pair(domain, base, name, changed) for name, changed in _with_values(base, _inside(domain))]
+    """Return pairs inside the domain that contain a negative zero, a denormal number or a number next to a bound."""
+    found = [_changed_pair(domain, base, name, changed) for name, changed in _with_values(base, _values_inside(domain))]
     return [pair for pair in found if pair is not None]
 
 
-def _pair(domain: Domain | None, pair: Pair, name: str, changed: Any) -> Pair | None:
-    """The changed dataset against the one it was made from, or without its last record; None where they are no neighbours."""
+def _changed_pair(domain: Domain | None, pair: Pair, name: str, changed: Any) -> Pair | None:
+    """Return the pair of the changed dataset and its neighbor, or None if they are not neighbors.
+
+    The neighbor is the original dataset, or the changed dataset without its last record if records are added or removed.
+    """
     added = pair.relation == "add-remove"
-    other, why = (changed[:-1], f"a record with {name} added") if added else (_longer(pair), f"a value becomes {name}")
-    return _neighbours(domain, pair, other, changed, why)
+    other, why = (changed[:-1], f"a record with {name} added") if added else (_longer_dataset(pair), f"a value becomes {name}")
+    return _pair_or_none(domain, pair, other, changed, why)
 
 
-def _neighbours(domain: Domain | None, like: Pair, d0: Any, d1: Any, why: str) -> Pair | None:
-    """The pair; None where it is none, or leaves the domain that `like` lies in."""
+def _pair_or_none(domain: Domain | None, like: Pair, d0: Any, d1: Any, why: str) -> Pair | None:
+    """Return the pair of d0 and d1, or None if they are not neighbors or leave the domain of `like`."""
     if isinstance(domain, Domain) and domain.holds(like):
         return domain.pair(d0, d1, why)
     try:

@@ -24,11 +24,11 @@ ONE_RUN = "dpwitness.one_run makes a mechanism of a function of one run, also of
 
 UNAUDITED = "not audited: "  # prefix of notes that rule out the verdict NOT REFUTED
 
-_MAX_NAMES = 4096  # structures and texts that are kept to be printed
-_MAX_COMPARED = 4096  # outputs of a side whose texts are compared
-_MIN_TEXTS = 20  # texts in a column, of fewer nothing is concluded
-_MAX_SIGN_COLUMNS = 64  # columns of numbers whose signs of zeros are compared in pairs, at most
-_MAX_SINGLE_SHARE = 0.25  # of the texts in a column that may occur once
+_MAX_NAMES = 4096  # maximum number of structures and texts stored for printing
+_MAX_COMPARED = 4096  # outputs of each side whose texts are compared, at most
+_MIN_TEXTS = 20  # texts in a column that are needed for a conclusion
+_MAX_SIGN_COLUMNS = 64  # maximum number of columns whose signs of zeros are compared in pairs
+_MAX_SINGLE_SHARE = 0.25  # share of the texts in a column that may occur only once
 
 
 class WrongShape(ValueError):
@@ -66,7 +66,7 @@ class Outputs:
         return len(self.values)
 
     def structures(self) -> list[str]:
-        """Return the name of each structure that occurs, of exceptions without what they hold."""
+        """Return the names of the structures that occur; for exceptions, only the type, without their arguments."""
         return [self.names[code].partition(" with (")[0] for code in np.unique(self.codes).tolist()]
 
     def matrix(self, width: int | None = None, *, structure: bool = True) -> FloatArray:
@@ -207,17 +207,19 @@ def signs_tell(outputs: Outputs, ones: int) -> bool:
     (zeros1, minus1), (zeros0, minus0) = sides
     share = (minus1 + minus0) / np.maximum(zeros1 + zeros0, 1)
     spread = np.sqrt(share * (1 - share) * (1 / np.maximum(zeros1, 1) + 1 / np.maximum(zeros0, 1)))
-    apart = np.abs(minus1 / np.maximum(zeros1, 1) - minus0 / np.maximum(zeros0, 1))
-    return bool((apart > math.sqrt(9 + 2 * math.log(minus.shape[1])) * spread).any()) or _signs_tell_together(values, zero, minus, ones)
+    difference = np.abs(minus1 / np.maximum(zeros1, 1) - minus0 / np.maximum(zeros0, 1))
+    return bool((difference > math.sqrt(9 + 2 * math.log(minus.shape[1])) * spread).any()) or _sign_correlations_differ(
+        values, zero, minus, ones
+    )
 
 
-def _signs_tell_together(values: FloatArray, zero: NDArray[np.bool_], minus: NDArray[np.bool_], ones: int) -> bool:
-    """Return whether signs of zeros go together with each other, or with large numbers, on one side more than on the other."""
+def _sign_correlations_differ(values: FloatArray, zero: NDArray[np.bool_], minus: NDArray[np.bool_], ones: int) -> bool:
+    """Return whether the correlation of signs of zeros, with each other or with large numbers, differs between the sides."""
     if minus.shape[1] > _MAX_SIGN_COLUMNS or not minus.any():
         return False
     signs = np.where(zero, np.where(minus, 1.0, -1.0), 0.0)
-    halves = np.nan_to_num(np.sign(values - np.nanmedian(np.where(np.isfinite(values), values, 0.0), axis=0)))
-    others = np.column_stack([signs, halves])
+    above_median = np.nan_to_num(np.sign(values - np.nanmedian(np.where(np.isfinite(values), values, 0.0), axis=0)))
+    others = np.column_stack([signs, above_median])
     means, counts = [], []
     for part in (slice(None, ones), slice(ones, None)):
         counts.append(np.maximum(np.abs(signs[part]).T @ np.abs(others[part]), 1.0))

@@ -1,13 +1,14 @@
-"""Is the log-density that of the sampler? Asked before anything is concluded from it.
+"""Test that a log-density is the sampler's, before any conclusion is drawn from the density.
 
-Bets against it (`oracle_bets`, `scale_bets`), and tests of its total mass and of the ratio of two densities, share the probability
-`FALSE_ALARM` that a right one is refused. What only a computed law contradicts is no reason to refuse a density: the law may be wrong.
+Bets against the density (`oracle_bets`, `scale_bets`), and tests of its total mass and of the ratio of two densities, share the probability
+`FALSE_ALARM` that a correct density is refused. A contradiction with a computed law alone is not a reason to refuse a density: the law may
+be wrong.
 
 **Bridge identity** (Meng and Wong 1996). For densities p, g: E_P[g / (p + g)] = E_G[p / (p + g)], both the integral of pg / (p + g). Both
-sides are means of variables in [0, 1], so they can be compared without any assumption on the weights p/g. If the log-density given for P is
-ln(c p), or is not that of the sampler, the sides differ; their ratio is an estimate of c. Taken with g = q this says that E_P[q/p] = 1
-where the supports agree; taken on parts of the output space, that p/q is right there; taken with g a normal law fitted to other outputs,
-that p integrates to one.
+sides are means of variables in [0, 1], so the sides can be compared without any assumption on the weights p/g. If the log-density given
+for P is ln(c p), or is not the sampler's, the sides differ, and their ratio is an estimate of c. With g = q, the identity says that
+E_P[q/p] = 1 where the supports agree. On parts of the output space, the identity says that p/q is right there. With g a normal law fitted
+to other outputs, the identity says that p integrates to one.
 """
 
 from __future__ import annotations
@@ -28,23 +29,30 @@ if TYPE_CHECKING:
     from dpwitness.auditors.statistics.loss_law import EnclosedLaw
 
 
-FALSE_ALARM = 1e-6  # of all tests of one oracle together
-_MASS = 1e-6  # tolerance of a total mass that has been added up or integrated
-_PARTS = 8  # of the output space, by the log-ratio
-_BETS, SCALE_ALARM, _OTHERS = 0.5 * FALSE_ALARM, 0.2 * FALSE_ALARM, 0.3 * FALSE_ALARM  # SCALE_ALARM: of `scale_bets`
-_FAINT = -690.0  # log-densities from here on may be the logarithm of a number that underflows
+FALSE_ALARM = 1e-6  # probability of a false alarm of all tests of one oracle together
+_MASS_TOLERANCE = 1e-6  # tolerance of a total mass that was summed or integrated
+_PARTS = 8  # parts of the output space, by the log-ratio
+_BET_ALARM, SCALE_ALARM, _OTHER_ALARM = (
+    0.5 * FALSE_ALARM,
+    0.2 * FALSE_ALARM,
+    0.3 * FALSE_ALARM,
+)  # error of `oracle_bets`, `scale_bets`, other tests
+_LOG_UNDERFLOW = -690.0  # smaller log-densities may be logarithms of numbers that underflow
 
 
 class BadOracle(ValueError):
-    """A log-density that cannot be that of the sampler, or of anything."""
+    """Error for a log-density that cannot be the sampler's, or cannot be a log-density."""
 
 
 class Underflow(ValueError):
-    """A log-density that is minus infinity where a number underflowed, not where an output is impossible: nothing can be concluded."""
+    """Error for a log-density that is minus infinity because a number underflowed, not because an output is impossible.
+
+    Such a density allows no conclusion.
+    """
 
 
 def rows_of(mechanism: Any, dataset: Any, size: int, rng: np.random.Generator) -> FloatArray:
-    """Outputs of `size` runs as rows of numbers."""
+    """Return the outputs of `size` runs as rows of numbers."""
     try:
         rows = np.asarray(mechanism.sample(dataset, size, rng), dtype=float)
     except Exception as error:
@@ -55,7 +63,7 @@ def rows_of(mechanism: Any, dataset: Any, size: int, rng: np.random.Generator) -
 
 
 def log_densities(mechanism: Any, rows: FloatArray, pair: Pair) -> tuple[FloatArray, FloatArray]:
-    """(log p, log q) at each row; BadOracle where they are no log-densities."""
+    """Return (log p, log q) at each row. Raise BadOracle if a value cannot be a log-density."""
     return log_density_on(mechanism, rows, pair.d1, "D1"), log_density_on(mechanism, rows, pair.d0, "D0")
 
 
@@ -75,14 +83,14 @@ def log_density_on(mechanism: Any, rows: FloatArray, dataset: Any, name: str) ->
 
 @dataclass(frozen=True, eq=False)
 class Checked:
-    """Outputs on which a density was held against its sampler, and passed.
+    """Outputs on which a density agreed with its sampler.
 
     Attributes
     ----------
     losses : (array, array)
         ln p/q at the outputs of D1 and of D0.
     sides : (Side, Side)
-        The outputs.
+        The outputs on D1 and on D0.
     threshold : float
         ln of the capital at which the density would have been refused.
     """
@@ -93,13 +101,14 @@ class Checked:
 
     @property
     def largest(self) -> float:
-        """The largest loss, in either order, at an output that was drawn."""
+        """Return the largest loss, in either order of the pair, at a drawn output."""
         return max(float(self.losses[0].max()), float(-self.losses[1].min()))
 
     def lonely(self) -> FloatArray:
-        """Numbers with a mass of their own, of outputs that are one number.
+        """Return the atoms among outputs that are one number.
 
-        Beside them, as near as floats come, the density is another: on both sides, or on one and the number was drawn twice.
+        An atom is a number next to which, at the distance of a few floats, the density differs: on both sides, or on one side if the
+        number was drawn twice.
         """
         found = [np.empty(0)]
         for side in self.sides:
@@ -115,40 +124,42 @@ class Checked:
 
 
 def check_oracle(mechanism: Any, pair: Pair, size: int, rng: np.random.Generator) -> Checked:
-    """Raise BadOracle where sampler and log-density contradict each other; a right oracle is refused with probability 1e-6 at most.
+    """Raise BadOracle if sampler and log-density contradict each other. A correct oracle is refused with probability at most 1e-6.
 
     Parameters
     ----------
     size : int
-        Runs a side.
+        Number of runs on each dataset.
     """
     sides = [rows_of(mechanism, dataset, size, rng) for dataset in (pair.d1, pair.d0)]
     if sides[0].shape[1] != sides[1].shape[1]:
         raise BadOracle(f"outputs have {sides[0].shape[1]} numbers on D1 and {sides[1].shape[1]} on D0")
     logs = [log_densities(mechanism, rows, pair) for rows in sides]
     for name, dataset, rows, own in (("D1", pair.d1, sides[0], logs[0][0]), ("D0", pair.d0, sides[1], logs[1][1])):
-        _check_possible(mechanism, dataset, name, rows, own)
-    level = _OTHERS / (2 * _PARTS + 4)
+        _check_outputs_possible(mechanism, dataset, name, rows, own)
+    level = _OTHER_ALARM / (2 * _PARTS + 4)
     _check_ratio(logs, level)
     for name, dataset, rows, own in (("D1", pair.d1, sides[0], logs[0][0]), ("D0", pair.d0, sides[1], logs[1][1])):
         _check_total(mechanism, dataset, name, rows, own, level, rng)
-    told = tuple(
-        _side(mechanism, dataset, rows, own, other, rng)
+    sides_checked = tuple(
+        _make_side(mechanism, dataset, rows, own, other, rng)
         for dataset, rows, own, other in ((pair.d1, sides[0], logs[0][0], logs[0][1]), (pair.d0, sides[1], logs[1][1], logs[1][0]))
     )
-    threshold = math.log(1 / _BETS)
-    won, alternative = capital(list(told))
-    if won >= threshold:
-        raise BadOracle(f'log_density disagrees with the sampler: a bet on "{alternative}" wins e^{won:.4g} where a right one wins e^0')
-    _check_zeros(told[0], told[1], "D0")
-    _check_zeros(told[1], told[0], "D1")
+    threshold = math.log(1 / _BET_ALARM)
+    log_capital, alternative = capital(list(sides_checked))
+    if log_capital >= threshold:
+        raise BadOracle(
+            f'log_density disagrees with the sampler: a bet on "{alternative}" wins e^{log_capital:.4g} where a right one wins e^0'
+        )
+    _check_zeros(sides_checked[0], sides_checked[1], "D0")
+    _check_zeros(sides_checked[1], sides_checked[0], "D1")
     with np.errstate(invalid="ignore"):
         losses = logs[0][0] - logs[0][1], logs[1][0] - logs[1][1]
-    return Checked(losses, (told[0], told[1]), threshold)
+    return Checked(losses, (sides_checked[0], sides_checked[1]), threshold)
 
 
-def _check_possible(mechanism: Any, dataset: Any, name: str, rows: FloatArray, own: FloatArray) -> None:
-    """An output that was drawn has a positive density, up to the rounding of its numbers at the edge of what is possible."""
+def _check_outputs_possible(mechanism: Any, dataset: Any, name: str, rows: FloatArray, own: FloatArray) -> None:
+    """Raise BadOracle if a drawn output has density zero, also after moves by a few units in the last place."""
     missed = np.flatnonzero(np.isneginf(own))
     for sign in (-1.0, 1.0):
         if len(missed):
@@ -158,7 +169,9 @@ def _check_possible(mechanism: Any, dataset: Any, name: str, rows: FloatArray, o
         raise BadOracle(f"log_density on {name} is minus infinity at {len(missed)} of {len(rows)} outputs sampled on {name}")
 
 
-def _side(mechanism: Any, dataset: Any, rows: FloatArray, own: FloatArray, other: FloatArray, rng: np.random.Generator) -> Side:
+def _make_side(mechanism: Any, dataset: Any, rows: FloatArray, own: FloatArray, other: FloatArray, rng: np.random.Generator) -> Side:
+    """Return the outputs with their densities, continuous columns and possible atoms."""
+
     def density(at: FloatArray) -> FloatArray:
         return log_density_at(mechanism, at, dataset)
 
@@ -169,7 +182,7 @@ def _side(mechanism: Any, dataset: Any, rows: FloatArray, own: FloatArray, other
         try:
             with np.errstate(all="ignore"):
                 jumps = ~(np.abs(density(moved(rows, columns, rng, spread_of(rows))) - own) <= 1e-2)
-        except Exception:  # points that the mechanism could never give
+        except Exception:  # log_density may fail at impossible outputs
             return Side(rows, own, other, density, np.zeros_like(columns), alone)
         repeated = np.unique(rows, axis=0, return_inverse=True, return_counts=True)
         alone = jumps | (repeated[2][repeated[1].ravel()] > 1)
@@ -177,7 +190,7 @@ def _side(mechanism: Any, dataset: Any, rows: FloatArray, own: FloatArray, other
 
 
 def _check_zeros(side: Side, other: Side, name: str) -> None:
-    """Whether the other density, which is zero at outputs of this side, goes over into zero from no more than floats can hold."""
+    """Raise Underflow if the other density, which is zero at outputs of this side, becomes zero only by underflow."""
     zero = np.flatnonzero(np.isneginf(side.other))[:4]
     if not len(zero) or not side.continuous.any() or not np.isfinite(other.own).any():
         return
@@ -190,25 +203,31 @@ def _check_zeros(side: Side, other: Side, name: str) -> None:
         there = np.isfinite(value)
         last = np.where(there, value, last)
         start, end = np.where(there[:, None], middle, start), np.where(there[:, None], end, middle)
-    if np.any(last < _FAINT):
+    if np.any(last < _LOG_UNDERFLOW):
         raise Underflow(f"log_density on {name} falls to {last.min():.4g} and is minus infinity from there on: give it without underflow")
 
 
 def against_law(law: EnclosedLaw, checked: Checked) -> str | None:
-    """What speaks against a computed law of the loss: its total mass, a loss beyond its largest, its distribution. None if nothing does."""
+    """Return a contradiction between a computed law of the loss and the checked outputs, or None.
+
+    Tests the law's total mass, its largest loss, and its distribution.
+    """
     for name, mass, unseen in (("D1", law.lower.p, law.upper.unseen_p), ("D0", law.lower.q, law.upper.unseen_q)):
         total = float(mass.sum())
-        doubt = abs(unseen - max(0.0, 1 - total))
-        if total > 1 + _MASS + 2 * doubt or total < 1 - _MASS - 2 * doubt:
+        mass_error = abs(unseen - max(0.0, 1 - total))
+        if total > 1 + _MASS_TOLERANCE + 2 * mass_error or total < 1 - _MASS_TOLERANCE - 2 * mass_error:
             return f"log_density on {name} does not integrate to one but to {total:.6g} ({law.route})"
     top = max(law.upper.supremum, law.upper.swapped().supremum)
     if checked.largest > top + 1e-3 * (1 + abs(top)):
         return f"an output with loss {checked.largest:.6g} was drawn, beyond the {top:.6g} that the {law.route} shows"
-    return _against_losses(law, checked.losses, _OTHERS / 4)
+    return _against_losses(law, checked.losses, _OTHER_ALARM / 4)
 
 
 def _against_losses(law: EnclosedLaw, losses: tuple[FloatArray, FloatArray], level: float) -> str | None:
-    """Dvoretzky, Kiefer and Wolfowitz (Massart 1990): the sampled loss against its computed law, both datasets."""
+    """Return a contradiction between the sampled losses and their computed law on either dataset, or None.
+
+    Uses the inequality of Dvoretzky, Kiefer and Wolfowitz (Massart 1990).
+    """
     size = len(losses[0])
     margin = math.sqrt(math.log(2 / level) / (2 * size))
     loss = law.lower.loss
@@ -218,7 +237,7 @@ def _against_losses(law: EnclosedLaw, losses: tuple[FloatArray, FloatArray], lev
         unseen = max(law.upper.unseen_p, law.upper.unseen_q)
         cumulative = np.append(0.0, np.cumsum(side))
         ordered = np.sort(sampled)
-        # at and just below each sampled loss, the computed law a little to the right and to the left
+        # compare at and just below each sampled loss, with the computed law slightly to the right and to the left
         right = cumulative[np.searchsorted(loss, ordered + slack, side="right")]
         left = cumulative[np.searchsorted(loss, ordered - slack, side="left")]
         rank = np.arange(1, size + 1) / size
@@ -228,8 +247,8 @@ def _against_losses(law: EnclosedLaw, losses: tuple[FloatArray, FloatArray], lev
     return None
 
 
-def _differ(first: FloatArray, second: FloatArray, level: float) -> bool:
-    """Whether two samples in [0, 1] have different means, by empirical Bernstein limits (Audibert, Munos and Szepesvari 2009)."""
+def _means_differ(first: FloatArray, second: FloatArray, level: float) -> bool:
+    """Return whether two samples in [0, 1] have different means, by empirical Bernstein limits (Audibert, Munos and Szepesvari 2009)."""
     if min(len(first), len(second)) < 2:
         return False
     log = math.log(6 / level)
@@ -238,7 +257,7 @@ def _differ(first: FloatArray, second: FloatArray, level: float) -> bool:
 
 
 def _check_ratio(logs: list[tuple[FloatArray, FloatArray]], level: float) -> None:
-    """E_P[q / (p + q); part] = E_Q[p / (p + q); part] for parts of the output space by L, and for the whole."""
+    """Raise BadOracle unless E_P[q / (p + q); part] = E_Q[p / (p + q); part], for parts of the output space by L, and for all of it."""
     with np.errstate(over="ignore"):
         shares = [
             1 / (1 + np.exp(np.clip(logs[0][0] - logs[0][1], -700, 700))),
@@ -252,7 +271,7 @@ def _check_ratio(logs: list[tuple[FloatArray, FloatArray]], level: float) -> Non
     bins = [np.searchsorted(cuts, np.round(loss, 9)) for loss in losses]
     for part in range(-1, len(cuts) + 1):
         first, second = (share * ((b == part) | (part < 0)) for share, b in zip(shares, bins, strict=True))
-        if _differ(first, second, level):
+        if _means_differ(first, second, level):
             with np.errstate(over="ignore"):
                 ratio = float(np.exp(-losses[0]).mean())
             bridge = f"{float(first.mean()):.4g} must equal {float(second.mean()):.4g} (bridge identity)"
@@ -262,7 +281,10 @@ def _check_ratio(logs: list[tuple[FloatArray, FloatArray]], level: float) -> Non
 def _check_total(
     mechanism: Any, dataset: Any, name: str, rows: FloatArray, log_own: FloatArray, level: float, rng: np.random.Generator
 ) -> None:
-    """The bridge identity with a normal law fitted to the first fifth of the outputs, tested on the others."""
+    """Raise BadOracle if the density does not integrate to one.
+
+    Uses the bridge identity with a normal law that is fitted to the first fifth of the outputs, and tested on the others.
+    """
     cut = len(rows) // 5
     fit, rest = rows[:cut], rows[cut:]
     k = rows.shape[1]
@@ -284,14 +306,14 @@ def _check_total(
     drawn = middle + rng.standard_normal((len(rest), k)) @ root.T
     try:
         log_p = log_density_at(mechanism, drawn, dataset)
-    except Exception:  # points that the mechanism could never give: nothing to be learned from them
+    except Exception:  # log_density may fail at impossible outputs, which allow no conclusion
         return
     if np.isnan(log_p).any():
         raise BadOracle(f"log_density on {name} is NaN at a point near its outputs")
-    theirs = 1 / (1 + np.exp(np.clip(log_own[cut:] - log_normal(rest), -700, 700)))
-    ours = 1 / (1 + np.exp(np.clip(log_normal(drawn) - log_p, -700, 700)))
-    if _differ(theirs, ours, level):
-        value = float(ours.mean()) / max(float(theirs.mean()), 1e-300)
+    own_share = 1 / (1 + np.exp(np.clip(log_own[cut:] - log_normal(rest), -700, 700)))
+    normal_share = 1 / (1 + np.exp(np.clip(log_normal(drawn) - log_p, -700, 700)))
+    if _means_differ(own_share, normal_share, level):
+        value = float(normal_share.mean()) / max(float(own_share.mean()), 1e-300)
         raise BadOracle(
             f"log_density on {name} does not integrate to one: about {value:.3g} by bridge sampling, or it is not the sampler's"
         )

@@ -1,4 +1,4 @@
-"""The strongest route from a mechanism and a pair to the law of its privacy loss: enumeration, composition, quadrature."""
+"""Choice of the strongest route from a mechanism and a pair to the law of the privacy loss: enumeration, composition, quadrature."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ from dpwitness.mechanisms.terms.pairs import Pair
 from dpwitness.mechanisms.terms.powers import HasAtoms, HasBreakpoints, HasFactors, HasSupport, log_density_at, offers
 from dpwitness.mechanisms.terms.protocol import FloatArray, WhiteBox
 
-_SEEN = 4096  # runs a side that show what outputs look like where no support is offered
-_NEGLIGIBLE = 1e-13  # mass that rounding may hide from a sum of a thousand masses
+_SAMPLE_SIZE = 4096  # runs per side that show the form of outputs if the mechanism offers no support
+_NEGLIGIBLE = 1e-13  # rounding error of a sum of a thousand masses
 
 
 def loss_law(mechanism: Any, pair: Pair) -> LossLaw | None:
-    """The law of the privacy loss of `pair`, or None where no exact route applies.
+    """Return the law of the privacy loss of `pair`, or None if no exact route applies.
 
-    Exact where the outputs can be enumerated; otherwise the lower end of `enclosed_law`, which differs from the truth by less than
-    matters to any audit.
+    The law is exact if the outputs can be enumerated. Otherwise, it is the lower end of `enclosed_law`, whose distance from the truth does
+    not matter to any audit.
 
     Examples
     --------
@@ -42,34 +42,34 @@ def loss_law(mechanism: Any, pair: Pair) -> LossLaw | None:
     return None if found is None else found.lower
 
 
-_KEPT: OrderedDict[Any, EnclosedLaw | None] = OrderedDict()
+_CACHE: OrderedDict[Any, EnclosedLaw | None] = OrderedDict()
 _NO_ATOMS: FloatArray = np.empty(0)
 
 
 def enclosed_law(mechanism: Any, pair: Pair, atoms: FloatArray = _NO_ATOMS) -> EnclosedLaw | None:
-    """Laws below and above the privacy loss of `pair` by the strongest route that applies; None if there is none.
+    """Return laws below and above the privacy loss of `pair` by the strongest route that applies, or None.
 
-    Enumeration of the support; composition of independent factors; quadrature in one to three dimensions, with discrete columns
-    enumerated. The last 16 answers are kept, under the content of mechanism and pair as it is now.
+    Routes: enumeration of the support; composition of independent factors; quadrature in one to three dimensions, with discrete columns
+    enumerated. The last 16 results are cached by the content of mechanism and pair.
 
     Parameters
     ----------
     atoms : (m,) array
-        Numbers known to have a mass of their own, of outputs that are one number.
+        Known atoms, for outputs that are one number.
     """
     key = content_key(mechanism, pair.d0, pair.d1, atoms)
     if key is None:
         return law_of(mechanism, pair.d0, pair.d1, atoms)
-    if key not in _KEPT:
-        _KEPT[key] = law_of(mechanism, pair.d0, pair.d1, atoms)
-        while len(_KEPT) > 16:
-            _KEPT.popitem(last=False)
-    _KEPT.move_to_end(key)
-    return _KEPT[key]
+    if key not in _CACHE:
+        _CACHE[key] = law_of(mechanism, pair.d0, pair.d1, atoms)
+        while len(_CACHE) > 16:
+            _CACHE.popitem(last=False)
+    _CACHE.move_to_end(key)
+    return _CACHE[key]
 
 
 def law_of(mechanism: Any, d0: Any, d1: Any, atoms: FloatArray = _NO_ATOMS) -> EnclosedLaw | None:
-    """The same for two datasets that need be no neighbours, as those of a factor."""
+    """Return the enclosed law for two datasets that need not be neighbors, such as the datasets of a factor."""
     if not offers(mechanism, WhiteBox):
         return None
     if offers(mechanism, HasSupport):
@@ -83,11 +83,12 @@ def law_of(mechanism: Any, d0: Any, d1: Any, atoms: FloatArray = _NO_ATOMS) -> E
 
 
 def composed(factors: Sequence[tuple[Any, Any, Any]]) -> EnclosedLaw | None:
-    """Enclose the law of the sum of the losses of (mechanism, d0, d1); None if some factor has no exact law."""
+    """Enclose the law of the sum of the losses of factors (mechanism, d0, d1); None if some factor has no exact law."""
     return composed_by(law_of, factors)
 
 
 def _enumerated(mechanism: Any, rows: FloatArray, d0: Any, d1: Any, route: str) -> EnclosedLaw:
+    """Return the law of finitely many outputs."""
     law = atoms(*(log_density_at(mechanism, rows, d) for d in (d1, d0)))
     unseen_p, unseen_q = max(0.0, 1 - math.fsum(law.p)), max(0.0, 1 - math.fsum(law.q))
     unseen = max(unseen_p, unseen_q)
@@ -97,9 +98,9 @@ def _enumerated(mechanism: Any, rows: FloatArray, d0: Any, d1: Any, route: str) 
 
 
 def _integrated(mechanism: Any, d0: Any, d1: Any, atoms: FloatArray) -> EnclosedLaw | None:
-    """Quadrature over the columns that vary continuously, for each combination of the others."""
+    """Return the law by quadrature over the continuous columns, for each combination of the other columns, or None."""
     rng = np.random.default_rng(np.random.SeedSequence(0, spawn_key=(0x1A3,)))
-    parts = [encode(mechanism.sample(d, _SEEN, rng), _SEEN).unsigned() for d in (d0, d1)]
+    parts = [encode(mechanism.sample(d, _SAMPLE_SIZE, rng), _SAMPLE_SIZE).unsigned() for d in (d0, d1)]
     if len(np.unique(np.concatenate([part.codes for part in parts]))) > 1 or parts[0].values.shape != parts[1].values.shape:
         return None
     rows = np.concatenate([part.values for part in parts])
@@ -124,16 +125,17 @@ def _integrated(mechanism: Any, d0: Any, d1: Any, atoms: FloatArray) -> Enclosed
 
 
 def _atoms_of(mechanism: Any, column: FloatArray, d0: Any, d1: Any) -> FloatArray:
-    """Numbers that have a mass of their own: those that the mechanism names, and those that were seen twice."""
+    """Return the atoms of outputs that are one number: atoms that the mechanism names, and numbers that were drawn twice."""
     named = [np.ravel(mechanism.atoms(d)) for d in (d0, d1)] if offers(mechanism, HasAtoms) else []
     values, counts = np.unique(column, return_counts=True)
     return np.unique(np.concatenate([values[counts > 1], *named]))
 
 
 def _with_atoms(part: LossLaw, rest: EnclosedLaw) -> EnclosedLaw:
-    """A density and the atoms beside it, whose mass its own law counts as unseen."""
+    """Return the law of a density together with separate atoms. The density's law counts the atoms' mass as unseen."""
 
     def added(law: LossLaw) -> LossLaw:
+        """Return `law` with the atoms added."""
         loss = np.concatenate([law.loss, part.loss])
         order = np.argsort(loss, kind="stable")
         least, most = law.extremes or (math.inf, -math.inf)
@@ -152,7 +154,10 @@ def _with_atoms(part: LossLaw, rest: EnclosedLaw) -> EnclosedLaw:
 
 
 def _quadrature(mechanism: Any, rows: FloatArray, discrete: NDArray[np.bool_], d0: Any, d1: Any) -> EnclosedLaw | None:
-    """Quadrature where outputs were seen: over the columns that are not `discrete`, for each combination of the others."""
+    """Return the law by quadrature near the sampled outputs.
+
+    Integrates over the columns that are not `discrete`, for each combination of the discrete columns.
+    """
     prefixes = np.unique(rows[:, discrete], axis=0)
     if len(prefixes) > 64:
         return None

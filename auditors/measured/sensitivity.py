@@ -1,6 +1,6 @@
-"""Is a function as insensitive as claimed? Maximise |f(D) - f(D')| over neighbouring datasets and compare with the bound.
+"""Sensitivity audit: maximize |f(D) - f(D')| over neighboring datasets and compare with the claimed bound.
 
-Claims CM-04, JK-01 to JK-03, JT-01, JT-10, JT-11. Where f says how far its value may be from the exact one, the verdict is rigorous.
+Claims CM-04, JK-01 to JK-03, JT-01, JT-10, JT-11. Where f gives a bound on the error of its value, the verdict is rigorous.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ from dpwitness.mechanisms.terms.validation import InvalidArgument, require_calla
 
 Norm = float | Callable[[Any, Any], float]
 
-_ROUNDING = 1e-9  # relative allowance for values that come without a radius
+_ROUNDING = 1e-9  # relative error allowance for values without an error radius
 _ULPS = 4  # units in the last place by which a function may round its value
-_EXACT = 1e-12  # the slack for whole numbers: only the norm is rounded
-_SLACK = 1e-7  # a ratio this far above 1 is no rounding of the bound, nor of the radii themselves
+_EXACT_SLACK = 1e-12  # slack for exact numbers, where only the norm is rounded
+_SLACK = 1e-7  # slack above 1 of the ratio, beyond any rounding of the bound and of the error radii
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -43,22 +43,22 @@ class SensitivityResult(Result):
     Attributes
     ----------
     verdict : Verdict
-        VIOLATED where the difference certainly exceeds the bound, NOT_REFUTED otherwise, ERROR where the function never converged.
+        VIOLATED if the difference certainly exceeds the bound, ERROR if the function never converged, NOT_REFUTED otherwise.
     ratio : float
         Largest |f(D) - f(D')| / bound found.
     ratio_lower, ratio_upper : float
-        The same with the error radii of both values taken off and put on.
+        The ratio with the error radii of both values subtracted and added.
     pair : Pair or None
-        Where it was found.
+        Pair with the largest ratio.
     rigorous : bool
-        Whether the function gave its error radii. Otherwise its values are taken to be exact to `precision`.
+        Whether the function gave error radii. Otherwise, its values are assumed to be exact to `precision`.
     precision : str
-        What values without error radii are taken to be exact to: 1e-9 of the difference, with 4 units in the last place of a
-        floating-point type below float64. Whole numbers are exact. An excess within the rounding is a note, not a violation.
+        Assumed precision of values without error radii: 1e-9 of the difference, or 4 units in the last place of a floating-point type
+        below float64. Whole numbers, decimals and fractions are exact. An excess within the rounding is a note, not a violation.
     trace : tuple of (int, float)
-        Evaluations so far and best ratio so far, at each improvement.
+        Number of evaluations and best ratio, at each improvement.
     skipped : int
-        Evaluations at which a solver did not converge; they say nothing.
+        Number of evaluations at which a solver did not converge. They are ignored.
     """
 
     name: str
@@ -82,7 +82,7 @@ class SensitivityResult(Result):
 
     @property
     def witness(self) -> Json | None:
-        """Function, pair and bound, which `dpwitness.replay` evaluates again; None unless the bound is violated."""
+        """Return function, pair and bound, which `dpwitness.replay` evaluates again; None unless the bound is violated."""
         norm = named(self.norm_used) if callable(self.norm_used) else str(self.norm_used)
         if self.verdict is not Verdict.VIOLATED or self.function is None or norm is None or self.pair is None:
             return None
@@ -91,11 +91,11 @@ class SensitivityResult(Result):
 
     @property
     def evidence(self) -> str:
-        """``proved`` where the solver's error radii enclose every value; otherwise values are taken as exact to 1e-9."""
+        """Return ``proved`` if the solver's error radii enclose every value; otherwise ``numerical``, with values assumed exact to 1e-9."""
         return "proved" if self.rigorous else "numerical"
 
     def headline(self) -> str:
-        """Verdict, ratio, and where it was reached."""
+        """Return the verdict, the ratio and the pair in one line."""
         if self.verdict is Verdict.ERROR:
             return f"ERROR: {self.notes[0]}"
         how = "certified by the solver's error radii" if self.rigorous else f"values taken as exact to {self.precision}"
@@ -132,7 +132,18 @@ class SensitivityResult(Result):
 
 
 def feature_distance(first: Predictor, second: Predictor) -> float:
-    """|w - w'| in the kernel's feature space, for ``norm=feature_distance``."""
+    """Return |w - w'| in the kernel's feature space, for ``norm=feature_distance``.
+
+    Parameters
+    ----------
+    first, second : Predictor
+        Kernel predictors with the same kernel.
+
+    Returns
+    -------
+    float
+        Distance of the weight vectors w and w'.
+    """
     centers = np.vstack([first.centers, second.centers])
     weights = np.concatenate([first.coefficients, -second.coefficients])
     return math.sqrt(max(float(weights @ first.kernel(centers, centers) @ weights), 0.0))
@@ -149,30 +160,37 @@ def audit_sensitivity(
     evaluations: int = 20_000,
     name: str | None = None,
 ) -> SensitivityResult:
-    """Look for neighbouring datasets on which `function` moves by more than `claimed_bound`.
+    """Search for neighboring datasets on which `function` moves by more than `claimed_bound`.
 
     Parameters
     ----------
     function : callable
-        ``f(dataset)``: a number, a vector, or with another `norm` anything. If each value comes with a bound on its error in that
-        norm, as ``(value, radius)`` or as an object with `w` and `radius` like `Minimum`, the difference is enclosed. May raise
-        ConvergenceError: that dataset is skipped, and counted.
+        ``f(dataset)``: a number or a vector; with a distance function as `norm`, any object. If each value comes with a bound on its error
+        in this norm, as ``(value, radius)`` or as an object with `w` and `radius` like `Minimum`, the difference is enclosed. The function
+        may raise ConvergenceError: then the dataset is skipped, and counted.
     claimed_bound : float
-        Positive.
+        Claimed bound on the difference. Positive.
     domain : Domain
-        All that the search is told.
+        Domain of the datasets to search.
     norm : {1, 2, inf} or callable
         Norm of the difference, or ``distance(value, value)``.
     seed : int
+        Seed of the search.
     seconds, evaluations : float, int
-        The search stops at whichever comes first.
+        Budgets of the search, in seconds and in evaluations. The search stops when one of them is spent.
     name : str, optional
-        For the report.
+        Name of the function in the report.
+
+    Returns
+    -------
+    SensitivityResult
+        Verdict, largest ratio, and the pair with this ratio.
 
     Raises
     ------
     InvalidArgument
-        If the domain is empty or has no neighbours, or the function returns something that is no finite vector.
+        If the domain is empty or has no neighbors, the function returns something that is not a finite vector, or another argument is
+        invalid.
 
     Examples
     --------
@@ -200,39 +218,40 @@ def audit_sensitivity(
         return max(size - error, 0.0) / bound, None
 
     found = explore(domain, score, evaluations=evaluations, seconds=seconds, seed=seed)
-    asked, pair = _Request(function, bound, norm, name, seed), found.candidates[0].pair if found.candidates else None
+    request, pair = _Request(function, bound, norm, name, seed), found.candidates[0].pair if found.candidates else None
     notes = (f"{found.skipped} evaluations skipped: {found.reason}",) if found.skipped else ()
     if pair is None:
         notes = (f"the function converged on none of {found.evaluations} pairs: {found.reason}",)
-    told: dict[str, Any] = {"trace": tuple(found.trace), "evaluations": found.evaluations, "skipped": found.skipped}
-    return replace(asked.answered(measure, pair, notes=notes, **told), seconds=time.perf_counter() - begin)
+    fields: dict[str, Any] = {"trace": tuple(found.trace), "evaluations": found.evaluations, "skipped": found.skipped}
+    return replace(request.answered(measure, pair, notes=notes, **fields), seconds=time.perf_counter() - begin)
 
 
 def sensitivity_at(
     function: Callable[[Any], Any], claimed_bound: float, pair: Pair, norm: Norm = 2, *, name: str | None = None
 ) -> SensitivityResult:
-    """`audit_sensitivity` of one given pair; ERROR where the function does not converge on it."""
+    """Run `audit_sensitivity` on one given pair. The verdict is ERROR if the function does not converge on the pair."""
     bound = require_positive("claimed_bound", claimed_bound, "sensitivity_at")
     require_callable("function", function, "sensitivity_at")
     require_type("pair", pair, Pair, "be a Pair", "sensitivity_at")
     require_type("name", name, str, "be a text", "sensitivity_at", optional=True)
     _require_norm(norm, "sensitivity_at")
-    measure, asked = _Difference(function, norm), _Request(function, bound, norm, name)
+    measure, request = _Difference(function, norm), _Request(function, bound, norm, name)
     empty: dict[str, Any] = {"trace": (), "skipped": 0}
     try:
-        return asked.answered(measure, pair, evaluations=1, **empty)
+        return request.answered(measure, pair, evaluations=1, **empty)
     except ConvergenceError as error:
-        return asked.answered(measure, None, evaluations=0, notes=(f"the function did not converge on the pair: {error}",), **empty)
+        return request.answered(measure, None, evaluations=0, notes=(f"the function did not converge on the pair: {error}",), **empty)
 
 
 def _require_norm(norm: Any, owner: str) -> None:
+    """Raise InvalidArgument unless the norm is 1, 2, inf or a distance function."""
     if not callable(norm) and not (isinstance(norm, int | float) and norm in (1, 2, math.inf)):
         raise InvalidArgument(f"{owner}: norm must be 1, 2, inf or a distance function, got {shown(norm)}")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Request:
-    """What is asked."""
+    """Arguments of a sensitivity audit."""
 
     function: Callable[[Any], Any]
     bound: float
@@ -240,23 +259,23 @@ class _Request:
     name: str | None
     seed: int = 0
 
-    def answered(self, measure: _Difference, pair: Pair | None, **told: Any) -> SensitivityResult:
-        """The result: what the pair shows, or ERROR without one."""
+    def answered(self, measure: _Difference, pair: Pair | None, **fields: Any) -> SensitivityResult:
+        """Return the result on the pair, or the verdict ERROR without a pair."""
         size, error = measure(pair) if pair is not None else (math.nan, 0.0)
         lower = max(size - error, 0.0) / self.bound if pair is not None else math.nan
-        slack = _EXACT if measure.exact else _SLACK
-        judged = Verdict.VIOLATED if lower > 1 + slack else Verdict.NOT_REFUTED
-        if pair is not None and judged is Verdict.NOT_REFUTED and measure.coarse and size / self.bound > 1 + _SLACK:
+        slack = _EXACT_SLACK if measure.exact else _SLACK
+        verdict_found = Verdict.VIOLATED if lower > 1 + slack else Verdict.NOT_REFUTED
+        if pair is not None and verdict_found is Verdict.NOT_REFUTED and measure.coarse and size / self.bound > 1 + _SLACK:
             within = (
                 f"the function moves by {size / self.bound:.9g} times the claimed bound, an excess within the rounding of {measure.coarse}"
             )
-            told["notes"] = (
-                *told.get("notes", ()),
+            fields["notes"] = (
+                *fields.get("notes", ()),
                 f"{within} ({error:.3g} at these values): add the rounding to the bound, or use float64",
             )
         return SensitivityResult(
             name=self.name or name_of(self.function),
-            verdict=judged if pair is not None else Verdict.ERROR,
+            verdict=verdict_found if pair is not None else Verdict.ERROR,
             bound=self.bound,
             norm=getattr(self.norm, "__name__", str(self.norm)),
             ratio=size / self.bound,
@@ -268,23 +287,23 @@ class _Request:
             function=self.function,
             norm_used=self.norm,
             precision=measure.precision,
-            **told,
+            **fields,
         )
 
 
 class _Difference:
-    """|f(D) - f(D')| and how far it may be off."""
+    """The difference |f(D) - f(D')| with a bound on its error."""
 
     def __init__(self, function: Callable[[Any], Any], norm: Norm) -> None:
         self._function, self._norm = function, norm
         self.rigorous = True
-        self.exact = False  # whole numbers, in the last pair
-        self.coarse = ""  # floating-point type below float64, in the last pair
-        self._wrapped: bool | None = None  # whether all float64 values so far were float32 ones; None before one shows it
+        self.exact = False  # whether the last pair gave exact numbers: whole numbers, decimals or fractions
+        self.coarse = ""  # floating-point type below float64 in the last pair, if any
+        self._wrapped: bool | None = None  # whether all float64 values so far were converted from float32; None if undecided
 
     @property
     def precision(self) -> str:
-        """What values without error radii are taken to be exact to."""
+        """Return the assumed precision of values without error radii."""
         return f"{_ULPS} units in the last place of {self.coarse}" if self.coarse else "the last digit" if self.exact else "1e-9"
 
     def __call__(self, pair: Pair) -> tuple[float, float]:
@@ -296,32 +315,32 @@ class _Difference:
             _, unit, self.coarse = _precision(distance)
             rounding = _ULPS * unit * size if self.coarse else 0.0
         else:
-            size, largest, rounding = self._normed(first, second)
+            size, largest, rounding = self._norm_of_difference(first, second)
         if not math.isfinite(size):
             raise InvalidArgument(f"audit_sensitivity: function must give finite values, got a difference of {size!r}")
-        cancelled = 4e-16 * largest  # the difference keeps the rounding of the values themselves
+        cancelled = 4e-16 * largest  # the difference inherits the rounding of the values
         if r0 is None or r1 is None:
             self.rigorous = False
             return size, 0.0 if self.exact else _ROUNDING * size + cancelled + rounding
         self.exact = False
         return size, r0 + r1 + cancelled
 
-    def _normed(self, first: Any, second: Any) -> tuple[float, float, float]:
-        """Norm of the difference, the larger norm of the values, and the norm of the rounding of values below float64."""
-        sides = [self._refined(*_precision(value)) for value in (first, second)]
+    def _norm_of_difference(self, first: Any, second: Any) -> tuple[float, float, float]:
+        """Return the norm of the difference, the larger norm of the two values, and the norm of the rounding of values below float64."""
+        sides = [self._refine_precision(*_precision(value)) for value in (first, second)]
         shapes = [values.shape for values, _, _ in sides]
         if shapes[0] != shapes[1]:
             raise InvalidArgument(f"audit_sensitivity: function must give one shape, got {shapes[0]} and {shapes[1]}")
-        (left, u0, c0), (right, u1, c1) = sides
-        self.coarse, self.exact = c0 or c1 if u0 >= u1 else c1, u0 == u1 == 0
+        (left, unit_left, coarse_left), (right, unit_right, coarse_right) = sides
+        self.coarse, self.exact = coarse_left or coarse_right if unit_left >= unit_right else coarse_right, unit_left == unit_right == 0
         with np.errstate(over="ignore", invalid="ignore"):
             difference = left - right
-            rounding = _ULPS * (u0 * np.abs(left) + u1 * np.abs(right)) if self.coarse else np.zeros(1)
+            rounding = _ULPS * (unit_left * np.abs(left) + unit_right * np.abs(right)) if self.coarse else np.zeros(1)
             size, *both, error = (_norm_of(v, self._norm) for v in (difference, left, right, rounding))
         return size, max(both), error
 
-    def _refined(self, vector: Any, unit: float, name: str) -> tuple[Any, float, str]:
-        """The precision of float32 for float64 values, if all such values so far come from float32."""
+    def _refine_precision(self, vector: Any, unit: float, name: str) -> tuple[Any, float, str]:
+        """Return the precision of float32 for float64 values, if all such values so far were converted from float32."""
         if unit == np.finfo(np.float64).eps:
             found = _of_float32(vector.astype(np.float64))
             self._wrapped = self._wrapped if found is None else found and self._wrapped is not False
@@ -330,6 +349,7 @@ class _Difference:
         return vector, unit, name
 
     def _value(self, dataset: Any) -> tuple[Any, float | None]:
+        """Return the function's value on the dataset, and its error radius or None."""
         value = self._function(dataset)
         if isinstance(value, tuple) and len(value) == 2:
             return value[0], self._radius(value[1])
@@ -338,12 +358,14 @@ class _Difference:
         return value, None
 
     def _radius(self, radius: Any) -> float:
+        """Return the error radius as a float. Raise InvalidArgument unless it is finite and at least 0."""
         if not (isinstance(radius, int | float | np.floating) and 0 <= radius < math.inf):
             raise InvalidArgument(f"audit_sensitivity: function must give a finite error radius, at least 0, got {radius!r}")
         return float(radius)
 
 
 def _norm_of(vector: Any, norm: Any) -> float:
+    """Return the norm of a vector in float64; infinity if a whole number exceeds the floats."""
     try:
         return float(np.linalg.norm(vector.astype(np.float64), norm))
     except OverflowError:  # whole numbers beyond floats
@@ -351,9 +373,10 @@ def _norm_of(vector: Any, norm: Any) -> float:
 
 
 def _precision(value: Any) -> tuple[Any, float, str]:
-    """A value as a vector that subtracts exactly, its unit roundoff (0 of exact numbers), and its type where that is below float64.
+    """Return a value as a vector that subtracts exactly, its unit roundoff, and its type if below float64.
 
-    Whole numbers are Python's, decimals and fractions are fractions, others longdouble.
+    Whole numbers become Python's int, decimals and fractions become Fraction, other numbers longdouble.
+    The unit roundoff of exact numbers is 0.
     """
     try:
         vector = np.atleast_1d(np.asarray(value)).ravel()
@@ -375,7 +398,10 @@ def _precision(value: Any) -> tuple[Any, float, str]:
 
 
 def _of_float32(vector: Any) -> bool | None:
-    """Whether these float64 numbers come from float32; None where they have 20 significant bits at most, which tells nothing."""
+    """Return whether these float64 numbers were converted from float32.
+
+    Returns None if all numbers have at most 20 significant bits, which decides nothing.
+    """
     with np.errstate(over="ignore"):
         if not (vector.astype(np.float32) == vector).all():
             return False

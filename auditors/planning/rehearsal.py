@@ -1,11 +1,10 @@
-"""How likely the audits of one mechanism are to refute its claim: measured by rehearsals.
+"""Rehearsals: a measurement of the probability that audits of a mechanism refute its claim.
 
-A rehearsal makes an audit's probes, low bits, pilot and training, with a seed of its own, and ends with the event that the audit would
-test. How often this event guesses right is computed from the mechanism's density on separate outputs: given an output with loss L, the
-output comes from D1 with probability 1 / (1 + e^-L). The rates therefore have no winner's curse and little noise. Without a
-density they are counted, and lowered by a part of their standard error. Each rehearsal gives the
-chance of the exact test at these rates. The mean of the chances also counts rehearsals whose pilot picks another pair or whose event is
-poor.
+A rehearsal makes an audit's probes, low bits, pilot and training, with a separate seed, and ends with the event that the audit would test.
+The rate of right guesses of this event is computed from the mechanism's density on separate outputs: an output with loss L comes from D1
+with probability 1 / (1 + e^-L). The rates therefore have no winner's curse and little noise. Without a density, right guesses are counted,
+and the rates are lowered by a part of their standard error. Each rehearsal gives the power of the exact test at these rates. The mean over
+rehearsals also counts rehearsals whose pilot picks another pair or whose event is poor.
 """
 
 from __future__ import annotations
@@ -29,11 +28,11 @@ from dpwitness.mechanisms.terms.powers import log_density_at, offers
 from dpwitness.mechanisms.terms.protocol import FloatArray, WhiteBox
 
 REPEATS = 8
-MOST = 400_000  # runs of an audit that is rehearsed: learning from the outputs of more takes too long
-_HELD_OUT, _COUNTED = 4096, 2**14  # outputs a side, with a density and without
+MOST = 400_000  # largest number of runs of a rehearsed audit: learning from more outputs takes too long
+_OUTPUTS_WITH_DENSITY, _OUTPUTS_WITHOUT_DENSITY = 4096, 2**14  # outputs per side, with a density and without
 _CAUTION = 0.5  # standard errors by which counted rates are lowered
 _SEED = 7_000_003
-_SURE = 1e-12
+_EXTREME = 1e-12
 
 
 class Rehearsals:
@@ -44,55 +43,60 @@ class Rehearsals:
         self.confidence, self.executor = confidence, executor
         self.error = error_of(claim, 1 - confidence)
         self._chances: dict[int, float] = {}
-        self._held: dict[int, tuple[Outputs, FloatArray]] = {}
+        self._output_cache: dict[int, tuple[Outputs, FloatArray]] = {}
 
     def chance(self, trials: int) -> float:
-        """Return the probability that an audit with so many runs refutes the claim, in the mean over rehearsals."""
+        """Return the probability that an audit with this number of runs refutes the claim, averaged over rehearsals."""
         if trials not in self._chances:
-            self._chances[trials] = sum(self._once(trials, _SEED + number) for number in range(REPEATS)) / REPEATS
+            self._chances[trials] = sum(self._chance_of_rehearsal(trials, _SEED + number) for number in range(REPEATS)) / REPEATS
         return self._chances[trials]
 
     def needed(self, trials: int, power: float) -> int | None:
-        """Return a number of runs with this chance, at least `trials`; None if it is more than can be rehearsed."""
+        """Return a number of runs, at least `trials`, with probability `power` of refuting the claim.
+
+        Returns None if the number exceeds the largest number that can be rehearsed.
+        """
         while trials <= MOST:
             found = self.chance(trials)
             if found >= power:
                 return trials
-            short = (float(ndtri(power)) + 3) / max(float(ndtri(max(found, _SURE))) + 3, 1.0)
+            short = (float(ndtri(power)) + 3) / max(float(ndtri(max(found, _EXTREME))) + 3, 1.0)
             trials = math.ceil(trials * min(max(short**2, 1.15), 2.0))
             unit = int(10 ** max(0, len(str(trials)) - 3))
             trials = -(-trials // unit) * unit
         return None
 
-    def _once(self, trials: int, seed: int) -> float:
+    def _chance_of_rehearsal(self, trials: int, seed: int) -> float:
+        """Return the probability of refuting the claim from one rehearsal."""
         stages = rehearsal(
             self.mechanism, claim=self.claim, pairs=self.pairs, trials=trials, confidence=self.confidence, seed=seed, executor=self.executor
         )
         total, critical, drift = sum(rounds for _, _, rounds in stages), -float(ndtri(self.error)), 0.0
-        for pair, event, rounds in stages:  # of a combined test: each stage speaks with its weight
+        for pair, event, rounds in stages:  # a combined test weights each stage by its rounds
             found = of_event(self._rates(pair, event), self.claim, int(rounds), self.error)
-            drift += math.sqrt(rounds / total) * (float(ndtri(min(max(found, _SURE), 1 - _SURE))) + critical)
+            drift += math.sqrt(rounds / total) * (float(ndtri(min(max(found, _EXTREME), 1 - _EXTREME))) + critical)
         return float(ndtr(drift - critical))
 
     def _rates(self, pair: Pair, event: Event) -> Best:
-        outputs, one = self._outputs(pair)
+        """Return the event's rates of right and wrong guesses on separate outputs."""
+        outputs, probability_of_d1 = self._outputs(pair)
         guess = event.guess(outputs)
-        right = float(np.mean(np.where(guess > 0, one, 0.0) + np.where(guess < 0, 1 - one, 0.0)))
+        right = float(np.mean(np.where(guess > 0, probability_of_d1, 0.0) + np.where(guess < 0, 1 - probability_of_d1, 0.0)))
         made = float(np.mean(guess != 0))
         if not offers(self.mechanism, WhiteBox) and made > 0:
             right -= _CAUTION * math.sqrt(right * (made - right) / made / len(outputs))
         return Best(right, made - right, event.directions, 1.0 if right > made - right else 0.0)
 
     def _outputs(self, pair: Pair) -> tuple[Outputs, FloatArray]:
-        """Outputs of both sides that train nothing, and the probability that each comes from D1: from the density, or 1 and 0."""
-        if id(pair) not in self._held:
-            dense = offers(self.mechanism, WhiteBox)
-            size, rng = _HELD_OUT if dense else _COUNTED, np.random.default_rng(_SEED)
+        """Return separate outputs of both datasets, and the probability that each output comes from D1: from the density, or 1 and 0."""
+        if id(pair) not in self._output_cache:
+            has_density = offers(self.mechanism, WhiteBox)
+            size, rng = _OUTPUTS_WITH_DENSITY if has_density else _OUTPUTS_WITHOUT_DENSITY, np.random.default_rng(_SEED)
             run = getattr(self.mechanism, "sample", self.mechanism)
             raw = [run(dataset, size, rng) for dataset in (pair.d1, pair.d0)]
             side = np.repeat([1.0, 0.0], size)
-            if dense:
+            if has_density:
                 loss = [log_density_at(self.mechanism, each, pair.d1) - log_density_at(self.mechanism, each, pair.d0) for each in raw]
                 side = expit(np.nan_to_num(np.concatenate(loss), nan=0.0))
-            self._held[id(pair)] = concatenate([encode(each, size) for each in raw]), side
-        return self._held[id(pair)]
+            self._output_cache[id(pair)] = concatenate([encode(each, size) for each in raw]), side
+        return self._output_cache[id(pair)]

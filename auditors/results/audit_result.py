@@ -1,4 +1,4 @@
-"""What an audit returns: a verdict, the bound behind it, how sure it is, and a witness where a promise is broken."""
+"""Result of a black-box audit: a verdict, its certified bound and confidence, and a witness of a violation."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ from dpwitness.mechanisms.terms.reading import Json
 
 @dataclass(frozen=True, slots=True)
 class BitLevel:
-    """Verdict on the low bits of floating-point outputs, apart from the one on their values."""
+    """Verdict on the low bits of floating-point outputs, separate from the verdict on their values."""
 
     verdict: Verdict
     epsilon_lower: float
     pair: Pair | None = None
     event: Event | None = None
     tally: Tally | None = None
-    alpha: float = 0.0  # error at which the tally was tested
-    lost: int = 0  # of the wrong guesses, rounds whose output nobody saw
+    alpha: float = 0.0  # error probability at which the tally was tested
+    lost: int = 0  # wrong guesses that are rounds whose output was lost
 
     def to_json(self) -> Json:
         return {
@@ -41,13 +41,13 @@ class BitLevel:
             "epsilon_lower": strict(self.epsilon_lower),
             "event": self.event.to_json() if self.event else None,
             "description": self.event.describe() if self.event else None,
-            "tally": _tally(self.tally),
+            "tally": _tally_json(self.tally),
         } | ({"alpha": self.alpha, "lost": self.lost} if self.alpha else {})
 
 
 @dataclass(frozen=True, slots=True)
 class PairScore:
-    """A pair that the pilot tried, and the parameter that it promised to certify."""
+    """Pair that the pilot tried, with the parameter that an audit on it is expected to certify."""
 
     pair: Pair
     expected: float
@@ -64,24 +64,31 @@ class AuditResult(Result):
     Attributes
     ----------
     verdict : Verdict
-        VIOLATED, NOT_REFUTED, INCONCLUSIVE (interrupted, or no pair exercises the mechanism) or ERROR, at the level of values.
+        Verdict at the level of values: VIOLATED, NOT_REFUTED, INCONCLUSIVE (interrupted, or no
+        pair exercises the mechanism) or ERROR.
     exercised : bool or None
-        True where outputs on D0 and D1 differ. False where they look the same on every pair, although a tenth of the claim would have shown
-        a difference: the audit then says nothing about the claim. None where there were too few runs to judge, the audit was interrupted
-        or failed, or a given event was tested.
+        True where outputs on D0 and D1 differ. False where outputs look the same on every pair,
+        although a tenth of the claim would have shown a difference: the audit then gives no
+        evidence about the claim. None where there were too few runs to decide, the audit was
+        interrupted or failed, or a given event was tested.
     epsilon_lower : float
-        Certified lower bound on epsilon at the claim's delta (at delta = 0 for GDP, zCDP and RDP).
+        Certified lower bound on epsilon at the claim's delta (at delta = 0 for GDP, zCDP and
+        RDP).
     parameter_lower : float
         Certified lower bound on the claim's own parameter: epsilon, mu or rho.
     detectable : float
-        Smallest parameter at which a mechanism *of this event's kind* would have been refuted with probability 0.9, its event learned anew:
-        one whose outputs differ as these do, only more. Another kind, such as a raw value in one of 1e4 runs, is not covered.
+        Smallest parameter at which a mechanism *with this kind of event* would have been refuted
+        with probability 0.9, with its event learned again. Such a mechanism has the same kind of
+        difference in its outputs, only larger. Other kinds, such as a raw value in one of 1e4
+        runs, are not covered.
     bit_level : BitLevel or None
-        The verdict on low bits; None where the outputs are no floating-point numbers.
+        Verdict on the low bits; None where outputs are not floating-point numbers.
     picture : Picture or None
-        Where outputs of the test fall on each dataset, and what the event guesses there: for a person, it certifies nothing.
+        Histogram of the test's outputs on each dataset, with the event's guesses: an illustration
+        that certifies nothing.
     p_value : float
-        Smallest error at which the claim is refuted, all looks and pairs paid for.
+        Smallest error at which the claim is refuted, corrected for all interim looks and all
+        pairs.
     """
 
     name: str
@@ -89,7 +96,7 @@ class AuditResult(Result):
     verdict: Verdict
     confidence: float
     seed: int
-    trials: int  # runs of the mechanism, all phases
+    trials: int  # runs of the mechanism in all phases
     requested: int
     epsilon_lower: float = 0.0
     parameter_lower: float = 0.0
@@ -98,11 +105,11 @@ class AuditResult(Result):
     pair: Pair | None = None
     event: Event | None = None
     tally: Tally | None = None
-    stages: tuple[Part, ...] = ()  # where several events were tested, each trained on the rounds before it: all, the last being `tally`
-    alpha: float = 0.0  # the error at which the last look certified the tally: looks and pairs have taken the rest
-    basis: Basis | None = None  # the counts that certified the bounds: those of the last look, or of an earlier one that certified more
+    stages: tuple[Part, ...] = ()  # counts of all events, if several were tested in turn; the last is `tally`
+    alpha: float = 0.0  # error of the last interim look at the tally, after the correction for looks and pairs
+    basis: Basis | None = None  # counts that certified the bounds, at the interim look that certified most
     method: str = ""
-    looks: tuple[tuple[int, float], ...] = ()  # runs made by each look at the event, and the bound certified by then
+    looks: tuple[tuple[int, float], ...] = ()  # runs made before each interim look, and the bound certified by then
     picture: Picture | None = None
     exercised: bool | None = None
     bit_level: BitLevel | None = None
@@ -110,20 +117,21 @@ class AuditResult(Result):
     notes: tuple[str, ...] = ()
     target: Json | None = None
     seconds: float = 0.0
-    scores: tuple[Score, ...] = ()  # whose columns stand before the outputs' own
+    scores: tuple[Score, ...] = ()  # scores whose columns precede those of the outputs
     mechanism: Any = field(default=None, repr=False)
-    unstored: str = ""  # why the store could not be written to the end, if it could not
+    unstored: str = ""  # why writing to the store failed, if it failed
 
     @property
     def evidence(self) -> str:
-        """``statistical``: counts and an exact binomial limit."""
+        """Return ``statistical``: the verdict rests on counts and an exact binomial limit."""
         return "statistical"
 
     @property
     def limit(self) -> float | None:
-        """Median of what the best test certifies at this number of trials: half of such exceed it.
+        """Return the median bound that the best possible test certifies at this number of trials.
 
-        None without a law of the loss, or with one that fails: what was counted stands without it.
+        None without a law of the privacy loss, or if its computation fails: the counts do not
+        depend on it.
         """
         from dpwitness.auditors.loss.limit import limit
 
@@ -136,13 +144,16 @@ class AuditResult(Result):
 
     @property
     def point(self) -> CertifiedPoint | None:
-        """The point under the pair's trade-off curve that the tally proves; None if nothing was guessed."""
+        """Return the point under the pair's trade-off curve that the tally proves; None if there were no guesses."""
         tally = self.tally
         return certified_point(tally, self.alpha) if tally and tally.correct + tally.wrong and self.alpha > 0 else None
 
     @property
     def witness(self) -> Json | None:
-        """Everything that `dpwitness.replay` needs to reach the verdict again; None unless a claim was violated at some level."""
+        """Return the JSON from which `dpwitness.replay` can test the violation again.
+
+        None unless the claim is violated at the level of values or of bits.
+        """
         value, level = self.verdict is Verdict.VIOLATED, self.bit_level
         if value:
             pair, event, tally, bound = self.pair, self.event, self.tally, self.parameter_lower
@@ -153,28 +164,29 @@ class AuditResult(Result):
         if pair is None or not pair.writable or event is None or tally is None:
             return None
         parts = (self.stages if value else ()) or (Part(tally),)
-        earlier = {"stages": [part.to_json() for part in parts[:-1]], "lost": parts[-1].lost} if len(parts) > 1 else {}
+        stage_fields = {"stages": [part.to_json() for part in parts[:-1]], "lost": parts[-1].lost} if len(parts) > 1 else {}
         alpha = self.alpha if value else level.alpha or 1 - self.confidence  # type: ignore[union-attr]
         claim = self.claim if value else self.claim.at_delta
-        shown = {"alpha": alpha} if certifies(claim, event, parts, alpha, bound) else {}
+        alpha_field = {"alpha": alpha} if certifies(claim, event, parts, alpha, bound) else {}
         more = {
             "event": event.to_json(),
             "description": str(self.description) if value else event.describe(),
-            "counts": (_tally(tally) or {}) | earlier | shown,
+            "counts": (_tally_json(tally) or {}) | stage_fields | alpha_field,
             "trials": self.requested,
         } | ({"scores": [score.to_json() for score in self.scores]} if self.scores else {})
         return witness_of(self, "value" if value else "bit", pair, bound, more)
 
     @property
     def description(self) -> str | None:
-        """The event in one line, with what its columns of scores are."""
+        """Return a one-line description of the event, with the meaning of its score columns."""
         if self.event is None:
             return None
         labels = [label for score in self.scores for label in score.labels]
-        told = "; ".join(f"output {i} is the score {label}" for i, label in enumerate(labels))
-        return self.event.describe() + (f" ({told}; the output's own numbers follow)" if labels else "")
+        score_columns = "; ".join(f"output {i} is the score {label}" for i, label in enumerate(labels))
+        return self.event.describe() + (f" ({score_columns}; the output's own numbers follow)" if labels else "")
 
     def headline(self) -> str:
+        """Return the verdict, the bound and the confidence in one line."""
         first = self.notes[0] if self.notes else ""
         return headline_of(self.claim, self.verdict, self.parameter_lower, self.confidence, self.detectable, first)
 
@@ -201,7 +213,7 @@ class AuditResult(Result):
             "event": self.event.to_json() if self.event else None,
             "description": self.description,
             "method": self.method,
-            "tally": _tally(self.tally),
+            "tally": _tally_json(self.tally),
             "stages": [part.to_json() for part in self.stages],
             "alpha": self.alpha,
             **({"basis": self.basis.to_json()} if self.basis else {}),
@@ -222,19 +234,20 @@ class AuditResult(Result):
 
 def headline_of(claim: Claim, verdict: Verdict, lower: float, confidence: float, detectable: float, note: str) -> str:
     """Return the headline of an audit from its numbers; `note` is the first of its notes."""
-    symbol, sure = claim.symbol, f"confidence {confidence:.12g}"
+    symbol, confidence_text = claim.symbol, f"confidence {confidence:.12g}"
     if verdict is Verdict.VIOLATED:
         if math.isinf(lower):
-            return f"VIOLATED: no finite {symbol} holds, certified against the claim {claim} ({sure})"
-        return f"VIOLATED: {symbol} > {lower:.4g} certified against the claim {claim} ({sure})"
+            return f"VIOLATED: no finite {symbol} holds, certified against the claim {claim} ({confidence_text})"
+        return f"VIOLATED: {symbol} > {lower:.4g} certified against the claim {claim} ({confidence_text})"
     if verdict is Verdict.NOT_REFUTED:
         found = f"; a violation of {detectable:.4g} or more, of the same shape, would have been found 9 times in 10"
         found = found if math.isfinite(detectable) else ""
-        return f"NOT REFUTED: no violation of {claim} found; {symbol} > {lower:.4g} certified ({sure}){found}"
+        return f"NOT REFUTED: no violation of {claim} found; {symbol} > {lower:.4g} certified ({confidence_text}){found}"
     return f"{verdict.value}: {note or 'no verdict'}"
 
 
-def _tally(tally: Tally | None) -> dict[str, int] | None:
+def _tally_json(tally: Tally | None) -> dict[str, int] | None:
+    """Return a tally as JSON."""
     if tally is None:
         return None
     return {"correct": tally.correct, "wrong": tally.wrong, "rounds": tally.rounds, "directions": tally.directions}

@@ -1,4 +1,4 @@
-"""What a white-box audit returns: an enclosure of the privacy profile of a pair, and a verdict."""
+"""Result of a white-box audit: bounds on the privacy profile of a pair, and a verdict."""
 
 from __future__ import annotations
 
@@ -19,36 +19,41 @@ from dpwitness.mechanisms.terms.reading import Json
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class CertifyResult(Result):
-    """Result of a white-box audit of one pair. Both orders of the pair count: every number is the larger of the two.
+    """Result of a white-box audit of one pair. Every number is the larger one of the two orders of the pair.
 
     Attributes
     ----------
     verdict : Verdict
-        VIOLATED if the lower end of the density exceeds the claim and is proved or statistical, CERTIFIED (for this pair) if the upper end
-        does not exceed it and is proved or statistical, also for the sampler: see `declared`. SUPPORTED if it does not exceed it but is
-        numerical or assumed, INCONCLUSIVE otherwise, ERROR if log-density and sampler contradict each other.
+        VIOLATED if the lower bound of the density exceeds the claim and is proved or statistical.
+        CERTIFIED (for this pair) if the upper bound is within the claim and is proved or
+        statistical, also for the sampler: see `declared`. SUPPORTED if the upper bound is within
+        the claim but is numerical or assumed. INCONCLUSIVE otherwise. ERROR if log-density and
+        sampler contradict each other.
     evidence : {"proved", "statistical", "numerical", "assumed"}
-        What the verdict rests on: the end that decided it.
+        Grade of the bound that decided the verdict.
     route : str
-        How the law of the privacy loss was had.
+        How the law of the privacy loss was computed.
     lower_end, upper_end : str
-        What the ends rest on: ``proved``, ``statistical(alpha)``, ``numerical`` (sums and quadrature in floating point, up to estimated
-        errors), or ``assumed: ...``.
+        Evidence of the two bounds: ``proved``, ``statistical(alpha)``, ``numerical`` (sums and
+        quadrature in floating point, up to estimated errors), or ``assumed: ...``.
     epsilon_lower, epsilon_upper : float
-        EnclosedLaw of epsilon at the claim's delta (at delta = 0 for GDP, zCDP and RDP).
+        Bounds on epsilon at the claim's delta (at delta = 0 for GDP, zCDP and RDP).
     parameter_lower, parameter_upper : float
-        EnclosedLaw of the claim's own parameter: epsilon, mu or rho.
+        Bounds on the claim's own parameter: epsilon, mu or rho.
     epsilons, delta_lower, delta_upper : array
         The privacy profile.
     fpr, tpr_lower, tpr_upper : array
-        The best attacker's true-positive rate at each false-positive rate. Empty where outputs were sampled.
+        The best attacker's true-positive rate at each false-positive rate. Empty where outputs
+        were sampled.
     mismatch : Mismatch or None
-        How large a mismatch of sampler and density would have been noticed with probability 0.9, from the runs that were made.
+        Smallest mismatch of sampler and density that the runs would have noticed with probability
+        0.9.
     declared : bool
-        Whether sampler and density follow from one declared law of this package. If not, CERTIFIED needs `mismatch.scale` of at most 0.02
-        and a claim with room for a noise scale that differs by it.
+        Whether sampler and density follow from one declared law of this package. If not,
+        CERTIFIED needs `mismatch.scale` of at most 0.02 and a claim with room for a noise scale
+        that differs by this amount.
     worst : WorstOutput or None
-        For pure DP, the output at which the loss was found largest.
+        For pure DP, the output with the largest loss found.
     """
 
     name: str
@@ -81,16 +86,17 @@ class CertifyResult(Result):
 
     @property
     def evidence(self) -> str:
-        """The word of the end that decided the verdict."""
+        """Return the grade of the bound that decided the verdict."""
         if self.verdict is Verdict.ERROR:
             return "statistical"
         return grade_of(self.lower_end if self.verdict is Verdict.VIOLATED else self.upper_end)
 
     @property
     def witness(self) -> Json | None:
-        """Pair, event and output, from which `dpwitness.replay` encloses the loss again; None unless the claim is violated.
+        """Return pair, event and output as JSON, from which `dpwitness.replay` encloses the loss again.
 
-        Its event is {L > `above`}: P(L > t) - e^t P'(L > t) exceeds delta at every t below the lower end.
+        None unless the claim is violated. The event is {L > `above`}: P(L > t) - e^t P'(L > t)
+        exceeds delta at every t below the lower bound.
         """
         if self.verdict is not Verdict.VIOLATED:
             return None
@@ -103,35 +109,38 @@ class CertifyResult(Result):
 
     @property
     def event(self) -> str:
-        """The event that shows what the lower end says, for a person."""
+        """Return a description of the event that shows the lower bound."""
         if self.worst is not None:
             return self.worst.describe()
         return f"outputs whose privacy loss exceeds {self.epsilon_lower:.6g}"
 
     @property
     def about(self) -> str:
-        """What the verdict is about, and how large a mismatch of sampler and density would have been noticed."""
-        told = "sampler and density follow from one declared law" if self.declared else "from the density"
-        return told if self.mismatch is None else f"{told}; {self.mismatch.describe()}"
+        """Return what the verdict is about, and which mismatch of sampler and density would have been noticed."""
+        subject = "sampler and density follow from one declared law" if self.declared else "from the density"
+        return subject if self.mismatch is None else f"{subject}; {self.mismatch.describe()}"
 
     def headline(self) -> str:
-        symbol, ends = self.claim.symbol, f"[{self.parameter_lower:.5g}, {self.parameter_upper:.5g}]"
-        how = f"{self.about}; {self.route}; lower end: {self.lower_end}; upper end: {self.upper_end}"
+        """Return the verdict, the bounds and their evidence in one line."""
+        symbol, bounds_text = self.claim.symbol, f"[{self.parameter_lower:.5g}, {self.parameter_upper:.5g}]"
+        evidence_text = f"{self.about}; {self.route}; lower end: {self.lower_end}; upper end: {self.upper_end}"
         if self.verdict is Verdict.VIOLATED and math.isinf(self.parameter_lower):
-            return f"VIOLATED: no finite {symbol} holds on this pair, against the claim {self.claim} ({how})"
+            return f"VIOLATED: no finite {symbol} holds on this pair, against the claim {self.claim} ({evidence_text})"
         if self.verdict is Verdict.VIOLATED:
-            return f"VIOLATED: {symbol} is at least {self.parameter_lower:.5g} on this pair, against the claim {self.claim} ({how})"
+            return (
+                f"VIOLATED: {symbol} is at least {self.parameter_lower:.5g} on this pair, against the claim {self.claim} ({evidence_text})"
+            )
         low, high = (f"{end:.5g}" for end in (self.parameter_lower, self.parameter_upper))
         if self.verdict is Verdict.CERTIFIED and low == high and self.lower_end == self.upper_end == "proved":
             return f"CERTIFIED: {symbol} is {low} for this pair, within the claim {self.claim} (proved from its density)"
         if self.verdict is Verdict.CERTIFIED:
-            return f"CERTIFIED for this pair: {symbol} lies in {ends}, within the claim {self.claim} ({how})"
+            return f"CERTIFIED for this pair: {symbol} lies in {bounds_text}, within the claim {self.claim} ({evidence_text})"
         if self.verdict is Verdict.SUPPORTED:
-            return f"SUPPORTED for this pair, not proved: {symbol} lies in {ends}, within the claim {self.claim} ({how})"
+            return f"SUPPORTED for this pair, not proved: {symbol} lies in {bounds_text}, within the claim {self.claim} ({evidence_text})"
         if self.verdict is Verdict.INCONCLUSIVE and self.route == "none":
             return f"INCONCLUSIVE: {self.notes[0]}"
         if self.verdict is Verdict.INCONCLUSIVE:
-            return f"INCONCLUSIVE: {symbol} lies in {ends} on this pair, the claim is {self.claim} ({how})"
+            return f"INCONCLUSIVE: {symbol} lies in {bounds_text} on this pair, the claim is {self.claim} ({evidence_text})"
         return f"ERROR: {self.notes[0] if self.notes else 'no verdict'}"
 
     def to_json(self) -> Json:

@@ -1,1 +1,1 @@
-"""The store: what an audit has planned and counted, in one file, so that it goes on where it was stopped."""
+"""Stores: files with the plans and counts of audits, from which interrupted audits resume."""

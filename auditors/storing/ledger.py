@@ -1,4 +1,4 @@
-"""One audit's part of a store: what it has settled, what it has counted, where it has looked."""
+"""Ledger of one audit in a store: its settled facts, its counts, and its interim looks."""
 
 from __future__ import annotations
 
@@ -24,13 +24,14 @@ from dpwitness.mechanisms.terms.validation import InvalidArgument
 T = TypeVar("T")
 
 _WAIT = 0.5  # seconds between two transactions
-_RETRY = 5.0  # after one that failed
+_RETRY = 5.0  # seconds after a failed transaction
 
 
 class AuditLedger:
-    """Satisfies `dpwitness.auditors.running.engine.Ledger`.
+    """Ledger that writes to a store, as `dpwitness.auditors.running.engine.Ledger` requires.
 
-    Writing never stops an audit: where the disk is full, what cannot be written is kept and tried again, and `trouble` says why.
+    A failed write, as on a full disk, does not stop the audit. The rows are kept in memory and written again later; `trouble` holds the
+    error.
     """
 
     def __init__(self, store: Store, identity: Identity, name: str, planned: int) -> None:
@@ -46,7 +47,7 @@ class AuditLedger:
         self._stages: dict[tuple[int, int, bool], int] = {}
 
     def told(self) -> str:
-        """What there is of the audit, in one line."""
+        """Return the progress of the audit in the store, in one line."""
         entry = self.entry
         if not self.resumed:
             return f"{self.store.path}: {entry.name} begins"
@@ -55,27 +56,30 @@ class AuditLedger:
         return f"{self.store.path}: {entry.name} goes on, {entry.done:,} of {entry.planned:,} runs are done"
 
     def fact(self, key: str, find: Callable[[], T]) -> T:
-        """A plain value that was settled once and for all: by an earlier run, or now."""
+        """Return the value under a key. If it is missing, compute it with `find` and store it."""
         missing = object()
         found: Any = self.value(key, missing)
         if found is missing:
             found = find()
             self.put(key, found)
-        kept: T = found
-        return kept
+        settled: T = found
+        return settled
 
     def value(self, key: str, missing: Any) -> Any:
-        """What is there under a key, or `missing`."""
+        """Return the stored value under a key, or `missing`."""
         found = self.store.rows("facts", "audit = ? AND key = ?", self.entry.id, key)
         return json.loads(found[0][2]) if found else missing
 
     def values(self, prefix: str) -> dict[str, Any]:
-        """All that is there under keys with a prefix."""
+        """Return all stored values whose keys begin with a prefix, by key."""
         rows = self.store.rows("facts", "audit = ?", self.entry.id)
         return {key: json.loads(value) for _, key, value in rows if key.startswith(prefix)}
 
     def end(self, number: int, told: Any) -> None:
-        """Write down how the plan, or an extension, has ended. From here on outputs are no longer needed, counts stay."""
+        """Store the end of the plan, or of an extension, and delete the stored outputs.
+
+        Counts remain: only they are needed afterwards.
+        """
         self.flush()
         self._put(*insertion("facts", self.entry.id, f"end {number}", json.dumps(told)))
         spans = "DELETE FROM spans WHERE stage IN (SELECT id FROM stages WHERE audit = ?) AND substr(payload, 1, 1) = ?"
@@ -85,16 +89,16 @@ class AuditLedger:
             self.store.connection.executescript("PRAGMA incremental_vacuum")
 
     def put(self, key: str, value: Any) -> None:
-        """Write a plain value under a key, at once."""
+        """Store a JSON value under a key, at once."""
         self._put(*insertion("facts", self.entry.id, key, json.dumps(value)))
         self.flush()
 
     def spans(self, stage: Stage) -> dict[int, int]:
-        """First and last chunk of what is there of a stage."""
+        """Return the last chunk of each stored span of a stage, by the first chunk."""
         return dict(self.store.query("SELECT first, last FROM spans WHERE stage = ?", self._stage(stage)))
 
     def read(self, stage: Stage, first: int) -> Span:
-        """The span that begins at this chunk. Raises InvalidArgument if it cannot be read."""
+        """Return the span that begins at this chunk. Raises InvalidArgument if the span cannot be read."""
         rows = self.store.rows("spans", "stage = ? AND first = ?", self._stage(stage), first)
         try:
             return unpack(first, rows[0][4])
@@ -103,38 +107,38 @@ class AuditLedger:
             raise InvalidArgument(f"store must be whole, got {self.store.path}: {told}") from None
 
     def write(self, stage: Stage, span: Span) -> None:
-        """Add a span, with the next transaction."""
+        """Add a span; the next transaction writes it."""
         rounds = sum(part.rounds for _, part in span.parts)
         self._put(*insertion("spans", self._stage(stage), span.first, span.last, rounds, pack(span), how="OR IGNORE"))
 
     def look(self, runs: int, bound: float) -> None:
-        """Note a look: runs made by then, and what was certified."""
+        """Record an interim look: the number of runs made before it, and the certified bound."""
         self._put(*insertion("looks", self.entry.id, runs, float(min(bound, 1e308))))
 
     def progress(self, done: int, planned: int) -> None:
-        """Note how far the audit is."""
+        """Record the number of runs done and planned."""
         self._put("UPDATE audits SET done = max(done, ?), planned = ? WHERE id = ?", (done, planned, self.entry.id))
 
     def reopen(self, planned: int) -> None:
-        """The audit has not come to its end after all."""
+        """Mark an ended audit as unfinished, with a new number of planned runs."""
         self._put("UPDATE audits SET verdict = NULL, ended = NULL, planned = ? WHERE id = ?", (planned, self.entry.id))
         self.flush()
         self.entry = replace(self.entry, verdict=None, planned=planned)
 
     def finish(self, result: Result, done: int, planned: int) -> None:
-        """Note the end, and the result where there is a verdict."""
+        """Record the end of the audit, with its result if it has a verdict or has made every run."""
         self.progress(done, planned)
-        ended = getattr(result, "exercised", None) is False  # with every run made, and without a verdict
-        if ended or result.verdict not in (Verdict.ERROR, Verdict.INCONCLUSIVE):
+        unexercised = getattr(result, "exercised", None) is False  # every run was made, but no pair exercises the mechanism
+        if unexercised or result.verdict not in (Verdict.ERROR, Verdict.INCONCLUSIVE):
             mechanism, target = getattr(result, "mechanism", None), result.to_json().get("target")
-            whole = result.to_json() | {"witness": getattr(result, "witness", None), "source": place_of(mechanism, target)}
-            told = json.dumps(strict(whole), allow_nan=False)
+            content = result.to_json() | {"witness": getattr(result, "witness", None), "source": place_of(mechanism, target)}
+            told = json.dumps(strict(content), allow_nan=False)
             values = (time.time(), result.verdict.value, told, self.entry.id)
             self._put("UPDATE audits SET ended = ?, verdict = ?, result = ? WHERE id = ?", values)
         self.flush()
 
     def flush(self) -> None:
-        """Write what is pending in one transaction."""
+        """Write all pending statements in one transaction."""
         if not self._pending:
             return
         try:
@@ -148,17 +152,18 @@ class AuditLedger:
         self._due = time.monotonic() + wait
 
     def _put(self, statement: str, values: tuple[Any, ...]) -> None:
+        """Add a pending statement, and write all pending statements if a transaction is due."""
         self._pending.append((statement, values))
         if time.monotonic() >= self._due:
             self.flush()
 
     def _stage(self, stage: Stage) -> int:
-        """The number of a stage. It is a formula, so that its row may be written with the spans that refer to it.
+        """Return the row number of a stage, and add the row if it is missing.
 
         Raises
         ------
         MechanismFailed
-            If the stage is there with another plan.
+            If the store holds the stage with another plan.
         """
         _, pair, phase = stage.key
         key = (phase, pair, stage.single)

@@ -1,4 +1,4 @@
-"""What two stores hold, in one: audits of either, and of those in both the chunks of both, each counted once."""
+"""Merging of two stores: the union of their audits and, for shared audits, of their chunks, each counted once."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from dpwitness.auditors.storing.payload import unpack
 from dpwitness.auditors.storing.store import Store, stage_number
 from dpwitness.mechanisms.terms.validation import InvalidArgument
 
-_CLOCK = ("seconds", "notes")  # of an audit's end: they depend on how fast the mechanism was, and determine no count
+_CLOCK_FIELDS = ("seconds", "notes")  # fields of an audit's end that depend on the speed of the mechanism, and determine no count
 
 
 @dataclass(frozen=True, slots=True)
 class Merged:
-    """How many audits and spans were added, and how many spans of both were found equal."""
+    """Numbers of audits and spans that a merge added, and of spans that both stores hold with equal counts."""
 
     audits: int
     spans: int
@@ -24,12 +24,24 @@ class Merged:
 
 
 def merge(into: Store, other: Store) -> Merged:
-    """Add what `other` holds. Chunks that are in both must have given the same.
+    """Add the audits and chunks of `other` to `into`. Chunks in both stores must have equal counts.
+
+    Parameters
+    ----------
+    into : Store
+        Store opened to write.
+    other : Store
+        Store to read; it does not change.
+
+    Returns
+    -------
+    Merged
+        Numbers of added and of equal parts.
 
     Raises
     ------
     InvalidArgument
-        If they have not: then the mechanism is no function of its seed, or one of the files is not what it says.
+        If a store is damaged, or if the stores disagree. Then the mechanism is not a function of its seed, or one of the files was edited.
     """
     mine = {entry.hash: entry for entry in into.entries()}
     audits = spans = equal = 0
@@ -66,15 +78,19 @@ def merge(into: Store, other: Store) -> Merged:
 
 
 def _facts(store: Store, audit: int) -> dict[str, str]:
+    """Return the facts of an audit as JSON texts, by key."""
     return {row[1]: row[2] for row in store.rows("facts", "audit = ?", audit)}
 
 
 def _add_plan(into: Store, other: Store, mine: int, facts: list[dict[str, str]], name: str) -> None:
-    """Add what `other` has settled. What both have settled must be the same, or the counts are of different events."""
+    """Add the facts that only `other` has settled.
+
+    Raises InvalidArgument if the stores disagree on a fact, since their counts are then of different events.
+    """
     here, there = facts
     for key in here.keys() & there.keys():
-        one, two = _counted(key, here[key]), _counted(key, there[key])
-        if key == "extensions":  # those of one store may go on from those of the other
+        one, two = _without_clock(key, here[key]), _without_clock(key, there[key])
+        if key == "extensions":  # the extensions of one store may continue those of the other
             one, two = one[: len(two)], two[: len(one)]
         if one != two:
             raise InvalidArgument(f"stores must agree, got {into.path} and {other.path}, which differ in {key} of {name}")
@@ -83,14 +99,17 @@ def _add_plan(into: Store, other: Store, mine: int, facts: list[dict[str, str]],
             into.write("facts", mine, key, there[key])
 
 
-def _counted(key: str, text: str) -> Any:
-    """A fact without what depends on the clock."""
+def _without_clock(key: str, text: str) -> Any:
+    """Return the value of a fact without the fields that depend on the clock."""
     value = json.loads(text)
-    return {name: part for name, part in value.items() if name not in _CLOCK} if key.startswith("end ") else value
+    return {name: part for name, part in value.items() if name not in _CLOCK_FIELDS} if key.startswith("end ") else value
 
 
 def _copy_spans(into: Store, other: Store, mine: int, theirs: int, name: str) -> tuple[int, int]:
-    """Add the spans that overlap none that is there; those that some of them cover exactly must agree with these."""
+    """Add the spans that overlap no stored span; return the numbers of added and of equal spans.
+
+    Raises InvalidArgument if stored spans cover a span exactly and their counts differ.
+    """
     added = equal = 0
     for number, _, *stage in other.rows("stages", "audit = ?", theirs):
         ours = stage_number(mine, *stage[:3])
@@ -98,12 +117,12 @@ def _copy_spans(into: Store, other: Store, mine: int, theirs: int, name: str) ->
             into.write("stages", ours, mine, *stage)
         here = [row[1:] for row in into.rows("spans", "stage = ?", ours)]
         for _, first, last, rounds, payload in other.rows("spans", "stage = ?", number):
-            within = sorted(row for row in here if row[0] < last and first < row[1])
-            if not within:
+            overlapping = sorted(row for row in here if row[0] < last and first < row[1])
+            if not overlapping:
                 into.write("spans", ours, first, last, rounds, payload)
                 added += 1
-            elif within[0][0] == first and within[-1][1] == last and sum(row[2] for row in within) == rounds:
-                if not _sum([(row[0], row[3]) for row in within]).agrees(_sum([(first, payload)])):
+            elif overlapping[0][0] == first and overlapping[-1][1] == last and sum(row[2] for row in overlapping) == rounds:
+                if not _total([(row[0], row[3]) for row in overlapping]).agrees(_total([(first, payload)])):
                     raise InvalidArgument(
                         f"stores must agree, got {other.path} with other counts for chunks {first} to {last - 1} of {name}: "
                         "the mechanism is not a function of its seed"
@@ -112,7 +131,8 @@ def _copy_spans(into: Store, other: Store, mine: int, theirs: int, name: str) ->
     return added, equal
 
 
-def _sum(spans: list[tuple[int, bytes]]) -> Segment:
+def _total(spans: list[tuple[int, bytes]]) -> Segment:
+    """Return the sum of all counts of packed spans, given with their first chunks."""
     total = Segment()
     for first, payload in spans:
         for _, part in unpack(first, payload).parts:

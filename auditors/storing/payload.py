@@ -1,4 +1,7 @@
-"""A span as bytes and back: JSON where only counts are told, NumPy's archive where outputs come too. Nothing of it is ever run."""
+"""Conversion of spans to bytes and back: JSON for counts, a NumPy archive if outputs are included.
+
+Reading never executes code from the bytes.
+"""
 
 from __future__ import annotations
 
@@ -14,13 +17,13 @@ from dpwitness.auditors.events.outputs import Outputs
 from dpwitness.auditors.running.spans import Segment, Span
 from dpwitness.auditors.running.stage import Sides
 
-JSON, ARCHIVE = b"J", b"Z"  # what the bytes begin with
+JSON, ARCHIVE = b"J", b"Z"  # first byte, which tells the format
 
 
 def pack(span: Span) -> bytes:
-    """The bytes of a span."""
+    """Return a span as bytes."""
     arrays: dict[str, Any] = {}
-    head = {"last": span.last, "raised": span.raised, "seconds": span.seconds, "parts": [_told(p, s, arrays) for p, s in span.parts]}
+    head = {"last": span.last, "raised": span.raised, "seconds": span.seconds, "parts": [_part_json(p, s, arrays) for p, s in span.parts]}
     text = json.dumps(head, separators=(",", ":")).encode()
     if not arrays:
         return JSON + text
@@ -30,12 +33,12 @@ def pack(span: Span) -> bytes:
 
 
 def unpack(first: int, data: bytes) -> Span:
-    """The span that begins at chunk `first`.
+    """Return the span that begins at chunk `first`, from its bytes.
 
     Raises
     ------
     ValueError, KeyError, TypeError
-        If these are not the bytes of a span.
+        If `data` are not the bytes of a span.
     """
     kind, rest = data[:1], data[1:]
     if kind == JSON:
@@ -46,11 +49,12 @@ def unpack(first: int, data: bytes) -> Span:
         head = json.loads(arrays["head"].tobytes())
     else:
         raise ValueError(f"no span begins with {kind!r}")
-    parts = [(int(part["segment"]), _read(part, arrays)) for part in head["parts"]]
+    parts = [(int(part["segment"]), _part_from_json(part, arrays)) for part in head["parts"]]
     return Span(first, int(head["last"]), parts, bool(head["raised"]), float(head["seconds"]))
 
 
-def _told(place: int, part: Segment, arrays: dict[str, Any]) -> dict[str, Any]:
+def _part_json(place: int, part: Segment, arrays: dict[str, Any]) -> dict[str, Any]:
+    """Return a part of a span as JSON, and add the numbers of its outputs to `arrays`."""
     return {
         "segment": place,
         "rounds": part.rounds,
@@ -59,11 +63,12 @@ def _told(place: int, part: Segment, arrays: dict[str, Any]) -> dict[str, Any]:
         "seconds": part.seconds,
         "marks": [f"{mark:x}" for mark in part.marks],
         "tables": [table.tolist() for table in part.tables],
-        "sides": [[_outputs(side, arrays) for side in sides] for sides in part.sides],
+        "sides": [[_outputs_json(side, arrays) for side in sides] for sides in part.sides],
     }
 
 
-def _outputs(side: Outputs | None, arrays: dict[str, Any]) -> Any:
+def _outputs_json(side: Outputs | None, arrays: dict[str, Any]) -> Any:
+    """Return the outputs of one side as JSON, and add their numbers to `arrays`."""
     if side is None:
         return None
     number = len(arrays) // 2
@@ -72,11 +77,13 @@ def _outputs(side: Outputs | None, arrays: dict[str, Any]) -> Any:
     return [number, [[code, name] for code, name in side.names.items()], sorted(side.opaque), texts, side.signs]
 
 
-def _read(part: dict[str, Any], arrays: dict[str, Any]) -> Segment:
-    def outputs(told: Any) -> Outputs | None:
-        if told is None:
+def _part_from_json(part: dict[str, Any], arrays: dict[str, Any]) -> Segment:
+    """Return a part of a span from its JSON and the arrays of its outputs."""
+
+    def outputs(fields: Any) -> Outputs | None:
+        if fields is None:
             return None
-        number, names, opaque, texts, signs = told if len(told) > 3 else (*told[:2], [], [], 0)  # as earlier versions wrote them
+        number, names, opaque, texts, signs = fields if len(fields) > 3 else (*fields[:2], [], [], 0)  # format of earlier versions
         held = {code: tuple(Texts(*each) for each in several) for code, several in texts}
         return Outputs(arrays[f"values{number}"], arrays[f"codes{number}"], dict(map(tuple, names)), held, frozenset(opaque), signs)
 

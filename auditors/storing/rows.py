@@ -1,7 +1,8 @@
 """Rows of a store: columns, checksums, and the reader of stores of version 1, which had no checksums.
 
-Each row of an audit ends with a checksum of its other values. A checksum finds damage, such as a flipped bit; it does not find an edit by
-somebody who computes checksums, for which bounds and verdicts are computed again from the counts (`results.recomputed`).
+Each row of an audit ends with a checksum of its other values. A checksum detects damage, such as a flipped bit. It does not
+detect an edit by somebody who computes checksums. Against such edits, bounds and verdicts are computed again from the counts
+(`results.recomputed`).
 """
 
 from __future__ import annotations
@@ -32,18 +33,18 @@ COLUMNS = {
     "stages": ("id", "audit", "phase", "pair", "single", "rounds", "chunk"),
     "spans": ("stage", "first", "last", "rounds", "payload"),
 }
-_KEYS = {"audits": 1, "facts": 2, "looks": 2, "stages": 1, "spans": 2}  # leading columns that name a row
+_KEYS = {"audits": 1, "facts": 2, "looks": 2, "stages": 1, "spans": 2}  # number of leading columns that identify a row
 
 
 def create(connection: sqlite3.Connection) -> None:
-    """Make the tables of an empty file."""
+    """Create the tables in an empty file."""
     connection.execute("PRAGMA auto_vacuum = INCREMENTAL")
-    connection.executescript(f"BEGIN; {_FIRST_SCHEMA} PRAGMA application_id = {APPLICATION}; {_with_checksums()} COMMIT;")
+    connection.executescript(f"BEGIN; {_FIRST_SCHEMA} PRAGMA application_id = {APPLICATION}; {_add_checksums_sql()} COMMIT;")
 
 
 def upgrade(connection: sqlite3.Connection) -> None:
-    """Add checksums to a store of version 1, whose rows are taken as they are."""
-    connection.executescript(f"BEGIN; {_with_checksums()}")
+    """Add checksums to a store of version 1, without a check of its rows."""
+    connection.executescript(f"BEGIN; {_add_checksums_sql()}")
     for table, columns in COLUMNS.items():
         keys = columns[: _KEYS[table]]
         where = " AND ".join(f"{key} = ?" for key in keys)
@@ -52,7 +53,8 @@ def upgrade(connection: sqlite3.Connection) -> None:
     connection.execute("COMMIT")
 
 
-def _with_checksums() -> str:
+def _add_checksums_sql() -> str:
+    """Return the SQL statements that add a column of checksums to each table and set the version."""
     added = [f"ALTER TABLE {table} ADD COLUMN checksum TEXT NOT NULL DEFAULT '';" for table in COLUMNS]
     return " ".join([*added, f"PRAGMA user_version = {VERSION};"])
 
@@ -61,25 +63,25 @@ def checksum(values: tuple[Any, ...]) -> str:
     """Return a checksum of a row's values and their types."""
     found = hashlib.blake2b(digest_size=8)
     for value in values:
-        told = value if isinstance(value, bytes) else str(value).encode("utf-8", "surrogateescape")
-        found.update(f"{type(value).__name__} {len(told)} ".encode() + told)
+        content = value if isinstance(value, bytes) else str(value).encode("utf-8", "surrogateescape")
+        found.update(f"{type(value).__name__} {len(content)} ".encode() + content)
     return found.hexdigest()
 
 
 def insertion(table: str, *values: Any, how: str = "OR REPLACE") -> tuple[str, tuple[Any, ...]]:
     """Return the statement that inserts a row with its checksum, and its values."""
-    row = tuple(map(_plain, values))
+    row = tuple(map(_to_sqlite, values))
     return f"INSERT {how} INTO {table} VALUES ({', '.join('?' * (len(row) + 1))})", (*row, checksum(row))
 
 
 def described(table: str, row: tuple[Any, ...]) -> str:
-    """Name a row by its table and key."""
+    """Return a text that names a row by its table and key."""
     keys = zip(COLUMNS[table][: _KEYS[table]], row, strict=False)
     return f"table {table}, " + ", ".join(f"{name} {str(value)[:40]!r}" for name, value in keys)
 
 
-def _plain(value: Any) -> Any:
-    """As SQLite gives the value back."""
+def _to_sqlite(value: Any) -> Any:
+    """Return a value as SQLite returns it: NumPy's numbers become Python's."""
     if isinstance(value, numbers.Integral):
         return int(value)
     return float(value) if isinstance(value, numbers.Real) else value

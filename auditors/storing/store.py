@@ -1,7 +1,7 @@
-"""The store's file: SQLite, one writer at a time, any number of readers.
+"""Store of audits in an SQLite file, with one writer at a time and any number of readers.
 
-A writer holds an advisory lock on the file for as long as it lives, which the system takes back however it ends. What a transaction has
-written is there after any end; what it has not is run again.
+A writer holds an advisory lock on the file, which the operating system releases when the process ends for any reason. Committed
+transactions survive any such end; chunks that were not committed are run again.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from dpwitness.auditors.storing.identity import Identity, differences, hash_of
 from dpwitness.auditors.storing.rows import APPLICATION, COLUMNS, VERSION, checksum, create, described, insertion, upgrade
 from dpwitness.mechanisms.terms.validation import InvalidArgument
 
-_MOST_AUDITS = 2**32  # numbers of audits; a larger one is damaged
+_MAX_AUDIT_NUMBER = 2**32  # larger numbers of audits are damaged
 
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """An audit in a store: `done` runs of `planned`; `result` as JSON once it has ended."""
+    """An audit in a store, with `done` of `planned` runs. `result` is its result as JSON, or None until the audit ends."""
 
     id: int
     hash: str
@@ -54,7 +54,17 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class Damage:
-    """A row whose checksum is wrong: the audit that it names, which may be none; the audit's name, if the row has it; table and key."""
+    """A row whose checksum is wrong.
+
+    Attributes
+    ----------
+    audit : object
+        The number of the audit in the row, which may be damaged itself.
+    name : str or None
+        The audit's name, if the row holds it.
+    row : str
+        Table and key of the row.
+    """
 
     audit: Any
     name: str | None
@@ -62,11 +72,11 @@ class Damage:
 
 
 class Store:
-    """An open store. `open_store` opens one to write, `read_store` one to look at."""
+    """An open store. `open_store` opens a store to write, `read_store` to read only."""
 
     def __init__(self, path: Path, connection: sqlite3.Connection, lock: int | None) -> None:
         self.path, self.connection, self._lock = path, connection, lock
-        self.renewed = False  # of a suite, whose cases keep their names when it is run anew with other settings
+        self.renewed = False  # whether an audit replaces a stored audit of its name, as in a suite that is run again with other settings
 
     def __enter__(self) -> Self:
         return self
@@ -75,16 +85,16 @@ class Store:
         self.close()
 
     def close(self) -> None:
-        """Close the file, and leave it to the next."""
+        """Close the file and release its lock."""
         with contextlib.suppress(sqlite3.Error):
             self.connection.close()
-        if self._lock is not None:  # after SQLite has closed its own: a closed descriptor takes the process' locks along
+        if self._lock is not None:  # after SQLite has closed its descriptor, since closing one descriptor releases all locks of the process
             os.close(self._lock)
             self._lock = None
 
     @contextmanager
     def transaction(self) -> Iterator[sqlite3.Connection]:
-        """All that is written within, or nothing."""
+        """Run the statements of a `with` block as one transaction: all of them take effect, or none."""
         self.connection.execute("BEGIN IMMEDIATE")
         try:
             yield self.connection
@@ -102,20 +112,20 @@ class Store:
             raise InvalidArgument(f"store is damaged, got {self.path}: {error}") from None
 
     def rows(self, table: str, where: str = "1", *values: Any) -> list[tuple[Any, ...]]:
-        """Return the rows of a table that a condition selects. Raise InvalidArgument if the checksum of one is wrong."""
-        found = self._sums(table, where, *values)
+        """Return the rows of a table that a condition selects. Raise InvalidArgument if a row has a wrong checksum."""
+        found = self._checked_rows(table, where, *values)
         for row, intact in found:
             if not intact:
                 raise InvalidArgument(f"store is damaged, got {self.path}: the checksum of a row is wrong ({described(table, row)})")
         return [row for row, _ in found]
 
-    def _sums(self, table: str, where: str = "1", *values: Any) -> list[tuple[tuple[Any, ...], bool]]:
-        """Rows, and whether the checksum of each is right."""
+    def _checked_rows(self, table: str, where: str = "1", *values: Any) -> list[tuple[tuple[Any, ...], bool]]:
+        """Return the selected rows, each with whether its checksum is right."""
         query = f"SELECT {', '.join(COLUMNS[table])}, checksum FROM {table} WHERE {where}"
         return [(row[:-1], row[-1] == checksum(row[:-1])) for row in self.query(query, *values)]
 
     def write(self, table: str, *values: Any) -> None:
-        """Insert a row, or replace the one with its key, at once."""
+        """Insert a row, or replace the row with the same key, at once."""
         self.connection.execute(*insertion(table, *values))
 
     def reseal(self, audit: int) -> None:
@@ -124,22 +134,23 @@ class Store:
             self.connection.execute("UPDATE audits SET checksum = ? WHERE id = ?", (checksum(row), audit))
 
     def entries(self) -> list[Entry]:
-        """Return the audits in the order in which they were begun, without those whose row is damaged."""
-        rows = sorted((row for row, intact in self._sums("audits") if intact), key=lambda row: (row[4], row[0]))
-        told = [(*row[:3], self._read(row[3]), *row[4:9], None if row[9] is None else self._read(row[9])) for row in rows]
-        return [Entry(*row) for row in told]
+        """Return the audits in the order in which they began, except audits whose row is damaged."""
+        rows = sorted((row for row, intact in self._checked_rows("audits") if intact), key=lambda row: (row[4], row[0]))
+        content = [(*row[:3], self._parse_json(row[3]), *row[4:9], None if row[9] is None else self._parse_json(row[9])) for row in rows]
+        return [Entry(*row) for row in content]
 
-    def _read(self, text: str) -> Any:
+    def _parse_json(self, text: str) -> Any:
+        """Return the value of a JSON text. Raise InvalidArgument if the text is damaged."""
         try:
             return json.loads(text)
-        except ValueError as error:  # of a store of version 1: its rows had no checksums
+        except ValueError as error:  # possible in a store of version 1, whose rows had no checksums
             raise InvalidArgument(f"store is damaged, got {self.path}: a text of table audits is not JSON ({error})") from None
 
     def damage(self, *, spans: bool = False) -> list[Damage]:
-        """Find the rows whose checksum is wrong; those of spans, which take long to read, only if asked for."""
+        """Return the rows whose checksum is wrong. Rows of spans take long to read and are included only with `spans`."""
         found = []
         for table in ("audits", "facts", "looks", "stages", *(["spans"] if spans else [])):
-            for row, intact in self._sums(table):
+            for row, intact in self._checked_rows(table):
                 if not intact:
                     place = {"audits": row[0], "stages": row[1], "spans": row[0]}.get(table, row[0])
                     if table == "spans" and isinstance(place, int):
@@ -151,52 +162,53 @@ class Store:
         """Raise InvalidArgument if a row of this audit is damaged."""
         for damage in self.damage():
             if damage.audit == entry.id:
-                raise self._damaged(entry.name, damage)
+                raise self._damage_error(entry.name, damage)
 
-    def _damaged(self, name: str, damage: Damage) -> InvalidArgument:
+    def _damage_error(self, name: str, damage: Damage) -> InvalidArgument:
+        """Return the error for a damaged audit, which names the remedy."""
         return InvalidArgument(
             f"store is damaged at audit {name} ({damage.row}), got {self.path}: "
             f"use another store, or remove what is damaged with `dpwitness store gc {self.path}`; other audits of this store can be used"
         )
 
     def find(self, identity: Identity, name: str) -> Entry | None:
-        """Return the entry of this audit. Where the store is `renewed`, drop one of its name with other content.
+        """Return the entry of this audit, or None. If the store is `renewed`, drop an audit of this name with other content.
 
         Raises
         ------
         InvalidArgument
-            If there is another one of this name, with what it differs in; if the one that is there is damaged.
+            If the entry is damaged, or if the store holds another audit of this name; the message lists the differences.
         """
         entries, wanted = self.entries(), hash_of(identity)
         for entry in entries:
             if entry.hash == wanted:
                 self.require_intact(entry)
                 return entry
-        for row, intact in self._sums("audits"):
+        for row, intact in self._checked_rows("audits"):
             if not intact and (row[1] == wanted or row[2] == name):
-                raise self._damaged(name, Damage(row[0], row[2], described("audits", row)))
+                raise self._damage_error(name, Damage(row[0], row[2], described("audits", row)))
         for entry in entries:
             if entry.name == name and self.renewed:
                 self.drop(entry.id)
             elif entry.name == name:
-                told = differences(entry.identity, identity)
+                content = differences(entry.identity, identity)
                 raise InvalidArgument(
-                    f"store must hold this audit or none of its name, got {self.path}, where {name} has other content: {told}"
+                    f"store must hold this audit or none of its name, got {self.path}, where {name} has other content: {content}"
                 )
         return None
 
     def begin(self, identity: Identity, name: str, planned: int) -> Entry:
-        """Add an audit."""
+        """Add an audit and return its entry."""
         with self.transaction() as connection:
             values = (hash_of(identity), name, json.dumps(identity), time.time(), planned, 0, None, None, None)
-            number = 1 + max((row[0] for row, _ in self._sums("audits") if row[0] < _MOST_AUDITS), default=0)
+            number = 1 + max((row[0] for row, _ in self._checked_rows("audits") if row[0] < _MAX_AUDIT_NUMBER), default=0)
             connection.execute(*insertion("audits", number, *values, how=""))
         found = self.find(identity, name)
         assert found is not None
         return found
 
     def drop(self, audit: int, *, only_chunks: bool = False) -> None:
-        """Remove an audit, or of an audit all but its plan and its result."""
+        """Remove an audit. With `only_chunks`, keep its plan and its result."""
         with self.transaction() as connection:
             ends = (stage_number(audit, 0, 0, False), stage_number(audit + 1, 0, 0, False))
             connection.execute("DELETE FROM spans WHERE stage >= ? AND stage < ?", ends)
@@ -206,34 +218,37 @@ class Store:
                 connection.execute("DELETE FROM audits WHERE id = ?", (audit,))
 
     def clear_damage(self) -> int:
-        """Remove every audit with a damaged row, and damaged rows that belong to none. Return how many audits were removed."""
+        """Remove every audit with a damaged row, and damaged rows without an audit. Return the number of removed audits."""
         damaged = {damage.audit for damage in self.damage(spans=True)}
-        known = {row[0] for row, _ in self._sums("audits")}
+        known = {row[0] for row, _ in self._checked_rows("audits")}
         for audit in damaged & known:
             self.drop(audit)
         with self.transaction() as connection:
             for table in COLUMNS:
-                rows = self._sums(table)
+                rows = self._checked_rows(table)
                 if all(intact for _, intact in rows):
                     continue
-                connection.execute(f"DELETE FROM {table}")  # the key of a damaged row may not lead to it
+                connection.execute(f"DELETE FROM {table}")  # a damaged row cannot always be selected by its key
                 for row in (row for row, intact in rows if intact):
                     self.write(table, *row)
         return len(damaged & known)
 
 
 def stage_number(audit: int, phase: int, pair: int, single: bool) -> int:
-    """The row of a stage: a formula, so that it may be written together with the spans that refer to it."""
+    """Return the row number of a stage.
+
+    The number is a formula of the key, so that a row can be written together with the spans that refer to it.
+    """
     return ((audit * 2**8 + phase) * 2**20 + pair) * 2 + int(single)
 
 
 def open_store(path: str | os.PathLike[str]) -> Store:
-    """Open a store to write to it; made if there is none.
+    """Open a store to write; create the file if it is missing.
 
     Raises
     ------
     InvalidArgument
-        If the file is no store, is damaged, of another version, cannot be written, or another process writes to it.
+        If the file is not a store, is damaged, has an unknown version or cannot be written, or if another process writes to it.
     """
     path = Path(path)
     try:
@@ -241,13 +256,13 @@ def open_store(path: str | os.PathLike[str]) -> Store:
     except OSError as error:
         raise InvalidArgument(f"store must be a file that can be written, got {path}: {(error.strerror or str(error)).lower()}") from None
     try:
-        _take(lock, path)
+        _acquire_lock(lock, path)
         store = Store(path, _connect(path, "rw"), lock)
     except BaseException:
         os.close(lock)
         raise
     try:
-        _explained(path, lambda: _prepare(store))
+        _with_path_in_errors(path, lambda: _prepare(store))
     except BaseException:
         store.close()
         raise
@@ -255,22 +270,22 @@ def open_store(path: str | os.PathLike[str]) -> Store:
 
 
 def read_store(path: str | os.PathLike[str]) -> Store:
-    """Open a store to look at it, also while another process writes. Raises InvalidArgument if it is none."""
+    """Open a store to read only, also while another process writes. Raises InvalidArgument if the file is not a store."""
     path = Path(path)
     if not path.is_file():
         raise InvalidArgument(f"store must be an existing file, got {path}")
     store = Store(path, _connect(path, "ro"), None)
     try:
-        _explained(path, lambda: _read_old(store))
+        _with_path_in_errors(path, lambda: _check_or_upgrade_copy(store))
     except BaseException:
         store.close()
         raise
     return store
 
 
-def _read_old(store: Store) -> None:
-    """Check a store that is opened to read; one of version 1 is copied to memory and upgraded there."""
-    if _check(store) < VERSION:
+def _check_or_upgrade_copy(store: Store) -> None:
+    """Check a store that is opened to read. A store of version 1 is copied to memory and upgraded there."""
+    if _require_version(store) < VERSION:
         memory = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
         memory.text_factory = store.connection.text_factory
         store.connection.backup(memory)
@@ -280,17 +295,18 @@ def _read_old(store: Store) -> None:
 
 
 def _connect(path: Path, mode: str) -> sqlite3.Connection:
+    """Return a connection to the file, in SQLite's mode ``rw`` or ``ro``."""
     place = f"{path.absolute().as_uri()}?mode={mode}"
     connection = sqlite3.connect(place, uri=True, timeout=10.0, isolation_level=None, check_same_thread=False)
     connection.text_factory = lambda text: text.decode("utf-8", "surrogateescape")  # a damaged text is found by its checksum
     return connection
 
 
-def _take(lock: int, path: Path) -> None:
-    """Hold the lock, or say who does."""
+def _acquire_lock(lock: int, path: Path) -> None:
+    """Take the lock of the file. Raise InvalidArgument with the holder if another process holds the lock."""
     try:
         import fcntl
-    except ImportError:  # not on this system: SQLite's own locks keep two writers apart, a transaction at a time
+    except ImportError:  # missing on this system, where SQLite's locks still separate the transactions of two writers
         return
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -302,19 +318,20 @@ def _take(lock: int, path: Path) -> None:
 
 
 def _prepare(store: Store) -> None:
-    store.connection.execute("PRAGMA synchronous = NORMAL")  # a power cut may take the last transaction, and can tear none
+    """Create or upgrade the tables of a store that is opened to write, and record this process as its writer."""
+    store.connection.execute("PRAGMA synchronous = NORMAL")  # a power cut may undo the last transaction, but cannot leave a part of one
     empty = store.connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0] == 0
     if empty and not store.connection.execute("PRAGMA application_id").fetchone()[0]:
         create(store.connection)
-    if _check(store) < VERSION:
+    if _require_version(store) < VERSION:
         upgrade(store.connection)
-    with store.transaction() as connection:  # shows besides that the file can be written
+    with store.transaction() as connection:  # also fails here if the file cannot be written
         connection.execute("DELETE FROM writer")
         connection.execute("INSERT INTO writer VALUES (?, ?, ?)", (os.getpid(), os.uname().nodename, time.time()))
 
 
-def _check(store: Store) -> int:
-    """Return the version of a store. Raise InvalidArgument if the file is none, or its structure is damaged."""
+def _require_version(store: Store) -> int:
+    """Return the version of a store. Raise InvalidArgument if the file is not a store, or its structure is damaged."""
     application, version = (store.connection.execute(f"PRAGMA {name}").fetchone()[0] for name in ("application_id", "user_version"))
     if application != APPLICATION:
         raise InvalidArgument(f"store must be a store of dpwitness, got {store.path}: a database of something else")
@@ -326,7 +343,8 @@ def _check(store: Store) -> int:
     return int(version)
 
 
-def _explained(path: Path, work: Callable[[], None]) -> None:
+def _with_path_in_errors(path: Path, work: Callable[[], None]) -> None:
+    """Call `work`, and raise InvalidArgument with the path for an error of SQLite."""
     try:
         work()
     except (sqlite3.Error, UnicodeError) as error:

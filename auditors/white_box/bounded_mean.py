@@ -1,14 +1,23 @@
-"""delta(epsilon) as a bounded mean, where no exact law of the privacy loss can be had.
+"""delta(epsilon) as a bounded mean, for mechanisms without an exact law of the privacy loss.
 
-delta(epsilon) = E_P (1 - e^(epsilon - L))_+ . Outputs are drawn from a mixture r of three laws (defensive importance sampling, Hesterberg
-1995): P itself, P moved to where L exceeds the epsilon wanted, and P moved there and contracted. A map y -> c + s + a (y - c) of outputs of
-the sampler has the density p(c + (y - s - c)/a) / |a|, so the weight p/r is exact. s and a are found on pilots.
-X = (p/r) (1 - e^(epsilon - L))_+ is non-negative and has mean delta(epsilon) exactly: a lower limit by betting. Where an output that was
-drawn has a mass of its own (its density changes under the smallest move), what was moved from it counts nothing.
+delta(epsilon) = E_P (1 - e^(epsilon - L))_+ . Outputs are drawn from a mixture r of three laws
+(defensive importance sampling, Hesterberg 1995): P itself, P moved to where L exceeds the
+requested epsilon, and P moved there and contracted.
 
-The upper limit of a mean is governed by the bound of X: a region that no sample has hit may hold ln(1/alpha)/n. Two are given.
-*Sound*: from the outputs drawn from P alone, X = (1 - e^(epsilon - L))_+ in [0, 1], whatever the law. *Assumed*: from all outputs, with X
-bounded in one dimension by looking at it on a grid, in more by the weights; between the points of the grid it may be larger.
+A map y -> c + s + a (y - c) of sampled outputs has the density p(c + (y - s - c)/a) / |a|, so the
+weight p/r is exact. s and a are chosen on pilots. X = (p/r) (1 - e^(epsilon - L))_+ is
+non-negative and has mean delta(epsilon) exactly: a lower limit follows by betting. If a drawn
+output has positive mass (its density changes under the smallest move), outputs moved from it get
+weight 0.
+
+The upper limit of a mean depends on the bound of X: a region that no sample has hit may hold
+ln(1/alpha)/n. There are two upper limits.
+
+*Sound*: from the outputs drawn from P alone, X = (1 - e^(epsilon - L))_+ in [0, 1], for every
+law.
+
+*Assumed*: from all outputs. In one dimension, X is bounded by its maximum on a grid, although X
+may be larger between grid points. In more dimensions, X is bounded by the weights.
 """
 
 from __future__ import annotations
@@ -27,20 +36,29 @@ from dpwitness.mechanisms.terms.pairs import Pair
 from dpwitness.mechanisms.terms.powers import log_density_at
 from dpwitness.mechanisms.terms.protocol import FloatArray
 
-_SHARES = (0.25, 0.15, 0.6)  # of the three laws
-_LARGEST = 1 / _SHARES[0]  # weight
-_PILOT = 0.1  # of the runs, for the shift and the stakes
-_ROUNDS = 5  # of moving the shift
-_LEAST = 0.98  # of the pilot's epsilon
-_SLACK = 1.02  # on weights bounded by a grid
-_MOVE, _SAME = 1e-6, 1e-2  # of the spread of a column; change of a log-density under such a move that leaves it continuous
+_MIXTURE = (0.25, 0.15, 0.6)  # mixture weights of the three laws
+_MAX_WEIGHT = 1 / _MIXTURE[0]  # largest importance weight
+_PILOT_SHARE = 0.1  # share of the runs that fixes the shift and the stakes
+_SHIFT_UPDATES = 5  # updates of the shift
+_SEARCH_FLOOR = 0.98  # share of the pilot's epsilon below which no assumed upper limit is sought
+_GRID_SLACK = 1.02  # factor on bounds that come from a grid
+_TEST_MOVE, _CONTINUOUS_CHANGE = 1e-6, 1e-2  # a move, in units of the spread; largest change of a continuous log-density under it
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Draws:
     """Losses and weights p/r of outputs drawn from r.
 
-    `ceiling` is a weight that is not too small where an output has a mass of its own; `plain` tells the outputs that were drawn from P.
+    Attributes
+    ----------
+    loss, weight : array
+        Privacy loss and importance weight of each output.
+    rows : array
+        The outputs.
+    ceiling : array
+        Upper bound of the weight, valid also where an output has positive mass.
+    plain : array of bool
+        Whether the output was drawn from P.
     """
 
     loss: FloatArray
@@ -50,26 +68,27 @@ class _Draws:
     plain: NDArray[np.bool_]
 
     def unweighted(self, epsilon: float) -> FloatArray:
-        """(1 - e^(epsilon - L))_+ at the outputs drawn from P."""
+        """Return (1 - e^(epsilon - L))_+ at the outputs drawn from P."""
         loss = self.loss[self.plain]
         return np.where(loss > epsilon, -np.expm1(np.minimum(epsilon - loss, 0.0)), 0.0)
 
     def values(self, epsilon: float) -> FloatArray:
-        """X at this epsilon: mean delta(epsilon)."""
+        """Return X at this epsilon, with mean delta(epsilon)."""
         with np.errstate(over="ignore"):
             return self.weight * np.where(self.loss > epsilon, -np.expm1(np.minimum(epsilon - self.loss, 0.0)), 0.0)
 
     def delta(self, epsilon: float) -> float:
+        """Return the estimate of delta(epsilon)."""
         return float(self.values(epsilon).mean())
 
 
 class Order:
-    """One order of the pair: P = M(pair.d1), Q = M(pair.d0), and the sampler of r."""
+    """One order of the pair, with P = M(pair.d1), Q = M(pair.d0), and the sampler of the mixture r."""
 
     def __init__(self, mechanism: Any, pair: Pair, rng: np.random.Generator) -> None:
         self.mechanism, self.pair, self.rng = mechanism, pair, rng
         first = rows_of(mechanism, pair.d1, 4096, rng)
-        # A column in which a value repeats has atoms; moved, they would meet densities. It stays where it is, as do laws on a surface.
+        # Repeated values are atoms, which a move could place on a density. So such columns, and laws on a surface, are not moved.
         self.continuous = np.array([len(np.unique(column)) == len(column) for column in first.T]) & np.all(np.isfinite(first), axis=0)
         self.continuous &= fills_space(mechanism, pair.d1, first, self.continuous, rng)
         self.center = np.where(self.continuous, np.median(first, axis=0), 0.0)
@@ -79,14 +98,16 @@ class Order:
 
     @property
     def shifted(self) -> bool:
+        """Return whether outputs are moved."""
         return bool(np.any(self.shift != 0))
 
     def draw(self, size: int) -> _Draws:
+        """Draw outputs from the mixture r, with their losses and weights."""
         rows = rows_of(self.mechanism, self.pair.d1, size, self.rng)
         plain, alone = np.ones(size, dtype=bool), np.zeros(size, dtype=bool)
         if self.shifted:
-            alone = self._alone(rows)
-            counts = self.rng.multinomial(size, _SHARES)
+            alone = self._maybe_atoms(rows)
+            counts = self.rng.multinomial(size, _MIXTURE)
             plain[counts[0] :] = False
             rows[counts[0] :] += self.shift
             last = slice(counts[0] + counts[1], None)
@@ -96,61 +117,68 @@ class Order:
         if self.shifted:
             found = self._weight(rows, log_p)
             weight = np.where(alone & ~plain, 0.0, found)
-            ceiling = np.where(alone & plain, _LARGEST, found)
+            ceiling = np.where(alone & plain, _MAX_WEIGHT, found)
         with np.errstate(invalid="ignore"):
             loss = np.where(np.isneginf(log_p), -np.inf, log_p - log_q)
         return _Draws(loss, weight, rows, ceiling, plain)
 
-    def _alone(self, rows: FloatArray) -> NDArray[np.bool_]:
-        """Outputs that a move by a millionth of the spread finds in another density: they may have a mass of their own."""
-        step = _MOVE * self.spread + 4 * np.spacing(np.abs(rows)) * self.continuous
+    def _maybe_atoms(self, rows: FloatArray) -> NDArray[np.bool_]:
+        """Return which outputs may have positive mass: a move by a millionth of the spread changes their density."""
+        step = _TEST_MOVE * self.spread + 4 * np.spacing(np.abs(rows)) * self.continuous
         moved = rows + step * self.rng.uniform(0.5, 1.0, rows.shape) * self.rng.choice([-1.0, 1.0], rows.shape)
         here, there = (log_density_at(self.mechanism, at, self.pair.d1) for at in (rows, moved))
         with np.errstate(invalid="ignore"):
-            return np.asarray(~(np.abs(here - there) <= _SAME))
+            return np.asarray(~(np.abs(here - there) <= _CONTINUOUS_CHANGE))
 
     def _weight(self, rows: FloatArray, log_p: FloatArray) -> FloatArray:
+        """Return the importance weights p/r."""
         others = []
         for scale in (np.ones_like(self.scale), self.scale):
-            back = self.center + (rows - self.shift - self.center) / scale
-            others.append(log_density_at(self.mechanism, back, self.pair.d1) - np.log(scale).sum())
+            preimage = self.center + (rows - self.shift - self.center) / scale
+            others.append(log_density_at(self.mechanism, preimage, self.pair.d1) - np.log(scale).sum())
         if np.isnan(others).any():
             raise BadOracle("log_density on D1 is NaN at an output moved by a shift")
         with np.errstate(over="ignore", invalid="ignore"):
             ratios = [np.exp(np.minimum(other - log_p, 700.0)) for other in others]
-            mixture = _SHARES[0] + _SHARES[1] * ratios[0] + _SHARES[2] * ratios[1]
+            mixture = _MIXTURE[0] + _MIXTURE[1] * ratios[0] + _MIXTURE[2] * ratios[1]
             return np.where(np.isneginf(log_p), 0.0, 1 / mixture)
 
     def aim(self, delta: float, size: int) -> float:
-        """Move the shift to the outputs that make up delta(epsilon) where that is `delta`; that epsilon, estimated."""
-        wanted = 0.0
-        for _ in range(_ROUNDS):
+        """Move the shift to the outputs that contribute most to delta(epsilon) at the epsilon where this is `delta`.
+
+        Returns the estimate of this epsilon.
+        """
+        target_epsilon = 0.0
+        for _ in range(_SHIFT_UPDATES):
             draws = self.draw(size)
             ordered = np.sort(draws.loss)
-            reach = float(ordered[int(0.95 * size)])  # enough draws are beyond this to be averaged
-            wanted = _solve(draws, delta)
-            epsilon = min(wanted, max(reach, 0.0))
+            reach = float(ordered[int(0.95 * size)])  # enough draws lie beyond for an average
+            target_epsilon = _estimate_epsilon(draws, delta)
+            epsilon = min(target_epsilon, max(reach, 0.0))
             values = draws.values(epsilon)
             if not self.continuous.any() or values.sum() <= 0 or not np.isfinite(ordered[-1]):
-                return wanted
+                return target_epsilon
             share = values / values.sum()
             middle = share @ draws.rows
             spread = np.sqrt(share @ (draws.rows - middle) ** 2)
-            usual = np.sqrt(draws.weight @ (draws.rows - self.center) ** 2 / size)
-            arrived = epsilon == wanted and self.shifted
+            usual_spread = np.sqrt(draws.weight @ (draws.rows - self.center) ** 2 / size)
+            on_target = epsilon == target_epsilon and self.shifted
             self.shift = np.where(self.continuous, middle - self.center, 0.0)
-            narrow = np.clip(1.3 * spread / np.maximum(usual, 1e-300), 0.2, 1.0) if arrived else np.ones_like(spread)
-            self.scale = np.where(self.continuous & (narrow < 0.8), narrow, 1.0)
-            if arrived:
-                return wanted
-        return wanted
+            contraction = np.clip(1.3 * spread / np.maximum(usual_spread, 1e-300), 0.2, 1.0) if on_target else np.ones_like(spread)
+            self.scale = np.where(self.continuous & (contraction < 0.8), contraction, 1.0)
+            if on_target:
+                return target_epsilon
+        return target_epsilon
 
     def bound(self, epsilon: float) -> float:
-        """A bound on X, assumed, which falls with epsilon: that of the weights, or in one dimension the largest X on a fine grid."""
+        """Return an assumed bound on X, which falls with epsilon.
+
+        The bound is the largest weight, or in one dimension the largest X on a fine grid.
+        """
         if not self.shifted:
             return 1.0
         if len(self.shift) > 1:
-            return _LARGEST
+            return _MAX_WEIGHT
         if self.grid is None:
             rows = rows_of(self.mechanism, self.pair.d1, 4096, self.rng)[:, 0]
             middle, reach = float(np.median(rows)), float(np.ptp(rows)) + abs(float(self.shift[0]))
@@ -161,11 +189,11 @@ class Order:
                 loss = np.where(log_p > -700, log_p - log_q, -np.inf)
             weight = self._weight(points, log_p)
             self.grid = _Draws(loss, weight, points, weight, np.zeros(len(points), dtype=bool))
-        return min(_LARGEST, _SLACK * float(self.grid.values(epsilon).max()) + 1e-12)
+        return min(_MAX_WEIGHT, _GRID_SLACK * float(self.grid.values(epsilon).max()) + 1e-12)
 
 
-def _solve(draws: _Draws, delta: float) -> float:
-    """Estimated epsilon >= 0 at `delta`."""
+def _estimate_epsilon(draws: _Draws, delta: float) -> float:
+    """Return the estimate of epsilon >= 0 at `delta`."""
     high = float(draws.loss.max(initial=0.0))
     if not np.isfinite(high):
         high = 50.0
@@ -176,20 +204,21 @@ def _solve(draws: _Draws, delta: float) -> float:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SampledLimits:
-    """What sampling says of one order of the pair.
+    """Confidence limits from sampled outputs for one order of the pair.
 
     Attributes
     ----------
     epsilon_lower : float
-        Lower limit for epsilon at the delta asked for; for delta = 0 the largest loss seen.
+        Lower limit for epsilon at the requested delta; for delta = 0 the largest observed loss.
     epsilon_sound, epsilon_assumed : float
-        Upper limits for it; infinity for delta = 0.
+        Upper limits for epsilon; infinity for delta = 0.
     delta_lower, delta_sound, delta_assumed : array
-        Limits for delta on the grid of epsilons.
+        Limits for delta on the grid of epsilon values.
     operating : list of (fpr, tpr)
-        Events {L > t} with an upper limit of their false- and a lower limit of their true-positive rate.
+        Events {L > t}, each with an upper limit of its false-positive and a lower limit of its
+        true-positive rate.
     largest_loss : float
-        Over all outputs seen.
+        Largest loss over all sampled outputs.
     method : str
         How outputs were drawn.
     """
@@ -214,52 +243,67 @@ def limits_from_samples(
     alphas: tuple[float, float, float, float],
     rng: np.random.Generator,
 ) -> SampledLimits:
-    """Bound one order of the pair by betting.
+    """Return confidence limits for one order of the pair, by betting.
 
     Parameters
     ----------
+    mechanism : Mechanism
+        With ``sample`` and ``log_density``.
+    pair : Pair
+        In the order P = M(pair.d1), Q = M(pair.d0).
     delta : float
-        At which epsilon is wanted.
+        The delta at which epsilon is bounded.
     epsilons : array
-        Grid of the profile.
+        Grid of the privacy profile.
     trials : int
         Runs of the mechanism, pilots included.
     alphas : (float, float, float, float)
-        Errors of epsilon's lower and upper limit, of the whole profile, and of the operating points.
+        Errors of epsilon's lower limit, its upper limit, the full profile, and the operating
+        points.
+    rng : Generator
+        Source of all randomness.
+
+    Returns
+    -------
+    SampledLimits
+        The limits.
     """
     order = Order(mechanism, pair, rng)
-    pilot = max(200, int(_PILOT * trials / (_ROUNDS + 1)))
+    pilot = max(200, int(_PILOT_SHARE * trials / (_SHIFT_UPDATES + 1)))
     goal = delta if delta > 0 else 1e-3
     center = order.aim(goal, pilot)
     first = order.draw(pilot)
-    main = order.draw(max(1000, trials - (_ROUNDS + 1) * pilot))
+    main = order.draw(max(1000, trials - (_SHIFT_UPDATES + 1) * pilot))
     size = len(main.loss)
     largest = max(float(first.loss.max()), float(main.loss.max()))
-    ends = (max(0.0, largest), math.inf, math.inf) if delta == 0 else _epsilons(order, first, main, delta, center, alphas)
+    ends = (max(0.0, largest), math.inf, math.inf) if delta == 0 else _epsilon_limits(order, first, main, delta, center, alphas)
     each = alphas[2] / (3 * len(epsilons))
     lower, sound, assumed = np.zeros((3, len(epsilons)))
     plain = int(main.plain.sum())
     for i, epsilon in enumerate(epsilons):
         x, bound = main.values(epsilon), order.bound(epsilon)
-        bound = bound if x.max() < bound else _LARGEST
+        bound = bound if x.max() < bound else _MAX_WEIGHT
         stakes = Stakes.plan(first.values(epsilon), bound, size, each)
         lower[i], assumed[i] = lower_mean(x, stakes, each), min(1.0, upper_mean(x, bound, stakes, each))
         stakes = Stakes.plan(first.unweighted(epsilon), 1.0, plain, each)
         sound[i] = upper_mean(main.unweighted(epsilon), 1.0, stakes, each)
-    points = _operating(first, main, alphas[3])
+    points = _operating_points(first, main, alphas[3])
     method = "outputs drawn from P, and from P moved to large losses and contracted" if order.shifted else "outputs drawn from P"
-    # delta falls with epsilon: so may its limits
+    # delta falls with epsilon, so its limits may be made monotone
     lower, sound, assumed = np.maximum.accumulate(lower[::-1])[::-1], np.minimum.accumulate(sound), np.minimum.accumulate(assumed)
     return SampledLimits(*ends, lower, sound, assumed, points, largest, method)
 
 
-def _epsilons(
+def _epsilon_limits(
     order: Order, first: _Draws, main: _Draws, delta: float, center: float, alphas: tuple[float, float, float, float]
 ) -> tuple[float, float, float]:
-    """Limits for epsilon at `delta`, two upper ones: X falls with epsilon, stakes are those of the pilot's epsilon throughout."""
+    """Return the lower limit for epsilon at `delta`, and the sound and the assumed upper limit.
+
+    X falls with epsilon. The stakes are those at the pilot's epsilon throughout.
+    """
     size = len(main.loss)
     top = float(np.max(main.loss[np.isfinite(main.loss)], initial=0.0)) + 1.0
-    least = _LEAST * center  # where the bound of X is taken: the upper limit is not looked for below
+    least = _SEARCH_FLOOR * center  # the bound of X is computed here and holds for all larger epsilon
     bound = order.bound(least)
     x = first.values(center)
     goals = math.log(1 / alphas[0]), math.log(2 / alphas[1])
@@ -281,8 +325,11 @@ def _epsilons(
     return low, highs[0], highs[1]
 
 
-def _operating(first: _Draws, main: _Draws, alpha: float) -> list[tuple[float, float]]:
-    """Five thresholds at quantiles of the loss over the pilot, each with limits of P(L > t) and Q(L > t) = E_P e^-L 1(L > t)."""
+def _operating_points(first: _Draws, main: _Draws, alpha: float) -> list[tuple[float, float]]:
+    """Return up to five events {L > t} with limits of P(L > t) and of Q(L > t) = E_P e^-L 1(L > t).
+
+    The thresholds are quantiles of the positive losses in the pilot.
+    """
     positive = first.loss[(first.loss > 0) & np.isfinite(first.loss)]
     if positive.size < 20:
         return []
@@ -293,7 +340,7 @@ def _operating(first: _Draws, main: _Draws, alpha: float) -> list[tuple[float, f
             hit, most = (np.where(draws.loss > t, weight, 0.0) for weight in (draws.weight, draws.ceiling))
             limits.append((hit, most * np.exp(-np.maximum(draws.loss, t))))
         (pilot_p, pilot_q), (main_p, main_q) = limits
-        bounds = _LARGEST, math.exp(-min(t, 600.0)) * _LARGEST  # beyond, the bound of the bets would be zero
+        bounds = _MAX_WEIGHT, math.exp(-min(t, 600.0)) * _MAX_WEIGHT  # capped, as a bound of zero is not allowed
         size, each = len(main.loss), alpha / 10
         tpr = lower_mean(main_p, Stakes.plan(pilot_p, bounds[0], size, each), each)
         fpr = upper_mean(main_q, bounds[1], Stakes.plan(pilot_q, bounds[1], size, each), each)

@@ -40,8 +40,8 @@ SEARCH_SECONDS = 30.0
 
 
 def arguments(command: Command) -> None:
-    """Declare ``audit``, and ``certify``: ``audit --white-box`` as a command."""
-    _certify(command)
+    """Add the commands ``audit`` and ``certify`` (short for ``audit --white-box``) with their options to the parser."""
+    _add_certify(command)
     audit = command("audit", "look for a violation of one mechanism's promise by running it")
     subject(audit, optional=True)
     program(audit)
@@ -72,7 +72,8 @@ def arguments(command: Command) -> None:
     detail(audit)
 
 
-def _certify(command: Command) -> None:
+def _add_certify(command: Command) -> None:
+    """Add ``certify`` and its options; all other options of ``audit`` get their defaults."""
     certify = command("certify", "enclose the exact privacy loss of a pair from the density of the outputs (audit --white-box)")
     subject(certify)
     certify.add_argument("--confidence", type=CONFIDENCE, default=0.99, metavar="C", help="of all that is sampled; default 0.99")

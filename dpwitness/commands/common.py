@@ -68,7 +68,7 @@ def running(
 
 
 def detail(parser: argparse.ArgumentParser) -> None:
-    """``--quiet`` and ``--verbose``, of every command that ends with `conclude`."""
+    """Add ``--quiet`` and ``--verbose`` to a command that ends with `conclude`."""
     amount = parser.add_mutually_exclusive_group()
     amount.add_argument("--quiet", action="store_true", help="print the verdict alone, in one line, and no progress")
     amount.add_argument("--verbose", action="store_true", help="print every line of a result, instead of six")
@@ -229,7 +229,7 @@ def conclude(
         told = []
         for result, shown, slug in zip(results, data, slugs(result.name for result in results), strict=True):
             file = report.parent / f"witness-{slug}.json" if report and shown["witness"] else None
-            step = _next(args, result, settled(exit_code(result, bits=bits), shown, bits=bits), file)
+            step = _next_step(args, result, settled(exit_code(result, bits=bits), shown, bits=bits), file)
             place = str(report.with_suffix(".html")) if report else ""
             told.append(describe(result, shown, bits=bits, next_step=step, report=place, every=args.verbose))
         show("\n".join(text.partition("\n")[0] for text in told) if args.quiet else "\n\n".join(told))
@@ -260,8 +260,8 @@ def command_line() -> str:
     return shlex.join(["dpwitness", *sys.argv[1:]])
 
 
-def _next(args: argparse.Namespace, result: Result, code: int, witness: Path | None) -> str:
-    """What to do now, in one line."""
+def _next_step(args: argparse.Namespace, result: Result, code: int, witness: Path | None) -> str:
+    """Return one line of advice on what to do next."""
     from dpwitness.auditors.results.canary_result import CanaryResult
     from dpwitness.auditors.results.certify_result import CertifyResult
     from dpwitness.auditors.results.trace_result import TraceResult

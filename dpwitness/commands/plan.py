@@ -19,7 +19,10 @@ def arguments(command: Command) -> None:
     plan = command("plan", "say, before anything is run, how many runs find a violation and how long they take")
     subject(plan, optional=True)
     plan.add_argument(
-        "--find", type=_find, metavar="X", help="parameter of the violation, in the claim's notion; 10%% means 10 %% more than is claimed"
+        "--find",
+        type=_number_or_percentage,
+        metavar="X",
+        help="parameter of the violation, in the claim's notion; 10%% means 10 %% more than is claimed",
     )
     plan.add_argument("--trials", type=TRIALS, metavar="N", help="runs of which to say what they find")
     canaries = whole("canaries", 10, 10**7)
@@ -42,14 +45,14 @@ def arguments(command: Command) -> None:
     interpreter(plan)
 
 
-def _find(text: str) -> float | str:
-    """Read ``--find``: a number, or a share as text, which needs the claim."""
+def _number_or_percentage(text: str) -> float | str:
+    """Return the value of ``--find``: a number, or a percentage as text, which needs the claim."""
     number = real("find", 0.0, 1e6)
     return f"{number(text[:-1])}%" if text.endswith("%") else number(text)
 
 
-def _more_than(claim: Any, mechanism: Any, share: str) -> float:
-    """The parameter that exceeds a claim by a share in percent."""
+def _parameter_above(claim: Any, mechanism: Any, share: str) -> float:
+    """Return the parameter that exceeds the claim's parameter by a percentage such as ``10%``."""
     from dpwitness.mechanisms.terms.notions import promised
 
     return float(promised(mechanism, claim, "plan").parameter * (1 + float(share[:-1]) / 100))
@@ -78,7 +81,7 @@ def run(args: argparse.Namespace) -> int:
         mechanism, name, _ = load(args.target, keywords(args.kwargs), args.python, args.time_limit, args.memory, **options)
         pair = pair_of(args.d0, args.d1, args.relation, mechanism)
     if isinstance(args.find, str):
-        args.find = _more_than(claim_of(args, mechanism), mechanism, args.find)
+        args.find = _parameter_above(claim_of(args, mechanism), mechanism, args.find)
     common = {"find": args.find, "trials": args.trials, "shape": args.shape, "power": args.power, "confidence": args.confidence}
     try:
         with opened(args, mechanism) if mechanism is not None else nullcontext() as executor, apart():

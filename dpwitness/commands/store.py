@@ -31,10 +31,10 @@ def arguments(command: Command) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """``dpwitness store``."""
+    """Run ``dpwitness store`` and return the exit code."""
     try:
         {"ls": _list, "show": _show, "merge": _merge, "gc": _gc, "export": _export}[args.action](args)
-    except sqlite3.Error as error:  # damage between the rows, or a full disk
+    except sqlite3.Error as error:  # damage to the file outside the rows, or a full disk
         raise InvalidArgument(f"store is damaged or cannot be written, got {args.file}: {error}") from None
     return OK
 

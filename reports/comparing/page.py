@@ -1,4 +1,4 @@
-"""A comparison for a person: lines on a terminal, a page in markdown, and the same page in HTML; beside them the JSON."""
+"""Output of a comparison: text for the terminal, a page in markdown and HTML, and JSON."""
 
 from __future__ import annotations
 
@@ -16,7 +16,10 @@ HEADER = ("change", "audit", "claim", "old", "new", "numbers [what the run shows
 
 
 def terminal(comparison: Comparison, *, explain: bool = False) -> str:
-    """The headline and a table of what changed, worst first; with `explain` the criterion too."""
+    """Return a comparison as text for a terminal: the headline, and a table of the changed rows, worst first.
+
+    With `explain`, the text includes the criterion.
+    """
     rows = [HEADER, *(_cells(row) for row in changed(comparison))]
     lines = [comparison.headline(), f"old: {comparison.old}", f"new: {comparison.new}"]
     if len(rows) > 1:
@@ -26,14 +29,16 @@ def terminal(comparison: Comparison, *, explain: bool = False) -> str:
 
 
 def markdown(comparison: Comparison) -> str:
-    """The page."""
+    """Return a comparison as a markdown page."""
     rows = changed(comparison)
     lines = ["# Comparison", "", f"**{prose(comparison.headline())}**", ""]
     lines += [f"Old: {code(comparison.old)}. New: {code(comparison.new)}.", "", f"What to do: {_what_to_do(comparison)}.", ""]
     lines += ["## What changed", ""]
-    dressed = (prose, code, code, prose, prose, prose)
+    formatters = (prose, code, code, prose, prose, prose)
     lines += (
-        table(HEADER, [[dress(text) for dress, text in zip(dressed, _cells(row), strict=True)] for row in rows]) if rows else ["Nothing."]
+        table(HEADER, [[formatter(text) for formatter, text in zip(formatters, _cells(row), strict=True)] for row in rows])
+        if rows
+        else ["Nothing."]
     )
     same = len(comparison.rows) - len(rows)
     if same:
@@ -42,7 +47,7 @@ def markdown(comparison: Comparison) -> str:
 
 
 def html(comparison: Comparison) -> str:
-    """The page in one file."""
+    """Return a comparison as an HTML page in one file."""
     return page("Comparison", markdown(comparison))
 
 
@@ -50,7 +55,7 @@ WRITERS: dict[str, Callable[[Comparison], str]] = {"md": markdown, "html": html}
 
 
 def write(comparison: Comparison, folder: Path | str, formats: Sequence[str] = ("md",)) -> list[Path]:
-    """Write ``compare.json`` and ``compare.md``, ``compare.html`` as asked; the files, the JSON last."""
+    """Write ``compare.json`` and the given formats, ``compare.md`` or ``compare.html``; return the paths, the JSON last."""
     path = check_writable(folder)
     with all_together(path) as draft:
         for name in formats:
@@ -60,12 +65,12 @@ def write(comparison: Comparison, folder: Path | str, formats: Sequence[str] = (
 
 
 def changed(comparison: Comparison) -> list[Row]:
-    """The rows that are not the same."""
+    """Return the rows of a comparison with any change."""
     return [row for row in comparison.rows if row.changes != ("same",)]
 
 
 def _cells(row: Row) -> tuple[str, ...]:
-    """A row as texts, in the order of `HEADER`."""
+    """Return the texts of a row's cells, in the order of `HEADER`."""
     moves = [
         f"{move.what}: {move.old.symbol} {move.old} -> {move.new}, {move.change}{f' ({move.remark})' if move.remark else ''}"
         for move in row.moves
@@ -80,10 +85,12 @@ def _cells(row: Row) -> tuple[str, ...]:
 
 
 def _verdicts(value: str | None, bits: str | None) -> str:
+    """Return the verdict on values, and the verdict on low bits if there is one, as text."""
     return verdict(value or "-") + (f", bits {verdict(bits).lower()}" if bits else "")
 
 
 def _what_to_do(comparison: Comparison) -> str:
+    """Return the advice that follows from the counts of changes."""
     found, steps = comparison.counts, []
     if found["new violation"]:
         steps.append("release nothing under a claim that is newly violated: replay its witness, which lies beside the new report")
