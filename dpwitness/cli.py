@@ -29,7 +29,7 @@ from dpwitness.commands import (
     trace,
 )
 from dpwitness.commands.common import coloring
-from dpwitness.ending import OK, TRACEBACK, USAGE, Stream, guarded, streams
+from dpwitness.exit_codes import OK, TRACEBACK, USAGE, Stream, guarded, streams
 from dpwitness.interrupts import heard, last
 
 COMMANDS = {

@@ -13,15 +13,15 @@ from itertools import zip_longest
 from typing import TYPE_CHECKING, Any, Self, TextIO
 
 from dpwitness.colors import verdict_marked
-from dpwitness.mechanisms.terms.reading import Json
-from dpwitness.reports.words.wording import plain
+from dpwitness.mechanisms.core.json_reader import Json
+from dpwitness.reports.phrasing.wording import plain
 
 if TYPE_CHECKING:
     from dpwitness.auditors.results.audit_result import AuditResult
     from dpwitness.auditors.results.certify_result import CertifyResult
     from dpwitness.auditors.results.trace_result import TraceResult
     from dpwitness.auditors.results.verdicts import Result, Verdict
-    from dpwitness.reports.words.facts import Entry
+    from dpwitness.reports.phrasing.facts import Entry
 
 _BAR_WIDTH = 30
 _MAX_CALLS = 12  # lines of a trace
@@ -202,7 +202,7 @@ def describe(result: Result, data: Json, *, bits: bool = False, next_step: str, 
     from dpwitness.auditors.results.certify_result import CertifyResult
     from dpwitness.auditors.results.trace_result import TraceResult
     from dpwitness.auditors.results.verdicts import Verdict
-    from dpwitness.reports.words.summary import acceptance
+    from dpwitness.reports.phrasing.summary import acceptance
 
     notes = list(data.get("notes", []))
     if isinstance(result, CertifyResult):
@@ -273,8 +273,8 @@ def summary(entries: Sequence[Entry]) -> str:
     entries : sequence of Entry
         From `document.entries_of`.
     """
-    from dpwitness.reports.cards.whole import answer, columns, worst_first
-    from dpwitness.reports.formats.pages import text
+    from dpwitness.reports.cards.overview import answer, columns, worst_first
+    from dpwitness.reports.formats.html_frame import text
 
     columns_by_heading = {column.head: column for column in columns(entries)}
     told = [[text(columns_by_heading[head].text(entry)) for head in _TABLE_COLUMNS] for entry in worst_first(entries)]
@@ -318,7 +318,7 @@ def _trace_lines(result: TraceResult, data: Json) -> list[tuple[str, str]]:
 
 def _pair(data: Json) -> tuple[str, str]:
     """Return the labeled line of the audited pair."""
-    from dpwitness.reports.words.wording import dataset
+    from dpwitness.reports.phrasing.wording import dataset
 
     pair = data["pair"]
     return "pair", f"D0 = {dataset(pair['d0'])}, D1 = {dataset(pair['d1'])} ({pair['why']})"
@@ -327,7 +327,7 @@ def _pair(data: Json) -> tuple[str, str]:
 def _audit_lines(result: AuditResult, data: Json, bits: bool) -> list[tuple[str, str]]:
     """Return the labeled lines of a black-box audit."""
     from dpwitness.auditors.results.verdicts import Verdict
-    from dpwitness.reports.words.wording import figure
+    from dpwitness.reports.phrasing.wording import figure
 
     symbol = result.claim.symbol
     told = [("audited", f"{result.name}, claim {result.claim}" + (f", relation {result.pair.relation}" if result.pair else ""))]
@@ -360,7 +360,7 @@ def _audit_lines(result: AuditResult, data: Json, bits: bool) -> list[tuple[str,
 
 def _detectable(result: AuditResult) -> str:
     """Return the sentence about the smallest violation that the audit would have detected."""
-    from dpwitness.reports.words.wording import figure
+    from dpwitness.reports.phrasing.wording import figure
 
     if not math.isfinite(result.detectable):
         return "too few runs to detect any violation: raise --trials"
@@ -370,7 +370,7 @@ def _detectable(result: AuditResult) -> str:
 def _enclosure_lines(result: CertifyResult, data: Json) -> list[tuple[str, str]]:
     """Return the labeled lines of a white-box enclosure."""
     from dpwitness.auditors.results.verdicts import Verdict
-    from dpwitness.reports.words.wording import figure
+    from dpwitness.reports.phrasing.wording import figure
 
     told = [("enclosed", f"{result.name}, claim {result.claim}, relation {result.pair.relation}")]
     if result.verdict is not Verdict.ERROR:

@@ -6,8 +6,8 @@ import argparse
 from collections.abc import Callable
 from pathlib import Path
 
-from dpwitness.ending import OK
-from dpwitness.mechanisms.terms.validation import InvalidArgument
+from dpwitness.exit_codes import OK
+from dpwitness.mechanisms.core.validation import InvalidArgument
 
 _MECHANISM = '''"""A mechanism to audit. Replace noisy_count by your own function.
 

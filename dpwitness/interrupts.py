@@ -15,8 +15,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from dpwitness.ending import NO_VERDICT
 from dpwitness.executors.pools import HUNG
+from dpwitness.exit_codes import NO_VERDICT
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 

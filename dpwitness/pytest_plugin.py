@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from dpwitness.mechanisms.terms.reading import Json
+from dpwitness.mechanisms.core.json_reader import Json
 
 if TYPE_CHECKING:
     from dpwitness.testing import Auditor
@@ -132,8 +132,8 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
 def _check_marked_claim(claim: Any) -> None:
     """Fail the test with one line if the marker's claim cannot be parsed."""
     if isinstance(claim, str):
-        from dpwitness.mechanisms.terms.notions import parse_claim
-        from dpwitness.mechanisms.terms.validation import InvalidArgument
+        from dpwitness.mechanisms.core.validation import InvalidArgument
+        from dpwitness.mechanisms.privacy import parse_claim
 
         wrong = ""
         try:
@@ -161,7 +161,7 @@ _FAMILIES_WITH_PROPERTIES = ("xunit1", "legacy")  # the schema of xunit2 has no 
 
 def _properties(audits: list[Json]) -> list[tuple[str, str]]:
     """Return properties of a test's audits, as (name, value) pairs, for the JUnit XML report."""
-    from dpwitness.reports.words.wording import line
+    from dpwitness.reports.phrasing.wording import line
 
     keys = {"verdict": "verdict", "claim": "claim", "certified": "parameter_lower", "detectable": "detectable", "confidence": "confidence"}
     audits_found = []
@@ -184,7 +184,7 @@ class _SuiteProperties:
         attached = getattr(report, "dp_audits", None)
         if xml is None or not attached or self.config.getini("junit_family") in _FAMILIES_WITH_PROPERTIES:
             return
-        from dpwitness.reports.words.wording import line
+        from dpwitness.reports.phrasing.wording import line
 
         for name, value in _properties([json.loads(text) for text in attached]):
             xml.add_global_property(f"{line(report.nodeid, 500)} {name}", value)
@@ -198,7 +198,7 @@ class _MergedReport:
         self.folder, self.stem = (path.parent, path.stem) if path.suffix == ".md" else (path, "audit")
         self.written: Path | None = None
         self.untouched, self.cut = "", ""
-        from dpwitness.mechanisms.terms.validation import InvalidArgument
+        from dpwitness.mechanisms.core.validation import InvalidArgument
         from dpwitness.reports.audit.report import check_writable
 
         try:
@@ -229,7 +229,7 @@ class _MergedReport:
             self.untouched = "no audit was run"
         if self.untouched:
             return
-        from dpwitness.ending import attempt
+        from dpwitness.exit_codes import attempt
         from dpwitness.reports.audit.document import document_of
         from dpwitness.reports.audit.report import write_report
         from dpwitness.reports.formats.step_summary import append_summary, summary_file

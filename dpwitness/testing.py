@@ -16,14 +16,14 @@ from dpwitness.auditors.results.audit_result import AuditResult
 from dpwitness.auditors.results.certify_result import CertifyResult
 from dpwitness.auditors.results.trace_result import TraceResult
 from dpwitness.auditors.results.verdicts import Result, Verdict, strict
-from dpwitness.auditors.targets.naming import describe_target
+from dpwitness.auditors.targets.loading import describe_target
 from dpwitness.auditors.targets.trust import words_for
 from dpwitness.auditors.white_box.certify import certify
-from dpwitness.mechanisms.terms.reading import Json
-from dpwitness.mechanisms.terms.validation import InvalidArgument, said
-from dpwitness.mechanisms.terms.writing import write_json
+from dpwitness.mechanisms.core.atomic_files import write_json
+from dpwitness.mechanisms.core.json_reader import Json
+from dpwitness.mechanisms.core.validation import InvalidArgument, said
 from dpwitness.reports.audit.document import result_json
-from dpwitness.reports.words.wording import dataset, slugs
+from dpwitness.reports.phrasing.wording import dataset, slugs
 
 R = TypeVar("R", bound=Result)
 

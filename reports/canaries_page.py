@@ -10,11 +10,11 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from dpwitness.mechanisms.terms.validation import InvalidArgument
-from dpwitness.mechanisms.terms.writing import write_text
+from dpwitness.mechanisms.core.atomic_files import write_text
+from dpwitness.mechanisms.core.validation import InvalidArgument
+from dpwitness.reports.phrasing.wording import figure, table
 from dpwitness.reports.plots.drawing import drawing
 from dpwitness.reports.trust_page import read_tables
-from dpwitness.reports.words.wording import figure, table
 
 _INTRODUCTION = (
     "A training is audited from one run by canaries: examples that fair coins put into its data or left out, each with a score. What "

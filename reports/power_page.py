@@ -13,11 +13,11 @@ from typing import Any
 
 import numpy as np
 
-from dpwitness.mechanisms.terms.validation import InvalidArgument
-from dpwitness.mechanisms.terms.writing import write_text
+from dpwitness.mechanisms.core.atomic_files import write_text
+from dpwitness.mechanisms.core.validation import InvalidArgument
+from dpwitness.reports.phrasing.wording import count, figure, table
 from dpwitness.reports.plots.drawing import drawing
 from dpwitness.reports.trust_page import read_tables
-from dpwitness.reports.words.wording import count, figure, table
 
 Budget = Mapping[str, Any]  # an entry of the details of `bench.power`: trials, seeds, cases
 

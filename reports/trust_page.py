@@ -14,9 +14,9 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from dpwitness.mechanisms.terms.validation import InvalidArgument
-from dpwitness.mechanisms.terms.writing import write_text
-from dpwitness.reports.words.wording import figure, table
+from dpwitness.mechanisms.core.atomic_files import write_text
+from dpwitness.mechanisms.core.validation import InvalidArgument
+from dpwitness.reports.phrasing.wording import figure, table
 
 Row = Mapping[str, Any]
 

@@ -99,7 +99,7 @@ def _command(arguments, folder, environment, out, err):
     warnings.showwarning = lambda *told: sys.stderr.write(warnings.formatwarning(*told[:4]))
     sys.argv = ["dpwitness", *arguments]
     from dpwitness.cli import main
-    from dpwitness.mechanisms.foreign.process import close_all
+    from dpwitness.mechanisms.foreign.worker_process import close_all
 
     try:
         code = main()

@@ -12,34 +12,27 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from dpwitness.auditors.black_box import ending
-from dpwitness.auditors.black_box.concluding import kept
-from dpwitness.auditors.black_box.course import Course, Progress, Request
-from dpwitness.auditors.black_box.fitness import probe, require_same_mechanism
+from dpwitness.auditors.black_box import result_record
+from dpwitness.auditors.black_box.finalize import kept
+from dpwitness.auditors.black_box.preflight import probe, require_same_mechanism
 from dpwitness.auditors.black_box.stages import certify_event, extend, rehearse, search_and_test
+from dpwitness.auditors.black_box.state import Course, Progress, Request
 from dpwitness.auditors.black_box.timing import LEAST, Price, price, require_enough, require_seconds, told_in_time
-from dpwitness.auditors.black_box.wider import look_wider
+from dpwitness.auditors.black_box.wider_bounds import look_wider
 from dpwitness.auditors.events.divergence import Binned
 from dpwitness.auditors.events.learning import Learned
-from dpwitness.auditors.events.reading import columns_of
+from dpwitness.auditors.events.rule_reader import columns_of
 from dpwitness.auditors.events.rules import Event
 from dpwitness.auditors.events.scores import Score, scores_of
 from dpwitness.auditors.pairs.catalogue import pairs_for, require_neighbours
 from dpwitness.auditors.results.audit_result import AuditResult
 from dpwitness.auditors.running.engine import Inline, Phase, collect
-from dpwitness.auditors.running.scored import Scored, try_scores
-from dpwitness.auditors.storing.identity import identity_of
-from dpwitness.auditors.storing.ledger import AuditLedger
+from dpwitness.auditors.running.scored_outputs import Scored, try_scores
+from dpwitness.auditors.storing.audit_identity import identity_of
+from dpwitness.auditors.storing.audit_records import AuditLedger
 from dpwitness.auditors.storing.store import Store, open_store
-from dpwitness.mechanisms.domains import Domain
-from dpwitness.mechanisms.foreign.described import require_attributes
-from dpwitness.mechanisms.foreign.target import Target
-from dpwitness.mechanisms.objects.runs import PerRun
-from dpwitness.mechanisms.terms.notions import Claim, TradeoffCurve, promised
-from dpwitness.mechanisms.terms.pairs import Pair
-from dpwitness.mechanisms.terms.protocol import FloatArray, name_of
-from dpwitness.mechanisms.terms.reading import Json
-from dpwitness.mechanisms.terms.validation import (
+from dpwitness.mechanisms.core.json_reader import Json
+from dpwitness.mechanisms.core.validation import (
     InvalidArgument,
     require_callable,
     require_integer,
@@ -51,6 +44,13 @@ from dpwitness.mechanisms.terms.validation import (
     require_type,
     shown,
 )
+from dpwitness.mechanisms.data.pairs import Pair
+from dpwitness.mechanisms.domains import Domain
+from dpwitness.mechanisms.foreign.manifest import require_attributes
+from dpwitness.mechanisms.foreign.target import Target
+from dpwitness.mechanisms.objects.single_runs import PerRun
+from dpwitness.mechanisms.privacy import Claim, TradeoffCurve, promised
+from dpwitness.mechanisms.protocols.mechanism import FloatArray, name_of
 
 __all__ = ["TRIALS", "Progress", "audit", "confirm"]
 
@@ -202,24 +202,24 @@ def audit(
         begun = max((number for number in range(len(totals) + 1) if f"end {number}" in ends), default=None)
         _add_scores(state, pairs[0], every)
         if begun is not None:
-            ending.restore(state, pairs, ends[f"end {begun}"])
+            result_record.restore(state, pairs, ends[f"end {begun}"])
             require_same_mechanism(state, pairs)
             if state.tested:
                 state.hold_to(state.tested[-1].pair)
-            ending.require_counts_agree(state)
+            result_record.require_counts_agree(state)
         else:
             if seconds is not None or announce is not None:
                 _fix_budget(state, pairs, None if seconds is None else float(seconds), announce)
             search_and_test(state, pairs)
             if pair is None:
                 look_wider(state, mechanism.domain if domain is None else domain)
-            ending.end(state, pairs, 0)
+            result_record.end(state, pairs, 0)
         for number in range((begun or 0) + 1, len(totals) + 1):
             if state.tested[-1].stopped:
                 state.note("not extended: the violation was certified before the rounds were over")
                 break
             extend(state, number, totals[number - 1])
-            ending.end(state, pairs, number)
+            result_record.end(state, pairs, number)
 
     totals: list[int] = []
     require_type("store", store, (str, PathLike, Store), "be the path of a file, or an open Store", "audit", optional=True)
@@ -232,7 +232,7 @@ def audit(
         identity = identity_of(mechanism, asked.target, pairs, every, state.near, **content, **budget)
         state.ledger = AuditLedger(opened, identity, asked.name, trials)
         if longer is not None:
-            totals = ending.totals(state.ledger, longer)
+            totals = result_record.totals(state.ledger, longer)
         if announce is not None:
             announce(state.ledger.told())
         return kept(state, work, executor is None)
@@ -345,7 +345,7 @@ def _request(
     bits: bool = False,
 ) -> Request:
     """Validate the arguments and return the request."""
-    from dpwitness.auditors.targets.naming import describe_target
+    from dpwitness.auditors.targets.loading import describe_target
 
     if not callable(getattr(mechanism, "sample", mechanism)) or isinstance(mechanism, type):
         raise InvalidArgument(f"mechanism must be callable or have a method sample(dataset, size, rng), got {shown(mechanism)}")

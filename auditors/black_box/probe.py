@@ -18,17 +18,17 @@ from typing import Any
 import numpy as np
 from numpy.random import Generator
 
-from dpwitness.auditors.black_box.type_slip import check_one_sided
+from dpwitness.auditors.black_box.type_errors import check_one_sided
 from dpwitness.auditors.events.outputs import ONE_RUN, Outputs, encode, opaque_types
 from dpwitness.auditors.running.engine import Sides, Stage, run_side, stream
-from dpwitness.auditors.running.health import Unfit, check_structure, same_outputs
+from dpwitness.auditors.running.generator_locks import one_task
 from dpwitness.auditors.running.rounds import of_this_project
-from dpwitness.auditors.running.turns import one_task
+from dpwitness.auditors.running.statefulness import Unfit, check_structure, same_outputs
 from dpwitness.mechanisms.foreign.inside import global_generators
-from dpwitness.mechanisms.foreign.inside.runs import told_of_warning
-from dpwitness.mechanisms.foreign.inside.wire import text_of
+from dpwitness.mechanisms.foreign.inside.batch_runner import told_of_warning
+from dpwitness.mechanisms.foreign.inside.codec import text_of
 from dpwitness.mechanisms.foreign.target import Target
-from dpwitness.mechanisms.terms.protocol import AlwaysRaises, MechanismFailed
+from dpwitness.mechanisms.protocols.mechanism import AlwaysRaises, MechanismFailed
 
 _CALLS_BETWEEN = (1, 2)  # number of calls before each replay
 _CALL_RUNS = 8  # runs per call

@@ -11,24 +11,24 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dpwitness.auditors.black_box.course import PROBE, Course, UnderTest
-from dpwitness.auditors.black_box.environment import check_imports
-from dpwitness.auditors.black_box.fitness import fit, remember_first, require_same_chunks, settle
+from dpwitness.auditors.black_box.environment_errors import check_imports
+from dpwitness.auditors.black_box.preflight import fit, remember_first, require_same_chunks, settle
+from dpwitness.auditors.black_box.state import PROBE, Course, UnderTest
 from dpwitness.auditors.events.bits import learn_lattice
 from dpwitness.auditors.events.divergence import Binned, binned_bound
+from dpwitness.auditors.events.histogram import picture
 from dpwitness.auditors.events.learning import Learned, expected_certificate, learn
 from dpwitness.auditors.events.outputs import Outputs, concatenate, opaque_types, unrepeated
-from dpwitness.auditors.events.picture import picture
-from dpwitness.auditors.events.reading import columns_of
+from dpwitness.auditors.events.rule_reader import columns_of
 from dpwitness.auditors.events.rules import Event
 from dpwitness.auditors.results.audit_result import BitLevel, PairScore
-from dpwitness.auditors.results.recomputed import Basis
+from dpwitness.auditors.results.recompute import Basis
 from dpwitness.auditors.results.verdicts import Verdict
 from dpwitness.auditors.running.engine import Phase, Segment, Stage, counts, outputs
-from dpwitness.auditors.running.health import check_drift, check_training
+from dpwitness.auditors.running.statefulness import check_drift, check_training
 from dpwitness.auditors.statistics.certificate import Tally, certified
 from dpwitness.auditors.statistics.combination import Part, extension_share, reweight_for_extension
-from dpwitness.mechanisms.terms.pairs import Pair
+from dpwitness.mechanisms.data.pairs import Pair
 
 BothSides = tuple[Outputs, Outputs]  # outputs on (D1, D0), without batches that raised
 

@@ -14,8 +14,8 @@ import numpy as np
 from dpwitness.auditors.events.learning import expected_certificate, learn
 from dpwitness.auditors.events.outputs import Outputs
 from dpwitness.auditors.running.engine import Stage, collect
-from dpwitness.mechanisms.terms.notions import Claim
-from dpwitness.mechanisms.terms.validation import InvalidArgument, require_positive, shown
+from dpwitness.mechanisms.core.validation import InvalidArgument, require_positive, shown
+from dpwitness.mechanisms.privacy import Claim
 
 LEAST = 1000  # minimum number of runs of an audit
 _MAX_TRIALS = 10**10  # maximum number of runs for a time budget

@@ -11,17 +11,16 @@ from typing import Any
 
 import numpy as np
 
-from dpwitness.auditors.canaries import counting, recursion, steinke
+from dpwitness.auditors.canaries import guess_counts, recursion, steinke
 from dpwitness.auditors.canaries.bounds import epsilons_refuted, largest, parameter_refuted, schedule, sizes
 from dpwitness.auditors.canaries.curves import Training, epsilon_told, gaussian_with, held, lines_of
 from dpwitness.auditors.canaries.guesses import Guesses, ordered
-from dpwitness.auditors.canaries.ideal import detectable
-from dpwitness.auditors.canaries.reading import Canaries, read
+from dpwitness.auditors.canaries.ideal_limit import detectable
+from dpwitness.auditors.canaries.inputs import Canaries, read
 from dpwitness.auditors.results.canary_result import CanaryPicture, CanaryResult, Guessed
 from dpwitness.auditors.results.verdicts import Verdict
-from dpwitness.mechanisms.terms.notions import GDP, Claim, Curve, parse_claim, resolved
-from dpwitness.mechanisms.terms.reading import Json
-from dpwitness.mechanisms.terms.validation import (
+from dpwitness.mechanisms.core.json_reader import Json
+from dpwitness.mechanisms.core.validation import (
     InvalidArgument,
     require_finite,
     require_integer,
@@ -29,6 +28,7 @@ from dpwitness.mechanisms.terms.validation import (
     require_probability,
     require_type,
 )
+from dpwitness.mechanisms.privacy import GDP, Claim, Curve, parse_claim, resolved
 
 _OWNER = "audit_canaries"
 _HISTOGRAM_CELLS = 60  # cells of each histogram
@@ -238,7 +238,7 @@ def lower_of(method: str, claim: Claim, right: int, guesses: int, size: int, del
         return parameter_refuted(claim, right, guesses, size, alpha)
     if method == "steinke":
         return largest(lambda epsilon: steinke.chance(right, guesses, epsilon, delta, size) <= alpha)
-    law = counting.chance if fixed else counting.p_value
+    law = guess_counts.chance if fixed else guess_counts.p_value
     return float(epsilons_refuted(np.array([right]), np.array([guesses]), delta, size, alpha, law)[0])
 
 
@@ -255,7 +255,7 @@ def _smallest_error(method: str, claim: Claim, counts: Guessed, size: int, delta
     if method == "steinke":
         return steinke.chance(counts.right, counts.guesses, claim.parameter, delta, size)
     if method == "counting":
-        law = counting.chance if fixed else counting.p_value
+        law = guess_counts.chance if fixed else guess_counts.p_value
         return float(law(counts.right, counts.guesses, claim.parameter, delta, size))
     lines = lines_of(claim)
     low, high = -40.0, 0.0  # logarithm of the error
@@ -271,7 +271,7 @@ def _separate_bounds(
 ) -> list[float]:
     """Return the bound that each number of guesses would certify as the only number tested."""
     if method == "counting":
-        return [float(lower) for lower in epsilons_refuted(right, guesses, delta, size, alpha, counting.chance)]
+        return [float(lower) for lower in epsilons_refuted(right, guesses, delta, size, alpha, guess_counts.chance)]
     counts = zip(right.tolist(), guesses.tolist(), strict=True)
     return [lower_of(method, claim, v, r, size, delta, alpha) for v, r in counts]
 

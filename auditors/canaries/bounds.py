@@ -7,11 +7,11 @@ from collections.abc import Callable
 
 import numpy as np
 
-from dpwitness.auditors.canaries import counting, recursion
+from dpwitness.auditors.canaries import guess_counts, recursion
 from dpwitness.auditors.canaries.curves import harmless, lines_of
-from dpwitness.mechanisms.terms.notions import Claim, Curve
-from dpwitness.mechanisms.terms.protocol import FloatArray
-from dpwitness.mechanisms.terms.validation import InvalidArgument
+from dpwitness.mechanisms.core.validation import InvalidArgument
+from dpwitness.mechanisms.privacy import Claim, Curve
+from dpwitness.mechanisms.protocols.mechanism import FloatArray
 
 Law = Callable[[FloatArray, FloatArray, FloatArray, float, int], FloatArray]
 
@@ -24,7 +24,7 @@ _WEAK_MU = 0.329  # mu below which more guesses are better
 
 
 def epsilons_refuted(
-    right: FloatArray, guesses: FloatArray, delta: float, canaries: int, alpha: float, law: Law = counting.p_value
+    right: FloatArray, guesses: FloatArray, delta: float, canaries: int, alpha: float, law: Law = guess_counts.p_value
 ) -> FloatArray:
     """Return the largest epsilon that each pair of counts refutes by `counting`, rounded down; 0 where no epsilon is refuted.
 

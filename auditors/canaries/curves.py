@@ -8,9 +8,9 @@ from typing import ClassVar
 import numpy as np
 from scipy.optimize import brentq
 
-from dpwitness.mechanisms.terms.notions import DPSGD, GDP, Claim, Curve, TradeoffCurve
-from dpwitness.mechanisms.terms.protocol import FloatArray
-from dpwitness.mechanisms.terms.validation import InvalidArgument, require_positive
+from dpwitness.mechanisms.core.validation import InvalidArgument, require_positive
+from dpwitness.mechanisms.privacy import DPSGD, GDP, Claim, Curve, TradeoffCurve
+from dpwitness.mechanisms.protocols.mechanism import FloatArray
 
 Lines = tuple[FloatArray, FloatArray]  # decreasing epsilons, and deltas
 

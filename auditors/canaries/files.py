@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from dpwitness.mechanisms.terms.validation import InvalidArgument, unimportable
+from dpwitness.mechanisms.core.validation import InvalidArgument, unimportable
 
 _SIDES = ("scores_in", "scores_out")
 _OPTIONAL = ("ids_in", "ids_out", "groups")

@@ -26,7 +26,7 @@ from __future__ import annotations
 import numpy as np
 
 from dpwitness.mechanisms.numerics.jit import jit
-from dpwitness.mechanisms.terms.protocol import FloatArray
+from dpwitness.mechanisms.protocols.mechanism import FloatArray
 
 _ROUNDING = 1e-9  # relative rounding error of the sums: a refutation must exceed the bound by more
 

@@ -15,7 +15,7 @@ from __future__ import annotations
 import numpy as np
 from scipy.special import bdtrc, expit
 
-from dpwitness.mechanisms.terms.protocol import FloatArray
+from dpwitness.mechanisms.protocols.mechanism import FloatArray
 
 
 def chance(right: int, guesses: int, epsilon: float, delta: float, canaries: int) -> float:

@@ -18,9 +18,9 @@ import numpy as np
 
 from dpwitness.auditors.encoding.arrays import Extras, Floats, code_of, columns_of, summary
 from dpwitness.auditors.encoding.numbers import add_decimal, add_fraction, add_time, add_whole, negative_zero, taken_apart, text_columns
-from dpwitness.auditors.encoding.row import Leaves, Texts
-from dpwitness.mechanisms.foreign.inside.parts import array_in, is_built_on, library_form, name_of, of_exception, parts_of, plain
-from dpwitness.mechanisms.foreign.inside.wire import Opaque, bare, opened, text_of
+from dpwitness.auditors.encoding.row_builder import Leaves, Texts
+from dpwitness.mechanisms.foreign.inside.codec import Opaque, bare, opened, text_of
+from dpwitness.mechanisms.foreign.inside.object_tree import array_in, is_built_on, library_form, name_of, of_exception, parts_of, plain
 
 _TABLES = ("DataFrame", "Series", "Table", "RecordBatch")
 _ROWS = 8  # of a table whose columns are summed up, at least

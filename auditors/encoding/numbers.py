@@ -11,8 +11,8 @@ from fractions import Fraction
 from typing import Any
 
 from dpwitness.auditors.encoding.arrays import code_of
-from dpwitness.auditors.encoding.row import Leaves
-from dpwitness.mechanisms.foreign.inside.wire import text_of
+from dpwitness.auditors.encoding.row_builder import Leaves
+from dpwitness.mechanisms.foreign.inside.codec import text_of
 
 _EPOCH = datetime.datetime(1970, 1, 1)
 _MICROSECOND = datetime.timedelta(microseconds=1)

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from dpwitness.auditors.events.outputs import Outputs, row_keys
 from dpwitness.auditors.events.rules import Event, Lattice, LowBits, lattice, lowest_bits
 from dpwitness.auditors.statistics.certificate import certified
-from dpwitness.mechanisms.terms.notions import Claim
+from dpwitness.mechanisms.privacy import Claim
 
 _MAX_COLUMNS = 8  # columns of a wide output that are searched, at most
 _MAX_ROWS = 2**16

@@ -28,9 +28,9 @@ from dpwitness.auditors.events.posterior import Table, fitted_odds
 from dpwitness.auditors.statistics.certificate import SHARE_FOR_FREQUENCY, parameter_shown, wilson_lower
 from dpwitness.auditors.statistics.loss_law import LossLaw
 from dpwitness.auditors.statistics.regression import Fit, fit_logistic
-from dpwitness.mechanisms.terms.notions import Claim
-from dpwitness.mechanisms.terms.protocol import FloatArray
-from dpwitness.mechanisms.terms.validation import require_probability
+from dpwitness.mechanisms.core.validation import require_probability
+from dpwitness.mechanisms.privacy import Claim
+from dpwitness.mechanisms.protocols.mechanism import FloatArray
 
 LEARNING = 0.8  # standard errors lost by relearning the event; measured, see above
 LEARNING_TAIL = 2.8  # additional standard errors lost where the tail lies beyond the training data

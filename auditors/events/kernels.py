@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from dpwitness.auditors.events.outputs import row_keys
 from dpwitness.mechanisms.numerics.jit import jit
-from dpwitness.mechanisms.terms.protocol import FloatArray
+from dpwitness.mechanisms.protocols.mechanism import FloatArray
 
 Kernel = tuple[Callable[..., None], tuple[Any, ...]]  # the compiled function and its arguments
 Whole = NDArray[np.int64]

@@ -33,8 +33,8 @@ from dpwitness.auditors.events.scorers import (
     held_out_scores,
     repeated,
 )
-from dpwitness.mechanisms.terms.notions import Claim
-from dpwitness.mechanisms.terms.protocol import FloatArray
+from dpwitness.mechanisms.privacy import Claim
+from dpwitness.mechanisms.protocols.mechanism import FloatArray
 
 _MIN_GAIN = 0.01  # relative gain in the expected certificate that justifies a more complex order
 _MAX_PLAIN_ATOMS = 16  # maximum number of distinct outputs for which counts alone are enough

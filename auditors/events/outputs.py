@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 
 from dpwitness.auditors.encoding.arrays import Extras, code_of, columns_of, floats
 from dpwitness.auditors.encoding.leaves import walk
-from dpwitness.auditors.encoding.row import Leaves, Texts
-from dpwitness.mechanisms.terms.protocol import FloatArray, Parts
+from dpwitness.auditors.encoding.row_builder import Leaves, Texts
+from dpwitness.mechanisms.protocols.mechanism import FloatArray, Parts
 
 ONE_RUN = "dpwitness.one_run makes a mechanism of a function of one run, also of an async one"
 

@@ -29,8 +29,8 @@ from scipy.special import betaln, expit, ndtri
 
 from dpwitness.auditors.statistics.certificate import SHARE_FOR_FREQUENCY, parameter_shown, wilson_lower
 from dpwitness.auditors.statistics.regression import evidence, fit_logistic
-from dpwitness.mechanisms.terms.notions import Claim
-from dpwitness.mechanisms.terms.protocol import FloatArray
+from dpwitness.mechanisms.privacy import Claim
+from dpwitness.mechanisms.protocols.mechanism import FloatArray
 
 _DRAW_COUNT, _THRESHOLD_COUNT = 48, 44
 _ROUGH_COUNTS = (8, 16)

@@ -13,10 +13,10 @@ from numpy.typing import NDArray
 
 from dpwitness.auditors.events.features import Block, Trees
 from dpwitness.auditors.events.outputs import Outputs, row_keys
-from dpwitness.mechanisms.terms.jsonable import to_jsonable
-from dpwitness.mechanisms.terms.protocol import FloatArray
-from dpwitness.mechanisms.terms.reading import Json
-from dpwitness.mechanisms.terms.validation import InvalidArgument
+from dpwitness.mechanisms.core.json_codec import to_jsonable
+from dpwitness.mechanisms.core.json_reader import Json
+from dpwitness.mechanisms.core.validation import InvalidArgument
+from dpwitness.mechanisms.protocols.mechanism import FloatArray
 
 if TYPE_CHECKING:
     from dpwitness.auditors.events.kernels import Kernel

@@ -29,7 +29,7 @@ from dpwitness.auditors.events.features import (
 )
 from dpwitness.auditors.events.kernels import Kernel, sum_of_trees
 from dpwitness.mechanisms.numerics.jit import jit
-from dpwitness.mechanisms.terms.protocol import FloatArray
+from dpwitness.mechanisms.protocols.mechanism import FloatArray
 
 _KINDS = (Levels, Ramps, Affine, SignedLog, Products, Sorted, Distances, Places, Trees)
 _LEVELS, _RAMPS, _AFFINE, _SIGNED_LOG, _PRODUCTS, _SORTED, _DISTANCES, _PLACES, _TREES = range(len(_KINDS))

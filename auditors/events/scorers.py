@@ -20,7 +20,7 @@ from dpwitness.auditors.events.posterior import counts_of
 from dpwitness.auditors.events.rules import Atoms, Ball, Event, Intervals, Threshold, WeightedScore, distances, name_of_atom, only_exact
 from dpwitness.auditors.events.trees import boost
 from dpwitness.auditors.statistics.regression import fit_grouped
-from dpwitness.mechanisms.terms.protocol import FloatArray
+from dpwitness.mechanisms.protocols.mechanism import FloatArray
 
 _MIN_FIT_ROWS = 30_000  # minimum number of rows to fit, if available
 _MAX_FIT_WORK = 2**28  # rows times squared number of features: the cost of one step of the fit

@@ -16,10 +16,10 @@ from typing import Any
 
 import numpy as np
 
-from dpwitness.auditors.targets.naming import describe_target
-from dpwitness.mechanisms.terms.protocol import FloatArray, MechanismFailed, name_of
-from dpwitness.mechanisms.terms.reading import Json
-from dpwitness.mechanisms.terms.validation import InvalidArgument, require_callable, shown
+from dpwitness.auditors.targets.loading import describe_target
+from dpwitness.mechanisms.core.json_reader import Json
+from dpwitness.mechanisms.core.validation import InvalidArgument, require_callable, shown
+from dpwitness.mechanisms.protocols.mechanism import FloatArray, MechanismFailed, name_of
 
 Key = str | int | None
 

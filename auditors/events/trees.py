@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpwitness.auditors.events.features import Trees
-from dpwitness.mechanisms.terms.protocol import FloatArray
+from dpwitness.mechanisms.protocols.mechanism import FloatArray
 
 LEAST_ROWS = 4000  # with fewer rows, trees find no further interactions, and loading LightGBM takes a second
 _MAX_VALUES = 2**21

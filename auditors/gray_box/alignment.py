@@ -15,8 +15,8 @@ import numpy as np
 from scipy.optimize import linprog
 
 from dpwitness.auditors.gray_box.calls import Calls, Place
-from dpwitness.mechanisms.terms.protocol import FloatArray
-from dpwitness.mechanisms.terms.reading import Json
+from dpwitness.mechanisms.core.json_reader import Json
+from dpwitness.mechanisms.protocols.mechanism import FloatArray
 
 MOST = 24  # largest number of noise variables that are shifted one by one
 _RELATIVE_TOLERANCE = 2e-6  # outputs may be rounded to 32 bits

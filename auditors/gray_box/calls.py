@@ -9,12 +9,12 @@ from typing import Any
 
 import numpy as np
 
-from dpwitness.auditors.gray_box.losses import NORM, Call, Losses, add, distance, together
+from dpwitness.auditors.gray_box.call_losses import NORM, Call, Losses, add, distance, together
 from dpwitness.auditors.results.trace_result import Finding, TracedCall
+from dpwitness.mechanisms.core.json_reader import Json
+from dpwitness.mechanisms.privacy import GDP
+from dpwitness.mechanisms.protocols.mechanism import FloatArray
 from dpwitness.mechanisms.recording.primitives import LOCATION
-from dpwitness.mechanisms.terms.notions import GDP
-from dpwitness.mechanisms.terms.protocol import FloatArray
-from dpwitness.mechanisms.terms.reading import Json
 
 _ROUNDING = 1e-9  # relative tolerance of a sensitivity or a scale
 _SELECTS = ("permutation", "poisson_sample")

@@ -22,9 +22,9 @@ import numpy as np
 
 from dpwitness.auditors.gray_box.alignment import MOST, WHOLE, Alignment, follows, least_shift, scale_of
 from dpwitness.auditors.gray_box.calls import Calls
+from dpwitness.mechanisms.core.json_reader import Json
+from dpwitness.mechanisms.protocols.mechanism import FloatArray
 from dpwitness.mechanisms.recording.primitives import LOCATION
-from dpwitness.mechanisms.terms.protocol import FloatArray
-from dpwitness.mechanisms.terms.reading import Json
 
 _SYMMETRIC = ("laplace", "gaussian", "geometric", "discrete_gaussian")
 _TWO_SIDED = {"exponential": "laplace", "one_sided_geometric": "geometric"}

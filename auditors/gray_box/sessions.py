@@ -7,14 +7,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, Protocol
 
+from dpwitness.mechanisms.core.json_reader import Json
+from dpwitness.mechanisms.core.validation import InvalidArgument
 from dpwitness.mechanisms.foreign.inside import global_generators
 from dpwitness.mechanisms.foreign.target import Target
 from dpwitness.mechanisms.foreign.tracing import foreign_session
-from dpwitness.mechanisms.recording.catalogue import given, known
+from dpwitness.mechanisms.recording.primitive_tables import given, known
 from dpwitness.mechanisms.recording.primitives import WrongPrimitive
 from dpwitness.mechanisms.recording.session import Entry, Session
-from dpwitness.mechanisms.terms.reading import Json
-from dpwitness.mechanisms.terms.validation import InvalidArgument
 
 
 class Tracing(Protocol):

@@ -8,25 +8,18 @@ from concurrent.futures import Executor
 from typing import Any
 
 from dpwitness.auditors.black_box.audit import audit
-from dpwitness.auditors.black_box.course import Progress
-from dpwitness.auditors.gray_box.examining import Examiner
-from dpwitness.auditors.gray_box.seen import Seen
+from dpwitness.auditors.black_box.state import Progress
+from dpwitness.auditors.gray_box.pair_analysis import Examiner
+from dpwitness.auditors.gray_box.pair_trace import Seen
 from dpwitness.auditors.gray_box.sessions import opened
 from dpwitness.auditors.pairs.catalogue import pairs_for, require_neighbours
 from dpwitness.auditors.pairs.search import explore
 from dpwitness.auditors.results.audit_result import AuditResult
 from dpwitness.auditors.results.trace_result import Finding, TraceResult
 from dpwitness.auditors.results.verdicts import Verdict
-from dpwitness.auditors.targets.naming import describe_target
-from dpwitness.mechanisms.domains import Domain
-from dpwitness.mechanisms.foreign.described import require_attributes
-from dpwitness.mechanisms.recording.catalogue import given
-from dpwitness.mechanisms.recording.recorder import Stopped
-from dpwitness.mechanisms.terms.notions import Claim, promised, resolved
-from dpwitness.mechanisms.terms.pairs import Pair
-from dpwitness.mechanisms.terms.protocol import MechanismFailed, name_of
-from dpwitness.mechanisms.terms.reading import Json
-from dpwitness.mechanisms.terms.validation import (
+from dpwitness.auditors.targets.loading import describe_target
+from dpwitness.mechanisms.core.json_reader import Json
+from dpwitness.mechanisms.core.validation import (
     InvalidArgument,
     require_callable,
     require_integer,
@@ -36,6 +29,13 @@ from dpwitness.mechanisms.terms.validation import (
     require_type,
     shown,
 )
+from dpwitness.mechanisms.data.pairs import Pair
+from dpwitness.mechanisms.domains import Domain
+from dpwitness.mechanisms.foreign.manifest import require_attributes
+from dpwitness.mechanisms.privacy import Claim, promised, resolved
+from dpwitness.mechanisms.protocols.mechanism import MechanismFailed, name_of
+from dpwitness.mechanisms.recording.primitive_tables import given
+from dpwitness.mechanisms.recording.recorder import Stopped
 
 TRIALS = 40_000  # default number of runs of the confirming audit
 _EXTRA_PAIRS = 2  # further pairs that the confirming audit may use

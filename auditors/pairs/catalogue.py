@@ -12,9 +12,9 @@ from itertools import islice
 
 import numpy as np
 
+from dpwitness.mechanisms.core.validation import InvalidArgument, shown
+from dpwitness.mechanisms.data.pairs import Pair
 from dpwitness.mechanisms.domains import KINDS, Domain
-from dpwitness.mechanisms.terms.pairs import Pair
-from dpwitness.mechanisms.terms.validation import InvalidArgument, shown
 
 DRAWN_SEED = 11
 DRAWN = 12  # random pairs: each position with each change

@@ -13,8 +13,8 @@ from collections.abc import Callable
 
 from hypothesis import HealthCheck, Phase, given, seed, settings, target
 
+from dpwitness.mechanisms.data.pairs import Pair
 from dpwitness.mechanisms.domains import Domain
-from dpwitness.mechanisms.terms.pairs import Pair
 
 
 class _ThresholdExceeded(Exception):

@@ -10,14 +10,14 @@ import numpy as np
 
 from dpwitness.auditors.events.learning import expected_certificate
 from dpwitness.auditors.events.outputs import WrongShape
-from dpwitness.auditors.loss.outputs import Loss, sampled
+from dpwitness.auditors.privacy_loss.outputs import Loss, sampled
 from dpwitness.auditors.running.engine import run_side, stream
+from dpwitness.mechanisms.core.validation import InvalidArgument
+from dpwitness.mechanisms.data.pairs import Pair
 from dpwitness.mechanisms.numerics.solvers import ConvergenceError
-from dpwitness.mechanisms.terms.notions import Claim
-from dpwitness.mechanisms.terms.pairs import Pair
-from dpwitness.mechanisms.terms.powers import HasSupport, offers
-from dpwitness.mechanisms.terms.protocol import FloatArray
-from dpwitness.mechanisms.terms.validation import InvalidArgument
+from dpwitness.mechanisms.privacy import Claim
+from dpwitness.mechanisms.protocols.capabilities import HasSupport, offers
+from dpwitness.mechanisms.protocols.mechanism import FloatArray
 
 _FAR_MULTIPLES = np.array([1.0, 10.0, 1000.0])
 

@@ -20,20 +20,20 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
-from dpwitness.auditors.loss.search import worst_output
 from dpwitness.auditors.pairs.catalogue import pairs_for, require_neighbours
 from dpwitness.auditors.pairs.lattice import simplest
 from dpwitness.auditors.pairs.scores import LossScore, PilotScore, ProfileScore
 from dpwitness.auditors.pairs.simplify import simplified
+from dpwitness.auditors.privacy_loss.search import worst_output
+from dpwitness.mechanisms.core.validation import require_callable, require_integer, require_positive
+from dpwitness.mechanisms.data.pairs import Pair
 from dpwitness.mechanisms.domains import Domain
 from dpwitness.mechanisms.domains.base import Shape
-from dpwitness.mechanisms.numerics.evolution import evolve
+from dpwitness.mechanisms.numerics.cma_es import evolve
 from dpwitness.mechanisms.numerics.solvers import ConvergenceError
-from dpwitness.mechanisms.terms.notions import Claim, promised
-from dpwitness.mechanisms.terms.pairs import Pair
-from dpwitness.mechanisms.terms.powers import offers
-from dpwitness.mechanisms.terms.protocol import FloatArray, WhiteBox
-from dpwitness.mechanisms.terms.validation import require_callable, require_integer, require_positive
+from dpwitness.mechanisms.privacy import Claim, promised
+from dpwitness.mechanisms.protocols.capabilities import offers
+from dpwitness.mechanisms.protocols.mechanism import FloatArray, WhiteBox
 
 STEPS = 0.6  # RESTARTS for domains of categories, over which CMA-ES cannot optimize
 RESTARTS = 0.15  # share of the evaluations reserved for random pairs and random steps from the best of them

@@ -9,8 +9,8 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 
+from dpwitness.mechanisms.data.pairs import Pair
 from dpwitness.mechanisms.domains import Domain
-from dpwitness.mechanisms.terms.pairs import Pair
 
 
 def simplified(domain: Domain, pair: Pair, score: Callable[[Pair], float], least: float, *, seconds: float) -> Pair:

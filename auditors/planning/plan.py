@@ -13,20 +13,16 @@ from scipy.special import ndtr, ndtri
 
 from dpwitness.auditors.black_box.audit import pairs_of, timed
 from dpwitness.auditors.black_box.timing import LEAST, Price, told_in_time
-from dpwitness.auditors.loss.limit import limit_of_law
-from dpwitness.auditors.loss.routes import loss_law
-from dpwitness.auditors.loss.shapes import SHAPES, law_with, parameter_of
 from dpwitness.auditors.planning.power import FEW, budget_of, chance, error_of
 from dpwitness.auditors.planning.rehearsal import MOST as REHEARSED
 from dpwitness.auditors.planning.rehearsal import REPEATS, Rehearsals
+from dpwitness.auditors.privacy_loss.limit import limit_of_law
+from dpwitness.auditors.privacy_loss.reference_laws import SHAPES, law_with, parameter_of
+from dpwitness.auditors.privacy_loss.routes import loss_law
 from dpwitness.auditors.results.verdicts import SCHEMA, strict
 from dpwitness.auditors.statistics.loss_law import LossLaw
-from dpwitness.mechanisms.terms.notions import Claim, promised, resolved
-from dpwitness.mechanisms.terms.pairs import Pair
-from dpwitness.mechanisms.terms.powers import offers
-from dpwitness.mechanisms.terms.protocol import WhiteBox, name_of
-from dpwitness.mechanisms.terms.reading import Json
-from dpwitness.mechanisms.terms.validation import (
+from dpwitness.mechanisms.core.json_reader import Json
+from dpwitness.mechanisms.core.validation import (
     InvalidArgument,
     require_integer,
     require_one_of,
@@ -34,6 +30,10 @@ from dpwitness.mechanisms.terms.validation import (
     require_probability,
     shown,
 )
+from dpwitness.mechanisms.data.pairs import Pair
+from dpwitness.mechanisms.privacy import Claim, promised, resolved
+from dpwitness.mechanisms.protocols.capabilities import offers
+from dpwitness.mechanisms.protocols.mechanism import WhiteBox, name_of
 
 MOST = 10**12  # largest number of runs
 OWN = "own"  # the mechanism's own loss law

@@ -18,11 +18,11 @@ from scipy.stats import binom
 from dpwitness.auditors.black_box.stages import EARLY_ALPHA, PILOT_SHARE, RUNS_A_PAIR, bit_rounds, probe_chunk, training_rounds
 from dpwitness.auditors.events.detection import LEARNING_CELLS
 from dpwitness.auditors.events.divergence import LEVELS, expected_binned
-from dpwitness.auditors.loss.limit import Best, best_event
+from dpwitness.auditors.privacy_loss.limit import Best, best_event
 from dpwitness.auditors.statistics.certificate import SHARE_FOR_FREQUENCY, cp_lower
 from dpwitness.auditors.statistics.combination import allowed
 from dpwitness.auditors.statistics.loss_law import LossLaw
-from dpwitness.mechanisms.terms.notions import Claim
+from dpwitness.mechanisms.privacy import Claim
 
 LEARNING = 0.4  # cost of learning an event, in standard errors
 LEARNING_FEW = 12.0  # cost with few distinct outputs, times the root of the training rounds

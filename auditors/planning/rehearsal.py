@@ -20,12 +20,12 @@ from scipy.special import expit, ndtr, ndtri
 from dpwitness.auditors.black_box.audit import rehearsal
 from dpwitness.auditors.events.outputs import Outputs, concatenate, encode
 from dpwitness.auditors.events.rules import Event
-from dpwitness.auditors.loss.limit import Best
 from dpwitness.auditors.planning.power import error_of, of_event
-from dpwitness.mechanisms.terms.notions import Claim
-from dpwitness.mechanisms.terms.pairs import Pair
-from dpwitness.mechanisms.terms.powers import log_density_at, offers
-from dpwitness.mechanisms.terms.protocol import FloatArray, WhiteBox
+from dpwitness.auditors.privacy_loss.limit import Best
+from dpwitness.mechanisms.data.pairs import Pair
+from dpwitness.mechanisms.privacy import Claim
+from dpwitness.mechanisms.protocols.capabilities import log_density_at, offers
+from dpwitness.mechanisms.protocols.mechanism import FloatArray, WhiteBox
 
 REPEATS = 8
 MOST = 400_000  # largest number of runs of a rehearsed audit: learning from more outputs takes too long

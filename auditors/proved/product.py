@@ -17,7 +17,7 @@ from flint import arb
 from dpwitness.auditors.proved.cells import Cell, Cells, stick
 from dpwitness.mechanisms.balls.ball import Ball, Span, ends, over
 from dpwitness.mechanisms.numerics.jit import jit
-from dpwitness.mechanisms.terms.protocol import FloatArray
+from dpwitness.mechanisms.protocols.mechanism import FloatArray
 
 _MAX_CELLS = 1 << 15  # largest number of cells of a product
 _MAX_BALL_PRODUCTS = 8192  # largest number of pairs of cells that are multiplied in balls; beyond, floats rounded outwards are used

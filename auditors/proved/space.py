@@ -1,6 +1,6 @@
 """Cells over the outputs of a mechanism that encloses its own law: listed outcomes, or boxes in one dimension.
 
-The methods that a mechanism must have are defined in `mechanisms/terms/protocol.py`. Cuts are
+The methods that a mechanism must have are defined in `mechanisms/protocols/mechanism.py`. Cuts are
 chosen from a few runs; the proofs do not depend on these runs.
 """
 
@@ -13,11 +13,19 @@ from typing import Any
 import numpy as np
 from flint import arb
 
-from dpwitness.auditors.loss.oracle import BadOracle
+from dpwitness.auditors.privacy_loss.density_check import BadOracle
 from dpwitness.auditors.proved.cells import Cell, Cells
 from dpwitness.mechanisms.balls.ball import Ball, Box, Span, ends, span
-from dpwitness.mechanisms.terms.powers import HasDensityBall, HasLossBall, HasMassBall, HasSupport, HasTailBall, log_density_at, offers
-from dpwitness.mechanisms.terms.protocol import FloatArray
+from dpwitness.mechanisms.protocols.capabilities import (
+    HasDensityBall,
+    HasLossBall,
+    HasMassBall,
+    HasSupport,
+    HasTailBall,
+    log_density_at,
+    offers,
+)
+from dpwitness.mechanisms.protocols.mechanism import FloatArray
 
 _SAMPLE_RUNS = 256  # runs per side that locate the mass, and at which balls are compared with floats
 _TOLERANCE = 1e-6  # relative distance allowed between a float log-density and the ball around it

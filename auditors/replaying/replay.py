@@ -12,28 +12,28 @@ from pathlib import Path
 from typing import Any
 
 from dpwitness.auditors.black_box.audit import Progress, confirm
-from dpwitness.auditors.canaries.again import certified_again
+from dpwitness.auditors.bounds.sensitivity import SensitivityResult
+from dpwitness.auditors.bounds.utility import UtilityResult
+from dpwitness.auditors.canaries.replay import certified_again
 from dpwitness.auditors.events.scores import Score, own_score, scores_of
-from dpwitness.auditors.measured.sensitivity import SensitivityResult
-from dpwitness.auditors.measured.utility import UtilityResult
-from dpwitness.auditors.replaying.measured import judged, read_measured
+from dpwitness.auditors.replaying.bounds import judged, read_measured
 from dpwitness.auditors.replaying.traces import traced_again
 from dpwitness.auditors.results.audit_result import AuditResult
 from dpwitness.auditors.results.canary_result import CanaryResult
 from dpwitness.auditors.results.certify_result import CertifyResult
 from dpwitness.auditors.results.trace_result import TraceResult
 from dpwitness.auditors.results.verdicts import Verdict
-from dpwitness.auditors.results.witness_reading import KINDS, Witness, check_seal, load_json, read_checked
+from dpwitness.auditors.results.witness_reader import KINDS, Witness, check_seal, load_json, read_checked
 from dpwitness.auditors.running.streams import fresh_seed
-from dpwitness.auditors.targets.locating import sha256_of
-from dpwitness.auditors.targets.naming import FOREIGN, describe_target, relative
+from dpwitness.auditors.targets.loading import FOREIGN, describe_target, relative
+from dpwitness.auditors.targets.source_search import sha256_of
 from dpwitness.auditors.targets.trust import Planned, Trust
 from dpwitness.auditors.white_box.certify import certify
-from dpwitness.mechanisms.terms.jsonable import foreign_classes
-from dpwitness.mechanisms.terms.notions import Claim
-from dpwitness.mechanisms.terms.protocol import name_of
-from dpwitness.mechanisms.terms.reading import Json, shown
-from dpwitness.mechanisms.terms.validation import InvalidArgument, require_integer, require_probability, require_runner, require_type
+from dpwitness.mechanisms.core.json_codec import foreign_classes
+from dpwitness.mechanisms.core.json_reader import Json, shown
+from dpwitness.mechanisms.core.validation import InvalidArgument, require_integer, require_probability, require_runner, require_type
+from dpwitness.mechanisms.privacy import Claim
+from dpwitness.mechanisms.protocols.mechanism import name_of
 
 LEAST = 0.99  # least default confidence: the author of the witness chose the recorded one
 AnyResult = AuditResult | CertifyResult | SensitivityResult | UtilityResult | TraceResult | CanaryResult

@@ -6,11 +6,11 @@ from typing import Any
 
 from dpwitness.auditors.gray_box.trace import trace
 from dpwitness.auditors.results.trace_result import TraceResult
-from dpwitness.auditors.results.witness_reading import read_pair
+from dpwitness.auditors.results.witness_reader import read_pair
 from dpwitness.auditors.targets.trust import Trust
-from dpwitness.mechanisms.recording.catalogue import given
-from dpwitness.mechanisms.terms.notions import exact_claim
-from dpwitness.mechanisms.terms.reading import Json
+from dpwitness.mechanisms.core.json_reader import Json
+from dpwitness.mechanisms.privacy import exact_claim
+from dpwitness.mechanisms.recording.primitive_tables import given
 
 
 def traced_again(raw: Json, mechanism: Any, confidence: float, seed: int, name: str, target: Json | None, trust: Trust) -> TraceResult:

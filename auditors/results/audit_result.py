@@ -6,20 +6,20 @@ import math
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from dpwitness.auditors.events.picture import Picture
+from dpwitness.auditors.events.histogram import Picture
 from dpwitness.auditors.events.rules import Event
 from dpwitness.auditors.events.scores import Score
-from dpwitness.auditors.results.recomputed import Basis
+from dpwitness.auditors.results.recompute import Basis
 from dpwitness.auditors.results.verdicts import SCHEMA, Result, Verdict, environment, strict
 from dpwitness.auditors.results.witness import certifies, witness_of
 from dpwitness.auditors.statistics.certificate import Tally
 from dpwitness.auditors.statistics.certified_point import CertifiedPoint, certified_point
 from dpwitness.auditors.statistics.combination import Part
-from dpwitness.mechanisms.terms.notions import Claim
-from dpwitness.mechanisms.terms.pairs import Pair
-from dpwitness.mechanisms.terms.powers import offers
-from dpwitness.mechanisms.terms.protocol import WhiteBox
-from dpwitness.mechanisms.terms.reading import Json
+from dpwitness.mechanisms.core.json_reader import Json
+from dpwitness.mechanisms.data.pairs import Pair
+from dpwitness.mechanisms.privacy import Claim
+from dpwitness.mechanisms.protocols.capabilities import offers
+from dpwitness.mechanisms.protocols.mechanism import WhiteBox
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,7 +133,7 @@ class AuditResult(Result):
         None without a law of the privacy loss, or if its computation fails: the counts do not
         depend on it.
         """
-        from dpwitness.auditors.loss.limit import limit
+        from dpwitness.auditors.privacy_loss.limit import limit
 
         if self.pair is None or not offers(self.mechanism, WhiteBox):
             return None

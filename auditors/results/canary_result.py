@@ -6,9 +6,9 @@ import math
 from dataclasses import dataclass
 
 from dpwitness.auditors.results.verdicts import SCHEMA, Result, Verdict, environment, strict
-from dpwitness.auditors.results.witness_reading import seal
-from dpwitness.mechanisms.terms.notions import Claim
-from dpwitness.mechanisms.terms.reading import Json
+from dpwitness.auditors.results.witness_reader import seal
+from dpwitness.mechanisms.core.json_reader import Json
+from dpwitness.mechanisms.privacy import Claim
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,15 +6,15 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
-from dpwitness.auditors.loss.mismatch import Mismatch
-from dpwitness.auditors.loss.search import WorstOutput
-from dpwitness.auditors.results.ends import grade_of
+from dpwitness.auditors.privacy_loss.mismatch import Mismatch
+from dpwitness.auditors.privacy_loss.search import WorstOutput
+from dpwitness.auditors.results.enclosure_bounds import grade_of
 from dpwitness.auditors.results.verdicts import SCHEMA, Result, Verdict, environment, strict
 from dpwitness.auditors.results.witness import witness_of
-from dpwitness.mechanisms.terms.notions import Claim
-from dpwitness.mechanisms.terms.pairs import Pair
-from dpwitness.mechanisms.terms.protocol import FloatArray
-from dpwitness.mechanisms.terms.reading import Json
+from dpwitness.mechanisms.core.json_reader import Json
+from dpwitness.mechanisms.data.pairs import Pair
+from dpwitness.mechanisms.privacy import Claim
+from dpwitness.mechanisms.protocols.mechanism import FloatArray
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)

@@ -9,9 +9,9 @@ from typing import Any
 from dpwitness.auditors.results.audit_result import AuditResult
 from dpwitness.auditors.results.verdicts import SCHEMA, Result, Verdict, environment, strict
 from dpwitness.auditors.results.witness import witness_of
-from dpwitness.mechanisms.terms.notions import Claim
-from dpwitness.mechanisms.terms.pairs import Pair
-from dpwitness.mechanisms.terms.reading import Json
+from dpwitness.mechanisms.core.json_reader import Json
+from dpwitness.mechanisms.data.pairs import Pair
+from dpwitness.mechanisms.privacy import Claim
 
 # kind of finding -> meaning, the same for every library
 FINDINGS = {

@@ -13,12 +13,12 @@ from typing import Any, Protocol
 from dpwitness.auditors.events.divergence import Binned
 from dpwitness.auditors.events.rules import Event
 from dpwitness.auditors.results.verdicts import environment
-from dpwitness.auditors.results.witness_reading import SCHEMA, seal
+from dpwitness.auditors.results.witness_reader import SCHEMA, seal
 from dpwitness.auditors.statistics.combination import Part, combined
-from dpwitness.auditors.targets.naming import describe_target, source_of
-from dpwitness.mechanisms.terms.notions import Claim
-from dpwitness.mechanisms.terms.pairs import Pair
-from dpwitness.mechanisms.terms.reading import Json
+from dpwitness.auditors.targets.loading import describe_target, source_of
+from dpwitness.mechanisms.core.json_reader import Json
+from dpwitness.mechanisms.data.pairs import Pair
+from dpwitness.mechanisms.privacy import Claim
 
 
 class Violation(Protocol):

@@ -18,19 +18,19 @@ from typing import Any, Protocol
 
 from dpwitness.auditors.events.outputs import WrongShape
 from dpwitness.auditors.events.rules import Event
-from dpwitness.auditors.running.handed import reduced
-from dpwitness.auditors.running.health import Unfit
-from dpwitness.auditors.running.inline import Inline
-from dpwitness.auditors.running.lost import explained
-from dpwitness.auditors.running.pace import Pace, workers_of
+from dpwitness.auditors.running.chunks import Segment, Span, require_sound, run_span
+from dpwitness.auditors.running.generator_locks import renew
+from dpwitness.auditors.running.inline_executor import Inline
+from dpwitness.auditors.running.pair_files import reduced
 from dpwitness.auditors.running.rounds import run_side
-from dpwitness.auditors.running.spans import Segment, Span, require_sound, run_span
 from dpwitness.auditors.running.stage import Phase, Sides, Stage
+from dpwitness.auditors.running.statefulness import Unfit
 from dpwitness.auditors.running.streams import audit_key, stream
-from dpwitness.auditors.running.turns import renew
-from dpwitness.mechanisms.terms.pairs import Pair
-from dpwitness.mechanisms.terms.protocol import MechanismFailed
-from dpwitness.mechanisms.terms.validation import InvalidArgument
+from dpwitness.auditors.running.throttle import Pace, workers_of
+from dpwitness.auditors.running.worker_failures import explained
+from dpwitness.mechanisms.core.validation import InvalidArgument
+from dpwitness.mechanisms.data.pairs import Pair
+from dpwitness.mechanisms.protocols.mechanism import MechanismFailed
 
 __all__ = [
     "Inline",

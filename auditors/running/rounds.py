@@ -42,7 +42,7 @@ from numpy.typing import NDArray
 
 from dpwitness.auditors.events.outputs import Outputs, concatenate, encode
 from dpwitness.mechanisms.foreign.target import Isolated, Target
-from dpwitness.mechanisms.terms.protocol import MechanismFailed
+from dpwitness.mechanisms.protocols.mechanism import MechanismFailed
 
 Run = Callable[[Any, int, Generator], Any]
 

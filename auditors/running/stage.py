@@ -18,11 +18,11 @@ import numpy as np
 from numpy.random import Generator
 
 from dpwitness.auditors.events.outputs import Outputs
+from dpwitness.auditors.running.generator_locks import turns
 from dpwitness.auditors.running.rounds import batch, of_this_project, singles
 from dpwitness.auditors.running.streams import streams
-from dpwitness.auditors.running.turns import turns
+from dpwitness.mechanisms.data.pairs import Pair
 from dpwitness.mechanisms.foreign.inside import global_generators
-from dpwitness.mechanisms.terms.pairs import Pair
 
 Sides = tuple[Outputs | None, Outputs | None]
 T = TypeVar("T")

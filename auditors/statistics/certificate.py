@@ -41,9 +41,9 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import betaincinv
 
-from dpwitness.mechanisms.terms.notions import Claim
-from dpwitness.mechanisms.terms.protocol import FloatArray
-from dpwitness.mechanisms.terms.validation import InvalidArgument, require_integer
+from dpwitness.mechanisms.core.validation import InvalidArgument, require_integer
+from dpwitness.mechanisms.privacy import Claim
+from dpwitness.mechanisms.protocols.mechanism import FloatArray
 
 SHARE_FOR_FREQUENCY = 1 / 50  # gamma / alpha: s is estimated far more precisely than theta, so a small share suffices
 

@@ -33,7 +33,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from dpwitness.auditors.statistics.certificate import SHARE_FOR_FREQUENCY, Tally, cp_lower
-from dpwitness.mechanisms.terms.protocol import FloatArray
+from dpwitness.mechanisms.protocols.mechanism import FloatArray
 
 
 @dataclass(frozen=True, slots=True)

@@ -76,7 +76,7 @@ from scipy.optimize import brentq
 from scipy.special import betainc, expit, ndtri
 
 from dpwitness.auditors.statistics.certificate import SHARE_FOR_FREQUENCY, Tally, certified, cp_lower, p_value, parameter_shown
-from dpwitness.mechanisms.terms.notions import Claim
+from dpwitness.mechanisms.privacy import Claim
 
 _MAX_STAGE_SCORE = 8.0  # largest contribution of a stage in standard errors; tails beyond are lost to rounding
 _CAP_SHARE = 1e-3  # share of alpha for the cap on p-values: K eta / alpha

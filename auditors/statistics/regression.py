@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from scipy.linalg import LinAlgError, cho_factor, cho_solve, solve_triangular
 from scipy.special import expit
 
-from dpwitness.mechanisms.terms.protocol import FloatArray
+from dpwitness.mechanisms.protocols.mechanism import FloatArray
 
 _NEWTON_STEPS, _EVIDENCE_ROUNDS = 25, 40
 _STOP_GAIN, _REUSE_GAIN = 1e-8, 1e-5  # relative gains of a step: below the first, stop; below the second, reuse the curvature

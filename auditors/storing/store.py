@@ -17,10 +17,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
-from dpwitness.auditors.results.recomputed import recompute_bounds
-from dpwitness.auditors.storing.identity import Identity, differences, hash_of
+from dpwitness.auditors.results.recompute import recompute_bounds
+from dpwitness.auditors.storing.audit_identity import Identity, differences, hash_of
 from dpwitness.auditors.storing.rows import APPLICATION, COLUMNS, VERSION, checksum, create, described, insertion, upgrade
-from dpwitness.mechanisms.terms.validation import InvalidArgument
+from dpwitness.mechanisms.core.validation import InvalidArgument
 
 _MAX_AUDIT_NUMBER = 2**32  # larger numbers of audits are damaged
 

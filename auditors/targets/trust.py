@@ -26,14 +26,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from dpwitness.auditors.targets.locating import home_of, imports_of, line_of, locate, standard
-from dpwitness.auditors.targets.naming import FOREIGN, QUERY, built, imported, named
+from dpwitness.auditors.targets.loading import FOREIGN, QUERY, built, imported, named
+from dpwitness.auditors.targets.source_search import home_of, imports_of, line_of, locate, standard
+from dpwitness.mechanisms.core.class_registry import is_known, public_name
+from dpwitness.mechanisms.core.json_codec import from_jsonable
+from dpwitness.mechanisms.core.json_reader import Json, items, listing, nullable, number, printable, record, shown, text
+from dpwitness.mechanisms.core.validation import InvalidArgument
 from dpwitness.mechanisms.foreign.program import resolved, script_of
-from dpwitness.mechanisms.objects.forms import split_form
-from dpwitness.mechanisms.terms.classes import is_known, public_name
-from dpwitness.mechanisms.terms.jsonable import from_jsonable
-from dpwitness.mechanisms.terms.reading import Json, items, listing, nullable, number, printable, record, shown, text
-from dpwitness.mechanisms.terms.validation import InvalidArgument
+from dpwitness.mechanisms.objects.recognition import split_form
 
 _DOTTED_NAME = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*")
 _OWN_MODULE = re.compile(

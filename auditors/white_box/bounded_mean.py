@@ -29,12 +29,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dpwitness.auditors.loss.oracle import BadOracle, log_densities, rows_of
-from dpwitness.auditors.loss.surfaces import fills_space
+from dpwitness.auditors.privacy_loss.density_check import BadOracle, log_densities, rows_of
+from dpwitness.auditors.privacy_loss.singular_laws import fills_space
 from dpwitness.auditors.statistics.betting import Stakes, bracket, log_capital, lower_mean, upper_mean
-from dpwitness.mechanisms.terms.pairs import Pair
-from dpwitness.mechanisms.terms.powers import log_density_at
-from dpwitness.mechanisms.terms.protocol import FloatArray
+from dpwitness.mechanisms.data.pairs import Pair
+from dpwitness.mechanisms.protocols.capabilities import log_density_at
+from dpwitness.mechanisms.protocols.mechanism import FloatArray
 
 _MIXTURE = (0.25, 0.15, 0.6)  # mixture weights of the three laws
 _MAX_WEIGHT = 1 / _MIXTURE[0]  # largest importance weight

@@ -17,27 +17,27 @@ from typing import Any
 
 import numpy as np
 
-from dpwitness.auditors.loss.mismatch import TOLERANCE, Mismatch, smallest_mismatch
-from dpwitness.auditors.loss.oracle import FALSE_ALARM, BadOracle, Checked, Underflow, against_law, check_oracle
-from dpwitness.auditors.loss.routes import enclosed_law
-from dpwitness.auditors.loss.scale_bets import check_scale
 from dpwitness.auditors.pairs.catalogue import pairs_for, require_neighbours
 from dpwitness.auditors.pairs.search import search
-from dpwitness.auditors.proved.ends import proved_ends
+from dpwitness.auditors.privacy_loss.density_check import FALSE_ALARM, BadOracle, Checked, Underflow, against_law, check_oracle
+from dpwitness.auditors.privacy_loss.mismatch import TOLERANCE, Mismatch, smallest_mismatch
+from dpwitness.auditors.privacy_loss.routes import enclosed_law
+from dpwitness.auditors.privacy_loss.scale_bets import check_scale
+from dpwitness.auditors.proved.bounds import proved_ends
 from dpwitness.auditors.results.certify_result import CertifyResult
-from dpwitness.auditors.results.ends import End, Found, decide
+from dpwitness.auditors.results.enclosure_bounds import End, Found, decide
 from dpwitness.auditors.results.verdicts import Verdict
 from dpwitness.auditors.statistics.loss_law import EnclosedLaw
-from dpwitness.auditors.targets.naming import describe_target
-from dpwitness.auditors.white_box.law_ends import add_worst, from_law, worst_of
-from dpwitness.auditors.white_box.sampled_ends import confirmed, from_samples, near_worst
+from dpwitness.auditors.targets.loading import describe_target
+from dpwitness.auditors.white_box.exact_bounds import add_worst, from_law, worst_of
+from dpwitness.auditors.white_box.monte_carlo_bounds import confirmed, from_samples, near_worst
+from dpwitness.mechanisms.core.json_reader import Json
+from dpwitness.mechanisms.core.validation import InvalidArgument, require_integer, require_one_of, require_probability, require_type
+from dpwitness.mechanisms.data.pairs import Pair
 from dpwitness.mechanisms.numerics.solvers import ConvergenceError
-from dpwitness.mechanisms.terms.notions import Claim, promised, resolved
-from dpwitness.mechanisms.terms.pairs import Pair
-from dpwitness.mechanisms.terms.powers import states_one_law
-from dpwitness.mechanisms.terms.protocol import name_of
-from dpwitness.mechanisms.terms.reading import Json
-from dpwitness.mechanisms.terms.validation import InvalidArgument, require_integer, require_one_of, require_probability, require_type
+from dpwitness.mechanisms.privacy import Claim, promised, resolved
+from dpwitness.mechanisms.protocols.capabilities import states_one_law
+from dpwitness.mechanisms.protocols.mechanism import name_of
 
 __all__ = ["CertifyResult", "certify"]
 

@@ -21,8 +21,8 @@ BENCHMARKS: dict[str, str] = {
     "mutation": "dpwitness.bench.mutation",
     "power": "dpwitness.bench.power",
     "programs": "dpwitness.bench.programs",
-    "scale": "dpwitness.bench.pace.scale",
-    "speed": "dpwitness.bench.pace.speed",
+    "scale": "dpwitness.bench.performance.scale",
+    "speed": "dpwitness.bench.performance.speed",
     "white-box": "dpwitness.bench.white_box",
 }
 

@@ -19,8 +19,8 @@ from numpy.random import SFC64, Generator, SeedSequence
 from dpwitness import ApproxDP, PureDP, Verdict, audit
 from dpwitness import mechanisms as m
 from dpwitness.bench.table import Row, Table
-from dpwitness.mechanisms.terms.notions import Claim
-from dpwitness.mechanisms.terms.pairs import Pair
+from dpwitness.mechanisms.data.pairs import Pair
+from dpwitness.mechanisms.privacy import Claim
 
 SEEDS = 20
 

@@ -18,9 +18,9 @@ from scipy.stats import beta, cauchy, laplace, multivariate_normal, norm, t, uni
 
 from dpwitness.auditors.results.certify_result import CertifyResult
 from dpwitness.auditors.results.verdicts import Verdict
-from dpwitness.mechanisms.terms.notions import GDP, ZCDP, ApproxDP, Claim, PureDP
-from dpwitness.mechanisms.terms.pairs import Pair
-from dpwitness.mechanisms.terms.protocol import FloatArray
+from dpwitness.mechanisms.data.pairs import Pair
+from dpwitness.mechanisms.privacy import GDP, ZCDP, ApproxDP, Claim, PureDP
+from dpwitness.mechanisms.protocols.mechanism import FloatArray
 
 Draw = Callable[[float, int, np.random.Generator], FloatArray]
 LogDensity = Callable[[FloatArray, float], FloatArray]

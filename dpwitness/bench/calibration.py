@@ -26,7 +26,7 @@ from dpwitness.bench.limits import ENDS
 from dpwitness.bench.specimens import PAIR, SPECIMENS, TARGET_FILE, gaussian, gaussian_shift, laplace
 from dpwitness.bench.table import Row, Table
 from dpwitness.mechanisms.foreign.target import Target
-from dpwitness.mechanisms.terms.notions import GDP, RDP, ZCDP, ApproxDP, Claim, PureDP
+from dpwitness.mechanisms.privacy import GDP, RDP, ZCDP, ApproxDP, Claim, PureDP
 
 CHANCE = 1e-6
 ALPHAS = (0.5, 0.05, 0.01)

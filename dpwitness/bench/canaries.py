@@ -16,10 +16,10 @@ from scipy.stats import norm
 
 from dpwitness.auditors.canaries.audit import audit_canaries
 from dpwitness.auditors.canaries.curves import gaussian_with
-from dpwitness.auditors.canaries.ideal import canary_limit
+from dpwitness.auditors.canaries.ideal_limit import canary_limit
 from dpwitness.auditors.results.verdicts import Verdict
 from dpwitness.bench.table import Row, Table
-from dpwitness.mechanisms.terms.notions import GDP, ApproxDP, Claim, PureDP
+from dpwitness.mechanisms.privacy import GDP, ApproxDP, Claim, PureDP
 
 SEEDS = 20
 IDEAL_SEEDS = 200

@@ -14,8 +14,8 @@ from numpy.random import Generator
 from scipy.special import logsumexp
 
 from dpwitness.mechanisms import GDP, ZCDP, ApproxDP, PureDP
-from dpwitness.mechanisms.terms.notions import Claim
-from dpwitness.mechanisms.terms.protocol import FloatArray
+from dpwitness.mechanisms.privacy import Claim
+from dpwitness.mechanisms.protocols.mechanism import FloatArray
 
 
 @dataclass(frozen=True, slots=True)

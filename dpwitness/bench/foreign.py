@@ -16,9 +16,9 @@ from dpwitness.auditors.events.learning import learn
 from dpwitness.auditors.events.rules import Intervals
 from dpwitness.auditors.running.engine import Stage, counts
 from dpwitness.bench.table import Row, Table
+from dpwitness.mechanisms.data.pairs import Pair
 from dpwitness.mechanisms.foreign.target import Target
-from dpwitness.mechanisms.terms.notions import PureDP
-from dpwitness.mechanisms.terms.pairs import Pair
+from dpwitness.mechanisms.privacy import PureDP
 
 PROCESSES = 2
 CHUNK = 2**16  # rounds per chunk in a long audit

@@ -10,10 +10,10 @@ import numpy as np
 
 from dpwitness.auditors.gray_box.trace import trace
 from dpwitness.bench.table import Row, Table, best_time
+from dpwitness.mechanisms.data.pairs import Pair
 from dpwitness.mechanisms.foreign.inside import global_generators
-from dpwitness.mechanisms.recording.catalogue import known
+from dpwitness.mechanisms.recording.primitive_tables import known
 from dpwitness.mechanisms.recording.session import Session
-from dpwitness.mechanisms.terms.pairs import Pair
 
 CALLS = 100_000
 

@@ -15,7 +15,7 @@ from dpwitness import mechanisms as m
 from dpwitness.auditors import FailureBound, MeanBound, Scaling
 from dpwitness.auditors.statistics.certificate import certified
 from dpwitness.bench.specimens import PAIR, gaussian, gaussian_shift, laplace
-from dpwitness.mechanisms.terms.notions import GDP, ApproxDP, Claim, PureDP
+from dpwitness.mechanisms.privacy import GDP, ApproxDP, Claim, PureDP
 
 Ends = tuple[float, int, int | None]
 

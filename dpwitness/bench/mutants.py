@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 from numpy.random import Generator
 
-from dpwitness.auditors.results.witness_reading import fingerprint
-from dpwitness.mechanisms.terms.reading import Json
+from dpwitness.auditors.results.witness_reader import fingerprint
+from dpwitness.mechanisms.core.json_reader import Json
 
 HOSTILE = (
     "subprocess:Popen",
@@ -25,7 +25,7 @@ HOSTILE = (
     "shutil:rmtree",
     "functools:partial",
     "dpwitness.mechanisms.foreign.environments:subprocess.run",
-    "dpwitness.auditors.targets.naming:load_target",
+    "dpwitness.auditors.targets.loading:load_target",
     "dpwitness.mechanisms:zoo.__globals__",
     "dpwitness.__main__:main",
     "dpwitness.mechanisms.foreign:Target",

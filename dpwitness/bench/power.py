@@ -17,13 +17,13 @@ import numpy as np
 
 from dpwitness import audit
 from dpwitness.auditors import AuditResult
-from dpwitness.auditors.loss.limit import best_event, limit_of_law
-from dpwitness.auditors.loss.routes import loss_law
+from dpwitness.auditors.privacy_loss.limit import best_event, limit_of_law
+from dpwitness.auditors.privacy_loss.routes import loss_law
 from dpwitness.auditors.statistics.certificate import certified
 from dpwitness.auditors.statistics.loss_law import LossLaw
 from dpwitness.bench.table import Row, Table
+from dpwitness.mechanisms.data.pairs import Pair
 from dpwitness.mechanisms.papers.paper_zoo import paper_zoo
-from dpwitness.mechanisms.terms.pairs import Pair
 from dpwitness.mechanisms.textbook.zoo import zoo
 
 ALPHA = 0.05

@@ -25,16 +25,16 @@ from dpwitness.commands.common import (
     subject,
 )
 from dpwitness.console import announce, bar
-from dpwitness.ending import apart
-from dpwitness.mechanisms.terms.validation import InvalidArgument
-from dpwitness.numbers import real
+from dpwitness.exit_codes import apart
+from dpwitness.mechanisms.core.validation import InvalidArgument
+from dpwitness.number_options import real
 
 if TYPE_CHECKING:
     from dpwitness.auditors.black_box.audit import Progress
     from dpwitness.auditors.results.audit_result import AuditResult
     from dpwitness.auditors.results.certify_result import CertifyResult
-    from dpwitness.mechanisms.terms.notions import Claim
-    from dpwitness.mechanisms.terms.pairs import Pair
+    from dpwitness.mechanisms.data.pairs import Pair
+    from dpwitness.mechanisms.privacy import Claim
 
 SEARCH_SECONDS = 30.0
 
@@ -104,8 +104,8 @@ def _add_search_options(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Run ``dpwitness audit`` and return the exit code."""
-    from dpwitness.inputs import domain_of, pair_of, scores, workers
-    from dpwitness.inputs import given as asked
+    from dpwitness.argument_values import domain_of, pair_of, scores, workers
+    from dpwitness.argument_values import given as asked
 
     if args.report is not None:
         from dpwitness.reports.audit.report import check_writable
@@ -144,11 +144,11 @@ def examine(
     domain: Any = None,
 ) -> list[AuditResult | CertifyResult]:
     """Return the requested results; an enclosure of the privacy loss comes first."""
+    from dpwitness.argument_values import claim_of
     from dpwitness.auditors.black_box.audit import audit
-    from dpwitness.inputs import claim_of
-    from dpwitness.mechanisms.terms.notions import promised
-    from dpwitness.mechanisms.terms.powers import offers
-    from dpwitness.mechanisms.terms.protocol import WhiteBox
+    from dpwitness.mechanisms.privacy import promised
+    from dpwitness.mechanisms.protocols.capabilities import offers
+    from dpwitness.mechanisms.protocols.mechanism import WhiteBox
 
     if args.white_box and not offers(mechanism, WhiteBox):
         raise InvalidArgument(f"--white-box needs a mechanism with log_density, {name} has none")
@@ -211,9 +211,9 @@ def _search_adversary(
 
     Return the session with that adversary, its location for the witness, the pair, and a note.
     """
+    from dpwitness.argument_values import claim_of
     from dpwitness.auditors.pairs.adversaries import EVALUATIONS, find_adversary
-    from dpwitness.auditors.targets.naming import FOREIGN, describe_target
-    from dpwitness.inputs import claim_of
+    from dpwitness.auditors.targets.loading import FOREIGN, describe_target
 
     seconds = args.search_seconds or SEARCH_SECONDS
     evaluations_limit = 10**6 if args.search_seconds else EVALUATIONS
@@ -231,10 +231,10 @@ def _search_pairs(
 
     Return the pairs, best first, an output with infinite privacy loss if there is one, and a note.
     """
-    from dpwitness.auditors.loss.search import worst_output
     from dpwitness.auditors.pairs.search import search
-    from dpwitness.mechanisms.terms.powers import offers
-    from dpwitness.mechanisms.terms.protocol import WhiteBox
+    from dpwitness.auditors.privacy_loss.search import worst_output
+    from dpwitness.mechanisms.protocols.capabilities import offers
+    from dpwitness.mechanisms.protocols.mechanism import WhiteBox
 
     domain = getattr(mechanism, "domain", None) if domain is None else domain
     if domain is None:

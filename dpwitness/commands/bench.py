@@ -6,8 +6,8 @@ import argparse
 from dataclasses import asdict
 
 from dpwitness.commands.common import SEED, Command, print_json
-from dpwitness.ending import OK, VIOLATED
-from dpwitness.mechanisms.terms.validation import InvalidArgument
+from dpwitness.exit_codes import OK, VIOLATED
+from dpwitness.mechanisms.core.validation import InvalidArgument
 
 
 def arguments(command: Command) -> None:

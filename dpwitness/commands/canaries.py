@@ -6,8 +6,8 @@ import argparse
 from pathlib import Path
 
 from dpwitness.commands.common import CONFIDENCE, SEED, Command, accepted, accepting, conclude, detail
-from dpwitness.ending import apart
-from dpwitness.numbers import real, whole
+from dpwitness.exit_codes import apart
+from dpwitness.number_options import real, whole
 
 
 def arguments(command: Command) -> None:

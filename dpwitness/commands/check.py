@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any, TextIO
 from dpwitness.colors import marked
 from dpwitness.commands.common import SECONDS, Command, command_line, interpreter, print_json, program, running, summarize
 from dpwitness.console import announce
-from dpwitness.ending import NO_VERDICT, OK, USAGE, VIOLATED, after, attempt, show
-from dpwitness.expressions import matches
-from dpwitness.mechanisms.terms.validation import InvalidArgument
-from dpwitness.reports.words.wording import plain
+from dpwitness.exit_codes import NO_VERDICT, OK, USAGE, VIOLATED, after, attempt, show
+from dpwitness.mechanisms.core.validation import InvalidArgument
+from dpwitness.name_filter import matches
+from dpwitness.reports.phrasing.wording import plain
 
 if TYPE_CHECKING:
-    from dpwitness.auditors.checks.run import CheckReport
+    from dpwitness.auditors.checks.runner import CheckReport
     from dpwitness.mechanisms.foreign.target import Target
 
 
@@ -36,11 +36,11 @@ def arguments(command: Command) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Run ``dpwitness check``: print one line per check, and return the exit code of the worst target."""
-    from dpwitness.auditors.checks.run import CHECKS
+    from dpwitness.argument_values import given, keywords, shown
+    from dpwitness.auditors.checks.runner import CHECKS
     from dpwitness.auditors.results.verdicts import Verdict
-    from dpwitness.inputs import given, keywords, shown
-    from dpwitness.mechanisms.foreign.slots import targets_in
     from dpwitness.mechanisms.foreign.target import Target
+    from dpwitness.mechanisms.foreign.worker_pool import targets_in
     from dpwitness.reports.audit.report import check_writable
 
     if args.report is not None:
@@ -98,8 +98,8 @@ def run(args: argparse.Namespace) -> int:
 
 def _check_one(target: Target, args: argparse.Namespace, checks: list[str], out: TextIO) -> CheckReport:
     """Check one target and print a line per finding."""
-    from dpwitness.auditors.checks.run import CheckFinding, check_mechanism
-    from dpwitness.inputs import shown, workers
+    from dpwitness.argument_values import shown, workers
+    from dpwitness.auditors.checks.runner import CheckFinding, check_mechanism
 
     def print_finding(finding: CheckFinding) -> None:
         line = plain(f"  {finding.status:<16}  {finding.check}  {finding.reason}".rstrip())

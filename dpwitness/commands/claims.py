@@ -11,11 +11,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dpwitness.commands.common import SECONDS, SEED, WORKERS, Command, coloring, print_json
-from dpwitness.ending import NO_VERDICT, OK, VIOLATED, after, attempt
-from dpwitness.mechanisms.terms import reading
-from dpwitness.mechanisms.terms.reading import Json
-from dpwitness.mechanisms.terms.validation import InvalidArgument
-from dpwitness.mechanisms.terms.writing import write_json
+from dpwitness.exit_codes import NO_VERDICT, OK, VIOLATED, after, attempt
+from dpwitness.mechanisms.core import json_reader
+from dpwitness.mechanisms.core.atomic_files import write_json
+from dpwitness.mechanisms.core.json_reader import Json
+from dpwitness.mechanisms.core.validation import InvalidArgument
 
 if TYPE_CHECKING:
     from dpwitness.proofs_checks import ClaimFinding
@@ -131,7 +131,7 @@ def _accept(args: argparse.Namespace) -> int:
     """Record that the current texts of claims were reviewed."""
     import dpwitness.reports
     from dpwitness.proofs_checks.engine.ledger import declaration
-    from dpwitness.proofs_checks.engine.texts import accept, differences, read_reviewed
+    from dpwitness.proofs_checks.engine.reviewed_texts import accept, differences, read_reviewed
 
     file = Path(dpwitness.reports.__file__).parent / "published" / "claim-texts.json"
     if not file.exists():
@@ -211,8 +211,8 @@ def _save_findings(findings: list[Json]) -> None:
 def _load_findings() -> dict[str, dict[str, str]]:
     """Return the cached findings by claim key; empty if the cache is missing or damaged."""
     try:
-        row = reading.record(**dict.fromkeys(KEPT, reading.text(40)))
-        return dict(reading.items(row)(reading.read_json(_cache_file()), "claims.json"))
+        row = json_reader.record(**dict.fromkeys(KEPT, json_reader.text(40)))
+        return dict(json_reader.items(row)(json_reader.read_json(_cache_file()), "claims.json"))
     except InvalidArgument:
         return {}
 

@@ -14,14 +14,14 @@ from typing import TYPE_CHECKING, Any
 from dpwitness.auditors.results.verdicts import Result, Verdict, strict
 from dpwitness.colors import WHEN
 from dpwitness.console import announce, describe
-from dpwitness.ending import NO_VERDICT, OK, VIOLATED, after, attempt, show
 from dpwitness.executors.specs import FORMS, parse
-from dpwitness.mechanisms.terms.reading import Json
-from dpwitness.mechanisms.terms.validation import InvalidArgument
-from dpwitness.numbers import real, whole
+from dpwitness.exit_codes import NO_VERDICT, OK, VIOLATED, after, attempt, show
+from dpwitness.mechanisms.core.json_reader import Json
+from dpwitness.mechanisms.core.validation import InvalidArgument
+from dpwitness.number_options import real, whole
 
 if TYPE_CHECKING:
-    from dpwitness.reports.comparing.accepted import Accepted
+    from dpwitness.reports.comparison.accepted import Accepted
 
 Command = Callable[[str, str], argparse.ArgumentParser]
 
@@ -121,7 +121,7 @@ def subject(parser: argparse.ArgumentParser, *, optional: bool = False) -> None:
 
 def check_claim(args: argparse.Namespace) -> None:
     """Raise InvalidArgument for a claim that cannot be parsed, before the target is loaded."""
-    from dpwitness.mechanisms.terms.notions import parse_claim
+    from dpwitness.mechanisms.privacy import parse_claim
 
     if args.claim is not None:
         parse_claim(args.claim)
@@ -140,7 +140,7 @@ def accepting(parser: argparse.ArgumentParser) -> None:
 
 def accepted(args: argparse.Namespace) -> tuple[Accepted, ...] | None:
     """Read the accepted findings of ``--baseline``, before any run."""
-    from dpwitness.reports.comparing.accepted import read_accepted
+    from dpwitness.reports.comparison.accepted import read_accepted
 
     return None if args.baseline is None else read_accepted(args.baseline)
 
@@ -198,7 +198,7 @@ def exit_code(result: Result, *, bits: bool = False) -> int:
 
 def settled(code: int, data: Json, *, bits: bool = False) -> int:
     """Return the exit code of a result after accepted findings are removed; a result without a verdict keeps its code."""
-    from dpwitness.reports.comparing.accepted import open_rules
+    from dpwitness.reports.comparison.accepted import open_rules
 
     if not data.get("accepted") or open_rules(data, bits=bits):
         return code
@@ -212,8 +212,8 @@ def conclude(
     """Write the report, print the results, and return the exit code of the worst result that is not `known` and accepted."""
     from dpwitness.reports.audit.document import result_json
     from dpwitness.reports.audit.report import write_report
-    from dpwitness.reports.comparing.accepted import judge
-    from dpwitness.reports.words.wording import slugs
+    from dpwitness.reports.comparison.accepted import judge
+    from dpwitness.reports.phrasing.wording import slugs
 
     judgement = judge([result_json(result) for result in results], known or ())
     data = judgement.results

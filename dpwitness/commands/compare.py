@@ -5,9 +5,9 @@ from __future__ import annotations
 import argparse
 
 from dpwitness.commands.common import Command, chosen, exit_code, in_folder, print_json
-from dpwitness.ending import after, attempt
-from dpwitness.mechanisms.terms.validation import InvalidArgument
-from dpwitness.reports.words.wording import plain
+from dpwitness.exit_codes import after, attempt
+from dpwitness.mechanisms.core.validation import InvalidArgument
+from dpwitness.reports.phrasing.wording import plain
 
 FORMATS = ("md", "html")
 
@@ -28,8 +28,8 @@ def arguments(command: Command) -> None:
 def run(args: argparse.Namespace) -> int:
     """Run ``dpwitness compare`` and return the exit code."""
     from dpwitness.reports.audit.report import check_writable
-    from dpwitness.reports.comparing.compare import compare
-    from dpwitness.reports.comparing.page import terminal, write
+    from dpwitness.reports.comparison.compare import compare
+    from dpwitness.reports.comparison.page import terminal, write
 
     if args.format is not None and args.report is None:
         raise InvalidArgument("--format must go with --report DIR, where it is written")

@@ -7,8 +7,8 @@ import inspect
 from collections.abc import Callable, Collection
 
 from dpwitness.commands.common import Command, print_json
-from dpwitness.ending import OK
-from dpwitness.mechanisms.terms.reading import Json
+from dpwitness.exit_codes import OK
+from dpwitness.mechanisms.core.json_reader import Json
 
 Rows = list[Json]
 
@@ -87,7 +87,7 @@ def _domains() -> Rows:
 
 def _relations() -> Rows:
     """Return the rows of relations, with their options."""
-    from dpwitness.mechanisms.terms.relations import OPTIONS, RELATIONS
+    from dpwitness.mechanisms.data.relations import OPTIONS, RELATIONS
 
     return [
         {"name": name + (f":{','.join(f'{option}=' for option in OPTIONS[name])}" if name in OPTIONS else ""), "text": text}

@@ -8,10 +8,10 @@ from typing import Any
 
 from dpwitness.commands.common import CONFIDENCE, SECONDS, TRIALS, Command, check_claim, interpreter, print_json, subject, workers
 from dpwitness.console import announce
-from dpwitness.ending import NO_VERDICT, OK, apart
-from dpwitness.mechanisms.terms.validation import InvalidArgument
-from dpwitness.numbers import real, whole
-from dpwitness.reports.words.wording import plain
+from dpwitness.exit_codes import NO_VERDICT, OK, apart
+from dpwitness.mechanisms.core.validation import InvalidArgument
+from dpwitness.number_options import real, whole
+from dpwitness.reports.phrasing.wording import plain
 
 
 def arguments(command: Command) -> None:
@@ -53,17 +53,17 @@ def _number_or_percentage(text: str) -> float | str:
 
 def _parameter_above(claim: Any, mechanism: Any, share: str) -> float:
     """Return the parameter that exceeds the claim's parameter by a percentage such as ``10%``."""
-    from dpwitness.mechanisms.terms.notions import promised
+    from dpwitness.mechanisms.privacy import promised
 
     return float(promised(mechanism, claim, "plan").parameter * (1 + float(share[:-1]) / 100))
 
 
 def run(args: argparse.Namespace) -> int:
     """Run ``dpwitness plan`` and return the exit code."""
+    from dpwitness.argument_values import claim_of, dataset, keywords, load, pair_of
+    from dpwitness.argument_values import workers as opened
     from dpwitness.auditors.planning.plan import plan
-    from dpwitness.inputs import claim_of, dataset, keywords, load, pair_of
-    from dpwitness.inputs import workers as opened
-    from dpwitness.mechanisms.terms.protocol import MechanismFailed
+    from dpwitness.mechanisms.protocols.mechanism import MechanismFailed
 
     if args.canaries is not None:
         return _plan_canaries(args)
@@ -98,8 +98,8 @@ def run(args: argparse.Namespace) -> int:
 
 def _plan_canaries(args: argparse.Namespace) -> int:
     """Print the best possible bound of a canary audit: by the theorem for the claim, and by the theorem for Gaussian curves."""
-    from dpwitness.auditors.canaries.ideal import canary_limit
-    from dpwitness.mechanisms.terms.notions import parse_claim
+    from dpwitness.auditors.canaries.ideal_limit import canary_limit
+    from dpwitness.mechanisms.privacy import parse_claim
 
     unused_options = {"TARGET": args.target, "--find": args.find, "--trials": args.trials, "--shape": args.shape}
     if given := [option for option, value in unused_options.items() if value is not None]:

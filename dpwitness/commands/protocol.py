@@ -10,8 +10,8 @@ from pathlib import Path
 from dpwitness import mechanisms
 from dpwitness.colors import marked
 from dpwitness.commands.common import SECONDS, Command, coloring, print_json
-from dpwitness.ending import NO_VERDICT, OK, show
-from dpwitness.mechanisms.terms.validation import InvalidArgument
+from dpwitness.exit_codes import NO_VERDICT, OK, show
+from dpwitness.mechanisms.core.validation import InvalidArgument
 
 SHIMS = Path(mechanisms.__path__[0]) / "foreign" / "shims"
 LANGUAGES = ("cpp", "go", "java", "javascript", "r", "rust")
@@ -66,7 +66,7 @@ def _write_shim(source: Path, folder: Path) -> int:
 
 def _check(args: argparse.Namespace) -> int:
     """Check a program and print a line per step."""
-    from dpwitness.inputs import dataset, words
+    from dpwitness.argument_values import dataset, words
     from dpwitness.mechanisms.foreign.conformance import check_protocol
     from dpwitness.mechanisms.foreign.target import Target
 

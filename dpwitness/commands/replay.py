@@ -9,7 +9,7 @@ from pathlib import Path
 from dpwitness.commands import claims
 from dpwitness.commands.common import CONFIDENCE, Command, conclude, detail, running
 from dpwitness.console import bar
-from dpwitness.ending import apart
+from dpwitness.exit_codes import apart
 
 
 def arguments(command: Command) -> None:
@@ -34,10 +34,10 @@ def arguments(command: Command) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Run ``dpwitness replay`` and return the exit code."""
+    from dpwitness.argument_values import load, workers
     from dpwitness.auditors.replaying.replay import arguments_of, prepare
-    from dpwitness.auditors.results.witness_reading import check_seal, load_json
+    from dpwitness.auditors.results.witness_reader import check_seal, load_json
     from dpwitness.auditors.running.streams import fresh_seed
-    from dpwitness.inputs import load, workers
     from dpwitness.reports.audit.report import check_writable
 
     raw, file = load_json(args.witness)

@@ -7,9 +7,9 @@ from pathlib import Path
 
 from dpwitness.commands.common import Command, chosen, in_folder
 from dpwitness.console import summary
-from dpwitness.ending import OK, show
-from dpwitness.mechanisms.terms.reading import printable
-from dpwitness.mechanisms.terms.validation import InvalidArgument, said
+from dpwitness.exit_codes import OK, show
+from dpwitness.mechanisms.core.json_reader import printable
+from dpwitness.mechanisms.core.validation import InvalidArgument, said
 
 
 def arguments(command: Command) -> None:

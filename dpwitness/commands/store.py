@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dpwitness.commands.common import Command, command_line, print_json
-from dpwitness.ending import OK
-from dpwitness.mechanisms.terms.validation import InvalidArgument
+from dpwitness.exit_codes import OK
+from dpwitness.mechanisms.core.validation import InvalidArgument
 
 if TYPE_CHECKING:
     from dpwitness.auditors.storing.store import Entry, Store
@@ -83,7 +83,7 @@ def _show(args: argparse.Namespace) -> None:
 
 def _merge(args: argparse.Namespace) -> None:
     """Merge other stores into the store."""
-    from dpwitness.auditors.storing.merging import merge
+    from dpwitness.auditors.storing.merge import merge
     from dpwitness.auditors.storing.store import open_store, read_store
 
     if not args.names:

@@ -24,10 +24,10 @@ from dpwitness.commands.common import (
     tell_stale,
 )
 from dpwitness.console import bar
-from dpwitness.ending import NO_VERDICT, OK, VIOLATED, after, apart, attempt, show
-from dpwitness.expressions import matches
-from dpwitness.mechanisms.terms.validation import InvalidArgument
-from dpwitness.reports.words.wording import plain
+from dpwitness.exit_codes import NO_VERDICT, OK, VIOLATED, after, apart, attempt, show
+from dpwitness.mechanisms.core.validation import InvalidArgument
+from dpwitness.name_filter import matches
+from dpwitness.reports.phrasing.wording import plain
 
 if TYPE_CHECKING:
     from dpwitness.suites import Case, Outcome, Suite
@@ -47,10 +47,10 @@ def arguments(command: Command) -> None:
 def run(args: argparse.Namespace) -> int:
     """Run ``dpwitness suite``: print one line per finished case, then the counts of right and wrong verdicts. Return the exit code."""
     from dpwitness.reports.audit.report import check_writable
-    from dpwitness.reports.comparing.accepted import judge, open_rules
-    from dpwitness.reports.words.summary import acceptance
+    from dpwitness.reports.comparison.accepted import judge, open_rules
+    from dpwitness.reports.phrasing.summary import acceptance
     from dpwitness.suites import suite_of
-    from dpwitness.suites.side_by_side import run_side_by_side
+    from dpwitness.suites.parallel import run_side_by_side
 
     if args.report is not None:
         check_writable(args.report)
@@ -98,8 +98,8 @@ def run(args: argparse.Namespace) -> int:
 
 def _run_in_turn(args: argparse.Namespace, suite: Suite, cases: Sequence[Case], options: dict[str, Any]) -> Iterator[Outcome]:
     """Audit cases sequentially, each on all workers, and yield the outcomes; cases that a store holds as finished are not repeated."""
+    from dpwitness.argument_values import workers
     from dpwitness.auditors.storing.store import open_store
-    from dpwitness.inputs import workers
     from dpwitness.suites import run_case
 
     with nullcontext() if args.store is None else open_store(args.store) as store:

@@ -7,8 +7,8 @@ import sys
 from pathlib import Path
 
 from dpwitness.commands.common import Command, print_json
-from dpwitness.ending import NO_VERDICT, OK
-from dpwitness.mechanisms.terms.validation import InvalidArgument
+from dpwitness.exit_codes import NO_VERDICT, OK
+from dpwitness.mechanisms.core.validation import InvalidArgument
 
 TEMPLATE = '''"""A target file: runs in any interpreter that has NumPy and the library under test."""
 import numpy as np

@@ -19,8 +19,8 @@ from dpwitness.commands.common import (
     subject,
 )
 from dpwitness.console import bar
-from dpwitness.ending import apart
-from dpwitness.numbers import whole
+from dpwitness.exit_codes import apart
+from dpwitness.number_options import whole
 
 
 def arguments(command: Command) -> None:
@@ -47,9 +47,9 @@ def arguments(command: Command) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Run ``dpwitness trace`` and return the exit code."""
+    from dpwitness.argument_values import claim_of, given, keywords, pair_of, workers
     from dpwitness.auditors.gray_box.trace import trace
-    from dpwitness.inputs import claim_of, given, keywords, pair_of, workers
-    from dpwitness.mechanisms.terms.validation import InvalidArgument
+    from dpwitness.mechanisms.core.validation import InvalidArgument
     from dpwitness.reports.audit.report import check_writable
 
     if args.report is not None:

@@ -45,10 +45,10 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from dpwitness.executors.dask_worker import Files, builds, call, hush
 from dpwitness.executors.pools import ENGINE, end, unheard
-from dpwitness.executors.worker import Files, builds, call, hush
-from dpwitness.mechanisms.foreign.process import close_idle
-from dpwitness.mechanisms.terms.validation import InvalidArgument
+from dpwitness.mechanisms.core.validation import InvalidArgument
+from dpwitness.mechanisms.foreign.worker_process import close_idle
 
 if TYPE_CHECKING:
     from distributed import Client, LocalCluster
@@ -140,7 +140,7 @@ def local(count: int) -> Iterator[Executor]:
                 memory_limit=0,
                 silence_logs=logging.CRITICAL,
                 local_directory=folder,
-                preload="dpwitness.executors.worker",
+                preload="dpwitness.executors.dask_worker",
             )
             stack.callback(_close_cluster, found)
             client = Client(found, set_as_default=False)

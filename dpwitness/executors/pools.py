@@ -48,8 +48,8 @@ def loky_pool(count: int) -> Iterator[Executor]:
     from loky import ProcessPoolExecutor as Loky
     from loky.backend.resource_tracker import ensure_running
 
-    from dpwitness.auditors.running.handed import reduced
-    from dpwitness.mechanisms.terms.pairs import Pair
+    from dpwitness.auditors.running.pair_files import reduced
+    from dpwitness.mechanisms.data.pairs import Pair
 
     ensure_running()
     executor = Loky(count, {Pair: reduced}, timeout=None, initializer=_initialize_worker, initargs=(os.getpid(),))

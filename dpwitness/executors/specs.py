@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from dpwitness.mechanisms.terms.validation import InvalidArgument, shown
+from dpwitness.mechanisms.core.validation import InvalidArgument, shown
 
 MOST = 1024  # maximum number of workers that this process starts
 FORMS = "dask://HOST:PORT, dask-local:N, loky:N, mpi, threads:N or processes:N"

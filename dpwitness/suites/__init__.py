@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from dpwitness.mechanisms.terms.reading import Json
-from dpwitness.mechanisms.terms.validation import InvalidArgument
+from dpwitness.mechanisms.core.json_reader import Json
+from dpwitness.mechanisms.core.validation import InvalidArgument
 from dpwitness.suites.case import Case, Outcome, Suite, compare, run_case
 from dpwitness.suites.claims import run_all
 
@@ -85,7 +85,7 @@ def suite(name: str) -> list[Case]:
 
     Examples
     --------
-    >>> from dpwitness.expressions import matches
+    >>> from dpwitness.name_filter import matches
     >>> [case.name for case in suite("zoo") if matches("svt and not broken", case.name)]
     ['svt1', 'svt2', 'svt3', 'svt4', 'svt5', 'svt6']
     """

@@ -14,13 +14,13 @@ from dpwitness.auditors.results.certify_result import CertifyResult
 from dpwitness.auditors.results.verdicts import Verdict
 from dpwitness.auditors.storing.store import Store
 from dpwitness.auditors.white_box.certify import certify
-from dpwitness.mechanisms.terms.notions import Claim
-from dpwitness.mechanisms.terms.pairs import Pair
-from dpwitness.mechanisms.terms.powers import offers
-from dpwitness.mechanisms.terms.protocol import Truth, WhiteBox
-from dpwitness.mechanisms.terms.reading import Json
+from dpwitness.mechanisms.core.json_reader import Json
+from dpwitness.mechanisms.data.pairs import Pair
+from dpwitness.mechanisms.privacy import Claim
+from dpwitness.mechanisms.protocols.capabilities import offers
+from dpwitness.mechanisms.protocols.mechanism import Truth, WhiteBox
 from dpwitness.reports.audit.document import result_json
-from dpwitness.reports.words.wording import figure
+from dpwitness.reports.phrasing.wording import figure
 
 _WHITE_BOX_TRIALS = 40_000
 

@@ -6,15 +6,15 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from dpwitness.auditors.gray_box.trace import trace
-from dpwitness.auditors.loss.limit import limit_of_law
 from dpwitness.auditors.pairs.catalogue import pairs_for
+from dpwitness.auditors.privacy_loss.limit import limit_of_law
 from dpwitness.auditors.results.audit_result import AuditResult
 from dpwitness.auditors.results.verdicts import strict
+from dpwitness.mechanisms.core.json_reader import Json
+from dpwitness.mechanisms.data.pairs import Pair
 from dpwitness.mechanisms.foreign.environments import environments
 from dpwitness.mechanisms.foreign.target import Target
-from dpwitness.mechanisms.terms.pairs import Pair
-from dpwitness.mechanisms.terms.protocol import Truth
-from dpwitness.mechanisms.terms.reading import Json
+from dpwitness.mechanisms.protocols.mechanism import Truth
 from dpwitness.reports.third_party.rows import ROWS, Row
 from dpwitness.suites.case import Case
 

@@ -13,10 +13,10 @@ from dpwitness.mechanisms.domains.counts import Counts
 from dpwitness.mechanisms.domains.frames import Events, Table
 from dpwitness.mechanisms.domains.graphs import Graph
 from dpwitness.mechanisms.domains.labelled_ball import LabelledBall
-from dpwitness.mechanisms.domains.own import Relation
 from dpwitness.mechanisms.domains.records import Records
 from dpwitness.mechanisms.domains.rows import Rows
 from dpwitness.mechanisms.domains.texts import Texts
+from dpwitness.mechanisms.domains.user_defined import Relation
 
 # Domains that a target file may name, with their fields as keys. Relation is excluded since it holds functions.
 KINDS: dict[str, type[Domain]] = {

@@ -15,12 +15,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.random import Generator
 
+from dpwitness.mechanisms.core.validation import InvalidArgument, require
+from dpwitness.mechanisms.data.pairs import Pair
 from dpwitness.mechanisms.domains.base import Domain, Draws, Shape
 from dpwitness.mechanisms.domains.fields import LONGEST, vector
-from dpwitness.mechanisms.domains.patterns import PLACES, between, only_pairs
-from dpwitness.mechanisms.terms.pairs import Pair
-from dpwitness.mechanisms.terms.protocol import FloatArray
-from dpwitness.mechanisms.terms.validation import InvalidArgument, require
+from dpwitness.mechanisms.domains.pair_patterns import PLACES, between, only_pairs
+from dpwitness.mechanisms.protocols.mechanism import FloatArray
 
 if TYPE_CHECKING:
     from hypothesis.strategies import SearchStrategy

@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from dpwitness.mechanisms.terms.libraries import Unheld, apart, library, library_of, values_of
-from dpwitness.mechanisms.terms.validation import InvalidArgument, shown
+from dpwitness.mechanisms.core.dataframe_backends import Unheld, apart, library, library_of, values_of
+from dpwitness.mechanisms.core.validation import InvalidArgument, shown
 
 _KEYS = ("low", "high", "categories", "missing")
 _EPOCH = datetime.date(1970, 1, 1)

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.random import Generator
 
+from dpwitness.mechanisms.core.validation import require
+from dpwitness.mechanisms.data.datasets import LinearCosts
+from dpwitness.mechanisms.data.pairs import Pair
 from dpwitness.mechanisms.domains.base import Domain, Draws, Shape
 from dpwitness.mechanisms.domains.fields import LONGEST
-from dpwitness.mechanisms.domains.patterns import PLACES, only_pairs, shorter_tables
-from dpwitness.mechanisms.terms.datasets import LinearCosts
-from dpwitness.mechanisms.terms.pairs import Pair
-from dpwitness.mechanisms.terms.protocol import FloatArray
-from dpwitness.mechanisms.terms.validation import require
+from dpwitness.mechanisms.domains.pair_patterns import PLACES, only_pairs, shorter_tables
+from dpwitness.mechanisms.protocols.mechanism import FloatArray
 
 if TYPE_CHECKING:
     from hypothesis.strategies import DrawFn, SearchStrategy

@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 from numpy.random import Generator
 
+from dpwitness.mechanisms.core.validation import InvalidArgument, require, shown
+from dpwitness.mechanisms.data.pairs import Pair
 from dpwitness.mechanisms.domains.base import Domain, Draws, Shape
 from dpwitness.mechanisms.domains.fields import LONGEST
-from dpwitness.mechanisms.domains.patterns import PLACES
-from dpwitness.mechanisms.terms.pairs import Pair
-from dpwitness.mechanisms.terms.protocol import FloatArray
-from dpwitness.mechanisms.terms.validation import InvalidArgument, require, shown
+from dpwitness.mechanisms.domains.pair_patterns import PLACES
+from dpwitness.mechanisms.protocols.mechanism import FloatArray
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
+from dpwitness.mechanisms.core.validation import InvalidArgument, require_finite, require_integer, require_type
 from dpwitness.mechanisms.domains.base import Domain
-from dpwitness.mechanisms.terms.protocol import FloatArray
-from dpwitness.mechanisms.terms.validation import InvalidArgument, require_finite, require_integer, require_type
+from dpwitness.mechanisms.protocols.mechanism import FloatArray
 
 LONGEST = 10**6  # entries of an array: a catalogue holds some hundred arrays at once
 

@@ -17,15 +17,15 @@ from typing import Any
 import numpy as np
 from numpy.random import Generator
 
+from dpwitness.mechanisms.core.validation import InvalidArgument, require, require_integer, require_type, shown
+from dpwitness.mechanisms.data.pairs import Pair
+from dpwitness.mechanisms.data.relations import SpelledRelation, parse_relation
 from dpwitness.mechanisms.domains.base import Domain, Draws, Moves, Shape
 from dpwitness.mechanisms.domains.columns import FRAMES, Column, built, column, lists_of
 from dpwitness.mechanisms.domains.fields import LONGEST, sized
-from dpwitness.mechanisms.domains.patterns import DIGITS, changed_place, shorter
+from dpwitness.mechanisms.domains.pair_patterns import DIGITS, changed_place, shorter
 from dpwitness.mechanisms.domains.rows import Rows
-from dpwitness.mechanisms.terms.pairs import Pair
-from dpwitness.mechanisms.terms.protocol import FloatArray
-from dpwitness.mechanisms.terms.relations import SpelledRelation, parse_relation
-from dpwitness.mechanisms.terms.validation import InvalidArgument, require, require_integer, require_type, shown
+from dpwitness.mechanisms.protocols.mechanism import FloatArray
 
 _Row = tuple[float | None, ...]  # None where missing
 

@@ -10,13 +10,13 @@ from typing import Any
 
 from numpy.random import Generator
 
+from dpwitness.mechanisms.core.dataframe_backends import Unheld, library, library_of
+from dpwitness.mechanisms.core.validation import InvalidArgument, require
+from dpwitness.mechanisms.data.pairs import Pair
+from dpwitness.mechanisms.data.relations import GRAPHS, parse_relation
 from dpwitness.mechanisms.domains.base import Domain, Draws, Shape
 from dpwitness.mechanisms.domains.fields import flags
-from dpwitness.mechanisms.terms.libraries import Unheld, library, library_of
-from dpwitness.mechanisms.terms.pairs import Pair
-from dpwitness.mechanisms.terms.protocol import FloatArray
-from dpwitness.mechanisms.terms.relations import GRAPHS, parse_relation
-from dpwitness.mechanisms.terms.validation import InvalidArgument, require
+from dpwitness.mechanisms.protocols.mechanism import FloatArray
 
 Edges = frozenset[tuple[int, int]]
 _MAX_NODES = 200  # a catalogue holds dense graphs

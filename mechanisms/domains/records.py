@@ -15,9 +15,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.random import Generator
 
+from dpwitness.mechanisms.core.validation import InvalidArgument, require
+from dpwitness.mechanisms.data.pairs import Pair
 from dpwitness.mechanisms.domains.base import Shape
 from dpwitness.mechanisms.domains.fields import LONGEST, flags, sized, vector
-from dpwitness.mechanisms.domains.patterns import (
+from dpwitness.mechanisms.domains.pair_patterns import (
     LISTED,
     PLACES,
     between,
@@ -29,9 +31,7 @@ from dpwitness.mechanisms.domains.patterns import (
     shorter_tables,
 )
 from dpwitness.mechanisms.domains.tables import Tabular
-from dpwitness.mechanisms.terms.pairs import Pair
-from dpwitness.mechanisms.terms.protocol import FloatArray
-from dpwitness.mechanisms.terms.validation import InvalidArgument, require
+from dpwitness.mechanisms.protocols.mechanism import FloatArray
 
 if TYPE_CHECKING:
     from hypothesis.strategies import DrawFn, SearchStrategy

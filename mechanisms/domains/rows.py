@@ -10,13 +10,13 @@ from typing import Any
 import numpy as np
 from numpy.random import Generator
 
+from dpwitness.mechanisms.core.validation import InvalidArgument, require, require_finite, shown
+from dpwitness.mechanisms.data.pairs import Pair
 from dpwitness.mechanisms.domains.base import Shape
 from dpwitness.mechanisms.domains.fields import LONGEST, columns, flags, items, labels_of, sized
-from dpwitness.mechanisms.domains.patterns import NAMED_LABELS, PLACES, between, far_outside, inserted, matching, ranked
+from dpwitness.mechanisms.domains.pair_patterns import NAMED_LABELS, PLACES, between, far_outside, inserted, matching, ranked
 from dpwitness.mechanisms.domains.tables import Tabular
-from dpwitness.mechanisms.terms.pairs import Pair
-from dpwitness.mechanisms.terms.protocol import FloatArray
-from dpwitness.mechanisms.terms.validation import InvalidArgument, require, require_finite, shown
+from dpwitness.mechanisms.protocols.mechanism import FloatArray
 
 Change = tuple[str, FloatArray, FloatArray]
 

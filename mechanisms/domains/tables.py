@@ -16,10 +16,10 @@ from typing import Any
 import numpy as np
 from numpy.random import Generator
 
+from dpwitness.mechanisms.data.pairs import Pair
 from dpwitness.mechanisms.domains.base import Domain, Draws, Moves
-from dpwitness.mechanisms.domains.patterns import CHANGES, LISTED, PLACES, between, changed_place, inserted, matching, whole_numbers
-from dpwitness.mechanisms.terms.pairs import Pair
-from dpwitness.mechanisms.terms.protocol import FloatArray
+from dpwitness.mechanisms.domains.pair_patterns import CHANGES, LISTED, PLACES, between, changed_place, inserted, matching, whole_numbers
+from dpwitness.mechanisms.protocols.mechanism import FloatArray
 
 _MIN_WEIGHT = 0.1  # keeps every part in the draw
 _RELEVANT_CHANGE = 0.05  # relative change of the score from which a part counts as relevant

@@ -8,11 +8,11 @@ from typing import Any
 
 from numpy.random import Generator
 
+from dpwitness.mechanisms.core.validation import InvalidArgument, require, shown
+from dpwitness.mechanisms.data.pairs import Pair
 from dpwitness.mechanisms.domains.base import Domain, Draws, Shape
 from dpwitness.mechanisms.domains.fields import LONGEST, items, sized
-from dpwitness.mechanisms.domains.patterns import PLACES
-from dpwitness.mechanisms.terms.pairs import Pair
-from dpwitness.mechanisms.terms.validation import InvalidArgument, require, shown
+from dpwitness.mechanisms.domains.pair_patterns import PLACES
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,12 +13,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dpwitness.mechanisms.foreign.process import WorkerDied
+from dpwitness.mechanisms.core.validation import InvalidArgument, said
 from dpwitness.mechanisms.foreign.program import KEPT, PROTOCOL, Command, Program, Sent, json_of, line_of, message_of, run_line, sent_as
-from dpwitness.mechanisms.foreign.slots import build_domain
-from dpwitness.mechanisms.terms.notions import parse_claim
-from dpwitness.mechanisms.terms.protocol import MechanismFailed
-from dpwitness.mechanisms.terms.validation import InvalidArgument, said
+from dpwitness.mechanisms.foreign.worker_pool import build_domain
+from dpwitness.mechanisms.foreign.worker_process import WorkerDied
+from dpwitness.mechanisms.privacy import parse_claim
+from dpwitness.mechanisms.protocols.mechanism import MechanismFailed
 
 _SEED, _OTHER = (1, 2, 3, 4), (2**32 - 1, 2**31, 2**32 - 3, 2**31 + 7)  # one that fits into any number, one that does not
 _ROWS = 1000

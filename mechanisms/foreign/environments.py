@@ -16,8 +16,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from dpwitness.mechanisms.terms.validation import InvalidArgument
-from dpwitness.mechanisms.terms.writing import write_text
+from dpwitness.mechanisms.core.atomic_files import write_text
+from dpwitness.mechanisms.core.validation import InvalidArgument
 
 FOLDER = Path(__file__).resolve().parent / "adapters"
 PROGRAMS = FOLDER / "programs"

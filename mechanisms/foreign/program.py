@@ -21,13 +21,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dpwitness.mechanisms.foreign.inside import wire
-from dpwitness.mechanisms.foreign.process import Process, TookTooLong, WorkerDied
-from dpwitness.mechanisms.foreign.slots import SENT, TargetError
-from dpwitness.mechanisms.terms.libraries import apart, library_of, values_of
-from dpwitness.mechanisms.terms.protocol import MechanismFailed
-from dpwitness.mechanisms.terms.reading import Json, each_name_once
-from dpwitness.mechanisms.terms.validation import said
+from dpwitness.mechanisms.core.dataframe_backends import apart, library_of, values_of
+from dpwitness.mechanisms.core.json_reader import Json, each_name_once
+from dpwitness.mechanisms.core.validation import said
+from dpwitness.mechanisms.foreign.inside import codec
+from dpwitness.mechanisms.foreign.worker_pool import SENT, TargetError
+from dpwitness.mechanisms.foreign.worker_process import Process, TookTooLong, WorkerDied
+from dpwitness.mechanisms.protocols.mechanism import MechanismFailed
 
 PROTOCOL = 1
 KEPT = 16  # numbers of datasets: a new one takes the place of the one that was used the longest ago
@@ -369,7 +369,7 @@ def _raised(head: Json) -> Exception:
     name, text = head["raised"], head.get("text", "")
     if name == "" or not _is_name(name) or not isinstance(text, str):
         raise Misspoke(f"raised must be the name of an exception, and text a text, got {_short(repr(head))}")
-    found: Exception = wire.stand_in(name, Exception)(text)
+    found: Exception = codec.stand_in(name, Exception)(text)
     return found
 
 

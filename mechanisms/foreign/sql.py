@@ -22,12 +22,12 @@ from urllib.parse import quote
 import numpy as np
 from numpy.random import Generator
 
+from dpwitness.mechanisms.core.dataframe_backends import Unheld, apart, library_of, values_of
+from dpwitness.mechanisms.core.validation import InvalidArgument, require_type, said, shown, unimportable
 from dpwitness.mechanisms.domains import Domain
-from dpwitness.mechanisms.foreign.slots import build_domain
-from dpwitness.mechanisms.terms.libraries import Unheld, apart, library_of, values_of
-from dpwitness.mechanisms.terms.notions import Claim, parse_claim
-from dpwitness.mechanisms.terms.protocol import MechanismFailed
-from dpwitness.mechanisms.terms.validation import InvalidArgument, require_type, said, shown, unimportable
+from dpwitness.mechanisms.foreign.worker_pool import build_domain
+from dpwitness.mechanisms.privacy import Claim, parse_claim
+from dpwitness.mechanisms.protocols.mechanism import MechanismFailed
 
 ENGINES = ("sqlite", "duckdb")
 _KEPT = 4  # datasets of a thread that stay loaded

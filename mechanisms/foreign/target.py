@@ -39,17 +39,17 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from dpwitness.mechanisms.foreign.described import Described
-from dpwitness.mechanisms.foreign.inside import global_generators, wire
-from dpwitness.mechanisms.foreign.interpreter import Interpreter
-from dpwitness.mechanisms.foreign.interpreter import sent_as as packed_as
-from dpwitness.mechanisms.foreign.process import P, Slot, TookTooLong, WorkerDied, borrow, close_all
+from dpwitness.mechanisms.core.json_codec import from_jsonable
+from dpwitness.mechanisms.core.json_reader import Json
+from dpwitness.mechanisms.core.validation import InvalidArgument, require
+from dpwitness.mechanisms.foreign.inside import codec, global_generators
+from dpwitness.mechanisms.foreign.manifest import Described
 from dpwitness.mechanisms.foreign.program import Command, Misspoke, joined, script_of, sent_as, slot_of_command
-from dpwitness.mechanisms.foreign.slots import SENT, TargetError, loaded, slot_of
-from dpwitness.mechanisms.terms.jsonable import from_jsonable
-from dpwitness.mechanisms.terms.protocol import MechanismFailed, Parts
-from dpwitness.mechanisms.terms.reading import Json
-from dpwitness.mechanisms.terms.validation import InvalidArgument, require
+from dpwitness.mechanisms.foreign.python_worker import Interpreter
+from dpwitness.mechanisms.foreign.python_worker import sent_as as packed_as
+from dpwitness.mechanisms.foreign.worker_pool import SENT, TargetError, loaded, slot_of
+from dpwitness.mechanisms.foreign.worker_process import P, Slot, TookTooLong, WorkerDied, borrow, close_all
+from dpwitness.mechanisms.protocols.mechanism import MechanismFailed, Parts
 
 Answer = TypeVar("Answer")
 
@@ -166,10 +166,10 @@ class Target(Described):
             return Parts(joined(self._run(dataset, [1] * size, rng)))
         return self._read(*self._sample(dataset, size, rng, each=True))
 
-    def _read(self, reply: Json, blobs: wire.Blobs) -> Any:
+    def _read(self, reply: Json, blobs: codec.Blobs) -> Any:
         """What a worker's answer holds; raises what the call raised."""
         try:
-            found = {key: wire.unpack(reply[key], blobs) for key in ("raised", "parts", "value") if key in reply}
+            found = {key: codec.unpack(reply[key], blobs) for key in ("raised", "parts", "value") if key in reply}
         except Exception as error:  # not of the mechanism, and so no output
             raise MechanismFailed(f"the worker's answer cannot be read: {type(error).__name__}: {error}") from None
         if "raised" in found:
@@ -194,8 +194,13 @@ class Target(Described):
         return self._features
 
     def _features(self, outputs: Any) -> Any:
-        sent: wire.Blobs = []
-        request = {"op": "features", "name": self.name, "kwargs": wire.pack(self._plain_kwargs(), []), "outputs": wire.pack(outputs, sent)}
+        sent: codec.Blobs = []
+        request = {
+            "op": "features",
+            "name": self.name,
+            "kwargs": codec.pack(self._plain_kwargs(), []),
+            "outputs": codec.pack(outputs, sent),
+        }
         try:
             with borrow(self._slot, self.time_limit) as worker:
                 reply, blobs = worker.ask(request, sent, self.time_limit)
@@ -245,9 +250,9 @@ class Target(Described):
 
     def recognize(self, dataset: Any = None) -> Json:
         """Return the form, the name and a sentence on how the function or class is run; a trial call on `dataset` decides where it must."""
-        sent: wire.Blobs = []
-        request = {"op": "recognize", "name": self.name, "kwargs": wire.pack(self._plain_kwargs(), sent)}
-        request["dataset"] = wire.pack(dataset, sent)
+        sent: codec.Blobs = []
+        request = {"op": "recognize", "name": self.name, "kwargs": codec.pack(self._plain_kwargs(), sent)}
+        request["dataset"] = codec.pack(dataset, sent)
         with loaded(self._slot, self.time_limit) as worker:
             try:
                 reply, _ = worker.ask(request, sent, self.time_limit)
@@ -258,7 +263,7 @@ class Target(Described):
         return reply
 
     def _describe(self) -> Json:
-        request = {"op": "describe", "name": self.name, "kwargs": wire.pack(self._plain_kwargs(), [])}
+        request = {"op": "describe", "name": self.name, "kwargs": codec.pack(self._plain_kwargs(), [])}
         with loaded(self._slot, self.time_limit) as worker:
             try:
                 reply, blobs = worker.ask(request, [], self.time_limit)
@@ -269,7 +274,7 @@ class Target(Described):
             raise TargetError(
                 f"{reply.get('what', self.__name__)}: {reply['error']}".removeprefix(f"{self.__name__}: "), reply["traceback"]
             )
-        about["domain"], about["queries"] = wire.unpack(about["domain"], blobs), wire.unpack(about["queries"], blobs)
+        about["domain"], about["queries"] = codec.unpack(about["domain"], blobs), codec.unpack(about["queries"], blobs)
         return about
 
     def _sent(self, dataset: Any) -> Any:
@@ -303,26 +308,26 @@ class Target(Described):
         sent = sent_as(_plain(dataset))
         return self._asked(sum(sizes), self.slot_of_program, lambda worker, limit: worker.run(sent, sizes, seeds, limit))
 
-    def _sample(self, dataset: Any, size: int, rng: np.random.Generator, each: bool = False) -> tuple[Json, wire.Blobs]:
+    def _sample(self, dataset: Any, size: int, rng: np.random.Generator, each: bool = False) -> tuple[Json, codec.Blobs]:
         # the generator itself goes to the worker and comes back: what is drawn is what would be drawn here
         seed = global_generators.words_of(rng)
         sent = packed_as(self._sent(dataset))
         request = {
             "op": "sample",
             "name": self.name,
-            "kwargs": wire.pack(self._plain_kwargs(), []),
+            "kwargs": codec.pack(self._plain_kwargs(), []),
             "size": size,
             "seed": seed,
             "each": each,
         }
         if hasattr(np.random, rng.bit_generator.state["bit_generator"]):
-            request["rng"] = wire.words(rng.bit_generator.state)
+            request["rng"] = codec.words(rng.bit_generator.state)
 
-        def ask(worker: Any, limit: float) -> tuple[Json, wire.Blobs]:
+        def ask(worker: Any, limit: float) -> tuple[Json, codec.Blobs]:
             if "error" in worker.loaded:
                 raise MechanismFailed(f"a worker could not load the target again: {worker.loaded['error']}")
             part, blobs = worker.dataset(sent)
-            found: tuple[Json, wire.Blobs] = worker.ask(request | part, blobs, limit)
+            found: tuple[Json, codec.Blobs] = worker.ask(request | part, blobs, limit)
             return found
 
         reply, found = self._asked(size, self._slot, ask)
@@ -331,7 +336,7 @@ class Target(Described):
         self._state.add(reply["cpu"])
         self._state.warned.update(dict.fromkeys(reply["warned"]))
         if "rng" in reply:
-            rng.bit_generator.state = wire.unworded(reply["rng"])
+            rng.bit_generator.state = codec.unworded(reply["rng"])
         return reply, found
 
     def _asked(self, size: int, slot: Slot[P], ask: Callable[[P, float], Answer]) -> Answer:

@@ -6,15 +6,15 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from dpwitness.mechanisms.foreign.inside import wire
-from dpwitness.mechanisms.foreign.interpreter import Worker
-from dpwitness.mechanisms.foreign.process import TookTooLong, WorkerDied, borrow
-from dpwitness.mechanisms.foreign.slots import TargetError
+from dpwitness.mechanisms.core.json_reader import Json
+from dpwitness.mechanisms.foreign.inside import codec
+from dpwitness.mechanisms.foreign.python_worker import Worker
 from dpwitness.mechanisms.foreign.target import Target
+from dpwitness.mechanisms.foreign.worker_pool import TargetError
+from dpwitness.mechanisms.foreign.worker_process import TookTooLong, WorkerDied, borrow
+from dpwitness.mechanisms.protocols.mechanism import MechanismFailed
 from dpwitness.mechanisms.recording.recorder import Stopped
 from dpwitness.mechanisms.recording.session import Entry
-from dpwitness.mechanisms.terms.protocol import MechanismFailed
-from dpwitness.mechanisms.terms.reading import Json
 
 _GRACE = 30.0  # seconds beside those of one run: for the comparison
 
@@ -58,11 +58,11 @@ class ForeignSession:
         return bool(self._ask("uncompile", {}))
 
     def _ask(self, step: str, arguments: Json, dataset: Any = None, **more: Any) -> Any:
-        blobs: wire.Blobs = []
+        blobs: codec.Blobs = []
         request = {"op": "trace", "step": step, **more}
         if dataset is not None:
-            request["data"] = wire.pack_dataset(self._target._sent(dataset), blobs)
-        request["arguments"] = wire.pack(arguments, blobs)
+            request["data"] = codec.pack_dataset(self._target._sent(dataset), blobs)
+        request["arguments"] = codec.pack(arguments, blobs)
         try:
             reply, found = self._worker.ask(request, blobs, self._limit + _GRACE)
         except TookTooLong:
@@ -73,7 +73,7 @@ class ForeignSession:
             raise Stopped(reply["stopped"])
         if "error" in reply:
             raise TargetError(f"{self._target.__name__}: {reply['error']}", reply.get("traceback", ""))
-        return wire.unpack(reply["value"], found)
+        return codec.unpack(reply["value"], found)
 
 
 @contextmanager
@@ -84,7 +84,7 @@ def foreign_session(target: Target, entries: Iterable[Entry], time_limit: float)
             raise MechanismFailed(f"a worker could not load the target: {worker.loaded['error']}")
         session = ForeignSession(target, worker, time_limit)
         arguments = {"entries": [list(entry) for entry in entries], "limit": time_limit}
-        session._ask("open", arguments, name=target.name, kwargs=wire.pack(target._plain_kwargs(), []))
+        session._ask("open", arguments, name=target.name, kwargs=codec.pack(target._plain_kwargs(), []))
         try:
             yield session
         finally:

@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from dpwitness.mechanisms.numerics.jit import jit, jit_with
-from dpwitness.mechanisms.terms.protocol import FloatArray
+from dpwitness.mechanisms.protocols.mechanism import FloatArray
 
 F = TypeVar("F", bound=Callable[..., Any])
 

@@ -15,9 +15,9 @@ import numpy as np
 from numba import njit
 from numpy.typing import ArrayLike
 
+from dpwitness.mechanisms.core.validation import InvalidArgument, require, require_positive, shown
 from dpwitness.mechanisms.numerics.jit import jit
-from dpwitness.mechanisms.terms.protocol import FloatArray
-from dpwitness.mechanisms.terms.validation import InvalidArgument, require, require_positive, shown
+from dpwitness.mechanisms.protocols.mechanism import FloatArray
 
 _KERNEL_NAMES = ("linear", "polynomial", "rbf", "custom")
 

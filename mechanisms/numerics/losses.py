@@ -12,10 +12,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike
 
+from dpwitness.mechanisms.core.validation import InvalidArgument, require
 from dpwitness.mechanisms.numerics.arithmetic import elementwise, exponential
 from dpwitness.mechanisms.numerics.jit import jit
-from dpwitness.mechanisms.terms.protocol import FloatArray
-from dpwitness.mechanisms.terms.validation import InvalidArgument, require
+from dpwitness.mechanisms.protocols.mechanism import FloatArray
 
 LOGISTIC, HINGE, ABSOLUTE, SQUARED, HUBER, SMOOTHED_HUBER, LOG_COSH, LINEAR = range(8)
 

@@ -13,7 +13,7 @@ import numpy as np
 from dpwitness.mechanisms.numerics.arithmetic import cholesky, cholesky_solve, dot, elementwise, log_determinant, norm, row_dot
 from dpwitness.mechanisms.numerics.jit import jit
 from dpwitness.mechanisms.numerics.losses import loss_terms
-from dpwitness.mechanisms.terms.protocol import FloatArray
+from dpwitness.mechanisms.protocols.mechanism import FloatArray
 
 _MAX_STEPS = 500
 

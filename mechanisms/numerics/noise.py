@@ -13,10 +13,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.random import Generator
 
-from dpwitness.mechanisms.numerics.drawing import Draws
+from dpwitness.mechanisms.core.validation import require
+from dpwitness.mechanisms.numerics.draws import Draws
 from dpwitness.mechanisms.numerics.jit import jit
-from dpwitness.mechanisms.terms.protocol import FloatArray
-from dpwitness.mechanisms.terms.validation import require
+from dpwitness.mechanisms.protocols.mechanism import FloatArray
 
 GAMMA, LAPLACE_RADIUS, GAUSSIAN = range(3)
 

@@ -12,13 +12,13 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from dpwitness.mechanisms.core.validation import InvalidArgument, require_positive
+from dpwitness.mechanisms.data.datasets import LabelledVectors
 from dpwitness.mechanisms.numerics.arithmetic import cholesky
-from dpwitness.mechanisms.numerics.dual import minimise_box_dual
+from dpwitness.mechanisms.numerics.box_qp import minimise_box_dual
 from dpwitness.mechanisms.numerics.losses import Loss
 from dpwitness.mechanisms.numerics.newton import gradient_at, hessian_at, minimise_rows, minimise_rows_one_record, noise_and_determinant
-from dpwitness.mechanisms.terms.datasets import LabelledVectors
-from dpwitness.mechanisms.terms.protocol import FloatArray
-from dpwitness.mechanisms.terms.validation import InvalidArgument, require_positive
+from dpwitness.mechanisms.protocols.mechanism import FloatArray
 
 TOLERANCE = 1e-10
 

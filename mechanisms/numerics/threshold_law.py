@@ -15,8 +15,8 @@ import numpy as np
 from numpy.random import Generator
 
 from dpwitness.mechanisms.numerics.jit import jit
-from dpwitness.mechanisms.numerics.laws import fair_coins, laplace_log_cdf, laplace_log_density, laplace_nodes, standard_laplace
-from dpwitness.mechanisms.terms.protocol import FloatArray
+from dpwitness.mechanisms.numerics.laplace_laws import fair_coins, laplace_log_cdf, laplace_log_density, laplace_nodes, standard_laplace
+from dpwitness.mechanisms.protocols.mechanism import FloatArray
 
 ABOVE, BELOW, NOT_ASKED = 1.0, 0.0, -1.0
 

@@ -7,7 +7,7 @@ whose target file says ``import dpwitness``, the worker imports this folder in i
 
 from .adversaries import Adversary
 from .estimators import from_estimator
-from .runs import fresh, one_run
 from .sessions import Session, interactive
+from .single_runs import fresh, one_run
 
 __all__ = ["Adversary", "Session", "fresh", "from_estimator", "interactive", "one_run"]

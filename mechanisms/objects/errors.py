@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from dpwitness.mechanisms.terms.protocol import MechanismFailed
-    from dpwitness.mechanisms.terms.validation import InvalidArgument, shown
+    from dpwitness.mechanisms.core.validation import InvalidArgument, shown
+    from dpwitness.mechanisms.protocols.mechanism import MechanismFailed
 else:
     try:
-        from dpwitness.mechanisms.terms.protocol import MechanismFailed
-        from dpwitness.mechanisms.terms.validation import InvalidArgument, shown
+        from dpwitness.mechanisms.core.validation import InvalidArgument, shown
+        from dpwitness.mechanisms.protocols.mechanism import MechanismFailed
     except ImportError:  # the interpreter of a foreign target
 
         class MechanismFailed(RuntimeError):

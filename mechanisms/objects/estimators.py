@@ -9,7 +9,7 @@ import numpy as np
 from .errors import InvalidArgument, MechanismFailed, require_callable, shown
 from .labels import parts
 from .randomness import takes_labels
-from .runs import PerRun, made, named, split, told
+from .single_runs import PerRun, made, named, split, told
 
 
 def from_estimator(

@@ -8,7 +8,7 @@ import numpy as np
 
 from .adversaries import Adversary, adversary_of
 from .errors import InvalidArgument, MechanismFailed, require_callable, shown
-from .runs import PerRun, made, named
+from .single_runs import PerRun, made, named
 
 _MAX_QUERIES = 10_000  # limit for an adversary that never returns None
 _SEEDING_NOTE = "the session receives the audit's generator, and each run creates a new session"

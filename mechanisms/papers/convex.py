@@ -15,6 +15,9 @@ from numpy.random import Generator
 
 from dpwitness.mechanisms.balls.ball import NotEnclosed
 from dpwitness.mechanisms.balls.erm import ObjectiveBalls
+from dpwitness.mechanisms.core.validation import InvalidArgument, require, shown
+from dpwitness.mechanisms.data.datasets import LabelledVectors
+from dpwitness.mechanisms.data.pairs import Pair
 from dpwitness.mechanisms.domains import LabelledBall
 from dpwitness.mechanisms.numerics.labelled_pairs import axis, replaced
 from dpwitness.mechanisms.numerics.losses import Loss
@@ -22,12 +25,9 @@ from dpwitness.mechanisms.numerics.noise import SphericalNoise
 from dpwitness.mechanisms.numerics.solvers import TOLERANCE, ConvergenceError, Problem
 from dpwitness.mechanisms.papers.erm import admissible, objective_log_density, rounded, sample_objective, unrounded
 from dpwitness.mechanisms.papers.logistic import NOISES, radial_noise
-from dpwitness.mechanisms.terms.datasets import LabelledVectors
-from dpwitness.mechanisms.terms.notions import PureDP
-from dpwitness.mechanisms.terms.pairs import Pair
-from dpwitness.mechanisms.terms.powers import one_law
-from dpwitness.mechanisms.terms.protocol import FloatArray, Truth
-from dpwitness.mechanisms.terms.validation import InvalidArgument, require, shown
+from dpwitness.mechanisms.privacy import PureDP
+from dpwitness.mechanisms.protocols.capabilities import one_law
+from dpwitness.mechanisms.protocols.mechanism import FloatArray, Truth
 
 
 @runtime_checkable

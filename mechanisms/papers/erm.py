@@ -14,14 +14,14 @@ import numpy as np
 from numpy.random import Generator
 from scipy.optimize import brentq
 
-from dpwitness.mechanisms.numerics.drawing import Draws
+from dpwitness.mechanisms.core.validation import InvalidArgument
+from dpwitness.mechanisms.data.datasets import LabelledVectors
+from dpwitness.mechanisms.numerics.draws import Draws
 from dpwitness.mechanisms.numerics.losses import Loss
 from dpwitness.mechanisms.numerics.noise import SphericalNoise
 from dpwitness.mechanisms.numerics.solvers import Problem, minimise, minimise_perturbed, noise_that_yields
-from dpwitness.mechanisms.terms.datasets import LabelledVectors
-from dpwitness.mechanisms.terms.notions import GDP
-from dpwitness.mechanisms.terms.protocol import FloatArray
-from dpwitness.mechanisms.terms.validation import InvalidArgument
+from dpwitness.mechanisms.privacy import GDP
+from dpwitness.mechanisms.protocols.mechanism import FloatArray
 
 LOGISTIC = Loss("logistic")
 

@@ -17,16 +17,16 @@ import numpy as np
 from flint import arb, fmpq
 
 from dpwitness.mechanisms.balls.ball import Ball, Box, NotEnclosed, pick, softmax
+from dpwitness.mechanisms.core.validation import InvalidArgument, require, shown
+from dpwitness.mechanisms.data.datasets import LinearCosts
+from dpwitness.mechanisms.data.pairs import Pair
 from dpwitness.mechanisms.domains import Costs
-from dpwitness.mechanisms.numerics.drawing import Draws
+from dpwitness.mechanisms.numerics.draws import Draws
 from dpwitness.mechanisms.numerics.jit import jit_uncached
-from dpwitness.mechanisms.terms.datasets import LinearCosts
-from dpwitness.mechanisms.terms.notions import ApproxDP
-from dpwitness.mechanisms.terms.optional import offered_when
-from dpwitness.mechanisms.terms.pairs import Pair
-from dpwitness.mechanisms.terms.powers import one_law
-from dpwitness.mechanisms.terms.protocol import FloatArray, Truth
-from dpwitness.mechanisms.terms.validation import InvalidArgument, require, shown
+from dpwitness.mechanisms.privacy import ApproxDP
+from dpwitness.mechanisms.protocols.capabilities import one_law
+from dpwitness.mechanisms.protocols.mechanism import FloatArray, Truth
+from dpwitness.mechanisms.protocols.optional_methods import offered_when
 from dpwitness.mechanisms.textbook.categorical import SoftmaxDraw, draw_index, index_draws, log_softmax, output_rows, sum_of_entries
 
 LambdaRule = Literal["printed", "with_log_p"]

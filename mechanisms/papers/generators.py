@@ -11,9 +11,9 @@ from importlib.resources import files
 import numpy as np
 from numpy.random import Generator
 
-from dpwitness.mechanisms.terms.datasets import LabelledVectors
-from dpwitness.mechanisms.terms.protocol import FloatArray
-from dpwitness.mechanisms.terms.validation import InvalidArgument, require_integer, require_nonnegative, unimportable
+from dpwitness.mechanisms.core.validation import InvalidArgument, require_integer, require_nonnegative, unimportable
+from dpwitness.mechanisms.data.datasets import LabelledVectors
+from dpwitness.mechanisms.protocols.mechanism import FloatArray
 
 
 class MissingDependency(ImportError):

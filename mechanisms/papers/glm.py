@@ -13,8 +13,11 @@ import numpy as np
 from numpy.random import Generator
 
 from dpwitness.mechanisms.balls.erm import ObjectiveBalls, OutputBalls
+from dpwitness.mechanisms.core.validation import InvalidArgument, require, require_positive, shown
+from dpwitness.mechanisms.data.datasets import LabelledVectors
+from dpwitness.mechanisms.data.pairs import Pair
 from dpwitness.mechanisms.domains import LabelledBall
-from dpwitness.mechanisms.numerics.drawing import Draws
+from dpwitness.mechanisms.numerics.draws import Draws
 from dpwitness.mechanisms.numerics.labelled_pairs import axis, far_response, lone_record, opposed_records, replaced
 from dpwitness.mechanisms.numerics.losses import Loss
 from dpwitness.mechanisms.numerics.noise import SphericalNoise
@@ -29,12 +32,9 @@ from dpwitness.mechanisms.papers.erm import (
     output_log_density,
     sample_objective,
 )
-from dpwitness.mechanisms.terms.datasets import LabelledVectors
-from dpwitness.mechanisms.terms.notions import ApproxDP, PureDP
-from dpwitness.mechanisms.terms.pairs import Pair
-from dpwitness.mechanisms.terms.powers import one_law
-from dpwitness.mechanisms.terms.protocol import FloatArray, Truth
-from dpwitness.mechanisms.terms.validation import InvalidArgument, require, require_positive, shown
+from dpwitness.mechanisms.privacy import ApproxDP, PureDP
+from dpwitness.mechanisms.protocols.capabilities import one_law
+from dpwitness.mechanisms.protocols.mechanism import FloatArray, Truth
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

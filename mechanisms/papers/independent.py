@@ -15,6 +15,9 @@ from typing import ClassVar, Literal
 
 import numpy as np
 
+from dpwitness.mechanisms.core.validation import InvalidArgument, require, require_positive, shown
+from dpwitness.mechanisms.data.datasets import LabelledVectors
+from dpwitness.mechanisms.data.pairs import Pair
 from dpwitness.mechanisms.numerics.labelled_pairs import replaced
 from dpwitness.mechanisms.papers.independent_kernels import (
     _NODES,
@@ -25,12 +28,9 @@ from dpwitness.mechanisms.papers.independent_kernels import (
     net_transcripts,
 )
 from dpwitness.mechanisms.papers.learner import LearnerMechanism
-from dpwitness.mechanisms.terms.datasets import LabelledVectors
-from dpwitness.mechanisms.terms.optional import offered_when
-from dpwitness.mechanisms.terms.pairs import Pair
-from dpwitness.mechanisms.terms.powers import one_law
-from dpwitness.mechanisms.terms.protocol import FloatArray, Truth
-from dpwitness.mechanisms.terms.validation import InvalidArgument, require, require_positive, shown
+from dpwitness.mechanisms.protocols.capabilities import one_law
+from dpwitness.mechanisms.protocols.mechanism import FloatArray, Truth
+from dpwitness.mechanisms.protocols.optional_methods import offered_when
 from dpwitness.mechanisms.textbook.categorical import output_rows
 
 _RELEASES = ["full", "outputs", "weights"]

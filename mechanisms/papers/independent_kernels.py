@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from dpwitness.mechanisms.numerics.jit import jit
 from dpwitness.mechanisms.papers.interactive_kernels import interval_log_probability
-from dpwitness.mechanisms.terms.protocol import FloatArray
+from dpwitness.mechanisms.protocols.mechanism import FloatArray
 from dpwitness.mechanisms.textbook.categorical import draw_index
 
 IntArray = NDArray[np.int64]

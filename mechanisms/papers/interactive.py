@@ -15,15 +15,15 @@ from typing import Any, Literal
 
 import numpy as np
 
+from dpwitness.mechanisms.core.validation import InvalidArgument, require, shown
+from dpwitness.mechanisms.data.datasets import LabelledVectors
+from dpwitness.mechanisms.data.pairs import Pair
 from dpwitness.mechanisms.numerics.jit import jit_uncached
 from dpwitness.mechanisms.papers.interactive_kernels import adaptive_transcripts, transcript_log_densities, transcripts
 from dpwitness.mechanisms.papers.learner import LearnerMechanism, Predictor
-from dpwitness.mechanisms.terms.datasets import LabelledVectors
-from dpwitness.mechanisms.terms.optional import offered_when
-from dpwitness.mechanisms.terms.pairs import Pair
-from dpwitness.mechanisms.terms.powers import one_law
-from dpwitness.mechanisms.terms.protocol import FloatArray, Truth
-from dpwitness.mechanisms.terms.validation import InvalidArgument, require, shown
+from dpwitness.mechanisms.protocols.capabilities import one_law
+from dpwitness.mechanisms.protocols.mechanism import FloatArray, Truth
+from dpwitness.mechanisms.protocols.optional_methods import offered_when
 from dpwitness.mechanisms.textbook.categorical import output_rows
 
 _CACHE_SIZE = 4096  # number of predictions and kernel values that sessions cache

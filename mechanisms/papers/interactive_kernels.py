@@ -13,7 +13,7 @@ import numpy as np
 
 from dpwitness.mechanisms.numerics.jit import jit, jit_uncached
 from dpwitness.mechanisms.numerics.kernels import kernel_value
-from dpwitness.mechanisms.terms.protocol import FloatArray
+from dpwitness.mechanisms.protocols.mechanism import FloatArray
 
 
 @jit

@@ -13,17 +13,17 @@ from typing import Literal
 
 import numpy as np
 
+from dpwitness.mechanisms.core.validation import InvalidArgument, require, shown
+from dpwitness.mechanisms.data.datasets import LabelledVectors
+from dpwitness.mechanisms.data.pairs import Pair
 from dpwitness.mechanisms.domains import LabelledBall
 from dpwitness.mechanisms.numerics.kernels import Kernel
 from dpwitness.mechanisms.numerics.labelled_pairs import axis, replaced
 from dpwitness.mechanisms.numerics.losses import Loss
 from dpwitness.mechanisms.numerics.solvers import Problem, minimise, minimise_kernel
 from dpwitness.mechanisms.papers.ridge import check_records
-from dpwitness.mechanisms.terms.datasets import LabelledVectors
-from dpwitness.mechanisms.terms.notions import ApproxDP
-from dpwitness.mechanisms.terms.pairs import Pair
-from dpwitness.mechanisms.terms.protocol import FloatArray
-from dpwitness.mechanisms.terms.validation import InvalidArgument, require, shown
+from dpwitness.mechanisms.privacy import ApproxDP
+from dpwitness.mechanisms.protocols.mechanism import FloatArray
 
 _LINEAR = Kernel()
 

@@ -13,8 +13,11 @@ import numpy as np
 from numpy.random import Generator
 
 from dpwitness.mechanisms.balls.erm import ObjectiveBalls, OutputBalls
+from dpwitness.mechanisms.core.validation import require
+from dpwitness.mechanisms.data.datasets import LabelledVectors
+from dpwitness.mechanisms.data.pairs import Pair
 from dpwitness.mechanisms.domains import LabelledBall
-from dpwitness.mechanisms.numerics.drawing import Draws
+from dpwitness.mechanisms.numerics.draws import Draws
 from dpwitness.mechanisms.numerics.labelled_pairs import axis, opposed_records, replaced
 from dpwitness.mechanisms.numerics.noise import SphericalNoise
 from dpwitness.mechanisms.numerics.solvers import Problem
@@ -28,12 +31,9 @@ from dpwitness.mechanisms.papers.erm import (
     output_log_density,
     sample_objective,
 )
-from dpwitness.mechanisms.terms.datasets import LabelledVectors
-from dpwitness.mechanisms.terms.notions import PureDP
-from dpwitness.mechanisms.terms.pairs import Pair
-from dpwitness.mechanisms.terms.powers import one_law
-from dpwitness.mechanisms.terms.protocol import FloatArray, Truth
-from dpwitness.mechanisms.terms.validation import require
+from dpwitness.mechanisms.privacy import PureDP
+from dpwitness.mechanisms.protocols.capabilities import one_law
+from dpwitness.mechanisms.protocols.mechanism import FloatArray, Truth
 
 NOISES = ("gamma", "laplace_radius_scale", "laplace_radius_std")
 

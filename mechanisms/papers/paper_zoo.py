@@ -15,6 +15,8 @@ from typing import Any
 
 import numpy as np
 
+from dpwitness.mechanisms.data.datasets import LabelledVectors
+from dpwitness.mechanisms.data.pairs import Pair
 from dpwitness.mechanisms.numerics.losses import Loss
 from dpwitness.mechanisms.papers.aggregation import MirrorAveraging
 from dpwitness.mechanisms.papers.convex import ConvexObjectivePerturbation, QuadraticPenalty
@@ -27,8 +29,6 @@ from dpwitness.mechanisms.papers.logistic import NOISES, LogisticObjectivePertur
 from dpwitness.mechanisms.papers.ridge import PrivateRidge
 from dpwitness.mechanisms.papers.simplex import SimplexSampling
 from dpwitness.mechanisms.papers.transfer import TestDataDependentLearner
-from dpwitness.mechanisms.terms.datasets import LabelledVectors
-from dpwitness.mechanisms.terms.pairs import Pair
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,19 +17,19 @@ from dpwitness.mechanisms.balls.ball import NotEnclosed
 from dpwitness.mechanisms.balls.erm import ObjectiveBalls
 from dpwitness.mechanisms.balls.law import Clamped, LineLaw
 from dpwitness.mechanisms.balls.risk import RiskLaw
+from dpwitness.mechanisms.core.validation import InvalidArgument, require, require_one_of
+from dpwitness.mechanisms.data.datasets import LabelledVectors
+from dpwitness.mechanisms.data.pairs import Pair
 from dpwitness.mechanisms.domains import LabelledBall
-from dpwitness.mechanisms.numerics.drawing import Draws
+from dpwitness.mechanisms.numerics.draws import Draws
 from dpwitness.mechanisms.numerics.jit import jit
 from dpwitness.mechanisms.numerics.losses import Loss
 from dpwitness.mechanisms.numerics.noise import SphericalNoise, on_grid
 from dpwitness.mechanisms.numerics.solvers import Problem
-from dpwitness.mechanisms.terms.datasets import LabelledVectors
-from dpwitness.mechanisms.terms.notions import PureDP
-from dpwitness.mechanisms.terms.optional import offered_when
-from dpwitness.mechanisms.terms.pairs import Pair
-from dpwitness.mechanisms.terms.powers import one_law
-from dpwitness.mechanisms.terms.protocol import FloatArray, Truth
-from dpwitness.mechanisms.terms.validation import InvalidArgument, require, require_one_of
+from dpwitness.mechanisms.privacy import PureDP
+from dpwitness.mechanisms.protocols.capabilities import one_law
+from dpwitness.mechanisms.protocols.mechanism import FloatArray, Truth
+from dpwitness.mechanisms.protocols.optional_methods import offered_when
 from dpwitness.mechanisms.textbook.categorical import output_rows
 
 Form = Literal["printed", "repaired"]

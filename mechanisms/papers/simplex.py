@@ -18,18 +18,18 @@ from flint import arb
 
 from dpwitness.mechanisms.balls.ball import Ball, Box, softmax
 from dpwitness.mechanisms.balls.risk import slope_over
+from dpwitness.mechanisms.core.validation import InvalidArgument, require, require_integer, require_one_of, require_probability, shown
+from dpwitness.mechanisms.data.datasets import LabelledVectors
+from dpwitness.mechanisms.data.pairs import Pair
 from dpwitness.mechanisms.domains import LabelledBall
 from dpwitness.mechanisms.numerics.jit import jit
 from dpwitness.mechanisms.numerics.losses import Loss
 from dpwitness.mechanisms.numerics.solvers import ConvergenceError
 from dpwitness.mechanisms.papers.ridge import check_records
-from dpwitness.mechanisms.terms.datasets import LabelledVectors
-from dpwitness.mechanisms.terms.notions import ApproxDP, PureDP
-from dpwitness.mechanisms.terms.optional import offered_when
-from dpwitness.mechanisms.terms.pairs import Pair
-from dpwitness.mechanisms.terms.powers import one_law
-from dpwitness.mechanisms.terms.protocol import FloatArray, Truth
-from dpwitness.mechanisms.terms.validation import InvalidArgument, require, require_integer, require_one_of, require_probability, shown
+from dpwitness.mechanisms.privacy import ApproxDP, PureDP
+from dpwitness.mechanisms.protocols.capabilities import one_law
+from dpwitness.mechanisms.protocols.mechanism import FloatArray, Truth
+from dpwitness.mechanisms.protocols.optional_methods import offered_when
 from dpwitness.mechanisms.textbook.categorical import SoftmaxDraw, frequency_draws, log_softmax, output_rows
 
 Draws = Literal["pure", "approximate", "approximate_repaired"]

@@ -13,17 +13,17 @@ from typing import ClassVar, Literal
 
 import numpy as np
 
+from dpwitness.mechanisms.core.validation import require, require_positive
+from dpwitness.mechanisms.data.datasets import LabelledVectors
+from dpwitness.mechanisms.data.pairs import Pair
 from dpwitness.mechanisms.numerics.jit import jit
-from dpwitness.mechanisms.numerics.laws import laplace_draws, laplace_log_density
+from dpwitness.mechanisms.numerics.laplace_laws import laplace_draws, laplace_log_density
 from dpwitness.mechanisms.papers.erm import rounded
 from dpwitness.mechanisms.papers.learner import LearnerMechanism
 from dpwitness.mechanisms.papers.ridge import constrained_solution
-from dpwitness.mechanisms.terms.datasets import LabelledVectors
-from dpwitness.mechanisms.terms.optional import offered_when
-from dpwitness.mechanisms.terms.pairs import Pair
-from dpwitness.mechanisms.terms.powers import one_law
-from dpwitness.mechanisms.terms.protocol import FloatArray, Truth
-from dpwitness.mechanisms.terms.validation import require, require_positive
+from dpwitness.mechanisms.protocols.capabilities import one_law
+from dpwitness.mechanisms.protocols.mechanism import FloatArray, Truth
+from dpwitness.mechanisms.protocols.optional_methods import offered_when
 from dpwitness.mechanisms.textbook.additive import Laplace
 from dpwitness.mechanisms.textbook.categorical import output_rows
 

@@ -17,7 +17,7 @@ from typing import Any, Callable, Dict, Iterable, Iterator, Tuple
 import numpy as np
 
 from . import generators
-from .comparing import Raised, differences, outcome, outputs_differ, place_of, table
+from .comparison import Raised, differences, outcome, outputs_differ, place_of, table
 from .patches import Patch, lock, modules, patch, replace, resolve, unbound
 from .primitives import Primitive, WrongPrimitive, parameters_of
 from .recorder import Made, Recorder, Stopped, here, in_stream, running, varies

@@ -18,10 +18,12 @@ from numpy.random import Generator
 
 from dpwitness.mechanisms.balls.law import BallsOnLine, GeometricLaw, LaplaceLaw, LineLaw, NormalLaw, RoundedNormalLaw
 from dpwitness.mechanisms.balls.shift import Shift
+from dpwitness.mechanisms.core.validation import InvalidArgument, require, require_integer
+from dpwitness.mechanisms.data.pairs import Pair
 from dpwitness.mechanisms.domains import Records
-from dpwitness.mechanisms.numerics.drawing import Draws
+from dpwitness.mechanisms.numerics.draws import Draws
 from dpwitness.mechanisms.numerics.jit import jit
-from dpwitness.mechanisms.numerics.laws import (
+from dpwitness.mechanisms.numerics.laplace_laws import (
     as_vector,
     as_whole,
     column,
@@ -32,12 +34,10 @@ from dpwitness.mechanisms.numerics.laws import (
     laplace_draws,
     laplace_log_density,
 )
-from dpwitness.mechanisms.terms.notions import GDP, ApproxDP, PureDP
-from dpwitness.mechanisms.terms.optional import offered_when
-from dpwitness.mechanisms.terms.pairs import Pair
-from dpwitness.mechanisms.terms.powers import one_law
-from dpwitness.mechanisms.terms.protocol import FloatArray, Truth
-from dpwitness.mechanisms.terms.validation import InvalidArgument, require, require_integer
+from dpwitness.mechanisms.privacy import GDP, ApproxDP, PureDP
+from dpwitness.mechanisms.protocols.capabilities import one_law
+from dpwitness.mechanisms.protocols.mechanism import FloatArray, Truth
+from dpwitness.mechanisms.protocols.optional_methods import offered_when
 
 GRID = 2.0**-10  # a power of two: rounding to it, and adding multiples of it, is exact in binary
 

@@ -15,11 +15,11 @@ from flint import arb
 from numpy.typing import NDArray
 
 from dpwitness.mechanisms.balls.ball import Ball, Box, Listed, pick, softmax
-from dpwitness.mechanisms.numerics.drawing import Draws
+from dpwitness.mechanisms.core.validation import InvalidArgument, require, shown
+from dpwitness.mechanisms.numerics.draws import Draws
 from dpwitness.mechanisms.numerics.jit import jit
-from dpwitness.mechanisms.terms.powers import one_law
-from dpwitness.mechanisms.terms.protocol import FloatArray
-from dpwitness.mechanisms.terms.validation import InvalidArgument, require, shown
+from dpwitness.mechanisms.protocols.capabilities import one_law
+from dpwitness.mechanisms.protocols.mechanism import FloatArray
 
 IntArray = NDArray[np.int64]
 

@@ -16,12 +16,12 @@ from typing import Any
 import numpy as np
 from numpy.random import Generator
 
+from dpwitness.mechanisms.core.validation import InvalidArgument, require, require_callable, require_numbers
+from dpwitness.mechanisms.data.pairs import Pair
 from dpwitness.mechanisms.domains import Rows
-from dpwitness.mechanisms.terms.notions import ApproxDP
-from dpwitness.mechanisms.terms.optional import offered_when
-from dpwitness.mechanisms.terms.pairs import Pair
-from dpwitness.mechanisms.terms.protocol import FloatArray, MechanismFailed, Truth
-from dpwitness.mechanisms.terms.validation import InvalidArgument, require, require_callable, require_numbers
+from dpwitness.mechanisms.privacy import ApproxDP
+from dpwitness.mechanisms.protocols.mechanism import FloatArray, MechanismFailed, Truth
+from dpwitness.mechanisms.protocols.optional_methods import offered_when
 
 Update = Callable[[FloatArray, Generator], Any]
 

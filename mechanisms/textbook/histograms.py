@@ -8,14 +8,14 @@ from typing import Any, Literal
 import numpy as np
 from numpy.random import Generator
 
+from dpwitness.mechanisms.core.validation import InvalidArgument, require
+from dpwitness.mechanisms.data.pairs import Pair
 from dpwitness.mechanisms.domains import Records
-from dpwitness.mechanisms.numerics.drawing import Draws
-from dpwitness.mechanisms.numerics.laws import as_whole, laplace_draws, laplace_log_density
-from dpwitness.mechanisms.terms.notions import PureDP
-from dpwitness.mechanisms.terms.pairs import Pair
-from dpwitness.mechanisms.terms.powers import one_law
-from dpwitness.mechanisms.terms.protocol import FloatArray, Truth
-from dpwitness.mechanisms.terms.validation import InvalidArgument, require
+from dpwitness.mechanisms.numerics.draws import Draws
+from dpwitness.mechanisms.numerics.laplace_laws import as_whole, laplace_draws, laplace_log_density
+from dpwitness.mechanisms.privacy import PureDP
+from dpwitness.mechanisms.protocols.capabilities import one_law
+from dpwitness.mechanisms.protocols.mechanism import FloatArray, Truth
 from dpwitness.mechanisms.textbook.vectors import LaplaceFactor, laplace_factors
 
 

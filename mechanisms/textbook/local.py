@@ -18,15 +18,15 @@ from flint import arb
 from numpy.random import Generator
 
 from dpwitness.mechanisms.balls.ball import Ball, Box, Listed, pick
+from dpwitness.mechanisms.core.validation import InvalidArgument, require, shown
+from dpwitness.mechanisms.data.pairs import Pair
 from dpwitness.mechanisms.domains import Records
-from dpwitness.mechanisms.numerics.drawing import Draws
+from dpwitness.mechanisms.numerics.draws import Draws
 from dpwitness.mechanisms.numerics.jit import jit
-from dpwitness.mechanisms.numerics.laws import as_whole, column
-from dpwitness.mechanisms.terms.notions import PureDP
-from dpwitness.mechanisms.terms.pairs import Pair
-from dpwitness.mechanisms.terms.powers import one_law
-from dpwitness.mechanisms.terms.protocol import FloatArray, Truth
-from dpwitness.mechanisms.terms.validation import InvalidArgument, require, shown
+from dpwitness.mechanisms.numerics.laplace_laws import as_whole, column
+from dpwitness.mechanisms.privacy import PureDP
+from dpwitness.mechanisms.protocols.capabilities import one_law
+from dpwitness.mechanisms.protocols.mechanism import FloatArray, Truth
 
 
 def _record_value(dataset: Any, values: int, owner: str) -> int:

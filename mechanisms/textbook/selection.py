@@ -21,10 +21,12 @@ from numpy.random import Generator
 
 from dpwitness.mechanisms.balls.ball import Ball, Box, Listed, Span, pick, product, softmax
 from dpwitness.mechanisms.balls.maximum import max_between, max_log_density, max_loss, max_mass
+from dpwitness.mechanisms.core.validation import InvalidArgument, require
+from dpwitness.mechanisms.data.pairs import Pair
 from dpwitness.mechanisms.domains import Answers
-from dpwitness.mechanisms.numerics.drawing import Draws
+from dpwitness.mechanisms.numerics.draws import Draws
 from dpwitness.mechanisms.numerics.jit import jit
-from dpwitness.mechanisms.numerics.laws import (
+from dpwitness.mechanisms.numerics.laplace_laws import (
     as_vector,
     column,
     fair_coins,
@@ -33,12 +35,10 @@ from dpwitness.mechanisms.numerics.laws import (
     laplace_nodes,
     standard_laplace,
 )
-from dpwitness.mechanisms.terms.notions import PureDP
-from dpwitness.mechanisms.terms.optional import offered_when
-from dpwitness.mechanisms.terms.pairs import Pair
-from dpwitness.mechanisms.terms.powers import one_law
-from dpwitness.mechanisms.terms.protocol import FloatArray, Truth
-from dpwitness.mechanisms.terms.validation import InvalidArgument, require
+from dpwitness.mechanisms.privacy import PureDP
+from dpwitness.mechanisms.protocols.capabilities import one_law
+from dpwitness.mechanisms.protocols.mechanism import FloatArray, Truth
+from dpwitness.mechanisms.protocols.optional_methods import offered_when
 
 
 def _lookup_log_mass(log_mass: FloatArray, outputs: FloatArray) -> FloatArray:

@@ -21,17 +21,17 @@ from numpy.random import Generator
 
 from dpwitness.mechanisms.balls.ball import Ball, Box, Listed
 from dpwitness.mechanisms.balls.threshold import pattern_masses
+from dpwitness.mechanisms.core.validation import InvalidArgument, require
+from dpwitness.mechanisms.data.pairs import Pair
 from dpwitness.mechanisms.domains import Answers
 from dpwitness.mechanisms.numerics import threshold_law
-from dpwitness.mechanisms.numerics.drawing import Draws
-from dpwitness.mechanisms.numerics.laws import as_vector
+from dpwitness.mechanisms.numerics.draws import Draws
+from dpwitness.mechanisms.numerics.laplace_laws import as_vector
 from dpwitness.mechanisms.numerics.threshold_law import ABOVE, BELOW, Noise
-from dpwitness.mechanisms.terms.notions import PureDP
-from dpwitness.mechanisms.terms.optional import offered_when
-from dpwitness.mechanisms.terms.pairs import Pair
-from dpwitness.mechanisms.terms.powers import one_law
-from dpwitness.mechanisms.terms.protocol import FloatArray, Truth
-from dpwitness.mechanisms.terms.validation import InvalidArgument, require
+from dpwitness.mechanisms.privacy import PureDP
+from dpwitness.mechanisms.protocols.capabilities import one_law
+from dpwitness.mechanisms.protocols.mechanism import FloatArray, Truth
+from dpwitness.mechanisms.protocols.optional_methods import offered_when
 
 _MAX_PATTERNS = 1 << 16
 

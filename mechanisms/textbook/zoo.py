@@ -5,10 +5,10 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import Any, Protocol
 
+from dpwitness.mechanisms.data.pairs import Pair
 from dpwitness.mechanisms.domains import Domain
-from dpwitness.mechanisms.terms.notions import Claim
-from dpwitness.mechanisms.terms.pairs import Pair
-from dpwitness.mechanisms.terms.protocol import Truth, WhiteBox
+from dpwitness.mechanisms.privacy import Claim
+from dpwitness.mechanisms.protocols.mechanism import Truth, WhiteBox
 from dpwitness.mechanisms.textbook.additive import Gaussian, Geometric, Laplace, TruncatedGeometric
 from dpwitness.mechanisms.textbook.histograms import NoisyHistogram
 from dpwitness.mechanisms.textbook.local import OneTimeRappor, RandomizedResponse, Rappor

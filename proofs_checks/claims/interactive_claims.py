@@ -184,7 +184,7 @@ def only_updates_cost_privacy(effort: Effort, updates: float = 4.0, loss: float 
     Held near the threshold, half of the answers are bottoms of loss up to e. Both laws are composed exactly. The comparison with 2B
     answers is given too.
     """
-    from dpwitness.auditors.loss.routes import composed
+    from dpwitness.auditors.privacy_loss.routes import composed
     from dpwitness.mechanisms.textbook.additive import Laplace
 
     count = math.floor(updates)

@@ -9,11 +9,11 @@ from flint import arb
 
 from dpwitness.auditors.pairs.search import search
 from dpwitness.auditors.white_box.certify import certify
+from dpwitness.mechanisms.core.validation import InvalidArgument
+from dpwitness.mechanisms.data.datasets import LabelledVectors
 from dpwitness.mechanisms.numerics.losses import Loss
 from dpwitness.mechanisms.papers.convex import ConvexObjectivePerturbation, QuadraticPenalty
 from dpwitness.mechanisms.papers.logistic import LogisticObjectivePerturbation
-from dpwitness.mechanisms.terms.datasets import LabelledVectors
-from dpwitness.mechanisms.terms.validation import InvalidArgument
 from dpwitness.proofs_checks.claims.logistic_claims import CURVATURE
 from dpwitness.proofs_checks.claims.logistic_sensitivity_claims import LINE_SHIFT, singular_excess
 from dpwitness.proofs_checks.engine.enclosures import Ball, Box, Enclosure, enclose, excess, twice

@@ -9,12 +9,12 @@ from flint import arb
 from numpy.random import Generator
 from scipy import optimize, stats
 
-from dpwitness.auditors.measured.utility import audit_utility
-from dpwitness.auditors.measured.utility_claims import FailureBound, MeanBound
+from dpwitness.auditors.bounds.utility import audit_utility
+from dpwitness.auditors.bounds.utility_claims import FailureBound, MeanBound
+from dpwitness.mechanisms.data.datasets import LabelledVectors
 from dpwitness.mechanisms.papers.generators import hypercube
 from dpwitness.mechanisms.papers.logistic import LogisticObjectivePerturbation, LogisticOutputPerturbation
-from dpwitness.mechanisms.terms.datasets import LabelledVectors
-from dpwitness.mechanisms.terms.protocol import FloatArray
+from dpwitness.mechanisms.protocols.mechanism import FloatArray
 from dpwitness.proofs_checks.claims.logistic_objective_claims import printed_objective_noise_is_private
 from dpwitness.proofs_checks.engine.enclosures import Ball, Box, Enclosure, enclose, excess, times, twice
 from dpwitness.proofs_checks.engine.evidence import audited, identities, unsatisfiable

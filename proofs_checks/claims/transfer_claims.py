@@ -13,17 +13,17 @@ from typing import Any
 import numpy as np
 from flint import arb
 
-from dpwitness.auditors.loss.composition import compose
-from dpwitness.auditors.loss.routes import composed
-from dpwitness.auditors.measured.utility import audit_utility
-from dpwitness.auditors.measured.utility_claims import Scaling
+from dpwitness.auditors.bounds.utility import audit_utility
+from dpwitness.auditors.bounds.utility_claims import Scaling
+from dpwitness.auditors.privacy_loss.composition import compose
+from dpwitness.auditors.privacy_loss.routes import composed
 from dpwitness.auditors.statistics.loss_law import EnclosedLaw as Laws
 from dpwitness.auditors.statistics.loss_law import LossLaw
 from dpwitness.auditors.white_box.certify import certify
 from dpwitness.mechanisms.numerics.losses import Loss
 from dpwitness.mechanisms.papers.learner import KernelLearner
 from dpwitness.mechanisms.papers.transfer import TestDataDependentLearner
-from dpwitness.mechanisms.terms.protocol import FloatArray
+from dpwitness.mechanisms.protocols.mechanism import FloatArray
 from dpwitness.mechanisms.textbook.additive import Laplace
 from dpwitness.proofs_checks.engine.enclosures import Ball, Box, Enclosure, at_most, enclose, excess, free, twice
 from dpwitness.proofs_checks.engine.evidence import attained, audited, excess_of, identities, least, unsatisfiable

@@ -17,7 +17,7 @@ from typing import TypeAlias
 from flint import arb
 
 from dpwitness.mechanisms.balls.ball import down, up
-from dpwitness.mechanisms.terms.validation import InvalidArgument, require_finite
+from dpwitness.mechanisms.core.validation import InvalidArgument, require_finite
 
 Ball: TypeAlias = arb
 

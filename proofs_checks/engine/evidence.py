@@ -7,15 +7,15 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from dpwitness.auditors.loss.routes import enclosed_law
-from dpwitness.auditors.measured.sensitivity import SensitivityResult
-from dpwitness.auditors.measured.utility import UtilityResult
-from dpwitness.auditors.measured.utility_claims import Scaling
+from dpwitness.auditors.bounds.sensitivity import SensitivityResult
+from dpwitness.auditors.bounds.utility import UtilityResult
+from dpwitness.auditors.bounds.utility_claims import Scaling
+from dpwitness.auditors.privacy_loss.routes import enclosed_law
 from dpwitness.auditors.results.audit_result import AuditResult
 from dpwitness.auditors.results.verdicts import Result, Verdict
 from dpwitness.auditors.white_box.certify import CertifyResult
-from dpwitness.mechanisms.terms.pairs import Pair
-from dpwitness.mechanisms.terms.validation import InvalidArgument
+from dpwitness.mechanisms.core.validation import InvalidArgument
+from dpwitness.mechanisms.data.pairs import Pair
 from dpwitness.proofs_checks.engine.enclosures import Enclosure
 from dpwitness.proofs_checks.engine.finding import ClaimVerdict, Evidence
 from dpwitness.proofs_checks.engine.ledger import TIGHT, Effort, need

@@ -7,11 +7,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from dpwitness.auditors.results.ends import EVIDENCE
+from dpwitness.auditors.results.enclosure_bounds import EVIDENCE
 from dpwitness.auditors.results.verdicts import Result, Verdict, environment, strict
-from dpwitness.auditors.results.witness_reading import seal
-from dpwitness.mechanisms.terms.reading import Json
-from dpwitness.mechanisms.terms.validation import InvalidArgument, require_one_of
+from dpwitness.auditors.results.witness_reader import seal
+from dpwitness.mechanisms.core.json_reader import Json
+from dpwitness.mechanisms.core.validation import InvalidArgument, require_one_of
 from dpwitness.proofs_checks.engine.declaration import Declaration
 from dpwitness.proofs_checks.engine.enclosures import Box, Enclosure, SignMap
 from dpwitness.proofs_checks.engine.scope import POINT

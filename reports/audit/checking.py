@@ -13,16 +13,16 @@ from dataclasses import asdict
 from typing import Any
 
 from dpwitness.auditors.results.audit_result import headline_of
-from dpwitness.auditors.results.ends import SOUND, grade_of
-from dpwitness.auditors.results.recomputed import read_part, recompute_bounds, require_error, require_stated, require_verdict
+from dpwitness.auditors.results.enclosure_bounds import SOUND, grade_of
+from dpwitness.auditors.results.recompute import read_part, recompute_bounds, require_error, require_stated, require_verdict
 from dpwitness.auditors.results.verdicts import Verdict, strict
-from dpwitness.auditors.results.witness_reading import check_seal, fingerprint
+from dpwitness.auditors.results.witness_reader import check_seal, fingerprint
 from dpwitness.auditors.statistics.certified_point import certified_point
-from dpwitness.mechanisms.terms.reading import Json, shown
-from dpwitness.mechanisms.terms.validation import InvalidArgument
-from dpwitness.reports.words.facts import claim_of
-from dpwitness.reports.words.summary import Family, family, tally_of_verdicts
-from dpwitness.reports.words.wording import number, verdict
+from dpwitness.mechanisms.core.json_reader import Json, shown
+from dpwitness.mechanisms.core.validation import InvalidArgument
+from dpwitness.reports.phrasing.facts import claim_of
+from dpwitness.reports.phrasing.summary import Family, family, tally_of_verdicts
+from dpwitness.reports.phrasing.wording import number, verdict
 
 # Fields without conclusions: name, notes, run environment, times, sources, pictures. The seal does not cover these fields.
 FREE = (
@@ -141,7 +141,7 @@ def _check_result(result: Json) -> bool:
 
 
 def _check_canaries(result: Json) -> bool:
-    from dpwitness.auditors.canaries.again import recompute_canaries
+    from dpwitness.auditors.canaries.replay import recompute_canaries
 
     return "tested" in result and "fixed" in result and not recompute_canaries(result).unchecked
 

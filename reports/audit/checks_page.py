@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from dpwitness.auditors.checks.run import CheckReport
+from dpwitness.auditors.checks.runner import CheckReport
 from dpwitness.reports.audit.document import document_of
 from dpwitness.reports.audit.report import check_writable, write_document, write_report
 

@@ -7,10 +7,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from dpwitness.auditors.results.beside import has_beside, taken_in
+from dpwitness.auditors.results.parquet_files import has_beside, taken_in
 from dpwitness.auditors.results.verdicts import Result, Verdict, environment, strict
-from dpwitness.auditors.targets.places import place_of
-from dpwitness.mechanisms.terms.reading import (
+from dpwitness.auditors.targets.source_locations import place_of
+from dpwitness.mechanisms.core.json_reader import (
     TEXT,
     Json,
     Rule,
@@ -28,11 +28,11 @@ from dpwitness.mechanisms.terms.reading import (
     text,
     whole,
 )
-from dpwitness.mechanisms.terms.validation import InvalidArgument
+from dpwitness.mechanisms.core.validation import InvalidArgument
 from dpwitness.reports.audit.checking import check_conclusions, holm_of, sealed, told_headline
-from dpwitness.reports.words.facts import Entry
-from dpwitness.reports.words.summary import family, tally_of_verdicts
-from dpwitness.reports.words.wording import slugs
+from dpwitness.reports.phrasing.facts import Entry
+from dpwitness.reports.phrasing.summary import family, tally_of_verdicts
+from dpwitness.reports.phrasing.wording import slugs
 
 SCHEMA = 1
 WITNESS = re.compile(r"witness-[A-Za-z0-9._-]+\.json")

@@ -11,20 +11,20 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from dpwitness.auditors.results.beside import has_beside, put_beside
+from dpwitness.auditors.results.parquet_files import has_beside, put_beside
 from dpwitness.auditors.results.verdicts import Result
-from dpwitness.auditors.results.witness_reading import seal
-from dpwitness.mechanisms.terms.reading import Json, read_json
-from dpwitness.mechanisms.terms.validation import InvalidArgument
-from dpwitness.mechanisms.terms.writing import all_together, real_place, write_json, write_text
+from dpwitness.auditors.results.witness_reader import seal
+from dpwitness.mechanisms.core.atomic_files import all_together, real_place, write_json, write_text
+from dpwitness.mechanisms.core.json_reader import Json, read_json
+from dpwitness.mechanisms.core.validation import InvalidArgument
 from dpwitness.reports.audit.checking import sealed
 from dpwitness.reports.audit.document import WITNESS, document_of, entries_of
 from dpwitness.reports.audit.formats import SUFFIXES, USUAL
 from dpwitness.reports.formats.markdown import markdown
+from dpwitness.reports.phrasing.facts import Entry
+from dpwitness.reports.phrasing.summary import family
+from dpwitness.reports.phrasing.wording import slugs
 from dpwitness.reports.plots.album import BESIDE, Album, text_of
-from dpwitness.reports.words.facts import Entry
-from dpwitness.reports.words.summary import family
-from dpwitness.reports.words.wording import slugs
 
 _MAIN = re.compile(r"(audit|checks|compare)\.(json|md|html|sarif|junit\.xml)")  # files that commands write into a report folder
 

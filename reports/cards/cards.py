@@ -9,11 +9,22 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from dpwitness.auditors.results.verdicts import Verdict
-from dpwitness.mechanisms.terms.reading import Json
-from dpwitness.reports.cards.kinds import CARDS, TABLES
-from dpwitness.reports.words.facts import Card, Entry, Facts, _environment, again, claim_of, enclosure, pair_facts, relation_fact, run_facts
-from dpwitness.reports.words.summary import acceptance, error_of, violated_in_bits
-from dpwitness.reports.words.wording import beyond, code, count, dataset, figure, item, number, prose, table, verdict
+from dpwitness.mechanisms.core.json_reader import Json
+from dpwitness.reports.cards.result_cards import CARDS, TABLES
+from dpwitness.reports.phrasing.facts import (
+    Card,
+    Entry,
+    Facts,
+    _environment,
+    again,
+    claim_of,
+    enclosure,
+    pair_facts,
+    relation_fact,
+    run_facts,
+)
+from dpwitness.reports.phrasing.summary import acceptance, error_of, violated_in_bits
+from dpwitness.reports.phrasing.wording import beyond, code, count, dataset, figure, item, number, prose, table, verdict
 
 
 def card_for(kind: str, advice: Mapping[str, str] | None = None) -> Callable[[Card], Card]:

@@ -11,20 +11,20 @@ from markupsafe import Markup
 
 from dpwitness.auditors.results.verdicts import Verdict
 from dpwitness.auditors.targets.trust import words_for
-from dpwitness.mechanisms.terms.reading import Json
-from dpwitness.mechanisms.terms.writing import json_text
+from dpwitness.mechanisms.core.atomic_files import json_text
+from dpwitness.mechanisms.core.json_reader import Json
 from dpwitness.reports.cards.cards import below_facts, facts_of, what_to_do
-from dpwitness.reports.cards.whole import SEVERITY, Column, answer, columns, how_sure, legend, worst_first
-from dpwitness.reports.cards.whole import what_to_do as steps
-from dpwitness.reports.formats.pages import block, render
+from dpwitness.reports.cards.overview import SEVERITY, Column, answer, columns, how_sure, legend, worst_first
+from dpwitness.reports.cards.overview import what_to_do as steps
+from dpwitness.reports.formats.html_frame import block, render
+from dpwitness.reports.phrasing.facts import Entry, again
+from dpwitness.reports.phrasing.pair_diff import differing
+from dpwitness.reports.phrasing.scope import QUESTION, claim_facts, untested
+from dpwitness.reports.phrasing.summary import acceptance, family
+from dpwitness.reports.phrasing.wording import line
 from dpwitness.reports.plots.album import Album, text_of
-from dpwitness.reports.plots.family import PLOTS
 from dpwitness.reports.plots.inline import inline_svg
-from dpwitness.reports.words.differing import differing
-from dpwitness.reports.words.facts import Entry, again
-from dpwitness.reports.words.scope import QUESTION, claim_facts, untested
-from dpwitness.reports.words.summary import acceptance, family
-from dpwitness.reports.words.wording import line
+from dpwitness.reports.plots.registry import PLOTS
 
 PICTURES = 110  # pictures per page: about .6 MB and 4 s
 WITNESSES = 300_000  # bytes of embedded witnesses; further witnesses are linked

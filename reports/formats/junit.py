@@ -5,10 +5,10 @@ from __future__ import annotations
 import xml.etree.ElementTree as ET
 
 from dpwitness.auditors.results.verdicts import Verdict
-from dpwitness.mechanisms.terms.reading import Json
-from dpwitness.reports.formats.excuses import excused
-from dpwitness.reports.words.summary import violated_in_bits
-from dpwitness.reports.words.wording import line, number
+from dpwitness.mechanisms.core.json_reader import Json
+from dpwitness.reports.formats.suppressions import excused
+from dpwitness.reports.phrasing.summary import violated_in_bits
+from dpwitness.reports.phrasing.wording import line, number
 
 
 def junit(document: Json) -> str:

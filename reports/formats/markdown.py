@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from dpwitness.reports.cards.cards import card
-from dpwitness.reports.cards.whole import answer, columns, how_sure, legend, what_to_do, worst_first
-from dpwitness.reports.words.facts import Entry
-from dpwitness.reports.words.scope import claim_facts, untested
-from dpwitness.reports.words.summary import Family
-from dpwitness.reports.words.wording import plain, prose, table
+from dpwitness.reports.cards.overview import answer, columns, how_sure, legend, what_to_do, worst_first
+from dpwitness.reports.phrasing.facts import Entry
+from dpwitness.reports.phrasing.scope import claim_facts, untested
+from dpwitness.reports.phrasing.summary import Family
+from dpwitness.reports.phrasing.wording import plain, prose, table
 
 
 def markdown(

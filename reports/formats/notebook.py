@@ -7,13 +7,13 @@ import itertools
 import sys
 
 from dpwitness.auditors.results.verdicts import Result, strict
-from dpwitness.mechanisms.terms.writing import json_text
+from dpwitness.mechanisms.core.atomic_files import json_text
 from dpwitness.reports.cards import cards
 from dpwitness.reports.formats.html import card
-from dpwitness.reports.formats.pages import fragment
+from dpwitness.reports.formats.html_frame import fragment
+from dpwitness.reports.phrasing.facts import Entry
+from dpwitness.reports.phrasing.wording import slugs
 from dpwitness.reports.plots.album import Album
-from dpwitness.reports.words.facts import Entry
-from dpwitness.reports.words.wording import slugs
 
 PICTURES = 2
 _display_counter = itertools.count()  # makes the HTML ids distinct if two cells show the same result

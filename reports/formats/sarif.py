@@ -12,10 +12,10 @@ from urllib.parse import quote
 
 from dpwitness.auditors.results.trace_result import FINDINGS
 from dpwitness.auditors.results.verdicts import Verdict
-from dpwitness.mechanisms.terms.reading import Json
-from dpwitness.reports.formats.excuses import excuse
-from dpwitness.reports.words.fingerprint import RULES, fingerprint, rules_of
-from dpwitness.reports.words.wording import line, slugs
+from dpwitness.mechanisms.core.json_reader import Json
+from dpwitness.reports.formats.suppressions import excuse
+from dpwitness.reports.phrasing.fingerprint import RULES, fingerprint, rules_of
+from dpwitness.reports.phrasing.wording import line, slugs
 
 SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
 _NIST = "https://doi.org/10.6028/NIST.SP.800-226"  # guidelines for evaluating claims of differential privacy

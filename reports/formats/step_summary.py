@@ -6,10 +6,10 @@ import os
 from pathlib import Path
 
 from dpwitness.auditors.results.verdicts import Verdict
-from dpwitness.mechanisms.terms.reading import Json
-from dpwitness.reports.formats.excuses import excused
-from dpwitness.reports.words.summary import tally_of_verdicts, violated_in_bits
-from dpwitness.reports.words.wording import beyond, code, figure, line, number, prose, table, verdict
+from dpwitness.mechanisms.core.json_reader import Json
+from dpwitness.reports.formats.suppressions import excused
+from dpwitness.reports.phrasing.summary import tally_of_verdicts, violated_in_bits
+from dpwitness.reports.phrasing.wording import beyond, code, figure, line, number, prose, table, verdict
 
 VARIABLE = "GITHUB_STEP_SUMMARY"
 _BYTES = 1_000_000  # GitHub drops a summary of more than 2**20 bytes completely

@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import Any
 
 from dpwitness.auditors.results.verdicts import environment
-from dpwitness.mechanisms.terms.reading import Json
-from dpwitness.mechanisms.terms.writing import write_json, write_text
+from dpwitness.mechanisms.core.atomic_files import write_json, write_text
+from dpwitness.mechanisms.core.json_reader import Json
 from dpwitness.reports.audit.report import check_writable
-from dpwitness.reports.words.wording import code, figure, number, prose, slugs, table
+from dpwitness.reports.phrasing.wording import code, figure, number, prose, slugs, table
 
 Finding = Mapping[str, Any]
 

@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from dpwitness.reports.phrasing.wording import number
 from dpwitness.reports.plots.drawing import drawing
-from dpwitness.reports.words.wording import number
 
 _LOW, _HIGH = 1e-3, 1e3  # numbers outside this range are drawn as arrows
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from dpwitness.mechanisms.terms.reading import Json
+from dpwitness.mechanisms.core.json_reader import Json
+from dpwitness.reports.phrasing.facts import Entry
 from dpwitness.reports.plots.bars import draw_overview, overview_height, relative
 from dpwitness.reports.plots.drawing import blank, styled, written
-from dpwitness.reports.plots.family import PLOTS, new_axes, plots_of
-from dpwitness.reports.words.facts import Entry
+from dpwitness.reports.plots.registry import PLOTS, new_axes, plots_of
 
 BESIDE = 2  # plots per audit that markdown shows as files; the HTML page shows the others too
 

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from dpwitness.auditors.results.verdicts import Verdict
-from dpwitness.mechanisms.terms.reading import Json
+from dpwitness.mechanisms.core.json_reader import Json
+from dpwitness.reports.phrasing.facts import claim_of
+from dpwitness.reports.phrasing.wording import number, shortened
 from dpwitness.reports.plots.drawing import BLUE, GREY, INK, RED, SMALL, dots, short_name
-from dpwitness.reports.words.facts import claim_of
-from dpwitness.reports.words.wording import number, shortened
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

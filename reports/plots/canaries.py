@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dpwitness.mechanisms.terms.reading import Json
+from dpwitness.mechanisms.core.json_reader import Json
+from dpwitness.reports.phrasing.facts import claim_of
+from dpwitness.reports.phrasing.wording import number
 from dpwitness.reports.plots.drawing import BLUE, GREY, INK, RED, SMALL, dots, ticks_between
-from dpwitness.reports.words.facts import claim_of
-from dpwitness.reports.words.wording import number
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

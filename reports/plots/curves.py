@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from dpwitness.auditors.statistics.certified_point import CertifiedPoint, lower_profile
-from dpwitness.mechanisms.terms.notions import Claim
-from dpwitness.mechanisms.terms.protocol import FloatArray
-from dpwitness.mechanisms.terms.reading import Json
+from dpwitness.mechanisms.core.json_reader import Json
+from dpwitness.mechanisms.privacy import Claim
+from dpwitness.mechanisms.protocols.mechanism import FloatArray
+from dpwitness.reports.phrasing.facts import claim_of
+from dpwitness.reports.phrasing.wording import number
 from dpwitness.reports.plots.drawing import BLUE, GREY, INK, RED
-from dpwitness.reports.words.facts import claim_of
-from dpwitness.reports.words.wording import number
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

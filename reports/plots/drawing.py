@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dpwitness.mechanisms.numerics.evolution import windowless
-from dpwitness.mechanisms.terms.reading import Json
-from dpwitness.mechanisms.terms.writing import aside
-from dpwitness.reports.words.wording import shortened
+from dpwitness.mechanisms.core.atomic_files import aside
+from dpwitness.mechanisms.core.json_reader import Json
+from dpwitness.mechanisms.numerics.cma_es import windowless
+from dpwitness.reports.phrasing.wording import shortened
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

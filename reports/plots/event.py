@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from dpwitness.mechanisms.terms.reading import Json
+from dpwitness.mechanisms.core.json_reader import Json
+from dpwitness.reports.phrasing.wording import shortened
 from dpwitness.reports.plots.drawing import BLUE, GREY, INK, RED, SMALL
-from dpwitness.reports.words.wording import shortened
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -9,8 +9,8 @@ import math
 import sys
 from pathlib import Path
 
-from dpwitness.mechanisms.terms.reading import Json
-from dpwitness.mechanisms.terms.writing import write_json, write_text
+from dpwitness.mechanisms.core.atomic_files import write_json, write_text
+from dpwitness.mechanisms.core.json_reader import Json
 from dpwitness.reports.reproductions import accuracy as acc
 from dpwitness.reports.reproductions import logistic as lr
 from dpwitness.reports.reproductions.page import page

@@ -17,7 +17,7 @@ from numpy.random import Generator, SeedSequence, default_rng
 from dpwitness import mechanisms as m
 from dpwitness.mechanisms.numerics.solvers import Problem, minimise, minimise_perturbed
 from dpwitness.mechanisms.papers.generators import MissingDependency, breast_cancer, hypercube, pima, sphere_with_margin
-from dpwitness.mechanisms.terms.protocol import FloatArray
+from dpwitness.mechanisms.protocols.mechanism import FloatArray
 
 EPSILON = 0.2
 FOLDS, RESTARTS, MANY = 5, 10, 500

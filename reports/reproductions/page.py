@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from dpwitness.mechanisms.core.json_reader import Json
 from dpwitness.mechanisms.papers.logistic import LogisticObjectivePerturbation
-from dpwitness.mechanisms.terms.reading import Json
 from dpwitness.reports.reproductions.accuracy import CONSTANTS, POINTS
 from dpwitness.reports.reproductions.logistic import EPSILON, FIGURE_2, METHODS, PROBLEMS
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from dpwitness.mechanisms.terms.reading import Json
+from dpwitness.mechanisms.core.json_reader import Json
 from dpwitness.reports.plots.drawing import drawing
 from dpwitness.reports.reproductions.logistic import FIGURE_2, PROBLEMS
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from markupsafe import Markup
 
-from dpwitness.reports.formats.pages import block, render
+from dpwitness.reports.formats.html_frame import block, render
 from dpwitness.reports.site.sections import SECTIONS, SIGNS, Drawn
 
 _SHOWN_IN = {"papers-checks": "papers"}  # page -> page whose section of the overview contains it

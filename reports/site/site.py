@@ -7,16 +7,16 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from dpwitness.mechanisms.terms.validation import InvalidArgument
-from dpwitness.mechanisms.terms.writing import all_together, write_json, write_text
+from dpwitness.mechanisms.core.atomic_files import all_together, write_json, write_text
+from dpwitness.mechanisms.core.validation import InvalidArgument
 from dpwitness.reports.audit.document import entries_of, read_document
 from dpwitness.reports.audit.report import check_writable
 from dpwitness.reports.formats.html import html
 from dpwitness.reports.formats.markdown import markdown
-from dpwitness.reports.formats.page import page
+from dpwitness.reports.formats.markdown_page import page
+from dpwitness.reports.phrasing.summary import family
 from dpwitness.reports.plots.album import Album
 from dpwitness.reports.site.overview import overview
-from dpwitness.reports.words.summary import family
 
 PAGES = (  # (name, label, subject) of the pages in the navigation; pages without a file are skipped
     ("zoo", "Zoo", "mechanisms, right and wrong, whose true privacy is known"),

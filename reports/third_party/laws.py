@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 from scipy.special import expit
 
-from dpwitness.auditors.loss.elementary import cells, finite, laplace_cdf
+from dpwitness.auditors.privacy_loss.closed_form import cells, finite, laplace_cdf
 from dpwitness.auditors.statistics.loss_law import LossLaw
-from dpwitness.mechanisms.terms.pairs import Pair
-from dpwitness.mechanisms.terms.protocol import FloatArray
+from dpwitness.mechanisms.data.pairs import Pair
+from dpwitness.mechanisms.protocols.mechanism import FloatArray
 
 Law = Callable[[Pair], LossLaw | None]
 

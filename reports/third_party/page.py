@@ -12,10 +12,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from dpwitness.mechanisms.terms.reading import Json, anything, items, listing, nullable, read_json, record, refuse, text
-from dpwitness.mechanisms.terms.validation import InvalidArgument
-from dpwitness.mechanisms.terms.writing import write_json, write_text
-from dpwitness.reports.words.wording import code, count, dataset, figure, number, prose, slugs, table, verdict
+from dpwitness.mechanisms.core.atomic_files import write_json, write_text
+from dpwitness.mechanisms.core.json_reader import Json, anything, items, listing, nullable, read_json, record, refuse, text
+from dpwitness.mechanisms.core.validation import InvalidArgument
+from dpwitness.reports.phrasing.wording import code, count, dataset, figure, number, prose, slugs, table, verdict
 
 Found = Json
 

@@ -13,8 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from dpwitness.auditors.loss import elementary
-from dpwitness.mechanisms.terms.pairs import Pair
+from dpwitness.auditors.privacy_loss import closed_form
+from dpwitness.mechanisms.data.pairs import Pair
 from dpwitness.reports.third_party import laws as law
 
 INF = math.inf
@@ -82,17 +82,17 @@ def _present(data: Any) -> float:
     return float(values[~np.isnan(values)].mean()) if not np.isnan(values).all() else np.nan
 
 
-_LAPLACE = law.additive(elementary.laplace, _value)
-_SUM = law.additive(elementary.laplace, _sum)
-_GEOMETRIC: law.Law = lambda pair: elementary.discrete_laplace(1)  # noqa: E731
-_GAUSSIAN = law.additive(elementary.gaussian, _value, 3.73063)
-_CLASSICAL = law.additive(elementary.gaussian, _value, math.sqrt(2 * math.log(1.25e5)))
+_LAPLACE = law.additive(closed_form.laplace, _value)
+_SUM = law.additive(closed_form.laplace, _sum)
+_GEOMETRIC: law.Law = lambda pair: closed_form.discrete_laplace(1)  # noqa: E731
+_GAUSSIAN = law.additive(closed_form.gaussian, _value, 3.73063)
+_CLASSICAL = law.additive(closed_form.gaussian, _value, math.sqrt(2 * math.log(1.25e5)))
 
 
 def _bins_replaced(pair: Pair) -> Any:
     """Return the law of two noisy bin counts if one record is replaced: a record that changes its bin moves one count up, one down."""
     counts = [np.histogram(d, bins=2, range=(0, 1))[0] for d in (pair.d1, pair.d0)]
-    return elementary.discrete_laplace(*(counts[0] - counts[1]).tolist())
+    return closed_form.discrete_laplace(*(counts[0] - counts[1]).tolist())
 
 
 def _unary(p: float, q: float) -> law.Law:
@@ -165,13 +165,13 @@ ROWS: tuple[Row, ...] = (
     _tools("histogram_replaced", truth=2.0, law=_bins_replaced, key="K12"),
     _model("decision_tree_replaced", trials=100_000, bits=True, truth=2.0, law=law.decision_tree, key="K13"),
     _tools("mean", bits=False, law=_SUM, key="K14"),
-    _tools("nanmean", truth=1000.0, bits=None, law=law.additive(elementary.laplace, _present, 0.001), key="K15"),
+    _tools("nanmean", truth=1000.0, bits=None, law=law.additive(closed_form.laplace, _present, 0.001), key="K15"),
     _model(
         "linear_regression", trials=180_000, truth=33.0, law=law.linear_regression, key="K16", source="0.99 / 0.01 in a third of epsilon"
     ),
     _model("logistic_regression", trials=160_000, truth=3.2607, law=law.logistic_regression, key="K17"),
     _model("gaussian_nb", trials=60_000, truth=33.0, key="K18", source="a change by 101 for 1 in a third of epsilon"),
-    _opacus("step", trials=200_000, pairs=1, bits=False, law=law.additive(elementary.gaussian, _value, 4.0), key="K19"),
+    _opacus("step", trials=200_000, pairs=1, bits=False, law=law.additive(closed_form.gaussian, _value, 4.0), key="K19"),
     _opacus("epoch_shuffled", trials=6000, pairs=3, bits=None, truth=3.125, key="K20", source="simulation of the steps' law"),
     # rows without a key
     _numpy("gaussian", trials=2_000_000, pairs=1, bits=False, law=_GAUSSIAN),

@@ -16,7 +16,7 @@ from scipy.stats import binom
 from dpwitness.auditors.statistics import combination
 from dpwitness.auditors.statistics.certificate import Tally
 from dpwitness.auditors.statistics.combination import Part, combined
-from dpwitness.mechanisms.terms.notions import PureDP
+from dpwitness.mechanisms.privacy import PureDP
 
 ACTIONS = 6
 

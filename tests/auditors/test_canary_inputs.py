@@ -7,8 +7,8 @@ import pytest
 
 import dpwitness as dpw
 from dpwitness.auditors.canaries.files import read_file
-from dpwitness.auditors.canaries.reading import read
-from dpwitness.mechanisms.terms.validation import InvalidArgument
+from dpwitness.auditors.canaries.inputs import read
+from dpwitness.mechanisms.core.validation import InvalidArgument
 
 
 def split(scores, included):

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import dpwitness as dpw
-from dpwitness.auditors.canaries.implied import _noise_at
+from dpwitness.auditors.canaries.training_bound import _noise_at
 from dpwitness.mechanisms import GradientSteps
 from dpwitness.mechanisms.textbook.gradient_steps import step_delta, step_epsilon, subsampled_gaussian_loss
 

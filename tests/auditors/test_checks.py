@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from dpwitness import InvalidArgument, Pair, PureDP, Verdict, check_mechanism, parametrize_with_checks
-from dpwitness.auditors.checks.run import CHECKS
+from dpwitness.auditors.checks.runner import CHECKS
 from dpwitness.mechanisms import Laplace, Records
 
 SOUND = Laplace(1.0, arithmetic="grid")

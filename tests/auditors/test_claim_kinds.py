@@ -8,9 +8,9 @@ import pytest
 
 import dpwitness as dpw
 from dpwitness import mechanisms as m
-from dpwitness.auditors.results.witness_reading import read_witness
+from dpwitness.auditors.results.witness_reader import read_witness
 from dpwitness.auditors.statistics.certificate import certified
-from dpwitness.mechanisms.terms.notions import exact_claim
+from dpwitness.mechanisms.privacy import exact_claim
 from dpwitness.reports.audit.report import write_report
 
 FAR = m.Pair(np.array([0.0, 0.0]), np.array([2.0, 0.0]), relation="stated")

@@ -20,7 +20,7 @@ from dpwitness.auditors.statistics.combination import (
     shares_spent,
 )
 from dpwitness.mechanisms import ApproxDP, PureDP
-from dpwitness.mechanisms.terms.notions import GDP
+from dpwitness.mechanisms.privacy import GDP
 
 
 @pytest.mark.parametrize("claim", [PureDP(1.0), ApproxDP(1.0, 1e-3), GDP(0.8)], ids=str)

@@ -8,7 +8,7 @@ from scipy.stats import binom
 
 from dpwitness import RDP, ZCDP, Pair, Verdict, audit
 from dpwitness.auditors.events.divergence import Binned, _mean_lower_limit, binned_bound
-from dpwitness.auditors.events.reading import read_event
+from dpwitness.auditors.events.rule_reader import read_event
 from dpwitness.auditors.events.rules import Intervals
 
 PAIR = Pair(np.array([0.0]), np.array([1.0]))

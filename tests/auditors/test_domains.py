@@ -9,8 +9,8 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 from dpwitness.auditors.black_box.audit import audit
-from dpwitness.auditors.checks.special_data import special_pairs
-from dpwitness.auditors.measured.sensitivity import audit_sensitivity
+from dpwitness.auditors.bounds.sensitivity import audit_sensitivity
+from dpwitness.auditors.checks.data_checks import special_pairs
 from dpwitness.auditors.pairs.catalogue import pairs_for
 from dpwitness.auditors.pairs.search import explore, search
 from dpwitness.auditors.pairs.simplify import simplified

@@ -11,10 +11,10 @@ import pytest
 
 from dpwitness import Pair
 from dpwitness.auditors.events.rules import Intervals
+from dpwitness.auditors.running.chunks import run_span
 from dpwitness.auditors.running.engine import Inline, MechanismFailed, Pace, Phase, Stage, counts, outputs
-from dpwitness.auditors.running.health import Unfit
-from dpwitness.auditors.running.spans import run_span
 from dpwitness.auditors.running.stage import SEGMENTS
+from dpwitness.auditors.running.statefulness import Unfit
 from dpwitness.auditors.running.streams import stream, streams
 
 PAIR = Pair(np.array([0.0]), np.array([1.0]))
@@ -215,7 +215,7 @@ def test_streams_of_a_key_are_independent_and_can_spawn():
 
 def test_a_task_that_was_left_behind_holds_up_nobody():
     """A chunk that hangs is given up; when it wakes, the later chunks of its task keep to the turns that it began with."""
-    from dpwitness.auditors.running.turns import renew, turns
+    from dpwitness.auditors.running.generator_locks import renew, turns
 
     calls, wake, end = threading.Semaphore(0), threading.Semaphore(0), threading.Event()
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from dpwitness import Pair, Verdict, audit, audit_outputs, trace
-from dpwitness.auditors.black_box.environment import named_so, of_environment
+from dpwitness.auditors.black_box.environment_errors import named_so, of_environment
 
 PAIR = Pair(np.array([0.0]), np.array([1.0]))
 

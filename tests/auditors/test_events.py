@@ -12,7 +12,7 @@ from dpwitness.auditors.events.bits import learn_lattice
 from dpwitness.auditors.events.features import Levels, Ramps
 from dpwitness.auditors.events.learning import learn
 from dpwitness.auditors.events.outputs import WrongShape, concatenate, encode, row_keys
-from dpwitness.auditors.events.reading import read_event
+from dpwitness.auditors.events.rule_reader import read_event
 from dpwitness.auditors.events.rules import Atoms, Ball, Intervals, Lattice, LowBits, Threshold, WeightedScore, lattice, lowest_bits
 from dpwitness.mechanisms import ApproxDP, InvalidArgument, PureDP, Records
 

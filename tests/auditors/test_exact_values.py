@@ -7,7 +7,7 @@ import pytest
 
 from dpwitness import InvalidArgument, Pair, Verdict, audit, replay
 from dpwitness.auditors.events.outputs import encode
-from dpwitness.auditors.events.reading import read_event
+from dpwitness.auditors.events.rule_reader import read_event
 from dpwitness.auditors.events.rules import Atoms
 
 PAIR = Pair(np.array([0.0]), np.array([1.0]))

@@ -8,12 +8,12 @@ import pytest
 from scipy.stats import binom
 
 from dpwitness import Pair, Verdict, audit, audit_outputs
-from dpwitness.auditors.black_box.exercise import LEVEL, difference
-from dpwitness.auditors.checks.run import check_mechanism
+from dpwitness.auditors.black_box.pair_exercise import LEVEL, difference
+from dpwitness.auditors.checks.runner import check_mechanism
 from dpwitness.auditors.events.outputs import encode
 from dpwitness.mechanisms import PureDP, Records
 from dpwitness.reports.cards.cards import what_to_do
-from dpwitness.reports.words.facts import Entry
+from dpwitness.reports.phrasing.facts import Entry
 
 AGES = Pair(np.array([30.0, 50.0]), np.array([31.0, 50.0]))
 

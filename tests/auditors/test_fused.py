@@ -18,7 +18,7 @@ from dpwitness.auditors.events.features import Affine, Distances, Levels, Places
 from dpwitness.auditors.events.learning import learn
 from dpwitness.auditors.events.outputs import encode, row_keys
 from dpwitness.auditors.events.rules import Atoms, Ball, Intervals, Lattice, LowBits, Threshold, WeightedScore, kernel_of, lattice
-from dpwitness.auditors.running.fused import counter
+from dpwitness.auditors.running.fused_counts import counter
 from dpwitness.auditors.running.rounds import batch, of_this_project
 from dpwitness.mechanisms.papers.paper_zoo import paper_zoo
 from dpwitness.mechanisms.textbook.zoo import zoo
@@ -332,7 +332,7 @@ def test_draws_are_checked(arguments, message):
 @pytest.mark.parametrize("name", ["laplace", "noisy-max", "svt1"])
 def test_a_long_stage_counts_what_a_stored_one_does(name, monkeypatch):
     """Rounds that are counted where they are drawn, and rounds that are stored: the same segments, marks included."""
-    from dpwitness.auditors.running import spans
+    from dpwitness.auditors.running import chunks
     from dpwitness.auditors.running.engine import Inline, Phase, Stage, counts
 
     mechanism = next(mechanism for key, mechanism in MINE.items() if key.startswith(name))
@@ -341,13 +341,13 @@ def test_a_long_stage_counts_what_a_stored_one_does(name, monkeypatch):
     stage = Stage(mechanism.sample, pair, 5, (1, 0, Phase.TEST), 2**20, 2**14, 60.0)
     drawn = [(s.tables[0].tolist(), s.marks, s.lost) for s in counts(stage, [event], Inline(), keep=2**15)]
     called = []
-    monkeypatch.setattr(spans, "_counting_kernels", lambda stage, events: called.append(1))
+    monkeypatch.setattr(chunks, "_counting_kernels", lambda stage, events: called.append(1))
     assert [(s.tables[0].tolist(), s.marks, s.lost) for s in counts(stage, [event], Inline(), keep=2**15)] == drawn and called
 
 
 def test_draws_that_are_not_what_is_sampled_are_told():
     from dpwitness.auditors.running.engine import Inline, Phase, Stage, counts
-    from dpwitness.auditors.running.health import Unfit
+    from dpwitness.auditors.running.statefulness import Unfit
 
     class Rarely(m.Laplace):
         """Samples what it draws, but for one chunk in all: what comes after the first outputs."""

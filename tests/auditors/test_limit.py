@@ -8,8 +8,8 @@ import pytest
 
 from dpwitness.auditors.black_box.audit import audit
 from dpwitness.auditors.events.divergence import binned_bound, oracle_binned, oracle_rule
-from dpwitness.auditors.loss.limit import limit, limit_of_law
-from dpwitness.auditors.loss.routes import loss_law
+from dpwitness.auditors.privacy_loss.limit import limit, limit_of_law
+from dpwitness.auditors.privacy_loss.routes import loss_law
 from dpwitness.auditors.statistics.certificate import certified
 from dpwitness.mechanisms import (
     GDP,

@@ -10,8 +10,8 @@ from scipy.integrate import quad
 from scipy.optimize import brentq
 from scipy.stats import binom, cauchy, norm
 
-from dpwitness.auditors.loss.composition import merged, split
-from dpwitness.auditors.loss.routes import composed, enclosed_law, loss_law
+from dpwitness.auditors.privacy_loss.composition import merged, split
+from dpwitness.auditors.privacy_loss.routes import composed, enclosed_law, loss_law
 from dpwitness.auditors.statistics.loss_law import LossLaw
 from dpwitness.mechanisms import GDP, Gaussian, Laplace, LaplaceVector, Pair, RandomizedResponse, SoftmaxDraw, zoo
 

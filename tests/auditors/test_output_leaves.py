@@ -25,7 +25,7 @@ import scipy.sparse as sparse
 
 from dpwitness import Pair, Verdict, audit, audit_outputs
 from dpwitness.auditors.events.outputs import encode, row_keys
-from dpwitness.mechanisms.foreign.inside import wire
+from dpwitness.mechanisms.foreign.inside import codec
 
 PAIR = Pair(np.array([0.0]), np.array([1.0]))
 DAY = datetime.datetime(2020, 1, 1)
@@ -308,9 +308,9 @@ CASES = {
 def sent(value):
     """A value as it comes back from a worker in another interpreter."""
     blobs: list[bytes] = []
-    packed = wire.pack(value, blobs)
-    header, received = wire.receive(io.BytesIO(b"".join(wire.message({"d": packed}, blobs))).read)
-    return wire.unpack(header["d"], received)
+    packed = codec.pack(value, blobs)
+    header, received = codec.receive(io.BytesIO(b"".join(codec.message({"d": packed}, blobs))).read)
+    return codec.unpack(header["d"], received)
 
 
 @pytest.mark.parametrize("case", CASES)

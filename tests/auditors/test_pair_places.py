@@ -7,8 +7,8 @@ from dpwitness import Verdict, audit
 from dpwitness.auditors.pairs.catalogue import pairs_for
 from dpwitness.auditors.pairs.search import RESTARTS, STEPS, explore, search
 from dpwitness.mechanisms import Answers, Costs, Counts, LabelledBall, Pair, PureDP, Records, Rows
-from dpwitness.mechanisms.domains.patterns import PLACES, changed_place, matching
-from dpwitness.mechanisms.terms.jsonable import to_jsonable
+from dpwitness.mechanisms.core.json_codec import to_jsonable
+from dpwitness.mechanisms.domains.pair_patterns import PLACES, changed_place, matching
 
 DOMAINS = [
     Rows(9, ((0, 1), (-2, 2)), (0, 1)),

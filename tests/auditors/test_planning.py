@@ -8,9 +8,9 @@ import pytest
 from scipy.stats import binom
 
 from dpwitness import InvalidArgument, Pair, Verdict, audit, parse_claim, plan
-from dpwitness.auditors.loss.routes import loss_law
-from dpwitness.auditors.loss.shapes import law_with, parameter_of
 from dpwitness.auditors.planning.power import budget_of
+from dpwitness.auditors.privacy_loss.reference_laws import law_with, parameter_of
+from dpwitness.auditors.privacy_loss.routes import loss_law
 from dpwitness.mechanisms import Gaussian, Laplace, RandomizedResponse
 
 PAIR = Pair(np.array([0.0]), np.array([1.0]))

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from flint import arb, ctx
 
-from dpwitness.auditors.loss.oracle import BadOracle
-from dpwitness.auditors.proved.ends import proved_ends
+from dpwitness.auditors.privacy_loss.density_check import BadOracle
+from dpwitness.auditors.proved.bounds import proved_ends
 from dpwitness.auditors.proved.space import cells_of
 from dpwitness.mechanisms import (
     ExponentialMechanism,

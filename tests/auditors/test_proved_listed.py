@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from flint import arb, ctx
 
-from dpwitness.auditors.proved.ends import proved_ends
+from dpwitness.auditors.proved.bounds import proved_ends
 from dpwitness.mechanisms import (
     AboveThreshold,
     BrokenSparseVector,

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from flint import ctx
 
-from dpwitness.auditors.proved import plane as proved_plane
-from dpwitness.auditors.proved.ends import proved_ends
+from dpwitness.auditors.proved import plane_minimizer as proved_plane
+from dpwitness.auditors.proved.bounds import proved_ends
 from dpwitness.mechanisms import GLMObjectivePerturbation, LabelledVectors, LogisticObjectivePerturbation, Loss, Pair, parse_claim
 from dpwitness.mechanisms.papers.paper_zoo import paper_zoo
 

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from flint import arb, ctx
 
-from dpwitness.auditors.loss.routes import enclosed_law
-from dpwitness.auditors.proved.ends import proved_ends
+from dpwitness.auditors.privacy_loss.routes import enclosed_law
+from dpwitness.auditors.proved.bounds import proved_ends
 from dpwitness.auditors.proved.space import cells_of
 from dpwitness.mechanisms import (
     ConvexObjectivePerturbation,

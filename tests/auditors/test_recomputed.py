@@ -9,14 +9,14 @@ import pytest
 
 import dpwitness as dpw
 from dpwitness.auditors.black_box import stages
-from dpwitness.auditors.black_box.course import UnderTest
-from dpwitness.auditors.canaries.again import recompute_canaries
+from dpwitness.auditors.black_box.state import UnderTest
+from dpwitness.auditors.bounds.utility_claims import FailureBound, MeanBound
+from dpwitness.auditors.canaries.replay import recompute_canaries
 from dpwitness.auditors.events.rules import Intervals
-from dpwitness.auditors.measured.utility_claims import FailureBound, MeanBound
-from dpwitness.auditors.results.recomputed import Basis, recompute_bounds
+from dpwitness.auditors.results.recompute import Basis, recompute_bounds
 from dpwitness.auditors.statistics.certificate import Tally
 from dpwitness.auditors.statistics.combination import Part
-from dpwitness.mechanisms.terms.validation import InvalidArgument
+from dpwitness.mechanisms.core.validation import InvalidArgument
 
 PAIR = dpw.Pair(np.zeros(1), np.ones(1))
 

@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from dpwitness.auditors.loss.search import worst_output
+from dpwitness.auditors.privacy_loss.search import worst_output
 from dpwitness.mechanisms import (
     GLMObjectivePerturbation,
     GLMOutputPerturbation,

@@ -5,9 +5,9 @@ import math
 import numpy as np
 import pytest
 
-from dpwitness.auditors.loss.search import worst_output
 from dpwitness.auditors.pairs.search import search
 from dpwitness.auditors.pairs.simplify import simplified
+from dpwitness.auditors.privacy_loss.search import worst_output
 from dpwitness.bench.white_box import searched
 from dpwitness.mechanisms import (
     Answers,

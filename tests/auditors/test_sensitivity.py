@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from dpwitness.auditors.measured.sensitivity import audit_sensitivity, feature_distance
+from dpwitness.auditors.bounds.sensitivity import audit_sensitivity, feature_distance
 from dpwitness.auditors.results.verdicts import Verdict
 from dpwitness.bench.white_box import SENSITIVITIES, sensitivity
 from dpwitness.mechanisms import (

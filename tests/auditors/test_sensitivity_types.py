@@ -6,9 +6,9 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from dpwitness.auditors.measured.sensitivity import sensitivity_at
+from dpwitness.auditors.bounds.sensitivity import sensitivity_at
 from dpwitness.auditors.results.verdicts import Verdict
-from dpwitness.mechanisms.terms.pairs import Pair
+from dpwitness.mechanisms.data.pairs import Pair
 
 PAIR = Pair(np.array([0.0, 0.5]), np.array([1.0, 0.5]), "replace-one")
 ROUNDED = {

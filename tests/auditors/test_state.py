@@ -16,8 +16,8 @@ import pytest
 from dpwitness import Pair, Target, Verdict, audit
 from dpwitness.auditors.events.outputs import encode
 from dpwitness.auditors.running.engine import Inline, Phase, Stage, outputs, stream
-from dpwitness.auditors.running.health import check_training
-from dpwitness.auditors.running.repeats import Repeats, mark
+from dpwitness.auditors.running.repeated_outputs import Repeats, mark
+from dpwitness.auditors.running.statefulness import check_training
 from dpwitness.mechanisms.foreign.inside import global_generators
 from dpwitness.mechanisms.foreign.target import Isolated
 

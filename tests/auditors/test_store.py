@@ -17,13 +17,13 @@ import pytest
 from dpwitness import Pair, audit
 from dpwitness.auditors.events.outputs import Outputs
 from dpwitness.auditors.results.verdicts import Verdict
-from dpwitness.auditors.running.spans import Segment, Span
-from dpwitness.auditors.storing.ledger import AuditLedger
-from dpwitness.auditors.storing.merging import merge
-from dpwitness.auditors.storing.payload import pack, unpack
+from dpwitness.auditors.running.chunks import Segment, Span
+from dpwitness.auditors.storing.audit_records import AuditLedger
+from dpwitness.auditors.storing.merge import merge
+from dpwitness.auditors.storing.serialization import pack, unpack
 from dpwitness.auditors.storing.store import Store, open_store, read_store
 from dpwitness.cli import main
-from dpwitness.mechanisms.terms.validation import InvalidArgument
+from dpwitness.mechanisms.core.validation import InvalidArgument
 
 PAIR = Pair(np.array([0.0]), np.array([1.0]))
 SMALL = {"claim": "pure:1", "pair": PAIR, "trials": 20_000, "seed": 3, "bits": False}
@@ -284,7 +284,7 @@ def test_a_full_disk_costs_no_verdict_and_no_count(plain, tmp_path):
 
 
 def test_a_disk_that_has_room_again_gets_all(plain, tmp_path, monkeypatch):
-    monkeypatch.setattr("dpwitness.auditors.storing.ledger._RETRY", 0.0)
+    monkeypatch.setattr("dpwitness.auditors.storing.audit_records._RETRY", 0.0)
     file = tmp_path / "run.db"
     with open_store(file) as store:
         pages = store.connection.execute("PRAGMA page_count").fetchone()[0]

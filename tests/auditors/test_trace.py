@@ -13,12 +13,12 @@ import numpy as np
 import pytest
 
 import dpwitness as dpw
-from dpwitness.auditors.gray_box.losses import Call, Losses, add, permute_and_flip
+from dpwitness.auditors.gray_box.call_losses import Call, Losses, add, permute_and_flip
+from dpwitness.mechanisms.core.validation import InvalidArgument
+from dpwitness.mechanisms.data.pairs import Pair
 from dpwitness.mechanisms.foreign.target import Target
 from dpwitness.mechanisms.recording.primitives import LAWS
 from dpwitness.mechanisms.recording.session import Session
-from dpwitness.mechanisms.terms.pairs import Pair
-from dpwitness.mechanisms.terms.validation import InvalidArgument
 from dpwitness.mechanisms.textbook.zoo import zoo
 
 sys.path.insert(0, str(Path(__file__).parent))

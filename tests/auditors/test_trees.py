@@ -12,7 +12,7 @@ import dpwitness as dpw
 from dpwitness.auditors.events.features import Trees
 from dpwitness.auditors.events.learning import learn
 from dpwitness.auditors.events.outputs import encode
-from dpwitness.auditors.events.reading import read_event
+from dpwitness.auditors.events.rule_reader import read_event
 from dpwitness.auditors.events.rules import Threshold
 from dpwitness.auditors.events.trees import LEAST_ROWS
 from dpwitness.mechanisms import InvalidArgument
@@ -65,7 +65,7 @@ def test_replay_needs_no_library(event, tmp_path):
     code = """
 import json, sys
 import numpy as np
-from dpwitness.auditors.events.reading import read_event
+from dpwitness.auditors.events.rule_reader import read_event
 from dpwitness.auditors.events.outputs import encode
 read_event(json.load(open(sys.argv[1]))).guess(encode(np.zeros((4, 3)), 4))
 assert "lightgbm" not in sys.modules

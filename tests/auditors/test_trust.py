@@ -12,8 +12,8 @@ import pytest
 from dpwitness import InvalidArgument, Pair, Verdict, audit, audit_sensitivity, audit_utility, replay
 from dpwitness import mechanisms as m
 from dpwitness.auditors import Scaling
-from dpwitness.auditors.results.witness_reading import seal
-from dpwitness.auditors.targets.naming import describe_target
+from dpwitness.auditors.results.witness_reader import seal
+from dpwitness.auditors.targets.loading import describe_target
 from dpwitness.auditors.targets.trust import Trust
 from dpwitness.bench.mutants import HOSTILE
 from dpwitness.mechanisms import Laplace, Records
@@ -204,7 +204,7 @@ def test_every_mechanism_of_this_project_may_run():
         trust.check_object(type(specimen), trust.plan(described))
     for target in (
         "dpwitness.mechanisms:LabelledVectors",
-        "dpwitness.mechanisms.foreign.process:Slot",
+        "dpwitness.mechanisms.foreign.worker_process:Slot",
         "dpwitness.auditors.black_box.audit:audit",
     ):
         with pytest.raises(InvalidArgument, match="is not a mechanism of this project"):

@@ -6,8 +6,8 @@ import math
 import numpy as np
 import pytest
 
-from dpwitness.auditors.measured.utility import audit_utility
-from dpwitness.auditors.measured.utility_claims import FailureBound, MeanBound, Scaling
+from dpwitness.auditors.bounds.utility import audit_utility
+from dpwitness.auditors.bounds.utility_claims import FailureBound, MeanBound, Scaling
 from dpwitness.auditors.results.verdicts import Verdict
 from dpwitness.auditors.statistics.mean_limits import combined_limits, median_limits, moment_limits
 from dpwitness.mechanisms import ConvergenceError, InvalidArgument, LinearCosts, PrivateFTRL

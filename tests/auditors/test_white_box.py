@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from scipy.stats import norm
 
-from dpwitness.auditors.loss.oracle import against_law, check_oracle
-from dpwitness.auditors.loss.routes import enclosed_law
+from dpwitness.auditors.privacy_loss.density_check import against_law, check_oracle
+from dpwitness.auditors.privacy_loss.routes import enclosed_law
 from dpwitness.auditors.replaying.replay import replay
 from dpwitness.auditors.results.verdicts import Verdict
 from dpwitness.auditors.statistics.betting import Stakes, lower_mean, upper_mean
@@ -349,7 +349,7 @@ def test_same_seed_same_numbers():
 def test_a_log_density_may_return_a_column():
     from types import SimpleNamespace
 
-    from dpwitness.mechanisms.terms.powers import log_density_at
+    from dpwitness.mechanisms.protocols.capabilities import log_density_at
 
     column = SimpleNamespace(log_density=lambda rows, dataset: rows - 1.0)
     assert np.array_equal(log_density_at(column, np.array([[1.0], [3.0]]), None), [0.0, 2.0])

@@ -8,16 +8,16 @@ import pytest
 from scipy.stats import laplace, norm
 
 from dpwitness import mechanisms as m
-from dpwitness.auditors.loss.content import content_key
-from dpwitness.auditors.loss.mismatch import smallest_mismatch
-from dpwitness.auditors.loss.oracle import BadOracle, check_oracle
-from dpwitness.auditors.loss.scale_bets import check_scale
-from dpwitness.auditors.results.ends import End, decide
+from dpwitness.auditors.privacy_loss.cache_key import content_key
+from dpwitness.auditors.privacy_loss.density_check import BadOracle, check_oracle
+from dpwitness.auditors.privacy_loss.mismatch import smallest_mismatch
+from dpwitness.auditors.privacy_loss.scale_bets import check_scale
+from dpwitness.auditors.results.enclosure_bounds import End, decide
 from dpwitness.auditors.results.verdicts import Verdict
 from dpwitness.auditors.white_box.certify import certify
 from dpwitness.bench.awkward import Law, awkward
 from dpwitness.mechanisms import GDP, RDP, ZCDP, ApproxDP, Pair, PureDP
-from dpwitness.mechanisms.terms.powers import one_law, states_one_law
+from dpwitness.mechanisms.protocols.capabilities import one_law, states_one_law
 
 ZERO_ONE = Pair(np.array([0.0]), np.array([1.0]), "replace-one")
 CASES = {case.name: case for case in awkward()}
@@ -125,8 +125,8 @@ def test_violations_are_confirmed_in_every_notion(claim):
 
 def test_confirmed_lower_ends_hold():
     """12 claims just at the truth: the limit on rho passes .5 with probability .001 each; chance of more than 2 wrong ones 2e-7."""
-    from dpwitness.auditors.loss.routes import enclosed_law
-    from dpwitness.auditors.white_box.sampled_ends import confirmed
+    from dpwitness.auditors.privacy_loss.routes import enclosed_law
+    from dpwitness.auditors.white_box.monte_carlo_bounds import confirmed
 
     law = enclosed_law(NORMAL, ZERO_ONE)
     wrong = 0

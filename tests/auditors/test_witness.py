@@ -10,10 +10,10 @@ import pytest
 
 from dpwitness import ApproxDP, InvalidArgument, Pair, PureDP, Verdict, audit, audit_sensitivity, audit_utility, certify, replay
 from dpwitness.auditors import FailureBound, MeanBound, Scaling
-from dpwitness.auditors.results.witness_reading import read_witness, seal
+from dpwitness.auditors.results.witness_reader import read_witness, seal
 from dpwitness.auditors.statistics.certificate import Tally
 from dpwitness.auditors.statistics.combination import Part, combined
-from dpwitness.auditors.targets.naming import describe_target, load_target
+from dpwitness.auditors.targets.loading import describe_target, load_target
 from dpwitness.mechanisms import Laplace, Records
 from dpwitness.mechanisms.textbook.zoo import zoo
 from dpwitness.reports.audit.report import write_report

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from dpwitness.mechanisms.foreign.process import close_all
+from dpwitness.mechanisms.foreign.worker_process import close_all
 
 TARGETS = '''
 """Targets with one peculiarity each."""

@@ -8,11 +8,11 @@ import pytest
 
 import dpwitness as dpw
 from dpwitness.cli import main
-from dpwitness.mechanisms.foreign.described import require_attributes
-from dpwitness.mechanisms.foreign.inside.about import Unfit, attributes_of, check_keys
-from dpwitness.mechanisms.foreign.slots import TargetError
+from dpwitness.mechanisms.core.validation import InvalidArgument, unimportable
+from dpwitness.mechanisms.foreign.inside.introspection import Unfit, attributes_of, check_keys
+from dpwitness.mechanisms.foreign.manifest import require_attributes
 from dpwitness.mechanisms.foreign.target import Target
-from dpwitness.mechanisms.terms.validation import InvalidArgument, unimportable
+from dpwitness.mechanisms.foreign.worker_pool import TargetError
 
 FILE = """
 import numpy as np
@@ -172,7 +172,7 @@ def test_a_broken_library_is_not_called_missing():
 
 def test_about_reads_attributes_without_dpwitness(tmp_path):
     """The checks run in interpreters that have NumPy or nothing at all."""
-    import dpwitness.mechanisms.foreign.inside.about as about
+    import dpwitness.mechanisms.foreign.inside.introspection as about
 
     code = f"import runpy; found = runpy.run_path({about.__file__!r}); print(found['attributes_of'](len)['seeded'])"
     assert subprocess.run([sys.executable, "-I", "-S", "-c", code], capture_output=True, text=True).stdout == "True\n"

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 import dpwitness as dpw
-from dpwitness.auditors.results.beside import ENTRIES, has_beside
-from dpwitness.auditors.results.witness_reading import load_json
-from dpwitness.mechanisms.foreign import interpreter
-from dpwitness.mechanisms.terms.jsonable import from_jsonable
+from dpwitness.auditors.results.parquet_files import ENTRIES, has_beside
+from dpwitness.auditors.results.witness_reader import load_json
+from dpwitness.mechanisms.core.json_codec import from_jsonable
+from dpwitness.mechanisms.foreign import python_worker
 from dpwitness.reports.audit.document import read_document
 from dpwitness.reports.audit.report import write_document, write_report
 
@@ -63,13 +63,13 @@ def big(rows=100_000):
 def test_a_frame_of_many_rows_is_one_transfer_a_worker(target, monkeypatch):
     """2.9 MB each: two datasets are sent once each, however many batches are run on them."""
     sent = []
-    send = interpreter.Worker.send
+    send = python_worker.Worker.send
 
     def counted(self, parts, deadline):
         sent.append(sum(len(part) for part in parts))
         return send(self, parts, deadline)
 
-    monkeypatch.setattr(interpreter.Worker, "send", counted)
+    monkeypatch.setattr(python_worker.Worker, "send", counted)
     frame = big()
     pair = dpw.Pair(frame, frame[frame.user != 7], "add-remove", unit="user")
     found = target("total")

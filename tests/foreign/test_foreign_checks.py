@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 
 from dpwitness import Pair, PureDP, Target, Verdict, check_mechanism, parametrize_with_checks
-from dpwitness.auditors.checks.run import CHECKS
+from dpwitness.auditors.checks.runner import CHECKS
 from dpwitness.commands.targets import TEMPLATE
 from dpwitness.mechanisms import Counts, Records, Rows
 from dpwitness.mechanisms.foreign.environments import Environment, environments
-from dpwitness.mechanisms.foreign.slots import TargetError
+from dpwitness.mechanisms.foreign.worker_pool import TargetError
 
 ALWAYS_SKIPPED = {"check_parameters_are_validated", "check_survives_pickling", "check_density_agrees_with_sampler", "check_huge_counts"}
 

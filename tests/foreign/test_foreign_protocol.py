@@ -14,10 +14,10 @@ import pytest
 from dpwitness import Target
 from dpwitness.auditors.events.outputs import WrongShape, encode
 from dpwitness.auditors.running.engine import run_side, stream
-from dpwitness.auditors.running.health import same_outputs
+from dpwitness.auditors.running.statefulness import same_outputs
 from dpwitness.mechanisms import LabelledVectors
-from dpwitness.mechanisms.foreign.inside import wire
-from dpwitness.mechanisms.terms.protocol import MechanismFailed
+from dpwitness.mechanisms.foreign.inside import codec
+from dpwitness.mechanisms.protocols.mechanism import MechanismFailed
 
 KINDS = [
     *("float", "int", "bool", "big", "int64", "uint64", "float32", "swapped", "complex", "text", "text array", "scalars", "arrays"),
@@ -77,10 +77,10 @@ def test_a_batch_that_raises_is_run_one_by_one_as_in_process(file):
 )
 def test_datasets_arrive_as_they_are(value):
     blobs: list[bytes] = []
-    packed = wire.pack(value, blobs)
-    sent = b"".join(wire.message({"op": "x", "data": packed}, blobs))
-    header, received = wire.receive(io.BytesIO(sent).read)
-    back = wire.unpack(header["data"], received)
+    packed = codec.pack(value, blobs)
+    sent = b"".join(codec.message({"op": "x", "data": packed}, blobs))
+    header, received = codec.receive(io.BytesIO(sent).read)
+    back = codec.unpack(header["data"], received)
     assert repr(back) == repr(value) and type(back) is type(value)
     assert getattr(back, "dtype", None) == getattr(value, "dtype", None)
 
@@ -101,8 +101,8 @@ def test_large_datasets_travel_once_to_each_worker(tmp_path):
     for _ in range(2):
         for i, dataset in enumerate(data):
             assert target.sample(dataset, 1, np.random.default_rng(0))[0] == 10_000.0 * i
-    from dpwitness.mechanisms.foreign.interpreter import sent_as
-    from dpwitness.mechanisms.foreign.process import borrow
+    from dpwitness.mechanisms.foreign.python_worker import sent_as
+    from dpwitness.mechanisms.foreign.worker_process import borrow
 
     with borrow(target._slot, 10.0) as worker:
         part, sent = worker.dataset(sent_as(data[-1]))
@@ -110,14 +110,14 @@ def test_large_datasets_travel_once_to_each_worker(tmp_path):
 
 
 def test_a_truncated_message_is_the_end():
-    whole = b"".join(wire.message({"op": "hello"}, [b"abc"]))
-    assert wire.receive(io.BytesIO(b"").read) is None
+    whole = b"".join(codec.message({"op": "hello"}, [b"abc"]))
+    assert codec.receive(io.BytesIO(b"").read) is None
     with pytest.raises(ValueError, match=r"Expecting|Unterminated"):
-        wire.receive(io.BytesIO(whole[:8]).read)
+        codec.receive(io.BytesIO(whole[:8]).read)
 
 
-INSIDE = Path(wire.__file__).parent
-ALONE = [*INSIDE.glob("*.py"), INSIDE.parent / "keeper.py", INSIDE.parents[1] / "terms" / "libraries.py"]
+INSIDE = Path(codec.__file__).parent
+ALONE = [*INSIDE.glob("*.py"), INSIDE.parent / "supervisor.py", INSIDE.parents[1] / "core" / "dataframe_backends.py"]
 
 
 @pytest.mark.parametrize("file", ALONE, ids=lambda file: file.stem)
@@ -127,6 +127,6 @@ def test_the_worker_stands_alone(file):
     for_types = [id(node) for outer in ast.walk(tree) if isinstance(outer, ast.If) for node in outer.body if "TYPE" in ast.dump(outer.test)]
     names = {alias.name.partition(".")[0] for node in ast.walk(tree) if isinstance(node, ast.Import) for alias in node.names}
     names |= {n.module.partition(".")[0] for n in ast.walk(tree) if isinstance(n, ast.ImportFrom) and id(n) not in for_types}
-    assert ("numpy" in names) == (file.stem not in ("__init__", "about", "keeper"))
+    assert ("numpy" in names) == (file.stem not in ("__init__", "introspection", "supervisor"))
     assert not names & {"dpwitness", "pickle", "marshal", "shelve"}
     assert names - {"numpy"} <= set(sys.stdlib_module_names) | {"__future__"}

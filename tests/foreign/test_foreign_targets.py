@@ -19,8 +19,8 @@ from dpwitness import ApproxDP, InvalidArgument, Pair, Target, Verdict, audit, r
 from dpwitness.auditors.running.engine import MechanismFailed, stream
 from dpwitness.mechanisms import Records
 from dpwitness.mechanisms.foreign.environments import PROGRAMS, environments
-from dpwitness.mechanisms.foreign.process import _busy, _idle
-from dpwitness.mechanisms.foreign.slots import TargetError, build_domain, targets_in
+from dpwitness.mechanisms.foreign.worker_pool import TargetError, build_domain, targets_in
+from dpwitness.mechanisms.foreign.worker_process import _busy, _idle
 
 ONE = np.array([1.0])
 
@@ -223,7 +223,7 @@ def test_modules_and_classes(foreign, tmp_path, monkeypatch):
 
 
 def test_no_module_of_a_library_is_taken_for_one_of_the_worker(foreign, tmp_path):
-    names = ("about", "libraries", "parts", "runs", "wire", "worker")
+    names = ("introspection", "dataframe_backends", "object_tree", "batch_runner", "codec", "worker")
     for name in names:
         (tmp_path / f"{name}.py").write_text("OWN = 0.5\n")
     text = f"import {', '.join(names)}\n\ndef own(dataset, size, rng):\n    return [{' + '.join(f'{name}.OWN' for name in names)}] * size\n"

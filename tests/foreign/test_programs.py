@@ -22,16 +22,16 @@ from dpwitness.auditors.black_box.audit import timed
 from dpwitness.auditors.events.outputs import encode
 from dpwitness.auditors.running.rounds import run_side
 from dpwitness.commands.protocol import LANGUAGES
-from dpwitness.executors import worker
-from dpwitness.executors.opening import executor
-from dpwitness.executors.shipping import own_files
+from dpwitness.executors import dask_worker
+from dpwitness.executors.factory import executor
+from dpwitness.executors.file_upload import own_files
 from dpwitness.mechanisms.foreign import conformance
 from dpwitness.mechanisms.foreign.conformance import check_protocol
-from dpwitness.mechanisms.foreign.process import _idle
 from dpwitness.mechanisms.foreign.program import hello_of
-from dpwitness.mechanisms.foreign.slots import TargetError
-from dpwitness.mechanisms.terms.notions import parse_claim
-from dpwitness.mechanisms.terms.protocol import MechanismFailed
+from dpwitness.mechanisms.foreign.worker_pool import TargetError
+from dpwitness.mechanisms.foreign.worker_process import _idle
+from dpwitness.mechanisms.privacy import parse_claim
+from dpwitness.mechanisms.protocols.mechanism import MechanismFailed
 
 _SPECIMENS = runpy.run_path(str(Path(__file__).with_name("broken_programs.py")))
 BROKEN, GOOD, broken = (_SPECIMENS[name] for name in ("BROKEN", "GOOD", "broken"))
@@ -324,11 +324,11 @@ def test_the_files_of_a_program_go_along_and_a_missing_one_is_named(program, tmp
     parts = [pickle.dumps(part) for part in (sample_of, target)]
     target.close()
     shutil.rmtree(tmp_path)  # as on another machine
-    assert worker.call(worker.builds(), sent, *parts) == expected
-    assert Path(worker.laid_out(sent).here[str(tmp_path / "tool")]).stat().st_mode & 0o100
+    assert dask_worker.call(dask_worker.builds(), sent, *parts) == expected
+    assert Path(dask_worker.laid_out(sent).here[str(tmp_path / "tool")]).stat().st_mode & 0o100
     tmp_path.mkdir()
     with pytest.raises(InvalidArgument, match=r"must name a program that is there, got '\./tool'; send it with --ship FILE"):
-        worker.call(worker.builds(), pickle.dumps((0, ())), *parts)
+        dask_worker.call(dask_worker.builds(), pickle.dumps((0, ())), *parts)
 
 
 def sample_of(target):

@@ -9,7 +9,7 @@ import pytest
 import dpwitness as dpw
 from dpwitness.cli import main
 from dpwitness.mechanisms.foreign import sql
-from dpwitness.mechanisms.terms.protocol import MechanismFailed
+from dpwitness.mechanisms.protocols.mechanism import MechanismFailed
 
 EXAMPLES = Path(__file__).parents[2] / "docs" / "examples"
 ENGINES = ["sqlite", "duckdb"]

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from dpwitness.inputs import dataset, pair_of
+from dpwitness.argument_values import dataset, pair_of
 from dpwitness.mechanisms import InvalidArgument
 
 

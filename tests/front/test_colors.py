@@ -12,9 +12,9 @@ import pytest
 
 from dpwitness.cli import COMMANDS, main
 from dpwitness.colors import CODES, NO_CODES, verdict_marked, wanted
-from dpwitness.ending import Stream, show
+from dpwitness.exit_codes import Stream, show
 from dpwitness.reports.audit.document import document_of
-from dpwitness.reports.words.wording import plain
+from dpwitness.reports.phrasing.wording import plain
 
 MARKS = "".join(map(chr, CODES))
 HOSTILE = f"\x1b[31mred\x9b1m{MARKS}"

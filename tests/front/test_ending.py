@@ -11,8 +11,8 @@ import pytest
 
 from dpwitness import Pair, audit
 from dpwitness.cli import main
-from dpwitness.ending import guarded
-from dpwitness.mechanisms.terms.validation import said
+from dpwitness.exit_codes import guarded
+from dpwitness.mechanisms.core.validation import said
 
 PAIR = ["--d0", "[0]", "--d1", "[1]"]
 LEAKY = ["audit", "mine.py:leaky", "--claim", "pure:0.5", *PAIR, "--trials", "2e4"]
@@ -158,6 +158,6 @@ def test_optimised_python_and_a_plotting_backend_that_is_not_there(shell):
     found = subprocess.run(command, cwd=shell.folder, env=environment, capture_output=True, text=True, timeout=120)
     assert found.returncode == 1 and found.stderr.count("\n") == 1 and found.stderr.endswith(" expected\n")
     assert list((shell.folder / "out").glob("*.svg"))
-    import_cma = "from dpwitness.mechanisms.numerics.evolution import _package; print(_package().CMAEvolutionStrategy.__name__)"
+    import_cma = "from dpwitness.mechanisms.numerics.cma_es import _package; print(_package().CMAEvolutionStrategy.__name__)"
     command = [sys.executable, "-OO", "-c", import_cma]
     assert subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120).stdout == "CMAEvolutionStrategy\n"

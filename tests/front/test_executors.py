@@ -22,7 +22,7 @@ import pytest
 import dpwitness as dpw
 from dpwitness import cli
 from dpwitness.auditors.running.engine import MechanismFailed
-from dpwitness.auditors.running.lost import explained
+from dpwitness.auditors.running.worker_failures import explained
 from dpwitness.executors.specs import FORMS, parse
 from dpwitness.mechanisms import Laplace
 
@@ -195,7 +195,7 @@ def test_a_large_pair_is_read_once_by_each_process(spec, tmp_path, monkeypatch):
     with dpw.executor(spec) as executor:
         found = dpw.audit(Laplace(1.0), pair=pair, trials=4_000, seed=3, executor=executor)
         hits, misses, *_ = executor.submit(
-            eval, "tuple(__import__('dpwitness.auditors.running.handed').auditors.running.handed.read.cache_info())"
+            eval, "tuple(__import__('dpwitness.auditors.running.pair_files').auditors.running.handed.read.cache_info())"
         ).result()
     assert misses == 1 and hits > 4
     assert counted(found) == counted(dpw.audit(Laplace(1.0), pair=pair, trials=4_000, seed=3))
@@ -344,7 +344,7 @@ def test_a_scheduler_that_does_not_answer(monkeypatch):
 
 def test_files_are_laid_out_and_imported_anew_for_each_audit(tmp_path, monkeypatch):
     """On a machine that has none of them, or another version; and a module that came with the last audit is not used again."""
-    from dpwitness.executors.worker import builds, call
+    from dpwitness.executors.dask_worker import builds, call
 
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     monkeypatch.setattr(sys, "path", list(sys.path))

@@ -16,7 +16,7 @@ import pytest
 from dpwitness import audit
 from dpwitness.executors.pools import pool
 from dpwitness.mechanisms import Pair
-from dpwitness.mechanisms.foreign.keeper import descendants
+from dpwitness.mechanisms.foreign.supervisor import descendants
 from dpwitness.mechanisms.foreign.target import Target
 
 HOSTILE = """

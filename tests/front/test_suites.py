@@ -9,11 +9,11 @@ import pytest
 from dpwitness.auditors.results.audit_result import BitLevel
 from dpwitness.auditors.results.verdicts import Verdict
 from dpwitness.auditors.white_box.certify import certify
-from dpwitness.expressions import matches
+from dpwitness.mechanisms.core.validation import InvalidArgument
 from dpwitness.mechanisms.papers.paper_zoo import paper_zoo
-from dpwitness.mechanisms.terms.protocol import Truth
-from dpwitness.mechanisms.terms.validation import InvalidArgument
+from dpwitness.mechanisms.protocols.mechanism import Truth
 from dpwitness.mechanisms.textbook.zoo import zoo
+from dpwitness.name_filter import matches
 from dpwitness.reports import write_report
 from dpwitness.suites import Case, Suite, compare, run_case, suite
 

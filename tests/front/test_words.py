@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 
 from dpwitness import Pair, Target, audit
-from dpwitness.auditors.checks.run import parametrize_with_checks
+from dpwitness.auditors.checks.runner import parametrize_with_checks
 from dpwitness.auditors.events.outputs import encode
 from dpwitness.auditors.events.rules import Atoms, name_of_atom
 from dpwitness.console import Bar
 from dpwitness.mechanisms import Laplace
-from dpwitness.mechanisms.foreign.slots import TargetError
-from dpwitness.reports.words.wording import beyond, plain
+from dpwitness.mechanisms.foreign.worker_pool import TargetError
+from dpwitness.reports.phrasing.wording import beyond, plain
 from dpwitness.suites import run_case, suite
 
 NEAR = Pair(np.array([0.0]), np.array([1.0]))

@@ -22,8 +22,8 @@ from dpwitness.mechanisms import (
     TradeoffCurve,
     parse_claim,
 )
-from dpwitness.mechanisms.terms.notions import exact_claim
-from dpwitness.mechanisms.terms.validation import InvalidArgument
+from dpwitness.mechanisms.core.validation import InvalidArgument
+from dpwitness.mechanisms.privacy import exact_claim
 
 HALF = 1 / (1 + math.e)
 TEXTS = [

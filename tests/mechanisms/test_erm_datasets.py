@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from dpwitness.mechanisms import InvalidArgument, LabelledBall, LabelledVectors, LinearCosts, Pair
-from dpwitness.mechanisms.terms.jsonable import from_jsonable, to_jsonable
+from dpwitness.mechanisms.core.json_codec import from_jsonable, to_jsonable
 
 
 def test_json_round_trip_is_exact():

@@ -21,10 +21,10 @@ from dpwitness.mechanisms import (
     Loss,
     PureDP,
 )
+from dpwitness.mechanisms.core.json_codec import from_jsonable, to_jsonable
 from dpwitness.mechanisms.numerics.solvers import Problem, minimise
 from dpwitness.mechanisms.papers.convex import QuadraticPenalty
 from dpwitness.mechanisms.papers.generators import breast_cancer, hypercube, padded, pima, sphere_with_margin
-from dpwitness.mechanisms.terms.jsonable import from_jsonable, to_jsonable
 
 
 def loss_at(mechanism, pair, outputs):

@@ -15,7 +15,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from dpwitness.mechanisms import InvalidArgument, LabelledVectors, Organisations, Pair
-from dpwitness.mechanisms.terms.records import exact
+from dpwitness.mechanisms.data.records import exact
 
 pd, pl, pa, nx = (pytest.importorskip(name) for name in ("pandas", "polars", "pyarrow", "networkx"))
 

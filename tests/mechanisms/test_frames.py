@@ -11,9 +11,9 @@ import pytest
 from dpwitness.auditors.pairs.catalogue import pairs_for
 from dpwitness.auditors.pairs.simplify import simplified
 from dpwitness.mechanisms import Events, Graph, InvalidArgument, Pair, Relation, Table, Texts
-from dpwitness.mechanisms.terms.jsonable import from_jsonable, to_jsonable
-from dpwitness.mechanisms.terms.libraries import apart, fix, fixed, whole
-from dpwitness.mechanisms.terms.relations import parse_relation
+from dpwitness.mechanisms.core.dataframe_backends import apart, fix, fixed, whole
+from dpwitness.mechanisms.core.json_codec import from_jsonable, to_jsonable
+from dpwitness.mechanisms.data.relations import parse_relation
 
 pd, pl, pa, nx = (pytest.importorskip(name) for name in ("pandas", "polars", "pyarrow", "networkx"))
 

@@ -14,11 +14,11 @@ import numpy as np
 import pytest
 
 from dpwitness import mechanisms as m
+from dpwitness.mechanisms.core.class_registry import known_class, public_name
+from dpwitness.mechanisms.core.json_codec import from_jsonable, same_value, to_jsonable
+from dpwitness.mechanisms.core.validation import InvalidArgument
 from dpwitness.mechanisms.foreign.target import Target
-from dpwitness.mechanisms.terms.classes import known_class, public_name
-from dpwitness.mechanisms.terms.jsonable import from_jsonable, same_value, to_jsonable
-from dpwitness.mechanisms.terms.validation import InvalidArgument
-from dpwitness.reports.words.wording import dataset
+from dpwitness.reports.phrasing.wording import dataset
 
 TABLE = np.array([(1, 2.5, "ab"), (3, math.nan, "c")], dtype=[("id", "<i4"), ("x", "<f8"), ("name", "U3")])
 NESTED = np.zeros((2, 3), dtype=[("p", [("q", "<f4", (2,)), ("r", "<i8")]), ("s", "S3")])

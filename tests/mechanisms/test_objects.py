@@ -14,10 +14,10 @@ import pytest
 
 import dpwitness as dpw
 from dpwitness.auditors.results.verdicts import Verdict
-from dpwitness.auditors.targets.naming import describe_target
+from dpwitness.auditors.targets.loading import describe_target
 from dpwitness.mechanisms.objects.adversaries import kind_of
-from dpwitness.mechanisms.objects.runs import PerRun
-from dpwitness.mechanisms.terms.protocol import MechanismFailed
+from dpwitness.mechanisms.objects.single_runs import PerRun
+from dpwitness.mechanisms.protocols.mechanism import MechanismFailed
 
 PAIR = dpw.Pair(np.zeros(4), np.array([1.0, 0, 0, 0]), relation="replace-one")
 RNG = np.random.default_rng

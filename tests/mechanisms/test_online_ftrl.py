@@ -10,8 +10,8 @@ from numba import njit
 from scipy import stats
 
 from dpwitness import mechanisms as m
-from dpwitness.mechanisms.terms.datasets import LinearCosts
-from dpwitness.mechanisms.terms.validation import InvalidArgument
+from dpwitness.mechanisms.core.validation import InvalidArgument
+from dpwitness.mechanisms.data.datasets import LinearCosts
 
 
 def chi_square(counts, expected):

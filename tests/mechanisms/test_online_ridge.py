@@ -9,9 +9,9 @@ import pytest
 from scipy import stats
 
 from dpwitness import mechanisms as m
-from dpwitness.mechanisms.terms.datasets import LabelledVectors
-from dpwitness.mechanisms.terms.jsonable import from_jsonable, to_jsonable
-from dpwitness.mechanisms.terms.validation import InvalidArgument
+from dpwitness.mechanisms.core.json_codec import from_jsonable, to_jsonable
+from dpwitness.mechanisms.core.validation import InvalidArgument
+from dpwitness.mechanisms.data.datasets import LabelledVectors
 
 LINE = LabelledVectors([[0.3], [-0.9], [1.0]], [0.5, 1.0, -0.3])
 PLANE = LabelledVectors([[0.3, 0.2], [-0.7, 0.3], [0.0, 1.0]], [0.5, 1.0, -0.3])

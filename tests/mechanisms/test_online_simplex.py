@@ -9,9 +9,9 @@ import pytest
 from scipy import optimize, stats
 
 from dpwitness import mechanisms as m
+from dpwitness.mechanisms.core.validation import InvalidArgument
+from dpwitness.mechanisms.data.datasets import LabelledVectors
 from dpwitness.mechanisms.numerics.losses import LOSSES, Loss
-from dpwitness.mechanisms.terms.datasets import LabelledVectors
-from dpwitness.mechanisms.terms.validation import InvalidArgument
 from dpwitness.mechanisms.textbook.categorical import frequency_draws
 
 LINEAR = Loss("linear")

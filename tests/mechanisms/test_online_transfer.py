@@ -12,11 +12,11 @@ import pytest
 from scipy import integrate, optimize, special, stats
 
 from dpwitness import mechanisms as m
+from dpwitness.mechanisms.core.validation import InvalidArgument
+from dpwitness.mechanisms.data.datasets import LabelledVectors
 from dpwitness.mechanisms.numerics.kernels import Kernel
 from dpwitness.mechanisms.numerics.losses import Loss
 from dpwitness.mechanisms.papers.independent_kernels import _NODES, _WEIGHTS, _log_partition
-from dpwitness.mechanisms.terms.datasets import LabelledVectors
-from dpwitness.mechanisms.terms.validation import InvalidArgument
 
 FOUR = LabelledVectors([[1.0, 0.0], [0.8, 0.1], [-0.3, 0.9], [0.6, 0.6]], [1.0, 1.0, -1.0, 1.0])
 OTHER = LabelledVectors([[1.0, 0.0], [0.8, 0.1], [-0.3, 0.9], [0.5, 0.7]], [1.0, 1.0, -1.0, 1.0])

@@ -7,7 +7,8 @@ import os
 
 import pytest
 
-from dpwitness.mechanisms.terms.reading import (
+from dpwitness.mechanisms.core.atomic_files import aside, write_json, write_text
+from dpwitness.mechanisms.core.json_reader import (
     ELEMENTS,
     items,
     listing,
@@ -21,8 +22,7 @@ from dpwitness.mechanisms.terms.reading import (
     text,
     whole,
 )
-from dpwitness.mechanisms.terms.validation import InvalidArgument
-from dpwitness.mechanisms.terms.writing import aside, write_json, write_text
+from dpwitness.mechanisms.core.validation import InvalidArgument
 
 
 @pytest.mark.parametrize(

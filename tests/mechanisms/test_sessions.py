@@ -15,7 +15,7 @@ import pytest
 import dpwitness as dpw
 from dpwitness import mechanisms as m
 from dpwitness.auditors.results.verdicts import Verdict
-from dpwitness.auditors.targets.naming import built, describe_target
+from dpwitness.auditors.targets.loading import built, describe_target
 from dpwitness.mechanisms.numerics.losses import Loss
 from dpwitness.mechanisms.papers.interactive import PredictionSession
 

@@ -5,7 +5,7 @@ import pytest
 from scipy.stats import chi2, kstest
 
 from dpwitness.mechanisms import BrokenSparseVector, NoisyMax, RandomizedResponse, zoo
-from dpwitness.mechanisms.numerics.laws import fair_coins, laplace_log_cdf
+from dpwitness.mechanisms.numerics.laplace_laws import fair_coins, laplace_log_cdf
 
 ZOO = zoo()
 LEVEL = 1e-6

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 from flint import arb
 
-from dpwitness.auditors.measured.utility import audit_utility
-from dpwitness.auditors.measured.utility_claims import Scaling
+from dpwitness.auditors.bounds.utility import audit_utility
+from dpwitness.auditors.bounds.utility_claims import Scaling
 from dpwitness.auditors.white_box.certify import certify
 from dpwitness.mechanisms.papers.independent import TestDataIndependentLearner
 from dpwitness.proofs_checks import Box, ClaimVerdict, check, declarations

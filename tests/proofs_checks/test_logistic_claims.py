@@ -13,10 +13,10 @@ from scipy.stats import gamma
 
 from dpwitness.auditors.replaying.replay import replay
 from dpwitness.mechanisms import LabelledVectors, LogisticObjectivePerturbation, LogisticOutputPerturbation
+from dpwitness.mechanisms.core.validation import InvalidArgument
 from dpwitness.mechanisms.numerics.noise import SphericalNoise
 from dpwitness.mechanisms.numerics.solvers import Problem, minimise
 from dpwitness.mechanisms.papers.erm import LOGISTIC, logistic_shift
-from dpwitness.mechanisms.terms.validation import InvalidArgument
 from dpwitness.proofs_checks import Box, ClaimVerdict, check, declarations, enclose, settle
 from dpwitness.proofs_checks.claims.logistic_objective_claims import line_loss_excess, objective_loss
 from dpwitness.proofs_checks.claims.logistic_sensitivity_claims import line_excess, shift_excess, singular_excess

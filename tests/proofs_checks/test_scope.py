@@ -9,7 +9,7 @@ from types import SimpleNamespace
 import pytest
 
 from dpwitness.auditors.results.verdicts import Verdict
-from dpwitness.mechanisms.terms.validation import InvalidArgument
+from dpwitness.mechanisms.core.validation import InvalidArgument
 from dpwitness.proofs_checks import Box, ClaimVerdict, Enclosure, Evidence, check, enclose, settle
 from dpwitness.proofs_checks.engine.declaration import Declaration
 from dpwitness.proofs_checks.engine.evidence import audited, identities, unsatisfiable

@@ -11,8 +11,8 @@ import pytest
 from flint import arb
 from scipy.stats import binom
 
-from dpwitness.auditors.measured.utility import audit_utility
-from dpwitness.auditors.measured.utility_claims import Scaling
+from dpwitness.auditors.bounds.utility import audit_utility
+from dpwitness.auditors.bounds.utility_claims import Scaling
 from dpwitness.auditors.white_box.certify import certify
 from dpwitness.mechanisms.papers.transfer import TestDataDependentLearner
 from dpwitness.proofs_checks import Box, ClaimVerdict, check, declarations

@@ -19,7 +19,7 @@ import pytest
 
 import dpwitness as dpw
 from dpwitness import mechanisms as m
-from dpwitness.auditors.measured.utility_claims import FailureBound
+from dpwitness.auditors.bounds.utility_claims import FailureBound
 from dpwitness.cli import main
 from dpwitness.mechanisms.domains import Records
 from dpwitness.reports.audit.document import document_of, result_json

@@ -14,18 +14,18 @@ import pytest
 
 import dpwitness as dpw
 from dpwitness.auditors.black_box import stages
-from dpwitness.auditors.measured.sensitivity import audit_sensitivity
-from dpwitness.auditors.measured.utility import audit_utility
-from dpwitness.auditors.measured.utility_claims import MeanBound
+from dpwitness.auditors.bounds.sensitivity import audit_sensitivity
+from dpwitness.auditors.bounds.utility import audit_utility
+from dpwitness.auditors.bounds.utility_claims import MeanBound
 from dpwitness.cli import main
 from dpwitness.commands.suite import _is_accepted
 from dpwitness.mechanisms import Gaussian, Laplace, Records, TruncatedGeometric
 from dpwitness.reports.audit.document import document_of
-from dpwitness.reports.comparing import intervals as limits
-from dpwitness.reports.comparing.accepted import judge, open_rules, read_accepted
-from dpwitness.reports.comparing.intervals import BITS, VALUE, Guesses, intervals
-from dpwitness.reports.comparing.page import html, markdown, page, terminal
-from dpwitness.reports.words.fingerprint import fingerprint, rules_of
+from dpwitness.reports.comparison import intervals as limits
+from dpwitness.reports.comparison.accepted import judge, open_rules, read_accepted
+from dpwitness.reports.comparison.intervals import BITS, VALUE, Guesses, intervals
+from dpwitness.reports.comparison.page import html, markdown, page, terminal
+from dpwitness.reports.phrasing.fingerprint import fingerprint, rules_of
 
 NEAR = dpw.Pair(np.array([0.0]), np.array([1.0]))
 TALLY = {"correct": 7_400, "wrong": 2_600, "rounds": 20_000, "directions": 2}

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 import dpwitness as dpw
-from dpwitness.auditors.measured.utility_claims import MeanBound
+from dpwitness.auditors.bounds.utility_claims import MeanBound
 from dpwitness.cli import main
 from dpwitness.mechanisms import Laplace, Records
-from dpwitness.mechanisms.terms.validation import InvalidArgument
+from dpwitness.mechanisms.core.validation import InvalidArgument
 from dpwitness.reports.audit.checking import FREE
 from dpwitness.reports.audit.document import checked_document, document_of
 

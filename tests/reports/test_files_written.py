@@ -7,8 +7,8 @@ import signal
 import pytest
 
 from dpwitness.cli import main
-from dpwitness.mechanisms.terms import writing
-from dpwitness.mechanisms.terms.writing import all_together, write_text
+from dpwitness.mechanisms.core import atomic_files
+from dpwitness.mechanisms.core.atomic_files import all_together, write_text
 from dpwitness.reports import write_report
 from dpwitness.reports.audit import report as report_module
 
@@ -156,7 +156,7 @@ def test_a_signal_is_named_and_leaves_the_old_files(tmp_path, monkeypatch, capsy
         os.kill(os.getpid(), sign)
         return before  # not reached
 
-    monkeypatch.setattr(writing, "_rename", interrupted)
+    monkeypatch.setattr(atomic_files, "_rename", interrupted)
     code = main(calls[command])
     monkeypatch.undo()
     err = capsys.readouterr().err
@@ -174,7 +174,7 @@ def test_an_interrupt_between_two_files_waits_for_the_last(tmp_path, monkeypatch
         if len(seen) == 3:  # the third is the first of the two moves: each file is itself written aside
             raise KeyboardInterrupt
 
-    monkeypatch.setattr(writing.os, "replace", interrupting)
+    monkeypatch.setattr(atomic_files.os, "replace", interrupting)
     with pytest.raises(KeyboardInterrupt), all_together(folder) as draft:  # noqa: PT012
         write_text(draft / "a", "new")
         write_text(draft / "b", "new")

@@ -10,15 +10,15 @@ from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
 from dpwitness.console import summary
-from dpwitness.ending import Stream
+from dpwitness.exit_codes import Stream
 from dpwitness.reports.audit.document import document_of, entries_of
 from dpwitness.reports.formats.html import html
 from dpwitness.reports.formats.junit import junit
 from dpwitness.reports.formats.markdown import markdown
 from dpwitness.reports.formats.sarif import sarif
 from dpwitness.reports.formats.step_summary import step_summary
+from dpwitness.reports.phrasing.wording import plain
 from dpwitness.reports.plots.album import Album
-from dpwitness.reports.words.wording import plain
 
 PARTS = [
     *("<script>alert(1)</script>", "<img src=x onerror=1>"),

@@ -14,8 +14,8 @@ import pytest
 import dpwitness as dpw
 from dpwitness.reports.papers.claims_page import scopes, tally
 from dpwitness.reports.site.charts import LogAxis
+from dpwitness.reports.site.markdown_tables import tables, value
 from dpwitness.reports.site.overview import first_paragraph
-from dpwitness.reports.site.reading import tables, value
 from dpwitness.reports.site.sections import SECTIONS
 from dpwitness.reports.site.site import PAGES, build
 from dpwitness.reports.third_party.page import page as third_party_page

@@ -14,17 +14,17 @@ from markdown_it import MarkdownIt
 
 import dpwitness as dpw
 from dpwitness.cli import main
-from dpwitness.mechanisms.terms import writing
-from dpwitness.mechanisms.terms.validation import InvalidArgument
+from dpwitness.mechanisms.core import atomic_files
+from dpwitness.mechanisms.core.validation import InvalidArgument
 from dpwitness.reports.audit.document import document_of, entries_of, read_document
 from dpwitness.reports.audit.report import write_report
 from dpwitness.reports.formats.html import PICTURES, html
-from dpwitness.reports.formats.page import page
-from dpwitness.reports.formats.pages import inline
+from dpwitness.reports.formats.html_frame import inline
+from dpwitness.reports.formats.markdown_page import page
+from dpwitness.reports.phrasing.pair_diff import differing
 from dpwitness.reports.plots.album import Album
 from dpwitness.reports.plots.inline import inline_svg
 from dpwitness.reports.site.site import build
-from dpwitness.reports.words.differing import differing
 
 NEAR = dpw.Pair(np.array([0.0, 0.0, 5.0]), np.array([0.0, 1.0, 5.0]))
 EVIL = "<script>window.hit=1</script>](javascript:alert(1)) \x1b[31m \u202egnp.exe `x` <img src=x onerror=window.hit=1> " + "y" * 100_000
@@ -209,7 +209,7 @@ def test_a_file_that_is_no_report_is_one_line(tmp_path, capsys, content, reason)
 def test_a_disk_that_fills_up_leaves_the_old_report_whole(tmp_path, monkeypatch, found):
     write_report(found[:2], tmp_path, title="old")
     before = {file.name: file.read_bytes() for file in tmp_path.iterdir()}
-    real, written = writing.write_text, []
+    real, written = atomic_files.write_text, []
 
     def full(path, text):
         written.append(path)

@@ -17,19 +17,19 @@ import xmlschema
 from markdown_it import MarkdownIt
 
 from dpwitness import Pair, Target, audit
-from dpwitness.auditors.measured.sensitivity import audit_sensitivity
+from dpwitness.auditors.bounds.sensitivity import audit_sensitivity
 from dpwitness.auditors.results.verdicts import Verdict
-from dpwitness.auditors.targets.naming import describe_target
-from dpwitness.auditors.targets.places import place_of
+from dpwitness.auditors.targets.loading import describe_target
+from dpwitness.auditors.targets.source_locations import place_of
 from dpwitness.auditors.white_box.certify import certify
 from dpwitness.cli import main
 from dpwitness.mechanisms import Gaussian, Laplace, Records
-from dpwitness.mechanisms.terms.validation import InvalidArgument
+from dpwitness.mechanisms.core.validation import InvalidArgument
 from dpwitness.reports.audit.document import document_of, read_document, result_json
 from dpwitness.reports.formats.junit import junit
 from dpwitness.reports.formats.sarif import MOST, sarif
 from dpwitness.reports.formats.step_summary import append_summary, step_summary
-from dpwitness.reports.words.fingerprint import RULES
+from dpwitness.reports.phrasing.fingerprint import RULES
 
 SCHEMAS = Path(__file__).parent / "schemas"
 NEAR = Pair(np.array([0.0]), np.array([1.0]))
@@ -330,7 +330,7 @@ def test_places_of_all_kinds_of_mechanisms(monkeypatch, tmp_path):
     (tmp_path / "own.py").write_text("\n\ndef f(dataset, size, rng):\n    return rng.random(size)\n")
     assert place_of(None, {"target": "own.py:f"}) == {"file": "own.py", "line": 3}
     told = subprocess.run(
-        [sys.executable, "-c", "from dpwitness.auditors.targets.places import place_of\nprint(place_of(lambda: 0, None))"],
+        [sys.executable, "-c", "from dpwitness.auditors.targets.source_locations import place_of\nprint(place_of(lambda: 0, None))"],
         capture_output=True, text=True, check=True,
     )  # fmt: skip
     assert told.stdout.strip() == "None"  # typed in: there is no file

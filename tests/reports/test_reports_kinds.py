@@ -6,9 +6,9 @@ import xml.etree.ElementTree as ET
 import numpy as np
 import pytest
 
-from dpwitness.auditors.measured.sensitivity import audit_sensitivity
-from dpwitness.auditors.measured.utility import audit_utility
-from dpwitness.auditors.measured.utility_claims import MeanBound, Scaling
+from dpwitness.auditors.bounds.sensitivity import audit_sensitivity
+from dpwitness.auditors.bounds.utility import audit_utility
+from dpwitness.auditors.bounds.utility_claims import MeanBound, Scaling
 from dpwitness.auditors.white_box.certify import certify
 from dpwitness.mechanisms import Gaussian, Laplace, Records
 from dpwitness.reports import write_report

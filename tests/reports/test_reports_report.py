@@ -18,7 +18,7 @@ from dpwitness.auditors.statistics.certified_point import certified_point
 from dpwitness.mechanisms import InvalidArgument, zoo
 from dpwitness.reports import card_for, check_writable, holm, result_json, write_report
 from dpwitness.reports.cards.cards import _CARDS
-from dpwitness.reports.words.wording import dataset, differences, slugs
+from dpwitness.reports.phrasing.wording import dataset, differences, slugs
 
 
 def array(*values):

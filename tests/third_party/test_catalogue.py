@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from dpwitness.auditors.pairs.catalogue import pairs_for
+from dpwitness.mechanisms.core.json_codec import to_jsonable
+from dpwitness.mechanisms.core.validation import InvalidArgument
+from dpwitness.mechanisms.data.pairs import Pair
 from dpwitness.mechanisms.domains import Answers, Counts, Records, Rows
-from dpwitness.mechanisms.terms.jsonable import to_jsonable
-from dpwitness.mechanisms.terms.pairs import Pair
-from dpwitness.mechanisms.terms.validation import InvalidArgument
 
 DOMAINS = [
     Answers(1),

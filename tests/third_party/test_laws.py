@@ -6,8 +6,8 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from dpwitness.auditors.loss import elementary
-from dpwitness.mechanisms.terms.pairs import Pair
+from dpwitness.auditors.privacy_loss import closed_form
+from dpwitness.mechanisms.data.pairs import Pair
 from dpwitness.reports.third_party import laws as law
 
 
@@ -17,19 +17,19 @@ def rows(*entries):
 
 @pytest.mark.parametrize("shift", [0.1, 1.0, -1.0, 3.0])
 def test_laplace(shift):
-    found = elementary.laplace(shift)
+    found = closed_form.laplace(shift)
     assert (found.loss[0], found.loss[-1]) == (pytest.approx(-abs(shift)), pytest.approx(abs(shift)))
     assert found.hockey_stick(0.0) == pytest.approx(1 - math.exp(-abs(shift) / 2), abs=1e-6)  # total variation
 
 
 def test_gaussian():
     """The deviation of the analytic Gaussian mechanism for (1, 1e-5) gives that delta back."""
-    assert elementary.gaussian(1 / 3.73063).hockey_stick(1.0) == pytest.approx(1e-5, rel=1e-3)
+    assert closed_form.gaussian(1 / 3.73063).hockey_stick(1.0) == pytest.approx(1e-5, rel=1e-3)
 
 
 def test_discrete_laplace():
-    assert elementary.discrete_laplace(1).loss[-1] == pytest.approx(1.0)
-    assert elementary.discrete_laplace(1, -1).loss[-1] == pytest.approx(2.0)
+    assert closed_form.discrete_laplace(1).loss[-1] == pytest.approx(1.0)
+    assert closed_form.discrete_laplace(1, -1).loss[-1] == pytest.approx(2.0)
 
 
 def test_responses():

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from dpwitness.auditors.results.witness_reading import read_witness
+from dpwitness.auditors.results.witness_reader import read_witness
 from dpwitness.mechanisms.foreign.environments import FOLDER, environments
 from dpwitness.reports.third_party.page import main, numbers, page
 from dpwitness.reports.third_party.rows import ROWS

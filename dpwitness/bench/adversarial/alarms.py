@@ -14,7 +14,7 @@ from dpwitness import Pair, audit, audit_canaries
 from dpwitness import mechanisms as m
 from dpwitness.bench.adversarial.attack import PAIR, Attack, Outcome, false_alarm, response, seed_of
 from dpwitness.mechanisms import GDP, RDP, ZCDP, ApproxDP, PureDP
-from dpwitness.mechanisms.terms.notions import Claim, TradeoffCurve
+from dpwitness.mechanisms.privacy import Claim, TradeoffCurve
 
 _ORDERS = 1 + np.geomspace(1e-6, 200, 4000)
 

@@ -9,7 +9,7 @@ from typing import Any
 from numpy.random import Generator
 
 from dpwitness import audit, replay
-from dpwitness.auditors.results.witness_reading import seal
+from dpwitness.auditors.results.witness_reader import seal
 from dpwitness.bench.adversarial.attack import PAIR, Attack, refusal, response, seed_of
 from dpwitness.bench.adversarial.stores import _folder, run_command
 from dpwitness.mechanisms import PureDP

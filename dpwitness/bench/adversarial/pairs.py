@@ -11,7 +11,7 @@ from numpy.random import Generator
 
 from dpwitness import InvalidArgument, Pair, Verdict, audit
 from dpwitness import mechanisms as m
-from dpwitness.auditors.black_box.exercise import LEVEL
+from dpwitness.auditors.black_box.pair_exercise import LEVEL
 from dpwitness.auditors.pairs.catalogue import pairs_for
 from dpwitness.bench.adversarial.attack import Attack, refusal, response, seed_of, verdict_among
 from dpwitness.mechanisms import PureDP

@@ -13,8 +13,8 @@ from dpwitness import Verdict, audit, certify, plan
 from dpwitness import mechanisms as m
 from dpwitness.bench.adversarial.attack import PAIR, Attack, response, seed_of
 from dpwitness.mechanisms import ApproxDP, PureDP
-from dpwitness.mechanisms.terms.notions import Claim
-from dpwitness.mechanisms.terms.pairs import Pair
+from dpwitness.mechanisms.data.pairs import Pair
+from dpwitness.mechanisms.privacy import Claim
 
 _POWER = 0.9
 _MAX_PLANNED_RUNS = 6_000  # plans with more runs are skipped

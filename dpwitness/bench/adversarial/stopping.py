@@ -14,7 +14,7 @@ from scipy.stats import binom, norm
 
 from dpwitness import Verdict, audit, replay
 from dpwitness.auditors.results.audit_result import AuditResult
-from dpwitness.auditors.results.witness_reading import seal
+from dpwitness.auditors.results.witness_reader import seal
 from dpwitness.auditors.statistics.certificate import Tally
 from dpwitness.auditors.statistics.combination import Part, combined, reweight_for_extension, shares_spent
 from dpwitness.bench.adversarial.attack import PAIR, Attack, Outcome, false_alarm, response, seed_of

@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from dpwitness.mechanisms.terms.validation import InvalidArgument, shown
+from dpwitness.mechanisms.core.validation import InvalidArgument, shown
 
 
 class _Hostile:
@@ -97,7 +97,7 @@ def calls(seed: int, count: int) -> Iterator[Call]:
 
 def pair_calls(seed: int, count: int) -> Iterator[Call]:
     """Yield pairs of nested junk: lists, tuples, dicts and arrays of each other and of all junk values."""
-    from dpwitness.mechanisms.terms.pairs import RELATIONS, Pair
+    from dpwitness.mechanisms.data.pairs import RELATIONS, Pair
 
     rng, values = random.Random(seed), _junk_makers()
 
@@ -129,9 +129,9 @@ def _public_calls() -> list[tuple[Callable[..., Any], Callable[[], dict[str, Any
     """Return public callables, each with a function that creates the arguments of a small valid call."""
     import dpwitness as dpw
     from dpwitness import mechanisms as m
-    from dpwitness.auditors.loss.search import worst_output
-    from dpwitness.auditors.measured.sensitivity import sensitivity_at
-    from dpwitness.auditors.measured.utility_claims import FailureBound, MeanBound, Scaling
+    from dpwitness.auditors.bounds.sensitivity import sensitivity_at
+    from dpwitness.auditors.bounds.utility_claims import FailureBound, MeanBound, Scaling
+    from dpwitness.auditors.privacy_loss.search import worst_output
 
     def leaky(dataset: Any, size: int, rng: Any) -> Any:
         return np.sum(dataset) + rng.laplace(0.0, 0.5, size)

@@ -42,8 +42,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 if TYPE_CHECKING:
-    from dpwitness.mechanisms.foreign.inside import about, global_generators, runs, wire
-    from dpwitness.mechanisms.terms import libraries
+    from dpwitness.mechanisms.core import dataframe_backends
+    from dpwitness.mechanisms.foreign.inside import batch_runner, codec, global_generators, introspection
 else:
 
     def _beside(name):
@@ -53,8 +53,9 @@ else:
         spec.loader.exec_module(module)
         return module
 
-    about, runs, wire, global_generators = _beside("about"), _beside("runs"), _beside("wire"), _beside("global_generators")
-    libraries = wire.libraries
+    introspection, batch_runner = _beside("introspection"), _beside("batch_runner")
+    codec, global_generators = _beside("codec"), _beside("global_generators")
+    dataframe_backends = codec.dataframe_backends
 
 
 def _package(name: str, folder: str) -> Any:
@@ -112,32 +113,32 @@ class Worker:
         self.looks = 8
         self.hears = 16  # batches whose warnings are told
         self.rng: Any = None
-        self.kept: OrderedDict[str, tuple[Any, wire.Blobs]] = OrderedDict()
+        self.kept: OrderedDict[str, tuple[Any, codec.Blobs]] = OrderedDict()
         self.ready: dict[str, tuple[Any, Any]] = {}  # frames that were built, and what they look like
         self.watched: dict[str, int] = {}
         self.session: Any = None
 
-    def answer(self, header: wire.Message, blobs: wire.Blobs) -> tuple[wire.Message, wire.Blobs]:
-        out: wire.Blobs = []
+    def answer(self, header: codec.Message, blobs: codec.Blobs) -> tuple[codec.Message, codec.Blobs]:
+        out: codec.Blobs = []
         try:
             reply = getattr(self, "do_" + header["op"])(header, blobs, out)
         except Wrong as wrong:
             return wrong.reply, []
-        except about.Unfit as unfit:
+        except introspection.Unfit as unfit:
             return {"error": str(unfit), "traceback": ""}, []
         if "rng" in header and self.rng is not None:  # as the mechanism left it
-            reply["rng"] = wire.words(self.rng.bit_generator.state)
+            reply["rng"] = codec.words(self.rng.bit_generator.state)
         return reply, out
 
-    def do_hello(self, header: wire.Message, blobs: wire.Blobs, out: wire.Blobs) -> wire.Message:
-        return {"protocol": wire.PROTOCOL, "python": sys.version.split()[0], "numpy": np.__version__}
+    def do_hello(self, header: codec.Message, blobs: codec.Blobs, out: codec.Blobs) -> codec.Message:
+        return {"protocol": codec.PROTOCOL, "python": sys.version.split()[0], "numpy": np.__version__}
 
-    def do_load(self, header: wire.Message, blobs: wire.Blobs, out: wire.Blobs) -> wire.Message:
+    def do_load(self, header: codec.Message, blobs: codec.Blobs, out: codec.Blobs) -> codec.Message:
         self.place = header["place"]
         if header.get("front"):  # as a script's own folder
             sys.path[:0] = [path for path in header["paths"] if path not in sys.path]
         sys.path.extend(path for path in header["paths"] if path not in sys.path)
-        with self._users_own("is not importable", **about.install_line(self.place)):
+        with self._users_own("is not importable", **introspection.install_line(self.place)):
             _doors()
             if self.place.endswith(".py"):
                 spec: Any = importlib.util.spec_from_file_location("dpwitness_target", self.place)
@@ -149,17 +150,17 @@ class Worker:
         library, tested, install = (found.get(name) if own else None for name in ("LIBRARY", "TESTED", "INSTALL"))
         for name, value in (("LIBRARY", library), ("TESTED", tested), ("INSTALL", install)):
             if value is not None and not (isinstance(value, str) and value):
-                raise Wrong(f"{os.path.basename(self.place)}: {name} must be a non-empty text, got {about.shown(value)}")
+                raise Wrong(f"{os.path.basename(self.place)}: {name} must be a non-empty text, got {introspection.shown(value)}")
         return {
             "library": library,
-            "version": about.version(library),
+            "version": introspection.version(library),
             "tested": tested,
             "install": install,
-            "names": [name for name, f in found.items() if name[0] != "_" and about.is_target(f)],
+            "names": [name for name, f in found.items() if name[0] != "_" and introspection.is_target(f)],
         }
 
-    def do_recognize(self, header: wire.Message, blobs: wire.Blobs, out: wire.Blobs) -> wire.Message:
-        kwargs, dataset = wire.unpack(header["kwargs"], blobs), wire.unpack(header["dataset"], blobs)
+    def do_recognize(self, header: codec.Message, blobs: codec.Blobs, out: codec.Blobs) -> codec.Message:
+        kwargs, dataset = codec.unpack(header["kwargs"], blobs), codec.unpack(header["dataset"], blobs)
         found = self._named(header["name"])
         base, _, method = header["name"].rpartition(".")
         owner = self._named(base) if base else None
@@ -169,43 +170,45 @@ class Worker:
             form, told = _forms().recognize(found, header["name"], kwargs, dataset)
         return {"form": form, "name": header["name"], "told": told}
 
-    def do_describe(self, header: wire.Message, blobs: wire.Blobs, out: wire.Blobs) -> wire.Message:
-        name, kwargs = header["name"], wire.unpack(header["kwargs"], blobs)
+    def do_describe(self, header: codec.Message, blobs: codec.Blobs, out: codec.Blobs) -> codec.Message:
+        name, kwargs = header["name"], codec.unpack(header["kwargs"], blobs)
         found = self._find(name, kwargs)
         if " as " in name:
             kwargs = {}
-        about.check_call(found, name, kwargs)
+        introspection.check_call(found, name, kwargs)
         with self._users_own(f"{name}.claim raises"):
             claim = getattr(found, "claim", None)
-            plain = about.is_plain(found, claim, getattr(found, "domain", None))
+            plain = introspection.is_plain(found, claim, getattr(found, "domain", None))
         with self._users_own(f"{name}: an attribute raises"):
-            unread = about.check_keys(found, name, plain)
+            unread = introspection.check_keys(found, name, plain)
             try:
-                told = about.attributes_of(found)
-            except about.Unfit as unfit:
-                raise about.Unfit(f"{os.path.basename(self.place)}:{name}: {unfit}") from None
+                told = introspection.attributes_of(found)
+            except introspection.Unfit as unfit:
+                raise introspection.Unfit(f"{os.path.basename(self.place)}:{name}: {unfit}") from None
         with self._users_own(f"{name}.claim raises"):
             if callable(claim):
                 claim = claim(**kwargs) if not isinstance(found, type) else claim()
         if claim is not None and not isinstance(claim, str):
             if not hasattr(claim, "kind"):
                 where = f"{os.path.basename(self.place)}:{name}"
-                raise Wrong(f"{where}: claim must be text like 'pure:1', or a function that returns such text, got {about.shown(claim)}")
+                raise Wrong(
+                    f"{where}: claim must be text like 'pure:1', or a function that returns such text, got {introspection.shown(claim)}"
+                )
             numbers = claim.numbers if claim.kind in ("approx", "rdp") else claim.numbers[:1]  # the others' delta is 0
             claim = getattr(claim, "spelled", None) or f"{claim.kind}:{','.join(repr(float(v)) for v in numbers)}"
         told["notes"] = told["notes"] + unread
         return dict(
             told,
             claim=claim,
-            domain=wire.pack(about.domain_of(getattr(found, "domain", None)), out),
+            domain=codec.pack(introspection.domain_of(getattr(found, "domain", None)), out),
             plain=plain,
             density=callable(getattr(found, "log_density", None)),
-            queries=wire.pack(getattr(found, "queries", None), out),
+            queries=codec.pack(getattr(found, "queries", None), out),
             doc=str(getattr(found, "__doc__", None) or "").strip().partition("\n")[0],
         )
 
-    def do_sample(self, header: wire.Message, blobs: wire.Blobs, out: wire.Blobs) -> wire.Message:
-        kwargs = wire.unpack(header["kwargs"], blobs)
+    def do_sample(self, header: codec.Message, blobs: codec.Blobs, out: codec.Blobs) -> codec.Message:
+        kwargs = codec.unpack(header["kwargs"], blobs)
         found = self._find(header["name"], kwargs)
         run = getattr(found, "sample", found)
         if found is not run or " as " in header["name"] or isinstance(getattr(self.module, header["name"], None), type):
@@ -214,24 +217,24 @@ class Worker:
         rng = self.rng = _generator(header)
         size, draws = header["size"], []
         global_generators.seed(header["seed"])
-        started, at = time.process_time(), runs.words_drawn(rng)
+        started, at = time.process_time(), batch_runner.words_drawn(rng)
         warned: list[str] = []
         try:
-            with runs.heard(warned) if self.hears else contextlib.nullcontext():
+            with batch_runner.heard(warned) if self.hears else contextlib.nullcontext():
                 if header.get("each"):
-                    value, draws = runs.one_by_one(run, dataset, size, rng, kwargs)
+                    value, draws = batch_runner.one_by_one(run, dataset, size, rng, kwargs)
                 else:
                     value = run(dataset, size, rng, **kwargs)
         except MemoryError as error:
-            return {"failed": f"the mechanism ran out of memory: {wire.text_of(error, str)}".rstrip(": ")}
+            return {"failed": f"the mechanism ran out of memory: {codec.text_of(error, str)}".rstrip(": ")}
         except (SystemExit, GeneratorExit, KeyboardInterrupt) as error:
-            return {"failed": f"the mechanism ended its run with {type(error).__name__}: {wire.text_of(error, str)}"}
+            return {"failed": f"the mechanism ended its run with {type(error).__name__}: {codec.text_of(error, str)}"}
         except Exception as error:
-            if runs.is_failure(error):
-                return {"failed": wire.text_of(error, str)}
-            value = runs.Raised(error)
-        seconds, words, self.hears = time.process_time() - started, runs.words_drawn(rng) - at, max(self.hears - 1, 0)
-        left = about.left_behind()
+            if batch_runner.is_failure(error):
+                return {"failed": codec.text_of(error, str)}
+            value = batch_runner.Raised(error)
+        seconds, words, self.hears = time.process_time() - started, batch_runner.words_drawn(rng) - at, max(self.hears - 1, 0)
+        left = introspection.left_behind()
         if left > _LEFT:
             return {"failed": f"mechanism leaves processes behind: {left} still run after a batch; it must end what it starts"}
         if before is not None and _looks(dataset) != before:
@@ -240,17 +243,17 @@ class Worker:
             reason = "an output changes with the next call; return a new array each time"
             return {"failed": "mechanism returns one buffer again and again: " + reason}
         try:
-            if isinstance(value, runs.Raised):
-                return {"raised": wire.pack(value.error, out), "cpu": seconds, "words": words, "warned": warned}
-            parts = isinstance(value, runs.Parts)
-            packed = [wire.pack(part, out) for part in value] if parts else wire.pack(value, out)
+            if isinstance(value, batch_runner.Raised):
+                return {"raised": codec.pack(value.error, out), "cpu": seconds, "words": words, "warned": warned}
+            parts = isinstance(value, batch_runner.Parts)
+            packed = [codec.pack(part, out) for part in value] if parts else codec.pack(value, out)
         except RecursionError:
             return {"failed": "mechanism returned an output that is nested too deeply to be read, or contains itself"}
         return {"parts" if parts else "value": packed, "cpu": seconds, "words": words, "draws": draws, "warned": warned}
 
-    def do_trace(self, header: wire.Message, blobs: wire.Blobs, out: wire.Blobs) -> wire.Message:
+    def do_trace(self, header: codec.Message, blobs: codec.Blobs, out: codec.Blobs) -> codec.Message:
         recording = _recording()
-        step, arguments = header["step"], wire.unpack(header["arguments"], blobs)
+        step, arguments = header["step"], codec.unpack(header["arguments"], blobs)
         try:
             if step == "open":
                 self._open(recording, header, arguments)
@@ -262,14 +265,14 @@ class Worker:
                 return {"value": None}
             if "data" in header or "key" in header:
                 arguments["dataset"] = self._dataset(header, blobs)[0]
-            return {"value": wire.pack(getattr(self.session, step)(**arguments), out)}
+            return {"value": codec.pack(getattr(self.session, step)(**arguments), out)}
         except recording.recorder.Stopped as stopped:
             return {"stopped": str(stopped) or "time limit"}
         except recording.primitives.WrongPrimitive as wrong:
             return {"error": str(wrong), "traceback": ""}
 
-    def _open(self, recording: Any, header: wire.Message, arguments: dict[str, Any]) -> None:
-        name, kwargs = header["name"], wire.unpack(header["kwargs"], [])
+    def _open(self, recording: Any, header: codec.Message, arguments: dict[str, Any]) -> None:
+        name, kwargs = header["name"], codec.unpack(header["kwargs"], [])
         found = self._find(name, kwargs)
         run = getattr(found, "sample", found)
         bound = kwargs if found is run and " as " not in name and not isinstance(getattr(self.module, name, None), type) else {}
@@ -287,18 +290,18 @@ class Worker:
         session.__enter__()
         self.session = session
 
-    def do_features(self, header: wire.Message, blobs: wire.Blobs, out: wire.Blobs) -> wire.Message:
-        found = self._find(header["name"], wire.unpack(header["kwargs"], blobs))
+    def do_features(self, header: codec.Message, blobs: codec.Blobs, out: codec.Blobs) -> codec.Message:
+        found = self._find(header["name"], codec.unpack(header["kwargs"], blobs))
         try:
-            return {"value": wire.pack(found.features(wire.unpack(header["outputs"], blobs)), out)}
+            return {"value": codec.pack(found.features(codec.unpack(header["outputs"], blobs)), out)}
         except (SystemExit, GeneratorExit, KeyboardInterrupt, MemoryError) as error:
-            return {"failed": f"the mechanism's features ended with {type(error).__name__}: {wire.text_of(error, str)}"}
+            return {"failed": f"the mechanism's features ended with {type(error).__name__}: {codec.text_of(error, str)}"}
         except Exception as error:
-            return {"raised": wire.pack(error, out)}
+            return {"raised": codec.pack(error, out)}
 
     def _reused(self, value: Any) -> bool:
         """Whether what the call before returned has changed since; looked at in a worker's first calls."""
-        if self.looks == 0 or isinstance(value, (runs.Raised, runs.Parts)):
+        if self.looks == 0 or isinstance(value, (batch_runner.Raised, batch_runner.Parts)):
             return False
         self.looks -= 1
         before, self.last = self.last, None
@@ -319,7 +322,7 @@ class Worker:
             return found
         if key not in self.built:
             with self._users_own(f"{name} cannot be built"):
-                self.built[key] = about.built(found, name, kwargs)
+                self.built[key] = introspection.built(found, name, kwargs)
         return self.built[key]
 
     def _named(self, name: str) -> Any:
@@ -330,14 +333,14 @@ class Worker:
             found = getattr(found, part)
         return found
 
-    def _dataset(self, header: wire.Message, blobs: wire.Blobs) -> tuple[Any, Any]:
+    def _dataset(self, header: codec.Message, blobs: codec.Blobs) -> tuple[Any, Any]:
         """A fresh copy of the dataset, and what it looks like before the run."""
         key: str = header.get("key", "")
         if "data" in header:
             found = header["data"], blobs
             if key:
                 self.kept[key] = found
-                if len(self.kept) > wire.KEPT:
+                if len(self.kept) > codec.KEPT:
                     gone, _ = self.kept.popitem(last=False)
                     self.ready.pop(gone, None)
         else:
@@ -345,12 +348,12 @@ class Worker:
         if key in self.ready:  # a copy of it cannot reach the next batch, so it is looked at in the first calls only
             built, before = self.ready[key]
             self.watched[key] += 1
-            return libraries.light_copy(built), before if self.watched[key] < _WATCHED else None
+            return dataframe_backends.light_copy(built), before if self.watched[key] < _WATCHED else None
         try:
-            dataset = wire.unpack(*found)
-        except libraries.Unheld as error:
+            dataset = codec.unpack(*found)
+        except dataframe_backends.Unheld as error:
             raise Wrong(f"the dataset cannot be built here: {error}") from None
-        before, light = _looks(dataset), libraries.light_copy(dataset)
+        before, light = _looks(dataset), dataframe_backends.light_copy(dataset)
         if key and light is not None:
             self.ready[key], self.watched[key] = (dataset, before), 0
             return light, before
@@ -363,45 +366,45 @@ class Worker:
             yield
         except MemoryError:
             raise Wrong(f"{self.place} {what}: out of memory") from None
-        except about.Unfit:
+        except introspection.Unfit:
             raise
         except (Exception, SystemExit) as error:
             if type(error).__name__ == "InvalidArgument":  # says it all in a line, and may be another copy's
-                raise about.Unfit(str(error)) from None
+                raise introspection.Unfit(str(error)) from None
             trace = error.__traceback__
             while trace is not None and _ours(trace.tb_frame.f_code.co_filename):
                 trace = trace.tb_next
             text = "".join(traceback.format_exception(type(error), error, trace))
-            if isinstance(error, ModuleNotFoundError) and about.is_missing(error.name or "", self.place):
+            if isinstance(error, ModuleNotFoundError) and introspection.is_missing(error.name or "", self.place):
                 more = dict(more, missing=error.name)
-            raise Wrong(f"{type(error).__name__}: {wire.text_of(error, str)}", text, what=what, **more) from None
+            raise Wrong(f"{type(error).__name__}: {codec.text_of(error, str)}", text, what=what, **more) from None
 
 
 def _ours(file: str) -> bool:
     return os.path.dirname(file) == os.path.dirname(__file__) or "importlib" in file
 
 
-def _generator(header: wire.Message) -> Any:
+def _generator(header: codec.Message) -> Any:
     """The generator of a batch: the controller's own, as it stood, or a new one from a seed."""
     if "rng" not in header:
         return np.random.Generator(np.random.SFC64(np.random.SeedSequence(header["seed"])))
-    state = wire.unworded(header["rng"])
+    state = codec.unworded(header["rng"])
     bits = getattr(np.random, state["bit_generator"])()
     bits.state = state
     return np.random.Generator(bits)
 
 
 def _packed(value: Any) -> Any:
-    blobs: wire.Blobs = []
-    return wire.pack(value, blobs), blobs
+    blobs: codec.Blobs = []
+    return codec.pack(value, blobs), blobs
 
 
 def _looks(dataset: Any) -> Any:
     """What a dataset looks like: what has no form after a run has been changed."""
-    blobs: wire.Blobs = []
+    blobs: codec.Blobs = []
     try:
-        return wire.pack_dataset(dataset, blobs), blobs
-    except libraries.Unheld as error:
+        return codec.pack_dataset(dataset, blobs), blobs
+    except dataframe_backends.Unheld as error:
         return str(error), []
 
 
@@ -436,12 +439,12 @@ def main() -> None:
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
     os.dup2(2, 1)  # what the library prints must not get between the messages
     _begin(int(os.environ.pop("DPWITNESS_KEEPER")))
-    inbox: queue.SimpleQueue[tuple[wire.Message, wire.Blobs]] = queue.SimpleQueue()
+    inbox: queue.SimpleQueue[tuple[codec.Message, codec.Blobs]] = queue.SimpleQueue()
 
     def listen() -> None:
         try:
             while True:
-                found = wire.receive(source.read)
+                found = codec.receive(source.read)
                 if found is None:
                     break
                 inbox.put(found)
@@ -458,7 +461,7 @@ def main() -> None:
         reply, out = worker.answer(header, blobs)
         if os.getpid() != me:  # a child that the mechanism has forked and not ended: the answer is its parent's
             os._exit(0)
-        for part in wire.message(reply, out):
+        for part in codec.message(reply, out):
             sink.write(part)
         sink.flush()
 

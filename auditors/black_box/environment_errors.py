@@ -1,0 +1,80 @@
+"""Exceptions caused by the environment: a missing module, file or name, or another version of a library. They are not privacy violations.
+
+The rule: if every run on one dataset raises and no run on the other does, the exception separates
+the datasets perfectly. This is still not evidence about privacy if the code for that dataset could
+not run at all. This holds for the exceptions of `_ENVIRONMENT_ERRORS`, for deprecation warnings
+turned into errors, and for messages about names and arguments that a library does not have
+(`_MESSAGES`). ValueError, ZeroDivisionError, KeyError, AssertionError and all other exceptions
+depend on the data, and remain findings.
+"""
+
+from __future__ import annotations
+
+import builtins
+import re
+from collections.abc import Sequence
+
+from dpwitness.auditors.events.outputs import Outputs
+from dpwitness.mechanisms.foreign.inside.codec import text_of
+from dpwitness.mechanisms.protocols.mechanism import MechanismFailed
+
+_ENVIRONMENT_ERRORS = (ImportError, NameError, OSError, MemoryError, DeprecationWarning, PendingDeprecationWarning, FutureWarning)
+_DATA_ERRORS = (UnboundLocalError,)  # a variable that is assigned for some data only
+_NEVER_RANDOM = ("raises ImportError", "raises ModuleNotFoundError", "raises NameError")
+_MESSAGES = re.compile(
+    r"module '[\w.]+' has no attribute|partially initialized module|(unexpected|invalid) keyword argument|"
+    r"\b(was|were|has been|have been|is|are) (removed|expired|deprecated and removed) (in|from|since)\b|"
+    r"\bno longer (available|supported|part)\b|requires? (the )?(package|module|library)\b"
+)
+_ADVICE = (
+    "that is a fault of the environment and not a violation: install what is missing, or a version of the library that has it, "
+    "and run again"
+)
+
+
+def of_environment(error: BaseException) -> bool:
+    """Return whether the environment caused an exception, judged by its class, its message, or its cause (`__cause__`).
+
+    Examples
+    --------
+    >>> of_environment(AttributeError("module 'numpy' has no attribute 'float'")), of_environment(ZeroDivisionError("division by zero"))
+    (True, False)
+    """
+    cause = error.__cause__
+    return named_so(type(error), text_of(error, str)) or (cause is not None and cause is not error and of_environment(cause))
+
+
+def named_so(kind: type | str, text: str) -> bool:
+    """Return whether an exception class, or its name in another process, and the message indicate a fault of the environment."""
+    found = getattr(builtins, kind, None) if isinstance(kind, str) else getattr(builtins, kind.__name__, kind)
+    if isinstance(found, type) and issubclass(found, _ENVIRONMENT_ERRORS):
+        return not issubclass(found, _DATA_ERRORS)
+    return _MESSAGES.search(text) is not None
+
+
+def check_told(where: str, told: str) -> None:
+    """Raise MechanismFailed if `told`, such as "ImportError: No module named x", describes an exception of the environment."""
+    kind, _, text = told.partition(": ")
+    if named_so(kind, text):
+        raise environment_fault(where, told)
+
+
+def environment_fault(where: str, told: str) -> MechanismFailed:
+    """Return the exception to raise for a fault of the environment on one dataset."""
+    return MechanismFailed(f"mechanism always raises on {where} alone: {told}; {_ADVICE}")
+
+
+def check_imports(sides: Sequence[Outputs]) -> None:
+    """Raise MechanismFailed if some runs miss a module or a name, on any branch of the code.
+
+    A missing module is never random, so such an exception is a fault of the environment.
+
+    Raises
+    ------
+    MechanismFailed
+        If some output is an ImportError, ModuleNotFoundError or NameError.
+    """
+    for side in sides:
+        for name in side.structures():
+            if name in _NEVER_RANDOM:
+                raise MechanismFailed(f"mechanism {name} in some runs; {_ADVICE}")

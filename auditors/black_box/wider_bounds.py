@@ -1,0 +1,84 @@
+"""Hint for domains in which no pair changes the outputs: wider bounds of the domain that do."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator
+from typing import Any
+
+from dpwitness.auditors.black_box.pair_exercise import difference, exercised
+from dpwitness.auditors.black_box.state import Course
+from dpwitness.auditors.pairs.catalogue import pairs_for
+from dpwitness.auditors.running.engine import MechanismFailed, outputs
+from dpwitness.mechanisms.core.validation import InvalidArgument
+from dpwitness.mechanisms.domains import Domain
+
+_WIDENING_FACTORS = (10.0, 100.0, 10_000.0)
+_WIDER_PAIRS, _WIDER_ROUNDS, _WIDER_LEVEL = 6, 400, 1e-6
+_WIDER_PHASE = 1_000_000  # phase number in the stages' keys, above those of all extensions
+
+
+def look_wider(state: Course, domain: Domain) -> None:
+    """Add a note on wider bounds of a domain that change the outputs, if none of its own pairs does.
+
+    Pairs outside the declared domain cannot refute the claim.
+    """
+    tested = state.tested[-1]
+    if exercised(state.asked.claim, tested.parts, state.seen, max(1, len(state.pairs)))[0] is not False:
+        return
+    runs = 0
+    for wide, told in _wider_domains(domain):
+        for number, pair in enumerate(pairs_for(wide)[:_WIDER_PAIRS]):
+            stage = state.stage(pair, _WIDER_PHASE, number, _WIDER_ROUNDS, _WIDER_ROUNDS)
+            runs += _WIDER_ROUNDS
+            try:
+                sides = [side for found in outputs(stage, state.asked.executor) for side in found.sides]
+            except (MechanismFailed, InvalidArgument):
+                continue
+            if any(one is not None and zero is not None and difference(one, zero) < _WIDER_LEVEL for one, zero in sides):
+                state.note(
+                    f"no pair of {_domain_text(domain)} changes the outputs; {told} do ({runs:,} more runs): declare the domain as "
+                    f"{_domain_text(wide)} if such data can occur; pairs outside of the declared domain cannot refute the claim"
+                )
+                return
+
+
+def _wider_domains(domain: Domain) -> Iterator[tuple[Domain, str]]:
+    """Yield versions of the domain with wider bounds, and a description of the new data."""
+    given: Any = domain
+    low, high = getattr(domain, "low", None), getattr(domain, "high", None)
+    features = getattr(domain, "features", None)
+    for factor in _WIDENING_FACTORS:
+        for down in (False, True):
+            if isinstance(low, int | float) and isinstance(high, int | float) and dataclasses.is_dataclass(domain):
+                ends = _widen_interval(low, high, factor, down)
+                changes: list[dict[str, Any]] = [{"low": ends[0], "high": ends[1]}]
+                changes += [changes[0] | {"integer": True}] if getattr(domain, "integer", None) is False else []
+                told = f"values down to {ends[0]:g}" if down else f"values up to {ends[1]:g}"
+            elif features and dataclasses.is_dataclass(domain):
+                changes = [{"features": tuple(_widen_interval(*ends, factor, down) for ends in features)}]
+                told = f"features with bounds {factor:g} times as wide"
+            else:
+                return
+            for change in changes:
+                try:
+                    wide = dataclasses.replace(given, **change)
+                except (InvalidArgument, TypeError, ValueError):
+                    continue
+                yield wide, told + (" (whole numbers)" if change.get("integer") else "")
+
+
+def _widen_interval(low: float, high: float, factor: float, down: bool) -> tuple[float, float]:
+    """Return the interval with its upper (or lower, if `down`) end moved by `factor` times its length."""
+    more = (high - low) * factor
+    ends = (low - more if down else low, high if down else low + more)
+    whole = isinstance(low, int) and isinstance(high, int)
+    return (int(ends[0]), int(ends[1])) if whole else ends
+
+
+def _domain_text(domain: Domain) -> str:
+    """Return a text of the domain with its bounds, without other fields at their default."""
+    given: Any = domain
+    values = {field.name: (getattr(domain, field.name), field.default) for field in dataclasses.fields(given)}
+    told = [f"{name}={value!r}" for name, (value, default) in values.items() if value != default or name in ("low", "high")]
+    return f"{type(domain).__name__}({', '.join(told)})"

@@ -1,0 +1,180 @@
+"""Validation of canary scores, and their combination with the coins."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from dpwitness.auditors.canaries.dependent_runs import require_independent
+from dpwitness.auditors.canaries.input_errors import one_row, require_fresh, require_not_coins, require_scores
+from dpwitness.mechanisms.core.validation import InvalidArgument, shown
+from dpwitness.mechanisms.protocols.mechanism import FloatArray
+
+LEAST = 10  # canaries of a run
+_MIN_PROBABILITY = 1e-6  # probability under fair coins below which the coins are refused
+_OWNER = "audit_canaries"
+_HUGE = 1e300  # beyond which differences may overflow
+_TIED_SHARE = 0.1  # share of tied scores above which a note mentions them
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Canaries:
+    """Canaries of all runs: scores, standardized within each run, coins, number of runs, and notes for the result."""
+
+    scores: FloatArray
+    coins: np.ndarray
+    runs: int
+    notes: tuple[str, ...]
+
+
+def read(scores_in: Any, scores_out: Any, ids_in: Any = None, ids_out: Any = None, groups: Any = None) -> Canaries:
+    """Return the checked scores and coins of one run, or of a list of runs, from the arguments of `audit_canaries`.
+
+    Raises InvalidArgument if a score, a name or a group is invalid.
+    """
+    for name, side in (("scores_in", scores_in), ("scores_out", scores_out)):
+        if not isinstance(side, list | tuple) and getattr(side, "ndim", 1) > 1:  # a table is neither one run nor a list of runs
+            one_row(name, side)
+    many = _is_list_of_runs(scores_in)
+    if many != _is_list_of_runs(scores_out):
+        raise InvalidArgument(f"{_OWNER}: scores_in and scores_out must both be of one run, or both lists of runs")
+    ins, outs = (list(side) if many else [side] for side in (scores_in, scores_out))
+    if len(ins) != len(outs) or not ins:
+        raise InvalidArgument(f"{_OWNER}: scores_out must have as many runs as scores_in, {len(ins)}, got {len(outs)}")
+    ids_by_side = [(list(side) if many else [side]) if side is not None else [None] * len(ins) for side in (ids_in, ids_out)]
+    grouped = (groups if many else [groups]) if groups is not None else [None] * len(ins)
+    if any(len(each) != len(ins) for each in (*ids_by_side, grouped)):
+        raise InvalidArgument(f"{_OWNER}: ids_in, ids_out and groups must have as many runs as scores_in, {len(ins)}")
+    run_labels = [f" of run {i}" if many else "" for i in range(len(ins))]
+    try:
+        read_runs = [_read_run(*each) for each in zip(ins, outs, *ids_by_side, grouped, run_labels, strict=True)]
+    except _TooFew as error:
+        hint = "; the lists look transposed: pass one list for each run, not one for each canary" if len(ins) > LEAST else ""
+        raise InvalidArgument(f"{error}{hint}") from None
+    require_not_coins(*(np.concatenate([np.asarray(each, dtype=float) for each in side]) for side in (ins, outs)))
+    names = [None if a is None else [*np.asarray(a).tolist(), *np.asarray(b).tolist()] for a, b in zip(*ids_by_side, strict=True)]
+    raw_scores = [np.concatenate([np.asarray(side, dtype=float) for side in sides]) for sides in zip(ins, outs, strict=True)]
+    require_independent([(run.scores, run.coins) for run in read_runs], names, raw_scores)
+    scores = np.concatenate([run.scores for run in read_runs])
+    coins = np.concatenate([run.coins for run in read_runs])
+    if scores.min() == scores.max():
+        raise InvalidArgument(f"{_OWNER}: scores must differ, those of each run are all equal")
+    return Canaries(scores, coins, len(ins), tuple(dict.fromkeys(note for run in read_runs for note in run.notes)))
+
+
+class _TooFew(InvalidArgument):
+    """Error for a run with fewer than `LEAST` canaries."""
+
+
+def _is_list_of_runs(scores: Any) -> bool:
+    """Return whether the scores are a list of runs; zero-dimensional arrays and tensors are single scores."""
+    runs = isinstance(scores, list | tuple) and bool(scores)
+    return runs and all(isinstance(run, list | tuple | range) or getattr(run, "ndim", 0) > 0 for run in scores)
+
+
+def _read_run(scores_in: Any, scores_out: Any, ids_in: Any, ids_out: Any, groups: Any, which: str) -> Canaries:
+    """Return the checked canaries of one run. `which` names the run in messages."""
+    sides = []
+    for name, side in (("scores_in", scores_in), ("scores_out", scores_out)):
+        found = one_row(name + which, side)
+        if found.size == 0 and not which:  # in many small runs, one side may be empty by chance
+            raise InvalidArgument(f"{_OWNER}: {name}{which} must be one row of at least one score, got shape {found.shape}")
+        sides.append(found)
+    size_in, size_out = (side.size for side in sides)
+    size = size_in + size_out
+    if size < LEAST:
+        raise _TooFew(f"{_OWNER}: scores_in and scores_out{which} must hold at least {LEAST} canaries together, got {size}")
+    require_scores(scores_in, scores_out, sides, which)
+    _require_fair(size_in, size, which)
+    scores = np.concatenate(sides)
+    if not which and scores.min() == scores.max():  # a small run among others may be constant by chance
+        raise InvalidArgument(f"{_OWNER}: scores must differ, all {size} are {scores[0]:g}")
+    require_fresh(sides, which)
+    _require_unique_ids(ids_in, ids_out, (size_in, size_out), which)
+    coins = np.arange(size) < size_in
+    notes = [*_tie_notes(scores), *_group_notes(groups, coins, which)]
+    if size_in == size_out and size >= 1000:
+        notes.append("as many canaries were included as left out: treated as chance; always including exactly half is not a fair coin")
+    return Canaries(_standardized(scores), coins, 1, tuple(notes))
+
+
+def _standardized(scores: FloatArray) -> FloatArray:
+    """Return the scores in units of the middle half around the median, which makes runs comparable."""
+    if np.abs(scores).max() > _HUGE:
+        scores = scores * 2.0**-60
+    low, middle, high = np.quantile(scores, [0.25, 0.5, 0.75])
+    unit = (high - low) or float(np.std(scores)) or float(np.ptp(scores)) or 1.0
+    return np.asarray((scores - middle) / unit)
+
+
+def _require_fair(included: int, size: int, which: str) -> None:
+    """Raise InvalidArgument if the number of included canaries is improbable under fair coins."""
+    from scipy.stats import binomtest
+
+    if binomtest(included, size, 0.5).pvalue < _MIN_PROBABILITY:
+        raise InvalidArgument(
+            f"{_OWNER}: scores_in{which} must be near half of the canaries, each included by a fair coin, got {included} of {size}. "
+            "Pass scores[included] and scores[~included], and draw one coin for each canary"
+        )
+
+
+def _require_unique_ids(ids_in: Any, ids_out: Any, sizes: tuple[int, int], which: str) -> None:
+    """Raise InvalidArgument unless both sides have as many ids as scores, and each id occurs once."""
+    if ids_in is None and ids_out is None:
+        return
+    if ids_in is None or ids_out is None:
+        raise InvalidArgument(f"{_OWNER}: ids_in and ids_out{which} must be given both or not at all")
+    seen: set[Any] = set()
+    for name, ids, size in (("ids_in", ids_in, sizes[0]), ("ids_out", ids_out, sizes[1])):
+        listed = np.asarray(ids).tolist()
+        if not isinstance(listed, list) or len(listed) != size:
+            got = len(listed) if isinstance(listed, list) else 1
+            raise InvalidArgument(f"{_OWNER}: {name}{which} must have as many entries as there are scores, {size}, got {got}")
+        for each in listed:
+            if isinstance(each, list | dict | set):
+                raise InvalidArgument(f"{_OWNER}: {name}{which} must be one name per canary, got {shown(each)}")
+            if each in seen:
+                raise InvalidArgument(f"{_OWNER}: {name}{which} must name each canary once, on one side, got {shown(each)} again")
+            seen.add(each)
+
+
+def _tie_notes(scores: FloatArray) -> list[str]:
+    """Return a note on tied scores, if there are many."""
+    _, times = np.unique(scores, return_counts=True)
+    tied = int(times[times > 1].sum())
+    if tied <= _TIED_SHARE * scores.size:
+        return []
+    return [
+        f"{tied} of {scores.size} scores occur more than once: equal scores are ordered at random; if one canary was entered several "
+        "times, the coins are not independent"
+    ]
+
+
+def _group_notes(groups: Any, coins: np.ndarray, which: str) -> list[str]:
+    """Return a note on canaries that share a group.
+
+    Raises InvalidArgument if the canaries of each group were included or left out together.
+    """
+    if groups is None:
+        return []
+    labels = np.asarray(groups)
+    if labels.shape != coins.shape:
+        raise InvalidArgument(
+            f"{_OWNER}: groups{which} must name one group per canary, scores_in first, {coins.size}, got shape {labels.shape}"
+        )
+    _, group_of, sizes = np.unique(labels, return_inverse=True, return_counts=True)
+    several = sizes > 1
+    if not several.any():
+        return []
+    inside = np.bincount(group_of, weights=coins)
+    mixed_groups = np.count_nonzero((inside[several] > 0) & (inside[several] < sizes[several]))
+    if mixed_groups == 0 and 2.0 ** -float((sizes[several] - 1).sum()) < _MIN_PROBABILITY:
+        raise InvalidArgument(
+            f"{_OWNER}: groups{which} must not share a coin: each of {int(several.sum())} groups is entirely included or entirely left out"
+        )
+    return [
+        f"{int(sizes[several].sum())} canaries share {int(several.sum())} groups of up to {int(sizes.max())}, such as a batch: the bound "
+        "holds if each canary has an independent coin, but canaries that interfere with each other are harder to detect"
+    ]

@@ -1,0 +1,275 @@
+"""Building blocks of the checks: the mechanism under check, requirements of a check, and exact tests on few runs."""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+from collections.abc import Callable, Mapping
+from concurrent.futures import Executor
+from typing import Any
+
+import numpy as np
+from numpy.random import Generator
+from numpy.typing import NDArray
+
+from dpwitness.auditors.black_box.audit import audit
+from dpwitness.auditors.events.outputs import Outputs
+from dpwitness.auditors.results.audit_result import AuditResult
+from dpwitness.auditors.results.verdicts import Verdict
+from dpwitness.auditors.running.engine import Inline, Stage, collect, run_side, stream
+from dpwitness.auditors.statistics.certificate import certified
+from dpwitness.mechanisms.core.validation import InvalidArgument
+from dpwitness.mechanisms.data.pairs import Pair
+from dpwitness.mechanisms.domains import Domain
+from dpwitness.mechanisms.foreign.target import Target
+from dpwitness.mechanisms.privacy import Claim
+from dpwitness.mechanisms.protocols.capabilities import offers
+from dpwitness.mechanisms.protocols.mechanism import WhiteBox
+
+CONFIDENCE = 1 - 1e-9  # of every statistical check
+LEAST = 1000  # smallest number of runs of an audit
+FEW = 0.002  # default share of all runs, for checks that need a few runs only
+
+Labels = NDArray[np.int64]
+
+
+@dataclasses.dataclass(frozen=True, slots=True, eq=False)
+class Subject:
+    """A mechanism under check, with the pairs to run, a root seed, and audits that several checks share.
+
+    `trials` is the number of runs of all checks together; `runs` is the share of the current check.
+    """
+
+    mechanism: Any
+    name: str
+    pairs: list[Pair]
+    seed: int
+    trials: int
+    executor: Executor | None = None
+    audits: dict[str, AuditResult] = dataclasses.field(default_factory=dict)
+    runs: int = 0
+
+    def few(self, most: int) -> int:
+        """Return `most`, or the number of runs of the current check if smaller; at least 2."""
+        return max(2, min(most, self.runs))
+
+    def require(self, least: int) -> None:
+        """Raise Skip unless the current check has at least `least` runs."""
+        if self.runs < least:
+            raise Skip(f"the check needs {least:,} runs, but its share of {self.trials:,} is {self.runs:,}: raise trials")
+
+    @property
+    def run(self) -> Callable[..., Any]:
+        found: Callable[..., Any] = getattr(self.mechanism, "sample", self.mechanism)
+        return found
+
+    @property
+    def claim(self) -> Claim:
+        found: Claim = self.mechanism.claim
+        return found
+
+    @property
+    def domain(self) -> Domain | None:
+        return getattr(self.mechanism, "domain", None)
+
+    def outputs(self, dataset: Any, size: int, *key: int) -> Outputs:
+        """Return the encoded outputs of `size` runs on `dataset`; `key` selects the random stream."""
+        return run_side(self.run, dataset, size, stream(self.seed, *key))
+
+    def audit(self, pairs: list[Pair], trials: int, *, bits: bool = False) -> AuditResult:
+        """Audit the claim on these pairs, with a false-alarm probability of 1e-9."""
+        result = audit(
+            self.mechanism,
+            pair=pairs,
+            trials=trials,
+            confidence=CONFIDENCE,
+            seed=self.seed,
+            name=self.name,
+            bits=bits,
+            stop="violation",
+            executor=self.executor,
+        )
+        if result.verdict is Verdict.INCONCLUSIVE and result.exercised is not False:
+            raise KeyboardInterrupt
+        return result
+
+    def promises(self, pair: Pair) -> bool:
+        """Return whether the claim applies to this pair; a claim by distance does not apply at distance 0."""
+        try:
+            self.claim.on(pair)
+        except InvalidArgument:
+            return False
+        return True
+
+    def small(self, pairs: list[Pair], why: str) -> None:
+        """Audit special pairs on the check's share of the runs. Raise CheckFailed, starting with `why`, if the claim is violated."""
+        self.require(LEAST)
+        pairs = [pair for pair in pairs if self.promises(pair)]
+        if not pairs:
+            raise Skip("the claim makes no promise about these pairs")
+        result = self.audit(pairs, self.runs)
+        if result.verdict is Verdict.VIOLATED:
+            assert result.pair is not None
+            raise CheckFailed(f"{why}: {result.headline()} on the pair '{result.pair.why}'", result)
+        if result.verdict is not Verdict.NOT_REFUTED and result.exercised is not False:  # equal outputs on special data are not a fault
+            raise CheckFailed(f"{why}: {result.headline()}", result)
+
+
+class Skip(Exception):
+    """Signal that a check does not apply to a mechanism."""
+
+
+class CheckFailed(AssertionError):
+    """Error of a mechanism that fails a check. `violation` is true if the claim is refuted."""
+
+    def __init__(self, reason: str, result: AuditResult | None = None, *, violation: bool = False) -> None:
+        super().__init__(reason)
+        self.result = result
+        self.violation = violation or (result is not None and result.verdict is Verdict.VIOLATED)
+
+
+class Tag(enum.Enum):
+    """Requirement of a check; the value is the reason for a skip."""
+
+    CLAIM = "the mechanism states no claim"
+    SEED = "the library cannot be seeded"
+    DENSITY = "the mechanism offers no log_density"
+    PARAMETERS = "the mechanism is not a dataclass"
+    TRAVELS = "the mechanism runs in separate worker processes"
+    NUMBERS = "the mechanism's datasets are not arrays of floating-point numbers"
+    RECORDS = "the mechanism's datasets are not arrays of records"
+
+    def given(self, subject: Subject) -> bool:
+        """Return whether `subject` meets this requirement."""
+        it = subject.mechanism
+        if self is Tag.CLAIM:
+            return getattr(it, "claim", None) is not None
+        if self is Tag.SEED:
+            return bool(getattr(it, "seeded", True))
+        if self is Tag.DENSITY:
+            return offers(it, WhiteBox)
+        if self is Tag.PARAMETERS:
+            return dataclasses.is_dataclass(it) and not isinstance(it, type | Target)
+        if self is Tag.TRAVELS:
+            return not isinstance(it, Target)
+        arrays = all(isinstance(d, np.ndarray) and d.ndim > 0 and d.dtype.kind == "f" for pair in subject.pairs for d in (pair.d0, pair.d1))
+        return arrays and (self is Tag.NUMBERS or subject.pairs[0].relation in ("replace-one", "add-remove"))
+
+
+CLAIM, CLAIM_SHARE = "claim", 0.5  # the group of checks that share the audit of the claim, and the group's share of the runs
+
+
+@dataclasses.dataclass(frozen=True, slots=True, eq=False)
+class Check:
+    """A named check with its requirements and its share of the runs of all checks; checks of one `group` share one budget."""
+
+    function: Callable[[Subject], None]
+    needs: tuple[Tag, ...]
+    share: float
+    group: str
+
+    @property
+    def __name__(self) -> str:
+        return self.function.__name__
+
+    def __call__(self, subject: Subject) -> None:
+        """Check `subject`. Raise Skip if `subject` does not meet a requirement."""
+        for tag in self.needs:
+            if not tag.given(subject):
+                raise Skip(tag.value)
+        self.function(subject)
+
+
+def check(*needs: Tag, share: float = FEW, group: str = "") -> Callable[[Callable[[Subject], None]], Check]:
+    """Return a decorator that makes a function a `Check`; `CHECKS` collects the checks by name."""
+    return lambda function: Check(function, needs, share, group or function.__name__)
+
+
+def budgets(checks: Mapping[str, Check], trials: int, subject: Subject | None = None) -> dict[str, int]:
+    """Return the number of runs of each check. Checks that do not apply to `subject` leave their runs to the others.
+
+    The audit of the claim gets the least runs of an audit before other checks get any.
+    """
+    apply = [each for each in checks.values() if subject is None or all(tag.given(subject) for tag in each.needs)]
+    together = {each.group: each.share for each in apply}
+    claim = int(trials * together.pop(CLAIM, 0.0) / max(sum(together.values()) + CLAIM_SHARE, 1e-9))
+    if any(each.group == CLAIM for each in apply):
+        claim = max(claim, min(trials, LEAST)) if together else trials
+    rest = (trials - claim) / max(sum(together.values()), 1e-9)
+    return {n: 0 if each not in apply else claim if each.group == CLAIM else int(each.share * rest) for n, each in checks.items()}
+
+
+def fail_if_told_apart(subject: Subject, label: Callable[[Any], Labels], what: str, run: Callable[..., Any] | None = None) -> None:
+    """Raise CheckFailed if labels of the outputs refute the claim on some pair, with a false-alarm probability of 1e-9 over all pairs.
+
+    A third of the rounds decides which labels indicate which dataset; the other rounds test the decision. The number of rounds is just
+    large enough to refute the claim if every guess is right, within the check's share of the runs. The check looks for gross leaks, over
+    all pairs.
+    """
+    rounds, alpha, spent = 256, (1 - CONFIDENCE) / len(subject.pairs), 0
+    subject.require(2 * rounds)
+    while 4 * rounds <= min(subject.runs, 2**16) and float(certified(subject.claim, rounds, 0, rounds, alpha)) <= subject.claim.parameter:
+        rounds *= 2
+    batch = getattr(subject.mechanism, "batch", None) if isinstance(subject.mechanism, Target) else None
+    executor = subject.executor or Inline()
+    try:
+        for index, pair in enumerate(subject.pairs):
+            if spent + 2 * rounds > subject.runs:  # includes a second run of the training third, if a batch raises
+                break
+            spent += 3 * rounds // 2
+            chunk = min(rounds // 2, batch or rounds)
+            stage = Stage(run or subject.run, pair, subject.seed, (8, index, 0), 3 * rounds // 2, chunk, 600.0)
+            train = max(1, stage.chunks // 3)
+            sides = _all_labels(executor, stage, label, range(train))
+            if any(side is None for part in sides for side in part):  # a batch raises: run one at a time from here on
+                stage, spent = dataclasses.replace(stage, single=True), spent + rounds // 2
+                sides = _all_labels(executor, stage, label, range(train))
+            guess = _guesses_by_label(*(np.concatenate([part[side] for part in sides]) for side in (0, 1)))
+            if not guess:
+                continue
+            sides = _all_labels(executor, stage, label, range(train, stage.chunks))
+            tested = stage.rounds - train * stage.chunk
+            signed_guesses = [
+                np.array([guess.get(int(value), 0) * sign for part in sides for value in (() if part[side] is None else part[side])])
+                for side, sign in ((0, 1), (1, -1))
+            ]
+            right = sum(int((guesses > 0).sum()) for guesses in signed_guesses)
+            lost = tested - sum(
+                map(len, signed_guesses)
+            )  # rounds of batches that raised for the first time in the test count as wrong guesses
+            wrong = lost + sum(int((guesses < 0).sum()) for guesses in signed_guesses)
+            claim = subject.claim.on(pair)
+            lower = float(certified(claim, right, wrong, tested, alpha, lost=lost))
+            if lower > claim.parameter:
+                reason = f"{what}: it certifies {claim.symbol} > {lower:.4g} against {claim} on the pair '{pair.why}'"
+                raise CheckFailed(reason, violation=True)
+    finally:
+        if subject.executor is None:
+            executor.shutdown(wait=False)
+
+
+def _all_labels(executor: Executor, stage: Stage, label: Callable[[Any], Labels], chunks: range) -> list[Any]:
+    """Return the labels of the outputs of all these chunks of `stage`."""
+    futures = [executor.submit(_labels_of_chunk, stage, i, label) for i in chunks]
+    return [collect(future, stage) for future in futures]
+
+
+def _labels_of_chunk(stage: Stage, index: int, label: Callable[[Any], Labels]) -> list[Labels | None]:
+    """Return the labels on D1 and on D0 of one chunk; None for a batch that raised."""
+    return [None if side is None else label(side) for side in stage.sample(index)]
+
+
+def _guesses_by_label(first: Labels, second: Labels) -> dict[int, int]:
+    """Return +1 for each label that indicates D1 and -1 for each label that indicates D0.
+
+    Only labels whose log-ratio is at least half of the largest are included.
+    """
+    values = np.unique(np.concatenate([first, second]))
+    ratio = {int(v): float(np.log((np.sum(first == v) + 1) / (np.sum(second == v) + 1))) for v in values}
+    most = max(map(abs, ratio.values()), default=0.0)
+    return {v: 1 if r > 0 else -1 for v, r in ratio.items() if most > 0.5 and abs(r) >= most / 2}
+
+
+def drawn(rng: Generator) -> int:
+    """Return the number of 64-bit words that an SFC64 generator has drawn, from the counter in the generator's state."""
+    return int(rng.bit_generator.state["state"]["state"][3])

@@ -1,0 +1,320 @@
+"""Checks of user-written mechanisms: named functions, chosen by what an object offers, like scikit-learn's estimator checks."""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+from collections.abc import Callable, Collection, Iterable, Mapping, Set
+from concurrent.futures import Executor
+from typing import Any
+
+from dpwitness.auditors.black_box.timing import price, require_enough, require_seconds, told_in_time
+from dpwitness.auditors.checks import data_checks, run_checks, trace_checks
+from dpwitness.auditors.checks.check import Check, CheckFailed, Skip, Subject, Tag, budgets
+from dpwitness.auditors.pairs.catalogue import pairs_for
+from dpwitness.auditors.results.audit_result import AuditResult
+from dpwitness.auditors.results.verdicts import Result, Verdict
+from dpwitness.auditors.running.engine import Inline, MechanismFailed, Phase, Stage
+from dpwitness.auditors.targets.loading import describe_target
+from dpwitness.mechanisms.core.json_reader import Json
+from dpwitness.mechanisms.core.validation import InvalidArgument, require_callable, require_integer, require_runner, require_type, shown
+from dpwitness.mechanisms.data.pairs import Pair
+from dpwitness.mechanisms.foreign.manifest import require_attributes
+from dpwitness.mechanisms.foreign.target import Target
+from dpwitness.mechanisms.foreign.worker_pool import MissingLibrary, TargetError
+from dpwitness.mechanisms.privacy import PureDP
+from dpwitness.mechanisms.protocols.mechanism import name_of
+
+__all__ = ["CHECKS", "CheckFailed", "CheckFinding", "CheckReport", "Skip", "Tag", "check_mechanism", "parametrize_with_checks"]
+
+# all checks of these modules, by name
+CHECKS = {
+    name: found for module in (run_checks, trace_checks, data_checks) for name, found in vars(module).items() if isinstance(found, Check)
+}
+TRIALS = 400_000
+
+
+@dataclasses.dataclass(frozen=True, slots=True, eq=False)
+class CheckFinding:
+    """Result of one check: status ``passed``, ``failed``, ``skipped`` or ``expected failure``, and the reason.
+
+    `violation` is true if the claim is refuted.
+    """
+
+    check: str
+    status: str
+    reason: str = ""
+    result: AuditResult | None = None
+    violation: bool = False
+
+
+@dataclasses.dataclass(frozen=True, slots=True, eq=False, repr=False)
+class CheckReport(Result):
+    """All findings on one mechanism. The verdict is VIOLATED if a check refuted the claim, ERROR if another check failed."""
+
+    name: str
+    findings: tuple[CheckFinding, ...]
+    mechanism: Any = None
+
+    @property
+    def failed(self) -> tuple[CheckFinding, ...]:
+        return tuple(finding for finding in self.findings if finding.status == "failed")
+
+    @property
+    def verdict(self) -> Verdict:  # type: ignore[override]
+        if not self.failed:
+            return Verdict.NOT_REFUTED
+        return Verdict.VIOLATED if any(finding.violation for finding in self.failed) else Verdict.ERROR
+
+    @property
+    def evidence(self) -> str:
+        """Return ``statistical``: the checks run the mechanism."""
+        return "statistical"
+
+    def headline(self) -> str:
+        count = {status: sum(f.status == status for f in self.findings) for status in ("passed", "failed", "skipped", "expected failure")}
+        summary = ", ".join(f"{number} {status}" for status, number in count.items() if number)
+        first = f"; {self.failed[0].check}: {self.failed[0].reason}" if self.failed else ""
+        return f"{self.name}: {summary}{first}"
+
+    def to_json(self) -> Json:
+        return {
+            "kind": "checks",
+            "name": self.name,
+            "verdict": self.verdict.value,
+            "headline": self.headline(),
+            "evidence": self.evidence,
+            "target": describe_target(self.mechanism) if self.mechanism is not None else None,
+            "findings": [{"check": f.check, "status": f.status, "reason": f.reason} for f in self.findings],
+        }
+
+
+def check_mechanism(
+    mechanism: Any,
+    *,
+    pair: Pair | list[Pair] | None = None,
+    seed: int = 0,
+    trials: int | None = None,
+    seconds: float | None = None,
+    expected_failures: Mapping[str, str] | None = None,
+    checks: Collection[str] | None = None,
+    executor: Executor | None = None,
+    progress: Callable[[CheckFinding], None] | None = None,
+    announce: Callable[[str], None] | None = None,
+) -> CheckReport:
+    """Run every check that applies to a mechanism.
+
+    Parameters
+    ----------
+    mechanism : Mechanism or callable
+        As in `audit`.
+    pair : Pair or list of Pair, optional
+        Pairs of datasets to run. Default: the catalogue's pairs for ``mechanism.domain``.
+    seed : int
+        Root seed.
+    trials : int, optional
+        Number of runs of the mechanism in all checks together. Each check has a share; the audit of the claim gets about half. A check with
+        too small a share is skipped with this reason. Below 2,000, some hundred more runs are made. Default: twice the ``trials`` of a
+        `Target`, or else 400,000.
+    seconds : float, optional
+        Time budget of all checks, in seconds, instead of `trials`, as in `audit`.
+    expected_failures : dict, optional
+        Names of checks that are known to fail, with the reason. Default: the expected failures of a `Target`. An expected failure that
+        passes counts as failed.
+    checks : collection of str, optional
+        Names of the checks to run. Default: all of `CHECKS`.
+    executor : concurrent.futures.Executor, optional
+        As in `audit`.
+    progress : callable, optional
+        Called with each finding.
+    announce : callable, optional
+        Called once, before the first check, with a line that states the expected number of runs and the expected time.
+
+    Returns
+    -------
+    CheckReport
+        Verdict and one finding per check.
+
+    Raises
+    ------
+    InvalidArgument
+        If there is no pair to run, a name is not the name of a check, or another argument is invalid.
+
+    Examples
+    --------
+    >>> from dpwitness.mechanisms import Laplace
+    >>> check_mechanism(Laplace(1.0, arithmetic="grid"), trials=20_000).failed
+    ()
+    """
+    require_callable("progress", progress, "check_mechanism", arguments=1, optional=True)
+    subject = _make_subject(mechanism, pair, seed, trials, executor)
+    require_type("expected_failures", expected_failures, Mapping, "be a dict of names and reasons", "check_mechanism", optional=True)
+    expected = _require_check_names("expected_failures", _expected_failures(mechanism) if expected_failures is None else expected_failures)
+    names = _require_check_names("checks", CHECKS if checks is None else checks)
+    require_seconds(seconds, trials, "check_mechanism")
+    require_callable("announce", announce, "check_mechanism", arguments=1, optional=True)
+    if seconds is not None or announce is not None:
+        subject = _with_time_budget(subject, seconds, announce)
+    asked = trials is not None or seconds is not None
+    runs = budgets({name: CHECKS[name] for name in names} if asked else CHECKS, subject.trials, subject if asked else None)
+    findings = []
+    for name, check in CHECKS.items():
+        if name in names:
+            findings.append(_run_check(name, check, dataclasses.replace(subject, runs=runs[name]), expected))
+            if progress is not None:
+                progress(findings[-1])
+    return CheckReport(subject.name, tuple(findings), mechanism)
+
+
+def _make_subject(
+    mechanism: Any, pair: Pair | list[Pair] | None, seed: int, trials: int | None, executor: Executor | None = None
+) -> Subject:
+    """Return the validated `Subject` for the arguments of `check_mechanism`."""
+    require_runner(executor, None, None, "check_mechanism")
+    require_attributes(mechanism)
+    seed = require_integer("seed", seed, "check_mechanism", least=0)
+    trials = None if trials is None else require_integer("trials", trials, "check_mechanism", most=10**12)
+    given: Any = [pair] if isinstance(pair, Pair) else [] if pair is None else pair
+    if not isinstance(given, list | tuple) or not all(isinstance(each, Pair) for each in given):
+        raise InvalidArgument(f"check_mechanism: pair must be a Pair or a list of Pairs, got {shown(pair)}")
+    pairs = list(given)
+    if not pairs:
+        domain = getattr(mechanism, "domain", None)
+        if domain is None:
+            raise InvalidArgument("pair must be given for a mechanism without a domain, got None")
+        pairs = pairs_for(domain)
+    own = mechanism.trials if isinstance(mechanism, Target) else None
+    return Subject(mechanism, name_of(mechanism), pairs, seed, trials or (2 * own if own else TRIALS), executor)
+
+
+def _with_time_budget(subject: Subject, seconds: float | None, announce: Callable[[str], None] | None) -> Subject:
+    """Return the subject with the number of runs that fits into `seconds`, and announce the expected time."""
+    batch = (subject.mechanism.batch if isinstance(subject.mechanism, Target) else None) or 2**30
+
+    def stage(size: int) -> Stage:
+        return Stage(subject.run, subject.pairs[0], subject.seed, (8, 0, Phase.TIMING), size, min(size, batch), 600.0)
+
+    executor, trials, pairs = (
+        subject.executor or Inline(),
+        subject.trials,
+        2 * len(subject.pairs),
+    )  # about half of the runs belong to audits
+    try:
+        found = price(stage, getattr(subject.mechanism, "claim", None) or PureDP(1.0), executor, seconds)
+    finally:
+        if subject.executor is None:
+            executor.shutdown(wait=False)
+    if seconds is not None:
+        trials = found.trials(seconds, pairs)
+        require_enough(found, trials, pairs, seconds, "check_mechanism")
+    if announce is not None:
+        expected = told_in_time(found.time(trials, pairs))
+        announce(f"{subject.name}: {trials:,} runs at {told_in_time(found.run)} each, about {expected} expected")
+    return dataclasses.replace(subject, trials=trials)
+
+
+def _expected_failures(mechanism: Any) -> Mapping[str, str]:
+    """Return the expected failures of a `Target`, or an empty dict."""
+    return mechanism.expected_failures if isinstance(mechanism, Target) else {}
+
+
+def _require_check_names(argument: str, names: Any) -> Any:
+    """Return `names` if all are names of checks; otherwise raise InvalidArgument."""
+    if not isinstance(names, list | tuple | Set | Mapping):
+        raise InvalidArgument(f"{argument} must hold names of checks, got {shown(names)}")
+    for name in names:
+        if not isinstance(name, str) or name not in CHECKS:
+            raise InvalidArgument(f"{argument} must name checks ({', '.join(CHECKS)}), got {shown(name)}")
+    return names
+
+
+def _run_check(name: str, check: Check, subject: Subject, expected: Mapping[str, str]) -> CheckFinding:
+    """Return the finding of one check on `subject`."""
+    try:
+        check(
+            dataclasses.replace(subject, pairs=copy.deepcopy(subject.pairs))
+        )  # a check that changes the pairs must not affect other checks
+    except Skip as reason:
+        return CheckFinding(name, "skipped", str(reason))
+    except (CheckFailed, MechanismFailed, ValueError) as error:
+        result, violation = getattr(error, "result", None), getattr(error, "violation", False)
+        if name in expected:
+            return CheckFinding(name, "expected failure", expected[name], result)
+        return CheckFinding(name, "failed", str(error), result, violation)
+    if name in expected:
+        return CheckFinding(name, "failed", f"the check passes, but a failure was expected: {expected[name]}")
+    return CheckFinding(name, "passed")
+
+
+def parametrize_with_checks(
+    mechanisms: Iterable[Any],
+    *,
+    seed: int = 0,
+    trials: int | None = None,
+    expected_failures: Callable[[Any], Mapping[str, str]] | None = None,
+) -> Any:
+    """Return a decorator that turns a test ``def test_x(mechanism, check)`` into one item for each mechanism and check.
+
+    The test calls ``check(mechanism)``, which raises if the mechanism fails. Checks that do not apply are skipped. If the library of a
+    `Target` is not installed, all of its checks are skipped. If a `Target` cannot be used for another reason, all of its checks fail.
+    Expected failures are marked as strict xfail.
+
+    Parameters
+    ----------
+    mechanisms : iterable
+        Mechanisms, targets or callables to check.
+    seed : int
+        Root seed.
+    trials : int, optional
+        As in `check_mechanism`.
+    expected_failures : callable, optional
+        Function from a mechanism to a dict of names of checks and reasons. Default: the expected failures of a target file.
+
+    Returns
+    -------
+    pytest.MarkDecorator
+        ``pytest.mark.parametrize`` over the arguments ``mechanism`` and ``check``.
+
+    Raises
+    ------
+    InvalidArgument
+        If `expected_failures` names an unknown check. The items raise InvalidArgument for a mechanism without a domain.
+
+    Examples
+    --------
+    >>> from dpwitness.mechanisms import Laplace
+    >>> @parametrize_with_checks([Laplace(1.0, arithmetic="grid")])
+    ... def test_my_mechanisms(mechanism, check):
+    ...     check(mechanism)
+    """
+    import pytest
+
+    def bound(check: Check, subjects: dict[int, Subject]) -> Callable[[Any], None]:
+        def run(mechanism: Any) -> None:
+            if id(mechanism) not in subjects:
+                subjects[id(mechanism)] = _make_subject(mechanism, None, seed, trials)
+            subject = subjects[id(mechanism)]
+            runs = budgets(CHECKS, subject.trials, subject if trials is not None else None)[check.__name__]
+            try:
+                check(dataclasses.replace(subject, pairs=copy.deepcopy(subject.pairs), runs=runs))
+            except Skip as reason:
+                pytest.skip(str(reason))
+
+        return run
+
+    items = []
+    subjects: dict[int, Subject] = {}
+    for mechanism in mechanisms:
+        label, missing = name_of(mechanism), []
+        try:
+            expected = _require_check_names(
+                "expected_failures", expected_failures(mechanism) if expected_failures else _expected_failures(mechanism)
+            )
+        except MissingLibrary as error:
+            expected, missing = {}, [pytest.mark.skip(reason=str(error))]
+        except TargetError:  # the error appears when the check runs
+            expected = {}
+        for name, check in CHECKS.items():
+            marks = [pytest.mark.xfail(reason=expected[name], strict=True)] if name in expected else missing
+            items.append(pytest.param(mechanism, bound(check, subjects), id=f"{label}-{name}", marks=marks))
+    return pytest.mark.parametrize(("mechanism", "check"), items)

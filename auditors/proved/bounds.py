@@ -1,0 +1,200 @@
+"""Proved bounds of `certify`: ball arithmetic encloses the privacy profile and the claim's parameter over all outputs.
+
+A mechanism supports proofs by its method `log_density_ball` (see `mechanisms/protocols/mechanism.py`).
+A proof is about the law that the mechanism states. Whether its sampler follows this law is tested
+by runs, not proved.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+
+import numpy as np
+from flint import ctx
+
+from dpwitness.auditors.proved.axis_minimizer import SupremumOnly, on_axis
+from dpwitness.auditors.proved.cells import Cells
+from dpwitness.auditors.proved.plane_minimizer import in_plane
+from dpwitness.auditors.proved.product import product_of
+from dpwitness.auditors.proved.shift import Shifted
+from dpwitness.auditors.proved.space import cells_of, check_balls, of_draw
+from dpwitness.mechanisms.balls.ball import PRECISION, NotEnclosed, Span
+from dpwitness.mechanisms.core.json_codec import same_value
+from dpwitness.mechanisms.data.pairs import Pair
+from dpwitness.mechanisms.privacy import GDP, RDP, ZCDP, Claim, RenyiCurve
+from dpwitness.mechanisms.protocols.capabilities import (
+    HasAxisBall,
+    HasDensityBall,
+    HasDrawsBall,
+    HasFactors,
+    HasPlaneBall,
+    HasShiftBall,
+    offers,
+)
+from dpwitness.mechanisms.protocols.mechanism import FloatArray
+
+Side: TypeAlias = Cells | Shifted | SupremumOnly  # one order of a pair; each type has hockey_stick, epsilon, renyi, concentrated
+
+_PROFILE_SIZE = 25  # number of epsilon values of the privacy profile
+_MOST_PARTS = 2048  # largest number of independent parts that are composed
+_PROFILE_WIDTH = 1e-6  # relative width of the profile
+_TIGHT_WIDTH = 1e-2  # relative distance of two bounds that agree
+_CLAIM_TOLERANCE = 1e-9  # relative tolerance at the claim, since mechanisms calibrate their parameters in floats
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ProvedEnds:
+    """Proved bounds for one pair, the larger of its two orders.
+
+    A lower bound that could not be proved is 0, an upper bound that could not be proved is
+    infinity.
+
+    Attributes
+    ----------
+    route : str
+        How the bounds were proved, for the headline.
+    parameter_lower, parameter_upper : float
+        Bounds on the claim's own parameter: epsilon (at the claim's delta), mu or rho.
+    epsilon_lower, epsilon_upper : float
+        Bounds on epsilon at the claim's delta, or at delta = 0 for the other notions.
+    epsilons, delta_lower, delta_upper : array
+        The privacy profile.
+    notes : tuple of str
+        Remarks for the report.
+    """
+
+    route: str
+    parameter_lower: float = 0.0
+    parameter_upper: float = math.inf
+    epsilon_lower: float = 0.0
+    epsilon_upper: float = math.inf
+    epsilons: FloatArray = field(default_factory=lambda: np.empty(0))
+    delta_lower: FloatArray = field(default_factory=lambda: np.empty(0))
+    delta_upper: FloatArray = field(default_factory=lambda: np.empty(0))
+    notes: tuple[str, ...] = ()
+
+    @property
+    def tight(self) -> bool:
+        """Return whether the two bounds agree so well that other routes add no information."""
+        return self.parameter_upper <= self.parameter_lower * (1 + _TIGHT_WIDTH)
+
+
+def proved_ends(mechanism: Any, pair: Pair, claim: Claim, seconds: float = 20.0) -> ProvedEnds | None:
+    """Enclose the claim's parameter and the privacy profile of a pair, in balls, over all outputs.
+
+    Returns
+    -------
+    ProvedEnds or None
+        None where the mechanism offers no balls, or where no enclosure of the claim's notion is
+        implemented.
+
+    Raises
+    ------
+    BadOracle
+        If the balls contradict each other, or the mechanism's own float log-density.
+
+    Examples
+    --------
+    >>> from dpwitness.mechanisms import Laplace, PureDP
+    >>> laplace = Laplace(0.5)
+    >>> found = proved_ends(laplace, laplace.worst_pair(), PureDP(0.5))
+    >>> found.epsilon_lower <= 0.5 <= found.epsilon_upper < 0.5000001
+    True
+    """
+    with ctx.workprec(PRECISION):
+        try:
+            return _prove_bounds(mechanism, pair.d1, pair.d0, claim, seconds)
+        except NotEnclosed:
+            return None
+
+
+def _prove_bounds(mechanism: Any, d1: Any, d0: Any, claim: Claim, seconds: float) -> ProvedEnds | None:
+    """Return the bounds from cells over the outputs, or None where no enclosure exists."""
+    found = _cover_outputs(mechanism, d1, d0, seconds)
+    if found is None:
+        return None
+    sides, method = found
+    parameter = _parameter(sides, claim)
+    if parameter is None:
+        return None
+    epsilon = parameter if claim.bounds_epsilon else _maximum([side.epsilon(0.0) for side in sides])
+    top = max(1.5 * claim.parameter if claim.bounds_epsilon else 1.5, 1.2 * (epsilon[1] if math.isfinite(epsilon[1]) else 0.0))
+    epsilons = np.linspace(0.0, min(top, 600.0), _PROFILE_SIZE)
+    profile = np.array([_maximum([side.hockey_stick(e, _PROFILE_WIDTH, 1e-14) for side in sides]) for e in epsilons.tolist()])
+    lower, upper = np.clip(profile[:, 0], 0.0, 1.0), np.clip(profile[:, 1], 0.0, 1.0)
+    return ProvedEnds(method, *parameter, *epsilon, epsilons, lower, upper)
+
+
+def _cover_outputs(mechanism: Any, d1: Any, d0: Any, seconds: float) -> tuple[Sequence[Side], str] | None:
+    """Return both orders of the pair, and a description of how the outputs are covered; None if nothing applies."""
+    if offers(mechanism, HasShiftBall):
+        shift = mechanism.shift_ball(d1, d0)
+        if shift is not None:
+            check_balls(mechanism, d1, d0)
+            if shift.law == "radius":
+                return (Shifted(shift),), "a density unbounded at the minimum, which moves, in balls"
+            return (Shifted(shift),), f"closed form of a shift in {shift.law} noise, in balls"
+    if offers(mechanism, HasDrawsBall):
+        check_balls(mechanism, d1, d0)
+        drawn = [cells for p, q, times in mechanism.draws_ball(d1, d0) for cells in [of_draw(p, q, seconds)] * times]
+        drawn = [cells for cells in drawn if cells.supremum() != (0.0, 0.0)] or drawn[:1]
+        if len(drawn) <= _MOST_PARTS:
+            whole = product_of(drawn)
+            return (whole, whole.turned()), f"{len(drawn)} independent draws composed in balls"
+    if offers(mechanism, HasFactors):
+        parts = mechanism.factors(d0, d1)
+        differing = [(part, b, a) for part, a, b in parts if not same_value(a, b)]
+        if len(differing) == 1:
+            part, b, a = differing[0]
+            found = _cover_outputs(part, b, a, seconds)
+            return None if found is None else (found[0], f"{found[1]}, of the one independent part that differs")
+        if 1 < len(differing) <= _MOST_PARTS and all(offers(part, HasDensityBall) for part, _, _ in differing):
+            each: list[Cells | None] = []
+            for k, (part, b, a) in enumerate(differing):
+                twins = (i for i, (other, y, x) in enumerate(differing[:k]) if other == part and same_value(y, b) and same_value(x, a))
+                twin = next(twins, None)
+                each.append(cells_of(part, b, a, seconds) if twin is None else each[twin])
+            parts_of = [cells for cells in each if cells is not None]
+            if len(parts_of) == len(differing):
+                whole = product_of(parts_of)
+                return (whole, whole.turned()), f"{len(parts_of)} independent parts composed in balls"
+    if offers(mechanism, HasAxisBall):
+        axial = mechanism.axis_ball(d1, d0)
+        if axial is not None:
+            return on_axis(mechanism, d1, d0, axial, seconds), "cells along the one axis on which all records lie, bisected in balls"
+    if offers(mechanism, HasPlaneBall):
+        planar = mechanism.plane_ball(d1, d0)
+        if planar is not None:
+            return in_plane(mechanism, d1, d0, planar, seconds / 2), "branch and bound over the plane of outputs, in balls"
+    cells = cells_of(mechanism, d1, d0, seconds)
+    if cells is None:
+        return None
+    points = sum(len(cell.box) == 1 and cell.box[0][0] == cell.box[0][1] for cell in cells.leaves)
+    where = f"cells of the outputs{f' and {points} atoms' if points else ''}, bisected in balls"
+    return (cells, cells.turned()), "enumeration in balls" if cells.split is None else where
+
+
+def _parameter(sides: Sequence[Side], claim: Claim) -> Span | None:
+    """Enclose the claim's own parameter; None for a notion without an enclosure."""
+    if claim.bounds_epsilon:
+        return _maximum([side.epsilon(claim.delta_budget, edge=claim.parameter * (1 + _CLAIM_TOLERANCE)) for side in sides])
+    if isinstance(claim, RDP | RenyiCurve):
+        spans = [(side.renyi(order), claim.divergence_at(order)) for side in sides for order in claim.orders_among([])]
+        return _maximum([(math.nextafter(low / unit, 0.0), math.nextafter(high / unit, math.inf)) for (low, high), unit in spans])
+    if isinstance(claim, ZCDP):
+        return _maximum([side.concentrated() for side in sides])
+    if isinstance(claim, GDP):
+        return (
+            _maximum([side.mu for side in sides if isinstance(side, Shifted)])
+            if all(isinstance(s, Shifted) and s.normal for s in sides)
+            else None
+        )
+    return None
+
+
+def _maximum(spans: list[Span]) -> Span:
+    """Enclose the maximum of several numbers, given a span for each."""
+    return max(low for low, _ in spans), max(high for _, high in spans)

@@ -1,0 +1,143 @@
+"""Parquet files for large data frames of witnesses and reports.
+
+The files lie in the folder of the JSON document, which holds their names and the hashes of their
+content. A frame of up to `ENTRIES` entries stays in the JSON, as do all frames if pyarrow is not
+installed.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from dpwitness.mechanisms.core.dataframe_backends import Unheld, library
+from dpwitness.mechanisms.core.json_codec import from_jsonable, to_jsonable
+from dpwitness.mechanisms.core.json_reader import Json, read_bytes, record, text
+from dpwitness.mechanisms.core.validation import InvalidArgument, said
+
+ENTRIES = 10_000
+_MAX_BYTES = 2**28  # largest size of a file
+_REFERENCE_RULE = record(file=text(60), sha256=text(64))
+
+
+def put_beside(value: Any, folder: Path) -> Any:
+    """Return the JSON with its large frames moved to Parquet files in `folder`."""
+    if isinstance(value, list):
+        return [put_beside(part, folder) for part in value]
+    if not isinstance(value, dict):
+        return value
+    if value.get("$type") == "frame":
+        return _write_frame(value, folder) or value
+    return {key: put_beside(part, folder) for key, part in value.items()}
+
+
+def has_beside(value: Any) -> bool:
+    """Return whether the JSON refers to Parquet files."""
+    if isinstance(value, dict):
+        return value.get("$type") == "parquet" or any(map(has_beside, value.values()))
+    return isinstance(value, list) and any(map(has_beside, value))
+
+
+def taken_in(value: Any, folder: Path) -> Any:
+    """Return the JSON with the frames read from its Parquet files in `folder`.
+
+    Raises
+    ------
+    InvalidArgument
+        If a file is missing, its content does not match the recorded hash, or pyarrow is not
+        installed.
+    """
+    if isinstance(value, list):
+        return [taken_in(part, folder) for part in value] if has_beside(value) else value
+    if not isinstance(value, dict):
+        return value
+    if value.get("$type") == "parquet":
+        return _read_frame(value, folder)
+    return {key: taken_in(part, folder) for key, part in value.items()} if has_beside(value) else value
+
+
+def _all_columns(frame: Json) -> list[Json]:
+    """Return the columns of a frame, then its index if there is one."""
+    return [*frame["columns"], *([frame["index"]] if frame["index"] is not None else [])]
+
+
+def _column_names(frame: Json) -> list[str]:
+    """Return the names of the columns of a Parquet file."""
+    return [*(str(column["name"]) for column in frame["columns"]), *(["(index)"] if frame["index"] is not None else [])]
+
+
+def _write_frame(frame: Json, folder: Path) -> Json | None:
+    """Write a frame to a Parquet file and return the reference to it; None for a frame that stays in the JSON."""
+    names = _column_names(frame)
+    if frame["rows"] * len(names) <= ENTRIES or len(set(names)) < len(names):
+        return None
+    try:
+        arrow, parquet = library("pyarrow"), library("pyarrow.parquet")
+    except Unheld:
+        return None
+    arrow_columns = {}
+    for name, column in zip(names, _all_columns(frame), strict=True):
+        values = from_jsonable(column["values"])
+        plain = values.view(np.int64) if values.dtype.kind in "mM" else values
+        missing_mask = None if column["missing"] is None else from_jsonable(column["missing"])
+        arrow_columns[name] = arrow.array(plain.tolist() if plain.dtype.kind == "U" else plain, mask=missing_mask)
+    stream = io.BytesIO()
+    parquet.write_table(arrow.table(arrow_columns), stream)
+    content = stream.getvalue()
+    digest = hashlib.sha256(content).hexdigest()
+    name = f"frame-{digest[:16]}.parquet"
+    (folder / name).write_bytes(content)
+    return {"$type": "parquet", "file": name, "sha256": digest, "frame": _without_values(frame)}
+
+
+def _without_values(frame: Json) -> Json:
+    """Return the frame without the values that the Parquet file holds."""
+
+    def strip_column(column: Json) -> Json:
+        return {**column, "values": {**column["values"], "value": []}, "missing": column["missing"] is not None}
+
+    index = frame["index"]
+    return {**frame, "columns": list(map(strip_column, frame["columns"])), "index": None if index is None else strip_column(index)}
+
+
+def _read_frame(reference: Json, folder: Path) -> Json:
+    """Return the frame that a reference points to, after checking the hash of the file."""
+    try:
+        name, digest, hollow = reference["file"], reference["sha256"], reference["frame"]
+        _REFERENCE_RULE({"file": name, "sha256": digest}, "parquet")
+        if name != f"frame-{digest[:16]}.parquet" or not digest.isalnum():
+            raise InvalidArgument(f"parquet.file must be named by its content, got {name!r}")
+        try:
+            content = read_bytes(folder / name, most=_MAX_BYTES)
+        except InvalidArgument as error:
+            raise InvalidArgument(f"{name}, the Parquet file of a frame, {error}") from None
+        if hashlib.sha256(content).hexdigest() != digest:
+            raise InvalidArgument(f"{name} was edited or damaged: the SHA-256 of its content is not the recorded one")
+        try:
+            arrow, parquet = library("pyarrow"), library("pyarrow.parquet")
+        except Unheld as error:
+            raise InvalidArgument(str(error)) from None
+        table = parquet.read_table(arrow.BufferReader(content))
+        columns = [_fill_column(column, table.column(i)) for i, column in enumerate(_all_columns(hollow))]
+        count = len(hollow["columns"])
+        return {**hollow, "columns": columns[:count], "index": columns[count] if len(columns) > count else None}
+    except InvalidArgument:
+        raise
+    except Exception as error:  # the file may hold anything
+        raise InvalidArgument(f"parquet: the frame cannot be read: {said(error)}") from None
+
+
+def _fill_column(column: Json, chunked: Any) -> Json:
+    """Return a column with the values and missing entries of the Parquet file."""
+    dtype = np.dtype(column["values"]["dtype"])
+    missing_mask = np.asarray(chunked.is_null())
+    if dtype.kind == "U":
+        values = np.array(["" if v is None else v for v in chunked.to_pylist()], dtype=dtype)
+    else:
+        stored = np.dtype(np.int64) if dtype.kind in "mM" else dtype
+        values = np.asarray(chunked.fill_null(False if dtype.kind == "b" else 0)).astype(stored).view(dtype)
+    return {**column, "values": to_jsonable(values), "missing": to_jsonable(missing_mask) if column["missing"] else None}

@@ -1,0 +1,404 @@
+"""Reader of witness files, with strict schemas, limits on sizes, and consistency checks."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+from dpwitness.auditors.events.divergence import Binned
+from dpwitness.auditors.events.rule_reader import read_event
+from dpwitness.auditors.events.rules import Event
+from dpwitness.auditors.results.parquet_files import has_beside, taken_in
+from dpwitness.auditors.statistics.certificate import Tally
+from dpwitness.auditors.statistics.combination import Part, combined
+from dpwitness.mechanisms.core.class_registry import Resolver
+from dpwitness.mechanisms.core.json_codec import from_jsonable
+from dpwitness.mechanisms.core.json_reader import (
+    Json,
+    Rule,
+    anything,
+    boolean,
+    items,
+    listing,
+    nullable,
+    number,
+    one_of,
+    read_json,
+    record,
+    refuse,
+    shown,
+    text,
+    whole,
+    within_limits,
+)
+from dpwitness.mechanisms.core.validation import InvalidArgument
+from dpwitness.mechanisms.data.pairs import Pair
+from dpwitness.mechanisms.data.relations import parse_relation
+from dpwitness.mechanisms.privacy import Claim, exact_claim
+
+SCHEMA = 1
+KINDS = ("sensitivity", "utility")
+RUNS = 10**12  # largest number of runs in a witness
+
+_confidence = number(lambda v: 0 < v < 1, "a number in (0, 1)")
+_extended = number(words_allowed=("inf", "-inf", "nan"))
+_positive = number(lambda v: v > 0, "positive and finite")
+_bound = number(lambda v: v > 0, 'positive, or "inf"', words_allowed=("inf",))
+_target = nullable(record({"kwargs": items(anything)}, target=text(1000, empty=False)))
+_function = record({"kwargs": items(anything)}, target=text(1000, empty=False))
+
+
+def relation_rule(value: Any, path: str) -> str:
+    """Return the spelling of a neighboring relation, as a rule of the schemas."""
+    try:
+        return str(parse_relation(text(500, empty=False)(value, path), path))
+    except InvalidArgument as error:
+        raise InvalidArgument(str(error).replace(": relation", "", 1)) from None
+
+
+_pair = record(d0=anything, d1=anything, relation=relation_rule, why=text())
+_tallied: dict[str, Rule] = {"correct": whole(), "wrong": whole(), "rounds": whole(1, RUNS), "directions": whole(1, 2)}
+_weight = number(lambda v: 0 <= v <= 1, "a number in [0, 1]")
+_stage = record(None, **_tallied, lost=whole(), weight=_weight)
+_counts = record({"alpha": _confidence, "stages": listing(_stage, 0, 10), "lost": whole()}, **_tallied)
+_source = nullable(record({"line": whole(1)}, file=text(1000), sha256=text(64)))
+_scores = listing(record(name=text(200, empty=False), target=_target, suggested=boolean, keys=listing(anything, 1, 256)), 1, 64)
+_more: dict[str, Rule] = {"ledger": text(200), "sha256": text(64), "source": _source, "versions": items(text(200)), "own_claim": boolean}
+
+
+def _norm(value: Any, path: str) -> Any:
+    """Check a norm: a function, or one of 1, 2 and inf."""
+    return _function(value, path) if isinstance(value, dict) else one_of("1", "2", "inf")(value, path)
+
+
+def _setting(value: Any, path: str) -> Any:
+    """Check a setting: a number, or a list of two."""
+    return listing(number(), 2, 2)(value, path) if isinstance(value, list) else number()(value, path)
+
+
+def _ends(value: Any, path: str) -> Any:
+    """Check a list of two numbers, which may be infinite."""
+    return listing(_extended, 2, 2)(value, path)
+
+
+_AUDIT = {
+    "schema_version": whole(1),
+    "name": text(2000),
+    "target": _target,
+    "claim": text(200),
+    "claim_numbers": listing(number(), 1, 4000),
+    "pair": _pair,
+    "bound": _bound,
+    "confidence": _confidence,
+    "seed": whole(0, 2**128),
+    "event": anything,
+    "description": text(200_000),
+    "trials": whole(1, RUNS),
+}
+_SCHEMAS: dict[str, Rule] = {
+    "audit": record(_more | {"scores": _scores}, **_AUDIT, level=one_of("value", "bit"), counts=_counts),
+    "white box": record(
+        _more | {"evidence": text(400)},
+        **_AUDIT | {"event": record(kind=one_of("loss"), above=_extended, output=anything)},
+        level=one_of("white box"),
+        route=text(2000),
+    ),
+    "sensitivity": record(
+        _more,
+        kind=one_of("sensitivity"),
+        schema_version=whole(1),
+        name=text(2000),
+        target=_target,
+        seed=whole(0, 2**128),
+        bound=_positive,
+        norm=_norm,
+        pair=_pair,
+        ratio=_extended,
+    ),
+    "utility": record(
+        _more,
+        kind=one_of("utility"),
+        schema_version=whole(1),
+        name=text(2000),
+        target=_target,
+        seed=whole(0, 2**128),
+        claim=anything,
+        transform=nullable(_function),
+        runs=whole(1, 10**9),
+        confidence=_confidence,
+        estimate=_extended,
+    ),
+    "trace": record(
+        _more,
+        kind=one_of("trace"),
+        level=one_of("trace"),
+        schema_version=whole(1),
+        name=text(2000),
+        target=_target,
+        claim=text(200),
+        claim_numbers=listing(number(), 1, 4000),
+        pair=_pair,
+        bound=_bound,
+        confidence=_confidence,
+        seed=whole(0, 2**128),
+        findings=listing(record(kind=text(40, empty=False), told=text(20_000), where=text(2000)), 1, 1000),
+        runs=whole(1, 10**9),
+        primitives=items(items(text(400))),
+    ),
+    "canaries": record(
+        _more,
+        kind=one_of("canaries"),
+        schema_version=whole(1),
+        name=text(2000),
+        target=_target,
+        claim=text(200),
+        claim_numbers=listing(number(), 1, 200_000),
+        method=one_of("counting", "steinke", "curve"),
+        fixed=boolean,
+        delta=number(lambda v: 0 <= v < 1, "a number in [0, 1)"),
+        counts=record(canaries=whole(1, 10**9), included=whole(), runs=whole(1, 10**6), guesses=whole(1, 10**9), right=whole()),
+        alpha=_confidence,
+        bound=_bound,
+        confidence=_confidence,
+        seed=whole(0, 2**128),
+    ),
+    "claim": record(
+        {"sha256": text(64), "audit": anything, "evidence": anything, "scope": anything},
+        kind=one_of("claim"),
+        schema_version=whole(1),
+        name=text(200),
+        settings=items(_setting),
+        headline=text(20_000),
+        method=text(2000),
+        reached=nullable(_ends),
+        at=items(anything),
+        numbers=items(anything),
+    ),
+}
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Witness:
+    """Witness of an audit, read from JSON."""
+
+    name: str
+    level: str
+    target: Json | None
+    claim: Claim
+    pair: Pair
+    event: Event | None  # None at the white-box level: its event is {L > t}
+    rounds: int
+    confidence: float
+    seed: int
+    bound: float
+    raw: Json
+
+
+def fingerprint(witness: Json) -> str:
+    """Return the SHA-256 of all fields but the hash, as JSON with sorted names and without spaces."""
+    content = {key: value for key, value in witness.items() if key != "sha256"}
+    return hashlib.sha256(json.dumps(content, sort_keys=True, separators=(",", ":"), allow_nan=False).encode("ascii")).hexdigest()
+
+
+def seal(witness: Json) -> Json:
+    """Return the witness with the hash of its content, which reveals later edits.
+
+    Raises InvalidArgument for content that the reader would refuse.
+    """
+    within_limits(witness)
+    return {**witness, "sha256": fingerprint(witness)}
+
+
+def load_json(source: str | Path | Json) -> tuple[Json, str]:
+    """Return the content of a witness file, with its fields checked, and the file's name.
+
+    Raises InvalidArgument if the content is not a witness of a known kind.
+    """
+    if isinstance(source, dict):
+        data, name = source, "witness"
+        try:
+            within_limits(data)
+        except InvalidArgument as error:
+            raise InvalidArgument(f"replay: witness {error}") from None
+    else:
+        name = Path(source).name
+        try:
+            data = read_json(source, "replay")
+        except InvalidArgument as error:
+            if " must be readable: " in str(error):
+                why = str(error).partition(" must be readable: ")[2]
+                raise InvalidArgument(f"replay: witness file must be readable, got {shown(str(source))}: {why}") from None
+            raise
+    if not isinstance(data, dict) or "schema_version" not in data:
+        raise InvalidArgument(f"replay: {name} is not a witness: it has no schema_version")
+    check_schema(data, name)
+    if not isinstance(source, dict) and has_beside(data):
+        data = _with_frames(data, name, Path(source).parent)
+    try:
+        _SCHEMAS[_kind(data)](data, "")
+        return data, name
+    except InvalidArgument as error:
+        raise _error_naming_file(name, error) from None
+
+
+def _with_frames(data: Json, name: str, folder: Path) -> Json:
+    """Return the witness with the frames from its Parquet files, sealed again.
+
+    The recorded hash covers the hashes of the files.
+    """
+    notes = check_seal(data, name)
+    try:
+        found: Json = taken_in(data, folder)
+    except InvalidArgument as error:
+        raise InvalidArgument(f"replay: {name}: {error}") from None
+    return found if notes else seal(found)
+
+
+def _kind(data: Json) -> str:
+    """Return the kind of a witness, which selects its schema."""
+    if data.get("kind") is None and "kind" not in data:
+        return "white box" if data.get("level") == "white box" else "audit"
+    if data["kind"] not in (*KINDS, "trace", "canaries", "claim") or not isinstance(data["kind"], str):
+        refuse("kind", f"be one of {', '.join((*KINDS, 'trace', 'canaries', 'claim'))}, or missing", data["kind"])
+    return str(data["kind"])
+
+
+def check_schema(data: Json, name: str) -> None:
+    """Raise InvalidArgument if a later version wrote the witness."""
+    found = data["schema_version"]
+    if not isinstance(found, int) or isinstance(found, bool) or found < 1:
+        raise InvalidArgument(f"replay: {name}: schema_version must be a whole number, at least 1, got {type(found).__name__}")
+    if found > SCHEMA:
+        raise InvalidArgument(f"replay: {name} was written by schema {found}, this version reads up to {SCHEMA}; upgrade dpwitness")
+
+
+def check_seal(data: Json, name: str) -> tuple[str, ...]:
+    """Return a note if the witness has no hash.
+
+    Raises InvalidArgument if the hash is not the hash of the content.
+    """
+    if "sha256" not in data:
+        return ("the witness has no hash of its content, so edits cannot be detected",)
+    if data["sha256"] != fingerprint(data):
+        raise InvalidArgument(
+            f"replay: {name}: sha256 is not that of the content: the witness was edited or damaged; "
+            "remove this field to read the witness without the check"
+        )
+    return ()
+
+
+def read_pair(fields: Json, classes: Resolver | None = None) -> Pair:
+    """Return the pair of a witness, after checking that its datasets are neighbors."""
+    d0, d1 = (from_jsonable(fields[key], f"pair.{key}", classes) for key in ("d0", "d1"))
+    try:
+        return Pair(d0, d1, fields["relation"], fields["why"])
+    except InvalidArgument:
+        raise
+    except Exception as error:  # relations may raise anything on datasets of another kind
+        raise InvalidArgument(f"pair must hold datasets of one kind: {type(error).__name__} {str(error)[:200]}") from None
+
+
+def read_witness(source: str | Path | Json, classes: Resolver | None = None) -> Witness:
+    """Read the witness of an audit from a file or a dictionary. Nothing that it names is imported or run.
+
+    Parameters
+    ----------
+    source : path or dict
+        A witness file, or its content.
+    classes : callable, optional
+        Resolves dataset classes that are not this project's. Without it, such classes are
+        refused.
+
+    Returns
+    -------
+    Witness
+        The witness of the audit.
+
+    Raises
+    ------
+    InvalidArgument
+        If the file is not a regular file, is too large or truncated, or has a newer schema. If a
+        field is missing, unknown, or breaks its rule. If the bound does not follow from the
+        counts, or the hash is not the hash of the content. The message names the field.
+    """
+    data, name = load_json(source)
+    check_seal(data, name)
+    return read_checked(data, name, classes)
+
+
+def read_checked(data: Json, name: str, classes: Resolver | None = None) -> Witness:
+    """Return the Witness in a document that `load_json` returned, without checking its hash."""
+    if "kind" in data:
+        raise InvalidArgument(f"replay: {name} is the witness of a {data['kind']}, not of an audit")
+    try:
+        white = data["level"] == "white box"
+        claim = exact_claim(data["claim"], data["claim_numbers"])
+        event = None if white else read_event(data["event"])
+        rounds = data["trials"] if white else sum(stage["rounds"] for stage in (data["counts"], *data["counts"].get("stages", ())))
+        found = Witness(
+            data["name"],
+            data["level"],
+            data["target"],
+            claim,
+            read_pair(data["pair"], classes),
+            event,
+            rounds,
+            data["confidence"],
+            data["seed"],
+            float(data["bound"]),
+            data,
+        )
+        _check_bound(found)
+    except InvalidArgument as error:
+        raise _error_naming_file(name, error) from None
+    return found
+
+
+def _error_naming_file(name: str, error: InvalidArgument) -> InvalidArgument:
+    """Return an InvalidArgument that names the file."""
+    told = str(error).removeprefix("replay: ")
+    return InvalidArgument(f"replay: {name}: {told}{'; the witness is incomplete' if told.endswith('is missing') else ''}")
+
+
+def _read_tally(counts: Json) -> Tally:
+    """Return the tally of a stage, after checking its counts."""
+    if counts["correct"] + counts["wrong"] > counts["rounds"]:
+        refuse("counts.correct + counts.wrong", f"be at most counts.rounds, {counts['rounds']}", counts["correct"] + counts["wrong"])
+    return Tally(counts["correct"], counts["wrong"], counts["rounds"], counts["directions"])
+
+
+def _earlier_stages(counts: Json) -> list[Part]:
+    """Return the stages before the last, after checking their lost rounds and weights."""
+    earlier = [Part(_read_tally(stage), stage["weight"], stage["lost"]) for stage in counts.get("stages", ())]
+    for path, stage in [("counts", counts), *((f"counts.stages[{i}]", stage) for i, stage in enumerate(counts.get("stages", ())))]:
+        if stage.get("lost", 0) > stage["wrong"]:
+            refuse(f"{path}.lost", f"be at most the wrong guesses, {stage['wrong']}", stage["lost"])
+    squares = sum(part.weight**2 for part in earlier)
+    if squares > 1 + 1e-9:
+        refuse("counts.stages", "have weights whose squares add to at most 1", squares)
+    return earlier
+
+
+def _check_bound(found: Witness) -> None:
+    """Raise InvalidArgument unless the bound follows from the counts and exceeds the claim."""
+    raw, claim, level = found.raw, found.claim, found.level
+    if level == "white box":
+        if claim.bounds_epsilon and not math.isclose(float(raw["event"]["above"]), found.bound, rel_tol=1e-9):
+            refuse("event.above", f"be the bound, {found.bound:.9g}", raw["event"]["above"])
+    elif not isinstance(found.event, Binned):  # a binned rule records the counts of only one of its events
+        tally = _read_tally(raw["counts"])
+        if tally.directions < found.event.directions:  # type: ignore[union-attr]
+            refuse("counts.directions", f"be that of the event, {found.event.directions}", tally.directions)  # type: ignore[union-attr]
+        told = claim if level == "value" else claim.at_delta
+        alpha = raw["counts"].get("alpha")
+        parts = [*_earlier_stages(raw["counts"]), Part(tally, lost=raw["counts"].get("lost", 0))]
+        best = combined(told, parts, alpha or 1 - found.confidence)
+        fits = math.isclose(found.bound, best, rel_tol=1e-6) if alpha else found.bound <= best * (1 + 1e-9)
+        if not fits:
+            refuse("bound", f"be what the counts certify, {'' if alpha else 'at most '}{best:.9g}", raw["bound"])
+    if (level != "bit" or claim.bounds_epsilon) and found.bound <= claim.parameter:
+        refuse("bound", f"exceed the claim, {claim.symbol} = {claim.parameter:.9g}", raw["bound"])

@@ -1,0 +1,120 @@
+"""Location of modules without importing them, and inspection of source files without running them."""
+
+from __future__ import annotations
+
+import ast
+import contextlib
+import functools
+import hashlib
+import importlib.machinery
+import sys
+import types
+from pathlib import Path
+from typing import Any
+
+from dpwitness.mechanisms.core.json_reader import read_bytes, shown
+from dpwitness.mechanisms.core.validation import InvalidArgument
+
+_MAX_SOURCE_BYTES = 16 * 2**20
+
+
+def standard(module: str) -> bool:
+    """Return whether a module is built in or part of the standard library."""
+    top = module.partition(".")[0]
+    return top in sys.stdlib_module_names or top in sys.builtin_module_names or top in ("builtins", "__main__")
+
+
+def home_of(found: Any) -> str:
+    """Return the name of the module that defines an object, or the type of an object."""
+    for _ in range(50):
+        if isinstance(found, functools.partial):
+            found = found.func
+        elif isinstance(found, types.MethodType):
+            found = found.__func__
+        elif hasattr(found, "py_func"):  # a function compiled by numba
+            found = found.py_func
+        else:
+            break
+    itself = isinstance(found, type | types.FunctionType) or (hasattr(found, "__qualname__") and hasattr(found, "__module__"))
+    owner = found if itself else type(found)
+    return str(getattr(owner, "__module__", None) or "builtins")
+
+
+def sha256_of(path: Path) -> str | None:
+    """Return the SHA-256 of a source file; None if the file cannot be read."""
+    try:
+        return hashlib.sha256(read_bytes(path, most=_MAX_SOURCE_BYTES)).hexdigest()
+    except InvalidArgument:
+        return None
+
+
+def locate(module: str, folder: Path) -> list[Path]:
+    """Return the files that importing a module would run, packages first. Nothing is imported."""
+    parts, files = module.split("."), []
+    search: list[str] | None = None
+    for i in range(len(parts)):
+        name = ".".join(parts[: i + 1])
+        loaded = sys.modules.get(name)
+        spec = getattr(loaded, "__spec__", None) if loaded is not None else _find_spec(name, search, folder)
+        origin = getattr(loaded, "__file__", None) or getattr(spec, "origin", None)
+        inside = getattr(loaded, "__path__", None) or getattr(spec, "submodule_search_locations", None)
+        if spec is None and loaded is None:
+            raise InvalidArgument(f"target must be importable, got {shown(module)}: no module named {name!r}")
+        if origin not in (None, "built-in", "frozen", "namespace"):
+            files.append(Path(str(origin)))
+        elif inside is None:
+            raise InvalidArgument(f"target {shown(module)} is built in, and a witness may not run built-in modules")
+        search = None if inside is None else list(inside)
+        if search is None and i + 1 < len(parts):
+            raise InvalidArgument(f"target must be importable, got {shown(module)}: {name!r} is not a package")
+    if not files:
+        raise InvalidArgument(f"target must be importable, got {shown(module)}: it is a folder without code")
+    return files
+
+
+def _find_spec(name: str, search: list[str] | None, folder: Path) -> Any:
+    """Return the spec of a module as the import system would find it.
+
+    Other finders on `sys.meta_path` are asked for top-level names only, which imports nothing.
+    """
+    here = [] if str(folder) in sys.path or "" in sys.path else [str(folder)]  # `imported` will insert it in the same way
+    path = [*here, *(entry or str(folder) for entry in sys.path)] if search is None else search
+    spec = importlib.machinery.PathFinder.find_spec(name, path)
+    if spec is not None or search is not None:
+        return spec
+    for finder in sys.meta_path:
+        if finder in (importlib.machinery.PathFinder, importlib.machinery.BuiltinImporter, importlib.machinery.FrozenImporter):
+            continue
+        try:
+            spec = finder.find_spec(name, None)
+        except Exception:  # a third-party import hook may raise anything
+            continue
+        if spec is not None:
+            return spec
+    return None
+
+
+def imports_of(file: Path) -> set[str]:
+    """Return the names that a source file binds by import statements, without running the file."""
+    found = set()
+    with contextlib.suppress(InvalidArgument, SyntaxError, ValueError, RecursionError, MemoryError):
+        for node in ast.walk(ast.parse(read_bytes(file, most=_MAX_SOURCE_BYTES))):
+            if isinstance(node, ast.Import | ast.ImportFrom):
+                found |= {(alias.asname or alias.name).partition(".")[0] for alias in node.names}
+    return found
+
+
+def line_of(file: Path, name: str) -> int | None:
+    """Return the line at which a function or class is defined in a source file, without running the file."""
+    try:
+        body = ast.parse(read_bytes(file, most=_MAX_SOURCE_BYTES)).body
+    except (InvalidArgument, SyntaxError, ValueError, RecursionError, MemoryError):
+        return None
+    line = None
+    for part in name.split("."):
+        kinds = ast.FunctionDef | ast.ClassDef
+        found = next((node for node in body if isinstance(node, kinds) and node.name == part), None)
+        if found is None:
+            return line
+        line, body = found.lineno, found.body
+    return line

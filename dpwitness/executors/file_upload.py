@@ -1,0 +1,45 @@
+"""Selection of the files that are sent to a cluster automatically."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from dpwitness.auditors.targets.source_search import home_of, locate, standard
+from dpwitness.mechanisms.core.validation import InvalidArgument
+from dpwitness.mechanisms.foreign.environments import adapter_file
+from dpwitness.mechanisms.foreign.program import files_of
+from dpwitness.mechanisms.foreign.target import Target
+
+
+def own_files(found: Sequence[Any]) -> list[str]:
+    """Return the files that define the given objects, for objects in a single-file module that is not installed.
+
+    Examples
+    --------
+    >>> from dpwitness.mechanisms import Laplace
+    >>> own_files([Target("examples/mine.py", "f"), Target("diffprivlib", "laplace"), Laplace(1.0), len])[0].endswith("examples/mine.py")
+    True
+    >>> own_files([Laplace(1.0), len])
+    []
+    """
+    programs = [file for each in found if isinstance(each, Target) and each.command for file in files_of(each.command, each.cwd or "")]
+    others = [each for each in found if each is not None and not (isinstance(each, Target) and each.command)]
+    return [*programs, *(file for each in others if (file := _file(each)) is not None)]
+
+
+def _file(found: Any) -> str | None:
+    """Return the file of an object, or None for installed modules, packages and the standard library."""
+    module = home_of(found)
+    if isinstance(found, Target):
+        if found.file.endswith(".py"):
+            return found.file
+        module = "builtins" if found.python or adapter_file(found.file) else found.file
+    if standard(module) or "." in module:
+        return None
+    try:
+        (file,) = locate(module, Path.cwd())
+    except (InvalidArgument, ValueError):
+        return None
+    return None if "site-packages" in file.parts or file.suffix != ".py" else str(file)

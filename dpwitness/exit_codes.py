@@ -1,0 +1,197 @@
+"""Error handling of commands: one-line errors, documented exit codes, and output streams that never raise."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import os
+import sys
+import traceback
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from dpwitness.colors import CODES, NO_CODES
+from dpwitness.mechanisms.core.validation import InvalidArgument, said
+
+OK, VIOLATED, USAGE, NO_VERDICT = 0, 1, 2, 3
+
+TRACEBACK = "DPWITNESS_TRACEBACK"
+
+# Characters that a terminal interprets: control characters except for newline, tab and carriage return, and marks of text direction.
+_ESCAPES = {code: f"\\x{code:02x}" for code in (*range(32), *range(127, 160)) if chr(code) not in "\n\t\r"}
+_ESCAPES |= {code: f"\\u{code:04x}" for code in (0x61C, 0x200E, 0x200F, *range(0x2028, 0x202F), *range(0x2066, 0x206A))}
+
+
+class Stream(io.TextIOBase):
+    """Standard stream that never raises: after a failed write, later output is dropped and `error` holds the reason.
+
+    Control characters are escaped. Color codes come from `show` only.
+    A closed pipe (``| head -1``) does not change the computation.
+    """
+
+    colored = False  # set by `cli` for each command
+    quiet = False  # whether `announce` and `bar` print nothing; set by `cli` from --quiet
+
+    def __init__(self, inner: Any) -> None:
+        self.inner = inner
+        self.error: OSError | None = None if inner is not None else BrokenPipeError("closed")
+        with contextlib.suppress(AttributeError, ValueError, OSError):
+            inner.reconfigure(errors="backslashreplace")  # names may hold characters outside the locale's encoding
+
+    def write(self, text: str) -> int:
+        self._try(lambda: self.inner.write(text.translate(_ESCAPES)))
+        return len(text)
+
+    def show(self, text: str) -> None:
+        """Write a line with verdict marks (`colors`) as color codes, or without color if `colored` is False."""
+        self._try(lambda: self.inner.write(f"{text}\n".translate(_ESCAPES | (CODES if self.colored else NO_CODES))))
+        self.flush()
+
+    def flush(self) -> None:
+        self._try(lambda: self.inner.flush())
+
+    def _try(self, action: Callable[[], Any]) -> None:
+        if self.error is not None:
+            return
+        try:
+            action()
+        except (OSError, ValueError) as error:
+            self.error = error if isinstance(error, OSError) else BrokenPipeError(str(error))
+            with contextlib.suppress(OSError, ValueError):  # or else the interpreter reports an error at its final flush
+                os.dup2(os.open(os.devnull, os.O_WRONLY), self.inner.fileno())
+
+    def isatty(self) -> bool:
+        return self.error is None and bool(self.inner.isatty())
+
+    def fileno(self) -> int:
+        return int(self.inner.fileno())
+
+    def writable(self) -> bool:
+        return True
+
+
+@contextmanager
+def streams() -> Iterator[tuple[Stream, Stream]]:
+    """Replace standard output and error by `Stream` objects.
+
+    Closed descriptors are opened on the null device. Otherwise a file that is opened later would get the descriptor of a standard stream.
+    """
+    for number in range(3):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)
+    before = sys.stdout, sys.stderr
+    out, err = (current if isinstance(current, Stream) else Stream(current) for current in before)
+    sys.stdout, sys.stderr = out, err
+    try:
+        yield out, err
+    finally:
+        out.flush()
+        err.flush()
+        sys.stdout, sys.stderr = before
+
+
+@contextmanager
+def apart() -> Iterator[None]:
+    """Redirect standard output to standard error, so that a mechanism's prints do not mix with results.
+
+    Processes that start in the block inherit the redirection.
+    """
+    out, saved = sys.stdout, None
+    out.flush()
+    with contextlib.suppress(OSError, ValueError, AttributeError):
+        if out.fileno() == 1:
+            saved = os.dup(1)
+            os.dup2(2, 1)
+    sys.stdout = sys.stderr
+    try:
+        yield
+    finally:
+        sys.stdout = out
+        if saved is not None:
+            os.dup2(saved, 1)
+            os.close(saved)
+
+
+def show(text: str, stream: Any = None) -> None:
+    """Print text with verdict marks (`colors`), by default on standard output.
+
+    A stream that is not a `Stream` gets the text without marks.
+    """
+    chosen = sys.stdout if stream is None else stream
+    if isinstance(chosen, Stream):
+        chosen.show(text)
+    else:
+        print(text.translate(NO_CODES), file=chosen, flush=True)
+
+
+def guarded(name: str, run: Callable[[], int]) -> int:
+    """Run a command and return its exit code, or the exit code of its error.
+
+    The exit code is 2 for invalid arguments and for files that could not be read or written, and 3 for any other error.
+    """
+    with streams() as (out, _):
+        try:
+            code = run()
+            out.flush()
+            if out.error is None or isinstance(out.error, BrokenPipeError):
+                return code
+            _print_error(name, f"standard output could not be written: {out.error.strerror}")
+            return after(code)
+        except InvalidArgument as error:
+            _print_traceback(error)
+            _print_error(name, str(error).removeprefix(f"{name}: "))
+            return USAGE
+        except KeyboardInterrupt as error:
+            _print_error(
+                name, f"interrupted{_signal_name(error)} before it had a result: existing reports are unchanged; run the same command again"
+            )
+            return NO_VERDICT
+        except OSError as error:
+            _print_traceback(error)
+            _print_error(name, said(error))
+            return USAGE
+        except BaseException as error:
+            _print_traceback(error)
+            _print_error(name, f"stopped by an unexpected error: {said(error)} (set {TRACEBACK}=1 for the traceback)")
+            return NO_VERDICT
+
+
+def _signal_name(error: KeyboardInterrupt) -> str:
+    """Return " by SIGNAL" if `interrupts` recorded the signal that caused the interrupt, else ""."""
+    return f" by {error.args[0]}" if error.args else ""
+
+
+def attempt(what: str, write: Callable[[], Path]) -> tuple[Path | None, bool]:
+    """Call `write` and return its path and whether it failed.
+
+    A failure is printed and not raised, so that the verdict is still reported.
+    """
+    try:
+        return write(), False
+    except KeyboardInterrupt as error:
+        _print_error("", f"{what} was not written: interrupted{_signal_name(error)}")
+    except Exception as error:
+        _print_traceback(error)
+        _print_error("", f"{what} could not be written: {error if isinstance(error, InvalidArgument) else said(error)}")
+    return None, True
+
+
+def after(code: int, failed: bool = True) -> int:
+    """Return the exit code after a write error: a violation keeps its code, any other code becomes USAGE."""
+    return USAGE if failed and code != VIOLATED else code
+
+
+def _print_error(name: str, text: str) -> None:
+    """Print a one-line message on standard error."""
+    print(f"dpwitness{' ' + name if name else ''}: {' '.join(text.split())}", file=sys.stderr)
+
+
+def _print_traceback(error: BaseException) -> None:
+    """Print the traceback if the environment variable DPWITNESS_TRACEBACK is set."""
+    if os.environ.get(TRACEBACK, "") not in ("", "0"):
+        with contextlib.suppress(Exception):
+            traceback.print_exception(error)

@@ -1,0 +1,353 @@
+"""Datasets and parameters as JSON, exactly: floats to the last bit, arrays with their dtype, no pickle.
+
+What comes back is what was written, or it is refused when written. Reading builds the types below and the classes of one fixed table; no
+text of a file is imported, evaluated or called.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import datetime
+import json
+import math
+from collections.abc import Callable
+from decimal import Decimal
+from typing import Any
+
+import numpy as np
+
+from dpwitness.mechanisms.core.array_json import read_array, write_array
+from dpwitness.mechanisms.core.class_registry import Resolver, is_known, known_class, public_name
+from dpwitness.mechanisms.core.dataframe_backends import EXTRAS, GRAPHS, Parts, Unheld, apart, library_of
+from dpwitness.mechanisms.core.dataframe_backends import whole as built
+from dpwitness.mechanisms.core.json_reader import (
+    DIGITS,
+    Json,
+    Rule,
+    items,
+    listing,
+    nullable,
+    one_of,
+    record,
+    refuse,
+    text,
+    whole,
+    within_limits,
+)
+from dpwitness.mechanisms.core.validation import InvalidArgument, said
+
+Dataset = Any  # an array, a list, a scalar, a string, None, or a dataclass of these
+
+_TAG = "$type"
+_DEPTH = 30  # of containers in what is written: each takes up to two levels of JSON
+
+
+def to_jsonable(value: Any, _depth: int = 0) -> Any:
+    """`value` as plain JSON types that `from_jsonable` turns back. Raises InvalidArgument for what has no exact form."""
+    if value is None or isinstance(value, bool):
+        return value
+    if isinstance(value, np.ndarray):
+        return write_array(value, to_jsonable)
+    if isinstance(value, np.generic) and not isinstance(value, float | str | complex | bytes):
+        return _tagged("scalar", dtype=value.dtype.str, value=_scalar(value))
+    if isinstance(value, str):
+        return str(value)
+    if isinstance(value, int):
+        return int(value) if value.bit_length() <= 3 * DIGITS else _tagged("int", hex=hex(value))
+    if isinstance(value, float):
+        return float(value) if math.isfinite(value) else _tagged("float", value=str(float(value)))
+    if isinstance(value, complex):
+        return _tagged("complex", value=[to_jsonable(value.real), to_jsonable(value.imag)])
+    if isinstance(value, bytes | bytearray):
+        return _tagged("bytes" if isinstance(value, bytes) else "bytearray", hex=value.hex())
+    if type(value) in (datetime.date, datetime.datetime):
+        if getattr(value, "tzinfo", None) not in (None, datetime.UTC):
+            raise InvalidArgument("dataset must be writable as JSON, got a time in a zone of its own: give it in UTC")
+        return _tagged(type(value).__name__, value=value.isoformat())
+    if type(value) is datetime.timedelta:
+        return _tagged("timedelta", value=[value.days, value.seconds, value.microseconds])
+    if type(value) is Decimal:
+        return _tagged("decimal", value=str(value))
+    if _depth >= _DEPTH:
+        raise InvalidArgument(f"dataset must be writable as JSON, got one nested more than {_DEPTH} deep, or within itself")
+
+    def inner(part: Any) -> Any:
+        return to_jsonable(part, _depth + 1)
+
+    if library_of(value):
+        return _written(value, inner)
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        fields = {f.name: inner(getattr(value, f.name)) for f in dataclasses.fields(value) if f.init}
+        return _tagged("object", **{"class": public_name(type(value)), "fields": fields})
+    if isinstance(value, tuple) and hasattr(value, "_fields"):  # a named tuple
+        return _tagged("object", **{"class": public_name(type(value)), "fields": dict(zip(value._fields, map(inner, value), strict=True))})
+    if isinstance(value, list):
+        return [inner(v) for v in value]
+    if isinstance(value, tuple):
+        return _tagged("tuple", value=[inner(v) for v in value])
+    if isinstance(value, set | frozenset):
+        kind = "set" if isinstance(value, set) else "frozenset"
+        return _tagged(kind, value=sorted((inner(v) for v in value), key=lambda v: json.dumps(v, sort_keys=True)))
+    if isinstance(value, dict):
+        if all(isinstance(k, str) for k in value) and _TAG not in value:
+            return {str(k): inner(v) for k, v in value.items()}
+        return _tagged("dict", items=[[inner(k), inner(v)] for k, v in value.items()])
+    raise InvalidArgument(f"dataset must be writable as JSON, got {type(value).__name__}")
+
+
+def _written(value: Any, inner: Callable[[Any], Any]) -> Json:
+    """A frame, column by column, or a graph, by its nodes and edges."""
+    try:
+        parts = apart(value)
+    except Unheld as error:
+        raise InvalidArgument(f"dataset must be writable as JSON: {error}") from None
+    tag = "graph" if "nodes" in parts else "frame"
+    return _tagged(tag, **{key: inner(part) for key, part in parts.items() if key != ("library" if tag == "graph" else "form")})
+
+
+def _tagged(tag: str, **fields: Any) -> Json:
+    return {_TAG: tag, **fields}
+
+
+def _scalar(value: np.generic) -> Any:
+    """What a NumPy scalar is, as the one entry of an array of its dtype."""
+    found = write_array(np.asarray(value), to_jsonable)
+    return found["value"][0] if len(found.get("value", ())) == 1 and found[_TAG] == "array" else found
+
+
+def from_jsonable(value: Any, path: str = "dataset", classes: Resolver | None = None) -> Any:
+    """The inverse of `to_jsonable`.
+
+    Parameters
+    ----------
+    value
+        Plain JSON types.
+    path : str
+        What an error calls it.
+    classes : callable, optional
+        ``(name, path)`` to the class, for classes that are not in the project's table: refused without it.
+
+    Raises
+    ------
+    InvalidArgument
+        If a field is missing, unknown, of another type or beyond a limit, or a class does not take its fields; with the path of the field.
+    """
+    within_limits(value)
+    return _Reader(classes).read(value, path)
+
+
+class _Reader:
+    """Reads one value; `classes` finds the classes that the table does not have."""
+
+    def __init__(self, classes: Resolver | None) -> None:
+        self._classes = classes
+
+    def read(self, value: Any, path: str) -> Any:
+        if isinstance(value, list | tuple):
+            return [self.read(v, f"{path}[{i}]") for i, v in enumerate(value)]
+        if not isinstance(value, dict):
+            return value
+        if _TAG not in value:
+            return {k: self.read(v, f"{path}.{k[:60]}") for k, v in value.items()}
+        tag = value[_TAG]
+        how = getattr(self, f"_{tag}", None) if isinstance(tag, str) and tag in _TAGS else None
+        if how is None:
+            refuse(f"{path}.{_TAG}", f"be one of {', '.join(_TAGS)}", tag)
+        fields = record(**{_TAG: one_of(tag)}, **_TAGS[tag])(value, path)
+        try:
+            return how(fields, path)
+        except InvalidArgument:
+            raise
+        except (TypeError, ValueError, OverflowError, MemoryError, ArithmeticError, LookupError, AttributeError) as error:
+            raise InvalidArgument(f"{path} must be a {tag}: {type(error).__name__} {str(error)[:200]}") from None
+
+    def _float(self, fields: Json, path: str) -> float:
+        return float(fields["value"])
+
+    def _int(self, fields: Json, path: str) -> int:
+        return int(fields["hex"], 16)
+
+    def _complex(self, fields: Json, path: str) -> complex:
+        real, imaginary = (_plain_float(self.read(v, path), path) for v in fields["value"])
+        return complex(real, imaginary)
+
+    def _bytes(self, fields: Json, path: str) -> bytes:
+        return bytes.fromhex(fields["hex"])
+
+    def _bytearray(self, fields: Json, path: str) -> bytearray:
+        return bytearray.fromhex(fields["hex"])
+
+    def _tuple(self, fields: Json, path: str) -> tuple[Any, ...]:
+        return tuple(self.read(fields["value"], f"{path}.value"))
+
+    def _set(self, fields: Json, path: str) -> set[Any]:
+        return set(self.read(fields["value"], f"{path}.value"))
+
+    def _frozenset(self, fields: Json, path: str) -> frozenset[Any]:
+        return frozenset(self.read(fields["value"], f"{path}.value"))
+
+    def _dict(self, fields: Json, path: str) -> dict[Any, Any]:
+        return {self.read(k, f"{path}.items"): self.read(v, f"{path}.items") for k, v in fields["items"]}
+
+    def _scalar(self, fields: Json, path: str) -> Any:
+        held = fields["value"]
+        if isinstance(held, dict) and held.get(_TAG) in ("array", "structured"):
+            array = self.read(held, f"{path}.value")
+            if array.ndim or array.dtype.str != fields["dtype"]:
+                refuse(f"{path}.value", f"be one entry of dtype {fields['dtype']}", held)
+        else:
+            array = read_array({"dtype": fields["dtype"], "shape": [], "value": [held]}, path)
+        return array[()]
+
+    def _array(self, fields: Json, path: str) -> Any:
+        return read_array(fields, path)
+
+    def _structured(self, fields: Json, path: str) -> Any:
+        columns = [(name, self.read(column, f"{path}.columns")) for name, column in fields["columns"]]
+        shape = tuple(fields["shape"])
+        for name, column in columns:
+            if not isinstance(column, np.ndarray) or column.shape[: len(shape)] != shape:
+                refuse(f"{path}.columns", f"hold arrays of shape {list(shape)}", name)
+        dtype = np.dtype([(name, column.dtype, column.shape[len(shape) :]) for name, column in columns])
+        found = np.empty(shape, dtype)
+        for name, column in columns:
+            found[name] = column
+        return found.view(np.recarray) if fields["record"] else found
+
+    def _masked(self, fields: Json, path: str) -> Any:
+        data, mask, fill = (self.read(fields[key], f"{path}.{key}") for key in ("data", "mask", "fill"))
+        if not isinstance(data, np.ndarray) or not isinstance(mask, np.ndarray) or mask.dtype != np.ma.make_mask_descr(data.dtype):
+            refuse(f"{path}.mask", "be an array of yes and no for the data", fields["mask"])
+        return np.ma.MaskedArray(data, mask, fill_value=fill[()], hard_mask=fields["hard"])
+
+    def _date(self, fields: Json, path: str) -> Any:
+        return datetime.date.fromisoformat(fields["value"])
+
+    def _datetime(self, fields: Json, path: str) -> Any:
+        return datetime.datetime.fromisoformat(fields["value"])
+
+    def _timedelta(self, fields: Json, path: str) -> Any:
+        return datetime.timedelta(*fields["value"])
+
+    def _decimal(self, fields: Json, path: str) -> Any:
+        return Decimal(fields["value"])
+
+    def _frame(self, fields: Json, path: str) -> Any:
+        columns = [self._column(column, f"{path}.columns[{i}]", fields["rows"]) for i, column in enumerate(fields["columns"])]
+        index = None if fields["index"] is None else self._column(fields["index"], f"{path}.index", fields["rows"])
+        return self._built({**fields, "columns": columns, "index": index}, path)
+
+    def _column(self, fields: Json, path: str, rows: int | None) -> Parts:
+        fields = _COLUMN(fields, path)
+        values, missing = self.read(fields["values"], f"{path}.values"), self.read(fields["missing"], f"{path}.missing")
+        for name, array in (("values", values), ("missing", missing)):
+            if not (isinstance(array, np.ndarray) and array.ndim == 1 and rows in (None, len(array))) and (name, array) != (
+                "missing",
+                None,
+            ):
+                refuse(f"{path}.{name}", f"be an array of {'one axis' if rows is None else f'{rows} entries'}", fields[name])
+        known = None if fields["categories"] is None else self._column(fields["categories"], f"{path}.categories", None)
+        return {**fields, "values": values, "missing": missing, "categories": known}
+
+    def _graph(self, fields: Json, path: str) -> Any:
+        held = {key: self.read(fields[key], f"{path}.{key}") for key in ("about", "nodes", "edges")}
+        return self._built({"library": "networkx", "form": fields["form"], **held}, path)
+
+    def _built(self, parts: Parts, path: str) -> Any:
+        try:
+            return built(parts)
+        except Unheld as error:
+            raise InvalidArgument(f"{path}: {error}") from None
+        except Exception as error:  # whatever the library says to what a file holds
+            raise InvalidArgument(f"{path} must be a {parts['library']} {parts['form']}: {said(error)}") from None
+
+    def _object(self, fields: Json, path: str) -> Any:
+        name = fields["class"]
+        cls = known_class(name)
+        if cls is None:
+            if self._classes is None:
+                raise InvalidArgument(f"{path}.class must be one of this project's dataset classes, got {name!r}")
+            cls = self._classes(name, f"{path}.class")
+        named = isinstance(cls, type) and issubclass(cls, tuple) and hasattr(cls, "_fields")
+        if not (isinstance(cls, type) and (dataclasses.is_dataclass(cls) or named)):
+            raise InvalidArgument(f"{path}.class must name a dataclass, got {name!r}")
+        values = {key: self.read(value, f"{path}.fields.{key[:60]}") for key, value in fields["fields"].items()}
+        try:
+            return cls(**values)
+        except Exception as error:  # whatever its own checks raise on what the file holds
+            told = str(error) if isinstance(error, InvalidArgument) else f"{type(error).__name__} {str(error)[:200]}"
+            raise InvalidArgument(f"{path} must be a {cls.__name__}: {told}") from None
+
+
+def _plain_float(value: Any, path: str) -> float:
+    if not isinstance(value, float | int) or isinstance(value, bool):
+        refuse(path, "be two numbers", value)
+    return float(value)
+
+
+def _same(value: Any, path: str) -> Any:
+    return value
+
+
+def _pair(value: Any, path: str) -> Any:
+    if not isinstance(value, list) or len(value) != 2:
+        refuse(path, "be a list of two", value)
+    return value
+
+
+def _column(value: Any, path: str) -> Any:
+    name, array = _pair(value, path)
+    return text()(name, path), array
+
+
+def _either(one: Rule, other: Rule) -> Rule:
+    return lambda value, path: one(value, path) if isinstance(value, str) else other(value, path)
+
+
+_hex = text(2**25)
+_shape = listing(whole(most=2**31), most=32)
+_bool = one_of(True, False)
+_name = nullable(_either(text(1000), whole(None)))
+_COLUMN = record(name=_name, type=text(200), values=_same, missing=_same, categories=nullable(_same), ordered=_bool)
+_TAGS: dict[str, Json] = {
+    "date": {"value": text(40)},
+    "datetime": {"value": text(40)},
+    "timedelta": {"value": listing(whole(None), 3, 3)},
+    "decimal": {"value": text(1000)},
+    "frame": {"library": one_of(*(n for n, extra in EXTRAS.items() if extra == "frames")), "rows": whole(most=10**8)}
+    | {"columns": listing(_same, most=10_000), "index": nullable(_same)},
+    "graph": {"form": one_of(*GRAPHS), "about": _same, "nodes": listing(listing(_same, 2, 2)), "edges": listing(listing(_same, 3, 4))},
+    "float": {"value": one_of("inf", "-inf", "nan")},
+    "int": {"hex": text(60_000)},
+    "complex": {"value": listing(_same, 2, 2)},
+    "bytes": {"hex": _hex},
+    "bytearray": {"hex": _hex},
+    "tuple": {"value": listing(_same)},
+    "set": {"value": listing(_same)},
+    "frozenset": {"value": listing(_same)},
+    "dict": {"items": listing(_pair)},
+    "scalar": {"dtype": text(40), "value": _same},
+    "array": {"dtype": text(40), "shape": _shape, "value": listing(_same)},
+    "structured": {"shape": _shape, "columns": listing(_column, 1), "record": _bool},
+    "masked": {"data": _same, "mask": _same, "fill": _same, "hard": _bool},
+    "object": {"class": text(400), "fields": items(_same)},
+}
+
+
+def foreign_classes(value: Any) -> list[str]:
+    """Names of the classes in JSON that are not in the project's table."""
+    found, left = [], [value]
+    while left:
+        item = left.pop()
+        if isinstance(item, dict):
+            if item.get(_TAG) == "object" and isinstance(item.get("class"), str) and not is_known(item["class"]):
+                found.append(item["class"])
+            left.extend(item.values())
+        elif isinstance(item, list | tuple):
+            left.extend(item)
+    return found
+
+
+def same_value(a: Any, b: Any) -> bool:
+    """Equality of two records, bit for bit: NaN equals itself, 0.0 differs from -0.0."""
+    return repr(to_jsonable(a)) == repr(to_jsonable(b))

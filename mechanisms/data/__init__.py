@@ -1,0 +1,1 @@
+"""Datasets, their records, neighboring relations and pairs. May import `core`."""

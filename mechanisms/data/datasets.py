@@ -1,0 +1,180 @@
+"""Datasets that witnesses are written in: labelled vectors with multiplicities, and sequences of linear costs.
+
+A multiplicity says how often a record occurs, so that the ledger's pairs with a million copies of one record cost one record.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from dpwitness.mechanisms.core.validation import InvalidArgument, shown
+
+FloatArray = NDArray[np.float64]
+IntArray = NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True, eq=False, init=False)
+class LabelledVectors:
+    """Records (x_i, y_i), each occurring `multiplicity` times. Their order carries no meaning: equality is that of multisets.
+
+    Parameters
+    ----------
+    x : (m, d) array
+        One vector a row. Finite. Whether it must lie in a ball is for the mechanism to say.
+    y : (m,) array
+        Labels or responses. Finite.
+    multiplicity : (m,) array of whole numbers, optional
+        How often each row occurs, at least once. Default: once each.
+
+    Examples
+    --------
+    >>> data = LabelledVectors([[0.1], [1.0]], [1, -1], multiplicity=[1_000_000, 1])
+    >>> data.n, data.dimension, len(data)
+    (1000001, 1, 2)
+    >>> data == LabelledVectors([[1.0], [0.1], [0.1]], [-1, 1, 1], multiplicity=[1, 1, 999_999])
+    True
+    """
+
+    x: FloatArray
+    y: FloatArray
+    multiplicity: IntArray
+
+    def __init__(self, x: ArrayLike, y: ArrayLike, multiplicity: ArrayLike | None = None) -> None:
+        rows = _finite("LabelledVectors", "x", x, 2)
+        labels = _finite("LabelledVectors", "y", y, 1)
+        if len(rows) == 0 or rows.shape[1] == 0:
+            raise InvalidArgument(f"LabelledVectors: x must hold at least one record and one column, got shape {rows.shape}")
+        if len(labels) != len(rows):
+            raise InvalidArgument(f"LabelledVectors: y must have one entry for each of the {len(rows)} rows of x, got {len(labels)}")
+        object.__setattr__(self, "x", rows)
+        object.__setattr__(self, "y", labels)
+        object.__setattr__(self, "multiplicity", _multiplicities(multiplicity, len(rows)))
+
+    def __len__(self) -> int:
+        """Stored rows, each once."""
+        return len(self.x)
+
+    @property
+    def n(self) -> int:
+        """Number of records, multiplicities counted: the n of the papers."""
+        return int(self.multiplicity.sum())
+
+    @property
+    def dimension(self) -> int:
+        """Length of each vector: the d (or p) of the papers."""
+        return int(self.x.shape[1])
+
+    @property
+    def weights(self) -> FloatArray:
+        """Multiplicities as floats, as the kernels take them."""
+        return self.multiplicity.astype(np.float64)
+
+    def records(self) -> Sequence[tuple[FloatArray, float, int]]:
+        """The stored rows as (x, y, multiplicity)."""
+        return [(row, float(label), int(count)) for row, label, count in zip(self.x, self.y, self.multiplicity, strict=True)]
+
+    def counts(self) -> Counter[tuple[bytes, float]]:
+        """How often each (x, y) occurs: what equality and the neighbour check compare. 0.0 and -0.0 are one value."""
+        total: Counter[tuple[bytes, float]] = Counter()
+        for row, label, count in zip(self.x + 0.0, self.y + 0.0, self.multiplicity, strict=True):
+            total[row.tobytes(), float(label)] += int(count)
+        return total
+
+    def merged(self) -> LabelledVectors:
+        """The same multiset with equal rows merged into one, which is as cheap as it can be stored."""
+        table = np.column_stack([self.x, self.y]) + 0.0
+        rows, place = np.unique(table, axis=0, return_inverse=True)
+        total = np.zeros(len(rows), dtype=np.int64)
+        np.add.at(total, place.ravel(), self.multiplicity)
+        return LabelledVectors(rows[:, :-1], rows[:, -1], total)
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, LabelledVectors):
+            return NotImplemented
+        return self.dimension == other.dimension and self.counts() == other.counts()
+
+    __hash__ = None  # type: ignore[assignment]
+
+
+@dataclass(frozen=True, slots=True, eq=False, init=False)
+class LinearCosts:
+    """Linear costs <x_t, theta>, one a row, in the order in which they arrive. Neighbours replace one whole row ("substitution").
+
+    Parameters
+    ----------
+    x : (T, p) array
+        Row t is the cost of round t. Finite.
+
+    Examples
+    --------
+    >>> LinearCosts([[1.0, -1.0], [0.0, 0.0]]).rounds
+    2
+    """
+
+    x: FloatArray
+
+    def __init__(self, x: ArrayLike) -> None:
+        rows = _finite("LinearCosts", "x", x, 2)
+        if len(rows) == 0 or rows.shape[1] == 0:
+            raise InvalidArgument(f"LinearCosts: x must hold at least one round and one column, got shape {rows.shape}")
+        object.__setattr__(self, "x", rows)
+
+    def __len__(self) -> int:
+        return len(self.x)
+
+    @property
+    def rounds(self) -> int:
+        """Number of costs: the T of the paper."""
+        return len(self.x)
+
+    @property
+    def dimension(self) -> int:
+        """Length of each cost: the p of the paper."""
+        return int(self.x.shape[1])
+
+    def records(self) -> Sequence[Any]:
+        """The costs, one an item, in order."""
+        return list(self.x + 0.0)
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, LinearCosts):
+            return NotImplemented
+        return self.x.shape == other.x.shape and bool(np.all(self.x == other.x))
+
+    __hash__ = None  # type: ignore[assignment]
+
+
+def _finite(owner: str, name: str, value: ArrayLike, axes: int) -> FloatArray:
+    """A C-contiguous float64 copy with `axes` axes; an InvalidArgument that names the first entry that is not finite."""
+    try:
+        array = np.array(value, dtype=np.float64, order="C")
+    except Exception:  # a ragged list, a text, a whole number beyond the floats, an object that cannot be looked at
+        raise InvalidArgument(f"{owner}: {name} must be numeric with rows of one length, got {shown(value)}") from None
+    if array.ndim != axes:
+        raise InvalidArgument(f"{owner}: {name} must have {axes} axes, got shape {array.shape}")
+    wrong = np.argwhere(~np.isfinite(array))
+    if len(wrong):
+        place = tuple(int(i) for i in wrong[0])
+        raise InvalidArgument(f"{owner}: {name} must be finite, got {float(array[place])!r} at index {list(place)}")
+    return array
+
+
+def _multiplicities(value: ArrayLike | None, rows: int) -> IntArray:
+    if value is None:
+        return np.ones(rows, dtype=np.int64)
+    array = _finite("LabelledVectors", "multiplicity", value, 1)
+    if len(array) != rows:
+        raise InvalidArgument(f"LabelledVectors: multiplicity must have one entry for each of the {rows} rows of x, got {len(array)}")
+    wrong = np.flatnonzero((array < 1) | (array != np.floor(array)) | (array > 2**53))
+    if len(wrong):
+        first = int(wrong[0])
+        raise InvalidArgument(
+            f"LabelledVectors: multiplicity must be whole numbers, at least 1, got {float(array[first])!r} at index [{first}]"
+        )
+    return array.astype(np.int64)

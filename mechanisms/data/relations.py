@@ -1,0 +1,141 @@
+"""Which datasets count as neighbours: the relations, their spelling, and what is compared.
+
+A relation is spelled as its name and, where it takes any, its options: ``add-remove``, ``add-remove:unit=user``, ``replace-one:k=3``,
+``attribute:columns=age+city``. Every relation is symmetric: (d0, d1) are neighbours exactly when (d1, d0) are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from dpwitness.mechanisms.core.validation import InvalidArgument, shown
+
+RELATIONS = {
+    "replace-one": "one record is replaced; the number of records is public",
+    "add-remove": "one record is added or removed",
+    "substitution": "one whole linear cost is replaced",
+    "l1": "a vector of answers moves by at most 1 in L1 norm",
+    "l2": "a vector of answers moves by at most 1 in L2 norm",
+    "linf": "each of several answers moves by at most 1",
+    "event": "one event of a stream is added, removed or replaced; the order of the others stays",
+    "label": "the label of one record changes, its features do not",
+    "attribute": "one record changes, in the named columns only",
+    "edge": "one edge of a graph is added or removed",
+    "replace-edge": "one edge of a graph is moved; their number is public",
+    "node": "one node of a graph is added or removed, with all its edges",
+    "replace-node": "one node of a graph has its edges and attributes replaced; the nodes are public",
+    "stated": "any two datasets: that they are neighbours is stated, and was not checked",
+}
+NORMS = ("l1", "l2", "linf")
+OWN = "own"  # relations of the user's own: own:NAME
+GRAPHS = ("edge", "replace-edge", "node", "replace-node")
+OPTIONS: Mapping[str, tuple[str, ...]] = {
+    "replace-one": ("unit", "k"),
+    "add-remove": ("unit", "k"),
+    "event": ("k",),
+    "label": ("columns", "k"),
+    "attribute": ("columns", "k"),
+    **dict.fromkeys(GRAPHS, ("k",)),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class SpelledRelation:
+    """A relation as it was spelled: its name, and its options.
+
+    Parameters
+    ----------
+    name : str
+        A key of `RELATIONS`, or ``own`` for one of the user's own.
+    unit : str
+        The column, key or place whose value says to whom a record belongs: then all records of one unit count as one. ``key`` for the
+        entries of a dictionary. Empty: each record stands for itself.
+    k : int
+        How many records, units, events, nodes or edges may differ.
+    columns : tuple of str
+        In which a record may change.
+    """
+
+    name: str
+    unit: str = ""
+    k: int = 1
+    columns: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        options = {"unit": self.unit, "columns": "+".join(self.columns), "k": "" if self.k == 1 else str(self.k)}
+        if self.name == OWN:
+            return f"{OWN}:{self.unit}"
+        told = ",".join(f"{key}={value}" for key, value in options.items() if value)
+        return f"{self.name}:{told}" if told else self.name
+
+    @property
+    def checked(self) -> bool:
+        """Whether a pair of it is checked from the two datasets alone."""
+        return self.name not in ("stated", OWN)
+
+
+def parse_relation(text: object, owner: str = "Pair") -> SpelledRelation:
+    """A relation from its spelling.
+
+    Raises
+    ------
+    InvalidArgument
+        If there is no such relation, or it takes no such option; with those that there are.
+
+    Examples
+    --------
+    >>> parse_relation("add-remove:unit=user,k=2")
+    SpelledRelation(name='add-remove', unit='user', k=2, columns=())
+    """
+    name, _, rest = text.partition(":") if isinstance(text, str) else ("", "", "")
+    if name == OWN and rest:
+        return SpelledRelation(OWN, rest)
+    if name not in RELATIONS:
+        raise InvalidArgument(f"{owner}: relation must be one of {', '.join(RELATIONS)}, got {shown(text)}")
+    known = OPTIONS.get(name, ())
+    found: dict[str, str] = {}
+    for part in rest.split(",") if rest else ():
+        key, _, value = (piece.strip() for piece in part.partition("="))
+        if key not in known or key in found or not value:
+            takes = f"takes {' and '.join(f'{option}=...' for option in known)}, each once" if known else "takes no options"
+            raise InvalidArgument(f"{owner}: relation {name} {takes}, got {shown(part)}")
+        found[key] = value
+    k = found.get("k", "1")
+    if not k.isdecimal() or not 1 <= int(k[:10]) <= 10**6:
+        raise InvalidArgument(f"{owner}: k of relation {name} must be a whole number, at least 1, got {shown(k)}")
+    columns = tuple(found["columns"].split("+")) if "columns" in found else ()
+    if name == "attribute" and not columns:
+        raise InvalidArgument(f"{owner}: relation attribute must name columns, as attribute:columns=NAME+NAME, got {shown(text)}")
+    return SpelledRelation(name, found.get("unit", ""), int(k), columns)
+
+
+def composed(relation: str, unit: str | None, k: int) -> str:
+    """The spelling of a relation with a unit and a number given beside it."""
+    found = parse_relation(relation)
+    if unit is not None and (not unit or set(unit) & set(",=+")):
+        raise InvalidArgument(f"Pair: unit must be the name of a column, without commas, = and +, got {shown(unit)}")
+    more = ([f"unit={unit}"] if unit is not None else []) + ([f"k={k}"] if k != 1 else [])
+    told = ",".join([*filter(None, [str(found).partition(":")[2]]), *more])
+    return str(parse_relation(f"{found.name}:{told}" if told else found.name))
+
+
+def told_of(relation: str) -> str:
+    """What a relation means, in words; an empty text for one that is not known.
+
+    Examples
+    --------
+    >>> told_of("add-remove:unit=user,k=2")
+    'one record is added or removed; all records with one "user" count as one, and 2 may differ'
+    """
+    try:
+        found = parse_relation(relation)
+    except InvalidArgument:
+        return ""
+    if found.name == OWN:
+        return "a relation of the user's own, which a function of the user's checked when the pair was made"
+    more = [f'all records with one "{found.unit}" count as one'] if found.unit else []
+    more += [f"columns {', '.join(found.columns)}"] if found.columns else []
+    if found.k > 1:
+        more.append(f"and {found.k} may differ")
+    return RELATIONS[found.name] + (f"; {', '.join(more)}" if more else "")

@@ -1,0 +1,380 @@
+"""Messages between a foreign worker and its controller: values as JSON and raw little-endian bytes. Nothing is pickled.
+
+Stands alone with `libraries` and `parts` (standard library and NumPy, Python 3.8 or later), for both sides read it. A message is a length
+(4 bytes, little-endian), a JSON header of that many bytes, and the bytes of the arrays that the header refers to; ``header["blobs"]``
+holds their sizes.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import datetime
+import importlib.util
+import json
+import os
+import struct
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from decimal import Decimal
+from fractions import Fraction
+from typing import TYPE_CHECKING, Any, Dict, List  # noqa: UP035
+
+import numpy as np
+
+if TYPE_CHECKING or __name__ != "dpwitness_codec":
+    from dpwitness.mechanisms.core import dataframe_backends
+    from dpwitness.mechanisms.foreign.inside import object_tree
+else:  # in a worker, whose interpreter may have no dpwitness
+    _here = os.path.dirname(os.path.abspath(__file__))
+
+    def _loaded(name, *place):
+        """The module at this place, under a name that no library's module bears."""
+        spec = importlib.util.spec_from_file_location(name, os.path.join(*place))
+        module = sys.modules[name] = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(module)
+        return module
+
+    object_tree = _loaded("dpwitness_object_tree", _here, "object_tree.py")
+    dataframe_backends = _loaded("dpwitness_dataframe_backends", os.path.dirname(os.path.dirname(_here)), "core", "dataframe_backends.py")
+
+Fields, Named, array_in, parts_of, PLAIN = (
+    object_tree.Fields,
+    object_tree.Named,
+    object_tree.array_in,
+    object_tree.parts_of,
+    object_tree.PLAIN,
+)
+
+PROTOCOL = 1
+KEPT = 16  # large datasets that a worker keeps, and its controller knows that it keeps
+MOST = 2**30  # bytes of a header
+_TAG = "$"
+
+Blobs = List[Any]  # noqa: UP006 - read by Python 3.8
+Message = Dict[str, Any]  # noqa: UP006
+
+
+def pack(value: Any, blobs: Blobs) -> Any:
+    """`value` as JSON types; the bytes of its arrays are appended to `blobs`. What has no such form keeps its type's name and text."""
+    kind = type(value)
+    if value is None or kind in (bool, str, float):
+        return value
+    if kind is int:
+        return value if abs(value) < 2**63 else {_TAG: "int", "hex": hex(value)}
+    if isinstance(value, np.generic) and value.dtype.kind in PLAIN:
+        return {_TAG: "scalar", "dtype": value.dtype.str, "hex": value.tobytes().hex()}
+    if object_tree.is_built_on(value):
+        return _object(value, blobs)
+    if isinstance(value, np.ma.MaskedArray):
+        fill = None if value is np.ma.masked else pack(np.asarray(value.fill_value), blobs)
+        mask = pack(np.ma.getmaskarray(value), blobs)
+        return {_TAG: "masked", "data": pack(value.data, blobs), "mask": mask, "fill": fill}
+    if isinstance(value, np.ndarray) and value.dtype.kind in PLAIN:
+        return _array(value, blobs)
+    if isinstance(value, (np.ndarray, np.void)) and value.dtype.names:
+        scalar, value = isinstance(value, np.void), np.asarray(value)
+        columns = [[name, pack(np.array(value[name]), blobs)] for name in value.dtype.names]
+        return {_TAG: "columns", "shape": list(value.shape), "items": columns, "scalar": scalar}
+    if isinstance(value, np.ndarray) and value.dtype.hasobject and value.dtype.kind == "O":
+        return {_TAG: "objects", "shape": list(value.shape), "items": [pack(v, blobs) for v in value.ravel()]}
+    if isinstance(value, BaseException):
+        text = text_of(value, str)
+        more = [[name, pack(v, blobs)] for name, v in object_tree.of_exception(value, text)]
+        return {_TAG: "exception", "class": kind.__name__, "text": text, "items": more}
+    if object_tree.library_form(kind):
+        return _object(value, blobs)
+    if isinstance(value, dict):
+        head = {_TAG: "dict", "items": [[pack(k, blobs), pack(v, blobs)] for k, v in value.items()]}
+        return head if kind is dict else dict(head, **{"class": kind.__name__})
+    if isinstance(value, (list, tuple, set, frozenset)):
+        return _sequence(value, blobs)
+    if kind in (bytes, bytearray):
+        return {_TAG: "bytes", "hex": value.hex(), "class": kind.__name__}
+    if dataclasses.is_dataclass(kind) and kind.__module__.startswith("dpwitness.mechanisms."):
+        fields = {field.name: pack(getattr(value, field.name), blobs) for field in dataclasses.fields(value) if field.init}
+        return {_TAG: "own", "class": f"{kind.__module__}:{kind.__qualname__}", "fields": fields}
+    for base in (int, float, str):
+        if isinstance(value, base):
+            return {_TAG: "kin", "class": kind.__name__, "base": base.__name__, "value": pack(object_tree.plain(value, base), blobs)}
+    arguments = _arguments(value)
+    if arguments is not None:
+        return {_TAG: "number", "class": kind.__name__, "items": arguments}
+    return _object(value, blobs)
+
+
+_open = threading.local()
+
+
+@contextlib.contextmanager
+def opened(value: Any, under_way: list[int]) -> Iterator[str]:
+    """Take an object apart that may hold itself: the context is the text of the reference where it is under way already, else empty."""
+    place = under_way.index(id(value)) if id(value) in under_way else None
+    under_way.append(id(value))
+    try:
+        yield "" if place is None else f"the object {len(under_way) - 1 - place} levels up"
+    finally:
+        under_way.pop()
+
+
+def _object(value: Any, blobs: Blobs) -> Message:
+    """An object that is no number, text or container: its name, the array that it is, its parts, or what its text says."""
+    name, kind = object_tree.name_of(value), type(value).__name__
+    if name is not None:
+        return {_TAG: "named", "text": name}
+    held = array_in(value)
+    if held is not None:
+        return {_TAG: "holder", "class": kind, "value": pack(held, blobs)}
+    if not hasattr(_open, "ids"):
+        _open.ids = []
+    with opened(value, _open.ids) as reference:
+        if reference:
+            return {_TAG: "named", "text": reference}
+        found = None if isinstance(value, Opaque) else parts_of(value)
+        if found is not None:
+            return {_TAG: "fields", "class": kind, "items": [[part, pack(v, blobs)] for part, v in found]}
+    return {_TAG: "other", "class": kind, "text": text_of(value, repr), "bare": bare(value)}
+
+
+def pack_dataset(value: Any, blobs: Blobs) -> Any:
+    """`pack`, but frames and graphs, also inside lists, tuples and dicts, travel as what they are. Raises `libraries.Unheld`."""
+    if dataframe_backends.library_of(value):
+        return {_TAG: "held", "parts": pack(dataframe_backends.apart(value), blobs)}
+    if type(value) in (list, tuple) and any(map(_holds, value)):
+        return {_TAG: type(value).__name__, "items": [pack_dataset(part, blobs) for part in value]}
+    if type(value) is dict and any(map(_holds, value.values())):
+        return {_TAG: "dict", "items": [[pack(key, blobs), pack_dataset(part, blobs)] for key, part in value.items()]}
+    return pack(value, blobs)
+
+
+def _holds(value: Any) -> bool:
+    if type(value) in (list, tuple, dict):
+        return any(map(_holds, value.values() if type(value) is dict else value))
+    return bool(dataframe_backends.library_of(value))
+
+
+def _array(value: Any, blobs: Blobs) -> Message:
+    plain = np.asarray(value)
+    if plain.dtype.byteorder == ">" or (plain.dtype.byteorder == "=" and sys.byteorder == "big"):
+        plain = plain.astype(plain.dtype.newbyteorder("<"))
+    blobs.append(plain.tobytes())
+    return {_TAG: "array", "dtype": plain.dtype.str, "shape": list(plain.shape), "blob": len(blobs) - 1}
+
+
+def _sequence(value: Any, blobs: Blobs) -> Message:
+    """A list of one kind of number, or of arrays of one shape, is one array; anything else goes item by item."""
+    name = next(base.__name__ for base in (list, tuple, set, frozenset) if isinstance(value, base))
+    head: Message = {_TAG: name}
+    if type(value).__name__ != name:
+        head["class"] = type(value).__name__
+    if hasattr(value, "_fields"):
+        head["names"] = [str(field) for field in value._fields]
+    kinds = set(map(type, value)) if len(value) > 8 and name in ("list", "tuple") else set()
+    kind = kinds.pop() if len(kinds) == 1 else None
+    if kind in (float, bool) or (kind is int and max(map(abs, value)) < 2**63):
+        return dict(head, of=kind.__name__, items=_array(np.array(value), blobs))
+    if kind is not None and issubclass(kind, np.generic) and value[0].dtype.kind in "fiub":
+        return dict(head, of="items", items=_array(np.array(value), blobs))
+    if kind is np.ndarray and value[0].dtype.kind in "fiub" and len({(v.dtype, v.shape) for v in value}) == 1:
+        return dict(head, of="items", items=_array(np.stack(value), blobs))
+    return dict(head, items=[pack(v, blobs) for v in value])
+
+
+def _arguments(value: Any) -> list[Any] | None:
+    """What builds a number or a time again: JSON types; None for a value of another kind."""
+    kind = type(value)
+    if kind is complex:
+        return [value.real, value.imag]
+    if kind in (Decimal, Fraction):
+        return [str(value)]
+    if kind is datetime.timedelta:
+        return [value.days, value.seconds, value.microseconds]
+    if kind is datetime.date:
+        return [value.year, value.month, value.day]
+    if kind in (datetime.time, datetime.datetime):
+        day = [value.year, value.month, value.day] if kind is datetime.datetime else []
+        zone = None if value.tzinfo is None else text_of(value.tzinfo, repr)
+        return [*day, value.hour, value.minute, value.second, value.microsecond, zone, value.fold]
+    return None
+
+
+class Zone(datetime.tzinfo):
+    """Stands for a time zone of which only its text is known."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+
+    def __repr__(self) -> str:
+        return self.text
+
+    def _unknown(self, when: Any) -> None:
+        return None
+
+    utcoffset = dst = tzname = _unknown
+
+
+_NUMBERS: dict[str, Any] = {
+    t.__name__: t for t in (complex, Decimal, Fraction, datetime.timedelta, datetime.date, datetime.time, datetime.datetime)
+}
+
+
+def text_of(value: Any, how: Callable[[Any], str]) -> str:
+    """What `how` says of a value whose own methods may raise."""
+    try:
+        return how(value)
+    except Exception:
+        return "<no text>"
+
+
+def bare(value: Any) -> bool:
+    """Return whether the text of an object says nothing of what it holds: its class has no text of its own, or the text is an address."""
+    if isinstance(value, Opaque):
+        return value.bare
+    plain: Any = object.__repr__
+    return type(value).__repr__ is plain or " at 0x" in text_of(value, repr)
+
+
+def unpack(value: Any, blobs: Blobs) -> Any:
+    """The inverse of `pack`. Types that are not built in come back as stand-ins of the same name; nothing is imported or run."""
+    if isinstance(value, list):
+        return [unpack(v, blobs) for v in value]
+    if not isinstance(value, dict):
+        return value
+    tag = value[_TAG]
+    if tag == "array":
+        if 0 in value["shape"]:
+            return np.empty(value["shape"], dtype=np.dtype(value["dtype"]))
+        return np.frombuffer(blobs[value["blob"]], dtype=np.dtype(value["dtype"])).reshape(value["shape"]).copy()
+    if tag == "scalar":
+        return np.frombuffer(bytes.fromhex(value["hex"]), dtype=np.dtype(value["dtype"]))[0]
+    if tag == "int":
+        return int(value["hex"], 16)
+    if tag == "bytes":
+        return (bytearray if value.get("class") == "bytearray" else bytes).fromhex(value["hex"])
+    if tag == "dict":
+        held = {unpack(k, blobs): unpack(v, blobs) for k, v in value["items"]}
+        return stand_in(value["class"], dict)(held) if "class" in value else held
+    if tag == "objects":
+        flat = np.empty(len(value["items"]), dtype=object)
+        for i, item in enumerate(value["items"]):
+            flat[i] = unpack(item, blobs)
+        return flat.reshape(value["shape"])
+    if tag in ("list", "tuple", "set", "frozenset"):
+        items = unpack(value["items"], blobs)
+        if "of" in value:
+            items = list(items) if value["of"] == "items" else items.tolist()
+        base = {"list": list, "tuple": tuple, "set": set, "frozenset": frozenset}[tag]
+        return (stand_in(value["class"], base, tuple(value.get("names", ()))) if "class" in value else base)(items)
+    if tag == "kin":
+        return stand_in(value["class"], {"int": int, "float": float, "str": str}[value["base"]])(unpack(value["value"], blobs))
+    if tag == "held":
+        return dataframe_backends.whole(unpack(value["parts"], blobs))
+    if tag == "own":  # of a fixed table; only where both sides are this interpreter
+        known = importlib.import_module("dpwitness.mechanisms.core.class_registry").known_class
+        return known(value["class"])(**{key: unpack(v, blobs) for key, v in value["fields"].items()})
+    if tag == "exception":
+        error = stand_in(value["class"], Exception)(value["text"])
+        vars(error).update((name, unpack(v, blobs)) for name, v in value.get("items", ()))
+        return error
+    if tag == "number":
+        return _number(value["class"], value["items"])
+    if tag == "masked":
+        fill = unpack(value["fill"], blobs) if "fill" in value else None
+        return np.ma.MaskedArray(unpack(value["data"], blobs), mask=unpack(value["mask"], blobs), fill_value=fill)
+    if tag == "named":
+        return Named(value["text"])
+    if tag == "columns":
+        columns = [(name, unpack(column, blobs)) for name, column in value["items"]]
+        whole = np.empty(value["shape"], dtype=[(name, c.dtype, c.shape[len(value["shape"]) :]) for name, c in columns])
+        for name, column in columns:
+            whole[name] = column
+        return whole[()] if value["scalar"] else whole
+    if tag == "holder":
+        found = stand_in(value["class"], Holder)()
+        found.value = unpack(value["value"], blobs)
+        return found
+    if tag == "fields":
+        found = stand_in(value["class"], Fields)()
+        found.dpwitness_parts = [(name, unpack(v, blobs)) for name, v in value["items"]]
+        found.__dict__.update(found.dpwitness_parts)
+        return found
+    if tag == "other":
+        found = stand_in(value["class"], Opaque)()
+        found.text, found.bare = value["text"], value.get("bare", True)
+        return found
+    raise ValueError(f"unknown tag {tag!r}")
+
+
+def _number(name: str, items: list[Any]) -> Any:
+    """A number or a time again; a zone of times is a stand-in."""
+    if name not in ("time", "datetime"):
+        return _NUMBERS[name](*items)
+    *clock, zone, fold = items
+    return _NUMBERS[name](*clock, None if zone is None else Zone(zone), fold=fold)
+
+
+def words(state: Any) -> Any:
+    """The state of a bit generator as JSON: its arrays are lists of words."""
+    if isinstance(state, dict):
+        return {key: words(value) for key, value in state.items()}
+    return {"words": state.tolist(), "dtype": state.dtype.str} if isinstance(state, np.ndarray) else state
+
+
+def unworded(state: Any) -> Any:
+    """The inverse of `words`."""
+    if not isinstance(state, dict):
+        return state
+    if "words" in state:
+        return np.array(state["words"], dtype=state["dtype"])
+    return {key: unworded(value) for key, value in state.items()}
+
+
+class Opaque:
+    """Stands for an object of which only its type's name and its text are known."""
+
+    text = ""
+    bare = True
+
+    def __repr__(self) -> str:
+        return self.text
+
+
+class Holder:
+    """Stands for an object that is an array."""
+
+    value: Any = None
+    dpwitness_holder = True
+
+    def __array__(self, dtype: Any = None, copy: Any = None) -> Any:
+        return np.asarray(self.value, dtype=dtype)
+
+
+_STAND_INS: dict[Any, type] = {}
+
+
+def stand_in(name: str, base: type, fields: Any = ()) -> Any:
+    """A class of this name, one for each (name, base, fields); `fields` are the names of the items of a named tuple."""
+    key = name, base, fields
+    if key not in _STAND_INS:
+        _STAND_INS[key] = type(name, (base,), {"_fields": fields} if fields else {})
+    return _STAND_INS[key]
+
+
+def message(header: Message, blobs: Blobs) -> list[bytes]:
+    """The parts of a message, to be written one after the other."""
+    text = json.dumps(dict(header, blobs=[len(b) for b in blobs])).encode()
+    return [struct.pack("<I", len(text)) + text, *blobs]
+
+
+def receive(read: Callable[[int], Any]) -> tuple[Message, Blobs] | None:
+    """One message; None at the end of the stream. `read` returns as many bytes as it is asked for, or fewer at the end."""
+    head = read(4)
+    if len(head) < 4:
+        return None
+    length = struct.unpack("<I", head)[0]
+    if length > MOST:
+        raise ValueError(f"a header of {length} bytes")
+    text = read(length)
+    header = json.loads(bytes(text).decode())
+    return header, [read(size) for size in header.pop("blobs")]

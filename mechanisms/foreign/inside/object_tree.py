@@ -1,0 +1,457 @@
+"""The parts of an object: names and contents of all that it holds, so that an output of any type can travel and be audited.
+
+Stands alone (standard library and NumPy, Python 3.8 or later), for workers of other interpreters read it too. It imports no library:
+frames, series, graphs and sparse matrices are recognized by the names of their classes. Any other object shows what `copy` would copy
+(`__reduce_ex__`); nothing of it is run or rebuilt. What has no such form (a generator, a lock, an object of a C library) has no parts.
+"""
+
+from __future__ import annotations
+
+import array
+import collections
+import collections.abc
+import copyreg
+import dataclasses
+import datetime
+import decimal
+import enum
+import fractions
+import functools
+import sys
+import types
+from typing import Any, List, Tuple  # noqa: UP035
+
+import numpy as np
+
+Parts = List[Tuple[str, Any]]  # noqa: UP006 - read by Python 3.8
+
+PLAIN = "fiubcmMSU"  # kinds of array dtypes that hold plain numbers, times and texts
+_TENSORS = ("torch", "jax", "jaxlib", "tensorflow", "cupy", "mlx")  # libraries whose arrays hold nothing beside their numbers
+_BUILT_IN: Any = {  # the values alone of objects of subclasses, whatever their own methods answer
+    complex: lambda value: complex(value.real, value.imag),
+    str: str.__str__,
+    **{kind: kind for kind in (int, float, bytes, tuple, list, set, frozenset, dict)},
+}
+_VALUES: Any = {  # likewise; here a subclass is taken apart even if it adds no attribute
+    bytearray: bytearray,
+    collections.deque: lambda value: collections.deque(value, value.maxlen),
+    array.array: lambda value: array.array(value.typecode, value.tobytes()),
+    decimal.Decimal: decimal.Decimal,
+    fractions.Fraction: lambda value: fractions.Fraction(value.numerator, value.denominator),
+    datetime.timedelta: lambda value: datetime.timedelta(value.days, value.seconds, value.microseconds),
+    datetime.datetime: lambda value: datetime.datetime(value.year, value.month, value.day, *_clock(value), fold=value.fold),
+    datetime.date: lambda value: datetime.date(value.year, value.month, value.day),
+    datetime.time: lambda value: datetime.time(*_clock(value), fold=value.fold),
+    np.ma.MaskedArray: lambda value: np.ma.MaskedArray(value.data, np.ma.getmaskarray(value), fill_value=value.fill_value),
+    np.ndarray: np.asarray,
+}
+_INNER = ("_mmap", "_mask", "_fill_value", "_sharedmask", "_isfield", "_basedict", "_optinfo", "_hardmask", "_baseclass")  # of arrays
+_ZONES = ("datetime", "zoneinfo", "dpwitness", "dpwitness_codec")  # modules of time zones of which the text says all
+_ARROW_TIMES = ("timestamp", "time", "date", "duration")
+_DENSE = 2**22  # cells of a sparse matrix that is shown as a dense one too
+
+
+class Fields:
+    """Stands for an object of which its type's name and its parts are known."""
+
+    dpwitness_parts: Any = ()
+
+    def __array__(self, dtype: Any = None, copy: Any = None) -> Any:
+        return np.asarray(dict(self.dpwitness_parts)["values"], dtype=dtype)
+
+
+class Named:
+    """Something that its name describes completely: a dtype, a class, a function that can be imported."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+
+    def __repr__(self) -> str:
+        return self.text
+
+
+def parts_of(value: Any) -> Parts | None:
+    """Return names and contents of all that an object holds; None where it cannot be taken apart."""
+    if isinstance(value, Fields):
+        return list(value.dpwitness_parts)
+    form = library_form(type(value))
+    try:
+        if form is None:
+            return (_plain_form(value) or _reduced)(value)
+        parts = form(value)
+        return parts if parts is None else parts + _added(value, {name for name, _ in parts})
+    except Exception:  # of a foreign library's own methods
+        return None
+
+
+def _added(value: Any, known: Any) -> Parts:
+    """Return public attributes that a user gave to an object of a library."""
+    known = {*known, "coords", "maxprint"}  # of sparse matrices
+    public = {name: held for name, held in (getattr(value, "__dict__", None) or {}).items() if not name.startswith("_")}
+    return sorted((name, held) for name, held in public.items() if name not in known and not hasattr(type(value), name))
+
+
+def name_of(value: Any) -> str | None:
+    """Return the qualified name of a module, class or function that can be imported by it; None of anything else."""
+    if isinstance(value, Named):
+        return value.text
+    if isinstance(value, types.ModuleType):
+        return value.__name__
+    if not isinstance(value, (type, types.FunctionType, types.BuiltinFunctionType, np.ufunc, np.dtype)):
+        return None
+    if isinstance(value, np.dtype):
+        return "dtype " + str(value)
+    module = getattr(value, "__module__", None) or "numpy"
+    name = getattr(value, "__qualname__", value.__name__)
+    found: Any = sys.modules.get(module)
+    for part in name.split("."):
+        found = getattr(found, part, None)
+    return module + "." + name if found is value else None
+
+
+def _base_of(kind: Any) -> Any:
+    """Return the built-in class that a class is derived from, or is; None of any other class."""
+    if issubclass(kind, enum.Enum) or kind in (type(np.ma.masked), np.ma.core.mvoid):
+        return None
+    return next((base for base in kind.__mro__ if base in _BUILT_IN or base in _VALUES), None)
+
+
+def _slots_of(kind: Any, base: Any) -> tuple[str, ...]:
+    """Return the names of the slots that a class adds to one that it is derived from."""
+    known = getattr(copyreg, "_slotnames")(kind)  # noqa: B009 - unknown to type stubs
+    return tuple(name for name in known if name not in base.__dict__)
+
+
+_base: Any = functools.lru_cache(maxsize=1024)(_base_of)
+_slots: Any = functools.lru_cache(maxsize=1024)(_slots_of)
+
+
+def plain(value: Any, base: type) -> Any:
+    """Return the value alone of an object of a class that is derived from a built-in one, whatever its own methods answer."""
+    return (_BUILT_IN.get(base) or _VALUES[base])(value)
+
+
+def attributes(value: Any, base: type = object) -> dict[str, Any]:
+    """Return what an object holds beside the value of a class that its own class is derived from: its attributes by name."""
+    found = {name: held for name, held in (getattr(value, "__dict__", None) or {}).items() if name not in _INNER}
+    return {**found, **{name: getattr(value, name) for name in _slots(type(value), base) if hasattr(value, name)}}
+
+
+def is_built_on(value: Any) -> bool:
+    """Return whether a value of a subclass of a built-in type has to be taken apart: for its attributes, or its class."""
+    base = _base(type(value))
+    if base is None:
+        return False
+    if type(value) is not base:
+        return base in _VALUES or bool(attributes(value, base))
+    if base in (datetime.datetime, datetime.time):
+        return value.tzinfo is not None and _zone(value.tzinfo) is value.tzinfo
+    return base is np.ma.MaskedArray and bool(attributes(value, base))
+
+
+def _clock(value: Any) -> Any:
+    return value.hour, value.minute, value.second, value.microsecond, value.tzinfo
+
+
+def _zone(zone: Any) -> Any:
+    """Return a time zone, in short where its text says all."""
+    return zone if zone is None or type(zone).__module__.partition(".")[0] not in _ZONES else Named(str(zone))
+
+
+def array_in(value: Any) -> Any:
+    """Return the array that a tensor is; None of anything else."""
+    if isinstance(value, (type, np.ndarray, np.generic)) or not hasattr(value, "__array__"):
+        return None
+    if type(value).__module__.partition(".")[0] not in _TENSORS and not getattr(value, "dpwitness_holder", False):
+        return None
+    try:
+        found = np.asarray(value.detach() if hasattr(value, "detach") else value)
+        return found if found.dtype.kind in PLAIN else None
+    except Exception:  # a tensor that is not on this device, and the like
+        return None
+
+
+def _library_form(kind: type) -> Any:
+    """Return the function that takes objects of a class of a known library apart; None of any other class."""
+    for base in kind.__mro__:
+        found = _FORMS.get((base.__module__.partition(".")[0], base.__name__))
+        if found is not None:
+            return found
+    return None
+
+
+library_form: Any = functools.lru_cache(maxsize=1024)(_library_form)
+
+
+def _plain_form(value: Any) -> Any:
+    if is_built_on(value):
+        return _built_on
+    if dataclasses.is_dataclass(value):
+        return _of_dataclass
+    if isinstance(value, enum.Enum):
+        return lambda value: [("name", value.name), ("value", value.value)]
+    if isinstance(value, range):
+        return lambda value: [("start", value.start), ("stop", value.stop), ("step", value.step)]
+    if isinstance(value, array.array):
+        return _of_array
+    if isinstance(value, collections.deque):
+        return lambda value: [("items", list(value)), ("most", value.maxlen)]
+    if isinstance(value, memoryview):
+        return lambda value: [("format", Named(value.format)), ("shape", value.shape), ("bytes", value.tobytes())]
+    if isinstance(value, types.MappingProxyType):
+        return lambda value: [("items", dict(value))]
+    if isinstance(value, collections.abc.MappingView):
+        return lambda value: [("items", list(value))]
+    return None
+
+
+def _built_on(value: Any) -> Parts:
+    base = _base(type(value))
+    held, added = plain(value, base), sorted(attributes(value, base).items())
+    if base not in (datetime.datetime, datetime.time) or value.tzinfo is None:
+        return [("value", held), *added]
+    return [("value", held.replace(tzinfo=None)), ("zone", _zone(value.tzinfo)), *added]
+
+
+def of_exception(value: BaseException, text: str) -> Parts:
+    """Return what an exception holds beside its text."""
+    found = {name: getattr(value, name, None) for name in ("name", "path")} if isinstance(value, ImportError) else {}
+    held = {name: part for name, part in found.items() if part is not None}
+    if value.args and not (len(value.args) == 1 and type(value.args[0]) is str and value.args[0] == text):
+        held["args"] = value.args
+    return sorted({**held, **attributes(value, BaseException)}.items())
+
+
+def _of_array(value: Any) -> Parts:
+    numbers = value.typecode not in "uw"
+    return [("typecode", Named(value.typecode)), ("values", np.asarray(value) if numbers else list(value))]
+
+
+def _of_dataclass(value: Any) -> Parts:
+    names = sorted(field.name for field in dataclasses.fields(value))
+    more = sorted(set(attributes(value)) - set(names))
+    return [(name, getattr(value, name, Named("unset"))) for name in names + more]
+
+
+def _reduced(value: Any) -> Parts | None:
+    """Return what a copy of an object would be built from."""
+    found = value.__reduce_ex__(4)
+    if isinstance(found, str):
+        return [("name", Named(found))]
+    make, arguments, state, items, entries = (*found, None, None, None)[:5]
+    parts: Parts = []
+    if getattr(make, "__name__", "").startswith("__newobj") and arguments and arguments[0] is type(value):
+        arguments = arguments[1:]
+    else:
+        parts.append(("made by", make))
+    parts += [("arguments", tuple(arguments))] if arguments else []
+    slots = state[1] if isinstance(state, tuple) and len(state) == 2 and isinstance(state[1], dict) else {}
+    held = state[0] if slots else state
+    if isinstance(held, dict) and all(isinstance(name, str) for name in held):
+        parts += sorted({**held, **slots}.items())
+    elif held is not None or slots:
+        parts += ([] if held is None else [("state", held)]) + sorted(slots.items())
+    own = (getattr(type(value), name, None) for name in ("__reduce_ex__", "__reduce__", "__getstate__"))
+    if any(isinstance(copies, types.FunctionType) for copies in own) and hasattr(value, "__dict__"):  # which may leave attributes out
+        known = {name for name, _ in parts}
+        parts += sorted((name, part) for name, part in vars(value).items() if name not in known)
+    parts += [("items", list(items))] if items is not None else []
+    return parts + ([("entries", dict(entries))] if entries is not None else [])
+
+
+def _listed(items: List[Any]) -> Any:  # noqa: UP006
+    """Return a column of objects; of texts, each missing one is an empty text, and an array tells the kind of what is missing."""
+    kinds = set(map(type, items))
+    others = kinds - {str, type(None), float}
+    odd = {kind.__name__ for kind in others} - {"NAType", "NaTType"}
+    if str not in kinds or odd or any(item == item for item in items if type(item) is float):
+        return items
+    codes = {str: 0, type(None): 1, float: 2}
+    missing = np.array([codes.get(type(item), 3) for item in items], dtype=np.int8)
+    return Named("texts"), [item if type(item) is str else "" for item in items], missing
+
+
+def _column(values: Any) -> Any:
+    """Return a column of pandas as arrays, lists and tuples of them."""
+    if isinstance(values, np.ndarray) or type(values).__name__ in ("NumpyExtensionArray", "PandasArray"):
+        plain = np.asarray(values)
+        return plain if plain.dtype.kind != "O" else (Named("object"), _listed(plain.tolist()))
+    kind, name = Named(f"{values.dtype} {getattr(values.dtype, 'storage', '')}".strip()), type(values).__name__
+    if name == "Categorical":
+        return Named("category"), np.asarray(values.codes), values.categories, bool(values.ordered)
+    if name == "SparseArray":
+        return kind, np.asarray(values), np.asarray(values.sp_values), np.asarray(values.sp_index.indices), values.fill_value
+    if name == "IntervalArray":
+        return kind, values.left, values.right, values.closed
+    if hasattr(values, "asi8"):
+        return kind, np.asarray(values.asi8), getattr(getattr(values, "freq", None), "freqstr", None)
+    if name == "ArrowExtensionArray":
+        return kind, values.__arrow_array__()
+    if hasattr(values, "_mask"):
+        return kind, values.to_numpy(dtype=values.dtype.numpy_dtype, na_value=0), np.asarray(values.isna())
+    return kind, _listed(np.asarray(values, dtype=object).tolist())
+
+
+def _about(value: Any) -> Parts:
+    """Return attributes of a frame or series, also those that a subclass adds."""
+    own = [(name, getattr(value, name, None)) for name in type(value)._metadata if name not in ("_name", "name")]
+    return [("attrs", dict(value.attrs)), ("duplicates", bool(value.flags.allows_duplicate_labels)), *own]
+
+
+def _series(value: Any) -> Parts:
+    return [("values", _column(value.array)), ("index", value.index), ("name", value.name), *_about(value)]
+
+
+def _frame(value: Any) -> Parts:
+    kinds = set(value.dtypes)
+    if len(kinds) == 1 and isinstance(next(iter(kinds)), np.dtype) and next(iter(kinds)).kind in "fiubc":
+        cells = value.to_numpy()
+    else:
+        cells = [_column(value.iloc[:, place].array) for place in range(value.shape[1])]
+    return [("values", cells), ("columns", value.columns), ("index", value.index), *_about(value)]
+
+
+def _index(value: Any) -> Parts:
+    if type(value).__name__ == "RangeIndex":
+        return [("start", value.start), ("stop", value.stop), ("step", value.step), ("name", value.name)]
+    frequency = getattr(value, "freqstr", None)
+    return [("values", _column(value.array)), ("name", value.name)] + ([("frequency", frequency)] if frequency else [])
+
+
+def _levels(value: Any) -> Parts:
+    return [("codes", [np.asarray(codes) for codes in value.codes]), ("levels", list(value.levels)), ("names", list(value.names))]
+
+
+def _instant(value: Any) -> Parts:
+    zone = getattr(value, "tz", None)
+    return [("value", value.asm8), ("zone", _zone(zone)), ("fold", getattr(value, "fold", 0))]
+
+
+def _polars(value: Any) -> Parts:
+    """A series of polars: what is missing is marked; columns of lists, structures, decimals and objects become Python's."""
+    kind, plain = value.dtype, value.to_physical()
+    if str(kind).startswith(("Int", "UInt", "Float", "Boolean", "Date", "Time", "Duration")) and "128" not in str(kind):
+        gone = value.is_null()
+        blank = plain.fill_null(False if str(kind) == "Boolean" else 0)
+        content: Any = (np.asarray(blank.to_numpy()), np.asarray(gone.to_numpy()))
+    else:
+        content = _listed(value.to_list())
+        if "'ns'" in str(kind) or "Time" in str(kind):  # which Python's times round
+            content = (content, plain.to_list())
+    known = value.dtype.categories.to_list() if str(kind).startswith("Enum") else None
+    return [("values", content), ("dtype", Named(str(kind))), ("categories", known), ("name", value.name)]
+
+
+def _polars_frame(value: Any) -> Parts:
+    return [("columns", value.get_columns()), ("rows", value.height)]
+
+
+def _arrow(value: Any) -> Parts | None:
+    """An array of Arrow, or its chunks as one with their lengths: numbers with what is missing, dictionaries, or Python objects."""
+    chunks, held = None, value
+    if hasattr(value, "chunks"):
+        chunks, held = [len(chunk) for chunk in value.chunks], value.combine_chunks()
+        if hasattr(held, "chunks"):  # of several chunks where one cannot hold all, or of none
+            held = held.chunk(0) if held.num_chunks == 1 else held
+    kind = str(held.type)
+    if hasattr(held, "dictionary"):
+        content: Any = (held.indices, held.dictionary, bool(held.type.ordered))
+    elif kind.startswith(("int", "uint", "float", "double", "halffloat", "bool")) and hasattr(held, "fill_null"):
+        blank = held.fill_null(False if kind == "bool" else 0)
+        content = (np.asarray(blank.to_numpy(zero_copy_only=False)), np.asarray(held.is_null().to_numpy(zero_copy_only=False)))
+    elif kind.startswith(_ARROW_TIMES):
+        content = held.cast("int32" if kind.startswith(("date32", "time32")) else "int64")
+    elif "time64[ns]" in kind:
+        return None  # which Python's times round
+    else:
+        content = _listed(held.to_pylist())
+    return [("values", content), ("type", _arrow_type(held.type)), ("chunks", chunks)]
+
+
+def _arrow_type(kind: Any) -> Any:
+    """Return the name of a type of Arrow, and the fields of a nested one."""
+    count = kind.num_fields if hasattr(kind, "field") else 0
+    return (Named(str(kind)), [kind.field(place) for place in range(count)]) if count else Named(str(kind))
+
+
+def _arrow_scalar(value: Any) -> Parts | None:
+    kind, ticks = str(value.type), getattr(value, "value", None)
+    if "time64[ns]" in kind and not kind.startswith(_ARROW_TIMES):
+        return None
+    return [("value", ticks if kind.startswith(_ARROW_TIMES) else value.as_py()), ("type", _arrow_type(value.type))]
+
+
+def _arrow_table(value: Any) -> Parts:
+    return [("columns", list(value.columns)), ("schema", value.schema)]
+
+
+def _arrow_field(value: Any) -> Parts:
+    return [("name", value.name), ("type", _arrow_type(value.type)), ("nullable", value.nullable), ("metadata", dict(value.metadata or {}))]
+
+
+def _graph(value: Any) -> Parts:
+    multiple = {"keys": True} if value.is_multigraph() else {}
+    edges = [(*edge[:-1], dict(edge[-1])) for edge in value.edges(data=True, **multiple)]
+    nodes = [(node, dict(held)) for node, held in value.nodes(data=True)]
+    return [("nodes", nodes), ("edges", edges), ("graph", dict(value.graph)), ("order", _orders(value, edges))]
+
+
+def _orders(value: Any, edges: List[Any]) -> Any:  # noqa: UP006
+    """Return the order of the neighbors of each node; None where the order of the edges fixes the order of the neighbors."""
+    directed = value.is_directed()
+    sides = (value.adj, value.pred) if directed else (value.adj,)
+    found = [{node: list(near) for node, near in side.items()} for side in sides]
+    fixed: Any = [{node: {} for node in side} for side in found]
+    for one, two, *_ in edges:
+        fixed[0][one][two] = fixed[1 if directed else 0][two][one] = None
+    return None if found == [{node: list(near) for node, near in side.items()} for side in fixed] else [list(s.items()) for s in found]
+
+
+def _sparse(value: Any) -> Parts:
+    """A sparse matrix: the cells, and how they are stored (a zero that is stored shows where a record was)."""
+    dense = value.toarray() if int(np.prod(value.shape)) <= _DENSE else None
+    if hasattr(value, "items") and callable(value.items):
+        return [("values", dense), ("shape", value.shape), ("entries", list(value.items()))]
+    stored = ("data", "row", "col", "indices", "indptr", "offsets", "rows")
+    held = [(name, getattr(value, name)) for name in stored if isinstance(getattr(value, name, None), np.ndarray)]
+    return [("values", dense), ("shape", tuple(value.shape)), *held]
+
+
+def _defaults(value: Any) -> Parts:
+    make = value.default_factory
+    return [("default", Named("a function") if isinstance(make, types.FunctionType) else make), ("entries", dict(value))]
+
+
+def _without_parts(value: Any) -> Parts:
+    return []
+
+
+_FORMS: Any = {
+    ("pandas", "Series"): _series,
+    ("pandas", "DataFrame"): _frame,
+    ("pandas", "MultiIndex"): _levels,
+    ("pandas", "Index"): _index,
+    ("pandas", "ExtensionArray"): lambda value: [("values", _column(value))],
+    ("pandas", "Timestamp"): _instant,
+    ("pandas", "Timedelta"): _instant,
+    ("pandas", "Period"): lambda value: [("ordinal", value.ordinal), ("frequency", Named(value.freqstr))],
+    ("pandas", "Interval"): lambda value: [("left", value.left), ("right", value.right), ("closed", Named(value.closed))],
+    ("pandas", "NaTType"): _without_parts,
+    ("pandas", "NAType"): _without_parts,
+    ("pandas", "CategoricalDtype"): lambda value: [("categories", value.categories), ("ordered", value.ordered)],
+    ("polars", "Series"): _polars,
+    ("polars", "DataFrame"): _polars_frame,
+    ("pyarrow", "Table"): _arrow_table,
+    ("pyarrow", "RecordBatch"): _arrow_table,
+    ("pyarrow", "ChunkedArray"): _arrow,
+    ("pyarrow", "Array"): _arrow,
+    ("pyarrow", "Scalar"): _arrow_scalar,
+    ("pyarrow", "Schema"): lambda value: [("fields", list(value)), ("metadata", dict(value.metadata or {}))],
+    ("pyarrow", "Field"): _arrow_field,
+    ("collections", "defaultdict"): _defaults,
+    ("networkx", "Graph"): _graph,
+    ("scipy", "spmatrix"): _sparse,
+    ("scipy", "sparray"): _sparse,
+    ("xarray", "DataArray"): lambda value: [("content", value.to_dict())],
+    ("xarray", "Dataset"): lambda value: [("content", value.to_dict())],
+}

@@ -1,0 +1,266 @@
+"""Recognition of the form of a mechanism: a batch function, a function of one run, an object, or an estimator.
+
+Needs only the standard library and NumPy, Python 3.8 or later. A form is a text: ``batch``,
+``run``, ``object``, ``object.METHOD``, ``estimator.ATTRIBUTE``. The name of a target includes its
+form as ``NAME as FORM``.
+"""
+
+from __future__ import annotations
+
+import difflib
+import functools
+import inspect
+from typing import Any, Dict, List, Tuple
+
+import numpy as np
+
+from .errors import InvalidArgument, MechanismFailed
+from .estimators import from_estimator
+from .labels import parts
+from .randomness import SEEDS, given, keyword, missing, parameters, takes_labels
+from .single_runs import DECLARED, PerRun, fresh, one_run
+
+SIZES = ("size", "runs", "trials", "n_runs", "n_trials", "num_runs", "num_trials", "n_samples", "num_samples")
+SHORT_SIZES = ("n", "m", "k", "count", "num", "samples", "draws", "batch")  # these names may also mean something else
+_NAMES = ("data", "dataset", "database", "db", "x", "xs", "values", "records", "rows", "d", "df", "frame", "table", "array", "series")
+DATA = (*_NAMES, "value", "item", "items", "input", "inputs", "true_value")
+RELEASES = (
+    "release",
+    "randomize",
+    "randomise",
+    "privatize",
+    "perturb",
+    "add_noise",
+    "query",
+    "answer",
+    "respond",
+    "run",
+)  # names of methods that release an output
+_BOOKKEEPING = ("n_features_in_", "feature_names_in_", "n_iter_", "classes_", "n_samples_seen_", "n_outputs_", "epsilon_", "accountant_")
+
+
+def split_form(name: str) -> Tuple[str, str]:
+    """Return the name and the form of ``NAME as FORM``; the form is empty if it is missing."""
+    base, _, form = name.partition(" as ")
+    return base, form
+
+
+def formed(found: Any, kwargs: Dict[str, Any], form: str) -> Any:
+    """Return the mechanism that applies a form to a function or class. Raises InvalidArgument for an unknown form."""
+    kind, _, detail = form.partition(".")
+    if kind == "batch" and not detail:
+        mechanism: Any = _Batch(found, kwargs)
+    elif kind == "run" and not detail:
+        mechanism = one_run(found, **kwargs)
+    elif kind == "object":
+        mechanism = fresh(found, detail or None, **kwargs)
+    elif kind == "estimator" and detail:
+        mechanism = from_estimator(found, detail, **kwargs)
+    else:
+        raise InvalidArgument(f"form must be batch, run, object, object.METHOD or estimator.ATTRIBUTE, got {form!r}")
+    for key in DECLARED:
+        value = inspect.getattr_static(found, key, None)
+        if value is not None and not isinstance(value, (property, staticmethod, classmethod)) and not callable(value):
+            setattr(mechanism, key, value)
+    return mechanism
+
+
+class _Batch:
+    """A batch function that receives the number of runs by name, and randomness by name or not at all."""
+
+    def __init__(self, function: Any, kwargs: Dict[str, Any]) -> None:
+        self.function = functools.partial(function, **kwargs) if kwargs else function
+        names = [p.name for p in parameters(self.function) or []]
+        self.size = next((name for name in (*SIZES, *SHORT_SIZES) if name in names[1:]), None)
+        self.__name__ = getattr(function, "__name__", type(function).__name__)
+
+    def __call__(self, dataset: Any, size: int, rng: Any) -> Any:
+        if self.size is None:
+            return self.function(dataset, size, rng)
+        return self.function(dataset, **{self.size: size}, **given(self.function)(rng))
+
+
+def recognize(found: Any, name: str, kwargs: Dict[str, Any], dataset: Any = None) -> Tuple[str, str]:
+    """Return the form of a target and a sentence that explains it; both are empty for a mechanism in the usual form.
+
+    Raises
+    ------
+    InvalidArgument
+        If the form is ambiguous, or an argument is missing; the message names the remedy.
+    """
+    if isinstance(found, PerRun) or hasattr(found, "sample") or not callable(found):
+        return "", ""
+    if isinstance(found, type):
+        return _class_form(found, name, kwargs, dataset)
+    _check_names(found, name, kwargs)
+    run = functools.partial(found, **kwargs) if kwargs else found
+    form = _function_form(run, name, dataset)
+    if form == "run":
+        seed = keyword(run)
+        seeding = f"its randomness is {seed}" if seed else "it takes no seed, so numpy.random, random and torch are seeded globally"
+        state = "" if inspect.isroutine(found) or isinstance(found, functools.partial) else "; runs share the state of this object"
+        return form, f"{name} is called once for each run; {seeding}{state}. To override: --as batch, for f(dataset, size, rng)"
+    if form == "batch":
+        size = _Batch(found, kwargs).size
+        note = f"{name} returns {size} outputs in one call, each is taken as one run"
+        return form, f"{note}. If {size} is an argument of one run, give it: --kwargs '{{\"{size}\": ...}}'"
+    return "", ""
+
+
+def _check_names(found: Any, name: str, kwargs: Dict[str, Any]) -> None:
+    """Raise InvalidArgument for a keyword that the function does not accept."""
+    accepted = parameters(found)
+    if accepted is None or any(p.kind is p.VAR_KEYWORD for p in accepted):
+        return
+    names = [p.name for p in accepted if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)]
+    for key in kwargs:
+        if key not in names:
+            similar = difflib.get_close_matches(key, names, 1)
+            raise InvalidArgument(f"--kwargs: {name} has no argument {key!r}{f'; did you mean {similar[0]!r}?' if similar else ''}")
+
+
+def _missing_argument_error(name: str, missing_names: List[str]) -> InvalidArgument:
+    """Return the error for missing arguments, with an example of how to give them."""
+    example = ", ".join(f'"{key}": ...' for key in missing_names)
+    return InvalidArgument(
+        f"{name} needs {', '.join(missing_names)}: give --kwargs '{{{example}}}'. "
+        f"Only a parameter named {', '.join(SEEDS)} receives randomness; a batch function is f(dataset, size, rng)"
+    )
+
+
+def _function_form(run: Any, name: str, dataset: Any) -> str:
+    """Return the form of a function whose arguments are bound; a trial call decides where the names are ambiguous."""
+    open_parameters = parameters(run)
+    if open_parameters is None:
+        return "" if dataset is None or _is_batch(run, dataset) else "run"
+    positional = [p for p in open_parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
+    names = [p.name for p in positional]
+    if not positional:
+        if any(p.kind is p.VAR_POSITIONAL for p in open_parameters):
+            return "" if dataset is None or _is_batch(run, dataset) else "run"
+        late = [p.name for p in open_parameters if p.default is inspect.Parameter.empty]
+        if late:
+            raise InvalidArgument(_dataset_first_message(name, late[0]))
+        raise InvalidArgument(f"{name} takes no dataset: its first parameter receives the dataset")
+    if len(names) > 1 and names[0] in SEEDS and names[1].lower() in DATA:
+        raise InvalidArgument(_dataset_first_message(name, names[1]))
+    sized = len(names) >= 3 and positional[1].default is inspect.Parameter.empty
+    if sized and (names[1] in SIZES or (names[1] in SHORT_SIZES and names[2] in SEEDS)):
+        return ""  # f(dataset, size, rng), which the caller validates
+    missing_names = missing(run, 2 if takes_labels(run) else 1)
+    sizes = [p for p in open_parameters if p.name in (*SIZES, *SHORT_SIZES) and p.name not in names[:1]]
+    if not missing_names and not sizes:
+        return "run"
+    if len(missing_names) == 1 and sizes and missing_names[0] == sizes[0].name:
+        if dataset is None or _is_batch(_Batch(run, {}), dataset):
+            return "batch"
+        raise _missing_argument_error(name, missing_names)
+    if not missing_names:
+        if dataset is not None and not _is_batch(_Batch(run, {}), dataset):
+            return "run"
+        if dataset is not None and sizes[0].name in SIZES:
+            return "batch"
+        raise InvalidArgument(
+            f"{name}: {sizes[0].name} may be the number of runs or an argument of one run: give --as batch, or --as run "
+            f"(with --kwargs '{{\"{sizes[0].name}\": ...}}')"
+        )
+    required = [p for p in positional if p.default is p.empty]
+    others = [p for p in open_parameters if p.kind is p.KEYWORD_ONLY and p.default is p.empty and p.name in missing_names]
+    if len(required) == 3 and not others and (dataset is None or _is_batch(run, dataset)):
+        return ""
+    raise _missing_argument_error(name, missing_names)
+
+
+def _dataset_first_message(name: str, data: str) -> str:
+    """Return the message that a mechanism must take its dataset, named `data`, as the first parameter."""
+    return f"{name}: the dataset must be the first parameter: reorder, or audit a function, def f({data}): return {name}(..., {data})"
+
+
+def _is_batch(run: Any, dataset: Any) -> bool:
+    """Return whether trial calls with three different sizes return as many outputs as requested."""
+    for size in (2, 3, 7):
+        try:
+            found = run(dataset, size, np.random.default_rng(0))
+            if isinstance(found, (str, bytes, dict)) or len(found) != size:
+                return False
+        except Exception:  # a call with the wrong meaning may raise anything
+            return False
+    return True
+
+
+def _class_form(found: Any, name: str, kwargs: Dict[str, Any], dataset: Any) -> Tuple[str, str]:
+    """Return the form of a class: an estimator with `fit`, a callable object, or an object with one method that takes a dataset."""
+    class_parameters = [p.name for p in parameters(found) or []]
+    class_arguments = {key: value for key, value in kwargs.items() if key in class_parameters or key == "self"}
+    method_arguments = {key: value for key, value in kwargs.items() if key not in class_arguments}
+    missing_names = missing(functools.partial(found, **class_arguments), 0)
+    if missing_names and missing_names[0].lower() in DATA:
+        raise InvalidArgument(
+            f"{name} takes its dataset when it is created: audit a function, def f(data): return {name}(data, ...).METHOD()"
+        )
+    if missing_names and not method_arguments:
+        raise _missing_argument_error(name, missing_names)
+    if callable(getattr(found, "fit", None)):
+        output = _learned_attributes(found, name, class_arguments, dataset)
+        note = "; y is the second part of the dataset, or its last column" if _requires_labels(found) else ""
+        return (
+            f"estimator.{output}",
+            f"{name} is fitted for each run, and {output} is its output{note}. To override: --as estimator.ATTRIBUTE",
+        )
+    if "__call__" in dir(found) and inspect.isroutine(inspect.getattr_static(found, "__call__", None)):
+        form = _function_form(functools.partial(found.__call__, None, **method_arguments), name, None)
+        if form == "":
+            return "", ""
+        return "object", f"{name} is created for each run, and called. To override: --as object.METHOD"
+    methods = [key for key, value in inspect.getmembers(found, inspect.isfunction) if key[0] != "_" and _takes_data(found, key)]
+    if len(methods) > 1:
+        methods = [key for key in methods if key in RELEASES] or methods
+    if len(methods) != 1:
+        unbound = [
+            key for key in dir(found) if key[0] != "_" and isinstance(inspect.getattr_static(found, key), (staticmethod, classmethod))
+        ]
+        has = "give it one, or a method __call__" + (f"; or audit {name}.{unbound[0]}" if unbound else "")
+        has = f"it has {', '.join(methods)}: choose one, as in {name}.{methods[0]}" if methods else has
+        raise InvalidArgument(f"{name} must have one method that takes a dataset, {has}")
+    return f"object.{methods[0]}", f"{name} is created for each run, and its method {methods[0]} is called. To override: --as object.METHOD"
+
+
+def _takes_data(found: Any, key: str) -> bool:
+    """Return whether the first parameter of a method, after self, is a dataset, by its name or by the name of the method.
+
+    The parameter has the name of a dataset, or the method has the name of a release and the parameter has no default.
+    """
+    if isinstance(inspect.getattr_static(found, key), staticmethod):
+        return False
+    accepted = (parameters(getattr(found, key)) or [])[1:]
+    if not accepted or accepted[0].name in SEEDS:
+        return False
+    return accepted[0].name.lower() in DATA or (key in RELEASES and accepted[0].default is inspect.Parameter.empty)
+
+
+def _requires_labels(found: Any) -> bool:
+    """Return whether `fit` requires a second argument, the labels."""
+    fit = parameters(found.fit) or []
+    return len(fit) > 2 and fit[2].default is inspect.Parameter.empty
+
+
+def _learned_attributes(found: Any, name: str, kwargs: Dict[str, Any], dataset: Any) -> str:
+    """Return the names of the attributes that `fit` learns: the coefficients, or the only numeric attribute."""
+    if dataset is None:
+        raise InvalidArgument(f"{name} is an estimator: name the released attribute, --as estimator.ATTRIBUTE, or give --d0 and --d1")
+    estimator = found(**{**given(functools.partial(found, **kwargs))(np.random.default_rng(0)), **kwargs})
+    before = set(vars(estimator))
+    try:
+        x, y = parts(dataset, None, labeled=takes_labels(estimator.fit))
+    except MechanismFailed as error:
+        raise InvalidArgument(f"{name}: {error}") from None
+    estimator.fit(x) if y is None else estimator.fit(x, y)
+    has = [key for key in vars(estimator) if key[0] != "_" and key[-1] == "_" and key not in before and key not in _BOOKKEEPING]
+    has = [key for key in has if isinstance(getattr(estimator, key), (int, float, np.ndarray, np.generic, list, tuple))]
+    if "coef_" in has:
+        return "coef_,intercept_" if "intercept_" in has else "coef_"
+    if len(has) == 1:
+        return str(has[0])
+    raise InvalidArgument(
+        f"{name} has learned {', '.join(has) or 'no attribute NAME_'}: name the released attribute, --as estimator.ATTRIBUTE"
+    )

@@ -1,0 +1,147 @@
+"""Claims that an accountant computes: the trade-off curve of DP-SGD, and (epsilon, delta) read off it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, ClassVar
+
+import numpy as np
+
+from dpwitness.mechanisms.core.validation import InvalidArgument, require, require_integer, require_probability, unimportable
+from dpwitness.mechanisms.privacy.base import ApproxDP, Claim
+from dpwitness.mechanisms.privacy.tradeoff_curves import Curve, Lines, needed
+
+_TANGENTS = 120  # lines of the curve; fewer only widen it
+_MOST_NOISE = 1e6
+_LARGEST_LOSS = 1000.0  # beyond, nothing is promised that could be refuted
+
+
+@dataclass(frozen=True)
+class DPSGD(Curve):
+    """The curve of DP-SGD with Poisson sampling, by dp-accounting's privacy loss distributions, from above: no claim is drawn too strict.
+
+    Neighbours add or remove an example.
+
+    Parameters
+    ----------
+    sampling_probability : float
+        Of an example in each step, in (0, 1].
+    noise_multiplier : float
+        Standard deviation of the noise over the clipping norm. Positive.
+    steps : int
+
+    Raises
+    ------
+    InvalidArgument
+        If a parameter breaks its rule, the losses are so large that nothing is promised, or dp-accounting is not installed.
+
+    Examples
+    --------
+    >>> round(DPSGD(0.01, 1.0, 1000).at(1e-5).epsilon, 2)
+    1.83
+    """
+
+    sampling_probability: float
+    noise_multiplier: float
+    steps: int
+    factor: float = 1.0
+
+    kind: ClassVar[str] = "dpsgd"
+
+    def __post_init__(self) -> None:
+        require(self).positive("sampling_probability", "noise_multiplier", "factor").integer("steps", most=10**7)
+        if self.sampling_probability > 1:
+            raise InvalidArgument(f"DPSGD: sampling_probability must lie in (0, 1], got {self.sampling_probability!r}")
+        if self.noise_multiplier > _MOST_NOISE:  # whose squares the accountant cannot hold
+            raise InvalidArgument(f"DPSGD: noise_multiplier must be at most {_MOST_NOISE:g}, got {self.noise_multiplier!r}")
+        if _loss_reach(*self.numbers) > _LARGEST_LOSS:
+            raise InvalidArgument(f"DPSGD: {self} promises nothing that runs could refute: its losses reach beyond {_LARGEST_LOSS:g}")
+
+    @property
+    def numbers(self) -> tuple[float, ...]:
+        return float(self.sampling_probability), float(self.noise_multiplier), float(self.steps)
+
+    def of(self, numbers: Sequence[float]) -> Claim:
+        sampling, noise, steps, *delta = numbers
+        curve = DPSGD(sampling, noise, require_integer("steps", steps, "DPSGD"))
+        return curve.at(*delta) if delta else curve
+
+    def with_parameter(self, value: float) -> DPSGD:
+        return DPSGD(self.sampling_probability, self.noise_multiplier, self.steps, value)
+
+    def lines(self) -> Lines:
+        return _lines_of_sgd(*self.numbers)
+
+    def at(self, delta: float) -> AccountedDP:
+        """The one point (epsilon, delta) of the curve."""
+        delta = require_probability("delta", delta, "DPSGD")
+        epsilon = float(_loss(*self.numbers).get_epsilon_for_delta(delta))
+        if not 0 < epsilon < math.inf:
+            raise InvalidArgument(
+                f"DPSGD: delta must be one at which {self} has a positive and finite epsilon, got {delta:g}, where it is {epsilon:g}"
+            )
+        return AccountedDP(epsilon, delta, self)
+
+    def __str__(self) -> str:
+        return f"dpsgd:{self.sampling_probability:g},{self.noise_multiplier:g},{self.steps}"
+
+
+@dataclass(frozen=True, init=False, repr=False)
+class AccountedDP(ApproxDP):
+    """(epsilon, delta)-DP with the epsilon that an accountant says at delta."""
+
+    curve: DPSGD
+
+    kind: ClassVar[str] = "dpsgd"
+
+    def __init__(self, epsilon: float, delta: float, curve: DPSGD) -> None:
+        ApproxDP.__init__(self, epsilon, delta)
+        object.__setattr__(self, "curve", curve)
+
+    @property
+    def numbers(self) -> tuple[float, ...]:
+        return *self.curve.numbers, self.delta_budget
+
+    @property
+    def spelled(self) -> str:
+        return f"dpsgd:{','.join(repr(number) for number in self.numbers)}"
+
+    @property
+    def remark(self) -> str:
+        return f"{self}: dp-accounting says epsilon = {self.epsilon:.6g} at delta = {self.delta_budget:g}"
+
+    def of(self, numbers: Sequence[float]) -> Claim:
+        return self.curve.of(numbers)
+
+    def __str__(self) -> str:
+        return f"{self.curve},{self.delta_budget:g}"
+
+
+def _loss_reach(sampling: float, noise: float, steps: float) -> float:
+    """About the largest loss that is ever seen: of one step, and of all by the central limit (Dong, Roth and Su 2022, Corollary 5.4)."""
+    signal = min(1 / noise, 1e6)
+    mu = sampling * math.sqrt(steps * math.expm1(min(signal**2, 700.0)))
+    return max(0.5 * signal**2 + 10 * signal, 0.5 * mu**2 + 10 * mu)
+
+
+@lru_cache(maxsize=16)
+def _loss(sampling: float, noise: float, steps: float) -> Any:
+    try:
+        from dp_accounting.pld.privacy_loss_distribution import from_gaussian_mechanism
+    except ImportError as error:
+        why = unimportable("dp_accounting", error, "pip install dp-accounting")
+        raise InvalidArgument(f"DPSGD: the claim needs dp-accounting: {why}") from None
+    step = 1e-4 if _loss_reach(sampling, noise, steps) < 10 else 1e-3
+    one = from_gaussian_mechanism(noise, sampling_prob=sampling, value_discretization_interval=step, use_connect_dots=True)
+    return one.self_compose(int(steps)) if steps > 1 else one
+
+
+@lru_cache(maxsize=16)
+def _lines_of_sgd(*numbers: float) -> Lines:
+    loss = _loss(*numbers)
+    epsilons = np.linspace(max(0.01, float(loss.get_epsilon_for_delta(1e-12))), 0.0, _TANGENTS)
+    deltas = np.asarray(loss.get_delta_for_epsilon(epsilons[::-1]), dtype=float)[::-1]
+    return needed(np.exp(epsilons), np.clip(deltas, 0.0, 1.0))

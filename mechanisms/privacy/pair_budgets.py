@@ -1,0 +1,265 @@
+"""Claims whose budget depends on the pair of datasets: on their distance, on which coordinates differ, or on the size of a group.
+
+`on` a pair each is a plain notion, which is what audits test and results name; before there is a pair it speaks for the nearest neighbours.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from numpy.typing import ArrayLike
+
+from dpwitness.mechanisms.core.validation import InvalidArgument, require, require_integer, require_positive, require_type, shown
+from dpwitness.mechanisms.data.distances import distance_of, moved_in
+from dpwitness.mechanisms.data.relations import NORMS
+from dpwitness.mechanisms.privacy.base import Claim, FloatArray, PureDP
+
+
+class PairClaim(Claim):
+    """A claim that is another one on each pair. Until there is a pair, all that claims tell is told by `nominal`."""
+
+    symbol: ClassVar[str] = "epsilon"
+    bounds_epsilon: ClassVar[bool] = True
+
+    @property
+    @abstractmethod
+    def nominal(self) -> Claim:
+        """What is promised where no pair is known."""
+
+    @property
+    def parameter(self) -> float:
+        return self.nominal.parameter
+
+    def with_parameter(self, value: float) -> Claim:
+        return self.nominal.with_parameter(value)
+
+    def tradeoff(self, fpr: ArrayLike) -> FloatArray:
+        return self.nominal.tradeoff(fpr)
+
+    def parameter_at(self, fpr: ArrayLike, tpr: ArrayLike) -> FloatArray:
+        return self.nominal.parameter_at(fpr, tpr)
+
+    def delta(self, epsilon: ArrayLike) -> FloatArray:
+        return self.nominal.delta(epsilon)
+
+    @property
+    def at_delta(self) -> Claim:
+        return self.nominal.at_delta
+
+    def coarse(self) -> Claim:
+        return self.nominal.coarse()
+
+    def orders_among(self, orders: Sequence[float]) -> Sequence[float]:
+        return self.nominal.orders_among(orders)
+
+    def divergence_at(self, order: float) -> float:
+        return self.nominal.divergence_at(order)
+
+
+@dataclass(frozen=True, slots=True)
+class MetricDP(PairClaim):
+    """Metric privacy: P(S) <= e^(epsilon d(D0, D1)) Q(S) for every event S, whatever the distance d of the two datasets.
+
+    Chatzikokolakis, Andres, Bordenabe and Palamidessi (2013), "Broadening the scope of differential privacy using metrics".
+
+    Parameters
+    ----------
+    epsilon : float
+        For each unit of distance. Positive, finite.
+    distance : float or {"l1", "l2", "linf"}, optional
+        Of the two datasets, or the norm by which it is taken from vectors. Left out, the norm of the pair's relation, or else l1.
+
+    Examples
+    --------
+    >>> from dpwitness.mechanisms import Pair
+    >>> str(MetricDP(0.5).on(Pair([0.0, 0.0], [0.5, 0.5], relation="l1"))), str(MetricDP(0.5, distance=3).on(None))
+    ('pure:0.5', 'pure:1.5')
+    """
+
+    epsilon: float
+    distance: float | str | None = None
+
+    kind: ClassVar[str] = "metric"
+
+    def __post_init__(self) -> None:
+        require(self).positive("epsilon")
+        if isinstance(self.distance, str):
+            require(self).one_of("distance", list(NORMS))
+        elif self.distance is not None:
+            require(self).positive("distance")
+            require_positive("epsilon times distance", self.epsilon * self.distance, "MetricDP")
+
+    @property
+    def nominal(self) -> PureDP:
+        return PureDP(self.epsilon * (1.0 if self.distance is None or isinstance(self.distance, str) else self.distance))
+
+    @property
+    def numbers(self) -> tuple[float, ...]:
+        return (self.epsilon, float(self.distance)) if isinstance(self.distance, int | float) else (self.epsilon,)
+
+    def of(self, numbers: Sequence[float]) -> MetricDP:
+        epsilon, *distance = numbers
+        return MetricDP(epsilon, distance[0] if distance else self.distance)
+
+    def on(self, pair: Any) -> Claim:
+        if pair is None or isinstance(self.distance, int | float):
+            return self.nominal
+        norm = self.distance or (pair.relation if pair.relation in NORMS else "l1")
+        found = distance_of(pair.d0, pair.d1, norm)
+        if found is None:
+            raise InvalidArgument(f"{self}: distance must be given for datasets that are no vectors of one length: metric:EPSILON,DISTANCE")
+        return PureDP(_positive(self, self.epsilon * found))
+
+    @property
+    def spelled(self) -> str:
+        return f"metric:{self.epsilon!r}" + ("" if self.distance is None else f",{self.distance}")
+
+    def __str__(self) -> str:
+        far = f"{self.distance:g}" if isinstance(self.distance, int | float) else self.distance
+        return f"metric:{self.epsilon:g}{f',{far}' if far else ''}"
+
+
+@dataclass(frozen=True, slots=True)
+class CoordinateDP(PairClaim):
+    """A budget for each coordinate: of vectors that differ in coordinate i alone, epsilon_i; in several, the sum of theirs.
+
+    That the budgets add up is no further promise: it follows by changing one coordinate after the other. As in personalised privacy
+    (Jorgensen, Yu and Cormode 2015), with coordinates for people.
+
+    Parameters
+    ----------
+    epsilons : tuple of float
+        One for each coordinate of the datasets, which are vectors. Positive, finite.
+
+    Examples
+    --------
+    >>> from dpwitness.mechanisms import Pair
+    >>> print(CoordinateDP((0.5, 1.0, 2.0)).on(Pair([0.0, 0.0, 0.0], [1.0, 0.0, -1.0], relation="linf")))
+    pure:2.5
+    """
+
+    epsilons: tuple[float, ...]
+
+    kind: ClassVar[str] = "percoordinate"
+
+    def __post_init__(self) -> None:
+        require_type("epsilons", self.epsilons, (tuple, list), "be a tuple of numbers", "CoordinateDP")
+        found = tuple(require_positive("epsilon", value, "CoordinateDP") for value in self.epsilons)
+        if not found:
+            raise InvalidArgument("CoordinateDP: epsilons must hold at least one number, got none")
+        require_positive("sum of epsilons", sum(found), "CoordinateDP")
+        object.__setattr__(self, "epsilons", found)
+
+    @property
+    def nominal(self) -> PureDP:
+        return PureDP(max(self.epsilons))
+
+    @property
+    def numbers(self) -> tuple[float, ...]:
+        return self.epsilons
+
+    def of(self, numbers: Sequence[float]) -> CoordinateDP:
+        return CoordinateDP(tuple(numbers))
+
+    def on(self, pair: Any) -> Claim:
+        if pair is None:
+            return self.nominal
+        moved = moved_in(pair.d0, pair.d1)
+        if moved is None or len(moved) != len(self.epsilons):
+            told = "datasets that are no vectors" if moved is None else f"vectors of {len(moved)}"
+            raise InvalidArgument(f"{self}: datasets must be vectors of {len(self.epsilons)} numbers, one for each budget, got {told}")
+        return PureDP(_positive(self, math.fsum(epsilon for epsilon, some in zip(self.epsilons, moved, strict=True) if some)))
+
+    def __str__(self) -> str:
+        return f"percoordinate:{','.join(f'{epsilon:g}' for epsilon in self.epsilons)}"
+
+
+@dataclass(frozen=True, slots=True)
+class GroupDP(PairClaim):
+    """What a claim about single records promises to groups of `size`: `Claim.group`, with the claim it was made of kept for the report.
+
+    Parameters
+    ----------
+    size : int
+        Records that may differ, at most; the pair's relation is to say so.
+    claim : Claim
+        About one record.
+
+    Examples
+    --------
+    >>> print(GroupDP(3, PureDP(0.5)).on(None))
+    pure:1.5
+    """
+
+    size: int
+    claim: Claim
+
+    kind: ClassVar[str] = "group"
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "size", require_integer("size", self.size, "GroupDP", most=10**6))
+        require_type("claim", self.claim, Claim, "be a claim", "GroupDP")
+        if isinstance(self.claim, PairClaim):
+            raise InvalidArgument(f"GroupDP: claim must be one about single records, got {shown(str(self.claim))}")
+        self.claim.group(self.size)  # raises where nothing is promised
+
+    @property
+    def nominal(self) -> Claim:
+        return self.claim.group(self.size)
+
+    @property
+    def symbol(self) -> str:  # type: ignore[override]
+        return self.nominal.symbol
+
+    @property
+    def bounds_epsilon(self) -> bool:  # type: ignore[override]
+        return self.nominal.bounds_epsilon
+
+    @property
+    def bounds_renyi(self) -> bool:  # type: ignore[override]
+        return self.nominal.bounds_renyi
+
+    @property
+    def delta_budget(self) -> float:  # type: ignore[override]
+        return self.nominal.delta_budget
+
+    @property
+    def numbers(self) -> tuple[float, ...]:
+        return float(self.size), *self.claim.numbers
+
+    def of(self, numbers: Sequence[float]) -> GroupDP:
+        return GroupDP(require_integer("size", numbers[0], "GroupDP"), self.claim.of(numbers[1:]))
+
+    def on(self, pair: Any) -> Claim:
+        return self.nominal
+
+    @property
+    def spelled(self) -> str:
+        return f"group:{self.size},{self.claim.spelled}"
+
+    def __str__(self) -> str:
+        return f"group:{self.size},{self.claim}"
+
+
+def _positive(claim: Claim, epsilon: float) -> float:
+    """The budget of a pair; of none, every difference of the laws is a violation, which is no claim that runs are held against."""
+    if not epsilon:
+        raise InvalidArgument(f"{claim}: datasets must differ in value, these are at distance 0")
+    return epsilon
+
+
+def resolved(claim: Claim, pair: Any) -> tuple[Claim, tuple[str, ...]]:
+    """What a claim promises on this pair, and what a result says beside it.
+
+    Examples
+    --------
+    >>> resolved(GroupDP(2, PureDP(0.5)), None)
+    (PureDP(epsilon=1.0), ('the claim group:2,pure:0.5 is pure:1 on this pair',))
+    """
+    found = claim.on(pair)
+    said = () if found is claim else (f"the claim {claim} is {found} on this pair",)
+    return found, (*said, *((found.remark,) if found.remark else ()))

@@ -1,0 +1,315 @@
+"""Claims that are whole trade-off curves, and the one whose points stand in a file.
+
+A curve is known by its lines: (epsilon_j, delta_j)-DP for all j at once, which is f-DP (Dong, Roth and Su 2022, Propositions 2.5 and 2.12).
+Its family multiplies every e^epsilon_j by one `factor`, 1 for the claim itself: each member is concave, starts at 0 or more and is its own
+mirror image, so that the certificate of all notions is that of curves as well.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import math
+from abc import abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from dpwitness.mechanisms.core.json_reader import parse, read_bytes
+from dpwitness.mechanisms.core.validation import InvalidArgument, require_positive, require_type, shown
+from dpwitness.mechanisms.privacy.base import Claim, FloatArray
+
+Lines = tuple[FloatArray, FloatArray]  # epsilons of at least 0, which fall, and deltas
+
+_MOST = 1000  # points of a file
+_BYTES = 2**20  # of it
+_COARSE = 24
+_ROUNDED = 1e-9
+
+
+class Curve(Claim):
+    """A claim that is known by its lines."""
+
+    symbol: ClassVar[str] = "factor"
+    factor: float
+
+    @abstractmethod
+    def lines(self) -> Lines:
+        """The (epsilon, delta) that the claim itself promises, of which all others follow."""
+
+    def coarse(self) -> Curve:
+        epsilons, deltas = self.lines()
+        some = np.unique(np.linspace(0, len(epsilons) - 1, _COARSE).astype(int))
+        return self if len(some) == len(epsilons) else _Few(epsilons[some], deltas[some], self.factor)
+
+    def tradeoff(self, fpr: ArrayLike) -> FloatArray:
+        q = np.asarray(fpr, dtype=float)[..., None]
+        epsilons, deltas = self.lines()
+        slopes = self.factor * np.exp(epsilons)
+        up, down = (slopes * q + deltas).min(axis=-1), (1.0 - (1.0 - deltas - q) / slopes).min(axis=-1)
+        return np.asarray(np.clip(np.minimum(up, down), 0.0, 1.0))
+
+    def parameter_at(self, fpr: ArrayLike, tpr: ArrayLike) -> FloatArray:
+        q, p = (a[..., None] for a in np.broadcast_arrays(np.asarray(fpr, dtype=float), np.asarray(tpr, dtype=float)))
+        epsilons, deltas = self.lines()
+        with np.errstate(divide="ignore", invalid="ignore"):
+            ratios = np.maximum(*(np.where(high > deltas, (high - deltas) / low, 0.0) for high, low in ((p, q), (1 - q, 1 - p))))
+        return np.asarray((ratios * np.exp(-epsilons)).max(axis=-1))
+
+    def delta(self, epsilon: ArrayLike) -> FloatArray:
+        """Exact: the largest gain over e^epsilon q is that at a corner of the curve."""
+        epsilons, deltas = self.lines()
+        up = self.factor * np.exp(epsilons)
+        slopes, starts = np.concatenate([up, 1 / up[::-1]]), np.concatenate([deltas, 1 - (1 - deltas[::-1]) / up[::-1]])
+        with np.errstate(divide="ignore", invalid="ignore"):
+            corners = np.nan_to_num(np.diff(starts) / -np.diff(slopes), nan=0.0, posinf=0.0, neginf=0.0)
+        q = np.concatenate([[0.0], np.clip(corners, 0.0, 1.0), [1.0]])
+        growth = np.exp(np.minimum(np.asarray(epsilon, dtype=float), 700.0))[..., None]
+        return np.asarray(np.clip((self.tradeoff(q) - growth * q).max(axis=-1), 0.0, 1.0))
+
+    def _grouped(self, size: int) -> TradeoffCurve:
+        """The curve composed with itself: Dong, Roth and Su 2022, Theorem 2.14."""
+        corners = _corners(self)
+        if len(corners[0]) * size > _MOST:
+            corners = _corners(self.coarse())  # above the curve
+        if len(corners[0]) * size > _MOST:
+            raise InvalidArgument(f"group: size must be at most {_MOST // len(corners[0])} for {self}, got {size}")
+        found = corners
+        for _ in range(size - 1):
+            q = np.union1d(found[0], np.interp(corners[0], *_risen(found)[::-1]))
+            found = q, np.interp(np.interp(q, *found), *corners)
+        return TradeoffCurve(found[0], np.minimum(1 - found[1], 1 - found[0]), name=f"{str(self).partition(':')[2]} of {size}")
+
+
+def _corners(curve: Curve) -> tuple[FloatArray, FloatArray]:
+    """Points of a curve between which it is straight."""
+    epsilons, deltas = curve.lines()
+    slopes = np.concatenate([np.exp(epsilons), np.exp(-epsilons[::-1])])
+    starts = np.concatenate([deltas, 1 - (1 - deltas[::-1]) * np.exp(-epsilons[::-1])])
+    flat = np.append(1.0, slopes[:-1] - slopes[1:])
+    q = np.clip(np.append(0.0, np.diff(starts)) / np.where(flat > 0, flat, np.inf), 0.0, 1.0)
+    ends = np.clip((1 - starts) / slopes, 0.0, 1.0)  # where it reaches 1
+    q = np.unique(np.concatenate([[0.0, 1.0], q, ends]))
+    return q, np.asarray(curve.tradeoff(q))
+
+
+def _risen(points: tuple[FloatArray, FloatArray]) -> tuple[FloatArray, FloatArray]:
+    """Without what follows the first point at 1: there the curve has an inverse."""
+    last = int(np.argmax(points[1] >= 1.0)) + 1
+    return points[0][:last], points[1][:last]
+
+
+@dataclass(frozen=True, eq=False)
+class _Few(Curve):
+    epsilons: FloatArray
+    deltas: FloatArray
+    factor: float = 1.0
+    kind: ClassVar[str] = "few"
+
+    def lines(self) -> Lines:
+        return self.epsilons, self.deltas
+
+    def with_parameter(self, value: float) -> _Few:
+        return _Few(self.epsilons, self.deltas, value)
+
+
+@dataclass(frozen=True, init=False, repr=False)
+class TradeoffCurve(Curve):
+    """f-DP for a curve through points: at false-positive rate alpha no test has a false-negative rate below beta = f(alpha).
+
+    Between points the curve is straight: points of a curve that is round are joined below it in TPR, which is a stronger claim. Of
+    points that no convex curve passes through, the lower convex envelope is taken, which in a plot of TPR against FPR is the concave
+    hull: an attacker may toss a coin between two tests. The neighbouring relation is symmetric, so the curve is made so as well:
+    where both orders of a pair obey f, they obey the larger of f and its inverse (Dong, Roth and Su 2022, Proposition 2.4).
+
+    Parameters
+    ----------
+    alpha, beta : array
+        At most 1000 points in [0, 1], from alpha = 0 to alpha = 1; beta nowhere rises, nor lies above 1 - alpha.
+    name : str
+        For reports; that of the file.
+
+    Raises
+    ------
+    InvalidArgument
+        If the points are no such curve, with the first that is not.
+
+    Examples
+    --------
+    >>> import math
+    >>> half = 1 / (1 + math.e)
+    >>> curve = TradeoffCurve([0, half, 1], [1, half, 0])  # that of randomised response: pure DP with epsilon = 1
+    >>> float(curve.parameter_at(0.2, 0.2 * math.e).round(9)), float(curve.delta(1.0).round(9))
+    (1.0, 0.0)
+    """
+
+    points: tuple[tuple[float, float], ...]
+    name: str = field(compare=False)
+    factor: float
+    above: int = field(compare=False)  # of the points given, those that lie above the envelope
+    said: str = field(compare=False)
+
+    kind: ClassVar[str] = "fdp"
+
+    def __init__(self, alpha: ArrayLike, beta: ArrayLike, *, name: str = "", factor: float = 1.0) -> None:
+        require_type("name", name, str, "be a text", "TradeoffCurve")
+        a, b = _checked(alpha, beta)
+        kept = _envelope(a, b)
+        object.__setattr__(self, "points", tuple(zip(a[kept].tolist(), b[kept].tolist(), strict=True)))
+        object.__setattr__(self, "name", name or f"{len(kept)} points")
+        object.__setattr__(self, "factor", require_positive("factor", factor, "TradeoffCurve"))
+        above = int(np.sum(b > np.interp(a, a[kept], b[kept]) + _ROUNDED))
+        object.__setattr__(self, "above", above)
+        said = [f"{above} of its {len(a)} points lie above the lower convex envelope of all, which is what is claimed"] if above else []
+        one_way = b[kept] < 1 - self.tradeoff(a[kept]) - _ROUNDED
+        said += ["it is taken for both orders of the neighbours: the larger of the curve and its inverse"] if one_way.any() else []
+        object.__setattr__(self, "said", f"{self}: {'; '.join(said)}" if said else "")
+
+    @property
+    def remark(self) -> str:
+        return self.said
+
+    @property
+    def numbers(self) -> tuple[float, ...]:
+        return tuple(number for point in self.points for number in point)
+
+    def of(self, numbers: Sequence[float]) -> TradeoffCurve:
+        return TradeoffCurve(numbers[::2], numbers[1::2], name=self.name)
+
+    def with_parameter(self, value: float) -> TradeoffCurve:
+        return TradeoffCurve(*np.array(self.points).T, name=self.name, factor=value)
+
+    def lines(self) -> Lines:
+        return _lines(self.points)
+
+    @property
+    def spelled(self) -> str:
+        return "fdp:" + ",".join(f"{a!r}={b!r}" for a, b in self.points)
+
+    def __str__(self) -> str:
+        return f"fdp:{self.name}"
+
+    def __repr__(self) -> str:
+        return f"TradeoffCurve({len(self.points)} points, name={self.name!r})"
+
+
+def _checked(alpha: ArrayLike, beta: ArrayLike) -> tuple[FloatArray, FloatArray]:
+    """Points in the order of alpha."""
+    owner = "TradeoffCurve"
+    try:
+        a, b = np.asarray(alpha, dtype=float), np.asarray(beta, dtype=float)
+    except Exception:  # ragged, too large, or an object that cannot be looked at
+        raise InvalidArgument(f"{owner}: alpha and beta must be rows of numbers, got {shown(alpha)}") from None
+    if a.ndim != 1 or a.shape != b.shape or not 2 <= a.size <= _MOST:
+        raise InvalidArgument(f"{owner}: alpha and beta must be two rows of 2 to {_MOST} numbers, got shapes {a.shape} and {b.shape}")
+    order = np.argsort(a, kind="stable")
+    a, b = a[order], b[order]
+    for name, row in (("alpha", a), ("beta", b)):
+        if not ((row >= 0) & (row <= 1)).all():
+            raise InvalidArgument(f"{owner}: {name} must lie in [0, 1], got {row[~((row >= 0) & (row <= 1))][0]:g}")
+    if a[0] != 0 or a[-1] != 1:
+        raise InvalidArgument(f"{owner}: alpha must go from 0 to 1, got {a[0]:g} to {a[-1]:g}")
+    for rule, wrong in (
+        ("alpha must name each rate once", np.append(False, np.diff(a) <= 0)),
+        ("beta must not rise", np.append(False, np.diff(b) > 0)),
+        ("beta must be at most 1 - alpha", b > 1 - a + _ROUNDED),
+    ):
+        if wrong.any():
+            i = int(np.argmax(wrong))
+            raise InvalidArgument(f"{owner}: {rule}, got beta = {b[i]:g} at alpha = {a[i]:g}")
+    return a, np.minimum(b, 1 - a)
+
+
+def _envelope(a: FloatArray, b: FloatArray) -> list[int]:
+    """Corners of the lower convex envelope."""
+    kept: list[int] = []
+    for i in range(len(a)):
+        while len(kept) > 1 and (b[kept[-1]] - b[kept[-2]]) * (a[i] - a[kept[-2]]) >= (b[i] - b[kept[-2]]) * (a[kept[-1]] - a[kept[-2]]):
+            kept.pop()
+        kept.append(i)
+    return kept
+
+
+@lru_cache(maxsize=16)
+def _lines(points: tuple[tuple[float, float], ...]) -> Lines:
+    """Each piece p = s q + d of the curve of TPRs; of those less steep than 1, what they say of the other order: 1/s and (s + d - 1)/s."""
+    a, b = np.array(points).T
+    s = -np.diff(b) / np.diff(a)
+    d = 1 - b[:-1] - s * a[:-1]
+    s, d = s[s > 0], d[s > 0]
+    if not len(s):
+        raise InvalidArgument("TradeoffCurve: beta must be positive somewhere, got a curve that allows every test")
+    steep = s >= 1
+    slopes = np.concatenate([s[steep], 1 / s[~steep]])
+    deltas = np.clip(np.concatenate([d[steep], (s[~steep] + d[~steep] - 1) / s[~steep]]), 0.0, 1.0)
+    return needed(slopes, deltas)
+
+
+def needed(slopes: FloatArray, deltas: FloatArray) -> Lines:
+    """Of lines s q + d those that are lowest somewhere at q >= 0, the steepest first."""
+    kept: list[tuple[float, float, float]] = []  # slope, start, and from where on the line is lowest
+    for s, d in sorted(zip(slopes.tolist(), deltas.tolist(), strict=True), key=lambda line: (-line[0], line[1])):
+        since = 0.0
+        while kept:
+            above, start, begin = kept[-1]
+            since = (d - start) / (above - s) if above > s else math.inf
+            if since > begin:
+                break
+            kept.pop()
+            since = 0.0
+        if since < math.inf:
+            kept.append((s, d, since))
+    found = np.array(kept)
+    return np.log(found[:, 0]), found[:, 1]
+
+
+def read_curve(path: str) -> TradeoffCurve:
+    """The curve of a file: CSV with the header ``alpha,beta`` or without; JSON, a list of pairs or ``{"alpha", "beta"}``.
+
+    Raises
+    ------
+    InvalidArgument
+        If it cannot be read, or holds no such curve; with the name of the file.
+    """
+    try:
+        content = read_bytes(path, most=_BYTES)
+        alpha, beta = _of_json(content) if path.lower().endswith(".json") else _of_csv(content)
+        return TradeoffCurve(alpha, beta, name=Path(path).name)
+    except InvalidArgument as error:
+        raise InvalidArgument(f"fdp:{path}: {error}") from None
+
+
+def _of_json(content: bytes) -> tuple[list[float], list[float]]:
+    found = parse(content)
+    if not isinstance(found, dict):
+        return _columns(found)
+    alpha, beta = found.get("alpha", []), found.get("beta", [])
+    if not all(isinstance(side, list) and all(type(number) in (int, float) for number in side) for side in (alpha, beta)):
+        raise InvalidArgument("must hold lists of numbers, alpha and beta")
+    if len(alpha) != len(beta):
+        raise InvalidArgument(f"must have as many numbers in alpha as in beta, got {len(alpha)} and {len(beta)}")
+    return _columns(zip(alpha, beta, strict=True))
+
+
+def _of_csv(content: bytes) -> tuple[list[float], list[float]]:
+    try:
+        rows = [row for row in csv.reader(io.StringIO(content.decode("utf-8-sig"))) if any(map(str.strip, row))]
+    except (UnicodeDecodeError, csv.Error):
+        raise InvalidArgument("must be text in two columns, alpha and beta") from None
+    head = [cell.strip().lower() for cell in rows[0]] if rows else []
+    return _columns(rows[1:] if head == ["alpha", "beta"] else rows)
+
+
+def _columns(rows: Any) -> tuple[list[float], list[float]]:
+    try:
+        pairs = [(float(a), float(b)) for a, b in rows]
+    except (TypeError, ValueError, OverflowError):
+        raise InvalidArgument("must hold pairs of numbers, alpha and beta, between commas; a header, if any, alpha,beta") from None
+    if not pairs:
+        raise InvalidArgument("must hold pairs of numbers, alpha and beta, got none")
+    return [a for a, _ in pairs], [b for _, b in pairs]

@@ -1,0 +1,181 @@
+"""Facts on the cards of traces, canaries, checks, and white-box, sensitivity and utility results."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping
+
+from dpwitness.auditors.results.verdicts import Verdict
+from dpwitness.mechanisms.core.json_reader import Json
+from dpwitness.reports.phrasing.facts import Card, Entry, Facts, enclosure, pair_facts, relation_fact, run_facts
+from dpwitness.reports.phrasing.wording import code, count, figure, number, prose, table
+
+
+def _white_box_facts(entry: Entry) -> Facts:
+    result = entry.result
+    symbol = result.get("parameter", "epsilon")
+    facts = [("claim", code(result.get("claim"))), relation_fact(result)]
+    if result.get("verdict") != Verdict.ERROR.value:
+        facts += [(symbol, f"in {enclosure(result)}, both orders of the pair")]
+        if symbol != "epsilon":
+            ends = (figure(result.get(f"epsilon_{end}"), 6) for end in ("lower", "upper"))
+            facts.append(("epsilon at delta = 0", f"in [{', '.join(ends)}]"))
+        facts += [
+            ("how it was had", prose(result.get("route", ""))),
+            ("evidence", prose(result.get("evidence", ""))),
+            ("what the lower end rests on", prose(result.get("lower_end", ""))),
+            ("what the upper end rests on", prose(result.get("upper_end", ""))),
+            ("density against sampler", prose(result.get("mismatch") or "")),
+            ("event", prose(result.get("description") or "")),
+            ("how sure", f"confidence {figure(result.get('confidence'), 12)} of all that was sampled"),
+        ]
+    return [*facts, ("budget", f"{count(result.get('trials'))} runs of the mechanism"), *pair_facts(result), *run_facts(result)]
+
+
+def _sensitivity_facts(entry: Entry) -> Facts:
+    result = entry.result
+    facts = [("claimed bound", f"{figure(result.get('bound'), 8)}, norm {prose(result.get('norm', ''))}")]
+    if result.get("verdict") != Verdict.ERROR.value:
+        ends = (figure(result.get(f"ratio_{end}"), 8) for end in ("lower", "upper"))
+        sure = "the solver's error radii" if result.get("rigorous") else "values taken as exact to 1e-9"
+        facts += [("largest ratio to the bound", f"{figure(result.get('ratio'), 8)}, in [{', '.join(ends)}] ({sure})"), *pair_facts(result)]
+    skipped = f", {count(result['skipped'])} of them skipped" if result.get("skipped") else ""
+    return [*facts, ("budget", f"{count(result.get('evaluations'))} pairs evaluated{skipped}"), *run_facts(result)]
+
+
+def _utility_facts(entry: Entry) -> Facts:
+    result = entry.result
+    scaling = result.get("exponent") is not None
+    what = "slope of log error" if scaling else "measured"
+    limits = " and ".join(figure(result.get(end), 6) for end in ("lower", "upper"))
+    sure = f"one-sided limits at confidence {figure(result.get('confidence'), 12)} each"
+    if scaling and (result.get("points") or [{}])[0].get("lower") in (None, "nan"):
+        sure = "two standard errors either way, not a test at a stated error"
+    points = [f"{figure(p['error'])} ± {figure(p['standard_error'], 2)} at {figure(p['value'], 8)}" for p in result.get("points") or []]
+    facts = [("claim", prose(result.get("claim", "")))]
+    if result.get("verdict") != Verdict.ERROR.value:
+        facts += [
+            (what, f"{figure(result.get('estimate'), 6)}, standard error {figure(result.get('standard_error'), 3)}"),
+            ("limits", f"{limits}: {sure}"),
+            ("points", "; ".join(points)),
+        ]
+    return [*facts, ("budget", f"{count(result.get('runs'))} runs" + (" at each point" if scaling else "")), *run_facts(result)]
+
+
+def _trace_facts(entry: Entry) -> Facts:
+    result = entry.result
+    symbol = result.get("parameter", "epsilon")
+    facts = [("claim", code(result.get("claim"))), relation_fact(result)]
+    facts += [("finding", _format_finding(each)) for each in result.get("findings") or []]
+    if result.get("verdict") != Verdict.ERROR.value:
+        loss = result.get("loss")
+        description = "of some calls not known" if loss == "nan" else f"{symbol} = {figure(loss, 6)}, of this pair and this trace"
+        facts.append(("loss of the calls together", description))
+        if result.get("charged") != "nan":
+            facts.append(("told to accountants", f"epsilon = {figure(result.get('charged'), 6)}"))
+        audit = result.get("audit")
+        facts.append(("audit", prose(audit["headline"]) if audit else ""))
+    return [*facts, ("budget", f"{count(result.get('runs'))} runs for the trace"), *pair_facts(result), *run_facts(result)]
+
+
+def _canary_facts(entry: Entry) -> Facts:
+    result = entry.result
+    symbol, delta = result.get("parameter", "epsilon"), result.get("delta")
+    at = f"at delta = {figure(delta)}"
+    gaussian = result.get("gaussian_lower")
+    right, guesses = number(result.get("guessed_right")) or 0.0, number(result.get("guesses")) or 1.0
+    chosen = "fixed before the scores were seen" if result.get("fixed") else "chosen from scores and coins that were given away"
+    facts = [
+        ("claim", code(result.get("claim"))),
+        ("certified", f"{symbol} > {figure(result.get('parameter_lower'), 6)}"),
+        ("as an epsilon", f"epsilon > {figure(result.get('epsilon_lower'), 6)} {at}" if symbol != "epsilon" else ""),
+        ("if the curve is Gaussian", f"epsilon > {figure(gaussian, 6)} {at}" if gaussian not in (None, "nan") else ""),
+        ("how sure", f"confidence {figure(result.get('confidence'), 12)}; p-value {figure(result.get('p_value'), 3)}"),
+        ("guesses", f"{count(result.get('right'))} of {count(result.get('guesses'))} right ({right / guesses:.1%}); {chosen}"),
+        ("theorem", prose(result.get("method", ""))),
+        ("would have been found", f"epsilon = {figure(result.get('detectable'))} {at}, with probability 0.9, isolated canaries"),
+        (
+            "budget",
+            f"{count(result.get('canaries'))} canaries, {count(result.get('included'))} included; runs: {count(result.get('runs'))}",
+        ),
+    ]
+    return [*facts, *run_facts(result)]
+
+
+def _format_finding(finding: Json) -> str:
+    where = f" at {code(finding['where'])}" if finding.get("where") else ""
+    return f"**{prose(finding['kind'])}**: {prose(finding['told'])}{where}"
+
+
+def calls_table(result: Json) -> list[str]:
+    """Return the calls of a trace as a markdown table, one row per primitive and source line."""
+    header = ["primitive", "law", "calls", "input on D1 / D0", "distance", "declared", "scale", "epsilon", "line"]
+    rows = []
+    for call in result.get("calls") or []:
+        numbers = ["" if call[key] == "nan" else figure(call[key], 6) for key in ("distance", "declared", "scale", "epsilon")]
+        moved = "noise moves" if call.get("aligned") else prose(call["input"])
+        shown = code(call["primitive"]), prose(call["law"]), count(call["times"]), moved, *numbers, code(call["where"] or "-")
+        rows.append([*shown])
+    return table(header, rows) if rows else []
+
+
+def _check_facts(entry: Entry) -> Facts:
+    result = entry.result
+    found = Counter(str(finding.get("status")) for finding in result.get("findings") or [])
+    description = ", ".join(f"{n} {status}" for status, n in found.items())
+    return [("claim", code(result.get("claim") or "")), ("checks", prose(description)), *run_facts(result)]
+
+
+def checks_table(result: Json) -> list[str]:
+    """Return the checks of a target as a markdown table, one row per check."""
+    rows = [(code(f["check"]), prose(f["status"]), prose(f["reason"])) for f in result.get("findings") or []]
+    return table(["check", "status", "reason"], rows) if rows else []
+
+
+# kind -> function that returns the table below the facts, as lines of markdown
+TABLES: dict[str, Callable[[Json], list[str]]] = {"trace": calls_table, "checks": checks_table}
+
+# kind -> (function that returns the facts, advice by verdict where it differs from the advice for a black-box audit)
+CARDS: dict[str, tuple[Card, Mapping[str, str]]] = {
+    "trace": (
+        _trace_facts,
+        {
+            Verdict.INCONCLUSIVE.value: "look at the lines that the findings name: two runs show them, no certificate does.",
+            Verdict.NOT_REFUTED.value: "nothing has to change on this evidence, which is one pair of runs and no proof over others.",
+        },
+    ),
+    "canaries": (
+        _canary_facts,
+        {
+            Verdict.VIOLATED.value: "the training leaks more than claimed, if inclusion was as assumed below: check sampling, clipping, "
+            "noise and accounting; the witness holds the counts.",
+            Verdict.NOT_REFUTED.value: "nothing has to change on this evidence, which is no proof: one run certifies a part of epsilon. "
+            "`dpwitness plan --canaries` says which; more canaries or runs find smaller violations.",
+        },
+    ),
+    "checks": (_check_facts, {Verdict.VIOLATED.value: "look at the checks that failed: the reason stands beside each."}),
+    "white box": (
+        _white_box_facts,
+        {
+            Verdict.CERTIFIED.value: "nothing has to change for this pair; of others it says nothing: `--search` looks for worse ones.",
+            Verdict.SUPPORTED.value: "nothing has to change for this pair on this evidence, which is numerical or assumed and no proof.",
+            Verdict.INCONCLUSIVE.value: "the claim lies inside the enclosure: more trials narrow it, where outputs were sampled.",
+        },
+    ),
+    "sensitivity": (
+        _sensitivity_facts,
+        {
+            Verdict.VIOLATED.value: "noise scaled to this bound is too small: "
+            "raise it at least by the ratio below, or change the function.",
+            Verdict.NOT_REFUTED.value: "nothing has to change on this evidence, which is no proof; a ratio near 1 says that it is tight.",
+        },
+    ),
+    "utility": (
+        _utility_facts,
+        {
+            Verdict.VIOLATED.value: "the error is larger than claimed: promise less, or repair the mechanism.",
+            Verdict.NOT_REFUTED.value: "nothing has to change on this evidence.",
+            Verdict.INCONCLUSIVE.value: "the mean seems to grow too fast, at no stated error: state its spread, or test the median.",
+        },
+    ),
+}

@@ -1,0 +1,284 @@
+"""Comparison of two reports: changed verdicts, numbers that changed by more than their error, added and removed rows."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from dpwitness.auditors.results.verdicts import Result, Verdict, strict
+from dpwitness.mechanisms.core.json_reader import Json, printable
+from dpwitness.mechanisms.core.validation import InvalidArgument
+from dpwitness.reports.audit.document import checked_document, read_document
+from dpwitness.reports.comparison.intervals import Interval, intervals
+from dpwitness.reports.phrasing.fingerprint import fingerprint, rules_of
+from dpwitness.reports.phrasing.wording import verdict
+
+SCHEMA = 1
+CRITERION = (
+    "A number has moved if the intervals of the two runs are disjoint. The interval of an audit by runs is what its event shows: exact "
+    "binomial limits of its counts, so wide that two events that show the same come out as moved with probability at most 1 - confidence "
+    "(utilities, whose limits hold one by one: at most four times that). Where the runs learned different events, it is what they found "
+    "that moved. What was measured on another pair of datasets, or in other low bits, is higher or lower elsewhere: it has not moved."
+)
+CHANGES = ("new violation", "no verdict", "rose", "verdict changed", "fell", "higher elsewhere", "lower elsewhere", "came", "went", "same")
+_WITHOUT_VERDICT = (Verdict.ERROR.value, Verdict.INCONCLUSIVE.value)
+
+
+@dataclass(frozen=True, slots=True)
+class Move:
+    """Comparison of one number in both runs.
+
+    `change` is ``rose``, ``fell``, ``higher elsewhere``, ``lower elsewhere`` or ``same``.
+    """
+
+    what: str
+    old: Interval
+    new: Interval
+    change: str
+    remark: str = ""  # "another event" if the events differ
+
+    def to_json(self) -> Json:
+        ends = {
+            side: {"shown": it.shown, "low": it.low, "high": it.high, "parameter": it.symbol}
+            for side, it in (("old", self.old), ("new", self.new))
+        }
+        found: Json = strict({"what": self.what, **ends, "change": self.change, "remark": self.remark})
+        return found
+
+
+@dataclass(frozen=True, slots=True)
+class Violation:
+    """Rule that the new run breaks and the old run does not break."""
+
+    rule: str
+    fingerprint: str
+    accepted: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """Row of a comparison: one audit in both reports, or in one of them.
+
+    `old` and `new` are the verdicts, None if a report does not have the audit; `old_bits` and `new_bits` are the verdicts on low bits.
+    """
+
+    name: str
+    kind: str | None
+    claim: str | None
+    relation: str | None
+    test: str | None
+    old: str | None
+    new: str | None
+    old_bits: str | None
+    new_bits: str | None
+    violations: tuple[Violation, ...]
+    moves: tuple[Move, ...]
+    accepted: Json | None
+
+    @property
+    def changes(self) -> tuple[str, ...]:
+        """Return the kinds of change of the row, worst first; ("same",) if nothing changed."""
+        found = set(self._changes()) - {"same"}
+        return tuple(change for change in CHANGES if change in found) or ("same",)
+
+    @property
+    def without(self) -> bool:
+        """Return whether the audit has no verdict now, and had a verdict before or is new.
+
+        A trace with accepted findings does not count.
+        """
+        return (
+            self.new in _WITHOUT_VERDICT and self.old not in _WITHOUT_VERDICT and "TRACE" not in (self.accepted or {"rules": []})["rules"]
+        )
+
+    def _changes(self) -> Iterator[str]:
+        if any(not violation.accepted for violation in self.violations):
+            yield "new violation"
+        if self.without:
+            yield "no verdict"
+        if self.old is None or self.new is None:
+            yield "came" if self.old is None else "went"
+        elif (self.old, self.old_bits) != (self.new, self.new_bits):
+            yield "verdict changed"
+        yield from (move.change for move in self.moves)
+
+    def to_json(self) -> Json:
+        return {
+            **{key: getattr(self, key) for key in ("name", "kind", "claim", "relation", "test")},
+            "changes": list(self.changes),
+            "old": {"verdict": self.old, "bit_level": self.old_bits} if self.old else None,
+            "new": {"verdict": self.new, "bit_level": self.new_bits} if self.new else None,
+            "new_violations": [asdict(violation) for violation in self.violations],
+            "moves": [move.to_json() for move in self.moves],
+            "accepted": self.accepted,
+        }
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class Comparison(Result):
+    """Result of the comparison of two reports.
+
+    Attributes
+    ----------
+    name : str
+        Names of both reports.
+    verdict : Verdict
+        VIOLATED if the new report has a violation that is neither in the old report nor accepted. Otherwise INCONCLUSIVE if a row lost its
+        verdict, or is new and has none. Otherwise NOT_REFUTED.
+    rows : tuple of Row
+        All rows of both reports, worst first.
+    old, new : str
+        Names of the reports.
+    """
+
+    name: str
+    verdict: Verdict
+    rows: tuple[Row, ...]
+    old: str
+    new: str
+
+    @property
+    def evidence(self) -> str:
+        """Return "statistical": the comparison uses intervals with a stated error probability."""
+        return "statistical"
+
+    def headline(self) -> str:
+        found = self.counts
+        counted_changes = [f"{number} {verdict_text}" for verdict_text, number in found.items() if number]
+        verdict_text = verdict(self.verdict.value) if self.verdict is not Verdict.NOT_REFUTED else "NO NEW VIOLATION"
+        return f"{verdict_text}: {', '.join(counted_changes) if counted_changes else 'no audits'}"
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """Return the number of rows by kind of change; each row counts with its worst change."""
+        found = Counter(row.changes[0] for row in self.rows)
+        return {change: found[change] for change in CHANGES}
+
+    def to_json(self) -> Json:
+        return {
+            "schema_version": SCHEMA,
+            "kind": "comparison",
+            "name": self.name,
+            "verdict": self.verdict.value,
+            "headline": self.headline(),
+            "evidence": self.evidence,
+            "criterion": CRITERION,
+            "old": self.old,
+            "new": self.new,
+            "counts": self.counts,
+            "rows": [row.to_json() for row in self.rows],
+        }
+
+
+def compare(old: str | Path | Mapping[str, Any], new: str | Path | Mapping[str, Any]) -> Comparison:
+    """Compare a report with an earlier report.
+
+    Parameters
+    ----------
+    old, new : str, Path or dict
+        ``audit.json`` of two reports, as paths or documents. Rows are matched by name, claim, relation, kind, and test if present. If
+        several rows agree in all of these, they are matched in order.
+
+    Returns
+    -------
+    Comparison
+        Verdict and all rows of both reports.
+
+    Raises
+    ------
+    InvalidArgument
+        If `old` or `new` is not a report of dpwitness, or is from a newer version.
+    """
+    (before, old_name), (after, name) = _load_document(old, "old"), _load_document(new, "new")
+    pairs = _match_rows(before["results"], after["results"])
+    rows = sorted(
+        (_row(*pair) for pair in pairs), key=lambda row: CHANGES.index(row.changes[0])
+    )  # stable: ties keep the order of the new report
+    changes = {row.changes[0] for row in rows}
+    found = Verdict.VIOLATED if "new violation" in changes else Verdict.INCONCLUSIVE if "no verdict" in changes else Verdict.NOT_REFUTED
+    return Comparison(f"{old_name} -> {name}", found, tuple(rows), old_name, name)
+
+
+def _load_document(given: str | Path | Mapping[str, Any], side: str) -> tuple[Json, str]:
+    if isinstance(given, Mapping):
+        return checked_document(strict(given), f"compare: {side}"), side
+    if not isinstance(given, str | Path):
+        raise InvalidArgument(f"compare: {side} must be a path or a document, got {type(given).__name__}")
+    return read_document(given), printable(str(given))
+
+
+def _match_rows(before: Sequence[Json], after: Sequence[Json]) -> Iterator[tuple[Json | None, Json | None]]:
+    """Yield (old, new) for each row of the new report with its match, then (old, None) for the unmatched rows of the old report.
+
+    An audit that failed may have no pair. So a row without a relation also matches a row with a relation.
+    """
+    partners: dict[int, Json] = {}
+    unmatched = list(before)
+    for key_function in (_row_key, lambda result: _row_key(result | {"relation": None})):
+        candidates: defaultdict[Any, list[Json]] = defaultdict(list)
+        for result in unmatched:
+            candidates[key_function(result)].append(result)
+        for place, result in enumerate(after):
+            found = candidates[key_function(result)] if place not in partners else []
+            without_relation = None in (result.get("relation"), found[0].get("relation")) if found else False
+            if found and (without_relation or _row_key(found[0]) == _row_key(result)):
+                partners[place] = found.pop(0)
+        taken = {id(result) for result in partners.values()}
+        unmatched = [result for result in unmatched if id(result) not in taken]
+    yield from ((partners.get(place), result) for place, result in enumerate(after))
+    yield from ((result, None) for result in unmatched)
+
+
+def _row_key(result: Json) -> tuple[Any, ...]:
+    return tuple(result.get(key) for key in ("name", "claim", "relation", "kind", "test"))
+
+
+def _row(old: Json | None, new: Json | None) -> Row:
+    present = new if new is not None else old or {}
+    accepted = present.get("accepted")
+    before, now = (set(rules_of(result)) - {"TRACE"} if result else set() for result in (old, new))  # a trace alone does not refute a claim
+    violations = tuple(
+        Violation(rule, fingerprint(present, rule), accepted is not None and rule in accepted["rules"]) for rule in sorted(now - before)
+    )
+    return Row(
+        name=str(present["name"]),
+        **{key: present.get(key) for key in ("kind", "claim", "relation", "test")},
+        old=old["verdict"] if old else None,
+        new=new["verdict"] if new else None,
+        old_bits=_bits(old),
+        new_bits=_bits(new),
+        violations=violations,
+        moves=tuple(_compare_numbers(old, new)) if old and new else (),
+        accepted=accepted,
+    )
+
+
+def _bits(result: Json | None) -> str | None:
+    return ((result or {}).get("bit_level") or {}).get("verdict")
+
+
+def _compare_numbers(old: Json, new: Json) -> Iterator[Move]:
+    before, now = intervals(old), intervals(new)
+    for what, new_interval in now.items():
+        if what not in before:
+            continue
+        old_interval = before[what]
+        change, elsewhere = (
+            ("rose", "higher")
+            if new_interval.above(old_interval)
+            else ("fell", "lower")
+            if old_interval.above(new_interval)
+            else ("same", "")
+        )
+        if change != "same" and new_interval.elsewhere(old_interval):
+            change = f"{elsewhere} elsewhere"
+        yield Move(
+            what,
+            old_interval,
+            new_interval,
+            change,
+            "another event" if change != "same" and old_interval.event != new_interval.event else "",
+        )

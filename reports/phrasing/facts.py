@@ -1,0 +1,92 @@
+"""Facts that the cards of all kinds of results share: claim, relation, pair, enclosure and run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from dpwitness.mechanisms.core.json_reader import Json
+from dpwitness.mechanisms.core.validation import InvalidArgument
+from dpwitness.mechanisms.data.relations import parse_relation, told_of
+from dpwitness.mechanisms.privacy import Claim, exact_claim, parse_claim
+from dpwitness.reports.phrasing.wording import code, dataset, differences, figure, number, prose
+
+Facts = list[tuple[str, str]]  # (label, markdown)
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """Result's JSON with its data in the report: the part of file names, the files, and the adjusted p-value."""
+
+    result: Json
+    slug: str
+    witness_file: str | None = None
+    plots: tuple[tuple[str, str], ...] = ()  # (alternative text, file)
+    adjusted: float | None = None  # Holm-adjusted p-value
+
+    @property
+    def name(self) -> str:
+        return str(self.result.get("name", self.slug))
+
+
+Card = Callable[[Entry], Facts]
+
+
+def claim_of(result: Json) -> Claim | None:
+    """Return the claim that a result was tested against; None if the result has no claim that can be parsed."""
+    text, numbers = result.get("claim"), result.get("claim_numbers")
+    try:
+        return (exact_claim(text, numbers) if isinstance(numbers, list) else parse_claim(text)) if isinstance(text, str) else None
+    except InvalidArgument:
+        return None
+
+
+def run_facts(result: Json) -> Facts:
+    """Return the facts of a result's run: seed, environment and time."""
+    return [
+        ("seed", code(result["seed"]) if result.get("seed") is not None else ""),
+        ("environment", _environment(result)),
+        ("time", f"{figure(result.get('seconds'), 3)} s" if result.get("seconds") else ""),
+    ]
+
+
+def relation_fact(result: Json) -> tuple[str, str]:
+    """Return the relation with its meaning as a fact; an unknown relation is printed without a meaning."""
+    relation = str(result.get("relation") or "")
+    return "relation", prose(f"{relation}: {told_of(relation)}" if told_of(relation) else relation)
+
+
+def again(result: Json) -> str:
+    """Return the phrase on how a replay obtains the verdict: from the counts, or with fresh randomness."""
+    return "from its counts" if result.get("kind") == "canaries" else "with fresh randomness"
+
+
+def pair_facts(result: Json) -> Facts:
+    """Return the facts of a result's pair: both datasets, their difference, and why the datasets are neighbors."""
+    pair = result.get("pair")
+    if not pair:
+        return []
+    return [
+        ("D0", code(dataset(pair["d0"]))),
+        ("D1", code(dataset(pair["d1"]))),
+        ("where they differ", prose(differences(pair["d0"], pair["d1"]))),
+        ("why this pair", f"{prose(pair.get('why', ''))}; {_relation_note(str(pair.get('relation', '')))}"),
+    ]
+
+
+def _relation_note(relation: str) -> str:
+    """Return the sentence on whether the neighboring relation of the pair was checked or only stated."""
+    if told_of(relation) and not parse_relation(relation).checked:
+        return f"that they are neighbours was stated ({prose(relation)}), and not checked here"
+    return f"checked to be {prose(relation)} neighbours"
+
+
+def enclosure(result: Json, digits: int = 6) -> str:
+    """Format the enclosure of the claim's parameter as ``[lower, upper]``, from a white-box result or a black-box result's enclosure."""
+    ends = [number(result.get(f"parameter_{end}")) for end in ("lower", "upper")]
+    return f"[{', '.join(figure(end, digits) for end in ends)}]"
+
+
+def _environment(result: Json) -> str:
+    """Format the environment of a result, package names and versions, as one line."""
+    return ", ".join(f"{prose(name)} {prose(version)}" for name, version in (result.get("environment") or {}).items())

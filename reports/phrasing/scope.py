@@ -1,0 +1,119 @@
+"""Scope of a report: the elements of a privacy claim that NIST SP 800-226 asks for, and what was not tested."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from dpwitness.auditors.results.verdicts import Verdict
+from dpwitness.mechanisms.core.json_reader import Json
+from dpwitness.mechanisms.data.relations import told_of
+from dpwitness.reports.phrasing.wording import code, figure, number, prose
+
+QUESTION = "Does this implementation keep the privacy promise it makes?"
+
+_UNITS = {
+    "replace-one": "one record of the dataset, whose value may be any other",
+    "add-remove": "one record of the dataset, present or absent",
+    "substitution": "one cost of the sequence, which may be any other",
+    "l1": "whatever moves the vector of answers by at most 1 in L1 norm",
+    "l2": "whatever moves the vector of answers by at most 1 in L2 norm",
+    "linf": "whatever moves each answer by at most 1",
+    "stated": "whatever tells the two datasets apart, as stated: it was not checked",
+}
+_NOTIONS = {
+    "pure": "pure differential privacy",
+    "approx": "approximate differential privacy",
+    "zcdp": "zero-concentrated differential privacy",
+    "rdp": "Rényi differential privacy",
+    "gdp": "Gaussian differential privacy",
+    "fdp": "f-differential privacy: a whole trade-off curve",
+    "dpsgd": "the privacy of DP-SGD, as dp-accounting computes it",
+    "metric": "metric privacy",
+    "percoordinate": "pure differential privacy with a budget for each coordinate",
+    "group": "differential privacy of groups",
+}
+_EVIDENCE = {
+    "statistical": "statistical: counts of runs and exact limits, at the confidence of each card",
+    "proved": "proved: ball arithmetic or algebra",
+    "numerical": "numerical: no proof covers the last digits",
+    "assumed": "assumed in part: see the cards",
+    "one trace": "one recorded run, played back on the neighbour",
+}
+_MAX_SHOWN = 6
+
+
+def claim_facts(results: Sequence[Json]) -> list[tuple[str, str]]:
+    """Return the facts of the header card as (label, markdown).
+
+    The facts are the unit of privacy, neighboring relation, notion, parameters, trust model and evidence.
+    """
+    relations = [str(r["relation"]) for r in results if r.get("relation")]
+    claims = [str(r["claim"]) for r in results if r.get("claim") and r.get("kind") != "utility"]
+    notions = [_NOTIONS.get(claim.partition(":")[0], "a bound on what a function does") for claim in claims]
+    bits = sum(r.get("bit_level") is not None for r in results)
+    adversary = "the adversary sees outputs, knows the code and both datasets, and does not see the noise"
+    level = (
+        f"values; low bits of floating-point outputs as well in {bits} of {len(results)}" if bits else "values; low bits were not examined"
+    )
+    return [
+        ("unit of privacy", _join_with_counts(_UNITS.get(r, r) for r in relations)),
+        ("neighbouring relation", _join_with_counts(f"{r}: {told_of(r)}" if told_of(r) else r for r in relations)),
+        ("notion", _join_with_counts(notions)),
+        ("parameters claimed", _join_with_counts(claims, quote=True)),
+        ("trust model", f"{adversary}; {level}"),
+        ("evidence", _join_with_counts(_EVIDENCE.get(str(r.get("evidence", "numerical")), str(r.get("evidence"))) for r in results)),
+    ]
+
+
+def _join_with_counts(words: Iterable[str], *, quote: bool = False) -> str:
+    """Join the distinct words, most common first, with their counts if there are several distinct words."""
+    found = Counter(words)
+    shown = [
+        f"{code(word) if quote else prose(word)}{f' ({n} audits)' if len(found) > 1 and n > 1 else ''}"
+        for word, n in found.most_common(_MAX_SHOWN)
+    ]
+    more = [f"and {len(found) - _MAX_SHOWN} more"] if len(found) > _MAX_SHOWN else []
+    return "; ".join(shown + more) or "none stated"
+
+
+def untested(results: Sequence[Json]) -> list[str]:
+    """Return one line for each kind of leak that the audits of a report did not test."""
+    kinds = Counter(str(r.get("kind")) for r in results)
+    found = []
+    if kinds["black box"]:
+        tried = sum(max(1, len(r.get("pairs") or [])) for r in results if r.get("kind") == "black box")
+        others = f"the {tried:,} pairs of neighbours" if tried > 1 else "the one pair of neighbours"
+        found.append(
+            f"Pairs other than {others} that mechanisms were run on; violations smaller than those that would have been found, or of "
+            "another kind, such as a raw value in one of a million outputs."
+        )
+    if kinds["white box"]:
+        found.append(
+            "What the code does beside its density: a white-box verdict is about the formula, held against the sampler on a few runs."
+        )
+    if kinds["trace"]:
+        found.append("Runs that take another path through the code than those that were recorded.")
+    floats = [r for r in results if r.get("kind") == "black box"]
+    no_bits = sum(r.get("bit_level") is None for r in floats)
+    if no_bits:
+        found.append(
+            f"The low bits of floating-point outputs, in {no_bits} of {len(floats)}: not asked for, or the outputs are no such numbers."
+        )
+    without_verdict = sum(r.get("verdict") in (Verdict.ERROR.value, Verdict.INCONCLUSIVE.value) for r in results)
+    if without_verdict:
+        found.append(f"The promises of the {without_verdict} without a verdict.")
+    found.append(
+        "Time, memory, logs and error messages as channels; the quality of the random source and how it is seeded; what several releases "
+        "of the same data reveal together; whether the parameters protect enough."
+    )
+    return found
+
+
+def cost(result: Json) -> str:
+    """Format the cost of a result: number of runs, and seconds."""
+    runs = number(result.get("trials") or result.get("evaluations") or result.get("runs"))
+    parts = [f"{int(runs):,} runs"] if runs is not None else []
+    seconds: Any = result.get("seconds")
+    return ", ".join([*parts, *([f"{figure(seconds, 3)} s"] if seconds else [])]) or "-"

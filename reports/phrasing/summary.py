@@ -1,0 +1,100 @@
+"""Summaries of several audits: counts of verdicts, and Holm's correction over the family of audits."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from dpwitness.auditors.results.verdicts import Verdict
+from dpwitness.mechanisms.core.json_reader import Json
+from dpwitness.mechanisms.protocols.mechanism import FloatArray
+from dpwitness.reports.phrasing.wording import number
+
+
+def holm(p_values: ArrayLike) -> FloatArray:
+    """Return Holm's adjusted p-values.
+
+    If all hypotheses with an adjusted p-value of at most a are rejected, the probability of any false rejection is at most a, under any
+    dependence.
+
+    Parameters
+    ----------
+    p_values : array_like of float
+        One p-value per hypothesis.
+
+    Returns
+    -------
+    ndarray of float
+        Adjusted p-values, in the same order.
+
+    Examples
+    --------
+    >>> holm([0.01, 0.04, 0.03]).tolist()
+    [0.03, 0.06, 0.06]
+    """
+    p = np.asarray(p_values, dtype=float)
+    order = np.argsort(p, kind="stable")
+    stepped = np.maximum.accumulate(p[order] * (len(p) - np.arange(len(p))))
+    adjusted = np.empty_like(p)
+    adjusted[order] = np.minimum(stepped, 1.0)
+    return adjusted
+
+
+@dataclass(frozen=True, slots=True)
+class Family:
+    """Family of all audits of a report that have a p-value, with Holm's correction.
+
+    Attributes
+    ----------
+    error : float
+        Family-wise error probability: the smallest error probability of the audits.
+    adjusted : dict
+        Holm-adjusted p-value by position in the report.
+    refuted : tuple of int
+        Positions of the claims that are refuted at the family-wise error.
+    alone : tuple of int
+        Positions of the audits that are VIOLATED, but not refuted at the family-wise error.
+    """
+
+    error: float
+    adjusted: dict[int, float]
+    refuted: tuple[int, ...]
+    alone: tuple[int, ...]
+
+
+def family(results: Sequence[Json]) -> Family | None:
+    """Return the family of a report's audits; None if fewer than two audits have a p-value and a confidence."""
+    members = [i for i, r in enumerate(results) if number(r.get("p_value")) is not None and number(r.get("confidence")) is not None]
+    if len(members) < 2:
+        return None
+    adjusted = dict(zip(members, holm([results[i]["p_value"] for i in members]).tolist(), strict=True))
+    error = min(error_of(results[i]["confidence"]) for i in members)
+    violated = [i for i in members if results[i].get("verdict") == Verdict.VIOLATED.value]
+    refuted = tuple(i for i in violated if adjusted[i] <= error)
+    return Family(error, adjusted, refuted, tuple(i for i in violated if adjusted[i] > error))
+
+
+def error_of(confidence: float) -> float:
+    """Return 1 - confidence without floating-point noise: 0.01, and not 0.010000000000000009, for 0.99."""
+    return float(f"{1.0 - confidence:.6g}")
+
+
+def tally_of_verdicts(results: Sequence[Json]) -> dict[str, int]:
+    """Return the number of results with each verdict, including zeros."""
+    found = Counter(str(r.get("verdict")) for r in results)
+    return {v.value: found.get(v.value, 0) for v in Verdict}
+
+
+def violated_in_bits(result: Json) -> bool:
+    """Return whether the low bits of the outputs violate the claim."""
+    return (result.get("bit_level") or {}).get("verdict") == Verdict.VIOLATED.value
+
+
+def acceptance(result: Json) -> str:
+    """Return the expiry date, reason and rules of a result's accepted violations; an empty text if none is accepted."""
+    found = result.get("accepted")
+    return f"until {found['expires']}: {found['reason']} ({', '.join(found['rules'])})" if found else ""
