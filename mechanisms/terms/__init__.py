@@ -1,1 +1,1 @@
-"""What everything is said in: notions, pairs, datasets, protocol, validation, and the files that hold them. Imports nothing above."""
+"""Core types of the package: notions, pairs, datasets, protocols, validation and JSON files. Imports no other dpwitness package."""

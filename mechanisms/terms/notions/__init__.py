@@ -1,4 +1,4 @@
-"""Privacy notions: the plain ones, those that are curves, those that depend on the pair of datasets, and how all of them are written."""
+"""Privacy notions: scalar notions, trade-off curves, notions that depend on the pair of datasets, and their parsing."""
 
 from dpwitness.mechanisms.terms.notions.accounted import DPSGD
 from dpwitness.mechanisms.terms.notions.budgets import CoordinateDP, GroupDP, MetricDP, PairClaim, resolved
