@@ -1,4 +1,4 @@
-"""A trace of a target in its own interpreter: the session of the recording room, at the other end of the pipe."""
+"""Tracing of a target in its own interpreter: a recording session in a worker process."""
 
 from __future__ import annotations
 
@@ -16,55 +16,56 @@ from dpwitness.mechanisms.recording.session import Entry
 from dpwitness.mechanisms.terms.protocol import MechanismFailed
 from dpwitness.mechanisms.terms.reading import Json
 
-_GRACE = 30.0  # seconds beside those of one run: for the comparison
+_COMPARISON_SECONDS = 30.0  # seconds added to the time limit of a run, for the comparison of recordings
 
 
 class ForeignSession:
-    """`recording.session.Session` of a target, by the same methods.
+    """Recording session of a target in a worker process, with the methods of `recording.session.Session`.
 
     Raises
     ------
     MechanismFailed
-        If the worker process dies, or answers what cannot be read.
+        If the worker process dies, or its answer cannot be read.
     TargetError
-        If a primitive is not there.
+        If a primitive does not exist.
     """
 
     def __init__(self, target: Target, worker: Worker, time_limit: float) -> None:
         self._target, self._worker, self._limit = target, worker, time_limit
 
     def record(self, dataset: Any, seed: int) -> Json:
-        found: Json = self._ask("record", {"seed": seed}, dataset)
+        found: Json = self._request("record", {"seed": seed}, dataset)
         return found
 
     def replay(self, key: int, dataset: Any, seed: int, shifts: Any = None, left_out: Any = None, brief: bool = False) -> Json:
         arguments = {"key": key, "seed": seed, "shifts": shifts, "left_out": left_out, "brief": brief}
-        found: Json = self._ask("replay", arguments, dataset)
+        found: Json = self._request("replay", arguments, dataset)
         return found
 
     def constant(self, first: int, others: list[int]) -> list[str]:
-        found: list[str] = self._ask("constant", {"first": first, "others": others})
+        found: list[str] = self._request("constant", {"first": first, "others": others})
         return found
 
     def varies(self, first: int, others: list[int], left_out: Any = None) -> list[list[Any]]:
-        found: list[list[Any]] = self._ask("varies", {"first": first, "others": others, "left_out": left_out})
+        found: list[list[Any]] = self._request("varies", {"first": first, "others": others, "left_out": left_out})
         return found
 
     def past(self, key: int, dataset: Any, seed: int) -> list[str]:
-        found: list[str] = self._ask("past", {"key": key, "seed": seed}, dataset)
+        found: list[str] = self._request("past", {"key": key, "seed": seed}, dataset)
         return found
 
     def uncompile(self) -> bool:
-        return bool(self._ask("uncompile", {}))
+        return bool(self._request("uncompile", {}))
 
-    def _ask(self, step: str, arguments: Json, dataset: Any = None, **more: Any) -> Any:
+    def _request(self, step: str, arguments: Json, dataset: Any = None, **more: Any) -> Any:
+        """Send one step to the worker and return its result. Raise Stopped at the time limit."""
         blobs: wire.Blobs = []
         request = {"op": "trace", "step": step, **more}
         if dataset is not None:
             request["data"] = wire.pack_dataset(self._target._sent(dataset), blobs)
         request["arguments"] = wire.pack(arguments, blobs)
         try:
-            reply, found = self._worker.ask(request, blobs, self._limit + _GRACE)
+            reply, found = self._worker.ask(request, blobs, self._limit + _COMPARISON_SECONDS)
         except TookTooLong:
             raise Stopped("time limit") from None
         except WorkerDied as error:
@@ -78,15 +79,15 @@ class ForeignSession:
 
 @contextmanager
 def foreign_session(target: Target, entries: Iterable[Entry], time_limit: float) -> Iterator[ForeignSession]:
-    """A worker of the target with its primitives patched, until the block ends."""
+    """Yield a session of a worker that has loaded the target and patched its primitives, for the duration of the block."""
     with borrow(target._slot, target.time_limit) as worker:
         if "error" in worker.loaded:
             raise MechanismFailed(f"a worker could not load the target: {worker.loaded['error']}")
         session = ForeignSession(target, worker, time_limit)
         arguments = {"entries": [list(entry) for entry in entries], "limit": time_limit}
-        session._ask("open", arguments, name=target.name, kwargs=wire.pack(target._plain_kwargs(), []))
+        session._request("open", arguments, name=target.name, kwargs=wire.pack(target._plain_kwargs(), []))
         try:
             yield session
         finally:
             if worker.alive:
-                session._ask("close", {})
+                session._request("close", {})
