@@ -69,7 +69,7 @@ def walk(item: Any, leaves: Leaves) -> Iterator[str]:
 
 
 def _add_array(item: Any, kind: str, main: Floats, extras: Extras, leaves: Leaves) -> str:
-    """Append an array of numbers or times, or a NumPy scalar of such a dtype. Return its structure text."""
+    """Append an array of numbers or times, or a NumPy scalar. Return its structure text."""
     leaves.numbers.extend(main[0].tolist())
     for width, block in extras:
         leaves.block(width, None if block is None else block[0])
@@ -86,8 +86,8 @@ def _walk_container(item: Any, leaves: Leaves) -> Iterator[str]:
     if isinstance(item, dict):
         yield from _walk_dict(item, leaves)
     elif isinstance(item, np.ma.MaskedArray):
-        held = [("data", item.data), ("mask", np.ma.getmaskarray(item)), ("fill", np.asarray(item.fill_value, dtype=item.dtype))]
-        yield from _walk_fields(name, held, leaves)
+        content = [("data", item.data), ("mask", np.ma.getmaskarray(item)), ("fill", np.asarray(item.fill_value, dtype=item.dtype))]
+        yield from _walk_fields(name, content, leaves)
     elif isinstance(item, list | tuple | set | frozenset) or (
         isinstance(item, np.ndarray) and item.ndim > 0 and (item.dtype.names or item.dtype.kind in "OUS")
     ):
@@ -114,9 +114,9 @@ def _walk_container(item: Any, leaves: Leaves) -> Iterator[str]:
     elif isinstance(item, np.ndarray) and item.ndim == 0 and item.dtype.names:
         yield f"{name} of "
         yield from walk(item[()], leaves)
-    elif (held := array_in(item)) is not None:
+    elif (content := array_in(item)) is not None:
         yield f"{name} of "
-        yield from walk(held, leaves)
+        yield from walk(content, leaves)
     else:
         yield from _walk_object(item, leaves)
 
@@ -221,8 +221,8 @@ def _key_text(key: Any) -> str:
     base = next((base for base in (str, bytes, int) if isinstance(key, base)), None)
     if base is None or isinstance(key, bool | np.generic):
         return _repr(key)
-    held = plain(key, base)
-    text = hex(held) if base is int and held.bit_length() > _MAX_DECIMAL_BITS else repr(held)
+    content = plain(key, base)
+    text = hex(content) if base is int and content.bit_length() > _MAX_DECIMAL_BITS else repr(content)
     return text if type(key) is base else f"{type(key).__name__} {text}"
 
 

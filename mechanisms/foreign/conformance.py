@@ -229,7 +229,7 @@ class _ConformanceTest:
         if not _same(other, one) and not _has_distinct_outputs(one) and not _has_distinct_outputs(other):
             raise _Wrong(f"{_ROWS} runs of a request gave one output, with another seed another one: runs must be independent")
         used = sum(not _same(self.ask(tuple(word + (i == place) for i, word in enumerate(_SEED))), one) for place in range(4))
-        if _has_distinct_outputs(one) and used < 2:  # of as many batches as an audit has, two would get one seed of 32 bits
+        if _has_distinct_outputs(one) and used < 2:  # with one 32-bit word, two of an audit's many batches could get the same seed
             raise _Wrong(f"{used} of the four words of a seed change an answer: all must, or at least two")
 
     def no_memory(self) -> None:
@@ -300,8 +300,8 @@ class _ConformanceTest:
 
     def ahead(self) -> None:
         """Test many requests that are sent before the answers are read."""
-        asked = b"".join(run_line(_DATASET_NUMBER, size, _OTHER_SEED) for size in _AHEAD)
-        self.raw([*self.message(self.data()), asked], _AHEAD[0])
+        requests = b"".join(run_line(_DATASET_NUMBER, size, _OTHER_SEED) for size in _AHEAD)
+        self.raw([*self.message(self.data()), requests], _AHEAD[0])
         for size in _AHEAD[1:]:
             self.program.within(self.limit, partial(self.program.answer, size))
 

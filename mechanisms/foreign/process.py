@@ -73,13 +73,13 @@ class Process:
 
     def read(self, size: int, deadline: float) -> memoryview:
         """Return `size` bytes of the answer, or fewer if the process has ended."""
-        whole, received = memoryview(bytearray(size)), 0
+        buffer, received = memoryview(bytearray(size)), 0
         while received < size:
-            count = self.some(whole[received:], deadline)
+            count = self.some(buffer[received:], deadline)
             if count == 0:
                 break
             received += count
-        return whole[:received]
+        return buffer[:received]
 
     @property
     def alive(self) -> bool:
@@ -197,7 +197,7 @@ class _Spawner:
 def _start(slot: Slot[Any], log: Any) -> tuple[subprocess.Popen[bytes], int]:
     """Start the supervisor of a new worker. Return its process, and the end of the pipe that keeps both alive."""
     command = slot.argv()
-    life, ours = os.pipe()
+    life, own_end = os.pipe()
     keeper = [sys.executable, "-I", "-S", _KEEPER, str(life), str(os.getpid()), str(slot.memory)]
     try:
         process = subprocess.Popen(
@@ -212,11 +212,11 @@ def _start(slot: Slot[Any], log: Any) -> tuple[subprocess.Popen[bytes], int]:
             start_new_session=True,  # Ctrl-C is handled by the controller
         )
     except OSError as error:
-        os.close(ours)
+        os.close(own_end)
         raise InvalidArgument(f"a worker process could not be started: {error.strerror}") from None
     finally:
         os.close(life)
-    return process, ours
+    return process, own_end
 
 
 _SPAWNER = _Spawner()

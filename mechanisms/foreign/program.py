@@ -245,9 +245,9 @@ class Program(Process):
         number, parts = self.dataset(sent)
         found: list[Any] = []
         for first in range(0, len(sizes), _MAX_REQUESTS_AHEAD):
-            asked = range(first, min(first + _MAX_REQUESTS_AHEAD, len(sizes)))
-            self.send([*parts, b"".join(run_line(number, sizes[i], seeds[i]) for i in asked)], deadline)
-            found += [self.answer(sizes[i], deadline) for i in asked]
+            requested = range(first, min(first + _MAX_REQUESTS_AHEAD, len(sizes)))
+            self.send([*parts, b"".join(run_line(number, sizes[i], seeds[i]) for i in requested)], deadline)
+            found += [self.answer(sizes[i], deadline) for i in requested]
             parts = []
         return found
 

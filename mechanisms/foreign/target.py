@@ -9,21 +9,18 @@ A **target file** is plain Python that imports NumPy and the library under test,
     TESTED = ">=0.6.6,<0.7"              # optional: other versions are run with a warning
     INSTALL = "pip install diffprivlib"  # optional: shown if the library is missing
 
-    def laplace(dataset, size, rng):     # returns an array (size,) or (size, k), or a list of
-    `size` outputs of any type; may raise
+    def laplace(dataset, size, rng):     # returns an array (size,) or (size, k), or a list of `size` outputs of any type; may raise
         ...
 
-    laplace.claim = "pure:1"             # text for `parse_claim`, or a function without arguments
-    that returns such a text laplace.domain = {"kind": "Records", "size": 1, "low": 0.0, "high":
-    1.0, "relation": "replace-one"} laplace.seeded = True                # optional: False if the
-    library cannot take a seed laplace.expected_failures = {}       # optional: names of checks that
-    are known to fail, with the reason laplace.primitives = {"mine.add_noise": {"law": "laplace",
-    "input": "value"}}   # optional: noise functions that `trace` records laplace.expected_findings
-    = {}       # optional: kinds of findings of a trace that are not faults, with the reason
+    laplace.claim = "pure:1"             # text for `parse_claim`, or a function without arguments that returns this text
+    laplace.domain = {"kind": "Records", "size": 1, "low": 0.0, "high": 1.0, "relation": "replace-one"}
+    laplace.seeded = True                # optional: False if the library cannot take a seed
+    laplace.expected_failures = {}       # optional: names of checks that are known to fail, with the reason
+    laplace.primitives = {"mine.add_noise": {"law": "laplace", "input": "value"}}   # optional: noise functions that `trace` records
+    laplace.expected_findings = {}       # optional: kinds of findings of a trace that are not faults, with the reason
     laplace.batch = 64                   # optional: most runs in one batch, for slow targets
     laplace.trials = 20_000              # optional: default number of runs of one audit
-    laplace.features = np.abs            # optional: statistics of outputs that may separate the
-    datasets, for events
+    laplace.features = np.abs            # optional: statistics of outputs that may separate the datasets, for events
 
 `domain` names a class of `dpwitness.mechanisms.domains` and its arguments. Datasets are passed as
 NumPy arrays, lists, tuples, dicts and scalars; a dataset class of dpwitness is passed as the dict
@@ -137,7 +134,7 @@ class Target(Described):
             object.__setattr__(self, "python", os.path.abspath(os.path.expanduser(self.python)))
 
     def _check_command(self) -> None:
-        """Raise InvalidArgument if the command or an argument that goes with it is invalid."""
+        """Raise InvalidArgument if the command, or another argument for programs, is invalid."""
         argv = self.command
         if isinstance(argv, str) or not all(isinstance(part, str) and "\0" not in part for part in argv) or not argv[0]:
             raise InvalidArgument(f"Target: command must be a list of texts, the program first, got {argv!r}")

@@ -34,27 +34,33 @@ class ForeignSession:
         self._target, self._worker, self._limit = target, worker, time_limit
 
     def record(self, dataset: Any, seed: int) -> Json:
+        """Return the recording of a run on a dataset."""
         found: Json = self._request("record", {"seed": seed}, dataset)
         return found
 
     def replay(self, key: int, dataset: Any, seed: int, shifts: Any = None, left_out: Any = None, brief: bool = False) -> Json:
+        """Return the comparison of a run with the recording `key`, whose draws the run reuses."""
         arguments = {"key": key, "seed": seed, "shifts": shifts, "left_out": left_out, "brief": brief}
         found: Json = self._request("replay", arguments, dataset)
         return found
 
     def constant(self, first: int, others: list[int]) -> list[str]:
+        """Return the generators whose real-valued draws are equal in recordings under different seeds."""
         found: list[str] = self._request("constant", {"first": first, "others": others})
         return found
 
     def varies(self, first: int, others: list[int], left_out: Any = None) -> list[list[Any]]:
+        """Return the kinds and places at which recordings differ from the first one in more than their draws."""
         found: list[list[Any]] = self._request("varies", {"first": first, "others": others, "left_out": left_out})
         return found
 
     def past(self, key: int, dataset: Any, seed: int) -> list[str]:
+        """Return the generators from which a run draws without a recorded primitive."""
         found: list[str] = self._request("past", {"key": key, "seed": seed}, dataset)
         return found
 
     def uncompile(self) -> bool:
+        """Make functions compiled by Numba run as plain Python, and return whether there are any."""
         return bool(self._request("uncompile", {}))
 
     def _request(self, step: str, arguments: Json, dataset: Any = None, **more: Any) -> Any:

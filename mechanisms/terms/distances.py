@@ -149,7 +149,7 @@ def numbers_in(dataset: Any) -> list[Number] | None:
 
 
 def too_far_graphs(d0: Any, d1: Any, relation: SpelledRelation) -> str:
-    """Return "" if two networkx graphs differ in at most as many edges or nodes as the relation allows, else the reason."""
+    """Return "" if two networkx graphs differ in no more edges or nodes than the relation allows, else the reason."""
     if type(d0) is not type(d1):
         return f"D0 is a {type(d0).__name__}, D1 a {type(d1).__name__}"
     if _exact_key(d0.graph, "an attribute of D0") != _exact_key(d1.graph, "an attribute of D1"):
@@ -195,12 +195,12 @@ Ends = frozenset[Hashable] | tuple[Hashable, Hashable]  # of an edge; a tuple if
 def _nodes_and_edges(graph: Any, side: str) -> tuple[dict[Hashable, Hashable], Counter[tuple[Ends, Hashable]]]:
     """Return exact keys of the nodes with those of their attributes, and the number of edges by ends, edge key and attributes."""
     names = {node: _exact_key(node, f"node {shown(node)} of {side}") for node in graph.nodes}
-    held = {names[node]: _exact_key(dict(about), f"node {shown(node)} of {side}") for node, about in graph.nodes(data=True)}
+    attributes_of = {names[node]: _exact_key(dict(about), f"node {shown(node)} of {side}") for node, about in graph.nodes(data=True)}
     edges: Counter[tuple[Ends, Hashable]] = Counter()
     for one, other, *about in graph.edges(data=True, **({"keys": True} if graph.is_multigraph() else {})):
         ends = (names[one], names[other]) if graph.is_directed() else frozenset((names[one], names[other]))
         edges[ends, _exact_key(about, f"edge ({shown(one)}, {shown(other)}) of {side}")] += 1
-    return held, edges
+    return attributes_of, edges
 
 
 def _exact_key(value: Any, where: str) -> Hashable:

@@ -193,13 +193,13 @@ class _Reader:
         return {self.read(k, f"{path}.items"): self.read(v, f"{path}.items") for k, v in fields["items"]}
 
     def _scalar(self, fields: Json, path: str) -> Any:
-        held = fields["value"]
-        if isinstance(held, dict) and held.get(_TAG) in ("array", "structured"):
-            array = self.read(held, f"{path}.value")
+        content = fields["value"]
+        if isinstance(content, dict) and content.get(_TAG) in ("array", "structured"):
+            array = self.read(content, f"{path}.value")
             if array.ndim or array.dtype.str != fields["dtype"]:
-                refuse(f"{path}.value", f"be one entry of dtype {fields['dtype']}", held)
+                refuse(f"{path}.value", f"be one entry of dtype {fields['dtype']}", content)
         else:
-            array = read_array({"dtype": fields["dtype"], "shape": [], "value": [held]}, path)
+            array = read_array({"dtype": fields["dtype"], "shape": [], "value": [content]}, path)
         return array[()]
 
     def _array(self, fields: Json, path: str) -> Any:
@@ -253,8 +253,8 @@ class _Reader:
         return {**fields, "values": values, "missing": missing, "categories": known}
 
     def _graph(self, fields: Json, path: str) -> Any:
-        held = {key: self.read(fields[key], f"{path}.{key}") for key in ("about", "nodes", "edges")}
-        return self._build_library_object({"library": "networkx", "form": fields["form"], **held}, path)
+        content = {key: self.read(fields[key], f"{path}.{key}") for key in ("about", "nodes", "edges")}
+        return self._build_library_object({"library": "networkx", "form": fields["form"], **content}, path)
 
     def _build_library_object(self, parts: Parts, path: str) -> Any:
         try:

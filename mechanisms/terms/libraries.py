@@ -91,7 +91,7 @@ def apart(value: Any) -> Parts:
     name = library_of(value)
     if name == "networkx":
         form = type(value).__name__
-        nodes = [[node, dict(held)] for node, held in value.nodes(data=True)]
+        nodes = [[node, dict(content)] for node, content in value.nodes(data=True)]
         edges = [list(edge) for edge in (value.edges(keys=True, data=True) if form.startswith("Multi") else value.edges(data=True))]
         return {"library": name, "form": form, "about": dict(value.graph), "nodes": nodes, "edges": [[*e[:-1], dict(e[-1])] for e in edges]}
     if name == "pandas":
@@ -117,7 +117,7 @@ def whole(parts: Parts) -> Any:
     name, found = parts["library"], library(parts["library"])
     if name == "networkx":
         graph = getattr(found, parts["form"])(**parts["about"])
-        graph.add_nodes_from([(node, held) for node, held in parts["nodes"]])
+        graph.add_nodes_from([(node, content) for node, content in parts["nodes"]])
         graph.add_edges_from([tuple(edge) for edge in parts["edges"]])
         return graph
     columns = {column["name"]: column for column in parts["columns"]}
@@ -125,8 +125,8 @@ def whole(parts: Parts) -> Any:
         index = parts["index"]
         rows = found.RangeIndex(parts["rows"]) if index is None else found.Index(_build_pandas(index, found), name=index["name"])
         types = {key: "object" if column["type"] == "object" else None for key, column in columns.items()}
-        held = {key: found.Series(_build_pandas(column, found), index=rows, dtype=types[key]) for key, column in columns.items()}
-        return found.DataFrame(held, index=rows)
+        content = {key: found.Series(_build_pandas(column, found), index=rows, dtype=types[key]) for key, column in columns.items()}
+        return found.DataFrame(content, index=rows)
     if name == "polars":
         return found.DataFrame([_build_polars(key, column, found) for key, column in columns.items()])
     return found.table({key: _build_arrow(column, found) for key, column in columns.items()})
@@ -158,8 +158,8 @@ def _column_record(name: Any, kind: str, values: Any, missing: Any = None, categ
     if missing is not None:
         missing = np.asarray(missing, dtype=bool)
         missing = missing if missing.any() else None
-    held = {"name": name, "type": kind, "values": np.array(values), "missing": missing, "categories": categories, "ordered": ordered}
-    return held
+    content = {"name": name, "type": kind, "values": np.array(values), "missing": missing, "categories": categories, "ordered": ordered}
+    return content
 
 
 def _text_array(name: Any, items: List[Any]) -> Any:  # noqa: UP006
@@ -262,15 +262,15 @@ def _build_polars(name: str, column: Parts, polars: Any) -> Any:
     return polars.select(polars.when(polars.Series(~column["missing"])).then(found).alias(name)).to_series()
 
 
-def _parts_of_arrow(name: str, held: Any) -> Parts:
+def _parts_of_arrow(name: str, content: Any) -> Parts:
     """Return the record of an Arrow column. Raise Unheld if its type is not supported."""
-    kind = str(held.type)
-    chunk = held.combine_chunks()
+    kind = str(content.type)
+    chunk = content.combine_chunks()
     chunk = chunk.chunk(0) if hasattr(chunk, "num_chunks") and chunk.num_chunks else chunk
     if kind.startswith("dictionary<"):
         categories = _parts_of_arrow(None, library("pyarrow").chunked_array([chunk.dictionary]))  # type: ignore[arg-type]
         codes = chunk.indices.fill_null(-1).to_numpy(zero_copy_only=False)
-        return _column_record(name, f"dictionary {held.type.index_type}", codes, None, categories, bool(held.type.ordered))
+        return _column_record(name, f"dictionary {content.type.index_type}", codes, None, categories, bool(content.type.ordered))
     if kind not in _ARROW_TYPES:
         raise Unheld(f"column {name!r} has type {kind}, which is not supported: convert it to numbers, texts or dates")
     is_missing = chunk.is_null().to_numpy(zero_copy_only=False)

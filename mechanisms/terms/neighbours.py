@@ -48,8 +48,8 @@ def why_not_neighbours(d0: Dataset, d1: Dataset, relation: str) -> str:
     graphs = [library_of(dataset) == "networkx" for dataset in (d0, d1)]
     if spec.name in GRAPHS or any(graphs):
         if not all(graphs) or spec.name not in GRAPHS:
-            takes = f"relations of graphs are {', '.join(GRAPHS)}"
-            return f"{takes}: {'D0 or D1 is not a networkx graph' if spec.name in GRAPHS else f'{spec.name} is not one of them'}"
+            graph_relations = f"relations of graphs are {', '.join(GRAPHS)}"
+            return f"{graph_relations}: {'D0 or D1 is not a networkx graph' if spec.name in GRAPHS else f'{spec.name} is not one of them'}"
         return too_far_graphs(d0, d1, spec)
     if _is_multiset(d0) or _is_multiset(d1):
         return _multiset_problem(d0, d1, spec)
@@ -109,8 +109,8 @@ def _record_problem(first: Read, second: Read, spec: SpelledRelation) -> str:
 
 def relations_of(d0: Dataset, d1: Dataset) -> list[str]:
     """Return relations under which two datasets are neighbors: plain relations first, then relations with a unit or with k records."""
-    unfit = ("stated", "attribute", *(() if hasattr(d0, "rounds") else ("substitution",)))
-    found = [name for name in (*NORMS, *RELATIONS) if name not in unfit and _are_neighbors(d0, d1, name)]
+    excluded = ("stated", "attribute", *(() if hasattr(d0, "rounds") else ("substitution",)))
+    found = [name for name in (*NORMS, *RELATIONS) if name not in excluded and _are_neighbors(d0, d1, name)]
     found = list(dict.fromkeys(found))
     if library_of(d0) == "networkx":
         return found or [f"{name}:k={k}" for name in GRAPHS for k in range(2, _K_LIMIT) if _are_neighbors(d0, d1, f"{name}:k={k}")][:1]

@@ -95,6 +95,7 @@ class Pair:
         return Pair(self.d1, self.d0, self.relation, self.why)
 
     def to_json(self) -> Json:
+        """Return the pair as a JSON object."""
         sides = {name: self._side_json(side) for name, side in (("d0", self.d0), ("d1", self.d1))}
         return {**sides, "relation": self.relation, "why": self.why}
 

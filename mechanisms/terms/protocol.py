@@ -15,7 +15,7 @@ FloatArray = NDArray[np.float64]
 
 
 class MechanismFailed(RuntimeError):
-    """Error of a mechanism that cannot be audited: a crash, a timeout, a changing output shape, an ignored generator or kept state."""
+    """Error of a mechanism that cannot be audited: it crashes, hangs, changes its output shape, ignores its generator or keeps state."""
 
 
 class AlwaysRaises(MechanismFailed):

@@ -121,8 +121,8 @@ def each_name_once(pairs: list[tuple[str, Any]]) -> Json:
     found = dict(pairs)
     if len(found) < len(pairs):
         seen: set[str] = set()
-        twice = next(name for name, _ in pairs if name in seen or seen.add(name))  # type: ignore[func-returns-value]
-        raise _Rejected(f"{shown(twice)} occurs twice in one object")
+        duplicate = next(name for name, _ in pairs if name in seen or seen.add(name))  # type: ignore[func-returns-value]
+        raise _Rejected(f"{shown(duplicate)} occurs twice in one object")
     return found
 
 
@@ -302,13 +302,13 @@ def record(optional: Mapping[str, Rule] | None = None, /, **required: Rule) -> R
     def rule(value: Any, path: str) -> Json:
         if not isinstance(value, Mapping):
             refuse(path, "be an object", value)
-        here = f"{path}." if path else ""
+        prefix = f"{path}." if path else ""
         for name in required:
             if name not in value:
-                raise InvalidArgument(f"{here}{name} is missing")
+                raise InvalidArgument(f"{prefix}{name} is missing")
         for name in value:
             if name not in rules:
-                raise InvalidArgument(f"{here}{shown(name)[1:-1]} is not a known field")
-        return {name: inner(value[name], f"{here}{name}") for name, inner in rules.items() if name in value}
+                raise InvalidArgument(f"{prefix}{shown(name)[1:-1]} is not a known field")
+        return {name: inner(value[name], f"{prefix}{name}") for name, inner in rules.items() if name in value}
 
     return rule

@@ -1,15 +1,17 @@
 """Reading of datasets record by record, with an exact key per record: two keys are equal if type and all bits are the same.
 
-What counts as a record
-    array: a row; of a vector, a number; list: an item, all items of one kind (None, a missing
-    record, is compatible with every kind); tuple, list or dict of arrays of one length, tuple or
-    dict of such lists: columns, record i is entry i of each; dict of anything else: an entry, which
-    is a key and its value; frame of pandas, polars or Arrow: a row, with its label in the index;
-    number, truth value: the dataset itself, as its only record; dataset class: an item of its
-    method `records()`, or of its method `counts()`.
+The records of a dataset are
+
+- array: its rows; of a vector, its numbers;
+- list: its items, all of one kind (None, a missing record, is compatible with every kind);
+- tuple, list or dict of arrays of one length, tuple or dict of such lists: record i is entry i of each column;
+- dict of anything else: its entries, which are pairs of a key and its value;
+- frame of pandas, polars or Arrow: its rows, with their labels in the index;
+- number, truth value: the dataset itself, as the only record;
+- dataset class: the items of its method `records()`, or of its method `counts()`.
 
 Anything else is refused. A dataset that cannot be compared record by record would count as a single
-record, whatever changes in it.
+record, and any change to it as a change of this record.
 """
 
 from __future__ import annotations
@@ -116,8 +118,8 @@ def read_records(dataset: Dataset, side: str, unit: str = "") -> Read:
             fields = _MatrixColumns(dataset)
         return Read(kind, _row_keys(dataset), None, fields, about=_fill_value_key(dataset))
     if isinstance(dataset, dict):
-        held = any(isinstance(v, list | tuple) or (isinstance(v, np.ndarray) and v.ndim) for v in dataset.values())
-        if not held or (unit == "key" and "key" not in dataset):
+        content = any(isinstance(v, list | tuple) or (isinstance(v, np.ndarray) and v.ndim) for v in dataset.values())
+        if not content or (unit == "key" and "key" not in dataset):
             keys, values = list(dataset), list(dataset.values())
             both: list[Hashable] = list(zip(map(exact, keys), map(exact, values), strict=True))
             return Read("a dict of entries", both, None, {"key": keys, "value": values}, ordered=False, about=_extra_attributes(dataset))
@@ -131,15 +133,17 @@ def read_records(dataset: Dataset, side: str, unit: str = "") -> Read:
         return Read(f"of class {type(dataset).__name__}", [exact(record) for record in records()], about=scalar_fields(dataset))
     if isinstance(dataset, bool | int | float | complex | np.generic | np.ndarray) and not isinstance(dataset, str | bytes):
         return Read(_kind_text(dataset), [exact(dataset)])
-    instead = "give it a method records()" if dataclasses.is_dataclass(dataset) else _ACCEPTED_FORMS
-    raise InvalidArgument(f"Pair: {side} must be a dataset with separate records, got {_value_text(dataset)}; {instead}")
+    remedy = "give it a method records()" if dataclasses.is_dataclass(dataset) else _ACCEPTED_FORMS
+    raise InvalidArgument(f"Pair: {side} must be a dataset with separate records, got {_value_text(dataset)}; {remedy}")
 
 
 def scalar_fields(dataset: Any) -> dict[str, Hashable]:
     """Return exact keys of the fields of a dataset class that hold one number, text or truth value: these belong to no record."""
-    held = {f.name: getattr(dataset, f.name) for f in dataclasses.fields(dataset) if f.init}
+    content = {f.name: getattr(dataset, f.name) for f in dataclasses.fields(dataset) if f.init}
     return {
-        f"field {name}": exact(v) for name, v in held.items() if v is None or isinstance(v, bool | int | float | str | bytes | np.generic)
+        f"field {name}": exact(v)
+        for name, v in content.items()
+        if v is None or isinstance(v, bool | int | float | str | bytes | np.generic)
     }
 
 
@@ -176,8 +180,8 @@ def _named_columns(names: Sequence[Any], columns: Sequence[Any], side: str) -> d
     """Return columns by their names as text, as relations spell the names. Raise InvalidArgument if two names are equal as text."""
     found = dict(zip(map(str, names), columns, strict=True))
     if len(found) < len(names):
-        twice = next(name for i, name in enumerate(names) if str(name) in map(str, names[:i]))
-        raise InvalidArgument(f"Pair: {side} must have columns whose names differ as texts, got {twice!r} twice; rename one of them")
+        duplicate = next(name for i, name in enumerate(names) if str(name) in map(str, names[:i]))
+        raise InvalidArgument(f"Pair: {side} must have columns whose names differ as texts, got {duplicate!r} twice; rename one of them")
     return found
 
 
@@ -240,9 +244,9 @@ def _read_columns(columns: Sequence[Any], names: list[Any], kind: str, side: str
         )
     inside = "; ".join(f"{name} {read.kind}" for name, read in zip(names, reads, strict=True))
     records: list[Hashable] = list(zip(*(read.keys for read in reads), strict=True))
-    of_records = [" and ".join(row) for row in zip(*(read.kinds or [read.kind] * sizes[0] for read in reads), strict=True)]
+    record_kinds = [" and ".join(row) for row in zip(*(read.kinds or [read.kind] * sizes[0] for read in reads), strict=True)]
     about = {f"{what} of column {name}": key for name, read in zip(names, reads, strict=True) for what, key in read.about.items()}
-    return Read(f"{kind} ({inside})", records, of_records, _named_columns(names, columns, side), about=about)
+    return Read(f"{kind} ({inside})", records, record_kinds, _named_columns(names, columns, side), about=about)
 
 
 def _row_keys(array: Any) -> list[Hashable]:
@@ -329,8 +333,8 @@ def _extra_attributes(value: Any, _depth: int = 0) -> dict[str, Hashable]:
         return {}
     known = {f.name for f in dataclasses.fields(value)} if dataclasses.is_dataclass(value) else set()
     slots = {name for cls in kind.__mro__ for name in _slots_of_class(cls)}
-    held = {name: getattr(value, name) for name in slots if hasattr(value, name)} | getattr(value, "__dict__", {})
-    return {f"attribute {n}": exact(v, _depth + 1) for n, v in held.items() if n not in known and not _is_cached_property(kind, n)}
+    content = {name: getattr(value, name) for name in slots if hasattr(value, name)} | getattr(value, "__dict__", {})
+    return {f"attribute {n}": exact(v, _depth + 1) for n, v in content.items() if n not in known and not _is_cached_property(kind, n)}
 
 
 def _slots_of_class(cls: type) -> tuple[str, ...]:
@@ -363,8 +367,8 @@ def _kind_text(value: Any) -> str:
 def _array_text(value: Any) -> str:
     """Return a description of an array, such as "an array of float64"."""
     dtype = value.dtype
-    held = "texts" if dtype.kind == "U" else str(dtype) if dtype.names or not dtype.isnative else dtype.name
-    return f"a masked array of {held}" if isinstance(value, np.ma.MaskedArray) else f"an array of {held}"
+    content = "texts" if dtype.kind == "U" else str(dtype) if dtype.names or not dtype.isnative else dtype.name
+    return f"a masked array of {content}" if isinstance(value, np.ma.MaskedArray) else f"an array of {content}"
 
 
 def _value_text(value: Any) -> str:

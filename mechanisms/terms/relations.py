@@ -100,8 +100,8 @@ def parse_relation(text: object, owner: str = "Pair") -> SpelledRelation:
     for part in rest.split(",") if rest else ():
         key, _, value = (piece.strip() for piece in part.partition("="))
         if key not in known or key in found or not value:
-            takes = f"takes {' and '.join(f'{option}=...' for option in known)}, each once" if known else "takes no options"
-            raise InvalidArgument(f"{owner}: relation {name} {takes}, got {shown(part)}")
+            rule = f"takes {' and '.join(f'{option}=...' for option in known)}, each once" if known else "takes no options"
+            raise InvalidArgument(f"{owner}: relation {name} {rule}, got {shown(part)}")
         found[key] = value
     k = found.get("k", "1")
     if not k.isdecimal() or not 1 <= int(k[:10]) <= 10**6:

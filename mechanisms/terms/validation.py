@@ -167,26 +167,31 @@ class require:
         self._owner = type(instance).__name__
 
     def positive(self, *names: str) -> require:
+        """Raise InvalidArgument unless the fields are positive and finite. Return the validator."""
         for name in names:
             require_positive(name, getattr(self._instance, name), self._owner)
         return self
 
     def nonnegative(self, *names: str) -> require:
+        """Raise InvalidArgument unless the fields are zero or more and finite. Return the validator."""
         for name in names:
             require_nonnegative(name, getattr(self._instance, name), self._owner)
         return self
 
     def finite(self, *names: str) -> require:
+        """Raise InvalidArgument unless the fields are finite numbers. Return the validator."""
         for name in names:
             require_finite(name, getattr(self._instance, name), self._owner)
         return self
 
     def probability(self, *names: str, zero: bool = False) -> require:
+        """Raise InvalidArgument unless the fields lie in (0, 1), or in [0, 1) if `zero` is true. Return the validator."""
         for name in names:
             require_probability(name, getattr(self._instance, name), self._owner, zero=zero)
         return self
 
     def integer(self, *names: str, least: int = 1, most: int | None = None) -> require:
+        """Raise InvalidArgument unless the fields are whole numbers in [least, most], and store them as int. Return the validator."""
         for name in names:
             value = getattr(self._instance, name)
             whole = require_integer(name, value, self._owner, least=least, most=most)
@@ -197,5 +202,6 @@ class require:
         return self
 
     def one_of(self, name: str, options: Collection[Any]) -> require:
+        """Raise InvalidArgument unless the field is one of `options`. Return the validator."""
         require_one_of(name, getattr(self._instance, name), options, self._owner)
         return self

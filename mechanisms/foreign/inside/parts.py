@@ -99,8 +99,8 @@ def parts_of(value: Any) -> Parts | None:
 def _user_attributes(value: Any, known: Any) -> Parts:
     """Return the public attributes that a user has added to an object of a library."""
     known = {*known, "coords", "maxprint"}  # attributes of sparse matrices
-    public = {name: held for name, held in (getattr(value, "__dict__", None) or {}).items() if not name.startswith("_")}
-    return sorted((name, held) for name, held in public.items() if name not in known and not hasattr(type(value), name))
+    public = {name: inner for name, inner in (getattr(value, "__dict__", None) or {}).items() if not name.startswith("_")}
+    return sorted((name, inner) for name, inner in public.items() if name not in known and not hasattr(type(value), name))
 
 
 def name_of(value: Any) -> str | None:
@@ -145,7 +145,7 @@ def plain(value: Any, base: type) -> Any:
 
 def attributes(value: Any, base: type = object) -> dict[str, Any]:
     """Return the attributes of an object by name, without those that belong to `base`."""
-    found = {name: held for name, held in (getattr(value, "__dict__", None) or {}).items() if name not in _INTERNAL_ATTRIBUTES}
+    found = {name: inner for name, inner in (getattr(value, "__dict__", None) or {}).items() if name not in _INTERNAL_ATTRIBUTES}
     return {**found, **{name: getattr(value, name) for name in _slots(type(value), base) if hasattr(value, name)}}
 
 
@@ -222,19 +222,19 @@ def _plain_form(value: Any) -> Any:
 def _parts_of_subclass(value: Any) -> Parts:
     """Return the value and the added attributes of an instance of a subclass of a built-in class."""
     base = _base(type(value))
-    held, added = plain(value, base), sorted(attributes(value, base).items())
+    inner, added = plain(value, base), sorted(attributes(value, base).items())
     if base not in (datetime.datetime, datetime.time) or value.tzinfo is None:
-        return [("value", held), *added]
-    return [("value", held.replace(tzinfo=None)), ("zone", _zone(value.tzinfo)), *added]
+        return [("value", inner), *added]
+    return [("value", inner.replace(tzinfo=None)), ("zone", _zone(value.tzinfo)), *added]
 
 
 def of_exception(value: BaseException, text: str) -> Parts:
     """Return the parts of an exception beside its text."""
     found = {name: getattr(value, name, None) for name in ("name", "path")} if isinstance(value, ImportError) else {}
-    held = {name: part for name, part in found.items() if part is not None}
+    inner = {name: part for name, part in found.items() if part is not None}
     if value.args and not (len(value.args) == 1 and type(value.args[0]) is str and value.args[0] == text):
-        held["args"] = value.args
-    return sorted({**held, **attributes(value, BaseException)}.items())
+        inner["args"] = value.args
+    return sorted({**inner, **attributes(value, BaseException)}.items())
 
 
 def _parts_of_array(value: Any) -> Parts:
@@ -263,11 +263,11 @@ def _parts_by_reduce(value: Any) -> Parts | None:
         parts.append(("made by", make))
     parts += [("arguments", tuple(arguments))] if arguments else []
     slots = state[1] if isinstance(state, tuple) and len(state) == 2 and isinstance(state[1], dict) else {}
-    held = state[0] if slots else state
-    if isinstance(held, dict) and all(isinstance(name, str) for name in held):
-        parts += sorted({**held, **slots}.items())
-    elif held is not None or slots:
-        parts += ([] if held is None else [("state", held)]) + sorted(slots.items())
+    inner = state[0] if slots else state
+    if isinstance(inner, dict) and all(isinstance(name, str) for name in inner):
+        parts += sorted({**inner, **slots}.items())
+    elif inner is not None or slots:
+        parts += ([] if inner is None else [("state", inner)]) + sorted(slots.items())
     own = (getattr(type(value), name, None) for name in ("__reduce_ex__", "__reduce__", "__getstate__"))
     if any(isinstance(copies, types.FunctionType) for copies in own) and hasattr(
         value, "__dict__"
@@ -282,8 +282,8 @@ def _object_column(items: List[Any]) -> Any:  # noqa: UP006
     """Return a column of objects. For texts, a missing entry becomes an empty text, and an array holds the type of each missing entry."""
     kinds = set(map(type, items))
     others = kinds - {str, type(None), float}
-    odd = {kind.__name__ for kind in others} - {"NAType", "NaTType"}
-    if str not in kinds or odd or any(item == item for item in items if type(item) is float):
+    unexpected = {kind.__name__ for kind in others} - {"NAType", "NaTType"}
+    if str not in kinds or unexpected or any(item == item for item in items if type(item) is float):
         return items
     codes = {str: 0, type(None): 1, float: 2}
     missing = np.array([codes.get(type(item), 3) for item in items], dtype=np.int8)
@@ -380,24 +380,24 @@ def _parts_of_arrow_array(value: Any) -> Parts | None:
     The content is numbers with a mask of missing entries, codes with a dictionary, or Python
     objects.
     """
-    chunks, held = None, value
+    chunks, inner = None, value
     if hasattr(value, "chunks"):
-        chunks, held = [len(chunk) for chunk in value.chunks], value.combine_chunks()
-        if hasattr(held, "chunks"):  # several chunks if one cannot hold all values, or no chunk
-            held = held.chunk(0) if held.num_chunks == 1 else held
-    kind = str(held.type)
-    if hasattr(held, "dictionary"):
-        content: Any = (held.indices, held.dictionary, bool(held.type.ordered))
-    elif kind.startswith(("int", "uint", "float", "double", "halffloat", "bool")) and hasattr(held, "fill_null"):
-        filled = held.fill_null(False if kind == "bool" else 0)
-        content = (np.asarray(filled.to_numpy(zero_copy_only=False)), np.asarray(held.is_null().to_numpy(zero_copy_only=False)))
+        chunks, inner = [len(chunk) for chunk in value.chunks], value.combine_chunks()
+        if hasattr(inner, "chunks"):  # several chunks if one cannot hold all values, or no chunk
+            inner = inner.chunk(0) if inner.num_chunks == 1 else inner
+    kind = str(inner.type)
+    if hasattr(inner, "dictionary"):
+        content: Any = (inner.indices, inner.dictionary, bool(inner.type.ordered))
+    elif kind.startswith(("int", "uint", "float", "double", "halffloat", "bool")) and hasattr(inner, "fill_null"):
+        filled = inner.fill_null(False if kind == "bool" else 0)
+        content = (np.asarray(filled.to_numpy(zero_copy_only=False)), np.asarray(inner.is_null().to_numpy(zero_copy_only=False)))
     elif kind.startswith(_ARROW_TIMES):
-        content = held.cast("int32" if kind.startswith(("date32", "time32")) else "int64")
+        content = inner.cast("int32" if kind.startswith(("date32", "time32")) else "int64")
     elif "time64[ns]" in kind:
         return None  # Python's times round nanoseconds
     else:
-        content = _object_column(held.to_pylist())
-    return [("values", content), ("type", _arrow_type_name(held.type)), ("chunks", chunks)]
+        content = _object_column(inner.to_pylist())
+    return [("values", content), ("type", _arrow_type_name(inner.type)), ("chunks", chunks)]
 
 
 def _arrow_type_name(kind: Any) -> Any:
@@ -433,7 +433,7 @@ def _parts_of_graph(value: Any) -> Parts:
     """Return the parts of a networkx graph."""
     multiple = {"keys": True} if value.is_multigraph() else {}
     edges = [(*edge[:-1], dict(edge[-1])) for edge in value.edges(data=True, **multiple)]
-    nodes = [(node, dict(held)) for node, held in value.nodes(data=True)]
+    nodes = [(node, dict(inner)) for node, inner in value.nodes(data=True)]
     return [("nodes", nodes), ("edges", edges), ("graph", dict(value.graph)), ("order", _neighbor_orders(value, edges))]
 
 
@@ -454,8 +454,8 @@ def _parts_of_sparse(value: Any) -> Parts:
     if hasattr(value, "items") and callable(value.items):
         return [("values", dense), ("shape", value.shape), ("entries", list(value.items()))]
     stored = ("data", "row", "col", "indices", "indptr", "offsets", "rows")
-    held = [(name, getattr(value, name)) for name in stored if isinstance(getattr(value, name, None), np.ndarray)]
-    return [("values", dense), ("shape", tuple(value.shape)), *held]
+    inner = [(name, getattr(value, name)) for name in stored if isinstance(getattr(value, name, None), np.ndarray)]
+    return [("values", dense), ("shape", tuple(value.shape)), *inner]
 
 
 def _parts_of_defaultdict(value: Any) -> Parts:

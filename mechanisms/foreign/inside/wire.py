@@ -127,9 +127,9 @@ def _pack_object(value: Any, blobs: Blobs) -> Message:
     name, kind = parts.name_of(value), type(value).__name__
     if name is not None:
         return {_TAG: "named", "text": name}
-    held = array_in(value)
-    if held is not None:
-        return {_TAG: "holder", "class": kind, "value": pack(held, blobs)}
+    inner = array_in(value)
+    if inner is not None:
+        return {_TAG: "holder", "class": kind, "value": pack(inner, blobs)}
     if not hasattr(_in_progress, "ids"):
         _in_progress.ids = []
     with opened(value, _in_progress.ids) as reference:
@@ -266,8 +266,8 @@ def unpack(value: Any, blobs: Blobs) -> Any:
     if tag == "bytes":
         return (bytearray if value.get("class") == "bytearray" else bytes).fromhex(value["hex"])
     if tag == "dict":
-        held = {unpack(k, blobs): unpack(v, blobs) for k, v in value["items"]}
-        return stand_in(value["class"], dict)(held) if "class" in value else held
+        inner = {unpack(k, blobs): unpack(v, blobs) for k, v in value["items"]}
+        return stand_in(value["class"], dict)(inner) if "class" in value else inner
     if tag == "objects":
         flat = np.empty(len(value["items"]), dtype=object)
         for i, item in enumerate(value["items"]):

@@ -356,8 +356,8 @@ class Worker:
             if key:
                 self.kept[key] = found
                 if len(self.kept) > wire.KEPT:
-                    gone, _ = self.kept.popitem(last=False)
-                    self.ready.pop(gone, None)
+                    oldest, _ = self.kept.popitem(last=False)
+                    self.ready.pop(oldest, None)
         else:
             found = self.kept[key]
         if key in self.ready:  # changes of a copy cannot affect the next batch, so only the first calls are checked
@@ -474,9 +474,9 @@ def main() -> None:
         header, blobs = inbox.get()
         if os.fstat(2).st_size > _MAX_LOG:
             os.ftruncate(2, 0)
-        me = os.getpid()
+        own_pid = os.getpid()
         reply, out = worker.answer(header, blobs)
-        if os.getpid() != me:  # a forked child of the mechanism: only the parent may answer
+        if os.getpid() != own_pid:  # a forked child of the mechanism: only the parent may answer
             os._exit(0)
         for part in wire.message(reply, out):
             sink.write(part)

@@ -34,6 +34,8 @@ class DPSGD(Curve):
         Standard deviation of the noise divided by the clipping norm. Positive.
     steps : int
         Number of training steps.
+    factor : float
+        Factor on every e^epsilon_j of the curve; 1 for DP-SGD itself. Positive.
 
     Raises
     ------

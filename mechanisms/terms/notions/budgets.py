@@ -76,6 +76,11 @@ class MetricDP(PairClaim):
         Distance of the two datasets, or the norm by which the distance of two vectors is computed.
         Default: the norm of the pair's relation, otherwise l1.
 
+    Raises
+    ------
+    InvalidArgument
+        If a number is not positive and finite, or the norm is unknown.
+
     Examples
     --------
     >>> from dpwitness.mechanisms import Pair
@@ -122,8 +127,8 @@ class MetricDP(PairClaim):
         return f"metric:{self.epsilon!r}" + ("" if self.distance is None else f",{self.distance}")
 
     def __str__(self) -> str:
-        far = f"{self.distance:g}" if isinstance(self.distance, int | float) else self.distance
-        return f"metric:{self.epsilon:g}{f',{far}' if far else ''}"
+        distance_text = f"{self.distance:g}" if isinstance(self.distance, int | float) else self.distance
+        return f"metric:{self.epsilon:g}{f',{distance_text}' if distance_text else ''}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,6 +143,11 @@ class CoordinateDP(PairClaim):
     ----------
     epsilons : tuple of float
         One budget per coordinate of the datasets, which are vectors. Positive, finite.
+
+    Raises
+    ------
+    InvalidArgument
+        If there are no budgets, or a budget or their sum is not positive and finite.
 
     Examples
     --------
@@ -172,11 +182,13 @@ class CoordinateDP(PairClaim):
     def on(self, pair: Any) -> Claim:
         if pair is None:
             return self.nominal
-        differs = moved_in(pair.d0, pair.d1)
-        if differs is None or len(differs) != len(self.epsilons):
-            given = "datasets that are not vectors" if differs is None else f"vectors of {len(differs)}"
+        moved = moved_in(pair.d0, pair.d1)
+        if moved is None or len(moved) != len(self.epsilons):
+            given = "datasets that are not vectors" if moved is None else f"vectors of {len(moved)}"
             raise InvalidArgument(f"{self}: datasets must be vectors of {len(self.epsilons)} numbers, one for each budget, got {given}")
-        return PureDP(_positive_budget(self, math.fsum(epsilon for epsilon, some in zip(self.epsilons, differs, strict=True) if some)))
+        return PureDP(
+            _positive_budget(self, math.fsum(epsilon for epsilon, is_moved in zip(self.epsilons, moved, strict=True) if is_moved))
+        )
 
     def __str__(self) -> str:
         return f"percoordinate:{','.join(f'{epsilon:g}' for epsilon in self.epsilons)}"
@@ -194,6 +206,11 @@ class GroupDP(PairClaim):
         Largest number of records that may differ. The relation of the pair must allow this number.
     claim : Claim
         Claim about single records.
+
+    Raises
+    ------
+    InvalidArgument
+        If the claim depends on the pair, or implies nothing for groups of this size.
 
     Examples
     --------
@@ -267,5 +284,5 @@ def resolved(claim: Claim, pair: Any) -> tuple[Claim, tuple[str, ...]]:
     (PureDP(epsilon=1.0), ('the claim group:2,pure:0.5 is pure:1 on this pair',))
     """
     found = claim.on(pair)
-    said = () if found is claim else (f"the claim {claim} is {found} on this pair",)
-    return found, (*said, *((found.remark,) if found.remark else ()))
+    remarks = () if found is claim else (f"the claim {claim} is {found} on this pair",)
+    return found, (*remarks, *((found.remark,) if found.remark else ()))

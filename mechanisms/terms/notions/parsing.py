@@ -30,22 +30,26 @@ def _points(text: str) -> tuple[tuple[float, ...], tuple[float, ...]]:
 
 
 def _rdp(text: str) -> Claim:
+    """Return an RDP claim at one order, or a Renyi curve of points ``alpha=epsilon,...``."""
     return RenyiCurve(*_points(text)) if "=" in text else RDP(*_numbers(text, 2))
 
 
 def _fdp(text: str) -> Claim:
+    """Return the trade-off curve of points ``alpha=beta,...``, or of a file."""
     if not text:
         raise ValueError
     return TradeoffCurve(*_points(text)) if "=" in text and "," in text else read_curve(text)
 
 
 def _dpsgd(text: str) -> Claim:
+    """Return the curve of DP-SGD, or its point at a given delta."""
     sampling, noise, steps, *delta = _numbers(text, 3, 4)
     curve = DPSGD(sampling, noise, require_integer("steps", steps, "DPSGD", most=10**7))
     return curve.at(*delta) if delta else curve
 
 
 def _metric(text: str) -> Claim:
+    """Return a metric claim, with a distance or a norm."""
     epsilon, _, distance = text.partition(",")
     try:
         return MetricDP(float(epsilon), float(distance) if distance else None)
@@ -56,6 +60,7 @@ def _metric(text: str) -> Claim:
 
 
 def _group(text: str) -> Claim:
+    """Return a claim about groups."""
     size, _, rest = text.partition(",")
     return GroupDP(require_integer("size", float(size), "GroupDP", most=10**6), parse_claim(rest))
 

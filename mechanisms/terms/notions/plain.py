@@ -150,6 +150,11 @@ class ApproxDP(Claim):
     delta : float
         In [0, 1). Stored as `delta_budget`; the method `delta` is the privacy profile.
 
+    Raises
+    ------
+    InvalidArgument
+        If a number is out of range.
+
     Examples
     --------
     >>> float(ApproxDP(1.0, 1e-5).tradeoff(0.1).round(4))
@@ -213,6 +218,16 @@ class ApproxDP(Claim):
 class PureDP(ApproxDP):
     """epsilon-DP: P(S) <= e^epsilon Q(S) for every event S.
 
+    Parameters
+    ----------
+    epsilon : float
+        Positive, finite.
+
+    Raises
+    ------
+    InvalidArgument
+        If epsilon is not positive and finite.
+
     Examples
     --------
     >>> float(PureDP(1.0).delta(0.5).round(3))
@@ -251,7 +266,18 @@ class PureDP(ApproxDP):
 
 @dataclass(frozen=True, slots=True)
 class GDP(Claim):
-    """mu-Gaussian DP: no test distinguishes the two datasets better than N(0, 1) from N(mu, 1)."""
+    """mu-Gaussian DP: no test distinguishes the two datasets better than N(0, 1) from N(mu, 1).
+
+    Parameters
+    ----------
+    mu : float
+        Positive, finite.
+
+    Raises
+    ------
+    InvalidArgument
+        If mu is not positive and finite.
+    """
 
     mu: float
 

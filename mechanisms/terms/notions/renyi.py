@@ -56,7 +56,20 @@ def renyi_of_group(alpha: float, epsilon: float, size: int, claim: Claim) -> tup
 
 @dataclass(frozen=True, slots=True)
 class RDP(Claim):
-    """(alpha, epsilon)-Renyi DP: D_alpha(P || Q) <= epsilon, in both orders of the pair; alpha is fixed, epsilon is the parameter."""
+    """(alpha, epsilon)-Renyi DP: D_alpha(P || Q) <= epsilon, in both orders of the pair.
+
+    Parameters
+    ----------
+    alpha : float
+        Order of the divergence, above 1. Fixed.
+    epsilon : float
+        Bound on the divergence, the free parameter. Positive, finite.
+
+    Raises
+    ------
+    InvalidArgument
+        If a number is out of range.
+    """
 
     alpha: float
     epsilon: float
@@ -105,6 +118,14 @@ class RenyiCurve(Claim):
         Orders above 1, in increasing order.
     epsilons : tuple of float
         One bound per order. Positive.
+    factor : float
+        Factor on all epsilons. Positive.
+
+    Raises
+    ------
+    InvalidArgument
+        If the orders do not increase from above 1, a number is not positive, or the two lengths
+        differ.
 
     Examples
     --------
@@ -145,8 +166,8 @@ class RenyiCurve(Claim):
 
     def _grouped(self, size: int) -> RenyiCurve:
         least = 2 ** ((size - 1).bit_length() + 1)
-        kept = [renyi_of_group(a, e, size, self) for a, e in zip(self.orders, self.epsilons, strict=True) if a >= least]
-        orders, epsilons = zip(*(kept or [renyi_of_group(self.orders[-1], 1.0, size, self)]), strict=True)  # raises if no order is left
+        usable = [renyi_of_group(a, e, size, self) for a, e in zip(self.orders, self.epsilons, strict=True) if a >= least]
+        orders, epsilons = zip(*(usable or [renyi_of_group(self.orders[-1], 1.0, size, self)]), strict=True)  # raises if no order is left
         return RenyiCurve(orders, epsilons)
 
     def orders_among(self, orders: Sequence[float]) -> Sequence[float]:
@@ -173,7 +194,18 @@ class RenyiCurve(Claim):
 
 @dataclass(frozen=True, slots=True)
 class ZCDP(Claim):
-    """rho-zero-concentrated DP: D_a(P || Q) <= rho a for every order a > 1, in both orders of the pair."""
+    """rho-zero-concentrated DP: D_a(P || Q) <= rho a for every order a > 1, in both orders of the pair.
+
+    Parameters
+    ----------
+    rho : float
+        Positive, finite.
+
+    Raises
+    ------
+    InvalidArgument
+        If rho is not positive and finite.
+    """
 
     rho: float
 
