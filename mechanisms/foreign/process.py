@@ -111,7 +111,7 @@ class Process:
         return os.fstat(self._log.fileno()).st_size
 
     def finish(self, time_limit: float) -> tuple[int | None, bytes]:
-        """Close the standard input of the process. Return its exit code (None if it still runs) and its remaining output."""
+        """Close the standard input of the process. Return its exit code (None if it still runs) and the start of its last output."""
         assert self._process.stdin is not None
         self._process.stdin.close()
         rest = b""
