@@ -329,8 +329,8 @@ class Target(Described):
         return self._ask_worker(sum(sizes), self.slot_of_program, lambda worker, limit: worker.run(sent, sizes, seeds, limit))
 
     def _sample(self, dataset: Any, size: int, rng: np.random.Generator, each: bool = False) -> tuple[Json, wire.Blobs]:
-        # the state of the generator is sent to the worker and back, so the draws are the same as in this process
         """Return the worker's answer to one batch, and update the generator and the statistics of the target."""
+        # the state of the generator is sent to the worker and back, so the draws are the same as in this process
         seed = copy.deepcopy(rng).integers(2**32, size=4, dtype=np.uint32).tolist()
         sent = packed_as(self._sent(dataset))
         request = {
